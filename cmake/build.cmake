@@ -1,0 +1,66 @@
+# What a build is: flags and switches from HZ_BUILD, for both compilers.
+
+set(hz_builds release check asan tsan)
+set(HZ_BUILD release CACHE STRING "Kind of build: release, check, asan or tsan")
+set_property(CACHE HZ_BUILD PROPERTY STRINGS ${hz_builds})
+if(NOT HZ_BUILD IN_LIST hz_builds)
+    message(FATAL_ERROR "HZ_BUILD is '${HZ_BUILD}'; allowed: release, check, asan, tsan")
+endif()
+if(NOT CMAKE_C_COMPILER_ID MATCHES "^(GNU|Clang)$")
+    message(FATAL_ERROR "compiler is '${CMAKE_C_COMPILER_ID}'; allowed: GNU, Clang")
+endif()
+
+# Only the release build leaves internal assertions and hot counters out.
+set(hz_is_release OFF)
+set(hz_checked ON)
+set(sanitize "")
+if(HZ_BUILD STREQUAL "release")
+    set(hz_is_release ON)
+    set(hz_checked OFF)
+elseif(HZ_BUILD STREQUAL "asan")
+    set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all)
+elseif(HZ_BUILD STREQUAL "tsan")
+    set(sanitize -fsanitize=thread)
+endif()
+
+# A malloc of our own cannot be put under a sanitizer that brings its own malloc: those builds have
+# no products, only the libraries with hz_* names.
+set(hz_has_products ON)
+if(sanitize)
+    set(hz_has_products OFF)
+endif()
+
+option(HZ_CHECKS "Internal assertions" ${hz_checked})
+option(HZ_STATS "Hot counters" ${hz_checked})
+option(HZ_LTO "Link-time optimisation of the products" ${hz_is_release})
+option(HZ_UNITY "One translation unit per library" OFF)
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# All optimisation is decided here; CMAKE_BUILD_TYPE stays empty.
+if(sanitize)
+    add_compile_options(-O1 -g -fno-omit-frame-pointer ${sanitize})
+    add_link_options(${sanitize})
+else()
+    add_compile_options(-O2 -g)
+endif()
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror)
+
+# The compiler must not know what malloc is: it would turn malloc and memset into calloc inside
+# calloc itself, and drop pairs of malloc and free from tests and benchmarks.
+set(hz_malloc_names malloc calloc realloc reallocarray free aligned_alloc posix_memalign memalign valloc pvalloc)
+list(TRANSFORM hz_malloc_names PREPEND -fno-builtin- OUTPUT_VARIABLE hz_no_builtin)
+
+if(HZ_LTO)
+    include(CheckIPOSupported)
+    if(CMAKE_C_COMPILER_ID STREQUAL "Clang")
+        set(hz_lto_link -fuse-ld=lld)
+    endif()
+    check_ipo_supported(LANGUAGES C)
+endif()

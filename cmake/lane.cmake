@@ -1,0 +1,140 @@
+# The libraries of one lane. For engine E and lane L:
+#   hakozuna_E_L          shared product (malloc family and C++ operators under their real names)
+#   hakozuna_E_L_static   the same as an archive
+#   E_L_api               archive with hz_* names only: what tests link
+#   E_L_faulty            the same over an OS layer that fails on request
+
+file(GLOB hz_base_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/base/*.c")
+file(GLOB hz_front_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/*.c")
+set(hz_os_faulty "${PROJECT_SOURCE_DIR}/src/base/os_faulty.c")
+set(hz_override "${PROJECT_SOURCE_DIR}/src/front/override.c")
+set(hz_exports "${PROJECT_SOURCE_DIR}/src/front/exports.map")
+list(REMOVE_ITEM hz_base_sources "${hz_os_faulty}")
+list(REMOVE_ITEM hz_front_sources "${hz_override}")
+
+# "hz3/scale" -> engine, lane_file and lane (hz3, scale, hz3_scale) in the caller's scope.
+function(hz_split_entry entry)
+    if(NOT entry MATCHES "^(hz[0-9]+)/([a-z0-9]+)$")
+        message(FATAL_ERROR "lane '${entry}': want ENGINE/LANE, as hz3/scale")
+    endif()
+    set(engine "${CMAKE_MATCH_1}" PARENT_SCOPE)
+    set(lane_file "${CMAKE_MATCH_2}" PARENT_SCOPE)
+    set(lane "${CMAKE_MATCH_1}_${CMAKE_MATCH_2}" PARENT_SCOPE)
+endfunction()
+
+# How every source of a lane is compiled; PUBLIC, since unit tests read the same internal headers.
+function(hz_set_lane_flags target engine lane_file)
+    target_include_directories(
+        ${target} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>"
+                         "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src/${engine}>")
+    target_compile_definitions(
+        ${target}
+        PUBLIC HZ_CHECKS=$<BOOL:${HZ_CHECKS}> HZ_STATS=$<BOOL:${HZ_STATS}> "HZ_LANE_HEADER=\"lanes/${lane_file}.h\""
+               "HZ_BUILD_NAME=\"${HZ_BUILD}\"")
+    target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
+    target_compile_options(
+        ${target} PRIVATE -fvisibility=hidden -ftls-model=initial-exec -fno-semantic-interposition -fexceptions
+                          ${hz_no_builtin})
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON UNITY_BUILD ${HZ_UNITY}
+                                               UNITY_BUILD_BATCH_SIZE 0)
+    target_link_libraries(${target} PUBLIC Threads::Threads)
+endfunction()
+
+function(hz_add_products engine lane_file lane sources)
+    add_library(hakozuna_${lane}_objects OBJECT ${sources} "${hz_override}")
+    hz_set_lane_flags(hakozuna_${lane}_objects ${engine} ${lane_file})
+    add_library(hakozuna_${lane} SHARED)
+    add_library(hakozuna_${lane}_static STATIC)
+    set_target_properties(hakozuna_${lane}_static PROPERTIES OUTPUT_NAME hakozuna_${lane})
+    foreach(product hakozuna_${lane} hakozuna_${lane}_static)
+        target_link_libraries(${product} PRIVATE hakozuna_${lane}_objects PUBLIC Threads::Threads)
+        set_target_properties(${product} PROPERTIES LINKER_LANGUAGE C ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib"
+                                                    LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+    endforeach()
+    target_link_options(
+        hakozuna_${lane}
+        PRIVATE
+        -Wl,-z,nodelete
+        -Wl,-z,now
+        -Wl,-z,relro
+        -Wl,-z,defs
+        "-Wl,--version-script=${hz_exports}"
+        ${hz_lto_link})
+    set_property(TARGET hakozuna_${lane} APPEND PROPERTY LINK_DEPENDS "${hz_exports}")
+    if(HZ_LTO)
+        set_target_properties(hakozuna_${lane}_objects hakozuna_${lane} PROPERTIES INTERPROCEDURAL_OPTIMIZATION ON)
+        if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+            # The archive must also serve programs that are linked without LTO.
+            target_compile_options(hakozuna_${lane}_objects PRIVATE -ffat-lto-objects)
+            # LTO takes the optimisation level and the code model from the link line.
+            target_link_options(hakozuna_${lane} PRIVATE -O2 -ftls-model=initial-exec ${hz_no_builtin})
+        endif()
+    endif()
+    install(TARGETS hakozuna_${lane} hakozuna_${lane}_static)
+endfunction()
+
+function(hz_add_lane entry)
+    hz_split_entry("${entry}")
+    file(GLOB engine_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${engine}/*.c")
+    set(sources ${hz_base_sources} ${engine_sources} ${hz_front_sources})
+
+    add_library(${lane}_api STATIC ${sources})
+    hz_set_lane_flags(${lane}_api ${engine} ${lane_file})
+
+    add_library(${lane}_faulty STATIC ${sources} "${hz_os_faulty}")
+    hz_set_lane_flags(${lane}_faulty ${engine} ${lane_file})
+    target_compile_definitions(${lane}_faulty PUBLIC HZ_OS_FAULTY=1)
+
+    if(hz_has_products)
+        hz_add_products(${engine} ${lane_file} ${lane} "${sources}")
+    endif()
+endfunction()
+
+# libhakozuna.so and .a: the default lane under the short name, as symbolic links beside it.
+function(hz_add_default_name entry)
+    if(NOT hz_has_products)
+        return()
+    endif()
+    hz_split_entry("${entry}")
+    file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+    foreach(suffix so a)
+        set(link "${CMAKE_BINARY_DIR}/lib/libhakozuna.${suffix}")
+        file(CREATE_LINK libhakozuna_${lane}.${suffix} "${link}" SYMBOLIC)
+        install(FILES "${link}" TYPE LIB)
+    endforeach()
+    install(FILES "${PROJECT_SOURCE_DIR}/include/hakozuna/hakozuna.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/hakozuna")
+endfunction()
+
+# Writes a source that includes one header twice: it must compile alone and be guarded.
+function(hz_write_header_source header output)
+    file(CONFIGURE OUTPUT "${output}" CONTENT "#include \"${header}\"\n#include \"${header}\"\nextern int hz_not_empty;\n")
+endfunction()
+
+# Every header compiles alone: internal ones as C for each lane, the public one as C99 and C++11.
+function(hz_add_header_checks)
+    set(public "${CMAKE_BINARY_DIR}/headers/public")
+    hz_write_header_source(hakozuna/hakozuna.h "${public}.c")
+    hz_write_header_source(hakozuna/hakozuna.h "${public}.cc")
+    add_library(public_header_check OBJECT "${public}.c" "${public}.cc")
+    target_include_directories(public_header_check PRIVATE "${PROJECT_SOURCE_DIR}/include")
+    set_target_properties(public_header_check PROPERTIES C_STANDARD 99 CXX_STANDARD 11)
+
+    foreach(entry IN LISTS HZ_LANES)
+        hz_split_entry("${entry}")
+        file(GLOB headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src" "src/base/*.h" "src/front/*.h"
+             "src/${engine}/*.h" "src/${engine}/lanes/*.h")
+        set(generated "")
+        foreach(header IN LISTS headers)
+            set(output "${CMAKE_BINARY_DIR}/headers/${lane}/${header}.c")
+            hz_write_header_source("${header}" "${output}")
+            list(APPEND generated "${output}")
+        endforeach()
+        if(generated)
+            add_library(${lane}_header_check OBJECT ${generated})
+            hz_set_lane_flags(${lane}_header_check ${engine} ${lane_file})
+            set_target_properties(${lane}_header_check PROPERTIES UNITY_BUILD OFF)
+            # A header's unused static functions are no fault of the header.
+            target_compile_options(${lane}_header_check PRIVATE -Wno-unused-function)
+        endif()
+    endforeach()
+endfunction()

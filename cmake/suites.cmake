@@ -1,0 +1,123 @@
+# The GoogleTest suites. Each tests/<suite>/**/*.cc is one program and one CTest test, named
+#   <lane>.<suite>.<directories>.<file>   linked with <lane>_api (files named *_faulty.cc: <lane>_faulty)
+#   system.<suite>.<file>                 contract and stress on the system's malloc
+#   <lane>.preload.<suite>.<file>         that same program with the product preloaded
+# One process per file: what a test does to the allocator stays in its file.
+
+# Tests do on purpose what these warn of.
+set(hz_test_options ${hz_no_builtin})
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(
+        APPEND
+        hz_test_options
+        -fno-allocation-dce
+        -Wno-alloc-size-larger-than
+        -Wno-free-nonheap-object
+        -Wno-mismatched-new-delete
+        -Wno-use-after-free)
+endif()
+
+# Newer kernels spread mappings further than this ThreadSanitizer's runtime can take.
+set(hz_test_launcher "")
+if(HZ_BUILD STREQUAL "tsan")
+    execute_process(COMMAND setarch -R true RESULT_VARIABLE setarch_result OUTPUT_QUIET ERROR_QUIET)
+    if(setarch_result EQUAL 0)
+        set(hz_test_launcher setarch -R)
+    endif()
+endif()
+
+# Compiles one test program.
+function(hz_add_test_program target source)
+    add_executable(${target} "${source}")
+    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/include")
+    target_compile_options(${target} PRIVATE ${hz_test_options})
+    target_link_libraries(${target} PRIVATE GTest::gtest_main Threads::Threads ${CMAKE_DL_LIBS})
+    set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+endfunction()
+
+# Registers a test; further arguments are the labels.
+function(hz_register_test name target suite)
+    add_test(NAME "${name}" COMMAND ${hz_test_launcher} $<TARGET_FILE:${target}>)
+    set_tests_properties(
+        "${name}"
+        PROPERTIES LABELS "${suite};${ARGN}"
+                   # A file whose tests were all filtered or compiled out would pass unseen.
+                   FAIL_REGULAR_EXPRESSION "Running 0 tests from"
+                   TIMEOUT 900
+                   ENVIRONMENT "${hz_sanitizer_environment}")
+    if(suite STREQUAL "stress")
+        set_tests_properties("${name}" PROPERTIES PROCESSORS 2)
+    endif()
+endfunction()
+
+set(hz_sanitizer_environment "ASAN_OPTIONS=abort_on_error=0:detect_stack_use_after_return=1"
+                             "UBSAN_OPTIONS=print_stacktrace=1" "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
+
+# tests/unit/hz3/test_bin.cc -> unit.hz3.test_bin
+function(hz_name_test source result)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/tests" OUTPUT_VARIABLE relative)
+    cmake_path(REMOVE_EXTENSION relative LAST_ONLY)
+    string(REPLACE "/" "." dotted "${relative}")
+    set(${result} "${dotted}" PARENT_SCOPE)
+endfunction()
+
+# The sources found by the patterns, each a program linked with the lane's library.
+function(hz_add_suite entry suite)
+    hz_split_entry("${entry}")
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${ARGN})
+    foreach(source IN LISTS sources)
+        hz_name_test("${source}" name)
+        set(target "${lane}.${name}")
+        hz_add_test_program("${target}" "${source}")
+        if(source MATCHES "_faulty\\.cc$")
+            target_link_libraries("${target}" PRIVATE ${lane}_faulty)
+        else()
+            target_link_libraries("${target}" PRIVATE ${lane}_api)
+        endif()
+        hz_register_test("${target}" "${target}" ${suite} ${lane})
+    endforeach()
+endfunction()
+
+# What runs for every lane.
+function(hz_add_suites entry)
+    hz_split_entry("${entry}")
+    set(tests "${PROJECT_SOURCE_DIR}/tests")
+    hz_add_suite("${entry}" unit "${tests}/unit/${engine}/*.cc" "${tests}/unit/front/*.cc")
+    foreach(suite contract death stress)
+        hz_add_suite("${entry}" ${suite} "${tests}/${suite}/*.cc")
+    endforeach()
+endfunction()
+
+# base knows no lane, so its units run once.
+function(hz_add_base_suite entry)
+    hz_add_suite("${entry}" unit "${PROJECT_SOURCE_DIR}/tests/unit/base/*.cc")
+endfunction()
+
+# The contract and stress suites on malloc itself: glibc's shows that the tests are right, with the
+# product preloaded they test the names it overrides.
+function(hz_add_system_suites)
+    if(NOT hz_has_products)
+        return()
+    endif()
+    foreach(suite contract stress)
+        file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${suite}/*.cc")
+        list(FILTER sources EXCLUDE REGEX "_faulty\\.cc$")
+        foreach(source IN LISTS sources)
+            hz_add_system_test("${source}" ${suite})
+        endforeach()
+    endforeach()
+endfunction()
+
+function(hz_add_system_test source suite)
+    hz_name_test("${source}" name)
+    hz_add_test_program("system.${name}" "${source}")
+    target_compile_definitions("system.${name}" PRIVATE HZ_TEST_SYSTEM=1)
+    hz_register_test("system.${name}" "system.${name}" ${suite} system)
+    foreach(entry IN LISTS HZ_LANES)
+        hz_split_entry("${entry}")
+        set(preloaded "${lane}.preload.${name}")
+        hz_register_test("${preloaded}" "system.${name}" ${suite} preload ${lane})
+        set_tests_properties("${preloaded}" PROPERTIES ENVIRONMENT "LD_PRELOAD=$<TARGET_FILE:hakozuna_${lane}>")
+        add_dependencies("system.${name}" hakozuna_${lane})
+    endforeach()
+endfunction()

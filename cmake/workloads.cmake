@@ -1,0 +1,15 @@
+# The benchmark programs: each bench/workloads/*.c is one program on plain malloc and free, so that
+# any allocator can be preloaded; what they share is bench/workloads/common.
+
+file(GLOB workload_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/workloads/*.c")
+file(GLOB common_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/workloads/common/*.c")
+
+foreach(source IN LISTS workload_sources)
+    cmake_path(GET source STEM workload)
+    add_executable(${workload} "${source}" ${common_sources})
+    target_include_directories(${workload} PRIVATE "${PROJECT_SOURCE_DIR}/bench/workloads")
+    target_compile_definitions(${workload} PRIVATE _GNU_SOURCE)
+    target_compile_options(${workload} PRIVATE ${hz_no_builtin})
+    target_link_libraries(${workload} PRIVATE Threads::Threads m)
+    set_target_properties(${workload} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
+endforeach()
