@@ -1,0 +1,117 @@
+/* Memory goes back: what was freed and purged leaves the process, seen from the kernel. */
+#include "api.h"
+#include "support.h"
+
+#include <gtest/gtest.h>
+#include <string>
+#include <thread>
+
+namespace {
+
+using namespace support;
+
+constexpr size_t burst_bytes = 200 * MiB;
+constexpr size_t may_stay_bytes = 24 * MiB;
+
+class Purge : public testing::TestWithParam<size_t> {
+  protected:
+    void SetUp() override {
+        if (sanitized)
+            GTEST_SKIP() << "sanitizers keep freed memory and count their shadow as resident";
+    }
+};
+
+std::vector<void *> burst(size_t size) {
+    std::vector<void *> blocks(burst_bytes / size);
+    for (void *&block : blocks) {
+        block = t_malloc(size);
+        if (block == nullptr)
+            abort();
+        memset(block, 1, size);
+    }
+    return blocks;
+}
+
+TEST_P(Purge, ResidentMemoryFallsAfterTheBurst) {
+    t_give_back();
+    size_t before = resident_bytes();
+    {
+        std::vector<void *> blocks = burst(GetParam());
+        EXPECT_GT(resident_bytes(), before + burst_bytes / 2) << "the burst is not in memory: the test shows nothing";
+        for (void *block : blocks)
+            t_free(block);
+    }
+    t_give_back();
+    EXPECT_LT(resident_bytes(), before + may_stay_bytes);
+}
+
+TEST_P(Purge, ResidentMemoryFallsWhenAnotherThreadFreed) {
+    t_give_back();
+    size_t before = resident_bytes();
+    {
+        std::vector<void *> blocks = burst(GetParam());
+        std::thread other([&] {
+            for (void *block : blocks)
+                t_free(block);
+        });
+        other.join();
+    }
+    t_give_back();
+    EXPECT_LT(resident_bytes(), before + may_stay_bytes);
+}
+
+TEST_P(Purge, ResidentMemoryFallsAfterTheOwnerDied) {
+    t_give_back();
+    size_t before = resident_bytes();
+    {
+        std::vector<void *> blocks;
+        std::thread owner([&] { blocks = burst(GetParam()); });
+        owner.join();
+        for (void *block : blocks)
+            t_free(block);
+    }
+    t_give_back();
+    EXPECT_LT(resident_bytes(), before + may_stay_bytes);
+}
+
+/* One live block in each hundred must neither be touched nor keep everything: the rest of a page may stay. */
+TEST_P(Purge, LiveBlocksSurvive) {
+    std::vector<void *> blocks = burst(GetParam());
+    for (size_t i = 0; i < blocks.size(); i++)
+        if (i % 100 == 0)
+            fill(blocks[i], GetParam(), i);
+        else
+            t_free(blocks[i]);
+    t_give_back();
+    for (size_t i = 0; i < blocks.size(); i += 100) {
+        EXPECT_TRUE(holds(blocks[i], GetParam(), i));
+        t_free(blocks[i]);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Purge,
+                         testing::Values(64, 1000, 10 * KiB, 60 * KiB, 300 * KiB, 1536 * KiB, 5 * MiB, 50 * MiB),
+                         [](const testing::TestParamInfo<size_t> &each) {
+                             return std::to_string(each.param) + "Bytes";
+                         });
+
+/* The burst comes again and again: purged memory is used again, not replaced by new address space. */
+TEST(PurgeReuse, AddressSpaceDoesNotGrowWithEveryBurst) {
+    if (sanitized)
+        GTEST_SKIP() << "sanitizers keep freed memory";
+    auto round = [] {
+        for (size_t size : {size_t{100}, 20 * KiB, 1 * MiB, 7 * MiB}) {
+            std::vector<void *> blocks = burst(size);
+            for (void *block : blocks)
+                t_free(block);
+            t_give_back();
+        }
+    };
+    round();
+    size_t before = proc_bytes("/proc/self/status", "VmSize:");
+    for (int i = 0; i < 3; i++)
+        round();
+    EXPECT_LT(proc_bytes("/proc/self/status", "VmSize:"), before + 100 * MiB);
+}
+
+} // namespace

@@ -1,0 +1,185 @@
+/* malloc over all edge sizes: alignment, usable and good size, contents beside many neighbours. */
+#include "api.h"
+#include "support.h"
+
+#include <cerrno>
+#include <deque>
+#include <gtest/gtest.h>
+#include <set>
+
+namespace {
+
+using namespace support;
+
+struct Held {
+    void *block;
+    size_t usable;
+    uint64_t seed;
+};
+
+/* A window of live blocks, whose contents are verified when they leave it. */
+class Window {
+  public:
+    explicit Window(size_t limit_bytes) : limit_bytes_(limit_bytes) {
+    }
+    ~Window() {
+        while (!held_.empty())
+            drop();
+    }
+    Window(const Window &) = delete;
+    Window &operator=(const Window &) = delete;
+
+    void add(void *block, size_t usable) {
+        uint64_t seed = ++seed_;
+        fill(block, usable, seed);
+        held_.push_back({block, usable, seed});
+        bytes_ += usable;
+        while (bytes_ > limit_bytes_)
+            drop();
+    }
+
+  private:
+    void drop() {
+        Held first = held_.front();
+        held_.pop_front();
+        bytes_ -= first.usable;
+        EXPECT_TRUE(holds(first.block, first.usable, first.seed)) << "contents lost, usable size " << first.usable;
+        t_free(first.block);
+    }
+
+    std::deque<Held> held_;
+    size_t limit_bytes_;
+    size_t bytes_ = 0;
+    uint64_t seed_ = 0;
+};
+
+TEST(Sizes, EveryEdgeSizeIsUsableInFullBesideItsNeighbours) {
+    Window window(32 * MiB);
+    for (size_t size : edge_sizes()) {
+        void *block = t_malloc(size);
+        ASSERT_NE(block, nullptr) << "size " << size;
+        EXPECT_TRUE(aligned_to(block, alignof(max_align_t))) << "size " << size;
+        size_t usable = t_usable_size(block);
+        EXPECT_GE(usable, size);
+        window.add(block, usable);
+    }
+}
+
+TEST(Sizes, ManyBlocksOfOneSizeDoNotOverlap) {
+    for (size_t size : sample_sizes()) {
+        Window window(16 * MiB + 3 * size);
+        size_t count = std::min<size_t>(5000, 3 + 32 * MiB / size);
+        for (size_t i = 0; i < count; i++) {
+            void *block = t_malloc(size);
+            ASSERT_NE(block, nullptr) << "size " << size;
+            window.add(block, t_usable_size(block));
+        }
+    }
+}
+
+TEST(Sizes, ZeroGivesUniqueBlocks) {
+    std::set<void *> seen;
+    for (int i = 0; i < 1000; i++) {
+        void *block = t_malloc(0);
+        ASSERT_NE(block, nullptr);
+        EXPECT_TRUE(seen.insert(block).second) << "malloc(0) gave one block twice";
+    }
+    for (void *block : seen)
+        t_free(block);
+    void *zeroed = t_calloc(0, 16);
+    void *none = t_calloc(16, 0);
+    EXPECT_NE(zeroed, nullptr);
+    EXPECT_NE(none, nullptr);
+    EXPECT_NE(zeroed, none);
+    t_free(zeroed);
+    t_free(none);
+}
+
+TEST(Sizes, UsableSizeOfNullIsZero) {
+    EXPECT_EQ(t_usable_size(nullptr), 0U);
+}
+
+TEST(Sizes, FreeOfNullDoesNothing) {
+    t_free(nullptr);
+    void *block = t_malloc(8);
+    EXPECT_NE(block, nullptr);
+    t_free(block);
+}
+
+/* A block that was just freed is not handed out twice at once. */
+TEST(Sizes, ReusedBlocksAreHandedOutOnce) {
+    for (size_t size : sample_sizes()) {
+        size_t count = std::min<size_t>(1000, 3 + 8 * MiB / size);
+        for (int round = 0; round < 3; round++) {
+            std::set<void *> live;
+            for (size_t i = 0; i < count; i++) {
+                void *block = t_malloc(size);
+                ASSERT_NE(block, nullptr);
+                ASSERT_TRUE(live.insert(block).second) << "size " << size << ": one block handed out twice";
+            }
+            for (void *block : live)
+                t_free(block);
+        }
+    }
+}
+
+TEST(GoodSize, IsTheUsableSizeOfMalloc) {
+    if (t_table.good_size_fn == nullptr)
+        GTEST_SKIP() << "hz_good_size does not exist here";
+    for (size_t size : edge_sizes()) {
+        void *block = t_malloc(size);
+        ASSERT_NE(block, nullptr);
+        EXPECT_EQ(t_good_size(size), t_usable_size(block)) << "size " << size;
+        EXPECT_GE(t_good_size(size), size);
+        t_free(block);
+    }
+}
+
+TEST(GoodSize, IsAFixedPoint) {
+    if (t_table.good_size_fn == nullptr)
+        GTEST_SKIP() << "hz_good_size does not exist here";
+    size_t before = 0;
+    for (size_t size : edge_sizes()) {
+        size_t good = t_good_size(size);
+        EXPECT_EQ(t_good_size(good), good) << "asking for the good size of " << size << " gives another one";
+        EXPECT_GE(good, before) << "a larger request (" << size << ") has a smaller good size";
+        before = good;
+    }
+}
+
+TEST(GoodSize, OfWhatCannotBeHadIsZero) {
+    if (t_table.good_size_fn == nullptr)
+        GTEST_SKIP() << "hz_good_size does not exist here";
+    EXPECT_EQ(t_good_size(SIZE_MAX), 0U);
+    EXPECT_EQ(t_good_size(static_cast<size_t>(PTRDIFF_MAX) + 1), 0U);
+}
+
+/* The waste of a class table is bounded: a class may not be twice what was asked for. */
+TEST(GoodSize, WastesLessThanHalf) {
+    if (t_table.good_size_fn == nullptr)
+        GTEST_SKIP() << "hz_good_size does not exist here";
+    for (size_t size : edge_sizes())
+        EXPECT_LE(t_good_size(size), 2 * size + 16) << "size " << size;
+}
+
+/*
+ * What _FORTIFY_SOURCE=3 and containers rely on: the usable size of a block stays what it was while the block
+ * lives, whatever happens beside it.
+ */
+TEST(Sizes, UsableSizeIsStable) {
+    std::vector<std::pair<void *, size_t>> blocks;
+    for (size_t size : sample_sizes()) {
+        void *block = t_malloc(size);
+        ASSERT_NE(block, nullptr);
+        blocks.emplace_back(block, t_usable_size(block));
+    }
+    for (size_t size : sample_sizes())
+        t_free(t_malloc(size));
+    t_give_back();
+    for (auto &[block, usable] : blocks) {
+        EXPECT_EQ(t_usable_size(block), usable);
+        t_free(block);
+    }
+}
+
+} // namespace

@@ -1,0 +1,298 @@
+/* Looking in: hz_stats_get, hz_stats_print, hz_config_string, hz_version. */
+#include "api.h"
+#include "json.h"
+#include "support.h"
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <thread>
+
+namespace {
+
+using namespace support;
+
+class Stats : public testing::Test {
+  protected:
+    void SetUp() override {
+        if (t_table.stats_get_fn == nullptr)
+            GTEST_SKIP() << "hz_stats_get does not exist here";
+    }
+
+    static struct hz_stats get() {
+        struct hz_stats stats = {};
+        EXPECT_EQ(t_stats_get(&stats), 0);
+        return stats;
+    }
+
+    /* What the test framework itself may allocate between two looks when it uses the same heap. */
+    static constexpr size_t slack = t_system ? 256 * KiB : 0;
+
+    static void expect_live(size_t expected, size_t size) {
+        size_t live = get().live_bytes;
+        EXPECT_GE(live + slack, expected) << "size " << size;
+        EXPECT_LE(live, expected + slack) << "size " << size;
+    }
+};
+
+/* Everything a report prints, taken through a memory file. */
+std::string printed(enum hz_stats_format format) {
+    int fd = memfd_create("stats", MFD_CLOEXEC);
+    EXPECT_GE(fd, 0);
+    EXPECT_EQ(t_stats_print(fd, format), 0);
+    off_t length = lseek(fd, 0, SEEK_END);
+    std::string text(static_cast<size_t>(length), '\0');
+    EXPECT_EQ(pread(fd, text.data(), text.size(), 0), length);
+    close(fd);
+    return text;
+}
+
+TEST(JsonReaderSelfTest, AcceptsAndRejects) {
+    for (const char *good :
+         {"{}", "[]", "1", "-0.5e3", "{\"a\": [1, 2, {\"b\": null}], \"c\": \"x\\\"y\"}", " [true, false] "})
+        EXPECT_TRUE(JsonReader::valid(good)) << good;
+    for (const char *bad :
+         {"", "{", "{]", "[1,]", "{\"a\" 1}", "{\"a\":}", "{} x", "nul", "\"open", "{a: 1}", "01", "[1 2]"})
+        EXPECT_FALSE(JsonReader::valid(bad)) << bad;
+}
+
+TEST_F(Stats, GetOfNullIsEINVAL) {
+    errno = 0;
+    EXPECT_EQ(t_stats_get(nullptr), -1);
+    EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(Stats, LiveGrowsByTheUsableSizesAndReturns) {
+    for (size_t size : sample_sizes()) {
+        std::vector<void *> blocks(std::min<size_t>(2000, 2 + 8 * MiB / size));
+        size_t start = get().live_bytes;
+        size_t sum = 0;
+        for (void *&block : blocks) {
+            block = t_malloc(size);
+            ASSERT_NE(block, nullptr);
+            sum += t_usable_size(block);
+        }
+        expect_live(start + sum, size);
+        for (void *block : blocks)
+            t_free(block);
+        expect_live(start, size);
+    }
+}
+
+TEST_F(Stats, LiveFollowsReallocAndAlignedBlocks) {
+    size_t start = get().live_bytes;
+    void *block = t_malloc(100);
+    for (size_t size : {size_t{5000}, 100 * KiB, 3 * MiB, 50 * MiB, 200 * KiB, size_t{30}}) {
+        block = t_realloc(block, size);
+        ASSERT_NE(block, nullptr);
+        expect_live(start + t_usable_size(block), size);
+    }
+    t_free(block);
+    for (size_t alignment : {size_t{64}, size_t{4096}, 1 * MiB, 16 * MiB}) {
+        block = t_aligned_alloc(alignment, 1000);
+        ASSERT_NE(block, nullptr);
+        expect_live(start + t_usable_size(block), 1000);
+        t_free(block);
+        expect_live(start, 1000);
+    }
+}
+
+TEST_F(Stats, LiveCountsBlocksFreedByAnotherThread) {
+    size_t start = get().live_bytes;
+    for (size_t size : {size_t{64}, size_t{3000}, 100 * KiB, 4 * MiB}) {
+        std::vector<void *> blocks(20);
+        for (void *&block : blocks)
+            block = t_malloc(size);
+        std::thread other([&] {
+            for (void *block : blocks)
+                t_free(block);
+        });
+        other.join();
+        expect_live(start, size);
+    }
+}
+
+TEST_F(Stats, FreedBlocksAreCachedFreeOrPurged) {
+    std::vector<void *> blocks(20000);
+    for (void *&block : blocks) {
+        block = t_malloc(1000);
+        memset(block, 1, 1000);
+    }
+    struct hz_stats full = get();
+    EXPECT_GE(full.resident_bytes, full.live_bytes);
+    EXPECT_GE(full.mapped_bytes, full.resident_bytes);
+    for (void *block : blocks)
+        t_free(block);
+    struct hz_stats empty = get();
+    size_t gone = full.live_bytes - empty.live_bytes;
+    EXPECT_GE(gone, 20000U * 1000U);
+    size_t rests = empty.cached_bytes + empty.free_bytes + (empty.purged_bytes - full.purged_bytes);
+    EXPECT_GE(rests + slack, gone) << "freed bytes are nowhere";
+    EXPECT_GE(empty.purged_bytes, full.purged_bytes) << "purged_bytes is cumulative";
+}
+
+TEST_F(Stats, ResidentCoversWhatIsLiveCachedAndFree) {
+    std::vector<void *> blocks;
+    for (size_t size : sample_sizes()) {
+        blocks.push_back(t_malloc(size));
+        t_free(t_malloc(size));
+    }
+    struct hz_stats stats = get();
+    EXPECT_GE(stats.resident_bytes, stats.live_bytes + stats.cached_bytes + stats.free_bytes);
+    EXPECT_GE(stats.mapped_bytes, stats.resident_bytes);
+    for (void *block : blocks)
+        t_free(block);
+}
+
+TEST_F(Stats, MappingsAreCounted) {
+    struct hz_stats before = get();
+    std::vector<void *> blocks(5);
+    for (void *&block : blocks) {
+        block = t_malloc(40 * MiB);
+        ASSERT_NE(block, nullptr);
+    }
+    EXPECT_EQ(get().mapping_count, before.mapping_count + 5);
+    EXPECT_GE(get().mapped_bytes, before.mapped_bytes + 200 * MiB);
+    for (void *block : blocks)
+        t_free(block);
+    EXPECT_EQ(get().mapping_count, before.mapping_count);
+}
+
+TEST_F(Stats, PurgeCountsWhatItHandsBack) {
+    std::vector<void *> blocks(2000);
+    for (void *&block : blocks) {
+        block = t_malloc(30000);
+        memset(block, 1, 30000);
+    }
+    for (void *block : blocks)
+        t_free(block);
+    size_t before = get().purged_bytes;
+    size_t returned = t_table.purge_fn();
+    EXPECT_GE(get().purged_bytes, before + returned);
+    EXPECT_GT(returned, 0U);
+}
+
+TEST_F(Stats, JsonIsWellFormedAndAgreesWithGet) {
+    void *block = t_malloc(33 * MiB);
+    struct hz_stats stats = get();
+    std::string text = printed(HZ_STATS_JSON);
+    t_free(block);
+    std::map<std::string, double> numbers;
+    ASSERT_TRUE(JsonReader::numbers(text, numbers)) << text;
+    for (const char *key :
+         {"live_bytes", "cached_bytes", "free_bytes", "resident_bytes", "mapped_bytes", "purged_bytes"})
+        EXPECT_EQ(numbers.count(key), 1U) << "no " << key << " in " << text;
+    EXPECT_NEAR(numbers["live_bytes"], static_cast<double>(stats.live_bytes), static_cast<double>(slack));
+    EXPECT_GE(numbers["live_bytes"], 33e6);
+}
+
+TEST_F(Stats, TextNamesTheFigures) {
+    std::string text = printed(HZ_STATS_TEXT);
+    for (const char *word : {"live", "cached", "free", "resident", "mapped"})
+        EXPECT_NE(text.find(word), std::string::npos) << "no '" << word << "' in " << text;
+    EXPECT_FALSE(JsonReader::valid(text));
+    EXPECT_EQ(text.back(), '\n');
+}
+
+TEST_F(Stats, PrintRefusesAnUnknownFormat) {
+    volatile int unknown = 77; /* a C caller can pass any int; hidden from the C++ compiler, which knows better */
+    errno = 0;
+    EXPECT_EQ(t_stats_print(STDOUT_FILENO, static_cast<enum hz_stats_format>(unknown)), -1);
+    EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(Stats, PrintReportsWriteErrors) {
+    errno = 0;
+    EXPECT_EQ(t_stats_print(-1, HZ_STATS_JSON), -1);
+    EXPECT_EQ(errno, EBADF);
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    ASSERT_GE(full, 0);
+    errno = 0;
+    EXPECT_EQ(t_stats_print(full, HZ_STATS_TEXT), -1);
+    EXPECT_EQ(errno, ENOSPC);
+    close(full);
+}
+
+TEST_F(Stats, SuccessKeepsErrno) {
+    errno = EILSEQ;
+    struct hz_stats stats;
+    EXPECT_EQ(t_stats_get(&stats), 0);
+    EXPECT_EQ(errno, EILSEQ);
+    int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    errno = EILSEQ;
+    EXPECT_EQ(t_stats_print(fd, HZ_STATS_TEXT), 0);
+    EXPECT_EQ(errno, EILSEQ);
+    close(fd);
+    void *block = t_malloc(8);
+    errno = EILSEQ;
+    (void)t_usable_size(block);
+    (void)t_good_size(8);
+    (void)t_table.purge_fn();
+    EXPECT_EQ(errno, EILSEQ);
+    t_free(block);
+}
+
+/* A report that allocates would change what it reports, and could not be printed from inside an allocation. */
+TEST_F(Stats, ReportsAllocateNothing) {
+    int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    size_t live = get().live_bytes;
+    for (int i = 0; i < 50; i++) {
+        EXPECT_EQ(t_stats_print(fd, HZ_STATS_JSON), 0);
+        EXPECT_EQ(t_stats_print(fd, HZ_STATS_TEXT), 0);
+        (void)t_good_size(static_cast<size_t>(i) * 1000);
+    }
+    EXPECT_EQ(get().live_bytes, live);
+    close(fd);
+}
+
+TEST_F(Stats, CanBeReadWhileOthersAllocate) {
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> threads;
+    for (uint64_t seed = 0; seed < 2; seed++)
+        threads.emplace_back([&stop, seed] {
+            Random random(seed);
+            while (!stop.load(std::memory_order_relaxed))
+                t_free(t_malloc(random.between(1, 100 * KiB)));
+        });
+    int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    for (int i = 0; i < 200; i++) {
+        struct hz_stats stats = get();
+        EXPECT_GE(stats.mapped_bytes, stats.live_bytes);
+        EXPECT_LT(stats.live_bytes, 1024 * MiB) << "a figure fell below zero";
+        EXPECT_EQ(t_stats_print(fd, HZ_STATS_JSON), 0);
+    }
+    stop.store(true, std::memory_order_relaxed);
+    for (std::thread &thread : threads)
+        thread.join();
+    close(fd);
+}
+
+TEST(Config, IsOneLineOfKeyValueWords) {
+    T_ONLY_OURS();
+    std::string text = t_table.config_fn();
+    EXPECT_EQ(text.find('\n'), std::string::npos);
+    for (const char *key : {"engine=", "lane=", "version=", "checks=", "stats=", "shards=", "build="})
+        EXPECT_NE(text.find(key), std::string::npos) << "no " << key << " in: " << text;
+    size_t at = 0;
+    while (at < text.size()) {
+        size_t end = std::min(text.find(' ', at), text.size());
+        std::string word = text.substr(at, end - at);
+        size_t equals = word.find('=');
+        EXPECT_TRUE(equals != std::string::npos && equals > 0) << "not key=value: '" << word << "' in: " << text;
+        at = end + 1;
+    }
+    EXPECT_EQ(t_table.config_fn(), t_table.config_fn()) << "the string is constant";
+}
+
+TEST(Config, VersionIsThatOfTheHeader) {
+    T_ONLY_OURS();
+    std::string wanted = std::to_string(HZ_VERSION_MAJOR) + "." + std::to_string(HZ_VERSION_MINOR) + "." +
+                         std::to_string(HZ_VERSION_PATCH);
+    EXPECT_EQ(std::string(t_table.version_fn()), wanted);
+    EXPECT_TRUE(t_config_has(("version=" + wanted).c_str())) << t_table.config_fn();
+}
+
+} // namespace
