@@ -12,6 +12,9 @@ set(hz_exports "${PROJECT_SOURCE_DIR}/src/front/exports.map")
 list(REMOVE_ITEM hz_base_sources "${hz_os_faulty}")
 list(REMOVE_ITEM hz_front_sources "${hz_override}")
 
+# All products, for `make libs`.
+add_custom_target(libs)
+
 # "hz3/scale" -> engine, lane_file and lane (hz3, scale, hz3_scale) in the caller's scope.
 function(hz_split_entry entry)
     if(NOT entry MATCHES "^(hz[0-9]+)/([a-z0-9]+)$")
@@ -31,10 +34,14 @@ function(hz_set_lane_flags target engine lane_file)
         ${target}
         PUBLIC HZ_CHECKS=$<BOOL:${HZ_CHECKS}> HZ_STATS=$<BOOL:${HZ_STATS}> "HZ_LANE_HEADER=\"lanes/${lane_file}.h\""
                "HZ_BUILD_NAME=\"${HZ_BUILD}\"")
-    target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
+    target_compile_definitions(${target} PRIVATE _GNU_SOURCE=)
     target_compile_options(
         ${target} PRIVATE -fvisibility=hidden -ftls-model=initial-exec -fno-semantic-interposition -fexceptions
                           ${hz_no_builtin})
+    if(CMAKE_C_COMPILER_ID STREQUAL "Clang")
+        # An operator on an _Atomic field is an operation without a named order.
+        target_compile_options(${target} PRIVATE -Watomic-implicit-seq-cst)
+    endif()
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON UNITY_BUILD ${HZ_UNITY}
                                                UNITY_BUILD_BATCH_SIZE 0)
     target_link_libraries(${target} PUBLIC Threads::Threads)
@@ -71,6 +78,7 @@ function(hz_add_products engine lane_file lane sources)
         endif()
     endif()
     install(TARGETS hakozuna_${lane} hakozuna_${lane}_static)
+    add_dependencies(libs hakozuna_${lane} hakozuna_${lane}_static)
 endfunction()
 
 function(hz_add_lane entry)

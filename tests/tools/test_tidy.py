@@ -1,0 +1,240 @@
+"""Each house rule is fed something bad and must name it, and something good beside it that must pass."""
+
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+import tidy
+
+TOOL = pathlib.Path(tidy.__file__)
+REPOSITORY = TOOL.parent.parent
+BASE = {
+    "include/hakozuna/hakozuna.h": "int hz_version(void);\n",
+    "src/base/arena.h": "int hz_arena(void);\n",
+    "src/hz3/engine.h": "int hz3_go(void);\n",
+    "src/hz3/lanes/scale.h": "enum { HZ3_SHARDS = 63 };\n",
+    "src/hz4/engine.h": "int hz4_go(void);\n",
+    "src/hz4/inbox.h": "int hz4_inbox(void);\n",
+    "src/front/front.h": "int hz_front(void);\n",
+}
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """Returns a function that lays out a small repository with the given files and runs rules on it."""
+    shutil.copy(REPOSITORY / ".clang-format", tmp_path)
+
+    def run(files: dict[str, str], *rules: str) -> list[str]:
+        for path, text in {**BASE, **files}.items():
+            target = tmp_path / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+        return [str(p) for p in tidy.find_problems(tmp_path, tidy.known_files(tmp_path), set(rules))]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("path", "include", "message"),
+    [
+        ("src/base/a.c", "hz3/engine.h", 'base includes "hz3/engine.h" of hz3'),
+        ("src/base/a.c", "../hz4/inbox.h", 'base includes "../hz4/inbox.h" of hz4'),
+        ("src/base/a.c", "front/front.h", 'base includes "front/front.h" of front'),
+        ("src/hz3/a.c", "hz4/inbox.h", 'hz3 includes "hz4/inbox.h" of hz4'),
+        ("src/hz4/a.c", "hz3/engine.h", 'hz4 includes "hz3/engine.h" of hz3'),
+        ("src/hz3/a.c", "front/front.h", 'hz3 includes "front/front.h" of front'),
+        ("src/front/a.c", "hz4/inbox.h", 'front names engine hz4 in "hz4/inbox.h"; the build binds one'),
+        ("src/front/a.c", "../hz3/engine.h", 'front names engine hz3 in "../hz3/engine.h"; the build binds one'),
+        ("include/hakozuna/b.h", "base/arena.h", 'the public header includes "base/arena.h" of src'),
+        ("src/base/a.c", "base/gone.h", '"base/gone.h" is in none of the include roots'),
+    ],
+)
+def test_include_across_layers(tree, path, include, message):
+    assert tree({path: f'/* why */\n#include "{include}"\n'}, "include") == [f"{path}:2: [include] {message}"]
+
+
+def test_include_of_layer_in_angle_brackets(tree):
+    assert tree({"src/base/a.c": "#include <hz3/engine.h>\n"}, "include") != []
+
+
+@pytest.mark.parametrize(
+    ("path", "include"),
+    [
+        ("src/base/a.c", '"base/arena.h"'),
+        ("src/base/a.c", "<stdio.h>"),
+        ("src/hz3/a.c", '"base/arena.h"'),
+        ("src/hz3/a.c", '"lanes/scale.h"'),
+        ("src/hz3/a.c", "HZ_LANE_HEADER"),
+        ("src/front/a.c", '"engine.h"'),
+        ("src/front/a.c", '"hakozuna/hakozuna.h"'),
+        ("include/hakozuna/b.h", '"hakozuna/hakozuna.h"'),
+        ("tests/unit/a.cc", '"hz4/inbox.h"'),
+    ],
+)
+def test_include_within_layers(tree, path, include):
+    assert tree({path: f"#include {include}\n"}, "include") == []
+
+
+def test_include_in_comment_counts_not(tree):
+    assert tree({"src/base/a.c": '/*\n#include "hz3/engine.h"\n*/\n'}, "include") == []
+
+
+def test_long_file(tree):
+    assert tree({"src/base/a.c": "int x;\n" * 801}, "length") == ["src/base/a.c:801: [length] 801 lines; allowed: 800"]
+    assert tree({"src/base/a.c": "int x;\n" * 800}, "length") == []
+
+
+def test_long_file_that_is_a_script(tree):
+    assert len(tree({"tools/thing": "#!/bin/sh\n" + "true\n" * 800}, "length")) == 1
+
+
+def test_long_file_that_is_data(tree):
+    assert tree({"bench/results/a.csv": "1,2\n" * 2000}, "length") == []
+
+
+BODIES = [
+    "static int f(int a,\n             int b) {{\n{0}}}\n",
+    "struct pair f(void) {{\n{0}}}\n",
+    'extern "C" {{\nint f(void) {{\n{0}}}\n}}\n',
+    "namespace a {{\nTEST(One, Two) {{\n{0}}}\n}} // namespace a\n",
+    "class A {{\n  public:\n    int f() const {{\n{0}    }}\n}};\n",
+    "#define OPEN {{\nint f(void) {{\n{0}}}\n",
+    "int f(void) {{\n    char c = '{{'; /* {{ */\n{0}    puts(\"}}\");\n}}\n",
+]
+
+
+@pytest.mark.parametrize("shape", BODIES)
+def test_long_function(tree, shape):
+    path = "src/base/a.cc"
+    [problem] = tree({path: shape.format("    x++;\n" * 69)}, "length")
+    assert "function of 7" in problem and problem.endswith("allowed: 70")
+    assert tree({path: shape.format("    x++;\n" * 60)}, "length") == []
+
+
+def test_long_function_is_named_by_its_first_line(tree):
+    text = "int x;\n\nint f(void) {\n" + "    x++;\n" * 70 + "}\n"
+    assert tree({"src/base/a.c": text}, "length") == ["src/base/a.c:3: [length] function of 72 lines; allowed: 70"]
+
+
+def test_long_table_is_no_function(tree):
+    text = "static const int table[] = {\n" + "    1,\n" * 100 + "};\n"
+    assert tree({"src/base/a.c": text}, "length") == []
+
+
+def test_long_python_function(tree):
+    text = "def f():\n" + "    x = 1\n" * 70
+    assert tree({"tools/a.py": text}, "length") == ["tools/a.py:1: [length] function of 71 lines; allowed: 70"]
+    assert tree({"tools/a.py": "", "tools/a": "#!/usr/bin/env python3\n" + text}, "length") != []
+
+
+@pytest.mark.parametrize("directive", ["#if HZ_CHECKS", "#ifdef HZ_CHECKS", "  #  ifndef X", "#elif Y", "#else"])
+@pytest.mark.parametrize("path", ["src/base/a.c", "src/hz3/bin.h", "src/front/a.c", "src/hz3/lanes/scale.h", "bench/w.c"])
+def test_condition(tree, path, directive):
+    [problem] = tree({path: f"int x;\n{directive}\n"}, "condition")
+    assert problem.startswith(f"{path}:2: [condition] #")
+
+
+@pytest.mark.parametrize(
+    "path", ["src/base/compiler.h", "src/base/os_linux.c", "src/hz3/config.h", "include/hakozuna/hakozuna.h", "tests/contract/api.h"]
+)
+def test_condition_where_it_belongs(tree, path):
+    assert tree({path: "int x;\n#if HZ_CHECKS\n#endif\n"}, "condition") == []
+
+
+def test_include_guard_is_no_condition(tree):
+    guard = "/* what\n#if inside a comment */\n#ifndef HZ_A_H\n#define HZ_A_H\n#ifdef __cplusplus\n#endif\n#endif\n"
+    assert tree({"src/base/a.h": guard}, "condition") == []
+
+
+def test_default_of_macro_is_no_include_guard(tree):
+    text = "#ifndef HZ_A_H\n#define HZ_A_H\n#ifndef SIZE\n#define SIZE 3\n#endif\n#endif\n"
+    assert len(tree({"src/base/a.h": text}, "condition")) == 1
+    assert len(tree({"src/base/a.h": "", "src/base/a.c": "#ifndef SIZE\n#define SIZE 3\n#endif\n"}, "condition")) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = atomic_load(&y);",
+        "atomic_fetch_add_explicit(&x, 1, o);",
+        "__atomic_store_n(&x, 1, 0);",
+        "__sync_synchronize();",
+        "int order = memory_order_relaxed;",
+        "#include <stdatomic.h>",
+    ],
+)
+def test_atomic(tree, code):
+    [problem] = [p for p in tree({"src/hz3/a.c": f"\n{code}\n"}, "atomic")][:1]
+    assert problem.startswith("src/hz3/a.c:2: [atomic]")
+    assert tree({"src/hz3/a.c": "", "src/base/atomic.h": code}, "atomic") == []
+
+
+def test_atomic_names_of_ours_and_comments(tree):
+    text = "/* atomic_load(x) */\n_Atomic(int) x;\nint y = hz_load_rlx(&x);\n"
+    assert tree({"src/hz3/a.c": text}, "atomic") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cd /wo" + "rk/main",
+        "(/ro" + "ot/.cache)",
+        "see /ho" + "me/anna/x",
+        "/tmp/bash" + "_jobs.0/x",
+        "// TO" + "DO: later",
+        "# FIX" + "ME",
+        "X" * 3 + " odd",
+    ],
+)
+@pytest.mark.parametrize("path", ["src/base/a.c", "docs/a.md", "Makefile"])
+def test_word(tree, path, text):
+    [problem] = tree({path: f"fine\n{text}\n"}, "word")
+    assert problem.startswith(f"{path}:2: [word]")
+
+
+@pytest.mark.parametrize("text", ["mktemp /tmp/a.XXXXXX", "bench/work/x", "the root of it", "/usr/lib", "$HOME/root/", "a/home/b"])
+def test_word_that_is_allowed(tree, text):
+    assert tree({"docs/a.md": text + "\n"}, "word") == []
+
+
+def test_format(tree):
+    [problem] = tree({"src/base/a.c": "int x;\n\nint   y;\n"}, "format")
+    assert problem == "src/base/a.c:3: [format] clang-format would change this"
+
+
+def test_binary_file_is_left_alone(tree, tmp_path):
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff\xfe\x00")
+    assert tree({}, *tidy.RULES) == []
+
+
+def test_ignored_files_are_left_alone(tree, tmp_path):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    files = {".gitignore": "/build/\n", "build/a.c": "#if X\n", "src/base/new.c": "#if X\n"}
+    problems = tree(files, "condition")
+    assert [p.split(":")[0] for p in problems] == ["src/base/new.c"]
+
+
+def run_tool(*arguments):
+    return subprocess.run(["/usr/bin/python3", TOOL, *arguments], capture_output=True, text=True)
+
+
+def test_exit_codes(tree, tmp_path):
+    tree({})
+    good = run_tool("--root", tmp_path)
+    assert (good.returncode, good.stdout.splitlines()[-1][:6]) == (0, "tidy: ")
+    tree({"src/base/a.c": "#if X\n#endif\n"})
+    bad = run_tool("--root", tmp_path)
+    assert bad.returncode == 1
+    assert bad.stdout.splitlines()[0].startswith("src/base/a.c:1: [condition]")
+    assert bad.stdout.splitlines()[-1].endswith("1 problems")
+
+
+def test_bad_arguments(tmp_path):
+    missing = run_tool("--root", tmp_path / "gone")
+    assert missing.returncode == 2 and "want a directory" in missing.stderr
+    rule = run_tool("--rule", "beauty")
+    assert rule.returncode == 2 and "'beauty'" in rule.stderr and "include" in rule.stderr
+    empty = run_tool("--root", tmp_path)
+    assert empty.returncode == 2 and "no file in it" in empty.stderr

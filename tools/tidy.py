@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+"""House rules as a test: `tools/tidy.py` prints every breach as `path:line: [rule] what` and exits 1.
+
+Looks at the files git knows (tracked, or new and not ignored), or at all files when there is no git.
+Rules:
+  include     base includes nothing of an engine or of front; an engine nothing of another engine or
+              of front; front reaches its one engine only by names that every engine has; the public
+              header includes nothing of src
+  length      files of code up to 800 lines, functions up to 70
+  condition   #if and its relatives only in base/compiler.h, base/os_*.c, config headers, the public
+              header and headers of tests; include guards and `#ifdef __cplusplus` excepted
+  atomic      the compiler's and the standard's atomic functions only in base/atomic.h
+  word        no paths of somebody's machine, no marks of unfinished work
+  format      clang-format has nothing to change
+"""
+
+import argparse
+import ast
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from typing import Callable, Iterator, NamedTuple
+
+FILE_LINES = 800
+FUNCTION_LINES = 70
+C_SUFFIXES = {".c", ".h", ".cc", ".def"}
+CODE_SUFFIXES = C_SUFFIXES | {".py", ".cmake", ".sh", ".map"}
+FORMATTED_SUFFIXES = {".c", ".h", ".cc"}
+
+
+class Problem(NamedTuple):
+    """One breach of one rule."""
+
+    path: str
+    line: int
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: [{self.rule}] {self.text}"
+
+
+class Source:
+    """A file with its text read once, as written and with comments and literals blanked out."""
+
+    def __init__(self, root: pathlib.Path, path: str):
+        self.root = root
+        self.path = path
+        self.suffix = pathlib.PurePosixPath(path).suffix
+        self.text = (root / path).read_text(encoding="utf-8")
+        self.lines = self.text.split("\n")
+        if self.lines[-1] == "":
+            self.lines.pop()
+
+    @property
+    def is_c(self) -> bool:
+        return self.suffix in C_SUFFIXES
+
+    @property
+    def is_code(self) -> bool:
+        return self.suffix in CODE_SUFFIXES or self.text.startswith("#!")
+
+    def bare(self) -> str:
+        """The C text with comments, strings and character constants blanked; lines keep their numbers."""
+        if not hasattr(self, "_bare"):
+            self._bare = blank_literals(self.text)
+        return self._bare
+
+
+LITERAL = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(?P<mark>[^()\s\\]{0,16})\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"'
+    r"|(?<![0-9a-zA-Z])'(?:\\.|[^'\\\n])+'",
+    re.DOTALL,
+)
+
+
+def blank_literals(text: str) -> str:
+    """Replaces comments by spaces and literals by empty ones; newlines stay."""
+
+    def blank(match: re.Match) -> str:
+        found = match.group(0)
+        newlines = "\n" * found.count("\n")
+        if found.startswith("/"):
+            return " " + newlines
+        return '""' + newlines if found[0] in 'R"' else "0" + newlines
+
+    return LITERAL.sub(blank, text)
+
+
+# ---- include ---------------------------------------------------------------------------------------
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?P<open>["<])(?P<name>[^">\n]+)[">]', re.MULTILINE)
+ENGINE = re.compile(r"^hz[0-9]+$")
+
+
+def layer_of(path: str) -> str:
+    """'base', 'front', 'hz3', ... for a path under src/; 'include' under include/; else ''."""
+    parts = pathlib.PurePosixPath(path).parts
+    if len(parts) > 2 and parts[0] == "src":
+        return parts[1]
+    return "include" if parts and parts[0] == "include" else ""
+
+
+def engines_of(root: pathlib.Path) -> list[str]:
+    src = root / "src"
+    return sorted(p.name for p in src.iterdir() if ENGINE.match(p.name)) if src.is_dir() else []
+
+
+def resolve_include(source: Source, name: str) -> set[str]:
+    """The layers in which `name` could be found, searched the way the build does."""
+    root, layer = source.root, layer_of(source.path)
+    places = [(root / source.path).parent, root / "src", root / "include"]
+    if ENGINE.match(layer):
+        places.append(root / "src" / layer)
+    if layer == "front":
+        places += [root / "src" / engine for engine in engines_of(root)]
+    found = set()
+    for place in places:
+        target = pathlib.Path(os.path.normpath(place / name))
+        if target.is_file() and target.is_relative_to(root):
+            found.add(layer_of(target.relative_to(root).as_posix()))
+    return found
+
+
+def include_breach(layer: str, name: str, targets: set[str]) -> str | None:
+    """What is wrong with a file of `layer` including `name`, which lies in `targets`."""
+    if not targets:
+        return f'"{name}" is in none of the include roots'
+    if layer == "include":
+        return f'the public header includes "{name}" of src' if targets != {"include"} else None
+    if layer == "front":
+        named = re.match(r"(?:\.\./|src/)*(hz[0-9]+)/", name)
+        return f'front names engine {named.group(1)} in "{name}"; the build binds one' if named else None
+    allowed = {"base": {"base", "include"}}.get(layer, {layer, "base", "include"})
+    wrong = sorted(targets - allowed)
+    return f'{layer} includes "{name}" of {", ".join(wrong)}' if wrong else None
+
+
+def check_include(source: Source) -> Iterator[Problem]:
+    layer = layer_of(source.path)
+    if not source.is_c or not layer:
+        return
+    # Blanking comments would blank the quoted names too, so comments are blanked alone.
+    text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group(0).count("\n"), source.text, flags=re.DOTALL)
+    for match in INCLUDE.finditer(text):
+        name = match.group("name")
+        targets = resolve_include(source, name)
+        if match.group("open") == "<" and not targets:
+            continue  # a system header
+        breach = include_breach(layer, name, targets)
+        if breach:
+            yield Problem(source.path, text.count("\n", 0, match.start()) + 1, "include", breach)
+
+
+# ---- length ----------------------------------------------------------------------------------------
+
+SCOPE = re.compile(r"^(?:inline\s+)?namespace\b|^extern\s+\"|^(?:template\s*<.*>\s*)?(?:class|struct|union|enum)\b")
+
+
+def opens_function(head: str) -> bool:
+    """Does a brace after `head` (the text since the last ; { or }) open a function's body?"""
+    head = re.sub(r"^(?:\s*#[^\n]*\n)+", "", head).strip()
+    if SCOPE.match(head) and not re.search(r"\)\s*(?:const|noexcept|override|final)?\s*$", head):
+        return False
+    return "(" in head and not head.endswith("=")
+
+
+def c_functions(bare: str) -> Iterator[tuple[int, int]]:
+    """(first line, last line) of each function body with its head in blanked C or C++ text."""
+    # Preprocessor lines (with their continuations) hold unbalanced braces at times.
+    bare = re.sub(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", lambda m: "\n" * m.group(0).count("\n"), bare, flags=re.MULTILINE)
+    depth = body_depth = head_start = start = 0
+    in_body = False
+    for position, char in enumerate(bare):
+        if char == "{":
+            if not in_body and opens_function(bare[head_start:position]):
+                in_body, body_depth = True, depth
+                head = bare[head_start:position]
+                start = head_start + len(head) - len(head.lstrip())
+            depth += 1
+        elif char == "}":
+            depth -= 1
+            if in_body and depth == body_depth:
+                in_body = False
+                yield bare.count("\n", 0, start) + 1, bare.count("\n", 0, position) + 1
+        if char in "{};" and not in_body:
+            head_start = position + 1
+
+
+def python_functions(text: str) -> Iterator[tuple[int, int]]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.lineno, node.end_lineno or node.lineno
+
+
+def is_python(source: Source) -> bool:
+    return source.suffix == ".py" or bool(re.match(r"#!.*\bpython3?\b", source.lines[0] if source.lines else ""))
+
+
+def check_length(source: Source) -> Iterator[Problem]:
+    if not source.is_code:
+        return
+    if len(source.lines) > FILE_LINES:
+        yield Problem(source.path, len(source.lines), "length", f"{len(source.lines)} lines; allowed: {FILE_LINES}")
+    functions: Iterator[tuple[int, int]] = iter(())
+    if source.is_c:
+        functions = c_functions(source.bare())
+    elif is_python(source):
+        functions = python_functions(source.text)
+    for first, last in functions:
+        if last - first + 1 > FUNCTION_LINES:
+            text = f"function of {last - first + 1} lines; allowed: {FUNCTION_LINES}"
+            yield Problem(source.path, first, "length", text)
+
+
+# ---- condition -------------------------------------------------------------------------------------
+
+DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else)\b[ \t]*(.*)$")
+CONDITION_HOMES = re.compile(
+    r"^(?:src/base/compiler\.h|src/base/os_[a-z0-9_]+\.c|src/[a-z0-9]+/config\.h|include/hakozuna/[a-z_]+\.h"
+    r"|tests/.*\.h)$"
+)
+
+
+def guard_lines(lines: list[str]) -> set[int]:
+    """Line numbers of a leading `#ifndef X` that the next code line answers with `#define X`."""
+    code = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
+    if len(code) < 2:
+        return set()
+    (number, first), (_, second) = code[:2]
+    guard = re.match(r"#\s*ifndef\s+(\w+)$", first)
+    if guard and re.match(rf"#\s*define\s+{guard.group(1)}$", second):
+        return {number}
+    return set()
+
+
+def check_condition(source: Source) -> Iterator[Problem]:
+    if not source.is_c or CONDITION_HOMES.match(source.path):
+        return
+    lines = source.bare().split("\n")
+    guards = guard_lines(lines) if source.suffix == ".h" else set()
+    for number, line in enumerate(lines, 1):
+        match = DIRECTIVE.match(line)
+        if not match or number in guards:
+            continue
+        if match.group(1) == "ifdef" and match.group(2).strip() == "__cplusplus":
+            continue
+        text = f"#{match.group(1)} {match.group(2).strip()}".rstrip()
+        yield Problem(source.path, number, "condition", f"{text}: conditions live in config headers and base/compiler.h")
+
+
+# ---- atomic ----------------------------------------------------------------------------------------
+
+ATOMIC = re.compile(r"\b(?:atomic_\w+\s*\(|__atomic_\w+|__sync_\w+|__c11_atomic_\w+|memory_order_\w+)|<stdatomic\.h>")
+
+
+def check_atomic(source: Source) -> Iterator[Problem]:
+    if not source.is_c or not source.path.startswith("src/") or source.path == "src/base/atomic.h":
+        return
+    for number, line in enumerate(source.bare().split("\n"), 1):
+        for match in ATOMIC.finditer(line):
+            what = match.group(0).rstrip("( ")
+            yield Problem(source.path, number, "atomic", f"{what}: atomics only through base/atomic.h")
+
+
+# ---- word ------------------------------------------------------------------------------------------
+
+# Written so that they do not match themselves.
+WORDS = [
+    (re.compile(r"(?<![\w.$}-])/(?:work|root|home/[a-z][\w-]*|Users/\w+)(?:/|\b(?![\w-]))"), "path of somebody's machine"),
+    (re.compile(r"/tmp/bash[_]jobs"), "path of somebody's machine"),
+    (re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X|HA[C]K)\b"), "mark of unfinished work"),
+]
+
+
+def check_word(source: Source) -> Iterator[Problem]:
+    for number, line in enumerate(source.lines, 1):
+        for pattern, meaning in WORDS:
+            match = pattern.search(line)
+            if match:
+                yield Problem(source.path, number, "word", f"'{match.group(0)}': {meaning}")
+
+
+# ---- format ----------------------------------------------------------------------------------------
+
+
+def check_format(root: pathlib.Path, paths: list[str]) -> Iterator[Problem]:
+    """clang-format over many files at once: it starts slowly."""
+    paths = [path for path in paths if pathlib.PurePosixPath(path).suffix in FORMATTED_SUFFIXES]
+    for first in range(0, len(paths), 64):
+        command = ["clang-format", "--dry-run", "--style=file", *paths[first : first + 64]]
+        run = subprocess.run(command, cwd=root, capture_output=True, text=True)
+        if run.returncode != 0:
+            raise SystemExit(f"tidy: clang-format failed: {run.stderr.strip()}")
+        seen = set()
+        for line in run.stderr.splitlines():
+            match = re.match(r"(.*?):(\d+):\d+: (?:warning|error): .*clang-format", line)
+            if match and match.group(1) not in seen:
+                seen.add(match.group(1))
+                yield Problem(match.group(1), int(match.group(2)), "format", "clang-format would change this")
+
+
+# ---- all together ----------------------------------------------------------------------------------
+
+RULES: dict[str, Callable[[Source], Iterator[Problem]]] = {
+    "include": check_include,
+    "length": check_length,
+    "condition": check_condition,
+    "atomic": check_atomic,
+    "word": check_word,
+}
+
+
+def known_files(root: pathlib.Path) -> list[str]:
+    """Paths below root, relative and sorted, without what git ignores."""
+    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode == 0:
+        names = set(run.stdout.split("\0")) - {""}
+    else:
+        paths = (path.relative_to(root) for path in root.rglob("*"))
+        names = {path.as_posix() for path in paths if path.parts[0] not in {".git", ".venv", ".cache", "build"}}
+    return sorted(name for name in names if (root / name).is_file() and not (root / name).is_symlink())
+
+
+def find_problems(root: pathlib.Path, paths: list[str], rules: set[str]) -> list[Problem]:
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            source = Source(root, path)
+        except UnicodeDecodeError:
+            continue  # not text: nothing to read
+        for name, rule in RULES.items():
+            if name in rules:
+                problems += rule(source)
+    if "format" in rules:
+        problems += check_format(root, paths)
+    return problems
+
+
+def main(arguments: list[str]) -> int:
+    names = [*RULES, "format"]
+    parser = argparse.ArgumentParser(description="Checks the house rules.")
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--rule", action="append", choices=names, help="only this rule (may be repeated)")
+    options = parser.parse_args(arguments)
+    root = options.root.resolve()
+    if not root.is_dir():
+        parser.error(f"--root is '{options.root}'; want a directory")
+    paths = known_files(root)
+    if not paths:
+        parser.error(f"--root is '{options.root}'; no file in it")
+    problems = find_problems(root, paths, set(options.rule or names))
+    for problem in problems:
+        print(problem)
+    print(f"tidy: {len(paths)} files, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
