@@ -34,7 +34,6 @@ function(hz_set_lane_flags target engine lane_file)
         ${target}
         PUBLIC HZ_CHECKS=$<BOOL:${HZ_CHECKS}> HZ_STATS=$<BOOL:${HZ_STATS}> "HZ_LANE_HEADER=\"lanes/${lane_file}.h\""
                "HZ_BUILD_NAME=\"${HZ_BUILD}\"")
-    target_compile_definitions(${target} PRIVATE _GNU_SOURCE=)
     target_compile_options(
         ${target} PRIVATE -fvisibility=hidden -ftls-model=initial-exec -fno-semantic-interposition -fexceptions
                           ${hz_no_builtin})

@@ -15,6 +15,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
         -Wno-free-nonheap-object
         -Wno-mismatched-new-delete
         -Wno-use-after-free)
+else()
+    # C++14's operators that gcc declares of itself.
+    list(APPEND hz_test_options -fsized-deallocation)
 endif()
 
 # Newer kernels spread mappings further than this ThreadSanitizer's runtime can take.
