@@ -12,6 +12,12 @@
 #include <sys/wait.h>
 #include <thread>
 
+/* clang declares these only with -fsized-deallocation; programs call them all the same. */
+void operator delete(void *block, std::size_t size) noexcept;
+void operator delete[](void *block, std::size_t size) noexcept;
+void operator delete(void *block, std::size_t size, std::align_val_t alignment) noexcept;
+void operator delete[](void *block, std::size_t size, std::align_val_t alignment) noexcept;
+
 namespace {
 
 using namespace support;

@@ -1,0 +1,110 @@
+/*
+ * children.h - child processes of the fork, exit and memory pressure tests. A child reports by its exit status only;
+ * a child that hangs keeps the test waiting until CTest's timeout, which is how hangs are found. It dies with its
+ * parent.
+ */
+#ifndef HZ_TESTS_STRESS_CHILDREN_H
+#define HZ_TESTS_STRESS_CHILDREN_H
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <string>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace children {
+
+/* Waits for the child; -1 when there is none. */
+inline int wait_for(pid_t child) {
+    int status = 0;
+    while (waitpid(child, &status, 0) != child)
+        if (errno != EINTR)
+            return -1;
+    return status;
+}
+
+/* In a child: the same for a grandchild, as an exit code (0: it ended well). */
+inline int code_of(pid_t child) {
+    int status = child < 0 ? -1 : wait_for(child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 99;
+}
+
+inline std::string describe(int status) {
+    if (WIFEXITED(status))
+        return "exit code " + std::to_string(WEXITSTATUS(status));
+    if (WIFSIGNALED(status))
+        return std::string("signal ") + strsignal(WTERMSIG(status));
+    return "status " + std::to_string(status);
+}
+
+/* fork, with the child running `body` and leaving by _exit with its result. */
+template <typename Body> pid_t start(Body body) {
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(body());
+    }
+    return child;
+}
+
+inline void expect_good_end(pid_t child) {
+    ASSERT_GT(child, 0);
+    int status = wait_for(child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the child ended with " << describe(status);
+}
+
+/*
+ * Roles: a test program started anew as its own child, for what must hold from the first instruction on (limits), or
+ * cannot run below the test framework's frames. The program's main calls play() before it starts the tests.
+ */
+struct Role {
+    const char *name;
+    int (*run)();
+};
+
+inline constexpr const char *role_flag = "--role";
+
+/* Runs the role named on the command line, if there is one, and leaves. */
+template <size_t count> void play(int argc, char **argv, const Role (&roles)[count]) {
+    if (argc != 3 || strcmp(argv[1], role_flag) != 0)
+        return;
+    for (const Role &role : roles)
+        if (strcmp(role.name, argv[2]) == 0)
+            exit(role.run());
+    fprintf(stderr, "no role '%s'\n", argv[2]);
+    exit(98);
+}
+
+/* Starts this program in a role, its address space limited to `limit` bytes (0: as it is). */
+inline pid_t start_role(const char *name, size_t limit = 0) {
+    fflush(nullptr);
+    return start([=] {
+        struct rlimit bounds = {};
+        getrlimit(RLIMIT_AS, &bounds);
+        bounds.rlim_cur = limit == 0 ? bounds.rlim_cur : limit;
+        if (setrlimit(RLIMIT_AS, &bounds) != 0)
+            return 97;
+        execl("/proc/self/exe", "self", role_flag, name, nullptr);
+        return 96;
+    });
+}
+
+/* For roles: ends the process with a message when something does not hold. Allocates nothing. */
+inline void require(bool holds, const char *what) {
+    if (holds)
+        return;
+    (void)!write(STDERR_FILENO, "not so: ", 8);
+    (void)!write(STDERR_FILENO, what, strlen(what));
+    (void)!write(STDERR_FILENO, "\n", 1);
+    _exit(1);
+}
+
+} // namespace children
+
+#endif

@@ -1,0 +1,179 @@
+/* Thread churn: tens of thousands of short threads, blocks that outlive their owner, more threads than shards. */
+#include "blocks.h"
+#include "threads.h"
+
+#include <atomic>
+#include <gtest/gtest.h>
+#include <memory>
+
+namespace {
+
+using namespace support;
+
+constexpr size_t blocks_per_thread = 40;
+
+struct Life {
+    uint64_t seed;
+    void *kept[blocks_per_thread];      /* outlive the thread */
+    void *inherited[blocks_per_thread]; /* of a thread that is dead, freed here */
+    size_t damaged;
+};
+
+/* Allocates two sets, frees one and what it inherited, and dies with the other set alive. */
+void *short_life(void *argument) {
+    auto *life = static_cast<Life *>(argument);
+    Random random(life->seed);
+    void *own[blocks_per_thread];
+    for (size_t i = 0; i < blocks_per_thread; i++) {
+        size_t limit = i == 0 ? 40 * KiB : 2 * KiB;
+        own[i] = blocks::make(random.between(blocks::least_size, limit), random.next());
+        life->kept[i] = blocks::make(random.between(blocks::least_size, limit), random.next());
+        if (own[i] == nullptr || life->kept[i] == nullptr)
+            abort();
+    }
+    life->damaged = 0;
+    for (size_t i = 0; i < blocks_per_thread; i++) {
+        life->damaged += blocks::drop(own[i]) ? 0 : 1;
+        life->damaged += blocks::drop(life->inherited[i]) ? 0 : 1;
+    }
+    return nullptr;
+}
+
+constexpr size_t at_once = 8;
+
+/* Generations of 8 threads; each inherits the blocks of the generation before, which is dead. */
+class Generations {
+  public:
+    ~Generations() {
+        for (Life &life : lives_)
+            for (void *block : life.kept)
+                damaged_ += blocks::drop(block) ? 0 : 1;
+        EXPECT_EQ(damaged_, 0U);
+    }
+
+    void run(size_t thread_count) {
+        for (size_t done = 0; done < thread_count; done += at_once)
+            run_one_generation();
+    }
+
+  private:
+    void run_one_generation() {
+        pthread_t started[at_once];
+        for (size_t i = 0; i < at_once; i++) {
+            memcpy(lives_[i].inherited, lives_[i].kept, sizeof lives_[i].kept);
+            lives_[i].seed = ++seed_;
+            ASSERT_EQ(threads::start(&started[i], short_life, &lives_[i]), 0);
+        }
+        for (size_t i = 0; i < at_once; i++) {
+            pthread_join(started[i], nullptr);
+            damaged_ += lives_[i].damaged;
+        }
+    }
+
+    Life lives_[at_once] = {};
+    uint64_t seed_ = 0;
+    size_t damaged_ = 0;
+};
+
+TEST(Churn, TwentyThousandShortThreadsUseBoundedMemory) {
+    constexpr size_t total = sanitized ? 1600 : 20000;
+    size_t live = live_bytes();
+    {
+        Generations generations;
+        generations.run(total / 10);
+        size_t before = resident_bytes();
+        generations.run(total - total / 10);
+        if (!sanitized) {
+            EXPECT_LT(resident_bytes(), before + 24 * MiB);
+        }
+    }
+    if (!t_system) {
+        EXPECT_EQ(live_bytes(), live);
+    }
+}
+
+/* Each thread dies with blocks that only the main thread frees, all at once at the end. */
+TEST(Churn, BlocksOfDeadThreadsStayValidUntilFreed) {
+    constexpr size_t total = sanitized ? 200 : 2000;
+    size_t live = live_bytes();
+    std::vector<std::unique_ptr<Life>> lives;
+    for (size_t i = 0; i < total; i++) {
+        lives.push_back(std::make_unique<Life>());
+        lives.back()->seed = i;
+        pthread_t thread;
+        ASSERT_EQ(threads::start(&thread, short_life, lives.back().get()), 0);
+        pthread_join(thread, nullptr);
+    }
+    size_t damaged = 0;
+    for (auto &life : lives)
+        for (void *block : life->kept)
+            damaged += blocks::drop(block) ? 0 : 1;
+    EXPECT_EQ(damaged, 0U);
+    lives.clear();
+    if (!t_system) {
+        EXPECT_EQ(live_bytes(), live);
+    }
+}
+
+/* 300 threads alive at once, far more than the 63 shards of a lane: every block is freed by another thread. */
+constexpr size_t crowd_size = 300;
+constexpr size_t crowd_rounds = sanitized ? 60 : 2000;
+
+struct Crowd {
+    threads::Queue<64> inboxes[crowd_size];
+    std::atomic<size_t> index{0};
+    std::atomic<size_t> made{0};
+    std::atomic<size_t> freed{0};
+    std::atomic<size_t> damaged{0};
+    pthread_barrier_t all;
+};
+
+void free_inbox(Crowd *crowd, size_t self) {
+    while (void *block = crowd->inboxes[self].try_pop()) {
+        crowd->freed.fetch_add(1, std::memory_order_relaxed);
+        if (!blocks::drop(block))
+            crowd->damaged.fetch_add(1, std::memory_order_relaxed);
+    }
+}
+
+void *join_crowd(void *argument) {
+    auto *crowd = static_cast<Crowd *>(argument);
+    size_t self = crowd->index.fetch_add(1);
+    Random random(self);
+    pthread_barrier_wait(&crowd->all);
+    for (size_t i = 0; i < crowd_rounds; i++) {
+        void *block = blocks::make(random.between(blocks::least_size, 4 * KiB), random.next());
+        if (block == nullptr)
+            abort();
+        crowd->made.fetch_add(1, std::memory_order_relaxed);
+        size_t other = (self + 1 + random.below(crowd_size - 1)) % crowd_size;
+        while (!crowd->inboxes[other].try_push(block)) {
+            free_inbox(crowd, self);
+            other = (other + 1) % crowd_size;
+        }
+        free_inbox(crowd, self);
+    }
+    pthread_barrier_wait(&crowd->all);
+    free_inbox(crowd, self);
+    return nullptr;
+}
+
+TEST(Churn, ThreeHundredThreadsFreeEachOthersBlocks) {
+    size_t live = live_bytes();
+    auto crowd = std::make_unique<Crowd>();
+    pthread_barrier_init(&crowd->all, nullptr, crowd_size);
+    std::vector<pthread_t> started(crowd_size);
+    for (pthread_t &thread : started)
+        ASSERT_EQ(threads::start(&thread, join_crowd, crowd.get()), 0);
+    for (pthread_t thread : started)
+        pthread_join(thread, nullptr);
+    pthread_barrier_destroy(&crowd->all);
+    EXPECT_EQ(crowd->made.load(), crowd_size * crowd_rounds);
+    EXPECT_EQ(crowd->freed.load(), crowd->made.load());
+    EXPECT_EQ(crowd->damaged.load(), 0U);
+    if (!t_system) {
+        EXPECT_EQ(live_bytes(), live);
+    }
+}
+
+} // namespace

@@ -1,0 +1,366 @@
+/*
+ * fork from a process whose threads are allocating, and hold stdio's locks while they do. The child allocates, frees
+ * what the parent allocated, starts threads, forks again. What hangs here is found by CTest's timeout.
+ */
+#include "blocks.h"
+#include "children.h"
+#include "threads.h"
+
+#include <atomic>
+#include <cstdio>
+#include <gtest/gtest.h>
+#include <memory>
+#include <spawn.h>
+
+namespace {
+
+using namespace support;
+
+constexpr size_t load_threads = 4;
+constexpr int fork_count = sanitized ? 20 : 150;
+
+/* Exit codes of children. */
+enum Failure {
+    no_failure = 0,
+    no_memory = 10,
+    damaged_block,
+    no_thread,
+    thread_failed,
+    stream_failed,
+    too_much_memory,
+};
+
+struct Load {
+    std::atomic<bool> stop{false};
+    std::atomic<size_t> ready{0};
+    std::atomic<size_t> failures{0};
+    threads::Queue<256> exchange;
+    pthread_t started[load_threads];
+};
+
+void *allocate_and_exchange(void *argument) {
+    auto *load = static_cast<Load *>(argument);
+    Random random(load->ready.fetch_add(1));
+    while (!load->stop.load(std::memory_order_relaxed)) {
+        void *block = blocks::make(blocks::pick_size(random), random.next());
+        if (block == nullptr || !load->exchange.try_push(block))
+            load->failures.fetch_add(blocks::drop(block) ? 0 : 1);
+        if (random.below(3) != 0)
+            load->failures.fetch_add(blocks::drop(load->exchange.try_pop()) ? 0 : 1);
+    }
+    return nullptr;
+}
+
+/* Threads under way for the life of the object. */
+class UnderLoad {
+  public:
+    explicit UnderLoad(void *(*body)(void *)) : load_(std::make_unique<Load>()) {
+        for (pthread_t &thread : load_->started)
+            EXPECT_EQ(threads::start(&thread, body, load_.get()), 0);
+        while (load_->ready.load() < load_threads)
+            sched_yield();
+    }
+    ~UnderLoad() {
+        load_->stop.store(true);
+        for (pthread_t thread : load_->started)
+            pthread_join(thread, nullptr);
+        while (void *block = load_->exchange.try_pop())
+            load_->failures.fetch_add(blocks::drop(block) ? 0 : 1);
+        EXPECT_EQ(load_->failures.load(), 0U);
+    }
+    UnderLoad(const UnderLoad &) = delete;
+    UnderLoad &operator=(const UnderLoad &) = delete;
+
+  private:
+    std::unique_ptr<Load> load_;
+};
+
+/* Allocates and frees all kinds of blocks, keeping 100 alive at a time. */
+int use_heap(uint64_t seed, int steps = 600) {
+    Random random(seed);
+    void *slots[100] = {};
+    for (int i = 0; i < steps; i++) {
+        void *&slot = slots[random.below(100)];
+        if (!blocks::drop(slot))
+            return damaged_block;
+        slot = blocks::make(blocks::pick_size(random), random.next());
+        if (slot == nullptr)
+            return no_memory;
+    }
+    for (void *slot : slots)
+        if (!blocks::drop(slot))
+            return damaged_block;
+    return no_failure;
+}
+
+/* Blocks made by the parent (and by one of its dead threads) for the child to verify and free. */
+class Inheritance {
+  public:
+    Inheritance() {
+        pthread_t thread;
+        EXPECT_EQ(threads::start(&thread, make_all, this), 0);
+        pthread_join(thread, nullptr);
+        make_half(0);
+    }
+    ~Inheritance() {
+        EXPECT_EQ(free_all(), no_failure);
+    }
+    Inheritance(const Inheritance &) = delete;
+    Inheritance &operator=(const Inheritance &) = delete;
+
+    int free_all() {
+        for (void *&block : blocks_) {
+            if (!blocks::drop(block))
+                return damaged_block;
+            block = nullptr;
+        }
+        return no_failure;
+    }
+
+  private:
+    static constexpr size_t count = 400;
+
+    static void *make_all(void *self) {
+        static_cast<Inheritance *>(self)->make_half(1);
+        return nullptr;
+    }
+    void make_half(size_t first) {
+        Random random(first);
+        for (size_t i = first; i < count; i += 2) {
+            blocks_[i] = blocks::make(blocks::pick_size(random), random.next());
+            if (blocks_[i] == nullptr)
+                abort();
+        }
+    }
+
+    void *blocks_[count] = {};
+};
+
+TEST(Fork, ChildAllocatesAndFreesTheParentsBlocks) {
+    Inheritance inherited;
+    UnderLoad load(allocate_and_exchange);
+    for (int i = 0; i < fork_count; i++) {
+        pid_t child = children::start([&] {
+            int code = use_heap(static_cast<uint64_t>(i), 100);
+            return code != no_failure ? code : inherited.free_all();
+        });
+        ASSERT_NO_FATAL_FAILURE(children::expect_good_end(child));
+        ASSERT_EQ(use_heap(77, 50), no_failure) << "the parent's heap after fork " << i;
+    }
+}
+
+TEST(Fork, ChildForksAgain) {
+    Inheritance inherited;
+    UnderLoad load(allocate_and_exchange);
+    for (int i = 0; i < fork_count / 4; i++) {
+        pid_t child = children::start([&] {
+            int before = use_heap(1, 100);
+            int grandchild = children::code_of(children::start([&] {
+                int third = children::code_of(children::start([&] { return inherited.free_all(); }));
+                return third != no_failure ? third : use_heap(2, 100);
+            }));
+            int after = inherited.free_all();
+            return before != no_failure ? before : (grandchild != no_failure ? grandchild : after);
+        });
+        ASSERT_NO_FATAL_FAILURE(children::expect_good_end(child));
+    }
+}
+
+void *use_heap_in_thread(void *failed) {
+    int code = use_heap(reinterpret_cast<uintptr_t>(&code), 300);
+    if (code != no_failure)
+        static_cast<std::atomic<int> *>(failed)->store(code);
+    return nullptr;
+}
+
+int start_threads() {
+    std::atomic<int> failed{no_failure};
+    pthread_t started[6];
+    for (pthread_t &thread : started)
+        if (threads::start(&thread, use_heap_in_thread, &failed) != 0)
+            return no_thread;
+    for (pthread_t thread : started)
+        pthread_join(thread, nullptr);
+    return failed.load();
+}
+
+TEST(Fork, ChildStartsThreads) {
+    if (tsan)
+        GTEST_SKIP() << "ThreadSanitizer does not support threads in the child of a threaded process";
+    Inheritance inherited;
+    UnderLoad load(allocate_and_exchange);
+    for (int i = 0; i < fork_count; i++) {
+        pid_t child = children::start([&] {
+            int code = start_threads();
+            return code != no_failure ? code : inherited.free_all();
+        });
+        ASSERT_NO_FATAL_FAILURE(children::expect_good_end(child));
+    }
+}
+
+/* What the threads of each parent had cached is not lost for the line of its children: 40 generations, each with
+   threads that leave 16 MB behind as free blocks. */
+constexpr int generations = 40;
+
+int live_through(int generation) {
+    if (start_threads() != no_failure)
+        return thread_failed;
+    void *held[256];
+    for (void *&block : held)
+        if ((block = blocks::make(64 * KiB, 1)) == nullptr)
+            return no_memory;
+    for (void *block : held) {
+        memset(static_cast<char *>(block) + 8, 1, 64 * KiB - 8);
+        t_free(block);
+    }
+    if (generation == generations)
+        return resident_bytes() < 150 * MiB ? no_failure : too_much_memory;
+    return children::code_of(children::start([=] { return live_through(generation + 1); }));
+}
+
+TEST(Fork, GenerationsDoNotPileUpMemory) {
+    if (sanitized)
+        GTEST_SKIP() << "sanitizers count their shadow as resident";
+    children::expect_good_end(children::start([] { return live_through(1); }));
+}
+
+void *fork_often(void *argument) {
+    auto *failed = static_cast<std::atomic<int> *>(argument);
+    for (int i = 0; i < fork_count / 5; i++) {
+        int code = children::code_of(children::start([] { return use_heap(3, 60); }));
+        if (code != no_failure)
+            failed->store(code);
+        if (use_heap(4, 60) != no_failure)
+            failed->store(damaged_block);
+    }
+    return nullptr;
+}
+
+TEST(Fork, SeveralThreadsForkAtOnce) {
+    std::atomic<int> failed{no_failure};
+    pthread_t started[4];
+    for (pthread_t &thread : started)
+        ASSERT_EQ(threads::start(&thread, fork_often, &failed), 0);
+    for (pthread_t thread : started)
+        pthread_join(thread, nullptr);
+    EXPECT_EQ(failed.load(), no_failure);
+}
+
+/*
+ * stdio's locks: fork takes them, and a stream's own functions, which run under them, allocate. An allocator that
+ * holds its locks across fork deadlocks here (glibc's tst-malloc-fork-deadlock is about the same).
+ */
+ssize_t write_and_allocate(void *cookie, const char *, size_t length) {
+    auto *counter = static_cast<std::atomic<size_t> *>(cookie);
+    void *block = blocks::make(100 + counter->fetch_add(1) % 3000, 1);
+    return blocks::drop(block) && block != nullptr ? static_cast<ssize_t>(length) : -1;
+}
+
+bool print_under_lock(std::atomic<size_t> *counter) {
+    cookie_io_functions_t functions = {};
+    functions.write = write_and_allocate;
+    FILE *stream = fopencookie(counter, "w", functions);
+    if (stream == nullptr)
+        return false;
+    bool good = fprintf(stream, "%d lines\n", 3) > 0 && fflush(nullptr) == 0;
+    flockfile(stream);
+    void *block = blocks::make(200, 2);
+    good = blocks::drop(block) && good;
+    funlockfile(stream);
+    return fclose(stream) == 0 && good;
+}
+
+void *print_and_allocate(void *argument) {
+    auto *load = static_cast<Load *>(argument);
+    load->ready.fetch_add(1);
+    std::atomic<size_t> counter{0};
+    while (!load->stop.load(std::memory_order_relaxed)) {
+        if (!print_under_lock(&counter))
+            load->failures.fetch_add(1);
+        char *text = nullptr;
+        size_t length = 0;
+        FILE *memory = open_memstream(&text, &length);
+        if (memory == nullptr || fprintf(memory, "%0100d", 7) != 100 || fclose(memory) != 0)
+            load->failures.fetch_add(1);
+        free(text);
+    }
+    return nullptr;
+}
+
+TEST(Fork, WhileOthersHoldStdioLocksAndAllocate) {
+    if (sanitized)
+        GTEST_SKIP() << "sanitizers' own malloc holds its locks across fork";
+    UnderLoad load(print_and_allocate);
+    for (int i = 0; i < 2 * fork_count; i++) {
+        pid_t child = children::start([&] {
+            std::atomic<size_t> counter{0};
+            if (!print_under_lock(&counter))
+                return static_cast<int>(stream_failed);
+            return use_heap(5, 50);
+        });
+        ASSERT_NO_FATAL_FAILURE(children::expect_good_end(child));
+    }
+}
+
+/* A handler interrupts malloc or free and forks; its child may only leave, the parent goes on with what it was doing.
+ */
+std::atomic<size_t> forks_in_handler{0};
+std::atomic<size_t> failures_in_handler{0};
+
+void fork_in_handler(int) {
+    int saved = errno;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    if (children::code_of(child) != 0)
+        failures_in_handler.fetch_add(1);
+    forks_in_handler.fetch_add(1);
+    errno = saved;
+}
+
+struct Sender {
+    pthread_t target;
+    size_t wanted;
+};
+
+/* Sends a signal whenever the one before has been handled. */
+void *send_signals(void *argument) {
+    auto *sender = static_cast<Sender *>(argument);
+    for (size_t sent = 0; sent < sender->wanted; sent++) {
+        pthread_kill(sender->target, SIGUSR1);
+        while (forks_in_handler.load() <= sent)
+            sched_yield();
+    }
+    return nullptr;
+}
+
+TEST(Fork, FromASignalHandler) {
+    T_ONLY_OURS(); /* glibc's fork takes malloc's locks and hangs when the handler interrupted malloc */
+    if (sanitized)
+        GTEST_SKIP() << "sanitizers' fork is not safe in handlers";
+    struct sigaction action = {}, before = {};
+    action.sa_handler = fork_in_handler;
+    ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+    constexpr size_t wanted = 300;
+    Sender sender = {pthread_self(), wanted};
+    pthread_t thread;
+    ASSERT_EQ(threads::start(&thread, send_signals, &sender), 0);
+    while (forks_in_handler.load() < wanted)
+        ASSERT_EQ(use_heap(6, 100), no_failure);
+    pthread_join(thread, nullptr);
+    sigaction(SIGUSR1, &before, nullptr);
+    EXPECT_EQ(failures_in_handler.load(), 0U);
+}
+
+TEST(Fork, PosixSpawnUnderLoad) {
+    UnderLoad load(allocate_and_exchange);
+    char program[] = "/bin/true";
+    char *arguments[] = {program, nullptr};
+    for (int i = 0; i < fork_count / 3; i++) {
+        pid_t child = 0;
+        ASSERT_EQ(posix_spawn(&child, program, nullptr, nullptr, arguments, environ), 0);
+        ASSERT_NO_FATAL_FAILURE(children::expect_good_end(child));
+    }
+}
+
+} // namespace
