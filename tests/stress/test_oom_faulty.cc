@@ -3,7 +3,9 @@
  * the OS refusing call N (alone, or all from there on), until the work makes fewer calls than that. malloc may say
  * NULL and ENOMEM then, nothing else; blocks stay intact; when the OS works again, so does everything.
  */
+extern "C" {
 #include "base/os_faulty.h"
+}
 #include "blocks.h"
 #include "children.h"
 #include "threads.h"

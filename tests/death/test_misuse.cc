@@ -1,0 +1,226 @@
+/*
+ * Misuse ends the program with a stable line on stderr and SIGABRT. One row of the table per kind of misuse: what it
+ * does, which text it must give, and whether only the check build can notice it. The texts are those of base/check.h.
+ */
+extern "C" {
+#include "base/check.h"
+}
+#include "contract/api.h"
+#include "contract/support.h"
+
+#include <csignal>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+namespace {
+
+using namespace support;
+
+enum Noticed { always, by_checks };
+
+/* Something to misuse, made before the fatal call so that its address can be in the expected text. */
+using Make = void *(*)();
+using Misuse = void (*)(void *pointer);
+
+struct Row {
+    const char *name;
+    Noticed noticed;
+    const char *text; /* a POSIX extended regular expression: alternatives where more than one text is right */
+    Make make;
+    Misuse misuse;
+};
+
+void free_it(void *pointer) {
+    t_free(pointer);
+}
+
+void realloc_it(void *pointer) {
+    t_free(t_realloc(pointer, 100));
+}
+
+void free_it_sized(void *pointer) {
+    t_free_sized(pointer, 16);
+}
+
+/* ---- pointers that are not ours ---- */
+
+void *static_address() {
+    static char bytes[64];
+    return bytes;
+}
+
+void *code_address() {
+    return reinterpret_cast<void *>(&free_it);
+}
+
+/* Of a frame that is gone, but on the stack all the same. */
+void *stack_address() {
+    static void *address;
+    char here[64];
+    address = t_opaque(here);
+    return address;
+}
+
+void *mapped_address() {
+    return mmap(nullptr, 64 * KiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+template <uintptr_t value> void *number() {
+    return reinterpret_cast<void *>(value);
+}
+
+/* glibc's malloc: under the hz_ names the program has both. */
+void *block_of_glibc() {
+    return t_opaque(malloc(100));
+}
+
+/* ---- pointers into our memory ---- */
+
+template <size_t size> void *block_of() {
+    void *block = t_malloc(size);
+    memset(block, 1, size);
+    return block;
+}
+
+template <size_t size> void *freed() {
+    void *block = block_of<size>();
+    t_free(block);
+    return block;
+}
+
+/* Freed, with other blocks freed and allocated since. */
+template <size_t size> void *freed_long_ago() {
+    void *others[200];
+    for (void *&other : others)
+        other = t_malloc(size);
+    void *block = others[77];
+    for (void *other : others)
+        t_free(other);
+    return block;
+}
+
+template <size_t size, size_t offset> void *inside() {
+    return static_cast<char *>(block_of<size>()) + offset;
+}
+
+void *run_free(void *pointer) {
+    t_free(pointer);
+    return nullptr;
+}
+
+void free_in_another_thread(void *pointer) {
+    pthread_t thread;
+    pthread_create(&thread, nullptr, run_free, pointer);
+    pthread_join(thread, nullptr);
+}
+
+/* Freed by another thread, where it still rests on its way home. */
+void *freed_elsewhere() {
+    void *block = block_of<200>();
+    free_in_another_thread(block);
+    return block;
+}
+
+void *moved_by_realloc() {
+    void *block = block_of<100>();
+    void *neighbour = block_of<100>();
+    void *moved = t_realloc(block, 100 * KiB);
+    t_free(neighbour);
+    return moved == block ? nullptr : block;
+}
+
+template <size_t size> void free_sized_as(void *pointer) {
+    t_free_sized(pointer, size);
+}
+
+template <size_t alignment, size_t size> void free_aligned_sized_as(void *pointer) {
+    t_free_aligned_sized(pointer, alignment, size);
+}
+
+#define EITHER(a, b) "(" a "|" b ")"
+
+constexpr const char *foreign = HZ_TEXT_FOREIGN;
+constexpr const char *twice = HZ_TEXT_DOUBLE_FREE;
+constexpr const char *interior = HZ_TEXT_INTERIOR;
+constexpr const char *bad_size = HZ_TEXT_SIZE;
+constexpr const char *bad_realloc = EITHER(HZ_TEXT_REALLOC, HZ_TEXT_FOREIGN);
+/* A mapping is gone after its free: nobody can tell it from memory that never was ours. */
+constexpr const char *gone = EITHER(HZ_TEXT_DOUBLE_FREE, HZ_TEXT_FOREIGN);
+
+constexpr size_t mapped = 40 * MiB;
+
+const Row rows[] = {
+    {"FreeOfStatic", always, foreign, static_address, free_it},
+    {"FreeOfStack", always, foreign, stack_address, free_it},
+    {"FreeOfCode", always, foreign, code_address, free_it},
+    {"FreeOfMapping", always, foreign, mapped_address, free_it},
+    {"FreeOfGlibcsBlock", always, foreign, block_of_glibc, free_it},
+    {"FreeOfSmallNumber", always, foreign, number<0x10>, free_it},
+    {"FreeOfHighestUserAddress", always, foreign, number<0x7ffffffffff0>, free_it},
+    {"FreeOfNonCanonical", always, foreign, number<0xdead000000000010>, free_it},
+    {"FreeOfMinusSixteen", always, foreign, number<0xfffffffffffffff0>, free_it},
+    {"FreeSizedOfStatic", always, foreign, static_address, free_it_sized},
+    {"ReallocOfStatic", always, bad_realloc, static_address, realloc_it},
+    {"ReallocOfNonCanonical", always, bad_realloc, number<0xdead000000000010>, realloc_it},
+
+    {"DoubleFreeOf16", by_checks, twice, freed<16>, free_it},
+    {"DoubleFreeOf1000", by_checks, twice, freed<1000>, free_it},
+    {"DoubleFreeOf30000", by_checks, twice, freed<30000>, free_it},
+    {"DoubleFreeOfSpan", by_checks, twice, freed<300 * KiB>, free_it},
+    {"DoubleFreeOfBigMapping", always, gone, freed<mapped>, free_it},
+    {"DoubleFreeLater", by_checks, twice, freed_long_ago<64>, free_it},
+    {"DoubleFreeLaterOfMedium", by_checks, twice, freed_long_ago<5000>, free_it},
+    {"DoubleFreeByAnotherThread", by_checks, twice, freed<200>, free_in_another_thread},
+    {"DoubleFreeAfterAnotherThread", by_checks, twice, freed_elsewhere, free_it},
+    {"FreeOfWhatReallocMoved", by_checks, twice, moved_by_realloc, free_it},
+    {"FreeSizedTwice", by_checks, twice, freed<100>, free_sized_as<100>},
+
+    {"FreeInsideSmall", by_checks, interior, inside<100, 32>, free_it},
+    {"FreeInsideMedium", by_checks, interior, inside<20000, 4096>, free_it},
+    {"FreeInsideSpan", by_checks, interior, inside<300 * KiB, 128 * KiB>, free_it},
+    {"FreeInsideMapping", by_checks, EITHER(HZ_TEXT_INTERIOR, HZ_TEXT_FOREIGN), inside<mapped, MiB>, free_it},
+    {"FreeMisalignedByOne", by_checks, interior, inside<100, 1>, free_it},
+    {"FreeMisalignedByEight", by_checks, interior, inside<100, 8>, free_it},
+    {"ReallocInside", by_checks, EITHER(HZ_TEXT_REALLOC, HZ_TEXT_INTERIOR), inside<100, 32>, realloc_it},
+
+    {"ReallocOfFreed", by_checks, EITHER(HZ_TEXT_REALLOC, HZ_TEXT_DOUBLE_FREE), freed<500>, realloc_it},
+    {"SizedFreeTooLarge", by_checks, bad_size, block_of<100>, free_sized_as<5000>},
+    {"SizedFreeTooSmall", by_checks, bad_size, block_of<5000>, free_sized_as<100>},
+    {"SizedFreeOfSpanAsSmall", by_checks, bad_size, block_of<300 * KiB>, free_sized_as<100>},
+    {"AlignedSizedFreeTooLarge", by_checks, bad_size, block_of<100>, free_aligned_sized_as<16, 5000>},
+};
+
+class MisuseEnds : public testing::TestWithParam<Row> {};
+
+TEST_P(MisuseEnds, WithItsText) {
+    const Row &row = GetParam();
+    if (row.noticed == by_checks && !t_config_has("checks=1"))
+        GTEST_SKIP() << "only the check build notices this";
+    void *pointer = row.make();
+    ASSERT_NE(pointer, nullptr) << "there is nothing to misuse";
+    char address[32];
+    snprintf(address, sizeof address, "0x%zx", reinterpret_cast<size_t>(pointer));
+    EXPECT_EXIT(row.misuse(pointer), testing::KilledBySignal(SIGABRT),
+                std::string("hakozuna: ") + row.text + " " + address + "\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, MisuseEnds, testing::ValuesIn(rows),
+                         [](const testing::TestParamInfo<Row> &each) { return std::string(each.param.name); });
+
+/* What looks odd and is right must not end the program. */
+TEST(CorrectUse, DoesNotEnd) {
+    t_free(nullptr);
+    t_free_sized(nullptr, 12345);
+    for (size_t size : sample_sizes()) {
+        void *block = t_malloc(size);
+        t_free(block);
+        void *again = t_malloc(size); /* often the same address: the second free of it is no double free */
+        t_free_sized(again, size);
+        void *aligned = t_aligned_alloc(512, size);
+        t_free_aligned_sized(aligned, 512, size);
+        free_in_another_thread(t_malloc(size));
+    }
+}
+
+} // namespace
