@@ -24,12 +24,12 @@ extern "C" {
 #define HZ_VERSION_PATCH 0
 
 #if defined(__GNUC__) || defined(__clang__)
-#define HZ_API __attribute__((visibility("default")))
-#define HZ_ATTR_MALLOC __attribute__((malloc))
-#define HZ_ATTR_SIZE(n) __attribute__((alloc_size(n)))
+#define HZ_API              __attribute__((visibility("default")))
+#define HZ_ATTR_MALLOC      __attribute__((malloc))
+#define HZ_ATTR_SIZE(n)     __attribute__((alloc_size(n)))
 #define HZ_ATTR_SIZE2(n, m) __attribute__((alloc_size(n, m)))
-#define HZ_ATTR_ALIGN(n) __attribute__((alloc_align(n)))
-#define HZ_ATTR_USED __attribute__((warn_unused_result))
+#define HZ_ATTR_ALIGN(n)    __attribute__((alloc_align(n)))
+#define HZ_ATTR_USED        __attribute__((warn_unused_result))
 #else
 #define HZ_API
 #define HZ_ATTR_MALLOC
@@ -61,8 +61,8 @@ HZ_API void *hz_reallocarray(void *block, size_t count, size_t size) HZ_ATTR_SIZ
 
 /* Block aligned to `alignment`, a power of two, else NULL and EINVAL (C17 as amended by DR 460:
    size need not be a multiple). */
-HZ_API void *hz_aligned_alloc(size_t alignment, size_t size)
-    HZ_ATTR_MALLOC HZ_ATTR_SIZE(2) HZ_ATTR_ALIGN(1) HZ_ATTR_USED;
+HZ_API void *hz_aligned_alloc(size_t alignment, size_t size) HZ_ATTR_MALLOC HZ_ATTR_SIZE(2)
+    HZ_ATTR_ALIGN(1) HZ_ATTR_USED;
 
 /* As POSIX: 0 and *out set, or EINVAL (alignment not a power of two multiple of sizeof(void *)) or
    ENOMEM, with *out and errno left alone. */

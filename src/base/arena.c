@@ -1,0 +1,464 @@
+/*
+ * arena.c - the directory of segments, and runs of pages in them. See arena.h for the invariants.
+ *
+ * Order of events, so that a copy made by fork at any instant is sound: alloc clears free bits first and hands out
+ * after; free clears tags (caller), then sets bits; purge takes the bits out like an alloc, purges, and puts them back
+ * like a free. What the owner of an interrupted step had claimed is lost to the child, never handed out twice.
+ */
+#include "base/arena.h"
+
+#include "base/check.h"
+#include "base/meta.h"
+#include "base/os.h"
+
+enum {
+    ADDRESS_BITS = 47,
+    DIRECTORY_COUNT = 1 << 18, /* 1 TiB of segments */
+    DIRECTORY_TIGHT_COUNT = 1 << 12,
+    CHUNK_SEGMENTS = 16, /* address space reserved at once */
+    SIZE_BUCKETS = 6,    /* 1, 2, 3-4, 5-8, 9-16, 17-32 pages */
+    COLLISION_TRIES = 8,
+    PURGE_DELAY_MS = 500,
+    TICK_MS = 100,
+    TICK_BUDGET_PAGES = 512,
+};
+
+struct arena {
+    /* const after publish (init) */
+    _Atomic(struct hz_segment *) *segments; /* sync: segment-publish */
+    _Atomic(uint64_t) *free_masks;          /* sync: run-release */
+    _Atomic(uint64_t) *dirty_masks;         /* changed by who holds the page's bit only */
+    _Atomic(uint32_t) *freed_at_ms;         /* hint */
+    _Atomic(uint32_t) *address_table;       /* segment number -> directory index + 1; sync: segment-publish */
+    uintptr_t address_mask;
+    uint32_t capacity;
+    bool tight;
+
+    _Atomic(uint32_t) count;                   /* sync: segment-publish */
+    _Atomic(uint32_t) first_fit[SIZE_BUCKETS]; /* hint: no run of that size below */
+    _Atomic(size_t) purged_bytes;              /* counter */
+    _Atomic(uint64_t) ticked_at_ms;            /* hint */
+
+    struct hz_lock lock;
+    char *chunk;              /* lock: lock; reserved, not yet used */
+    size_t chunk_segments;    /* lock: lock */
+    struct hz_segment *spare; /* lock: lock; an unused directory entry, linked through `base` */
+};
+
+static struct arena arena = {.lock = HZ_LOCK_INIT(HZ_RANK_ARENA)};
+
+static void *table_map(size_t bytes) {
+    size_t rounded = hz_round_up(bytes, hz_os_page_bytes());
+    void *table = hz_os_map(rounded, hz_os_page_bytes(), true);
+    if (table != NULL)
+        hz_os_sparse(table, rounded);
+    return table;
+}
+
+bool hz_arena_init(void) {
+    arena.tight = !hz_pagetags.flat;
+    arena.capacity = arena.tight ? DIRECTORY_TIGHT_COUNT : DIRECTORY_COUNT;
+    /* the tables drop the same high address bits, so that addresses apart here are apart in the page tags too */
+    uintptr_t page_mask = arena.tight ? hz_pagetags.mask : ((uintptr_t)1 << (ADDRESS_BITS - HZ_PAGE_LOG2)) - 1;
+    arena.address_mask = page_mask >> (HZ_SEGMENT_LOG2 - HZ_PAGE_LOG2);
+    size_t words = arena.capacity;
+    char *tables = table_map(words * (8 + 8 + 8 + 4));
+    arena.address_table = table_map((arena.address_mask + 1) * sizeof(arena.address_table[0]));
+    if (tables == NULL || arena.address_table == NULL)
+        return false;
+    arena.segments = (_Atomic(struct hz_segment *) *)(void *)tables;
+    arena.free_masks = (_Atomic(uint64_t) *)(void *)(tables + words * 8);
+    arena.dirty_masks = (_Atomic(uint64_t) *)(void *)(tables + words * 16);
+    arena.freed_at_ms = (_Atomic(uint32_t) *)(void *)(tables + words * 24);
+    return true;
+}
+
+/* ---- finding ------------------------------------------------------------------------------------- */
+
+static _Atomic(uint32_t) *address_entry(uintptr_t address) {
+    return &arena.address_table[(address >> HZ_SEGMENT_LOG2) & arena.address_mask];
+}
+
+struct hz_segment *hz_segment_find(const void *address) {
+    if (arena.address_table == NULL)
+        return NULL;
+    uint32_t entry = hz_load_acq(address_entry((uintptr_t)address)); /* sync: segment-publish, partner publish_locked */
+    if (entry == 0)
+        return NULL;
+    struct hz_segment *segment = hz_load_acq(&arena.segments[entry - 1]); /* sync: segment-publish */
+    uintptr_t base = hz_load_rlx(&segment->base); /* relaxed: of a live segment it is constant */
+    return base == ((uintptr_t)address & ~(uintptr_t)(HZ_SEGMENT_BYTES - 1)) ? segment : NULL;
+}
+
+struct hz_segment *hz_segment_get(const void *address) {
+    struct hz_segment *segment = hz_segment_find(address);
+    if (HZ_UNLIKELY(segment == NULL))
+        hz_fail_pointer(HZ_TEXT_FOREIGN, address);
+    return segment;
+}
+
+uint32_t hz_arena_segment_count(void) {
+    return hz_load_acq(&arena.count); /* sync: segment-publish, partner entry_get_locked */
+}
+
+struct hz_segment *hz_arena_segment(uint32_t index) {
+    struct hz_segment *segment = hz_load_acq(&arena.segments[index]); /* sync: segment-publish */
+    return segment != NULL && hz_load_acq(&segment->kind) != HZ_SEGMENT_NONE ? segment : NULL;
+}
+
+/* ---- segments come and go ------------------------------------------------------------------------- */
+
+/* An unused directory entry, or NULL. Its struct stays with it for ever. */
+static struct hz_segment *entry_get_locked(void) {
+    struct hz_segment *segment = arena.spare;
+    if (segment != NULL) {
+        arena.spare = (struct hz_segment *)hz_load_rlx(&segment->base); /* relaxed: lock */
+        return segment;
+    }
+    uint32_t index = hz_load_rlx(&arena.count); /* relaxed: lock */
+    if (index == arena.capacity)
+        return NULL;
+    segment = hz_meta_alloc(sizeof(*segment));
+    if (segment == NULL)
+        return NULL;
+    segment->index = index;
+    hz_store_rel(&arena.segments[index], segment); /* sync: segment-publish, partner hz_arena_segment */
+    hz_store_rel(&arena.count, index + 1);         /* sync: segment-publish, partner hz_arena_segment_count */
+    return segment;
+}
+
+static void entry_put_locked(struct hz_segment *segment) {
+    hz_store_rel(&segment->kind, HZ_SEGMENT_NONE);
+    hz_store_rlx(&segment->base, (uintptr_t)arena.spare); /* relaxed: no address leads here any more */
+    hz_signal_fence();
+    arena.spare = segment;
+}
+
+static bool address_is_taken(const char *base) {
+    return hz_load_rlx(address_entry((uintptr_t)base)) != 0; /* relaxed: lock */
+}
+
+static void publish_locked(struct hz_segment *segment, char *base, enum hz_segment_kind kind) {
+    hz_store_rlx(&segment->base, (uintptr_t)base); /* published by the next stores */
+    hz_store_rel(&segment->kind, (uint8_t)kind);
+    hz_store_rel(address_entry((uintptr_t)base),
+                 segment->index + 1); /* sync: segment-publish, partner hz_segment_find */
+}
+
+static void unpublish_locked(struct hz_segment *segment) {
+    hz_store_rel(address_entry(hz_load_rlx(&segment->base)), 0);
+}
+
+/* Reserves aligned space whose table entry is free. In the tight mode addresses share entries: keep what collides until
+   something else is found, so that the OS does not offer it again. */
+static char *reserve_locked(size_t bytes, size_t alignment) {
+    char *rejected[COLLISION_TRIES];
+    size_t rejected_count = 0;
+    char *space = hz_os_reserve(bytes, alignment);
+    while (space != NULL && address_is_taken(space)) {
+        rejected[rejected_count++] = space;
+        space = rejected_count < COLLISION_TRIES ? hz_os_reserve(bytes, alignment) : NULL;
+    }
+    while (rejected_count > 0)
+        (void)hz_os_unmap(rejected[--rejected_count], bytes); /* refused: address space lost, memory not */
+    return space;
+}
+
+static bool segment_add_locked(void) {
+    if (arena.chunk_segments == 0) {
+        size_t count = arena.tight ? 1 : CHUNK_SEGMENTS;
+        char *chunk = reserve_locked(count * HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES);
+        if (chunk == NULL && count > 1) {
+            count = 1;
+            chunk = reserve_locked(HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES);
+        }
+        if (chunk == NULL)
+            return false;
+        arena.chunk = chunk;
+        hz_signal_fence();
+        arena.chunk_segments = count;
+    }
+    if (!hz_os_commit(arena.chunk, HZ_SEGMENT_BYTES))
+        return false;
+    struct hz_segment *segment = entry_get_locked();
+    if (segment == NULL)
+        return false;
+    char *base = arena.chunk;
+    arena.chunk_segments--; /* first: an interrupted step must not offer the space again */
+    hz_signal_fence();
+    arena.chunk += HZ_SEGMENT_BYTES;
+    publish_locked(segment, base, HZ_SEGMENT_PAGED);
+    hz_store_rlx(&arena.dirty_masks[segment->index], 0);         /* published by the next store */
+    hz_store_rel(&arena.free_masks[segment->index], UINT64_MAX); /* sync: run-release, partner run_claim */
+    return true;
+}
+
+/* Adds a segment unless somebody else did since `seen_count` was read. False when the OS gives no more. */
+static bool segment_add(uint32_t seen_count) {
+    hz_lock_acquire(&arena.lock);
+    bool done = hz_load_rlx(&arena.count) != seen_count || segment_add_locked(); /* relaxed: lock */
+    hz_lock_release(&arena.lock);
+    return done;
+}
+
+/* ---- runs ------------------------------------------------------------------------------------------ */
+
+/* Bit i of the result: `mask` has `pages` ones from bit i on. */
+static uint64_t runs_in(uint64_t mask, unsigned pages) {
+    for (unsigned length = 1; length < pages;) {
+        unsigned step = (unsigned)hz_min(length, pages - length);
+        mask &= mask >> step;
+        length += step;
+    }
+    return mask;
+}
+
+static uint64_t run_bits(unsigned first, unsigned pages) {
+    return (pages == 64 ? UINT64_MAX : (UINT64_C(1) << pages) - 1) << first;
+}
+
+static unsigned size_bucket(unsigned pages) {
+    return pages == 1 ? 0 : hz_log2(pages - 1) + 1;
+}
+
+/* Takes a run out of segment `index`; false when it has none. Prefers pages that hold memory already. */
+static bool run_claim(uint32_t index, unsigned pages, uint64_t starts, unsigned *first) {
+    uint64_t seen = hz_load_rlx(&arena.free_masks[index]); /* relaxed: cas */
+    for (;;) {
+        uint64_t fitting = runs_in(seen, pages) & starts;
+        if (fitting == 0)
+            return false;
+        uint64_t dirty = hz_load_rlx(&arena.dirty_masks[index]); /* relaxed: hint */
+        uint64_t reusable = runs_in(seen & dirty, pages) & starts;
+        *first = (unsigned)__builtin_ctzll(reusable != 0 ? reusable : fitting);
+        uint64_t left = seen & ~run_bits(*first, pages);
+        if (hz_cas_acq_rlx(&arena.free_masks[index], &seen, left)) /* sync: run-release, partner bits_release */
+            return true;
+    }
+}
+
+static void bits_release(uint32_t index, uint64_t bits) {
+    hz_or_rel(&arena.free_masks[index],
+              bits); /* sync: run-release, partner run_claim, hz_arena_run_grow, purge_segment */
+    for (unsigned bucket = 0; bucket < SIZE_BUCKETS; bucket++)
+        if (hz_load_rlx(&arena.first_fit[bucket]) > index) /* relaxed: hint; a lost update costs a search from 0 */
+            hz_store_rlx(&arena.first_fit[bucket], index);
+}
+
+static bool run_find(uint32_t from, uint32_t to, unsigned pages, uint64_t starts, struct hz_run *run) {
+    for (uint32_t index = from; index < to; index++) {
+        unsigned first;
+        if (hz_load_rlx(&arena.free_masks[index]) == 0 || !run_claim(index, pages, starts, &first)) /* relaxed: hint */
+            continue;
+        run->segment = hz_load_acq(&arena.segments[index]); /* sync: segment-publish */
+        run->first = first;
+        run->pages = pages;
+        return true;
+    }
+    return false;
+}
+
+static void run_begin(struct hz_run *run) {
+    uint64_t bits = run_bits(run->first, run->pages);
+    run->dirty_mask = hz_or_rlx(&arena.dirty_masks[run->segment->index], bits); /* relaxed: our pages' bits are ours */
+    run->segment->run_pages[run->first] = (uint8_t)run->pages;
+    for (unsigned page = run->first; page < run->first + run->pages; page++)
+        run->segment->run_first[page] = (uint8_t)run->first;
+}
+
+bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run) {
+    hz_assert(pages >= 1 && pages <= HZ_RUN_PAGES_MAX && hz_is_power_of_two(align_pages));
+    uint64_t starts = UINT64_MAX / ((UINT64_C(1) << align_pages) - 1); /* a one at each multiple of align_pages */
+    unsigned bucket = size_bucket(pages);
+    for (;;) {
+        uint32_t count = hz_arena_segment_count();
+        uint32_t from = hz_load_rlx(&arena.first_fit[bucket]); /* relaxed: hint */
+        if (run_find(from, count, pages, starts, run)) {
+            if (run->segment->index > from && align_pages == 1)
+                hz_store_rlx(&arena.first_fit[bucket], run->segment->index); /* relaxed: hint */
+            break;
+        }
+        if (run_find(0, (uint32_t)hz_min(from, count), pages, starts, run)) {
+            hz_store_rlx(&arena.first_fit[bucket], run->segment->index); /* relaxed: hint */
+            break;
+        }
+        if (!segment_add(count))
+            return false;
+    }
+    run_begin(run);
+    return true;
+}
+
+void hz_arena_run_free(struct hz_segment *segment, unsigned first) {
+    unsigned pages = segment->run_pages[first];
+    hz_assert(pages > 0);
+    segment->run_pages[first] = 0;
+    hz_store_rlx(&arena.freed_at_ms[segment->index], (uint32_t)hz_os_now_ms()); /* relaxed: hint */
+    bits_release(segment->index, run_bits(first, pages));
+}
+
+bool hz_arena_run_grow(struct hz_segment *segment, unsigned first, unsigned more, uint64_t *dirty_mask) {
+    unsigned pages = segment->run_pages[first];
+    if (more > HZ_RUN_PAGES_MAX || pages + more > HZ_RUN_PAGES_MAX || first + pages + more > HZ_SEGMENT_PAGES)
+        return false;
+    uint64_t bits = run_bits(first + pages, more);
+    uint64_t seen = hz_load_rlx(&arena.free_masks[segment->index]); /* relaxed: cas */
+    do {
+        if ((seen & bits) != bits)
+            return false;
+    } while (!hz_cas_acq_rlx(&arena.free_masks[segment->index], &seen, seen & ~bits)); /* sync: run-release */
+    struct hz_run run = {.segment = segment, .first = first, .pages = pages + more};
+    uint64_t dirty = hz_load_rlx(&arena.dirty_masks[segment->index]); /* relaxed: the new pages' bits are ours now */
+    run_begin(&run);
+    *dirty_mask = dirty;
+    return true;
+}
+
+void hz_arena_run_shrink(struct hz_segment *segment, unsigned first, unsigned pages) {
+    unsigned old = segment->run_pages[first];
+    hz_assert(pages >= 1 && pages <= old);
+    if (pages == old)
+        return;
+    segment->run_pages[first] = (uint8_t)pages;
+    hz_store_rlx(&arena.freed_at_ms[segment->index], (uint32_t)hz_os_now_ms()); /* relaxed: hint */
+    bits_release(segment->index, run_bits(first + pages, old - pages));
+}
+
+/* ---- direct mappings --------------------------------------------------------------------------------- */
+
+struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment) {
+    hz_lock_acquire(&arena.lock);
+    char *base = reserve_locked(bytes, hz_max(alignment, HZ_SEGMENT_BYTES));
+    struct hz_segment *segment = NULL;
+    if (base != NULL && hz_os_commit(base, bytes))
+        segment = entry_get_locked();
+    if (segment != NULL) {
+        hz_store_rlx(&segment->direct_bytes, bytes); /* published by the next call */
+        publish_locked(segment, base, HZ_SEGMENT_DIRECT);
+    } else if (base != NULL) {
+        (void)hz_os_unmap(base, bytes);
+    }
+    hz_lock_release(&arena.lock);
+    return segment;
+}
+
+void hz_arena_direct_free(struct hz_segment *segment) {
+    void *base = (void *)hz_load_rlx(&segment->base); /* relaxed: the block is ours */
+    size_t bytes = hz_load_rlx(&segment->direct_bytes);
+    hz_lock_acquire(&arena.lock);
+    unpublish_locked(segment); /* first: once unmapped, the address may be anybody's */
+    if (!hz_os_unmap(base, bytes))
+        (void)hz_os_purge(base,
+                          bytes); /* too many mappings to split: the memory goes back, the address space is lost */
+    entry_put_locked(segment);
+    hz_lock_release(&arena.lock);
+    hz_add_rlx(&arena.purged_bytes, bytes); /* relaxed: counter */
+}
+
+struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t bytes) {
+    char *base = (char *)hz_load_rlx(&segment->base); /* relaxed: the block is ours */
+    size_t old_bytes = hz_load_rlx(&segment->direct_bytes);
+    hz_lock_acquire(&arena.lock);
+    bool done = hz_os_remap(base, old_bytes, bytes, NULL) != NULL;
+    if (!done) {
+        char *target = reserve_locked(bytes, HZ_SEGMENT_BYTES);
+        done = target != NULL && hz_os_remap(base, old_bytes, bytes, target) != NULL;
+        if (done) {
+            unpublish_locked(segment);
+            publish_locked(segment, target, HZ_SEGMENT_DIRECT);
+        } else if (target != NULL) {
+            (void)hz_os_unmap(target, bytes);
+        }
+    }
+    if (done)
+        hz_store_rlx(&segment->direct_bytes, bytes); /* relaxed: the block is ours */
+    hz_lock_release(&arena.lock);
+    return done ? segment : NULL;
+}
+
+/* ---- giving back --------------------------------------------------------------------------------------- */
+
+/* Purges what is free and dirty in one segment; returns the pages it gave back. */
+static unsigned purge_segment(uint32_t index) {
+    uint64_t seen = hz_load_rlx(&arena.free_masks[index]); /* relaxed: cas */
+    uint64_t bits;
+    do {
+        bits = seen & hz_load_rlx(&arena.dirty_masks[index]); /* relaxed: read again once the bits are ours */
+        if (bits == 0)
+            return 0;
+    } while (
+        !hz_cas_acq_rlx(&arena.free_masks[index], &seen, seen & ~bits)); /* sync: run-release, partner bits_release */
+    struct hz_segment *segment = hz_load_acq(&arena.segments[index]);    /* sync: segment-publish */
+    uint64_t dirty = bits & hz_load_rlx(&arena.dirty_masks[index]);      /* relaxed: the bits are ours */
+    unsigned purged = 0;
+    for (uint64_t left = dirty; left != 0;) {
+        unsigned first = (unsigned)__builtin_ctzll(left);
+        uint64_t after = ~(left >> first);
+        unsigned pages = after == 0 ? 64 - first : (unsigned)__builtin_ctzll(after);
+        uint64_t run = run_bits(first, pages);
+        if (hz_os_purge(hz_segment_page_address(segment, first), (size_t)pages << HZ_PAGE_LOG2)) {
+            hz_and_rlx(&arena.dirty_masks[index], ~run); /* relaxed: published with the free bits */
+            purged += pages;
+        }
+        left &= ~run;
+    }
+    hz_or_rel(&arena.free_masks[index], bits); /* sync: run-release, partner run_claim */
+    return purged;
+}
+
+size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages) {
+    if (arena.segments == NULL)
+        return 0;
+    uint32_t now = (uint32_t)hz_os_now_ms();
+    uint32_t count = hz_arena_segment_count();
+    size_t purged = 0;
+    for (uint32_t index = 0; index < count && purged < budget_pages; index++) {
+        /* relaxed: hints. The age is modulo 2^32 ms: every 50 days one purge may come early */
+        if ((hz_load_rlx(&arena.free_masks[index]) & hz_load_rlx(&arena.dirty_masks[index])) == 0)
+            continue;
+        if (now - hz_load_rlx(&arena.freed_at_ms[index]) >= delay_ms)
+            purged += purge_segment(index);
+    }
+    hz_add_rlx(&arena.purged_bytes, purged << HZ_PAGE_LOG2); /* relaxed: counter */
+    return purged << HZ_PAGE_LOG2;
+}
+
+void hz_arena_tick(void) {
+    uint64_t now = hz_os_now_ms();
+    uint64_t last = hz_load_rlx(&arena.ticked_at_ms); /* relaxed: hint */
+    if (now - last < TICK_MS || !hz_cas_rlx_rlx(&arena.ticked_at_ms, &last, now))
+        return;
+    hz_arena_purge(PURGE_DELAY_MS, TICK_BUDGET_PAGES);
+}
+
+void hz_arena_figures_get(struct hz_arena_figures *figures) {
+    *figures = (struct hz_arena_figures){.purged_bytes = hz_load_rlx(&arena.purged_bytes)}; /* relaxed: counter */
+    uint32_t count = arena.segments == NULL ? 0 : hz_arena_segment_count();
+    for (uint32_t index = 0; index < count; index++) {
+        struct hz_segment *segment = hz_arena_segment(index);
+        if (segment == NULL)
+            continue;
+        if (hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT) { /* relaxed, all: figures of a moving target */
+            size_t bytes = hz_load_rlx(&segment->direct_bytes);
+            figures->mapped_bytes += bytes;
+            figures->dirty_bytes += bytes;
+            figures->direct_bytes += bytes;
+            figures->direct_count++;
+            continue;
+        }
+        uint64_t dirty = hz_load_rlx(&arena.dirty_masks[index]);
+        uint64_t unused = hz_load_rlx(&arena.free_masks[index]);
+        figures->segment_count++;
+        figures->mapped_bytes += HZ_SEGMENT_BYTES;
+        figures->dirty_bytes += (size_t)__builtin_popcountll(dirty) << HZ_PAGE_LOG2;
+        figures->used_bytes += (size_t)__builtin_popcountll(~unused) << HZ_PAGE_LOG2;
+        figures->free_dirty_bytes += (size_t)__builtin_popcountll(dirty & unused) << HZ_PAGE_LOG2;
+    }
+}
+
+void hz_arena_after_fork(void) {
+    if (!hz_lock_abandoned(&arena.lock))
+        return;
+    /* each step of the holder leaves the fields sound; what it had taken out of them is lost */
+    hz_lock_reset(&arena.lock);
+}

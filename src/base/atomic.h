@@ -1,0 +1,65 @@
+/*
+ * atomic.h - the only door to C11 atomics; the memory order is part of each name.
+ *
+ * rlx = relaxed, acq = acquire, rel = release, ar = acquire and release. A compare-and-swap names the order of its
+ * success; its failure is relaxed, except _acq_acq. Each use in the library carries a comment: `sync: <edge>` with its
+ * partner, or why relaxed is enough (counter, hint, owner, cas).
+ */
+#ifndef HZ_BASE_ATOMIC_H
+#define HZ_BASE_ATOMIC_H
+
+#include "base/compiler.h"
+
+#include <stdatomic.h>
+
+#define hz_load_rlx(p)     atomic_load_explicit((p), memory_order_relaxed)
+#define hz_load_acq(p)     atomic_load_explicit((p), memory_order_acquire)
+#define hz_store_rlx(p, v) atomic_store_explicit((p), (v), memory_order_relaxed)
+#define hz_store_rel(p, v) atomic_store_explicit((p), (v), memory_order_release)
+#define hz_xchg_acq(p, v)  atomic_exchange_explicit((p), (v), memory_order_acquire)
+#define hz_xchg_rel(p, v)  atomic_exchange_explicit((p), (v), memory_order_release)
+#define hz_xchg_ar(p, v)   atomic_exchange_explicit((p), (v), memory_order_acq_rel)
+#define hz_add_rlx(p, v)   atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
+#define hz_sub_rlx(p, v)   atomic_fetch_sub_explicit((p), (v), memory_order_relaxed)
+#define hz_add_ar(p, v)    atomic_fetch_add_explicit((p), (v), memory_order_acq_rel)
+#define hz_sub_ar(p, v)    atomic_fetch_sub_explicit((p), (v), memory_order_acq_rel)
+#define hz_or_rlx(p, v)    atomic_fetch_or_explicit((p), (v), memory_order_relaxed)
+#define hz_or_rel(p, v)    atomic_fetch_or_explicit((p), (v), memory_order_release)
+#define hz_or_ar(p, v)     atomic_fetch_or_explicit((p), (v), memory_order_acq_rel)
+#define hz_and_rlx(p, v)   atomic_fetch_and_explicit((p), (v), memory_order_relaxed)
+#define hz_and_ar(p, v)    atomic_fetch_and_explicit((p), (v), memory_order_acq_rel)
+#define hz_cas_rlx_rlx(p, e, v)                                                                                        \
+    atomic_compare_exchange_weak_explicit((p), (e), (v), memory_order_relaxed, memory_order_relaxed)
+#define hz_cas_acq_rlx(p, e, v)                                                                                        \
+    atomic_compare_exchange_weak_explicit((p), (e), (v), memory_order_acquire, memory_order_relaxed)
+#define hz_cas_acq_acq(p, e, v)                                                                                        \
+    atomic_compare_exchange_weak_explicit((p), (e), (v), memory_order_acquire, memory_order_acquire)
+#define hz_cas_rel_rlx(p, e, v)                                                                                        \
+    atomic_compare_exchange_weak_explicit((p), (e), (v), memory_order_release, memory_order_relaxed)
+#define hz_cas_ar_rlx(p, e, v)                                                                                         \
+    atomic_compare_exchange_weak_explicit((p), (e), (v), memory_order_acq_rel, memory_order_relaxed)
+/* Never fails by chance: for a single attempt. */
+#define hz_cas_strong_acq_rlx(p, e, v)                                                                                 \
+    atomic_compare_exchange_strong_explicit((p), (e), (v), memory_order_acquire, memory_order_relaxed)
+#define hz_cas_strong_rel_rlx(p, e, v)                                                                                 \
+    atomic_compare_exchange_strong_explicit((p), (e), (v), memory_order_release, memory_order_relaxed)
+
+#define hz_cas_strong_ar_acq(p, e, v)                                                                                  \
+    atomic_compare_exchange_strong_explicit((p), (e), (v), memory_order_acq_rel, memory_order_acquire)
+
+/*
+ * Moves a stack pointer (_Atomic(void **)) that only this thread writes by a constant number of entries; others may
+ * read it at any time. All earlier writes of this thread come before it (release). On x86-64 that is one instruction
+ * without a lock prefix; a compiler makes three of the portable form.
+ */
+#if defined(__x86_64__) && !HZ_TSAN
+#define hz_owner_move_rel(p, entries)                                                                                  \
+    __asm__ volatile("addq %1, %0" : "+m"(*(p)) : "i"((entries) * (int)sizeof(void *)) : "memory", "cc")
+#else
+#define hz_owner_move_rel(p, entries) hz_store_rel((p), hz_load_rlx(p) + (entries))
+#endif
+
+/* Orders the compiler only: between this thread and what fork copies of it. */
+#define hz_signal_fence() atomic_signal_fence(memory_order_seq_cst)
+
+#endif

@@ -1,0 +1,101 @@
+/*
+ * compiler.h - what differs between compilers, builds and machines, and nothing else.
+ *
+ * Owns: attribute names, build switches as constants (so that dead code is still compiled and checked), the few
+ * numbers of the machine. Included by everybody, includes nothing of ours. `#if` lives here.
+ */
+#ifndef HZ_BASE_COMPILER_H
+#define HZ_BASE_COMPILER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef HZ_CHECKS
+#define HZ_CHECKS 0
+#endif
+#ifndef HZ_STATS
+#define HZ_STATS 0
+#endif
+#ifndef HZ_OS_FAULTY
+#define HZ_OS_FAULTY 0
+#endif
+#ifndef HZ_BUILD_NAME
+#define HZ_BUILD_NAME "custom"
+#endif
+
+/* Under ThreadSanitizer everything must be visible to it: no inline assembly. gcc and clang say so in different ways.
+ */
+#if defined(__SANITIZE_THREAD__)
+#define HZ_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HZ_TSAN 1
+#endif
+#endif
+#ifndef HZ_TSAN
+#define HZ_TSAN 0
+#endif
+
+/* The build's switches, for plain `if`. */
+enum {
+    HZ_CONFIG_CHECKS = HZ_CHECKS, /* internal assertions and the live map */
+    HZ_CONFIG_STATS = HZ_STATS,   /* counters on hot paths */
+};
+
+#define HZ_LIKELY(x)       __builtin_expect(!!(x), 1)
+#define HZ_UNLIKELY(x)     __builtin_expect(!!(x), 0)
+#define HZ_INLINE          static inline __attribute__((always_inline))
+#define HZ_NOINLINE        __attribute__((noinline))
+#define HZ_COLD            __attribute__((cold, noinline))
+#define HZ_NORETURN        __attribute__((noreturn))
+#define HZ_HIDDEN          __attribute__((visibility("hidden")))
+#define HZ_EXPORT          __attribute__((visibility("default")))
+#define HZ_WEAK            __attribute__((weak))
+#define HZ_UNUSED          __attribute__((unused))
+#define HZ_ALIGNED(n)      __attribute__((aligned(n)))
+#define HZ_HOT             __attribute__((hot, aligned(64)))
+#define HZ_PREFETCH(p)     __builtin_prefetch(p)
+#define HZ_PRINTF(f, a)    __attribute__((format(printf, f, a)))
+#define HZ_STRINGIFY_(x)   #x
+#define HZ_STRINGIFY(x)    HZ_STRINGIFY_(x)
+#define HZ_ARRAY_LENGTH(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Initial-exec: one instruction to reach, and small enough (a few words in all) for dlopen's reserve of static TLS. */
+#define HZ_TLS __thread __attribute__((tls_model("initial-exec")))
+
+#if defined(__x86_64__) || defined(__i386__)
+#define HZ_CPU_RELAX() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define HZ_CPU_RELAX() __asm__ volatile("yield")
+#else
+#define HZ_CPU_RELAX() ((void)0)
+#endif
+
+enum {
+    HZ_CACHE_LINE_BYTES = 64,
+    HZ_GRANULE_BYTES = 16, /* alignment of every block: alignof(max_align_t) on the machines we know */
+};
+
+HZ_INLINE size_t hz_round_up(size_t value, size_t power_of_two) {
+    return (value + power_of_two - 1) & ~(power_of_two - 1);
+}
+
+HZ_INLINE bool hz_is_power_of_two(size_t value) {
+    return value != 0 && (value & (value - 1)) == 0;
+}
+
+/* Position of the highest set bit; value must not be 0. */
+HZ_INLINE unsigned hz_log2(size_t value) {
+    return (unsigned)(8 * sizeof(unsigned long) - 1) - (unsigned)__builtin_clzl(value);
+}
+
+HZ_INLINE size_t hz_min(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+HZ_INLINE size_t hz_max(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+#endif

@@ -1,0 +1,112 @@
+/*
+ * large.c - spans and direct mappings behind one face. Called by the engines' slow paths.
+ */
+#include "base/large.h"
+
+#include "base/arena.h"
+#include "base/os.h"
+#include "base/pagetag.h"
+#include "base/sizeclass.h"
+
+#include <string.h>
+
+static const size_t run_bytes_max = (size_t)HZ_RUN_PAGES_MAX * HZ_PAGE_BYTES;
+
+static unsigned pages_for(size_t size) {
+    return (unsigned)((size + HZ_PAGE_BYTES - 1) >> HZ_PAGE_LOG2);
+}
+
+static size_t direct_bytes_for(size_t size) {
+    return hz_round_up(size, hz_os_page_bytes());
+}
+
+/* Zeroes pages of [first, first + pages) that were dirty, as far as `size` reaches. */
+static void zero_dirty(struct hz_segment *segment, unsigned first, unsigned pages, uint64_t dirty_mask, size_t size) {
+    for (unsigned page = 0; page < pages && size > (size_t)page << HZ_PAGE_LOG2; page++)
+        if (dirty_mask >> (first + page) & 1)
+            memset(hz_segment_page_address(segment, first + page), 0,
+                   hz_min(HZ_PAGE_BYTES, size - ((size_t)page << HZ_PAGE_LOG2)));
+}
+
+static void *run_block_alloc(size_t size, size_t alignment, bool zeroed) {
+    struct hz_run run;
+    unsigned align_pages = (unsigned)(hz_max(alignment, HZ_PAGE_BYTES) >> HZ_PAGE_LOG2);
+    if (!hz_arena_run_alloc(pages_for(size), align_pages, &run))
+        return NULL;
+    void *block = hz_segment_page_address(run.segment, run.first);
+    if (zeroed)
+        zero_dirty(run.segment, run.first, run.pages, run.dirty_mask, size);
+    hz_pagetag_set(block, 1, 0, HZ_CLASS_LARGE, 0);
+    return block;
+}
+
+static void *direct_block_alloc(size_t size, size_t alignment) {
+    if (size > PTRDIFF_MAX)
+        return NULL;
+    struct hz_segment *segment = hz_arena_direct_alloc(direct_bytes_for(size), alignment);
+    if (segment == NULL)
+        return NULL;
+    void *block = hz_segment_page_address(segment, 0);
+    hz_pagetag_set(block, 1, 0, HZ_CLASS_LARGE, 0);
+    return block;
+}
+
+void *hz_large_alloc(size_t size, size_t alignment, bool zeroed) {
+    if (size <= run_bytes_max && alignment <= run_bytes_max)
+        return run_block_alloc(size, alignment, zeroed);
+    return direct_block_alloc(size, alignment);
+}
+
+void hz_large_free(void *block) {
+    struct hz_segment *segment = hz_segment_get(block);
+    hz_pagetag_clear(block, 1);
+    if (hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT) /* relaxed: the block is the caller's, its kind constant */
+        hz_arena_direct_free(segment);
+    else
+        hz_arena_run_free(segment, hz_segment_page(block));
+    hz_arena_tick();
+}
+
+size_t hz_large_usable(const void *block) {
+    struct hz_segment *segment = hz_segment_get(block);
+    if (hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT) /* relaxed: as above */
+        return hz_load_rlx(&segment->direct_bytes);
+    return (size_t)segment->run_pages[hz_segment_page(block)] << HZ_PAGE_LOG2;
+}
+
+static void *run_block_resize(struct hz_segment *segment, void *block, size_t size) {
+    unsigned first = hz_segment_page(block);
+    unsigned old = segment->run_pages[first];
+    if (size > run_bytes_max)
+        return NULL;
+    unsigned pages = pages_for(size);
+    uint64_t dirty_mask;
+    if (pages > old)
+        return hz_arena_run_grow(segment, first, pages - old, &dirty_mask) ? block : NULL;
+    hz_arena_run_shrink(segment, first, pages);
+    return block;
+}
+
+void *hz_large_resize(void *block, size_t size) {
+    struct hz_segment *segment = hz_segment_get(block);
+    if (size <= HZ_CLASS_BYTES_MAX || size > PTRDIFF_MAX)
+        return NULL;                                      /* a size class serves it better, or nothing does */
+    if (hz_load_rlx(&segment->kind) != HZ_SEGMENT_DIRECT) /* relaxed: as above */
+        return run_block_resize(segment, block, size);
+    if (size <= run_bytes_max)
+        return NULL;
+    size_t bytes = direct_bytes_for(size);
+    if (bytes == hz_load_rlx(&segment->direct_bytes)) /* relaxed: owner */
+        return block;
+    hz_pagetag_clear(block, 1); /* the address may be somebody else's the moment the pages have moved */
+    struct hz_segment *resized = hz_arena_direct_resize(segment, bytes);
+    void *moved = resized != NULL ? hz_segment_page_address(resized, 0) : block;
+    hz_pagetag_set(moved, 1, 0, HZ_CLASS_LARGE, 0);
+    return resized != NULL ? moved : NULL;
+}
+
+size_t hz_large_good_size(size_t size) {
+    if (size <= run_bytes_max)
+        return (size_t)pages_for(size) << HZ_PAGE_LOG2;
+    return size > PTRDIFF_MAX ? 0 : direct_bytes_for(size);
+}

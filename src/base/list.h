@@ -1,0 +1,57 @@
+/*
+ * list.h - singly linked lists through free blocks.
+ *
+ * A free block's first word is the link. A list travels with its count, and is never walked past it.
+ * A "list word" packs head and count into 64 bits, so that one store or one CAS publishes both: the low 48 bits are the
+ * head (user addresses of x86-64 and arm64 fit), the high 16 the count.
+ */
+#ifndef HZ_BASE_LIST_H
+#define HZ_BASE_LIST_H
+
+#include "base/check.h"
+#include "base/compiler.h"
+
+typedef uint64_t hz_list_word;
+
+enum {
+    HZ_LIST_COUNT_SHIFT = 48,
+    HZ_LIST_COUNT_MAX = 0xffff,
+};
+
+struct hz_list {
+    void *head;
+    void *tail; /* last block; its link is not defined until the list is sent */
+    uint32_t count;
+};
+
+HZ_INLINE void *hz_block_next(const void *block) {
+    return *(void *const *)block;
+}
+
+HZ_INLINE void hz_block_link(void *block, void *next) {
+    *(void **)block = next;
+}
+
+HZ_INLINE hz_list_word hz_list_word_make(const void *head, uint32_t count) {
+    hz_assert(((uintptr_t)head >> HZ_LIST_COUNT_SHIFT) == 0 && count <= HZ_LIST_COUNT_MAX);
+    return (uint64_t)(uintptr_t)head | (uint64_t)count << HZ_LIST_COUNT_SHIFT;
+}
+
+HZ_INLINE void *hz_list_word_head(hz_list_word word) {
+    return (void *)(uintptr_t)(word & ((UINT64_C(1) << HZ_LIST_COUNT_SHIFT) - 1));
+}
+
+HZ_INLINE uint32_t hz_list_word_count(hz_list_word word) {
+    return (uint32_t)(word >> HZ_LIST_COUNT_SHIFT);
+}
+
+/* Puts `block` in front. The list is its caller's own. */
+HZ_INLINE void hz_list_push(struct hz_list *list, void *block) {
+    hz_block_link(block, list->head);
+    if (list->head == NULL)
+        list->tail = block;
+    list->head = block;
+    list->count++;
+}
+
+#endif

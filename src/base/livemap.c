@@ -1,0 +1,46 @@
+/*
+ * livemap.c - one bitmap per segment, made when its first block is handed out. Any thread, lock-free.
+ */
+#include "base/livemap.h"
+
+#include "base/arena.h"
+#include "base/meta.h"
+
+enum {
+    MAP_BITS = HZ_SEGMENT_BYTES / HZ_GRANULE_BYTES,
+    MAP_BYTES = MAP_BITS / 8,
+};
+
+static uintptr_t bit_of(const void *block) {
+    return ((uintptr_t)block & (HZ_SEGMENT_BYTES - 1)) / HZ_GRANULE_BYTES;
+}
+
+void hz_livemap_add(const void *block) {
+    struct hz_segment *segment = hz_segment_get(block);
+    _Atomic(uint64_t) *map = hz_load_acq(&segment->livemap); /* sync: livemap-publish, below */
+    if (map == NULL) {
+        _Atomic(uint64_t) *made = hz_meta_alloc(MAP_BYTES);
+        if (made == NULL)
+            return;
+        /* sync: livemap-publish. The loser of a race wastes its map: this is the check build */
+        if (hz_cas_strong_ar_acq(&segment->livemap, &map, made))
+            map = made;
+    }
+    uintptr_t bit = bit_of(block);
+    hz_or_rlx(&map[bit / 64], UINT64_C(1) << (bit % 64)); /* relaxed: the program orders free after malloc of a block */
+}
+
+enum hz_livemap_answer hz_livemap_remove(const void *block) {
+    struct hz_segment *segment = hz_segment_find(block);
+    if (segment == NULL)
+        return HZ_LIVEMAP_FOREIGN;
+    _Atomic(uint64_t) *map = hz_load_acq(&segment->livemap); /* sync: livemap-publish */
+    if (map == NULL)
+        return HZ_LIVEMAP_OK;
+    if ((uintptr_t)block % HZ_GRANULE_BYTES != 0)
+        return HZ_LIVEMAP_NOT_LIVE;
+    uintptr_t bit = bit_of(block);
+    uint64_t mask = UINT64_C(1) << (bit % 64);
+    return (hz_and_rlx(&map[bit / 64], ~mask) & mask) != 0 ? HZ_LIVEMAP_OK
+                                                           : HZ_LIVEMAP_NOT_LIVE; /* relaxed: as above */
+}

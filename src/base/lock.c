@@ -1,0 +1,89 @@
+/*
+ * lock.c - the futex lock of lock.h: one exchange to take, one to release, a system call only when somebody sleeps.
+ *
+ * Edge "lock": what the holder wrote before hz_lock_release is visible after the next hz_lock_acquire.
+ */
+#include "base/lock.h"
+
+#include "base/check.h"
+#include "base/os.h"
+
+enum { SPIN_COUNT = 64 }; /* a holder is done within some 100 ns unless it was preempted */
+
+static HZ_TLS uint32_t held_ranks; /* owner: a bit per held rank; check build */
+
+uintptr_t hz_lock_self(void) {
+    /* the address of a thread-local variable: unique among living threads, kept by fork */
+    return (uintptr_t)&held_ranks;
+}
+
+static void rank_enter(const struct hz_lock *lock) {
+    if (HZ_CONFIG_CHECKS) {
+        hz_assert((held_ranks >> lock->rank) == 0);
+        held_ranks |= UINT32_C(1) << lock->rank;
+    }
+}
+
+static void rank_leave(const struct hz_lock *lock) {
+    if (HZ_CONFIG_CHECKS) {
+        hz_assert((held_ranks >> lock->rank & 1) == 1);
+        held_ranks &= ~(UINT32_C(1) << lock->rank);
+    }
+}
+
+void hz_lock_init(struct hz_lock *lock, enum hz_lock_rank rank) {
+    hz_store_rlx(&lock->word, 0); /* relaxed: not shared yet */
+    hz_store_rlx(&lock->owner, 0);
+    lock->rank = rank;
+}
+
+static bool try_once(struct hz_lock *lock) {
+    uint32_t expected = 0;
+    return hz_cas_strong_acq_rlx(&lock->word, &expected, 1); /* sync: lock, partner hz_lock_release */
+}
+
+static HZ_NOINLINE void acquire_slow(struct hz_lock *lock) {
+    for (int i = 0; i < SPIN_COUNT; i++) {
+        HZ_CPU_RELAX();
+        if (hz_load_rlx(&lock->word) == 0 && try_once(lock)) /* relaxed: hint */
+            return;
+    }
+    /* sync: lock, partner hz_lock_release. 2 also when nobody else sleeps: costs one needless wake */
+    while (hz_xchg_acq(&lock->word, 2) != 0)
+        hz_os_wait(&lock->word, 2);
+}
+
+void hz_lock_acquire(struct hz_lock *lock) {
+    if (HZ_UNLIKELY(!try_once(lock)))
+        acquire_slow(lock);
+    hz_store_rlx(&lock->owner, hz_lock_self()); /* relaxed: read by this thread, and by a fork's only thread */
+    rank_enter(lock);
+}
+
+bool hz_lock_try_acquire(struct hz_lock *lock) {
+    if (!try_once(lock))
+        return false;
+    hz_store_rlx(&lock->owner, hz_lock_self()); /* relaxed: as above */
+    rank_enter(lock);
+    return true;
+}
+
+void hz_lock_release(struct hz_lock *lock) {
+    rank_leave(lock);
+    hz_store_rlx(&lock->owner, 0);                     /* relaxed: as above */
+    if (HZ_UNLIKELY(hz_xchg_rel(&lock->word, 0) == 2)) /* sync: lock, partner hz_lock_acquire */
+        hz_os_wake(&lock->word, 1);
+}
+
+bool hz_lock_is_mine(struct hz_lock *lock) {
+    return hz_load_rlx(&lock->owner) == hz_lock_self(); /* relaxed: only this thread can write its own number */
+}
+
+bool hz_lock_abandoned(struct hz_lock *lock) {
+    return hz_load_rlx(&lock->word) != 0 && !hz_lock_is_mine(lock); /* relaxed: one thread */
+}
+
+void hz_lock_reset(struct hz_lock *lock) {
+    hz_store_rlx(&lock->owner, 0); /* relaxed: one thread */
+    hz_store_rlx(&lock->word, 0);
+}

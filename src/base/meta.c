@@ -1,0 +1,71 @@
+/*
+ * meta.c - a bump allocator over chunks from the OS. Callers: arena, thread registry, engines; all rarely.
+ *
+ * Invariant at each instant (fork copies any of them): [cursor, end) is unused, zeroed memory, or cursor >= end.
+ */
+#include "base/meta.h"
+
+#include "base/lock.h"
+#include "base/os.h"
+
+enum {
+    CHUNK_BYTES = 256 * 1024,
+    CHUNK_TIGHT_BYTES = 64 * 1024,
+};
+
+static struct hz_lock lock = HZ_LOCK_INIT(HZ_RANK_META);
+static char *cursor;                 /* lock: lock */
+static char *end;                    /* lock: lock */
+static _Atomic(size_t) mapped_bytes; /* counter */
+
+static void *map_chunk(size_t bytes) {
+    size_t alignment = hz_max(hz_os_page_bytes(), HZ_CACHE_LINE_BYTES);
+    size_t rounded = hz_round_up(bytes, alignment);
+    void *chunk = hz_os_map(rounded, alignment, false);
+    if (chunk != NULL) {
+        hz_os_sparse(chunk, rounded);
+        hz_add_rlx(&mapped_bytes, rounded); /* relaxed: counter */
+    }
+    return chunk;
+}
+
+static void *alloc_locked(size_t bytes) {
+    if ((size_t)(end - cursor) < bytes) {
+        size_t chunk_bytes = hz_os_address_space_tight() ? CHUNK_TIGHT_BYTES : CHUNK_BYTES;
+        if (bytes > chunk_bytes / 4)
+            return map_chunk(bytes); /* large pieces stand alone, so that little of a chunk is wasted */
+        char *chunk = map_chunk(chunk_bytes);
+        if (chunk == NULL)
+            return NULL;
+        end = cursor; /* empty at each instant between these stores */
+        hz_signal_fence();
+        cursor = chunk;
+        hz_signal_fence();
+        end = chunk + hz_round_up(chunk_bytes, hz_os_page_bytes());
+    }
+    void *piece = cursor;
+    cursor += bytes;
+    return piece;
+}
+
+void *hz_meta_alloc(size_t bytes) {
+    size_t rounded = hz_round_up(bytes, HZ_CACHE_LINE_BYTES);
+    if (rounded < bytes)
+        return NULL;
+    hz_lock_acquire(&lock);
+    void *piece = alloc_locked(rounded);
+    hz_lock_release(&lock);
+    return piece;
+}
+
+size_t hz_meta_bytes(void) {
+    return hz_load_rlx(&mapped_bytes); /* relaxed: counter */
+}
+
+void hz_meta_after_fork(void) {
+    if (!hz_lock_abandoned(&lock))
+        return;
+    if ((uintptr_t)end < (uintptr_t)cursor)
+        end = cursor; /* caught between two stores: the chunk is lost */
+    hz_lock_reset(&lock);
+}

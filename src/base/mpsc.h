@@ -1,0 +1,47 @@
+/*
+ * mpsc.h - the list with many senders and one taker at a time.
+ *
+ * Owns one list word (list.h). `send` puts a whole list in front with one CAS; `take` removes everything with one
+ * exchange. No single block is ever popped, so an address that comes back (ABA) does no harm: a send that saw the old
+ * head again links to a head that is really there.
+ * Edge "send-take": the sender's writes to the links of its list are visible to who takes it. The count in the word
+ * bounds the taker's walk; the last block's link is the previous head, NULL at the end.
+ */
+#ifndef HZ_BASE_MPSC_H
+#define HZ_BASE_MPSC_H
+
+#include "base/atomic.h"
+#include "base/list.h"
+
+struct hz_mpsc {
+    _Atomic(hz_list_word) word; /* sync: send-take */
+};
+
+/* Sends `list` unless the queue would then hold more than `cap` blocks (cap <= HZ_LIST_COUNT_MAX). Any thread.
+   Returns false, with nothing changed but the link of the list's tail, when it would. */
+HZ_INLINE bool hz_mpsc_send(struct hz_mpsc *queue, const struct hz_list *list, uint32_t cap) {
+    hz_list_word seen = hz_load_rlx(&queue->word); /* relaxed: cas */
+    hz_list_word next;
+    do {
+        uint32_t count = hz_list_word_count(seen) + list->count;
+        if (count > cap)
+            return false;
+        hz_block_link(list->tail, hz_list_word_head(seen)); /* again on every retry: the head has moved */
+        next = hz_list_word_make(list->head, count);
+    } while (!hz_cas_rel_rlx(&queue->word, &seen, next)); /* sync: send-take, partner hz_mpsc_take */
+    return true;
+}
+
+/* Takes everything; 0 when there is nothing. The caller is the only taker (it holds the shard's exclusive lock). */
+HZ_INLINE hz_list_word hz_mpsc_take(struct hz_mpsc *queue) {
+    if (hz_load_rlx(&queue->word) == 0) /* relaxed: hint, a late sender is found next time */
+        return 0;
+    return hz_xchg_acq(&queue->word, 0); /* sync: send-take, partner hz_mpsc_send */
+}
+
+/* Blocks in the queue at some recent moment. */
+HZ_INLINE uint32_t hz_mpsc_count(struct hz_mpsc *queue) {
+    return hz_list_word_count(hz_load_rlx(&queue->word)); /* relaxed: hint */
+}
+
+#endif

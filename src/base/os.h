@@ -1,0 +1,65 @@
+/*
+ * os.h - the contract with the operating system. os_linux.c implements it; os_faulty.c does too, for tests, failing
+ * calls on request.
+ *
+ * Units: bytes. Addresses and sizes are multiples of hz_os_page_bytes() unless said otherwise; alignments are powers of
+ * two. No function allocates from the heap, and none changes errno. Callable on any thread, before any initialisation.
+ */
+#ifndef HZ_BASE_OS_H
+#define HZ_BASE_OS_H
+
+#include "base/compiler.h"
+
+/* Reserves address space: aligned to `alignment`, neither readable nor counted as memory. NULL when refused. */
+void *hz_os_reserve(size_t bytes, size_t alignment);
+
+/* Makes reserved space readable and writable; its contents are zero. False when refused (nothing changed). */
+bool hz_os_commit(void *address, size_t bytes);
+
+/* Reserve and commit in one; for tables, `lazy` asks the OS not to count what is never touched. NULL when refused. */
+void *hz_os_map(size_t bytes, size_t alignment, bool lazy);
+
+/* Asks for no huge pages here: the range is touched sparsely. A hint, cannot fail. */
+void hz_os_sparse(void *address, size_t bytes);
+
+/* Gives the memory back; the range stays readable and writable and reads as zero. The resident size falls at once.
+   False when refused: the contents are then undefined, but not zero. */
+bool hz_os_purge(void *address, size_t bytes);
+
+/* Ends a mapping or a part of one. False when refused (it can be: splitting a mapping needs a free slot). */
+bool hz_os_unmap(void *address, size_t bytes);
+
+/* Resizes a mapping in place or, when `target` is not NULL, moves it onto the reserved range there. NULL when refused.
+ */
+void *hz_os_remap(void *address, size_t old_bytes, size_t new_bytes, void *target);
+
+/* The system's page size: 4 to 64 KiB. */
+size_t hz_os_page_bytes(void);
+
+/* Processors this process may use, at least 1. */
+unsigned hz_os_cpu_count(void);
+
+/* True when huge lazy mappings are unwelcome: the address space is limited (RLIMIT_AS) or memory is not overcommitted.
+ */
+bool hz_os_address_space_tight(void);
+
+/* RLIMIT_AS in bytes, SIZE_MAX when unlimited. */
+size_t hz_os_address_space_limit(void);
+
+/* Monotonic time in milliseconds, cheap and coarse (some milliseconds). */
+uint64_t hz_os_now_ms(void);
+
+/* Sleeps while *word == expected; may return early. Wakes up to `count` sleepers. */
+void hz_os_wait(const void *word, uint32_t expected);
+void hz_os_wake(const void *word, int count);
+
+/* 64 bits from the kernel's generator; not for keys. */
+uint64_t hz_os_random(void);
+
+/* Writes all bytes to the descriptor. 0, or an errno value. */
+int hz_os_write(int fd, const char *text, size_t length);
+
+/* Value of an environment variable, NULL when unset. Diagnostics only: behaviour is compiled in. */
+const char *hz_os_getenv(const char *name);
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * os_faulty.c - an operating system that refuses on request. In front of os_linux.c in the faulty build only; see
+ * os_faulty.h. Invariant: a refused call has changed nothing.
+ */
+#include "base/os_faulty.h"
+
+#include "base/atomic.h"
+#include "base/os.h"
+
+static _Atomic(uint64_t) calls;
+static _Atomic(uint64_t) failures;
+static _Atomic(uint64_t) fail_after = UINT64_MAX;
+static _Atomic(uint64_t) fail_count;
+
+void hz_os_faulty_fail(uint64_t after, uint64_t count) {
+    hz_store_rlx(&fail_after,
+                 UINT64_MAX); /* relaxed, all of them: the test sets this while it is alone, or does not care */
+    hz_store_rlx(&calls, 0);
+    hz_store_rlx(&failures, 0);
+    hz_store_rlx(&fail_count, count);
+    hz_store_rlx(&fail_after, after);
+}
+
+uint64_t hz_os_faulty_calls(void) {
+    return hz_load_rlx(&calls); /* relaxed: counter */
+}
+
+uint64_t hz_os_faulty_failures(void) {
+    return hz_load_rlx(&failures); /* relaxed: counter */
+}
+
+static bool refuse(void) {
+    uint64_t number = hz_add_rlx(&calls, 1); /* relaxed: counter */
+    uint64_t after = hz_load_rlx(&fail_after);
+    if (number < after || number - after >= hz_load_rlx(&fail_count))
+        return false;
+    hz_add_rlx(&failures, 1); /* relaxed: counter */
+    return true;
+}
+
+void *hz_os_reserve(size_t bytes, size_t alignment) {
+    return refuse() ? NULL : hz_os_linux_reserve(bytes, alignment);
+}
+
+bool hz_os_commit(void *address, size_t bytes) {
+    return !refuse() && hz_os_linux_commit(address, bytes);
+}
+
+void *hz_os_map(size_t bytes, size_t alignment, bool lazy) {
+    return refuse() ? NULL : hz_os_linux_map(bytes, alignment, lazy);
+}
+
+bool hz_os_purge(void *address, size_t bytes) {
+    return !refuse() && hz_os_linux_purge(address, bytes);
+}
+
+bool hz_os_unmap(void *address, size_t bytes) {
+    return !refuse() && hz_os_linux_unmap(address, bytes);
+}
+
+void *hz_os_remap(void *address, size_t old_bytes, size_t new_bytes, void *target) {
+    return refuse() ? NULL : hz_os_linux_remap(address, old_bytes, new_bytes, target);
+}

@@ -1,0 +1,188 @@
+/*
+ * os_linux.c - os.h for Linux: mmap, mprotect, madvise, mremap, futex. Knows nothing of the rest.
+ *
+ * In the faulty build the six functions that can be refused are named hz_os_linux_*, and os_faulty.c stands in front.
+ */
+#define _GNU_SOURCE
+#include "base/os.h"
+
+#include "base/os_faulty.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#if HZ_OS_FAULTY
+#define IMPL(name) hz_os_linux_##name
+#else
+#define IMPL(name) hz_os_##name
+#endif
+
+static void *map(size_t bytes, int protection, int flags) {
+    int saved = errno;
+    void *address = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    errno = saved;
+    return address == MAP_FAILED ? NULL : address;
+}
+
+static bool unmap(void *address, size_t bytes) {
+    int saved = errno;
+    bool done = bytes == 0 || munmap(address, bytes) == 0;
+    errno = saved;
+    return done;
+}
+
+/* Maps more than is wanted and cuts off what is not aligned; tries the exact size first, which often fits. */
+static void *map_aligned(size_t bytes, size_t alignment, int protection, int flags) {
+    if (bytes == 0 || bytes > PTRDIFF_MAX - alignment)
+        return NULL;
+    char *exact = map(bytes, protection, flags);
+    if (exact == NULL || ((uintptr_t)exact & (alignment - 1)) == 0)
+        return exact;
+    unmap(exact, bytes);
+    size_t room = bytes + alignment - hz_os_page_bytes();
+    char *wide = map(room, protection, flags);
+    if (wide == NULL)
+        return NULL;
+    char *start = (char *)hz_round_up((uintptr_t)wide, alignment);
+    size_t before = (size_t)(start - wide);
+    unmap(wide, before);
+    unmap(start + bytes, room - before - bytes);
+    return start;
+}
+
+void *IMPL(reserve)(size_t bytes, size_t alignment) {
+    return map_aligned(bytes, alignment, PROT_NONE, MAP_NORESERVE);
+}
+
+bool IMPL(commit)(void *address, size_t bytes) {
+    int saved = errno;
+    bool done = mprotect(address, bytes, PROT_READ | PROT_WRITE) == 0;
+    errno = saved;
+    return done;
+}
+
+void *IMPL(map)(size_t bytes, size_t alignment, bool lazy) {
+    return map_aligned(bytes, alignment, PROT_READ | PROT_WRITE, lazy ? MAP_NORESERVE : 0);
+}
+
+void hz_os_sparse(void *address, size_t bytes) {
+    int saved = errno;
+    (void)madvise(address, bytes, MADV_NOHUGEPAGE); /* a kernel without huge pages refuses: nothing to do then */
+    errno = saved;
+}
+
+bool IMPL(purge)(void *address, size_t bytes) {
+    int saved = errno;
+    bool done = madvise(address, bytes, MADV_DONTNEED) == 0;
+    errno = saved;
+    return done;
+}
+
+bool IMPL(unmap)(void *address, size_t bytes) {
+    return unmap(address, bytes);
+}
+
+void *IMPL(remap)(void *address, size_t old_bytes, size_t new_bytes, void *target) {
+    int saved = errno;
+    void *moved = target == NULL ? mremap(address, old_bytes, new_bytes, 0)
+                                 : mremap(address, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, target);
+    errno = saved;
+    return moved == MAP_FAILED ? NULL : moved;
+}
+
+size_t hz_os_page_bytes(void) {
+    /* sysconf(_SC_PAGESIZE) reads the auxiliary vector: no allocation, no system call */
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+unsigned hz_os_cpu_count(void) {
+    unsigned long mask[128] = {0}; /* 8192 processors; a larger machine falls back to 1 */
+    int saved = errno;
+    long bytes = syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask);
+    errno = saved;
+    unsigned count = 0;
+    for (size_t i = 0; bytes > 0 && i < (size_t)bytes / sizeof(mask[0]); i++)
+        count += (unsigned)__builtin_popcountl(mask[i]);
+    return count > 0 ? count : 1;
+}
+
+static bool overcommit_is_strict(void) {
+    int saved = errno;
+    char mode = '0';
+    int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        if (read(fd, &mode, 1) != 1)
+            mode = '0';
+        close(fd);
+    }
+    errno = saved;
+    return mode == '2';
+}
+
+size_t hz_os_address_space_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return SIZE_MAX;
+    return (size_t)limit.rlim_cur;
+}
+
+bool hz_os_address_space_tight(void) {
+    return hz_os_address_space_limit() != SIZE_MAX || overcommit_is_strict();
+}
+
+uint64_t hz_os_now_ms(void) {
+    struct timespec now;
+    if (clock_gettime(CLOCK_MONOTONIC_COARSE, &now) != 0)
+        return 0;
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+void hz_os_wait(const void *word, uint32_t expected) {
+    int saved = errno;
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
+    errno = saved;
+}
+
+void hz_os_wake(const void *word, int count) {
+    int saved = errno;
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+    errno = saved;
+}
+
+uint64_t hz_os_random(void) {
+    int saved = errno;
+    uint64_t value = 0;
+    if (syscall(SYS_getrandom, &value, sizeof(value), GRND_NONBLOCK) != (long)sizeof(value))
+        value = hz_os_now_ms() * UINT64_C(0x9e3779b97f4a7c15);
+    errno = saved;
+    return value;
+}
+
+int hz_os_write(int fd, const char *text, size_t length) {
+    int saved = errno;
+    int error = 0;
+    while (length > 0 && error == 0) {
+        ssize_t written = write(fd, text, length);
+        if (written >= 0) {
+            text += written;
+            length -= (size_t)written;
+        } else if (errno != EINTR) {
+            error = errno;
+        }
+    }
+    errno = saved;
+    return error;
+}
+
+const char *hz_os_getenv(const char *name) {
+    return getenv(name);
+}

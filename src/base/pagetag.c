@@ -1,0 +1,58 @@
+/*
+ * pagetag.c - the page tag table: mapping it, writing it. Called by the engine's page code and by large.c.
+ */
+#include "base/pagetag.h"
+
+#include "base/check.h"
+#include "base/os.h"
+
+enum {
+    ADDRESS_BITS = 47,
+    SMALL_PAGES_LOG2_MIN = 14, /* 1 GiB of addresses without sharing, 64 KiB of table */
+    SMALL_PAGES_LOG2_MAX = 20,
+};
+
+static struct hz_pagetag no_tag; /* before initialisation every address is "not ours" */
+
+struct hz_pagetag_table hz_pagetags = {.tags = &no_tag, .mask = 0, .flat = false};
+
+static bool table_map(unsigned pages_log2, bool flat) {
+    size_t bytes = ((size_t)1 << pages_log2) * sizeof(struct hz_pagetag);
+    struct hz_pagetag *tags = hz_os_map(bytes, hz_os_page_bytes(), true);
+    if (tags == NULL)
+        return false;
+    hz_os_sparse(tags, bytes);
+    hz_pagetags.tags = tags;
+    hz_pagetags.mask = ((uintptr_t)1 << pages_log2) - 1;
+    hz_pagetags.flat = flat;
+    return true;
+}
+
+bool hz_pagetag_init(void) {
+    if (!hz_os_address_space_tight() && table_map(ADDRESS_BITS - HZ_PAGE_LOG2, true))
+        return true;
+    size_t limit = hz_os_address_space_limit();
+    unsigned pages_log2 = SMALL_PAGES_LOG2_MAX;
+    while (pages_log2 > SMALL_PAGES_LOG2_MIN && ((size_t)HZ_PAGE_BYTES << (pages_log2 - 1)) / 4 > limit)
+        pages_log2--;
+    return table_map(pages_log2, false);
+}
+
+void hz_pagetag_set(const void *address, size_t pages, unsigned bin, unsigned size_class, unsigned owner) {
+    struct hz_pagetag *tag = hz_pagetag_of(address);
+    for (size_t i = 0; i < pages; i++) {
+        hz_assert(hz_load_rlx(&tag[i].class) == 0);
+        hz_store_rlx(&tag[i].owner, (uint8_t)owner); /* sync: tag-publish */
+        hz_store_rlx(&tag[i].class, (uint8_t)size_class);
+        hz_store_rlx(&tag[i].bin, (uint16_t)(hz_pagetags.flat ? bin : 0));
+    }
+}
+
+void hz_pagetag_clear(const void *address, size_t pages) {
+    struct hz_pagetag *tag = hz_pagetag_of(address);
+    for (size_t i = 0; i < pages; i++) {
+        hz_store_rlx(&tag[i].bin, 0); /* sync: tag-publish */
+        hz_store_rlx(&tag[i].class, 0);
+        hz_store_rlx(&tag[i].owner, 0);
+    }
+}

@@ -1,0 +1,42 @@
+/*
+ * report.h - writes figures as text or JSON to a file descriptor, from a small buffer on the stack: no allocation, no
+ * stdio, no lock.
+ *
+ * Groups nest. In JSON a group is an object, rows are an array of objects; in text a line is "group.key: value", a row
+ * one line of key=value words. One thread per report. Errors of write stay until hz_report_end.
+ */
+#ifndef HZ_BASE_REPORT_H
+#define HZ_BASE_REPORT_H
+
+#include "base/compiler.h"
+
+enum { HZ_REPORT_DEPTH_MAX = 4 };
+
+struct hz_report {
+    int fd;
+    bool json;
+    int error; /* errno of the first failed write, or 0 */
+    unsigned depth;
+    bool has_items[HZ_REPORT_DEPTH_MAX + 1];
+    bool is_row[HZ_REPORT_DEPTH_MAX + 1];
+    const char *names[HZ_REPORT_DEPTH_MAX + 1];
+    size_t used;
+    char buffer[1024];
+};
+
+void hz_report_begin(struct hz_report *report, int fd, bool json);
+int hz_report_end(struct hz_report *report); /* 0 or an errno value */
+
+void hz_report_number(struct hz_report *report, const char *key, uint64_t value);
+void hz_report_string(struct hz_report *report, const char *key, const char *value);
+
+void hz_report_group_open(struct hz_report *report, const char *name);
+void hz_report_group_close(struct hz_report *report);
+
+/* An array of rows: open, then for each row row_open, values, row_close; then close. */
+void hz_report_rows_open(struct hz_report *report, const char *name);
+void hz_report_row_open(struct hz_report *report);
+void hz_report_row_close(struct hz_report *report);
+void hz_report_rows_close(struct hz_report *report);
+
+#endif

@@ -1,0 +1,113 @@
+/*
+ * api.c - the public API of hakozuna.h. Nothing but names.
+ */
+#include "hakozuna/hakozuna.h"
+
+#include "base/report.h"
+#include "front/front.h"
+
+#include <errno.h>
+
+void *hz_malloc(size_t size) {
+    return hz_front_malloc(size);
+}
+
+void hz_free(void *block) {
+    hz_front_free(block);
+}
+
+void *hz_calloc(size_t count, size_t size) {
+    return hz_front_calloc(count, size);
+}
+
+void *hz_realloc(void *block, size_t size) {
+    return hz_front_realloc(block, size);
+}
+
+void *hz_reallocarray(void *block, size_t count, size_t size) {
+    return hz_front_reallocarray(block, count, size);
+}
+
+void *hz_aligned_alloc(size_t alignment, size_t size) {
+    return hz_front_aligned_alloc(alignment, size);
+}
+
+int hz_posix_memalign(void **out, size_t alignment, size_t size) {
+    return hz_front_posix_memalign(out, alignment, size);
+}
+
+void *hz_memalign(size_t alignment, size_t size) {
+    return hz_front_memalign(alignment, size);
+}
+
+void *hz_valloc(size_t size) {
+    return hz_front_valloc(size);
+}
+
+void *hz_pvalloc(size_t size) {
+    return hz_front_pvalloc(size);
+}
+
+void hz_free_sized(void *block, size_t size) {
+    hz_front_free_sized(block, size);
+}
+
+void hz_free_aligned_sized(void *block, size_t alignment, size_t size) {
+    hz_front_free_aligned_sized(block, alignment, size);
+}
+
+size_t hz_usable_size(const void *block) {
+    return hz_front_usable_size(block);
+}
+
+size_t hz_good_size(size_t size) {
+    return hz_engine_good_size(size);
+}
+
+size_t hz_purge(void) {
+    return hz_engine_purge();
+}
+
+const char *hz_version(void) {
+    return HZ_STRINGIFY(HZ_VERSION_MAJOR) "." HZ_STRINGIFY(HZ_VERSION_MINOR) "." HZ_STRINGIFY(HZ_VERSION_PATCH);
+}
+
+const char *hz_config_string(void) {
+    return hz_engine_config_string();
+}
+
+int hz_stats_get(struct hz_stats *out) {
+    if (out == NULL) {
+        errno = EINVAL;
+        return -1;
+    }
+    hz_engine_stats(out);
+    return 0;
+}
+
+int hz_stats_print(int fd, enum hz_stats_format format) {
+    if (format != HZ_STATS_TEXT && format != HZ_STATS_JSON) {
+        errno = EINVAL;
+        return -1;
+    }
+    struct hz_stats stats;
+    hz_engine_stats(&stats);
+    struct hz_report report;
+    hz_report_begin(&report, fd, format == HZ_STATS_JSON);
+    hz_report_string(&report, "version", hz_version());
+    hz_report_string(&report, "config", hz_config_string());
+    hz_report_group_open(&report, "heap");
+    hz_report_number(&report, "live_bytes", stats.live_bytes);
+    hz_report_number(&report, "cached_bytes", stats.cached_bytes);
+    hz_report_number(&report, "free_bytes", stats.free_bytes);
+    hz_report_number(&report, "resident_bytes", stats.resident_bytes);
+    hz_report_number(&report, "mapped_bytes", stats.mapped_bytes);
+    hz_report_number(&report, "purged_bytes", stats.purged_bytes);
+    hz_report_number(&report, "mapping_count", stats.mapping_count);
+    hz_report_group_close(&report);
+    hz_engine_report(&report);
+    int error = hz_report_end(&report);
+    if (error != 0)
+        errno = error;
+    return error == 0 ? 0 : -1;
+}

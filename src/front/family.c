@@ -1,0 +1,148 @@
+/*
+ * family.c - the members of the malloc family that need no fast path, with glibc's semantics.
+ */
+#include "base/os.h"
+#include "front/front.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void *fail(int error) {
+    errno = error;
+    return NULL;
+}
+
+static void *watch(void *block) {
+    if (HZ_CONFIG_CHECKS && block != NULL)
+        hz_livemap_add(block);
+    return block;
+}
+
+void hz_front_live_remove(const void *block) {
+    if (block == NULL)
+        return;
+    switch (hz_livemap_remove(block)) {
+    case HZ_LIVEMAP_OK:
+        return;
+    case HZ_LIVEMAP_FOREIGN:
+        hz_fail_pointer(HZ_TEXT_FOREIGN, block);
+    case HZ_LIVEMAP_NOT_LIVE:
+        break;
+    }
+    const void *start = hz_engine_block_start(block);
+    hz_fail_pointer(start != NULL && start != block ? HZ_TEXT_INTERIOR : HZ_TEXT_DOUBLE_FREE, block);
+}
+
+void *hz_front_calloc(size_t count, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes))
+        return fail(ENOMEM);
+    return watch(hz_engine_calloc(bytes));
+}
+
+/* A block may stay where it is if the new size fits and leaves at most half of it unused. */
+static bool fits_well(size_t usable, size_t size) {
+    return size <= usable && size >= usable / 2;
+}
+
+static void *move(void *block, size_t usable, size_t size) {
+    void *moved = hz_front_malloc(size);
+    if (moved == NULL)
+        return NULL;
+    memcpy(moved, block, hz_min(usable, size));
+    hz_front_free(block);
+    return moved;
+}
+
+void *hz_front_realloc(void *block, size_t size) {
+    if (block == NULL)
+        return hz_front_malloc(size);
+    if (size == 0) {
+        hz_front_free(block);
+        return NULL;
+    }
+    size_t usable = hz_engine_usable(block);
+    if (size > PTRDIFF_MAX)
+        return fail(ENOMEM);
+    if (fits_well(usable, size) && usable == hz_engine_good_size(size))
+        return block;
+    void *resized = hz_engine_resize(block, size);
+    if (resized != NULL) {
+        if (HZ_CONFIG_CHECKS && resized != block) {
+            hz_front_live_remove(block);
+            hz_livemap_add(resized);
+        }
+        return resized;
+    }
+    if (fits_well(usable, size))
+        return block;
+    void *moved = move(block, usable, size);
+    if (moved == NULL && size <= usable)
+        return block; /* no memory for a smaller one: the old one still serves */
+    return moved;
+}
+
+void *hz_front_reallocarray(void *block, size_t count, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes))
+        return fail(ENOMEM);
+    return hz_front_realloc(block, bytes);
+}
+
+/* The alignment is a power of two. */
+static void *aligned(size_t alignment, size_t size) {
+    if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX - size)
+        return fail(ENOMEM);
+    return watch(hz_engine_aligned(alignment, size));
+}
+
+void *hz_front_aligned_alloc(size_t alignment, size_t size) {
+    return hz_is_power_of_two(alignment) ? aligned(alignment, size) : fail(EINVAL);
+}
+
+int hz_front_posix_memalign(void **out, size_t alignment, size_t size) {
+    if (!hz_is_power_of_two(alignment) || alignment % sizeof(void *) != 0)
+        return EINVAL;
+    int saved = errno;
+    void *block = aligned(alignment, size);
+    errno = saved;
+    if (block == NULL)
+        return ENOMEM;
+    *out = block;
+    return 0;
+}
+
+void *hz_front_memalign(size_t alignment, size_t size) {
+    if (alignment > (size_t)PTRDIFF_MAX / 2 + 1)
+        return fail(EINVAL);
+    size_t power_of_two = alignment <= 1 ? 1 : (size_t)1 << (hz_log2(alignment - 1) + 1);
+    return aligned(power_of_two, size);
+}
+
+void *hz_front_valloc(size_t size) {
+    return aligned(hz_os_page_bytes(), size);
+}
+
+void *hz_front_pvalloc(size_t size) {
+    if (size > PTRDIFF_MAX)
+        return fail(ENOMEM);
+    size_t rounded = hz_round_up(hz_max(size, 1), hz_os_page_bytes());
+    return aligned(hz_os_page_bytes(), rounded);
+}
+
+/* A block of this size was at most moved up to its class by alignment: usable never is below what was asked for. */
+void hz_front_free_sized(void *block, size_t size) {
+    if (HZ_CONFIG_CHECKS && block != NULL && hz_engine_usable(block) < size)
+        hz_fail_pointer(HZ_TEXT_SIZE, block);
+    hz_front_free(block);
+}
+
+void hz_front_free_aligned_sized(void *block, size_t alignment, size_t size) {
+    if (HZ_CONFIG_CHECKS && block != NULL && (!hz_is_power_of_two(alignment) || (uintptr_t)block % alignment != 0))
+        hz_fail_pointer(HZ_TEXT_SIZE, block);
+    hz_front_free_sized(block, size);
+}
+
+size_t hz_front_usable_size(const void *block) {
+    return block == NULL ? 0 : hz_engine_usable(block);
+}

@@ -1,0 +1,58 @@
+/*
+ * newdel.c - what operator new does when memory is short. C programs must not load libstdc++ because of us, so nothing
+ * of it is linked: its functions are looked up when they are needed, which is only then (a C++ program has it loaded).
+ */
+#include "front/front.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+typedef void (*new_handler)(void);
+typedef new_handler (*get_new_handler_function)(void);
+typedef void (*throw_function)(void);
+
+/* A function of the loaded libstdc++ (or libc++), also if only a part of the program that was loaded privately has it;
+ * NULL if there is none. */
+static void *runtime_function(const char *name) {
+    static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
+    void *function = dlsym(RTLD_DEFAULT, name);
+    for (size_t i = 0; function == NULL && i < HZ_ARRAY_LENGTH(libraries); i++) {
+        void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (library == NULL)
+            continue;
+        function = dlsym(library, name);
+        dlclose(library); /* gives up the reference that dlopen added; the program's own keeps it loaded */
+    }
+    return function;
+}
+
+static new_handler current_new_handler(void) {
+    /* ISO C has no cast from an object pointer to a function pointer; POSIX says a copy of the bits is one */
+    void *symbol = runtime_function("_ZSt15get_new_handlerv");
+    get_new_handler_function get = NULL;
+    __builtin_memcpy(&get, &symbol, sizeof(get));
+    return get != NULL ? get() : NULL;
+}
+
+static HZ_NORETURN void throw_bad_alloc(void) {
+    void *symbol = runtime_function("_ZSt17__throw_bad_allocv");
+    throw_function throw_it = NULL;
+    __builtin_memcpy(&throw_it, &symbol, sizeof(throw_it));
+    if (throw_it != NULL)
+        throw_it();
+    abort(); /* no C++ runtime: operator new was called from C by its mangled name */
+}
+
+void *hz_front_new_slow(size_t size, size_t alignment, bool nothrow) {
+    for (;;) {
+        new_handler handler = current_new_handler();
+        if (handler == NULL && nothrow)
+            return NULL;
+        if (handler == NULL)
+            throw_bad_alloc();
+        handler(); /* frees memory, throws, or ends the program. C frames unwind: compiled with -fexceptions */
+        void *block = hz_front_aligned_alloc(alignment, size);
+        if (block != NULL)
+            return block;
+    }
+}

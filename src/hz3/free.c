@@ -1,0 +1,79 @@
+/*
+ * free.c - the slow paths of free: full bins, large blocks, classes that go home, foreign pointers, threads that are
+ * not attached. Also what can be asked about a block.
+ */
+#include "base/check.h"
+#include "base/large.h"
+#include "hz3/engine.h"
+
+/* The class of a block that must be ours. In the small-table mode different addresses share a tag: the directory
+ * decides. */
+static unsigned class_of_block(const void *block) {
+    unsigned size_class = hz_pagetag_class(block);
+    if (HZ_UNLIKELY(size_class == HZ_CLASS_NONE || (!hz_pagetags.flat && hz_segment_find(block) == NULL)))
+        hz_fail_pointer(HZ_TEXT_FOREIGN, block);
+    return size_class;
+}
+
+/* Without a thread block (a thread at its end, or no memory for one): straight into the page. */
+static void free_direct(void *block, unsigned size_class) {
+    struct hz3_shard *shard = hz3_shard_get(hz_pagetag_owner(block));
+    hz_lock_acquire(&shard->exclusive);
+    hz3_pages_put_locked(shard, size_class, block, 1);
+    hz_lock_release(&shard->exclusive);
+}
+
+static void free_small(struct hz3_thread *self, void *block, unsigned size_class) {
+    if (hz3_class_is_home(size_class) && hz_pagetag_owner(block) != self->shard->index) {
+        hz3_remote_push(self, block);
+        return;
+    }
+    struct hz3_bin *bin = &self->bins[size_class];
+    if (hz_load_rlx(&bin->top) == bin->limit) { /* relaxed: owner */
+        hz3_tick(self);
+        hz3_bin_flush(self, size_class, hz3_bin_capacity(size_class) / 2);
+    }
+    void **top = hz_load_rlx(&bin->top); /* relaxed: owner */
+    *top = block;
+    hz_store_rel(&bin->top, top + 1); /* release: as in hz_engine_free */
+}
+
+void hz3_free_slow(void *block) {
+    if (block == NULL)
+        return;
+    unsigned size_class = class_of_block(block);
+    struct hz3_thread *self = hz3_self;
+    if (!hz3_is_attached(self) && !hz3_thread_is_ending()) {
+        hz3_thread_attach(); /* fails without memory: then the block goes home directly */
+        self = hz3_self;
+    }
+    if (size_class == HZ_CLASS_LARGE) {
+        hz_large_free(block);
+        if (hz3_is_attached(self))
+            hz3_count(&self->counters.large_free, 1);
+    } else if (hz3_is_attached(self)) {
+        free_small(self, block, size_class);
+    } else {
+        free_direct(block, size_class);
+    }
+}
+
+size_t hz_engine_usable(const void *block) {
+    unsigned size_class = class_of_block(block);
+    return size_class == HZ_CLASS_LARGE ? hz_large_usable(block) : hz_class_bytes(size_class);
+}
+
+void *hz_engine_resize(void *block, size_t size) {
+    return class_of_block(block) == HZ_CLASS_LARGE ? hz_large_resize(block, size) : NULL;
+}
+
+const void *hz_engine_block_start(const void *address) {
+    struct hz_segment *segment = hz_segment_find(address);
+    if (segment == NULL || hz_pagetag_class(address) == HZ_CLASS_NONE)
+        return NULL;
+    if (hz_pagetag_class(address) == HZ_CLASS_LARGE)
+        return hz_segment_page_address(segment, segment->run_first[hz_segment_page(address)]);
+    const struct hz3_page *page = hz3_page_of(address);
+    size_t offset = (size_t)((const char *)address - page->start);
+    return offset / page->block_bytes < page->capacity ? page->start + offset - offset % page->block_bytes : NULL;
+}

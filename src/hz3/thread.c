@@ -1,0 +1,120 @@
+/*
+ * thread.c - threads come and go. A thread attaches at its first slow path, detaches in its exit hook; what it does
+ * after that hook (destructors that run later) is served one operation at a time.
+ */
+#include "base/thread.h"
+
+#include "base/meta.h"
+#include "hz3/engine.h"
+
+enum init_state { INIT_NONE, INIT_DONE };
+
+static _Atomic(uint32_t) init_state; /* sync: init */
+static struct hz_lock init_lock = HZ_LOCK_INIT(HZ_RANK_INIT);
+static HZ_TLS bool thread_ending;
+
+/* The tables, once. May fail for lack of memory and is tried again then. */
+static bool init(void) {
+    if (hz_load_acq(&init_state) == INIT_DONE) /* sync: init, partner below */
+        return true;
+    hz_lock_acquire(&init_lock);
+    bool done = hz_load_rlx(&init_state) == INIT_DONE; /* relaxed: lock */
+    if (!done && (hz_pagetags.mask != 0 || hz_pagetag_init()) && hz_arena_init()) {
+        hz_store_rel(&init_state, INIT_DONE); /* sync: init, partner above */
+        done = true;
+    }
+    hz_lock_release(&init_lock);
+    return done;
+}
+
+static size_t slot_count(void) {
+    size_t count = 2; /* bin 0: a sentinel below, and the next one above */
+    for (unsigned size_class = 1; size_class < HZ3_CLASS_COUNT; size_class++)
+        count += 1 + hz3_bin_capacity(size_class);
+    return count;
+}
+
+size_t hz3_thread_bytes(void) {
+    return sizeof(struct hz3_thread) + slot_count() * sizeof(void *);
+}
+
+static struct hz3_thread *block_make(void) {
+    struct hz3_thread *thread = hz_meta_alloc(hz3_thread_bytes());
+    if (thread == NULL)
+        return NULL;
+    thread->tags = hz_pagetags.tags;
+    thread->tag_mask = hz_pagetags.mask;
+    void **slot = thread->slots + 1;
+    hz_store_rlx(&thread->bins[0].top, slot); /* relaxed, all: not shared yet */
+    thread->bins[0].limit = slot;
+    for (unsigned size_class = 1; size_class < HZ3_CLASS_COUNT; size_class++) {
+        slot++; /* the sentinel stays NULL */
+        hz_store_rlx(&thread->bins[size_class].top, slot);
+        slot += hz3_bin_capacity(size_class);
+        thread->bins[size_class].limit = slot;
+    }
+    hz_thread_publish(&thread->registered);
+    return thread;
+}
+
+static void on_exit(void *value) {
+    if (value == hz3_self)
+        hz3_thread_detach(hz3_self);
+    thread_ending = true;
+}
+
+bool hz3_thread_is_ending(void) {
+    return thread_ending;
+}
+
+struct hz3_thread *hz3_thread_attach(void) {
+    if (!init())
+        return NULL;
+    bool was_orphan;
+    struct hz_thread *recycled = hz_thread_claim(&was_orphan);
+    struct hz3_thread *thread = recycled != NULL ? hz3_thread_from(recycled) : block_make();
+    if (thread == NULL)
+        return NULL;
+    thread->shard = hz3_shard_claim();
+    if (thread->shard == NULL) {
+        hz_thread_release(&thread->registered);
+        return NULL;
+    }
+    hz3_self = thread; /* from here on the thread can allocate, as the next calls may */
+    if (!thread_ending) {
+        hz_thread_hooks_install(on_exit, hz3_after_fork);
+        hz_thread_exit_arm(thread);
+    }
+    return thread;
+}
+
+void hz3_thread_flush(struct hz3_thread *thread) {
+    for (unsigned size_class = 1; size_class < HZ3_CLASS_COUNT; size_class++) {
+        struct hz3_bin *bin = &thread->bins[size_class];
+        void **base = hz3_bin_base(bin, size_class);
+        uint32_t count = (uint32_t)(hz_load_rlx(&bin->top) - base); /* relaxed: owner */
+        if (count == 0)
+            continue;
+        hz_store_rel(&bin->top, base); /* fork: what is on its way home is in no bin any more */
+        hz3_home_send(thread, base, count);
+    }
+    hz3_remote_flush(thread);
+    hz3_depot_spare_release(thread);
+}
+
+void hz3_thread_detach(struct hz3_thread *thread) {
+    hz3_thread_flush(thread);
+    hz3_shard_release(thread, thread->shard);
+    hz3_self = &hz3_thread_none;
+    hz_thread_release(&thread->registered);
+}
+
+void hz3_thread_reclaim_orphan(struct hz3_thread *self) {
+    struct hz_thread *orphan = hz_thread_claim_orphan();
+    if (HZ_LIKELY(orphan == NULL))
+        return;
+    struct hz3_thread *thread = hz3_thread_from(orphan);
+    thread->shard = self->shard; /* a shard whose lists are sound; only the blocks' own shards matter */
+    hz3_thread_flush(thread);
+    hz_thread_release(orphan);
+}

@@ -1,0 +1,20 @@
+/*
+ * thread_none.c - the thread block of a thread that has none: every bin is empty for malloc and full for free, so both
+ * fall into their slow paths without asking. Never written.
+ */
+#include "hz3/types.h"
+
+static void *no_slots[2]; /* the sentinel below an empty bin */
+
+static const struct hz_pagetag no_tag;
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic" /* a range of initialisers: the number of classes is a knob */
+struct hz3_thread hz3_thread_none = {
+    .tags = &no_tag,
+    .tag_mask = 0,
+    .bins = {[0 ... HZ3_CLASS_COUNT - 1] = {.top = &no_slots[1], .limit = &no_slots[1]}},
+};
+#pragma GCC diagnostic pop
+
+HZ_TLS struct hz3_thread *hz3_self = &hz3_thread_none;
