@@ -38,7 +38,7 @@ struct ring {
     uint64_t room_until;                                     /* owner: producer; sends below this number have room */
     _Atomic(bool) closed;                                    /* sync: ring-close; the producer sends no more */
     _Alignas(MACHINE_LINE_BYTES) _Atomic(uint64_t) received; /* sync: ring-free; written by the consumer */
-    _Alignas(MACHINE_LINE_BYTES) void **blocks;              /* const after publish */
+    _Alignas(MACHINE_LINE_BYTES) block_ticket *blocks;       /* const after publish */
     uint64_t mask;                                           /* const after publish */
 };
 
@@ -54,14 +54,14 @@ struct peer {
 };
 
 /* Consumer. ring-publish: a block stored before `sent` was raised is seen by whoever reads the raised `sent`. */
-static uint64_t ring_drain(struct ring *ring, const struct block_rules *rules, uint32_t sender) {
+static uint64_t ring_drain(struct ring *ring, const struct block_rules *rules) {
     uint64_t first = atomic_load_explicit(&ring->received, memory_order_relaxed); /* owner */
     uint64_t end = atomic_load_explicit(&ring->sent, memory_order_acquire);       /* sync: ring-publish, ring_send */
     if (first == end) {
         return 0;
     }
     for (uint64_t i = first; i != end; i++) {
-        block_release(rules, ring->blocks[i & ring->mask], sender);
+        block_release(rules, ring->blocks[i & ring->mask]);
     }
     atomic_store_explicit(&ring->received, end, memory_order_release); /* sync: ring-free, ring_send */
     return end - first;
@@ -69,7 +69,7 @@ static uint64_t ring_drain(struct ring *ring, const struct block_rules *rules, u
 
 /* Producer; false when the ring is full. ring-free: entries read before `received` was raised may be overwritten by
    whoever reads the raised `received`. */
-static bool ring_send(struct ring *ring, void *block) {
+static bool ring_send(struct ring *ring, block_ticket block) {
     uint64_t at = atomic_load_explicit(&ring->sent, memory_order_relaxed); /* owner */
     if (at == ring->room_until) {
         /* sync: ring-free, ring_drain */
@@ -83,52 +83,52 @@ static bool ring_send(struct ring *ring, void *block) {
     return true;
 }
 
-static void send_or_fall_back(struct peer *self, const struct block_rules *rules, uint32_t sender, void *block,
+static void send_or_fall_back(struct peer *self, const struct block_rules *rules, block_ticket block,
                               struct counts *counts) {
     while (!ring_send(self->out, block)) {
         if (self->config->full == FULL_FALLBACK) {
-            block_release(rules, block, self->worker.index);
+            block_release(rules, block);
             counts->fallback++;
             counts->local_freed++;
             return;
         }
         /* every waiting thread goes on draining, so around the ring at least one of them gets room */
         counts->waits++;
-        counts->remote_received += ring_drain(self->in, rules, sender);
+        counts->remote_received += ring_drain(self->in, rules);
         sched_yield();
     }
     counts->remote_sent++;
 }
 
-static void run_iterations(struct peer *self, const struct block_rules *rules, uint32_t sender,
-                           struct draw_cursor *draws, void **slots, struct counts *counts) {
+static void run_iterations(struct peer *self, const struct block_rules *rules, struct draw_cursor *draws,
+                           block_ticket *slots, struct counts *counts) {
+    uint32_t tags = block_first_tag(self->worker.index);
     for (uint64_t i = 0; i < self->config->iters; i++) {
-        counts->remote_received += ring_drain(self->in, rules, sender);
+        counts->remote_received += ring_drain(self->in, rules);
         struct draw draw = draw_next(draws);
-        void *block = slots[draw.slot];
-        if (block == NULL) {
-            slots[draw.slot] = block_new(rules, draw.size, self->worker.index);
+        block_ticket block = slots[draw.slot];
+        if (block == 0) {
+            slots[draw.slot] = block_new(rules, draw.size, &tags);
             counts->allocated++;
             continue;
         }
-        slots[draw.slot] = NULL;
+        slots[draw.slot] = 0;
         if (draw.remote) {
-            send_or_fall_back(self, rules, sender, block, counts);
+            send_or_fall_back(self, rules, block, counts);
         } else {
-            block_release(rules, block, self->worker.index);
+            block_release(rules, block);
             counts->local_freed++;
         }
     }
 }
 
-static void drain_to_the_end(struct peer *self, const struct block_rules *rules, uint32_t sender,
-                             struct counts *counts) {
+static void drain_to_the_end(struct peer *self, const struct block_rules *rules, struct counts *counts) {
     /* sync: ring-close: all sends come before `closed`, so a drain after reading it true gets the last block */
     while (!atomic_load_explicit(&self->in->closed, memory_order_acquire)) {
-        counts->remote_received += ring_drain(self->in, rules, sender);
+        counts->remote_received += ring_drain(self->in, rules);
         sched_yield();
     }
-    counts->remote_received += ring_drain(self->in, rules, sender);
+    counts->remote_received += ring_drain(self->in, rules);
 }
 
 static void *peer_main(void *argument) {
@@ -136,23 +136,22 @@ static void *peer_main(void *argument) {
     const struct config *config = self->config;
     const struct block_rules rules = {(uint32_t)config->size_min, (uint32_t)config->size_max,
                                       config->check == BLOCK_CHECK_FULL};
-    uint32_t sender = (self->worker.index + (uint32_t)config->threads - 1) % (uint32_t)config->threads;
     struct size_mix mix = size_mix_uniform(rules.size_min, rules.size_max);
     struct draw_cursor draws;
     draw_cursor_open(&draws, config->seed, self->worker.index, (uint32_t)config->slot_count, &mix,
                      (uint32_t)config->remote_percent);
-    void **slots = machine_map(config->slot_count, sizeof *slots);
+    block_ticket *slots = machine_map(config->slot_count, sizeof *slots);
     struct counts counts = {0}; /* local: counters in memory shared with others would be measured, too */
 
     worker_start(&self->worker);
-    run_iterations(self, &rules, sender, &draws, slots, &counts);
+    run_iterations(self, &rules, &draws, slots, &counts);
     atomic_store_explicit(&self->out->closed, true, memory_order_release); /* sync: ring-close, drain_to_the_end */
-    drain_to_the_end(self, &rules, sender, &counts);
+    drain_to_the_end(self, &rules, &counts);
     worker_finish(&self->worker);
 
     for (uint64_t s = 0; s < config->slot_count; s++) {
-        if (slots[s] != NULL) {
-            block_release(&rules, slots[s], self->worker.index);
+        if (slots[s] != 0) {
+            block_release(&rules, slots[s]);
             counts.remaining++;
         }
     }
@@ -230,7 +229,7 @@ int main(int argc, char **argv) {
     struct peer *peers = machine_map(config.threads, sizeof *peers);
     struct ring *rings = machine_map(config.threads, sizeof *rings);
     for (uint64_t i = 0; i < config.threads; i++) {
-        rings[i].blocks = machine_map(config.ring_slots, sizeof(void *));
+        rings[i].blocks = machine_map(config.ring_slots, sizeof *rings[i].blocks);
         rings[i].mask = config.ring_slots - 1;
         rings[i].room_until = config.ring_slots;
         peers[i].config = &config;

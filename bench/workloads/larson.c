@@ -7,7 +7,7 @@
  * the slots, and ends. After --generations threads a chain is through. So blocks are freed by threads that did not
  * allocate them, often after their allocator's thread is gone. The figure is replacements (free + malloc) per second.
  */
-#define _GNU_SOURCE 1
+#define _GNU_SOURCE
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "common/machine.h"
 #include "common/worker.h"
 
-enum { GENERATIONS_DEFAULT = 10, GENERATIONS_MAX = 10000, MAIN_OWNER = WORKER_COUNT_MAX };
+enum { GENERATIONS_DEFAULT = 10, GENERATIONS_MAX = 10000 };
 
 struct config {
     uint64_t threads, size_min, size_max, block_count, rounds;
@@ -31,10 +31,8 @@ struct chain {
     const struct config *config;
     struct draw_cursor draws;
     struct block_rules rules;
-    struct slot {
-        void *block;
-        uint32_t owner; /* what the block was sealed with: the chain, or MAIN_OWNER */
-    } * slots;
+    block_ticket *slots;
+    uint32_t tags;
     pthread_t *successors; /* [generation], written by the one before; read after that one was joined */
     uint64_t generation, replaced;
 };
@@ -43,15 +41,15 @@ static void replace_blocks(struct chain *chain) {
     uint64_t steps = chain->config->block_count * chain->config->rounds;
     struct draw_cursor draws = chain->draws;
     const struct block_rules rules = chain->rules;
-    struct slot *slots = chain->slots;
-    uint32_t self = chain->worker.index;
+    block_ticket *slots = chain->slots;
+    uint32_t tags = chain->tags;
     for (uint64_t i = 0; i < steps; i++) {
         struct draw draw = draw_next(&draws);
-        struct slot *slot = &slots[draw.slot];
-        block_release(&rules, slot->block, slot->owner);
-        *slot = (struct slot){block_new(&rules, draw.size, self), self};
+        block_release(&rules, slots[draw.slot]);
+        slots[draw.slot] = block_new(&rules, draw.size, &tags);
     }
     chain->draws = draws;
+    chain->tags = tags;
     chain->replaced += steps;
 }
 
@@ -78,13 +76,14 @@ static void *first_generation_main(void *argument) {
 static void chain_open(struct chain *chain, const struct config *config, uint64_t index) {
     const struct size_mix mix = size_mix_uniform((uint32_t)config->size_min, (uint32_t)config->size_max);
     chain->config = config;
+    chain->tags = block_first_tag((uint32_t)index);
     chain->rules = (struct block_rules){mix.min, mix.max, config->check == BLOCK_CHECK_FULL};
     chain->slots = machine_map(config->block_count, sizeof *chain->slots);
     chain->successors = machine_map(config->generations, sizeof *chain->successors);
     draw_cursor_open(&chain->draws, config->seed, index, (uint32_t)config->block_count, &mix, 0);
     for (uint64_t b = 0; b < config->block_count; b++) {
         uint32_t size = size_mix_draw(&mix, &chain->draws.rng);
-        chain->slots[b] = (struct slot){block_new(&chain->rules, size, MAIN_OWNER), MAIN_OWNER};
+        chain->slots[b] = block_new(&chain->rules, size, &chain->tags);
     }
 }
 
@@ -92,8 +91,8 @@ static void chain_open(struct chain *chain, const struct config *config, uint64_
 static uint64_t chain_close(struct chain *chain) {
     uint64_t held = 0;
     for (uint64_t b = 0; b < chain->config->block_count; b++) {
-        if (chain->slots[b].block != NULL) {
-            block_release(&chain->rules, chain->slots[b].block, chain->slots[b].owner);
+        if (chain->slots[b] != 0) {
+            block_release(&chain->rules, chain->slots[b]);
             held++;
         }
     }

@@ -6,7 +6,7 @@
  * (BATCHES of each producer) with the clock around it, or with --seconds=N the time. The batches themselves are the
  * workload's own memory, taken from a fixed pool.
  */
-#define _GNU_SOURCE 1
+#define _GNU_SOURCE
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -26,8 +26,7 @@ struct config {
 
 struct batch {
     struct batch *next; /* lock: lifo */
-    uint32_t producer;
-    void *blocks[];
+    block_ticket blocks[];
 };
 
 struct lifo {
@@ -108,11 +107,11 @@ static bool production_goes_on(const struct member *self, uint64_t batches_done)
 
 static uint64_t produce(struct member *self, const struct block_rules *rules) {
     uint64_t batches = 0;
+    uint32_t tags = block_first_tag(self->worker.index);
     for (; production_goes_on(self, batches); batches++) {
         struct batch *batch = lifo_take_spare(self->lifo);
-        batch->producer = self->worker.index;
         for (uint64_t b = 0; b < self->config->batch_blocks; b++) {
-            batch->blocks[b] = block_new(rules, rules->size_max, self->worker.index);
+            batch->blocks[b] = block_new(rules, rules->size_max, &tags);
         }
         lifo_push(self->lifo, batch);
     }
@@ -124,7 +123,7 @@ static uint64_t release(struct member *self, const struct block_rules *rules) {
     uint64_t batches = 0;
     for (struct batch *batch; (batch = lifo_pop(self->lifo)) != NULL; batches++) {
         for (uint64_t b = 0; b < self->config->batch_blocks; b++) {
-            block_release(rules, batch->blocks[b], batch->producer);
+            block_release(rules, batch->blocks[b]);
         }
         lifo_give_spare(self->lifo, batch);
     }
@@ -145,7 +144,7 @@ static void *member_main(void *argument) {
 
 static void lifo_open(struct lifo *lifo, const struct config *config) {
     uint64_t batch_count = LIFO_BATCHES_MAX + config->producers + config->releasers;
-    size_t batch_bytes = sizeof(struct batch) + config->batch_blocks * sizeof(void *);
+    size_t batch_bytes = sizeof(struct batch) + config->batch_blocks * sizeof(block_ticket);
     batch_bytes = (batch_bytes + MACHINE_LINE_BYTES - 1) / MACHINE_LINE_BYTES * MACHINE_LINE_BYTES;
     unsigned char *pool = machine_map(batch_count, batch_bytes);
     pthread_mutex_init(&lifo->lock, NULL);

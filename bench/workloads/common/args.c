@@ -2,7 +2,7 @@
  * args.c - see args.h. One table per workload drives the parsing, the messages and the usage text, so
  * that they cannot disagree about a range.
  */
-#define _GNU_SOURCE 1
+#define _GNU_SOURCE
 #include "args.h"
 
 #include <errno.h>

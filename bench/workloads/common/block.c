@@ -10,15 +10,17 @@
 
 const char *const block_check_words[] = {"edges", "full", NULL};
 
-_Noreturn void block_fail_null(uint32_t size) {
-    machine_fail("malloc(%" PRIu32 ") returned NULL", size);
+_Noreturn void block_fail_address(const void *block, uint32_t size) {
+    machine_fail("malloc(%" PRIu32 ") returned %s%p", size, block == NULL ? "NULL, " : "an address above 48 bits, ",
+                 block);
 }
 
-_Noreturn void block_fail_contents(const unsigned char *block, uint64_t seal, uint32_t owner) {
-    uint64_t decoded = seal ^ block_key(block);
-    machine_fail("content check failed: block %p of owner %" PRIu32 " holds the seal of owner %" PRIu64
+_Noreturn void block_fail_contents(block_ticket ticket, uint64_t seal) {
+    uint64_t address = ticket & BLOCK_ADDRESS_MASK;
+    uint64_t decoded = seal ^ block_key(address);
+    machine_fail("content check failed: block 0x%" PRIx64 " with tag %" PRIu64 " holds the seal of tag %" PRIu64
                  ", size %" PRIu64,
-                 (const void *)block, owner, decoded >> 32, decoded & UINT32_MAX);
+                 address, ticket >> BLOCK_TAG_SHIFT, decoded >> 32, decoded & UINT32_MAX);
 }
 
 static unsigned char pattern_at(uint64_t seal, uint32_t offset) {
@@ -35,14 +37,11 @@ void block_fill(unsigned char *block, uint32_t size, uint64_t seal) {
     }
 }
 
-void block_verify_and_wipe(unsigned char *block, uint32_t size, uint64_t seal) {
+void block_verify(const unsigned char *block, uint32_t size, uint64_t seal) {
     for (uint32_t i = sizeof seal; i + 1 < size; i++) {
         if (block[i] != pattern_at(seal, i)) {
             machine_fail("content check failed: block %p of %" PRIu32 " bytes was changed at offset %" PRIu32,
-                         (void *)block, size, i);
+                         (const void *)block, size, i);
         }
     }
-    memset(block, 0, sizeof seal);
-    /* without this the compiler drops the store: it knows that free ends the block's life */
-    __asm__ volatile("" : : "r"(block) : "memory");
 }

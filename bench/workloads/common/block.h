@@ -1,15 +1,13 @@
 /*
  * block.h - allocation and release of one block with its contents checked.
  *
- * A live block of at least 8 bytes carries a seal: its first word is key(address) ^ owner << 32 ^ size, its
- * last byte repeats the last byte of that word (for 8-byte blocks they are the same byte). At release the
- * word gives the size back, so the workload stores nothing but the pointer, and a block handed out twice
- * to different owners, moved, overlapped at either end or overwritten is noticed. With --check=full all bytes between
- * are filled and verified, the alignment is checked, and a released block is marked so that a second release is noticed
- * too.
+ * A block is held as a ticket: its address, and above bit 48 a tag that the holder counts up. A live block of
+ * at least 8 bytes carries a seal: the first word is key(address) ^ tag << 32 ^ size, the last byte repeats the last
+ * byte of that word (in a block of 8 bytes it is that byte). At release the word gives the size back and the tag
+ * must be that of the ticket, so a block that was handed out twice, moved, overlapped at either end or
+ * overwritten is noticed. With --check=full all bytes between are filled and verified, and the alignment is checked.
  *
- * The seal is not wiped on the timed path: that would dirty cache lines which an allocator
- * may leave alone.
+ * The seal is not wiped at release: that would dirty cache lines which an allocator may leave alone.
  */
 #ifndef WORKLOADS_BLOCK_H
 #define WORKLOADS_BLOCK_H
@@ -30,46 +28,61 @@ struct block_rules {
     bool full;
 };
 
+/* 0: no block. */
+typedef uint64_t block_ticket;
+
+enum { BLOCK_TAG_SHIFT = 48 };
+#define BLOCK_ADDRESS_MASK ((UINT64_C(1) << BLOCK_TAG_SHIFT) - 1)
+
 /* The slow halves of --check=full. */
 void block_fill(unsigned char *block, uint32_t size, uint64_t seal);
-void block_verify_and_wipe(unsigned char *block, uint32_t size, uint64_t seal);
+void block_verify(const unsigned char *block, uint32_t size, uint64_t seal);
 
-_Noreturn void block_fail_null(uint32_t size);
-_Noreturn void block_fail_contents(const unsigned char *block, uint64_t seal, uint32_t owner);
+/* `block` is what malloc(size) returned: NULL, or too high for a ticket. */
+_Noreturn void block_fail_address(const void *block, uint32_t size);
+_Noreturn void block_fail_contents(block_ticket ticket, uint64_t seal);
 
-static inline uint64_t block_key(const void *block) {
-    return (uint64_t)(uintptr_t)block * UINT64_C(0x9E3779B97F4A7C15);
+static inline uint64_t block_key(uint64_t address) {
+    return address * UINT64_C(0x9E3779B97F4A7C15);
 }
 
 static inline unsigned char block_seal_tail(const uint64_t *seal) {
     return ((const unsigned char *)seal)[sizeof *seal - 1];
 }
 
-static inline void *block_new(const struct block_rules *rules, uint32_t size, uint32_t owner) {
+/* Where thread `index` starts its counter; far enough apart that threads seldom use the same tag at a time. */
+static inline uint32_t block_first_tag(uint32_t index) {
+    return index * 641;
+}
+
+/* `tags` is the calling thread's counter. */
+static inline block_ticket block_new(const struct block_rules *rules, uint32_t size, uint32_t *tags) {
     unsigned char *block = malloc(size);
-    if (block == NULL) {
-        block_fail_null(size);
+    uint64_t address = (uint64_t)(uintptr_t)block;
+    if (address - 1 >= BLOCK_ADDRESS_MASK) {
+        block_fail_address(block, size);
     }
-    uint64_t seal = block_key(block) ^ (uint64_t)owner << 32 ^ size;
+    uint64_t tag = (*tags)++ & UINT16_MAX;
+    uint64_t seal = block_key(address) ^ tag << 32 ^ size;
     memcpy(block, &seal, sizeof seal);
     block[size - 1] = block_seal_tail(&seal);
     if (rules->full) {
         block_fill(block, size, seal);
     }
-    return block;
+    return address | tag << BLOCK_TAG_SHIFT;
 }
 
-/* `owner` is the one that block_new was called with. */
-static inline void block_release(const struct block_rules *rules, void *memory, uint32_t owner) {
-    unsigned char *block = memory;
+static inline void block_release(const struct block_rules *rules, block_ticket ticket) {
+    uint64_t address = ticket & BLOCK_ADDRESS_MASK;
+    unsigned char *block = (unsigned char *)(uintptr_t)address;
     uint64_t seal;
     memcpy(&seal, block, sizeof seal);
-    uint64_t size = seal ^ block_key(block) ^ (uint64_t)owner << 32;
+    uint64_t size = seal ^ block_key(address) ^ ticket >> BLOCK_TAG_SHIFT << 32;
     if (size - rules->size_min > rules->size_max - rules->size_min || block[size - 1] != block_seal_tail(&seal)) {
-        block_fail_contents(block, seal, owner);
+        block_fail_contents(ticket, seal);
     }
     if (rules->full) {
-        block_verify_and_wipe(block, (uint32_t)size, seal);
+        block_verify(block, (uint32_t)size, seal);
     }
     free(block);
 }

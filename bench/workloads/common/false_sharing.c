@@ -50,7 +50,7 @@ static void verify(const unsigned char *block, uint64_t size, uint32_t index, ui
 static unsigned char *block_marked(uint64_t size, uint32_t index) {
     unsigned char *block = malloc(size);
     if (block == NULL) {
-        block_fail_null((uint32_t)size);
+        block_fail_address(block, (uint32_t)size);
     }
     mark(block, size, index);
     return block;

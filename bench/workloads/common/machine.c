@@ -1,7 +1,7 @@
 /*
  * machine.c - see machine.h. Nothing here allocates between machine_stdout_prepare and the end of main.
  */
-#define _GNU_SOURCE 1
+#define _GNU_SOURCE
 #include "machine.h"
 
 #include <dlfcn.h>

@@ -33,30 +33,30 @@ int random_mixed_parse(struct random_mixed *config, int argc, char **argv, enum 
     return tail_count;
 }
 
-static struct counts run_toggle(const struct block_rules *rules, struct draw_cursor *draws, void **slots,
-                                uint64_t iters) {
+static struct counts run_toggle(const struct block_rules *rules, struct draw_cursor *draws, block_ticket *slots,
+                                uint64_t iters, uint32_t tags) {
     struct counts counts = {0, 0};
     for (uint64_t i = 0; i < iters; i++) {
         struct draw draw = draw_next(draws);
-        void *block = slots[draw.slot];
-        if (block != NULL) {
-            block_release(rules, block, 0);
-            slots[draw.slot] = NULL;
+        block_ticket block = slots[draw.slot];
+        if (block != 0) {
+            block_release(rules, block);
+            slots[draw.slot] = 0;
             counts.freed++;
         } else {
-            slots[draw.slot] = block_new(rules, draw.size, 0);
+            slots[draw.slot] = block_new(rules, draw.size, &tags);
             counts.allocated++;
         }
     }
     return counts;
 }
 
-static struct counts run_pairs(const struct block_rules *rules, struct draw_cursor *draws, void **slots,
-                               uint64_t iters) {
+static struct counts run_pairs(const struct block_rules *rules, struct draw_cursor *draws, block_ticket *slots,
+                               uint64_t iters, uint32_t tags) {
     for (uint64_t i = 0; i < iters; i++) {
         struct draw draw = draw_next(draws);
-        block_release(rules, slots[draw.slot], 0);
-        slots[draw.slot] = block_new(rules, draw.size, 0);
+        block_release(rules, slots[draw.slot]);
+        slots[draw.slot] = block_new(rules, draw.size, &tags);
     }
     return (struct counts){iters, iters};
 }
@@ -67,19 +67,20 @@ void random_mixed_run(const struct random_mixed *config, const struct size_mix *
     machine_pin(0);
     struct draw_cursor draws;
     draw_cursor_open(&draws, config->seed, 0, (uint32_t)config->slot_count, mix, 0);
-    void **slots = machine_map(config->slot_count, sizeof *slots);
+    uint32_t tags = 0;
+    block_ticket *slots = machine_map(config->slot_count, sizeof *slots);
     uint64_t filled = 0;
     for (; config->pair && filled < config->slot_count; filled++) {
-        slots[filled] = block_new(&rules, size_mix_draw(mix, &draws.rng), 0);
+        slots[filled] = block_new(&rules, size_mix_draw(mix, &draws.rng), &tags);
     }
     uint64_t start_ns = machine_now_ns();
-    struct counts counts = config->pair ? run_pairs(&rules, &draws, slots, config->iters)
-                                        : run_toggle(&rules, &draws, slots, config->iters);
+    struct counts counts = config->pair ? run_pairs(&rules, &draws, slots, config->iters, tags)
+                                        : run_toggle(&rules, &draws, slots, config->iters, tags);
     double seconds = (double)(machine_now_ns() - start_ns) / 1e9;
     uint64_t remaining = 0;
     for (uint64_t s = 0; s < config->slot_count; s++) {
-        if (slots[s] != NULL) {
-            block_release(&rules, slots[s], 0);
+        if (slots[s] != 0) {
+            block_release(&rules, slots[s]);
             remaining++;
         }
     }

@@ -1,7 +1,7 @@
 /*
  * worker.c - see worker.h.
  */
-#define _GNU_SOURCE 1
+#define _GNU_SOURCE
 #include "worker.h"
 
 #include <stdio.h>
