@@ -24,8 +24,8 @@ enum {
     HZ_SEGMENT_LOG2 = 22,
     HZ_SEGMENT_BYTES = 1 << HZ_SEGMENT_LOG2,
     HZ_SEGMENT_PAGES = HZ_SEGMENT_BYTES / HZ_PAGE_BYTES,
-    HZ_RUN_PAGES_MAX = HZ_SEGMENT_PAGES / 2, /* longer ones are mapped directly */
-    HZ_PAGE_META_BYTES = 64,
+    HZ_RUN_PAGES_MAX = HZ_SEGMENT_PAGES / 2,                        /* longer ones are mapped directly */
+    HZ_PAGE_META_BYTES = 64 + HZ_PAGE_BYTES / HZ_GRANULE_BYTES / 8, /* a line, and a bit per smallest block */
 };
 
 _Static_assert(HZ_SEGMENT_PAGES == 64, "a segment's pages are the bits of one word");
@@ -38,7 +38,7 @@ enum hz_segment_kind {
 
 /* The engine's (or large.c's) description of one page; only that of a run's first page is used. */
 struct hz_page_meta {
-    HZ_ALIGNED(HZ_PAGE_META_BYTES) unsigned char bytes[HZ_PAGE_META_BYTES];
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) unsigned char bytes[HZ_PAGE_META_BYTES];
 };
 
 struct hz_segment {

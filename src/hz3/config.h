@@ -14,7 +14,7 @@
 
 #define KNOB(name, smallest, largest, text)                                                                            \
     _Static_assert((name) >= (smallest) && (name) <= (largest), #name " must be in " #smallest ".." #largest ":"       \
-                                                                                                             " " text);
+                                                                      " " text);
 #include "hz3/knobs.def"
 #undef KNOB
 

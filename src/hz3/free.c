@@ -16,10 +16,10 @@ static unsigned class_of_block(const void *block) {
 }
 
 /* Without a thread block (a thread at its end, or no memory for one): straight into the page. */
-static void free_direct(void *block, unsigned size_class) {
+static void free_direct(void *block) {
     struct hz3_shard *shard = hz3_shard_get(hz_pagetag_owner(block));
     hz_lock_acquire(&shard->exclusive);
-    hz3_pages_put_locked(shard, size_class, block, 1);
+    hz3_page_put_locked(shard, block);
     hz_lock_release(&shard->exclusive);
 }
 
@@ -54,7 +54,7 @@ void hz3_free_slow(void *block) {
     } else if (hz3_is_attached(self)) {
         free_small(self, block, size_class);
     } else {
-        free_direct(block, size_class);
+        free_direct(block);
     }
 }
 

@@ -20,9 +20,15 @@ static void groups_send(struct hz3_thread *self, struct group *groups, unsigned 
 void hz3_home_send(struct hz3_thread *self, void **blocks, uint32_t count) {
     struct group groups[GROUPS];
     unsigned used = 0;
+    uint32_t own_count = 0; /* own blocks are gathered at the array's start: they need no list, and are not touched */
     for (uint32_t i = 0; i < count; i++) {
-        unsigned owner = hz_pagetag_owner(blocks[i]);
-        unsigned size_class = hz_pagetag_class(blocks[i]);
+        void *block = blocks[i];
+        unsigned owner = hz_pagetag_owner(block);
+        if (owner == self->shard->index) {
+            blocks[own_count++] = block;
+            continue;
+        }
+        unsigned size_class = hz_pagetag_class(block);
         unsigned at = 0;
         while (at < used && (groups[at].owner != owner || groups[at].size_class != size_class))
             at++;
@@ -32,9 +38,11 @@ void hz3_home_send(struct hz3_thread *self, void **blocks, uint32_t count) {
         }
         if (at == used)
             groups[used++] = (struct group){.owner = owner, .size_class = size_class};
-        hz_list_push(&groups[at].list, blocks[i]);
+        hz_list_push(&groups[at].list, block);
     }
     groups_send(self, groups, used);
+    if (own_count > 0)
+        hz3_shard_put(self, self->shard, blocks, own_count);
 }
 
 void hz3_remote_push(struct hz3_thread *self, void *block) {

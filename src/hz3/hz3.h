@@ -68,6 +68,9 @@ struct hz3_shard *hz3_shard_get(unsigned index);
 uint32_t hz3_shard_refill_locked(struct hz3_thread *self, struct hz3_shard *shard, unsigned size_class, void **out,
                                  uint32_t want);
 
+/* Blocks of the shard go into its pages; takes its exclusive. */
+void hz3_shard_put(struct hz3_thread *self, struct hz3_shard *shard, void *const *blocks, uint32_t count);
+
 /* Sends a list of one class home to `shard`. Any thread, holding no lock. */
 void hz3_shard_send(struct hz3_thread *self, struct hz3_shard *shard, unsigned size_class, struct hz_list *list);
 
@@ -98,8 +101,11 @@ uint32_t hz3_pages_take_locked(struct hz3_shard *shard, unsigned size_class, voi
 /* A new page on the shard's list; false when there is no memory. */
 bool hz3_page_create_locked(struct hz3_shard *shard, unsigned size_class);
 
-/* Blocks (of one class, all of this shard) go home. Returns the pages retired because of it. */
-uint32_t hz3_pages_put_locked(struct hz3_shard *shard, unsigned size_class, void *head, uint32_t count);
+/* A block of this shard goes home. Returns the pages retired because of it (0 or 1). */
+uint32_t hz3_page_put_locked(struct hz3_shard *shard, void *block);
+
+/* The same for a list of blocks. */
+uint32_t hz3_pages_put_list_locked(struct hz3_shard *shard, void *head, uint32_t count);
 
 /* Retires every page of the shard whose blocks are all home. Returns their number. */
 uint32_t hz3_pages_retire_all_locked(struct hz3_shard *shard, unsigned size_class);

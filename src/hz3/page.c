@@ -10,8 +10,9 @@
 #include "hz3/hz3.h"
 
 enum {
-    BLOCKS_MIN = 4,       /* blocks a run should hold at least ... */
-    WASTE_SHARE_MAX = 16, /* ... and at most 1/16 of it may be left over */
+    BLOCKS_MIN = 4,        /* blocks a run should hold at least ... */
+    WASTE_SHARE_MAX = 16,  /* ... and at most 1/16 of it may be left over */
+    RECIPROCAL_SHIFT = 42, /* exact for offsets below 2^42 / block_bytes; runs are below 2^22, products below 2^60 */
 };
 
 static struct hz3_page *page_at(struct hz_segment *segment, unsigned page) {
@@ -30,10 +31,6 @@ static unsigned run_pages_for(size_t block_bytes) {
             return pages;
     }
     return HZ_RUN_PAGES_MAX;
-}
-
-static bool has_something(struct hz3_page *page) {
-    return hz_load_rlx(&page->free_count) > 0 || hz_load_rlx(&page->carved) < page->capacity; /* relaxed: lock */
 }
 
 static void list_add(struct hz3_shard *shard, struct hz3_page *page) {
@@ -57,44 +54,58 @@ static void list_remove(struct hz3_shard *shard, struct hz3_page *page) {
     page->listed = false;
 }
 
-/* Takes from the page's free list; the list is left valid before any block is used. */
-static uint32_t take_free(struct hz3_page *page, void **out, uint32_t want) {
+static void *block_at(const struct hz3_page *page, uint32_t bit) {
+    uint32_t index = bit + page->rotation;
+    index -= index >= page->capacity ? page->capacity : 0;
+    return page->start + (size_t)index * page->block_bytes;
+}
+
+/* The bit of a block; ends the program if the address is not the start of one. */
+static uint32_t bit_of(const struct hz3_page *page, const void *block) {
+    uint64_t offset = (uint64_t)((const char *)block - page->start);
+    uint32_t index = (uint32_t)(offset * page->reciprocal >> RECIPROCAL_SHIFT);
+    if (HZ_UNLIKELY((uint64_t)index * page->block_bytes != offset || index >= page->capacity))
+        hz_fail_pointer(HZ_TEXT_INTERIOR, block);
+    return index >= page->rotation ? index - page->rotation : index + page->capacity - page->rotation;
+}
+
+static uint32_t word_count(const struct hz3_page *page) {
+    return (page->capacity + 63) / 64;
+}
+
+/* Takes up to `want` blocks, lowest bits first; a bin hands the last of `out` out first, so that is the lowest. */
+static uint32_t page_take(struct hz3_page *page, void **out, uint32_t want) {
     uint32_t free_count = hz_load_rlx(&page->free_count); /* relaxed: lock */
     uint32_t count = (uint32_t)hz_min(free_count, want);
-    void *block = page->free_list;
-    for (uint32_t i = 0; i < count; i++) {
-        void *next = hz_block_next(block);
-        HZ_PREFETCH(next);
-        out[i] = block;
-        block = next;
+    uint32_t word = page->first_word;
+    for (uint32_t left = count; left > 0;) {
+        uint64_t bits = page->free_bits[word];
+        for (; bits != 0 && left > 0; bits &= bits - 1)
+            out[--left] = block_at(page, word * 64 + (uint32_t)__builtin_ctzll(bits));
+        page->free_bits[word] = bits; /* fork: taken before it is in any bin */
+        word += bits == 0 && left > 0;
     }
-    page->free_list = block;
-    hz_signal_fence();                                   /* fork: the list never holds what has left it */
+    page->first_word = word;
     hz_store_rlx(&page->free_count, free_count - count); /* relaxed: lock */
     return count;
 }
 
-/* Cuts new blocks; addresses rise in the order in which a bin will hand them out (last first). */
-static uint32_t take_uncarved(struct hz3_page *page, void **out, uint32_t want) {
-    uint32_t carved = hz_load_rlx(&page->carved); /* relaxed: lock */
-    uint32_t count = (uint32_t)hz_min(page->capacity - carved, want);
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t index = page->carve_first + carved + i;
-        index -= index >= page->capacity ? page->capacity : 0;
-        out[count - 1 - i] = page->start + (size_t)index * page->block_bytes;
-    }
-    hz_store_rlx(&page->carved, carved + count); /* relaxed: lock */
-    return count;
+static void page_put(struct hz3_page *page, void *block) {
+    uint32_t bit = bit_of(page, block);
+    uint64_t mask = UINT64_C(1) << (bit % 64);
+    if (HZ_UNLIKELY((page->free_bits[bit / 64] & mask) != 0))
+        hz_fail_pointer(HZ_TEXT_DOUBLE_FREE, block);
+    page->free_bits[bit / 64] |= mask;
+    page->first_word = (uint32_t)hz_min(page->first_word, bit / 64);
+    hz_store_rlx(&page->free_count, hz_load_rlx(&page->free_count) + 1); /* relaxed: lock */
 }
 
 uint32_t hz3_pages_take_locked(struct hz3_shard *shard, unsigned size_class, void **out, uint32_t want) {
     uint32_t got = 0;
     struct hz3_page *page;
     while (got < want && (page = shard->classes[size_class].partial) != NULL) {
-        got += take_free(page, out + got, want - got);
-        if (got < want)
-            got += take_uncarved(page, out + got, want - got);
-        if (!has_something(page))
+        got += page_take(page, out + got, want - got);
+        if (hz_load_rlx(&page->free_count) == 0) /* relaxed: lock */
             list_remove(shard, page);
     }
     return got;
@@ -107,16 +118,20 @@ bool hz3_page_create_locked(struct hz3_shard *shard, unsigned size_class) {
         return false;
     struct hz3_page *page = page_at(run.segment, run.first);
     char *start = hz_segment_page_address(run.segment, run.first);
-    page->shard = (uint8_t)shard->index;
-    page->run_pages = (uint8_t)run.pages;
+    hz_store_rlx(&page->shard, (uint8_t)shard->index); /* relaxed, all: published by the class */
+    hz_store_rlx(&page->run_pages, (uint8_t)run.pages);
     page->block_bytes = (uint32_t)block_bytes;
     page->capacity = (uint32_t)(((size_t)run.pages << HZ_PAGE_LOG2) / block_bytes);
+    page->reciprocal = ((UINT64_C(1) << RECIPROCAL_SHIFT) + block_bytes - 1) / block_bytes;
     /* some odd stride over pages and classes; any spread does */
-    page->carve_first = (uint32_t)(((uintptr_t)start >> HZ_PAGE_LOG2) * 7 + size_class * 5) % page->capacity;
+    page->rotation = (uint32_t)(((uintptr_t)start >> HZ_PAGE_LOG2) * 7 + size_class * 5) % page->capacity;
     page->start = start;
-    page->free_list = NULL;
-    hz_store_rlx(&page->free_count, 0); /* relaxed: published by the class */
-    hz_store_rlx(&page->carved, 0);
+    page->first_word = 0;
+    for (uint32_t word = 0; word < word_count(page); word++)
+        page->free_bits[word] = UINT64_MAX;
+    if (page->capacity % 64 != 0)
+        page->free_bits[page->capacity / 64] = (UINT64_C(1) << (page->capacity % 64)) - 1;
+    hz_store_rlx(&page->free_count, page->capacity);
     hz_store_rel(&page->size_class, (uint8_t)size_class); /* sync: page-publish, partner hz3_pages_walk */
     unsigned bin = hz3_class_is_home(size_class) ? 0 : size_class * (unsigned)sizeof(struct hz3_bin);
     hz_pagetag_set(start, run.pages, bin, size_class, shard->index); /* sync: tag-publish */
@@ -130,33 +145,32 @@ static void page_retire(struct hz3_shard *shard, struct hz3_page *page) {
     hz_store_rel(&page->size_class,
                  HZ_CLASS_NONE); /* sync: page-publish; first, so that a fork never relinks a page half gone */
     hz_signal_fence();
-    hz_pagetag_clear(page->start, page->run_pages);
+    hz_pagetag_clear(page->start, hz_load_rlx(&page->run_pages)); /* relaxed: lock */
     hz_arena_run_free(hz_segment_get(page->start), hz_segment_page(page->start));
 }
 
 static bool all_home(struct hz3_page *page) {
-    return hz_load_rlx(&page->free_count) == hz_load_rlx(&page->carved); /* relaxed: lock */
+    return hz_load_rlx(&page->free_count) == page->capacity; /* relaxed: lock */
 }
 
-uint32_t hz3_pages_put_locked(struct hz3_shard *shard, unsigned size_class, void *head, uint32_t count) {
+uint32_t hz3_page_put_locked(struct hz3_shard *shard, void *block) {
+    struct hz3_page *page = hz3_page_of(block);
+    hz_assert(hz_load_rlx(&page->shard) == shard->index); /* relaxed: lock */
+    page_put(page, block);
+    if (!page->listed)
+        list_add(shard, page);
+    /* one page per class stays, so that a class at the edge does not make and retire the same page for ever */
+    if (!all_home(page) || (page->next == NULL && page->previous == NULL))
+        return 0;
+    page_retire(shard, page);
+    return 1;
+}
+
+uint32_t hz3_pages_put_list_locked(struct hz3_shard *shard, void *head, uint32_t count) {
     uint32_t retired = 0;
     for (void *block = head, *next; count > 0; block = next, count--) {
-        next = count > 1 ? hz_block_next(block) : NULL;
-        struct hz3_page *page = hz3_page_of(block);
-        hz_assert(page->shard == shard->index && hz_load_rlx(&page->size_class) == size_class);
-        hz_assert((size_t)((char *)block - page->start) % page->block_bytes == 0);
-        hz_block_link(block, page->free_list);
-        hz_signal_fence(); /* fork: a linked block is on the list, or not at all */
-        page->free_list = block;
-        hz_signal_fence();
-        hz_store_rlx(&page->free_count, hz_load_rlx(&page->free_count) + 1); /* relaxed: lock */
-        if (!page->listed)
-            list_add(shard, page);
-        /* one page per class stays, so that a class at the edge does not make and retire the same page for ever */
-        if (all_home(page) && (page->next != NULL || page->previous != NULL)) {
-            page_retire(shard, page);
-            retired++;
-        }
+        next = count > 1 ? hz_block_next(block) : NULL; /* before the block is home: its page may go */
+        retired += hz3_page_put_locked(shard, block);
     }
     return retired;
 }
@@ -188,14 +202,15 @@ void hz3_pages_walk(void (*visit)(void *context, struct hz3_page *page), void *c
 
 static void relink(void *context, struct hz3_page *page) {
     struct hz3_shard *shard = context;
-    if (page->shard != shard->index)
+    if (hz_load_rlx(&page->shard) != shard->index) /* relaxed, all: one thread */
         return;
     uint32_t count = 0;
-    for (void *block = page->free_list; block != NULL && count < page->capacity; block = hz_block_next(block))
-        count++;
-    hz_store_rlx(&page->free_count, count); /* relaxed: one thread */
+    for (uint32_t word = 0; word < word_count(page); word++)
+        count += (uint32_t)__builtin_popcountll(page->free_bits[word]);
+    hz_store_rlx(&page->free_count, count);
+    page->first_word = 0;
     page->listed = false;
-    if (has_something(page))
+    if (count > 0)
         list_add(shard, page);
 }
 

@@ -142,10 +142,19 @@ static uint32_t stash_cap(unsigned size_class) {
     return (uint32_t)hz_min(hz_max(HZ3_STASH_BYTES / hz_class_bytes(size_class), HZ3_BATCH_COUNT), HZ_LIST_COUNT_MAX);
 }
 
-static void put_into_pages(struct hz3_thread *self, struct hz3_shard *shard, unsigned size_class,
-                           const struct hz_list *list) {
+void hz3_shard_put(struct hz3_thread *self, struct hz3_shard *shard, void *const *blocks, uint32_t count) {
+    uint32_t retired = 0;
     hz_lock_acquire(&shard->exclusive);
-    uint32_t retired = hz3_pages_put_locked(shard, size_class, list->head, list->count);
+    for (uint32_t i = 0; i < count; i++)
+        retired += hz3_page_put_locked(shard, blocks[i]);
+    hz_lock_release(&shard->exclusive);
+    hz3_count(&self->counters.home_blocks, count);
+    hz3_count(&self->counters.page_retire, retired);
+}
+
+static void put_list(struct hz3_thread *self, struct hz3_shard *shard, const struct hz_list *list) {
+    hz_lock_acquire(&shard->exclusive);
+    uint32_t retired = hz3_pages_put_list_locked(shard, list->head, list->count);
     hz_lock_release(&shard->exclusive);
     hz3_count(&self->counters.direct_home, 1);
     hz3_count(&self->counters.page_retire, retired);
@@ -156,7 +165,7 @@ void hz3_shard_send(struct hz3_thread *self, struct hz3_shard *shard, unsigned s
     hz3_count(&self->counters.home_blocks, list->count);
     if (shard == self->shard ||
         hz_load_rlx(&shard->threads) == 0) { /* relaxed: hint; nobody would drain the stash soon */
-        put_into_pages(self, shard, size_class, list);
+        put_list(self, shard, list);
         return;
     }
     if (hz_mpsc_send(&home->stash, list, stash_cap(size_class))) /* sync: stash-publish, partner take_sent */
@@ -166,7 +175,7 @@ void hz3_shard_send(struct hz3_thread *self, struct hz3_shard *shard, unsigned s
     else if (hz3_central_send(home, size_class, list))
         hz3_count(&self->counters.central_send, 1);
     else
-        put_into_pages(self, shard, size_class, list);
+        put_list(self, shard, list);
 }
 
 void hz3_shard_drain_locked(struct hz3_thread *self, struct hz3_shard *shard, unsigned size_class) {
@@ -176,7 +185,7 @@ void hz3_shard_drain_locked(struct hz3_thread *self, struct hz3_shard *shard, un
     hz_store_rlx(&home->carry, 0);                 /* relaxed: lock; before the blocks are anywhere else */
     hz_signal_fence();
     for (; word != 0; word = take_sent(self, home)) {
-        uint32_t retired = hz3_pages_put_locked(shard, size_class, hz_list_word_head(word), hz_list_word_count(word));
+        uint32_t retired = hz3_pages_put_list_locked(shard, hz_list_word_head(word), hz_list_word_count(word));
         hz3_count(&self->counters.page_retire, retired);
     }
 }

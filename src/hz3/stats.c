@@ -10,7 +10,7 @@
 struct class_figures {
     size_t pages;
     size_t run_pages;
-    size_t carved;
+    size_t capacity;
     size_t free_blocks;
     size_t cached;
 };
@@ -21,11 +21,14 @@ struct figures {
 
 static void add_page(void *context, struct hz3_page *page) {
     struct figures *figures = context;
-    struct class_figures *f =
-        &figures->classes[hz_load_rlx(&page->size_class) % HZ3_CLASS_COUNT]; /* relaxed, all: figures */
+    unsigned size_class = hz_load_rlx(&page->size_class); /* relaxed, all: figures */
+    size_t run_pages = hz_load_rlx(&page->run_pages);
+    if (size_class == HZ_CLASS_NONE)
+        return;
+    struct class_figures *f = &figures->classes[size_class];
     f->pages++;
-    f->run_pages += page->run_pages;
-    f->carved += hz_load_rlx(&page->carved);
+    f->run_pages += run_pages;
+    f->capacity += (run_pages << HZ_PAGE_LOG2) / hz_class_bytes(size_class);
     f->free_blocks += hz_load_rlx(&page->free_count);
 }
 
@@ -67,7 +70,7 @@ void hz_engine_stats(struct hz_stats *stats) {
         const struct class_figures *f = &figures.classes[size_class];
         size_t block_bytes = hz_class_bytes(size_class);
         small_pages += f->run_pages;
-        out_bytes += not_below_zero(f->carved, f->free_blocks) * block_bytes;
+        out_bytes += not_below_zero(f->capacity, f->free_blocks) * block_bytes;
         stats->cached_bytes += f->cached * block_bytes;
         stats->free_bytes += f->free_blocks * block_bytes;
     }
@@ -128,7 +131,7 @@ void hz_engine_report(struct hz_report *report) {
         const struct class_figures *f = &figures.classes[size_class];
         if (f->pages == 0)
             continue;
-        size_t out = not_below_zero(f->carved, f->free_blocks);
+        size_t out = not_below_zero(f->capacity, f->free_blocks);
         hz_report_row_open(report);
         hz_report_number(report, "block_bytes", hz_class_bytes(size_class));
         hz_report_number(report, "pages", f->pages);

@@ -105,28 +105,32 @@ struct hz3_shard {
 
 /*
  * A page: a run of 1..HZ_RUN_PAGES_MAX arena pages, cut into blocks of one class. Lives in the meta of the run's first
- * page. capacity = live + free + (capacity - carved): live = carved - free_count counts blocks in transit too, so a
- * page with live == 0 has all its blocks home. On the shard's list <=> has something to give (free_count > 0 or carved
- * < capacity). A fork may copy it between any two stores: free_list is valid in each instant, free_count is recounted
- * then.
+ * page. Which blocks are free is a bitmap beside it: a free block holds nothing of ours, and one that was never used is
+ * never touched. capacity = live + free_count, where live counts blocks in transit too: a page with free_count ==
+ * capacity has all its blocks home. free_count = ones in free_bits. On the shard's list <=> free_count > 0. Bits below
+ * word `first_word` are 0. A fork may copy it between any two stores: the bits are valid in each instant, free_count is
+ * recounted then.
  */
 struct hz3_page {
-    _Atomic(uint8_t) size_class;  /* HZ_CLASS_NONE: not a page of ours; sync: page-publish */
-    uint8_t shard;                /* const after publish */
+    _Atomic(uint8_t) size_class; /* HZ_CLASS_NONE: not a page of ours; sync: page-publish */
+    _Atomic(uint8_t) shard; /* const after publish; atomic, as are the next two, because walkers may meet a page that is
+                               made again */
+    _Atomic(uint8_t) run_pages;   /* const after publish */
     bool listed;                  /* lock */
-    uint8_t run_pages;            /* const after publish */
     uint32_t block_bytes;         /* const after publish */
     uint32_t capacity;            /* const after publish */
-    uint32_t carve_first;         /* const after publish: number of the block that was cut first */
-    _Atomic(uint32_t) carved;     /* lock: blocks cut so far; atomic for statistics */
-    _Atomic(uint32_t) free_count; /* lock: length of free_list */
+    uint32_t rotation;            /* const after publish: bit 0 stands for this block, and so on, round the end */
+    _Atomic(uint32_t) free_count; /* lock; atomic for statistics */
+    uint32_t first_word;          /* lock */
+    uint64_t reciprocal;          /* const after publish: 2^RECIPROCAL_SHIFT / block_bytes, rounded up */
     char *start;                  /* const after publish */
-    void *free_list;              /* lock */
     struct hz3_page *next;        /* lock */
     struct hz3_page *previous;    /* lock */
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) uint64_t free_bits[]; /* lock */
 };
 
-_Static_assert(sizeof(struct hz3_page) <= HZ_PAGE_META_BYTES, "a page's description must fit into the arena's");
+_Static_assert(sizeof(struct hz3_page) + HZ_PAGE_BYTES / HZ_GRANULE_BYTES / 8 <= HZ_PAGE_META_BYTES,
+               "a page's description and its bits must fit into the arena's");
 
 _Static_assert(offsetof(struct hz3_thread, bins) == 0, "a bin's offset is counted from the thread block's start");
 
