@@ -1,0 +1,1 @@
+"""Compares allocators over the workloads of bench/workloads; `python tools/compare --help`."""
