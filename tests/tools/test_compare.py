@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from compare import report, rows
+from compare import allocators, report, rows
 from compare.machine import CpuTimes
 from compare.project import ROOT, public_path, public_text
 from workload_programs import NAMES, build_library, build_workloads
@@ -312,6 +312,19 @@ def test_every_row_runs(compare: Comparison) -> None:
     assert {row.workload for row in rows.ROWS} == set(NAMES)
 
 
+def test_own_libraries_are_found_by_lane(
+    libraries: dict[str, pathlib.Path], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allocators, "LIB_DIR", tmp_path)
+    with pytest.raises(ValueError, match=r"no allocator is called 'hz3_scale'.*; no libhakozuna_\*.so in"):
+        allocators.select("hz3_scale", {})
+    (tmp_path / "libhakozuna_hz3_scale.so").write_bytes(libraries["ours"].read_bytes())
+    (tmp_path / "libhakozuna.so").write_bytes(libraries["ours"].read_bytes())
+    found, _ = allocators.select(None, {})
+    assert [allocator.name for allocator in found if allocator.is_ours] == ["hz3_scale"]
+    assert found[0].name == "glibc"
+
+
 def test_shares_of_the_machine() -> None:
     before = CpuTimes(100.0, 1000.0)
     after = CpuTimes(103.0, 1010.0)
@@ -324,6 +337,6 @@ def test_shares_of_the_machine() -> None:
 def test_no_path_of_this_machine_in_results() -> None:
     assert public_path(ROOT / "build" / "lib" / "libx.so") == "build/lib/libx.so"
     assert public_path(pathlib.Path("/usr/lib/liby.so.2")) == "/usr/lib/liby.so.2"
-    assert public_path(pathlib.Path("/home/someone/libz.so")) == "libz.so"
-    outside = pathlib.Path("/home/someone/libz.so")
+    assert public_path(pathlib.Path("/opt/elsewhere/libz.so")) == "libz.so"
+    outside = pathlib.Path("/opt/elsewhere/libz.so")
     assert public_text(f"'{outside}' and {ROOT}/build/x", outside) == "'libz.so' and build/x"

@@ -103,7 +103,8 @@ def select(names: str | None, extra: dict[str, pathlib.Path]) -> tuple[list[Allo
         for name in wanted:
             if name not in files and name not in extra:
                 known = ", ".join([*files, *extra])
-                raise ValueError(missing.get(name, f"no allocator is called '{name}'; here: {known}"))
+                unknown = "; ".join([f"no allocator is called '{name}'", f"here: {known}", *missing.values()])
+                raise ValueError(missing.get(name, unknown))
         files = {name: files[name] for name in wanted if name in files}
         missing = {}
     files.update(extra)

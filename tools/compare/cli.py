@@ -36,7 +36,7 @@ def _print_table(console: Console, header: list[str], body: list[list[str]]) -> 
 
 def _print_result(plan: measure.Plan, seen: machine.Machine, runs: list[measure.Run], forced: bool, text: str) -> None:
     """Tables for a terminal; for a pipe Markdown, which no width can spoil."""
-    console = Console()
+    console = Console(highlight=False)
     if not console.is_terminal:
         click.echo(text, nl=False)
         return
@@ -71,7 +71,12 @@ def _list_rows(context: click.Context, _parameter: click.Parameter, wanted: bool
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--rows", "row_names", metavar="NAMES", help="Comma-separated names or shell patterns; default: all.")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_rows, help="List the rows.")
-@click.option("--allocators", "names", metavar="NAMES", help="Comma-separated names; default: all that are found.")
+@click.option(
+    "--allocators",
+    "names",
+    metavar="NAMES",
+    help="Comma-separated names (build/lib/libhakozuna_X.so is X); default: all that are found.",
+)
 @click.option("--lib", "extra", metavar="NAME=PATH", multiple=True, callback=_libraries, help="One more allocator.")
 @click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help="Runs of each cell.")
 @click.option(
