@@ -7,10 +7,10 @@
 file(GLOB hz_base_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/base/*.c")
 file(GLOB hz_front_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/*.c")
 set(hz_os_faulty "${PROJECT_SOURCE_DIR}/src/base/os_faulty.c")
-set(hz_override "${PROJECT_SOURCE_DIR}/src/front/override.c")
+file(GLOB hz_override_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/override*.c")
 set(hz_exports "${PROJECT_SOURCE_DIR}/src/front/exports.map")
 list(REMOVE_ITEM hz_base_sources "${hz_os_faulty}")
-list(REMOVE_ITEM hz_front_sources "${hz_override}")
+list(REMOVE_ITEM hz_front_sources ${hz_override_sources})
 
 # All products, for `make libs`.
 add_custom_target(libs)
@@ -34,6 +34,9 @@ function(hz_set_lane_flags target engine lane_file)
         ${target}
         PUBLIC HZ_CHECKS=$<BOOL:${HZ_CHECKS}> HZ_STATS=$<BOOL:${HZ_STATS}> "HZ_LANE_HEADER=\"lanes/${lane_file}.h\""
                "HZ_BUILD_NAME=\"${HZ_BUILD}\"")
+    # With nothing behind the =, as the sources that need it define it: in one translation unit it
+    # has to come before the first system header of all.
+    target_compile_definitions(${target} PRIVATE _GNU_SOURCE=)
     target_compile_options(
         ${target} PRIVATE -fvisibility=hidden -ftls-model=initial-exec -fno-semantic-interposition -fexceptions
                           ${hz_no_builtin})
@@ -47,7 +50,7 @@ function(hz_set_lane_flags target engine lane_file)
 endfunction()
 
 function(hz_add_products engine lane_file lane sources)
-    add_library(hakozuna_${lane}_objects OBJECT ${sources} "${hz_override}")
+    add_library(hakozuna_${lane}_objects OBJECT ${sources} ${hz_override_sources})
     hz_set_lane_flags(hakozuna_${lane}_objects ${engine} ${lane_file})
     add_library(hakozuna_${lane} SHARED)
     add_library(hakozuna_${lane}_static STATIC)

@@ -7,7 +7,7 @@ Rules:
               of front; front reaches its one engine only by names that every engine has; the public
               header includes nothing of src
   length      files of code up to 800 lines, functions up to 70
-  condition   #if and its relatives only in base/compiler.h, base/os_*.c, config headers, the public
+  condition   #if and its relatives only in base/compiler.h, base/os_*.c, config.[ch], lanes, the public
               header and headers of tests; include guards and `#ifdef __cplusplus` excepted
   atomic      the compiler's and the standard's atomic functions only in base/atomic.h
   word        no paths of somebody's machine, no marks of unfinished work
@@ -219,7 +219,7 @@ def check_length(source: Source) -> Iterator[Problem]:
 
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else)\b[ \t]*(.*)$")
 CONDITION_HOMES = re.compile(
-    r"^(?:src/base/compiler\.h|src/base/os_[a-z0-9_]+\.c|src/[a-z0-9]+/config\.h|include/hakozuna/[a-z_]+\.h"
+    r"^(?:src/base/compiler\.h|src/base/os_[a-z0-9_]+\.c|src/[a-z0-9]+/config\.[ch]|src/[a-z0-9]+/lanes/[a-z0-9]+\.h|include/hakozuna/[a-z_]+\.h"
     r"|tests/.*\.h)$"
 )
 
