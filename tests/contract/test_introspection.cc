@@ -135,7 +135,10 @@ TEST_F(Introspection, MallocInfoWritesXmlOfOurHeap) {
 TEST_F(Introspection, MallocInfoRefusesUnknownOptions) {
     FILE *out = fopen("/dev/null", "w");
     ASSERT_NE(out, nullptr);
-    EXPECT_EQ(malloc_info(1, out), EINVAL);
+    errno = 0;
+    int answer = malloc_info(1, out);
+    /* glibc returns the error, its manual promises -1 and errno. */
+    EXPECT_TRUE(answer == EINVAL || (answer == -1 && errno == EINVAL)) << answer;
     fclose(out);
 }
 

@@ -182,11 +182,11 @@ TEST_F(Stats, JsonIsWellFormedAndAgreesWithGet) {
     t_free(block);
     std::map<std::string, double> numbers;
     ASSERT_TRUE(JsonReader::numbers(text, numbers)) << text;
-    for (const char *key :
-         {"live_bytes", "cached_bytes", "free_bytes", "resident_bytes", "mapped_bytes", "purged_bytes"})
-        EXPECT_EQ(numbers.count(key), 1U) << "no " << key << " in " << text;
-    EXPECT_NEAR(numbers["live_bytes"], static_cast<double>(stats.live_bytes), static_cast<double>(slack));
-    EXPECT_GE(numbers["live_bytes"], 33e6);
+    for (const char *key : {"live_bytes", "cached_bytes", "free_bytes", "resident_bytes", "mapped_bytes",
+                            "purged_bytes", "mapping_count"})
+        EXPECT_EQ(numbers.count(std::string("heap.") + key), 1U) << "no " << key << " in the group heap of " << text;
+    EXPECT_NEAR(numbers["heap.live_bytes"], static_cast<double>(stats.live_bytes), static_cast<double>(slack));
+    EXPECT_GE(numbers["heap.live_bytes"], 33e6);
 }
 
 TEST_F(Stats, TextNamesTheFigures) {

@@ -95,13 +95,15 @@ inline pid_t start_role(const char *name, size_t limit = 0) {
     });
 }
 
-/* For roles: ends the process with a message when something does not hold. Allocates nothing. */
-inline void require(bool holds, const char *what) {
+/* For roles: ends the process with a message when something does not hold; `size` is named when it is not 0.
+   Allocates nothing. */
+inline void require(bool holds, const char *what, size_t size = 0) {
     if (holds)
         return;
-    (void)!write(STDERR_FILENO, "not so: ", 8);
-    (void)!write(STDERR_FILENO, what, strlen(what));
-    (void)!write(STDERR_FILENO, "\n", 1);
+    char text[200];
+    int length = size == 0 ? snprintf(text, sizeof text, "not so: %s\n", what)
+                           : snprintf(text, sizeof text, "not so: %s (size %zu)\n", what, size);
+    (void)!write(STDERR_FILENO, text, static_cast<size_t>(length));
     _exit(1);
 }
 
