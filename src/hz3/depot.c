@@ -23,8 +23,9 @@ struct batch {
 
 enum {
     INDEX_BITS = 20, /* batch numbers from 1; 0 = none */
-    COUNT_BITS = 12,
+    COUNT_BITS = 16,
     COUNT_MAX = (1 << COUNT_BITS) - 1,
+    TAG_SHIFT = INDEX_BITS + COUNT_BITS,
     CHUNK_LOG2 = 8,
     CHUNK_BATCHES = 1 << CHUNK_LOG2,
     CHUNK_COUNT = 1 << (INDEX_BITS - CHUNK_LOG2),
@@ -32,7 +33,7 @@ enum {
 
 /* One head per line: threads of different classes do not disturb each other. */
 struct head {
-    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint64_t) word; /* sync: depot-publish; index | count << 20 | tag << 32 */
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint64_t) word; /* sync: depot-publish; index | count | tag */
 };
 
 static struct head heads[HZ3_CLASS_COUNT];
@@ -45,7 +46,7 @@ static uint32_t index_of(uint64_t word) {
 }
 
 static uint32_t count_of(uint64_t word) {
-    return (uint32_t)word >> INDEX_BITS;
+    return (uint32_t)(word >> INDEX_BITS) & COUNT_MAX;
 }
 
 static struct batch *batch_get(uint32_t index) {
@@ -55,8 +56,8 @@ static struct batch *batch_get(uint32_t index) {
 }
 
 static uint64_t word_make(uint32_t index, uint32_t count, uint64_t old) {
-    uint64_t tag = (old >> 32) + 1;
-    return tag << 32 | (uint64_t)count << INDEX_BITS | index;
+    uint64_t tag = (old >> TAG_SHIFT) + 1;
+    return tag << TAG_SHIFT | (uint64_t)count << INDEX_BITS | index;
 }
 
 /* Pushes unless there are `cap` batches already. */
@@ -115,7 +116,7 @@ static void empty_put(struct hz3_thread *self, uint32_t index) {
     if (self->spare_count < HZ3_SPARE_BATCHES)
         self->spare[self->spare_count++] = index;
     else if (!stack_push(&empty, index, COUNT_MAX))
-        return; /* more than 4095 empty ones: this one stays unused for good, 272 bytes */
+        return; /* more than 65535 empty ones: this one stays unused for good */
 }
 
 void hz3_depot_spare_release(struct hz3_thread *self) {
@@ -123,9 +124,13 @@ void hz3_depot_spare_release(struct hz3_thread *self) {
         (void)stack_push(&empty, self->spare[--self->spare_count], COUNT_MAX); /* as above */
 }
 
+/* What may rest: a fixed number of bytes, or a share of what the class has at all if that is more. A burst of frees on
+   one side then finds room while the other side sleeps, and ageing takes it home afterwards. */
 static uint32_t cap_of(unsigned size_class) {
-    size_t batch_bytes = hz3_batch_count(size_class) * hz_class_bytes(size_class);
-    return (uint32_t)hz_min(HZ3_DEPOT_BYTES / batch_bytes, COUNT_MAX);
+    size_t batch_count = hz3_batch_count(size_class);
+    size_t fixed = HZ3_DEPOT_BYTES / (batch_count * hz_class_bytes(size_class));
+    size_t share = hz3_class_blocks(size_class) / (100 * batch_count) * HZ3_DEPOT_PERCENT;
+    return (uint32_t)hz_min(hz_max(fixed, share), COUNT_MAX);
 }
 
 uint32_t hz3_depot_pop(struct hz3_thread *self, unsigned size_class, void **out) {
@@ -143,7 +148,8 @@ uint32_t hz3_depot_pop(struct hz3_thread *self, unsigned size_class, void **out)
 }
 
 bool hz3_depot_push(struct hz3_thread *self, unsigned size_class, void *const *blocks, uint32_t count) {
-    uint32_t cap = cap_of(size_class);
+    uint32_t cap =
+        cap_of(size_class); /* an atomic load and two divisions by constants of the class: small against the copy */
     if (count_of(hz_load_rlx(&heads[size_class].word)) >= cap) /* relaxed: hint */
         return false;
     uint32_t index = empty_get(self);

@@ -113,6 +113,9 @@ uint32_t hz3_pages_retire_all_locked(struct hz3_shard *shard, unsigned size_clas
 /* In a fork's child: rebuilds the shard's lists from the pages themselves. */
 void hz3_pages_relink_locked(struct hz3_shard *shard);
 
+/* Blocks of the class in all pages of all shards, free or not. */
+size_t hz3_class_blocks(unsigned size_class);
+
 /* Calls visit for each page of hz3 (of any shard). Pages may come and go meanwhile. */
 void hz3_pages_walk(void (*visit)(void *context, struct hz3_page *page), void *context);
 

@@ -40,8 +40,10 @@ static void *malloc_large(struct hz3_thread *self, size_t size, size_t alignment
     if (size > PTRDIFF_MAX)
         return no_memory();
     void *block = hz_large_alloc(size, alignment, zeroed);
-    if (block == NULL && hz3_purge() > 0)
+    if (block == NULL) { /* what the size classes do not use may do */
+        hz3_purge();
         block = hz_large_alloc(size, alignment, zeroed);
+    }
     hz3_count(&self->counters.large_alloc, 1);
     return HZ_LIKELY(block != NULL) ? block : no_memory();
 }

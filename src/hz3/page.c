@@ -15,6 +15,12 @@ enum {
     RECIPROCAL_SHIFT = 42, /* exact for offsets below 2^42 / block_bytes; runs are below 2^22, products below 2^60 */
 };
 
+static _Atomic(size_t) class_blocks[HZ3_CLASS_COUNT]; /* counter: changes when pages come and go */
+
+size_t hz3_class_blocks(unsigned size_class) {
+    return hz_load_rlx(&class_blocks[size_class]); /* relaxed: counter */
+}
+
 static struct hz3_page *page_at(struct hz_segment *segment, unsigned page) {
     return (struct hz3_page *)(void *)segment->meta[page].bytes;
 }
@@ -136,12 +142,14 @@ bool hz3_page_create_locked(struct hz3_shard *shard, unsigned size_class) {
     unsigned bin = hz3_class_is_home(size_class) ? 0 : size_class * (unsigned)sizeof(struct hz3_bin);
     hz_pagetag_set(start, run.pages, bin, size_class, shard->index); /* sync: tag-publish */
     list_add(shard, page);
+    hz_add_rlx(&class_blocks[size_class], page->capacity); /* relaxed: counter */
     return true;
 }
 
 static void page_retire(struct hz3_shard *shard, struct hz3_page *page) {
     if (page->listed)
         list_remove(shard, page);
+    hz_sub_rlx(&class_blocks[hz_load_rlx(&page->size_class)], page->capacity); /* relaxed: counter; lock */
     hz_store_rel(&page->size_class,
                  HZ_CLASS_NONE); /* sync: page-publish; first, so that a fork never relinks a page half gone */
     hz_signal_fence();

@@ -27,8 +27,10 @@ void *hz3_refill(struct hz3_thread *self, unsigned size_class) {
         hz3_thread_reclaim_orphan(self);
         hz3_tick(self);
         got = refill_from_shard(self, size_class, base);
-        if (got == 0 && hz3_purge() > 0) /* no memory: another class's may do */
+        if (got == 0) { /* no memory: what other classes do not use may do */
+            hz3_purge();
             got = refill_from_shard(self, size_class, base);
+        }
         if (got == 0)
             return NULL;
     }

@@ -19,6 +19,9 @@
 #ifndef HZ3_DEPOT_BYTES
 #define HZ3_DEPOT_BYTES 1048576
 #endif
+#ifndef HZ3_DEPOT_PERCENT
+#define HZ3_DEPOT_PERCENT 50
+#endif
 #ifndef HZ3_DEPOT_AGE_MS
 #define HZ3_DEPOT_AGE_MS 1000
 #endif
