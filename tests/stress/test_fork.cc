@@ -16,8 +16,8 @@ namespace {
 
 using namespace support;
 
-constexpr size_t load_threads = 4;
-constexpr int fork_count = sanitized ? 20 : 150;
+constexpr size_t load_threads = 2;
+constexpr int fork_count = sanitized ? 20 : 100;
 
 /* Exit codes of children. */
 enum Failure {
@@ -47,6 +47,7 @@ void *allocate_and_exchange(void *argument) {
             load->failures.fetch_add(blocks::drop(block) ? 0 : 1);
         if (random.below(3) != 0)
             load->failures.fetch_add(blocks::drop(load->exchange.try_pop()) ? 0 : 1);
+        sched_yield(); /* on few cores the forking thread and its children would wait for whole time slices */
     }
     return nullptr;
 }
@@ -283,6 +284,7 @@ void *print_and_allocate(void *argument) {
         if (memory == nullptr || fprintf(memory, "%0100d", 7) != 100 || fclose(memory) != 0)
             load->failures.fetch_add(1);
         free(text);
+        sched_yield(); /* as above */
     }
     return nullptr;
 }
