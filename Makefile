@@ -16,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs check unit contract death stress preload asm pytests tidy format bench venv setup clean distclean
+.PHONY: help run test libs check unit contract death stress preload asm pytests tidy format docs bench venv setup clean distclean
 
 help: ## list the targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -57,6 +57,9 @@ tidy: ## house rules, clang-format among them
 
 format: ## rewrite C and C++ with clang-format
 	git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cc' | xargs clang-format -i
+
+docs: ## write the pages that are made from the sources (docs/lanes.md)
+	tools/lanes.py
 
 bench: venv libs build-release ## compare allocators; ARGS go to tools/compare
 	$(PYTHON) tools/compare $(ARGS)
