@@ -1,0 +1,171 @@
+"""The library as a file: what it exports and needs, how it starts in small address spaces, dlopen, its own build."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Preload, clean_environment, compile_c, describe, exported_names, required
+
+MALLOC_FAMILY = {
+    "malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc", "memalign", "valloc",
+    "pvalloc", "cfree", "malloc_usable_size", "malloc_trim", "mallopt", "mallinfo", "mallinfo2", "malloc_info",
+    "malloc_stats", "free_sized", "free_aligned_sized",
+}  # fmt: skip
+HZ_NAMES = {
+    "hz_malloc", "hz_free", "hz_calloc", "hz_realloc", "hz_reallocarray", "hz_aligned_alloc", "hz_posix_memalign",
+    "hz_memalign", "hz_valloc", "hz_pvalloc", "hz_free_sized", "hz_free_aligned_sized", "hz_usable_size",
+    "hz_good_size", "hz_purge", "hz_version", "hz_config_string", "hz_stats_print", "hz_stats_get",
+}  # fmt: skip
+# Itanium C++ ABI: nw/na/dl/da are new, new[], delete, delete[]; m size, St11align_val_t, RKSt9nothrow_t.
+OPERATORS = {
+    prefix + suffix
+    for prefix in ("_Znwm", "_Znam")
+    for suffix in ("", "RKSt9nothrow_t", "St11align_val_t", "St11align_val_tRKSt9nothrow_t")
+} | {
+    prefix + suffix
+    for prefix in ("_ZdlPv", "_ZdaPv")
+    for suffix in (
+        "", "m", "RKSt9nothrow_t", "St11align_val_t", "mSt11align_val_t", "St11align_val_tRKSt9nothrow_t",
+    )
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("ours_only")
+def test_exactly_the_intended_symbols_are_exported(library: Path) -> None:
+    names = exported_names(library)
+    versions = {name for name in names if re.fullmatch(r"(LIB)?HAKOZUNA[A-Z0-9_.]*", name)}
+    assert MALLOC_FAMILY | HZ_NAMES | OPERATORS == names - versions
+
+
+def test_every_function_of_glibcs_malloc_is_replaced(library: Path) -> None:
+    """A missing one would hand out glibc's blocks, which then reach the library's free."""
+    basic = MALLOC_FAMILY - {
+        "mallinfo2", "malloc_info", "malloc_trim", "mallinfo", "malloc_stats", "mallopt", "cfree", "free_sized",
+        "free_aligned_sized", "reallocarray", "pvalloc",
+    }  # fmt: skip
+    assert basic <= exported_names(library)
+
+
+@pytest.mark.usefixtures("ours_only")
+def test_needs_only_libc(library: Path) -> None:
+    headers = subprocess.run(["readelf", "-d", library], check=True, capture_output=True, text=True).stdout
+    needed = set(re.findall(r"NEEDED.*\[(.*)\]", headers))
+    assert needed <= {"libc.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2"}, needed
+
+
+@pytest.mark.usefixtures("ours_only")
+def test_thread_local_storage_is_small(library: Path) -> None:
+    """glibc reserves little static TLS (1664 bytes by default) for libraries that are loaded by dlopen."""
+    headers = subprocess.run(["readelf", "-lW", library], check=True, capture_output=True, text=True).stdout
+    sizes = [int(line.split()[5], 16) for line in headers.splitlines() if line.split()[:1] == ["TLS"]]
+    assert sum(sizes) <= 512, f"{sum(sizes)} bytes"
+
+
+def test_c_programs_do_not_load_the_cpp_runtime(preload: Preload, is_ours: bool, tmp_path: Path) -> None:
+    program = compile_c("show_maps.c", tmp_path / "show_maps")
+    maps = preload.run(program).stdout
+    assert str(preload.library) in maps
+    if is_ours:
+        assert "libstdc++" not in maps
+        assert "libgcc_s" not in maps
+
+
+@pytest.mark.parametrize("megabytes", [32, 48, 64, 128, 1024])
+def test_small_programs_start_in_little_address_space(preload: Preload, megabytes: int) -> None:
+    script = "x=0; for i in {1..2000}; do a[$i]=$i; x=$((x + i)); done; echo ${#a[@]} $x; /bin/true && echo well"
+    command = f"ulimit -v {megabytes * 1024} && exec bash -c {shlex.quote(script)}"
+    assert preload.run("bash", "-c", command, least_processes=2).stdout == "2000 2001000\nwell\n"
+
+
+@pytest.mark.parametrize("megabytes", [64, 96, 256])
+def test_python_starts_in_little_address_space(preload: Preload, megabytes: int) -> None:
+    program = "print(sum(len(str(i)) for i in range(100000)), len({i: [i] for i in range(20000)}))"
+    command = f"ulimit -v {megabytes * 1024} && exec /usr/bin/python3 -I -S -c {shlex.quote(program)}"
+    plain = preload.run("bash", "-c", command, preload=False, check=False)
+    if plain.returncode != 0:
+        pytest.skip(f"with glibc's malloc python does not start in {megabytes} MB either")
+    assert preload.run("bash", "-c", command).stdout == plain.stdout
+
+
+def test_python_says_memory_error_at_its_limit(preload: Preload) -> None:
+    program = """
+blocks = []
+try:
+    while True:
+        blocks.append(bytearray(100_000))
+except MemoryError:
+    count = len(blocks)
+    del blocks
+    again = [bytearray(100_000) for _ in range(count * 3 // 4)]
+    print("survived", count > 300, len(again) > 200)
+"""
+    command = f"ulimit -v {256 * 1024} && exec /usr/bin/python3 -I -S -c {shlex.quote(program)}"
+    assert preload.run("bash", "-c", command).stdout == "survived True True\n"
+
+
+@pytest.mark.usefixtures("ours_only")
+def test_show_config_prints_key_value_words_on_stderr(preload: Preload) -> None:
+    result = preload.run("/bin/echo", "out", variables={"HAKOZUNA_SHOW_CONFIG": "1"})
+    assert result.stdout == "out\n"
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    words = lines[0].removeprefix("hakozuna:").split()
+    pairs = dict(word.split("=", 1) for word in words if "=" in word)
+    assert {"engine", "lane", "version", "shards", "checks", "build"} <= pairs.keys(), result.stderr
+    assert all("=" in word for word in words), result.stderr
+    for off in ("0", ""):
+        assert preload.run("/bin/echo", "out", variables={"HAKOZUNA_SHOW_CONFIG": off}).stderr == ""
+
+
+@pytest.mark.usefixtures("ours_only")
+def test_reports_are_json_from_inside_python(preload: Preload) -> None:
+    program = """
+import ctypes, json, os, sys
+library = ctypes.CDLL(None)
+library.hz_config_string.restype = ctypes.c_char_p
+words = dict(word.split("=", 1) for word in library.hz_config_string().decode().split())
+reader, writer = os.pipe()
+assert library.hz_stats_print(writer, 1) == 0
+os.close(writer)
+report = json.loads(os.fdopen(reader).read())
+print(json.dumps({"words": words, "report": report, "trimmed": library.malloc_trim(0)}))
+"""
+    answer = json.loads(preload.run("/usr/bin/python3", "-I", "-c", program).stdout)
+    assert answer["words"]["engine"].startswith("hz")
+    assert answer["report"]["heap"]["live_bytes"] > 100_000
+    assert answer["trimmed"] in (0, 1)
+
+
+@pytest.mark.usefixtures("ours_only")
+def test_statistics_are_not_printed_unasked(preload: Preload) -> None:
+    result = preload.run("bash", "-c", "/bin/true; /bin/true; (exit 0)", least_processes=3)
+    assert (result.stdout, result.stderr) == ("", "")
+
+
+def test_dlopen_from_a_c_program(library: Path, is_ours: bool, tmp_path: Path) -> None:
+    program = compile_c("dlopen_host.c", tmp_path / "dlopen_host")
+    prefix = "hz_" if is_ours else ""
+    result = subprocess.run(
+        [program, library, prefix], env=clean_environment(), capture_output=True, text=True, timeout=120
+    )
+    if not is_ours and "static TLS" in result.stderr:
+        pytest.skip(f"not promised by this library: {result.stderr}")
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+
+
+@pytest.mark.usefixtures("ours_only")
+def test_the_library_builds_itself_under_its_own_preload(preload: Preload, tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    configure = [required("cmake"), "-S", ROOT, "-B", build, "-G", "Ninja", "-DHZ_TESTS=OFF", "-DHZ_BENCH=OFF"]
+    preload.run(*configure, least_processes=20)
+    preload.run(required("ninja"), "-C", build, "-j2", "libs", least_processes=20)
+    built = Preload(build / "lib" / preload.library.name, preload.log_directory)
+    assert built.library.is_file()
+    result = built.run(sys.executable, "-c", "print(len([str(i) for i in range(100000)]))")
+    assert result.stdout == "100000\n", describe(result)

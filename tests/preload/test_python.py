@@ -1,0 +1,89 @@
+"""CPython under the preload: its own test suite, with pymalloc and with every object from malloc."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Preload, clean_environment, describe
+
+MODULES = [
+    "test_dict", "test_list", "test_set", "test_bytes", "test_unicode", "test_json", "test_pickle", "test_queue",
+    "test_thread", "test_threading_local", "test_fork1", "test_mmap", "test_weakref", "test_gc", "test_zlib",
+]  # fmt: skip
+
+OWN_WORK = """
+import concurrent.futures, hashlib, json, multiprocessing, pickle, random, re, subprocess, sys, zlib
+
+def work(seed):
+    chance = random.Random(seed)
+    table = {}
+    for i in range(20000):
+        table[chance.randrange(3000)] = [chance.randbytes(chance.randrange(600)), str(i) * (i % 40)]
+    text = json.dumps({str(key): [value[0].hex(), value[1]] for key, value in table.items()}, sort_keys=True)
+    assert pickle.loads(pickle.dumps(table)) == table
+    packed = zlib.compress(text.encode())
+    assert zlib.decompress(packed).decode() == text
+    return hashlib.sha256(re.sub("[a-f]+", "-", text).encode()).hexdigest()
+
+if __name__ == "__main__":
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        by_threads = list(threads.map(work, range(6)))
+    with multiprocessing.get_context("fork").Pool(2) as processes:
+        by_processes = processes.map(work, range(6))
+    assert by_threads == by_processes
+    assert subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True).stdout == b"1\\n"
+    print(*by_threads)
+"""
+
+
+def python_with_test_suite() -> str | None:
+    """An interpreter that has CPython's `test` package; Debian's has it in libpython3-testsuite."""
+    candidates = [sys.executable, shutil.which("python3"), "/usr/bin/python3"]
+    candidates += sorted(str(path) for path in Path.home().glob(".pyenv/versions/*/bin/python3"))
+    for candidate in filter(None, candidates):
+        probe = subprocess.run(
+            [candidate, "-c", "import test.test_dict, test.test_queue, sys; print(sys.executable)"],
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+        )
+        if probe.returncode == 0:
+            return probe.stdout.strip()
+    return None
+
+
+def failed_modules(output: str) -> set[str]:
+    """The names after 'N tests failed:' of regrtest."""
+    found = re.search(r"tests? failed:\n((?:    .*\n)+)", output)
+    return set(found.group(1).split()) if found else set()
+
+
+@pytest.mark.parametrize("pythonmalloc", ["default", "malloc"])
+def test_cpythons_own_tests(preload: Preload, pythonmalloc: str, tmp_path: Path) -> None:
+    python = python_with_test_suite()
+    if python is None:
+        pytest.skip("no interpreter has the package `test` (Debian: libpython3-testsuite)")
+    command = [python, "-m", "test", "-j2", "--timeout", "200", *MODULES]
+    variables = {"PYTHONMALLOC": pythonmalloc}
+    result = preload.run(*command, check=False, least_processes=len(MODULES), variables=variables, cwd=tmp_path)
+    assert re.search(r"== Tests result: \w+", result.stdout), describe(result)
+    if result.returncode == 0:
+        return
+    plain = preload.run(*command, check=False, preload=False, variables=variables, cwd=tmp_path)
+    only_here = failed_modules(result.stdout) - failed_modules(plain.stdout)
+    assert failed_modules(result.stdout) and not only_here, describe(result)
+
+
+@pytest.mark.parametrize("pythonmalloc", ["default", "malloc", "malloc_debug"])
+def test_threads_processes_and_contents(preload: Preload, pythonmalloc: str, tmp_path: Path) -> None:
+    script = tmp_path / "work.py"
+    script.write_text(OWN_WORK)
+    variables = {"PYTHONMALLOC": pythonmalloc}
+    plain = preload.run("/usr/bin/python3", script, preload=False)
+    preloaded = preload.run("/usr/bin/python3", script, variables=variables, least_processes=2)
+    assert preloaded.stdout == plain.stdout
