@@ -26,7 +26,7 @@ enum { HZ3_CLASS_COUNT = HZ_CLASS_COUNT };
 /* Blocks of a class a bin can hold, and how many move at once. Pure. */
 HZ_INLINE uint32_t hz3_bin_capacity(unsigned size_class) {
     size_t count = HZ3_BIN_BYTES / hz_class_bytes(size_class);
-    return (uint32_t)hz_max(2, hz_min(count, HZ3_BIN_COUNT));
+    return (uint32_t)hz_max(HZ3_BIN_COUNT_MIN, hz_min(count, HZ3_BIN_COUNT));
 }
 
 HZ_INLINE uint32_t hz3_batch_count(unsigned size_class) {

@@ -8,13 +8,16 @@
 #define HZ3_NUM_SHARDS 63
 #endif
 #ifndef HZ3_BIN_BYTES
-#define HZ3_BIN_BYTES 65536
+#define HZ3_BIN_BYTES 16384
 #endif
 #ifndef HZ3_BIN_COUNT
 #define HZ3_BIN_COUNT 128
 #endif
+#ifndef HZ3_BIN_COUNT_MIN
+#define HZ3_BIN_COUNT_MIN 8
+#endif
 #ifndef HZ3_BATCH_COUNT
-#define HZ3_BATCH_COUNT 32
+#define HZ3_BATCH_COUNT 64
 #endif
 #ifndef HZ3_DEPOT_BYTES
 #define HZ3_DEPOT_BYTES 1048576
