@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <string>
+#include <sys/mman.h>
 #include <thread>
 
 namespace {
@@ -21,8 +22,34 @@ class Purge : public testing::TestWithParam<size_t> {
     }
 };
 
-std::vector<void *> burst(size_t size) {
-    std::vector<void *> blocks(burst_bytes / size);
+/* The test's own list of a burst is memory too (26 MB for the smallest blocks); it must be gone when it is destroyed.
+ */
+template <typename T> struct MappedMemory {
+    using value_type = T;
+    MappedMemory() = default;
+    template <typename U> explicit MappedMemory(const MappedMemory<U> &) {
+    }
+    T *allocate(size_t count) {
+        void *memory = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED)
+            abort();
+        return static_cast<T *>(memory);
+    }
+    void deallocate(T *memory, size_t count) {
+        munmap(memory, count * sizeof(T));
+    }
+    bool operator==(const MappedMemory &) const {
+        return true;
+    }
+    bool operator!=(const MappedMemory &) const {
+        return false;
+    }
+};
+
+using Burst = std::vector<void *, MappedMemory<void *>>;
+
+Burst burst(size_t size) {
+    Burst blocks(burst_bytes / size);
     for (void *&block : blocks) {
         block = t_malloc(size);
         if (block == nullptr)
@@ -36,7 +63,7 @@ TEST_P(Purge, ResidentMemoryFallsAfterTheBurst) {
     t_give_back();
     size_t before = resident_bytes();
     {
-        std::vector<void *> blocks = burst(GetParam());
+        Burst blocks = burst(GetParam());
         EXPECT_GT(resident_bytes(), before + burst_bytes / 2) << "the burst is not in memory: the test shows nothing";
         for (void *block : blocks)
             t_free(block);
@@ -49,7 +76,7 @@ TEST_P(Purge, ResidentMemoryFallsWhenAnotherThreadFreed) {
     t_give_back();
     size_t before = resident_bytes();
     {
-        std::vector<void *> blocks = burst(GetParam());
+        Burst blocks = burst(GetParam());
         std::thread other([&] {
             for (void *block : blocks)
                 t_free(block);
@@ -64,7 +91,7 @@ TEST_P(Purge, ResidentMemoryFallsAfterTheOwnerDied) {
     t_give_back();
     size_t before = resident_bytes();
     {
-        std::vector<void *> blocks;
+        Burst blocks;
         std::thread owner([&] { blocks = burst(GetParam()); });
         owner.join();
         for (void *block : blocks)
@@ -76,7 +103,7 @@ TEST_P(Purge, ResidentMemoryFallsAfterTheOwnerDied) {
 
 /* One live block in each hundred must neither be touched nor keep everything: the rest of a page may stay. */
 TEST_P(Purge, LiveBlocksSurvive) {
-    std::vector<void *> blocks = burst(GetParam());
+    Burst blocks = burst(GetParam());
     for (size_t i = 0; i < blocks.size(); i++)
         if (i % 100 == 0)
             fill(blocks[i], GetParam(), i);
@@ -101,7 +128,7 @@ TEST(PurgeReuse, AddressSpaceDoesNotGrowWithEveryBurst) {
         GTEST_SKIP() << "sanitizers keep freed memory";
     auto round = [] {
         for (size_t size : {size_t{100}, 20 * KiB, 1 * MiB, 7 * MiB}) {
-            std::vector<void *> blocks = burst(size);
+            Burst blocks = burst(size);
             for (void *block : blocks)
                 t_free(block);
             t_give_back();

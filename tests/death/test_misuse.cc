@@ -191,6 +191,10 @@ const Row rows[] = {
     {"AlignedSizedFreeTooLarge", by_checks, bad_size, block_of<100>, free_aligned_sized_as<16, 5000>},
 };
 
+void PrintTo(const Row &row, std::ostream *out) {
+    *out << row.name;
+}
+
 class MisuseEnds : public testing::TestWithParam<Row> {};
 
 TEST_P(MisuseEnds, WithItsText) {
