@@ -66,11 +66,11 @@ void count_under_lock(bool yielding, unsigned turns) {
 }
 
 TEST(Lock, ExcludesInShortSections) {
-    count_under_lock(false, rounds(100000));
+    count_under_lock(false, rounds(30000));
 }
 
 TEST(Lock, ExcludesInLongSections) {
-    count_under_lock(true, rounds(5000));
+    count_under_lock(true, rounds(1500));
 }
 
 TEST(Lock, SleeperIsWoken) {

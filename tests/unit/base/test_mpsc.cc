@@ -131,7 +131,7 @@ TEST(Mpsc, ManySendersOneTaker) {
     bool good = true;
     unit::together(senders + 1, [&](unsigned index) {
         if (index < senders) {
-            send_lists(queue.mpsc, *nodes[index], rounds(40000), (index + 1) * uint64_t{1000000});
+            send_lists(queue.mpsc, *nodes[index], rounds(10000), (index + 1) * uint64_t{1000000});
             sending--;
             return;
         }

@@ -1,0 +1,60 @@
+/*
+ * faulty.h - every call to the operating system fails once: the loop of the *_faulty tests.
+ */
+#ifndef HZ_TESTS_UNIT_BASE_FAULTY_H
+#define HZ_TESTS_UNIT_BASE_FAULTY_H
+
+#include "stress/children.h"
+#include "unit/base/shim.h"
+#include "unit/together.h"
+
+extern "C" {
+#include "base/os_faulty.h"
+}
+
+namespace unit {
+
+/* The exit code of a child whose work was over before the failing call came. */
+inline constexpr int never_failed = 42;
+
+inline void os_works_again() {
+    hz_os_faulty_fail(UINT64_MAX, 0);
+}
+
+/*
+ * Runs prepare(), then work() with `count` calls refused from call N on, then check() with an OS that works, each N in
+ * a fresh child, until a run passes without failure. Returns the number of runs with one.
+ */
+template <typename Prepare, typename Work, typename Check>
+unsigned fail_each_call(uint64_t count, Prepare prepare, Work work, Check check) {
+    for (unsigned after = 0;; after++) {
+        SCOPED_TRACE("after " + std::to_string(after) + " calls to the OS");
+        int status = children::wait_for(children::start([&] {
+            prepare();
+            hz_os_faulty_fail(after, count);
+            work();
+            bool failed = hz_os_faulty_failures() > 0;
+            os_works_again();
+            check();
+            return failed ? 0 : never_failed;
+        }));
+        bool exited = WIFEXITED(status);
+        EXPECT_TRUE(exited) << "the child ended with " << children::describe(status);
+        if (exited && WEXITSTATUS(status) == never_failed)
+            return after;
+        EXPECT_EQ(status, 0) << "the child ended with " << children::describe(status);
+        if (status != 0)
+            return after;
+    }
+}
+
+/* The same with one call refused, and with all from one on. */
+template <typename Prepare, typename Work, typename Check>
+void fail_each_call_both_ways(unsigned at_least, Prepare prepare, Work work, Check check) {
+    for (uint64_t count : {uint64_t{1}, UINT64_MAX})
+        EXPECT_GE(fail_each_call(count, prepare, work, check), at_least) << "fewer calls than there must be";
+}
+
+} // namespace unit
+
+#endif

@@ -1,0 +1,221 @@
+/* Spans and direct mappings behind one face. */
+#include "stress/children.h"
+#include "unit/base/shim.h"
+#include "unit/together.h"
+
+#include <cerrno>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+namespace {
+
+using support::KiB;
+using support::MiB;
+
+size_t run_bytes_max() {
+    return unit_run_pages_max * unit_page_bytes;
+}
+
+size_t direct_count() {
+    struct unit_arena_figures figures;
+    unit_arena_figures_get(&figures);
+    return figures.direct_count;
+}
+
+size_t used_bytes() {
+    struct unit_arena_figures figures;
+    unit_arena_figures_get(&figures);
+    return figures.used_bytes + figures.direct_bytes;
+}
+
+std::vector<size_t> sizes() {
+    std::vector<size_t> all = {HZ_CLASS_BYTES_MAX + 1, 100 * KiB, MiB, 3 * MiB, 20 * MiB + 1};
+    for (size_t edge : {unit_page_bytes, 2 * unit_page_bytes, run_bytes_max(), unit_segment_bytes})
+        support::push_edge(all, edge);
+    return all;
+}
+
+class Large : public testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        ASSERT_TRUE(unit_base_init());
+    }
+    void SetUp() override {
+        used_before_ = used_bytes();
+        errno = EILSEQ;
+    }
+    void TearDown() override {
+        EXPECT_EQ(errno, EILSEQ);
+        EXPECT_EQ(used_bytes(), used_before_);
+    }
+
+  private:
+    size_t used_before_ = 0;
+};
+
+TEST_F(Large, BlocksHoldWhatTheySay) {
+    std::vector<char *> blocks;
+    for (size_t size : sizes()) {
+        auto *block = static_cast<char *>(hz_large_alloc(size, 1, false));
+        ASSERT_NE(block, nullptr) << size;
+        EXPECT_GE(hz_large_usable(block), size);
+        EXPECT_EQ(hz_large_usable(block), hz_large_good_size(size));
+        EXPECT_EQ(unit_pagetag_of(block).size_class, static_cast<unsigned>(HZ_CLASS_LARGE));
+        EXPECT_EQ(unit_pagetag_of(block).bin, 0U) << "its free takes the slow path";
+        support::fill(block, hz_large_usable(block), blocks.size());
+        blocks.push_back(block);
+    }
+    for (size_t i = 0; i < blocks.size(); i++) {
+        EXPECT_TRUE(support::holds(blocks[i], hz_large_usable(blocks[i]), i));
+        hz_large_free(blocks[i]);
+        EXPECT_EQ(unit_pagetag_of(blocks[i]).size_class, static_cast<unsigned>(HZ_CLASS_NONE));
+    }
+}
+
+TEST_F(Large, ZeroedAfterReuse) {
+    for (size_t size : sizes()) {
+        void *block = hz_large_alloc(size, 1, false);
+        memset(block, 0xff, hz_large_usable(block));
+        hz_large_free(block);
+        for (size_t next : {size, size - 1, size / 2 + unit_page_bytes}) {
+            block = hz_large_alloc(next, 1, true);
+            ASSERT_TRUE(support::is_zero(block, next)) << next << " after " << size;
+            memset(block, 0xff, hz_large_usable(block));
+            hz_large_free(block);
+        }
+    }
+}
+
+TEST_F(Large, SpansComeFromSegmentsOthersAreMapped) {
+    size_t before = direct_count();
+    void *span = hz_large_alloc(run_bytes_max(), 1, false);
+    EXPECT_EQ(direct_count(), before);
+    void *mapping = hz_large_alloc(run_bytes_max() + 1, 1, false);
+    EXPECT_EQ(direct_count(), before + 1);
+    void *aligned = hz_large_alloc(1, 2 * run_bytes_max(), false);
+    EXPECT_EQ(direct_count(), before + 2);
+    for (void *block : {span, mapping, aligned})
+        hz_large_free(block);
+    EXPECT_EQ(direct_count(), before);
+}
+
+TEST_F(Large, Alignments) {
+    for (size_t alignment = 1; alignment <= 1024 * MiB; alignment *= 2)
+        for (size_t size : {size_t{1}, 70 * KiB, 5 * MiB}) {
+            void *block = hz_large_alloc(size, alignment, true);
+            ASSERT_NE(block, nullptr) << size << " at " << alignment;
+            EXPECT_TRUE(support::aligned_to(block, alignment));
+            EXPECT_GE(hz_large_usable(block), size);
+            EXPECT_TRUE(support::is_zero(block, size));
+            support::fill(block, size, 1);
+            hz_large_free(block);
+        }
+}
+
+TEST_F(Large, RefusesWhatCannotBe) {
+    for (size_t size : {SIZE_MAX, static_cast<size_t>(PTRDIFF_MAX) + 1, static_cast<size_t>(PTRDIFF_MAX)})
+        EXPECT_EQ(hz_large_alloc(size, 1, false), nullptr);
+    EXPECT_EQ(hz_large_alloc(1, size_t{1} << 62, false), nullptr);
+    EXPECT_EQ(hz_large_good_size(SIZE_MAX), 0U);
+    EXPECT_EQ(hz_large_good_size(static_cast<size_t>(PTRDIFF_MAX) + 1), 0U);
+    void *block = hz_large_alloc(5 * MiB, 1, false);
+    EXPECT_EQ(hz_large_resize(block, SIZE_MAX), nullptr);
+    EXPECT_EQ(hz_large_resize(block, size_t{1} << 60), nullptr);
+    EXPECT_EQ(hz_large_usable(block), 5 * MiB);
+    hz_large_free(block);
+}
+
+TEST_F(Large, SpanShrinksAndGrowsInPlace) {
+    auto *block = static_cast<char *>(hz_large_alloc(8 * unit_page_bytes, 1, false));
+    support::fill(block, 8 * unit_page_bytes, 1);
+    ASSERT_EQ(hz_large_resize(block, 3 * unit_page_bytes - 5), block);
+    EXPECT_EQ(hz_large_usable(block), 3 * unit_page_bytes);
+    ASSERT_EQ(hz_large_resize(block, 6 * unit_page_bytes), block) << "the pages behind it are free";
+    EXPECT_EQ(hz_large_usable(block), 6 * unit_page_bytes);
+    EXPECT_TRUE(support::holds(block, 3 * unit_page_bytes, 1));
+    EXPECT_EQ(hz_large_resize(block, HZ_CLASS_BYTES_MAX), nullptr) << "a size class serves that";
+    EXPECT_EQ(hz_large_resize(block, run_bytes_max() + 1), nullptr) << "a mapping serves that";
+    EXPECT_EQ(hz_large_usable(block), 6 * unit_page_bytes);
+    hz_large_free(block);
+}
+
+TEST_F(Large, SpanDoesNotGrowOverOthers) {
+    std::vector<char *> blocks;
+    for (unsigned i = 0; i < 3 * unit_segment_pages / 2; i++) {
+        blocks.push_back(static_cast<char *>(hz_large_alloc(2 * unit_page_bytes, 1, false)));
+        support::fill(blocks.back(), 2 * unit_page_bytes, i);
+    }
+    unsigned refused = 0;
+    for (size_t i = 0; i < blocks.size(); i++) {
+        void *resized = hz_large_resize(blocks[i], 3 * unit_page_bytes);
+        refused += resized == nullptr;
+        ASSERT_TRUE(resized == nullptr || resized == blocks[i]);
+        if (resized != nullptr)
+            memset(blocks[i] + 2 * unit_page_bytes, 0xee, unit_page_bytes);
+        else
+            ASSERT_EQ(hz_large_usable(blocks[i]), 2 * unit_page_bytes);
+    }
+    EXPECT_GT(refused, blocks.size() / 2);
+    for (size_t i = 0; i < blocks.size(); i++) {
+        EXPECT_TRUE(support::holds(blocks[i], 2 * unit_page_bytes, i));
+        hz_large_free(blocks[i]);
+    }
+}
+
+TEST_F(Large, MappingResizesInPlace) {
+    auto *block = static_cast<char *>(hz_large_alloc(8 * MiB, 1, false));
+    support::fill(block, 8 * MiB, 1);
+    ASSERT_EQ(hz_large_resize(block, 5 * MiB + 1), block);
+    EXPECT_EQ(hz_large_usable(block), hz_large_good_size(5 * MiB + 1));
+    EXPECT_TRUE(support::holds(block, 5 * MiB, 1));
+    ASSERT_EQ(hz_large_resize(block, 5 * MiB + 2), block) << "the same pages";
+    EXPECT_EQ(hz_large_resize(block, run_bytes_max()), nullptr) << "a span serves that";
+    EXPECT_TRUE(support::holds(block, 5 * MiB, 1));
+    hz_large_free(block);
+}
+
+TEST_F(Large, MappingMovesWhenItCannotGrow) {
+    size_t size = 6 * MiB;
+    auto *block = static_cast<char *>(hz_large_alloc(size, 1, false));
+    support::fill(block, size, 1);
+    /* somebody else's page right behind it; if there was something already, so much the better */
+    void *blocker = mmap(block + size, hz_os_page_bytes(), PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    auto *moved = static_cast<char *>(hz_large_resize(block, 3 * size));
+    ASSERT_NE(moved, nullptr);
+    ASSERT_NE(moved, block);
+    EXPECT_EQ(hz_large_usable(moved), 3 * size);
+    EXPECT_TRUE(support::holds(moved, size, 1));
+    EXPECT_TRUE(support::is_zero(moved + size, 2 * size));
+    EXPECT_EQ(unit_pagetag_of(moved).size_class, static_cast<unsigned>(HZ_CLASS_LARGE));
+    EXPECT_EQ(unit_pagetag_of(block).size_class, static_cast<unsigned>(HZ_CLASS_NONE));
+    EXPECT_EQ(hz_segment_find(block), nullptr) << "the old address is nobody's";
+    hz_large_free(moved);
+    if (blocker != MAP_FAILED)
+        munmap(blocker, hz_os_page_bytes());
+    errno = EILSEQ;
+}
+
+TEST_F(Large, ThreadsKeepTheirContents) {
+    std::atomic<bool> good{true};
+    unit::together(4, [&](unsigned index) {
+        support::Random random(index);
+        for (unsigned i = 0; i < unit::rounds(400); i++) {
+            size_t size = random.between(HZ_CLASS_BYTES_MAX + 1, random.below(4) == 0 ? 5 * MiB : 400 * KiB);
+            size_t mark = std::min(size - 1, 70 * KiB);
+            bool zeroed = random.below(2) == 0;
+            auto *block = static_cast<char *>(hz_large_alloc(size, 1, zeroed));
+            good = good && (!zeroed || support::is_zero(block, size));
+            support::fill(block, mark, i * 4 + index);
+            block[size - 1] = 7;
+            void *resized = hz_large_resize(block, size + random.below(200 * KiB));
+            if (resized != nullptr)
+                block = static_cast<char *>(resized);
+            good = good && support::holds(block, mark, i * 4 + index) && block[size - 1] == 7;
+            hz_large_free(block);
+        }
+    });
+    EXPECT_TRUE(good);
+}
+
+} // namespace

@@ -1,0 +1,82 @@
+/* The check build's map of live blocks; compiled everywhere, so tested everywhere. */
+#include "unit/base/shim.h"
+#include "unit/together.h"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+constexpr size_t step = HZ_GRANULE_BYTES;
+
+/* A run of one page in a segment whose map exists. */
+class LiveMap : public testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        ASSERT_TRUE(unit_base_init());
+    }
+    void SetUp() override {
+        ASSERT_TRUE(unit_run_alloc(1, 1, &run_));
+        page_ = unit_page_address(run_.segment, run_.first);
+    }
+    void TearDown() override {
+        hz_arena_run_free(run_.segment, run_.first);
+    }
+    struct unit_run run_ = {};
+    char *page_ = nullptr;
+};
+
+TEST_F(LiveMap, UnwatchedSegmentsPass) {
+    /* the first test: nothing was added yet, so there is no map */
+    EXPECT_EQ(hz_livemap_remove(page_), HZ_LIVEMAP_OK);
+}
+
+TEST_F(LiveMap, RemovesOnce) {
+    hz_livemap_add(page_);
+    EXPECT_EQ(hz_livemap_remove(page_), HZ_LIVEMAP_OK);
+    EXPECT_EQ(hz_livemap_remove(page_), HZ_LIVEMAP_NOT_LIVE);
+    hz_livemap_add(page_);
+    EXPECT_EQ(hz_livemap_remove(page_), HZ_LIVEMAP_OK) << "a block can live again";
+}
+
+TEST_F(LiveMap, InteriorPointersAreNotLive) {
+    hz_livemap_add(page_ + step);
+    for (size_t offset = 0; offset <= 3 * step; offset++)
+        if (offset != step) {
+            EXPECT_EQ(hz_livemap_remove(page_ + offset), HZ_LIVEMAP_NOT_LIVE) << "offset " << offset;
+        }
+    EXPECT_EQ(hz_livemap_remove(page_ + step), HZ_LIVEMAP_OK);
+}
+
+TEST_F(LiveMap, StrangersAreForeign) {
+    int on_stack = 0;
+    EXPECT_EQ(hz_livemap_remove(&on_stack), HZ_LIVEMAP_FOREIGN);
+    EXPECT_EQ(hz_livemap_remove(reinterpret_cast<void *>(uintptr_t{16})), HZ_LIVEMAP_FOREIGN);
+    EXPECT_EQ(hz_livemap_remove(reinterpret_cast<void *>(UINTPTR_MAX)), HZ_LIVEMAP_FOREIGN);
+}
+
+TEST_F(LiveMap, EdgesOfTheSegmentHaveBits) {
+    hz_livemap_add(page_ + step); /* the map exists from here on */
+    char *base = unit_page_address(run_.segment, 0);
+    for (char *block : {base, base + unit_segment_bytes - step}) {
+        ASSERT_EQ(hz_livemap_remove(block), HZ_LIVEMAP_NOT_LIVE);
+        hz_livemap_add(block);
+        ASSERT_EQ(hz_livemap_remove(block), HZ_LIVEMAP_OK);
+    }
+    EXPECT_EQ(hz_livemap_remove(page_ + step), HZ_LIVEMAP_OK);
+}
+
+TEST_F(LiveMap, NeighboursInOneWordDoNotDisturbEachOther) {
+    constexpr unsigned threads = 4;
+    std::atomic<unsigned> wrong{0};
+    unit::together(threads, [&](unsigned index) {
+        for (unsigned i = 0; i < unit::rounds(20000); i++) {
+            char *block = page_ + step * (index + threads * (i % 16));
+            hz_livemap_add(block);
+            wrong += hz_livemap_remove(block) != HZ_LIVEMAP_OK;
+            wrong += hz_livemap_remove(block) != HZ_LIVEMAP_NOT_LIVE;
+        }
+    });
+    EXPECT_EQ(wrong, 0U);
+}
+
+} // namespace

@@ -1,0 +1,269 @@
+/* The contract of os.h, held by os_linux.c. */
+#include "unit/base/shim.h"
+#include "stress/children.h"
+#include "unit/together.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <ctime>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace {
+
+using children::require;
+using support::is_zero;
+using support::MiB;
+
+size_t page() {
+    return hz_os_page_bytes();
+}
+
+/* Asks the kernel, so that an answer of "no" is no crash. */
+bool readable(const void *address) {
+    int ends[2];
+    if (pipe(ends) != 0)
+        abort();
+    bool yes = write(ends[1], address, 1) == 1;
+    close(ends[0]);
+    close(ends[1]);
+    return yes;
+}
+
+size_t resident_pages(void *address, size_t bytes) {
+    std::vector<unsigned char> flags(bytes / page());
+    if (mincore(address, bytes, flags.data()) != 0)
+        return SIZE_MAX;
+    return static_cast<size_t>(std::count_if(flags.begin(), flags.end(), [](unsigned char f) { return f & 1; }));
+}
+
+/* Every call here must leave errno alone. */
+class Os : public testing::Test {
+  protected:
+    void SetUp() override {
+        errno = EILSEQ;
+    }
+    void TearDown() override {
+        EXPECT_EQ(errno, EILSEQ);
+    }
+};
+
+TEST(OsPage, IsTheKernels) {
+    EXPECT_EQ(page(), static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+    EXPECT_TRUE(hz_is_power_of_two(page()));
+    EXPECT_GE(page(), 4096U);
+    EXPECT_LE(page(), 65536U);
+}
+
+TEST(OsReserve, IsAlignedAndNotReadable) {
+    for (size_t alignment = page(); alignment <= 1024 * MiB; alignment *= 4) {
+        auto *space = static_cast<char *>(hz_os_reserve(3 * MiB, alignment));
+        ASSERT_NE(space, nullptr) << "alignment " << alignment;
+        EXPECT_TRUE(support::aligned_to(space, alignment));
+        EXPECT_FALSE(readable(space));
+        ASSERT_TRUE(hz_os_commit(space + MiB, MiB));
+        EXPECT_TRUE(is_zero(space + MiB, MiB));
+        memset(space + MiB, 1, MiB);
+        EXPECT_FALSE(readable(space + MiB - 1));
+        EXPECT_FALSE(readable(space + 2 * MiB));
+        EXPECT_TRUE(hz_os_unmap(space, 3 * MiB));
+        EXPECT_FALSE(readable(space + MiB));
+    }
+}
+
+TEST(OsMap, IsAlignedZeroAndWritable) {
+    for (bool lazy : {false, true})
+        for (size_t alignment = page(); alignment <= 256 * MiB; alignment *= 4) {
+            auto *space = static_cast<char *>(hz_os_map(2 * page(), alignment, lazy));
+            ASSERT_NE(space, nullptr);
+            EXPECT_TRUE(support::aligned_to(space, alignment));
+            EXPECT_TRUE(is_zero(space, 2 * page()));
+            memset(space, 1, 2 * page());
+            EXPECT_TRUE(hz_os_unmap(space, 2 * page()));
+        }
+}
+
+TEST(OsMap, LazyTablesMayBeHuge) {
+    if (support::sanitized)
+        GTEST_SKIP() << "sanitizers have taken most of the address space";
+    size_t bytes = size_t{1} << 40;
+    auto *table = static_cast<char *>(hz_os_map(bytes, page(), true));
+    ASSERT_NE(table, nullptr);
+    hz_os_sparse(table, bytes);
+    table[0] = table[bytes / 2] = table[bytes - 1] = 1;
+    EXPECT_EQ(resident_pages(table + bytes / 2, 64 * page()), 1U) << "touching one page makes one resident";
+    EXPECT_TRUE(hz_os_unmap(table, bytes));
+}
+
+TEST_F(Os, RefusesWhatCannotBe) {
+    EXPECT_EQ(hz_os_reserve(0, page()), nullptr);
+    EXPECT_EQ(hz_os_reserve(SIZE_MAX & ~(page() - 1), page()), nullptr);
+    EXPECT_EQ(hz_os_reserve(size_t{1} << 62, page()), nullptr);
+    EXPECT_EQ(hz_os_reserve(page(), size_t{1} << 63), nullptr);
+    EXPECT_EQ(hz_os_map(size_t{1} << 62, page(), true), nullptr);
+    void *gone = hz_os_reserve(page(), page());
+    ASSERT_TRUE(hz_os_unmap(gone, page()));
+    EXPECT_FALSE(hz_os_commit(gone, page()));
+    EXPECT_FALSE(hz_os_purge(gone, page()));
+    EXPECT_EQ(hz_os_remap(gone, page(), 2 * page(), nullptr), nullptr);
+    EXPECT_FALSE(hz_os_unmap(static_cast<char *>(gone) + 1, page())) << "not a page's start";
+    hz_os_sparse(gone, page());
+}
+
+TEST_F(Os, PurgedMemoryIsZeroAndNotResident) {
+    size_t bytes = 16 * page();
+    auto *space = static_cast<char *>(hz_os_map(bytes, page(), false));
+    hz_os_sparse(space, bytes);
+    memset(space, 7, bytes);
+    EXPECT_EQ(resident_pages(space, bytes), 16U);
+    EXPECT_TRUE(hz_os_purge(space + 4 * page(), 8 * page()));
+    EXPECT_EQ(resident_pages(space, bytes), 8U);
+    EXPECT_TRUE(is_zero(space + 4 * page(), 8 * page()));
+    EXPECT_EQ(space[4 * page() - 1], 7);
+    EXPECT_EQ(space[12 * page()], 7);
+    memset(space, 8, bytes);
+    EXPECT_TRUE(hz_os_unmap(space, bytes));
+}
+
+TEST_F(Os, UnmapsAPart) {
+    auto *space = static_cast<char *>(hz_os_map(3 * page(), page(), false));
+    EXPECT_TRUE(hz_os_unmap(space + page(), page()));
+    EXPECT_TRUE(readable(space));
+    EXPECT_FALSE(readable(space + page()));
+    EXPECT_TRUE(readable(space + 2 * page()));
+    EXPECT_TRUE(hz_os_unmap(space, page()));
+    EXPECT_TRUE(hz_os_unmap(space + 2 * page(), page()));
+    errno = EILSEQ; /* readable() has changed it */
+}
+
+TEST_F(Os, RemapMovesOntoTheTarget) {
+    auto *from = static_cast<char *>(hz_os_map(2 * page(), page(), false));
+    support::fill(from, 2 * page(), 3);
+    auto *target = static_cast<char *>(hz_os_reserve(4 * page(), 4 * MiB));
+    ASSERT_EQ(hz_os_remap(from, 2 * page(), 4 * page(), target), target);
+    EXPECT_TRUE(support::holds(target, 2 * page(), 3));
+    EXPECT_TRUE(is_zero(target + 2 * page(), 2 * page()));
+    EXPECT_FALSE(readable(from));
+    ASSERT_EQ(hz_os_remap(target, 4 * page(), page(), nullptr), target) << "shrinks in place";
+    EXPECT_TRUE(support::holds(target, page(), 3));
+    EXPECT_FALSE(readable(target + page()));
+    EXPECT_TRUE(hz_os_unmap(target, page()));
+    errno = EILSEQ;
+}
+
+TEST_F(Os, RemapInPlaceIsRefusedWhenBlocked) {
+    auto *space = static_cast<char *>(hz_os_map(2 * page(), page(), false));
+    support::fill(space, 2 * page(), 3);
+    EXPECT_EQ(hz_os_remap(space, page(), 2 * page(), nullptr), nullptr) << "the next page is taken";
+    EXPECT_TRUE(support::holds(space, 2 * page(), 3));
+    EXPECT_TRUE(hz_os_unmap(space, 2 * page()));
+}
+
+TEST(OsCpu, CountsWhatThisProcessMayUse) {
+    cpu_set_t mine;
+    ASSERT_EQ(sched_getaffinity(0, sizeof mine, &mine), 0);
+    EXPECT_EQ(hz_os_cpu_count(), static_cast<unsigned>(CPU_COUNT(&mine)));
+    children::expect_good_end(children::start([&] {
+        int first = 0;
+        while (!CPU_ISSET(first, &mine))
+            first++;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(first, &one);
+        require(sched_setaffinity(0, sizeof one, &one) == 0, "affinity can be set");
+        require(hz_os_cpu_count() == 1, "one processor is one");
+        return 0;
+    }));
+}
+
+TEST(OsLimit, IsTightWhenTheAddressSpaceIsLimited) {
+    children::expect_good_end(children::start([] {
+        struct rlimit limit = {};
+        getrlimit(RLIMIT_AS, &limit);
+        if (limit.rlim_cur == RLIM_INFINITY)
+            require(hz_os_address_space_limit() == SIZE_MAX, "unlimited is SIZE_MAX");
+        limit.rlim_cur = size_t{1} << 45;
+        require(setrlimit(RLIMIT_AS, &limit) == 0, "the limit can be set");
+        require(hz_os_address_space_limit() == size_t{1} << 45, "the limit is reported");
+        require(hz_os_address_space_tight(), "a limit is tight");
+        return 0;
+    }));
+}
+
+TEST_F(Os, ClockIsTheCoarseMonotonicOne) {
+    auto now = [] {
+        struct timespec time = {};
+        clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+        return static_cast<uint64_t>(time.tv_sec) * 1000 + static_cast<uint64_t>(time.tv_nsec) / 1000000;
+    };
+    for (int i = 0; i < 1000; i++) {
+        uint64_t before = now();
+        uint64_t told = hz_os_now_ms();
+        ASSERT_LE(before, told);
+        ASSERT_LE(told, now());
+    }
+}
+
+TEST_F(Os, WaitReturnsAtOnceWhenTheWordHasChanged) {
+    uint32_t word = 1;
+    hz_os_wait(&word, 0); /* hangs if it does not compare */
+    hz_os_wake(&word, 1); /* nobody there */
+}
+
+TEST(OsWait, WakeReachesASleeper) {
+    std::atomic<uint32_t> word{0};
+    std::thread sleeper([&] {
+        while (word.load() == 0)
+            hz_os_wait(&word, 0);
+    });
+    word.store(1);
+    hz_os_wake(&word, 1);
+    sleeper.join();
+}
+
+TEST_F(Os, RandomNumbersDiffer) {
+    std::vector<uint64_t> seen;
+    for (int i = 0; i < 64; i++)
+        seen.push_back(hz_os_random());
+    std::sort(seen.begin(), seen.end());
+    EXPECT_EQ(std::unique(seen.begin(), seen.end()), seen.end());
+}
+
+TEST(OsWrite, WritesAllEvenWhenThePipeIsShort) {
+    std::string text;
+    for (int i = 0; text.size() < 4 * MiB; i++)
+        text += std::to_string(i);
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    std::string got;
+    std::thread reader([&] {
+        char part[4096];
+        for (ssize_t count; (count = read(ends[0], part, sizeof part)) > 0;)
+            got.append(part, static_cast<size_t>(count));
+    });
+    errno = EILSEQ;
+    EXPECT_EQ(hz_os_write(ends[1], text.data(), text.size()), 0);
+    EXPECT_EQ(errno, EILSEQ);
+    close(ends[1]);
+    reader.join();
+    close(ends[0]);
+    EXPECT_TRUE(got == text);
+}
+
+TEST_F(Os, WriteReturnsTheError) {
+    EXPECT_EQ(hz_os_write(-1, "x", 1), EBADF);
+    EXPECT_EQ(hz_os_write(-1, "", 0), 0) << "nothing to write is no error";
+}
+
+TEST(OsGetenv, ReadsTheEnvironment) {
+    ASSERT_EQ(setenv("HZ_UNIT_TEST", "value", 1), 0);
+    EXPECT_STREQ(hz_os_getenv("HZ_UNIT_TEST"), "value");
+    ASSERT_EQ(unsetenv("HZ_UNIT_TEST"), 0);
+    EXPECT_EQ(hz_os_getenv("HZ_UNIT_TEST"), nullptr);
+}
+
+} // namespace

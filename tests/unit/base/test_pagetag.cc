@@ -1,0 +1,149 @@
+/* The page tag table: what is ours, what is not, both shapes of the table. */
+#include "unit/base/shim.h"
+#include "stress/children.h"
+#include "unit/together.h"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using children::require;
+
+constexpr unsigned some_bin = 0x120;
+constexpr unsigned some_class = 7;
+constexpr unsigned some_owner = 63;
+
+bool no_tag(const void *address) {
+    struct unit_pagetag tag = unit_pagetag_of(address);
+    return tag.bin == 0 && tag.size_class == HZ_CLASS_NONE && tag.owner == 0;
+}
+
+bool tagged(const char *address, unsigned bin) {
+    struct unit_pagetag tag = unit_pagetag_of(address);
+    return tag.bin == bin && tag.size_class == some_class && tag.owner == some_owner;
+}
+
+const char *address(uintptr_t value) {
+    return reinterpret_cast<const char *>(value);
+}
+
+/* Pointers that a program might pass by mistake, and garbage. */
+bool strangers_have_no_tag() {
+    int on_stack = 0;
+    static int in_data;
+    bool none = no_tag(nullptr) && no_tag(&on_stack) && no_tag(&in_data) && no_tag(address(16));
+    none = none && no_tag(reinterpret_cast<const void *>(&strangers_have_no_tag));
+    for (uintptr_t high : {UINTPTR_MAX, uintptr_t{1} << 63, (uintptr_t{1} << 47) - 1, uintptr_t{1} << 47})
+        none = none && no_tag(address(high));
+    support::Random random(1);
+    for (int i = 0; i < 1000 && none; i++)
+        none = no_tag(address(random.next()));
+    return none;
+}
+
+/* Each test has the table for itself: a child that makes it. */
+template <typename Body> void with_table(Body body) {
+    children::expect_good_end(children::start([&] {
+        require(hz_pagetag_init(), "the table can be had");
+        body();
+        return 0;
+    }));
+}
+
+TEST(PageTag, BeforeInitialisationNothingIsOurs) {
+    EXPECT_TRUE(strangers_have_no_tag());
+    EXPECT_FALSE(unit_pagetags_flat());
+}
+
+TEST(PageTag, StrangersHaveNoTag) {
+    with_table([] { require(strangers_have_no_tag(), "no tag"); });
+}
+
+TEST(PageTag, CoversTheAddressSpaceWhereItMay) {
+    if (hz_os_address_space_tight())
+        GTEST_SKIP() << "a small table is right here";
+    with_table([] {
+        require(unit_pagetags_flat(), "flat");
+        require(unit_pagetags_mask() == (uintptr_t{1} << 47) / unit_page_bytes - 1, "an entry for each page");
+    });
+}
+
+TEST(PageTag, SetAndClearTouchTheirPagesOnly) {
+    with_table([] {
+        const char *start = address(uintptr_t{0x123} << 28);
+        const size_t pages = 5;
+        unsigned bin = unit_pagetags_flat() ? some_bin : 0;
+        hz_pagetag_set(start, pages, some_bin, some_class, some_owner);
+        require(no_tag(start - 1) && no_tag(start + pages * unit_page_bytes), "not the neighbours");
+        for (size_t i = 0; i < pages; i++) {
+            const char *page = start + i * unit_page_bytes;
+            require(tagged(page, bin) && tagged(page + unit_page_bytes - 1, bin), "the whole page");
+        }
+        hz_pagetag_clear(start + unit_page_bytes, 2);
+        for (size_t i = 0; i < pages; i++) {
+            const char *page = start + i * unit_page_bytes;
+            require((i == 1 || i == 2) ? no_tag(page) : tagged(page, bin), "a part is cleared");
+        }
+        hz_pagetag_clear(start, 1);
+        hz_pagetag_set(start, 3, some_bin, some_class, some_owner);
+        require(tagged(start + 2 * unit_page_bytes, bin), "a cleared page can be tagged again");
+    });
+}
+
+TEST(PageTag, ExtremesOfTheFieldsAreKept) {
+    with_table([] {
+        hz_pagetag_set(address(uintptr_t{1} << 32), 1, 0xfff0, HZ_CLASS_LARGE, 254);
+        struct unit_pagetag tag = unit_pagetag_of(address(uintptr_t{1} << 32));
+        require(tag.bin == (unit_pagetags_flat() ? 0xfff0U : 0U), "bin");
+        require(tag.size_class == HZ_CLASS_LARGE && tag.owner == 254, "class and owner");
+    });
+}
+
+TEST(PageTag, SmallTableInALimitedAddressSpace) {
+    if (support::sanitized)
+        GTEST_SKIP() << "sanitizers need their address space; test_pagetag_faulty has this case too";
+    for (size_t limit : {size_t{1} << 30, size_t{8} << 30, size_t{1} << 40})
+        children::expect_good_end(children::start([=] {
+            struct rlimit bounds = {limit, RLIM_INFINITY};
+            require(setrlimit(RLIMIT_AS, &bounds) == 0, "the limit can be set");
+            require(hz_pagetag_init(), "the small table can be had");
+            require(!unit_pagetags_flat(), "not flat");
+            size_t table_bytes = (unit_pagetags_mask() + 1) * 4;
+            require(table_bytes <= limit / 64, "the table is small beside the limit");
+            require((unit_pagetags_mask() + 1) * unit_page_bytes >= std::min(limit, size_t{64} << 30) / 4,
+                    "what the limit allows is mostly without sharing");
+            hz_pagetag_set(address(uintptr_t{1} << 40), 2, some_bin, some_class, some_owner);
+            require(tagged(address(uintptr_t{1} << 40), 0), "bin is dropped: every free asks");
+            return 0;
+        }));
+}
+
+TEST(PageTag, NeighboursDoNotDisturbEachOther) {
+    with_table([] {
+        std::atomic<bool> good{true};
+        unit::together(4, [&](unsigned index) {
+            const char *page = address((uintptr_t{1} << 36) + index * unit_page_bytes);
+            for (unsigned i = 0; i < unit::rounds(20000); i++) {
+                hz_pagetag_set(page, 1, some_bin, some_class, some_owner);
+                good = good && tagged(page, unit_pagetags_flat() ? some_bin : 0);
+                hz_pagetag_clear(page, 1);
+                good = good && no_tag(page);
+            }
+        });
+        require(good, "each thread sees its own page's tag");
+    });
+}
+
+TEST(PageTagDeathTest, TaggingTwiceIsAnInternalError) {
+    if (!HZ_CONFIG_CHECKS)
+        GTEST_SKIP() << "internal assertions are in the check build";
+    auto tag_twice = [] {
+        const char *page = address(uintptr_t{1} << 36);
+        if (hz_pagetag_init()) /* in the dying process only: the other tests begin without a table */
+            hz_pagetag_set(page, 1, some_bin, some_class, some_owner);
+        hz_pagetag_set(page, 1, some_bin, some_class, some_owner);
+    };
+    EXPECT_DEATH(tag_twice(), "internal error: .*class");
+}
+
+} // namespace
