@@ -12,9 +12,9 @@
 #include "base/os.h"
 
 enum {
-    ADDRESS_BITS = 47,
     DIRECTORY_COUNT = 1 << 18, /* 1 TiB of segments */
     DIRECTORY_TIGHT_COUNT = 1 << 12,
+    TABLE_COUNT = 2,
     CHUNK_SEGMENTS = 16, /* address space reserved at once */
     SIZE_BUCKETS = 6,    /* 1, 2, 3-4, 5-8, 9-16, 17-32 pages */
     COLLISION_TRIES = 8,
@@ -24,7 +24,7 @@ enum {
 };
 
 struct arena {
-    /* const after publish (init) */
+    _Atomic(bool) ready;                    /* sync: arena-init; the next fields are const after it */
     _Atomic(struct hz_segment *) *segments; /* sync: segment-publish */
     _Atomic(uint64_t) *free_masks;          /* sync: run-release */
     _Atomic(uint64_t) *dirty_masks;         /* changed by who holds the page's bit only */
@@ -47,30 +47,41 @@ struct arena {
 
 static struct arena arena = {.lock = HZ_LOCK_INIT(HZ_RANK_ARENA)};
 
-static void *table_map(size_t bytes) {
+/* What `*table` is already, or a new mapping: a retry after a failure keeps what it got. */
+static bool table_map(void **table, size_t bytes, bool writable) {
+    if (*table != NULL)
+        return true;
     size_t rounded = hz_round_up(bytes, hz_os_page_bytes());
-    void *table = hz_os_map(rounded, hz_os_page_bytes(), true);
-    if (table != NULL)
-        hz_os_sparse(table, rounded);
-    return table;
+    *table = writable ? hz_os_map(rounded, hz_os_page_bytes(), true) : hz_os_map_zero(rounded, hz_os_page_bytes());
+    if (*table != NULL)
+        hz_os_sparse(*table, rounded);
+    return *table != NULL;
 }
 
 bool hz_arena_init(void) {
+    static void *tables[TABLE_COUNT]; /* lock: the init lock */
     arena.tight = !hz_pagetags.flat;
-    arena.capacity = arena.tight ? DIRECTORY_TIGHT_COUNT : DIRECTORY_COUNT;
+    size_t limit_segments = hz_os_address_space_limit() / HZ_SEGMENT_BYTES;
+    arena.capacity = (uint32_t)hz_min(hz_max(limit_segments, DIRECTORY_TIGHT_COUNT), DIRECTORY_COUNT);
     /* the tables drop the same high address bits, so that addresses apart here are apart in the page tags too */
-    uintptr_t page_mask = arena.tight ? hz_pagetags.mask : ((uintptr_t)1 << (ADDRESS_BITS - HZ_PAGE_LOG2)) - 1;
+    uintptr_t page_mask = arena.tight ? hz_pagetags.mask : ((uintptr_t)1 << (HZ_ADDRESS_BITS - HZ_PAGE_LOG2)) - 1;
     arena.address_mask = page_mask >> (HZ_SEGMENT_LOG2 - HZ_PAGE_LOG2);
     size_t words = arena.capacity;
-    char *tables = table_map(words * (8 + 8 + 8 + 4));
-    arena.address_table = table_map((arena.address_mask + 1) * sizeof(arena.address_table[0]));
-    if (tables == NULL || arena.address_table == NULL)
+    if (!table_map(&tables[0], words * (8 + 8 + 8 + 4), true) ||
+        !table_map(&tables[1], (arena.address_mask + 1) * sizeof(arena.address_table[0]), false))
         return false;
-    arena.segments = (_Atomic(struct hz_segment *) *)(void *)tables;
-    arena.free_masks = (_Atomic(uint64_t) *)(void *)(tables + words * 8);
-    arena.dirty_masks = (_Atomic(uint64_t) *)(void *)(tables + words * 16);
-    arena.freed_at_ms = (_Atomic(uint32_t) *)(void *)(tables + words * 24);
+    char *directory = tables[0];
+    arena.segments = (_Atomic(struct hz_segment *) *)(void *)directory;
+    arena.free_masks = (_Atomic(uint64_t) *)(void *)(directory + words * 8);
+    arena.dirty_masks = (_Atomic(uint64_t) *)(void *)(directory + words * 16);
+    arena.freed_at_ms = (_Atomic(uint32_t) *)(void *)(directory + words * 24);
+    arena.address_table = tables[1];
+    hz_store_rel(&arena.ready, true); /* sync: arena-init, partner is_ready */
     return true;
+}
+
+static bool is_ready(void) {
+    return hz_load_acq(&arena.ready); /* sync: arena-init, partner hz_arena_init */
 }
 
 /* ---- finding ------------------------------------------------------------------------------------- */
@@ -80,7 +91,7 @@ static _Atomic(uint32_t) *address_entry(uintptr_t address) {
 }
 
 struct hz_segment *hz_segment_find(const void *address) {
-    if (arena.address_table == NULL)
+    if (!is_ready())
         return NULL;
     uint32_t entry = hz_load_acq(address_entry((uintptr_t)address)); /* sync: segment-publish, partner publish_locked */
     if (entry == 0)
@@ -113,6 +124,7 @@ static struct hz_segment *entry_get_locked(void) {
     struct hz_segment *segment = arena.spare;
     if (segment != NULL) {
         arena.spare = (struct hz_segment *)hz_load_rlx(&segment->base); /* relaxed: lock */
+        hz_signal_fence(); /* fork: the spare list never leads through the new base */
         return segment;
     }
     uint32_t index = hz_load_rlx(&arena.count); /* relaxed: lock */
@@ -138,6 +150,13 @@ static bool address_is_taken(const char *base) {
     return hz_load_rlx(address_entry((uintptr_t)base)) != 0; /* relaxed: lock */
 }
 
+/* Makes the tables' entries for the range writable. */
+static bool tables_open_locked(const char *base, size_t bytes) {
+    uintptr_t os_page = hz_os_page_bytes();
+    uintptr_t entry = (uintptr_t)address_entry((uintptr_t)base);
+    return hz_pagetag_open(base, bytes) && hz_os_commit((void *)(entry & ~(os_page - 1)), os_page);
+}
+
 static void publish_locked(struct hz_segment *segment, char *base, enum hz_segment_kind kind) {
     hz_store_rlx(&segment->base, (uintptr_t)base); /* published by the next stores */
     hz_store_rel(&segment->kind, (uint8_t)kind);
@@ -145,7 +164,7 @@ static void publish_locked(struct hz_segment *segment, char *base, enum hz_segme
                  segment->index + 1); /* sync: segment-publish, partner hz_segment_find */
 }
 
-static void unpublish_locked(struct hz_segment *segment) {
+static void unpublish(struct hz_segment *segment) {
     hz_store_rel(address_entry(hz_load_rlx(&segment->base)), 0);
 }
 
@@ -178,7 +197,7 @@ static bool segment_add_locked(void) {
         hz_signal_fence();
         arena.chunk_segments = count;
     }
-    if (!hz_os_commit(arena.chunk, HZ_SEGMENT_BYTES))
+    if (!hz_os_commit(arena.chunk, HZ_SEGMENT_BYTES) || !tables_open_locked(arena.chunk, HZ_SEGMENT_BYTES))
         return false;
     struct hz_segment *segment = entry_get_locked();
     if (segment == NULL)
@@ -330,7 +349,7 @@ struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment) {
     hz_lock_acquire(&arena.lock);
     char *base = reserve_locked(bytes, hz_max(alignment, HZ_SEGMENT_BYTES));
     struct hz_segment *segment = NULL;
-    if (base != NULL && hz_os_commit(base, bytes))
+    if (base != NULL && hz_os_commit(base, bytes) && tables_open_locked(base, HZ_PAGE_BYTES))
         segment = entry_get_locked();
     if (segment != NULL) {
         hz_store_rlx(&segment->direct_bytes, bytes); /* published by the next call */
@@ -345,11 +364,10 @@ struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment) {
 void hz_arena_direct_free(struct hz_segment *segment) {
     void *base = (void *)hz_load_rlx(&segment->base); /* relaxed: the block is ours */
     size_t bytes = hz_load_rlx(&segment->direct_bytes);
-    hz_lock_acquire(&arena.lock);
-    unpublish_locked(segment); /* first: once unmapped, the address may be anybody's */
+    unpublish(segment); /* first: once unmapped, the address may be anybody's */
     if (!hz_os_unmap(base, bytes))
-        (void)hz_os_purge(base,
-                          bytes); /* too many mappings to split: the memory goes back, the address space is lost */
+        (void)hz_os_purge(base, bytes); /* too many mappings to split: the address space is lost, the memory is not */
+    hz_lock_acquire(&arena.lock);
     entry_put_locked(segment);
     hz_lock_release(&arena.lock);
     hz_add_rlx(&arena.purged_bytes, bytes); /* relaxed: counter */
@@ -362,12 +380,15 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
     bool done = hz_os_remap(base, old_bytes, bytes, NULL) != NULL;
     if (!done) {
         char *target = reserve_locked(bytes, HZ_SEGMENT_BYTES);
-        done = target != NULL && hz_os_remap(base, old_bytes, bytes, target) != NULL;
-        if (done) {
-            unpublish_locked(segment);
-            publish_locked(segment, target, HZ_SEGMENT_DIRECT);
-        } else if (target != NULL) {
+        bool opened = target != NULL && tables_open_locked(target, HZ_PAGE_BYTES);
+        if (target != NULL && !opened)
             (void)hz_os_unmap(target, bytes);
+        /* when the move fails, the target may be unmapped or not, depending on the kernel: it is left alone, at worst
+         * reserved for nothing */
+        done = opened && hz_os_remap(base, old_bytes, bytes, target) != NULL;
+        if (done) {
+            unpublish(segment);
+            publish_locked(segment, target, HZ_SEGMENT_DIRECT);
         }
     }
     if (done)
@@ -378,62 +399,80 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
 
 /* ---- giving back --------------------------------------------------------------------------------------- */
 
-/* Purges what is free and dirty in one segment; returns the pages it gave back. */
-static unsigned purge_segment(uint32_t index) {
+/* Purges one run of pages that are free and dirty, of those in `tries`; false when there is none. The run is out of the
+ * free pages meanwhile. */
+static bool purge_run(uint32_t index, uint64_t *tries, unsigned *purged) {
     uint64_t seen = hz_load_rlx(&arena.free_masks[index]); /* relaxed: cas */
-    uint64_t bits;
+    uint64_t run;
     do {
-        bits = seen & hz_load_rlx(&arena.dirty_masks[index]); /* relaxed: read again once the bits are ours */
+        uint64_t bits = seen & *tries & hz_load_rlx(&arena.dirty_masks[index]); /* relaxed: read again below */
         if (bits == 0)
-            return 0;
+            return false;
+        unsigned first = (unsigned)__builtin_ctzll(bits);
+        uint64_t after = ~(bits >> first);
+        run = run_bits(first, after == 0 ? 64 - first : (unsigned)__builtin_ctzll(after));
     } while (
-        !hz_cas_acq_rlx(&arena.free_masks[index], &seen, seen & ~bits)); /* sync: run-release, partner bits_release */
-    struct hz_segment *segment = hz_load_acq(&arena.segments[index]);    /* sync: segment-publish */
-    uint64_t dirty = bits & hz_load_rlx(&arena.dirty_masks[index]);      /* relaxed: the bits are ours */
-    unsigned purged = 0;
-    for (uint64_t left = dirty; left != 0;) {
-        unsigned first = (unsigned)__builtin_ctzll(left);
-        uint64_t after = ~(left >> first);
-        unsigned pages = after == 0 ? 64 - first : (unsigned)__builtin_ctzll(after);
-        uint64_t run = run_bits(first, pages);
-        if (hz_os_purge(hz_segment_page_address(segment, first), (size_t)pages << HZ_PAGE_LOG2)) {
-            hz_and_rlx(&arena.dirty_masks[index], ~run); /* relaxed: published with the free bits */
-            purged += pages;
-        }
-        left &= ~run;
+        !hz_cas_acq_rlx(&arena.free_masks[index], &seen, seen & ~run)); /* sync: run-release, partner bits_release */
+    struct hz_segment *segment = hz_load_acq(&arena.segments[index]);   /* sync: segment-publish */
+    unsigned pages = (unsigned)__builtin_popcountll(run);
+    /* relaxed: the pages are ours; somebody may have had and purged them since, then they are purged twice */
+    if (hz_os_purge(hz_segment_page_address(segment, (unsigned)__builtin_ctzll(run)), (size_t)pages << HZ_PAGE_LOG2)) {
+        hz_and_rlx(&arena.dirty_masks[index], ~run); /* relaxed: published with the free bits */
+        *purged += pages;
     }
-    hz_or_rel(&arena.free_masks[index], bits); /* sync: run-release, partner run_claim */
-    return purged;
+    *tries &= ~run;
+    hz_or_rel(&arena.free_masks[index], run); /* sync: run-release, partner run_claim */
+    return true;
+}
+
+/* Where address space is scarce: unmaps a segment none of whose pages is in use. */
+static void segment_release_unused(uint32_t index) {
+    uint64_t expected = UINT64_MAX;
+    if (!hz_cas_strong_acq_rlx(&arena.free_masks[index], &expected, 0)) /* sync: run-release, partner bits_release */
+        return;
+    struct hz_segment *segment = hz_load_acq(&arena.segments[index]); /* sync: segment-publish */
+    void *base = hz_segment_page_address(segment, 0);
+    unpublish(segment);
+    if (!hz_os_unmap(base, HZ_SEGMENT_BYTES))
+        (void)hz_os_purge(base, HZ_SEGMENT_BYTES); /* as in hz_arena_direct_free */
+    hz_lock_acquire(&arena.lock);
+    entry_put_locked(segment);
+    hz_lock_release(&arena.lock);
 }
 
 size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages) {
-    if (arena.segments == NULL)
+    if (!is_ready())
         return 0;
     uint32_t now = (uint32_t)hz_os_now_ms();
     uint32_t count = hz_arena_segment_count();
-    size_t purged = 0;
-    for (uint32_t index = 0; index < count && purged < budget_pages; index++) {
-        /* relaxed: hints. The age is modulo 2^32 ms: every 50 days one purge may come early */
-        if ((hz_load_rlx(&arena.free_masks[index]) & hz_load_rlx(&arena.dirty_masks[index])) == 0)
+    unsigned purged = 0;
+    for (uint32_t index = 0; index < count && budget_pages > 0; index++) {
+        /* relaxed, all: hints. The age is modulo 2^32 ms; a free that is newer than `now` has a negative age */
+        int32_t age = (int32_t)(now - hz_load_rlx(&arena.freed_at_ms[index]));
+        if (delay_ms > 0 && age < (int32_t)delay_ms)
             continue;
-        if (now - hz_load_rlx(&arena.freed_at_ms[index]) >= delay_ms)
-            purged += purge_segment(index);
+        uint64_t tries = hz_load_rlx(&arena.free_masks[index]) & hz_load_rlx(&arena.dirty_masks[index]);
+        budget_pages -= hz_min(budget_pages, (size_t)__builtin_popcountll(tries));
+        while (tries != 0 && purge_run(index, &tries, &purged)) {
+        }
+        if (arena.tight && delay_ms == 0)
+            segment_release_unused(index);
     }
-    hz_add_rlx(&arena.purged_bytes, purged << HZ_PAGE_LOG2); /* relaxed: counter */
-    return purged << HZ_PAGE_LOG2;
+    hz_add_rlx(&arena.purged_bytes, (size_t)purged << HZ_PAGE_LOG2); /* relaxed: counter */
+    return (size_t)purged << HZ_PAGE_LOG2;
 }
 
 void hz_arena_tick(void) {
     uint64_t now = hz_os_now_ms();
     uint64_t last = hz_load_rlx(&arena.ticked_at_ms); /* relaxed: hint */
-    if (now - last < TICK_MS || !hz_cas_rlx_rlx(&arena.ticked_at_ms, &last, now))
+    if (now < last + TICK_MS || !hz_cas_rlx_rlx(&arena.ticked_at_ms, &last, now))
         return;
     hz_arena_purge(PURGE_DELAY_MS, TICK_BUDGET_PAGES);
 }
 
 void hz_arena_figures_get(struct hz_arena_figures *figures) {
     *figures = (struct hz_arena_figures){.purged_bytes = hz_load_rlx(&arena.purged_bytes)}; /* relaxed: counter */
-    uint32_t count = arena.segments == NULL ? 0 : hz_arena_segment_count();
+    uint32_t count = is_ready() ? hz_arena_segment_count() : 0;
     for (uint32_t index = 0; index < count; index++) {
         struct hz_segment *segment = hz_arena_segment(index);
         if (segment == NULL)

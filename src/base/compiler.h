@@ -72,6 +72,13 @@ enum {
 #define HZ_CPU_RELAX() ((void)0)
 #endif
 
+/* User addresses have this many bits (without asking the kernel for more by a hint). */
+#if defined(__x86_64__)
+#define HZ_ADDRESS_BITS 47
+#else
+#define HZ_ADDRESS_BITS 48
+#endif
+
 enum {
     HZ_CACHE_LINE_BYTES = 64,
     HZ_GRANULE_BYTES = 16, /* alignment of every block: alignof(max_align_t) on the machines we know */

@@ -1,17 +1,15 @@
 /*
  * meta.c - a bump allocator over chunks from the OS. Callers: arena, thread registry, engines; all rarely.
  *
- * Invariant at each instant (fork copies any of them): [cursor, end) is unused, zeroed memory, or cursor >= end.
+ * Invariant at each instant (fork copies any of them): [cursor, end) is unused, zeroed memory, or end <= cursor; the
+ * latter is repaired in the child.
  */
 #include "base/meta.h"
 
 #include "base/lock.h"
 #include "base/os.h"
 
-enum {
-    CHUNK_BYTES = 256 * 1024,
-    CHUNK_TIGHT_BYTES = 64 * 1024,
-};
+enum { CHUNK_BYTES = 128 * 1024 };
 
 static struct hz_lock lock = HZ_LOCK_INIT(HZ_RANK_META);
 static char *cursor;                 /* lock: lock */
@@ -30,18 +28,17 @@ static void *map_chunk(size_t bytes) {
 }
 
 static void *alloc_locked(size_t bytes) {
-    if ((size_t)(end - cursor) < bytes) {
-        size_t chunk_bytes = hz_os_address_space_tight() ? CHUNK_TIGHT_BYTES : CHUNK_BYTES;
-        if (bytes > chunk_bytes / 4)
+    if ((uintptr_t)end - (uintptr_t)cursor < bytes) {
+        if (bytes > CHUNK_BYTES / 4)
             return map_chunk(bytes); /* large pieces stand alone, so that little of a chunk is wasted */
-        char *chunk = map_chunk(chunk_bytes);
+        char *chunk = map_chunk(CHUNK_BYTES);
         if (chunk == NULL)
             return NULL;
-        end = cursor; /* empty at each instant between these stores */
+        end = NULL; /* fork: end < cursor between these stores, wherever the chunk lies */
         hz_signal_fence();
         cursor = chunk;
         hz_signal_fence();
-        end = chunk + hz_round_up(chunk_bytes, hz_os_page_bytes());
+        end = chunk + hz_round_up(CHUNK_BYTES, hz_os_page_bytes());
     }
     void *piece = cursor;
     cursor += bytes;

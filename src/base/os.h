@@ -3,7 +3,8 @@
  * calls on request.
  *
  * Units: bytes. Addresses and sizes are multiples of hz_os_page_bytes() unless said otherwise; alignments are powers of
- * two. No function allocates from the heap, and none changes errno. Callable on any thread, before any initialisation.
+ * two. No function allocates from the heap, and none changes errno. Callable on any thread, before any initialisation;
+ * none is a cancellation point, but hz_os_write.
  */
 #ifndef HZ_BASE_OS_H
 #define HZ_BASE_OS_H
@@ -18,6 +19,10 @@ bool hz_os_commit(void *address, size_t bytes);
 
 /* Reserve and commit in one; for tables, `lazy` asks the OS not to count what is never touched. NULL when refused. */
 void *hz_os_map(size_t bytes, size_t alignment, bool lazy);
+
+/* Readable space that is zero, and costs nothing until hz_os_commit makes parts of it writable: for large tables. Left
+ * out of core dumps. NULL when refused. */
+void *hz_os_map_zero(size_t bytes, size_t alignment);
 
 /* Asks for no huge pages here: the range is touched sparsely. A hint, cannot fail. */
 void hz_os_sparse(void *address, size_t bytes);
@@ -36,13 +41,6 @@ void *hz_os_remap(void *address, size_t old_bytes, size_t new_bytes, void *targe
 /* The system's page size: 4 to 64 KiB. */
 size_t hz_os_page_bytes(void);
 
-/* Processors this process may use, at least 1. */
-unsigned hz_os_cpu_count(void);
-
-/* True when huge lazy mappings are unwelcome: the address space is limited (RLIMIT_AS) or memory is not overcommitted.
- */
-bool hz_os_address_space_tight(void);
-
 /* RLIMIT_AS in bytes, SIZE_MAX when unlimited. */
 size_t hz_os_address_space_limit(void);
 
@@ -52,9 +50,6 @@ uint64_t hz_os_now_ms(void);
 /* Sleeps while *word == expected; may return early. Wakes up to `count` sleepers. */
 void hz_os_wait(const void *word, uint32_t expected);
 void hz_os_wake(const void *word, int count);
-
-/* 64 bits from the kernel's generator; not for keys. */
-uint64_t hz_os_random(void);
 
 /* Writes all bytes to the descriptor. 0, or an errno value. */
 int hz_os_write(int fd, const char *text, size_t length);

@@ -50,6 +50,10 @@ void *hz_os_map(size_t bytes, size_t alignment, bool lazy) {
     return refuse() ? NULL : hz_os_linux_map(bytes, alignment, lazy);
 }
 
+void *hz_os_map_zero(size_t bytes, size_t alignment) {
+    return refuse() ? NULL : hz_os_linux_map_zero(bytes, alignment);
+}
+
 bool hz_os_purge(void *address, size_t bytes) {
     return !refuse() && hz_os_linux_purge(address, bytes);
 }

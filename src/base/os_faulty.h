@@ -2,7 +2,7 @@
  * os_faulty.h - the switch of os_faulty.c, for tests: makes OS calls fail.
  *
  * Only in libraries compiled with HZ_OS_FAULTY=1; there the calls of os.h that can be refused (reserve, commit, map,
- * purge, unmap, remap) are counted, and the chosen ones fail without doing anything.
+ * map_zero, purge, unmap, remap) are counted, and the chosen ones fail without doing anything.
  */
 #ifndef HZ_BASE_OS_FAULTY_H
 #define HZ_BASE_OS_FAULTY_H
@@ -21,6 +21,7 @@ uint64_t hz_os_faulty_failures(void);
 void *hz_os_linux_reserve(size_t bytes, size_t alignment);
 bool hz_os_linux_commit(void *address, size_t bytes);
 void *hz_os_linux_map(size_t bytes, size_t alignment, bool lazy);
+void *hz_os_linux_map_zero(size_t bytes, size_t alignment);
 bool hz_os_linux_purge(void *address, size_t bytes);
 bool hz_os_linux_unmap(void *address, size_t bytes);
 void *hz_os_linux_remap(void *address, size_t old_bytes, size_t new_bytes, void *target);

@@ -9,12 +9,9 @@
 #include "base/os_faulty.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -74,6 +71,16 @@ void *IMPL(map)(size_t bytes, size_t alignment, bool lazy) {
     return map_aligned(bytes, alignment, PROT_READ | PROT_WRITE, lazy ? MAP_NORESERVE : 0);
 }
 
+void *IMPL(map_zero)(size_t bytes, size_t alignment) {
+    void *address = map_aligned(bytes, alignment, PROT_READ, MAP_NORESERVE);
+    if (address != NULL) {
+        int saved = errno;
+        (void)madvise(address, bytes, MADV_DONTDUMP); /* refused: a larger core file */
+        errno = saved;
+    }
+    return address;
+}
+
 void hz_os_sparse(void *address, size_t bytes) {
     int saved = errno;
     (void)madvise(address, bytes, MADV_NOHUGEPAGE); /* a kernel without huge pages refuses: nothing to do then */
@@ -104,39 +111,11 @@ size_t hz_os_page_bytes(void) {
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-unsigned hz_os_cpu_count(void) {
-    unsigned long mask[128] = {0}; /* 8192 processors; a larger machine falls back to 1 */
-    int saved = errno;
-    long bytes = syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask);
-    errno = saved;
-    unsigned count = 0;
-    for (size_t i = 0; bytes > 0 && i < (size_t)bytes / sizeof(mask[0]); i++)
-        count += (unsigned)__builtin_popcountl(mask[i]);
-    return count > 0 ? count : 1;
-}
-
-static bool overcommit_is_strict(void) {
-    int saved = errno;
-    char mode = '0';
-    int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        if (read(fd, &mode, 1) != 1)
-            mode = '0';
-        close(fd);
-    }
-    errno = saved;
-    return mode == '2';
-}
-
 size_t hz_os_address_space_limit(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return SIZE_MAX;
     return (size_t)limit.rlim_cur;
-}
-
-bool hz_os_address_space_tight(void) {
-    return hz_os_address_space_limit() != SIZE_MAX || overcommit_is_strict();
 }
 
 uint64_t hz_os_now_ms(void) {
@@ -156,15 +135,6 @@ void hz_os_wake(const void *word, int count) {
     int saved = errno;
     (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
     errno = saved;
-}
-
-uint64_t hz_os_random(void) {
-    int saved = errno;
-    uint64_t value = 0;
-    if (syscall(SYS_getrandom, &value, sizeof(value), GRND_NONBLOCK) != (long)sizeof(value))
-        value = hz_os_now_ms() * UINT64_C(0x9e3779b97f4a7c15);
-    errno = saved;
-    return value;
 }
 
 int hz_os_write(int fd, const char *text, size_t length) {

@@ -7,9 +7,8 @@
 #include "base/os.h"
 
 enum {
-    ADDRESS_BITS = 47,
     SMALL_PAGES_LOG2_MIN = 14, /* 1 GiB of addresses without sharing, 64 KiB of table */
-    SMALL_PAGES_LOG2_MAX = 20,
+    SMALL_PAGES_LOG2_MAX = 26,
 };
 
 static struct hz_pagetag no_tag; /* before initialisation every address is "not ours" */
@@ -18,7 +17,7 @@ struct hz_pagetag_table hz_pagetags = {.tags = &no_tag, .mask = 0, .flat = false
 
 static bool table_map(unsigned pages_log2, bool flat) {
     size_t bytes = ((size_t)1 << pages_log2) * sizeof(struct hz_pagetag);
-    struct hz_pagetag *tags = hz_os_map(bytes, hz_os_page_bytes(), true);
+    struct hz_pagetag *tags = hz_os_map_zero(bytes, hz_os_page_bytes());
     if (tags == NULL)
         return false;
     hz_os_sparse(tags, bytes);
@@ -29,13 +28,21 @@ static bool table_map(unsigned pages_log2, bool flat) {
 }
 
 bool hz_pagetag_init(void) {
-    if (!hz_os_address_space_tight() && table_map(ADDRESS_BITS - HZ_PAGE_LOG2, true))
-        return true;
     size_t limit = hz_os_address_space_limit();
-    unsigned pages_log2 = SMALL_PAGES_LOG2_MAX;
-    while (pages_log2 > SMALL_PAGES_LOG2_MIN && ((size_t)HZ_PAGE_BYTES << (pages_log2 - 1)) / 4 > limit)
-        pages_log2--;
+    if (limit == SIZE_MAX && table_map(HZ_ADDRESS_BITS - HZ_PAGE_LOG2, true))
+        return true;
+    /* four times the limit, so that the few mappings there can be seldom share an entry */
+    unsigned pages_log2 = SMALL_PAGES_LOG2_MIN;
+    while (pages_log2 < SMALL_PAGES_LOG2_MAX && ((size_t)HZ_PAGE_BYTES << pages_log2) / 4 < limit)
+        pages_log2++;
     return table_map(pages_log2, false);
+}
+
+bool hz_pagetag_open(const void *address, size_t bytes) {
+    uintptr_t os_page = hz_os_page_bytes();
+    uintptr_t first = (uintptr_t)hz_pagetag_of(address) & ~(os_page - 1);
+    uintptr_t last = (uintptr_t)hz_pagetag_of((const char *)address + bytes - 1) & ~(os_page - 1);
+    return hz_os_commit((void *)first, last - first + os_page);
 }
 
 void hz_pagetag_set(const void *address, size_t pages, unsigned bin, unsigned size_class, unsigned owner) {

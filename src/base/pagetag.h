@@ -2,10 +2,11 @@
  * pagetag.h - what belongs to whom: one word per 64 KiB page of address space.
  *
  * Owns one flat table, indexed by (address / page) & mask. In the usual mode it covers the whole user address space (8
- * GiB of lazily touched address space for 47 bits) and the mask only keeps garbage pointers inside the table. Where
- * such a mapping is unwelcome (RLIMIT_AS, strict overcommit) the table is small, different addresses share an entry,
- * and `bin` stays 0 everywhere, so that every free takes the slow path, which asks the segment directory whether the
- * address is ours. Decided once, at start.
+ * GiB of address space for 47 bits) and the mask only keeps garbage pointers inside the table. It is mapped read-only
+ * and zero; the piece for an address is made writable when the arena gets memory there, so it counts neither for strict
+ * overcommit nor for RLIMIT_DATA. Where address space is limited (RLIMIT_AS) the table is small, different addresses
+ * share an entry, and `bin` stays 0 everywhere, so that every free takes the slow path, which asks the segment
+ * directory whether the address is ours. Decided once, at start.
  *
  * Invariants: a page's tag is 0 unless it is inside a run that is handed out. Only the first page of a large block has
  * a tag. Edge "tag-publish": a tag is written before the first block of its page leaves the thread that made the page,
@@ -51,6 +52,10 @@ HZ_INLINE unsigned hz_pagetag_owner(const void *address) {
 
 /* Maps the table. Once, under the init lock. False when there is no memory for the smallest. */
 bool hz_pagetag_init(void);
+
+/* Makes the table's entries for [address, address + bytes) writable. False when the OS refuses. Under the arena lock.
+ */
+bool hz_pagetag_open(const void *address, size_t bytes);
 
 /* Tags / untags `pages` pages from `address` on. The caller owns the pages. `bin` is dropped in the small-table mode.
  */

@@ -39,9 +39,8 @@ struct hz_thread *hz_thread_claim_orphan(void) {
     return claim_from(HZ_THREAD_ORPHAN, &orphan_count);
 }
 
-struct hz_thread *hz_thread_claim(bool *was_orphan) {
+struct hz_thread *hz_thread_claim(void) {
     struct hz_thread *thread = hz_thread_claim_orphan();
-    *was_orphan = thread != NULL;
     return thread != NULL ? thread : claim_from(HZ_THREAD_FREE, &free_count);
 }
 
@@ -78,17 +77,19 @@ void hz_thread_hooks_install(void (*on_exit)(void *), void (*after_fork)(void)) 
     if (hz_load_acq(&hooks_state) != 0 || !hz_cas_strong_acq_rlx(&hooks_state, &expected, 1))
         return;
     int saved = errno;
+    static bool fork_hooked; /* owner: who has brought hooks_state from 0 to 1 */
+    if (!fork_hooked)
+        fork_hooked = pthread_atfork(NULL, NULL, after_fork) == 0; /* no memory: tried again with the next thread */
     bool have_key = pthread_key_create(&exit_key, on_exit) == 0;
-    (void)pthread_atfork(NULL, NULL, after_fork); /* no memory: a child then leaks what other threads held */
     errno = saved;
-    if (have_key)
-        hz_store_rel(&hooks_state, 2); /* sync: hooks, partner hz_thread_exit_arm */
+    hz_store_rel(&hooks_state, have_key ? 2 : 0); /* sync: hooks, partner hz_thread_exit_arm. Out of keys: as above */
 }
 
-void hz_thread_exit_arm(void *value) {
-    if (hz_load_acq(&hooks_state) != 2) /* sync: hooks. No key (yet): this thread's block stays claimed at its end */
-        return;
+bool hz_thread_exit_arm(void *value) {
+    if (hz_load_acq(&hooks_state) != 2) /* sync: hooks, partner hz_thread_hooks_install */
+        return false;
     int saved = errno;
-    (void)pthread_setspecific(exit_key, value);
+    bool armed = pthread_setspecific(exit_key, value) == 0;
     errno = saved;
+    return armed;
 }

@@ -24,8 +24,8 @@ struct hz_thread {
     struct hz_thread *next;  /* const after publish */
 };
 
-/* A block nobody has, claimed for the caller; NULL when there is none. Orphans first (*was_orphan). */
-struct hz_thread *hz_thread_claim(bool *was_orphan);
+/* A block nobody has, claimed for the caller; NULL when there is none. Orphans first: what they hold comes along. */
+struct hz_thread *hz_thread_claim(void);
 
 /* Claims an orphan only; NULL when there is none. Cheap then. */
 struct hz_thread *hz_thread_claim_orphan(void);
@@ -46,7 +46,8 @@ void hz_thread_after_fork(struct hz_thread *self);
    fork. May allocate, so the calling thread must be able to. */
 void hz_thread_hooks_install(void (*on_exit)(void *), void (*after_fork)(void));
 
-/* Arms the exit hook of the calling thread; `value` not NULL. May allocate. */
-void hz_thread_exit_arm(void *value);
+/* Arms the exit hook of the calling thread; `value` not NULL. May allocate. False while there is no hook, or no memory
+ * for it. */
+bool hz_thread_exit_arm(void *value);
 
 #endif

@@ -67,13 +67,8 @@ void *hz_front_realloc(void *block, size_t size) {
     if (fits_well(usable, size) && usable == hz_engine_good_size(size))
         return block;
     void *resized = hz_engine_resize(block, size);
-    if (resized != NULL) {
-        if (HZ_CONFIG_CHECKS && resized != block) {
-            hz_front_live_remove(block);
-            hz_livemap_add(resized);
-        }
-        return resized;
-    }
+    if (resized != NULL)
+        return resized; /* a mapping that moved has kept its segment, and with it its place in the live map */
     if (fits_well(usable, size))
         return block;
     void *moved = move(block, usable, size);

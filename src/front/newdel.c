@@ -10,12 +10,14 @@
 typedef void (*new_handler)(void);
 typedef new_handler (*get_new_handler_function)(void);
 typedef void (*throw_function)(void);
+typedef void *(*nothrow_new_function)(size_t size, const void *tag);
+typedef void *(*nothrow_new_aligned_function)(size_t size, size_t alignment, const void *tag);
 
 /* A function of the loaded libstdc++ (or libc++), also if only a part of the program that was loaded privately has it;
  * NULL if there is none. */
 static void *runtime_function(const char *name) {
     static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
-    void *function = dlsym(RTLD_DEFAULT, name);
+    void *function = NULL; /* the libraries themselves are asked first: the program's scope begins with our operators */
     for (size_t i = 0; function == NULL && i < HZ_ARRAY_LENGTH(libraries); i++) {
         void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
         if (library == NULL)
@@ -23,7 +25,7 @@ static void *runtime_function(const char *name) {
         function = dlsym(library, name);
         dlclose(library); /* gives up the reference that dlopen added; the program's own keeps it loaded */
     }
-    return function;
+    return function != NULL ? function : dlsym(RTLD_DEFAULT, name); /* linked statically */
 }
 
 static new_handler current_new_handler(void) {
@@ -43,7 +45,31 @@ static HZ_NORETURN void throw_bad_alloc(void) {
     abort(); /* no C++ runtime: operator new was called from C by its mangled name */
 }
 
+/* A nothrow new must catch what a new_handler throws, which C cannot. The runtime's own nothrow new can: it calls the
+   throwing one, which is ours, inside a try block. False when there is no runtime to ask. */
+static bool runtime_nothrow_new(size_t size, size_t alignment, void **block) {
+    const char *name = alignment > HZ_GRANULE_BYTES ? "_ZnwmSt11align_val_tRKSt9nothrow_t" : "_ZnwmRKSt9nothrow_t";
+    void *symbol = runtime_function(name);
+    void *ours = dlsym(RTLD_DEFAULT, name);
+    if (symbol == NULL || symbol == ours)
+        return false;
+    static const char tag;
+    nothrow_new_function plain = NULL;
+    nothrow_new_aligned_function aligned = NULL;
+    if (alignment > HZ_GRANULE_BYTES) {
+        __builtin_memcpy(&aligned, &symbol, sizeof(aligned));
+        *block = aligned(size, alignment, &tag);
+    } else {
+        __builtin_memcpy(&plain, &symbol, sizeof(plain));
+        *block = plain(size, &tag);
+    }
+    return true;
+}
+
 void *hz_front_new_slow(size_t size, size_t alignment, bool nothrow) {
+    void *caught = NULL;
+    if (nothrow && runtime_nothrow_new(size, alignment, &caught))
+        return caught;
     for (;;) {
         new_handler handler = current_new_handler();
         if (handler == NULL && nothrow)

@@ -107,8 +107,10 @@ HZ_EXPORT void malloc_stats(void) {
     errno = saved;
 }
 
-/* HAKOZUNA_SHOW_CONFIG=1: the configuration on stderr when the library is loaded. */
-__attribute__((constructor)) static void show_config(void) {
+/* When the library is loaded. Our fork handler must be older than the program's: handlers run in the child in the order
+   in which they were installed, and may allocate. HAKOZUNA_SHOW_CONFIG=1: the configuration on stderr. */
+__attribute__((constructor)) static void start(void) {
+    hz_engine_start();
     const char *wanted = hz_os_getenv("HAKOZUNA_SHOW_CONFIG");
     if (wanted == NULL || strcmp(wanted, "1") != 0)
         return;

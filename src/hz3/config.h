@@ -18,6 +18,7 @@
 #include "hz3/knobs.def"
 #undef KNOB
 
+_Static_assert(HZ3_BIN_COUNT_MIN <= HZ3_BIN_COUNT, "HZ3_BIN_COUNT_MIN: must not be above HZ3_BIN_COUNT");
 _Static_assert(HZ3_BATCH_COUNT <= HZ3_BIN_COUNT / 2,
                "HZ3_BATCH_COUNT: two batches must fit into a bin, or it flushes what it has just got");
 
@@ -26,7 +27,7 @@ enum { HZ3_CLASS_COUNT = HZ_CLASS_COUNT };
 /* Blocks of a class a bin can hold, and how many move at once. Pure. */
 HZ_INLINE uint32_t hz3_bin_capacity(unsigned size_class) {
     size_t count = HZ3_BIN_BYTES / hz_class_bytes(size_class);
-    return (uint32_t)hz_max(HZ3_BIN_COUNT_MIN, hz_min(count, HZ3_BIN_COUNT));
+    return (uint32_t)hz_max(HZ3_BIN_COUNT_MIN, hz_min(count, HZ3_BIN_COUNT)) & ~1U; /* even: half of it is a batch */
 }
 
 HZ_INLINE uint32_t hz3_batch_count(unsigned size_class) {

@@ -3,12 +3,12 @@
  * purge.
  *
  * What one thread has too much of, another takes: a batch moves by copying pointers, no block is touched on its way.
- * The stack's head is one word: index of the top batch, number of batches, and a tag that changes with every push, so
- * that a pop which slept cannot mistake a batch that left and came back (ABA) for the one it saw. Batches are never
- * unmapped: reading the `next` of one that has just gone is harmless, its CAS fails. Edge "depot-publish": the pointers
- * in a batch, and the contents of the blocks as their last holder left them, are visible to who pops it. (Pops by
- * others in between are read-modify-writes and so belong to the release sequence.) Invariant: a batch is in one stack,
- * in one thread's hands, or among the empty ones.
+ * The stack's head is one word: index of the top batch, number of batches, and a 28-bit tag that changes with every
+ * push and pop, so that a pop which slept cannot mistake a batch that left and came back (ABA) for the one it saw.
+ * Batches are never unmapped: reading the `next` of one that has just gone is harmless, its CAS fails. Edge
+ * "depot-publish": the pointers in a batch, and the contents of the blocks as their last holder left them, are visible
+ * to who pops it. (Pops by others in between are read-modify-writes and so belong to the release sequence.) Invariant:
+ * a batch is in one stack, in one thread's hands, or among the empty ones.
  */
 #include "base/meta.h"
 #include "hz3/hz3.h"
@@ -113,9 +113,11 @@ static uint32_t empty_get(struct hz3_thread *self) {
 }
 
 static void empty_put(struct hz3_thread *self, uint32_t index) {
-    if (self->spare_count < HZ3_SPARE_BATCHES)
-        self->spare[self->spare_count++] = index;
-    else if (!stack_push(&empty, index, COUNT_MAX))
+    if (self->spare_count < HZ3_SPARE_BATCHES) {
+        self->spare[self->spare_count] = index;
+        hz_signal_fence(); /* fork: the count never covers an unwritten entry */
+        self->spare_count++;
+    } else if (!stack_push(&empty, index, COUNT_MAX))
         return; /* more than 65535 empty ones: this one stays unused for good */
 }
 
@@ -168,8 +170,4 @@ bool hz3_depot_push(struct hz3_thread *self, unsigned size_class, void *const *b
 
 uint32_t hz3_depot_batches(unsigned size_class) {
     return count_of(hz_load_rlx(&heads[size_class].word)); /* relaxed: figure */
-}
-
-size_t hz3_depot_bytes(unsigned size_class) {
-    return (size_t)hz3_depot_batches(size_class) * hz3_batch_count(size_class) * hz_class_bytes(size_class);
 }

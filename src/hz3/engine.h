@@ -59,6 +59,9 @@ size_t hz_engine_good_size(size_t size);
 /* Start of the block that an address is in; NULL when it is in no page of ours. */
 const void *hz_engine_block_start(const void *address);
 
+/* At load time: makes the calling thread ready and installs the hooks, before the program installs its own. */
+void hz_engine_start(void);
+
 size_t hz_engine_purge(void);
 const char *hz_engine_config_string(void);
 

@@ -28,7 +28,8 @@ void hz3_bin_flush(struct hz3_thread *self, unsigned size_class, uint32_t keep) 
         return;
     uint32_t count = held - keep;
     hz3_count(&self->counters.flush, 1);
-    hz_store_rel(&bin->top, base); /* fork: empty for the copy */
+    hz_store_rel(&bin->top, base); /* fork: empty for the copy ... */
+    hz_signal_fence();             /* ... before anything moves */
     memcpy(oldest, base, count * sizeof(oldest[0]));
     memmove(base, base + count, keep * sizeof(oldest[0]));
     give(self, size_class, oldest, count);

@@ -12,6 +12,7 @@
 void hz3_after_fork(void) {
     hz_meta_after_fork();
     hz_arena_after_fork();
+    hz3_thread_init_after_fork();
     struct hz3_thread *self = hz3_is_attached(hz3_self) ? hz3_self : NULL;
     for (unsigned index = 0; index < HZ3_NUM_SHARDS; index++) {
         struct hz3_shard *shard = hz3_shard_get(index);

@@ -6,6 +6,12 @@
 #include "base/large.h"
 #include "hz3/engine.h"
 
+/* Frees of a thread that has never allocated go straight into their pages until there have been this many: a thread's
+   very last frees (glibc's, of its own bookkeeping) would attach it too late for its exit hook. */
+enum { FREES_BEFORE_ATTACH = 16 };
+
+static HZ_TLS uint32_t unattached_frees; /* owner */
+
 /* The class of a block that must be ours. In the small-table mode different addresses share a tag: the directory
  * decides. */
 static unsigned class_of_block(const void *block) {
@@ -43,15 +49,19 @@ void hz3_free_slow(void *block) {
         return;
     unsigned size_class = class_of_block(block);
     struct hz3_thread *self = hz3_self;
-    if (!hz3_is_attached(self) && !hz3_thread_is_ending()) {
-        hz3_thread_attach(); /* fails without memory: then the block goes home directly */
-        self = hz3_self;
-    }
     if (size_class == HZ_CLASS_LARGE) {
+        if (HZ_UNLIKELY((uintptr_t)block % HZ_PAGE_BYTES != 0))
+            hz_fail_pointer(HZ_TEXT_INTERIOR, block);
         hz_large_free(block);
         if (hz3_is_attached(self))
             hz3_count(&self->counters.large_free, 1);
-    } else if (hz3_is_attached(self)) {
+        return;
+    }
+    if (!hz3_is_attached(self) && !hz3_thread_is_ending() && ++unattached_frees > FREES_BEFORE_ATTACH) {
+        hz3_thread_attach(); /* fails without memory: then the block goes home directly */
+        self = hz3_self;
+    }
+    if (hz3_is_attached(self)) {
         free_small(self, block, size_class);
     } else {
         free_direct(block);

@@ -45,9 +45,8 @@ uint32_t hz3_depot_pop(struct hz3_thread *self, unsigned size_class, void **out)
 /* Takes `count` (1..HZ3_BATCH_COUNT) blocks over; false when the class has enough resting already. */
 bool hz3_depot_push(struct hz3_thread *self, unsigned size_class, void *const *blocks, uint32_t count);
 
-/* Batches resting now; bytes in blocks. */
+/* Batches resting now; each holds up to hz3_batch_count blocks. */
 uint32_t hz3_depot_batches(unsigned size_class);
-size_t hz3_depot_bytes(unsigned size_class);
 
 /* Gives the thread's spare batches back. */
 void hz3_depot_spare_release(struct hz3_thread *self);
@@ -133,8 +132,14 @@ void hz3_thread_detach(struct hz3_thread *thread);
 /* The calling thread's end has begun: from now on it attaches for one operation at a time. */
 bool hz3_thread_is_ending(void);
 
-/* If a fork left thread blocks behind: takes one over and sends home what it holds. */
-void hz3_thread_reclaim_orphan(struct hz3_thread *self);
+/* If a fork left thread blocks behind: takes one over and sends home what it holds. False when there is none. */
+bool hz3_thread_reclaim_orphan(struct hz3_thread *self);
+
+/* Arms the exit hook unless it is; tried again from slow paths as long as it fails. */
+void hz3_thread_arm(struct hz3_thread *self);
+
+/* In a fork's child: makes the init lock usable. */
+void hz3_thread_init_after_fork(void);
 
 HZ_INLINE struct hz3_thread *hz3_thread_from(struct hz_thread *registered) {
     return (struct hz3_thread *)(void *)((char *)registered - offsetof(struct hz3_thread, registered));

@@ -40,7 +40,8 @@ static void *malloc_large(struct hz3_thread *self, size_t size, size_t alignment
     if (size > PTRDIFF_MAX)
         return no_memory();
     void *block = hz_large_alloc(size, alignment, zeroed);
-    if (block == NULL) { /* what the size classes do not use may do */
+    /* what the size classes do not use may do; for a mapping of its own only address space can be short */
+    if (block == NULL && (size < HZ_SEGMENT_BYTES || !hz_pagetags.flat)) {
         hz3_purge();
         block = hz_large_alloc(size, alignment, zeroed);
     }
@@ -65,11 +66,17 @@ void *hz3_malloc_slow(size_t size) {
 }
 
 void *hz_engine_calloc(size_t size) {
-    struct hz3_thread *self = hz3_self;
-    if (size > HZ_CLASS_BYTES_MAX && hz3_is_attached(self))
-        return malloc_large(self, size, 1, true);
-    void *block = hz_engine_malloc(size);
-    return block == NULL ? NULL : memset(block, 0, size); /* a thread's very first block may be large: zeroed twice */
+    if (size <= HZ_CLASS_BYTES_MAX) {
+        void *block = hz_engine_malloc(size);
+        return block == NULL ? NULL : memset(block, 0, size);
+    }
+    bool attached = hz3_is_attached(hz3_self);
+    if (!attached && hz3_thread_attach() == NULL)
+        return no_memory();
+    void *block = malloc_large(hz3_self, size, 1, true);
+    if (!attached && hz3_thread_is_ending())
+        hz3_thread_detach(hz3_self);
+    return block;
 }
 
 void *hz_engine_aligned(size_t alignment, size_t size) {

@@ -138,21 +138,24 @@ bool hz3_page_create_locked(struct hz3_shard *shard, unsigned size_class) {
     if (page->capacity % 64 != 0)
         page->free_bits[page->capacity / 64] = (UINT64_C(1) << (page->capacity % 64)) - 1;
     hz_store_rlx(&page->free_count, page->capacity);
-    hz_store_rel(&page->size_class, (uint8_t)size_class); /* sync: page-publish, partner hz3_pages_walk */
+    hz_add_rlx(&class_blocks[size_class], page->capacity); /* relaxed: counter */
     unsigned bin = hz3_class_is_home(size_class) ? 0 : size_class * (unsigned)sizeof(struct hz3_bin);
     hz_pagetag_set(start, run.pages, bin, size_class, shard->index); /* sync: tag-publish */
+    /* sync: page-publish, partner hz3_pages_walk. After the tags: a fork's child relinks what has a class, and must be
+     * able to free its blocks */
+    hz_store_rel(&page->size_class, (uint8_t)size_class);
     list_add(shard, page);
-    hz_add_rlx(&class_blocks[size_class], page->capacity); /* relaxed: counter */
     return true;
 }
 
 static void page_retire(struct hz3_shard *shard, struct hz3_page *page) {
+    unsigned size_class = hz_load_rlx(&page->size_class); /* relaxed: lock */
     if (page->listed)
         list_remove(shard, page);
-    hz_sub_rlx(&class_blocks[hz_load_rlx(&page->size_class)], page->capacity); /* relaxed: counter; lock */
     hz_store_rel(&page->size_class,
                  HZ_CLASS_NONE); /* sync: page-publish; first, so that a fork never relinks a page half gone */
     hz_signal_fence();
+    hz_sub_rlx(&class_blocks[size_class], page->capacity);        /* relaxed: counter */
     hz_pagetag_clear(page->start, hz_load_rlx(&page->run_pages)); /* relaxed: lock */
     hz_arena_run_free(hz_segment_get(page->start), hz_segment_page(page->start));
 }

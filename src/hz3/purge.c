@@ -4,47 +4,63 @@
 #include "base/os.h"
 #include "hz3/engine.h"
 
-enum { TICK_VISITS = 32 }; /* slow-path visits between two looks at the clock */
+enum {
+    TICK_VISITS = 32, /* slow-path visits between two looks at the clock */
+    AGE_SHARE = 32,   /* a class gives one batch in so many home each time */
+    AGE_BUDGET = 64,  /* batches at once, so that no caller waits long */
+};
 
-static _Atomic(uint64_t) aged_at_ms; /* hint */
+static _Atomic(uint64_t) aged_at_ms;     /* hint */
+static _Atomic(uint32_t) age_next_class; /* hint: where the budget ended last time */
 
-/* Sends up to `batches` of the class's batches home. */
-static void depot_go_home(struct hz3_thread *self, unsigned size_class, uint32_t batches) {
+/* Sends up to `batches` of the class's batches home; returns how many it did. */
+static uint32_t depot_go_home(struct hz3_thread *self, unsigned size_class, uint32_t batches) {
     void *blocks[HZ3_BATCH_COUNT];
+    uint32_t done = 0;
     uint32_t count;
-    while (batches-- > 0 && (count = hz3_depot_pop(self, size_class, blocks)) > 0)
+    for (; done < batches && (count = hz3_depot_pop(self, size_class, blocks)) > 0; done++)
         hz3_home_send(self, blocks, count);
+    return done;
 }
 
 static void depot_age(struct hz3_thread *self) {
-    for (unsigned size_class = 1; size_class < HZ3_CLASS_COUNT; size_class++)
-        depot_go_home(self, size_class, (hz3_depot_batches(size_class) + 3) / 4);
+    uint32_t left = AGE_BUDGET;
+    uint32_t size_class = hz_load_rlx(&age_next_class); /* relaxed: hint */
+    for (unsigned i = 1; i < HZ3_CLASS_COUNT && left > 0; i++) {
+        size_class = size_class + 1 < HZ3_CLASS_COUNT ? size_class + 1 : 1;
+        uint32_t share = (hz3_depot_batches(size_class) + AGE_SHARE - 1) / AGE_SHARE;
+        left -= depot_go_home(self, size_class, (uint32_t)hz_min(share, left));
+    }
+    hz_store_rlx(&age_next_class, size_class); /* relaxed: hint */
 }
 
 void hz3_tick(struct hz3_thread *self) {
     if (++self->slow_count % TICK_VISITS != 0)
         return;
+    hz3_thread_arm(self);
     hz_arena_tick();
     uint64_t now = hz_os_now_ms();
     uint64_t last = hz_load_rlx(&aged_at_ms);                                      /* relaxed: hint */
-    if (now - last >= HZ3_DEPOT_AGE_MS && hz_cas_rlx_rlx(&aged_at_ms, &last, now)) /* relaxed: one of many does it */
+    if (now >= last + HZ3_DEPOT_AGE_MS && hz_cas_rlx_rlx(&aged_at_ms, &last, now)) /* relaxed: one of many does it */
         depot_age(self);
 }
 
 static void shard_give_back(struct hz3_thread *self, struct hz3_shard *shard) {
-    hz_lock_acquire(&shard->exclusive);
     for (unsigned size_class = 1; size_class < HZ3_CLASS_COUNT; size_class++) {
+        hz_lock_acquire(&shard->exclusive); /* class by class: its threads wait shortly */
         hz3_shard_drain_locked(self, shard, size_class);
-        hz3_count(&self->counters.page_retire, hz3_pages_retire_all_locked(shard, size_class));
+        uint32_t retired = hz3_pages_retire_all_locked(shard, size_class);
+        hz_lock_release(&shard->exclusive);
+        hz3_count(&self->counters.page_retire, retired);
     }
-    hz_lock_release(&shard->exclusive);
 }
 
 size_t hz3_purge(void) {
     struct hz3_thread *self = hz3_self;
     if (!hz3_is_attached(self))
         return 0;
-    hz3_thread_reclaim_orphan(self);
+    while (hz3_thread_reclaim_orphan(self)) {
+    }
     hz3_thread_flush(self);
     for (unsigned size_class = 1; size_class < HZ3_CLASS_COUNT; size_class++)
         depot_go_home(self, size_class, UINT32_MAX);
@@ -52,6 +68,11 @@ size_t hz3_purge(void) {
         if (hz3_shard_get(index) != NULL)
             shard_give_back(self, hz3_shard_get(index));
     return hz_arena_purge(0, SIZE_MAX);
+}
+
+void hz_engine_start(void) {
+    if (!hz3_is_attached(hz3_self))
+        hz3_thread_attach(); /* no memory now: tried again by the first allocation */
 }
 
 size_t hz_engine_purge(void) {

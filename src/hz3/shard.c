@@ -5,7 +5,7 @@
  * Every consumer of a shard holds its `exclusive`: its own threads when they refill, a sender that finds no room, the
  * purger. So a sleeping owner's memory can be taken home by anybody, and more threads than shards can share. Senders to
  * stash, transfer and central take no lock. What may wait for a shard, per class: HZ3_STASH_BYTES + 8 lists +
- * HZ3_CENTRAL_BYTES.
+ * HZ3_CENTRAL_BYTES (one batch at least in each), and once more what was last drained of it (carry).
  */
 #include "base/meta.h"
 #include "hz3/hz3.h"
@@ -139,7 +139,8 @@ uint32_t hz3_shard_refill_locked(struct hz3_thread *self, struct hz3_shard *shar
 /* ---- what is sent to it ---------------------------------------------------------------------------- */
 
 static uint32_t stash_cap(unsigned size_class) {
-    return (uint32_t)hz_min(hz_max(HZ3_STASH_BYTES / hz_class_bytes(size_class), HZ3_BATCH_COUNT), HZ_LIST_COUNT_MAX);
+    return (uint32_t)hz_min(hz_max(HZ3_STASH_BYTES / hz_class_bytes(size_class), hz3_batch_count(size_class)),
+                            HZ_LIST_COUNT_MAX);
 }
 
 void hz3_shard_put(struct hz3_thread *self, struct hz3_shard *shard, void *const *blocks, uint32_t count) {

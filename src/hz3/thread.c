@@ -67,11 +67,22 @@ bool hz3_thread_is_ending(void) {
     return thread_ending;
 }
 
+void hz3_thread_arm(struct hz3_thread *self) {
+    if (self->exit_armed || thread_ending)
+        return;
+    hz_thread_hooks_install(on_exit, hz3_after_fork);
+    self->exit_armed = hz_thread_exit_arm(self);
+}
+
+void hz3_thread_init_after_fork(void) {
+    if (hz_lock_abandoned(&init_lock))
+        hz_lock_reset(&init_lock); /* each step of init can be done again */
+}
+
 struct hz3_thread *hz3_thread_attach(void) {
     if (!init())
         return NULL;
-    bool was_orphan;
-    struct hz_thread *recycled = hz_thread_claim(&was_orphan);
+    struct hz_thread *recycled = hz_thread_claim();
     struct hz3_thread *thread = recycled != NULL ? hz3_thread_from(recycled) : block_make();
     if (thread == NULL)
         return NULL;
@@ -81,10 +92,8 @@ struct hz3_thread *hz3_thread_attach(void) {
         return NULL;
     }
     hz3_self = thread; /* from here on the thread can allocate, as the next calls may */
-    if (!thread_ending) {
-        hz_thread_hooks_install(on_exit, hz3_after_fork);
-        hz_thread_exit_arm(thread);
-    }
+    thread->exit_armed = false;
+    hz3_thread_arm(thread);
     return thread;
 }
 
@@ -109,12 +118,13 @@ void hz3_thread_detach(struct hz3_thread *thread) {
     hz_thread_release(&thread->registered);
 }
 
-void hz3_thread_reclaim_orphan(struct hz3_thread *self) {
+bool hz3_thread_reclaim_orphan(struct hz3_thread *self) {
     struct hz_thread *orphan = hz_thread_claim_orphan();
     if (HZ_LIKELY(orphan == NULL))
-        return;
+        return false;
     struct hz3_thread *thread = hz3_thread_from(orphan);
     thread->shard = self->shard; /* a shard whose lists are sound; only the blocks' own shards matter */
     hz3_thread_flush(thread);
     hz_thread_release(orphan);
+    return true;
 }

@@ -62,8 +62,6 @@ HZ_INLINE void hz3_count(_Atomic(uint64_t) *counter, uint64_t by) {
 enum {
     HZ3_SPARE_BATCHES = 4,
     HZ3_TRANSFER_SLOTS = HZ_CACHE_LINE_BYTES / sizeof(hz_list_word),
-    /* one sentinel below each class's slots; the slot above them is the next class's sentinel, or the closing one */
-    HZ3_NO_SHARD = 255,
 };
 
 /* A thread block. The first members are the fast path's; all of it is the owner's unless said otherwise. */
@@ -76,6 +74,7 @@ struct hz3_thread {
 
     struct hz_thread registered;
     struct hz3_shard *shard; /* the shard this thread belongs to */
+    bool exit_armed;         /* the exit hook will be called for it */
     uint32_t remote_count;
     uint32_t slow_count; /* slow-path visits, to look at the clock now and then */
     uint32_t spare_count;
@@ -97,9 +96,10 @@ struct hz3_shard_class {
 
 /* A shard: the pages of an owner identity. `exclusive` serialises every consumer of it. */
 struct hz3_shard {
-    struct hz_lock exclusive;
-    _Atomic(uint32_t) threads; /* sync: shard-claim; threads that belong to it */
-    uint32_t index;            /* const after publish */
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_lock exclusive;
+    /* read by every sender: not on the lock's line */
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint32_t) threads; /* sync: shard-claim; threads that belong to it */
+    uint32_t index;                                            /* const after publish */
     struct hz3_shard_class classes[HZ3_CLASS_COUNT];
 };
 

@@ -26,7 +26,7 @@
 #define HZ3_DEPOT_PERCENT 50
 #endif
 #ifndef HZ3_DEPOT_AGE_MS
-#define HZ3_DEPOT_AGE_MS 1000
+#define HZ3_DEPOT_AGE_MS 100
 #endif
 #ifndef HZ3_HOME_BELOW_BYTES
 #define HZ3_HOME_BELOW_BYTES 0
