@@ -253,8 +253,15 @@ TEST(Fork, SeveralThreadsForkAtOnce) {
  */
 ssize_t write_and_allocate(void *cookie, const char *, size_t length) {
     auto *counter = static_cast<std::atomic<size_t> *>(cookie);
-    void *block = blocks::make(100 + counter->fetch_add(1) % 3000, 1);
-    return blocks::drop(block) && block != nullptr ? static_cast<ssize_t>(length) : -1;
+    bool good = true;
+    /* Enough to get past every thread's cache, to what allocators have locks for. */
+    void *held[40];
+    for (void *&block : held)
+        block = blocks::make(100 + counter->fetch_add(1) * 977 % 70000, 1);
+    for (void *block : held)
+        good = block != nullptr && blocks::drop(block) && good;
+    void *span = blocks::make(300 * KiB, 2);
+    return span != nullptr && blocks::drop(span) && good ? static_cast<ssize_t>(length) : -1;
 }
 
 bool print_under_lock(std::atomic<size_t> *counter) {
