@@ -61,9 +61,6 @@ format: ## rewrite C and C++ with clang-format
 docs: ## write the pages that are made from the sources (docs/lanes.md)
 	tools/lanes.py
 
-docs: ## write the generated pages of docs from the knobs
-	tools/lanes.py
-
 bench: venv libs build-release ## compare allocators; ARGS go to tools/compare
 	$(PYTHON) tools/compare $(ARGS)
 
