@@ -52,12 +52,12 @@
  * read it at any time. All earlier writes of this thread come before it (release). On x86-64 that is one instruction
  * without a lock prefix; a compiler makes three of the portable form.
  */
-#if defined(__x86_64__) && !HZ_TSAN
-#define hz_owner_move_rel(p, entries)                                                                                  \
-    __asm__ volatile("addq %1, %0" : "+m"(*(p)) : "i"((entries) * (int)sizeof(void *)) : "memory", "cc")
-#else
-#define hz_owner_move_rel(p, entries) hz_store_rel((p), hz_load_rlx(p) + (entries))
-#endif
+HZ_INLINE void hz_owner_move_rel(_Atomic(void **) *top, int entries) {
+    if (HZ_ASM_X86_64)
+        __asm__ volatile("addq %1, %0" : "+m"(*top) : "er"((long)entries * (long)sizeof(void *)) : "memory", "cc");
+    else
+        hz_store_rel(top, hz_load_rlx(top) + entries);
+}
 
 /* Orders the compiler only: between this thread and what fork copies of it. */
 #define hz_signal_fence() atomic_signal_fence(memory_order_seq_cst)

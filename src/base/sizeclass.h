@@ -11,10 +11,6 @@
 #include "base/check.h"
 #include "base/compiler.h"
 
-#ifndef HZ_LINEAR_LOG2
-#define HZ_LINEAR_LOG2 11
-#endif
-
 enum {
     HZ_LINEAR_MAX = 1 << HZ_LINEAR_LOG2,
     HZ_LINEAR_CLASSES = HZ_LINEAR_MAX / HZ_GRANULE_BYTES,
