@@ -63,6 +63,7 @@ struct unit_pagetag unit_pagetag_of(const void *address);
 bool unit_pagetags_flat(void);
 uintptr_t unit_pagetags_mask(void);
 bool hz_pagetag_init(void);
+bool hz_pagetag_open(const void *address, size_t bytes);
 void hz_pagetag_set(const void *address, size_t pages, unsigned bin, unsigned size_class, unsigned owner);
 void hz_pagetag_clear(const void *address, size_t pages);
 
@@ -111,14 +112,14 @@ struct hz_thread *unit_thread_new(void);
 enum unit_thread_state unit_thread_state_of(struct hz_thread *thread);
 uint32_t unit_thread_number(const struct hz_thread *thread);
 struct hz_thread *unit_thread_next(const struct hz_thread *thread);
-struct hz_thread *hz_thread_claim(bool *was_orphan);
+struct hz_thread *hz_thread_claim(void);
 struct hz_thread *hz_thread_claim_orphan(void);
 void hz_thread_publish(struct hz_thread *thread);
 void hz_thread_release(struct hz_thread *thread);
 struct hz_thread *hz_thread_first(void);
 void hz_thread_after_fork(struct hz_thread *self);
 void hz_thread_hooks_install(void (*on_exit)(void *), void (*after_fork)(void));
-void hz_thread_exit_arm(void *value);
+bool hz_thread_exit_arm(void *value);
 
 #ifdef __cplusplus
 }

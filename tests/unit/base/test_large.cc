@@ -179,8 +179,8 @@ TEST_F(Large, MappingMovesWhenItCannotGrow) {
     auto *block = static_cast<char *>(hz_large_alloc(size, 1, false));
     support::fill(block, size, 1);
     /* somebody else's page right behind it; if there was something already, so much the better */
-    void *blocker = mmap(block + size, hz_os_page_bytes(), PROT_NONE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    void *blocker =
+        mmap(block + size, hz_os_page_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     auto *moved = static_cast<char *>(hz_large_resize(block, 3 * size));
     ASSERT_NE(moved, nullptr);
     ASSERT_NE(moved, block);

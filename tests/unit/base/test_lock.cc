@@ -1,6 +1,6 @@
 /* The futex lock: mutual exclusion, sleeping and waking, what fork leaves of it, ranks. */
-#include "unit/base/shim.h"
 #include "stress/children.h"
+#include "unit/base/shim.h"
 #include "unit/together.h"
 
 #include <gtest/gtest.h>

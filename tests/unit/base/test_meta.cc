@@ -1,7 +1,6 @@
 /* Memory for the allocator's own structures: zeroed, apart, on lines of its own. */
 #include "stress/children.h"
 #include "unit/base/shim.h"
-#include "stress/children.h"
 #include "unit/together.h"
 
 #include <gtest/gtest.h>
@@ -28,8 +27,8 @@ Piece take(size_t bytes, uint64_t seed) {
 
 TEST(Meta, PiecesAreZeroAlignedAndApart) {
     std::vector<Piece> pieces;
-    for (size_t bytes : {size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{4096}, 60 * KiB, 64 * KiB + 1,
-                         200 * KiB, 256 * KiB, 300 * KiB, 1024 * KiB + 5})
+    for (size_t bytes : {size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{4096}, 60 * KiB, 64 * KiB + 1, 200 * KiB,
+                         256 * KiB, 300 * KiB, 1024 * KiB + 5})
         for (int i = 0; i < 20; i++)
             pieces.push_back(take(bytes, pieces.size()));
     for (size_t i = 0; i < pieces.size(); i++)
@@ -66,8 +65,7 @@ TEST(Meta, ThreadsGetPiecesOfTheirOwn) {
     });
     for (unsigned index = 0; index < threads; index++)
         for (unsigned i = 0; i < count; i++)
-            ASSERT_TRUE(
-                support::holds(pieces[index][i].start, pieces[index][i].bytes, index * uint64_t{count} + i));
+            ASSERT_TRUE(support::holds(pieces[index][i].start, pieces[index][i].bytes, index * uint64_t{count} + i));
 }
 
 /* A thread takes piece after piece, so that forks fall into any moment of it. */

@@ -34,9 +34,8 @@ template <typename Body> void with_registry(Body body) {
 
 TEST(Registry, StartsEmpty) {
     with_registry([] {
-        bool was_orphan = true;
         require(hz_thread_first() == nullptr, "no block");
-        require(hz_thread_claim(&was_orphan) == nullptr && !was_orphan, "nothing to claim");
+        require(hz_thread_claim() == nullptr, "nothing to claim");
         require(hz_thread_claim_orphan() == nullptr, "no orphan");
     });
 }
@@ -44,13 +43,12 @@ TEST(Registry, StartsEmpty) {
 TEST(Registry, PublishedBlocksAreClaimedAndNumbered) {
     with_registry([] {
         struct hz_thread *made[3];
-        bool was_orphan;
         for (uint32_t i = 0; i < 3; i++) {
             made[i] = publish();
             require(unit_thread_state_of(made[i]) == UNIT_THREAD_USED, "claimed for its maker");
             require(unit_thread_number(made[i]) == i, "numbered in order");
             require(hz_thread_first() == made[i], "the newest is first");
-            require(hz_thread_claim(&was_orphan) == nullptr, "used ones cannot be claimed");
+            require(hz_thread_claim() == nullptr, "used ones cannot be claimed");
         }
         require(registered() == (std::vector<struct hz_thread *>{made[2], made[1], made[0]}), "all are listed");
     });
@@ -63,13 +61,12 @@ TEST(Registry, ReleasedBlocksAreClaimedOnceEach) {
         hz_thread_release(a);
         hz_thread_release(b);
         require(unit_thread_state_of(a) == UNIT_THREAD_FREE, "released is free");
-        bool was_orphan = true;
-        struct hz_thread *first = hz_thread_claim(&was_orphan);
-        require(!was_orphan && (first == a || first == b), "a released block comes back");
+        struct hz_thread *first = hz_thread_claim();
+        require(first == a || first == b, "a released block comes back");
         require(unit_thread_state_of(first) == UNIT_THREAD_USED, "and is used");
-        struct hz_thread *second = hz_thread_claim(&was_orphan);
+        struct hz_thread *second = hz_thread_claim();
         require(second == (first == a ? b : a), "then the other one");
-        require(hz_thread_claim(&was_orphan) == nullptr, "then none");
+        require(hz_thread_claim() == nullptr, "then none");
         require(registered().size() == 2, "recycling makes none");
     });
 }
@@ -84,10 +81,9 @@ TEST(Registry, ForkOrphansWhatOthersHeld) {
         require(unit_thread_state_of(self) == UNIT_THREAD_USED, "the forking thread keeps its block");
         require(unit_thread_state_of(other) == UNIT_THREAD_ORPHAN, "a vanished thread's is an orphan");
         require(unit_thread_state_of(unused) == UNIT_THREAD_FREE, "free ones stay free");
-        bool was_orphan = false;
-        require(hz_thread_claim(&was_orphan) == other && was_orphan, "orphans come first");
+        require(hz_thread_claim() == other, "orphans come first");
         require(hz_thread_claim_orphan() == nullptr, "there was one");
-        require(hz_thread_claim(&was_orphan) == unused && !was_orphan, "then free ones");
+        require(hz_thread_claim() == unused, "then free ones");
         hz_thread_after_fork(nullptr);
         require(unit_thread_state_of(self) == UNIT_THREAD_ORPHAN, "without a self all are orphans");
         hz_thread_after_fork(nullptr);
@@ -110,12 +106,11 @@ TEST(Registry, ThreadsNeverShareABlock) {
             hz_thread_release(entry.first);
         unit::together(threads, [&](unsigned) {
             for (unsigned i = 0; i < unit::rounds(20000); i++) {
-                bool was_orphan;
-                struct hz_thread *claimed = hz_thread_claim(&was_orphan);
+                struct hz_thread *claimed = hz_thread_claim();
                 if (claimed == nullptr) /* a moment of somebody's release; there is one for each of us */
                     continue;
                 std::atomic<unsigned> &holder = held[holders.at(claimed)];
-                good = good && holder.fetch_add(1) == 0 && !was_orphan;
+                good = good && holder.fetch_add(1) == 0;
                 published++;
                 holder--;
                 hz_thread_release(claimed);
@@ -123,10 +118,9 @@ TEST(Registry, ThreadsNeverShareABlock) {
         });
         require(good, "one holder at a time");
         require(published > threads, "blocks were claimed");
-        bool was_orphan;
         for (unsigned i = 0; i < threads; i++)
-            require(hz_thread_claim(&was_orphan) != nullptr, "all are there at the end");
-        require(hz_thread_claim(&was_orphan) == nullptr, "and no more");
+            require(hz_thread_claim() != nullptr, "all are there at the end");
+        require(hz_thread_claim() == nullptr, "and no more");
     });
 }
 
@@ -170,11 +164,11 @@ void never(void *) {
 
 TEST(Hooks, RunAtThreadExitAndInTheChildOfAFork) {
     int value = 0;
-    std::thread([&] { hz_thread_exit_arm(&value); }).join();
+    std::thread([&] { EXPECT_FALSE(hz_thread_exit_arm(&value)); }).join();
     EXPECT_EQ(exits, 0U) << "nothing is installed yet";
     hz_thread_hooks_install(count_exit, count_fork);
     hz_thread_hooks_install(never, abort); /* the first ones stay */
-    std::thread([&] { hz_thread_exit_arm(&value); }).join();
+    std::thread([&] { EXPECT_TRUE(hz_thread_exit_arm(&value)); }).join();
     EXPECT_EQ(exits, 1U);
     EXPECT_EQ(exit_value, &value);
     std::thread([] {}).join();

@@ -37,7 +37,7 @@ struct hz_thread *unit_registered(struct hz3_thread *thread);
 struct hz3_thread *hz3_thread_attach(void);
 void hz3_thread_flush(struct hz3_thread *thread);
 void hz3_thread_detach(struct hz3_thread *thread);
-void hz3_thread_reclaim_orphan(struct hz3_thread *self);
+bool hz3_thread_reclaim_orphan(struct hz3_thread *self);
 
 /* ---- refill.c, flush.c, home.c, purge.c, fork.c ---- */
 void *hz3_refill(struct hz3_thread *self, unsigned size_class);
@@ -53,7 +53,6 @@ void hz3_after_fork(void);
 uint32_t hz3_depot_pop(struct hz3_thread *self, unsigned size_class, void **out);
 bool hz3_depot_push(struct hz3_thread *self, unsigned size_class, void *const *blocks, uint32_t count);
 uint32_t hz3_depot_batches(unsigned size_class);
-size_t hz3_depot_bytes(unsigned size_class);
 void hz3_depot_spare_release(struct hz3_thread *self);
 
 /* ---- shard.c ---- */

@@ -1,0 +1,104 @@
+/* Transfer slots: a few lists, each handed over whole and once. */
+#include "unit/hz3/fixture.h"
+
+#include <set>
+
+namespace {
+
+using unit::Blocks;
+
+/* Blocks that belong to nobody: the lists only link them. */
+struct Node {
+    void *link;
+    uint64_t payload;
+    std::atomic<uint32_t> taken;
+};
+
+struct Home {
+    struct hz3_shard_class *home = unit_shard_class_new();
+    ~Home() {
+        unit_delete(home);
+    }
+};
+
+struct hz_list list_of(std::vector<Node> &nodes, size_t from, size_t count) {
+    struct hz_list list = {};
+    for (size_t i = from; i < from + count; i++)
+        hz_list_push(&list, &nodes[i]);
+    return list;
+}
+
+TEST(Transfer, HoldsAsManyListsAsSlots) {
+    Home home;
+    std::vector<Node> nodes(3 * (unit_transfer_slots + 1));
+    EXPECT_EQ(hz3_transfer_take(home.home), 0U);
+    for (unsigned slot = 0; slot < unit_transfer_slots; slot++) {
+        struct hz_list list = list_of(nodes, 3 * slot, 3);
+        EXPECT_TRUE(hz3_transfer_send(home.home, &list));
+        EXPECT_EQ(hz3_transfer_count(home.home), 3 * (slot + 1));
+    }
+    struct hz_list extra = list_of(nodes, 3 * unit_transfer_slots, 3);
+    EXPECT_FALSE(hz3_transfer_send(home.home, &extra)) << "every slot is taken";
+    EXPECT_EQ(hz3_transfer_count(home.home), 3 * unit_transfer_slots);
+    std::set<void *> seen;
+    for (unsigned slot = 0; slot < unit_transfer_slots; slot++) {
+        hz_list_word word = hz3_transfer_take(home.home);
+        ASSERT_EQ(hz_list_word_count(word), 3U);
+        Blocks blocks = unit::blocks_of(word);
+        EXPECT_EQ(hz_block_next(blocks.back()), nullptr);
+        seen.insert(blocks.begin(), blocks.end());
+    }
+    EXPECT_EQ(seen.size(), 3 * unit_transfer_slots);
+    EXPECT_EQ(seen.count(&nodes[3 * unit_transfer_slots]), 0U);
+    EXPECT_EQ(hz3_transfer_take(home.home), 0U);
+    EXPECT_EQ(hz3_transfer_count(home.home), 0U);
+    EXPECT_TRUE(hz3_transfer_send(home.home, &extra)) << "a slot that was emptied serves again";
+}
+
+TEST(Transfer, ThreadsHandOverEveryListOnce) {
+    constexpr unsigned senders = 3;
+    constexpr unsigned takers = 2;
+    constexpr size_t list_blocks = 4;
+    Home home;
+    const size_t lists = unit::rounds(8000);
+    std::vector<std::vector<Node>> nodes;
+    for (unsigned i = 0; i < senders; i++)
+        nodes.emplace_back(lists * list_blocks);
+    std::atomic<unsigned> sending{senders};
+    std::atomic<size_t> wrong{0};
+    unit::together(senders + takers, [&](unsigned index) {
+        if (index < senders) {
+            for (size_t i = 0; i < lists; i++) {
+                struct hz_list list = {};
+                for (size_t j = i * list_blocks; j < (i + 1) * list_blocks; j++) {
+                    nodes[index][j].payload = j;
+                    hz_list_push(&list, &nodes[index][j]);
+                }
+                while (!hz3_transfer_send(home.home, &list))
+                    std::this_thread::yield();
+            }
+            sending--;
+            return;
+        }
+        for (bool last = false; !last;) {
+            last = sending.load() == 0;
+            for (hz_list_word word; (word = hz3_transfer_take(home.home)) != 0;) {
+                Blocks blocks = unit::blocks_of(word);
+                wrong += blocks.size() != list_blocks;
+                for (size_t i = 0; i < blocks.size(); i++) {
+                    auto *node = static_cast<Node *>(blocks[i]);
+                    wrong += node->payload % list_blocks != list_blocks - 1 - i; /* in the order they were linked */
+                    node->taken++;
+                }
+            }
+            std::this_thread::yield();
+        }
+    });
+    EXPECT_EQ(wrong, 0U);
+    for (const auto &each : nodes)
+        for (const Node &node : each)
+            ASSERT_EQ(node.taken, 1U) << "every block is taken once";
+    EXPECT_EQ(hz3_transfer_count(home.home), 0U);
+}
+
+} // namespace
