@@ -185,7 +185,7 @@ void hz3_shard_drain_locked(struct hz3_thread *self, struct hz3_shard *shard, un
     hz_list_word word = hz_load_rlx(&home->carry); /* relaxed: lock */
     hz_store_rlx(&home->carry, 0);                 /* relaxed: lock; before the blocks are anywhere else */
     hz_signal_fence();
-    for (; word != 0; word = take_sent(self, home)) {
+    for (word = word != 0 ? word : take_sent(self, home); word != 0; word = take_sent(self, home)) {
         uint32_t retired = hz3_pages_put_list_locked(shard, hz_list_word_head(word), hz_list_word_count(word));
         hz3_count(&self->counters.page_retire, retired);
     }
