@@ -11,6 +11,9 @@ enum {
     MAP_BYTES = MAP_BITS / 8,
 };
 
+/* The map of a segment that had a block when there was no memory for one: nothing in it is watched, ever. */
+static _Atomic(uint64_t) unwatched[1];
+
 static uintptr_t bit_of(const void *block) {
     return ((uintptr_t)block & (HZ_SEGMENT_BYTES - 1)) / HZ_GRANULE_BYTES;
 }
@@ -21,11 +24,13 @@ void hz_livemap_add(const void *block) {
     if (map == NULL) {
         _Atomic(uint64_t) *made = hz_meta_alloc(MAP_BYTES);
         if (made == NULL)
-            return;
+            made = unwatched;
         /* sync: livemap-publish. The loser of a race wastes its map: this is the check build */
         if (hz_cas_strong_ar_acq(&segment->livemap, &map, made))
             map = made;
     }
+    if (map == unwatched)
+        return;
     uintptr_t bit = bit_of(block);
     hz_or_rlx(&map[bit / 64], UINT64_C(1) << (bit % 64)); /* relaxed: the program orders free after malloc of a block */
 }
@@ -35,7 +40,7 @@ enum hz_livemap_answer hz_livemap_remove(const void *block) {
     if (segment == NULL)
         return HZ_LIVEMAP_FOREIGN;
     _Atomic(uint64_t) *map = hz_load_acq(&segment->livemap); /* sync: livemap-publish */
-    if (map == NULL)
+    if (map == NULL || map == unwatched)
         return HZ_LIVEMAP_OK;
     if ((uintptr_t)block % HZ_GRANULE_BYTES != 0)
         return HZ_LIVEMAP_NOT_LIVE;

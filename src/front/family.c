@@ -125,17 +125,22 @@ void *hz_front_pvalloc(size_t size) {
     return aligned(hz_os_page_bytes(), rounded);
 }
 
-/* A block of this size was at most moved up to its class by alignment: usable never is below what was asked for. */
+/* The size a block was asked for by malloc, calloc or realloc has its class, or was realloc'ed and left in place. */
 void hz_front_free_sized(void *block, size_t size) {
-    if (HZ_CONFIG_CHECKS && block != NULL && hz_engine_usable(block) < size)
-        hz_fail_pointer(HZ_TEXT_SIZE, block);
+    if (HZ_CONFIG_CHECKS && block != NULL) {
+        size_t usable = hz_engine_usable(block);
+        if (usable != hz_engine_good_size(size) && !fits_well(usable, size))
+            hz_fail_pointer(HZ_TEXT_SIZE, block);
+    }
     hz_front_free(block);
 }
 
+/* Alignment may have moved the block up to any larger class. */
 void hz_front_free_aligned_sized(void *block, size_t alignment, size_t size) {
-    if (HZ_CONFIG_CHECKS && block != NULL && (!hz_is_power_of_two(alignment) || (uintptr_t)block % alignment != 0))
+    if (HZ_CONFIG_CHECKS && block != NULL &&
+        (!hz_is_power_of_two(alignment) || (uintptr_t)block % alignment != 0 || hz_engine_usable(block) < size))
         hz_fail_pointer(HZ_TEXT_SIZE, block);
-    hz_front_free_sized(block, size);
+    hz_front_free(block);
 }
 
 size_t hz_front_usable_size(const void *block) {

@@ -12,12 +12,20 @@ enum { FREES_BEFORE_ATTACH = 16 };
 
 static HZ_TLS uint32_t unattached_frees; /* owner */
 
+/* Says what a pointer is that is no live block, and ends the program. */
+static HZ_NORETURN HZ_COLD void fail_no_block(const void *block) {
+    const void *start = hz_engine_block_start(block);
+    if (start != NULL)
+        hz_fail_pointer(HZ_TEXT_INTERIOR, block);
+    hz_fail_pointer(hz_segment_find(block) != NULL ? HZ_TEXT_DOUBLE_FREE : HZ_TEXT_FOREIGN, block);
+}
+
 /* The class of a block that must be ours. In the small-table mode different addresses share a tag: the directory
- * decides. */
+   decides. */
 static unsigned class_of_block(const void *block) {
     unsigned size_class = hz_pagetag_class(block);
     if (HZ_UNLIKELY(size_class == HZ_CLASS_NONE || (!hz_pagetags.flat && hz_segment_find(block) == NULL)))
-        hz_fail_pointer(HZ_TEXT_FOREIGN, block);
+        fail_no_block(block);
     return size_class;
 }
 
@@ -79,10 +87,19 @@ void *hz_engine_resize(void *block, size_t size) {
 
 const void *hz_engine_block_start(const void *address) {
     struct hz_segment *segment = hz_segment_find(address);
-    if (segment == NULL || hz_pagetag_class(address) == HZ_CLASS_NONE)
+    if (segment == NULL)
         return NULL;
-    if (hz_pagetag_class(address) == HZ_CLASS_LARGE)
-        return hz_segment_page_address(segment, segment->run_first[hz_segment_page(address)]);
+    unsigned page_number = hz_segment_page(address);
+    unsigned first = segment->run_first[page_number];
+    const void *run = hz_segment_page_address(segment, first);
+    if (hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT) /* relaxed: acquired by hz_segment_find */
+        return hz_segment_page_address(segment, 0);
+    if (page_number >= first + segment->run_pages[first])
+        return NULL; /* of a run that is gone */
+    if (hz_pagetag_class(run) == HZ_CLASS_LARGE)
+        return run;
+    if (hz_pagetag_class(run) == HZ_CLASS_NONE)
+        return NULL;
     const struct hz3_page *page = hz3_page_of(address);
     size_t offset = (size_t)((const char *)address - page->start);
     return offset / page->block_bytes < page->capacity ? page->start + offset - offset % page->block_bytes : NULL;

@@ -59,10 +59,21 @@ struct hz3_shard *hz3_shard_claim(void) {
     return best;
 }
 
+static bool was_sent(struct hz3_shard *shard, unsigned size_class) {
+    return (hz_load_rlx(&shard->sent[size_class / 64]) >> (size_class % 64) & 1) != 0; /* relaxed: hint */
+}
+
+/* Relaxed: a mark that a drain at the same time overlooks is found by the next thread's refill, or by purge, which asks
+ * no marks. */
+static void mark_sent(struct hz3_shard *shard, unsigned size_class) {
+    if (!was_sent(shard, size_class))
+        hz_or_rlx(&shard->sent[size_class / 64], UINT64_C(1) << (size_class % 64));
+}
+
 void hz3_shard_release(struct hz3_thread *self, struct hz3_shard *shard) {
     if (hz_load_rlx(&shard->threads) == 1) { /* relaxed: hint; what is missed here waits for the next thread or purge */
         for (unsigned size_class = 1; size_class < HZ3_CLASS_COUNT; size_class++) {
-            if (hz3_shard_waiting(shard, size_class) == 0)
+            if (!was_sent(shard, size_class))
                 continue;
             hz_lock_acquire(&shard->exclusive);
             hz3_shard_drain_locked(self, shard, size_class);
@@ -175,15 +186,20 @@ void hz3_shard_send(struct hz3_thread *self, struct hz3_shard *shard, unsigned s
         hz3_count(&self->counters.transfer_send, 1);
     else if (hz3_central_send(home, size_class, list))
         hz3_count(&self->counters.central_send, 1);
-    else
+    else {
         put_list(self, shard, list);
+        return;
+    }
+    mark_sent(shard, size_class);
 }
 
 void hz3_shard_drain_locked(struct hz3_thread *self, struct hz3_shard *shard, unsigned size_class) {
     struct hz3_shard_class *home = &shard->classes[size_class];
     hz_assert(hz_lock_is_mine(&shard->exclusive));
-    hz_list_word word = hz_load_rlx(&home->carry); /* relaxed: lock */
-    hz_store_rlx(&home->carry, 0);                 /* relaxed: lock; before the blocks are anywhere else */
+    if (was_sent(shard, size_class))
+        hz_and_rlx(&shard->sent[size_class / 64], ~(UINT64_C(1) << (size_class % 64))); /* relaxed: as in mark_sent */
+    hz_list_word word = hz_load_rlx(&home->carry);                                      /* relaxed: lock */
+    hz_store_rlx(&home->carry, 0); /* relaxed: lock; before the blocks are anywhere else */
     hz_signal_fence();
     for (word = word != 0 ? word : take_sent(self, home); word != 0; word = take_sent(self, home)) {
         uint32_t retired = hz3_pages_put_list_locked(shard, hz_list_word_head(word), hz_list_word_count(word));

@@ -100,6 +100,8 @@ struct hz3_shard {
     /* read by every sender: not on the lock's line */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint32_t) threads; /* sync: shard-claim; threads that belong to it */
     uint32_t index;                                            /* const after publish */
+    _Atomic(uint64_t)
+        sent[(HZ3_CLASS_COUNT + 63) / 64]; /* hint: classes that something was sent to since they were drained */
     struct hz3_shard_class classes[HZ3_CLASS_COUNT];
 };
 
