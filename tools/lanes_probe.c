@@ -7,7 +7,8 @@
 #include <stdio.h>
 
 static size_t capped(size_t bytes, size_t block_bytes) {
-    return hz_min(hz_max(bytes / block_bytes, HZ3_BATCH_COUNT), HZ_LIST_COUNT_MAX) * block_bytes;
+    return hz_min(hz_max(bytes / block_bytes, hz3_batch_count(hz_class_of(block_bytes))), HZ_LIST_COUNT_MAX) *
+           block_bytes;
 }
 
 int main(void) {
