@@ -52,7 +52,7 @@ TEST(Mpsc, TakesEverythingNewestListFirst) {
     hz_list_word word = unit_mpsc_take(queue.mpsc);
     ASSERT_EQ(hz_list_word_count(word), 5U);
     const void *block = hz_list_word_head(word);
-    for (size_t index : {4, 3, 2, 1, 0}) {
+    for (size_t index : {4U, 3U, 2U, 1U, 0U}) {
         ASSERT_EQ(block, &nodes[index]);
         block = hz_block_next(block);
     }

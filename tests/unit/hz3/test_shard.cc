@@ -219,8 +219,7 @@ TEST_F(Shard, OneBatchIsOnePage) {
 
 /* Single blocks are sent until every tier is full; nothing is lost, and what waits is bounded. */
 TEST_F(Shard, OverflowGoesThroughAllTiers) {
-    for (unsigned size_class : {HZ_LINEAR_CLASSES + 8, static_cast<int>(unit::class_count) - 1}) {
-        auto c = static_cast<unsigned>(size_class);
+    for (unsigned c : {unit::class_count - 1, unit::class_count - 9}) {
         size_t bytes = hz_class_bytes(c);
         auto bound =
             static_cast<uint32_t>(std::max<size_t>(HZ3_STASH_BYTES / bytes, HZ3_BATCH_COUNT) + unit_transfer_slots +
