@@ -11,6 +11,8 @@
 #include "base/meta.h"
 #include "base/os.h"
 
+#include <string.h>
+
 enum {
     DIRECTORY_COUNT = 1 << 18, /* 1 TiB of segments */
     DIRECTORY_TIGHT_COUNT = 1 << 12,
@@ -18,6 +20,10 @@ enum {
     CHUNK_SEGMENTS = 16, /* address space reserved at once */
     SIZE_BUCKETS = 6,    /* 1, 2, 3-4, 5-8, 9-16, 17-32 pages */
     COLLISION_TRIES = 8,
+    CACHE_SLOTS = 8, /* free direct mappings kept for reuse: so many, ... */
+    CACHE_ENTRY_BYTES_MAX = 32 << 20,
+    CACHE_BYTES_MAX = 64 << 20, /* ... and so much, for PURGE_DELAY_MS */
+    CACHE_FIT_SHARE = 4,        /* a mapping serves a request that leaves at most 1/4 of it unused */
     PURGE_DELAY_MS = 500,
     TICK_MS = 100,
     TICK_BUDGET_PAGES = 512,
@@ -38,6 +44,9 @@ struct arena {
     _Atomic(uint32_t) first_fit[SIZE_BUCKETS]; /* hint: no run of that size below */
     _Atomic(size_t) purged_bytes;              /* counter */
     _Atomic(uint64_t) ticked_at_ms;            /* hint */
+
+    _Atomic(struct hz_segment *) cache[CACHE_SLOTS]; /* sync: cache-publish */
+    _Atomic(size_t) cache_bytes;                     /* counter: in the cache or on the way into it */
 
     struct hz_lock lock;
     char *chunk;              /* lock: lock; reserved, not yet used */
@@ -345,7 +354,69 @@ void hz_arena_run_shrink(struct hz_segment *segment, unsigned first, unsigned pa
 
 /* ---- direct mappings --------------------------------------------------------------------------------- */
 
-struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment) {
+static void direct_unmap(struct hz_segment *segment);
+
+/* Keeps a freed mapping; false when there is no room. */
+static bool cache_put(struct hz_segment *segment, size_t bytes) {
+    if (bytes > CACHE_ENTRY_BYTES_MAX)
+        return false;
+    if (hz_add_rlx(&arena.cache_bytes, bytes) + bytes <= CACHE_BYTES_MAX) {         /* relaxed: counter */
+        hz_store_rlx(&arena.freed_at_ms[segment->index], (uint32_t)hz_os_now_ms()); /* relaxed: hint */
+        hz_store_rel(&segment->kind, HZ_SEGMENT_CACHED);
+        for (unsigned slot = 0; slot < CACHE_SLOTS; slot++) {
+            struct hz_segment *expected = NULL;
+            if (hz_load_rlx(&arena.cache[slot]) == NULL && /* relaxed: hint */
+                hz_cas_strong_rel_rlx(&arena.cache[slot], &expected,
+                                      segment)) /* sync: cache-publish, partner cache_take */
+                return true;
+        }
+        hz_store_rel(&segment->kind, HZ_SEGMENT_DIRECT);
+    }
+    hz_sub_rlx(&arena.cache_bytes, bytes); /* relaxed: counter */
+    return false;
+}
+
+/* Takes what is in a slot if it is still `segment`: then it is the caller's. */
+static bool cache_take(unsigned slot, struct hz_segment *segment) {
+    struct hz_segment *expected = segment;
+    if (!hz_cas_strong_acq_rlx(&arena.cache[slot], &expected, NULL)) /* sync: cache-publish, partner cache_put */
+        return false;
+    hz_sub_rlx(&arena.cache_bytes, hz_load_rlx(&segment->direct_bytes)); /* relaxed: counter; owner */
+    return true;
+}
+
+static bool fits(struct hz_segment *segment, size_t bytes, size_t alignment) {
+    size_t has = hz_load_rlx(&segment->direct_bytes); /* relaxed: a hint until the segment is ours */
+    return has >= bytes && has - bytes <= has / CACHE_FIT_SHARE && (hz_load_rlx(&segment->base) & (alignment - 1)) == 0;
+}
+
+static struct hz_segment *cache_find(size_t bytes, size_t alignment) {
+    for (unsigned slot = 0; slot < CACHE_SLOTS; slot++) {
+        struct hz_segment *segment =
+            hz_load_acq(&arena.cache[slot]); /* sync: cache-publish; entries' structs are never freed */
+        if (segment == NULL || !fits(segment, bytes, alignment) || !cache_take(slot, segment))
+            continue;
+        if (fits(segment, bytes, alignment)) { /* again: it may have left and come back as another mapping in between */
+            hz_store_rel(&segment->kind, HZ_SEGMENT_DIRECT);
+            return segment;
+        }
+        direct_unmap(segment);
+    }
+    return NULL;
+}
+
+static void cache_purge(uint32_t now, uint64_t delay_ms) {
+    for (unsigned slot = 0; slot < CACHE_SLOTS; slot++) {
+        struct hz_segment *segment = hz_load_acq(&arena.cache[slot]); /* sync: cache-publish */
+        if (segment == NULL)
+            continue;
+        int32_t age = (int32_t)(now - hz_load_rlx(&arena.freed_at_ms[segment->index])); /* relaxed: hint */
+        if ((delay_ms == 0 || age >= (int32_t)delay_ms) && cache_take(slot, segment))
+            direct_unmap(segment);
+    }
+}
+
+static struct hz_segment *direct_map(size_t bytes, size_t alignment) {
     hz_lock_acquire(&arena.lock);
     char *base = reserve_locked(bytes, hz_max(alignment, HZ_SEGMENT_BYTES));
     struct hz_segment *segment = NULL;
@@ -361,7 +432,25 @@ struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment) {
     return segment;
 }
 
+struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool zeroed) {
+    struct hz_segment *segment = cache_find(bytes, hz_max(alignment, HZ_SEGMENT_BYTES));
+    if (segment == NULL)
+        return direct_map(bytes, alignment);
+    if (zeroed) {
+        void *base = hz_segment_page_address(segment, 0);
+        size_t has = hz_load_rlx(&segment->direct_bytes); /* relaxed: owner */
+        if (!hz_os_purge(base, has))
+            memset(base, 0, has);
+    }
+    return segment;
+}
+
 void hz_arena_direct_free(struct hz_segment *segment) {
+    if (!cache_put(segment, hz_load_rlx(&segment->direct_bytes))) /* relaxed: the block is ours */
+        direct_unmap(segment);
+}
+
+static void direct_unmap(struct hz_segment *segment) {
     void *base = (void *)hz_load_rlx(&segment->base); /* relaxed: the block is ours */
     size_t bytes = hz_load_rlx(&segment->direct_bytes);
     unpublish(segment); /* first: once unmapped, the address may be anybody's */
@@ -446,6 +535,9 @@ size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages) {
     uint32_t now = (uint32_t)hz_os_now_ms();
     uint32_t count = hz_arena_segment_count();
     unsigned purged = 0;
+    size_t unmapped = hz_load_rlx(&arena.purged_bytes); /* relaxed: counter; others may add to it too */
+    cache_purge(now, delay_ms);
+    unmapped = hz_load_rlx(&arena.purged_bytes) - unmapped;
     for (uint32_t index = 0; index < count && budget_pages > 0; index++) {
         /* relaxed, all: hints. The age is modulo 2^32 ms; a free that is newer than `now` has a negative age */
         int32_t age = (int32_t)(now - hz_load_rlx(&arena.freed_at_ms[index]));
@@ -459,7 +551,7 @@ size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages) {
             segment_release_unused(index);
     }
     hz_add_rlx(&arena.purged_bytes, (size_t)purged << HZ_PAGE_LOG2); /* relaxed: counter */
-    return (size_t)purged << HZ_PAGE_LOG2;
+    return ((size_t)purged << HZ_PAGE_LOG2) + unmapped;
 }
 
 void hz_arena_tick(void) {
@@ -477,8 +569,15 @@ void hz_arena_figures_get(struct hz_arena_figures *figures) {
         struct hz_segment *segment = hz_arena_segment(index);
         if (segment == NULL)
             continue;
-        if (hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT) { /* relaxed, all: figures of a moving target */
-            size_t bytes = hz_load_rlx(&segment->direct_bytes);
+        unsigned kind = hz_load_rlx(&segment->kind); /* relaxed, all: figures of a moving target */
+        size_t bytes = hz_load_rlx(&segment->direct_bytes);
+        if (kind == HZ_SEGMENT_CACHED) {
+            figures->mapped_bytes += bytes;
+            figures->dirty_bytes += bytes;
+            figures->free_dirty_bytes += bytes;
+            continue;
+        }
+        if (kind == HZ_SEGMENT_DIRECT) {
             figures->mapped_bytes += bytes;
             figures->dirty_bytes += bytes;
             figures->direct_bytes += bytes;

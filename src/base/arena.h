@@ -34,6 +34,7 @@ enum hz_segment_kind {
     HZ_SEGMENT_NONE = 0, /* unused entry of the directory */
     HZ_SEGMENT_PAGED,
     HZ_SEGMENT_DIRECT,
+    HZ_SEGMENT_CACHED, /* a direct mapping that is free and kept for reuse */
 };
 
 /* The engine's (or large.c's) description of one page; only that of a run's first page is used. */
@@ -90,9 +91,10 @@ HZ_INLINE void *hz_segment_page_address(struct hz_segment *segment, unsigned pag
     return (void *)(base + ((uintptr_t)page << HZ_PAGE_LOG2));
 }
 
-/* Direct segments: `bytes` (a multiple of the OS page) at an address aligned to max(alignment, segment). NULL when
- * refused. Zeroed. */
-struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment);
+/* Direct segments: at least `bytes` (a multiple of the OS page) at an address aligned to max(alignment, segment),
+   zeroed when asked. NULL when refused. A freed mapping is kept for a while if it is not too large; a similar request
+   gets it without a system call. */
+struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool zeroed);
 void hz_arena_direct_free(struct hz_segment *segment);
 
 /* Resizes in place or by moving the pages; returns the segment now in charge (the old one is gone if it differs), NULL
@@ -116,7 +118,7 @@ struct hz_arena_figures {
     size_t dirty_bytes;      /* pages that may be resident, direct mappings included */
     size_t free_dirty_bytes; /* of these: free, waiting for reuse or purge */
     size_t used_bytes;       /* runs that are handed out */
-    size_t direct_bytes;
+    size_t direct_bytes;     /* handed out, so is the count */
     size_t direct_count;
     size_t purged_bytes; /* since the start */
     size_t segment_count;

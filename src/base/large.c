@@ -40,10 +40,10 @@ static void *run_block_alloc(size_t size, size_t alignment, bool zeroed) {
     return block;
 }
 
-static void *direct_block_alloc(size_t size, size_t alignment) {
+static void *direct_block_alloc(size_t size, size_t alignment, bool zeroed) {
     if (size > PTRDIFF_MAX)
         return NULL;
-    struct hz_segment *segment = hz_arena_direct_alloc(direct_bytes_for(size), alignment);
+    struct hz_segment *segment = hz_arena_direct_alloc(direct_bytes_for(size), alignment, zeroed);
     if (segment == NULL)
         return NULL;
     void *block = hz_segment_page_address(segment, 0);
@@ -54,7 +54,7 @@ static void *direct_block_alloc(size_t size, size_t alignment) {
 void *hz_large_alloc(size_t size, size_t alignment, bool zeroed) {
     if (size <= run_bytes_max && alignment <= run_bytes_max)
         return run_block_alloc(size, alignment, zeroed);
-    return direct_block_alloc(size, alignment);
+    return direct_block_alloc(size, alignment, zeroed);
 }
 
 void hz_large_free(void *block) {

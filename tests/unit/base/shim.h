@@ -97,7 +97,7 @@ bool hz_arena_run_grow(struct hz_segment *segment, unsigned first, unsigned more
 void hz_arena_run_shrink(struct hz_segment *segment, unsigned first, unsigned pages);
 struct hz_segment *hz_segment_find(const void *address);
 struct hz_segment *hz_segment_get(const void *address);
-struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment);
+struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool zeroed);
 void hz_arena_direct_free(struct hz_segment *segment);
 struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t bytes);
 uint32_t hz_arena_segment_count(void);

@@ -260,7 +260,7 @@ TEST_F(Arena, GrownPagesReportTheirDirt) {
 TEST_F(Arena, DirectMappings) {
     struct unit_arena_figures before = figures();
     size_t bytes = 3 * unit_segment_bytes + hz_os_page_bytes();
-    struct hz_segment *segment = hz_arena_direct_alloc(bytes, 64 * MiB);
+    struct hz_segment *segment = hz_arena_direct_alloc(bytes, 64 * MiB, true);
     ASSERT_NE(segment, nullptr);
     char *base = unit_page_address(segment, 0);
     EXPECT_TRUE(support::aligned_to(base, 64 * MiB));
@@ -279,22 +279,60 @@ TEST_F(Arena, DirectMappings) {
     EXPECT_TRUE(support::is_zero(base + bytes, bytes));
     EXPECT_EQ(hz_segment_find(base), resized);
     hz_arena_direct_free(resized);
+    EXPECT_EQ(figures().direct_count, before.direct_count);
+    hz_arena_purge(0, SIZE_MAX);
     EXPECT_EQ(hz_segment_find(base), nullptr);
     EXPECT_EQ(figures().direct_count, before.direct_count);
     EXPECT_EQ(figures().mapped_bytes, before.mapped_bytes);
-    EXPECT_EQ(hz_arena_direct_alloc(size_t{1} << 60, 1), nullptr);
+    EXPECT_EQ(hz_arena_direct_alloc(size_t{1} << 60, 1, false), nullptr);
     EXPECT_EQ(figures().direct_count, before.direct_count);
 }
 
-TEST_F(Arena, DirectorySlotsAreUsedAgain) {
-    struct hz_segment *segment = hz_arena_direct_alloc(unit_segment_bytes, 1);
+TEST_F(Arena, AFreedMappingServesASimilarRequest) {
+    hz_arena_purge(0, SIZE_MAX);
+    size_t bytes = 2 * unit_segment_bytes;
+    struct hz_segment *segment = hz_arena_direct_alloc(bytes, 1, false);
+    ASSERT_NE(segment, nullptr);
+    void *base = unit_page_address(segment, 0);
+    support::fill(base, bytes, 1);
+    struct unit_arena_figures before = figures();
     hz_arena_direct_free(segment);
+    EXPECT_EQ(figures().direct_count, before.direct_count - 1);
+    EXPECT_EQ(figures().free_dirty_bytes, before.free_dirty_bytes + bytes);
+    EXPECT_EQ(figures().mapped_bytes, before.mapped_bytes) << "kept";
+    struct hz_segment *small = hz_arena_direct_alloc(bytes / 2, 1, false);
+    EXPECT_NE(small, segment) << "half of it would be wasted";
+    struct hz_segment *larger = hz_arena_direct_alloc(bytes + 4096, 1, false);
+    EXPECT_NE(larger, segment) << "too small for it";
+    struct hz_segment *again = hz_arena_direct_alloc(bytes - 4096, 1, true);
+    EXPECT_EQ(again, segment);
+    EXPECT_TRUE(support::is_zero(base, bytes)) << "zeroed was asked for";
+    EXPECT_EQ(unit_segment_direct_bytes(again), bytes);
+    for (struct hz_segment *one : {small, larger, again})
+        hz_arena_direct_free(one);
+    EXPECT_GE(hz_arena_purge(0, SIZE_MAX), bytes);
+    EXPECT_EQ(hz_segment_find(base), nullptr);
+}
+
+TEST_F(Arena, HugeMappingsAreNotKept) {
+    struct hz_segment *segment = hz_arena_direct_alloc(64 * MiB, 1, false);
+    ASSERT_NE(segment, nullptr);
+    size_t mapped = figures().mapped_bytes;
+    hz_arena_direct_free(segment);
+    EXPECT_EQ(figures().mapped_bytes, mapped - 64 * MiB);
+}
+
+TEST_F(Arena, DirectorySlotsAreUsedAgain) {
+    struct hz_segment *segment = hz_arena_direct_alloc(unit_segment_bytes, 1, false);
+    hz_arena_direct_free(segment);
+    hz_arena_purge(0, SIZE_MAX);
     uint32_t count = hz_arena_segment_count();
     for (int i = 0; i < 100; i++) {
-        segment = hz_arena_direct_alloc(unit_segment_bytes, 1);
+        segment = hz_arena_direct_alloc(unit_segment_bytes, 1, false);
         ASSERT_NE(segment, nullptr);
         ASSERT_EQ(hz_arena_segment(unit_segment_index(segment)), segment);
         hz_arena_direct_free(segment);
+        hz_arena_purge(0, SIZE_MAX); /* out of the cache of free mappings, too */
         ASSERT_EQ(hz_arena_segment(unit_segment_index(segment)), nullptr);
     }
     EXPECT_EQ(hz_arena_segment_count(), count);
@@ -420,7 +458,7 @@ TEST_F(Arena, ThreadsMapAndUnmapDirectly) {
         support::Random random(index);
         for (unsigned i = 0; i < unit::rounds(300); i++) {
             size_t bytes = hz_round_up(random.between(1, 9 * MiB), hz_os_page_bytes());
-            struct hz_segment *segment = hz_arena_direct_alloc(bytes, 1);
+            struct hz_segment *segment = hz_arena_direct_alloc(bytes, 1, true);
             char *base = unit_page_address(segment, 0);
             good = good && base[0] == 0 && base[bytes - 1] == 0;
             support::fill(base, 64, index * 1000 + i);
