@@ -241,7 +241,7 @@ TEST(Fork, ChildrenOfABusyProcessWork) {
             for (void *block : held)
                 t_free(block);
         });
-    for (unsigned i = 0; i < unit::rounds(100); i++) {
+    for (unsigned i = 0; i < unit::rounds(40); i++) {
         pid_t child = children::start([&] {
             use_every_class(i);
             for (size_t j = 0; j < mine.size(); j++) {
