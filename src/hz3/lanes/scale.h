@@ -8,7 +8,7 @@
 #define HZ3_NUM_SHARDS 63
 #endif
 #ifndef HZ3_BIN_BYTES
-#define HZ3_BIN_BYTES 16384
+#define HZ3_BIN_BYTES 24576
 #endif
 #ifndef HZ3_BIN_COUNT
 #define HZ3_BIN_COUNT 128
