@@ -381,12 +381,12 @@ static bool cache_take(unsigned slot, struct hz_segment *segment) {
     struct hz_segment *expected = segment;
     if (!hz_cas_strong_acq_rlx(&arena.cache[slot], &expected, NULL)) /* sync: cache-publish, partner cache_put */
         return false;
-    hz_sub_rlx(&arena.cache_bytes, hz_load_rlx(&segment->direct_bytes)); /* relaxed: counter; owner */
+    hz_sub_rlx(&arena.cache_bytes, hz_load_rlx(&segment->mapped_bytes)); /* relaxed: counter; owner */
     return true;
 }
 
 static bool fits(struct hz_segment *segment, size_t bytes, size_t alignment) {
-    size_t has = hz_load_rlx(&segment->direct_bytes); /* relaxed: a hint until the segment is ours */
+    size_t has = hz_load_rlx(&segment->mapped_bytes); /* relaxed: a hint until the segment is ours */
     return has >= bytes && has - bytes <= has / CACHE_FIT_SHARE && (hz_load_rlx(&segment->base) & (alignment - 1)) == 0;
 }
 
@@ -397,6 +397,7 @@ static struct hz_segment *cache_find(size_t bytes, size_t alignment) {
         if (segment == NULL || !fits(segment, bytes, alignment) || !cache_take(slot, segment))
             continue;
         if (fits(segment, bytes, alignment)) { /* again: it may have left and come back as another mapping in between */
+            hz_store_rlx(&segment->direct_bytes, bytes); /* relaxed: owner */
             hz_store_rel(&segment->kind, HZ_SEGMENT_DIRECT);
             return segment;
         }
@@ -423,7 +424,8 @@ static struct hz_segment *direct_map(size_t bytes, size_t alignment) {
     if (base != NULL && hz_os_commit(base, bytes) && tables_open_locked(base, HZ_PAGE_BYTES))
         segment = entry_get_locked();
     if (segment != NULL) {
-        hz_store_rlx(&segment->direct_bytes, bytes); /* published by the next call */
+        hz_store_rlx(&segment->direct_bytes, bytes); /* published by publish_locked */
+        hz_store_rlx(&segment->mapped_bytes, bytes);
         publish_locked(segment, base, HZ_SEGMENT_DIRECT);
     } else if (base != NULL) {
         (void)hz_os_unmap(base, bytes);
@@ -434,25 +436,30 @@ static struct hz_segment *direct_map(size_t bytes, size_t alignment) {
 
 struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool zeroed) {
     struct hz_segment *segment = cache_find(bytes, hz_max(alignment, HZ_SEGMENT_BYTES));
-    if (segment == NULL)
-        return direct_map(bytes, alignment);
+    if (segment == NULL) {
+        segment = direct_map(bytes, alignment);
+        if (segment == NULL) { /* what waits in the cache counts against the same limits */
+            cache_purge(0, 0);
+            segment = direct_map(bytes, alignment);
+        }
+        return segment;
+    }
     if (zeroed) {
         void *base = hz_segment_page_address(segment, 0);
-        size_t has = hz_load_rlx(&segment->direct_bytes); /* relaxed: owner */
-        if (!hz_os_purge(base, has))
-            memset(base, 0, has);
+        if (!hz_os_purge(base, hz_load_rlx(&segment->mapped_bytes))) /* relaxed: owner */
+            memset(base, 0, bytes);
     }
     return segment;
 }
 
 void hz_arena_direct_free(struct hz_segment *segment) {
-    if (!cache_put(segment, hz_load_rlx(&segment->direct_bytes))) /* relaxed: the block is ours */
+    if (!cache_put(segment, hz_load_rlx(&segment->mapped_bytes))) /* relaxed: the block is ours */
         direct_unmap(segment);
 }
 
 static void direct_unmap(struct hz_segment *segment) {
     void *base = (void *)hz_load_rlx(&segment->base); /* relaxed: the block is ours */
-    size_t bytes = hz_load_rlx(&segment->direct_bytes);
+    size_t bytes = hz_load_rlx(&segment->mapped_bytes);
     unpublish(segment); /* first: once unmapped, the address may be anybody's */
     if (!hz_os_unmap(base, bytes))
         (void)hz_os_purge(base, bytes); /* too many mappings to split: the address space is lost, the memory is not */
@@ -464,7 +471,11 @@ static void direct_unmap(struct hz_segment *segment) {
 
 struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t bytes) {
     char *base = (char *)hz_load_rlx(&segment->base); /* relaxed: the block is ours */
-    size_t old_bytes = hz_load_rlx(&segment->direct_bytes);
+    size_t old_bytes = hz_load_rlx(&segment->mapped_bytes);
+    if (bytes <= old_bytes && old_bytes - bytes <= old_bytes / CACHE_FIT_SHARE && old_bytes <= CACHE_ENTRY_BYTES_MAX) {
+        hz_store_rlx(&segment->direct_bytes, bytes); /* relaxed: the block is ours. It fits: the rest is kept */
+        return segment;
+    }
     hz_lock_acquire(&arena.lock);
     bool done = hz_os_remap(base, old_bytes, bytes, NULL) != NULL;
     if (!done) {
@@ -480,8 +491,10 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
             publish_locked(segment, target, HZ_SEGMENT_DIRECT);
         }
     }
-    if (done)
+    if (done) {
         hz_store_rlx(&segment->direct_bytes, bytes); /* relaxed: the block is ours */
+        hz_store_rlx(&segment->mapped_bytes, bytes);
+    }
     hz_lock_release(&arena.lock);
     return done ? segment : NULL;
 }
@@ -570,7 +583,7 @@ void hz_arena_figures_get(struct hz_arena_figures *figures) {
         if (segment == NULL)
             continue;
         unsigned kind = hz_load_rlx(&segment->kind); /* relaxed, all: figures of a moving target */
-        size_t bytes = hz_load_rlx(&segment->direct_bytes);
+        size_t bytes = hz_load_rlx(&segment->mapped_bytes);
         if (kind == HZ_SEGMENT_CACHED) {
             figures->mapped_bytes += bytes;
             figures->dirty_bytes += bytes;
@@ -580,7 +593,7 @@ void hz_arena_figures_get(struct hz_arena_figures *figures) {
         if (kind == HZ_SEGMENT_DIRECT) {
             figures->mapped_bytes += bytes;
             figures->dirty_bytes += bytes;
-            figures->direct_bytes += bytes;
+            figures->direct_bytes += hz_load_rlx(&segment->direct_bytes);
             figures->direct_count++;
             continue;
         }

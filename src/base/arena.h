@@ -44,7 +44,8 @@ struct hz_page_meta {
 
 struct hz_segment {
     _Atomic(uintptr_t) base;      /* sync: segment-publish; changes only while the segment is unused or direct */
-    _Atomic(size_t) direct_bytes; /* length of a direct mapping; owner: the block's holder */
+    _Atomic(size_t) direct_bytes; /* usable length of a direct mapping; owner: the block's holder */
+    _Atomic(size_t) mapped_bytes; /* length of the mapping: more, if it was used before; owner: as above */
     _Atomic(uint8_t) kind;        /* sync: segment-publish */
     _Atomic(_Atomic(uint64_t) *) livemap; /* check build: livemap.c; sync: livemap-publish */
     uint32_t index;                       /* in the directory; const after publish */

@@ -307,6 +307,9 @@ TEST_F(Arena, AFreedMappingServesASimilarRequest) {
     struct hz_segment *again = hz_arena_direct_alloc(bytes - 4096, 1, true);
     EXPECT_EQ(again, segment);
     EXPECT_TRUE(support::is_zero(base, bytes)) << "zeroed was asked for";
+    EXPECT_EQ(unit_segment_direct_bytes(again), bytes - 4096) << "usable is what was asked for";
+    EXPECT_EQ(hz_arena_direct_resize(again, bytes), again) << "grows into what the mapping has";
+    EXPECT_EQ(unit_page_address(again, 0), base);
     EXPECT_EQ(unit_segment_direct_bytes(again), bytes);
     for (struct hz_segment *one : {small, larger, again})
         hz_arena_direct_free(one);
