@@ -21,8 +21,8 @@ enum {
     SIZE_BUCKETS = 6,    /* 1, 2, 3-4, 5-8, 9-16, 17-32 pages */
     COLLISION_TRIES = 8,
     CACHE_SLOTS = 8, /* free direct mappings kept for reuse: so many, ... */
-    CACHE_ENTRY_BYTES_MAX = 32 << 20,
-    CACHE_BYTES_MAX = 64 << 20, /* ... and so much, for PURGE_DELAY_MS */
+    CACHE_ENTRY_BYTES_MAX = 8 << 20,
+    CACHE_BYTES_MAX = 16 << 20, /* ... and so much, for PURGE_DELAY_MS */
     CACHE_FIT_SHARE = 4,        /* a mapping serves a request that leaves at most 1/4 of it unused */
     PURGE_DELAY_MS = 500,
     TICK_MS = 100,

@@ -15,7 +15,7 @@ static struct hz_pagetag no_tag; /* before initialisation every address is "not 
 
 struct hz_pagetag_table hz_pagetags = {.tags = &no_tag, .mask = 0, .flat = false};
 
-static bool table_map(unsigned pages_log2, bool flat) {
+static bool tags_map(unsigned pages_log2, bool flat) {
     size_t bytes = ((size_t)1 << pages_log2) * sizeof(struct hz_pagetag);
     struct hz_pagetag *tags = hz_os_map_zero(bytes, hz_os_page_bytes());
     if (tags == NULL)
@@ -29,13 +29,13 @@ static bool table_map(unsigned pages_log2, bool flat) {
 
 bool hz_pagetag_init(void) {
     size_t limit = hz_os_address_space_limit();
-    if (limit == SIZE_MAX && table_map(HZ_ADDRESS_BITS - HZ_PAGE_LOG2, true))
+    if (limit == SIZE_MAX && tags_map(HZ_ADDRESS_BITS - HZ_PAGE_LOG2, true))
         return true;
     /* four times the limit, so that the few mappings there can be seldom share an entry */
     unsigned pages_log2 = SMALL_PAGES_LOG2_MIN;
     while (pages_log2 < SMALL_PAGES_LOG2_MAX && ((size_t)HZ_PAGE_BYTES << pages_log2) / 4 < limit)
         pages_log2++;
-    return table_map(pages_log2, false);
+    return tags_map(pages_log2, false);
 }
 
 bool hz_pagetag_open(const void *address, size_t bytes) {

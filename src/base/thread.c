@@ -10,7 +10,7 @@
 
 static _Atomic(struct hz_thread *) newest; /* sync: thread-publish */
 static _Atomic(uint32_t) made_count;       /* counter */
-static _Atomic(uint32_t) free_count;       /* hint: blocks nobody has */
+static _Atomic(uint32_t) unused_count;     /* hint: blocks nobody has */
 static _Atomic(uint32_t) orphan_count;     /* hint */
 static _Atomic(uint32_t) hooks_state;      /* 0 none, 1 being installed, 2 installed; sync: hooks */
 static pthread_key_t exit_key;             /* const after publish (hooks) */
@@ -41,7 +41,7 @@ struct hz_thread *hz_thread_claim_orphan(void) {
 
 struct hz_thread *hz_thread_claim(void) {
     struct hz_thread *thread = hz_thread_claim_orphan();
-    return thread != NULL ? thread : claim_from(HZ_THREAD_FREE, &free_count);
+    return thread != NULL ? thread : claim_from(HZ_THREAD_FREE, &unused_count);
 }
 
 void hz_thread_publish(struct hz_thread *thread) {
@@ -55,21 +55,21 @@ void hz_thread_publish(struct hz_thread *thread) {
 
 void hz_thread_release(struct hz_thread *thread) {
     hz_store_rel(&thread->state, HZ_THREAD_FREE); /* sync: thread-claim, partner claim_from */
-    hz_add_rlx(&free_count, 1);                   /* relaxed: hint */
+    hz_add_rlx(&unused_count, 1);                 /* relaxed: hint */
 }
 
 void hz_thread_after_fork(struct hz_thread *self) {
     uint32_t orphans = 0;
-    uint32_t unused = 0;
+    uint32_t nobodys = 0;
     for (struct hz_thread *thread = hz_thread_first(); thread != NULL; thread = thread->next) {
         uint32_t state = hz_load_rlx(&thread->state); /* relaxed, all: one thread */
         if (thread != self && state == HZ_THREAD_USED)
             hz_store_rlx(&thread->state, HZ_THREAD_ORPHAN);
         orphans += thread != self && state != HZ_THREAD_FREE;
-        unused += state == HZ_THREAD_FREE;
+        nobodys += state == HZ_THREAD_FREE;
     }
     hz_store_rlx(&orphan_count, orphans);
-    hz_store_rlx(&free_count, unused);
+    hz_store_rlx(&unused_count, nobodys);
 }
 
 void hz_thread_hooks_install(void (*on_exit)(void *), void (*after_fork)(void)) {

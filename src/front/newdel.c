@@ -55,10 +55,10 @@ static bool runtime_nothrow_new(size_t size, size_t alignment, void **block) {
         return false;
     static const char tag;
     nothrow_new_function plain = NULL;
-    nothrow_new_aligned_function aligned = NULL;
+    nothrow_new_aligned_function over_aligned = NULL;
     if (alignment > HZ_GRANULE_BYTES) {
-        __builtin_memcpy(&aligned, &symbol, sizeof(aligned));
-        *block = aligned(size, alignment, &tag);
+        __builtin_memcpy(&over_aligned, &symbol, sizeof(over_aligned));
+        *block = over_aligned(size, alignment, &tag);
     } else {
         __builtin_memcpy(&plain, &symbol, sizeof(plain));
         *block = plain(size, &tag);

@@ -7,13 +7,13 @@
  */
 #include "hz3/hz3.h"
 
-static uint32_t cap_of(unsigned size_class) {
+static uint32_t central_cap(unsigned size_class) {
     return (uint32_t)hz_min(hz_max(HZ3_CENTRAL_BYTES / hz_class_bytes(size_class), hz3_batch_count(size_class)),
                             HZ_LIST_COUNT_MAX);
 }
 
 bool hz3_central_send(struct hz3_shard_class *home, unsigned size_class, const struct hz_list *list) {
-    return hz_mpsc_send(&home->central, list, cap_of(size_class));
+    return hz_mpsc_send(&home->central, list, central_cap(size_class));
 }
 
 hz_list_word hz3_central_take(struct hz3_shard_class *home) {

@@ -67,7 +67,7 @@ static void *block_at(const struct hz3_page *page, uint32_t bit) {
 }
 
 /* The bit of a block; ends the program if the address is not the start of one. */
-static uint32_t bit_of(const struct hz3_page *page, const void *block) {
+static uint32_t block_bit(const struct hz3_page *page, const void *block) {
     uint64_t offset = (uint64_t)((const char *)block - page->start);
     uint32_t index = (uint32_t)(offset * page->reciprocal >> RECIPROCAL_SHIFT);
     if (HZ_UNLIKELY((uint64_t)index * page->block_bytes != offset || index >= page->capacity))
@@ -97,7 +97,7 @@ static uint32_t page_take(struct hz3_page *page, void **out, uint32_t want) {
 }
 
 static void page_put(struct hz3_page *page, void *block) {
-    uint32_t bit = bit_of(page, block);
+    uint32_t bit = block_bit(page, block);
     uint64_t mask = UINT64_C(1) << (bit % 64);
     if (HZ_UNLIKELY((page->free_bits[bit / 64] & mask) != 0))
         hz_fail_pointer(HZ_TEXT_DOUBLE_FREE, block);

@@ -57,7 +57,7 @@ static struct hz3_thread *block_make(void) {
     return thread;
 }
 
-static void on_exit(void *value) {
+static void thread_exit(void *value) {
     if (value == hz3_self)
         hz3_thread_detach(hz3_self);
     thread_ending = true;
@@ -70,7 +70,7 @@ bool hz3_thread_is_ending(void) {
 void hz3_thread_arm(struct hz3_thread *self) {
     if (self->exit_armed || thread_ending)
         return;
-    hz_thread_hooks_install(on_exit, hz3_after_fork);
+    hz_thread_hooks_install(thread_exit, hz3_after_fork);
     self->exit_armed = hz_thread_exit_arm(self);
 }
 

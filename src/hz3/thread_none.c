@@ -6,12 +6,12 @@
 
 static void *no_slots[2]; /* the sentinel below an empty bin */
 
-static const struct hz_pagetag no_tag;
+static const struct hz_pagetag untagged;
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic" /* a range of initialisers: the number of classes is a knob */
 struct hz3_thread hz3_thread_none = {
-    .tags = &no_tag,
+    .tags = &untagged,
     .tag_mask = 0,
     .bins = {[0 ... HZ3_CLASS_COUNT - 1] = {.top = &no_slots[1], .limit = &no_slots[1]}},
 };
