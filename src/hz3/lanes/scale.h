@@ -23,7 +23,7 @@
 #define HZ3_DEPOT_BYTES 1048576
 #endif
 #ifndef HZ3_DEPOT_PERCENT
-#define HZ3_DEPOT_PERCENT 50
+#define HZ3_DEPOT_PERCENT 10
 #endif
 #ifndef HZ3_DEPOT_AGE_MS
 #define HZ3_DEPOT_AGE_MS 100
