@@ -62,12 +62,10 @@ enum {
 #define HZ_NORETURN        __attribute__((noreturn))
 #define HZ_HIDDEN          __attribute__((visibility("hidden")))
 #define HZ_EXPORT          __attribute__((visibility("default")))
-#define HZ_WEAK            __attribute__((weak))
 #define HZ_UNUSED          __attribute__((unused))
 #define HZ_ALIGNED(n)      __attribute__((aligned(n)))
 #define HZ_HOT             __attribute__((hot, aligned(64)))
 #define HZ_PREFETCH(p)     __builtin_prefetch(p)
-#define HZ_PRINTF(f, a)    __attribute__((format(printf, f, a)))
 #define HZ_STRINGIFY_(x)   #x
 #define HZ_STRINGIFY(x)    HZ_STRINGIFY_(x)
 #define HZ_ARRAY_LENGTH(a) (sizeof(a) / sizeof((a)[0]))
