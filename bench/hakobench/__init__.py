@@ -1,0 +1,1 @@
+"""Compares memory allocators over workloads and real programs; `hakobench --help`."""

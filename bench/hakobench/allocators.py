@@ -1,0 +1,145 @@
+"""The allocators under comparison: glibc, the peers, the project's libraries, and any other file."""
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+
+import click
+
+from hakobench import peers
+from hakobench.project import LIB_DIR, public_path
+
+GLIBC = "glibc"
+_KEPT_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "TMPDIR")
+
+_CONFIG_SYMBOL = "hz_config_string"
+_ASK_CONFIG = f"""
+import ctypes
+ask = ctypes.CDLL(None).{_CONFIG_SYMBOL}
+ask.restype = ctypes.c_char_p
+print(ask().decode())
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Allocator:
+    """`library` None is the C library's own malloc. `config` is hz_config_string of libraries that have it.
+    `settings` are environment variables without which this allocator would not be at its best."""
+
+    name: str
+    library: pathlib.Path | None = None
+    config: str = ""
+    sha256: str = ""
+    version: str = ""
+    source: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_ours(self) -> bool:
+        """Judged against the peers; whatever has no configuration string of ours is a peer."""
+        return self.config != ""
+
+    @property
+    def shown_library(self) -> str:
+        return public_path(self.library) if self.library else ""
+
+    def environment(self) -> dict[str, str]:
+        """Nearly empty: settings of the caller's shell (MALLOC_CONF, GLIBC_TUNABLES, ...) must not decide a row."""
+        kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
+        preload = {"LD_PRELOAD": str(self.library)} if self.library else {}
+        return kept | {"LC_ALL": "C"} | dict(self.settings) | preload
+
+
+def digest(path: pathlib.Path) -> str:
+    """sha256 of a file, as hexadecimal. Raises OSError."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _ask_config(library: pathlib.Path) -> str:
+    """In a child of its own, preloaded as in the runs: the library replaces malloc of whatever loads it."""
+    command = [sys.executable, "-c", _ASK_CONFIG]
+    environment = os.environ | {"LD_PRELOAD": str(library)}
+    asked = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
+    if asked.returncode == 0 and asked.stdout.strip():
+        return asked.stdout.strip()
+    last_words = asked.stderr.strip().splitlines()[-1:]
+    return " ".join([f"unknown: asking {_CONFIG_SYMBOL} ended with exit code {asked.returncode}", *last_words])
+
+
+def load(name: str, library: pathlib.Path, version: str = "", source: str = "file") -> Allocator:
+    """Raises ValueError when the file cannot be one to preload. Whether it really can shows when it runs."""
+    library = library.absolute()
+    if any(character in str(library) for character in " :"):
+        raise ValueError(f"allocator {name}: '{library}' has a blank or colon, which LD_PRELOAD takes as a separator")
+    try:
+        contents = library.read_bytes()
+    except OSError as error:
+        raise ValueError(f"allocator {name}: cannot read '{library}': {error.strerror}") from error
+    config = _ask_config(library) if _CONFIG_SYMBOL.encode() in contents else ""
+    return Allocator(name, library, config, hashlib.sha256(contents).hexdigest(), version, source)
+
+
+def own_libraries() -> dict[str, pathlib.Path]:
+    """build/lib/libhakozuna_X.so by X."""
+    return {path.stem.removeprefix("libhakozuna_"): path for path in sorted(LIB_DIR.glob("libhakozuna_*.so"))}
+
+
+def _found_peers(remarks: list[str]) -> dict[str, Allocator]:
+    found = {}
+    for name, peer in peers.installed(remarks).items():
+        settings = tuple(sorted(peer.environment.items()))
+        found[name] = Allocator(name, peer.library, "", peer.sha256, peer.version, peer.source, settings)
+    return found
+
+
+def select(names: str | None, extra: dict[str, pathlib.Path]) -> tuple[list[Allocator], list[str]]:
+    """The allocators, and remarks about those that are not here.
+
+    `names` None takes all that are found; a name asked for that cannot be had raises ValueError. `extra` (--lib) is
+    always taken, and wins over a built-in of the same name.
+    """
+    remarks: list[str] = []
+    known = _found_peers(remarks)
+    own = own_libraries()
+    if not own:
+        remarks.append(f"no libhakozuna_*.so in {public_path(LIB_DIR)}; 'make libs' builds them")
+    known |= {name: load(name, path, source="this project") for name, path in own.items()}
+    added = {name: load(name, path) for name, path in extra.items()}
+    if names is not None:
+        wanted = [name.strip() for name in names.split(",") if name.strip()]
+        for name in wanted:
+            if name not in known and name not in added:
+                here = ", ".join([*known, *added])
+                raise ValueError("; ".join([f"no allocator is called '{name}'", f"here: {here}", *remarks]))
+        known = {name: known[name] for name in wanted if name in known}
+        remarks = []
+    return list((known | added).values()), remarks
+
+
+def parse_libraries(
+    _context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]
+) -> dict[str, pathlib.Path]:
+    """click callback of `--lib NAME=PATH`, which may be given several times."""
+    libraries = {}
+    for word in words:
+        name, separator, path = word.partition("=")
+        if not separator or not name or not path:
+            raise click.BadParameter(f"'{word}' is not NAME=PATH")
+        libraries[name] = pathlib.Path(path)
+    return libraries
+
+
+def options(function):
+    """The two click options with which every measuring command chooses its allocators: `names` and `extra`."""
+    function = click.option(
+        "--lib", "extra", metavar="NAME=PATH", multiple=True, callback=parse_libraries, help="One more allocator."
+    )(function)
+    return click.option(
+        "--allocators",
+        "names",
+        metavar="NAMES",
+        help="Comma-separated names (build/lib/libhakozuna_X.so is X); default: all that are found.",
+    )(function)

@@ -1,0 +1,42 @@
+"""The `hakobench` command: a group whose commands are imported when they are called, so that --help is quick."""
+
+import importlib
+
+import click
+
+# name -> what it is for; the module hakobench.commands.<name> holds the click command `command`
+COMMANDS = {
+    "peers": "Fetch and build the allocators to compare with.",
+    "run": "Run a suite under every allocator.",
+    "compare": "Judge A against B by paired runs: GO, NO-GO or UNDECIDED.",
+    "counts": "Count instructions, branches and cache misses per operation.",
+    "trace": "Record the allocation calls of a program.",
+    "replay": "Replay a recording under every allocator.",
+    "advise": "Suggest a library for a program, by replaying its calls.",
+    "report": "Write one HTML page, or docs/benchmarks.md, from raw results.",
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and imports one when it is wanted."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        return importlib.import_module(f"hakobench.commands.{cmd_name}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="hakobench")
+def main() -> None:
+    """Compare memory allocators over workloads and real programs.
+
+    Exit code of every command: 0 done; 1 something failed or lost; 2 bad arguments, or nothing could be run.
+    """

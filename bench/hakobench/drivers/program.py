@@ -1,0 +1,45 @@
+"""Runs a workload of bench/workloads: one process that prints key=value words."""
+
+import os
+import shlex
+
+from hakobench import process
+from hakobench.drivers import Job, Outcome
+from hakobench.project import BIN_DIR, public_path, public_text
+from hakobench.suite import Row
+
+
+def missing(row: Row) -> str:
+    """Workloads are built, not installed: only a build can miss them."""
+    path = BIN_DIR / row.workload
+    return "" if os.access(path, os.X_OK) else f"no program '{public_path(path)}'; 'make bench' builds the workloads"
+
+
+def process_figures(ended: process.Ended) -> dict[str, str]:
+    """What is known of any process, without its output."""
+    return {
+        "wall_seconds": f"{ended.wall_seconds:.6f}",
+        "user_seconds": f"{ended.user_seconds:.6f}",
+        "system_seconds": f"{ended.system_seconds:.6f}",
+        "cpu_seconds": f"{ended.user_seconds + ended.system_seconds:.6f}",
+        "peak_rss_kb": str(ended.peak_rss_kb),
+    }
+
+
+def run(job: Job) -> Outcome:
+    """The workload pins its own threads, so the process may use all cpus. What it prints of itself wins over what is
+    known of the process: its peak is read before the exit, without the loader's."""
+    program = job.bin_dir / job.row.workload
+    outcome = Outcome(shlex.join([public_path(program), *job.args]))
+    try:
+        ended = process.run(
+            [str(program), *job.args], job.environment, timeout=job.timeout, cwd=job.scratch,
+            discard_output=job.row.discard_output, watch=job.watch,
+        )  # fmt: skip
+    except OSError as error:
+        outcome.failure = f"cannot start '{public_path(program)}': {error.strerror}"
+        return outcome
+    outcome.output = public_text(ended.stdout + ended.stderr, program)
+    outcome.failure = public_text(ended.failure, program)
+    outcome.figures = process_figures(ended) | process.key_values(ended.stdout)
+    return outcome

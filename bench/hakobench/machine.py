@@ -1,0 +1,89 @@
+"""What is recorded about the machine, and whether it is quiet enough."""
+
+import dataclasses
+import os
+import pathlib
+import platform
+import subprocess
+import time
+
+from hakobench.project import ROOT
+
+MEASURABLE_SECONDS = 0.5  # of cpu time, over all cpus
+BUSY_SHARE_MAX = 0.10  # of the cpus in use by others before the start; above it nothing is run unless forced
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """Constant during a run of a suite, except the load, which is that of its start."""
+
+    cpu: str
+    cores: int
+    kernel: str
+    governor: str
+    commit: str
+    load: float
+    busy_share: float
+
+    @property
+    def is_busy(self) -> bool:
+        return self.busy_share > BUSY_SHARE_MAX
+
+
+@dataclasses.dataclass(frozen=True)
+class CpuTimes:
+    """Seconds since boot, summed over the cpus: spent on anything (stolen by the host included), and at all."""
+
+    busy: float
+    total: float
+
+    @classmethod
+    def now(cls) -> "CpuTimes":
+        fields = [int(word) for word in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        tick = os.sysconf("SC_CLK_TCK")
+        idle = fields[3] + fields[4]  # idle, iowait
+        return cls((sum(fields) - idle) / tick, sum(fields) / tick)
+
+    def share_since(self, before: "CpuTimes", own_seconds: float = 0.0) -> float | None:
+        """Share of the machine (0..1) that was busy since `before`, without `own_seconds` of cpu time. None when too
+        little time went by: the kernel counts in ticks of 10 ms."""
+        total = self.total - before.total
+        if total < MEASURABLE_SECONDS:
+            return None
+        return min(1.0, max(0.0, self.busy - before.busy - own_seconds) / total)
+
+
+def _cpu_model() -> str:
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _governor() -> str:
+    """The frequency governor of the first cpu; "none" where the kernel shows no frequency scaling (most guests)."""
+    try:
+        return pathlib.Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").read_text().strip()
+    except OSError:
+        return "none"
+
+
+def commit() -> str:
+    """`git describe` of the project, "-dirty" with uncommitted changes; "unknown" without git."""
+    try:
+        asked = subprocess.run(
+            ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return "unknown"
+    return asked.stdout.strip() if asked.returncode == 0 else "unknown"
+
+
+def look(sample_seconds: float = 0.5) -> Machine:
+    """Takes `sample_seconds`: the load average still remembers a build that ended a minute ago, so the cpu times
+    of this very moment decide."""
+    before = CpuTimes.now()
+    time.sleep(sample_seconds)
+    busy_share = CpuTimes.now().share_since(before) or 0.0
+    cores = len(os.sched_getaffinity(0))
+    return Machine(_cpu_model(), cores, platform.release(), _governor(), commit(), os.getloadavg()[0], busy_share)

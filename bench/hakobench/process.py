@@ -1,0 +1,119 @@
+"""Runs one program under an allocator: limit of time, usage of the children, and somebody who watches it."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+_KEY_VALUE = re.compile(r"(?:^|\s)([a-z_0-9]+)=(\S+)")
+
+
+@dataclasses.dataclass
+class Ended:
+    """How a process ended. Seconds are wall clock and cpu; `peak_rss_kb` is that of the largest process among it and
+    its waited-for children. `timed_out`: it was killed."""
+
+    status: int
+    stdout: str
+    stderr: str
+    wall_seconds: float
+    user_seconds: float
+    system_seconds: float
+    peak_rss_kb: int
+    timed_out: bool
+
+    @property
+    def failure(self) -> str:
+        """Empty when it ended well, else how and its last words."""
+        found = self.stderr.strip().splitlines()
+        last_words = f": {found[-1]}" if found else ""
+        if self.timed_out:
+            return f"no end after {self.wall_seconds:.0f} s{last_words}"
+        return status_text(self.status) + last_words if self.status != 0 else ""
+
+
+def status_text(status: int) -> str:
+    """`status` as subprocess gives it: negative is a signal."""
+    if status < 0:
+        with contextlib.suppress(ValueError):
+            return f"killed by {signal.Signals(-status).name}"
+    return f"exit code {status}"
+
+
+def key_values(text: str) -> dict[str, str]:
+    """All key=value words of a workload's output; the last of a key wins."""
+    return dict(_KEY_VALUE.findall(text))
+
+
+def bind(cpus: Sequence[int]) -> Callable[[], None] | None:
+    """For preexec_fn: binds the child to `cpus`; nothing for none."""
+    return (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
+
+
+def kill_group(process: subprocess.Popen) -> None:
+    """Ends a process started in a session of its own, with all its children."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def run(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    timeout: float,
+    cwd: pathlib.Path | None = None,
+    cpus: Sequence[int] = (),
+    discard_output: bool = False,
+    stdin: int = subprocess.DEVNULL,
+    watch: Callable[[int], None] | None = None,
+) -> Ended:
+    """Runs to the end, or kills the whole process group after `timeout` seconds. `watch` is told the pid right after
+    the start. Raises OSError when the program cannot be started. The usage is this child's alone (wait4)."""
+    began = time.monotonic()
+    out = subprocess.DEVNULL if discard_output else subprocess.PIPE
+    process = subprocess.Popen(
+        argv, env=dict(environment), cwd=cwd, stdin=stdin, stdout=out, stderr=subprocess.PIPE, text=True,
+        errors="replace", start_new_session=True, preexec_fn=bind(cpus),
+    )  # fmt: skip
+    texts: dict[str, str] = {}
+    streams = {"stdout": process.stdout, "stderr": process.stderr}
+    readers = [
+        threading.Thread(target=lambda n=name, s=stream: texts.__setitem__(n, s.read()), daemon=True)
+        for name, stream in streams.items()
+        if stream is not None
+    ]
+    expired = threading.Event()
+
+    def expire() -> None:
+        expired.set()
+        kill_group(process)
+
+    timer = threading.Timer(timeout, expire)
+    try:
+        for thread in [*readers, timer]:
+            thread.start()
+        if watch is not None:
+            watch(process.pid)
+        _, status, usage = os.wait4(process.pid, 0)
+    except BaseException:
+        kill_group(process)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(process.pid, 0)
+        raise
+    finally:
+        timer.cancel()
+    wall = time.monotonic() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    kill_group(process)  # what it left behind in the background would disturb the next run
+    for reader in readers:
+        reader.join()
+    return Ended(
+        process.returncode, texts.get("stdout", ""), texts.get("stderr", ""), wall, usage.ru_utime, usage.ru_stime,
+        usage.ru_maxrss, expired.is_set(),
+    )  # fmt: skip

@@ -1,0 +1,305 @@
+"""Suites: which rows are run, read from TOML.
+
+    about = "one line"
+    rounds = 5
+
+    [[row]]
+    name = "mt-t{threads}-r{remote}"             # unique after the placeholders are filled in
+    about = "{threads} threads, {remote} % of the frees by the next thread"
+    workload = "bench_random_mixed_mt_remote_malloc"   # a program of bench/workloads, or what the driver runs
+    driver = "program"                           # hakobench.drivers; this is the default
+    args = ["{threads}", "{work}", "400", "16", "2048", "{remote}", "1024", "--full=wait"]
+    metric = "ops_per_s"                         # one of METRICS
+    work = 16_000_000                            # amount of work; {work} is work x scale / {threads} (or / 1)
+    tags = ["mt", "r{remote}"]
+    params = { low = 16 }                        # more placeholders, kept in the raw results
+    each = { threads = [2, 4], remote = [0, 90] }      # one row for each combination
+    output = "keep"                              # or "discard": stdout to /dev/null; metric is then of the process
+    rss_every_ms = 0                             # sample the RSS that often
+    timeout = 120                                # seconds
+
+    [[seed]]                                     # what the user's documents measured for a row
+    row = "mt-t16-r90"
+    ours = "hz4"
+    against = "tcmalloc"
+    ratio = 0.96
+    source = "004, section 1"
+"""
+
+import dataclasses
+import fnmatch
+import itertools
+import pathlib
+import re
+import string
+import tomllib
+
+SUITES_DIR = pathlib.Path(__file__).parent / "suites"
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """`divisor` leads from the driver's figure to `unit`. `of_process`: known without the program's output."""
+
+    unit: str
+    less_is_better: bool
+    divisor: float = 1.0
+    of_process: bool = False
+
+
+METRICS = {
+    "ops_per_s": Metric("M ops/s", False, 1e6),
+    "pairs_per_s": Metric("M pairs/s", False, 1e6),
+    "frees_per_s": Metric("M frees/s", False, 1e6),
+    "requests_per_s": Metric("k req/s", False, 1e3),
+    "seconds": Metric("s", True),
+    "wall_seconds": Metric("s", True, of_process=True),
+    "cpu_seconds": Metric("s cpu", True, of_process=True),
+    "p99_us": Metric("us p99", True),
+    "peak_rss_kb": Metric("MiB peak", True, 1024, of_process=True),
+    "final_rss_kb": Metric("MiB after", True, 1024),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of the table. `work` is the amount of work at scale 1, 0 when the row has none to scale."""
+
+    name: str
+    about: str
+    workload: str
+    driver: str
+    args: tuple[str, ...]
+    metric: str
+    work: int
+    tags: tuple[str, ...]
+    params: dict[str, str] = dataclasses.field(hash=False)
+    discard_output: bool = False
+    rss_every_ms: int = 0
+    timeout: float = 120.0
+
+    @property
+    def unit(self) -> str:
+        return METRICS[self.metric].unit
+
+    @property
+    def less_is_better(self) -> bool:
+        return METRICS[self.metric].less_is_better
+
+    @property
+    def threads(self) -> int:
+        return int(self.params.get("threads", "1"))
+
+    def scaled_args(self, scale: float) -> list[str]:
+        amount = str(max(1, round(self.work * scale / self.threads)))
+        return [arg.replace("{work}", amount) for arg in self.args]
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedRatio:
+    """What the user's documents measured: speed of `ours` as a multiple of that of `against`."""
+
+    row: str
+    ours: str
+    against: str
+    ratio: float
+    source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """`rounds` is the default number of runs of each cell."""
+
+    name: str
+    about: str
+    rounds: int
+    rows: tuple[Row, ...]
+    seeds: tuple[SeedRatio, ...] = ()
+
+    def select(self, patterns: str | None) -> tuple[Row, ...]:
+        """Rows whose name matches one of the comma-separated names or shell patterns, or that have it as `@tag`.
+
+        Raises ValueError that names the pattern which matches nothing, and all rows."""
+        if patterns is None:
+            return self.rows
+        wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
+        for pattern in wanted:
+            if not any(_matches(row, pattern) for row in self.rows):
+                names = ", ".join(row.name for row in self.rows)
+                raise ValueError(f"suite {self.name} has no row '{pattern}'; rows: {names}")
+        return tuple(row for row in self.rows if any(_matches(row, pattern) for pattern in wanted))
+
+
+def _matches(row: Row, pattern: str) -> bool:
+    return pattern[1:] in row.tags if pattern.startswith("@") else fnmatch.fnmatchcase(row.name, pattern)
+
+
+class _Table:
+    """One table of the file, for messages that name file and line."""
+
+    def __init__(self, path: pathlib.Path, lines: list[str], start: int, end: int, values: dict):
+        self._path = path
+        self._lines = lines
+        self._start = start
+        self._end = end
+        self.values = values
+
+    def error(self, key: str, text: str) -> ValueError:
+        pattern = re.compile(rf"\s*{re.escape(key)}\s*=")
+        within = range(self._start, self._end)
+        line = next((at for at in within if pattern.match(self._lines[at])), self._start)
+        return ValueError(f"{self._path}:{line + 1}: {text}")
+
+    def check_keys(self, allowed: set[str], required: set[str]) -> None:
+        for key in self.values:
+            if key not in allowed:
+                raise self.error(key, f"unknown key '{key}'; allowed: {', '.join(sorted(allowed))}")
+        for key in sorted(required - self.values.keys()):
+            raise self.error("", f"key '{key}' is missing")
+
+    def get(self, key: str, kind: type | tuple[type, ...], default=None):
+        value = self.values.get(key, default)
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            names = " or ".join(one.__name__ for one in kinds)
+            raise self.error(key, f"{key} is {value!r}; allowed is a value of type {names}")
+        return value
+
+    def number(self, key: str, low: float, high: float, default: float | None = None, whole: bool = True) -> float:
+        value = self.get(key, int if whole else (int, float), default)
+        if not low <= value <= high:
+            raise self.error(key, f"{key} is {value}; allowed: {low:g} to {high:g}")
+        return value
+
+
+_ROW_KEYS = {field.name for field in dataclasses.fields(Row)} - {"discard_output"} | {"each", "output"}
+_ROW_REQUIRED = {"name", "about", "workload", "metric"}
+_SEED_KEYS = {field.name for field in dataclasses.fields(SeedRatio)}
+
+
+def names() -> list[str]:
+    """The suites that come with the package."""
+    return sorted(path.stem for path in SUITES_DIR.glob("*.toml"))
+
+
+def load(name_or_path: str) -> Suite:
+    """A suite of the package by its name, or a TOML file by its path (with a slash or .toml).
+
+    Raises ValueError: an unknown name with those there are, or `file:line: what is wrong`."""
+    is_path = name_or_path.endswith(".toml") or "/" in name_or_path
+    path = pathlib.Path(name_or_path) if is_path else SUITES_DIR / f"{name_or_path}.toml"
+    if not is_path and not path.is_file():
+        raise ValueError(f"no suite is called '{name_or_path}'; there are: {', '.join(names())}, or a path to a .toml")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read suite '{path}': {error}") from error
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        at = re.search(r"at line (\d+)", str(error))
+        line = at.group(1) if at else str(len(text.splitlines()) or 1)
+        raise ValueError(f"{path}:{line}: {error}") from error
+    return _suite(path, text.splitlines() or [""], document)
+
+
+def _tables(path: pathlib.Path, lines: list[str], document: dict, kind: str) -> list[_Table]:
+    values = document.get(kind, [])
+    heads = [at for at, line in enumerate(lines) if re.match(r"\s*\[", line)]
+    starts = [at for at in heads if re.match(rf"\s*\[\[\s*{kind}\s*\]\]", lines[at])]
+    if not isinstance(values, list) or len(starts) != len(values):
+        raise ValueError(f"{path}:1: {kind} must be written as [[{kind}]] tables")
+    tables = []
+    for start, table in zip(starts, values, strict=True):
+        end = next((at for at in heads if at > start and not lines[at].lstrip().startswith(f"[{kind}.")), len(lines))
+        tables.append(_Table(path, lines, start, end, table))
+    return tables
+
+
+def _suite(path: pathlib.Path, lines: list[str], document: dict) -> Suite:
+    top = _Table(path, lines, 0, len(lines), {k: v for k, v in document.items() if k not in ("row", "seed")})
+    top.check_keys({"about", "rounds"}, {"about"})
+    rounds = int(top.number("rounds", 1, 1000, 5))
+    rows: list[Row] = []
+    for table in _tables(path, lines, document, "row"):
+        for row in _rows(table):
+            if any(row.name == other.name for other in rows):
+                raise table.error("name", f"two rows are called '{row.name}'")
+            rows.append(row)
+    if not rows:
+        raise ValueError(f"{path}:1: no [[row]] in it")
+    seeds = tuple(_seed(table, rows) for table in _tables(path, lines, document, "seed"))
+    return Suite(path.stem, top.get("about", str), rounds, tuple(rows), seeds)
+
+
+def _seed(table: _Table, rows: list[Row]) -> SeedRatio:
+    table.check_keys(_SEED_KEYS, _SEED_KEYS)
+    found = {key: table.get(key, str) for key in ("row", "ours", "against", "source")}
+    if all(row.name != found["row"] for row in rows):
+        raise table.error("row", f"no row is called '{found['row']}'")
+    return SeedRatio(ratio=float(table.number("ratio", 1e-6, 1e6, whole=False)), **found)
+
+
+def _each(table: _Table) -> list[dict[str, str]]:
+    each = table.get("each", dict, {})
+    for key, choices in each.items():
+        if not isinstance(choices, list) or not choices:
+            raise table.error("each", f"each.{key} is {choices!r}; allowed is a list that is not empty")
+    combinations = itertools.product(*each.values())
+    return [dict(zip(each, map(str, values), strict=True)) for values in combinations]
+
+
+def _fill(table: _Table, key: str, template: str, params: dict[str, str]) -> str:
+    """`{work}` stays, it depends on the scale."""
+    for _, name, _, _ in string.Formatter().parse(template):
+        if name is not None and name != "work" and name not in params:
+            raise table.error(key, f"{key} has the placeholder '{{{name}}}'; there are: {', '.join(['work', *params])}")
+    return template.format_map(params | {"work": "{work}"})
+
+
+def _texts(table: _Table, key: str, params: dict[str, str]) -> tuple[str, ...]:
+    values = table.get(key, list, [])
+    if not all(isinstance(value, str) for value in values):
+        raise table.error(key, f"{key} is {values!r}; allowed is a list of strings")
+    return tuple(_fill(table, key, value, params) for value in values)
+
+
+def _choice(table: _Table, key: str, allowed: list[str], default: str | None = None) -> str:
+    value = table.get(key, str, default)
+    if value not in allowed:
+        raise table.error(key, f"{key} is '{value}'; allowed: {', '.join(allowed)}")
+    return value
+
+
+def _rows(table: _Table) -> list[Row]:
+    from hakobench import drivers  # drivers know rows; here only their names are wanted
+
+    table.check_keys(_ROW_KEYS, _ROW_REQUIRED)
+    metric = _choice(table, "metric", list(METRICS))
+    discard = _choice(table, "output", ["keep", "discard"], "keep") == "discard"
+    if discard and not METRICS[metric].of_process:
+        of_process = ", ".join(name for name, one in METRICS.items() if one.of_process)
+        raise table.error("output", f"with output discarded the metric '{metric}' is not seen; allowed: {of_process}")
+    fixed = {key: str(value) for key, value in table.get("params", dict, {}).items()}
+    rows = []
+    for chosen in _each(table):
+        params = fixed | chosen
+        if not params.get("threads", "1").isdigit() or params.get("threads") == "0":
+            raise table.error("params", f"threads is '{params['threads']}'; allowed is a number from 1")
+        rows.append(
+            Row(
+                name=_fill(table, "name", table.get("name", str), params),
+                about=_fill(table, "about", table.get("about", str), params),
+                workload=table.get("workload", str),
+                driver=_choice(table, "driver", list(drivers.NAMES), "program"),
+                args=_texts(table, "args", params),
+                metric=metric,
+                work=int(table.number("work", 0, 10**12, 0)),
+                tags=_texts(table, "tags", params),
+                params=params,
+                discard_output=discard,
+                rss_every_ms=int(table.number("rss_every_ms", 0, 60_000, 0)),
+                timeout=float(table.number("timeout", 1, 86_400, 120, whole=False)),
+            )
+        )
+    return rows
