@@ -58,6 +58,8 @@ METRICS = {
     "p99_us": Metric("us p99", True),
     "peak_rss_kb": Metric("MiB peak", True, 1024, of_process=True),
     "final_rss_kb": Metric("MiB after", True, 1024),
+    "idle_rss_kb": Metric("MiB idle", True, 1024),
+    "trimmed_rss_kb": Metric("MiB trimmed", True, 1024),
 }
 
 

@@ -69,6 +69,16 @@ void machine_print_malloc_source(void) {
     printf("malloc_from=%s\n", found ? info.dli_fname : "unknown");
 }
 
+static void status_read(char *status, size_t bytes) {
+    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, status, bytes - 1);
+    if (length < 0) {
+        machine_fail("cannot read /proc/self/status: %s", strerror(errno));
+    }
+    close(fd);
+    status[length] = '\0';
+}
+
 static uint64_t status_kb(const char *status, const char *key) {
     const char *at = strstr(status, key);
     if (at == NULL) {
@@ -77,15 +87,15 @@ static uint64_t status_kb(const char *status, const char *key) {
     return strtoull(at + strlen(key), NULL, 10);
 }
 
+uint64_t machine_rss_kb(void) {
+    char status[8192];
+    status_read(status, sizeof status);
+    return status_kb(status, "\nVmRSS:");
+}
+
 void machine_print_rss(void) {
     char status[8192];
-    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read(fd, status, sizeof status - 1);
-    if (length < 0) {
-        machine_fail("cannot read /proc/self/status: %s", strerror(errno));
-    }
-    close(fd);
-    status[length] = '\0';
+    status_read(status, sizeof status);
     printf("peak_rss_kb=%" PRIu64 "\n", status_kb(status, "\nVmHWM:"));
     printf("final_rss_kb=%" PRIu64 "\n", status_kb(status, "\nVmRSS:"));
 }

@@ -27,6 +27,9 @@ void *machine_map(size_t count, size_t bytes_each);
 /* Prints "malloc_from=<file that malloc resolves to>". A runner compares it with what it preloaded. */
 void machine_print_malloc_source(void);
 
+/* VmRSS of this process, KiB. */
+uint64_t machine_rss_kb(void);
+
 /* Prints "peak_rss_kb=" (VmHWM) and "final_rss_kb=" (VmRSS) of /proc/self/status. */
 void machine_print_rss(void);
 

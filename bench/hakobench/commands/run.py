@@ -1,0 +1,192 @@
+"""`hakobench run SUITE`."""
+
+import dataclasses
+import datetime
+import pathlib
+import random
+import signal
+import sys
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hakobench import allocators, machine, record, runner, suite, summary
+from hakobench.project import BIN_DIR, LOG_DIR, RESULTS_DIR, public_path
+
+_DIRECTORY = click.Path(file_okay=False, path_type=pathlib.Path)
+INTERRUPTED = 130
+
+
+def _speed_table(table: list[summary.Line]) -> Table:
+    """A cell is "median ±spread"; the best peer is bold; per library of ours two ratios follow."""
+    names = list(dict.fromkeys(name for line in table for name in line.cells))
+    ours = [name for name in names if any(name in line.cells and line.cells[name].ours for line in table)]
+    columns = [column for name in ours for column in (f"{name} / best", "RSS / lean")]
+    shown = Table("row", "unit", *names, *columns)
+    for line in table:
+        best = line.best_peer
+        cells = []
+        for name in names:
+            cell = line.cells.get(name)
+            if cell is None:
+                cells.append("-")
+            elif cell.failed:
+                cells.append(f"[red]FAILED {cell.failures}/{cell.rounds}[/red]")
+            else:
+                text = f"{summary.figure(cell.value)} ±{cell.spread:.0%}"
+                cells.append(f"[bold]{text}[/bold]" if best is cell else text)
+        ratios = [summary.times(one) for name in ours for one in (line.ratio_to_best(name), line.rss_ratio(name))]
+        noisy = " (!)" if line.is_noisy else ""
+        shown.add_row(escape(line.row) + noisy, line.unit, *cells, *ratios)
+    return shown
+
+
+def print_result(runs: list[record.Run], console: Console) -> None:
+    """The table, and what a reader of it has to know."""
+    table = summary.lines(runs)
+    if not console.is_terminal:
+        console.width = 60 + 18 * len({run.allocator for run in runs})
+    console.print(_speed_table(table))
+    rounds = max(cell.rounds for line in table for cell in line.cells.values())
+    if rounds < summary.FEW_ROUNDS:
+        console.print(f"Only {rounds} rounds: do not quote these figures (from {summary.FEW_ROUNDS} on).")
+    marks = sorted({mark for run in runs for mark in run.marks.split()})
+    if marks:
+        console.print(f"Marks: {', '.join(marks)}; the raw results say which runs.")
+    failed: dict[tuple[str, str, str], int] = {}
+    for run in runs:
+        if run.failure:
+            key = (run.row, run.allocator, run.failure)
+            failed[key] = failed.get(key, 0) + 1
+    for (row, name, why), count in failed.items():
+        console.print(f"FAILED: {row}, {name}: {why} ({count} runs)", style="red", markup=False)
+
+
+def _list_rows(suite_name: str) -> None:
+    chosen = suite.load(suite_name)
+    click.echo(f"{chosen.name}: {chosen.about}; {chosen.rounds} rounds")
+    width = max(len(row.name) for row in chosen.rows)
+    for row in chosen.rows:
+        click.echo(f"  {row.name:{width}}  {row.unit:9}  {row.about}")
+
+
+def quiet_machine(force: bool) -> machine.Machine:
+    """Looks at the machine. Raises click.UsageError when it is busy and nobody forces."""
+    seen = machine.look()
+    if seen.is_busy and not force:
+        raise click.UsageError(
+            f"the machine is busy: {seen.busy_share:.0%} of its cpus are in use, allowed are "
+            f"{machine.BUSY_SHARE_MAX:.0%}; wait, or use --force, which marks the results"
+        )
+    return seen
+
+
+def new_plan(
+    chosen: suite.Suite, row_names: str | None, picked: list[allocators.Allocator], rounds: int | None, scale: float,
+    seed: int | None, results_dir: pathlib.Path, log_dir: pathlib.Path, bin_dir: pathlib.Path, forced: bool,
+) -> tuple[runner.Plan, list[str]]:  # fmt: skip
+    """The plan, and remarks on rows that are left out. Raises ValueError when nothing is left to run."""
+    rows = chosen.select(row_names)
+    missing = runner.missing_rows(rows) if bin_dir == BIN_DIR else {}
+    rows = tuple(row for row in rows if row.name not in missing)
+    remarks = [f"row {name} is left out: {why}" for name, why in missing.items()]
+    if not rows:
+        raise ValueError("; ".join(["no row can be run", *remarks]))
+    seed = random.SystemRandom().randrange(2**32) if seed is None else seed
+    stem = f"{chosen.name}-{datetime.datetime.now():%Y%m%d-%H%M%S}-{seed}"
+    plan = runner.Plan(
+        chosen.name, rows, picked, rounds or chosen.rounds, scale, seed, results_dir / f"{stem}.csv", log_dir / stem,
+        bin_dir.absolute(), forced,
+    )  # fmt: skip
+    return plan, remarks
+
+
+def _resumed(plan: runner.Plan, results_dir: pathlib.Path) -> tuple[runner.Plan, list[record.Run]]:
+    """The newest results of this suite, and the plan with their seed. Raises ValueError."""
+    found = [path for path in results_dir.glob(f"{plan.suite}-*.csv") if not path.name.endswith(record.RSS_SUFFIX)]
+    if not found:
+        raise ValueError(f"--resume: no results of suite {plan.suite} in {public_path(results_dir)}")
+    newest = max(found, key=lambda path: path.stat().st_mtime)
+    done = record.read(newest).runs
+    log_dir = plan.log_dir.parent / newest.stem
+    resumed = dataclasses.replace(plan, seed=done[0].seed, csv_path=newest, log_dir=log_dir)
+    runner.check_resumable(resumed, done)
+    return resumed, done
+
+
+def _end(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.argument("suite_name", metavar="SUITE")
+@click.option("--rows", "row_names", metavar="NAMES", help="Comma-separated names, shell patterns or @tags.")
+@allocators.options
+@click.option("--rounds", type=click.IntRange(1, 1000), help="Runs of each cell; default: what the suite says.")
+@click.option(
+    "--scale",
+    type=click.FloatRange(0, 1000, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Multiplies the amount of work of each row.",
+)
+@click.option("--seed", type=click.IntRange(0, 2**63), help="Of the order of the runs; default: chosen and printed.")
+@click.option("--list", "list_only", is_flag=True, help="List the suite's rows.")
+@click.option("--resume", is_flag=True, help="Go on with the newest results of this suite.")
+@click.option("--force", is_flag=True, help="Run on a busy machine too; the results are marked.")
+@click.option("--results-dir", type=_DIRECTORY, default=RESULTS_DIR, help="For the CSV; default: bench/results.")
+@click.option("--log-dir", type=_DIRECTORY, default=LOG_DIR, help="For the logs; default: build/bench-logs.")
+@click.option("--bin-dir", type=_DIRECTORY, default=BIN_DIR, help="Of the workloads; default: the release build.")
+def command(
+    suite_name: str,
+    row_names: str | None,
+    names: str | None,
+    extra: dict[str, pathlib.Path],
+    rounds: int | None,
+    scale: float,
+    seed: int | None,
+    list_only: bool,
+    resume: bool,
+    force: bool,
+    results_dir: pathlib.Path,
+    log_dir: pathlib.Path,
+    bin_dir: pathlib.Path,
+) -> None:  # fmt: skip
+    """Run SUITE (a name, or a TOML file) under every allocator.
+
+    Every row is run under every allocator, preloaded into the same program, in shuffled and interleaved rounds.
+    The raw CSV has every run with its command, commit, machine and configuration; its path is the last line on
+    stdout. Libraries that have hz_config_string are ours, all others are peers.
+
+    Exit code: 0; 1 when a run failed; 2 when nothing was run (bad arguments, busy machine); 130 when interrupted.
+    """
+    signal.signal(signal.SIGTERM, _end)
+    notes = Console(stderr=True, highlight=False)
+    done: list[record.Run] = []
+    try:
+        if list_only:
+            _list_rows(suite_name)
+            return
+        picked, remarks = allocators.select(names, extra)
+        chosen = suite.load(suite_name)
+        plan, left_out = new_plan(
+            chosen, row_names, picked, rounds, scale, seed, results_dir, log_dir, bin_dir, force
+        )
+        if resume:
+            plan, done = _resumed(plan, results_dir)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    for remark in remarks + left_out:
+        notes.print(f"note: {remark}", markup=False, soft_wrap=True)
+    seen = quiet_machine(force)
+    notes.print(f"seed {plan.seed}, {len(done)} runs done, logs in {public_path(plan.log_dir)}", markup=False)
+    try:
+        runs = runner.execute(plan, seen, done, notes)
+    except KeyboardInterrupt:
+        notes.print(f"interrupted; what is done is kept in {public_path(plan.csv_path)}, --resume goes on with it")
+        sys.exit(INTERRUPTED)
+    print_result(runs, Console(highlight=False))
+    click.echo(public_path(plan.csv_path))
+    sys.exit(1 if any(run.failure for run in runs) else 0)

@@ -1,0 +1,286 @@
+"""Runs a suite: same program, only LD_PRELOAD differs; rounds interleaved and shuffled by a seed; every run is judged
+and written down before the next one starts."""
+
+import dataclasses
+import datetime
+import os
+import pathlib
+import random
+import resource
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from hakobench import allocators, drivers, machine, record, suite
+from hakobench.project import BIN_DIR, public_text
+from hakobench.summary import NOISY_SHARE
+from hakobench.watch import Watcher
+
+FALLBACK_PERCENT_MAX = 0.1  # of the remote frees done locally because a ring was full: above it the work differs
+HEADER = "[BENCH-HEADER]"
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is to be run. `forced`: on a busy machine too, which marks every run."""
+
+    suite: str
+    rows: tuple[suite.Row, ...]
+    allocators: list[allocators.Allocator]
+    rounds: int
+    scale: float
+    seed: int
+    csv_path: pathlib.Path
+    log_dir: pathlib.Path
+    bin_dir: pathlib.Path = BIN_DIR
+    forced: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One run that is to be made; `position` counts from 1."""
+
+    position: int
+    round: int
+    row_index: int
+    row: suite.Row
+    allocator: allocators.Allocator
+
+
+def steps(plan: Plan) -> Iterator[Step]:
+    """All runs, in an order that `plan.seed` decides. The allocators of a row follow each other within a round, so
+    that what drifts on the machine hits all of them alike."""
+    order = random.Random(plan.seed)
+    places = {row.name: index for index, row in enumerate(plan.rows)}
+    position = 0
+    for round_number in range(1, plan.rounds + 1):
+        for row in order.sample(plan.rows, len(plan.rows)):
+            for allocator in order.sample(plan.allocators, len(plan.allocators)):
+                position += 1
+                yield Step(position, round_number, places[row.name], row, allocator)
+
+
+def missing_rows(rows: tuple[suite.Row, ...]) -> dict[str, str]:
+    """Rows that cannot run on this machine, with the reason."""
+    found = {row.name: drivers.find(row.driver).missing(row) for row in rows}
+    return {name: why for name, why in found.items() if why}
+
+
+def check_resumable(plan: Plan, done: list[record.Run]) -> None:
+    """Raises ValueError unless `done` is the beginning of exactly this plan, made with the same libraries."""
+    planned = {step.position: step for step in steps(plan)}
+    for run in done:
+        step = planned.get(run.position)
+        where = f"run {run.position} ({run.row}, {run.allocator}, round {run.round})"
+        if (
+            step is None
+            or (step.row.name, step.allocator.name, step.round) != (run.row, run.allocator, run.round)
+            or (run.scale, run.suite) != (plan.scale, plan.suite)
+        ):
+            raise ValueError(f"--resume: {where} is not in this plan: suite, rows, allocators, rounds and scale "
+                             "must be those of the interrupted call")  # fmt: skip
+        if run.library_sha256 != step.allocator.sha256:
+            raise ValueError(f"--resume: {where}: the library of {run.allocator} is another file by now")
+
+
+class Runner:
+    """Makes the runs of one plan on one machine."""
+
+    def __init__(self, plan: Plan, seen: machine.Machine, done: list[record.Run]):
+        self._plan = plan
+        self._machine = seen
+        self._programs: dict[str, str] = {}
+        self._results: dict[str, tuple[str, str]] = {}
+        cpus = tuple(sorted(os.sched_getaffinity(0)))
+        half = max(1, len(cpus) // 2)
+        self._cpus, self._client_cpus = cpus[:half], cpus[half:] or cpus
+        for run in done:
+            self._judge_result(run)
+
+    def run(self, step: Step) -> tuple[record.Run, list[tuple[int, int]]]:
+        """One run, judged and logged, and its RSS samples."""
+        watcher = Watcher(step.allocator.library, step.row.rss_every_ms)
+        started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        before, used_before = machine.CpuTimes.now(), _children_cpu_seconds()
+        try:
+            outcome = self._drive(step, watcher)
+        finally:
+            watcher.stop()
+        other = machine.CpuTimes.now().share_since(before, _children_cpu_seconds() - used_before)
+        run = self._describe(step, outcome, started, other)
+        if not run.failure:
+            run.failure = _wrong_malloc(step.allocator, outcome.figures.get("malloc_from"), watcher)
+        self._fill(run, step, outcome, watcher)
+        self._log(run, step, outcome)
+        return run, watcher.samples
+
+    def _drive(self, step: Step, watcher: Watcher) -> drivers.Outcome:
+        if step.allocator.library and not _is_same(step.allocator):
+            return drivers.Outcome("", failure="the library is not the file it was at the start")
+        scratch = pathlib.Path(tempfile.mkdtemp(prefix="hakobench-"))
+        job = drivers.Job(
+            row=step.row,
+            args=step.row.scaled_args(self._plan.scale),
+            environment=step.allocator.environment(),
+            plain_environment=allocators.Allocator(allocators.GLIBC).environment(),
+            bin_dir=self._plan.bin_dir,
+            scratch=scratch,
+            timeout=step.row.timeout,
+            cpus=self._cpus,
+            client_cpus=self._client_cpus,
+            watch=watcher.start,
+        )
+        try:
+            outcome = drivers.find(step.row.driver).run(job)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        if not outcome.failure and step.allocator.library and not _is_same(step.allocator):
+            outcome.failure = "the library changed during the run"
+        for text in ("failure", "output", "command"):
+            paths = [scratch, *([step.allocator.library] if step.allocator.library else [])]
+            setattr(outcome, text, public_text(getattr(outcome, text), *paths))
+        return outcome
+
+    def _describe(self, step: Step, outcome: drivers.Outcome, started: str, other: float | None) -> record.Run:
+        row, allocator, seen = step.row, step.allocator, self._machine
+        preload = f"LD_PRELOAD={shlex.quote(allocator.shown_library)} " if allocator.library else ""
+        settings = "".join(f"{name}={shlex.quote(value)} " for name, value in allocator.settings)
+        return record.Run(
+            suite=self._plan.suite, row_index=step.row_index, row=row.name, about=row.about, tags=" ".join(row.tags),
+            params=" ".join(f"{key}={value}" for key, value in row.params.items()), allocator=allocator.name,
+            ours=allocator.is_ours, round=step.round, position=step.position, failure=outcome.failure, marks="",
+            metric=row.metric, unit=row.unit, less_is_better=row.less_is_better, value=0.0, wall_seconds=0.0,
+            cpu_seconds=0.0, peak_rss_kb=0, final_rss_kb=0, other_cpu_share=other, figures="",
+            command=settings + preload + outcome.command, library=allocator.shown_library,
+            library_sha256=allocator.sha256, library_version=allocator.version, config=allocator.config,
+            program_sha256=self._program_digest(row), commit=seen.commit, cpu=seen.cpu, cores=seen.cores,
+            kernel=seen.kernel, governor=seen.governor, load=seen.load, busy_share=seen.busy_share,
+            seed=self._plan.seed, scale=self._plan.scale, started=started,
+        )  # fmt: skip
+
+    def _fill(self, run: record.Run, step: Step, outcome: drivers.Outcome, watcher: Watcher) -> None:
+        """The figures, unless the run failed; and the marks."""
+        figures = outcome.figures
+        run.figures = " ".join(f"{key}={value}" for key, value in figures.items() if key != "malloc_from")
+        marks = ["forced"] if self._plan.forced and self._machine.is_busy else []
+        if run.other_cpu_share is not None and run.other_cpu_share > NOISY_SHARE:
+            marks.append("noisy")
+        if not run.failure:
+            try:
+                run.value = float(figures[run.metric]) / suite.METRICS[run.metric].divisor
+                run.wall_seconds = float(figures.get("wall_seconds", 0))
+                run.cpu_seconds = float(figures.get("cpu_seconds", 0))
+                run.peak_rss_kb = int(float(figures.get("peak_rss_kb", 0)))
+                run.final_rss_kb = int(float(figures.get("final_rss_kb", 0)))
+                if float(figures.get("fallback_rate", "0").rstrip("%")) > FALLBACK_PERCENT_MAX:
+                    marks.append("fallback")
+            except KeyError as error:
+                run.failure = f"the output has no figure {error}"
+            except ValueError as error:
+                run.failure = f"the output has a figure that is no number: {error}"
+        if step.allocator.library and "malloc_from" not in figures and not watcher.seen:
+            marks.append("unverified")
+        run.marks = " ".join(marks)
+        self._judge_result(run)
+
+    def _judge_result(self, run: record.Run) -> None:
+        """Programs that print `result=` have to print the same under every allocator."""
+        result = record.words(run.figures).get("result")
+        if result is None or run.failure:
+            return
+        expected, by = self._results.setdefault(run.row, (result, run.allocator))
+        if result != expected:
+            run.failure = f"the result is {result}, under {by} it was {expected}"
+            run.value = 0.0
+
+    def _program_digest(self, row: suite.Row) -> str:
+        if row.workload not in self._programs:
+            path = self._plan.bin_dir / row.workload if row.driver == "program" else None
+            found = path or pathlib.Path(shutil.which(row.workload) or "")
+            self._programs[row.workload] = allocators.digest(found) if found.is_file() else ""
+        return self._programs[row.workload]
+
+    def _log(self, run: record.Run, step: Step, outcome: drivers.Outcome) -> None:
+        self._plan.log_dir.mkdir(parents=True, exist_ok=True)
+        header = {
+            "suite": run.suite, "row": run.row, "round": run.round, "position": run.position, "seed": run.seed,
+            "preload": step.allocator.name, "lib": run.library or "-", "sha256": run.library_sha256 or "-",
+            "commit": run.commit, "config": run.config or "-", "cpu": run.cpu, "kernel": run.kernel,
+            "governor": run.governor, "load": f"{run.load:.2f}", "started": run.started,
+        }  # fmt: skip
+        words = " ".join(f"{key}={shlex.quote(str(value))}" for key, value in header.items())
+        with (self._plan.log_dir / f"{run.row}.{run.allocator}.log").open("a", encoding="utf-8") as log:
+            failure = f"FAILED: {run.failure}\n" if run.failure else ""
+            marks = f"marks: {run.marks}\n" if run.marks else ""
+            log.write(f"{HEADER} {words}\n$ {run.command}\n{outcome.output.rstrip()}\n{failure}{marks}\n")
+
+
+def _children_cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _is_same(allocator: allocators.Allocator) -> bool:
+    try:
+        return allocators.digest(allocator.library) == allocator.sha256
+    except OSError:
+        return False
+
+
+def _wrong_malloc(allocator: allocators.Allocator, malloc_from: str | None, watcher: Watcher) -> str:
+    """Why the program did not run on this allocator; empty when it did. What the program says of its own malloc
+    decides; of programs that say nothing, the maps do, if they lived long enough to be looked at."""
+    if malloc_from is not None:
+        served_by = pathlib.Path(malloc_from)
+        if allocator.library is None:
+            return "" if served_by.name.startswith("libc.so") else f"malloc comes from {served_by.name}, not from glibc"
+        if not (served_by.exists() and served_by.samefile(allocator.library)):
+            return f"the preload took no effect: malloc comes from {served_by.name}"
+    if allocator.library and watcher.looked and not watcher.seen and malloc_from is None:
+        return "the preload took no effect: the library is not in /proc/PID/maps"
+    return ""
+
+
+def _columns() -> tuple:
+    return (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+
+
+def _shown(run: record.Run) -> str:
+    text = f"FAILED: {run.failure}" if run.failure else f"{run.value:.4g} {run.unit}"
+    return f"{text} ({run.marks})" if run.marks else text
+
+
+def execute(
+    plan: Plan, seen: machine.Machine, done: list[record.Run] | None = None, console: Console | None = None
+) -> list[record.Run]:
+    """Makes the runs that are not in `done` and returns all. Each is appended to plan.csv_path at once, so that
+    KeyboardInterrupt, which passes through, loses only the run it interrupts."""
+    console = console or Console(file=sys.stderr, highlight=False)
+    runs = list(done or [])
+    past = {run.position for run in runs}
+    todo = [step for step in steps(plan) if step.position not in past]
+    runner = Runner(plan, seen, runs)
+    writer = record.Writer(plan.csv_path)
+    try:
+        with Progress(*_columns(), console=console, disable=not console.is_terminal) as progress:
+            task = progress.add_task(plan.suite, total=len(todo) + len(past), completed=len(past))
+            for step in todo:
+                progress.update(task, description=f"{step.row.name} {step.allocator.name}")
+                run, samples = runner.run(step)
+                writer.add(run, samples)
+                runs.append(run)
+                progress.advance(task)
+                if not console.is_terminal or run.failure:
+                    name = f"[{step.position}/{len(todo) + len(past)}] {run.row} {run.allocator}: {_shown(run)}"
+                    console.print(name, markup=False, soft_wrap=True)
+    finally:
+        writer.close()
+    return runs
