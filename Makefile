@@ -7,6 +7,8 @@ JOBS ?= $(shell nproc)
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
+HAKOBENCH := $(VENV)/bin/hakobench
+SUITE ?= quick
 LIB := $(CURDIR)/build/lib
 
 PRESETS := release check asan tsan clang-release clang-check clang-asan clang-tsan
@@ -61,13 +63,15 @@ format: ## rewrite C and C++ with clang-format
 docs: ## write the pages that are made from the sources (docs/lanes.md)
 	tools/lanes.py
 
-bench: venv libs build-release ## compare allocators; ARGS go to tools/compare
-	$(PYTHON) tools/compare $(ARGS)
+bench: venv libs build-release ## compare allocators: SUITE (quick, seeds, ...; ARGS go to `hakobench run`), then a report
+	$(HAKOBENCH) peers
+	set -o pipefail; $(HAKOBENCH) run $(SUITE) $(ARGS) | tee build/bench.out
+	$(HAKOBENCH) report "$$(tail -n 1 build/bench.out)"
 
-venv: $(VENV)/requirements.txt ## Python environment of tests and benchmark tools
-$(VENV)/requirements.txt: tools/requirements.txt
+venv: $(VENV)/pyproject.toml ## Python environment of tests and of hakobench
+$(VENV)/pyproject.toml: bench/pyproject.toml
 	/usr/bin/python3 -m venv --clear $(VENV)
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r $<
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e 'bench[test]'
 	cp $< $@
 
 setup: ## install the Debian packages that all of this needs

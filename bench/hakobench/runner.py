@@ -65,9 +65,9 @@ def steps(plan: Plan) -> Iterator[Step]:
                 yield Step(position, round_number, places[row.name], row, allocator)
 
 
-def missing_rows(rows: tuple[suite.Row, ...]) -> dict[str, str]:
+def missing_rows(rows: tuple[suite.Row, ...], bin_dir: pathlib.Path) -> dict[str, str]:
     """Rows that cannot run on this machine, with the reason."""
-    found = {row.name: drivers.find(row.driver).missing(row) for row in rows}
+    found = {row.name: drivers.find(row.driver).missing(row, bin_dir) for row in rows}
     return {name: why for name, why in found.items() if why}
 
 

@@ -287,7 +287,8 @@ def _rows(table: _Table) -> list[Row]:
     for chosen in _each(table):
         params = fixed | chosen
         if not params.get("threads", "1").isdigit() or params.get("threads") == "0":
-            raise table.error("params", f"threads is '{params['threads']}'; allowed is a number from 1")
+            key = "each" if "threads" in chosen else "params"
+            raise table.error(key, f"threads is '{params['threads']}'; allowed is a number from 1")
         rows.append(
             Row(
                 name=_fill(table, "name", table.get("name", str), params),

@@ -76,7 +76,7 @@ static void *member_main(void *argument) {
         pthread_barrier_wait(self->turn); /* everything is live */
         if (is_consumer(self)) {
             if (cycle + 1 == config->cycles) {
-                printf("live_rss_kb=%" PRIu64 "\n", machine_rss_kb());
+                printf("live_rss_kb=%" PRIu64 "\n", machine_status_kb("VmRSS:"));
             }
             drain(self, &rules);
         }
@@ -85,11 +85,11 @@ static void *member_main(void *argument) {
     worker_finish(&self->worker);
     if (is_consumer(self)) {
         const struct timespec idle = {(time_t)config->idle, 0};
-        printf("freed_rss_kb=%" PRIu64 "\n", machine_rss_kb());
+        printf("freed_rss_kb=%" PRIu64 "\n", machine_status_kb("VmRSS:"));
         clock_nanosleep(CLOCK_MONOTONIC, 0, &idle, NULL);
-        printf("idle_rss_kb=%" PRIu64 "\n", machine_rss_kb());
+        printf("idle_rss_kb=%" PRIu64 "\n", machine_status_kb("VmRSS:"));
         malloc_trim(0);
-        printf("trimmed_rss_kb=%" PRIu64 "\n", machine_rss_kb());
+        printf("trimmed_rss_kb=%" PRIu64 "\n", machine_status_kb("VmRSS:"));
     }
     pthread_barrier_wait(self->turn); /* until here every thread has lived, asleep */
     return NULL;

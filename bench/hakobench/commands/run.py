@@ -61,7 +61,7 @@ def print_result(runs: list[record.Run], console: Console) -> None:
             key = (run.row, run.allocator, run.failure)
             failed[key] = failed.get(key, 0) + 1
     for (row, name, why), count in failed.items():
-        console.print(f"FAILED: {row}, {name}: {why} ({count} runs)", style="red", markup=False)
+        console.print(f"FAILED: {row}, {name}: {why} ({count} runs)", style="red", markup=False, soft_wrap=True)
 
 
 def _list_rows(suite_name: str) -> None:
@@ -89,7 +89,7 @@ def new_plan(
 ) -> tuple[runner.Plan, list[str]]:  # fmt: skip
     """The plan, and remarks on rows that are left out. Raises ValueError when nothing is left to run."""
     rows = chosen.select(row_names)
-    missing = runner.missing_rows(rows) if bin_dir == BIN_DIR else {}
+    missing = runner.missing_rows(rows, bin_dir)
     rows = tuple(row for row in rows if row.name not in missing)
     remarks = [f"row {name} is left out: {why}" for name, why in missing.items()]
     if not rows:

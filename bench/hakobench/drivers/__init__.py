@@ -1,7 +1,7 @@
 """How a row is run. A driver is a module hakobench.drivers.<name> with two functions:
 
-    missing(row) -> str        why this row cannot run here ("no redis-server; 'apt-get install redis-server'"), or ""
-    run(job) -> Outcome        one run; what goes wrong is told in Outcome.failure, not raised
+    missing(row, bin_dir) -> str   why this row cannot run here ("no redis-server; 'apt-get install redis-server'"), or ""
+    run(job) -> Outcome            one run; what goes wrong is told in Outcome.failure, not raised
 
 The driver starts the program under test with `job.environment` (its LD_PRELOAD included), and helpers such as a load
 generator with `job.plain_environment`. It calls `job.watch(pid)` right after the start of the program under test: the
@@ -16,7 +16,7 @@ from typing import Protocol
 
 from hakobench.suite import Row
 
-NAMES = ("program", "command", "redis", "memcached")
+NAMES = ("program", "command", "redis", "memcached", "rocksdb")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Outcome:
 class Driver(Protocol):
     """The two functions of a driver's module."""
 
-    def missing(self, row: Row) -> str: ...
+    def missing(self, row: Row, bin_dir: pathlib.Path) -> str: ...
 
     def run(self, job: Job) -> Outcome: ...
 

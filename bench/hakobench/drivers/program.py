@@ -1,17 +1,18 @@
 """Runs a workload of bench/workloads: one process that prints key=value words."""
 
 import os
+import pathlib
 import shlex
 
 from hakobench import process
 from hakobench.drivers import Job, Outcome
-from hakobench.project import BIN_DIR, public_path, public_text
+from hakobench.project import public_path, public_text
 from hakobench.suite import Row
 
 
-def missing(row: Row) -> str:
+def missing(row: Row, bin_dir: pathlib.Path) -> str:
     """Workloads are built, not installed: only a build can miss them."""
-    path = BIN_DIR / row.workload
+    path = bin_dir / row.workload
     return "" if os.access(path, os.X_OK) else f"no program '{public_path(path)}'; 'make bench' builds the workloads"
 
 

@@ -69,35 +69,28 @@ void machine_print_malloc_source(void) {
     printf("malloc_from=%s\n", found ? info.dli_fname : "unknown");
 }
 
-static void status_read(char *status, size_t bytes) {
+uint64_t machine_status_kb(const char *key) {
+    char status[8192];
     int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read(fd, status, bytes - 1);
+    ssize_t length = fd < 0 ? -1 : read(fd, status, sizeof status - 1);
     if (length < 0) {
         machine_fail("cannot read /proc/self/status: %s", strerror(errno));
     }
     close(fd);
     status[length] = '\0';
-}
-
-static uint64_t status_kb(const char *status, const char *key) {
-    const char *at = strstr(status, key);
-    if (at == NULL) {
-        machine_fail("/proc/self/status has no %s", key);
+    for (const char *at = strstr(status, key); at != NULL; at = strstr(at + 1, key)) {
+        if (at == status || at[-1] == '\n') {
+            return strtoull(at + strlen(key), NULL, 10);
+        }
     }
-    return strtoull(at + strlen(key), NULL, 10);
-}
-
-uint64_t machine_rss_kb(void) {
-    char status[8192];
-    status_read(status, sizeof status);
-    return status_kb(status, "\nVmRSS:");
+    machine_fail("/proc/self/status has no %s", key);
 }
 
 void machine_print_rss(void) {
-    char status[8192];
-    status_read(status, sizeof status);
-    printf("peak_rss_kb=%" PRIu64 "\n", status_kb(status, "\nVmHWM:"));
-    printf("final_rss_kb=%" PRIu64 "\n", status_kb(status, "\nVmRSS:"));
+    uint64_t final_kb = machine_status_kb("VmRSS:");
+    uint64_t peak_kb = machine_status_kb("VmHWM:"); /* read last, since reading itself may touch a page */
+    printf("peak_rss_kb=%" PRIu64 "\n", peak_kb);
+    printf("final_rss_kb=%" PRIu64 "\n", final_kb);
 }
 
 void machine_stdout_prepare(void) {

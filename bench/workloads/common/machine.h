@@ -27,8 +27,8 @@ void *machine_map(size_t count, size_t bytes_each);
 /* Prints "malloc_from=<file that malloc resolves to>". A runner compares it with what it preloaded. */
 void machine_print_malloc_source(void);
 
-/* VmRSS of this process, KiB. */
-uint64_t machine_rss_kb(void);
+/* A value of /proc/self/status in KiB; `key` is a whole word with its colon, such as "VmRSS:". */
+uint64_t machine_status_kb(const char *key);
 
 /* Prints "peak_rss_kb=" (VmHWM) and "final_rss_kb=" (VmRSS) of /proc/self/status. */
 void machine_print_rss(void);

@@ -1,0 +1,124 @@
+"""The raw CSV: what is written comes back, and what is damaged is told with its line."""
+
+import dataclasses
+import pathlib
+
+import pytest
+
+from hakobench import record, summary
+
+
+def a_run(**changes: object) -> record.Run:
+    run = record.Run(
+        suite="quick", row_index=0, row="args", about="one, two", tags="st", params="threads=2", allocator="glibc",
+        ours=False, round=1, position=1, failure="", marks="", metric="ops_per_s", unit="M ops/s",
+        less_is_better=False, value=1.5, wall_seconds=0.25, cpu_seconds=0.5, peak_rss_kb=2048, final_rss_kb=1024,
+        other_cpu_share=None, figures="p99_us=12.5 result=abc", command='x "y"', library="", library_sha256="",
+        library_version="2.36", config="", program_sha256="", commit="abc", cpu="cpu", cores=2, kernel="6",
+        governor="none", load=0.1, busy_share=0.0, seed=7, scale=1.0, started="2026-01-01T00:00:00+00:00",
+    )  # fmt: skip
+    return dataclasses.replace(run, **changes)
+
+
+def written(path: pathlib.Path, runs: list[record.Run], samples: list[tuple[int, int]] | None = None) -> pathlib.Path:
+    writer = record.Writer(path)
+    for run in runs:
+        writer.add(run, samples or [])
+    writer.close()
+    return path
+
+
+def test_runs_come_back(tmp_path: pathlib.Path) -> None:
+    runs = [
+        a_run(),
+        a_run(position=2, ours=True, other_cpu_share=0.25, failure="killed by SIGSEGV,\nthe \"end\"", value=0.0),
+    ]
+    path = written(tmp_path / "x.csv", runs[:1], [(0, 100), (20, 300)])
+    written(path, runs[1:], [(0, 50)])
+    recording = record.read(path)
+    assert recording.runs == runs
+    assert [dataclasses.astuple(sample) for sample in recording.rss] == [(1, 0, 100), (1, 20, 300), (2, 0, 50)]
+    assert recording.runs[0].param("threads") == "2"
+    assert recording.runs[0].param("remote") is None
+    assert recording.runs[0].figure("p99_us") == 12.5
+    assert recording.runs[0].figure("result") is None
+
+
+def edited(path: pathlib.Path, old: str, new: str) -> pathlib.Path:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (",1.5,", ",fast,", r"x\.csv:2: column value is 'fast', not a value of its type"),
+        (",no,1,1,", ",perhaps,1,1,", r"x\.csv:2: column ours is 'perhaps'"),
+        (",2026-01-01T00:00:00+00:00", "", r"x\.csv:2: \d+ columns, expected \d+"),
+        ("suite,row_index", "row,allocator", r"x\.csv:1: the first line is not the header 'suite,row_index,row,\.\.\.'"),
+        ('"one, two"', '"one, two', r"x\.csv:\d+: "),
+    ],
+)
+def test_damaged_results_are_told_with_their_line(tmp_path: pathlib.Path, old: str, new: str, message: str) -> None:
+    path = edited(written(tmp_path / "x.csv", [a_run()]), old, new)
+    with pytest.raises(ValueError, match=message):
+        record.read(path)
+
+
+def test_files_that_are_no_results(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ValueError, match=r"cannot read '.*none\.csv': No such file"):
+        record.read(tmp_path / "none.csv")
+    (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match=r"bytes\.csv:1: not text in UTF-8"):
+        record.read(tmp_path / "bytes.csv")
+    (tmp_path / "empty.csv").touch()
+    with pytest.raises(ValueError, match=r"empty\.csv:1: the first line is not the header"):
+        record.read(tmp_path / "empty.csv")
+    path = written(tmp_path / "norun.csv", [])
+    with pytest.raises(ValueError, match=r"norun\.csv:1: no runs in it"):
+        record.read(path)
+    path = written(tmp_path / "x.csv", [a_run()], [(0, 100)])
+    edited(record.rss_path(path), "1,0,100", "1,zero,100")
+    with pytest.raises(ValueError, match=r"x\.rss\.csv:2: '1,zero,100' is not position,time_ms,rss_kb"):
+        record.read(path)
+
+
+def test_summary_of_a_row() -> None:
+    runs = [
+        a_run(round=turn, allocator=name, ours=name == "mine", value=value, peak_rss_kb=rss, other_cpu_share=0.01)
+        for name, values, rss in (
+            ("glibc", (1.0, 2.0, 9.0), 1024), ("fat", (10.0, 11.0, 14.0), 8192), ("mine", (12.0, 22.0, 24.0), 4096)
+        )
+        for turn, value in enumerate(values, 1)
+    ]  # fmt: skip
+    (line,) = summary.lines(runs)
+    assert [(cell.allocator, cell.value) for cell in line.cells.values()] == [("fat", 11), ("glibc", 2), ("mine", 22)]
+    assert line.cells["fat"].spread == pytest.approx(2 / 11)
+    assert line.best_peer.allocator == "fat"
+    assert line.ratio_to_best("mine") == 2.0
+    assert line.rss_ratio("mine") is None  # no peer reaches 0.8 of its speed
+    assert line.rss_ratio("fat") == 1.0  # glibc is too slow to count, so the leanest fast enough peer is itself
+    assert not line.is_noisy
+
+
+def test_summary_where_less_is_better_and_runs_fail() -> None:
+    runs = [
+        a_run(allocator="slow", value=4.0, less_is_better=True),
+        a_run(allocator="quick", value=1.0, less_is_better=True),
+        a_run(allocator="mine", ours=True, value=2.0, less_is_better=True),
+        a_run(allocator="broken", value=0.0, failure="exit code 1", less_is_better=True, marks="noisy"),
+    ]
+    (line,) = summary.lines(runs)
+    assert line.best_peer.allocator == "quick"
+    assert line.ratio_to_best("mine") == 0.5
+    assert line.speed_ratio("mine", "slow") == 2.0
+    assert line.speed_ratio("mine", "broken") is None
+    assert line.cells["broken"].failed
+    assert line.cells["broken"].marks == {"noisy"}
+
+
+def test_rows_keep_the_order_of_the_suite() -> None:
+    runs = [a_run(row="b", row_index=1), a_run(row="a", row_index=0, position=2)]
+    assert [line.row for line in summary.lines(runs)] == ["a", "b"]

@@ -1,0 +1,503 @@
+"""`hakobench run` tells a slow allocator from a fast one, and what did not run from what did."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+from workload_programs import build_library, build_workloads
+
+from hakobench import allocators, machine, record, runner, suite
+from hakobench.machine import CpuTimes
+from hakobench.project import ROOT, public_path, public_text
+
+SLOW = """
+#include "next.h"
+void *malloc(size_t size) {
+    for (volatile int i = 0; i < 2000; i++) { }
+    return next_malloc(size);
+}
+"""
+# What makes a library one of ours is its configuration string.
+OURS = """
+#include "next.h"
+const char *hz_config_string(void) { return "engine=test lane=none"; }
+void *malloc(size_t size) { return next_malloc(size); }
+"""
+CRASHES = """
+#include "next.h"
+#include <signal.h>
+void *malloc(size_t size) {
+    static _Thread_local int calls;
+    if (size == 1024 && ++calls == 5) raise(SIGSEGV);
+    return next_malloc(size);
+}
+"""
+FLIPS = """
+#include "next.h"
+void *malloc(size_t size) {
+    static _Thread_local unsigned char *last;
+    static _Thread_local int calls;
+    if (size == 1024 && ++calls == 5) last[size - 1] ^= 1;
+    unsigned char *block = next_malloc(size);
+    if (size == 1024) last = block;
+    return block;
+}
+"""
+HANGS = """
+#include "next.h"
+void *malloc(size_t size) {
+    while (size == 1024) { }
+    return next_malloc(size);
+}
+"""
+NO_MALLOC = "int nothing_to_see_here(void) { return 1; }\n"
+DIES_WHEN_ASKED = """
+#include "next.h"
+const char *hz_config_string(void) { return NULL; }
+void *malloc(size_t size) { return next_malloc(size); }
+"""
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return build_workloads(tmp_path_factory.mktemp("programs"))
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pathlib.Path]:
+    directory = tmp_path_factory.mktemp("libraries")
+    codes = {
+        "slow": SLOW,
+        "ours": OURS,
+        "crashes": CRASHES,
+        "flips": FLIPS,
+        "hangs": HANGS,
+        "no_malloc": NO_MALLOC,
+        "dies": DIES_WHEN_ASKED,
+    }
+    found = {name: build_library(directory / f"lib{name}.so", code) for name, code in codes.items()}
+    found["text"] = directory / "libtext.so"
+    found["text"].write_text("this is no shared library\n")
+    return found
+
+
+SUITE = """about = "for tests"
+rounds = 1
+
+[[row]]
+name = "args"
+about = "one thread"
+workload = "bench_random_mixed_malloc_args"
+args = ["{work}", "400", "16", "2048", "--pair"]
+metric = "pairs_per_s"
+work = 40_000_000
+tags = ["st"]
+
+[[row]]
+name = "live"
+about = "many live blocks"
+workload = "bench_random_mixed_malloc_args"
+args = ["{work}", "20000", "16", "1024", "--pair"]
+metric = "pairs_per_s"
+work = 10_000_000
+tags = ["st"]
+timeout = 100
+
+[[row]]
+name = "mt-r{remote}"
+about = "a ring, {remote} %"
+workload = "bench_random_mixed_mt_remote_malloc"
+args = ["{threads}", "{work}", "400", "16", "2048", "{remote}", "1024", "--full={full}"]
+metric = "ops_per_s"
+work = 16_000_000
+tags = ["mt"]
+params = { threads = 2, full = "wait" }
+each = { remote = [0, 90] }
+
+[[row]]
+name = "thrash"
+about = "less is better"
+workload = "cache_thrash"
+args = ["2", "1000", "{work}"]
+metric = "seconds"
+work = 300_000
+rss_every_ms = 1
+
+[[row]]
+name = "silent"
+about = "nobody reads what it prints"
+workload = "larson"
+args = ["2", "8", "1000", "1000", "{work}"]
+metric = "wall_seconds"
+output = "discard"
+work = 2000
+"""
+
+
+class Bench:
+    """Calls of `hakobench run`, with workloads, results and logs in directories of their own."""
+
+    def __init__(self, programs: pathlib.Path, base: pathlib.Path):
+        self.suite = base / "mine.toml"
+        self.suite.write_text(SUITE)
+        self.results = base / "results"
+        self.logs = base / "logs"
+        self.places = ["--bin-dir", str(programs), "--results-dir", str(self.results), "--log-dir", str(self.logs)]
+        self.env = dict(os.environ)
+
+    def command(self, *args: str) -> list[str]:
+        return [sys.executable, "-m", "hakobench", "run", str(self.suite), *self.places, *args]
+
+    def __call__(self, *args: str, force: bool = True) -> subprocess.CompletedProcess[str]:
+        command = self.command(*args, *(["--force"] if force else []))
+        return subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=300, check=False)
+
+    def path(self) -> pathlib.Path:
+        (file,) = [path for path in self.results.glob("mine-*.csv") if not path.name.endswith(record.RSS_SUFFIX)]
+        return file
+
+    def recording(self) -> record.Recording:
+        return record.read(self.path())
+
+    def runs(self) -> list[record.Run]:
+        return self.recording().runs
+
+
+@pytest.fixture
+def bench(programs: pathlib.Path, tmp_path: pathlib.Path) -> Bench:
+    return Bench(programs, tmp_path)
+
+
+def table_line(out: str, row: str) -> dict[str, str]:
+    """The cells of a row of the printed table, by column title."""
+    titles = next(line for line in out.splitlines() if line.startswith("┃"))
+    line = next(line for line in out.splitlines() if line.startswith(f"│ {row} "))
+    cells = ([cell.strip() for cell in text.strip("┃│").split(text[0])] for text in (titles, line))
+    return dict(zip(*cells, strict=True))
+
+
+def test_slow_allocator_loses(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:
+    done = bench(
+        "--rows", "args", "--allocators", "glibc", "--lib", f"slow={libraries['slow']}",
+        "--lib", f"ours={libraries['ours']}", "--rounds", "3", "--scale", "0.003",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == public_path(bench.path())
+    values = {name: [run.value for run in bench.runs() if run.allocator == name] for name in ("glibc", "slow", "ours")}
+    assert max(values["slow"]) * 3 < min(values["glibc"])
+    # ours is glibc with another name: about as fast as the best peer, which is glibc and not the slow one
+    cells = table_line(done.stdout, "args")
+    assert 0.1 < float(cells["ours / best"]) < 10
+    assert 0.5 < float(cells["RSS / lean"]) < 2
+    assert "Only 3 rounds: do not quote these figures" in done.stdout
+
+
+def test_seconds_rows_prefer_less(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:
+    slow = libraries["ours"].with_name("libslower.so")
+    build_library(slow, OURS.replace("return next", "for (volatile int i = 0; i < 200000; i++) { } return next"))
+    done = bench(
+        "--rows", "thrash", "--allocators", "glibc", "--lib", f"ours={slow}", "--scale", "0.0001", "--rounds", "3"
+    )
+    assert done.returncode == 0, done.stderr
+    cells = table_line(done.stdout, "thrash")
+    assert cells["unit"] == "s"
+    assert float(cells["ours / best"]) < 0.5
+
+
+def test_raw_results_are_complete(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:
+    done = bench(
+        "--rows", "args,mt-*", "--allocators", "glibc", "--lib", f"ours={libraries['ours']}",
+        "--rounds", "2", "--scale", "0.001", "--seed", "77",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "seed 77" in done.stderr
+    runs = bench.runs()
+    cells = {(run.row, run.allocator, run.round) for run in runs}
+    names = ["args", "mt-r0", "mt-r90"]
+    assert cells == {(row, name, turn) for row in names for name in ("glibc", "ours") for turn in (1, 2)}
+    assert [run.position for run in runs] == list(range(1, 13))
+    for run in runs:
+        assert (run.suite, run.failure, run.seed, run.scale) == ("mine", "", 77, 0.001)
+        assert run.row_index == names.index(run.row)
+        assert run.value > 0
+        assert run.wall_seconds > 0
+        assert 0 < run.final_rss_kb <= run.peak_rss_kb
+        preload = "LD_PRELOAD=libours.so " if run.allocator == "ours" else ""
+        assert run.command.startswith(f"{preload}bench_random_mixed_m")
+        assert run.config == ("engine=test lane=none" if run.allocator == "ours" else "")
+        assert run.ours == (run.allocator == "ours")
+        assert len(run.library_sha256) == (64 if run.allocator == "ours" else 0)
+        assert len(run.program_sha256) == 64
+        assert run.param("remote") == (run.row.removeprefix("mt-r") if run.row != "args" else None)
+        assert run.cpu and run.kernel and run.governor and run.commit and run.started
+    text = bench.path().read_text()
+    assert str(bench.results.parent) not in text
+    assert str(ROOT) not in text
+
+
+def test_logs_have_headers(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:
+    options = ("--rows", "live,silent", "--allocators", "glibc", "--lib", f"ours={libraries['ours']}")
+    done = bench(*options, "--rounds", "2", "--scale", "0.001")
+    assert done.returncode == 0, done.stderr
+    (directory,) = bench.logs.iterdir()
+    assert {path.name for path in directory.iterdir()} == {
+        "live.glibc.log", "live.ours.log", "silent.glibc.log", "silent.ours.log"
+    }  # fmt: skip
+    text = (directory / "live.ours.log").read_text()
+    headers = [line for line in text.splitlines() if line.startswith("[BENCH-HEADER]")]
+    assert len(headers) == 2
+    for word in ("preload=ours", "lib=libours.so", "sha256=", "commit=", "config='engine=test lane=none'", "cpu=",
+                 "kernel=", "governor=", "load="):  # fmt: skip
+        assert word in headers[0]
+    assert text.count("identity=ok") == 2
+    assert "\n$ LD_PRELOAD=libours.so bench_random_mixed_malloc_args 10000 20000 16 1024 --pair\n" in text
+    assert "identity=ok" not in (directory / "silent.ours.log").read_text()
+
+
+def test_discarded_output_leaves_figures_of_the_process(bench: Bench) -> None:
+    done = bench("--rows", "silent", "--allocators", "glibc", "--scale", "0.001")
+    assert done.returncode == 0, done.stderr
+    (run,) = bench.runs()
+    assert run.value == pytest.approx(run.wall_seconds, rel=1e-4)
+    assert run.peak_rss_kb > 0
+    assert run.figure("frees_per_s") is None
+
+
+def test_rss_over_time(bench: Bench) -> None:
+    done = bench("--rows", "thrash,args", "--allocators", "glibc", "--scale", "0.02")
+    assert done.returncode == 0, done.stderr
+    recording = bench.recording()
+    (thrash,) = [run for run in recording.runs if run.row == "thrash"]
+    samples = [sample for sample in recording.rss if sample.position == thrash.position]
+    assert len(samples) == len(recording.rss) > 1
+    assert [sample.time_ms for sample in samples] == sorted(sample.time_ms for sample in samples)
+    assert 0 < max(sample.rss_kb for sample in samples) <= thrash.peak_rss_kb * 2
+
+
+def test_order_is_shuffled_by_the_seed(programs: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    orders = []
+    for turn, seed in enumerate(("1", "1", "2")):
+        (tmp_path / str(turn)).mkdir()
+        bench = Bench(programs, tmp_path / str(turn))
+        rows = ("--rows", "args,live,mt-*", "--allocators", "glibc")
+        done = bench(*rows, "--rounds", "3", "--scale", "1e-6", "--seed", seed)
+        assert done.returncode == 0, done.stderr
+        orders.append([run.row for run in bench.runs()])
+    assert orders[0] == orders[1] != orders[2]
+    first_rounds = [orders[0][at : at + 4] for at in (0, 4, 8)]
+    assert all(sorted(order) == sorted(first_rounds[0]) for order in first_rounds)
+    assert len({tuple(order) for order in first_rounds}) > 1
+
+
+@pytest.mark.parametrize(
+    ("library", "reason"),
+    [
+        ("crashes", "killed by SIGSEGV"),
+        ("flips", "exit code 1: bench_random_mixed_malloc_args: content check failed: block 0x"),
+        ("text", "the preload took no effect: malloc comes from libc.so.6"),
+        ("no_malloc", "the preload took no effect: malloc comes from libc.so.6"),
+    ],
+)
+def test_failed_runs_are_told(
+    bench: Bench, libraries: dict[str, pathlib.Path], library: str, reason: str
+) -> None:
+    done = bench(
+        "--rows", "live", "--allocators", "glibc", "--lib", f"bad={libraries[library]}", "--rounds", "2",
+        "--scale", "0.001",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert table_line(done.stdout, "live")["bad"] == "FAILED 2/2"
+    assert f"FAILED: live, bad: {reason}" in done.stdout.replace("\n", " ")
+    for run in bench.runs():
+        assert run.failure.startswith(reason if run.allocator == "bad" else "")
+        assert bool(run.failure) == (run.allocator == "bad")
+        assert (run.value == 0) == (run.allocator == "bad")
+
+
+def test_preload_that_a_silent_program_does_not_have(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:
+    """A program that does not say where its malloc comes from is looked at in /proc/PID/maps."""
+    done = bench("--rows", "silent", "--allocators", "", "--lib", f"bad={libraries['text']}", "--scale", "0.2")
+    assert done.returncode == 1
+    assert "the preload took no effect: the library is not in /proc/PID/maps" in bench.runs()[0].failure
+    for path in bench.results.iterdir():
+        path.unlink()
+    done = bench("--rows", "silent", "--allocators", "", "--lib", f"good={libraries['ours']}", "--scale", "0.2")
+    assert (done.returncode, bench.runs()[0].failure) == (0, "")
+    assert "unverified" not in bench.runs()[0].marks
+
+
+def test_run_without_end_is_ended(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:
+    bench.suite.write_text(SUITE.replace("timeout = 100", "timeout = 1"))
+    done = bench("--rows", "live", "--allocators", "", "--lib", f"bad={libraries['hangs']}", "--scale", "0.001")
+    assert done.returncode == 1
+    assert "FAILED: live, bad: no end after 1 s" in done.stdout
+
+
+def test_changed_library_is_noticed(
+    programs: pathlib.Path, libraries: dict[str, pathlib.Path], tmp_path: pathlib.Path
+) -> None:
+    library = tmp_path / "libchanging.so"
+    library.write_bytes(libraries["ours"].read_bytes())
+    allocator = allocators.load("changing", library)
+    row = suite.load("smoke").rows[0]
+    plan = runner.Plan("smoke", (row,), [allocator], 2, 0.001, 1, tmp_path / "x.csv", tmp_path / "logs", programs)
+    (first, second) = runner.steps(plan)
+    making = runner.Runner(plan, machine.look(0.01), [])
+    assert making.run(first)[0].failure == ""
+    library.write_bytes(library.read_bytes() + b"more")
+    assert making.run(second)[0].failure == "the library is not the file it was at the start"
+
+
+def test_fallback_marks_a_run(bench: Bench) -> None:
+    """A ring that is full because of a slow neighbour changes the work; rows that wait have no fallback."""
+    bench.suite.write_text(SUITE.replace('full = "wait"', 'full = "fallback"').replace('"1024", "--full', '"2", "--full'))
+    done = bench("--rows", "mt-r90", "--allocators", "glibc", "--scale", "0.02")
+    assert done.returncode == 0, done.stderr
+    (run,) = bench.runs()
+    assert float(record.words(run.figures)["fallback_rate"].rstrip("%")) > runner.FALLBACK_PERCENT_MAX
+    assert "fallback" in run.marks.split()
+    assert "Marks: fallback" in done.stdout
+
+
+def test_interrupted_suite_goes_on(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:
+    """SIGTERM and Ctrl-C take the same way. The allocator hangs in round 1 until the suite is interrupted."""
+    options = ("--rows", "args,live", "--lib", f"ours={libraries['ours']}", "--allocators", "glibc", "--scale", "0.002",
+               "--rounds", "2", "--force", "--seed", "3")  # fmt: skip
+    process = subprocess.Popen(bench.command(*options), stderr=subprocess.PIPE, text=True)
+    shown = [process.stderr.readline() for _ in range(3)]  # the first line tells the seed, two runs are done
+    assert "[2/8]" in shown[2], shown
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    assert process.wait() == 130, rest
+    assert "interrupted; what is done is kept in" in rest
+    kept = bench.runs()
+    assert 2 <= len(kept) < 8
+    refused = bench(*options[:-2], "--rounds", "3", "--rows", "live", "--resume")
+    assert refused.returncode == 2
+    assert "--resume: run " in refused.stderr
+    done = bench(*options[:-2], "--resume")
+    assert done.returncode == 0, done.stderr
+    runs = bench.runs()
+    assert runs[: len(kept)] == kept
+    assert [run.position for run in runs] == list(range(1, 9))
+    assert {run.seed for run in runs} == {3}
+
+
+def test_resume_wants_results_and_the_same_library(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:
+    done = bench("--rows", "live", "--allocators", "glibc", "--scale", "0.001", "--resume")
+    assert done.returncode == 2
+    assert "--resume: no results of suite mine in" in done.stderr.replace("\n", " ")
+    rows = ("--rows", "live", "--allocators", "", "--scale", "0.001", "--rounds", "1")
+    assert bench(*rows, "--lib", f"x={libraries['ours']}").returncode == 0
+    done = bench(*rows, "--lib", f"x={libraries['slow']}", "--resume")
+    assert done.returncode == 2
+    assert "the library of x is another file by now" in done.stderr.replace("\n", " ")
+
+
+def test_unanswered_configuration_does_not_make_a_peer(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:
+    done = bench("--rows", "live", "--allocators", "glibc", "--lib", f"ours={libraries['dies']}", "--scale", "0.001")
+    assert "ours / best" in table_line(done.stdout, "live")
+    (run,) = [run for run in bench.runs() if run.allocator == "ours"]
+    assert run.config.startswith("unknown: asking hz_config_string ended with exit code")
+
+
+def test_callers_settings_do_not_reach_the_workload(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:
+    """An LD_PRELOAD or GLIBC_TUNABLES of the shell would decide the glibc row."""
+    bench.env["LD_PRELOAD"] = str(libraries["ours"])
+    done = bench("--rows", "live", "--allocators", "glibc", "--scale", "0.001")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--rows", "arsg"], "suite mine has no row 'arsg'; rows: args, live, mt-r0, mt-r90, thrash, silent"),
+        (["--rows", "mt-*,zz*"], "suite mine has no row 'zz*'; rows: "),
+        (["--rows", "@fast"], "suite mine has no row '@fast'"),
+        (["--allocators", "glib"], "no allocator is called 'glib'; here: "),
+        (["--lib", "x"], "'x' is not NAME=PATH"),
+        (["--lib", "x=/nowhere/libx.so"], "allocator x: cannot read '/nowhere/libx.so': No such file or directory"),
+        (["--lib", "x=/tmp/a b.so"], "allocator x: '/tmp/a b.so' has a blank or colon"),
+        (["--rounds", "0"], "0 is not in the range 1<=x<=1000"),
+        (["--scale", "0"], "0.0 is not in the range 0<x<=1000"),
+        (["--bin-dir", "/nowhere"], "no program 'bench_random_mixed_malloc_args'; 'make bench' builds the workloads"),
+    ],
+)
+def test_bad_arguments(bench: Bench, args: list[str], message: str) -> None:
+    done = bench("--allocators", "glibc", *args)
+    assert done.returncode == 2
+    # click draws its messages in lines of the terminal's width
+    assert message in done.stderr.replace("\n", " "), done.stderr
+    assert not bench.results.exists()
+
+
+def test_busy_machine_is_refused(bench: Bench) -> None:
+    spinner = [sys.executable, "-c", "while True: pass"]
+    spinners = [subprocess.Popen(spinner) for _ in os.sched_getaffinity(0)]
+    options = ("--rows", "args", "--allocators", "glibc", "--scale", "0.0001")
+    try:
+        refused = bench(*options, force=False)
+        forced = bench(*options)
+    finally:
+        for process in spinners:
+            process.kill()
+            process.wait()
+    assert refused.returncode == 2
+    assert "the machine is busy: " in refused.stderr
+    assert "allowed are 10%" in refused.stderr
+    assert forced.returncode == 0
+    (run,) = bench.runs()
+    assert "forced" in run.marks.split()
+    assert run.busy_share > 0.5
+
+
+def test_list_names_all_rows(bench: Bench) -> None:
+    done = bench("--list")
+    assert done.returncode == 0
+    names = [row.name for row in suite.load(str(bench.suite)).rows]
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == names
+
+
+@pytest.mark.parametrize("name", ["smoke", "quick", "seeds", "full"])
+def test_every_row_runs(bench: Bench, name: str) -> None:
+    """Arguments of the package's rows are ones that the workloads take."""
+    bench.suite = name
+    rows = ",".join(row.name for row in suite.load(name).rows if row.driver == "program")
+    done = bench("--allocators", "glibc", "--rounds", "1", "--scale", "0.001", "--rows", rows)
+    assert done.returncode == 0, done.stdout
+    (path,) = bench.results.glob("*.csv")
+    assert [run for run in record.read(path).runs if run.failure] == []
+    assert ",".join(dict.fromkeys(sorted(run.row for run in record.read(path).runs))) == ",".join(sorted(rows.split(",")))
+
+
+def test_own_libraries_are_found_by_lane(
+    libraries: dict[str, pathlib.Path], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allocators, "LIB_DIR", tmp_path)
+    with pytest.raises(ValueError, match=r"no allocator is called 'hz3_scale'.*; no libhakozuna_\*.so in"):
+        allocators.select("hz3_scale", {})
+    (tmp_path / "libhakozuna_hz3_scale.so").write_bytes(libraries["ours"].read_bytes())
+    (tmp_path / "libhakozuna.so").write_bytes(libraries["ours"].read_bytes())
+    found, _ = allocators.select(None, {})
+    assert [allocator.name for allocator in found if allocator.is_ours] == ["hz3_scale"]
+    assert "glibc" in [allocator.name for allocator in found]
+
+
+def test_shares_of_the_machine() -> None:
+    before = CpuTimes(100.0, 1000.0)
+    after = CpuTimes(103.0, 1010.0)
+    assert after.share_since(before) == pytest.approx(0.3)
+    assert after.share_since(before, own_seconds=2.0) == pytest.approx(0.1)
+    assert after.share_since(before, own_seconds=5.0) == 0.0
+    assert CpuTimes(100.1, 1000.2).share_since(before) is None
+
+
+def test_no_path_of_this_machine_in_results() -> None:
+    assert public_path(ROOT / "build" / "lib" / "libx.so") == "build/lib/libx.so"
+    assert public_path(pathlib.Path("/usr/lib/liby.so.2")) == "/usr/lib/liby.so.2"
+    assert public_path(pathlib.Path("/opt/elsewhere/libz.so")) == "libz.so"
+    outside = pathlib.Path("/opt/elsewhere/libz.so")
+    assert public_text(f"'{outside}' and {ROOT}/build/x", outside) == "'libz.so' and build/x"

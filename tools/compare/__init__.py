@@ -1,1 +1,0 @@
-"""Compares allocators over the workloads of bench/workloads; `python tools/compare --help`."""
