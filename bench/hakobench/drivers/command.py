@@ -1,0 +1,140 @@
+"""Runs a program that ends by itself: an interpreter, a compiler, a compressor, a database shell.
+
+The row's `workload` is the program (on PATH, or an absolute path) and its args are the program's. It runs in an empty
+folder. Words in args:
+    @KIND=AMOUNT      the file KIND, written there beforehand by bench/apps/generate.py KIND AMOUNT; not measured
+    bench/...         a file of the project
+params:
+    result = "FILE"   what the program writes. FILE and stdout have to be the same under every allocator
+    cpus = "all"      it has threads: it may use all cpus, not only those of the program under test
+    NAME = "VALUE"    in capitals: an environment variable
+"""
+
+import functools
+import hashlib
+import os
+import pathlib
+import re
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+
+from hakobench import process
+from hakobench.drivers import Job, Outcome, app
+from hakobench.drivers.program import process_figures
+from hakobench.project import CACHE_DIR, ROOT, public_text
+from hakobench.suite import Row
+
+GENERATOR = ROOT / "bench" / "apps" / "generate.py"
+RESULT_DIGITS = 16
+LOOK_SECONDS = 0.001
+_INPUT = re.compile(r"@([a-z]+\.[a-z]+)=([0-9]+)")
+
+
+def missing(row: Row) -> str:
+    return app.missing_program(row.workload) or app.missing_program(app.MEASURE_CHILD)
+
+
+def input_file(kind: str, amount: str) -> pathlib.Path:
+    """A generated input from the cache. The name holds the generator's digest: another generator, another file.
+
+    Raises FailedError when it cannot be made."""
+    digest = hashlib.sha256(GENERATOR.read_bytes()).hexdigest()[:RESULT_DIGITS]
+    path = CACHE_DIR / "inputs" / f"{digest}-{amount}-{kind}"
+    if path.is_file():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as out:
+        # Beside and then renamed, so that nobody sees half of it.
+        made = subprocess.run(
+            [sys.executable, str(GENERATOR), kind, amount], stdout=out, stderr=subprocess.PIPE, text=True, check=False
+        )
+    if made.returncode != 0:
+        os.unlink(out.name)
+        last_words = made.stderr.strip().splitlines()[-1:]
+        raise app.FailedError(f"no input {kind}: {' '.join(last_words) or process.status_text(made.returncode)}")
+    os.replace(out.name, path)
+    return path
+
+
+def prepare_inputs(args: list[str], folder: pathlib.Path) -> list[tuple[str, str]]:
+    """Copies the generated inputs that `args` name to `folder`; their kinds and amounts."""
+    found = [match.groups() for arg in args for match in _INPUT.finditer(arg)]
+    for kind, amount in found:
+        shutil.copyfile(input_file(kind, amount), folder / kind)
+    return found
+
+
+def final_args(args: list[str]) -> list[str]:
+    """As the program gets them."""
+    args = [_INPUT.sub(r"\1", arg) for arg in args]
+    return [str(ROOT / arg) if arg.startswith("bench/") else arg for arg in args]
+
+
+def settings(row: Row) -> dict[str, str]:
+    """The environment variables among the params."""
+    return {name: value for name, value in row.params.items() if name.isupper()}
+
+
+def result_digest(stdout: str, file: pathlib.Path | None) -> str:
+    """Of what the program said and wrote. Raises FailedError when there is no file."""
+    digest = hashlib.sha256(stdout.encode())
+    if file is not None:
+        try:
+            digest.update(b"\0" + file.read_bytes())
+        except OSError as error:
+            raise app.FailedError(f"the program ended well, but its result {file.name} is not there") from error
+    return digest.hexdigest()[:RESULT_DIGITS]
+
+
+def _watch_child(watch: Callable[[int], None], parent: int) -> None:
+    """Calls `watch` with the pid of the only child of `parent`, as soon as there is one."""
+    pidfd = os.pidfd_open(parent)
+    try:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        while not (pids := pathlib.Path(f"/proc/{parent}/task/{parent}/children").read_text().split()):
+            if poll.poll(LOOK_SECONDS * 1000):
+                return  # it is over already
+        watch(int(pids[0]))
+    except FileNotFoundError:
+        return  # a kernel without lists of children: the run is marked as unverified
+    finally:
+        os.close(pidfd)
+
+
+def execute(job: Job, argv: list[str], environment: dict[str, str]) -> tuple[process.Ended, dict[str, str]]:
+    """Runs it in the scratch folder, under measure_child; what is known of the process. Raises FailedError when it
+    fails."""
+    report = job.scratch / "measure_child.report"
+    settings_alone = [f"{key}={value}" for key, value in environment.items() if job.plain_environment.get(key) != value]
+    launcher = [app.program_path(job, app.MEASURE_CHILD), str(report), *settings_alone, "--"]
+    ended = process.run(
+        [*launcher, *argv], job.plain_environment, timeout=job.timeout, cwd=job.scratch,
+        cpus=() if job.row.params.get("cpus") == "all" else job.cpus,
+        watch=functools.partial(_watch_child, job.watch),
+    )  # fmt: skip
+    if ended.failure:
+        raise app.FailedError(public_text(ended.failure))
+    return ended, process_figures(ended) | process.key_values(report.read_text(encoding="ascii"))
+
+
+def run(job: Job) -> Outcome:
+    outcome = Outcome("")
+
+    def work() -> None:
+        program = app.program_path(job, job.row.workload)
+        argv = [program, *final_args(job.args)]
+        inputs = prepare_inputs(job.args, job.scratch)
+        made = [f"bench/apps/{GENERATOR.name} {kind} {amount} >{kind}; " for kind, amount in inputs]
+        outcome.command = "".join(made) + app.shown(argv, environment=settings(job.row))
+        ended, figures = execute(job, argv, job.environment | settings(job.row))
+        outcome.output = public_text(ended.stdout + ended.stderr)
+        written = job.row.params.get("result")
+        result = result_digest(ended.stdout, job.scratch / written if written else None)
+        outcome.figures = figures | {"result": result}
+
+    return app.guarded(outcome, work)

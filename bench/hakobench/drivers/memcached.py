@@ -1,0 +1,73 @@
+"""Runs memcached under the allocator, loaded by kv_load over a unix socket. Threads and memory limit are the row's
+params `server_threads` and `limit_mb`; idle_ms as for redis."""
+
+import os
+import pwd
+
+from hakobench import process
+from hakobench.drivers import Job, Outcome, app
+from hakobench.suite import Row
+
+SOCKET = "memcached.sock"
+LOADS = {app.KV_LOAD: (SOCKET, "--protocol=memcached")}
+
+
+def missing(row: Row) -> str:
+    return app.missing_server(row.workload, row.args)
+
+
+def server_options(row: Row) -> list[str]:
+    """memcached refuses to run as root unless root is named."""
+    user = pwd.getpwuid(os.getuid()).pw_name
+    threads, limit = row.params.get("server_threads", "2"), row.params.get("limit_mb", "1024")
+    return ["-s", SOCKET, "-u", user, "-t", threads, "-m", limit]
+
+
+def ask(server: app.Server, command: str, last_line: str) -> list[str]:
+    """The lines of the reply before `last_line`. Raises FailedError on any other end."""
+    connection = server.connect()
+    lines = []
+    try:
+        connection.sendall(f"{command}\r\n".encode())
+        with connection.makefile("r", encoding="ascii", errors="replace") as replies:
+            for line in replies:
+                lines.append(line.strip())
+                if lines[-1] == last_line:
+                    return lines[:-1]
+                if lines[-1].split(" ")[0] in ("ERROR", "CLIENT_ERROR", "SERVER_ERROR"):
+                    break
+    except OSError as error:
+        server.stay_up(0.2)
+        raise app.FailedError(f"memcached does not answer {command}: {error}") from error
+    finally:
+        connection.close()
+    server.stay_up(0.2)
+    raise app.FailedError(f"memcached answered {command} by '{lines[-1] if lines else ''}'")
+
+
+def _check(server: app.Server) -> None:
+    """Values that were thrown out for want of memory would make other work of the same row."""
+    evictions = [line for line in ask(server, "stats", "END") if line.startswith("STAT evictions ")]
+    if evictions != ["STAT evictions 0"]:
+        raise app.FailedError(f"memcached has thrown values out: {' '.join(evictions) or 'unknown number'}")
+
+
+def run(job: Job) -> Outcome:
+    outcome = Outcome("")
+
+    def work() -> None:
+        argv = [app.program_path(job, job.row.workload), *server_options(job.row)]
+        load = app.load_argv(job, LOADS)
+        outcome.command = f"{app.shown(argv)} & {app.shown(load)}"
+        with app.Server(job, argv, job.environment, SOCKET) as server:
+            server.connect().close()
+            ended = server.load(load)
+            outcome.output = ended.stdout + ended.stderr
+            outcome.figures = process.key_values(ended.stdout)
+            outcome.figures["wall_seconds"] = f"{ended.wall_seconds:.6f}"
+            _check(server)
+            ask(server, "flush_all", "OK")
+            server.stay_up(app.idle_seconds(job))
+            outcome.figures |= server.rss_figures() | server.stop()
+
+    return app.guarded(outcome, work)

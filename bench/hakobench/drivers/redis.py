@@ -1,0 +1,119 @@
+"""Runs redis-server under the allocator, loaded by redis-benchmark or kv_load over a unix socket.
+
+The row's args are the load's command line; params: idle_ms, the wait between FLUSHALL and the look at the RSS.
+"""
+
+import csv
+import io
+
+from hakobench import process
+from hakobench.drivers import Job, Outcome, app
+from hakobench.suite import Row
+
+SOCKET = "redis.sock"
+SERVER_OPTIONS = (
+    "--port", "0", "--unixsocket", SOCKET, "--save", "", "--appendonly", "no", "--loglevel", "warning",
+)  # fmt: skip
+LOADS = {"redis-benchmark": ("-s", SOCKET, "--csv"), app.KV_LOAD: (SOCKET, "--protocol=redis")}
+_BENCHMARK_COLUMNS = {"requests_per_s": ("rps", 1), "p50_us": ("p50_latency_ms", 1000), "p99_us": ("p99_latency_ms", 1000)}
+
+
+def missing(row: Row) -> str:
+    return app.missing_server(row.workload, row.args)
+
+
+def parse_benchmark(text: str) -> dict[str, str]:
+    """Figures of the last test in what `redis-benchmark --csv` printed; those before it are preparation.
+
+    Raises FailedError that says what is wrong with it."""
+    # Warnings may stand before the header, on a line of their own.
+    lines = text.splitlines()
+    start = next((at for at, line in enumerate(lines) if line.startswith('"test",')), None)
+    if start is None:
+        raise app.FailedError("redis-benchmark printed no CSV header")
+    rows = list(csv.DictReader(io.StringIO("\n".join(lines[start:]))))
+    if not rows:
+        raise app.FailedError("redis-benchmark ran no test")
+    figures = {}
+    for name, (column, factor) in _BENCHMARK_COLUMNS.items():
+        try:
+            value = float(rows[-1][column]) * factor
+        except (KeyError, TypeError, ValueError) as error:
+            found = rows[-1].get(column)
+            raise app.FailedError(f"redis-benchmark: {column} of {rows[-1]['test']} is '{found}', no number") from error
+        figures[name] = f"{value:.2f}"
+    if float(figures["requests_per_s"]) <= 0:
+        raise app.FailedError(f"redis-benchmark: {rows[-1]['test']} made {figures['requests_per_s']} requests/s")
+    return figures
+
+
+class Client:
+    """One connection, for simple questions."""
+
+    def __init__(self, server: app.Server):
+        self._server = server
+        self._socket = server.connect()
+        self._stream = self._socket.makefile("rb")
+
+    def ask(self, command: str) -> str:
+        """The reply of an inline command; of a bulk reply its text. Raises FailedError: an error, or no reply."""
+        self._socket.settimeout(self._server.seconds_left())
+        try:
+            self._socket.sendall(f"{command}\r\n".encode())
+            line = self._stream.readline().decode(errors="replace").rstrip("\r\n")
+            if line.startswith("$") and line[1:].isdecimal():
+                return self._stream.read(int(line[1:]) + 2).decode(errors="replace")
+        except OSError as error:
+            self._server.stay_up(0.2)
+            raise app.FailedError(f"redis-server does not answer {command}: {error}") from error
+        if line[:1] not in ("+", ":"):
+            self._server.stay_up(0 if line else 0.2)
+            raise app.FailedError(f"redis-server answered {command} by '{line}'")
+        return line[1:]
+
+    def close(self) -> None:
+        self._stream.close()
+        self._socket.close()
+
+
+def _check(client: Client) -> None:
+    """After the load: there are keys, and nothing was answered by an error."""
+    if client.ask("DBSIZE") == "0":
+        raise app.FailedError("redis-server has no keys after the load")
+    errors = [line for line in client.ask("INFO stats").splitlines() if line.startswith("total_error_replies:")]
+    if errors != ["total_error_replies:0"]:
+        raise app.FailedError(f"redis-server gave error replies: {' '.join(errors) or 'unknown number'}")
+
+
+def _measure(job: Job, outcome: Outcome, server: app.Server, load: list[str]) -> None:
+    client = Client(server)
+    try:
+        if client.ask("PING") != "PONG":
+            raise app.FailedError("redis-server does not answer PING by PONG")
+        ended = server.load(load)
+        outcome.output = ended.stdout + ended.stderr
+        is_benchmark = job.args[0] == "redis-benchmark"
+        outcome.figures = parse_benchmark(ended.stdout) if is_benchmark else process.key_values(ended.stdout)
+        outcome.figures["wall_seconds"] = f"{ended.wall_seconds:.6f}"
+        _check(client)
+        client.ask("FLUSHALL")
+        if client.ask("DBSIZE") != "0":
+            raise app.FailedError("redis-server has keys after FLUSHALL")
+    finally:
+        client.close()
+    server.stay_up(app.idle_seconds(job))
+    outcome.figures |= server.rss_figures() | server.stop()
+
+
+def run(job: Job) -> Outcome:
+    outcome = Outcome("")
+
+    def work() -> None:
+        glibc = app.glibc_settings(job.environment)
+        argv = [app.program_path(job, job.row.workload), *SERVER_OPTIONS]
+        load = app.load_argv(job, LOADS)
+        outcome.command = f"{app.shown(argv, environment=glibc)} & {app.shown(load)}"
+        with app.Server(job, argv, job.environment | glibc, SOCKET) as server:
+            _measure(job, outcome, server, load)
+
+    return app.guarded(outcome, work)

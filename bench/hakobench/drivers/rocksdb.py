@@ -1,0 +1,52 @@
+"""Runs RocksDB's db_bench. The row's args are its options; the figures are those of its last benchmark.
+
+What was found of what was looked for is the result: keys and values follow from --seed, so it is the same under every
+allocator.
+"""
+
+import re
+
+from hakobench.drivers import Job, Outcome, app, command
+from hakobench.project import public_text
+from hakobench.suite import Row
+
+OPTIONS = ("--db=db", "--histogram=1", "--progress_reports=0")
+_LINE = re.compile(
+    r"^(?P<test>\w+) +: +[\d.]+ micros/op (?P<rate>\d+) ops/sec [\d.]+ seconds (?P<count>\d+) operations;"
+    r"(?:.*\((?P<found>\d+ of \d+) found\))?",
+    re.MULTILINE,
+)
+_PERCENTILES = re.compile(r"^Percentiles: P50: (?P<p50>[\d.]+) .*\bP99: (?P<p99>[\d.]+) ", re.MULTILINE)
+
+
+def missing(row: Row) -> str:
+    return command.missing(row)
+
+
+def parse(text: str) -> dict[str, str]:
+    """Figures of what db_bench printed. Raises FailedError that says what is not there."""
+    tests, percentiles = list(_LINE.finditer(text)), list(_PERCENTILES.finditer(text))
+    if not tests:
+        raise app.FailedError("db_bench printed no line with ops/sec")
+    if len(percentiles) != len(tests):
+        raise app.FailedError(f"db_bench printed {len(percentiles)} lines of percentiles for {len(tests)} tests")
+    results = [f"{test['test']}:{test['found'] or test['count']}".replace(" ", "-") for test in tests]
+    return {
+        "requests_per_s": tests[-1]["rate"],
+        "p50_us": percentiles[-1]["p50"],
+        "p99_us": percentiles[-1]["p99"],
+        "result": ",".join(results),
+    }
+
+
+def run(job: Job) -> Outcome:
+    outcome = Outcome("")
+
+    def work() -> None:
+        argv = [app.program_path(job, job.row.workload), *OPTIONS, *job.args]
+        outcome.command = app.shown(argv)
+        ended, figures = command.execute(job, argv, job.environment)
+        outcome.output = public_text(ended.stdout)
+        outcome.figures = figures | parse(ended.stdout)
+
+    return app.guarded(outcome, work)
