@@ -1,0 +1,307 @@
+"""`hakobench counts`."""
+
+import concurrent.futures
+import contextlib
+import csv
+import datetime
+import os
+import pathlib
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from hakobench import allocators, machine, runner, suite
+from hakobench.commands.run import INTERRUPTED
+from hakobench.counts import callgrind, perf
+from hakobench.project import BIN_DIR, ROOT, public_path
+
+COUNTS_DIR = ROOT / "build" / "bench-counts"
+DEFAULT_ROWS = "@st"
+PARALLEL_MAX = 2  # runs under valgrind at a time: what they count does not depend on what else runs
+COLUMNS = (
+    "suite", "row", "allocator", "ours", "scale", "failure", "pairs", "library_instructions", *callgrind.EVENTS,
+    "command", "library", "library_sha256", "library_version", "config", "program_sha256", "commit", "valgrind",
+    "started",
+)  # fmt: skip
+_DIRECTORY = click.Path(file_okay=False, path_type=pathlib.Path)
+_NOTE = (
+    "per operation: one malloc together with one free, the workload's loop included (it is the same for all); "
+    "'in lib' are the instructions in the file that serves malloc. Mispredictions and cache misses are those of "
+    "valgrind's simulated processor (32 KiB L1, 8 MiB last level), so none of it depends on the load of this machine."
+)
+
+
+class _Children:
+    """The process groups that are running, to end them on Ctrl-C."""
+
+    def __init__(self) -> None:
+        self._pids: set[int] = set()
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[list[int]]:
+        started: list[int] = []
+        try:
+            yield started
+        finally:
+            self._pids.difference_update(started)
+
+    def watch(self, started: list[int], pid: int) -> None:
+        started.append(pid)
+        self._pids.add(pid)
+
+    def end(self) -> None:
+        for pid in list(self._pids):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+               TextColumn("left"), TimeRemainingColumn())  # fmt: skip
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+Cell = tuple[suite.Row, allocators.Allocator]
+
+
+def run_callgrind(
+    cells: Sequence[Cell], scale: float, bin_dir: pathlib.Path, console: Console
+) -> dict[tuple[str, str], tuple[callgrind.Counted, callgrind.Counted]]:
+    """Both lengths of every cell. After a failure of the shorter one the longer one is not tried."""
+    children = _Children()
+
+    def both(cell: Cell) -> tuple[callgrind.Counted, callgrind.Counted]:
+        row, allocator = cell
+        with children.one() as started:
+            short = callgrind.count(row, allocator, scale, bin_dir, lambda pid: children.watch(started, pid))
+        if short.failure:
+            return short, short
+        with children.one() as started:
+            return short, callgrind.count(row, allocator, 2 * scale, bin_dir, lambda pid: children.watch(started, pid))
+
+    workers = min(PARALLEL_MAX, len(os.sched_getaffinity(0)))
+    found = {}
+    with _progress(console) as progress, concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        task = progress.add_task("callgrind", total=len(cells))
+        futures = {pool.submit(both, cell): cell for cell in cells}
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                row, allocator = futures[future]
+                found[row.name, allocator.name] = future.result()
+                progress.advance(task)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            children.end()
+            raise
+    return found
+
+
+def write_csv(
+    path: pathlib.Path, suite_name: str, cells: Sequence[Cell], found: dict, bin_dir: pathlib.Path, started: str
+) -> None:
+    """One line a run of valgrind, both lengths of each cell."""
+    commit, valgrind = machine.commit(), callgrind.version()
+    digests = {row.workload: allocators.digest(bin_dir / row.workload) for row, _ in cells}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for row, allocator in cells:
+            for one in dict.fromkeys(map(id, found[row.name, allocator.name])):
+                counted = next(each for each in found[row.name, allocator.name] if id(each) == one)
+                totals = counted.profile.totals if counted.profile else {}
+                writer.writerow(
+                    (
+                        suite_name, row.name, allocator.name, "yes" if allocator.is_ours else "no",
+                        f"{counted.scale:.6g}", counted.failure, counted.pairs, counted.library,
+                        *(totals.get(event, "") for event in callgrind.EVENTS), counted.command,
+                        allocator.shown_library, allocator.sha256, allocator.version, allocator.config,
+                        digests[row.workload], commit, valgrind, started,
+                    )
+                )  # fmt: skip
+
+
+def _figure(value: float) -> str:
+    """Less than a two-thousandth of an event per operation is what the ends of the runs leave, not a cost."""
+    if abs(value) < 0.0005:
+        return "0"
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 0.01 else f"{value:.3f}"
+
+
+def _callgrind_table(results: Sequence[callgrind.PerPair]) -> Table:
+    table = Table(
+        "row", "allocator", "instr.", "in lib", "cond. branches", "mispred.", "reads", "writes", "D1 misses",
+        "LL misses", "I1 misses",
+    )  # fmt: skip
+    previous = ""
+    for one in results:
+        if previous and one.row != previous:
+            table.add_section()
+        values = (
+            one.events["Ir"], one.library, one.events["Bc"], one.sum("Bcm", "Bim"), one.events["Dr"],
+            one.events["Dw"], one.sum("D1mr", "D1mw"), one.sum("DLmr", "DLmw", "ILmr"), one.events["I1mr"],
+        )  # fmt: skip
+        table.add_row(escape(one.row) if one.row != previous else "", one.allocator, *map(_figure, values))
+        previous = one.row
+    return table
+
+
+def _count(
+    cells: Sequence[Cell], scale: float, bin_dir: pathlib.Path, top: int, suite_name: str, path: pathlib.Path,
+    notes: Console, shown: Console,
+) -> bool:  # fmt: skip
+    """Callgrind's part. False: nothing was counted, or one of our own libraries failed."""
+    started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+    found = run_callgrind(cells, scale, bin_dir, notes)
+    write_csv(path, suite_name, cells, found, bin_dir, started)
+    results, failures, ours_failed = [], {}, False
+    for row, allocator in cells:
+        short, long = found[row.name, allocator.name]
+        try:
+            results.append(callgrind.per_pair(short, long))
+        except ValueError as error:
+            failures[f"{error}"] = None
+            ours_failed = ours_failed or allocator.is_ours
+    if results:
+        results.sort(key=lambda one: [row.name for row, _ in cells].index(one.row))
+        shown.print(_callgrind_table(results))
+        shown.out(_NOTE)
+    for one in results if top else ():
+        shown.out(f"\n{one.row}, {one.allocator}: instructions per operation by function")
+        for name, spent in one.functions[:top]:
+            shown.out(f"  {spent:8.2f}  {name}")
+    for failure in failures:
+        shown.print(f"left out: {failure}", style="red", markup=False, soft_wrap=True)
+    shown.out(f"raw counts: {public_path(path)}")
+    return bool(results) and not ours_failed
+
+
+def _perf_table(counted: dict[tuple[str, str], perf.Counted], events: Sequence[str]) -> Table:
+    table = Table("row", "allocator", *events)
+    for (row, name), one in counted.items():
+        values = [one.per_pair(event) for event in events]
+        table.add_row(escape(row), name, *("-" if value is None else _figure(value) for value in values))
+    return table
+
+
+def _print_recorded(row: str, name: str, recorded: perf.Recorded, shown: Console) -> None:
+    if recorded.failure:
+        shown.print(f"left out: {name}, {row}: perf record: {recorded.failure}", style="red", markup=False)
+        return
+    shown.out(f"\n{row}, {name}: share of the samples")
+    for symbol in recorded.symbols:
+        shown.out(f"  {symbol.percent:6.2f} %  {symbol.name} ({symbol.file})")
+        for percent, address, instruction in symbol.hot:
+            shown.out(f"      {percent:6.2f} %  {address}: {instruction}")
+
+
+def _perf(
+    cells: Sequence[Cell], scale: float, bin_dir: pathlib.Path, top: int, notes: Console, shown: Console
+) -> bool:
+    """perf's part, one run at a time. False: nothing could be shown."""
+    why = perf.missing()
+    if why:
+        shown.out(f"not measured: {why}")
+        return False
+    here, refusal = perf.probe()
+    events = [event for event in perf.EVENTS if here.get(event)]
+    lacking = [event for event in perf.EVENTS if not here.get(event)]
+    if refusal:
+        shown.out(f"not measured: {refusal}")
+    elif lacking:
+        shown.out(f"this machine cannot measure: {', '.join(lacking)}")
+    sampled = "cycles" if "cycles" in events else "cpu-clock"
+    if sampled == "cpu-clock":
+        shown.out("samples come from a timer (cpu-clock), not from the processor's counters")
+    counted: dict[tuple[str, str], perf.Counted] = {}
+    recorded: dict[tuple[str, str], perf.Recorded] = {}
+    with _progress(notes) as progress:
+        task = progress.add_task("perf", total=len(cells))
+        for row, allocator in cells:
+            key = (row.name, allocator.name)
+            progress.update(task, description=f"perf {row.name} {allocator.name}")
+            if events:
+                counted[key] = perf.stat(row, allocator, scale, bin_dir, events)
+            recorded[key] = perf.record(row, allocator, scale, bin_dir, f"{sampled}:u", top)
+            progress.advance(task)
+    if any(not one.failure for one in counted.values()):
+        shown.print(_perf_table({key: one for key, one in counted.items() if not one.failure}, events))
+        shown.out("per operation: one malloc together with one free; start and end of the program included.")
+    for (row, name), one in counted.items():
+        if one.failure:
+            shown.print(f"left out: {name}, {row}: perf stat: {one.failure}", style="red", markup=False)
+    for (row, name), one in recorded.items():
+        _print_recorded(row, name, one, shown)
+    return any(not one.failure for one in recorded.values())
+
+
+def _cells(
+    chosen: suite.Suite, row_names: str, picked: list[allocators.Allocator], bin_dir: pathlib.Path
+) -> list[Cell]:
+    """Raises ValueError: a row that is no program of ours, or whose program is not built."""
+    rows = chosen.select(row_names)
+    others = [row.name for row in rows if row.driver != "program"]
+    if others:
+        raise ValueError(f"rows {', '.join(others)}: only workloads of bench/workloads can be counted")
+    missing = [row for row in rows if not os.access(bin_dir / row.workload, os.X_OK)]
+    if missing:
+        raise ValueError(f"no program '{missing[0].workload}' in {public_path(bin_dir)}; 'make bench' builds it")
+    return [(row, allocator) for row in rows for allocator in picked]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--suite", "suite_name", default="quick", show_default=True, help="A name, or a TOML file.")
+@click.option("--rows", "row_names", default=DEFAULT_ROWS, show_default=True, metavar="NAMES",
+              help="Comma-separated names, shell patterns or @tags.")  # fmt: skip
+@allocators.options
+@click.option("--scale", type=click.FloatRange(0, 100, min_open=True), default=0.02, show_default=True,
+              help="Length of the shorter run as a multiple of the row's; the other is twice as long.")  # fmt: skip
+@click.option("--top", type=click.IntRange(0, 100), default=0,
+              help="List so many functions of each cell; with --perf 5 unless said otherwise.")  # fmt: skip
+@click.option("--perf", "with_perf", is_flag=True,
+              help="Also with the processor's counters, a list of the hottest functions and instructions.")  # fmt: skip
+@click.option("--results-dir", type=_DIRECTORY, default=COUNTS_DIR, help="For the CSV; default: build/bench-counts.")
+@click.option("--bin-dir", type=_DIRECTORY, default=BIN_DIR, help="Of the workloads; default: the release build.")
+def command(
+    suite_name: str, row_names: str, names: str | None, extra: dict[str, pathlib.Path], scale: float, top: int,
+    with_perf: bool, results_dir: pathlib.Path, bin_dir: pathlib.Path,
+) -> None:  # fmt: skip
+    """Count instructions, branches, reads, writes and cache misses per operation, by callgrind.
+
+    An operation is one malloc together with one free. Every row is run at two lengths, and the difference is divided
+    by the operations more, so that the start cancels. What does not run under valgrind is told and left out.
+
+    Exit code: 0; 1 when nothing could be counted or one of our own libraries failed; 2 bad arguments; 130 interrupted.
+    """
+    notes, shown = Console(stderr=True, highlight=False), Console(highlight=False)
+    if not shown.is_terminal:
+        shown.width = 160
+    try:
+        picked, remarks = allocators.select(names, extra)
+        chosen = suite.load(suite_name)
+        cells = _cells(chosen, row_names, picked, bin_dir.absolute())
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    for remark in remarks:
+        notes.print(f"note: {remark}", markup=False, soft_wrap=True)
+    path = results_dir / f"{chosen.name}-{datetime.datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.csv"
+    why = callgrind.missing()
+    try:
+        if why:
+            shown.out(f"not counted: {why}")
+            good = False
+        else:
+            good = _count(cells, scale, bin_dir.absolute(), top, chosen.name, path, notes, shown)
+        if with_perf:
+            seen = _perf(cells, 1.0, bin_dir.absolute(), top or 5, notes, shown)
+            good = good or (bool(why) and seen)
+    except KeyboardInterrupt:
+        notes.print("interrupted; nothing is kept")
+        sys.exit(INTERRUPTED)
+    sys.exit(0 if good else 1)

@@ -1,0 +1,147 @@
+"""Libraries of commits: each is built once, in a clean `git worktree` below the cache, and kept by its hash.
+
+    .cache/hakobench/commits/<hash>/lib/libhakozuna_X.so      what `make libs` makes of that commit
+    build/bench-logs/commits/<hash>.log                       what the build said
+
+Changes that are not committed never get into it. Called by `hakobench compare`.
+"""
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from hakobench import allocators
+from hakobench.project import CACHE_DIR, LOG_DIR, ROOT, public_path
+
+PREFIX = "git:"
+DEFAULT_LIBRARY = "libhakozuna.so"
+_SHORT = 12
+_STEP = re.compile(r"\[(\d+)/(\d+)\]")  # what ninja prints
+
+
+def _git(root: pathlib.Path, *arguments: str) -> str:
+    """Raises ValueError with git's last words."""
+    try:
+        asked = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ValueError(f"cannot run git: {error.strerror}") from error
+    if asked.returncode != 0:
+        said = asked.stderr.strip().splitlines() or [f"exit code {asked.returncode}"]
+        raise ValueError(f"git {arguments[0]}: {said[-1]}")
+    return asked.stdout.strip()
+
+
+def split(word: str) -> tuple[str, str]:
+    """`git:REV` or `git:REV:LANE` -> revision and lane ("" is the default one). Raises ValueError."""
+    revision, _, lane = word.removeprefix(PREFIX).partition(":")
+    if not revision or revision.startswith("-"):
+        raise ValueError(f"'{word}' names no commit; allowed: git:REV or git:REV:LANE, such as git:HEAD~1")
+    return revision, lane
+
+
+def resolve(revision: str, root: pathlib.Path = ROOT) -> str:
+    """The full hash. Raises ValueError that names the revision."""
+    try:
+        return _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    except ValueError as error:
+        if "cannot run" in str(error):
+            raise
+        raise ValueError(f"no commit of this repository is called '{revision}'") from error
+
+
+def name_of(word: str, root: pathlib.Path = ROOT) -> str:
+    """How the allocator of `git:REV[:LANE]` is called in results. Raises ValueError."""
+    revision, lane = split(word)
+    return "-".join([resolve(revision, root)[:_SHORT], *([lane] if lane else [])])
+
+
+def load(word: str, console: Console, root: pathlib.Path = ROOT, cache: pathlib.Path | None = None,
+         log_dir: pathlib.Path | None = None) -> allocators.Allocator:  # fmt: skip
+    """The library of `git:REV[:LANE]`, built when it is not in the cache yet. Raises ValueError: unknown commit,
+    build that fails (with its log), lane that the commit does not have."""
+    revision, lane = split(word)
+    commit = resolve(revision, root)
+    store = (cache or CACHE_DIR / "commits").absolute()
+    store.mkdir(parents=True, exist_ok=True)
+    with _locked(store / "lock"):
+        if not (store / commit).is_dir():
+            _build(commit, root, store, (log_dir or LOG_DIR / "commits") / f"{commit}.log", console)
+    found = {path.name: path for path in sorted((store / commit / "lib").glob("libhakozuna*.so"))}
+    file = f"libhakozuna_{lane}.so" if lane else DEFAULT_LIBRARY
+    if file not in found:
+        raise ValueError(f"commit {commit[:_SHORT]} has no library '{file}'; it has: {', '.join(found) or 'none'}")
+    return allocators.load(name_of(word, root), found[file], version=commit, source="this project")
+
+
+@contextlib.contextmanager
+def _locked(path: pathlib.Path) -> Iterator[None]:
+    """Two calls must not build the same commit at once."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(commit: str, root: pathlib.Path, store: pathlib.Path, log: pathlib.Path, console: Console) -> None:
+    """Builds in a worktree beside the cache and moves the result into place when it is complete."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    scratch = pathlib.Path(tempfile.mkdtemp(prefix="build-", dir=store))
+    tree, out = scratch / "tree", scratch / "out"
+    try:
+        _git(root, "worktree", "add", "--detach", "--force", str(tree), commit)
+        jobs = str(len(os.sched_getaffinity(0)))
+        commands = [
+            ["cmake", "--preset", "release"],
+            ["cmake", "--build", "build/release", "--target", "libs", "-j", jobs],
+            ["cmake", "--install", "build/release", "--prefix", str(out)],
+        ]
+        with log.open("w", encoding="utf-8") as text, _progress(console) as progress:
+            task = progress.add_task(f"building commit {commit[:_SHORT]}", total=None)
+
+            def tell(done: int, total: int) -> None:
+                progress.update(task, completed=done, total=total)
+
+            for command in commands:
+                status = _run(command, tree, text, tell)
+                if status != 0:
+                    raise ValueError(f"commit {commit[:_SHORT]} does not build: '{' '.join(command[:3])}' ended with "
+                                     f"exit code {status}; see {public_path(log)}")  # fmt: skip
+        (out / "lib").mkdir(parents=True, exist_ok=True)
+        out.rename(store / commit)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        with contextlib.suppress(ValueError):
+            _git(root, "worktree", "prune")
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left"),
+               TimeRemainingColumn())  # fmt: skip
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+def _run(command: list[str], cwd: pathlib.Path, log, tell) -> int:
+    """Runs a command with its output in `log`; `tell` gets ninja's counts. Returns the exit code."""
+    log.write(f"$ {' '.join(command)}\n")
+    log.flush()
+    try:
+        process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   errors="replace", stdin=subprocess.DEVNULL)  # fmt: skip
+    except OSError as error:
+        log.write(f"cannot run {command[0]}: {error.strerror}\n")
+        return 127
+    with process:
+        for line in process.stdout:
+            log.write(line)
+            counted = _STEP.match(line)
+            if counted:
+                tell(*map(int, counted.groups()))
+    return process.returncode

@@ -1,0 +1,207 @@
+"""Counts by callgrind: each row is run at two lengths, and the difference is divided by the operations that the longer
+one did more. Loading, warming up and ending are in both, so they cancel.
+
+Valgrind runs the program's instructions one by one in a simulation, so counts depend neither on the load of the
+machine nor on its processor: the caches are simulated with fixed sizes. Threads run one at a time, so that counts of
+rows with several depend on how valgrind schedules them; those of one thread are repeatable to the instruction.
+"""
+
+import dataclasses
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+
+from hakobench import process
+from hakobench.allocators import Allocator
+from hakobench.project import public_text
+from hakobench.suite import Row
+
+# size in bytes, associativity, line size: a common processor of today, the same wherever it is counted
+CACHES = ("--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64")
+EVENTS = ("Ir", "Bc", "Bcm", "Bi", "Bim", "Dr", "Dw", "I1mr", "D1mr", "D1mw", "ILmr", "DLmr", "DLmw")
+TIMEOUT_SECONDS = 600.0
+
+_COST = re.compile(r"(?:[+-]?\d+|\*|0x[0-9a-f]+)\s")
+_NAME = re.compile(r"(ob|fn)=\((\d+)\)(?: (.*))?$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """What callgrind counted in one run: `totals` by event, and instructions by (object, function), own ones only."""
+
+    totals: dict[str, int]
+    instructions: dict[tuple[str, str], int]
+
+    def of_object(self, path: str) -> int:
+        """Instructions executed in one file."""
+        return sum(count for (file, _), count in self.instructions.items() if file == path)
+
+
+def parse(text: str, source: str) -> Profile:
+    """Reads a callgrind.out file (its format is in the Callgrind manual, "Callgrind Format Specification"). `source`
+    names it in messages. Raises ValueError: not such a file, cut off, or events missing."""
+    events: list[str] = []
+    totals: list[str] = []
+    names: dict[tuple[str, str], str] = {}
+    place = {"ob": "", "fn": ""}
+    instructions: dict[tuple[str, str], int] = {}
+    skip = False  # the line after calls= has what the callee cost: it is counted there
+    for number, line in enumerate(text.splitlines(), 1):
+        if _COST.match(line):
+            if not skip:
+                words = line.split()
+                key = (place["ob"], place["fn"])
+                instructions[key] = instructions.get(key, 0) + _whole(words[1], source, number)
+            skip = False
+        elif line.startswith("calls="):
+            skip = True
+        elif named := _NAME.match(line):
+            kind, identity, name = named.groups()
+            if name is not None:
+                names[kind, identity] = name
+            place[kind] = names.get((kind, identity), "?")
+        elif line.startswith("events:"):
+            events = line.split()[1:]
+        elif line.startswith("totals:"):
+            totals = line.split()[1:]
+        elif called := re.match(r"c(ob|fn)=\((\d+)\) (.*)", line):
+            names[called[1], called[2]] = called[3]  # a name is told once, maybe first as a callee
+    if not events or events[0] != "Ir":
+        raise ValueError(f"{source}: not a callgrind file that counts instructions first ('events: Ir ...')")
+    if not totals:
+        raise ValueError(f"{source}: cut off: no line 'totals:'")
+    counted = dict(zip(events, (_whole(word, source, 0) for word in totals), strict=False))
+    missing = [event for event in EVENTS if event not in counted]
+    if missing:
+        raise ValueError(f"{source}: no counts of {', '.join(missing)}")
+    return Profile(counted, instructions)
+
+
+def _whole(word: str, source: str, line: int) -> int:
+    try:
+        return int(word)
+    except ValueError as error:
+        where = f"{source}:{line}" if line else source
+        raise ValueError(f"{where}: '{word}' is not a count") from error
+
+
+@dataclasses.dataclass(frozen=True)
+class Counted:
+    """One run under callgrind. `failure` empty: it went well. `pairs` is the number of mallocs that the workload told
+    of, `library` the instructions in the file that serves malloc. `command` has public paths."""
+
+    row: str
+    allocator: str
+    scale: float
+    command: str
+    failure: str
+    pairs: int = 0
+    library: int = 0
+    profile: Profile | None = None
+
+
+def missing() -> str:
+    """Why nothing can be counted here, or ""."""
+    return "" if shutil.which("valgrind") else "no valgrind; 'apt-get install valgrind' brings it"
+
+
+def version() -> str:
+    """Of valgrind; "unknown" when it does not tell."""
+    try:
+        asked = subprocess.run(["valgrind", "--version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return "unknown"
+    return asked.stdout.strip() or "unknown"
+
+
+def argv(out: pathlib.Path, program: list[str], allocator: Allocator) -> list[str]:
+    """Valgrind is started without the preload (its launcher is a shell script) and `env` adds it for the program;
+    --trace-children follows the exec of `env`."""
+    preload = ["env", f"LD_PRELOAD={allocator.library}"] if allocator.library else []
+    return [
+        "valgrind", "--tool=callgrind", "--trace-children=yes", "--cache-sim=yes", "--branch-sim=yes", *CACHES,
+        f"--callgrind-out-file={out}", f"--log-file={out}.log", *preload, *program,
+    ]  # fmt: skip
+
+
+def wrong_malloc(allocator: Allocator, malloc_from: str) -> str:
+    """Why the program did not run on this allocator; empty when it did."""
+    served_by = pathlib.Path(malloc_from)
+    if allocator.library is None:
+        return "" if served_by.name.startswith("libc.so") else f"malloc comes from {served_by.name}, not from glibc"
+    if served_by.exists() and served_by.samefile(allocator.library):
+        return ""
+    return f"the preload took no effect: malloc comes from {served_by.name or 'nowhere'}"
+
+
+def count(
+    row: Row, allocator: Allocator, scale: float, bin_dir: pathlib.Path, watch: Callable[[int], None] | None = None
+) -> Counted:
+    """Runs the row once; what goes wrong is told in `failure`. `watch` is told the pid."""
+    program = bin_dir / row.workload
+    scratch = pathlib.Path(tempfile.mkdtemp(prefix="hakobench-counts-"))
+    out = scratch / "callgrind.out"
+    command = argv(out, [str(program), *row.scaled_args(scale)], allocator)
+    shown = public_text(" ".join(command), program, *([allocator.library] if allocator.library else []))
+    shown = shown.replace(f"{scratch}/", "")
+
+    def ended_badly(why: str) -> Counted:
+        paths = [program, scratch, *([allocator.library] if allocator.library else [])]
+        return Counted(row.name, allocator.name, scale, shown, public_text(why, *paths))
+
+    plain = {key: value for key, value in allocator.environment().items() if key != "LD_PRELOAD"}
+    try:
+        ended = process.run(command, plain, timeout=max(TIMEOUT_SECONDS, row.timeout), cwd=scratch, watch=watch)
+        if ended.failure:
+            return ended_badly(ended.failure)
+        told = process.key_values(ended.stdout)
+        if wrong := wrong_malloc(allocator, told.get("malloc_from", "")):
+            return ended_badly(wrong)
+        if not told.get("allocated", "").isdigit():
+            return ended_badly("the workload does not tell how often it called malloc (allocated=)")
+        profile = parse(out.read_text(errors="replace"), out.name)
+        served_by = str(pathlib.Path(told["malloc_from"]).resolve())
+        library = profile.of_object(served_by)
+        return Counted(row.name, allocator.name, scale, shown, "", int(told["allocated"]), library, profile)
+    except (OSError, ValueError) as error:
+        return ended_badly(str(error))
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class PerPair:
+    """The cost of one operation: `events` by name, `library` are the instructions spent in the allocator's file, and
+    `functions` the instructions by function, most first."""
+
+    row: str
+    allocator: str
+    pairs: int
+    events: dict[str, float]
+    library: float
+    functions: list[tuple[str, float]]
+
+    def sum(self, *events: str) -> float:
+        return sum(self.events[event] for event in events)
+
+
+def per_pair(short: Counted, long: Counted) -> PerPair:
+    """Raises ValueError unless both went well and the longer run did more."""
+    for one in (short, long):
+        if one.failure or one.profile is None:
+            raise ValueError(f"{one.allocator}, {one.row}: {one.failure}")
+    pairs = long.pairs - short.pairs
+    if pairs <= 0:
+        raise ValueError(f"{long.allocator}, {long.row}: the longer run has {long.pairs} operations, the shorter one "
+                         f"{short.pairs}; a larger --scale is needed")  # fmt: skip
+    events = {event: (long.profile.totals[event] - short.profile.totals[event]) / pairs for event in EVENTS}
+    functions: dict[str, float] = {}
+    for key, spent in long.profile.instructions.items():
+        file, function = key
+        name = f"{function.split(chr(39))[0]} ({pathlib.PurePath(file).name})"  # 'N marks the depth of a recursion
+        functions[name] = functions.get(name, 0.0) + (spent - short.profile.instructions.get(key, 0)) / pairs
+    top = sorted(functions.items(), key=lambda item: -item[1])
+    return PerPair(long.row, long.allocator, pairs, events, (long.library - short.library) / pairs, top)

@@ -1,0 +1,120 @@
+"""Is the second faster than the first: an interval for the ratio of their speeds, from paired runs.
+
+What is estimated. The runs of a row under both allocators follow each other within a round, so what drifts on the
+machine hits both, and the pair's log(speed of B / speed of A) is free of it. A row's figure is the trimmed mean of
+its log ratios (the middle 60 %): a mean in the log scale is a geometric mean of ratios, and the trimming keeps a run
+that was 30 % slow because somebody else ran from deciding the row. Rows of a group weigh alike: the group's figure is
+the mean of its rows' figures.
+
+The interval. scipy.stats.bootstrap resamples each row's rounds and gives the standard error; the interval is the
+estimate -+ Student's t times it, with the degrees of freedom of Yuen (1974) for trimmed means (for each row the values
+that are kept, less one), and the factor sqrt(n / (n - 1)) by which a bootstrap of n values comes out too small
+(Hesterberg 2015, section 3.2). The confidence is 99.5 % for each interval.
+
+Why so, by simulation (1000 to 4000 comparisons of equals each; noise of a run: Student's t with 3 degrees of freedom,
+scale 2 % | 3 %, and 3 % | 5 % of the runs 30 % slower; groups of one and of three rows, 15 rounds, intervals at 99.5 %;
+"finds" is how often a real +5 % over three rows gives an interval above 1):
+
+                                              misses 1.0,     misses 1.0,     width,
+    interval                                  1 row           3 rows          3 rows         finds
+    mean, percentile                          1.8 % | 3.2 %   1.8 % | 1.2 %   6.3 % | 8.6 %  84 % | 64 %
+    mean, BCa                                 6.1 % | 4.5 %   3.5 % | 2.5 %   6.5 % | 8.8 %  81 % | 67 %
+    trimmed, percentile                       0.8 % | 1.3 %   0.4 % | 0.2 %   5.3 % | 7.9 %  95 % | 74 %
+    trimmed, percentile, level for small n    0.2 % | 0.3 %   0.1 % | 0.0 %   6.1 % | 8.8 %  92 % | 60 %
+    trimmed, t with bootstrap standard error  0.1 % | 0.0 %   0.1 % | 0.0 %   5.3 % | 8.3 %  98 % | 72 %
+
+A comparison of a library with itself counts as passed when the intervals of both groups contain 1.0. Ten out of ten
+with a chance of 95 % allows 0.5 % of misses a comparison, both groups together. Only the last line does that, with
+room for noise that is worse than the simulation's, and it finds as much. At a confidence of 95 % it misses 2 % a
+comparison, and passes ten out of ten with a chance of 80 % only.
+Fewer than MIN_ROUNDS pairs of a row give no interval at all.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy
+import scipy.stats
+
+CONFIDENCE = 0.995
+DEFAULT_ROUNDS = 15
+MIN_ROUNDS = 5  # of every row: with fewer nothing is left to trim
+TRIMMED_SHARE = 0.2  # at each end
+RESAMPLES = 2000  # the standard error is then known to about 1.6 %
+_SEED = 20090  # of the resampling: the same runs always give the same interval
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """A ratio of speeds and the interval around it; above 1 the second is faster. `pairs` is the number of pairs of
+    runs behind it. `low` 0 and `high` infinite: too few pairs to say anything."""
+
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+
+    @property
+    def is_known(self) -> bool:
+        return self.low > 0.0
+
+    @property
+    def contains_one(self) -> bool:
+        return self.low <= 1.0 <= self.high
+
+    def rounds_needed(self, rounds: int, distance: float) -> int | None:
+        """About how many rounds would make the interval reach less than `distance` (in log ratio) to each side of the
+        estimate, when `rounds` made it what it is: widths fall with the square root. None: no number would."""
+        half = (math.log(self.high) - math.log(self.low)) / 2
+        if distance <= 0.0 or half / distance > 1e3:
+            return None
+        return max(rounds + 1, math.ceil(rounds * (half / distance) ** 2))
+
+
+def log_ratio(first: float, second: float, less_is_better: bool) -> float:
+    """Log of the second's speed as a multiple of the first's. Both must be above 0 (ValueError)."""
+    if not (first > 0.0 and second > 0.0):
+        raise ValueError(f"a ratio needs two figures above 0, not {first:g} and {second:g}")
+    return math.log(first / second) if less_is_better else math.log(second / first)
+
+
+def _trimmed(values: Sequence[float]) -> float:
+    return float(scipy.stats.trim_mean(values, TRIMMED_SHARE))
+
+
+def estimate(rows: Sequence[Sequence[float]]) -> float:
+    """The mean over rows of the trimmed means of their log ratios."""
+    return sum(_trimmed(row) for row in rows) / len(rows)
+
+
+def _vectorized(*samples: numpy.ndarray, axis: int = -1) -> numpy.ndarray:
+    """`estimate`, of many resamples at once."""
+    means = []
+    for sample in samples:
+        count = sample.shape[axis]
+        cut = int(TRIMMED_SHARE * count)
+        kept = numpy.partition(sample, (cut, count - cut - 1), axis=axis)
+        means.append(numpy.take(kept, range(cut, count - cut), axis=axis).mean(axis=axis))
+    return numpy.mean(means, axis=0)
+
+
+def interval(rows: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Interval:
+    """The interval for one row or a group of rows, each given as its log ratios. Raises ValueError without rows, or
+    with a row that has no values."""
+    if not rows or not all(rows):
+        raise ValueError("an interval needs rows with values")
+    pairs = sum(len(row) for row in rows)
+    middle = estimate(rows)
+    if min(len(row) for row in rows) < MIN_ROUNDS:
+        return Interval(math.exp(middle), 0.0, math.inf, pairs)
+    samples = tuple(numpy.asarray(row, dtype=float) for row in rows)
+    found = scipy.stats.bootstrap(
+        samples, _vectorized, n_resamples=RESAMPLES, vectorized=True, method="percentile",
+        rng=numpy.random.default_rng(_SEED),
+    )  # fmt: skip
+    fewest = min(len(row) for row in rows)
+    error = float(found.standard_error) * math.sqrt(fewest / (fewest - 1))
+    freedom = sum(len(row) - 2 * int(TRIMMED_SHARE * len(row)) - 1 for row in rows)
+    half = float(scipy.stats.t.isf((1.0 - confidence) / 2, freedom)) * error
+    return Interval(math.exp(middle), math.exp(middle - half), math.exp(middle + half), pairs)
