@@ -1,0 +1,359 @@
+/*
+ * hakoreplay - makes the allocation calls of a recorded program again, with its threads and in its order.
+ *
+ * Each thread makes its own calls one after the other; one that concerns a block which another thread has dealt with
+ * waits until that is done (plan.h). A thread starts after those have ended that had made their last call before its
+ * first one, so that as many live at a time as in the recording, and their end is part of the work. What the program
+ * did between its calls is left out, apart from touching the blocks.
+ *
+ * The figures of the resident memory are without the events and slots, which are resident before the start.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/args.h"
+#include "common/machine.h"
+#include "plan.h"
+
+enum { TOUCH_EDGES, TOUCH_PAGES, TOUCH_ALL, PAGE_BYTES = 4096 };
+static const char *const touch_words[] = {"edges", "pages", "all", NULL};
+
+struct slot {
+    _Atomic uint32_t turn; /* sync: release after the fields below were written, acquire before they are read */
+    uint32_t thread;       /* that allocated the block, or moved it last */
+    unsigned char *address;
+    uint64_t size;
+    bool live;
+};
+
+struct counters {
+    uint64_t calls, allocated, freed, remote_frees, waits;
+    uint64_t bytes_in, bytes_out; /* growth and shrinkage of blocks included */
+};
+
+struct member {
+    _Alignas(MACHINE_LINE_BYTES) const struct plan_thread *plan;
+    struct slot *slots;
+    unsigned index, touch;
+    struct counters counters; /* owner: the thread; read by others after it was joined */
+    pthread_t thread;
+    bool joined;
+};
+
+/* ---- contents --------------------------------------------------------------------------------------------------- */
+
+static uint64_t seal_of(const struct slot *slot) {
+    return ((uint64_t)(uintptr_t)slot->address ^ slot->size << 48 ^ slot->size) * UINT64_C(0x9E3779B97F4A7C15) | 1;
+}
+
+/* First word and last byte; blocks without room for a word have the last byte only. */
+static void seal_write(const struct slot *slot) {
+    uint64_t seal = seal_of(slot);
+    if (slot->size >= sizeof seal) {
+        memcpy(slot->address, &seal, sizeof seal);
+    }
+    if (slot->size > 0) {
+        slot->address[slot->size - 1] = (unsigned char)(seal >> 56);
+    }
+}
+
+static bool word_is(const unsigned char *address, uint64_t size, uint64_t expected) {
+    uint64_t word = expected;
+    memcpy(&word, address, size < sizeof word ? 0 : sizeof word);
+    return word == expected;
+}
+
+static void seal_check(const struct slot *slot) {
+    uint64_t seal = seal_of(slot);
+    bool last_is_right = slot->size == 0 || slot->address[slot->size - 1] == (unsigned char)(seal >> 56);
+    if (!last_is_right || !word_is(slot->address, slot->size, seal)) {
+        machine_fail("content check failed: block %p of %" PRIu64 " bytes was changed while it was live",
+                     (void *)slot->address, slot->size);
+    }
+}
+
+/* Between the edges, from `start`. */
+static void touch(const struct member *self, const struct slot *slot, uint64_t start) {
+    if (self->touch == TOUCH_ALL && start + 1 < slot->size) {
+        memset(slot->address + start, 0x5a, slot->size - 1 - start);
+    } else if (self->touch == TOUCH_PAGES) {
+        for (uint64_t at = start + PAGE_BYTES; at + 1 < slot->size; at += PAGE_BYTES) {
+            slot->address[at] = 0x5a;
+        }
+    }
+}
+
+/* ---- one event -------------------------------------------------------------------------------------------------- */
+
+static void *call(const struct plan_event *event) {
+    size_t alignment = (size_t)1 << event->align_log2;
+    void *block = NULL;
+    switch ((enum trace_function)event->function) {
+    case TRACE_CALLOC:
+        return calloc(1, event->size);
+    case TRACE_REALLOC:
+        return realloc(NULL, event->size);
+    case TRACE_REALLOCARRAY:
+        return reallocarray(NULL, 1, event->size);
+    case TRACE_MEMALIGN:
+        return memalign(alignment, event->size);
+    case TRACE_ALIGNED_ALLOC:
+        return aligned_alloc(alignment, event->size);
+    case TRACE_POSIX_MEMALIGN:
+        return posix_memalign(&block, alignment, event->size) == 0 ? block : NULL;
+    case TRACE_VALLOC:
+        return valloc(event->size);
+    case TRACE_PVALLOC:
+        return pvalloc(event->size);
+    case TRACE_MALLOC:
+    case TRACE_NONE:
+    case TRACE_FREE:
+    case TRACE_FUNCTION_COUNT:
+        break;
+    }
+    return malloc(event->size);
+}
+
+static void check_address(const struct plan_event *event, const void *address) {
+    if (address == NULL && event->size > 0) {
+        machine_fail("no memory for %" PRIu64 " bytes", (uint64_t)event->size);
+    }
+    uint64_t misaligned = (uint64_t)(uintptr_t)address & ((UINT64_C(1) << event->align_log2) - 1);
+    if (misaligned != 0) {
+        machine_fail("a block aligned to 2^%u was asked for, %p came", (unsigned)event->align_log2, address);
+    }
+}
+
+static void allocate(struct member *self, struct slot *slot, const struct plan_event *event) {
+    *slot = (struct slot){.turn = event->turn, .thread = self->index, .size = event->size, .live = true};
+    slot->address = call(event);
+    check_address(event, slot->address);
+    if (event->function == TRACE_CALLOC && slot->size > 0 &&
+        (slot->address[slot->size - 1] != 0 || !word_is(slot->address, slot->size, 0))) {
+        machine_fail("calloc of %" PRIu64 " bytes returned memory that is not zero", slot->size);
+    }
+    slot->size = slot->address == NULL ? 0 : slot->size;
+    touch(self, slot, slot->size < sizeof(uint64_t) ? 0 : sizeof(uint64_t));
+    seal_write(slot);
+    self->counters.allocated++;
+    self->counters.bytes_in += slot->size;
+}
+
+static void resize(struct member *self, struct slot *slot, const struct plan_event *event) {
+    seal_check(slot);
+    uint64_t old_size = slot->size;
+    uint64_t seal = seal_of(slot);
+    uint64_t kept = old_size < event->size ? old_size : event->size;
+    unsigned char *moved = event->function == TRACE_REALLOC ? realloc(slot->address, event->size)
+                                                            : reallocarray(slot->address, 1, event->size);
+    check_address(event, moved);
+    if (moved != NULL && !word_is(moved, kept, seal)) {
+        machine_fail("realloc from %" PRIu64 " to %" PRIu64 " bytes lost the contents", old_size,
+                     (uint64_t)event->size);
+    }
+    slot->thread = moved != slot->address ? self->index : slot->thread;
+    slot->address = moved;
+    slot->size = moved == NULL ? 0 : event->size;
+    touch(self, slot, kept);
+    seal_write(slot);
+    self->counters.bytes_out += old_size;
+    self->counters.bytes_in += slot->size;
+}
+
+static void release(struct member *self, struct slot *slot) {
+    seal_check(slot);
+    free(slot->address);
+    slot->live = false;
+    self->counters.freed++;
+    self->counters.bytes_out += slot->size;
+    self->counters.remote_frees += slot->thread != self->index;
+}
+
+static void step(struct member *self, const struct plan_event *event) {
+    self->counters.calls++;
+    if (event->kind == TRACE_NULL) {
+        free(NULL);
+        return;
+    }
+    struct slot *slot = &self->slots[event->slot];
+    /* sync: turn; partner: the release below, in whichever thread had the turn before */
+    if (atomic_load_explicit(&slot->turn, memory_order_acquire) != event->turn) {
+        self->counters.waits++;
+        while (atomic_load_explicit(&slot->turn, memory_order_acquire) != event->turn) {
+            sched_yield();
+        }
+    }
+    if (event->kind == TRACE_ALLOCATE) {
+        allocate(self, slot, event);
+    } else if (event->kind == TRACE_RESIZE) {
+        resize(self, slot, event);
+    } else {
+        release(self, slot);
+    }
+    /* sync: turn; the slot's fields become visible */
+    atomic_store_explicit(&slot->turn, event->turn + 1, memory_order_release);
+}
+
+/* ---- a round ---------------------------------------------------------------------------------------------------- */
+
+static void *member_main(void *argument) {
+    struct member *self = argument;
+    machine_pin(self->index);
+    const struct plan_event *events = self->plan->events;
+    for (uint64_t i = 0; i < self->plan->count; i++) {
+        step(self, &events[i]);
+    }
+    return NULL;
+}
+
+static void join(struct member *member) {
+    pthread_join(member->thread, NULL);
+    member->joined = true;
+}
+
+/* Seconds from before the first thread's start to after the last one's end. */
+static double run_threads(const struct plan *plan, struct member *members) {
+    uint64_t start_ns = machine_now_ns();
+    uint32_t oldest = 0; /* all before it were joined */
+    for (uint32_t t = 0; t < plan->thread_count; t++) {
+        for (uint32_t earlier = oldest; earlier < t; earlier++) {
+            if (!members[earlier].joined && plan->threads[earlier].last < plan->threads[t].first) {
+                join(&members[earlier]);
+            }
+        }
+        while (oldest < t && members[oldest].joined) {
+            oldest++;
+        }
+        int error = pthread_create(&members[t].thread, NULL, member_main, &members[t]);
+        if (error != 0) {
+            machine_fail("cannot start thread %" PRIu32 ": %s", t, strerror(error));
+        }
+    }
+    for (uint32_t t = oldest; t < plan->thread_count; t++) {
+        if (!members[t].joined) {
+            join(&members[t]);
+        }
+    }
+    return (double)(machine_now_ns() - start_ns) / 1e9;
+}
+
+/* Frees what the program never freed, and prepares the slots for another round. Returns the number of blocks. */
+static uint64_t release_rest(const struct plan *plan, struct slot *slots, uint64_t *bytes) {
+    uint64_t live = 0;
+    for (uint32_t s = 0; s < plan->slot_count; s++) {
+        if (slots[s].live) {
+            seal_check(&slots[s]);
+            free(slots[s].address);
+            live++;
+            *bytes += slots[s].size;
+        }
+        slots[s] = (struct slot){.live = false};
+    }
+    return live;
+}
+
+static void add(struct counters *sum, const struct counters *more) {
+    sum->calls += more->calls;
+    sum->allocated += more->allocated;
+    sum->freed += more->freed;
+    sum->remote_frees += more->remote_frees;
+    sum->waits += more->waits;
+    sum->bytes_in += more->bytes_in;
+    sum->bytes_out += more->bytes_out;
+}
+
+/* Adds one round to `sum`; returns its seconds. `*live` and `*bytes` are what is left at the end of it. */
+static double round_run(const struct plan *plan, struct member *members, struct slot *slots, struct counters *sum,
+                        uint64_t *live, uint64_t *bytes) {
+    struct counters round = {0};
+    for (uint32_t t = 0; t < plan->thread_count; t++) {
+        members[t].counters = (struct counters){0};
+        members[t].joined = false;
+    }
+    double seconds = run_threads(plan, members);
+    for (uint32_t t = 0; t < plan->thread_count; t++) {
+        add(&round, &members[t].counters);
+    }
+    *bytes = 0;
+    *live = release_rest(plan, slots, bytes);
+    machine_require_equal("allocated = freed + live", round.allocated, round.freed + *live);
+    machine_require_equal("bytes allocated = bytes freed + bytes live", round.bytes_in, round.bytes_out + *bytes);
+    machine_require_equal("calls = events", round.calls, plan->event_count);
+    add(sum, &round);
+    return seconds;
+}
+
+/* The peak so far is that of loading the plan. Without this file the figure is too high by that. */
+static void peak_reset(void) {
+    int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        ssize_t written = write(fd, "5", 1);
+        (void)written;
+        close(fd);
+    }
+}
+
+static void print_result(const struct plan *plan, const struct counters *sum, double seconds, uint64_t tables_kb) {
+    uint64_t final_kb = machine_status_kb("VmRSS:");
+    uint64_t peak_kb = machine_status_kb("VmHWM:");
+    printf("events=%" PRIu64 " threads=%" PRIu32 " blocks=%" PRIu32 "\n", plan->event_count, plan->thread_count,
+           plan->block_count);
+    printf("allocated=%" PRIu64 " freed=%" PRIu64 " remote_frees=%" PRIu64 " waits=%" PRIu64 "\n", sum->allocated,
+           sum->freed, sum->remote_frees, sum->waits);
+    machine_print_malloc_source();
+    printf("seconds=%.6f\n", seconds);
+    printf("tables_kb=%" PRIu64 "\n", tables_kb);
+    printf("peak_rss_kb=%" PRIu64 "\n", peak_kb > tables_kb ? peak_kb - tables_kb : 0);
+    printf("final_rss_kb=%" PRIu64 "\n", final_kb > tables_kb ? final_kb - tables_kb : 0);
+    printf("identity=ok\n");
+    printf("ops_per_s=%.0f\n", (double)sum->calls / seconds);
+}
+
+static void parse(int argc, char **argv, uint64_t *rounds, uint64_t *touched) {
+    const struct args_item items[] = {
+        ARGS_ROW(ARGS_NUMBER, "repeat", rounds, 1, 1000000, "make all calls that often; what is left is freed between"),
+        ARGS_ROW_CHOICE("touch", touched, touch_words, "bytes written to a new block"),
+    };
+    const struct args_spec spec = {"Makes the calls of a plan, the file of hakobench replay --plan.", items,
+                                   ARGS_COUNT(items), "PLAN"};
+    if (args_parse(&spec, argc, argv) != 1) {
+        args_fail(&spec, "want one PLAN");
+    }
+}
+
+int main(int argc, char **argv) {
+    machine_stdout_prepare();
+    uint64_t rounds = 1;
+    uint64_t touched = TOUCH_PAGES;
+    parse(argc, argv, &rounds, &touched);
+    machine_cpus_read();
+    struct plan plan = plan_load(argv[1]);
+    struct slot *slots = machine_map((size_t)plan.slot_count + 1, sizeof *slots);
+    struct member *members = machine_map(plan.thread_count, sizeof *members);
+    for (uint32_t t = 0; t < plan.thread_count; t++) {
+        members[t] = (struct member){
+            .plan = &plan.threads[t], .slots = slots, .index = t, .touch = (unsigned)touched, .joined = true};
+    }
+    struct counters sum = {0};
+    double seconds = 0;
+    uint64_t live = 0;
+    uint64_t live_bytes = 0;
+    uint64_t tables_kb = (plan.bytes + ((uint64_t)plan.slot_count + 1) * sizeof *slots) / 1024;
+    peak_reset();
+    for (uint64_t r = 0; r < rounds; r++) {
+        seconds += round_run(&plan, members, slots, &sum, &live, &live_bytes);
+    }
+    printf("rounds=%" PRIu64 " live=%" PRIu64 " live_bytes=%" PRIu64 "\n", rounds, live, live_bytes);
+    print_result(&plan, &sum, seconds, tables_kb);
+    return 0;
+}

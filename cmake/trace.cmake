@@ -1,0 +1,18 @@
+# What `hakobench trace` and `hakobench replay` run: the recorder that is preloaded, and the program that replays.
+# Both go to where the workloads are. The recorder replaces malloc, so it is left out under a sanitizer.
+
+set(hz_trace "${PROJECT_SOURCE_DIR}/bench/trace")
+
+if(hz_has_products)
+    add_library(hakotrace SHARED "${hz_trace}/recorder.c" "${hz_trace}/record.c" "${hz_trace}/next.c")
+    target_compile_options(hakotrace PRIVATE -fvisibility=hidden -ftls-model=initial-exec ${hz_no_builtin})
+    target_link_options(hakotrace PRIVATE -Wl,-z,now -Wl,-z,nodelete -Wl,-z,defs)
+    target_link_libraries(hakotrace PRIVATE ${CMAKE_DL_LIBS})
+    set_target_properties(hakotrace PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
+endif()
+
+add_executable(hakoreplay "${hz_trace}/replay.c" "${hz_trace}/plan.c" ${common_sources})
+target_include_directories(hakoreplay PRIVATE "${PROJECT_SOURCE_DIR}/bench/workloads")
+target_compile_options(hakoreplay PRIVATE ${hz_no_builtin})
+target_link_libraries(hakoreplay PRIVATE Threads::Threads m)
+set_target_properties(hakoreplay PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
