@@ -1,0 +1,296 @@
+"""What page and markdown show, from the raw runs: header, summary, scaling groups, the documents' own ratios, failures."""
+
+import dataclasses
+import datetime
+import math
+import os
+import re
+from collections.abc import Iterable, Sequence
+
+from hakobench import suite, summary
+from hakobench.record import Recording, Run, words
+
+MARKS = {
+    "busy": "the machine was busy before the start",
+    "forced": "started with --force on a busy machine",
+    "noisy": f"others used more than {summary.NOISY_SHARE:.0%} of the machine during the run",
+    "fallback": "more than 0.1 % of the remote frees fell back to local ones: the allocators did different work",
+    "unverified": "whether the preload took effect could not be seen",
+}
+AXES = {"threads": "t", "remote": "r"}  # parameter -> the letter that stands for it in names of rows
+SMALL = 1e-12
+
+
+@dataclasses.dataclass(frozen=True)
+class Library:
+    """One allocator of the recording."""
+
+    name: str
+    ours: bool
+    version: str
+    path: str
+    sha256: str
+    config: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """`count` runs of a row that ended with the same failure. `first` is the index of the first in the recording."""
+
+    row: str
+    allocator: str
+    reason: str
+    count: int
+    first: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """How one library of ours did against the best peer of each row. Ratios above 1 mean faster."""
+
+    name: str
+    ratios: dict[str, float]
+    within_spread: frozenset[str]
+    rss: float | None
+    failed_runs: int
+
+    @property
+    def mean(self) -> float | None:
+        return geometric_mean(self.ratios.values())
+
+    @property
+    def wins(self) -> list[str]:
+        return [row for row, ratio in self.ratios.items() if ratio >= 1]
+
+    @property
+    def losses(self) -> list[str]:
+        """Worst first."""
+        return sorted((row for row, ratio in self.ratios.items() if ratio < 1), key=lambda row: self.ratios[row])
+
+    @property
+    def best(self) -> str | None:
+        return max(self.ratios, key=lambda row: self.ratios[row], default=None)
+
+    @property
+    def worst(self) -> str | None:
+        return min(self.ratios, key=lambda row: self.ratios[row], default=None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaling:
+    """Rows that differ in one parameter only. `rows`: value of the parameter -> line, in order."""
+
+    axis: str
+    title: str
+    rows: dict[float, summary.Line]
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedLine:
+    """A ratio of the documents, and ours in the same row against the same opponent (None: not measured)."""
+
+    row: str
+    library: str
+    against: str
+    ratio: float
+    source: str
+    ours: dict[str, float | None]
+
+
+@dataclasses.dataclass
+class Facts:
+    """Everything about one recording."""
+
+    recording: Recording
+    table: list[summary.Line]
+    libraries: list[Library]
+    header: list[tuple[str, str]]
+    marks: list[tuple[str, str, int]]
+    verdicts: list[Verdict]
+    failures: list[Failure]
+    scaling: list[Scaling]
+    seeds: list[SeedLine]
+
+    @property
+    def suite(self) -> str:
+        return self.recording.runs[0].suite
+
+    @property
+    def names(self) -> list[str]:
+        """Allocators: ours first, then the peers."""
+        return [library.name for library in self.libraries]
+
+    @property
+    def ours(self) -> list[str]:
+        return [library.name for library in self.libraries if library.ours]
+
+    @property
+    def peers(self) -> list[str]:
+        return [library.name for library in self.libraries if not library.ours]
+
+    @property
+    def rounds(self) -> int:
+        return max(cell.rounds for line in self.table for cell in line.cells.values())
+
+
+def geometric_mean(values: Iterable[float]) -> float | None:
+    """Of positive values; None when there are none."""
+    logs = [math.log(max(value, SMALL)) for value in values]
+    return math.exp(sum(logs) / len(logs)) if logs else None
+
+
+def rss_goodness(line: summary.Line, name: str) -> float | None:
+    """Peak RSS of the leanest peer over that of `name`: above 1 is less memory than any peer."""
+    peers = [cell.peak_rss_mb for cell in line.cells.values() if not cell.ours and cell.values and cell.peak_rss_mb > 0]
+    cell = line.cells.get(name)
+    if not peers or cell is None or not cell.values or cell.peak_rss_mb <= 0:
+        return None
+    return min(peers) / cell.peak_rss_mb
+
+
+def time_of(started: str) -> float:
+    """Seconds since 1970 of a run's start; 0 when it is no date."""
+    try:
+        return datetime.datetime.fromisoformat(started).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _minute(started: str) -> str:
+    try:
+        return datetime.datetime.fromisoformat(started).strftime("%Y-%m-%d %H:%M %z").strip()
+    except ValueError:
+        return started
+
+
+def _distinct(runs: Sequence[Run], column: str) -> str:
+    values = dict.fromkeys(str(getattr(run, column)) for run in runs)
+    return ", ".join(value for value in values if value) or "unknown"
+
+
+def _header(recording: Recording) -> list[tuple[str, str]]:
+    runs = recording.runs
+    by_time = sorted(runs, key=lambda run: time_of(run.started))
+    cells = {(run.row, run.allocator) for run in runs}
+    rounds = max(run.round for run in runs)
+    loads = sorted({run.load for run in runs})
+    first, last = _minute(by_time[0].started), _minute(by_time[-1].started)
+    same_day = first[:10] == last[:10]
+    return [
+        ("suite", _distinct(runs, "suite")),
+        ("commit", _distinct(runs, "commit")),
+        ("date", f"{first} to {last[11:16] if same_day else last}" if first != last else first),
+        ("machine", f"{_distinct(runs, 'cpu')}, {_distinct(runs, 'cores')} cores"),
+        ("kernel", _distinct(runs, "kernel")),
+        ("governor", _distinct(runs, "governor")),
+        ("load at the start", ", ".join(f"{load:.2f}" for load in loads)),
+        ("runs", f"{len(runs)}: {len(cells)} cells, {rounds} interleaved and shuffled rounds"),
+        ("seed", _distinct(runs, "seed")),
+        ("amount of work", ", ".join(f"× {scale:g}" for scale in sorted({run.scale for run in runs}))),
+    ]
+
+
+def _marks(runs: Sequence[Run]) -> list[tuple[str, str, int]]:
+    counts: dict[str, int] = {}
+    for run in runs:
+        for mark in run.marks.split():
+            counts[mark] = counts.get(mark, 0) + 1
+    return [(mark, MARKS.get(mark, ""), count) for mark, count in sorted(counts.items())]
+
+
+def _libraries(runs: Sequence[Run]) -> list[Library]:
+    first: dict[str, Run] = {}
+    for run in sorted(runs, key=lambda run: (not run.ours, run.allocator)):
+        first.setdefault(run.allocator, run)
+    return [
+        Library(name, run.ours, run.library_version, run.library, run.library_sha256, run.config)
+        for name, run in first.items()
+    ]
+
+
+def _failures(runs: Sequence[Run]) -> list[Failure]:
+    found: dict[tuple[str, str, str], list[int]] = {}
+    for at, run in enumerate(runs):
+        if run.failure:
+            found.setdefault((run.row, run.allocator, run.failure), []).append(at)
+    return [Failure(*key, len(places), places[0]) for key, places in found.items()]
+
+
+def is_within_spread(line: summary.Line, name: str) -> bool:
+    """The rounds of `name` and of the best peer overlap."""
+    mine, best = line.cells[name], line.best_peer
+    return max(min(mine.values), min(best.values)) <= min(max(mine.values), max(best.values))
+
+
+def verdict(table: Sequence[summary.Line], name: str, failed_runs: int = 0) -> Verdict:
+    """Over the rows in which both sides ran without a failure."""
+    found = {line.row: line.ratio_to_best(name) for line in table}
+    ratios = {row: ratio for row, ratio in found.items() if ratio is not None}
+    within = frozenset(line.row for line in table if line.row in ratios and is_within_spread(line, name))
+    rss = geometric_mean(ratio for line in table if (ratio := line.rss_ratio(name)) is not None)
+    return Verdict(name, ratios, within, rss, failed_runs)
+
+
+def _scaling_key(line: summary.Line, axis: str, value: str) -> tuple[str, ...]:
+    """The same for rows that differ in `axis` only: unit, other parameters, and the name without the value."""
+    others = sorted(f"{key}={other}" for key, other in words(line.params).items() if key != axis)
+    lettered = rf"(?<![A-Za-z0-9]){AXES[axis]}{re.escape(value)}(?![0-9])"
+    name, count = re.subn(lettered, f"{AXES[axis]}*", line.row, count=1)
+    if not count:
+        name = re.sub(rf"(?<![0-9]){re.escape(value)}(?![0-9])", "*", line.row, count=1)
+    return (line.metric, line.unit, *others, name)
+
+
+def scaling(table: Sequence[summary.Line]) -> list[Scaling]:
+    """Groups of at least two rows over threads, then over the remote share."""
+    found = []
+    for axis in AXES:
+        groups: dict[tuple[str, ...], dict[float, summary.Line]] = {}
+        for line in table:
+            value = words(line.params).get(axis)
+            try:
+                place = float(value) if value is not None else None
+            except ValueError:
+                continue
+            if place is not None and math.isfinite(place) and (axis != "threads" or place > 0):
+                groups.setdefault(_scaling_key(line, axis, value), {})[place] = line
+        for key, rows in groups.items():
+            if len(rows) > 1:
+                found.append(Scaling(axis, key[-1], dict(sorted(rows.items()))))
+    return found
+
+
+def _seeds(suite_name: str, table: Sequence[summary.Line], ours: Sequence[str]) -> list[SeedLine]:
+    try:
+        known = suite.load(os.path.basename(suite_name))
+    except ValueError:
+        return []  # a suite from a file that is not here: nothing of the documents belongs to it
+    by_row = {line.row: line for line in table}
+    return [
+        SeedLine(
+            seed.row, seed.ours, seed.against, seed.ratio, seed.source,
+            {name: by_row[seed.row].speed_ratio(name, seed.against) for name in ours},
+        )
+        for seed in known.seeds
+        if seed.row in by_row
+    ]  # fmt: skip
+
+
+def collect(recording: Recording) -> Facts:
+    """All of it. The recording has at least one run."""
+    runs = recording.runs
+    table = summary.lines(runs)
+    libraries = _libraries(runs)
+    ours = [library.name for library in libraries if library.ours]
+    failed = {name: sum(1 for run in runs if run.allocator == name and run.failure) for name in ours}
+    return Facts(
+        recording=recording,
+        table=table,
+        libraries=libraries,
+        header=_header(recording),
+        marks=_marks(runs),
+        verdicts=[verdict(table, name, failed[name]) for name in ours],
+        failures=_failures(runs),
+        scaling=scaling(table),
+        seeds=_seeds(runs[0].suite, table, ours),
+    )
