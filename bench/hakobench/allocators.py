@@ -87,9 +87,9 @@ def own_libraries() -> dict[str, pathlib.Path]:
     return {path.stem.removeprefix("libhakozuna_"): path for path in sorted(LIB_DIR.glob("libhakozuna_*.so"))}
 
 
-def _found_peers(remarks: list[str]) -> dict[str, Allocator]:
+def _found_peers(remarks: list[str], optional: bool) -> dict[str, Allocator]:
     found = {}
-    for name, peer in peers.installed(remarks).items():
+    for name, peer in peers.installed(remarks, optional).items():
         settings = tuple(sorted(peer.environment.items()))
         found[name] = Allocator(name, peer.library, "", peer.sha256, peer.version, peer.source, settings)
     return found
@@ -102,7 +102,7 @@ def select(names: str | None, extra: dict[str, pathlib.Path]) -> tuple[list[Allo
     always taken, and wins over a built-in of the same name.
     """
     remarks: list[str] = []
-    known = _found_peers(remarks)
+    known = _found_peers(remarks, optional=names is not None)
     own = own_libraries()
     if not own:
         remarks.append(f"no libhakozuna_*.so in {public_path(LIB_DIR)}; 'make libs' builds them")

@@ -42,12 +42,13 @@ def _table(statuses: list[peers.Status]) -> rich.table.Table:
 def _print_remarks(statuses: list[peers.Status], console: rich.console.Console) -> None:
     """One line each, below the table, since paths do not fit into a column."""
     for status in statuses:
-        if status.remark:
-            console.print(f"{status.recipe.name}: {status.remark}", markup=False, highlight=False, soft_wrap=True)
+        remarks = [status.remark] if status.remark else []
         if status.peer and status.peer.environment:
             words = " ".join(f"{key}={value}" for key, value in status.peer.environment.items())
             why = status.recipe.environment_why.strip()
-            console.print(f"{status.recipe.name}: runs with {words}: {why}", markup=False, highlight=False, soft_wrap=True)
+            remarks.append(f"runs with {words}: {why}")
+        for remark in remarks:
+            console.print(f"{status.recipe.name}: {remark}", markup=False, highlight=False, soft_wrap=True)
 
 
 @click.command()
@@ -57,7 +58,7 @@ def _print_remarks(statuses: list[peers.Status], console: rich.console.Console) 
 def command(names: tuple[str, ...], only_list: bool, required: tuple[str, ...]) -> None:
     """Fetch and build the allocators to compare with, or only NAMES.
 
-    Libraries come from Debian, PyPI and crates.io, by apt-get, pip and cargo, and are kept in .cache/hakobench (or
+    Libraries come by apt-get, pip and cargo, and are kept in .cache/hakobench (or
     $HAKOBENCH_CACHE). Each is tested; one that cannot be had is named and left out. TCMALLOC_SO, MIMALLOC_SO,
     JEMALLOC_SO (and so on) name a library to take instead.
     """

@@ -83,7 +83,7 @@ def _fetch_wheel(recipe: Recipe, work: pathlib.Path, log: TextIO) -> pathlib.Pat
         raise PeerError(f"the wheel is for {recipe.machine}, this machine is {platform.machine()}")
     options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--retries=1", "--timeout=20"]
     command = [sys.executable, "-m", "pip", "download", *options, f"{recipe.package}=={recipe.version}"]
-    programs.run(command, log, work, FETCH_SECONDS_MAX)
+    programs.run(command, log, work, FETCH_SECONDS_MAX, shown="pip download")
     return _check(recipe, _only(work, "*.whl"))
 
 
@@ -98,7 +98,10 @@ def _fetch_debian(recipe: Recipe, work: pathlib.Path, log: TextIO) -> pathlib.Pa
 def fetch(recipe: Recipe, work: pathlib.Path, log: TextIO) -> pathlib.Path:
     """The checked archive; `work` is an empty folder. Raises PeerError."""
     by_kind = {"crate": _fetch_crate, "wheel": _fetch_wheel, "debian": _fetch_debian}
-    return by_kind[recipe.kind](recipe, work, log)
+    try:
+        return by_kind[recipe.kind](recipe, work, log)
+    except PeerError as error:
+        raise PeerError(f"cannot fetch {recipe.package}: {error}") from error
 
 
 def _unpack_crate(archive: pathlib.Path, target: pathlib.Path) -> None:

@@ -13,12 +13,12 @@ PROBE_SECONDS_MAX = 60.0
 
 _SCRIPT = """
 import ctypes, os, sys, threading
+size_t, pointer = ctypes.c_size_t, ctypes.c_void_p
 class Place(ctypes.Structure):
-    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("at", ctypes.c_void_p)]
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("at", pointer)]
 c = ctypes.CDLL(None)
 for function in (c.malloc, c.calloc, c.realloc):
-    function.restype = ctypes.c_void_p
-size_t, pointer = ctypes.c_size_t, ctypes.c_void_p
+    function.restype = pointer
 c.malloc.argtypes, c.calloc.argtypes = [size_t], [size_t, size_t]
 c.realloc.argtypes, c.free.argtypes = [pointer, size_t], [pointer]
 def require(fact, text):

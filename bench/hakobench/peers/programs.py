@@ -35,12 +35,16 @@ def run(
     cwd: pathlib.Path,
     timeout_seconds: float,
     on_line: Callable[[], None] = lambda: None,
+    shown: str = "",
     **added: str,
 ) -> None:
-    """Runs to the end, calling `on_line` at each line of output. `added` are environment variables.
+    """Runs to the end, calling `on_line` at each line of output.
+
+    `added` are environment variables; `shown` names the command in errors.
 
     Raises PeerError when the program is missing, fails or takes too long; its children die with it.
     """
+    shown = shown or " ".join([pathlib.Path(command[0]).name, *command[1:2]])
     log.write(f"$ {shlex.join(command)}\n")
     log.flush()
     try:
@@ -78,6 +82,6 @@ def run(
         timer.cancel()
         process.stdout.close()
     if expired.is_set():
-        raise PeerError(f"'{command[0]}' took more than {timeout_seconds:g} s")
+        raise PeerError(f"'{shown}' took more than {timeout_seconds:g} s")
     if code != 0:
-        raise PeerError(f"'{' '.join(command[:2])}' ended with exit code {code}")
+        raise PeerError(f"'{shown}' ended with exit code {code}")

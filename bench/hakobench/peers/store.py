@@ -186,7 +186,8 @@ def _make(recipe: Recipe, folder: pathlib.Path, work: pathlib.Path, on_line: Cal
         )
         manifest.write(work / "result")
     _keep_log(work, work / "result" / cache.LOG)
-    cache.publish(work / "result", work, folder / version)
+    # A Debian version may have an epoch, "1:2.0"; a colon separates paths in LD_PRELOAD.
+    cache.publish(work / "result", work, folder / version.replace(":", "-"))
 
 
 def _attempt(recipe: Recipe, folder: pathlib.Path, on_line: Callable[[], None]) -> Status:
@@ -229,7 +230,7 @@ def _tested(status: Status) -> Status:
 
 
 def choose(names: Iterable[str] | None, optional: bool = False) -> list[Recipe]:
-    """The recipes of these names, or all that are not optional (or all). Raises ValueError that names the unknown one."""
+    """The recipes of these names; None takes all but the optional ones, with `optional` all. Raises ValueError."""
     table = recipes.load()
     if names is None:
         return [recipe for recipe in table.values() if optional or not recipe.optional]
