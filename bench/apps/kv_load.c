@@ -4,7 +4,7 @@
  * CLIENTS connections, each with PIPELINE requests under way: it sends that many in one piece, waits for all replies,
  * then sends the next ones. A request is answered within the time from its sending to the arrival of its reply.
  * Three phases: all keys are stored (not measured), REQUESTS random ones are measured, all keys are read (not
- * measured).
+ * measured). With --delete-all a fourth deletes all keys.
  *
  * Client c owns the keys k with k % CLIENTS == c, so it knows what each of its keys holds: nothing, or the value of
  * version v, whose size and bytes follow from key and version. A miss of a stored key, a hit of a deleted one, other
@@ -46,7 +46,8 @@ static const char *const protocol_words[] = {"redis", "memcached", NULL};
 
 struct config {
     const char *socket_path;
-    uint64_t requests, keys, protocol, clients, pipeline, value_min, value_max, set_percent, delete_percent, seed;
+    uint64_t requests, keys, protocol, clients, pipeline, value_min, value_max, set_percent, delete_percent, delete_all,
+        seed;
 };
 
 /* What a request expects of its reply. */
@@ -69,7 +70,7 @@ struct client {
     uint32_t next_key; /* of the phases that go through all keys */
 };
 
-enum phase { PHASE_STORE, PHASE_MEASURE, PHASE_READ };
+enum phase { PHASE_STORE, PHASE_MEASURE, PHASE_READ, PHASE_DELETE };
 
 struct load {
     struct config config;
@@ -159,7 +160,8 @@ static bool next_request(struct load *load, uint32_t index, struct request *requ
         if (client->next_key >= load->config.keys) {
             return false;
         }
-        *request = (struct request){load->phase == PHASE_STORE ? OP_SET : OP_GET, client->next_key, 0};
+        static const enum operation ops[] = {[PHASE_STORE] = OP_SET, [PHASE_READ] = OP_GET, [PHASE_DELETE] = OP_DELETE};
+        *request = (struct request){ops[load->phase], client->next_key, 0};
         client->next_key += (uint32_t)load->config.clients;
     }
     uint32_t *version = &load->versions[request->key];
@@ -450,6 +452,7 @@ static struct config parse(int argc, char **argv) {
         ARGS_ROW(ARGS_NUMBER, "value-max", &config.value_max, 0, VALUE_BYTES_MAX, "bytes of the largest value"),
         ARGS_ROW(ARGS_NUMBER, "set-percent", &config.set_percent, 0, 100, "share of SET"),
         ARGS_ROW(ARGS_NUMBER, "delete-percent", &config.delete_percent, 0, 100, "share of DELETE; the rest is GET"),
+        ARGS_ROW_FLAG("delete-all", &config.delete_all, "delete all keys at the end"),
         ARGS_ROW(ARGS_NUMBER, "seed", &config.seed, 0, UINT32_MAX, "of keys, operations and values"),
     };
     const struct args_spec spec = {"Loads a key-value server over its unix socket and checks what comes back.", items,
@@ -486,12 +489,16 @@ int main(int argc, char **argv) {
         live_count += load.versions[k] != 0 ? 1 : 0;
     }
     machine_require_equal("read = live", load.hits, live_count);
+    uint64_t live_bytes = load.value_bytes;
+    if (config->delete_all) {
+        run_phase(&load, PHASE_DELETE);
+    }
     double seconds = (double)ns / 1e9;
     printf("sets=%" PRIu64 " gets=%" PRIu64 " deletes=%" PRIu64 " hits=%" PRIu64 " hit_bytes=%" PRIu64 " live=%" PRIu64
            " live_bytes=%" PRIu64 "\n",
            load.counts[OP_SET], load.counts[OP_GET], load.counts[OP_DELETE], get_hits, get_bytes, live_count,
-           load.value_bytes);
-    printf("result=%" PRIu64 "-%" PRIu64 "-%" PRIu64 "\n", get_hits, live_count, load.value_bytes);
+           live_bytes);
+    printf("result=%" PRIu64 "-%" PRIu64 "-%" PRIu64 "\n", get_hits, live_count, live_bytes);
     printf("p50_us=%.1f p99_us=%.1f seconds=%.6f requests_per_s=%.0f\n", percentile_us(&load, config->requests, 0.50),
            percentile_us(&load, config->requests, 0.99), seconds, (double)config->requests / seconds);
     return 0;

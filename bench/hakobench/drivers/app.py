@@ -27,6 +27,7 @@ PACKAGES = {
     "xz": "xz-utils",
 }  # of programs whose Debian package has another name
 RETRY_SECONDS = 0.002
+FAILURE_LINES = 3  # of what a load generator says about its failure
 # Preloading glibc by name puts its malloc in front of one that a program is linked with: Debian's redis-server
 # brings jemalloc.
 GLIBC_NAME = "libc.so.6"
@@ -144,18 +145,24 @@ class Server:
             os.close(folder)
 
     def load(self, argv: Sequence[str]) -> process.Ended:
-        """Runs a load generator beside it. Raises FailedError when either of them fails."""
+        """Runs a load generator beside it. Raises FailedError when either of them fails.
+
+        With the param share_cpu = "yes" it runs on the server's cpus: a single client without pipeline takes turns with
+        its server, and on two cpus the figure would be the time in which an idle cpu wakes up."""
+        shares_cpu = self._job.row.params.get("share_cpu") == "yes"
         try:
             ended = process.run(
                 argv, self._job.plain_environment, timeout=self.seconds_left(), cwd=self._job.scratch,
-                cpus=self._job.client_cpus,
+                cpus=self._job.cpus if shares_cpu else self._job.client_cpus,
             )  # fmt: skip
         except OSError as error:
             raise FailedError(f"cannot start '{public_path(pathlib.Path(argv[0]))}': {error.strerror}") from error
         # A client that lost its server ends before the server is gone for good.
         self.stay_up(0.2 if ended.failure else 0)
         if ended.failure:
-            raise FailedError(f"{pathlib.Path(argv[0]).name}: {ended.failure}")
+            words = "; ".join(ended.stderr.strip().splitlines()[-FAILURE_LINES:])
+            how = ended.failure if ended.timed_out or not words else f"{process.status_text(ended.status)}: {words}"
+            raise FailedError(f"{pathlib.Path(argv[0]).name}: {how}")
         return ended
 
     def stay_up(self, seconds: float) -> None:

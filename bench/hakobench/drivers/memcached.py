@@ -1,5 +1,6 @@
-"""Runs memcached under the allocator, loaded by kv_load over a unix socket. Threads and memory limit are the row's
-params `server_threads` and `limit_mb`; idle_ms as for redis."""
+"""Runs memcached under the allocator, loaded by kv_load over a unix socket, with a thread for each cpu it may
+use. The row's params: `limit_mb`, its memory limit (default 1024), and idle_ms as for redis. What flush_all leaves is what
+memcached keeps: it never gives its slabs back."""
 
 import os
 import pwd
@@ -16,11 +17,11 @@ def missing(row: Row) -> str:
     return app.missing_server(row.workload, row.args)
 
 
-def server_options(row: Row) -> list[str]:
+def server_options(job: Job) -> list[str]:
     """memcached refuses to run as root unless root is named."""
     user = pwd.getpwuid(os.getuid()).pw_name
-    threads, limit = row.params.get("server_threads", "2"), row.params.get("limit_mb", "1024")
-    return ["-s", SOCKET, "-u", user, "-t", threads, "-m", limit]
+    threads, limit = max(1, len(job.cpus)), job.row.params.get("limit_mb", "1024")
+    return ["-s", SOCKET, "-u", user, "-t", str(threads), "-m", limit]
 
 
 def ask(server: app.Server, command: str, last_line: str) -> list[str]:
@@ -56,7 +57,7 @@ def run(job: Job) -> Outcome:
     outcome = Outcome("")
 
     def work() -> None:
-        argv = [app.program_path(job, job.row.workload), *server_options(job.row)]
+        argv = [app.program_path(job, job.row.workload), *server_options(job)]
         load = app.load_argv(job, LOADS)
         outcome.command = f"{app.shown(argv)} & {app.shown(load)}"
         with app.Server(job, argv, job.environment, SOCKET) as server:
