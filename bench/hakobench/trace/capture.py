@@ -72,9 +72,10 @@ def scratch(beside: pathlib.Path) -> Iterator[pathlib.Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def run(argv: Sequence[str], directory: pathlib.Path, recorder: pathlib.Path = RECORDER) -> Capture:
+def run(argv: Sequence[str], directory: pathlib.Path, recorder: pathlib.Path | None = None) -> Capture:
     """Runs to the end, with this process's input and output. Raises ValueError when the recorder is not there, OSError
     when the program cannot be started."""
+    recorder = recorder or RECORDER
     if not recorder.is_file():
         raise ValueError(f"no recorder '{public_path(recorder)}'; 'make build-release' builds it")
     preload = ":".join([str(recorder.absolute()), *filter(None, [os.environ.get("LD_PRELOAD")])])
@@ -92,8 +93,8 @@ def choose(capture: Capture, wanted: str) -> Process:
     ValueError that names those there are."""
     candidates = list(capture.processes)
     if not candidates:
-        raise ValueError("nothing was recorded: the program is linked statically, brings its own malloc, or runs with "
-                         "privileges that forbid preloading")  # fmt: skip
+        raise ValueError("nothing was recorded: the program allocates nothing, is linked statically, brings its own malloc, "
+                         "or runs with privileges that forbid preloading")  # fmt: skip
     if wanted == FIRST:
         candidates = [one for one in candidates if one.header.pid == capture.pid][:1]
     elif wanted != LARGEST:

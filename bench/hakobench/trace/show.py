@@ -82,13 +82,18 @@ def _facts(figures: Figures) -> list[tuple[str, str]]:
     return facts
 
 
-def show(figures: Figures, console: Console) -> None:
-    """The whole summary."""
+def show_facts(figures: Figures, console: Console) -> None:
+    """The lines without the tables."""
     console.print(f"{figures.program}: {figures.event_count} calls", markup=False)
     for name, text in _facts(figures):
         console.print(f"  {name:12} {text}", markup=False, soft_wrap=True)
     for remark in figures.remarks:
-        console.print(f"  remark       {remark}", markup=False, soft_wrap=True)
+        console.print(f"  {'remark':12} {remark}", markup=False, soft_wrap=True)
+
+
+def show(figures: Figures, console: Console) -> None:
+    """The whole summary."""
+    show_facts(figures, console)
     console.print(_size_table("Sizes", figures.sizes, figures))
     most = sorted(figures.classes, key=lambda row: -row.blocks)[:CLASSES_SHOWN]
     console.print(_size_table("Most used size classes of hakozuna", tuple(most), figures))

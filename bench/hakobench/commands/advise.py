@@ -1,0 +1,99 @@
+"""`hakobench advise PROGRAM|FILE`."""
+
+import pathlib
+import sys
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from hakobench import allocators, summary
+from hakobench.commands import replay, trace
+from hakobench.commands import run as run_command
+from hakobench.project import public_path
+from hakobench.trace import advice, capture, figures, raw, replays, show, store
+from hakobench.trace.events import Trace, TraceError
+
+
+def _is_recording(path: pathlib.Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(8) in (raw.MAGIC, store.MAGIC)
+    except OSError:
+        return False
+
+
+def _obtain(argv: tuple[str, ...], process: str, notes: Console) -> tuple[Trace, str]:
+    """The recording, and its name."""
+    path = pathlib.Path(argv[0])
+    if not _is_recording(path):
+        return trace.record(argv, None, process, notes)
+    if len(argv) > 1:
+        raise click.UsageError(f"'{argv[1]}': a recording takes no arguments")
+    try:
+        return trace.read(path, notes), path.stem
+    except TraceError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def show_advice(found: advice.Advice, console: Console) -> None:
+    """The sentence first, then the figures behind it."""
+    console.print(found.verdict, style="bold", markup=False, soft_wrap=True)
+    for remark in found.remarks:
+        console.print(f"  {remark}", markup=False, soft_wrap=True)
+    if not found.rivals:
+        return
+    table = Table("against", "speed", "interval", "peak memory", title=f"{found.library} as a multiple of")
+    for rival in found.rivals:
+        interval = rival.interval
+        known = interval is not None and interval.is_known
+        table.add_row(
+            rival.name,
+            "-" if interval is None else f"{interval.ratio:.2f}",
+            f"{interval.low:.2f} to {interval.high:.2f}" if known else "-",
+            summary.times(rival.memory),
+        )
+    console.print(table)
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110, "allow_interspersed_args": False}
+)
+@click.option("--process", default=capture.LARGEST, show_default=True, metavar="WHICH", help="As in `trace`.")
+@click.argument("argv", metavar="FILE | PROGRAM [ARGS]...", nargs=-1, required=True, type=click.UNPROCESSED)
+@replay.options
+def command(
+    process: str, argv: tuple[str, ...], names: str | None, extra: dict[str, pathlib.Path], rounds: int,
+    repeat: int | None, touch: str, seed: int | None, timeout: float, results_dir: pathlib.Path, force: bool,
+) -> None:  # fmt: skip
+    """Suggest a library for a program, by replaying its allocation calls.
+
+    Records the program (or takes a recording), replays it under our libraries and all others, and says which one is
+    fastest with these calls, with an interval for the ratio. When the interval contains 1, or another allocator is
+    faster, it says that. What the program does besides allocating is left out: it dilutes every difference.
+
+    Exit code: 0; 1 when a run failed or nothing was recorded; 2 when nothing was run; 130 when interrupted.
+    """
+    notes = Console(stderr=True, highlight=False)
+    try:
+        picked, remarks = allocators.select(names, extra)
+        recording, name = _obtain(argv, process, notes)
+        for remark in remarks + list(recording.remarks):
+            notes.print(f"note: {remark}", markup=False, soft_wrap=True)
+        seen = run_command.quiet_machine(force)
+        wanted = replays.Wanted(name, picked, rounds, repeat, touch, seed, timeout, results_dir, force)
+        runs, csv_path = replays.run(recording, wanted, seen, notes)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"'{error.filename}': {error.strerror}") from error
+    except KeyboardInterrupt:
+        notes.print("interrupted; what is done is kept", markup=False)
+        sys.exit(run_command.INTERRUPTED)
+    console = Console(highlight=False)
+    found = figures.compute(recording)
+    show.show_facts(found, console)
+    replay.show_runs(runs, console)
+    show_advice(advice.judge(found, runs, summary.lines(runs)[0]), console)
+    click.echo(public_path(csv_path))
+    sys.exit(1 if any(run.failure for run in runs) else 0)

@@ -1,0 +1,110 @@
+"""`hakobench replay FILE`."""
+
+import pathlib
+import sys
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from hakobench import allocators, record, summary
+from hakobench.commands import run as run_command
+from hakobench.commands.trace import read
+from hakobench.project import public_path
+from hakobench.trace import replays
+
+DEFAULT_ROUNDS = 7
+
+
+def options(function):
+    """The click options of a replay, for this command and `advise`."""
+    for option in (
+        click.option("--force", is_flag=True, help="Run on a busy machine too; the results are marked."),
+        click.option(
+            "--results-dir",
+            type=click.Path(file_okay=False, path_type=pathlib.Path),
+            default=replays.RESULTS_DIR,
+            help="For the CSV; default: build/hakotrace/results.",
+        ),
+        click.option("--timeout", type=click.FloatRange(1, 86400), default=600.0, show_default=True, help="Seconds."),
+        click.option("--seed", type=click.IntRange(0, 2**63), help="Of the order of the runs; default: chosen."),
+        click.option(
+            "--touch",
+            type=click.Choice(replays.TOUCH),
+            default=replays.DEFAULT_TOUCH,
+            show_default=True,
+            help="What is written to a new block: first and last bytes, a byte in each page too, or everything.",
+        ),
+        click.option("--repeat", type=click.IntRange(1, replays.REPEAT_MAX), help="Replays within a run; default: so "
+                     "many that a run makes 5 million calls."),
+        click.option("--rounds", type=click.IntRange(1, 1000), default=DEFAULT_ROUNDS, show_default=True),
+    ):  # fmt: skip
+        function = option(function)
+    return allocators.options(function)
+
+
+def show_line(line: summary.Line, console: Console) -> None:
+    """One allocator a line: the row has no other one to compare with."""
+    best = line.best_peer
+    table = Table("allocator", line.unit, "spread", "/ best peer", "peak MiB", "/ best peer", "MiB after")
+    for name, cell in line.cells.items():
+        if cell.failed:
+            table.add_row(name, f"[red]FAILED {cell.failures}/{cell.rounds}[/red]", "", "", "", "", "")
+            continue
+        speed = summary.times(cell.value / best.value if best and best.value else None)
+        memory = summary.times(cell.peak_rss_mb / best.peak_rss_mb if best and best.peak_rss_mb else None)
+        shown = f"[bold]{name}[/bold]" if cell.ours else name
+        table.add_row(
+            shown, summary.figure(cell.value), f"±{cell.spread:.0%}", speed, summary.figure(cell.peak_rss_mb), memory,
+            summary.figure(cell.final_rss_mb),
+        )  # fmt: skip
+    console.print(table)
+
+
+def show_runs(runs: list[record.Run], console: Console) -> None:
+    """The table, and the failures with their reasons."""
+    for line in summary.lines(runs):
+        console.print(f"{line.row}: {line.about}; {line.params}", markup=False, soft_wrap=True)
+        show_line(line, console)
+        if line.is_noisy:
+            console.print(f"Noisy: others used {line.other_cpu_share:.0%} of the machine.", markup=False)
+    if max(run.round for run in runs) < summary.FEW_ROUNDS:
+        console.print(f"Few rounds: do not quote these figures (from {summary.FEW_ROUNDS} on).", markup=False)
+    for failure in sorted({f"{run.allocator}: {run.failure}" for run in runs if run.failure}):
+        console.print(f"FAILED: {failure}", style="red", markup=False, soft_wrap=True)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path))
+@options
+def command(
+    file: pathlib.Path, names: str | None, extra: dict[str, pathlib.Path], rounds: int, repeat: int | None, touch: str,
+    seed: int | None, timeout: float, results_dir: pathlib.Path, force: bool,
+) -> None:  # fmt: skip
+    """Replay a recording under every allocator.
+
+    All calls of FILE are made again, with its threads and in its order, in shuffled and interleaved rounds as
+    `hakobench run` does. What the program did between its calls is left out. The memory is that of the process
+    without the table of calls. The path of the raw results is the last line on stdout.
+
+    Exit code: 0; 1 when a run failed; 2 when nothing was run; 130 when interrupted.
+    """
+    notes = Console(stderr=True, highlight=False)
+    try:
+        trace = read(file, notes)
+        picked, remarks = allocators.select(names, extra)
+        for remark in remarks + list(trace.remarks):
+            notes.print(f"note: {remark}", markup=False, soft_wrap=True)
+        seen = run_command.quiet_machine(force)
+        wanted = replays.Wanted(file.stem, picked, rounds, repeat, touch, seed, timeout, results_dir, force)
+        runs, csv_path = replays.run(trace, wanted, seen, notes)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"'{error.filename}': {error.strerror}") from error
+    except KeyboardInterrupt:
+        notes.print("interrupted; what is done is kept", markup=False)
+        sys.exit(run_command.INTERRUPTED)
+    show_runs(runs, Console(highlight=False))
+    click.echo(public_path(csv_path))
+    sys.exit(1 if any(run.failure for run in runs) else 0)

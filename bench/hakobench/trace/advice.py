@@ -1,0 +1,145 @@
+"""What the replays say: which library is fastest with this program's calls, and whether that is certain."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from hakobench import statistics
+from hakobench.record import Run
+from hakobench.summary import Cell, Line
+from hakobench.trace.figures import Figures
+
+# Peak memory as a multiple of the other's: beyond these it belongs into the sentence.
+LEAN_RATIO, FAT_RATIO = 0.8, 1.25
+REMOTE_SHARE_SMALL = 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class Rival:
+    """One other allocator against the suggested one. `interval`: speed of the suggested one as a multiple of this
+    one's, None when a run of either failed. `memory`: peak of the suggested one as a multiple of this one's."""
+
+    name: str
+    ours: bool
+    interval: statistics.Interval | None
+    memory: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Advice:
+    """`library` is the one of ours with the best median, None when none could be judged. `verdict` is one sentence;
+    `remarks` are the others. `rivals` in the order of their speed, the fastest first."""
+
+    library: str | None
+    verdict: str
+    rivals: tuple[Rival, ...]
+    remarks: tuple[str, ...]
+
+
+def _log_ratios(runs: Sequence[Run], first: str, second: str) -> list[float]:
+    """Of the rounds in which both ended well: speed of `second` as a multiple of that of `first`."""
+    rounds: dict[int, dict[str, Run]] = {}
+    for run in runs:
+        if not run.failure:
+            rounds.setdefault(run.round, {})[run.allocator] = run
+    pairs = [mine for _, mine in sorted(rounds.items()) if first in mine and second in mine]
+    return [
+        statistics.log_ratio(mine[first].value, mine[second].value, mine[first].less_is_better) for mine in pairs
+    ]
+
+
+def _rival(runs: Sequence[Run], mine: Cell, other: Cell) -> Rival:
+    memory = mine.peak_rss_mb / other.peak_rss_mb if not other.failed and other.peak_rss_mb else None
+    if other.failed:
+        return Rival(other.allocator, other.ours, None, memory)
+    ratios = _log_ratios(runs, other.allocator, mine.allocator)
+    return Rival(other.allocator, other.ours, statistics.interval([ratios]) if ratios else None, memory)
+
+
+def shards_of(config: str) -> int | None:
+    """The number of shards in a configuration string of ours."""
+    found = re.search(r"(?:^|\s)shards=(\d+)", config)
+    return int(found.group(1)) if found else None
+
+
+def _thread_remark(figures: Figures, name: str, config: str) -> str:
+    shards = shards_of(config)
+    if shards is None:
+        return f"{name} does not tell its number of shards."
+    if figures.alive_at_once > shards:
+        return (
+            f"{figures.alive_at_once} threads are alive at a time, and {name} has {shards} shards: some threads share "
+            "one. A lane with more shards would suit this program better."
+        )
+    return f"{figures.alive_at_once} threads alive at a time fit into the {shards} shards of {name}."
+
+
+def _program_remark(figures: Figures) -> str:
+    if figures.alive_at_once == 1:
+        return "The program allocates in one thread at a time: how an allocator serves threads does not matter for it."
+    if figures.remote_share <= REMOTE_SHARE_SMALL:
+        return f"{figures.remote_share:.1%} of the frees are remote: threads keep to their own blocks."
+    return f"{figures.remote_share:.1%} of the frees are remote: how blocks get home matters for this program."
+
+
+def _interval_text(interval: statistics.Interval) -> str:
+    if not interval.is_known:
+        return f"{interval.ratio:.2f} times (only {interval.pairs} rounds, {statistics.MIN_ROUNDS} are needed)"
+    return f"{interval.ratio:.2f} times ({interval.low:.2f} to {interval.high:.2f})"
+
+
+def _memory_text(memory: float | None) -> str:
+    """What has to be said of the memory; empty when it is about the same."""
+    if memory is None or LEAN_RATIO < memory < FAT_RATIO:
+        return ""
+    return f"; it needs {memory:.2f} times the peak memory"
+
+
+def _verdict(library: str, rivals: Sequence[Rival]) -> str:
+    """Against the fastest allocator that is not ours: it is the one that a user could take instead."""
+    against = next((rival for rival in rivals if not rival.ours and rival.interval is not None), None)
+    if against is None:
+        return f"{library}: there is no other allocator to compare it with."
+    interval = against.interval
+    text = _interval_text(interval)
+    memory = _memory_text(against.memory)
+    if interval.contains_one:
+        return f"The figures do not separate {library} from {against.name}: {text} as fast{memory}."
+    if interval.low > 1.0:
+        return f"Take {library}: {text} as fast as {against.name}, the best other allocator{memory}."
+    return f"Take {against.name}: {library} is only {text} as fast{memory}."
+
+
+def _time_remark(figures: Figures, cells: Sequence[Cell]) -> str:
+    """What the difference is worth: the replay makes the calls and nothing else. `cells` are in millions a second."""
+    times = [f"{figures.event_count / cell.value / 1e3:.3g} ms under {cell.allocator}" for cell in cells]
+    return f"All calls of one run take {', '.join(times)}; the rest of the program's time is not touched by this choice."
+
+
+def _own_remarks(rivals: Sequence[Rival], library: str) -> list[str]:
+    """What the lanes have to say to each other."""
+    remarks = []
+    for rival in rivals:
+        if rival.ours and rival.interval is not None and rival.interval.contains_one:
+            remarks.append(f"{rival.name} cannot be told from {library}: {_interval_text(rival.interval)} as fast.")
+    return remarks
+
+
+def judge(figures: Figures, runs: Sequence[Run], line: Line) -> Advice:
+    """`line` is the summary of `runs`, which all belong to the replay of this recording."""
+    good = sorted((cell for cell in line.cells.values() if not cell.failed), key=lambda cell: cell.value, reverse=True)
+    ours = [cell for cell in good if cell.ours]
+    remarks = [_program_remark(figures)]
+    remarks += [f"{name} failed, so nothing is known of it." for name, cell in line.cells.items() if cell.failed]
+    if not ours:
+        return Advice(None, "No library of ours could be replayed, so there is nothing to suggest.", (), tuple(remarks))
+    mine = ours[0]
+    order = [cell for cell in good if cell is not mine]
+    rivals = [_rival(runs, mine, cell) for cell in order]
+    config = next(run.config for run in runs if run.allocator == mine.allocator)
+    remarks.append(_thread_remark(figures, mine.allocator, config))
+    remarks.append(_time_remark(figures, [mine, *[cell for cell in order if not cell.ours][:1]]))
+    remarks += _own_remarks(rivals, mine.allocator)
+    if line.is_noisy:
+        remarks.append(f"Others used {line.other_cpu_share:.0%} of the machine meanwhile: repeat it when it is quiet.")
+    return Advice(mine.allocator, _verdict(mine.allocator, rivals), tuple(rivals), tuple(remarks))

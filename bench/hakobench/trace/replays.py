@@ -1,0 +1,92 @@
+"""Replays a recording under allocators: one row, run as `hakobench run` runs its rows."""
+
+import contextlib
+import dataclasses
+import datetime
+import hashlib
+import math
+import pathlib
+import random
+import re
+from collections.abc import Iterator
+
+from rich.console import Console
+
+from hakobench import allocators, machine, record, runner, suite
+from hakobench.project import BIN_DIR, ROOT, public_path
+from hakobench.trace import plan
+from hakobench.trace.events import Trace
+
+PROGRAM = "hakoreplay"
+# Inside the project, so that the commands in the results name no path of the machine.
+DIRECTORY = ROOT / "build" / "hakotrace"
+RESULTS_DIR = DIRECTORY / "results"
+TOUCH = ("edges", "pages", "all")
+DEFAULT_TOUCH = "pages"
+EVENTS_A_RUN = 5_000_000  # a short recording is replayed several times within a run
+REPEAT_MAX = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """`repeat` None: as often as makes EVENTS_A_RUN calls."""
+
+    name: str
+    picked: list[allocators.Allocator]
+    rounds: int
+    repeat: int | None
+    touch: str
+    seed: int | None
+    timeout: float
+    results_dir: pathlib.Path
+    forced: bool
+
+
+def _row_name(name: str) -> str:
+    return "replay-" + re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+@contextlib.contextmanager
+def _plan_file(trace: Trace, name: str) -> Iterator[tuple[pathlib.Path, int, str]]:
+    """The plan, its number of events, and its sha256. It is removed afterwards: it is many times as large as the
+    recording it was made from."""
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    path = DIRECTORY / f"{name}-{random.SystemRandom().randrange(2**32):08x}.plan"
+    try:
+        count = plan.write(path, trace)
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        yield path, count, digest
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _row(trace: Trace, wanted: Wanted, path: pathlib.Path, count: int, digest: str) -> suite.Row:
+    repeat = wanted.repeat or min(REPEAT_MAX, max(1, math.ceil(EVENTS_A_RUN / count)))
+    params = {"threads": str(trace.thread_count), "events": str(count), "repeat": str(repeat), "plan": digest[:16]}
+    return suite.Row(
+        name=_row_name(wanted.name), about=f"the allocation calls of {trace.program}", workload=PROGRAM,
+        driver="program", args=(str(path), f"--repeat={repeat}", f"--touch={wanted.touch}"), metric="ops_per_s",
+        work=0, tags=("replay",), params=params, timeout=wanted.timeout,
+    )  # fmt: skip
+
+
+def run(trace: Trace, wanted: Wanted, seen: machine.Machine, notes: Console) -> tuple[list[record.Run], pathlib.Path]:
+    """All runs, and the CSV that has them. Raises ValueError when nothing can be replayed, OSError when a file cannot
+    be written; KeyboardInterrupt passes through, what is done is in the CSV."""
+    name = _row_name(wanted.name)
+    seed = random.SystemRandom().randrange(2**32) if wanted.seed is None else wanted.seed
+    stem = f"{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}-{seed}"
+    with _plan_file(trace, name) as (path, count, digest):
+        row = _row(trace, wanted, path, count, digest)
+        missing = runner.missing_rows((row,), BIN_DIR)
+        if missing:
+            raise ValueError(missing[row.name])
+        csv_path = wanted.results_dir / f"{stem}.csv"
+        plan_of_runs = runner.Plan(
+            "replay", (row,), wanted.picked, wanted.rounds, 1.0, seed, csv_path, DIRECTORY / "logs" / stem,
+            BIN_DIR, wanted.forced,
+        )  # fmt: skip
+        notes.print(f"seed {seed}, {count} calls a round of {trace.thread_count} threads, "
+                    f"results in {public_path(csv_path)}", markup=False, soft_wrap=True)  # fmt: skip
+        return runner.execute(plan_of_runs, seen, console=notes), csv_path
