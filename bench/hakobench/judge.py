@@ -23,6 +23,7 @@ The rules, for the intervals of hakobench.statistics:
 import dataclasses
 import math
 import pathlib
+import re
 import statistics as plain
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -62,37 +63,58 @@ def gate_names() -> list[str]:
 
 
 def load_gate(name_or_path: str) -> Gate:
-    """A gate of the package by name, or a TOML file. Raises ValueError `file: what is wrong`."""
+    """A gate of the package by name, or a TOML file. Raises ValueError `file:line: what is wrong`."""
     is_path = name_or_path.endswith(".toml") or "/" in name_or_path
     path = pathlib.Path(name_or_path) if is_path else GATES_DIR / f"{name_or_path}.toml"
     if not is_path and not path.is_file():
         raise ValueError(f"no gate is called '{name_or_path}'; there are: {', '.join(gate_names())}, or a .toml file")
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"cannot read gate '{path}': {error}") from error
+    try:
+        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path}: {error}") from error
+        at = re.search(r"at line (\d+)", str(error))
+        raise ValueError(f"{path}:{at[1] if at else max(1, len(text.splitlines()))}: {error}") from error
+    source = _Source(path, text.splitlines())
     for key in document:
         if key not in ("about", "gain", "hold"):
-            raise ValueError(f"{path}: unknown key '{key}'; allowed: about, gain, hold")
+            raise source.error(key, "", f"unknown key '{key}'; allowed: about, gain, hold")
     about = document.get("about")
     if not isinstance(about, str) or "gain" not in document:
-        raise ValueError(f"{path}: needs 'about' (a text) and a table [gain]")
-    hold = _demand(path, "hold", document["hold"], 0.0, 1.0) if "hold" in document else None
-    return Gate(path.stem, about, _demand(path, "gain", document["gain"], 1.0, math.inf), hold)
+        raise source.error("about", "", "needs 'about' (a text) and a table [gain]")
+    hold = _demand(source, "hold", document["hold"], 0.0, 1.0) if "hold" in document else None
+    return Gate(path.stem, about, _demand(source, "gain", document["gain"], 1.0, math.inf), hold)
 
 
-def _demand(path: pathlib.Path, name: str, table: object, low: float, high: float) -> Demand:
+@dataclasses.dataclass(frozen=True)
+class _Source:
+    """A gate's file, for messages that name the line."""
+
+    path: pathlib.Path
+    lines: list[str]
+
+    def error(self, table: str, key: str, text: str) -> ValueError:
+        """Names the line of `key` in `table`, or that of `table` (also a key of the top level), or the first."""
+        heads = rf"\s*(\[\s*)?{re.escape(table)}\b"
+        line = next((at for at, one in enumerate(self.lines) if re.match(heads, one)), 0)
+        if key:
+            within = range(line, len(self.lines))
+            line = next((at for at in within if re.match(rf"\s*{key}\s*=", self.lines[at])), line)
+        return ValueError(f"{self.path}:{line + 1}: {text}")
+
+
+def _demand(source: _Source, name: str, table: object, low: float, high: float) -> Demand:
     if not isinstance(table, dict) or table.keys() != {"tags", "at_least"}:
-        raise ValueError(f"{path}: [{name}] has exactly the keys tags and at_least")
+        raise source.error(name, "", f"[{name}] has exactly the keys tags and at_least")
     tags, at_least = table["tags"], table["at_least"]
     if not isinstance(tags, list) or not tags or not all(isinstance(tag, str) for tag in tags):
-        raise ValueError(f"{path}: {name}.tags is {tags!r}; allowed is a list of texts that is not empty")
+        raise source.error(name, "tags", f"{name}.tags is {tags!r}; allowed is a list of texts that is not empty")
     is_number = isinstance(at_least, int | float) and not isinstance(at_least, bool)
     if not is_number or not low < at_least <= high or math.isinf(at_least):
         allowed = f"above {low:g}" + ("" if math.isinf(high) else f" to {high:g}")
-        raise ValueError(f"{path}: {name}.at_least is {at_least!r}; allowed: a number {allowed}")
+        raise source.error(name, "at_least", f"{name}.at_least is {at_least!r}; allowed: a number {allowed}")
     return Demand(tuple(tags), float(at_least))
 
 
