@@ -183,7 +183,8 @@ def _measure(plan: runner.Plan, gate: judge.Gate, repeat: int, forced: bool, not
         stem = plan.csv_path.stem + (f"-{number + 1}" if repeat > 1 else "")
         path = plan.csv_path.with_name(f"{stem}.csv")
         one = dataclasses.replace(plan, seed=seed, csv_path=path, log_dir=plan.log_dir.parent / stem)
-        notes.print(f"seed {seed}, {one.rounds} rounds, logs in {public_path(one.log_dir)}", markup=False)
+        told = f"seed {seed}, {one.rounds} rounds, logs in {public_path(one.log_dir)}"
+        notes.print(told, markup=False, soft_wrap=True)
         try:
             runs = runner.execute(one, seen, None, notes)
         except KeyboardInterrupt:

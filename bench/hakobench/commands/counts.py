@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from hakobench import allocators, machine, runner, suite
+from hakobench import allocators, machine, suite
 from hakobench.commands.run import INTERRUPTED
 from hakobench.counts import callgrind, perf
 from hakobench.project import BIN_DIR, ROOT, public_path
@@ -37,11 +37,12 @@ _NOTE = (
 )
 
 
-class _Children:
+class Children:
     """The process groups that are running, to end them on Ctrl-C."""
 
     def __init__(self) -> None:
         self._pids: set[int] = set()
+        self._over = False
 
     @contextlib.contextmanager
     def one(self) -> Iterator[list[int]]:
@@ -54,11 +55,18 @@ class _Children:
     def watch(self, started: list[int], pid: int) -> None:
         started.append(pid)
         self._pids.add(pid)
+        if self._over:
+            self._kill(pid)
 
     def end(self) -> None:
+        """Those that start later are ended at their start."""
+        self._over = True
         for pid in list(self._pids):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
+            self._kill(pid)
+
+    def _kill(self, pid: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
 
 
 def _progress(console: Console) -> Progress:
@@ -74,7 +82,7 @@ def run_callgrind(
     cells: Sequence[Cell], scale: float, bin_dir: pathlib.Path, console: Console
 ) -> dict[tuple[str, str], tuple[callgrind.Counted, callgrind.Counted]]:
     """Both lengths of every cell. After a failure of the shorter one the longer one is not tried."""
-    children = _Children()
+    children = Children()
 
     def both(cell: Cell) -> tuple[callgrind.Counted, callgrind.Counted]:
         row, allocator = cell

@@ -2,8 +2,9 @@
 one did more. Loading, warming up and ending are in both, so they cancel.
 
 Valgrind runs the program's instructions one by one in a simulation, so counts depend neither on the load of the
-machine nor on its processor: the caches are simulated with fixed sizes. Threads run one at a time, so that counts of
-rows with several depend on how valgrind schedules them; those of one thread are repeatable to the instruction.
+machine nor on its processor: the caches are simulated with fixed sizes. Counts of rows with one thread repeat, but for
+the digits of the times that a workload prints (some hundred instructions a run). Threads run one at a time, so counts
+of rows with several depend on how valgrind schedules them.
 """
 
 import dataclasses
