@@ -160,7 +160,9 @@ class Server:
         # A client that lost its server ends before the server is gone for good.
         self.stay_up(0.2 if ended.failure else 0)
         if ended.failure:
-            words = "; ".join(ended.stderr.strip().splitlines()[-FAILURE_LINES:])
+            # redis-benchmark explains on stdout what is wrong with its arguments, before a long usage text.
+            lines = ended.stderr.strip().splitlines()[-FAILURE_LINES:] or ended.stdout.strip().splitlines()[:1]
+            words = "; ".join(lines)
             how = ended.failure if ended.timed_out or not words else f"{process.status_text(ended.status)}: {words}"
             raise FailedError(f"{pathlib.Path(argv[0]).name}: {how}")
         return ended
@@ -212,14 +214,14 @@ class Server:
         return f": {lines[-1].strip()}" if lines else ""
 
 
-def load_argv(job: Job, socket_options: Mapping[str, Sequence[str]]) -> list[str]:
-    """The load generator of a row: the first of its args, with the options that lead it to the socket.
+def load_argv(job: Job, loads: Mapping[str, Callable[[list[str]], list[str]]]) -> list[str]:
+    """The load generator of a row: the first of its args. `loads` adds to the others what leads it to the socket.
 
-    Raises FailedError when the row names another one than those of `socket_options`, or none."""
+    Raises FailedError when the row names a load that is not in `loads`, or none."""
     name = job.args[0] if job.args else ""
-    if name not in socket_options:
-        raise FailedError(f"the row's load is '{name}'; allowed: {', '.join(socket_options)}")
-    return [program_path(job, name), *job.args[1:], *socket_options[name]]
+    if name not in loads:
+        raise FailedError(f"the row's load is '{name}'; allowed: {', '.join(loads)}")
+    return [program_path(job, name), *loads[name](job.args[1:])]
 
 
 def missing_server(workload: str, args: Sequence[str]) -> str:

@@ -91,17 +91,19 @@ def result_digest(stdout: str, file: pathlib.Path | None) -> str:
 
 
 def _watch_child(watch: Callable[[int], None], parent: int) -> None:
-    """Calls `watch` with the pid of the only child of `parent`, as soon as there is one."""
+    """Calls `watch` with the pid of the only child of `parent`, as soon as it is another program than that."""
     pidfd = os.pidfd_open(parent)
     try:
+        launcher = os.readlink(f"/proc/{parent}/exe")
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
-        while not (pids := pathlib.Path(f"/proc/{parent}/task/{parent}/children").read_text().split()):
-            if poll.poll(LOOK_SECONDS * 1000):
-                return  # it is over already
-        watch(int(pids[0]))
-    except FileNotFoundError:
-        return  # a kernel without lists of children: the run is marked as unverified
+        while not poll.poll(LOOK_SECONDS * 1000):
+            children = pathlib.Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+            if children and os.readlink(f"/proc/{children[0]}/exe") != launcher:
+                watch(int(children[0]))
+                return
+    except (FileNotFoundError, ProcessLookupError):
+        return  # over already, or a kernel without lists of children: the run is marked as unverified
     finally:
         os.close(pidfd)
 

@@ -10,7 +10,7 @@ from hakobench.drivers import Job, Outcome, app
 from hakobench.suite import Row
 
 SOCKET = "memcached.sock"
-LOADS = {app.KV_LOAD: (SOCKET, "--protocol=memcached")}
+LOADS = {app.KV_LOAD: lambda args: [*args, SOCKET, "--protocol=memcached"]}
 
 
 def missing(row: Row) -> str:

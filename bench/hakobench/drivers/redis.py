@@ -18,7 +18,10 @@ SOCKET = "redis.sock"
 SERVER_OPTIONS = (
     "--port", "0", "--unixsocket", SOCKET, "--save", "", "--appendonly", "no", "--loglevel", "warning",
 )  # fmt: skip
-LOADS = {"redis-benchmark": ("-s", SOCKET, "--csv"), app.KV_LOAD: (SOCKET, "--protocol=redis")}
+LOADS = {
+    "redis-benchmark": lambda args: ["-s", SOCKET, "--csv", *args],  # what follows its options may be a command
+    app.KV_LOAD: lambda args: [*args, SOCKET, "--protocol=redis"],
+}
 _BENCHMARK_COLUMNS = {"requests_per_s": ("rps", 1), "p50_us": ("p50_latency_ms", 1000), "p99_us": ("p99_latency_ms", 1000)}
 
 
