@@ -17,6 +17,11 @@ DOCUMENT = ROOT / "docs" / "benchmarks.md"
 _FILE = click.Path(dir_okay=False, path_type=pathlib.Path)
 
 
+def _shown(path: pathlib.Path) -> str:
+    """For the terminal: files outside of the project as they were given."""
+    return public_path(path) if path.is_relative_to(ROOT) else str(path)
+
+
 def _pages(
     recordings: list[Recording], output: pathlib.Path | None, others: list[Recording], remarks: list[str]
 ) -> list[pathlib.Path]:
@@ -42,16 +47,16 @@ def _document(document: pathlib.Path, csv_files: list[pathlib.Path], check: bool
     recordings = [record.read(path) for path in csv_files]
     if not check:
         for path in markdown.write(document, recordings):
-            click.echo(public_path(path))
+            click.echo(_shown(path))
         return
     differences = markdown.differences(document, recordings)
     for line in differences:
         click.echo(line, err=True)
     if differences:
-        again = " ".join(["hakobench report --markdown", public_path(document), *map(public_path, csv_files)])
+        again = " ".join(["hakobench report --markdown", _shown(document), *map(_shown, csv_files)])
         click.echo(f"'{again}' writes it anew", err=True)
         sys.exit(1)
-    click.echo(f"{public_path(document)} is what its {len(recordings)} results give")
+    click.echo(f"{_shown(document)} is what its {len(recordings)} results give")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -104,4 +109,4 @@ def command(
     except OSError as error:
         raise click.ClickException(f"cannot write '{error.filename}': {error.strerror}") from error
     for path in written:
-        click.echo(public_path(path))
+        click.echo(_shown(path))

@@ -23,7 +23,8 @@ def text_width(text: str, size: float = FONT_SIZE, weight: str = "normal") -> fl
 
 
 def shortened(text: str, limit: int = LABEL_CHARACTERS) -> str:
-    """`text` with its middle left out when it is too long for a label."""
+    """`text` in one line, with its middle left out when it is too long for a label."""
+    text = " ".join(text.split())
     if len(text) <= limit:
         return text
     head = (limit - 1) // 2

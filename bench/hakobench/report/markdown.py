@@ -9,7 +9,6 @@ import re
 from collections.abc import Sequence
 
 import jinja2
-import matplotlib
 
 from hakobench import summary
 from hakobench.project import ROOT
@@ -182,7 +181,7 @@ def _made(document: pathlib.Path, recordings: Sequence[Recording]) -> tuple[str,
     parts: list[str] = []
     files: dict[pathlib.Path, str] = {}
     taken: set[str] = set()
-    with matplotlib.rc_context(svg.SETTINGS):
+    with svg.settings():
         for recording in recordings:
             found = facts.collect(recording)
             stem = _stem(found, taken)

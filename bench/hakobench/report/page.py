@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable
 
 import jinja2
-import matplotlib
 from markupsafe import Markup
 
 from hakobench import summary
@@ -330,7 +329,7 @@ def render(recording: Recording, history: History, step: Step = lambda _: None) 
         undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     environment.filters |= {"figure": summary.figure, "times": summary.times}
-    with matplotlib.rc_context(svg.SETTINGS):
+    with svg.settings():
         builder = Builder(found, history, step)
         verdicts = [(verdict, builder.verdict_picture(verdict)) for verdict in found.verdicts]
         context = {

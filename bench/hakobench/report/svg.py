@@ -1,10 +1,12 @@
 """matplotlib's figures as small SVG: colours become classes, ids are unique in a page, nothing depends on the date."""
 
+import contextlib
 import io
 import math
 import re
+import warnings
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 
 import matplotlib
@@ -30,6 +32,15 @@ _TIP = "tip:"
 _NO_TURN = re.compile(r"\s*rotate\(-?0(?:\.0*)?(?: [^)]*)?\)")
 _DROPPED_STYLES = {"font-family", "stroke-linejoin", "stroke-linecap", "font-style", "font-stretch", "font-variant"}
 _DEFAULTS = {("opacity", "1"), ("font-weight", "400"), ("font-weight", "normal"), ("stroke-dashoffset", "0")}
+
+
+@contextlib.contextmanager
+def settings() -> Iterator[None]:
+    """Figures are made within it. A name in letters that matplotlib's font has not is no reason to warn: the reader's
+    browser draws the text."""
+    with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
 
 
 def tip(artist, text: str, link: str = "") -> None:
@@ -129,8 +140,8 @@ def _tidy(text: str) -> str:
 
 def _drawn(figure: Figure, prefix: str) -> tuple[_Writer, str]:
     buffer = io.StringIO()
-    with matplotlib.rc_context(SETTINGS):
-        FigureCanvasSVG(figure)
+    FigureCanvasSVG(figure)
+    with settings():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     writer = _Writer(prefix)
     for child in ElementTree.fromstring(buffer.getvalue()):
