@@ -468,16 +468,15 @@ ROWS = [*APPS.rows, *SEEDS_REDIS]
 
 def test_missing_programs_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    missing = {row.name: drivers.find(row.driver).missing(row) for row in APPS.rows if not row.workload.startswith("/")}
+    missing = {row.name: drivers.find(row.driver).missing(row, BIN_DIR) for row in APPS.rows if not row.workload.startswith("/")}
     assert missing["rocksdb-fill"] == "no db_bench; 'apt-get install rocksdb-tools'"
     assert missing["xz"] == "no xz; 'apt-get install xz-utils'"
     assert missing["redis-set"] == "no redis-server; 'apt-get install redis-server'"
     assert all("apt-get install" in why for why in missing.values())
 
 
-def test_programs_not_built_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    monkeypatch.setattr(app, "BIN_DIR", tmp_path)
-    missing = {row.name: drivers.find(row.driver).missing(row) for row in APPS.rows}
+def test_programs_not_built_are_named(tmp_path: pathlib.Path) -> None:
+    missing = {row.name: drivers.find(row.driver).missing(row, tmp_path) for row in APPS.rows}
     assert missing["memcached"] == "no program 'kv_load'; 'make bench' builds it"
     assert missing["g++"] == "no program 'measure_child'; 'make bench' builds it"
     assert missing["redis-set"] == ""
@@ -501,7 +500,7 @@ def test_row(
     """Small, with and without the library, with the same result. A program that is not here is a finding: setup
     installs all."""
     driver = drivers.find(row.driver)
-    assert driver.missing(row) == ""
+    assert driver.missing(row, BIN_DIR) == ""
     row.params.pop("idle_ms", None)
     watcher = Watcher(library, 0)
     outcome = run(make_job(row, tmp_path, scale=0.01, library=library, watch=watcher.start))

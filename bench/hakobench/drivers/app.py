@@ -16,7 +16,8 @@ from typing import Self
 
 from hakobench import process
 from hakobench.drivers import Job, Outcome
-from hakobench.project import BIN_DIR, public_path, public_text
+from hakobench.project import public_path, public_text
+from hakobench.suite import Row
 
 KV_LOAD = "kv_load"  # programs of bench/apps
 MEASURE_CHILD = "measure_child"
@@ -37,10 +38,10 @@ class FailedError(Exception):
     """What went wrong in a run, as one line."""
 
 
-def missing_program(name: str) -> str:
-    """Why `name` (on PATH, or an absolute path) cannot be run; empty when it can."""
+def missing_program(name: str, bin_dir: pathlib.Path) -> str:
+    """Why `name` (built to `bin_dir`, on PATH, or an absolute path) cannot be run; empty when it can."""
     if name in _BUILT:
-        path = BIN_DIR / name
+        path = bin_dir / name
         return "" if os.access(path, os.X_OK) else f"no program '{public_path(path)}'; 'make bench' builds it"
     if shutil.which(name):
         return ""
@@ -52,7 +53,7 @@ def program_path(job: Job, name: str) -> str:
     """Raises FailedError when it is not there."""
     found = str(job.bin_dir / name) if name in _BUILT else shutil.which(name)
     if not found:
-        raise FailedError(missing_program(name))
+        raise FailedError(missing_program(name, job.bin_dir))
     return found
 
 
@@ -224,9 +225,10 @@ def load_argv(job: Job, loads: Mapping[str, Callable[[list[str]], list[str]]]) -
     return [program_path(job, name), *loads[name](job.args[1:])]
 
 
-def missing_server(workload: str, args: Sequence[str]) -> str:
+def missing_server(row: Row, bin_dir: pathlib.Path) -> str:
     """Of a row whose first argument is its load generator."""
-    return missing_program(workload) or (missing_program(args[0]) if args else "")
+    found = [missing_program(name, bin_dir) for name in (row.workload, *row.args[:1])]
+    return next((why for why in found if why), "")
 
 
 def idle_seconds(job: Job) -> float:

@@ -34,8 +34,8 @@ LOOK_SECONDS = 0.001
 _INPUT = re.compile(r"@([a-z]+\.[a-z]+)=([0-9]+)")
 
 
-def missing(row: Row) -> str:
-    return app.missing_program(row.workload) or app.missing_program(app.MEASURE_CHILD)
+def missing(row: Row, bin_dir: pathlib.Path) -> str:
+    return app.missing_program(row.workload, bin_dir) or app.missing_program(app.MEASURE_CHILD, bin_dir)
 
 
 def input_file(kind: str, amount: str) -> pathlib.Path:

@@ -3,6 +3,7 @@ use. The row's params: `limit_mb`, its memory limit (default 1024), and idle_ms 
 memcached keeps: it never gives its slabs back."""
 
 import os
+import pathlib
 import pwd
 
 from hakobench import process
@@ -13,8 +14,8 @@ SOCKET = "memcached.sock"
 LOADS = {app.KV_LOAD: lambda args: [*args, SOCKET, "--protocol=memcached"]}
 
 
-def missing(row: Row) -> str:
-    return app.missing_server(row.workload, row.args)
+def missing(row: Row, bin_dir: pathlib.Path) -> str:
+    return app.missing_server(row, bin_dir)
 
 
 def server_options(job: Job) -> list[str]:

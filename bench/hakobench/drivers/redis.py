@@ -9,6 +9,7 @@ with `kv_load --delete-all`, which leaves nothing to flush.
 
 import csv
 import io
+import pathlib
 
 from hakobench import process
 from hakobench.drivers import Job, Outcome, app
@@ -25,8 +26,8 @@ LOADS = {
 _BENCHMARK_COLUMNS = {"requests_per_s": ("rps", 1), "p50_us": ("p50_latency_ms", 1000), "p99_us": ("p99_latency_ms", 1000)}
 
 
-def missing(row: Row) -> str:
-    return app.missing_server(row.workload, row.args)
+def missing(row: Row, bin_dir: pathlib.Path) -> str:
+    return app.missing_server(row, bin_dir)
 
 
 def parse_benchmark(text: str) -> dict[str, str]:

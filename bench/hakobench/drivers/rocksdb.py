@@ -4,6 +4,7 @@ What was found of what was looked for is the result: keys and values follow from
 allocator.
 """
 
+import pathlib
 import re
 
 from hakobench.drivers import Job, Outcome, app, command
@@ -19,8 +20,8 @@ _LINE = re.compile(
 _PERCENTILES = re.compile(r"^Percentiles: P50: (?P<p50>[\d.]+) .*\bP99: (?P<p99>[\d.]+) ", re.MULTILINE)
 
 
-def missing(row: Row) -> str:
-    return command.missing(row)
+def missing(row: Row, bin_dir: pathlib.Path) -> str:
+    return command.missing(row, bin_dir)
 
 
 def parse(text: str) -> dict[str, str]:
