@@ -23,17 +23,18 @@ from hakobench.project import BIN_DIR, ROOT, public_path
 
 COUNTS_DIR = ROOT / "build" / "bench-counts"
 DEFAULT_ROWS = "@st"
+NAME_MAX = 110  # characters of a function's name that are shown
 PARALLEL_MAX = 2  # runs under valgrind at a time: what they count does not depend on what else runs
 COLUMNS = (
-    "suite", "row", "allocator", "ours", "scale", "failure", "pairs", "library_instructions", *callgrind.EVENTS,
+    "suite", "row", "allocator", "ours", "scale", "failure", "pairs", "allocator_instructions", *callgrind.EVENTS,
     "command", "library", "library_sha256", "library_version", "config", "program_sha256", "commit", "valgrind",
     "started",
 )  # fmt: skip
 _DIRECTORY = click.Path(file_okay=False, path_type=pathlib.Path)
 _NOTE = (
-    "per operation: one malloc together with one free, the workload's loop included (it is the same for all); "
-    "'in lib' are the instructions in the file that serves malloc. Mispredictions and cache misses are those of "
-    "valgrind's simulated processor (32 KiB L1, 8 MiB last level), so none of it depends on the load of this machine."
+    "per operation: one malloc together with one free, the workload's loop included (it is the same for all); the "
+    "allocator's are the instructions outside the workload's program. Mispredictions and cache misses are those of "
+    "valgrind's simulated processor (32 KiB L1, 8 MiB last level); none of it depends on the load of this machine."
 )
 
 
@@ -78,23 +79,25 @@ def _progress(console: Console) -> Progress:
 Cell = tuple[suite.Row, allocators.Allocator]
 
 
+Found = dict[tuple[str, str], tuple[callgrind.Counted, ...]]  # by row and allocator: the shorter run, the longer one
+
+
 def run_callgrind(
-    cells: Sequence[Cell], scale: float, bin_dir: pathlib.Path, console: Console
-) -> dict[tuple[str, str], tuple[callgrind.Counted, callgrind.Counted]]:
-    """Both lengths of every cell. After a failure of the shorter one the longer one is not tried."""
+    cells: Sequence[Cell], scale: float, bin_dir: pathlib.Path, console: Console, found: Found
+) -> None:
+    """Both lengths of every cell, into `found`. After a failure of the shorter one the longer one is not tried."""
     children = Children()
 
-    def both(cell: Cell) -> tuple[callgrind.Counted, callgrind.Counted]:
+    def both(cell: Cell) -> tuple[callgrind.Counted, ...]:
         row, allocator = cell
         with children.one() as started:
             short = callgrind.count(row, allocator, scale, bin_dir, lambda pid: children.watch(started, pid))
         if short.failure:
-            return short, short
+            return (short,)
         with children.one() as started:
             return short, callgrind.count(row, allocator, 2 * scale, bin_dir, lambda pid: children.watch(started, pid))
 
     workers = min(PARALLEL_MAX, len(os.sched_getaffinity(0)))
-    found = {}
     with _progress(console) as progress, concurrent.futures.ThreadPoolExecutor(workers) as pool:
         task = progress.add_task("callgrind", total=len(cells))
         futures = {pool.submit(both, cell): cell for cell in cells}
@@ -107,13 +110,12 @@ def run_callgrind(
             pool.shutdown(wait=False, cancel_futures=True)
             children.end()
             raise
-    return found
 
 
 def write_csv(
-    path: pathlib.Path, suite_name: str, cells: Sequence[Cell], found: dict, bin_dir: pathlib.Path, started: str
+    path: pathlib.Path, suite_name: str, cells: Sequence[Cell], found: Found, bin_dir: pathlib.Path, started: str
 ) -> None:
-    """One line a run of valgrind, both lengths of each cell."""
+    """One line a run of valgrind, both lengths of each cell that was done."""
     commit, valgrind = machine.commit(), callgrind.version()
     digests = {row.workload: allocators.digest(bin_dir / row.workload) for row, _ in cells}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,13 +123,12 @@ def write_csv(
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(COLUMNS)
         for row, allocator in cells:
-            for one in dict.fromkeys(map(id, found[row.name, allocator.name])):
-                counted = next(each for each in found[row.name, allocator.name] if id(each) == one)
+            for counted in found.get((row.name, allocator.name), ()):
                 totals = counted.profile.totals if counted.profile else {}
                 writer.writerow(
                     (
                         suite_name, row.name, allocator.name, "yes" if allocator.is_ours else "no",
-                        f"{counted.scale:.6g}", counted.failure, counted.pairs, counted.library,
+                        f"{counted.scale:.6g}", counted.failure, counted.pairs, counted.outside,
                         *(totals.get(event, "") for event in callgrind.EVENTS), counted.command,
                         allocator.shown_library, allocator.sha256, allocator.version, allocator.config,
                         digests[row.workload], commit, valgrind, started,
@@ -142,9 +143,14 @@ def _figure(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 0.01 else f"{value:.3f}"
 
 
+def _short(name: str) -> str:
+    """Names of C++ templates may fill a screen."""
+    return name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 30]}...{name[-27:]}"
+
+
 def _callgrind_table(results: Sequence[callgrind.PerPair]) -> Table:
     table = Table(
-        "row", "allocator", "instr.", "in lib", "cond. branches", "mispred.", "reads", "writes", "D1 misses",
+        "row", "allocator", "instr.", "allocator's", "cond. branches", "mispred.", "reads", "writes", "D1 misses",
         "LL misses", "I1 misses",
     )  # fmt: skip
     previous = ""
@@ -152,7 +158,7 @@ def _callgrind_table(results: Sequence[callgrind.PerPair]) -> Table:
         if previous and one.row != previous:
             table.add_section()
         values = (
-            one.events["Ir"], one.library, one.events["Bc"], one.sum("Bcm", "Bim"), one.events["Dr"],
+            one.events["Ir"], one.outside, one.events["Bc"], one.sum("Bcm", "Bim"), one.events["Dr"],
             one.events["Dw"], one.sum("D1mr", "D1mw"), one.sum("DLmr", "DLmw", "ILmr"), one.events["I1mr"],
         )  # fmt: skip
         table.add_row(escape(one.row) if one.row != previous else "", one.allocator, *map(_figure, values))
@@ -164,17 +170,22 @@ def _count(
     cells: Sequence[Cell], scale: float, bin_dir: pathlib.Path, top: int, suite_name: str, path: pathlib.Path,
     notes: Console, shown: Console,
 ) -> bool:  # fmt: skip
-    """Callgrind's part. False: nothing was counted, or one of our own libraries failed."""
+    """Callgrind's part; what is done is kept when it is interrupted. False: nothing was counted, or one of our own
+    libraries failed."""
     started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-    found = run_callgrind(cells, scale, bin_dir, notes)
-    write_csv(path, suite_name, cells, found, bin_dir, started)
+    found: Found = {}
+    try:
+        run_callgrind(cells, scale, bin_dir, notes, found)
+    finally:
+        write_csv(path, suite_name, cells, found, bin_dir, started)
+        shown.out(f"raw counts: {public_path(path)}")
     results, failures, ours_failed = [], {}, False
     for row, allocator in cells:
-        short, long = found[row.name, allocator.name]
+        pair = found[row.name, allocator.name]
         try:
-            results.append(callgrind.per_pair(short, long))
+            results.append(callgrind.per_pair(pair[0], pair[-1]))
         except ValueError as error:
-            failures[f"{error}"] = None
+            failures.setdefault(f"{allocator.name}: {error}", []).append(row.name)
             ours_failed = ours_failed or allocator.is_ours
     if results:
         results.sort(key=lambda one: [row.name for row, _ in cells].index(one.row))
@@ -183,10 +194,9 @@ def _count(
     for one in results if top else ():
         shown.out(f"\n{one.row}, {one.allocator}: instructions per operation by function")
         for name, spent in one.functions[:top]:
-            shown.out(f"  {spent:8.2f}  {name}")
-    for failure in failures:
-        shown.print(f"left out: {failure}", style="red", markup=False, soft_wrap=True)
-    shown.out(f"raw counts: {public_path(path)}")
+            shown.out(f"  {spent:8.2f}  {_short(name)}")
+    for failure, rows in failures.items():
+        shown.print(f"left out: {failure} ({', '.join(rows)})", style="red", markup=False, soft_wrap=True)
     return bool(results) and not ours_failed
 
 
@@ -204,7 +214,7 @@ def _print_recorded(row: str, name: str, recorded: perf.Recorded, shown: Console
         return
     shown.out(f"\n{row}, {name}: share of the samples")
     for symbol in recorded.symbols:
-        shown.out(f"  {symbol.percent:6.2f} %  {symbol.name} ({symbol.file})")
+        shown.out(f"  {symbol.percent:6.2f} %  {_short(f'{symbol.name} ({symbol.file})')}")
         for percent, address, instruction in symbol.hot:
             shown.out(f"      {percent:6.2f} %  {address}: {instruction}")
 
@@ -310,6 +320,6 @@ def command(
             seen = _perf(cells, 1.0, bin_dir.absolute(), top or 5, notes, shown)
             good = good or (bool(why) and seen)
     except KeyboardInterrupt:
-        notes.print("interrupted; nothing is kept")
+        notes.print("interrupted; the raw counts have what was done")
         sys.exit(INTERRUPTED)
     sys.exit(0 if good else 1)

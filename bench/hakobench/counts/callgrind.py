@@ -92,7 +92,7 @@ def _whole(word: str, source: str, line: int) -> int:
 @dataclasses.dataclass(frozen=True)
 class Counted:
     """One run under callgrind. `failure` empty: it went well. `pairs` is the number of mallocs that the workload told
-    of, `library` the instructions in the file that serves malloc. `command` has public paths."""
+    of, `outside` the instructions outside the workload's own program. `command` has public paths."""
 
     row: str
     allocator: str
@@ -100,7 +100,7 @@ class Counted:
     command: str
     failure: str
     pairs: int = 0
-    library: int = 0
+    outside: int = 0
     profile: Profile | None = None
 
 
@@ -164,9 +164,8 @@ def count(
         if not told.get("allocated", "").isdigit():
             return ended_badly("the workload does not tell how often it called malloc (allocated=)")
         profile = parse(out.read_text(errors="replace"), out.name)
-        served_by = str(pathlib.Path(told["malloc_from"]).resolve())
-        library = profile.of_object(served_by)
-        return Counted(row.name, allocator.name, scale, shown, "", int(told["allocated"]), library, profile)
+        outside = profile.totals["Ir"] - profile.of_object(str(program.resolve()))
+        return Counted(row.name, allocator.name, scale, shown, "", int(told["allocated"]), outside, profile)
     except (OSError, ValueError) as error:
         return ended_badly(str(error))
     finally:
@@ -175,14 +174,15 @@ def count(
 
 @dataclasses.dataclass(frozen=True)
 class PerPair:
-    """The cost of one operation: `events` by name, `library` are the instructions spent in the allocator's file, and
-    `functions` the instructions by function, most first."""
+    """The cost of one operation: `events` by name; `outside` are the instructions outside the workload's own program,
+    which is the allocator and what it calls (the allocator's file alone will not do: callgrind loses the file's name
+    for code in sections of its own, as tcmalloc has); and `functions` the instructions by function, most first."""
 
     row: str
     allocator: str
     pairs: int
     events: dict[str, float]
-    library: float
+    outside: float
     functions: list[tuple[str, float]]
 
     def sum(self, *events: str) -> float:
@@ -193,11 +193,11 @@ def per_pair(short: Counted, long: Counted) -> PerPair:
     """Raises ValueError unless both went well and the longer run did more."""
     for one in (short, long):
         if one.failure or one.profile is None:
-            raise ValueError(f"{one.allocator}, {one.row}: {one.failure}")
+            raise ValueError(one.failure)
     pairs = long.pairs - short.pairs
     if pairs <= 0:
-        raise ValueError(f"{long.allocator}, {long.row}: the longer run has {long.pairs} operations, the shorter one "
-                         f"{short.pairs}; a larger --scale is needed")  # fmt: skip
+        raise ValueError(f"the longer run has {long.pairs} operations, the shorter one {short.pairs}; a larger --scale "
+                         "is needed")  # fmt: skip
     events = {event: (long.profile.totals[event] - short.profile.totals[event]) / pairs for event in EVENTS}
     functions: dict[str, float] = {}
     for key, spent in long.profile.instructions.items():
@@ -205,4 +205,4 @@ def per_pair(short: Counted, long: Counted) -> PerPair:
         name = f"{function.split(chr(39))[0]} ({pathlib.PurePath(file).name})"  # 'N marks the depth of a recursion
         functions[name] = functions.get(name, 0.0) + (spent - short.profile.instructions.get(key, 0)) / pairs
     top = sorted(functions.items(), key=lambda item: -item[1])
-    return PerPair(long.row, long.allocator, pairs, events, (long.library - short.library) / pairs, top)
+    return PerPair(long.row, long.allocator, pairs, events, (long.outside - short.outside) / pairs, top)
