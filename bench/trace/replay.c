@@ -135,7 +135,9 @@ static void check_address(const struct plan_event *event, const void *address) {
 }
 
 static void allocate(struct member *self, struct slot *slot, const struct plan_event *event) {
-    *slot = (struct slot){.turn = event->turn, .thread = self->index, .size = event->size, .live = true};
+    slot->thread = self->index;
+    slot->size = event->size;
+    slot->live = true;
     slot->address = call(event);
     check_address(event, slot->address);
     if (event->function == TRACE_CALLOC && slot->size > 0 &&

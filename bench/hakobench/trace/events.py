@@ -104,4 +104,4 @@ def find_fault(trace: Trace) -> tuple[int, str] | None:
     add(is_first & (kind != ALLOCATE), "the block was never allocated", index)
     add(after_release, "the block was released before", index)
     add(~is_first & (kind == ALLOCATE), "the block was allocated before", index)
-    return min(faults) if faults else None
+    return min(faults, key=lambda fault: fault[0], default=None)

@@ -168,8 +168,8 @@ def _read_stored(path: pathlib.Path, data: bytes, progress: Callable[[float], No
     reader = _Reader(path, data)
     description = _read_description(reader)
     chunks = []
-    while reader.peek(4) != b"TRLR":
-        if reader.left and reader.peek(4) != b"CHNK"[: reader.left]:
+    while (mark := reader.peek(4)) != b"TRLR":
+        if len(mark) == 4 and mark != b"CHNK":
             raise reader.error("neither a chunk nor the trailer begins here")
         chunks.append(_read_chunk(reader))
         progress(reader.offset / len(data))
