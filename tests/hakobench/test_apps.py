@@ -517,5 +517,7 @@ def test_row(
         assert watcher.seen
     if "result" in outcome.figures:
         assert results.setdefault(row.name, outcome.figures["result"]) == outcome.figures["result"]
+    # The preload is written before the command, so the making of inputs must not come first.
+    assert ("  # " in outcome.command) == any("@" in arg for arg in row.args)
     assert str(tmp_path) not in outcome.command + outcome.failure
     assert str(ROOT) not in outcome.command + outcome.output

@@ -131,8 +131,8 @@ def run(job: Job) -> Outcome:
         program = app.program_path(job, job.row.workload)
         argv = [program, *final_args(job.args)]
         inputs = prepare_inputs(job.args, job.scratch)
-        made = [f"bench/apps/{GENERATOR.name} {kind} {amount} >{kind}; " for kind, amount in inputs]
-        outcome.command = "".join(made) + app.shown(argv, environment=settings(job.row))
+        made = [f"  # {kind}: bench/apps/{GENERATOR.name} {kind} {amount}" for kind, amount in inputs]
+        outcome.command = app.shown(argv, environment=settings(job.row)) + "".join(made)
         ended, figures = execute(job, argv, job.environment | settings(job.row))
         outcome.output = public_text(ended.stdout + ended.stderr)
         written = job.row.params.get("result")
