@@ -20,7 +20,9 @@ ALLOCATORS = (
     ("hz3_scale", True, 1.12, 1.25, 0.5),
     ("hz4", True, 0.90, 1.05, 0.55),
 )
-CONFIG = "engine=hz3 lane=scale version=0.1.0 shards=63 HZ3_BIN_BYTES=24576 HZ3_BIN_COUNT=128 checks=0 compiler=gcc-12.2"
+CONFIG = (
+    "engine=hz3 lane=scale version=0.1.0 shards=63 HZ3_BIN_BYTES=24576 HZ3_BIN_COUNT=128 checks=0 compiler=gcc-12.2"
+)
 START = datetime.datetime(2026, 11, 21, 22, 0, tzinfo=datetime.timezone.utc)
 
 
@@ -62,9 +64,13 @@ def rows() -> list[MadeRow]:
         made.append(MadeRow(f"mt-t{threads}-r90-64k", about, params, speed=9, memory_kb=200_000))
     made.append(MadeRow("xmalloc-2-2", "2 threads allocate, 2 free, 64 B", "", "frees_per_s", "M frees/s", speed=50))
     made.append(MadeRow("cache-thrash-2", "active false sharing", "threads=2", "wall_seconds", "s", True, 0.8))
-    made.append(MadeRow("redis-set", "SET, pipeline of 16", "", "requests_per_s", "k req/s", speed=850, memory_kb=30_000))
+    made.append(
+        MadeRow("redis-set", "SET, pipeline of 16", "", "requests_per_s", "k req/s", speed=850, memory_kb=30_000)
+    )
     made.append(MadeRow("phases", "grows, shrinks, grows", "", "seconds", "s", True, 2.0, 90_000, sampled=True))
-    made.append(MadeRow("phases-mt", "the same with 4 threads", "threads=4", "seconds", "s", True, 1.1, 160_000, sampled=True))
+    made.append(
+        MadeRow("phases-mt", "the same with 4 threads", "threads=4", "seconds", "s", True, 1.1, 160_000, sampled=True)
+    )
     return made
 
 
@@ -80,15 +86,19 @@ def _samples(peak_kb: int, noise: random.Random) -> list[tuple[int, int]]:
 
 def make_run(row: MadeRow, row_index: int, name: str = "glibc", ours: bool = False, **changes: object) -> Run:
     """One good run; `changes` are fields that differ."""
-    library = "" if name == "glibc" else f"build/lib/libhakozuna_{name}.so" if ours else f".cache/peers/{name}/lib{name}.so"
+    library = (
+        "" if name == "glibc" else f"build/lib/libhakozuna_{name}.so" if ours else f".cache/peers/{name}/lib{name}.so"
+    )
     preload = f"LD_PRELOAD={library} " if library else ""
     program = "build/release/bench/bench_random_mixed_mt_remote_malloc"
     fields: dict[str, object] = {
-        "suite": "synthetic", "row_index": row_index, "row": row.name, "about": row.about, "tags": "made", "params": row.params,
+        "suite": "synthetic", "row_index": row_index, "row": row.name, "about": row.about, "tags": "made",
+        "params": row.params,
         "allocator": name, "ours": ours, "round": 1, "position": 1, "failure": "", "marks": "", "metric": row.metric,
         "unit": row.unit, "less_is_better": row.less_is_better, "value": row.speed, "wall_seconds": 0.41,
         "cpu_seconds": 0.8, "peak_rss_kb": row.memory_kb, "final_rss_kb": row.memory_kb // 2, "other_cpu_share": 0.01,
-        "figures": f"{row.metric}={row.speed:.0f} fallback_rate=0.00% result=77", "command": f"{preload}{program} {row.params}",
+        "figures": f"{row.metric}={row.speed:.0f} fallback_rate=0.00% result=77",
+        "command": f"{preload}{program} {row.params}",
         "library": library, "library_sha256": f"{len(name) * 7919:064x}" if library else "", "library_version": "1.2.3",
         "config": CONFIG if ours else "", "program_sha256": "66" * 32, "commit": "71ce0b5", "cpu": "Made Processor",
         "cores": 2, "kernel": "6.1.0", "governor": "performance", "load": 0.31, "busy_share": 0.0, "seed": 42,
@@ -125,8 +135,9 @@ def runs(made: Made) -> list[tuple[Run, list[tuple[int, int]]]]:
                 liked = speed * liking[row.name, name] * (made.drift if ours else 1)
                 value = _value(row, liked, loss, noise)
                 run = make_run(
-                    row, at, name, ours, round=round_number, position=position, value=value, marks=marks, peak_rss_kb=peak,
-                    final_rss_kb=int(peak * 0.6), commit=made.commit, started=started.isoformat(timespec="seconds"),
+                    row, at, name, ours, round=round_number, position=position, value=value, marks=marks,
+                    peak_rss_kb=peak, final_rss_kb=int(peak * 0.6), commit=made.commit,
+                    started=started.isoformat(timespec="seconds"),
                 )  # fmt: skip
                 if made.with_failures and (name, row.name) == ("glibc", "mt-t16-r90-64k"):
                     run = dataclasses.replace(run, failure="ended by signal 6: malloc(): corrupted top size", value=0.0)

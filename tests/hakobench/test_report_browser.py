@@ -21,7 +21,8 @@ from hakobench.report import history, page
 
 SCREENSHOTS = ROOT / "build" / "report" / "screenshots"
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1280,1000",
 )  # fmt: skip
 
@@ -75,7 +76,9 @@ def _window(chrome: webdriver.Chrome, width: int, height: int, phone: bool = Fal
 
 
 def _system_theme(chrome: webdriver.Chrome, theme: str) -> None:
-    chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
+    chrome.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+    )
 
 
 def _background(chrome: webdriver.Chrome) -> str:
@@ -204,7 +207,9 @@ for (const svg of document.querySelectorAll('.plot svg')) {
   const frame = svg.getBoundingClientRect();
   const boxes = [...svg.querySelectorAll('text')].map(one => [one.textContent, one.getBoundingClientRect()]);
   boxes.forEach(([text, box], at) => {
-    if (box.left < frame.left - 1 || box.right > frame.right + 1 || box.top < frame.top - 1 || box.bottom > frame.bottom + 1)
+    const x = Math.max(frame.left - box.left, box.right - frame.right);
+    const y = Math.max(frame.top - box.top, box.bottom - frame.bottom);
+    if (x > 1 || y > 1)
       found.push(svg.getAttribute('aria-label') + ': cut: ' + text);
     for (const [other, second] of boxes.slice(at + 1)) {
       const width = Math.min(box.right, second.right) - Math.max(box.left, second.left);

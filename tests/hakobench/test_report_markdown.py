@@ -1,4 +1,4 @@
-"""docs/benchmarks.md: what goes between the markers, and that the document in the repository is what its results give."""
+"""docs/benchmarks.md: what goes between the markers, and that the repository's is what its results give."""
 
 import dataclasses
 import pathlib
@@ -73,7 +73,9 @@ def test_the_same_results_give_the_same_bytes(document: pathlib.Path, results: p
     first = _contents(document.parent)
     assert _run("--markdown", document, results).exit_code == 0
     assert _contents(document.parent) == first
-    assert str(document.parent) not in "".join(content.decode() for name, content in first.items() if name != "made.csv")
+    assert str(document.parent) not in "".join(
+        content.decode() for name, content in first.items() if name != "made.csv"
+    )
 
 
 def test_the_check_sees_every_difference(document: pathlib.Path, results: pathlib.Path) -> None:
@@ -118,7 +120,9 @@ def test_several_results_have_a_section_each(document: pathlib.Path, results: pa
     text = document.read_text(encoding="utf-8")
     assert text.count("## Suite synthetic") == 2
     assert markdown.named_results(document) == [results, second]
-    assert {"synthetic-speed.svg", "synthetic-2-speed.svg"} <= {path.name for path in (document.parent / "benchmarks").iterdir()}
+    assert {"synthetic-speed.svg", "synthetic-2-speed.svg"} <= {
+        path.name for path in (document.parent / "benchmarks").iterdir()
+    }
     assert "Only 1 round:" in text
     assert _run("--markdown", document, "--check").exit_code == 0
 
@@ -149,7 +153,9 @@ def test_results_that_are_not_there_are_named(document: pathlib.Path, results: p
     assert (done.exit_code, "made.csv" in done.stderr) == (2, True)
 
 
-def test_results_from_elsewhere_cannot_be_documented(document: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_results_from_elsewhere_cannot_be_documented(
+    document: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     made = report_recordings.runs(Made(rounds=1))[:30]
     elsewhere = report_recordings.write(tmp_path_factory.mktemp("elsewhere") / "x.csv", made)
     done = _run("--markdown", document, elsewhere)
@@ -179,7 +185,10 @@ def test_ratios_of_the_documents_stand_beside_ours(tmp_path: pathlib.Path, monke
     )
     monkeypatch.setattr(suite, "SUITES_DIR", tmp_path)
     row = MadeRow("mt", "", "")
-    runs = [make_run(row, 0, "tcmalloc", value=10.0, suite="mine"), make_run(row, 0, "hz3", True, value=12.0, suite="mine")]
+    runs = [
+        make_run(row, 0, "tcmalloc", value=10.0, suite="mine"),
+        make_run(row, 0, "hz3", True, value=12.0, suite="mine"),
+    ]
     found = facts.collect(Recording(tmp_path / "x.csv", runs, []))
     assert [(seed.against, seed.ratio, seed.ours) for seed in found.seeds] == [
         ("tcmalloc", 0.96, {"hz3": 1.2}),

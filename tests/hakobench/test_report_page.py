@@ -1,4 +1,4 @@
-"""The page: what it says, that nothing in it leads nowhere or elsewhere, and recordings that are out of the ordinary."""
+"""The page: what it says, that no link leads nowhere or elsewhere, and recordings out of the ordinary."""
 
 import dataclasses
 import html.parser
@@ -80,6 +80,11 @@ def test_nothing_is_asked_of_the_network(full_page: str) -> None:
     assert "default-src 'none'" in full_page
 
 
+def test_no_path_of_the_machine_is_told(made: pathlib.Path, full_page: str) -> None:
+    assert str(made) not in full_page and str(made.parent.name) not in full_page
+    assert "left out: compare-older.csv:1" in full_page
+
+
 def test_every_run_is_there_and_the_page_is_not_too_large(full_page: str) -> None:
     runs = [name for name in Elements(full_page).ids if name.startswith("run.")]
     assert len(runs) == 25 * 9 * 5
@@ -97,7 +102,9 @@ def test_the_newest_results_are_taken_and_all_commits_are_in_the_history(full_pa
 
 
 def test_the_same_results_give_the_same_bytes(made: pathlib.Path, full_page: str) -> None:
-    done = CliRunner().invoke(command, [str(made / "synthetic-4.csv"), "--history", str(made), "--output", str(made / "2.html")])
+    done = CliRunner().invoke(
+        command, [str(made / "synthetic-4.csv"), "--history", str(made), "--output", str(made / "2.html")]
+    )
     assert done.exit_code == 0, done.output
     assert (made / "2.html").read_text(encoding="utf-8") == full_page
 
@@ -107,7 +114,9 @@ def test_names_and_failures_do_not_break_out() -> None:
     row = dataclasses.replace(SPEED, name=f"row{evil}", about=f"about{evil}", params=f"threads=2 k={evil.split()[0]}")
     runs = [
         make_run(row, 0, f"peer{evil}$x^2$", value=10.0),
-        make_run(row, 0, f"ours{evil}", True, value=11.0, commit=evil, config=evil, figures=f"a={evil}", marks="odd<mark>"),
+        make_run(
+            row, 0, f"ours{evil}", True, value=11.0, commit=evil, config=evil, figures=f"a={evil}", marks="odd<mark>"
+        ),
         make_run(row, 0, "broken", failure=f"died{evil}\nline", command=evil),
     ]
     text = _render(*runs)
@@ -130,7 +139,12 @@ def test_ratios_and_losses_of_a_known_recording() -> None:
     (verdict,) = found.verdicts
     assert verdict.ratios == pytest.approx({"mt-t2-r90": 0.8, "compile": 1.5})
     assert verdict.mean == pytest.approx((0.8 * 1.5) ** 0.5)
-    assert (verdict.wins, verdict.losses, verdict.worst, verdict.best) == (["compile"], ["mt-t2-r90"], "mt-t2-r90", "compile")
+    assert (verdict.wins, verdict.losses, verdict.worst, verdict.best) == (
+        ["compile"],
+        ["mt-t2-r90"],
+        "mt-t2-r90",
+        "compile",
+    )
     assert [facts.rss_goodness(line, "hz3") for line in found.table] == [0.5, 2.0]
     text = _render(*runs)
     assert '<td class="num loss" data-value="0.8"><a href="#row.mt-t2-r90">0.80</a></td>' in text
@@ -157,22 +171,38 @@ def test_rows_are_grouped_when_they_differ_in_one_parameter_only() -> None:
     assert len(groups) == 4 + 5
 
 
+def test_groups_of_the_same_name_say_what_differs() -> None:
+    rows = [
+        MadeRow(f"mt-t{n}-r90", "", f"threads={n} remote=90 ring={ring}")
+        for n, ring in ((4, 1), (8, 1), (16, 2), (32, 2))
+    ]
+    runs = [make_run(row, at, "glibc") for at, row in enumerate(rows)]
+    titles = [one.title for one in facts.collect(_recording(*runs)).scaling]
+    assert titles == ["mt-t*-r90 (ring=1)", "mt-t*-r90 (ring=2)"]
+
+
 ODD = {
     "one allocator, one round": [make_run(SPEED, 0, "glibc")],
     "ours alone": [make_run(SPEED, 0, "hz3", True)],
-    "all failed": [make_run(SPEED, 0, name, ours, failure="no end", value=0.0) for name, ours in (("glibc", False), ("hz3", True))],
-    "a value of zero": [make_run(SPEED, 0, "glibc", value=0.0, peak_rss_kb=0), make_run(SPEED, 0, "hz3", True, value=0.0)],
+    "all failed": [
+        make_run(SPEED, 0, "glibc", failure="no end", value=0.0),
+        make_run(SPEED, 0, "hz3", True, failure="no end", value=0.0),
+    ],
+    "a value of zero": [
+        make_run(SPEED, 0, "glibc", value=0.0, peak_rss_kb=0),
+        make_run(SPEED, 0, "hz3", True, value=0.0),
+    ],
     "rows with different allocators": [make_run(SPEED, 0, "glibc"), make_run(TIME, 1, "hz3", True)],
     "one round of several failed": [make_run(SPEED, 0, "glibc"), make_run(SPEED, 0, "glibc", failure="x", value=0.0)],
     "odd parameters": [make_run(dataclasses.replace(SPEED, params="threads=many remote=nan"), 0, "glibc")],
     "odd date": [make_run(SPEED, 0, "glibc", started="yesterday")],
     "scaling of failures": [
-        make_run(dataclasses.replace(SPEED, name=f"mt-t{n}-r90", params=f"threads={n} remote=90"), n, "glibc", failure="x")
+        make_run(MadeRow(f"mt-t{n}-r90", "", f"threads={n} remote=90"), n, "glibc", failure="x")
         for n in (1, 2)
     ],
     "letters of other scripts": [make_run(dataclasses.replace(SPEED, name="箱\n白菜"), 0, "箱")],
     "many allocators": [make_run(SPEED, 0, f"peer{at}", value=1.0 + at) for at in range(30)],
-    "the same letters": [make_run(dataclasses.replace(SPEED, name=name), at, "glibc") for at, name in enumerate(("a b", "a-b", "+"))],
+    "the same letters": [make_run(MadeRow(name, "", ""), at, "glibc") for at, name in enumerate(("a b", "a-b", "+"))],
 }  # fmt: skip
 
 
@@ -259,7 +289,8 @@ def test_an_allocator_has_the_same_look_whoever_else_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("goodness", "bucket"), [(0.1, 0), (0.25, 1), (0.949, 3), (0.95, 4), (1.0, 4), (1.049, 4), (1.05, 5), (2.0, 8), (9, 8)]
+    ("goodness", "bucket"),
+    [(0.1, 0), (0.25, 1), (0.949, 3), (0.95, 4), (1.0, 4), (1.049, 4), (1.05, 5), (2.0, 8), (9, 8)],
 )
 def test_heat_buckets(goodness: float, bucket: int) -> None:
     assert theme.heat_bucket(goodness) == bucket
@@ -277,7 +308,7 @@ def test_a_colour_without_a_role_is_refused() -> None:
 def test_labels_are_pushed_apart_and_stay_within() -> None:
     placed = canvas.spread_out([50, 50, 51, 90, 10], 12, 0, 100)
     ordered = sorted(placed)
-    assert all(second - first >= 12 - 1e-9 for first, second in zip(ordered, ordered[1:]))
+    assert all(second - first >= 12 - 1e-9 for first, second in zip(ordered, ordered[1:], strict=False))
     assert min(placed) >= 0 and max(placed) <= 100
     assert canvas.spread_out([10.0, 60.0], 12, 0, 100) == [10.0, 60.0]
 
@@ -286,7 +317,7 @@ def test_labels_beside_points_do_not_hide_each_other() -> None:
     points = [(100.0, 100.0), (106.0, 103.0), (112.0, 98.0), (104.0, 92.0)]
     widths = [60.0, 50.0, 70.0, 40.0]
     placed = canvas.place_labels(points, widths, (0, 0, 400, 200))
-    boxes = [(x, y - 6, x + width, y + 6) for (x, y), width in zip(placed, widths)]
+    boxes = [(x, y - 6, x + width, y + 6) for (x, y), width in zip(placed, widths, strict=True)]
     for at, one in enumerate(boxes):
         for other in boxes[at + 1 :]:
             assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]

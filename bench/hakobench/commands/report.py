@@ -26,7 +26,13 @@ def _pages(
     recordings: list[Recording], output: pathlib.Path | None, others: list[Recording], remarks: list[str]
 ) -> list[pathlib.Path]:
     """Writes a page for each recording."""
-    columns = (TextColumn("report"), BarColumn(), MofNCompleteColumn(), TextColumn("pictures, left"), TimeRemainingColumn())
+    columns = (
+        TextColumn("report"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("pictures, left"),
+        TimeRemainingColumn(),
+    )
     written = []
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         for recording in recordings:
@@ -69,7 +75,9 @@ def _document(document: pathlib.Path, csv_files: list[pathlib.Path], check: bool
     default=RESULTS_DIR,
     help="Raw results of earlier commits; default: bench/results.",
 )
-@click.option("--markdown", "document", type=_FILE, help="Write the generated part of this file, and its plots, instead.")
+@click.option(
+    "--markdown", "document", type=_FILE, help="Write the generated part of this file, and its plots, instead."
+)
 @click.option("--check", is_flag=True, help="Only compare a document (docs/benchmarks.md) with the CSVs named in it.")
 def command(
     csv_files: tuple[pathlib.Path, ...], output: pathlib.Path | None, history_dir: pathlib.Path,

@@ -28,7 +28,7 @@ def shortened(text: str, limit: int = LABEL_CHARACTERS) -> str:
     if len(text) <= limit:
         return text
     head = (limit - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (limit - 1 - head):]}"
+    return f"{text[:head]}…{text[len(text) - (limit - 1 - head) :]}"
 
 
 def figure(width: float, height: float) -> Figure:
@@ -168,7 +168,7 @@ def place_labels(
     for at, ((x, y), width) in enumerate(zip(points, widths, strict=True)):
         best = None
         for rank, (left, middle) in enumerate(_candidates(x, y, width, height)):
-            box = (left, middle - height / 2, left + width, middle + height / 2)
+            box = (left - 3, middle - height / 2, left + width + 3, middle + height / 2)
             hidden = sum(_overlap(box, mark) for other, mark in enumerate(marks) if other != at)
             hidden += sum(2 * _overlap(box, other) for other in taken)
             inside = _overlap(box, area)

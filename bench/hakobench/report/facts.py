@@ -1,4 +1,4 @@
-"""What page and markdown show, from the raw runs: header, summary, scaling groups, the documents' own ratios, failures."""
+"""What page and markdown show, from the raw runs: header, summary, scaling, the documents' own ratios, failures."""
 
 import dataclasses
 import datetime
@@ -241,6 +241,13 @@ def _scaling_key(line: summary.Line, axis: str, value: str) -> tuple[str, ...]:
     return (line.metric, line.unit, *others, name)
 
 
+def _scaling_title(key: tuple[str, ...], keys: Sequence[tuple[str, ...]]) -> str:
+    """The name with a star for the value, and what tells it from another group of that name."""
+    namesakes = [set(other) for other in keys if other[-1] == key[-1]]
+    own = [word for word in key[2:-1] if any(word not in other for other in namesakes)]
+    return f"{key[-1]} ({' '.join(own)})" if own else key[-1]
+
+
 def scaling(table: Sequence[summary.Line]) -> list[Scaling]:
     """Groups of at least two rows over threads, then over the remote share."""
     found = []
@@ -254,9 +261,9 @@ def scaling(table: Sequence[summary.Line]) -> list[Scaling]:
                 continue
             if place is not None and math.isfinite(place) and (axis != "threads" or place > 0):
                 groups.setdefault(_scaling_key(line, axis, value), {})[place] = line
+        groups = {key: rows for key, rows in groups.items() if len(rows) > 1}
         for key, rows in groups.items():
-            if len(rows) > 1:
-                found.append(Scaling(axis, key[-1], dict(sorted(rows.items()))))
+            found.append(Scaling(axis, _scaling_title(key, list(groups)), dict(sorted(rows.items()))))
     return found
 
 

@@ -33,8 +33,8 @@ def _split(document: pathlib.Path) -> tuple[str, str, str]:
     for marker in (BEGIN, END):
         if text.count(marker) != 1:
             raise ValueError(
-                f"'{document}' has the marker '{marker}' {text.count(marker)} times; needed are one '{BEGIN}' and below "
-                f"it one '{END}'"
+                f"'{document}' has the marker '{marker}' {text.count(marker)} times; needed are one '{BEGIN}' and "
+                f"below it one '{END}'"
             )
     before, rest = text.split(BEGIN)
     if END not in rest:
@@ -54,7 +54,9 @@ def _relative(document: pathlib.Path, path: pathlib.Path) -> str:
     folder = document.resolve().parent
     home = ROOT if folder.is_relative_to(ROOT) else folder
     if not path.resolve().is_relative_to(home):
-        raise ValueError(f"'{path}' is not in the folder of the project; a document can only be made from results that are")
+        raise ValueError(
+            f"'{path}' is not in the folder of the project; a document can only be made from results that are"
+        )
     return os.path.relpath(path.resolve(), folder)
 
 
@@ -109,7 +111,9 @@ def _speed_map(found: Facts, looks: plots.Looks) -> str:
         return plots.Tile("failed" if cell.failed else summary.times(ratio), ratio, plots.shown(cell, lines[row].unit))
 
     figure = plots.heat_map([(line.row, "") for line in found.table], found.names, tile, looks)
-    return svg.standalone(figure, "Speed, relative to the best peer of each row", [_subtitle(found), "above 1 (blue) is faster"])
+    return svg.standalone(
+        figure, "Speed, relative to the best peer of each row", [_subtitle(found), "above 1 (blue) is faster"]
+    )
 
 
 def _memory_map(found: Facts, looks: plots.Looks) -> str:
@@ -133,7 +137,8 @@ def _scaling(found: Facts, axis: str, looks: plots.Looks) -> str | None:
     if not groups:
         return None
     figures = [
-        (f"{group.title}, {next(iter(group.rows.values())).unit}", page.scaling_figure(group, looks)) for group in groups
+        (f"{group.title}, {next(iter(group.rows.values())).unit}", page.scaling_figure(group, looks))
+        for group in groups
     ]
     title = "Scaling over threads" if axis == "threads" else "Scaling over the share of frees by another thread"
     return svg.sheet(figures, title, [_subtitle(found), "lines at the points: from the slowest to the fastest round"])
@@ -143,9 +148,7 @@ def _tradeoff(found: Facts, looks: plots.Looks) -> str | None:
     points = page.overall_points(found)
     if not points:
         return None
-    figure = plots.scatter(
-        points, looks, "peak RSS, × leanest peer", "speed, × best peer", size=(640, 380), units=True
-    )
+    figure = plots.scatter(points, looks, "peak RSS, × leanest peer", "speed, × best peer", size=(640, 380), units=True)
     lines = [_subtitle(found), "geometric means over all rows; up and left is better"]
     return svg.standalone(figure, "Speed against memory", lines)
 

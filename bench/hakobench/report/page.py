@@ -170,14 +170,18 @@ class Builder:
         for line in self.facts.table:
             bars = self._inline(plots.bars(line, self.looks), f"{line.row}: {line.unit} of each allocator")
             points = [
-                plots.Point(name, cell.peak_rss_mb, cell.value, f"{plots.shown(cell, line.unit)}; peak {cell.peak_rss_mb:.1f} MiB")
+                plots.Point(
+                    name, cell.peak_rss_mb, cell.value,
+                    f"{plots.shown(cell, line.unit)}; peak {cell.peak_rss_mb:.1f} MiB",
+                )
                 for name, cell in line.cells.items()
                 if cell.value > 0 and cell.peak_rss_mb > 0
             ]  # fmt: skip
             scatter = None
             if points:
+                y_label = f"{line.unit}, up is better" if line.less_is_better else line.unit
                 figure = plots.scatter(
-                    points, self.looks, "peak RSS, MiB", f"{line.unit}{', up is better' if line.less_is_better else ''}",
+                    points, self.looks, "peak RSS, MiB", y_label,
                     better_below=line.less_is_better,
                 )  # fmt: skip
                 scatter = self._inline(figure, f"{line.row}: speed against peak RSS")

@@ -298,6 +298,8 @@ def ratios(rows: Sequence[Ratio]) -> Figure:
         svg.tip(row_text, one.about, one.link)
         value = summary.times(one.ratio)
         ink = placeholder("ink" if one.ratio >= 1 else "loss")
-        canvas.text(ax, WIDTH - 2, middle, value, ha="right", color=ink, fontweight="normal" if one.ratio >= 1 else "bold")
+        canvas.text(
+            ax, WIDTH - 2, middle, value, ha="right", color=ink, fontweight="normal" if one.ratio >= 1 else "bold"
+        )
     ax.axvline(1, color=placeholder("ink"), linewidth=1)
     return canvas.finish(drawn)

@@ -175,7 +175,8 @@ def _frame(width: float, height: float, title: str, lines: Sequence[str], used: 
     style = theme.file_style(sorted(used | {"f-card", "s-line", "f-ink", "f-muted"}))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {full_width} {full_height}" width="{full_width}" '
-        f'height="{full_height}" font-family="{FONT}" stroke-linejoin="round" role="img" aria-label="{escape(title)}">\n'
+        f'height="{full_height}" font-family="{FONT}" stroke-linejoin="round" role="img" '
+        f'aria-label="{escape(title)}">\n'
         f"{GENERATED}\n<style>{style}</style>\n"
         f'<rect class="f-card s-line" x="0.5" y="0.5" width="{full_width - 1}" height="{full_height - 1}" rx="8"/>\n'
         f'{"".join(words)}\n<g transform="translate({margin} {top})">\n{body}\n</g>\n</svg>\n'

@@ -37,7 +37,8 @@ OURS = (
     ("#a86200", "#ffb74d"),  # amber
     ("#1d2125", "#f4f5f6"),  # ink
 )
-# Slots of the peers that are measured most, so that pages of different suites agree.
+# Slots of what is measured most, so that pages of different suites agree.
+OWN_SLOTS = {"hz3_scale": 0, "hz4": 1}
 PEER_SLOTS = {
     "glibc": 0,
     "jemalloc": 1,
@@ -66,7 +67,17 @@ HEAT = (
 # A ratio belongs to the first bucket whose edge is above it. Above 1 is better.
 HEAT_EDGES = (0.25, 0.5, 0.8, 0.95, 1.05, 1.25, 1.5, 2.0)
 SPEED_LEGEND = ("< 0.25", "0.25–0.5", "0.5–0.8", "0.8–0.95", "equal ±5 %", "1.05–1.25", "1.25–1.5", "1.5–2", "≥ 2")
-RSS_LEGEND = ("> 4 ×", "2–4 ×", "1.25–2 ×", "1.05–1.25 ×", "equal ±5 %", "0.8–0.95 ×", "0.67–0.8 ×", "0.5–0.67 ×", "≤ 0.5 ×")
+RSS_LEGEND = (
+    "> 4 ×",
+    "2–4 ×",
+    "1.25–2 ×",
+    "1.05–1.25 ×",
+    "equal ±5 %",
+    "0.8–0.95 ×",
+    "0.67–0.8 ×",
+    "0.5–0.67 ×",
+    "≤ 0.5 ×",
+)
 
 
 def heat_bucket(goodness: float) -> int:
@@ -144,18 +155,21 @@ class Look:
         return 2.4 if self.ours else 1.3
 
 
+def _slots(names: Sequence[str], known: dict[str, int], count: int) -> dict[str, int]:
+    """Known names have their slot; others take what is left, in order of name, and begin anew when all are taken. A
+    slot of the n-th turn is the slot plus n times `count`."""
+    taken = {known[name] for name in names if name in known}
+    free = (at for at in range(count * (len(names) + 1)) if at not in taken)
+    return {name: known[name] if name in known else next(free) for name in sorted(names)}
+
+
 def looks(allocators: dict[str, bool]) -> dict[str, Look]:
-    """`allocators`: name -> is it ours. Known peers have their slot; others get what is left, in order of name."""
+    """`allocators`: name -> is it ours. Those that share a colour differ in their marker."""
     found = {}
-    for at, name in enumerate(sorted(name for name, ours in allocators.items() if ours)):
-        found[name] = Look(f"own{at % len(OURS)}", MARKERS[at % len(MARKERS)], True)
-    peers = sorted(name for name, ours in allocators.items() if not ours)
-    free = [slot for slot in range(len(PEERS)) if slot not in {PEER_SLOTS.get(name) for name in peers}]
-    unknown = 0
-    for name in peers:
-        slot = PEER_SLOTS.get(name)
-        if slot is None:
-            slot = free[unknown % len(free)] if free else unknown % len(PEERS)
-            unknown += 1
-        found[name] = Look(f"peer{slot}", MARKERS[(slot + unknown // len(PEERS)) % len(MARKERS)], False)
+    for ours, known, colours in ((True, OWN_SLOTS, OURS), (False, PEER_SLOTS, PEERS)):
+        names = [name for name, is_ours in allocators.items() if is_ours is ours]
+        role = "own" if ours else "peer"
+        for name, slot in _slots(names, known, len(colours)).items():
+            turn, colour = divmod(slot, len(colours))
+            found[name] = Look(f"{role}{colour}", MARKERS[(colour + turn) % len(MARKERS)], ours)
     return found
