@@ -27,6 +27,7 @@ enum block_state { BLOCK_UNKNOWN, BLOCK_LIVE, BLOCK_RELEASED };
 struct block {
     uint32_t slot;
     uint32_t state; /* enum block_state */
+    uint64_t size;
 };
 
 struct slot_state {
@@ -48,6 +49,7 @@ struct loader {
     struct slot_state *slots;
     struct thread_state *states;
     uint32_t slots_used, threads_seen;
+    uint64_t live_bytes, peak_bytes;
 };
 
 static const void *map_file(const char *path, size_t *bytes) {
@@ -142,16 +144,21 @@ static uint32_t block_step(struct loader *loader, uint64_t index, unsigned kind)
     const struct trace_plan_event *event = &loader->events[index];
     struct thread_state *state = &loader->states[event->thread];
     struct block *block = &loader->blocks[event->block];
-    if (kind == TRACE_ALLOCATE) {
-        if (block->state != BLOCK_UNKNOWN) {
-            fail_event(loader, index, "the block was allocated before");
-        }
-        *block = (struct block){.slot = slot_take(loader, state), .state = BLOCK_LIVE};
-        return block->slot;
+    if (kind == TRACE_ALLOCATE && block->state != BLOCK_UNKNOWN) {
+        fail_event(loader, index, "the block was allocated before");
     }
-    if (block->state != BLOCK_LIVE) {
+    if (kind != TRACE_ALLOCATE && block->state != BLOCK_LIVE) {
         fail_event(loader, index,
                    block->state == BLOCK_RELEASED ? "the block was released before" : "the block was never allocated");
+    }
+    if (kind == TRACE_ALLOCATE) {
+        *block = (struct block){.slot = slot_take(loader, state), .state = BLOCK_LIVE};
+    }
+    uint64_t size = kind == TRACE_RELEASE ? 0 : event->size;
+    loader->live_bytes += size - block->size;
+    block->size = size;
+    if (loader->live_bytes > loader->peak_bytes) {
+        loader->peak_bytes = loader->live_bytes;
     }
     if (kind == TRACE_RELEASE) {
         block->state = BLOCK_RELEASED;
@@ -165,6 +172,9 @@ static void add_event(struct loader *loader, struct plan_thread *thread, uint64_
     const struct trace_plan_event *event = &loader->events[index];
     unsigned kind = event->function_kind >> 4;
     struct plan_event *added = &thread->events[thread->count];
+    if (thread->count % PLAN_PACE_EVENTS == 0) {
+        thread->places[thread->count / PLAN_PACE_EVENTS] = index;
+    }
     if (thread->count++ == 0) {
         thread->first = index;
     }
@@ -206,14 +216,17 @@ struct plan plan_load(const char *path) {
         machine_fail("%s: %" PRIu32 " threads announced, %" PRIu32 " have events", path, threads, loader.threads_seen);
     }
     for (uint32_t t = 0; t < threads; t++) {
-        plan.threads[t].events = machine_map(plan.threads[t].count, sizeof *plan.threads[t].events);
-        plan.threads[t].count = 0;
+        struct plan_thread *thread = &plan.threads[t];
+        thread->events = machine_map(thread->count, sizeof *thread->events);
+        thread->places = machine_map(thread->count / PLAN_PACE_EVENTS + 1, sizeof *thread->places);
+        thread->count = 0;
         loader.states[t].free_slot = NO_SLOT;
     }
     for (uint64_t i = 0; i < plan.event_count; i++) {
         add_event(&loader, &plan.threads[loader.events[i].thread], i);
     }
     plan.slot_count = loader.slots_used;
+    plan.peak_bytes = loader.peak_bytes;
     plan.bytes = plan.event_count * sizeof(struct plan_event);
     munmap(loader.blocks, ((size_t)header->block_count + 1) * sizeof *loader.blocks);
     munmap(loader.slots, slots_max * sizeof *loader.slots);

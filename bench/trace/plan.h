@@ -27,9 +27,12 @@ struct plan_event {
     uint32_t slot, turn;
 };
 
+enum { PLAN_PACE_EVENTS = 256 };
+
 struct plan_thread {
     struct plan_event *events;
     uint64_t count;
+    uint64_t *places;     /* of every PLAN_PACE_EVENTS-th event among those of all threads */
     uint64_t first, last; /* place of the first and last event among those of all threads */
 };
 
@@ -38,7 +41,8 @@ struct plan {
     uint32_t thread_count;
     uint32_t slot_count, block_count;
     uint64_t event_count;
-    uint64_t bytes; /* of the threads' events */
+    uint64_t bytes;      /* of the threads' events */
+    uint64_t peak_bytes; /* live at a time in the recording, at most */
 };
 
 /* Ends the program with a message that names the file, and the event where there is one. */

@@ -6,6 +6,11 @@
  * first one, so that as many live at a time as in the recording, and their end is part of the work. What the program
  * did between its calls is left out, apart from touching the blocks.
  *
+ * A thread that only allocates would run far ahead of those that free, and the replay would need memory that the
+ * program never needed: its queues were bounded. So once more bytes are live than ever were in the recording, whoever
+ * is ahead waits until the others are near. The thread that is furthest behind never waits for that, and one that waits
+ * for a block does not hold others back, so this adds no deadlock to what plan.h says.
+ *
  * The figures of the resident memory are without the events and slots, which are resident before the start.
  */
 #define _GNU_SOURCE
@@ -41,9 +46,22 @@ struct counters {
     uint64_t bytes_in, bytes_out; /* growth and shrinkage of blocks included */
 };
 
+enum { AHEAD_EVENTS = 1024 };
+
+/* What the threads of a round know of each other. */
+struct pace {
+    _Alignas(MACHINE_LINE_BYTES) _Atomic int64_t live_bytes; /* counter: as of each thread's last look */
+    _Alignas(MACHINE_LINE_BYTES) int64_t peak_bytes;         /* const in a round, as are the others */
+    const struct member *members;
+    uint32_t member_count;
+};
+
 struct member {
-    _Alignas(MACHINE_LINE_BYTES) const struct plan_thread *plan;
+    _Alignas(MACHINE_LINE_BYTES) _Atomic uint64_t place; /* hint: of the next event among those of all threads */
+    const struct plan_thread *plan;
     struct slot *slots;
+    struct pace *pace;
+    int64_t told_bytes; /* what it has added to pace->live_bytes */
     unsigned index, touch;
     struct counters counters; /* owner: the thread; read by others after it was joined */
     pthread_t thread;
@@ -181,6 +199,13 @@ static void release(struct member *self, struct slot *slot) {
     self->counters.remote_frees += slot->thread != self->index;
 }
 
+/* While this thread waits for its turn at a block, nobody shall wait for it. */
+static void place_pass(struct member *self) {
+    uint64_t next = (self->counters.calls - 1) / PLAN_PACE_EVENTS + 1;
+    uint64_t place = next * PLAN_PACE_EVENTS < self->plan->count ? self->plan->places[next] : UINT64_MAX;
+    atomic_store_explicit(&self->place, place, memory_order_relaxed);
+}
+
 static void step(struct member *self, const struct plan_event *event) {
     self->counters.calls++;
     if (event->kind == TRACE_NULL) {
@@ -191,6 +216,7 @@ static void step(struct member *self, const struct plan_event *event) {
     /* sync: turn; partner: the release below, in whichever thread had the turn before */
     if (atomic_load_explicit(&slot->turn, memory_order_acquire) != event->turn) {
         self->counters.waits++;
+        place_pass(self);
         while (atomic_load_explicit(&slot->turn, memory_order_acquire) != event->turn) {
             sched_yield();
         }
@@ -208,13 +234,45 @@ static void step(struct member *self, const struct plan_event *event) {
 
 /* ---- a round ---------------------------------------------------------------------------------------------------- */
 
+static uint64_t lowest_place(const struct pace *pace) {
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t t = 0; t < pace->member_count; t++) {
+        uint64_t place = atomic_load_explicit(&pace->members[t].place, memory_order_relaxed);
+        lowest = place < lowest ? place : lowest;
+    }
+    return lowest;
+}
+
+/* Every PLAN_PACE_EVENTS events. All relaxed: hints and a counter, no block is reached through them. */
+static void keep_pace(struct member *self, uint64_t at) {
+    struct pace *pace = self->pace;
+    int64_t bytes = (int64_t)(self->counters.bytes_in - self->counters.bytes_out);
+    int64_t more = bytes - self->told_bytes;
+    int64_t live = atomic_fetch_add_explicit(&pace->live_bytes, more, memory_order_relaxed) + more;
+    uint64_t place = self->plan->places[at / PLAN_PACE_EVENTS];
+    self->told_bytes = bytes;
+    atomic_store_explicit(&self->place, place, memory_order_relaxed);
+    while (live > pace->peak_bytes) {
+        uint64_t lowest = lowest_place(pace);
+        if (place <= lowest || place - lowest <= AHEAD_EVENTS) {
+            break;
+        }
+        sched_yield();
+        live = atomic_load_explicit(&pace->live_bytes, memory_order_relaxed);
+    }
+}
+
 static void *member_main(void *argument) {
     struct member *self = argument;
     machine_pin(self->index);
     const struct plan_event *events = self->plan->events;
     for (uint64_t i = 0; i < self->plan->count; i++) {
+        if (i % PLAN_PACE_EVENTS == 0) {
+            keep_pace(self, i);
+        }
         step(self, &events[i]);
     }
+    atomic_store_explicit(&self->place, UINT64_MAX, memory_order_relaxed);
     return NULL;
 }
 
@@ -278,9 +336,14 @@ static void add(struct counters *sum, const struct counters *more) {
 static double round_run(const struct plan *plan, struct member *members, struct slot *slots, struct counters *sum,
                         uint64_t *live, uint64_t *bytes) {
     struct counters round = {0};
+    struct pace *pace = members[0].pace;
+    atomic_store_explicit(&pace->live_bytes, 0, memory_order_relaxed);
     for (uint32_t t = 0; t < plan->thread_count; t++) {
         members[t].counters = (struct counters){0};
+        members[t].told_bytes = 0;
         members[t].joined = false;
+        /* A thread that is still to be started counts too: who is ahead of its first event has to wait for it. */
+        atomic_store_explicit(&members[t].place, plan->threads[t].first, memory_order_relaxed);
     }
     double seconds = run_threads(plan, members);
     for (uint32_t t = 0; t < plan->thread_count; t++) {
@@ -342,9 +405,10 @@ int main(int argc, char **argv) {
     struct plan plan = plan_load(argv[1]);
     struct slot *slots = machine_map((size_t)plan.slot_count + 1, sizeof *slots);
     struct member *members = machine_map(plan.thread_count, sizeof *members);
+    struct pace pace = {.peak_bytes = (int64_t)plan.peak_bytes, .members = members, .member_count = plan.thread_count};
     for (uint32_t t = 0; t < plan.thread_count; t++) {
         members[t] = (struct member){
-            .plan = &plan.threads[t], .slots = slots, .index = t, .touch = (unsigned)touched, .joined = true};
+            .plan = &plan.threads[t], .slots = slots, .pace = &pace, .index = t, .touch = (unsigned)touched};
     }
     struct counters sum = {0};
     double seconds = 0;

@@ -109,6 +109,18 @@ def test_threads_wait_for_each_other(tools: pathlib.Path, tmp_path: pathlib.Path
     assert int(told["remote_frees"]) > 20_000
 
 
+def test_nobody_runs_far_ahead_of_those_who_free(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """A queue of 100 blocks of 4 KiB; without it the first thread could make all 400 MiB before the second frees."""
+    rows = []
+    for block in range(100_000):
+        rows.append((MALLOC, events.ALLOCATE, 0, block, 4096, 0))
+        if block >= 100:
+            rows.append((events.FREE, events.RELEASE, 1, block - 100, 0, 0))
+    told = replay(tools, trace_of(rows), tmp_path)
+    assert int(told["remote_frees"]) == 99_900
+    assert int(told["peak_rss_kb"]) < 40_000
+
+
 @pytest.mark.parametrize(
     ("code", "row", "message"),
     [
