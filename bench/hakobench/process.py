@@ -16,8 +16,8 @@ _KEY_VALUE = re.compile(r"(?:^|\s)([a-z_0-9]+)=(\S+)")
 
 @dataclasses.dataclass
 class Ended:
-    """How a process ended. Seconds are wall clock and cpu; `peak_rss_kb` is that of the largest process among it and
-    its waited-for children. `timed_out`: it was killed."""
+    """How a process ended. Seconds are wall clock, and cpu of it and its waited-for children. `timed_out`: it was
+    killed. There is no peak RSS: the kernel's figure contains the size that this process had when it forked."""
 
     status: int
     stdout: str
@@ -25,7 +25,6 @@ class Ended:
     wall_seconds: float
     user_seconds: float
     system_seconds: float
-    peak_rss_kb: int
     timed_out: bool
 
     @property
@@ -115,5 +114,5 @@ def run(
         reader.join()
     return Ended(
         process.returncode, texts.get("stdout", ""), texts.get("stderr", ""), wall, usage.ru_utime, usage.ru_stime,
-        usage.ru_maxrss, expired.is_set(),
+        expired.is_set(),
     )  # fmt: skip

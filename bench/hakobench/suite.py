@@ -56,7 +56,7 @@ METRICS = {
     "wall_seconds": Metric("s", True, of_process=True),
     "cpu_seconds": Metric("s cpu", True, of_process=True),
     "p99_us": Metric("us p99", True),
-    "peak_rss_kb": Metric("MiB peak", True, 1024, of_process=True),
+    "peak_rss_kb": Metric("MiB peak", True, 1024),
     "final_rss_kb": Metric("MiB after", True, 1024),
     "idle_rss_kb": Metric("MiB idle", True, 1024),
     "trimmed_rss_kb": Metric("MiB trimmed", True, 1024),

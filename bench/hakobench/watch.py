@@ -12,8 +12,9 @@ PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 class Watcher:
     """One for each run. `start` is called with the pid right after the program was started; `stop` when it has ended.
 
-    `seen`: the library was found in /proc/PID/maps. `looked`: the maps could be read at least once. `samples`: pairs
-    of milliseconds since the start and RSS in KiB.
+    `seen`: the library was found in /proc/PID/maps. `looked`: the maps were read at a time when it would have been there:
+    the loader maps what is preloaded before the C library. `samples`: pairs of milliseconds since the start and RSS in
+    KiB.
     """
 
     def __init__(self, library: pathlib.Path | None, rss_every_ms: int):
@@ -49,6 +50,5 @@ class Watcher:
 
     def _look(self, pid: int) -> None:
         maps = pathlib.Path(f"/proc/{pid}/maps").read_text(errors="replace")
-        if maps:
-            self.looked = True
-            self.seen = any(line.endswith(self._library) for line in maps.splitlines())
+        self.looked = self.looked or "/libc.so" in maps
+        self.seen = any(line.endswith(self._library) for line in maps.splitlines())

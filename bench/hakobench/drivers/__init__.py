@@ -39,7 +39,7 @@ class Job:
 @dataclasses.dataclass
 class Outcome:
     """`figures`: every figure by name (ops_per_s, seconds, p50_us, p99_us, peak_rss_kb, final_rss_kb, fallback_rate in
-    percent, malloc_from, ...); the row's metric must be among them. The three *_seconds and peak_rss_kb of the process are
+    percent, malloc_from, ...); the row's metric must be among them. The *_seconds of the process are
     figures too. `command` is what a reader would type, with public paths, without the preload."""
 
     command: str

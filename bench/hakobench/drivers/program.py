@@ -23,13 +23,11 @@ def process_figures(ended: process.Ended) -> dict[str, str]:
         "user_seconds": f"{ended.user_seconds:.6f}",
         "system_seconds": f"{ended.system_seconds:.6f}",
         "cpu_seconds": f"{ended.user_seconds + ended.system_seconds:.6f}",
-        "peak_rss_kb": str(ended.peak_rss_kb),
     }
 
 
 def run(job: Job) -> Outcome:
-    """The workload pins its own threads, so the process may use all cpus. What it prints of itself wins over what is
-    known of the process: its peak is read before the exit, without the loader's."""
+    """The workload pins its own threads, so the process may use all cpus. Its RSS is known only if it prints it."""
     program = job.bin_dir / job.row.workload
     outcome = Outcome(shlex.join([public_path(program), *job.args]))
     try:
