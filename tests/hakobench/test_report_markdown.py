@@ -180,7 +180,8 @@ def test_ratios_of_the_documents_stand_beside_ours(tmp_path: pathlib.Path, monke
     (tmp_path / "mine.toml").write_text(
         'about = "x"\n[[row]]\nname = "mt"\nabout = "y"\nworkload = "w"\nmetric = "ops_per_s"\n'
         '[[seed]]\nrow = "mt"\nours = "hz4"\nagainst = "tcmalloc"\nratio = 0.96\nsource = "004, section 1"\n'
-        '[[seed]]\nrow = "mt"\nours = "hz4"\nagainst = "mimalloc"\nratio = 1.5\nsource = "005"\n',
+        '[[seed]]\nrow = "mt"\nours = "hz4"\nagainst = "mimalloc"\nratio = 1.5\nsource = "005"\n'
+        '[[seed]]\nrow = "mt"\nours = "hz4"\nagainst = "hz3"\nratio = 0.7\nsource = "002"\n',
         encoding="utf-8",
     )
     monkeypatch.setattr(suite, "SUITES_DIR", tmp_path)
@@ -193,6 +194,7 @@ def test_ratios_of_the_documents_stand_beside_ours(tmp_path: pathlib.Path, monke
     assert [(seed.against, seed.ratio, seed.ours) for seed in found.seeds] == [
         ("tcmalloc", 0.96, {"hz3": 1.2}),
         ("mimalloc", 1.5, {"hz3": None}),
+        ("hz3", 0.7, {"hz3": None}),
     ]
     document = tmp_path / "b.md"
     document.write_text(f"{markdown.BEGIN}{markdown.END}", encoding="utf-8")

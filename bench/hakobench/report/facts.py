@@ -87,7 +87,8 @@ class Scaling:
 
 @dataclasses.dataclass(frozen=True)
 class SeedLine:
-    """A ratio of the documents, and ours in the same row against the same opponent (None: not measured)."""
+    """A ratio of the documents, and ours in the same row against the same opponent (None: not
+    measured, or the opponent itself)."""
 
     row: str
     library: str
@@ -276,7 +277,7 @@ def _seeds(suite_name: str, table: Sequence[summary.Line], ours: Sequence[str]) 
     return [
         SeedLine(
             seed.row, seed.ours, seed.against, seed.ratio, seed.source,
-            {name: by_row[seed.row].speed_ratio(name, seed.against) for name in ours},
+            {name: by_row[seed.row].speed_ratio(name, seed.against) if name != seed.against else None for name in ours},
         )
         for seed in known.seeds
         if seed.row in by_row
