@@ -65,8 +65,10 @@ docs: ## write the pages that are made from the sources (docs/lanes.md)
 
 bench: venv libs build-release ## compare allocators: SUITE (quick, seeds, ...; ARGS go to `hakobench run`), then a report
 	$(HAKOBENCH) peers
-	set -o pipefail; $(HAKOBENCH) run $(SUITE) $(ARGS) | tee build/bench.out
-	$(HAKOBENCH) report "$$(tail -n 1 build/bench.out)"
+	@mkdir -p build
+	@# the report is written when runs have failed too, and then says which
+	set -o pipefail; status=0; $(HAKOBENCH) run $(SUITE) $(ARGS) | tee build/bench.out || status=$$?; \
+	if [ $$status -le 1 ]; then $(HAKOBENCH) report "$$(tail -n 1 build/bench.out)" || status=$$?; fi; exit $$status
 
 venv: $(VENV)/pyproject.toml ## Python environment of tests and of hakobench
 $(VENV)/pyproject.toml: bench/pyproject.toml

@@ -10,9 +10,11 @@ import sys
 import click
 
 from hakobench import peers
-from hakobench.project import LIB_DIR, public_path
+from hakobench.project import LIB_DIR, ROOT, public_path, public_text
+from hakobench.suite import NAME
 
 GLIBC = "glibc"
+ASK_SECONDS = 10.0
 _KEPT_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "TMPDIR")
 
 _CONFIG_SYMBOL = "hz_config_string"
@@ -61,12 +63,18 @@ def digest(path: pathlib.Path) -> str:
 def _ask_config(library: pathlib.Path) -> str:
     """In a child of its own, preloaded as in the runs: the library replaces malloc of whatever loads it."""
     command = [sys.executable, "-c", _ASK_CONFIG]
-    environment = os.environ | {"LD_PRELOAD": str(library)}
-    asked = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
+    environment = Allocator("", library).environment()
+    try:
+        asked = subprocess.run(
+            command, env=environment, capture_output=True, text=True, errors="replace", check=False, timeout=ASK_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return f"unknown: asking {_CONFIG_SYMBOL} took more than {ASK_SECONDS:g} s"
     if asked.returncode == 0 and asked.stdout.strip():
         return asked.stdout.strip()
     last_words = asked.stderr.strip().splitlines()[-1:]
-    return " ".join([f"unknown: asking {_CONFIG_SYMBOL} ended with exit code {asked.returncode}", *last_words])
+    told = " ".join([f"unknown: asking {_CONFIG_SYMBOL} ended with exit code {asked.returncode}", *last_words])
+    return public_text(told, library, pathlib.Path(sys.executable))
 
 
 def load(name: str, library: pathlib.Path, version: str = "", source: str = "file") -> Allocator:
@@ -95,6 +103,19 @@ def _found_peers(remarks: list[str], optional: bool) -> dict[str, Allocator]:
     return found
 
 
+def _stale(own: dict[str, pathlib.Path]) -> list[str]:
+    """Remarks about libraries of ours that are older than their sources: the commit in the results is the tree's."""
+    sources = [path for folder in ("src", "include") for path in (ROOT / folder).rglob("*") if path.is_file()]
+    newest = max(sources, key=lambda path: path.stat().st_mtime, default=None)
+    if newest is None:
+        return []
+    return [
+        f"{public_path(path)} is older than {public_path(newest)}; 'make libs' builds it anew"
+        for path in own.values()
+        if path.stat().st_mtime < newest.stat().st_mtime
+    ]
+
+
 def select(names: str | None, extra: dict[str, pathlib.Path]) -> tuple[list[Allocator], list[str]]:
     """The allocators, and remarks about those that are not here.
 
@@ -107,6 +128,7 @@ def select(names: str | None, extra: dict[str, pathlib.Path]) -> tuple[list[Allo
     if not own:
         remarks.append(f"no libhakozuna_*.so in {public_path(LIB_DIR)}; 'make libs' builds them")
     known |= {name: load(name, path, source="this project") for name, path in own.items()}
+    remarks += _stale(own)
     added = {name: load(name, path) for name, path in extra.items()}
     if names is not None:
         wanted = [name.strip() for name in names.split(",") if name.strip()]
@@ -115,8 +137,11 @@ def select(names: str | None, extra: dict[str, pathlib.Path]) -> tuple[list[Allo
                 here = ", ".join([*known, *added])
                 raise ValueError("; ".join([f"no allocator is called '{name}'", f"here: {here}", *remarks]))
         known = {name: known[name] for name in wanted if name in known}
-        remarks = []
-    return list((known | added).values()), remarks
+        remarks = _stale({name: path for name, path in own.items() if name in wanted})
+    chosen = list((known | added).values())
+    if not chosen:
+        raise ValueError("no allocator is chosen")
+    return chosen, remarks
 
 
 def parse_libraries(
@@ -128,6 +153,8 @@ def parse_libraries(
         name, separator, path = word.partition("=")
         if not separator or not name or not path:
             raise click.BadParameter(f"'{word}' is not NAME=PATH")
+        if not NAME.fullmatch(name):
+            raise click.BadParameter(f"'{name}' is no name; allowed are letters, digits and _ . + -")
         libraries[name] = pathlib.Path(path)
     return libraries
 

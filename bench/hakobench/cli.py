@@ -1,6 +1,7 @@
 """The `hakobench` command: a group whose commands are imported when they are called, so that --help is quick."""
 
 import importlib
+import signal
 
 import click
 
@@ -15,6 +16,10 @@ COMMANDS = {
     "advise": "Suggest a library for a program, by replaying its calls.",
     "report": "Write one HTML page, or docs/benchmarks.md, from raw results.",
 }
+
+
+def _end(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 class LazyGroup(click.Group):
@@ -38,5 +43,8 @@ class LazyGroup(click.Group):
 def main() -> None:
     """Compare memory allocators over workloads and real programs.
 
-    Exit code of every command: 0 done; 1 something failed or lost; 2 bad arguments, or nothing could be run.
+    Exit code of every command: 0 done; 1 something failed or lost; 2 bad arguments, or nothing could be run; 130
+    interrupted.
     """
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what runs is ended, what is done is kept
+        signal.signal(ending, _end)

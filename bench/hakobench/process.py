@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+READ_SECONDS = 2.0  # for what is left in the pipes; a daemon that left the group may hold them open for ever
 _KEY_VALUE = re.compile(r"(?:^|\s)([a-z_0-9]+)=(\S+)")
 
 
@@ -111,7 +112,7 @@ def run(
     process.returncode = os.waitstatus_to_exitcode(status)
     kill_group(process)  # what it left behind in the background would disturb the next run
     for reader in readers:
-        reader.join()
+        reader.join(READ_SECONDS)
     return Ended(
         process.returncode, texts.get("stdout", ""), texts.get("stderr", ""), wall, usage.ru_utime, usage.ru_stime,
         expired.is_set(),

@@ -6,10 +6,12 @@ Beside X.csv there may be X.rss.csv: the RSS over time of the runs whose row ask
 
 import csv
 import dataclasses
+import fcntl
 import os
 import pathlib
 from typing import TextIO
 
+FLOAT_DIGITS = 6
 RSS_SUFFIX = ".rss.csv"
 RSS_COLUMNS = ("position", "time_ms", "rss_kb")
 
@@ -112,17 +114,33 @@ def _text(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.{FLOAT_DIGITS}g}"
+    return "".join(one if one.isprintable() else " " for one in str(value))  # a run is one line
+
+
+def drop_torn_line(path: pathlib.Path) -> None:
+    """Cuts off a last line without an end, which a killed writer may leave."""
+    if path.exists():
+        with path.open("r+b") as text:
+            contents = text.read()
+            text.truncate(contents.rfind(b"\n") + 1)
 
 
 class Writer:
-    """Appends runs to a file; a new or empty one gets the header. Every line is on the disk before the next run."""
+    """Appends runs to a file; a new or empty one gets the header. Every line is on the disk before the next run. Raises
+    ValueError when somebody else is writing the same file."""
 
     def __init__(self, path: pathlib.Path):
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        is_new = not path.exists() or path.stat().st_size == 0
         self._out: TextIO = path.open("a", newline="", encoding="utf-8")
+        try:
+            fcntl.flock(self._out, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._out.close()
+            raise ValueError(f"'{path}' is being written by somebody else") from error
+        is_new = path.stat().st_size == 0
         self._csv = csv.writer(self._out, lineterminator="\n")
         if is_new:
             self._write(COLUMNS)
@@ -134,6 +152,7 @@ class Writer:
 
     def add(self, run: Run, samples: list[tuple[int, int]]) -> None:
         """`samples`: (time_ms, rss_kb) of this run."""
+        self._write(tuple(_text(getattr(run, column)) for column in COLUMNS))
         if samples:
             path = rss_path(self._path)
             is_new = not path.exists()
@@ -142,7 +161,6 @@ class Writer:
                 if is_new:
                     writer.writerow(RSS_COLUMNS)
                 writer.writerows((run.position, *sample) for sample in samples)
-        self._write(tuple(_text(getattr(run, column)) for column in COLUMNS))
 
     def close(self) -> None:
         self._out.close()

@@ -3,6 +3,7 @@ and written down before the next one starts."""
 
 import dataclasses
 import datetime
+import math
 import os
 import pathlib
 import random
@@ -71,51 +72,73 @@ def missing_rows(rows: tuple[suite.Row, ...], bin_dir: pathlib.Path) -> dict[str
     return {name: why for name, why in found.items() if why}
 
 
-def check_resumable(plan: Plan, done: list[record.Run]) -> None:
-    """Raises ValueError unless `done` is the beginning of exactly this plan, made with the same libraries."""
+def check_resumable(plan: Plan, seen: machine.Machine, done: list[record.Run]) -> None:
+    """Raises ValueError unless `done` is the beginning of exactly this plan, made with the same libraries and programs
+    on the same machine."""
     planned = {step.position: step for step in steps(plan)}
+    programs: dict[str, str] = {}
     for run in done:
         step = planned.get(run.position)
-        where = f"run {run.position} ({run.row}, {run.allocator}, round {run.round})"
+        where = f"--resume: run {run.position} ({run.row}, {run.allocator}, round {run.round})"
         if (
             step is None
             or (step.row.name, step.allocator.name, step.round) != (run.row, run.allocator, run.round)
             or (run.scale, run.suite) != (plan.scale, plan.suite)
         ):
-            raise ValueError(f"--resume: {where} is not in this plan: suite, rows, allocators, rounds and scale "
-                             "must be those of the interrupted call")  # fmt: skip
+            raise ValueError(f"{where} is not in this plan: suite, rows, allocators, rounds and scale must be those of "
+                             "the interrupted call")  # fmt: skip
         if run.library_sha256 != step.allocator.sha256:
-            raise ValueError(f"--resume: {where}: the library of {run.allocator} is another file by now")
+            raise ValueError(f"{where}: the library of {run.allocator} is another file by now")
+        row = step.row
+        if row.name not in programs:
+            programs[row.name] = _program_digest(row, plan.bin_dir)
+        if run.program_sha256 != programs[row.name]:
+            raise ValueError(f"{where}: the program {row.workload} is another file by now")
+        args = shlex.join(row.scaled_args(plan.scale)) if row.driver == "program" else ""
+        if (run.metric, run.params) != (row.metric, _params(row)) or (not run.failure and args not in run.command):
+            raise ValueError(f"{where}: the suite's file has changed since")
+        if (run.cpu, run.cores, run.kernel) != (seen.cpu, seen.cores, seen.kernel):
+            raise ValueError(f"{where} was made on another machine")
+
+
+def _params(row: suite.Row) -> str:
+    return " ".join(f"{key}={value}" for key, value in row.params.items())
+
+
+def _program_digest(row: suite.Row, bin_dir: pathlib.Path) -> str:
+    """sha256 of the file that the row's program is, empty if it is none."""
+    path = bin_dir / row.workload if row.driver == "program" else pathlib.Path(shutil.which(row.workload) or "")
+    return allocators.digest(path) if path.is_file() else ""
 
 
 class Runner:
     """Makes the runs of one plan on one machine."""
 
-    def __init__(self, plan: Plan, seen: machine.Machine, done: list[record.Run]):
+    def __init__(self, plan: Plan, seen: machine.Machine):
         self._plan = plan
         self._machine = seen
         self._programs: dict[str, str] = {}
-        self._results: dict[str, tuple[str, str]] = {}
+        self._results: dict[str, str | None] = {}  # by row: what glibc's run printed
         cpus = tuple(sorted(os.sched_getaffinity(0)))
         half = max(1, len(cpus) // 2)
         self._cpus, self._client_cpus = cpus[:half], cpus[half:] or cpus
-        for run in done:
-            self._judge_result(run)
 
     def run(self, step: Step) -> tuple[record.Run, list[tuple[int, int]]]:
         """One run, judged and logged, and its RSS samples."""
         watcher = Watcher(step.allocator.library, step.row.rss_every_ms)
         started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-        before, used_before = machine.CpuTimes.now(), _children_cpu_seconds()
+        before, used_before = machine.CpuTimes.now(), _own_cpu_seconds()
         try:
             outcome = self._drive(step, watcher)
         finally:
             watcher.stop()
-        other = machine.CpuTimes.now().share_since(before, _children_cpu_seconds() - used_before)
+        other = machine.CpuTimes.now().share_since(before, _own_cpu_seconds() - used_before)
         run = self._describe(step, outcome, started, other)
         if not run.failure:
             run.failure = _wrong_malloc(step.allocator, outcome.figures.get("malloc_from"), watcher)
         self._fill(run, step, outcome, watcher)
+        if not run.failure and "result" in outcome.figures:
+            self._judge_result(run, step, outcome.figures["result"])
         self._log(run, step, outcome)
         return run, watcher.samples
 
@@ -152,7 +175,7 @@ class Runner:
         settings = "".join(f"{name}={shlex.quote(value)} " for name, value in allocator.settings)
         return record.Run(
             suite=self._plan.suite, row_index=step.row_index, row=row.name, about=row.about, tags=" ".join(row.tags),
-            params=" ".join(f"{key}={value}" for key, value in row.params.items()), allocator=allocator.name,
+            params=_params(row), allocator=allocator.name,
             ours=allocator.is_ours, round=step.round, position=step.position, failure=outcome.failure, marks="",
             metric=row.metric, unit=row.unit, less_is_better=row.less_is_better, value=0.0, wall_seconds=0.0,
             cpu_seconds=0.0, peak_rss_kb=0, final_rss_kb=0, other_cpu_share=other, figures="",
@@ -173,6 +196,8 @@ class Runner:
         if not run.failure:
             try:
                 run.value = float(figures[run.metric]) / suite.METRICS[run.metric].divisor
+                if not (math.isfinite(run.value) and run.value > 0):
+                    raise ValueError(f"{run.metric}={figures[run.metric]}")
                 run.wall_seconds = float(figures.get("wall_seconds", 0))
                 run.cpu_seconds = float(figures.get("cpu_seconds", 0))
                 run.peak_rss_kb = int(float(figures.get("peak_rss_kb", 0)))
@@ -182,27 +207,29 @@ class Runner:
             except KeyError as error:
                 run.failure = f"the output has no figure {error}"
             except ValueError as error:
-                run.failure = f"the output has a figure that is no number: {error}"
+                run.value = 0.0
+                run.failure = f"the output has a figure that cannot be: {error}"
         if step.allocator.library and "malloc_from" not in figures and not watcher.seen:
             marks.append("unverified")
         run.marks = " ".join(marks)
-        self._judge_result(run)
 
-    def _judge_result(self, run: record.Run) -> None:
-        """Programs that print `result=` have to print the same under every allocator."""
-        result = record.words(run.figures).get("result")
-        if result is None or run.failure:
-            return
-        expected, by = self._results.setdefault(run.row, (result, run.allocator))
-        if result != expected:
-            run.failure = f"the result is {result}, under {by} it was {expected}"
+    def _judge_result(self, run: record.Run, step: Step, result: str) -> None:
+        """Programs that have a result must have the same under every allocator as under glibc. Where glibc has not run
+        yet, it runs once for that."""
+        if run.row not in self._results:
+            glibc = dataclasses.replace(step, allocator=allocators.Allocator(allocators.GLIBC))
+            judge = self._drive(glibc, Watcher(None, 0)) if step.allocator.library else None
+            self._results[run.row] = result if judge is None else judge.figures.get("result")
+        expected = self._results[run.row]
+        if expected is None:
+            run.marks = f"{run.marks} unverified".strip()
+        elif result != expected:
+            run.failure = f"the result is {result}, under glibc it is {expected}"
             run.value = 0.0
 
     def _program_digest(self, row: suite.Row) -> str:
         if row.workload not in self._programs:
-            path = self._plan.bin_dir / row.workload if row.driver == "program" else None
-            found = path or pathlib.Path(shutil.which(row.workload) or "")
-            self._programs[row.workload] = allocators.digest(found) if found.is_file() else ""
+            self._programs[row.workload] = _program_digest(row, self._plan.bin_dir)
         return self._programs[row.workload]
 
     def _log(self, run: record.Run, step: Step, outcome: drivers.Outcome) -> None:
@@ -220,9 +247,10 @@ class Runner:
             log.write(f"{HEADER} {words}\n$ {run.command}\n{outcome.output.rstrip()}\n{failure}{marks}\n")
 
 
-def _children_cpu_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+def _own_cpu_seconds() -> float:
+    """Of this process and the children it has waited for."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def _is_same(allocator: allocators.Allocator) -> bool:
@@ -267,13 +295,14 @@ def execute(
     runs = list(done or [])
     past = {run.position for run in runs}
     todo = [step for step in steps(plan) if step.position not in past]
-    runner = Runner(plan, seen, runs)
+    runner = Runner(plan, seen)
     writer = record.Writer(plan.csv_path)
     try:
-        with Progress(*_columns(), console=console, disable=not console.is_terminal) as progress:
+        # drawn between the runs only: not even the tool itself works beside what is measured
+        with Progress(*_columns(), console=console, disable=not console.is_terminal, auto_refresh=False) as progress:
             task = progress.add_task(plan.suite, total=len(todo) + len(past), completed=len(past))
             for step in todo:
-                progress.update(task, description=f"{step.row.name} {step.allocator.name}")
+                progress.update(task, description=f"{step.row.name} {step.allocator.name}", refresh=True)
                 run, samples = runner.run(step)
                 writer.add(run, samples)
                 runs.append(run)

@@ -34,6 +34,7 @@ import re
 import string
 import tomllib
 
+NAME = re.compile(r"[A-Za-z0-9_.+-]+")  # of rows and allocators: they become names of files
 SUITES_DIR = pathlib.Path(__file__).parent / "suites"
 
 
@@ -253,9 +254,15 @@ def _each(table: _Table) -> list[dict[str, str]]:
 
 def _fill(table: _Table, key: str, template: str, params: dict[str, str]) -> str:
     """`{work}` stays, it depends on the scale."""
-    for _, name, _, _ in string.Formatter().parse(template):
+    try:
+        parts = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise table.error(key, f"{key} is '{template}': {error}") from error
+    for _, name, form, conversion in parts:
         if name is not None and name != "work" and name not in params:
             raise table.error(key, f"{key} has the placeholder '{{{name}}}'; there are: {', '.join(['work', *params])}")
+        if form or conversion:
+            raise table.error(key, f"{key} is '{template}': a placeholder is only a name in braces")
     return template.format_map(params | {"work": "{work}"})
 
 
@@ -289,9 +296,12 @@ def _rows(table: _Table) -> list[Row]:
         if not params.get("threads", "1").isdigit() or params.get("threads") == "0":
             key = "each" if "threads" in chosen else "params"
             raise table.error(key, f"threads is '{params['threads']}'; allowed is a number from 1")
+        name = _fill(table, "name", table.get("name", str), params)
+        if not NAME.fullmatch(name):
+            raise table.error("name", f"name is '{name}'; allowed are letters, digits and _ . + -")
         rows.append(
             Row(
-                name=_fill(table, "name", table.get("name", str), params),
+                name=name,
                 about=_fill(table, "about", table.get("about", str), params),
                 workload=table.get("workload", str),
                 driver=_choice(table, "driver", list(drivers.NAMES), "program"),

@@ -54,6 +54,11 @@ class Line:
         return (min if self.less_is_better else max)(peers, key=lambda cell: cell.value)
 
     @property
+    def failed_peers(self) -> tuple[str, ...]:
+        """Peers with failed runs: not among the best, so a ratio to the best flatters when there are any."""
+        return tuple(cell.allocator for cell in self.cells.values() if not cell.ours and cell.failed)
+
+    @property
     def is_noisy(self) -> bool:
         return self.other_cpu_share > NOISY_SHARE
 
@@ -70,14 +75,16 @@ class Line:
         return None if best is None else self.speed_ratio(name, best.allocator)
 
     def rss_ratio(self, name: str) -> float | None:
-        """Peak RSS as a multiple of that of the leanest peer which reaches RSS_PEER_SPEED of our speed."""
+        """Peak RSS as a multiple of that of the leanest peer which reaches RSS_PEER_SPEED of our speed. In rows whose
+        figure is itself memory nobody is too slow. None when there is none, or nobody measured ours."""
         mine = self.cells.get(name)
-        if mine is None or mine.failed:
+        if mine is None or mine.failed or not mine.peak_rss_mb:
             return None
+        speed_min = 0.0 if self.metric.endswith("_rss_kb") else RSS_PEER_SPEED
         lean = []
         for cell in self.cells.values():
             speed = self.speed_ratio(cell.allocator, name)
-            if not cell.ours and speed is not None and speed >= RSS_PEER_SPEED and cell.peak_rss_mb > 0:
+            if not cell.ours and speed is not None and speed >= speed_min and cell.peak_rss_mb > 0:
                 lean.append(cell.peak_rss_mb)
         return mine.peak_rss_mb / min(lean) if lean else None
 

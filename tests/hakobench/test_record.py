@@ -31,7 +31,7 @@ def written(path: pathlib.Path, runs: list[record.Run], samples: list[tuple[int,
 def test_runs_come_back(tmp_path: pathlib.Path) -> None:
     runs = [
         a_run(),
-        a_run(position=2, ours=True, other_cpu_share=0.25, failure="killed by SIGSEGV,\nthe \"end\"", value=0.0),
+        a_run(position=2, ours=True, other_cpu_share=0.25, failure='killed by SIGSEGV, the "end"', value=0.0),
     ]
     path = written(tmp_path / "x.csv", runs[:1], [(0, 100), (20, 300)])
     written(path, runs[1:], [(0, 50)])
@@ -42,6 +42,31 @@ def test_runs_come_back(tmp_path: pathlib.Path) -> None:
     assert recording.runs[0].param("remote") is None
     assert recording.runs[0].figure("p99_us") == 12.5
     assert recording.runs[0].figure("result") is None
+
+
+def test_a_run_is_one_line(tmp_path: pathlib.Path) -> None:
+    path = written(tmp_path / "x.csv", [a_run(failure="first\r\nsecond\tthird"), a_run(position=2)])
+    assert [run.failure for run in record.read(path).runs] == ["first  second third", ""]
+
+
+def test_torn_lines_are_dropped(tmp_path: pathlib.Path) -> None:
+    """Also when the cut is within the last column, so that the number of columns is right."""
+    path = written(tmp_path / "x.csv", [a_run(), a_run(position=2)], [(0, 100)])
+    for file in (path, record.rss_path(path)):
+        with file.open("r+b") as text:
+            text.truncate(file.stat().st_size - 3)
+        record.drop_torn_line(file)
+    assert [run.position for run in record.read(path).runs] == [1]
+    assert len(record.read(path).rss) == 1
+    record.drop_torn_line(tmp_path / "none.csv")
+
+
+def test_only_one_writes(tmp_path: pathlib.Path) -> None:
+    writer = record.Writer(tmp_path / "x.csv")
+    with pytest.raises(ValueError, match=r"x\.csv' is being written by somebody else"):
+        record.Writer(tmp_path / "x.csv")
+    writer.close()
+    record.Writer(tmp_path / "x.csv").close()
 
 
 def edited(path: pathlib.Path, old: str, new: str) -> pathlib.Path:
@@ -117,6 +142,19 @@ def test_summary_where_less_is_better_and_runs_fail() -> None:
     assert line.speed_ratio("mine", "broken") is None
     assert line.cells["broken"].failed
     assert line.cells["broken"].marks == {"noisy"}
+    assert line.failed_peers == ("broken",)
+
+
+def test_memory_rows_have_no_one_too_slow() -> None:
+    rss = {"metric": "peak_rss_kb", "unit": "MiB peak", "less_is_better": True}
+    runs = [
+        a_run(allocator="fat", value=15.0, peak_rss_kb=15 * 1024, **rss),
+        a_run(allocator="mine", ours=True, value=10.0, peak_rss_kb=10 * 1024, **rss),
+    ]
+    (line,) = summary.lines(runs)
+    assert line.rss_ratio("mine") == pytest.approx(10 / 15)
+    (line,) = summary.lines([runs[0], dataclasses.replace(runs[1], peak_rss_kb=0)])
+    assert line.rss_ratio("mine") is None
 
 
 def test_rows_keep_the_order_of_the_suite() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import sys
 import pytest
 from workload_programs import build_library, build_workloads
 
-from hakobench import allocators, machine, record, runner, suite
+from hakobench import allocators, machine, project, record, runner, suite
 from hakobench.machine import CpuTimes
 from hakobench.project import ROOT, public_path, public_text
 
@@ -185,7 +186,7 @@ def test_slow_allocator_loses(bench: Bench, libraries: dict[str, pathlib.Path]) 
         "--lib", f"ours={libraries['ours']}", "--rounds", "3", "--scale", "0.003",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == public_path(bench.path())
+    assert done.stdout.splitlines()[-1] == str(bench.path())
     values = {name: [run.value for run in bench.runs() if run.allocator == name] for name in ("glibc", "slow", "ours")}
     assert max(values["slow"]) * 3 < min(values["glibc"])
     # ours is glibc with another name: about as fast as the best peer, which is glibc and not the slow one
@@ -345,10 +346,58 @@ def test_changed_library_is_noticed(
     row = suite.load("smoke").rows[0]
     plan = runner.Plan("smoke", (row,), [allocator], 2, 0.001, 1, tmp_path / "x.csv", tmp_path / "logs", programs)
     (first, second) = runner.steps(plan)
-    making = runner.Runner(plan, machine.look(0.01), [])
+    making = runner.Runner(plan, machine.look(0.01))
     assert making.run(first)[0].failure == ""
     library.write_bytes(library.read_bytes() + b"more")
     assert making.run(second)[0].failure == "the library is not the file it was at the start"
+
+
+WRONG_RESULT = """
+about = "for tests"
+[[row]]
+name = "sums"
+about = "a program with a result"
+workload = "python3"
+driver = "command"
+args = ["-B", "-c", "import os; print('LD_PRELOAD' in os.environ and 'libours' in os.environ['LD_PRELOAD'])"]
+metric = "wall_seconds"
+"""
+
+
+@pytest.mark.parametrize("names", ["glibc", ""])
+def test_result_of_glibc_is_the_right_one(
+    libraries: dict[str, pathlib.Path], tmp_path: pathlib.Path, names: str
+) -> None:
+    """Whichever comes first, and when glibc is not among the chosen. The program tells its allocators apart."""
+    bench = Bench(project.BIN_DIR, tmp_path)
+    bench.suite.write_text(WRONG_RESULT)
+    libraries = {"wrong": libraries["ours"], "right": libraries["slow"]}
+    for seed in ("1", "2", "3"):
+        extra = [word for name, path in libraries.items() for word in ("--lib", f"{name}={path}")]
+        done = bench("--allocators", names, *extra, "--seed", seed, "--rounds", "1")
+        assert done.returncode == 1, done.stderr
+        assert {run.allocator for run in bench.runs() if run.failure} == {"wrong"}
+        (failed,) = [run for run in bench.runs() if run.failure]
+        assert re.fullmatch("the result is [0-9a-f]+, under glibc it is [0-9a-f]+", failed.failure)
+        bench.path().unlink()
+
+
+@pytest.mark.parametrize("figure", ["nan", "inf", "0", "-1", "fast"])
+def test_figures_that_cannot_be_are_failures(tmp_path: pathlib.Path, figure: str) -> None:
+    program = tmp_path / "liar"
+    program.write_text(f"#!/bin/sh\necho seconds={figure} malloc_from=/lib/libc.so.6\n")
+    program.chmod(0o755)
+    bench = Bench(tmp_path, tmp_path)
+    bench.suite.write_text(SUITE.split("[[row]]")[0] + '''[[row]]
+name = "liar"
+about = "tells what cannot be"
+workload = "liar"
+metric = "seconds"
+''')
+    assert bench("--allocators", "glibc").returncode == 1
+    (run,) = bench.runs()
+    assert run.failure.startswith("the output has a figure that cannot be: ")
+    assert run.value == 0
 
 
 def test_fallback_marks_a_run(bench: Bench) -> None:
@@ -375,11 +424,27 @@ def test_interrupted_suite_goes_on(bench: Bench, libraries: dict[str, pathlib.Pa
     assert "interrupted; what is done is kept in" in rest
     kept = bench.runs()
     assert 2 <= len(kept) < 8
-    refused = bench(*options[:-2], "--rounds", "3", "--rows", "live", "--resume")
-    assert refused.returncode == 2
-    assert "--resume: run " in refused.stderr
+    for changed, why in (
+        (["--rounds", "3", "--rows", "live"], "is not in this plan: suite, rows, allocators, rounds and scale"),
+        (["--scale", "0.001"], "is not in this plan"),
+        (["--seed", "4"], "--resume takes the seed of the interrupted call; leave --seed out"),
+    ):
+        refused = bench(*options[:-2], *changed, "--resume")
+        assert refused.returncode == 2
+        assert why in refused.stderr.replace("\n", " ")
+    # what a writer that was killed may leave, and a newer file without a run
+    with bench.path().open("a") as torn:
+        torn.write("mine,0,args,half a li")
+    empty = bench.results / "mine-20991231-235959-1.csv"
+    empty.write_text(bench.path().read_text().splitlines()[0] + "\n")
+    text = bench.suite.read_text()
+    bench.suite.write_text(text.replace('"400", "16", "2048", "--pair"', '"400", "16", "1024", "--pair"'))
+    refused = bench(*options[:-2], "--resume")
+    assert "the suite's file has changed since" in refused.stderr.replace("\n", " ")
+    bench.suite.write_text(text)
     done = bench(*options[:-2], "--resume")
     assert done.returncode == 0, done.stderr
+    empty.unlink()
     runs = bench.runs()
     assert runs[: len(kept)] == kept
     assert [run.position for run in runs] == list(range(1, 9))
@@ -419,6 +484,9 @@ def test_callers_settings_do_not_reach_the_workload(bench: Bench, libraries: dic
         (["--rows", "@fast"], "suite mine has no row '@fast'"),
         (["--allocators", "glib"], "no allocator is called 'glib'; here: "),
         (["--lib", "x"], "'x' is not NAME=PATH"),
+        (["--lib", "x/y=/nowhere/libx.so"], "'x/y' is no name; allowed are letters, digits and _ . + -"),
+        (["--allocators", ","], "no allocator is chosen"),
+        (["--results-dir", "/proc/results"], "/proc/results: No such file or directory"),
         (["--lib", "x=/nowhere/libx.so"], "allocator x: cannot read '/nowhere/libx.so': No such file or directory"),
         (["--lib", "x=/tmp/a b.so"], "allocator x: '/tmp/a b.so' has a blank or colon"),
         (["--rounds", "0"], "0 is not in the range 1<=x<=1000"),

@@ -4,7 +4,7 @@ import dataclasses
 import datetime
 import pathlib
 import random
-import signal
+import re
 import sys
 
 import click
@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hakobench import allocators, machine, record, runner, suite, summary
-from hakobench.project import BIN_DIR, LOG_DIR, RESULTS_DIR, public_path
+from hakobench.project import BIN_DIR, LOG_DIR, RESULTS_DIR, ROOT, public_path
 
 _DIRECTORY = click.Path(file_okay=False, path_type=pathlib.Path)
 INTERRUPTED = 130
@@ -95,6 +95,7 @@ def new_plan(
     if not rows:
         raise ValueError("; ".join(["no row can be run", *remarks]))
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
+    scale = float(f"{scale:.{record.FLOAT_DIGITS}g}")  # as the results will say
     stem = f"{chosen.name}-{datetime.datetime.now():%Y%m%d-%H%M%S}-{seed}"
     plan = runner.Plan(
         chosen.name, rows, picked, rounds or chosen.rounds, scale, seed, results_dir / f"{stem}.csv", log_dir / stem,
@@ -103,21 +104,32 @@ def new_plan(
     return plan, remarks
 
 
-def _resumed(plan: runner.Plan, results_dir: pathlib.Path) -> tuple[runner.Plan, list[record.Run]]:
+def _is_of(plan: runner.Plan, path: pathlib.Path) -> bool:
+    """Of that suite, not of one whose name begins like it; and with a run in it."""
+    name = re.fullmatch(re.escape(plan.suite) + r"-\d{8}-\d{6}-\d+\.csv", path.name)
+    return name is not None and path.read_bytes().count(b"\n") > 1
+
+
+def _resumed(
+    plan: runner.Plan, seen: machine.Machine, results_dir: pathlib.Path
+) -> tuple[runner.Plan, list[record.Run]]:
     """The newest results of this suite, and the plan with their seed. Raises ValueError."""
-    found = [path for path in results_dir.glob(f"{plan.suite}-*.csv") if not path.name.endswith(record.RSS_SUFFIX)]
+    found = [path for path in results_dir.glob(f"{plan.suite}-*.csv") if _is_of(plan, path)]
     if not found:
         raise ValueError(f"--resume: no results of suite {plan.suite} in {public_path(results_dir)}")
     newest = max(found, key=lambda path: path.stat().st_mtime)
+    for path in (newest, record.rss_path(newest)):
+        record.drop_torn_line(path)
     done = record.read(newest).runs
     log_dir = plan.log_dir.parent / newest.stem
     resumed = dataclasses.replace(plan, seed=done[0].seed, csv_path=newest, log_dir=log_dir)
-    runner.check_resumable(resumed, done)
+    runner.check_resumable(resumed, seen, done)
     return resumed, done
 
 
-def _end(_signal: int, _frame: object) -> None:
-    raise KeyboardInterrupt
+def path_for_shell(path: pathlib.Path) -> str:
+    """As it can be typed where the caller is: outside the project the whole path."""
+    return public_path(path) if path.resolve().is_relative_to(ROOT) else str(path)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -162,7 +174,6 @@ def command(
 
     Exit code: 0; 1 when a run failed; 2 when nothing was run (bad arguments, busy machine); 130 when interrupted.
     """
-    signal.signal(signal.SIGTERM, _end)
     notes = Console(stderr=True, highlight=False)
     done: list[record.Run] = []
     try:
@@ -174,19 +185,26 @@ def command(
         plan, left_out = new_plan(
             chosen, row_names, picked, rounds, scale, seed, results_dir, log_dir, bin_dir, force
         )
+        if resume and seed is not None:
+            raise ValueError("--resume takes the seed of the interrupted call; leave --seed out")
+        results_dir.mkdir(parents=True, exist_ok=True)
+        for remark in remarks + left_out:
+            notes.print(f"note: {remark}", markup=False, soft_wrap=True)
+        seen = quiet_machine(force)
         if resume:
-            plan, done = _resumed(plan, results_dir)
+            plan, done = _resumed(plan, seen, results_dir)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    for remark in remarks + left_out:
-        notes.print(f"note: {remark}", markup=False, soft_wrap=True)
-    seen = quiet_machine(force)
+    except OSError as error:
+        raise click.UsageError(f"{error.filename}: {error.strerror}") from error
     notes.print(f"seed {plan.seed}, {len(done)} runs done, logs in {public_path(plan.log_dir)}", markup=False)
     try:
         runs = runner.execute(plan, seen, done, notes)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         notes.print(f"interrupted; what is done is kept in {public_path(plan.csv_path)}, --resume goes on with it")
         sys.exit(INTERRUPTED)
     print_result(runs, Console(highlight=False))
-    click.echo(public_path(plan.csv_path))
+    click.echo(path_for_shell(plan.csv_path))
     sys.exit(1 if any(run.failure for run in runs) else 0)

@@ -111,6 +111,7 @@ def _watch_child(watch: Callable[[int], None], parent: int) -> None:
 def execute(job: Job, argv: list[str], environment: dict[str, str]) -> tuple[process.Ended, dict[str, str]]:
     """Runs it in the scratch folder, under measure_child; what is known of the process. Raises FailedError when it
     fails."""
+    environment = environment | app.glibc_settings(environment)
     report = job.scratch / "measure_child.report"
     settings_alone = [f"{key}={value}" for key, value in environment.items() if job.plain_environment.get(key) != value]
     launcher = [app.program_path(job, app.MEASURE_CHILD), str(report), *settings_alone, "--"]

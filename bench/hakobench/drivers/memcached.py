@@ -60,8 +60,9 @@ def run(job: Job) -> Outcome:
     def work() -> None:
         argv = [app.program_path(job, job.row.workload), *server_options(job)]
         load = app.load_argv(job, LOADS)
-        outcome.command = f"{app.shown(argv)} & {app.shown(load)}"
-        with app.Server(job, argv, job.environment, SOCKET) as server:
+        glibc = app.glibc_settings(job.environment)
+        outcome.command = f"{app.shown(argv, environment=glibc)} & {app.shown(load)}"
+        with app.Server(job, argv, job.environment | glibc, SOCKET) as server:
             server.connect().close()
             ended = server.load(load)
             outcome.output = ended.stdout + ended.stderr
