@@ -408,16 +408,16 @@ def test_another_result_is_a_failure(tmp_path: pathlib.Path) -> None:
     """A program that computes something else under one allocator has lost, however fast it was."""
     library = build_library(tmp_path / "nothing.so", "int nothing;\n")
     # It computes for a while, so that it can be looked at.
-    text = "import os; open('result.txt', 'w').write(f\"{sum(range(10**7))}{'LD_PRELOAD' in os.environ}\")"
+    text = "import os; open('result.txt', 'w').write(f\"{sum(range(10**7))}{'nothing' in os.environ['LD_PRELOAD']}\")"
     row = make_row("command", "/usr/bin/python3", "-c", text, result="result.txt")
     chosen = [allocators.Allocator("glibc"), allocators.load("wrong", library)]
     plan = runner.Plan("test", (row,), chosen, 1, 1.0, 1, tmp_path / "out.csv", tmp_path / "logs", forced=True)
     runs = runner.execute(plan, machine.look())
     assert len(runs) == 2
-    first, second = runs
-    assert first.failure == ""
-    assert second.failure.startswith("the result is ")
-    assert f"under {first.allocator} it was" in second.failure
+    by_name = {run.allocator: run for run in runs}
+    assert by_name["glibc"].failure == ""
+    assert by_name["wrong"].failure.startswith("the result is ")
+    assert ", under glibc it is " in by_name["wrong"].failure
 
 
 # ---- inputs ----------------------------------------------------------------------------------------
