@@ -225,6 +225,13 @@ struct plan plan_load(const char *path) {
     for (uint64_t i = 0; i < plan.event_count; i++) {
         add_event(&loader, &plan.threads[loader.events[i].thread], i);
     }
+    plan.ends = machine_map(threads, sizeof *plan.ends);
+    for (uint64_t i = 0, ended = 0; i < plan.event_count; i++) {
+        uint32_t thread = loader.events[i].thread;
+        if (plan.threads[thread].last == i) {
+            plan.ends[ended++] = thread;
+        }
+    }
     plan.slot_count = loader.slots_used;
     plan.peak_bytes = loader.peak_bytes;
     plan.bytes = plan.event_count * sizeof(struct plan_event);

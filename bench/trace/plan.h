@@ -38,6 +38,7 @@ struct plan_thread {
 
 struct plan {
     struct plan_thread *threads; /* in the order of their first events */
+    uint32_t *ends;              /* the threads in the order of their last events */
     uint32_t thread_count;
     uint32_t slot_count, block_count;
     uint64_t event_count;

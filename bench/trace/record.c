@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include "record.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -56,6 +57,12 @@ struct self {
 
 static _Atomic(struct recording *) g_recording; /* sync: set once by compare-and-swap */
 static uint32_t g_generation;                   /* of the newest recording; owner: the thread that starts it */
+
+/* What a forked child needs, whatever became of the environment and the directory. Written by the first start. */
+static char g_base_path[PATH_MAX];
+static char g_operators[sizeof((struct trace_header){0}.operators)];
+static _Atomic bool g_base_ready; /* sync: release after both were written; a child may be forked in between */
+
 static __thread struct self t_self __attribute__((tls_model("initial-exec")));
 static __thread bool t_starting __attribute__((tls_model("initial-exec")));
 
@@ -106,13 +113,11 @@ static int make_base_path(char *path, const char *asked) {
     return append(path, asked) ? 0 : ENAMETOOLONG;
 }
 
-/* Creates $HAKOTRACE_FILE.<pid>.<n>: n counts what the process executed one after the other. */
-static int create_file(struct recording *recording, const char *asked) {
+/* Creates <base>.<pid>.<n>: n counts what the process executed one after the other. */
+static int create_file(struct recording *recording) {
     char base[PATH_MAX];
-    int error = make_base_path(base, asked);
-    if (error == 0 && !append_number(base, (unsigned)getpid())) {
-        error = ENAMETOOLONG;
-    }
+    strcpy(base, g_base_path);
+    int error = append_number(base, (unsigned)getpid()) ? 0 : ENAMETOOLONG;
     for (unsigned n = 0; error == 0 && n < FILE_TRIES; n++) {
         strcpy(recording->path, base);
         if (!append_number(recording->path, n)) {
@@ -199,6 +204,27 @@ static void note_program(struct trace_header *header) {
     memcpy(header->program, name, kept);
 }
 
+/* Resolved by the dynamic linker as for the program itself; NULL when nothing that is loaded has it. */
+extern void *operator_new(size_t size) __asm__("_Znwm") __attribute__((weak));
+extern void cplusplus_personality(void) __asm__("__gxx_personality_v0") __attribute__((weak));
+
+/* operator new of the standard library calls malloc. Another one may not, and what it allocates is not seen then. */
+static void note_operators(void) {
+    void *(*function)(size_t) = operator_new;
+    void *address;
+    Dl_info info;
+    memcpy(&address, &function, sizeof address);
+    if (address == NULL || cplusplus_personality == NULL || dladdr(address, &info) == 0 || info.dli_fname == NULL) {
+        return;
+    }
+    const char *slash = strrchr(info.dli_fname, '/');
+    const char *name = slash != NULL ? slash + 1 : info.dli_fname;
+    if (strncmp(name, "libstdc++.so", 12) != 0 && strncmp(name, "libc++", 6) != 0) {
+        size_t length = strlen(name);
+        memcpy(g_operators, name, length < sizeof g_operators ? length : sizeof g_operators - 1);
+    }
+}
+
 static void header_fill(struct trace_header *header, bool forked) {
     header->byte_order = TRACE_BYTE_ORDER;
     header->version = TRACE_VERSION;
@@ -210,21 +236,40 @@ static void header_fill(struct trace_header *header, bool forked) {
     header->forked = forked;
     atomic_store_explicit(&header->stop_order, UINT64_MAX, memory_order_relaxed);
     note_program(header);
+    memcpy(header->operators, g_operators, sizeof header->operators);
     memcpy(header->magic, TRACE_RAW_MAGIC, sizeof header->magic);
 }
 
-static bool recording_open(struct recording *recording, bool forked) {
+/* False when nothing is to be recorded. 0 or an errno in `*error`. */
+static bool base_prepare(int *error) {
+    *error = 0;
+    if (atomic_load_explicit(&g_base_ready, memory_order_acquire)) {
+        return true;
+    }
     const char *asked = getenv("HAKOTRACE_FILE");
-    enum trace_stop stop;
     if (asked == NULL || asked[0] == '\0') {
         return false;
     }
-    int error = create_file(recording, asked);
+    *error = make_base_path(g_base_path, asked);
+    if (*error == 0) {
+        note_operators();
+        atomic_store_explicit(&g_base_ready, true, memory_order_release);
+    }
+    return true;
+}
+
+static bool recording_open(struct recording *recording, bool forked) {
+    enum trace_stop stop;
+    int error;
+    if (!base_prepare(&error)) {
+        return false;
+    }
+    error = error == 0 ? create_file(recording) : error;
     unsigned char *base = error == 0 ? region_map(recording, 0, &stop) : NULL;
     if (base == NULL) {
         /* A forked child's descriptors may be anything by now; a new program's stderr is still what it was given. */
         if (!forked) {
-            complain("cannot make a file at", asked, error != 0 ? error : errno);
+            complain("cannot make a file at", g_base_path, error != 0 ? error : errno);
         }
         return false;
     }
@@ -408,8 +453,9 @@ uint64_t record_order(void) {
     if (recording == NULL) {
         return 0;
     }
-    if (atomic_load_explicit(&recording->phase, memory_order_acquire) != PHASE_RECORDING &&
-        !recording_start(recording)) {
+    /* Off first: when nothing is recorded, calls must not write to a line that all threads share. */
+    uint32_t phase = atomic_load_explicit(&recording->phase, memory_order_acquire);
+    if (phase == PHASE_OFF || (phase != PHASE_RECORDING && !recording_start(recording))) {
         return 0;
     }
     /* relaxed: see "Order" in record.h */
@@ -421,8 +467,10 @@ void record_fill(struct trace_record *record, uint64_t order, unsigned operation
     if (record == NULL || order == 0) {
         return;
     }
-    bool aligned = alignment != 0 && (alignment & (alignment - 1)) == 0;
-    uint64_t align_log2 = aligned ? (uint64_t)__builtin_ctzl(alignment) : 0;
+    bool failed = (operation & TRACE_FAILED) != 0;
+    bool aligned = alignment > 1 && (!failed || (alignment & (alignment - 1)) == 0);
+    /* memalign takes any number, and aligns to the next power of two. */
+    uint64_t align_log2 = aligned ? 64U - (uint64_t)__builtin_clzl(alignment - 1) : 0;
     record->address = (uint64_t)(uintptr_t)address;
     record->size = size;
     atomic_store_explicit(&record->word,

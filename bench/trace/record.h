@@ -18,6 +18,9 @@
  * Fork. The state lies in memory that a child finds zeroed (MADV_WIPEONFORK), and the chunks are not inherited at all
  * (MADV_DONTFORK): the child starts a recording and a file of its own with its first event. vfork's child runs in the
  * parent's memory and is recorded there, as it should be.
+ * A signal handler that interrupts the recorder itself and forks is the exception: when its child returns from the
+ * handler, the call it goes on with has a record in a chunk that the child does not have, and the child is killed.
+ * POSIX leaves a child that does more than async-signal-safe calls undefined there.
  *
  * Descriptors. None is kept: the file is opened for each region and closed again, so a program that closes
  * everything, or that wants all numbers, is not disturbed. Nothing is ever written to the program's own descriptors,
@@ -34,7 +37,8 @@
 /* The number of an event; 0: nothing is being recorded, and the other functions do nothing with it. Any thread. */
 uint64_t record_order(void);
 
-/* `operation` is a function and flags, `alignment` a power of two or 0 (other values count as 0). */
+/* `operation` is a function and flags, `alignment` 0 or what was asked for; the next power of two is recorded, for
+   calls that failed only powers of two. */
 void record_write(uint64_t order, unsigned operation, size_t alignment, const void *address, size_t size);
 
 /* Two records side by side: writes the first, returns the second for record_fill (NULL: nothing is recorded). */

@@ -11,6 +11,9 @@
  * is ahead waits until the others are near. The thread that is furthest behind never waits for that, and one that waits
  * for a block does not hold others back, so this adds no deadlock to what plan.h says.
  *
+ * The recording's first thread is replayed in the main thread, so a recording of one thread starts none. Another one,
+ * the starter, starts and joins all others; it lives from before the first round to after the last.
+ *
  * The figures of the resident memory are without the events and slots, which are resident before the start.
  */
 #define _GNU_SOURCE
@@ -20,6 +23,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,8 +46,10 @@ struct slot {
 };
 
 struct counters {
-    uint64_t calls, allocated, freed, remote_frees, waits;
-    uint64_t bytes_in, bytes_out; /* growth and shrinkage of blocks included */
+    uint64_t calls, allocated, freed, remote_frees;
+    uint64_t waits, pace_waits;    /* for the turn at a block; because of being too far ahead */
+    uint64_t waited_ns, thread_ns; /* of that time in both; from the first to the last event */
+    uint64_t bytes_in, bytes_out;  /* growth and shrinkage of blocks included */
 };
 
 enum { AHEAD_EVENTS = 1024 };
@@ -64,8 +70,16 @@ struct member {
     int64_t told_bytes; /* what it has added to pace->live_bytes */
     unsigned index, touch;
     struct counters counters; /* owner: the thread; read by others after it was joined */
-    pthread_t thread;
-    bool joined;
+    pthread_t thread;         /* of all but the first */
+};
+
+/* Who starts and joins the threads; main and the starter hand over to each other by the semaphores. */
+struct crew {
+    const struct plan *plan;
+    struct member *members;
+    uint64_t rounds;
+    sem_t begin, first_ended, all_ended;
+    pthread_t starter;
 };
 
 /* ---- contents --------------------------------------------------------------------------------------------------- */
@@ -181,7 +195,10 @@ static void resize(struct member *self, struct slot *slot, const struct plan_eve
         machine_fail("realloc from %" PRIu64 " to %" PRIu64 " bytes lost the contents", old_size,
                      (uint64_t)event->size);
     }
-    slot->thread = moved != slot->address ? self->index : slot->thread;
+    if (moved != slot->address) {
+        self->counters.remote_frees += slot->thread != self->index;
+        slot->thread = self->index;
+    }
     slot->address = moved;
     slot->size = moved == NULL ? 0 : event->size;
     touch(self, slot, kept);
@@ -215,11 +232,13 @@ static void step(struct member *self, const struct plan_event *event) {
     struct slot *slot = &self->slots[event->slot];
     /* sync: turn; partner: the release below, in whichever thread had the turn before */
     if (atomic_load_explicit(&slot->turn, memory_order_acquire) != event->turn) {
+        uint64_t start_ns = machine_now_ns();
         self->counters.waits++;
         place_pass(self);
         while (atomic_load_explicit(&slot->turn, memory_order_acquire) != event->turn) {
             sched_yield();
         }
+        self->counters.waited_ns += machine_now_ns() - start_ns;
     }
     if (event->kind == TRACE_ALLOCATE) {
         allocate(self, slot, event);
@@ -252,19 +271,24 @@ static void keep_pace(struct member *self, uint64_t at) {
     uint64_t place = self->plan->places[at / PLAN_PACE_EVENTS];
     self->told_bytes = bytes;
     atomic_store_explicit(&self->place, place, memory_order_relaxed);
+    uint64_t start_ns = 0;
     while (live > pace->peak_bytes) {
         uint64_t lowest = lowest_place(pace);
         if (place <= lowest || place - lowest <= AHEAD_EVENTS) {
             break;
         }
+        start_ns = start_ns == 0 ? machine_now_ns() : start_ns;
         sched_yield();
         live = atomic_load_explicit(&pace->live_bytes, memory_order_relaxed);
     }
+    if (start_ns != 0) {
+        self->counters.pace_waits++;
+        self->counters.waited_ns += machine_now_ns() - start_ns;
+    }
 }
 
-static void *member_main(void *argument) {
-    struct member *self = argument;
-    machine_pin(self->index);
+static void member_run(struct member *self) {
+    uint64_t start_ns = machine_now_ns();
     const struct plan_event *events = self->plan->events;
     for (uint64_t i = 0; i < self->plan->count; i++) {
         if (i % PLAN_PACE_EVENTS == 0) {
@@ -273,36 +297,91 @@ static void *member_main(void *argument) {
         step(self, &events[i]);
     }
     atomic_store_explicit(&self->place, UINT64_MAX, memory_order_relaxed);
+    self->counters.thread_ns += machine_now_ns() - start_ns;
+}
+
+static void *member_main(void *argument) {
+    struct member *self = argument;
+    machine_pin(self->index);
+    member_run(self);
     return NULL;
 }
 
-static void join(struct member *member) {
-    pthread_join(member->thread, NULL);
-    member->joined = true;
+static void await(sem_t *semaphore) {
+    while (sem_wait(semaphore) != 0) {
+        if (errno != EINTR) {
+            machine_fail("cannot wait for a thread: %s", strerror(errno));
+        }
+    }
 }
 
-/* Seconds from before the first thread's start to after the last one's end. */
-static double run_threads(const struct plan *plan, struct member *members) {
-    uint64_t start_ns = machine_now_ns();
-    uint32_t oldest = 0; /* all before it were joined */
-    for (uint32_t t = 0; t < plan->thread_count; t++) {
-        for (uint32_t earlier = oldest; earlier < t; earlier++) {
-            if (!members[earlier].joined && plan->threads[earlier].last < plan->threads[t].first) {
-                join(&members[earlier]);
-            }
+static void join(struct crew *crew, uint32_t thread) {
+    if (thread == 0) {
+        await(&crew->first_ended);
+    } else {
+        pthread_join(crew->members[thread].thread, NULL);
+    }
+}
+
+/* One that ended before another one's first event began before it too, so it has been started when it is joined. */
+static void start_and_join(struct crew *crew) {
+    const struct plan *plan = crew->plan;
+    uint32_t joined = 0;
+    for (uint32_t t = 1; t < plan->thread_count; t++) {
+        while (plan->threads[plan->ends[joined]].last < plan->threads[t].first) {
+            join(crew, plan->ends[joined++]);
         }
-        while (oldest < t && members[oldest].joined) {
-            oldest++;
-        }
-        int error = pthread_create(&members[t].thread, NULL, member_main, &members[t]);
+        int error = pthread_create(&crew->members[t].thread, NULL, member_main, &crew->members[t]);
         if (error != 0) {
             machine_fail("cannot start thread %" PRIu32 ": %s", t, strerror(error));
         }
     }
-    for (uint32_t t = oldest; t < plan->thread_count; t++) {
-        if (!members[t].joined) {
-            join(&members[t]);
+    while (joined < plan->thread_count) {
+        join(crew, plan->ends[joined++]);
+    }
+}
+
+static void *starter_main(void *argument) {
+    struct crew *crew = argument;
+    for (uint64_t r = 0; r < crew->rounds; r++) {
+        await(&crew->begin);
+        start_and_join(crew);
+        sem_post(&crew->all_ended);
+    }
+    return NULL;
+}
+
+/* The starter is there before any time is taken, and before main is bound to a cpu, which it would inherit. */
+static void crew_prepare(struct crew *crew) {
+    sem_init(&crew->begin, 0, 0);
+    sem_init(&crew->first_ended, 0, 0);
+    sem_init(&crew->all_ended, 0, 0);
+    if (crew->plan->thread_count > 1) {
+        int error = pthread_create(&crew->starter, NULL, starter_main, crew);
+        if (error != 0) {
+            machine_fail("cannot start a thread: %s", strerror(error));
         }
+    }
+    machine_pin(0);
+}
+
+static void crew_dismiss(struct crew *crew) {
+    if (crew->plan->thread_count > 1) {
+        pthread_join(crew->starter, NULL);
+    }
+}
+
+/* Seconds from before the first thread's first event to after the last one's end. */
+static double run_threads(struct crew *crew) {
+    uint64_t start_ns = machine_now_ns();
+    bool others = crew->plan->thread_count > 1;
+    if (others) {
+        sem_post(&crew->begin);
+    }
+    member_run(&crew->members[0]);
+    if (others) {
+        sem_post(&crew->first_ended);
+        await(&crew->all_ended);
     }
     return (double)(machine_now_ns() - start_ns) / 1e9;
 }
@@ -328,24 +407,27 @@ static void add(struct counters *sum, const struct counters *more) {
     sum->freed += more->freed;
     sum->remote_frees += more->remote_frees;
     sum->waits += more->waits;
+    sum->pace_waits += more->pace_waits;
+    sum->waited_ns += more->waited_ns;
+    sum->thread_ns += more->thread_ns;
     sum->bytes_in += more->bytes_in;
     sum->bytes_out += more->bytes_out;
 }
 
 /* Adds one round to `sum`; returns its seconds. `*live` and `*bytes` are what is left at the end of it. */
-static double round_run(const struct plan *plan, struct member *members, struct slot *slots, struct counters *sum,
-                        uint64_t *live, uint64_t *bytes) {
+static double round_run(struct crew *crew, struct slot *slots, struct counters *sum, uint64_t *live, uint64_t *bytes) {
+    const struct plan *plan = crew->plan;
+    struct member *members = crew->members;
     struct counters round = {0};
     struct pace *pace = members[0].pace;
     atomic_store_explicit(&pace->live_bytes, 0, memory_order_relaxed);
     for (uint32_t t = 0; t < plan->thread_count; t++) {
         members[t].counters = (struct counters){0};
         members[t].told_bytes = 0;
-        members[t].joined = false;
         /* A thread that is still to be started counts too: who is ahead of its first event has to wait for it. */
         atomic_store_explicit(&members[t].place, plan->threads[t].first, memory_order_relaxed);
     }
-    double seconds = run_threads(plan, members);
+    double seconds = run_threads(crew);
     for (uint32_t t = 0; t < plan->thread_count; t++) {
         add(&round, &members[t].counters);
     }
@@ -373,8 +455,10 @@ static void print_result(const struct plan *plan, const struct counters *sum, do
     uint64_t peak_kb = machine_status_kb("VmHWM:");
     printf("events=%" PRIu64 " threads=%" PRIu32 " blocks=%" PRIu32 "\n", plan->event_count, plan->thread_count,
            plan->block_count);
-    printf("allocated=%" PRIu64 " freed=%" PRIu64 " remote_frees=%" PRIu64 " waits=%" PRIu64 "\n", sum->allocated,
-           sum->freed, sum->remote_frees, sum->waits);
+    printf("allocated=%" PRIu64 " freed=%" PRIu64 " remote_frees=%" PRIu64 "\n", sum->allocated, sum->freed,
+           sum->remote_frees);
+    printf("calls=%" PRIu64 " waits=%" PRIu64 " pace_waits=%" PRIu64 " wait_share=%.4f\n", sum->calls, sum->waits,
+           sum->pace_waits, sum->thread_ns > 0 ? (double)sum->waited_ns / (double)sum->thread_ns : 0.0);
     machine_print_malloc_source();
     printf("seconds=%.6f\n", seconds);
     printf("tables_kb=%" PRIu64 "\n", tables_kb);
@@ -415,10 +499,13 @@ int main(int argc, char **argv) {
     uint64_t live = 0;
     uint64_t live_bytes = 0;
     uint64_t tables_kb = (plan.bytes + ((uint64_t)plan.slot_count + 1) * sizeof *slots) / 1024;
+    struct crew crew = {.plan = &plan, .members = members, .rounds = rounds};
+    crew_prepare(&crew);
     peak_reset();
     for (uint64_t r = 0; r < rounds; r++) {
-        seconds += round_run(&plan, members, slots, &sum, &live, &live_bytes);
+        seconds += round_run(&crew, slots, &sum, &live, &live_bytes);
     }
+    crew_dismiss(&crew);
     printf("rounds=%" PRIu64 " live=%" PRIu64 " live_bytes=%" PRIu64 "\n", rounds, live, live_bytes);
     print_result(&plan, &sum, seconds, tables_kb);
     return 0;

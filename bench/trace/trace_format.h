@@ -81,6 +81,7 @@ struct trace_header {
     uint32_t reserved;
     _Atomic uint64_t stop_order; /* order of the first event that was lost; UINT64_MAX: none */
     char program[256];           /* last component of the program's path */
+    char operators[64];          /* what has C++'s operator new, when that is not the standard library; empty else */
 };
 
 /*
@@ -115,7 +116,7 @@ struct trace_plan_event {
 _Static_assert(sizeof(struct trace_record) == 24, "records are read from files");
 _Static_assert(sizeof(struct trace_chunk) == sizeof(struct trace_record),
                "so the records of a chunk are aligned alike");
-_Static_assert(sizeof(struct trace_header) == 320, "the header is read from files");
+_Static_assert(sizeof(struct trace_header) == 384, "the header is read from files");
 _Static_assert(sizeof(struct trace_plan) == 32, "the plan is read from files");
 _Static_assert(sizeof(struct trace_plan_event) == 16, "the plan is read from files");
 

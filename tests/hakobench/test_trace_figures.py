@@ -35,6 +35,9 @@ def _count_plainly(rows: list) -> dict[str, object]:
             resizes, before, after = resizes + 1, before + live[block].size, after + size
             in_place += kind == events.RESIZE
             now += size - live[block].size
+            if kind == events.MOVE and live[block].thread != thread:
+                remote += 1
+                pairs[live[block].thread, thread] += 1
             live[block].size = size
             live[block].thread = thread if kind == events.MOVE else live[block].thread
         elif kind == events.RELEASE:
@@ -75,6 +78,17 @@ def test_figures_are_those_of_a_plain_count(seed: int) -> None:
     assert sum(row.frees for row in found.threads) == found.frees
     assert sum(row.remote_frees for row in found.threads) == found.remote_frees
     assert sum(found.calls.values()) == len(rows)
+
+
+def test_a_realloc_that_moves_a_block_of_another_thread_is_a_remote_free() -> None:
+    rows = [
+        (MALLOC, events.ALLOCATE, 0, 0, 8, 0), (REALLOC, events.MOVE, 1, 0, 9, 0), (REALLOC, events.RESIZE, 0, 0, 10, 0),
+        (REALLOC, events.MOVE, 1, 0, 11, 0), (events.FREE, events.RELEASE, 1, 0, 0, 0),
+    ]  # fmt: skip
+    found = figures.compute(trace_of(rows))
+    assert (found.remote_frees, found.frees, found.moves, found.pairs) == (1, 1, 2, ((0, 1, 1),))
+    assert found.remote_share == 1 / 3
+    assert (found.threads[1].frees, found.threads[1].moves, found.threads[1].remote_frees) == (1, 2, 1)
 
 
 def test_lifetimes_at_their_limits() -> None:

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 from trace_programs import PRELUDE, build_program, build_tools, only, record, replay
+from workload_programs import build_library
 
 from hakobench.project import LIB_DIR
 from hakobench.trace import capture, events, figures, link, raw
@@ -159,6 +160,42 @@ int main(void) {
 }
 """
 
+FORK_AFTER_CHANGES = """
+int main(void) {
+    keep(malloc(44));
+    MUST(clearenv() == 0 && chdir("/") == 0);
+    pid_t child = fork();
+    if (child == 0) { for (int i = 0; i < 20; i++) free(keep(malloc(55))); _exit(0); }
+    int status;
+    MUST(waitpid(child, &status, 0) == child && status == 0);
+}
+"""
+
+ODD_ALIGNMENTS = """
+int main(void) {
+    volatile size_t huge = (size_t)1 << 62, odd = huge + 1;
+    free(keep(memalign(48, 70)));
+    free(keep(memalign(1, 71)));
+    MUST(memalign(huge, 72) == NULL);
+    MUST(memalign(odd, 73) == NULL);
+    free(keep(malloc(74)));
+}
+"""
+
+DOUBLE_FREE = """
+int main(void) { for (int i = 0; i < 10; i++) { void *p = keep(malloc(61)); free(p); if (i == 5) free(p); } }
+"""
+IGNORES_FREE = """
+void free(void *block) { (void)block; }
+"""
+OPERATORS = """
+#include <cstddef>
+static char pool[1 << 20]; static std::size_t used;
+void *operator new(std::size_t size) { used += 64 + size / 64 * 64; return pool + used; }
+void operator delete(void *) noexcept {}
+void operator delete(void *, std::size_t) noexcept {}
+"""
+
 KILLS_ITSELF = """
 int main(void) { for (int i = 0; i < 1000; i++) keep(malloc(32)); kill(getpid(), SIGKILL); }
 """
@@ -301,6 +338,54 @@ def test_a_forked_child_has_a_recording_of_its_own(tools: pathlib.Path, tmp_path
     assert of_parent.remarks == ()
     assert any("inherited" in remark for remark in of_child.remarks)
     assert any(remark.startswith("10 calls concern blocks") for remark in of_child.remarks)
+
+
+def test_a_forked_child_is_recorded_whatever_became_of_environment_and_directory(
+    tools: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    program = build_program(tmp_path / "program", FORK_AFTER_CHANGES)
+    environment = os.environ | {"LD_PRELOAD": str(tools / "libhakotrace.so"), "HAKOTRACE_FILE": "relative"}
+    assert subprocess.run([program], env=environment, cwd=tmp_path, check=False).returncode == 0
+    traces = [link.link(raw.read(path)) for path in tmp_path.glob("relative.*")]
+    assert sorted(map(str, (_sized(trace, 44, 55) for trace in traces))) == ["Counter({44: 1})", "Counter({55: 20})"]
+
+
+def test_alignments_that_are_no_power_of_two(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """And one that is too large to be served: that must not void the recording."""
+    trace = only(record(tools, tmp_path / "raw", build_program(tmp_path / "program", ODD_ALIGNMENTS)))
+    rows = zip(trace.kind, trace.size, trace.align_log2, strict=True)
+    found = {int(size): (int(kind), int(log)) for kind, size, log in rows if 70 <= size <= 74}
+    assert found == {
+        70: (events.ALLOCATE, 6), 71: (events.ALLOCATE, 0), 72: (events.FAILED, 62), 73: (events.FAILED, 0),
+        74: (events.ALLOCATE, 0),
+    }  # fmt: skip
+
+
+def test_a_double_free_costs_only_that_call(
+    tools: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind an allocator that takes it."""
+    monkeypatch.setenv("LD_PRELOAD", str(build_library(tmp_path / "ignores.so", IGNORES_FREE)))
+    found = record(tools, tmp_path / "raw", build_program(tmp_path / "program", DOUBLE_FREE))
+    assert found.status == 0
+    trace = only(found)
+    assert _sized(trace, 61) == {61: 10}
+    assert figures.compute(trace).frees >= 10
+    assert [remark for remark in trace.remarks if remark.startswith("1 calls release a block that was released before")]
+
+
+def test_another_operator_new_is_told(
+    tools: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "operators.cc"
+    source.write_text(OPERATORS)
+    subprocess.run(["c++", "-fPIC", "-shared", "-o", tmp_path / "operators.so", source], check=True)
+    program = build_program(tmp_path / "program", CPLUSPLUS.replace("delete keep(new Wide)", "(void)0"), "c++")
+    plain = only(record(tools, tmp_path / "plain", program))
+    monkeypatch.setenv("LD_PRELOAD", str(tmp_path / "operators.so"))
+    trace = only(record(tools, tmp_path / "raw", program))
+    assert plain.remarks == ()
+    assert [remark for remark in trace.remarks if remark.startswith("C++ operator new is that of operators.so, not")]
 
 
 def test_fork_while_other_threads_allocate(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:

@@ -85,6 +85,41 @@ def test_memory_is_without_the_tables(tools: pathlib.Path, tmp_path: pathlib.Pat
     assert int(told["peak_rss_kb"]) < 6000
 
 
+NO_THREADS = """
+#include "next.h"
+int pthread_create(void *thread, void *attributes, void *start, void *argument) {
+    (void)thread; (void)attributes; (void)start; (void)argument;
+    return 11;
+}
+"""
+
+
+def test_a_recording_of_one_thread_starts_none(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """The time of a short recording would be that of starting the thread."""
+    library = build_library(tmp_path / "none.so", NO_THREADS)
+    told = replay(tools, trace_of(random_rows(2, 1000, threads=1)), tmp_path, "--repeat=4", library=library)
+    assert (told["rounds"], told["waits"], told["pace_waits"], told["wait_share"]) == ("4", "0", "0", "0.0000")
+    path = tmp_path / "two.plan"
+    plan.write(path, trace_of(random_rows(2, 1000, threads=2)))
+    done = run_replay(tools, path, library=library)
+    assert (done.returncode, "cannot start a thread" in done.stderr) == (1, True)
+
+
+def test_the_first_thread_may_end_before_others_begin(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    rows = [(MALLOC, events.ALLOCATE, thread, thread, 8, 0) for thread in range(200)]
+    rows += [(events.FREE, events.RELEASE, 199 - block % 3, block, 0, 0) for block in range(200)]
+    told = replay(tools, trace_of(rows), tmp_path, "--repeat=20")
+    assert (told["calls"], told["freed"], told["live"]) == ("8000", "4000", "0")
+    assert int(told["remote_frees"]) == 20 * 199
+    assert 0.0 <= float(told["wait_share"]) <= 1.0
+
+
+def test_a_realloc_that_moves_anothers_block_is_a_remote_free(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    rows = [(MALLOC, events.ALLOCATE, 0, 0, 8, 0), (3, events.MOVE, 1, 0, 1 << 20, 0), (events.FREE, events.RELEASE, 1, 0, 0, 0)]
+    told = replay(tools, trace_of(rows), tmp_path)
+    assert told["remote_frees"] == "1"
+
+
 def test_threads_that_do_not_overlap_are_not_started_together(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """2000 threads at a time would not fit into the memory for their stacks under this limit."""
     rows = [(MALLOC, events.ALLOCATE, thread, thread, 8, 0) for thread in range(2000)]

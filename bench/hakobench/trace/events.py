@@ -91,7 +91,8 @@ def find_fault(trace: Trace) -> tuple[int, str] | None:
     seen = numpy.maximum.accumulate(trace.thread.astype(numpy.int64)) if len(trace) else trace.thread
     fresh = numpy.diff(seen, prepend=-1)
     add(fresh > 1, "threads are not numbered in the order of their first events")
-    add((trace.align_log2 > 40) | ((trace.size > 1 << 47) & (trace.kind != FAILED)), "size or alignment is too large")
+    too_large = ((trace.align_log2 > 40) | (trace.size > 1 << 47)) & (trace.kind != FAILED)
+    add(too_large | (trace.align_log2 > 63), "size or alignment is too large")
     index = numpy.flatnonzero(touches_block(trace.kind))
     block, kind = trace.block[index].astype(numpy.int64), trace.kind[index]
     allocates = kind == ALLOCATE

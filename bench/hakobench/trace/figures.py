@@ -37,11 +37,13 @@ class SizeRow:
 
 @dataclasses.dataclass(frozen=True)
 class ThreadRow:
-    """What one thread did. A free is remote when another thread allocated the block, or moved it last."""
+    """What one thread did. A free is remote when another thread allocated the block, or moved it last. `moves` are the
+    reallocs that moved a block: they free the old one, so they count among the remote frees too."""
 
     thread: int
     allocations: int
     frees: int
+    moves: int
     remote_frees: int
     allocated_bytes: int
 
@@ -75,6 +77,7 @@ class Figures:
     left_blocks: int
     left_bytes: int
     frees: int
+    moves: int
     remote_frees: int
     sizes: tuple[SizeRow, ...]
     classes: tuple[SizeRow, ...]
@@ -87,7 +90,9 @@ class Figures:
 
     @property
     def remote_share(self) -> float:
-        return self.remote_frees / self.frees if self.frees else 0.0
+        """Of all blocks that were given back, by free or by a realloc that moved them."""
+        given_back = self.frees + self.moves
+        return self.remote_frees / given_back if given_back else 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,9 +185,11 @@ def _threads(trace: Trace, remote: numpy.ndarray) -> tuple[ThreadRow, ...]:
     """`remote` are the indices of the remote frees."""
     count = trace.thread_count
     allocates, releases = trace.kind == events.ALLOCATE, trace.kind == events.RELEASE
+    moves = trace.kind == events.MOVE
     columns = (
         numpy.bincount(trace.thread[allocates], minlength=count),
         numpy.bincount(trace.thread[releases], minlength=count),
+        numpy.bincount(trace.thread[moves], minlength=count),
         numpy.bincount(trace.thread[remote], minlength=count),
         numpy.bincount(trace.thread[allocates], weights=trace.size[allocates].astype(float), minlength=count),
     )
@@ -191,7 +198,7 @@ def _threads(trace: Trace, remote: numpy.ndarray) -> tuple[ThreadRow, ...]:
 
 def _pairs(trace: Trace, steps: _Steps) -> tuple[numpy.ndarray, tuple[tuple[int, int, int], ...]]:
     """Indices of the remote frees, and (allocating thread, freeing thread, blocks), most blocks first."""
-    releases = steps.kind == events.RELEASE
+    releases = (steps.kind == events.RELEASE) | (steps.kind == events.MOVE)
     index, holder = steps.index[releases], steps.holder[releases]
     freer = trace.thread[index].astype(numpy.int64)
     remote = holder != freer
@@ -215,10 +222,15 @@ def _reallocs(steps: _Steps) -> Reallocs:
     )
 
 
+def peak_bytes(trace: Trace) -> int:
+    """The most bytes that were live at a time."""
+    return _peaks(trace, _steps(trace))[0]
+
+
 def compute(trace: Trace) -> Figures:
     steps = _steps(trace)
     remote, pairs = _pairs(trace, steps)
-    peak_bytes, peak_blocks, left_bytes, left_blocks = _peaks(trace, steps)
+    live_peak, peak_blocks, left_bytes, left_blocks = _peaks(trace, steps)
     counts = numpy.bincount(trace.function, minlength=len(events.FUNCTIONS))
     allocates = trace.kind == events.ALLOCATE
     sizes, classes = _sizes(trace)
@@ -232,11 +244,12 @@ def compute(trace: Trace) -> Figures:
         free_null=int(numpy.count_nonzero(trace.kind == events.FREE_NULL)),
         allocations=trace.block_count,
         allocated_bytes=int(trace.size[allocates].sum()),
-        peak_bytes=peak_bytes,
+        peak_bytes=live_peak,
         peak_blocks=peak_blocks,
         left_blocks=left_blocks,
         left_bytes=left_bytes,
         frees=int(numpy.count_nonzero(trace.kind == events.RELEASE)),
+        moves=int(numpy.count_nonzero(trace.kind == events.MOVE)),
         remote_frees=len(remote),
         sizes=sizes,
         classes=classes,

@@ -74,9 +74,9 @@ def _call_text(calls: _Calls, at: int) -> str:
     return f"{name} of {int(calls.address[at]):#x} in thread {calls.thread[at]}"
 
 
-def _match(path_name: str, calls: _Calls) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """For each end the index of the begin of its block (-1: none was recorded), for everything else -1; and which
-    begins gave out an address whose block had not ended."""
+def _match(calls: _Calls) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+    """For each end the index of the begin of its block (-1: none was recorded), for everything else -1; which begins
+    gave out an address whose block had not ended; and which ends concern an address whose block had ended before."""
     index = numpy.flatnonzero(calls.begins | calls.ends)
     index = index[numpy.lexsort((calls.order[index], calls.address[index]))]
     address, ends = calls.address[index], calls.ends[index]
@@ -84,17 +84,12 @@ def _match(path_name: str, calls: _Calls) -> tuple[numpy.ndarray, numpy.ndarray]
     same[1:] = address[1:] == address[:-1]
     before = numpy.zeros(len(index), bool)
     before[1:] = ends[:-1]
-    twice = numpy.flatnonzero(ends & same & before)
-    if len(twice):
-        at = int(index[twice][numpy.argmin(calls.order[index[twice]])])
-        why = f"event {int(calls.order[at])}: {_call_text(calls, at)}: the block was released before"
-        raise TraceError(f"{path_name}: {why}")
     matched = numpy.full(len(calls.order), -1, numpy.int64)
-    has_begin = numpy.flatnonzero(ends & same)
+    has_begin = numpy.flatnonzero(ends & same & ~before)
     matched[index[has_begin]] = index[has_begin - 1]
     overlapping = numpy.zeros(len(calls.order), bool)
     overlapping[index[~ends & same & ~before]] = True
-    return matched, overlapping
+    return matched, overlapping, index[ends & same & before]
 
 
 def _roots(calls: _Calls, matched: numpy.ndarray) -> numpy.ndarray:
@@ -129,16 +124,29 @@ def _renumber(values: numpy.ndarray) -> numpy.ndarray:
     return rank[inverse]
 
 
-def _remarks(header: raw.Header, foreign: int, overlapping: int) -> tuple[str, ...]:
+def _twice_remark(calls: _Calls, twice: numpy.ndarray) -> str:
+    at = int(twice[numpy.argmin(calls.order[twice])])
+    return (
+        f"{len(twice)} calls release a block that was released before, or one whose allocation was not recorded; they "
+        f"are left out. The first is event {int(calls.order[at])}: {_call_text(calls, at)}."
+    )
+
+
+def _remarks(header: raw.Header, foreign: int, overlapping: int, twice: str) -> tuple[str, ...]:
     remarks = []
     if header.stop:
         remarks.append(f"Recording ended before the program: {header.stop}.")
     elif not header.ended:
         remarks.append("The program did not end through exit(): it was killed, or called _exit or exec.")
+    if header.operators:
+        remarks.append(f"C++ operator new is that of {header.operators}, not of the standard library: what it allocates without "
+                       "calling malloc is not recorded.")  # fmt: skip
     if header.forked:
         remarks.append("The process is the child of a fork; blocks that it inherited are left out.")
     if foreign:
         remarks.append(f"{foreign} calls concern blocks whose allocation was not recorded; they are left out.")
+    if twice:
+        remarks.append(twice)
     if overlapping:
         remarks.append(f"{overlapping} addresses were given out again although no release was seen.")
     return tuple(remarks)
@@ -168,11 +176,12 @@ def link(records: raw.Records) -> Trace:
     if (repeated[1:] == repeated[:-1]).any():
         at = int(repeated[1:][repeated[1:] == repeated[:-1]][0])
         raise TraceError(f"{name}: event {at} is there twice")
-    matched, overlapping = _match(name, calls)
+    matched, overlapping, twice = _match(calls)
+    twice_remark = _twice_remark(calls, twice) if len(twice) else ""
     overlap_count = int(numpy.count_nonzero(overlapping))
     if overlap_count:
         calls = _end_overlapped(calls, overlapping)
-        matched, _ = _match(name, calls)
+        matched, _, twice = _match(calls)
     foreign = calls.ends & (matched < 0)
     root = _roots(calls, matched)
     kind = _kinds(calls, root)
@@ -195,7 +204,7 @@ def link(records: raw.Records) -> Trace:
         numpy.where((kind == events.ALLOCATE) | (kind == events.FAILED) | (kind == events.RESIZE) | (kind == events.MOVE),
                     calls.size[index], 0).astype(numpy.uint64),
         calls.align_log2[index], records.header.program,
-        _remarks(records.header, int(numpy.count_nonzero(foreign)), overlap_count),
+        _remarks(records.header, int(numpy.count_nonzero(foreign)) - len(twice), overlap_count, twice_remark),
     )  # fmt: skip
     fault = events.find_fault(trace)
     if fault is not None:

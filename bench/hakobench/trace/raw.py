@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 
 import numpy
 
+from hakobench.trace import memory
 from hakobench.trace.events import FUNCTIONS, TraceError
 
 MAGIC = b"HAKORAW\0"
-_HEADER = struct.Struct("=8s12IQ256s")
+_HEADER = struct.Struct("=8s12IQ256s64s")
 _CHUNK = struct.Struct("=4I")
 _CHUNK_MAGIC = 0x4B4E4843
 _BYTE_ORDER, _VERSION, _PAGE, _RECORD_BYTES, _REGION = 0x01020304, 1, 4096, 24, 1 << 20
@@ -25,7 +26,8 @@ _STOPS = ("", "no space for the file", "the file could not be opened again", "no
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """`ended`: by exit() or by returning from main. `forked`: began as the child of a recorded process."""
+    """`ended`: by exit() or by returning from main. `forked`: began as the child of a recorded process. `operators`:
+    what has C++'s operator new, when that is not the standard library."""
 
     path: pathlib.Path
     program: str
@@ -35,6 +37,7 @@ class Header:
     ended: bool
     stop: str
     stop_order: int
+    operators: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,12 +74,13 @@ def _header(path: pathlib.Path, data: mmap.mmap) -> Header:
     expected = (_BYTE_ORDER, _VERSION, _PAGE, _RECORD_BYTES, _REGION)
     if values[1:6] != expected:
         raise _fail(path, 8, f"byte order, version and sizes are {values[1:6]}; readable: {expected}")
-    forked, ended, stop, number, _reserved, stop_order, program = values[8:]
+    forked, ended, stop, number, _reserved, stop_order, program, operators = values[8:]
     if stop >= len(_STOPS):
         raise _fail(path, 44, f"reason {stop} for the end of the recording; known: 0 to {len(_STOPS) - 1}")
-    reason = f"{_STOPS[stop]} ({os.strerror(number)}, {errno.errorcode.get(number, number)})" if stop else ""
-    name = program.split(b"\0", 1)[0].decode(errors="replace")
-    return Header(path, name, values[6], values[7], bool(forked), bool(ended), reason, stop_order)
+    error = os.strerror(number) if number < 1 << 31 else "no known error"
+    reason = f"{_STOPS[stop]} ({error}, {errno.errorcode.get(number, number)})" if stop else ""
+    names = [text.split(b"\0", 1)[0].decode(errors="replace") for text in (program, operators)]
+    return Header(path, names[0], values[6], values[7], bool(forked), bool(ended), reason, stop_order, names[1])
 
 
 def _chunks(path: pathlib.Path, data: mmap.mmap) -> Iterator[tuple[int, int, int]]:
@@ -110,6 +114,7 @@ def read(path: pathlib.Path, progress: Callable[[float], None] = lambda _share: 
     data = _map(path)
     try:
         header = _header(path, data)
+        memory.require(path, sum(count for _, count, _ in _chunks(path, data)))
         found = []
         for offset, count, thread in _chunks(path, data):
             found.append((numpy.frombuffer(data, _RECORD, count, offset).copy(), thread))

@@ -40,7 +40,7 @@ def _thread_table(figures: Figures) -> Table:
     shown = {row.thread for row in by_work[:THREADS_SHOWN]}
     for row in figures.threads:
         if row.thread in shown:
-            remote = f"{row.remote_frees} ({_share(row.remote_frees, row.frees)})"
+            remote = f"{row.remote_frees} ({_share(row.remote_frees, row.frees + row.moves)})"
             cells = (row.allocations, quantity(row.allocated_bytes), row.frees, remote)
             table.add_row(str(row.thread), *map(str, cells))
     rest = len(figures.threads) - len(shown)
@@ -69,7 +69,8 @@ def _facts(figures: Figures) -> list[tuple[str, str]]:
         ("never freed", f"{figures.left_blocks} blocks, {quantity(figures.left_bytes)}"),
         ("lifetime", ", ".join(f"{name} {_share(n, figures.allocations)}" for name, n in figures.lifetimes.items())),
         ("threads", f"{len(figures.threads)}, at most {figures.alive_at_once} at a time"),
-        ("remote frees", f"{figures.remote_frees} of {figures.frees} ({_share(figures.remote_frees, figures.frees)})"),
+        ("remote frees", f"{figures.remote_frees} of {figures.frees + figures.moves} ({figures.remote_share:.1%}); "
+         f"{figures.moves} blocks were given back by a realloc that moved them"),
     ]
     if reallocs.calls:
         factor = f"{reallocs.bytes_after / reallocs.bytes_before:.2f}" if reallocs.bytes_before else "-"

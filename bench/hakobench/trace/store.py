@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy
 
-from hakobench.trace import events, link, raw
+from hakobench.trace import events, link, memory, raw
 from hakobench.trace.events import Trace, TraceError
 
 MAGIC = b"HAKOTRCE"
@@ -118,10 +118,17 @@ def _read_description(reader: _Reader) -> dict:
         raise reader.error("the description's checksum does not fit")
     try:
         found = json.loads(bytes(text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise reader.error(f"the description is no JSON: {error}") from error
     if not isinstance(found, dict) or not isinstance(found.get("program"), str):
         raise reader.error("the description names no program")
+    remarks = found.setdefault("remarks", [])
+    if not isinstance(remarks, list) or not all(isinstance(remark, str) for remark in remarks):
+        raise reader.error(f"the description's remarks are {str(remarks)[:40]!r}; allowed: a list of sentences")
+    try:
+        "".join([found["program"], *remarks]).encode()
+    except UnicodeEncodeError as error:
+        raise reader.error(f"the description has what is no text: {error.reason}") from error
     return found
 
 
@@ -168,10 +175,13 @@ def _read_stored(path: pathlib.Path, data: bytes, progress: Callable[[float], No
     reader = _Reader(path, data)
     description = _read_description(reader)
     chunks = []
+    count = 0
     while (mark := reader.peek(4)) != b"TRLR":
         if len(mark) == 4 and mark != b"CHNK":
             raise reader.error("neither a chunk nor the trailer begins here")
         chunks.append(_read_chunk(reader))
+        count += len(chunks[-1]["kind"])
+        memory.require(path, count)
         progress(reader.offset / len(data))
     columns = {
         name: numpy.concatenate([chunk[name] for chunk in chunks]) if chunks else numpy.zeros(0, kind)
@@ -185,7 +195,7 @@ def _read_stored(path: pathlib.Path, data: bytes, progress: Callable[[float], No
     if (numbers < 0).any():
         raise TraceError(f"{path.name}: event {int(numpy.argmax(numbers < 0))}: there is no such block")
     columns["block"] = numbers.astype(numpy.uint32)
-    trace = Trace(**columns, program=description["program"], remarks=tuple(description.get("remarks", ())))
+    trace = Trace(**columns, program=description["program"], remarks=tuple(description["remarks"]))
     _read_trailer(reader, len(trace), trace.block_count, trace.thread_count)
     fault = events.find_fault(trace)
     if fault is not None:
@@ -195,6 +205,13 @@ def _read_stored(path: pathlib.Path, data: bytes, progress: Callable[[float], No
 
 def read(path: pathlib.Path, progress: Callable[[float], None] = lambda _share: None) -> Trace:
     """A .hakotrace, or a file that the recorder left. Raises TraceError."""
+    try:
+        return _read(path, progress)
+    except MemoryError as error:
+        raise TraceError(f"{path.name}: there is not enough memory for its events") from error
+
+
+def _read(path: pathlib.Path, progress: Callable[[float], None]) -> Trace:
     try:
         with path.open("rb") as file:
             magic = file.read(len(raw.MAGIC))
