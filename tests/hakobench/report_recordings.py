@@ -139,6 +139,8 @@ def runs(made: Made) -> list[tuple[Run, list[tuple[int, int]]]]:
                     peak_rss_kb=peak, final_rss_kb=int(peak * 0.6), commit=made.commit,
                     started=started.isoformat(timespec="seconds"),
                 )  # fmt: skip
+                if row.metric == "requests_per_s":
+                    run.figures += f" p50_us={41_000 / value:.0f} p99_us={140_000 / value:.0f}"
                 if made.with_failures and (name, row.name) == ("glibc", "mt-t16-r90-64k"):
                     run = dataclasses.replace(run, failure="ended by signal 6: malloc(): corrupted top size", value=0.0)
                 if made.with_failures and (name, row.name, round_number) == ("hz4", "mt-t16-r90", 2):

@@ -151,6 +151,27 @@ def test_the_keyboard_sorts_and_only_one_head_is_marked(chrome: webdriver.Chrome
     assert [head.text for head in marked] == [second.text]
 
 
+def test_raw_rows_failures_and_libraries_sort_too(chrome: webdriver.Chrome) -> None:
+    chrome.execute_script("document.getElementById('raw.mt-t2-r90').open = true")
+    group = chrome.find_element(By.ID, "raw.mt-t2-r90.tcmalloc")
+    heads = group.find_elements(By.CSS_SELECTOR, "thead th")
+    shown = "return [...arguments[0].closest('table').tBodies[0].rows].map(one => one.cells[2].textContent)"
+    values = [float(value) for value in chrome.execute_script(shown, heads[2])]
+    assert values != sorted(values)  # in the order of the rounds
+    heads[2].find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
+    assert [float(value) for value in chrome.execute_script(shown, heads[2])] == sorted(values)
+    assert heads[2].get_attribute("aria-sort") == "ascending"
+    names = "return [...document.querySelectorAll(arguments[0])].map(one => one.textContent.trim())"
+    for section, column in (("failures", 2), ("libraries", 1)):
+        cells = f"#{section} tbody tr > :nth-child({column})"
+        button = chrome.find_element(By.CSS_SELECTOR, f"#{section} thead th:nth-child({column}) button")
+        before = chrome.execute_script(names, cells)
+        button.send_keys(Keys.ENTER)
+        assert chrome.execute_script(names, cells) == sorted(before)
+        button.send_keys(Keys.ENTER)
+        assert chrome.execute_script(names, cells) == sorted(before, reverse=True) != sorted(before)
+
+
 def test_the_theme_follows_the_system_until_the_button_is_used(chrome: webdriver.Chrome) -> None:
     light = _background(chrome)
     _system_theme(chrome, "dark")

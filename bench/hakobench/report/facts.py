@@ -5,6 +5,7 @@ import datetime
 import math
 import os
 import re
+import statistics
 from collections.abc import Iterable, Sequence
 
 from hakobench import suite, summary
@@ -19,6 +20,21 @@ MARKS = {
 }
 AXES = {"threads": "t", "remote": "r"}  # parameter -> the letter that stands for it in names of rows
 SMALL = 1e-12
+DOUBTFUL = "†"  # beside a ratio to the best peer of a row in which a peer had failed runs
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """What the figures are called: rows that measure memory are not fast or slow."""
+
+    figure: str
+    better: str
+    worse: str
+    best: str
+
+
+SPEED_TERMS = Terms("speed", "faster", "slower", "fastest")
+NEUTRAL_TERMS = Terms("result", "better", "worse", "best")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,13 +62,15 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """How one library of ours did against the best peer of each row. Ratios above 1 mean faster."""
+    """How one library of ours did against the best peer of each row. Ratios above 1 mean better. `doubtful`: those of
+    rows in which a peer failed, which might have been the best one; they count nowhere."""
 
     name: str
     ratios: dict[str, float]
     within_spread: frozenset[str]
     rss: float | None
     failed_runs: int
+    doubtful: dict[str, float]
 
     @property
     def mean(self) -> float | None:
@@ -98,6 +116,14 @@ class SeedLine:
     ours: dict[str, float | None]
 
 
+@dataclasses.dataclass(frozen=True)
+class Latency:
+    """A row whose runs told latencies: by allocator the medians of p50 and p99 in microseconds, None: not told."""
+
+    row: str
+    cells: dict[str, tuple[float | None, float | None]]
+
+
 @dataclasses.dataclass
 class Facts:
     """Everything about one recording."""
@@ -111,6 +137,16 @@ class Facts:
     failures: list[Failure]
     scaling: list[Scaling]
     seeds: list[SeedLine]
+    latencies: list[Latency]
+
+    @property
+    def terms(self) -> Terms:
+        return NEUTRAL_TERMS if any(is_memory(line) for line in self.table) else SPEED_TERMS
+
+    @property
+    def doubtful(self) -> dict[str, tuple[str, ...]]:
+        """Row -> its peers with failed runs."""
+        return {line.row: line.failed_peers for line in self.table if line.failed_peers}
 
     @property
     def suite(self) -> str:
@@ -138,6 +174,16 @@ def geometric_mean(values: Iterable[float]) -> float | None:
     """Of positive values; None when there are none."""
     logs = [math.log(max(value, SMALL)) for value in values]
     return math.exp(sum(logs) / len(logs)) if logs else None
+
+
+def is_memory(line: summary.Line) -> bool:
+    """The row's figure is itself an RSS, so there is no speed to set against memory."""
+    return line.metric.endswith("_rss_kb")
+
+
+def ratio_text(line: summary.Line, ratio: float | None) -> str:
+    """A ratio to the best or the leanest peer, with a mark when a peer of the row failed."""
+    return summary.times(ratio) + (DOUBTFUL if ratio is not None and line.failed_peers else "")
 
 
 def rss_goodness(line: summary.Line, name: str) -> float | None:
@@ -224,12 +270,19 @@ def is_within_spread(line: summary.Line, name: str) -> bool:
 
 
 def verdict(table: Sequence[summary.Line], name: str, failed_runs: int = 0) -> Verdict:
-    """Over the rows in which both sides ran without a failure."""
+    """Over the rows in which both sides ran, and no peer failed."""
+    sound = [line for line in table if not line.failed_peers]
+    ratios = _ratios(sound, name)
+    within = frozenset(line.row for line in sound if line.row in ratios and is_within_spread(line, name))
+    rss = geometric_mean(ratio for line in sound if (ratio := line.rss_ratio(name)) is not None)
+    return Verdict(
+        name, ratios, within, rss, failed_runs, _ratios([line for line in table if line.failed_peers], name)
+    )
+
+
+def _ratios(table: Sequence[summary.Line], name: str) -> dict[str, float]:
     found = {line.row: line.ratio_to_best(name) for line in table}
-    ratios = {row: ratio for row, ratio in found.items() if ratio is not None}
-    within = frozenset(line.row for line in table if line.row in ratios and is_within_spread(line, name))
-    rss = geometric_mean(ratio for line in table if (ratio := line.rss_ratio(name)) is not None)
-    return Verdict(name, ratios, within, rss, failed_runs)
+    return {row: ratio for row, ratio in found.items() if ratio is not None}
 
 
 def _scaling_key(line: summary.Line, axis: str, value: str) -> tuple[str, ...]:
@@ -284,6 +337,27 @@ def _seeds(suite_name: str, table: Sequence[summary.Line], ours: Sequence[str]) 
     ]  # fmt: skip
 
 
+def _median(runs: Sequence[Run], name: str) -> float | None:
+    told = [value for run in runs if (value := run.figure(name)) is not None and math.isfinite(value)]
+    return statistics.median(told) if told else None
+
+
+def _latencies(runs: Sequence[Run], table: Sequence[summary.Line]) -> list[Latency]:
+    """Of the rows in which any good run told a percentile."""
+    by_cell: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        if not run.failure:
+            by_cell.setdefault((run.row, run.allocator), []).append(run)
+    found = []
+    for line in table:
+        cells = {name: by_cell.get((line.row, name), []) for name in line.cells}
+        told = {name: (_median(of_cell, "p50_us"), _median(of_cell, "p99_us")) for name, of_cell in cells.items()}
+        told = {name: pair for name, pair in told.items() if pair != (None, None)}
+        if told:
+            found.append(Latency(line.row, told))
+    return found
+
+
 def collect(recording: Recording) -> Facts:
     """All of it. The recording has at least one run."""
     runs = recording.runs
@@ -301,4 +375,5 @@ def collect(recording: Recording) -> Facts:
         failures=_failures(runs),
         scaling=scaling(table),
         seeds=_seeds(runs[0].suite, table, ours),
+        latencies=_latencies(runs, table),
     )

@@ -82,7 +82,18 @@ def _rss(line: summary.Line, name: str) -> str:
     cell = line.cells.get(name)
     if cell is None or not cell.values:
         return "–" if cell is None else "failed"
-    return f"{cell.peak_rss_mb:.1f} / {cell.final_rss_mb:.1f}"
+    return f"{_mib(cell.peak_rss_mb)} / {_mib(cell.final_rss_mb)}"
+
+
+def _mib(value: float) -> str:
+    """Nothing has no memory at all: 0 is what nobody measured."""
+    return f"{value:.1f}" if value > 0 else "–"
+
+
+def _latency(line: facts.Latency, name: str) -> str:
+    if name not in line.cells:
+        return "–"
+    return " / ".join("–" if value is None else summary.figure(value) for value in line.cells[name])
 
 
 def _environment() -> jinja2.Environment:
@@ -91,7 +102,8 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True,
     )  # fmt: skip
     environment.filters |= {"cell": _cell_text, "times": summary.times}
-    environment.globals |= {"speed": _speed, "rss": _rss}
+    environment.globals |= {"speed": _speed, "rss": _rss, "latency": _latency}
+    environment.globals |= {"ratio_text": facts.ratio_text, "doubtful_mark": facts.DOUBTFUL}
     return environment
 
 
@@ -108,12 +120,16 @@ def _speed_map(found: Facts, looks: plots.Looks) -> str:
         if cell is None:
             return None
         ratio = lines[row].ratio_to_best(name)
-        return plots.Tile("failed" if cell.failed else summary.times(ratio), ratio, plots.shown(cell, lines[row].unit))
+        text = "failed" if cell.failed else facts.ratio_text(lines[row], ratio)
+        return plots.Tile(text, ratio, plots.shown(cell, lines[row].unit))
 
     figure = plots.heat_map([(line.row, "") for line in found.table], found.names, tile, looks)
-    return svg.standalone(
-        figure, "Speed, relative to the best peer of each row", [_subtitle(found), "above 1 (blue) is faster"]
-    )
+    title = f"{found.terms.figure.capitalize()}, relative to the best peer of each row"
+    return svg.standalone(figure, title, [_subtitle(found), f"above 1 (blue) is {found.terms.better}", *_doubt(found)])
+
+
+def _doubt(found: Facts) -> list[str]:
+    return [f"{facts.DOUBTFUL} runs of a peer failed in this row"] if found.doubtful else []
 
 
 def _memory_map(found: Facts, looks: plots.Looks) -> str:
@@ -124,10 +140,11 @@ def _memory_map(found: Facts, looks: plots.Looks) -> str:
         if cell is None:
             return None
         good = facts.rss_goodness(lines[row], name)
-        return plots.Tile(summary.times(1 / good) if good else "-", good, f"peak {cell.peak_rss_mb:.1f} MiB")
+        text = facts.ratio_text(lines[row], 1 / good if good else None)
+        return plots.Tile(text, good, f"peak {_mib(cell.peak_rss_mb)} MiB")
 
     figure = plots.heat_map([(line.row, "") for line in found.table], found.names, tile, looks)
-    lines_above = [_subtitle(found), "below 1 (blue) is less memory than any peer"]
+    lines_above = [_subtitle(found), "below 1 (blue) is less memory than any peer", *_doubt(found)]
     return svg.standalone(figure, "Peak RSS, relative to the leanest peer of each row", lines_above)
 
 
@@ -141,7 +158,7 @@ def _scaling(found: Facts, axis: str, looks: plots.Looks) -> str | None:
         for group in groups
     ]
     title = "Scaling over threads" if axis == "threads" else "Scaling over the share of frees by another thread"
-    return svg.sheet(figures, title, [_subtitle(found), "lines at the points: from the slowest to the fastest round"])
+    return svg.sheet(figures, title, [_subtitle(found), "lines at the points: from the lowest to the highest round"])
 
 
 def _tradeoff(found: Facts, looks: plots.Looks) -> str | None:
@@ -149,19 +166,20 @@ def _tradeoff(found: Facts, looks: plots.Looks) -> str | None:
     if not points:
         return None
     figure = plots.scatter(points, looks, "peak RSS, × leanest peer", "speed, × best peer", size=(640, 380), units=True)
-    lines = [_subtitle(found), "geometric means over all rows; up and left is better"]
+    lines = [_subtitle(found), "geometric means over the rows that measure speed; up and left is better"]
     return svg.standalone(figure, "Speed against memory", lines)
 
 
 def plots_of(found: Facts) -> dict[str, tuple[str, str]]:
     """Name -> what it shows, and the SVG."""
     looks = theme.looks({library.name: library.ours for library in found.libraries})
+    figure = found.terms.figure.capitalize()
     made = {
-        "speed": ("Speed of each allocator in each row, relative to the best peer", _speed_map(found, looks)),
+        "speed": (f"{figure} of each allocator in each row, relative to the best peer", _speed_map(found, looks)),
         "memory": ("Peak RSS of each allocator in each row, relative to the leanest peer", _memory_map(found, looks)),
-        "tradeoff": ("Speed against memory, geometric means over all rows", _tradeoff(found, looks)),
-        "threads": ("Speed over the number of threads", _scaling(found, "threads", looks)),
-        "remote": ("Speed over the share of frees by another thread", _scaling(found, "remote", looks)),
+        "tradeoff": ("Speed against memory, geometric means over the rows that measure speed", _tradeoff(found, looks)),
+        "threads": (f"{figure} over the number of threads", _scaling(found, "threads", looks)),
+        "remote": (f"{figure} over the share of frees by another thread", _scaling(found, "remote", looks)),
     }
     return {name: (about, text) for name, (about, text) in made.items() if text is not None}
 

@@ -14,21 +14,22 @@ from hakobench.project import public_path
 from hakobench.record import Recording, Run, rss_path
 from hakobench.report import facts, plots, svg, theme
 from hakobench.report.facts import Facts
-from hakobench.report.history import History
+from hakobench.report.history import DIRTY, Commit, History, common_rows
 
 TEMPLATES = pathlib.Path(__file__).parent / "templates"
 RSS_POINTS = 160  # of one line over time
+RAW, ALL_RAW = "raw rows and command", "raw rows and commands"
 Step = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """`link` leads to the raw rows behind it."""
+    """`links`: words and anchors of all raw rows behind it."""
 
     title: str
     about: str
     svg: Markup
-    link: str = ""
+    links: tuple[tuple[str, str], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +102,7 @@ class Builder:
         self.looks = theme.looks({library.name: library.ours for library in found.libraries})
         self._step = step
         self._pictures = 0
+        self._history_ratios: dict[tuple[int, str], dict[str, float]] = {}
 
     def _inline(self, figure, label: str) -> Markup:
         self._pictures += 1
@@ -108,7 +110,7 @@ class Builder:
         return Markup(svg.inline(figure, f"p{self._pictures}-", label))
 
     def speed_map(self) -> Markup:
-        """Speed of each allocator in each row, relative to the best peer."""
+        """The figure of each allocator in each row, relative to the best peer."""
 
         def tile(row: str, name: str) -> plots.Tile | None:
             line = lines[row]
@@ -116,23 +118,32 @@ class Builder:
             if cell is None:
                 return None
             ratio = line.ratio_to_best(name)
-            text = "failed" if cell.failed else summary.times(ratio)
-            about = f"{row}: {plots.shown(cell, line.unit)}; {summary.times(ratio)} of the best peer"
+            text = "failed" if cell.failed else facts.ratio_text(line, ratio)
+            about = f"{row}: {plots.shown(cell, line.unit)}; {summary.times(ratio)} of the best peer{self._doubt(line)}"
             return plots.Tile(text, ratio, about, f"#{self.anchors.cell(row, name)}")
 
         lines = {line.row: line for line in self.facts.table}
-        return self._map(tile, "Speed of each allocator in each row as a multiple of the best peer's")
+        figure = self.facts.terms.figure.capitalize()
+        return self._map(tile, f"{figure} of each allocator in each row as a multiple of the best peer's")
+
+    @staticmethod
+    def _doubt(line: summary.Line) -> str:
+        return f"; {facts.DOUBTFUL} runs failed under {', '.join(line.failed_peers)}" if line.failed_peers else ""
 
     def memory_map(self) -> Markup:
         """Peak RSS of each allocator in each row, relative to the leanest peer."""
 
         def tile(row: str, name: str) -> plots.Tile | None:
-            cell = lines[row].cells.get(name)
+            line = lines[row]
+            cell = line.cells.get(name)
             if cell is None:
                 return None
-            goodness = facts.rss_goodness(lines[row], name)
-            text = summary.times(1 / goodness) if goodness else "failed" if not cell.values else "-"
-            about = f"{row}: {name}: peak {cell.peak_rss_mb:.1f} MiB, {text} × the leanest peer"
+            goodness = facts.rss_goodness(line, name)
+            ratio = facts.ratio_text(line, 1 / goodness if goodness else None)
+            text = "failed" if not cell.values else ratio
+            about = f"{row}: {name}: peak RSS {'failed' if not cell.values else 'not measured'}"
+            if goodness:
+                about = f"{row}: {name}: peak {cell.peak_rss_mb:.1f} MiB, {ratio} × the leanest peer{self._doubt(line)}"
             return plots.Tile(text, goodness, about, f"#{self.anchors.cell(row, name)}")
 
         lines = {line.row: line for line in self.facts.table}
@@ -150,7 +161,7 @@ class Builder:
         figure = plots.scatter(
             points, self.looks, "peak RSS, × leanest peer", "speed, × best peer", size=(plots.WIDTH, 420), units=True
         )
-        return self._inline(figure, "Speed against memory, geometric means over all rows")
+        return self._inline(figure, "Speed against memory, geometric means over the rows that measure speed")
 
     def verdict_picture(self, verdict: facts.Verdict) -> Markup | None:
         """Ratios of all rows, best first."""
@@ -163,7 +174,8 @@ class Builder:
             best = lines[row].best_peer.allocator
             about = f"{row}: {ratio:.2f} of {best}" + ("; within the spread of the rounds" if within else "")
             rows.append(plots.Ratio(row, ratio, within, about, f"#{self.anchors.row(row)}"))
-        return self._inline(plots.ratios(rows), f"Speed of {verdict.name} as a multiple of the best peer's, by row")
+        figure = self.facts.terms.figure.capitalize()
+        return self._inline(plots.ratios(rows), f"{figure} of {verdict.name} as a multiple of the best peer's, by row")
 
     def panels(self) -> list[RowPanel]:
         found = []
@@ -178,7 +190,7 @@ class Builder:
                 if cell.value > 0 and cell.peak_rss_mb > 0
             ]  # fmt: skip
             scatter = None
-            if points:
+            if points and not facts.is_memory(line):
                 y_label = f"{line.unit}, up is better" if line.less_is_better else line.unit
                 figure = plots.scatter(
                     points, self.looks, "peak RSS, MiB", y_label,
@@ -196,7 +208,8 @@ class Builder:
                 figure = scaling_figure(group, self.looks)
                 first = next(iter(group.rows.values()))
                 picture = self._inline(figure, f"{group.title}: {first.unit} over {axis}")
-                found.append(Picture(group.title, "", picture, f"#{self.anchors.row(first.row)}"))
+                links = tuple((line.row, f"#{self.anchors.raw(line.row)}") for line in group.rows.values())
+                found.append(Picture(group.title, "", picture, links))
         return found
 
     def rss_over_time(self) -> list[Picture]:
@@ -210,7 +223,7 @@ class Builder:
             if series:
                 figure = plots.lines(series, self.looks, "seconds", "RSS, MiB", size=(plots.WIDTH, 270))
                 picture = self._inline(figure, f"{line.row}: RSS over time")
-                found.append(Picture(line.row, line.about, picture, f"#{self.anchors.raw(line.row)}"))
+                found.append(Picture(line.row, line.about, picture, ((RAW, f"#{self.anchors.raw(line.row)}"),)))
         return found
 
     def _rss_series(self, line: summary.Line, samples: dict[int, list[tuple[int, int]]]) -> list[plots.Series]:
@@ -228,35 +241,47 @@ class Builder:
         return series
 
     def history_pictures(self) -> list[Picture]:
-        """First all rows in one, then each: ratios to the best peer by commit."""
+        """First in one the rows that all commits have, then each row: ratios to the best peer by commit."""
         if len(self.history.commits) < 2:
             return []
+        shared = common_rows(self.history.commits, self.facts.ours)
+        every = [line.row for line in self.facts.table if line.row in shared]
+        wanted = [("rows of all commits, geometric mean", every)] if every else []
         found = []
-        for row in [None, *(line.row for line in self.facts.table)]:
-            series = self._history_series(row)
-            if series:
-                title = row or "all rows, geometric mean"
-                places = {float(at): commit.name[:7] for at, commit in enumerate(self.history.commits)}
-                figure = plots.lines(
-                    series, self.looks, "commit, in order of date", "speed, × best peer", x_labels=_thin_labels(places),
-                    from_zero=False, level=1.0, size=(plots.WIDTH, 190),
-                )  # fmt: skip
-                link = f"#{self.anchors.raw(row)}" if row else ""
-                found.append(Picture(title, "", self._inline(figure, f"{title}: speed by commit"), link))
+        for title, rows in [*wanted, *((line.row, [line.row]) for line in self.facts.table)]:
+            series = self._history_series(set(rows))
+            if not series:
+                continue
+            about = f"{len(rows)} of {len(self.facts.table)} rows" if rows is every else ""
+            places = {float(at): _commit_label(commit) for at, commit in enumerate(self.history.commits)}
+            label = f"{self.facts.terms.figure}, × best peer"
+            figure = plots.lines(
+                series, self.looks, "commit, in order of date", label, x_labels=_thin_labels(places),
+                from_zero=False, level=1.0, size=(plots.WIDTH, 190),
+            )  # fmt: skip
+            picture = self._inline(figure, f"{title}: {self.facts.terms.figure} by commit")
+            link = (ALL_RAW, "#raw") if rows is every else (RAW, f"#{self.anchors.raw(rows[0])}")
+            found.append(Picture(title, about, picture, (link,)))
         return found
 
-    def _history_series(self, row: str | None) -> list[plots.Series]:
+    def _history_series(self, rows: set[str]) -> list[plots.Series]:
+        """Of each library of ours the means over `rows`, at the commits that have all of them."""
         found = []
         for name in self.facts.ours:
             points = []
             for at, commit in enumerate(self.history.commits):
-                table = [line for line in commit.table if row in (None, line.row)]
-                ratio = facts.verdict(table, name).mean
-                if ratio is not None:
-                    points.append((float(at), ratio))
+                ratios = self._ratios_of(commit, name)
+                if rows <= ratios.keys():
+                    points.append((float(at), facts.geometric_mean(ratios[row] for row in sorted(rows))))
             if len(points) > 1:
                 found.append(plots.Series(name, *map(tuple, zip(*points, strict=True))))
         return found
+
+    def _ratios_of(self, commit: Commit, name: str) -> dict[str, float]:
+        key = (id(commit), name)
+        if key not in self._history_ratios:
+            self._history_ratios[key] = commit.ratios(name)
+        return self._history_ratios[key]
 
     def raw_groups(self) -> dict[str, list[RawGroup]]:
         """By row."""
@@ -274,6 +299,11 @@ class Builder:
         return found
 
 
+def _commit_label(commit: Commit) -> str:
+    """Seven letters, and a star for a state that is none of the commit."""
+    return commit.name[:7] + ("*" if commit.name.endswith(DIRTY) else "")
+
+
 def _thin_labels(labels: dict[float, str], most: int = 5) -> dict[float, str]:
     """Every n-th label, so that they do not touch; the last one always."""
     every = math.ceil(len(labels) / most)
@@ -288,11 +318,13 @@ def thinned(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def overall_points(found: Facts) -> list[plots.Point]:
-    """For each allocator the geometric means over the rows that it ended well: memory and speed relative to peers."""
+    """For each allocator the geometric means over the rows that measure speed, where it and all peers ended well:
+    memory and speed relative to peers."""
     points = []
+    table = [line for line in found.table if not facts.is_memory(line) and not line.failed_peers]
     for name in found.names:
-        speed = facts.geometric_mean(ratio for line in found.table if (ratio := line.ratio_to_best(name)))
-        memory = facts.geometric_mean(1 / good for line in found.table if (good := facts.rss_goodness(line, name)))
+        speed = facts.geometric_mean(ratio for line in table if (ratio := line.ratio_to_best(name)))
+        memory = facts.geometric_mean(1 / good for line in table if (good := facts.rss_goodness(line, name)))
         if speed and memory:
             points.append(plots.Point(name, memory, speed, f"{name}: speed {speed:.2f}, peak RSS {memory:.2f}"))
     return points
@@ -333,6 +365,7 @@ def render(recording: Recording, history: History, step: Step = lambda _: None) 
         undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     environment.filters |= {"figure": summary.figure, "times": summary.times}
+    environment.globals |= {"ratio_text": facts.ratio_text, "doubtful_mark": facts.DOUBTFUL}
     with svg.settings():
         builder = Builder(found, history, step)
         verdicts = [(verdict, builder.verdict_picture(verdict)) for verdict in found.verdicts]
@@ -342,6 +375,7 @@ def render(recording: Recording, history: History, step: Step = lambda _: None) 
             "anchors": builder.anchors,
             "looks": builder.looks,
             "lines": {line.row: line for line in found.table},
+            "terms": found.terms,
             "file": public_path(recording.path),
             "rss_file": public_path(rss_path(recording.path)) if recording.rss else "",
             "few_rounds": summary.FEW_ROUNDS,

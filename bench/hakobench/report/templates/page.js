@@ -28,9 +28,14 @@
   };
   const NEXT = { none: "ascending", ascending: "descending", descending: "none" };
 
-  // Cells without a value stay below the others, whichever way is up.
+  // Cells without a value stay below the others, whichever way is up. What a cell shows is its value where nothing
+  // else is said.
+  const NOTHING = "\u2013";
   const sort = (table, column, order, original) => {
-    const value = (row) => row.cells[column].dataset.value ?? "";
+    const value = ({ cells: { [column]: cell } }) => {
+      const text = cell.dataset.value ?? cell.textContent.trim();
+      return text === NOTHING ? "" : text;
+    };
     const sign = order === "descending" ? -1 : 1;
     const rows = [...original];
     if (order !== "none") {
@@ -42,10 +47,21 @@
     }
     table.tBodies[0].append(...rows);
   };
+  // The many tables of raw rows come without buttons.
+  const buttonOf = (head) => {
+    const found = head.querySelector("button");
+    if (found) return found;
+    const made = document.createElement("button");
+    made.type = "button";
+    made.append(...head.childNodes);
+    head.append(made);
+    head.setAttribute("aria-sort", "none");
+    return made;
+  };
   for (const table of document.querySelectorAll("table.sortable")) {
     const original = [...table.tBodies[0].rows];
     const heads = [...table.tHead.rows[0].cells];
-    heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
+    heads.forEach((head, column) => buttonOf(head).addEventListener("click", () => {
       const order = NEXT[head.getAttribute("aria-sort")];
       for (const other of heads) other.setAttribute("aria-sort", "none");
       head.setAttribute("aria-sort", order);
