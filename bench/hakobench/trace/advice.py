@@ -12,6 +12,10 @@ from hakobench.trace.figures import Figures
 # Peak memory as a multiple of the other's: beyond these it belongs into the sentence.
 LEAN_RATIO, FAT_RATIO = 0.8, 1.25
 REMOTE_SHARE_SMALL = 0.01
+# Beyond these a replay is to a good part something else than allocating.
+WAIT_SHARE_MAX = 0.05
+STARTS_PER_CALL_MAX = 1 / 1000  # starting a thread takes as long as about a thousand calls
+EFFECT_MIN = 0.02  # smaller differences are not worth a change, however certain they are
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +86,31 @@ def _program_remark(figures: Figures) -> str:
     return f"{figures.remote_share:.1%} of the frees are remote: how blocks get home matters for this program."
 
 
+def _start_remarks(figures: Figures) -> list[str]:
+    """The first thread is not started: it is there."""
+    started = len(figures.threads) - 1
+    if started <= figures.event_count * STARTS_PER_CALL_MAX:
+        return []
+    return [
+        f"{started} threads are started for {figures.event_count} calls: starting threads is a good part of the time "
+        "of a replay, so the ratios say little about malloc and free."
+    ]
+
+
+def _wait_remarks(runs: Sequence[Run]) -> list[str]:
+    """Of the runs that ended well: the most that threads waited for each other."""
+    good = [run for run in runs if not run.failure and run.figure("calls")]
+    time = max((run.figure("wait_share") or 0.0 for run in good), default=0.0)
+    waits = [((run.figure("waits") or 0.0) + (run.figure("pace_waits") or 0.0)) / run.figure("calls") for run in good]
+    calls = max(waits, default=0.0)
+    if max(time, calls) <= WAIT_SHARE_MAX:
+        return []
+    return [
+        f"In these replays threads waited for each other for up to {time:.0%} of their time, and before {calls:.1%} of "
+        "the calls: that hides how much the allocators differ."
+    ]
+
+
 def _interval_text(interval: statistics.Interval) -> str:
     if not interval.is_known:
         return f"{interval.ratio:.2f} times (only {interval.pairs} rounds, {statistics.MIN_ROUNDS} are needed)"
@@ -105,6 +134,8 @@ def _verdict(library: str, rivals: Sequence[Rival]) -> str:
     memory = _memory_text(against.memory)
     if interval.contains_one:
         return f"The figures do not separate {library} from {against.name}: {text} as fast{memory}."
+    if abs(interval.ratio - 1.0) < EFFECT_MIN:
+        return f"{library} and {against.name} are alike: {text} as fast, which is nothing to choose by{memory}."
     if interval.low > 1.0:
         return f"Take {library}: {text} as fast as {against.name}, the best other allocator{memory}."
     return f"Take {against.name}: {library} is only {text} as fast{memory}."
@@ -113,7 +144,10 @@ def _verdict(library: str, rivals: Sequence[Rival]) -> str:
 def _time_remark(figures: Figures, cells: Sequence[Cell]) -> str:
     """What the difference is worth: the replay makes the calls and nothing else. `cells` are in millions a second."""
     times = [f"{figures.event_count / cell.value / 1e3:.3g} ms under {cell.allocator}" for cell in cells]
-    return f"All calls of one run take {', '.join(times)}; the rest of the program's time is not touched by this choice."
+    return (
+        f"Replayed, all calls of one run take {', '.join(times)}, threads being started and waiting for each other "
+        "included; the program's own work is not, so a difference in the program is usually smaller."
+    )
 
 
 def _own_remarks(rivals: Sequence[Rival], library: str) -> list[str]:
@@ -125,11 +159,21 @@ def _own_remarks(rivals: Sequence[Rival], library: str) -> list[str]:
     return remarks
 
 
+def _choice_text(ours: int, others: int) -> str:
+    """Who is best of several in one set of runs was partly lucky in it."""
+    if ours <= 1 and others <= 1:
+        return ""
+    return (
+        f" (Picked by these same runs, as the fastest of {ours} of ours and of {others} others: that flatters who is "
+        "picked.)"
+    )
+
+
 def judge(figures: Figures, runs: Sequence[Run], line: Line) -> Advice:
     """`line` is the summary of `runs`, which all belong to the replay of this recording."""
     good = sorted((cell for cell in line.cells.values() if not cell.failed), key=lambda cell: cell.value, reverse=True)
     ours = [cell for cell in good if cell.ours]
-    remarks = [_program_remark(figures)]
+    remarks = [_program_remark(figures), *_start_remarks(figures), *_wait_remarks(runs)]
     remarks += [f"{name} failed, so nothing is known of it." for name, cell in line.cells.items() if cell.failed]
     if not ours:
         return Advice(None, "No library of ours could be replayed, so there is nothing to suggest.", (), tuple(remarks))
@@ -142,4 +186,5 @@ def judge(figures: Figures, runs: Sequence[Run], line: Line) -> Advice:
     remarks += _own_remarks(rivals, mine.allocator)
     if line.is_noisy:
         remarks.append(f"Others used {line.other_cpu_share:.0%} of the machine meanwhile: repeat it when it is quiet.")
-    return Advice(mine.allocator, _verdict(mine.allocator, rivals), tuple(rivals), tuple(remarks))
+    verdict = _verdict(mine.allocator, rivals) + _choice_text(len(ours), len(good) - len(ours))
+    return Advice(mine.allocator, verdict, tuple(rivals), tuple(remarks))

@@ -139,8 +139,10 @@ def _remarks(header: raw.Header, foreign: int, overlapping: int, twice: str) -> 
     elif not header.ended:
         remarks.append("The program did not end through exit(): it was killed, or called _exit or exec.")
     if header.operators:
-        remarks.append(f"C++ operator new is that of {header.operators}, not of the standard library: what it allocates without "
-                       "calling malloc is not recorded.")  # fmt: skip
+        remarks.append(
+            f"C++ operator new is that of {header.operators}, not of the standard library: what it allocates without "
+            "calling malloc is not recorded."
+        )
     if header.forked:
         remarks.append("The process is the child of a fork; blocks that it inherited are left out.")
     if foreign:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from hakobench import allocators, machine, record, runner, suite
 from hakobench.project import BIN_DIR, ROOT, public_path
-from hakobench.trace import plan
+from hakobench.trace import figures, memory, plan, show
 from hakobench.trace.events import Trace
 
 PROGRAM = "hakoreplay"
@@ -71,17 +71,37 @@ def _row(trace: Trace, wanted: Wanted, path: pathlib.Path, count: int, digest: s
     )  # fmt: skip
 
 
+def require_program() -> None:
+    """Raises ValueError when the program that replays is not there."""
+    row = suite.Row(
+        name=PROGRAM, about="", workload=PROGRAM, driver="program", args=(), metric="ops_per_s", work=0, tags=(),
+        params={}, timeout=1.0,
+    )  # fmt: skip
+    for why in runner.missing_rows((row,), BIN_DIR).values():
+        raise ValueError(why)
+
+
+def _require_memory(trace: Trace, touch: str) -> None:
+    """Raises ValueError. A program may reserve much and use little of it; touching its pages makes all of it real."""
+    peak, there = figures.peak_bytes(trace), memory.available()
+    if touch != "edges" and there is not None and peak > there:
+        raise ValueError(
+            f"--touch={touch}: up to {show.quantity(peak)} of this recording are live at a time, and "
+            f"{show.quantity(there)} of memory are available; --touch=edges writes to the first and last bytes of each "
+            "block only"
+        )
+
+
 def run(trace: Trace, wanted: Wanted, seen: machine.Machine, notes: Console) -> tuple[list[record.Run], pathlib.Path]:
     """All runs, and the CSV that has them. Raises ValueError when nothing can be replayed, OSError when a file cannot
     be written; KeyboardInterrupt passes through, what is done is in the CSV."""
+    _require_memory(trace, wanted.touch)
     name = _row_name(wanted.name)
     seed = random.SystemRandom().randrange(2**32) if wanted.seed is None else wanted.seed
     stem = f"{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}-{seed}"
+    require_program()
     with _plan_file(trace, name) as (path, count, digest):
         row = _row(trace, wanted, path, count, digest)
-        missing = runner.missing_rows((row,), BIN_DIR)
-        if missing:
-            raise ValueError(missing[row.name])
         csv_path = wanted.results_dir / f"{stem}.csv"
         plan_of_runs = runner.Plan(
             "replay", (row,), wanted.picked, wanted.rounds, 1.0, seed, csv_path, DIRECTORY / "logs" / stem,
