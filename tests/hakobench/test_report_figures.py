@@ -71,6 +71,14 @@ def test_ratios_of_rows_in_which_a_peer_failed_are_marked(tmp_path: pathlib.Path
     assert "†" not in _page(*WITH_A_FAILED_PEER[:3]) + _markdown(tmp_path, *WITH_A_FAILED_PEER[:3])
 
 
+def test_without_a_sound_row_there_is_no_mean(tmp_path: pathlib.Path) -> None:
+    runs = WITH_A_FAILED_PEER[3:]
+    assert "No row has a ratio that counts: runs of a peer failed in each." in _page(*runs)
+    document = _markdown(tmp_path, *runs)
+    assert "**hz3**: no ratio that counts" in document
+    assert "geometric mean of" not in document
+
+
 def test_memory_is_not_called_fast(tmp_path: pathlib.Path) -> None:
     runs = [
         make_run(row, at, name, ours, value=value)
@@ -103,7 +111,8 @@ def test_memory_that_nobody_measured_is_a_dash(tmp_path: pathlib.Path) -> None:
     ]
     text = _page(*runs)
     assert "0.0 MiB" not in text
-    cells = re.findall(r'<td class="num" data-value="([^"]*)"><a href="#raw.fast[^>]*>([^<]*)</a> <small>([^<]*)<', text)
+    cell = r'<td class="num" data-value="([^"]*)"><a href="#raw.fast[^>]*>([^<]*)</a> <small>([^<]*)<'
+    cells = re.findall(cell, text)
     assert [cell for cell in cells if cell[2].startswith("/")] == [("", "–", "/ –"), ("2.0", "2.0", "/ –")]
     raw = re.findall(r'<tr id="run\.\d">(.*?)</tr>', text)
     assert [re.findall(r'<td class="num">([^<]*)', row)[5:7] for row in raw] == [["–", "–"], ["2.0", "–"]]

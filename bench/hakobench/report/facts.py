@@ -144,6 +144,12 @@ class Facts:
         return NEUTRAL_TERMS if any(is_memory(line) for line in self.table) else SPEED_TERMS
 
     @property
+    def speed_rows(self) -> str:
+        """The rows that can be set against memory, in words."""
+        words = "the rows that measure speed" if self.terms is NEUTRAL_TERMS else "all rows"
+        return f"{words} in which no peer failed" if self.doubtful else words
+
+    @property
     def doubtful(self) -> dict[str, tuple[str, ...]]:
         """Row -> its peers with failed runs."""
         return {line.row: line.failed_peers for line in self.table if line.failed_peers}

@@ -166,7 +166,7 @@ def _tradeoff(found: Facts, looks: plots.Looks) -> str | None:
     if not points:
         return None
     figure = plots.scatter(points, looks, "peak RSS, × leanest peer", "speed, × best peer", size=(640, 380), units=True)
-    lines = [_subtitle(found), "geometric means over the rows that measure speed; up and left is better"]
+    lines = [_subtitle(found), f"geometric means over {found.speed_rows}; up and left is better"]
     return svg.standalone(figure, "Speed against memory", lines)
 
 
@@ -177,7 +177,7 @@ def plots_of(found: Facts) -> dict[str, tuple[str, str]]:
     made = {
         "speed": (f"{figure} of each allocator in each row, relative to the best peer", _speed_map(found, looks)),
         "memory": ("Peak RSS of each allocator in each row, relative to the leanest peer", _memory_map(found, looks)),
-        "tradeoff": ("Speed against memory, geometric means over the rows that measure speed", _tradeoff(found, looks)),
+        "tradeoff": (f"Speed against memory, geometric means over {found.speed_rows}", _tradeoff(found, looks)),
         "threads": (f"{figure} over the number of threads", _scaling(found, "threads", looks)),
         "remote": (f"{figure} over the share of frees by another thread", _scaling(found, "remote", looks)),
     }

@@ -161,7 +161,7 @@ class Builder:
         figure = plots.scatter(
             points, self.looks, "peak RSS, × leanest peer", "speed, × best peer", size=(plots.WIDTH, 420), units=True
         )
-        return self._inline(figure, "Speed against memory, geometric means over the rows that measure speed")
+        return self._inline(figure, f"Speed against memory, geometric means over {self.facts.speed_rows}")
 
     def verdict_picture(self, verdict: facts.Verdict) -> Markup | None:
         """Ratios of all rows, best first."""
