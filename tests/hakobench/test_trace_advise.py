@@ -13,7 +13,7 @@ from workload_programs import build_library
 from hakobench import machine, process, record, summary
 from hakobench.cli import main
 from hakobench.project import ROOT
-from hakobench.trace import advice, capture, events, figures, replays, store
+from hakobench.trace import advice, capture, events, figures, memory, replays, store
 
 PROGRAM = """
 static void *body(void *block) { free(block); for (int i = 0; i < 2000; i++) free(keep(malloc(100))); return NULL; }
@@ -90,6 +90,41 @@ def test_figures_that_do_not_separate_are_told() -> None:
     found = _judge(_runs(speeds))
     assert found.verdict.startswith("The figures do not separate mine from peer: ")
     assert found.rivals[0].interval.contains_one
+
+
+def test_a_difference_that_is_too_small_is_no_advice() -> None:
+    for factor in (1.01, 0.99):
+        found = _judge(_runs({"mine": [10.0 * factor] * 7, "glibc": [10.0] * 7}))
+        assert found.verdict.startswith(f"mine and glibc are alike: {factor:.2f} times (")
+
+
+def test_that_the_choice_was_made_among_several_is_told() -> None:
+    found = _judge(_runs({"mine": _around(30), "mine2": _around(20), "glibc": _around(10), "peer": _around(15)}))
+    assert "as the fastest of 2 of ours and of 2 others" in found.verdict
+    assert "Picked" not in _judge(_runs({"mine": _around(30), "glibc": _around(10)})).verdict
+
+
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        ("calls=1000 waits=20 pace_waits=30 wait_share=0.0500", None),
+        ("calls=1000 waits=30 pace_waits=30 wait_share=0.0100", "up to 1% of their time, and before 6.0% of"),
+        ("calls=1000 waits=1 pace_waits=1 wait_share=0.4300", "up to 43% of their time, and before 0.2% of"),
+        ("", None),
+    ],
+)
+def test_waiting_is_told(told: str, text: str | None) -> None:
+    found = _judge(_runs({"mine": _around(30), "glibc": _around(10)}, figures=told))
+    remarks = [remark for remark in found.remarks if "waited for each other" in remark]
+    assert [text in remark for remark in remarks] == ([True] if text else [])
+
+
+@pytest.mark.parametrize(("calls", "told"), [(1999, True), (2001, False)])
+def test_many_thread_starts_are_told(calls: int, told: bool) -> None:
+    rows = [(1, events.ALLOCATE, min(block, 2), block, 8, 0) for block in range(calls)]
+    runs = _runs({"mine": _around(30), "glibc": _around(10)})
+    found = advice.judge(figures.compute(trace_of(rows)), runs, summary.lines(runs)[0])
+    assert any(remark.startswith(f"2 threads are started for {calls} calls") for remark in found.remarks) == told
 
 
 def test_few_rounds_decide_nothing() -> None:
@@ -231,7 +266,6 @@ def test_a_library_that_breaks_blocks_fails_its_runs(cli, built: pathlib.Path, t
         (["trace", "--nonsense", "true"], 2, "no such option '--nonsense'; put -- before the program"),
         (["trace", "-o", "no/directory/x", "--", "true"], 2, "there is no directory"),
         (["trace", "-o", ".", "--", "true"], 2, "is a directory"),
-        (["trace", "--process", "nobody", "--", "sh", "-c", "ls >/dev/null"], 1, "no recorded process is 'nobody'"),
         (["replay", "missing"], 2, "'missing' does not exist"),
         (["replay", "empty"], 2, "empty: offset 0: truncated"),
         (["replay", "text"], 2, "text: offset 0: not a recording"),
@@ -258,6 +292,53 @@ def test_a_busy_machine_is_refused(cli, tmp_path: pathlib.Path, monkeypatch: pyt
     store.write(tmp_path / "good", trace_of(random_rows(1, 100)))
     monkeypatch.setattr(machine, "look", lambda *_: dataclasses.replace(_quiet(), busy_share=0.9))
     assert "the machine is busy" in _ok(cli("replay", "good"), 2).output
+
+
+def test_advice_looks_before_the_program_runs(
+    cli, built: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["advise", "--allocators", "glibc", "touch", "ran"]
+    monkeypatch.setattr(replays, "BIN_DIR", tmp_path)
+    assert "no program" in _ok(cli(*words), 2).output
+    monkeypatch.setattr(replays, "BIN_DIR", built)
+    monkeypatch.setattr(machine, "look", lambda *_: dataclasses.replace(_quiet(), busy_share=0.9))
+    assert "the machine is busy" in _ok(cli(*words), 2).output
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("command", ["choose", "write", "replay", "interrupt"])
+def test_what_was_recorded_stays_when_something_fails(
+    cli, built: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt if command == "interrupt" else OSError(28, "No space left on device", "x")
+
+    monkeypatch.setattr(store, "write", fail)
+    monkeypatch.setattr(replays, "run", fail)
+    words, code = {
+        "choose": (["trace", "--process", "nobody", "--"], 1),
+        "write": (["trace", "-o", "x", "--"], 2),
+        "replay": (["advise", "--allocators", "glibc", "--"], 1),
+        "interrupt": (["advise", "--allocators", "glibc", "--"], 130),
+    }[command]
+    told = _ok(cli(*words, built / "program"), code).output
+    (directory,) = tmp_path.iterdir()
+    assert f"what was recorded is kept in '{directory}'" in told
+    (path,) = directory.iterdir()
+    assert store.read(path).program == "program"
+
+
+def test_more_memory_than_there_is_is_refused(cli, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may reserve much and touch little of it."""
+    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "meminfo")
+    (tmp_path / "meminfo").write_text("MemAvailable: 1024 kB\n")
+    store.write(tmp_path / "x", trace_of([(1, events.ALLOCATE, 0, 0, 5 << 20, 0)]))
+    words = ["replay", "x", "--allocators", "glibc", "--rounds", "1", "--repeat", "1", "--results-dir", tmp_path / "r"]
+    for touch in ("pages", "all"):
+        told = _ok(cli(*words, "--touch", touch), 2).output
+        assert f"--touch={touch}: up to 5.0 MiB of this recording are live at a time, and 1.0 MiB of memory" in told
+        assert "--touch=edges" in told
+    _ok(cli(*words, "--touch", "edges"))
 
 
 def test_missing_tools_are_told(cli, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
 """`hakobench replay FILE`."""
 
+import contextlib
 import pathlib
 import sys
+from collections.abc import Iterator
 
 import click
 from rich.console import Console
@@ -14,6 +16,16 @@ from hakobench.project import public_path
 from hakobench.trace import replays
 
 DEFAULT_ROUNDS = 7
+
+
+@contextlib.contextmanager
+def interruptible(notes: Console) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and SIGHUP end the command at whatever point it is; the runs have ended their children by then."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        notes.print("interrupted; what is done is kept", markup=False)
+        sys.exit(run_command.INTERRUPTED)
 
 
 def options(function):
@@ -90,21 +102,19 @@ def command(
     Exit code: 0; 1 when a run failed; 2 when nothing was run; 130 when interrupted.
     """
     notes = Console(stderr=True, highlight=False)
-    try:
-        trace = read(file, notes)
-        picked, remarks = allocators.select(names, extra)
-        for remark in remarks + list(trace.remarks):
-            notes.print(f"note: {remark}", markup=False, soft_wrap=True)
-        seen = run_command.quiet_machine(force)
-        wanted = replays.Wanted(file.stem, picked, rounds, repeat, touch, seed, timeout, results_dir, force)
-        runs, csv_path = replays.run(trace, wanted, seen, notes)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    except OSError as error:
-        raise click.ClickException(f"'{error.filename}': {error.strerror}") from error
-    except KeyboardInterrupt:
-        notes.print("interrupted; what is done is kept", markup=False)
-        sys.exit(run_command.INTERRUPTED)
-    show_runs(runs, Console(highlight=False))
-    click.echo(public_path(csv_path))
-    sys.exit(1 if any(run.failure for run in runs) else 0)
+    with interruptible(notes):
+        try:
+            trace = read(file, notes)
+            picked, remarks = allocators.select(names, extra)
+            for remark in remarks + list(trace.remarks):
+                notes.print(f"note: {remark}", markup=False, soft_wrap=True)
+            seen = run_command.quiet_machine(force)
+            wanted = replays.Wanted(file.stem, picked, rounds, repeat, touch, seed, timeout, results_dir, force)
+            runs, csv_path = replays.run(trace, wanted, seen, notes)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+        except OSError as error:
+            raise click.ClickException(f"'{error.filename}': {error.strerror}") from error
+        show_runs(runs, Console(highlight=False))
+        click.echo(public_path(csv_path))
+        sys.exit(1 if any(run.failure for run in runs) else 0)

@@ -45,18 +45,26 @@ def _say_processes(found: capture.Capture, kept: capture.Process, notes: Console
         notes.print(f"note: the program ended with {found.ended}", markup=False)
 
 
-def record(argv: tuple[str, ...], output: pathlib.Path | None, process: str, notes: Console) -> tuple[Trace, str]:
+def record(
+    argv: tuple[str, ...], output: pathlib.Path | None, process: str, notes: Console, stack: contextlib.ExitStack
+) -> tuple[Trace, str]:
     """Runs the program and keeps the recording in `output`, if that is given. Returns the recording and what it is
-    called. Raises click exceptions."""
+    called. What the recorder wrote stays when `stack` is left by an exception. Raises click exceptions."""
+
+    def tell_kept(directory: pathlib.Path) -> None:
+        text = f"note: what was recorded is kept in '{directory}'; replay and advise read the files in it"
+        notes.print(text, markup=False, soft_wrap=True)
+
     try:
-        with capture.scratch(output.absolute().parent if output else pathlib.Path.cwd()) as directory:
-            found = capture.run(argv, directory)
-            kept = capture.choose(found, process)
-            _say_processes(found, kept, notes)
-            trace = read(kept.path, notes)
-            if output is not None:
-                with progress(notes, f"write {output.name}") as tell:
-                    store.write(output, trace, tell)
+        beside = output.absolute().parent if output else pathlib.Path.cwd()
+        directory = stack.enter_context(capture.scratch(beside, tell_kept))
+        found = capture.run(argv, directory)
+        kept = capture.choose(found, process)
+        _say_processes(found, kept, notes)
+        trace = read(kept.path, notes)
+        if output is not None:
+            with progress(notes, f"write {output.name}") as tell:
+                store.write(output, trace, tell)
     except ValueError as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
@@ -104,7 +112,8 @@ def command(output: pathlib.Path | None, process: str, argv: tuple[str, ...]) ->
     if argv[0].startswith("-"):
         raise click.UsageError(f"no such option '{argv[0]}'; put -- before the program")
     output = check_output(output or pathlib.Path(pathlib.Path(argv[0]).name + SUFFIX))
-    trace, _ = record(argv, output, process, notes)
+    with contextlib.ExitStack() as stack:
+        trace, _ = record(argv, output, process, notes, stack)
     sys.stderr.flush()
     show.show(figures.compute(trace), Console(highlight=False))
     size = output.stat().st_size

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from hakobench.process import status_text
 from hakobench.project import BIN_DIR, public_path
@@ -63,13 +63,19 @@ def _program_decides() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def scratch(beside: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A directory for what the recorder writes, on the disk of the result: /tmp is memory on many machines."""
+def scratch(beside: pathlib.Path, kept: Callable[[pathlib.Path], None]) -> Iterator[pathlib.Path]:
+    """A directory for what the recorder writes, on the disk of the result: /tmp is memory on many machines. When
+    something fails, what was recorded stays, and `kept` is told where: the program may have run for hours."""
     directory = pathlib.Path(tempfile.mkdtemp(prefix=".hakotrace-", dir=beside))
     try:
         yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    except BaseException:
+        if any(directory.iterdir()):
+            kept(directory)
+        else:
+            directory.rmdir()
+        raise
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def run(argv: Sequence[str], directory: pathlib.Path, recorder: pathlib.Path | None = None) -> Capture:
@@ -82,7 +88,12 @@ def run(argv: Sequence[str], directory: pathlib.Path, recorder: pathlib.Path | N
     environment = os.environ | {"LD_PRELOAD": preload, "HAKOTRACE_FILE": str(directory.absolute() / "raw")}
     with _program_decides():
         process = subprocess.Popen(list(argv), env=environment)
-        status = process.wait()
+        try:
+            status = process.wait()
+        except BaseException:  # SIGTERM and SIGHUP reach this process alone
+            process.kill()
+            process.wait()
+            raise
     processes, unreadable = _find(directory)
     ended = "" if status == 0 else status_text(status)
     return Capture(process.pid, status, ended, tuple(processes), tuple(unreadable))
