@@ -1,9 +1,9 @@
-"""Libraries of commits: each is built once, in a clean `git worktree` below the cache, and kept by its hash.
+"""Libraries of commits: each is built once, in a clean `git worktree` below the cache, and kept by its hash and compiler.
 
-    .cache/hakobench/commits/<hash>/lib/libhakozuna_X.so      what `make libs` makes of that commit
-    build/bench-logs/commits/<hash>.log                       what the build said
+    .cache/hakobench/commits/<hash>-<compiler>/lib/libhakozuna_X.so      what `make libs` makes of that commit
+    build/bench-logs/commits/<hash>.log                                  what the build said
 
-Changes that are not committed never get into it. Called by `hakobench compare`.
+Changes that are not committed never get into it, nor does what the environment says of compilers and flags. Called by `hakobench compare`.
 """
 
 import contextlib
@@ -20,11 +20,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from hakobench import allocators
+from hakobench.process import kill_group
 from hakobench.project import CACHE_DIR, LOG_DIR, ROOT, public_path
 
 PREFIX = "git:"
 DEFAULT_LIBRARY = "libhakozuna.so"
+COMPILER = "gcc"  # that of the preset "release"
+KEPT_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER")  # all others may change a build
 _SHORT = 12
+_SCRATCH = "build-"
 _STEP = re.compile(r"\[(\d+)/(\d+)\]")  # what ninja prints
 
 
@@ -58,6 +62,20 @@ def resolve(revision: str, root: pathlib.Path = ROOT) -> str:
         raise ValueError(f"no commit of this repository is called '{revision}'") from error
 
 
+def compiler_version() -> str:
+    """Of the compiler that builds, as a part of a folder's name: gcc-Debian-12.2.0-14-12.2.0. Raises ValueError."""
+    try:
+        asked = subprocess.run([COMPILER, "--version"], env=_environment(), capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ValueError(f"building a commit needs '{COMPILER}', which is not here or does not run") from error
+    return re.sub(r"[^A-Za-z0-9.]+", "-", asked.stdout.partition("\n")[0]).strip("-")
+
+
+def _environment() -> dict[str, str]:
+    """Without CC, CFLAGS, LD_PRELOAD and the like: the same commit has to give the same library."""
+    return {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+
+
 def name_of(word: str, root: pathlib.Path = ROOT) -> str:
     """How the allocator of `git:REV[:LANE]` is called in results. Raises ValueError."""
     revision, lane = split(word)
@@ -72,10 +90,12 @@ def load(word: str, console: Console, root: pathlib.Path = ROOT, cache: pathlib.
     commit = resolve(revision, root)
     store = (cache or CACHE_DIR / "commits").absolute()
     store.mkdir(parents=True, exist_ok=True)
+    built = store / f"{commit}-{compiler_version()}"
     with _locked(store / "lock"):
-        if not (store / commit).is_dir():
-            _build(commit, root, store, (log_dir or LOG_DIR / "commits") / f"{commit}.log", console)
-    found = {path.name: path for path in sorted((store / commit / "lib").glob("libhakozuna*.so"))}
+        _clear(store, root)
+        if not built.is_dir():
+            _build(commit, root, built, (log_dir or LOG_DIR / "commits") / f"{commit}.log", console)
+    found = {path.name: path for path in sorted((built / "lib").glob("libhakozuna*.so"))}
     file = f"libhakozuna_{lane}.so" if lane else DEFAULT_LIBRARY
     if file not in found:
         raise ValueError(f"commit {commit[:_SHORT]} has no library '{file}'; it has: {', '.join(found) or 'none'}")
@@ -90,10 +110,20 @@ def _locked(path: pathlib.Path) -> Iterator[None]:
         yield
 
 
-def _build(commit: str, root: pathlib.Path, store: pathlib.Path, log: pathlib.Path, console: Console) -> None:
-    """Builds in a worktree beside the cache and moves the result into place when it is complete."""
+def _clear(store: pathlib.Path, root: pathlib.Path) -> None:
+    """Removes what builds left that were killed; under the lock nobody else builds."""
+    left = list(store.glob(f"{_SCRATCH}*"))
+    for path in left:
+        shutil.rmtree(path, ignore_errors=True)
+    if left:
+        with contextlib.suppress(ValueError):
+            _git(root, "worktree", "prune")
+
+
+def _build(commit: str, root: pathlib.Path, built: pathlib.Path, log: pathlib.Path, console: Console) -> None:
+    """Builds in a worktree beside the cache and moves the result to `built` when it is complete."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    scratch = pathlib.Path(tempfile.mkdtemp(prefix="build-", dir=store))
+    scratch = pathlib.Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=built.parent))
     tree, out = scratch / "tree", scratch / "out"
     try:
         _git(root, "worktree", "add", "--detach", "--force", str(tree), commit)
@@ -115,7 +145,7 @@ def _build(commit: str, root: pathlib.Path, store: pathlib.Path, log: pathlib.Pa
                     raise ValueError(f"commit {commit[:_SHORT]} does not build: '{' '.join(command[:3])}' ended with "
                                      f"exit code {status}; see {public_path(log)}")  # fmt: skip
         (out / "lib").mkdir(parents=True, exist_ok=True)
-        out.rename(store / commit)
+        out.rename(built)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         with contextlib.suppress(ValueError):
@@ -129,19 +159,24 @@ def _progress(console: Console) -> Progress:
 
 
 def _run(command: list[str], cwd: pathlib.Path, log, tell) -> int:
-    """Runs a command with its output in `log`; `tell` gets ninja's counts. Returns the exit code."""
+    """Runs a command with its output in `log`; `tell` gets ninja's counts. Returns the exit code. An interruption ends
+    the command and all it started, and passes through."""
     log.write(f"$ {' '.join(command)}\n")
     log.flush()
     try:
-        process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   errors="replace", stdin=subprocess.DEVNULL)  # fmt: skip
+        process = subprocess.Popen(command, cwd=cwd, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   text=True, errors="replace", stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
     except OSError as error:
         log.write(f"cannot run {command[0]}: {error.strerror}\n")
         return 127
     with process:
-        for line in process.stdout:
-            log.write(line)
-            counted = _STEP.match(line)
-            if counted:
-                tell(*map(int, counted.groups()))
+        try:
+            for line in process.stdout:
+                log.write(line)
+                counted = _STEP.match(line)
+                if counted:
+                    tell(*map(int, counted.groups()))
+        except BaseException:
+            kill_group(process)
+            raise
     return process.returncode

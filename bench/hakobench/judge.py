@@ -15,9 +15,21 @@ The rules, for the intervals of hakobench.statistics:
                above theirs. (The seeds state +5 % of the figure itself. To ask that the interval's lower end reaches
                it would turn a gain of 5 % away for ever; the interval has to show that there is a gain at all.)
     NO-GO      a run of B failed; or the gain rows' interval lies below 1.0, or above 1.0 and below the gate (a gain
-               that is real and too small); or the hold rows' interval lies below theirs.
-    UNDECIDED  everything else. A gain interval that contains 1.0 shows no difference, however narrow it is.
+               that is real and too small); or the hold rows' interval lies below theirs; or the interval of a single
+               gain row lies below 1.0, or that of a single hold row below the gate: what one row loses, the others do
+               not make up for.
+    UNDECIDED  everything else. A gain interval that contains 1.0 shows no difference, however narrow it is. A row that
+               did not run under both, or has no pair of runs that counts, leaves the comparison incomplete.
     NOT-JUDGED a run of A failed, so there is nothing to compare with.
+
+With every row looked at by itself, one of them would lie outside by chance sooner or later. Their intervals therefore
+have a confidence that grows with the number of rows (hakobench.statistics.row_confidence), so that a comparison of
+equals, groups and single rows together, ends in a false NO-GO in less than 0.5 % of the cases; the simulations in
+tests/hakobench/test_compare.py show it.
+
+Pairs count when both runs ended well with a figure above 0 and neither is marked `unverified` (nobody saw the library
+in the process) or `fallback` (the work was not the same). A figure that is 0, infinite or no number is a failed run.
+Rows that the gate asks nothing of do not change the verdict, but a loss in one is told.
 """
 
 import dataclasses
@@ -33,6 +45,8 @@ from hakobench.record import Run
 
 GATES_DIR = pathlib.Path(__file__).parent / "gates"
 EVERY_ROW = "*"
+DOUBTFUL_MARKS = ("fallback", "unverified")  # a run so marked may not have done the work, or not under the library
+NOISE_MARKS = ("busy", "forced", "noisy")  # a run so marked shared the machine with others
 GO, NO_GO, UNDECIDED, NOT_JUDGED = "GO", "NO-GO", "UNDECIDED", "NOT-JUDGED"
 
 
@@ -120,8 +134,11 @@ def _demand(source: _Source, name: str, table: object, low: float, high: float) 
 
 @dataclasses.dataclass(frozen=True)
 class RowResult:
-    """One row of the comparison. Medians in `unit`, over the good runs; `interval` None: no pair of good runs.
-    `ratios` are the log ratios of the pairs. `role` is what the gate asks of the row: gain, hold, or nothing."""
+    """One row of the comparison. Medians in `unit`, over the runs that count; None: there are none. `ratios` are the
+    log ratios of the pairs that count; `interval` has the confidence of statistics.row_confidence, None: no such pair.
+    `role` is what the gate asks of the row: gain, hold, or nothing. `missing`: the allocator that has no run of it, or
+    "". `dropped` are the marks of the pairs that do not count, one text a pair; `noisy` is how many of the others ran
+    beside something else."""
 
     row: str
     unit: str
@@ -133,13 +150,16 @@ class RowResult:
     role: str
     first_failures: tuple[str, ...]
     second_failures: tuple[str, ...]
+    missing: str = ""
+    dropped: tuple[str, ...] = ()
+    noisy: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """`reasons` say why; `gain` and `hold` are the intervals of the two groups, None where there is none. `rounds` is
-    the number of rounds of the row that has fewest; `rounds_needed` about how many would decide (UNDECIDED only; None:
-    no number would, or more than a million times as many)."""
+    """`reasons` say why, `notes` what else is to be known. `gain` and `hold` are the intervals of the two groups, None
+    where there is none. `rounds` is the number of rounds of the row that has fewest; `rounds_needed` about how many
+    would decide (UNDECIDED only; None: no number would, or more than a million times as many)."""
 
     word: str
     reasons: tuple[str, ...]
@@ -147,10 +167,26 @@ class Verdict:
     hold: statistics.Interval | None
     rounds: int
     rounds_needed: int | None = None
+    notes: tuple[str, ...] = ()
 
 
-def _pairs(runs: Sequence[Run], first: str, second: str) -> tuple[list[Run], list[Run], list[float]]:
-    """The runs of both in one row, and the log ratios of the rounds in which both ended well."""
+Pair = tuple[Run, Run]  # of one round
+
+
+def _marks(pair: Pair, among: Sequence[str]) -> list[str]:
+    found = {mark for run in pair for mark in run.marks.split()}
+    return sorted(found.intersection(among))
+
+
+def _failure(run: Run) -> str:
+    """Why the run failed, or ""."""
+    if not run.failure and not (math.isfinite(run.value) and run.value > 0.0):
+        return f"its figure is {run.value:g}, which is no speed"
+    return run.failure
+
+
+def _pairs(runs: Sequence[Run], first: str, second: str) -> tuple[list[Run], list[Run], list[Pair]]:
+    """The runs of both in one row, and the pairs of the rounds in which both ended well."""
     by_round: dict[int, dict[str, Run]] = {}
     for run in runs:
         if run.allocator in (first, second):
@@ -162,24 +198,17 @@ def _pairs(runs: Sequence[Run], first: str, second: str) -> tuple[list[Run], lis
     both = [mine for _, mine in sorted(by_round.items())]
     firsts = [mine[first] for mine in both if first in mine]
     seconds = [mine[second] for mine in both if second in mine]
-    good = [mine for mine in both if len(mine) == 2 and not any(run.failure for run in mine.values())]
-    ratios = []
-    for mine in good:
-        a, b = mine[first], mine[second]
-        try:
-            ratios.append(statistics.log_ratio(a.value, b.value, a.less_is_better))
-        except ValueError as error:
-            raise ValueError(f"row {a.row}, round {a.round}: {error}") from error
-    return firsts, seconds, ratios
+    good = [mine for mine in both if len(mine) == 2 and not any(_failure(run) for run in mine.values())]
+    return firsts, seconds, [(mine[first], mine[second]) for mine in good]
 
 
 def _median(runs: Sequence[Run]) -> float | None:
-    values = [run.value for run in runs if not run.failure]
+    values = [run.value for run in runs if not _failure(run) and not set(run.marks.split()) & set(DOUBTFUL_MARKS)]
     return plain.median(values) if values else None
 
 
 def _failures(runs: Sequence[Run]) -> tuple[str, ...]:
-    return tuple(run.failure for run in runs if run.failure)
+    return tuple(filter(None, map(_failure, runs)))
 
 
 def _role(gate: Gate, tags: Sequence[str]) -> str:
@@ -199,30 +228,41 @@ def check_same(runs: Sequence[Run], name: str) -> None:
             raise ValueError(f"'{name}' is two different libraries in runs {mine[0].position} and {run.position}")
 
 
+def _row_result(runs: Sequence[Run], first: str, second: str, gate: Gate) -> RowResult | None:
+    """Of the runs of one row, without its interval; None: it ran under neither. Raises ValueError."""
+    firsts, seconds, pairs = _pairs(runs, first, second)
+    mine = firsts + seconds
+    if not mine:
+        return None
+    if len({run.program_sha256 for run in mine}) > 1:
+        raise ValueError(f"row {mine[0].row}: the program under test is not the same file in all runs")
+    tags = tuple(mine[0].tags.split())
+    marks = [_marks(pair, DOUBTFUL_MARKS) for pair in pairs]
+    counting = [pair for pair, found in zip(pairs, marks, strict=True) if not found]
+    return RowResult(
+        row=mine[0].row, unit=mine[0].unit, tags=tags, first=_median(firsts), second=_median(seconds),
+        ratios=tuple(statistics.log_ratio(a.value, b.value, a.less_is_better) for a, b in counting), interval=None,
+        role=_role(gate, tags), first_failures=_failures(firsts), second_failures=_failures(seconds),
+        missing=second if not seconds else first if not firsts else "",
+        dropped=tuple(" ".join(found) for found in marks if found),
+        noisy=sum(bool(_marks(pair, NOISE_MARKS)) for pair in counting),
+    )  # fmt: skip
+
+
 def compare_rows(runs: Sequence[Run], first: str, second: str, gate: Gate) -> list[RowResult]:
-    """The rows that ran under both, in the suite's order. Raises ValueError when runs cannot be compared."""
+    """The rows that ran under one of them, in the suite's order. Raises ValueError when runs cannot be compared."""
     check_same(runs, first)
     check_same(runs, second)
-    results = []
     places = {(run.suite, run.row, run.scale): None for run in sorted(runs, key=lambda run: run.row_index)}
-    for place in places:
-        of_row = [run for run in runs if (run.suite, run.row, run.scale) == place]
-        firsts, seconds, ratios = _pairs(of_row, first, second)
-        if not firsts or not seconds:
-            continue
-        if len({run.program_sha256 for run in firsts + seconds}) > 1:
-            raise ValueError(f"row {place[1]}: the program under test is not the same file in all runs")
-        tags = tuple(firsts[0].tags.split())
-        results.append(
-            RowResult(
-                place[1], firsts[0].unit, tags, _median(firsts), _median(seconds), tuple(ratios),
-                statistics.interval([ratios]) if ratios else None, _role(gate, tags), _failures(firsts),
-                _failures(seconds),
-            )
-        )  # fmt: skip
-    if not results:
+    of_places = [[run for run in runs if (run.suite, run.row, run.scale) == place] for place in places]
+    found = [one for one in (_row_result(mine, first, second, gate) for mine in of_places) if one is not None]
+    if all(one.missing for one in found):
         raise ValueError(f"no row has runs of both '{first}' and '{second}'")
-    return results
+    confidence = statistics.row_confidence(len(found))
+    return [
+        dataclasses.replace(one, interval=statistics.interval([one.ratios], confidence) if one.ratios else None)
+        for one in found
+    ]
 
 
 def check_gate(gate: Gate, rows: Iterable[tuple[str, ...]]) -> None:
@@ -245,26 +285,47 @@ def _group(rows: Sequence[RowResult], role: str) -> statistics.Interval | None:
     return statistics.interval(ratios) if ratios and all(ratios) else None
 
 
+def _rounds(rows: Sequence[RowResult]) -> int:
+    return min((len(row.ratios) for row in rows), default=0)
+
+
+def _notes(rows: Sequence[RowResult]) -> tuple[str, ...]:
+    """What does not change the verdict, but what its reader should know."""
+    notes = []
+    for row in rows:
+        if not row.role and row.interval is not None and row.interval.high < 1.0:
+            notes.append(f"{row.row} loses, at {row.interval.ratio:.3f}; the gate asks nothing of it")
+        if not row.role and row.missing:
+            notes.append(f"{row.row} has no run of {row.missing}")
+        if row.dropped:
+            marks = " ".join(sorted({mark for marks in row.dropped for mark in marks.split()}))
+            notes.append(f"{row.row}: {len(row.dropped)} pairs do not count, they are marked {marks}")
+    pairs, noisy = sum(len(row.ratios) for row in rows), sum(row.noisy for row in rows)
+    if noisy > statistics.TRIMMED_SHARE * pairs:
+        notes.append(f"{noisy} of {pairs} pairs shared the machine with something else; repeat it on a quiet one")
+    return tuple(notes)
+
+
 def verdict(rows: Sequence[RowResult], first: str, second: str, gate: Gate) -> Verdict:
     """Judges the rows by the rules above."""
     first_failed = [_named(row, row.first_failures, first) for row in rows if row.first_failures]
     second_failed = [_named(row, row.second_failures, second) for row in rows if row.second_failures]
-    judged = [row for row in rows if row.role]
-    rounds = min((len(row.ratios) for row in judged), default=0)
-    gain, hold = _group(rows, "gain"), _group(rows, "hold")
+    rounds = _rounds([row for row in rows if row.role])
+    gain, hold, notes = _group(rows, "gain"), _group(rows, "hold"), _notes(rows)
     if first_failed:
-        return Verdict(NOT_JUDGED, tuple(first_failed), gain, hold, rounds)
+        return Verdict(NOT_JUDGED, tuple(first_failed), gain, hold, rounds, notes=notes)
     if second_failed:
-        return Verdict(NO_GO, tuple(second_failed), gain, hold, rounds)
+        return Verdict(NO_GO, tuple(second_failed), gain, hold, rounds, notes=notes)
     opinions = [_judge_gain(gain, gate.gain.at_least, rounds)]
     if gate.hold is not None:
         opinions.append(_judge_hold(hold, gate.hold.at_least, rounds))
+    opinions += [opinion for row in rows if row.role for opinion in _judge_row(row, gate)]
     words = [word for word, _, _ in opinions]
     word = NO_GO if NO_GO in words else UNDECIDED if UNDECIDED in words else GO
     reasons = tuple(reason for one, reason, _ in opinions if one == word)
     needed = [count for one, _, count in opinions if one == UNDECIDED]
     total = max(needed) if word == UNDECIDED and None not in needed else None
-    return Verdict(word, reasons, gain, hold, rounds, total)
+    return Verdict(word, reasons, gain, hold, rounds, total, notes)
 
 
 Opinion = tuple[str, str, int | None]  # verdict, reason, rounds needed
@@ -273,6 +334,19 @@ Opinion = tuple[str, str, int | None]  # verdict, reason, rounds needed
 def _too_few(name: str) -> Opinion:
     reason = f"fewer than {statistics.MIN_ROUNDS} good rounds of a {name} row show nothing"
     return UNDECIDED, reason, statistics.MIN_ROUNDS
+
+
+def _judge_row(row: RowResult, gate: Gate) -> list[Opinion]:
+    """What speaks against a GO in a single row: runs that are missing, or a loss."""
+    if row.missing:
+        return [(UNDECIDED, f"{row.row} has no run of {row.missing}", statistics.MIN_ROUNDS)]
+    if row.interval is None:
+        return [(UNDECIDED, f"{row.row} has no pair of runs that counts", statistics.MIN_ROUNDS)]
+    at_least = gate.hold.at_least if row.role == "hold" and gate.hold is not None else 1.0
+    if row.interval.high < at_least:
+        told = f"{row.row} loses, at {row.interval.ratio:.3f}: its interval is below {at_least:g}"
+        return [(NO_GO, told, None)]
+    return []
 
 
 def _judge_gain(found: statistics.Interval | None, at_least: float, rounds: int) -> Opinion:

@@ -28,6 +28,12 @@ with a chance of 95 % allows 0.5 % of misses a comparison, both groups together.
 that is worse than the simulation's, with intervals that are narrower than those of the other one that does it. At a
 confidence of 95 % it misses 2 % a comparison, and passes ten out of ten with a chance of 80 % only.
 Fewer than MIN_ROUNDS pairs of a row give no interval at all.
+
+Single rows. A judge that also looks at each row by itself has as many chances to be wrong as there are rows, so these
+intervals share the 0.5 % among them (Bonferroni; `row_confidence`). Whatever the number of rows, the chance that one
+of the intervals of equals lies below 1.0 is then at most half of that.
+In 1500 comparisons of equals with twelve rows, noise as above, some row's interval lay below 1.0 in 0.2 % | 0.1 %
+of them with the confidence of a single interval, and in 0.0 % | 0.0 % with this one.
 """
 
 import dataclasses
@@ -77,6 +83,11 @@ def log_ratio(first: float, second: float, less_is_better: bool) -> float:
     if not (first > 0.0 and second > 0.0):
         raise ValueError(f"a ratio needs two figures above 0, not {first:g} and {second:g}")
     return math.log(first / second) if less_is_better else math.log(second / first)
+
+
+def row_confidence(rows: int) -> float:
+    """The confidence of each of so many intervals, for all of them together to have CONFIDENCE."""
+    return 1.0 - (1.0 - CONFIDENCE) / max(1, rows)
 
 
 def _trimmed(values: Sequence[float]) -> float:

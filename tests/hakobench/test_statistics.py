@@ -143,3 +143,24 @@ def test_five_percent_are_found() -> None:
     assert normal / 200 > 0.9
     heavy = [log_ratios(generator, 3, scale=0.03 / math.sqrt(3), gain=1.05) for _ in range(200)]
     assert sum(statistics.interval(one).low > 1.0 for one in heavy) / 200 > 0.9
+
+
+def test_rows_share_the_chance_of_a_mistake() -> None:
+    assert statistics.row_confidence(1) == statistics.CONFIDENCE
+    assert statistics.row_confidence(10) == pytest.approx(0.9995)
+    values = log_ratios(numpy.random.default_rng(9), 1)
+    one, of_ten = (statistics.interval(values, statistics.row_confidence(rows)) for rows in (1, 10))
+    assert of_ten.low < one.low < one.high < of_ten.high
+
+
+def test_many_rows_of_equals_are_not_below_one() -> None:
+    """Ten rows, each by itself: hardly ever one below 1.0; with nine of ten as confidence, in every third comparison."""
+    generator = numpy.random.default_rng(22)
+    comparisons = [log_ratios(generator, 10, scale, 0.03) for scale in (0.02, 0.03) for _ in range(50)]
+
+    def missed(confidence: float) -> int:
+        return sum(any(statistics.interval([row], confidence).high < 1.0 for row in rows) for rows in comparisons)
+
+    limit = scipy.stats.binom.isf(0.01, len(comparisons), 0.005)
+    assert missed(statistics.row_confidence(10)) <= limit
+    assert missed(0.9) > limit

@@ -4,8 +4,8 @@ import dataclasses
 import pathlib
 import random
 import re
-import signal
 import sys
+import tempfile
 
 import click
 from rich.console import Console
@@ -105,7 +105,7 @@ def _cell(value: float | None, failures: tuple[str, ...]) -> str:
 
 
 def _table(outcome: Outcome, names: list[str]) -> Table:
-    within = f"{statistics.CONFIDENCE:.1%} interval"
+    within = f"{statistics.row_confidence(len(outcome.rows)):.2%} interval"
     table = Table("row", "gate asks", "unit", *map(escape, names), "ratio", within, "n")
     for row in outcome.rows:
         found = row.interval
@@ -146,6 +146,8 @@ def _print(outcome: Outcome, names: list[str], gate: judge.Gate, console: Consol
             say("No sensible number of rounds would decide it.")
         else:
             say(f"About {needed} rounds would decide it, if the figures stay so; {outcome.verdict.rounds} were run.")
+    for note in outcome.verdict.notes:
+        say(f"Note: {note}.")
     if outcome.marks:
         told = ", ".join(f"{mark} {count}" for mark, count in sorted(outcome.marks.items()))
         say(f"Marked runs: {told}; the raw results say which.")
@@ -168,10 +170,6 @@ def _print_repeated(outcomes: list[Outcome], console: Console) -> None:
     console.out(f"comparisons={len(outcomes)} {counts}{told}")
 
 
-def _end(_signal: int, _frame: object) -> None:
-    raise KeyboardInterrupt
-
-
 def _measure(plan: runner.Plan, gate: judge.Gate, repeat: int, forced: bool, notes: Console) -> list[Outcome]:
     """`repeat` comparisons, each with a seed and a CSV of its own, shown as they end."""
     seen = quiet_machine(forced)
@@ -191,7 +189,10 @@ def _measure(plan: runner.Plan, gate: judge.Gate, repeat: int, forced: bool, not
             judged = f"hakobench compare {names[0]} {names[1]} --csv {public_path(path)}"
             notes.print(f"interrupted; what is done can be judged by '{judged}'", markup=False, soft_wrap=True)
             sys.exit(INTERRUPTED)
-        outcomes.append(_judge(runs, names, gate, path))
+        try:
+            outcomes.append(_judge(runs, names, gate, path))
+        except ValueError as error:
+            raise click.ClickException(f"{error}; the runs are in {public_path(path)}") from error
         _print(outcomes[-1], names, gate, shown)
     if repeat > 1:
         _print_repeated(outcomes, shown)
@@ -202,6 +203,32 @@ def _status(outcomes: list[Outcome], by_verdict: bool) -> int:
     if any(one.is_biased or one.verdict.word == judge.NOT_JUDGED for one in outcomes):
         return 1
     return max(EXIT_CODES[one.verdict.word] for one in outcomes) if by_verdict else 0
+
+
+def _recorded(path: pathlib.Path, words: tuple[str, str], gate_name: str | None) -> Outcome:
+    """Judges the runs of a file and shows the outcome. Raises ValueError."""
+    names = [_recorded_name(word) for word in words]
+    if names[0] == names[1]:
+        raise ValueError(f"both are '{names[0]}'; --csv compares two names that are in the file")
+    found = record.read(path).runs
+    tags = [tuple(run.tags.split()) for run in found if run.allocator in names]
+    gate = _choose_gate(gate_name, tags) if tags else judge.load_gate(gate_name or "any")
+    outcome = _judge(found, names, gate, path)
+    _print(outcome, names, gate, Console(highlight=False))
+    return outcome
+
+
+def _told(error: OSError) -> str:
+    return f"'{public_path(pathlib.Path(error.filename))}': {error.strerror}" if error.filename else str(error)
+
+
+def _check_writable(directory: pathlib.Path) -> None:
+    """Before anything is built or measured. Raises ValueError."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError as error:
+        raise ValueError(f"cannot write to directory '{directory}': {error.strerror}") from error
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -239,34 +266,30 @@ def command(
     Exit code: 0 judged, whatever the verdict (see --exit-code); 1 when a run of A failed, so that nothing could be
     judged, or when a library differs from itself; 2 bad arguments or busy machine; 130 interrupted.
     """
-    signal.signal(signal.SIGTERM, _end)
     notes = Console(stderr=True, highlight=False)
     try:
         if csv_path is not None:
             if repeat > 1:
                 raise ValueError("--repeat makes new runs, --csv judges old ones; only one of them")
-            names = [_recorded_name(first), _recorded_name(second)]
-            if names[0] == names[1]:
-                raise ValueError(f"both are '{names[0]}'; --csv compares two names that are in the file")
-            found = record.read(csv_path).runs
-            tags = [tuple(run.tags.split()) for run in found if run.allocator in names]
-            gate = _choose_gate(gate_name, tags) if tags else judge.load_gate(gate_name or "any")
-            outcomes = [_judge(found, names, gate, csv_path)]
-            _print(outcomes[0], names, gate, Console(highlight=False))
-            sys.exit(_status(outcomes, by_verdict))
-        chosen = suite.load(suite_name)
-        gate = _choose_gate(gate_name, [row.tags for row in chosen.select(row_names)])
-        both = _both(first, second, notes)
-        seed = random.SystemRandom().randrange(2**32) if seed is None else seed
-        plan, remarks = new_plan(
-            chosen, row_names, both, rounds, scale, seed, results_dir, log_dir, bin_dir, force
-        )
+            outcomes = [_recorded(csv_path, (first, second), gate_name)]
+        else:
+            chosen = suite.load(suite_name)
+            gate = _choose_gate(gate_name, [row.tags for row in chosen.select(row_names)])
+            for directory in (results_dir, log_dir):
+                _check_writable(directory)
+            both = _both(first, second, notes)
+            seed = random.SystemRandom().randrange(2**32) if seed is None else seed
+            plan, remarks = new_plan(
+                chosen, row_names, both, rounds, scale, seed, results_dir, log_dir, bin_dir, force
+            )
+            for remark in remarks:
+                notes.print(f"note: {remark}", markup=False, soft_wrap=True)
+            outcomes = _measure(plan, gate, repeat, force, notes)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    for remark in remarks:
-        notes.print(f"note: {remark}", markup=False, soft_wrap=True)
-    try:
-        outcomes = _measure(plan, gate, repeat, force, notes)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(_told(error)) from error
+    except KeyboardInterrupt:
+        notes.print("interrupted", markup=False)
+        sys.exit(INTERRUPTED)
     sys.exit(_status(outcomes, by_verdict))
