@@ -4,6 +4,10 @@ import csv
 import dataclasses
 import os
 import pathlib
+import select
+import signal
+import subprocess
+import sys
 
 import click.testing
 import pytest
@@ -200,9 +204,9 @@ def test_real_counts_are_positive_and_repeatable(programs: pathlib.Path, args_ro
         assert first.pairs == second.pairs == 5000
         for event in ("Ir", "Bc", "Dr", "Dw"):
             assert first.events[event] > 1.0
-            # the same but for the digits of the times that the workload prints
-            assert first.events[event] == pytest.approx(second.events[event], rel=1e-3)
-        assert first.outside == pytest.approx(second.outside, rel=1e-3)
+            # the same but for the digits of the times that the workload prints: some hundred events in 5000 pairs
+            assert first.events[event] == pytest.approx(second.events[event], rel=1e-3, abs=0.1)
+        assert first.outside == pytest.approx(second.outside, rel=1e-3, abs=0.1)
         assert 0 < first.outside < first.events["Ir"]
         assert any(name.startswith("malloc (") for name, _ in first.functions[:20])
         costs[allocator.name] = first
@@ -335,10 +339,12 @@ ANNOTATE = """ Percent |\tSource code & Disassembly of libexample.so for cpu-clo
 
 def test_stat_is_read() -> None:
     assert perf.parse_stat(STAT) == {
-        "cycles": None, "instructions": 123456.0, "branches": None, "branch-misses": 12.5,
+        "cycles": None, "instructions": perf.Measured(123456.0), "branches": None,
+        "branch-misses": perf.Measured(12.5, 50.0),
     }  # fmt: skip
     one = perf.Counted("", "perf", 1000, perf.parse_stat(STAT))
     assert one.per_pair("instructions") == 123.456
+    assert (one.percent("instructions"), one.percent("branch-misses"), one.percent("cycles")) == (100.0, 50.0, 100.0)
     assert one.per_pair("cycles") is None
     assert one.per_pair("nothing of the kind") is None
 
@@ -349,6 +355,8 @@ def test_stat_is_read() -> None:
         ("12,,cycles\nError: no\n", "line 2: 'Error: no' is not value,unit,event"),
         ("many,,cycles,0\n", "line 1: 'many' is not a count"),
         ("nan,,cycles,0\n", "line 1: 'nan' is not a count"),
+        ("12,,cycles,0,half\n", "line 1: 'half' is not a percentage"),
+        ("12,,cycles,0,101.0\n", "line 1: '101.0' is not a percentage"),
     ],
 )
 def test_stat_that_is_none(text: str, message: str) -> None:
@@ -430,6 +438,56 @@ def test_perf_with_counters(count: Counts, monkeypatch: pytest.MonkeyPatch, tmp_
     assert "this machine cannot measure: branch-misses, L1-dcache-load-misses" in done.stdout
     line = next(line for line in done.stdout.splitlines() if line.startswith("│ args "))
     assert [cell.strip() for cell in line.strip("│").split("│")] == ["args", "glibc", "5.00", "5.00", "5.00"]
+
+
+def test_events_that_share_counters_are_marked(
+    count: Counts, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    fake_perf(monkeypatch, tmp_path, SUPPORTED.replace("100.00", "62.50"))
+    done = count("--allocators", "glibc", "--perf")
+    assert "5.00 (62 %)" in done.stdout
+    assert "(n %): an estimate from that part of the run" in done.stdout
+
+
+# Says who it is, and never ends by itself.
+ENDLESS_VALGRIND = """#!/bin/sh
+[ "$1" = --version ] && exec echo valgrind-3
+sleep 1000 &
+echo $$ $! >{fifo}
+wait
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_children(
+    ending: signal.Signals, suite_path: pathlib.Path, programs: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    fifo, fake, scratch = tmp_path / "fifo", tmp_path / "fake", tmp_path / "scratch"
+    os.mkfifo(fifo)
+    told = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    fake.mkdir()
+    scratch.mkdir()
+    (fake / "valgrind").write_text(ENDLESS_VALGRIND.replace("{fifo}", str(fifo)))
+    (fake / "valgrind").chmod(0o755)
+    environment = os.environ | {"PATH": f"{fake}:{os.environ['PATH']}", "TMPDIR": str(scratch)}
+    places = ("--suite", suite_path, "--bin-dir", programs, "--results-dir", tmp_path / "results")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hakobench", "counts", "--allocators", "glibc", *map(str, places)], env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )  # fmt: skip
+    ready, _, _ = select.select([told], [], [], 120)
+    process.send_signal(ending)
+    assert ready, "valgrind was not started"
+    started = [int(pid) for pid in os.read(told, 100).split()]
+    os.close(told)
+    _, said = process.communicate()
+    assert process.returncode == 130, said
+    assert "interrupted" in said
+    for pid in started:
+        state = pathlib.Path(f"/proc/{pid}/stat")  # whoever is its parent now may not have asked for its end yet
+        assert not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+    assert list(scratch.iterdir()) == []
 
 
 @pytest.mark.skipif(perf.missing() != "", reason=perf.missing())

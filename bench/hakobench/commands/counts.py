@@ -24,6 +24,8 @@ from hakobench.project import BIN_DIR, ROOT, public_path
 COUNTS_DIR = ROOT / "build" / "bench-counts"
 DEFAULT_ROWS = "@st"
 NAME_MAX = 110  # characters of a function's name that are shown
+FULL_PERCENT = 99.5  # of the run: an event counted in less is marked
+WAIT_SECONDS = 0.5
 PARALLEL_MAX = 2  # runs under valgrind at a time: what they count does not depend on what else runs
 COLUMNS = (
     "suite", "row", "allocator", "ours", "scale", "failure", "pairs", "allocator_instructions", *callgrind.EVENTS,
@@ -99,13 +101,16 @@ def run_callgrind(
 
     workers = min(PARALLEL_MAX, len(os.sched_getaffinity(0)))
     with _progress(console) as progress, concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        task = progress.add_task("callgrind", total=len(cells))
-        futures = {pool.submit(both, cell): cell for cell in cells}
         try:
-            for future in concurrent.futures.as_completed(futures):
-                row, allocator = futures[future]
-                found[row.name, allocator.name] = future.result()
-                progress.advance(task)
+            task = progress.add_task("callgrind", total=len(cells))
+            futures = {pool.submit(both, cell): cell for cell in cells}
+            running = set(futures)
+            while running:  # with a limit: a signal just before a wait without one would go unnoticed until its end
+                done, running = concurrent.futures.wait(running, WAIT_SECONDS, concurrent.futures.FIRST_COMPLETED)
+                for future in done:
+                    row, allocator = futures[future]
+                    found[row.name, allocator.name] = future.result()
+                    progress.advance(task)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             children.end()
@@ -203,9 +208,16 @@ def _count(
 def _perf_table(counted: dict[tuple[str, str], perf.Counted], events: Sequence[str]) -> Table:
     table = Table("row", "allocator", *events)
     for (row, name), one in counted.items():
-        values = [one.per_pair(event) for event in events]
-        table.add_row(escape(row), name, *("-" if value is None else _figure(value) for value in values))
+        table.add_row(escape(row), name, *(_perf_cell(one, event) for event in events))
     return table
+
+
+def _perf_cell(counted: perf.Counted, event: str) -> str:
+    """An event that had to share the counters with others is told with the part of the run it was counted in."""
+    value, percent = counted.per_pair(event), counted.percent(event)
+    if value is None:
+        return "-"
+    return _figure(value) + ("" if percent >= FULL_PERCENT else f" ({percent:.0f} %)")
 
 
 def _print_recorded(row: str, name: str, recorded: perf.Recorded, shown: Console) -> None:
@@ -251,6 +263,8 @@ def _perf(
     if any(not one.failure for one in counted.values()):
         shown.print(_perf_table({key: one for key, one in counted.items() if not one.failure}, events))
         shown.out("per operation: one malloc together with one free; start and end of the program included.")
+        if any(one.percent(event) < FULL_PERCENT for one in counted.values() if not one.failure for event in events):
+            shown.out("(n %): an estimate from that part of the run; the processor has fewer counters than events.")
     for (row, name), one in counted.items():
         if one.failure:
             shown.print(f"left out: {name}, {row}: perf stat: {one.failure}", style="red", markup=False)
@@ -304,13 +318,11 @@ def command(
         picked, remarks = allocators.select(names, extra)
         chosen = suite.load(suite_name)
         cells = _cells(chosen, row_names, picked, bin_dir.absolute())
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    for remark in remarks:
-        notes.print(f"note: {remark}", markup=False, soft_wrap=True)
-    path = results_dir / f"{chosen.name}-{datetime.datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.csv"
-    why = callgrind.missing()
-    try:
+        for remark in remarks:
+            notes.print(f"note: {remark}", markup=False, soft_wrap=True)
+        results_dir.mkdir(parents=True, exist_ok=True)
+        path = results_dir / f"{chosen.name}-{datetime.datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.csv"
+        why = callgrind.missing()
         if why:
             shown.out(f"not counted: {why}")
             good = False
@@ -319,6 +331,10 @@ def command(
         if with_perf:
             seen = _perf(cells, 1.0, bin_dir.absolute(), top or 5, notes, shown)
             good = good or (bool(why) and seen)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"'{error.filename}': {error.strerror}" if error.filename else str(error)) from error
     except KeyboardInterrupt:
         notes.print("interrupted; the raw counts have what was done")
         sys.exit(INTERRUPTED)

@@ -1,7 +1,8 @@
 """Counts by the processor itself (`perf stat`), and where the time goes (`perf record`, `perf annotate`).
 
 Many guests show no counters: perf then says "<not supported>", and the samples come from a timer (cpu-clock), which
-is coarser. A processor also notes an interrupt a few instructions late, so a hot instruction often stands after the
+is coarser. With more events than counters perf takes turns and scales up what it saw: each figure comes with the share
+of the run in which it was counted. A processor also notes an interrupt a few instructions late, so a hot instruction often stands after the
 one that waits. The workload's output goes into a pipe and is not shown.
 """
 
@@ -33,6 +34,15 @@ _SYMBOL = re.compile(r"\s*(\d+(?:\.\d+)?)%\s*\|\s*(.*?)\s*\|\s*\[.\] (.*\S)\s*$"
 
 
 @dataclasses.dataclass(frozen=True)
+class Measured:
+    """How often an event happened. `percent` is how much of the run it was counted in; below 100 `value` is scaled up
+    from that, an estimate."""
+
+    value: float
+    percent: float = 100.0
+
+
+@dataclasses.dataclass(frozen=True)
 class Counted:
     """One run under `perf stat`. `events`: None is an event that this machine cannot measure. `pairs` as in
     callgrind.Counted."""
@@ -40,11 +50,16 @@ class Counted:
     failure: str
     command: str
     pairs: int = 0
-    events: dict[str, float | None] = dataclasses.field(default_factory=dict)
+    events: dict[str, Measured | None] = dataclasses.field(default_factory=dict)
 
     def per_pair(self, event: str) -> float | None:
-        value = self.events.get(event)
-        return None if value is None or not self.pairs else value / self.pairs
+        found = self.events.get(event)
+        return None if found is None or not self.pairs else found.value / self.pairs
+
+    def percent(self, event: str) -> float:
+        """How much of the run `event` was counted in; 100 for one that was not measured."""
+        found = self.events.get(event)
+        return 100.0 if found is None else found.percent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +81,10 @@ class Recorded:
     symbols: tuple[Symbol, ...] = ()
 
 
-def parse_stat(text: str) -> dict[str, float | None]:
-    """Output of `perf stat -x,`: value, unit, event, ... a line. Raises ValueError that names the line."""
-    events: dict[str, float | None] = {}
+def parse_stat(text: str) -> dict[str, Measured | None]:
+    """Output of `perf stat -x,`: value, unit, event, run time, percentage, ... a line. Raises ValueError that names the
+    line."""
+    events: dict[str, Measured | None] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -79,14 +95,21 @@ def parse_stat(text: str) -> dict[str, float | None]:
         if words[0] in NOT_MEASURED:
             events[event] = None
             continue
-        try:
-            value = float(words[0])
-        except ValueError as error:
-            raise ValueError(f"perf stat, line {number}: '{words[0]}' is not a count") from error
-        if not math.isfinite(value) or value < 0:
-            raise ValueError(f"perf stat, line {number}: '{words[0]}' is not a count")
-        events[event] = value
+        value = _number(words[0], number, "a count", math.inf)
+        percent = _number(words[4], number, "a percentage", 100.0) if len(words) > 4 and words[4] else 100.0
+        events[event] = Measured(value, percent)
     return events
+
+
+def _number(word: str, line: int, kind: str, most: float) -> float:
+    """Finite, and from 0 to `most`. Raises ValueError."""
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and 0.0 <= value <= most):
+        raise ValueError(f"perf stat, line {line}: '{word}' is not {kind}")
+    return value
 
 
 def parse_report(text: str) -> list[Symbol]:
