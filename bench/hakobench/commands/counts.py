@@ -107,7 +107,7 @@ def run_callgrind(
             running = set(futures)
             while running:  # with a limit: a signal just before a wait without one would go unnoticed until its end
                 done, running = concurrent.futures.wait(running, WAIT_SECONDS, concurrent.futures.FIRST_COMPLETED)
-                for future in done:
+                for future in sorted(done, key=lambda one: one.exception() is not None):  # what was done is kept
                     row, allocator = futures[future]
                     found[row.name, allocator.name] = future.result()
                     progress.advance(task)
