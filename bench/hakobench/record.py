@@ -65,10 +65,6 @@ class Run:
     scale: float
     started: str
 
-    def param(self, name: str) -> str | None:
-        """A parameter of the row (threads, remote, ...)."""
-        return words(self.params).get(name)
-
     def figure(self, name: str) -> float | None:
         """One of `figures` as a number."""
         try:

@@ -135,7 +135,7 @@ class Runner:
         other = machine.CpuTimes.now().share_since(before, _own_cpu_seconds() - used_before)
         run = self._describe(step, outcome, started, other)
         if not run.failure:
-            run.failure = _wrong_malloc(step.allocator, outcome.figures.get("malloc_from"), watcher)
+            run.failure = wrong_malloc(step.allocator, outcome.figures.get("malloc_from"), watcher)
         self._fill(run, step, outcome, watcher)
         if not run.failure and "result" in outcome.figures:
             self._judge_result(run, step, outcome.figures["result"])
@@ -260,7 +260,7 @@ def _is_same(allocator: allocators.Allocator) -> bool:
         return False
 
 
-def _wrong_malloc(allocator: allocators.Allocator, malloc_from: str | None, watcher: Watcher) -> str:
+def wrong_malloc(allocator: allocators.Allocator, malloc_from: str | None, watcher: Watcher) -> str:
     """Why the program did not run on this allocator; empty when it did. What the program says of its own malloc
     decides; of programs that say nothing, the maps do, if they lived long enough to be looked at."""
     if malloc_from is not None:

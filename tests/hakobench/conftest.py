@@ -1,6 +1,15 @@
-"""Lets the tests import workload_programs, which builds workloads and small libraries to preload."""
+"""What several tests of hakobench need: the workloads, built once, and the modules that build small libraries."""
 
 import pathlib
 import sys
 
+import pytest
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+
+from workload_programs import build_workloads  # found by the line above
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return build_workloads(tmp_path_factory.mktemp("programs"))

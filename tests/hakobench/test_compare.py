@@ -12,29 +12,14 @@ import click.testing
 import numpy
 import pytest
 import scipy.stats
+from preloads import CRASHES, slow
 from rich.console import Console
-from workload_programs import build_library, build_workloads
+from workload_programs import build_library
 
 from hakobench import commits, judge, record, statistics
 from hakobench.commands import compare
 from hakobench.machine import Machine
 
-SLOW = """
-#include "next.h"
-void *malloc(size_t size) {
-    for (volatile int i = 0; i < 20000; i++) { }
-    return next_malloc(size);
-}
-"""
-CRASHES = """
-#include "next.h"
-#include <signal.h>
-void *malloc(size_t size) {
-    static _Thread_local int calls;
-    if (size >= 1024 && size <= 2048 && ++calls == 5) raise(SIGSEGV);
-    return next_malloc(size);
-}
-"""
 # One thread each, whatever the tags say: rows that last a millisecond must not wait for one another's threads.
 SUITE = """about = "for tests"
 
@@ -459,14 +444,9 @@ def test_bad_words(args: list[str], message: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build_workloads(tmp_path_factory.mktemp("programs"))
-
-
-@pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pathlib.Path]:
     directory = tmp_path_factory.mktemp("libraries")
-    codes = {"slow": SLOW, "crashes": CRASHES}
+    codes = {"slow": slow(20_000), "crashes": CRASHES}
     return {name: build_library(directory / f"lib{name}.so", code) for name, code in codes.items()}
 
 

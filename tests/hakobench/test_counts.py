@@ -11,7 +11,8 @@ import sys
 
 import click.testing
 import pytest
-from workload_programs import build_library, build_workloads
+from preloads import CRASHES, NO_MALLOC, OURS
+from workload_programs import build_library
 
 from hakobench import allocators, suite
 from hakobench.commands import counts
@@ -19,21 +20,6 @@ from hakobench.counts import callgrind, perf
 from hakobench.project import LIB_DIR
 
 SAMPLE = (pathlib.Path(__file__).parent / "callgrind_sample.txt").read_text()
-CRASHES = """
-#include "next.h"
-#include <signal.h>
-void *malloc(size_t size) {
-    static int calls;
-    if (size == 1024 && ++calls == 5) raise(SIGSEGV);
-    return next_malloc(size);
-}
-"""
-NO_MALLOC = "int nothing_to_see_here(void) { return 1; }\n"
-OURS = """
-#include "next.h"
-const char *hz_config_string(void) { return "engine=test lane=none"; }
-void *malloc(size_t size) { return next_malloc(size); }
-"""
 SUITE = """about = "for tests"
 
 [[row]]
@@ -53,11 +39,6 @@ driver = "command"
 metric = "wall_seconds"
 """
 SCALE = 0.005  # 5000 and 10000 pairs
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build_workloads(tmp_path_factory.mktemp("programs"))
 
 
 @pytest.fixture(scope="module")

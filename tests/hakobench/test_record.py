@@ -38,8 +38,7 @@ def test_runs_come_back(tmp_path: pathlib.Path) -> None:
     recording = record.read(path)
     assert recording.runs == runs
     assert [dataclasses.astuple(sample) for sample in recording.rss] == [(1, 0, 100), (1, 20, 300), (2, 0, 50)]
-    assert recording.runs[0].param("threads") == "2"
-    assert recording.runs[0].param("remote") is None
+    assert record.words(recording.runs[0].params) == {"threads": "2"}
     assert recording.runs[0].figure("p99_us") == 12.5
     assert recording.runs[0].figure("result") is None
 

@@ -8,34 +8,14 @@ import subprocess
 import sys
 
 import pytest
-from workload_programs import build_library, build_workloads
+from preloads import CRASHES, NO_MALLOC, OURS, slow
+from workload_programs import build_library
 
 from hakobench import allocators, machine, project, record, runner, suite
 from hakobench.machine import CpuTimes
 from hakobench.project import ROOT, public_path, public_text
+from hakobench.watch import Watcher
 
-SLOW = """
-#include "next.h"
-void *malloc(size_t size) {
-    for (volatile int i = 0; i < 2000; i++) { }
-    return next_malloc(size);
-}
-"""
-# What makes a library one of ours is its configuration string.
-OURS = """
-#include "next.h"
-const char *hz_config_string(void) { return "engine=test lane=none"; }
-void *malloc(size_t size) { return next_malloc(size); }
-"""
-CRASHES = """
-#include "next.h"
-#include <signal.h>
-void *malloc(size_t size) {
-    static _Thread_local int calls;
-    if (size == 1024 && ++calls == 5) raise(SIGSEGV);
-    return next_malloc(size);
-}
-"""
 FLIPS = """
 #include "next.h"
 void *malloc(size_t size) {
@@ -54,7 +34,6 @@ void *malloc(size_t size) {
     return next_malloc(size);
 }
 """
-NO_MALLOC = "int nothing_to_see_here(void) { return 1; }\n"
 DIES_WHEN_ASKED = """
 #include "next.h"
 const char *hz_config_string(void) { return NULL; }
@@ -63,15 +42,10 @@ void *malloc(size_t size) { return next_malloc(size); }
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build_workloads(tmp_path_factory.mktemp("programs"))
-
-
-@pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pathlib.Path]:
     directory = tmp_path_factory.mktemp("libraries")
     codes = {
-        "slow": SLOW,
+        "slow": slow(2000),
         "ours": OURS,
         "crashes": CRASHES,
         "flips": FLIPS,
@@ -232,7 +206,7 @@ def test_raw_results_are_complete(bench: Bench, libraries: dict[str, pathlib.Pat
         assert run.ours == (run.allocator == "ours")
         assert len(run.library_sha256) == (64 if run.allocator == "ours" else 0)
         assert len(run.program_sha256) == 64
-        assert run.param("remote") == (run.row.removeprefix("mt-r") if run.row != "args" else None)
+        assert record.words(run.params).get("remote") == (run.row.removeprefix("mt-r") if run.row != "args" else None)
         assert run.cpu and run.kernel and run.governor and run.commit and run.started
     text = bench.path().read_text()
     assert str(bench.results.parent) not in text
@@ -267,15 +241,28 @@ def test_discarded_output_leaves_figures_of_the_process(bench: Bench) -> None:
     assert run.figure("frees_per_s") is None
 
 
-def test_rss_over_time(bench: Bench) -> None:
+def test_rss_is_sampled_while_a_program_runs() -> None:
+    """The program runs until it has been looked at three times, however slow the machine is."""
+    program = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    watcher = Watcher(None, 1)
+    watcher.start(program.pid)
+    while len(watcher.samples) < 3:
+        os.sched_yield()
+    program.stdin.close()
+    program.wait()
+    watcher.stop()
+    times = [time_ms for time_ms, _ in watcher.samples]
+    assert times == sorted(times)
+    assert all(rss_kb >= 0 for _, rss_kb in watcher.samples)
+    assert watcher.samples[-1][1] < 100_000
+
+
+def test_rss_samples_are_those_of_rows_that_ask(bench: Bench) -> None:
     done = bench("--rows", "thrash,args", "--allocators", "glibc", "--scale", "0.02")
     assert done.returncode == 0, done.stderr
     recording = bench.recording()
-    (thrash,) = [run for run in recording.runs if run.row == "thrash"]
-    samples = [sample for sample in recording.rss if sample.position == thrash.position]
-    assert len(samples) == len(recording.rss) > 1
-    assert [sample.time_ms for sample in samples] == sorted(sample.time_ms for sample in samples)
-    assert 0 < max(sample.rss_kb for sample in samples) <= thrash.peak_rss_kb * 2
+    asking = {run.position for run in recording.runs if run.row == "thrash"}
+    assert {sample.position for sample in recording.rss} <= asking
 
 
 def test_order_is_shuffled_by_the_seed(programs: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -318,16 +305,25 @@ def test_failed_runs_are_told(
         assert (run.value == 0) == (run.allocator == "bad")
 
 
-def test_preload_that_a_silent_program_does_not_have(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:
-    """A program that does not say where its malloc comes from is looked at in /proc/PID/maps."""
-    done = bench("--rows", "silent", "--allocators", "", "--lib", f"bad={libraries['text']}", "--scale", "0.2")
-    assert done.returncode == 1
-    assert "the preload took no effect: the library is not in /proc/PID/maps" in bench.runs()[0].failure
-    for path in bench.results.iterdir():
-        path.unlink()
-    done = bench("--rows", "silent", "--allocators", "", "--lib", f"good={libraries['ours']}", "--scale", "0.2")
-    assert (done.returncode, bench.runs()[0].failure) == (0, "")
-    assert "unverified" not in bench.runs()[0].marks
+@pytest.mark.parametrize(
+    ("library", "reason"),
+    [("ours", ""), ("text", "the preload took no effect: the library is not in /proc/PID/maps")],
+)
+def test_preload_of_a_silent_program(libraries: dict[str, pathlib.Path], library: str, reason: str) -> None:
+    """A program that does not say where its malloc comes from is looked at; this one runs until that was done."""
+    allocator = allocators.Allocator("it", libraries[library])
+    program = subprocess.Popen(
+        ["cat"], env=allocator.environment(), stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    watcher = Watcher(allocator.library, 0)
+    watcher.start(program.pid)
+    while not watcher.looked:
+        os.sched_yield()
+    program.stdin.close()
+    program.wait()
+    watcher.stop()
+    assert watcher.seen == (not reason)
+    assert runner.wrong_malloc(allocator, None, watcher) == reason
 
 
 def test_run_without_end_is_ended(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:

@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 from click.testing import CliRunner, Result
+from preloads import slow
 from trace_programs import build_program, build_tools
 from trace_samples import random_rows, trace_of
 from workload_programs import build_library
@@ -22,13 +23,6 @@ int main(void) {
     pthread_create(&thread, NULL, body, malloc(10));
     pthread_join(thread, NULL);
     return 9;
-}
-"""
-SLOW = """
-#include "next.h"
-void *malloc(size_t size) {
-    for (volatile int i = 0; i < 20000; i++) { }
-    return next_malloc(size);
 }
 """
 OURS = """
@@ -191,7 +185,7 @@ def test_ratios_are_those_of_pairs_of_runs() -> None:
 def built(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     directory = build_tools(tmp_path_factory.mktemp("tools"))
     build_program(directory / "program", PROGRAM)
-    for name, code in (("slow", SLOW), ("ours", OURS), ("flips", FLIPS)):
+    for name, code in (("slow", slow(20000)), ("ours", OURS), ("flips", FLIPS)):
         build_library(directory / f"{name}.so", code)
     return directory
 
