@@ -1,10 +1,11 @@
-# The libraries of one lane. For engine E and lane L:
+# The libraries of one lane. For engine E and lane L (an engine's lane `default` is called E, without L):
 #   hakozuna_E_L          shared product (malloc family and C++ operators under their real names)
 #   hakozuna_E_L_static   the same as an archive
 #   E_L_api               archive with hz_* names only: what tests link
 #   E_L_faulty            the same over an OS layer that fails on request
 
 file(GLOB hz_base_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/base/*.c")
+file(GLOB hz_core_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/core/*.c")
 file(GLOB hz_front_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/*.c")
 set(hz_os_faulty "${PROJECT_SOURCE_DIR}/src/base/os_faulty.c")
 file(GLOB hz_override_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/override*.c")
@@ -15,14 +16,19 @@ list(REMOVE_ITEM hz_front_sources ${hz_override_sources})
 # All products, for `make libs`.
 add_custom_target(libs)
 
-# "hz3/scale" -> engine, lane_file and lane (hz3, scale, hz3_scale) in the caller's scope.
+# "hz3/scale" -> engine, lane_file and lane (hz3, scale, hz3_scale) in the caller's scope; "hz4" -> hz4, default, hz4.
 function(hz_split_entry entry)
-    if(NOT entry MATCHES "^(hz[0-9]+)/([a-z0-9]+)$")
-        message(FATAL_ERROR "lane '${entry}': want ENGINE/LANE, as hz3/scale")
+    if(NOT entry MATCHES "^(hz[0-9]+)(/([a-z0-9]+))?$")
+        message(FATAL_ERROR "lane '${entry}': want ENGINE/LANE, as hz3/scale, or ENGINE alone for its lane default")
     endif()
     set(engine "${CMAKE_MATCH_1}" PARENT_SCOPE)
-    set(lane_file "${CMAKE_MATCH_2}" PARENT_SCOPE)
-    set(lane "${CMAKE_MATCH_1}_${CMAKE_MATCH_2}" PARENT_SCOPE)
+    if(CMAKE_MATCH_3)
+        set(lane_file "${CMAKE_MATCH_3}" PARENT_SCOPE)
+        set(lane "${CMAKE_MATCH_1}_${CMAKE_MATCH_3}" PARENT_SCOPE)
+    else()
+        set(lane_file default PARENT_SCOPE)
+        set(lane "${CMAKE_MATCH_1}" PARENT_SCOPE)
+    endif()
 endfunction()
 
 # How every source of a lane is compiled; PUBLIC, since unit tests read the same internal headers.
@@ -86,7 +92,7 @@ endfunction()
 function(hz_add_lane entry)
     hz_split_entry("${entry}")
     file(GLOB engine_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${engine}/*.c")
-    set(sources ${hz_base_sources} ${engine_sources} ${hz_front_sources})
+    set(sources ${hz_base_sources} ${hz_core_sources} ${engine_sources} ${hz_front_sources})
 
     add_library(${lane}_api STATIC ${sources})
     hz_set_lane_flags(${lane}_api ${engine} ${lane_file})
@@ -131,8 +137,8 @@ function(hz_add_header_checks)
 
     foreach(entry IN LISTS HZ_LANES)
         hz_split_entry("${entry}")
-        file(GLOB headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src" "src/base/*.h" "src/front/*.h"
-             "src/${engine}/*.h" "src/${engine}/lanes/*.h")
+        file(GLOB headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src" "src/base/*.h" "src/core/*.h"
+             "src/front/*.h" "src/${engine}/*.h" "src/${engine}/lanes/*.h")
         set(generated "")
         foreach(header IN LISTS headers)
             set(output "${CMAKE_BINARY_DIR}/headers/${lane}/${header}.c")

@@ -43,6 +43,7 @@ struct arena {
     _Atomic(uint32_t) count;                   /* sync: segment-publish */
     _Atomic(uint32_t) first_fit[SIZE_BUCKETS]; /* hint: no run of that size below */
     _Atomic(size_t) purged_bytes;              /* counter */
+    _Atomic(size_t) segments_acquired;         /* counter */
     _Atomic(uint64_t) ticked_at_ms;            /* hint */
 
     _Atomic(struct hz_segment *) cache[CACHE_SLOTS]; /* sync: cache-publish */
@@ -216,6 +217,7 @@ static bool segment_add_locked(void) {
     hz_signal_fence();
     arena.chunk += HZ_SEGMENT_BYTES;
     publish_locked(segment, base, HZ_SEGMENT_PAGED);
+    hz_add_rlx(&arena.segments_acquired, 1); /* relaxed: counter */
     hz_store_rlx(&arena.dirty_masks[segment->index], 0);         /* published by the next store */
     hz_store_rel(&arena.free_masks[segment->index], UINT64_MAX); /* sync: run-release, partner run_claim */
     return true;
@@ -576,7 +578,10 @@ void hz_arena_tick(void) {
 }
 
 void hz_arena_figures_get(struct hz_arena_figures *figures) {
-    *figures = (struct hz_arena_figures){.purged_bytes = hz_load_rlx(&arena.purged_bytes)}; /* relaxed: counter */
+    *figures = (struct hz_arena_figures){
+        .purged_bytes = hz_load_rlx(&arena.purged_bytes), /* relaxed: counters */
+        .segments_acquired = hz_load_rlx(&arena.segments_acquired),
+    };
     uint32_t count = is_ready() ? hz_arena_segment_count() : 0;
     for (uint32_t index = 0; index < count; index++) {
         struct hz_segment *segment = hz_arena_segment(index);

@@ -25,7 +25,7 @@ enum {
     HZ_SEGMENT_BYTES = 1 << HZ_SEGMENT_LOG2,
     HZ_SEGMENT_PAGES = HZ_SEGMENT_BYTES / HZ_PAGE_BYTES,
     HZ_RUN_PAGES_MAX = HZ_SEGMENT_PAGES / 2,                        /* longer ones are mapped directly */
-    HZ_PAGE_META_BYTES = 64 + HZ_PAGE_BYTES / HZ_GRANULE_BYTES / 8, /* a line, and a bit per smallest block */
+    HZ_PAGE_META_BYTES = 2 * HZ_CACHE_LINE_BYTES + HZ_PAGE_BYTES / HZ_GRANULE_BYTES / 8, /* a bit per smallest block */
 };
 
 _Static_assert(HZ_SEGMENT_PAGES == 64, "a segment's pages are the bits of one word");
@@ -123,6 +123,7 @@ struct hz_arena_figures {
     size_t direct_count;
     size_t purged_bytes; /* since the start */
     size_t segment_count;
+    size_t segments_acquired; /* since the start, those for pages */
 };
 void hz_arena_figures_get(struct hz_arena_figures *figures);
 

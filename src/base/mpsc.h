@@ -18,8 +18,8 @@ struct hz_mpsc {
 };
 
 /* Sends `list` unless the queue would then hold more than `cap` blocks (cap <= HZ_LIST_COUNT_MAX). Any thread.
-   Returns false, with nothing changed but the link of the list's tail, when it would. */
-HZ_INLINE bool hz_mpsc_send(struct hz_mpsc *queue, const struct hz_list *list, uint32_t cap) {
+   Returns false, with nothing changed but the link of the list's tail, when it would. *before: blocks there were. */
+HZ_INLINE bool hz_mpsc_send_counted(struct hz_mpsc *queue, const struct hz_list *list, uint32_t cap, uint32_t *before) {
     hz_list_word seen = hz_load_rlx(&queue->word); /* relaxed: cas */
     hz_list_word next;
     do {
@@ -29,7 +29,13 @@ HZ_INLINE bool hz_mpsc_send(struct hz_mpsc *queue, const struct hz_list *list, u
         hz_block_link(list->tail, hz_list_word_head(seen)); /* again on every retry: the head has moved */
         next = hz_list_word_make(list->head, count);
     } while (!hz_cas_rel_rlx(&queue->word, &seen, next)); /* sync: send-take, partner hz_mpsc_take */
+    *before = hz_list_word_count(seen);
     return true;
+}
+
+HZ_INLINE bool hz_mpsc_send(struct hz_mpsc *queue, const struct hz_list *list, uint32_t cap) {
+    uint32_t before;
+    return hz_mpsc_send_counted(queue, list, cap, &before);
 }
 
 /* Takes everything; 0 when there is nothing. The caller is the only taker (it holds the shard's exclusive lock). */

@@ -62,4 +62,7 @@ bool hz_pagetag_open(const void *address, size_t bytes);
 void hz_pagetag_set(const void *address, size_t pages, unsigned bin, unsigned size_class, unsigned owner);
 void hz_pagetag_clear(const void *address, size_t pages);
 
+/* Gives tagged pages another owner. Readers may see the old one for a while. */
+void hz_pagetag_owner_set(const void *address, size_t pages, unsigned owner);
+
 #endif

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/compiler.h"
 #include "base/livemap.h"
-#include "engine.h"
+#include "core/engine.h"
 
 /* ---- family.c ---- */
 

@@ -5,21 +5,21 @@
  *
  * Edge "central-publish": that of mpsc.h.
  */
-#include "hz3/hz3.h"
+#include "core/core.h"
 
 static uint32_t central_cap(unsigned size_class) {
-    return (uint32_t)hz_min(hz_max(HZ3_CENTRAL_BYTES / hz_class_bytes(size_class), hz3_batch_count(size_class)),
+    return (uint32_t)hz_min(hz_max(HZ_CENTRAL_BYTES / hz_class_bytes(size_class), hz_batch_count(size_class)),
                             HZ_LIST_COUNT_MAX);
 }
 
-bool hz3_central_send(struct hz3_shard_class *home, unsigned size_class, const struct hz_list *list) {
-    return hz_mpsc_send(&home->central, list, central_cap(size_class));
+bool hz3_central_send(struct hz_mailbox *mail, unsigned size_class, const struct hz_list *list) {
+    return hz_mpsc_send(&mail->central, list, central_cap(size_class));
 }
 
-hz_list_word hz3_central_take(struct hz3_shard_class *home) {
-    return hz_mpsc_take(&home->central);
+hz_list_word hz3_central_take(struct hz_mailbox *mail) {
+    return hz_mpsc_take(&mail->central);
 }
 
-uint32_t hz3_central_count(struct hz3_shard_class *home) {
-    return hz_mpsc_count(&home->central);
+uint32_t hz3_central_count(struct hz_mailbox *mail) {
+    return hz_mpsc_count(&mail->central);
 }

@@ -1,5 +1,5 @@
 /* Central: the list behind stash and transfer, with a cap of its own. */
-#include "unit/hz3/fixture.h"
+#include "unit/core/fixture.h"
 
 namespace {
 
@@ -12,7 +12,7 @@ struct Node {
 };
 
 struct Home {
-    struct hz3_shard_class *home = unit_shard_class_new();
+    struct hz_shard_class *home = unit_shard_class_new();
     ~Home() {
         unit_delete(home);
     }
@@ -20,7 +20,7 @@ struct Home {
 
 /* The most blocks of a class that may wait there; the same for every class test. */
 size_t bound(unsigned size_class) {
-    return std::max<size_t>(HZ3_CENTRAL_BYTES / hz_class_bytes(size_class), HZ3_BATCH_COUNT);
+    return std::max<size_t>(HZ_CENTRAL_BYTES / hz_class_bytes(size_class), HZ_BATCH_COUNT);
 }
 
 TEST(Central, TakesEverythingAtOnce) {
@@ -53,7 +53,7 @@ TEST(Central, WhatWaitsIsBounded) {
         }
         EXPECT_LE(sent, bound(size_class)) << "class " << size_class;
         EXPECT_LE(sent, static_cast<size_t>(HZ_LIST_COUNT_MAX));
-        EXPECT_GE(sent, hz3_batch_count(size_class)) << "at least one batch fits";
+        EXPECT_GE(sent, hz_batch_count(size_class)) << "at least one batch fits";
         EXPECT_EQ(hz3_central_count(home.home), sent);
         EXPECT_EQ(unit::blocks_of(hz3_central_take(home.home)).size(), sent);
     }

@@ -1,5 +1,5 @@
 /* Transfer slots: a few lists, each handed over whole and once. */
-#include "unit/hz3/fixture.h"
+#include "unit/core/fixture.h"
 
 #include <set>
 
@@ -15,7 +15,7 @@ struct Node {
 };
 
 struct Home {
-    struct hz3_shard_class *home = unit_shard_class_new();
+    struct hz_shard_class *home = unit_shard_class_new();
     ~Home() {
         unit_delete(home);
     }

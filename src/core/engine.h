@@ -1,0 +1,92 @@
+/*
+ * engine.h - an engine as front/ sees it, with the two fast paths. Everything else is behind them.
+ *
+ *   malloc(n):  block = top of the bin of n's class;  none?  -> slow path (refill)
+ *   free(p):    bin = the one that p's page tag names;  full? -> slow path (flush)
+ *
+ * A block of a home class that belongs to another shard goes into the remote buffer instead, which is a bin like any
+ * other; blocks of other classes are kept by the thread that frees them, whoever allocated them. Which bin is full,
+ * foreign pointers and large blocks all show as "full bin 0".
+ */
+#ifndef HZ_CORE_ENGINE_H
+#define HZ_CORE_ENGINE_H
+
+#include "core/core.h"
+
+HZ_INLINE struct hz_bin *hz_bin_at(struct hz_thread_block *self, size_t offset) {
+    return (struct hz_bin *)(void *)((char *)self + offset); /* the bins come first in the thread block */
+}
+
+/* No memory: NULL and ENOMEM; so for all allocating functions here. */
+HZ_INLINE void *hz_engine_malloc(size_t size) {
+    if (HZ_UNLIKELY(size > HZ_LINEAR_MAX))
+        return hz_malloc_medium(size);
+    size_t offset = (size + HZ_GRANULE_BYTES - 1) & ~(size_t)(HZ_GRANULE_BYTES - 1);
+    struct hz_bin *bin = hz_bin_at(hz_self, offset);
+    void *block = hz_load_rlx(&bin->top)[-1]; /* relaxed: owner */
+    if (HZ_UNLIKELY(block == NULL))
+        return hz_malloc_slow(size);
+    hz_owner_move_rel(&bin->top, -1);
+    return block;
+}
+
+/* Whether a block with that tag is for the remote buffer: of a home class, and not of the thread's shard. An offset of 0
+   is no class. */
+HZ_INLINE bool hz_goes_home(const struct hz_thread_block *self, size_t offset, unsigned owner) {
+    return HZ_HAS_HOME && owner != self->owner && offset - HZ_HOME_BEGIN < (size_t)(HZ_HOME_END - HZ_HOME_BEGIN);
+}
+
+/* In the stats build: a mid block was freed into a bin, for later. */
+HZ_INLINE void hz_count_free(struct hz_thread_block *self, size_t offset) {
+    if (HZ_CONFIG_STATS && offset > HZ_LINEAR_MAX) {
+        hz_count_hot(&self->counters.mid_free_calls);
+        hz_count_hot(&self->counters.mid_free_batch_enq);
+    }
+}
+
+HZ_INLINE void hz_engine_free(void *block) {
+    struct hz_thread_block *self = hz_self;
+    const struct hz_pagetag *tag = &self->tags[((uintptr_t)block >> HZ_PAGE_LOG2) & self->tag_mask];
+    size_t offset = hz_load_rlx(&tag->bin); /* sync: tag-publish, and the owner's too */
+    bool is_remote = hz_goes_home(self, offset, hz_load_rlx(&tag->owner));
+    struct hz_bin *bin = is_remote ? &self->remote : hz_bin_at(self, offset);
+    void **top = hz_load_rlx(&bin->top); /* relaxed: owner */
+    if (HZ_UNLIKELY(top == bin->limit)) {
+        hz_free_slow(block);
+        return;
+    }
+    *top = block;
+    hz_owner_move_rel(&bin->top, 1); /* release: a fork's copy must not have the top without the slot */
+    hz_count_free(self, offset);
+}
+
+/* As malloc, zeroed; size does not overflow. */
+void *hz_engine_calloc(size_t size);
+
+/* alignment: a power of two. */
+void *hz_engine_aligned(size_t alignment, size_t size);
+
+/* Usable size of a live block; ends the program if it is not one of ours. */
+size_t hz_engine_usable(const void *block);
+
+/* Resizes without moving the contents by copy; NULL when that is not possible. size > 0. */
+void *hz_engine_resize(void *block, size_t size);
+
+size_t hz_engine_good_size(size_t size);
+
+/* Start of the block that an address is in; NULL when it is in no page of ours. */
+const void *hz_engine_block_start(const void *address);
+
+/* At load time: makes the calling thread ready and installs the hooks, before the program installs its own. */
+void hz_engine_start(void);
+
+size_t hz_engine_purge(void);
+const char *hz_engine_config_string(void);
+
+struct hz_report;
+struct hz_stats;
+void hz_engine_stats(struct hz_stats *stats);
+/* Adds the engine's counters and its classes. */
+void hz_engine_report(struct hz_report *report);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * flush.c - a full bin gives up its oldest blocks. Called by free's slow path, the end of threads and purge.
+ *
+ * They go to the depot for any thread, in batches; home if the class has enough there, or does not use it. The remote
+ * buffer goes home as a whole. A fork that copies the bin in
+ * the middle must not find a block twice: the bin is emptied first, and what stays is put back last.
+ */
+#include "core/core.h"
+
+#include <string.h>
+
+static void give(struct hz_thread_block *self, unsigned size_class, void **blocks, uint32_t count) {
+    uint32_t batch = hz_batch_count(size_class);
+    while (count > 0) {
+        uint32_t part = (uint32_t)hz_min(count, batch);
+        if (!hz_class_is_shared(size_class) || !hz_depot_push(self, size_class, blocks, part))
+            hz_home_send(self, blocks, part);
+        blocks += part;
+        count -= part;
+    }
+}
+
+void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t keep) {
+    struct hz_bin *bin = &self->bins[size_class];
+    void **base = hz_bin_base(bin, size_class);
+    void *oldest[HZ_BIN_COUNT];
+    uint32_t held = (uint32_t)(hz_load_rlx(&bin->top) - base); /* relaxed: owner */
+    if (held <= keep)
+        return;
+    uint32_t count = held - keep;
+    hz_count(&self->counters.flush, 1);
+    if (hz_class_is_mid(size_class))
+        hz_count(&self->counters.mid_free_batch_flush, 1);
+    hz_store_rel(&bin->top, base); /* fork: empty for the copy ... */
+    hz_signal_fence();             /* ... before anything moves */
+    memcpy(oldest, base, count * sizeof(oldest[0]));
+    memmove(base, base + count, keep * sizeof(oldest[0]));
+    give(self, size_class, oldest, count);
+    hz_store_rel(&bin->top, base + keep); /* release: as in hz_engine_free */
+}
+
+void hz_remote_flush(struct hz_thread_block *self) {
+    void **base = self->remote_slots;
+    uint32_t count = (uint32_t)(hz_load_rlx(&self->remote.top) - base); /* relaxed: owner */
+    if (count == 0)
+        return;
+    hz_count(&self->counters.remote_flush_calls, 1);
+    hz_count(&self->counters.remote_free, count);
+    hz_store_rel(&self->remote.top, base); /* fork: what is on its way home is in no buffer any more */
+    hz_signal_fence();
+    hz_home_send(self, base, count);
+}

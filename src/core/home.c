@@ -1,0 +1,63 @@
+/*
+ * home.c - sending blocks to their shards, grouped so that each shard gets one list per class. Called by flush.c,
+ * purge.c and the end of threads.
+ *
+ * The groups are found by a small hash table in the thread block, which is cleared by counting its epoch up. Own blocks
+ * need no list and are not touched.
+ */
+#include "core/core.h"
+
+#include <string.h>
+
+static void groups_clear(struct hz_groups *groups) {
+    if (++groups->epoch == 0) { /* once in 2^32 times: old epochs would come back */
+        memset(groups, 0, sizeof(*groups));
+        groups->epoch = 1;
+    }
+}
+
+/* The group of (owner, class), made if need be: then it is added to `used`. */
+static struct hz_group *group_find(struct hz_groups *groups, unsigned owner, unsigned size_class, uint8_t *used,
+                                   uint32_t *used_count) {
+    uint32_t at = (size_class + owner * 37) % HZ_GROUPS; /* neighbours in class stay neighbours, shards spread */
+    for (;; at = (at + 1) % HZ_GROUPS) {
+        struct hz_group *group = &groups->slots[at];
+        if (group->epoch != groups->epoch) {
+            *group = (struct hz_group){
+                .epoch = groups->epoch, .owner = (uint8_t)owner, .size_class = (uint8_t)size_class};
+            used[(*used_count)++] = (uint8_t)at;
+            return group;
+        }
+        if (group->owner == owner && group->size_class == size_class)
+            return group;
+    }
+}
+
+/* Up to HZ_HOME_COUNT blocks. */
+static void send_some(struct hz_thread_block *self, void **blocks, uint32_t count) {
+    struct hz_groups *groups = &self->groups;
+    uint8_t used[HZ_HOME_COUNT];
+    uint32_t used_count = 0;
+    uint32_t own_count = 0; /* own blocks are gathered at the array's start */
+    groups_clear(groups);
+    for (uint32_t i = 0; i < count; i++) {
+        void *block = blocks[i];
+        unsigned owner = hz_pagetag_owner(block);
+        if (owner == self->owner) {
+            blocks[own_count++] = block;
+            continue;
+        }
+        hz_list_push(&group_find(groups, owner, hz_pagetag_class(block), used, &used_count)->list, block);
+    }
+    for (uint32_t i = 0; i < used_count; i++) {
+        struct hz_group *group = &groups->slots[used[i]];
+        hz_shard_send(self, hz_shard_get(group->owner), group->size_class, &group->list);
+    }
+    if (own_count > 0)
+        hz_shard_put(self, blocks, own_count);
+}
+
+void hz_home_send(struct hz_thread_block *self, void **blocks, uint32_t count) {
+    for (uint32_t done = 0; done < count; done += HZ_HOME_COUNT)
+        send_some(self, blocks + done, (uint32_t)hz_min(count - done, HZ_HOME_COUNT));
+}

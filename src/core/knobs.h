@@ -1,0 +1,51 @@
+/*
+ * knobs.h - the lane this library is built with, checked, and what follows from it. Constants and pure functions only.
+ */
+#ifndef HZ_CORE_KNOBS_H
+#define HZ_CORE_KNOBS_H
+
+#include "base/compiler.h"
+#include "base/sizeclass.h"
+#include "engine_config.h"
+
+#define KNOB(name, smallest, largest, text)                                                                            \
+    _Static_assert((name) >= (smallest) && (name) <= (largest), #name " must be in " #smallest ".." #largest ":"       \
+                                                                      " " text);
+#include "core/knobs.def"
+#include "engine_knobs.def"
+#undef KNOB
+
+_Static_assert(HZ_BIN_COUNT_MIN <= HZ_BIN_COUNT, "HZ_BIN_COUNT_MIN: must not be above HZ_BIN_COUNT");
+_Static_assert(HZ_BATCH_COUNT <= HZ_BIN_COUNT / 2,
+               "HZ_BATCH_COUNT: two batches must fit into a bin, or it flushes what it has just got");
+
+_Static_assert(HZ_HOME_BELOW_BYTES <= HZ_LINEAR_MAX + 1, "HZ_HOME_BELOW_BYTES: only linear classes can go home");
+
+enum { HZ_MID_ABOVE_BYTES = 2048 };
+
+/* Blocks of a class a bin can hold, and how many move at once. Pure. */
+HZ_INLINE uint32_t hz_bin_capacity(unsigned size_class) {
+    size_t count = HZ_BIN_BYTES / hz_class_bytes(size_class);
+    return (uint32_t)hz_max(HZ_BIN_COUNT_MIN, hz_min(count, HZ_BIN_COUNT)) & ~1U; /* even: half of it is a batch */
+}
+
+HZ_INLINE uint32_t hz_batch_count(unsigned size_class) {
+    return (uint32_t)hz_min(hz_bin_capacity(size_class) / 2, HZ_BATCH_COUNT);
+}
+
+/* Mid: 2 KiB to 64 KiB. */
+HZ_INLINE bool hz_class_is_mid(unsigned size_class) {
+    return hz_class_bytes(size_class) > HZ_MID_ABOVE_BYTES;
+}
+
+/* Blocks of the class go home to their shard when another thread frees them; others are adopted by that thread. */
+HZ_INLINE bool hz_class_is_home(unsigned size_class) {
+    return (int)hz_class_bytes(size_class) < HZ_HOME_BELOW_BYTES;
+}
+
+/* What a bin of the class has too much of rests in the depot, for any thread. */
+HZ_INLINE bool hz_class_is_shared(unsigned size_class) {
+    return (int)hz_class_bytes(size_class) >= HZ_DEPOT_FROM_BYTES && !hz_class_is_home(size_class);
+}
+
+#endif

@@ -1,0 +1,29 @@
+/*
+ * pageq.h - page-local remote lists: blocks are sent to the page they lie in, and a page that has some is queued for
+ * its owner. One of the ways to send blocks home (the other ones are the engines').
+ *
+ * Invariant: a page's `remote` is not empty <=> the page is in its queue, or in the hands of who has just made it
+ * non-empty and is about to queue it, or pending with the owner. So a page is never queued twice, and never retired
+ * while it is in a queue: the blocks in `remote` are not home.
+ */
+#ifndef HZ_CORE_PAGEQ_H
+#define HZ_CORE_PAGEQ_H
+
+#include "base/atomic.h"
+#include "base/list.h"
+
+struct hz_page;
+struct hz_thread_block;
+
+struct hz_pageq {
+    _Atomic(struct hz_page *) head; /* sync: pageq-publish */
+    struct hz_page *pending;        /* lock: taken from the queue, not drained yet */
+};
+
+/* Sends each block of the list to its page; queues the pages that had nothing. Returns how many it queued. */
+uint32_t hz_pageq_send(struct hz_pageq *queue, const struct hz_list *list);
+
+/* What was sent to one of the queued pages; 0 when no page is queued. Needs the shard's exclusive. */
+hz_list_word hz_pageq_take(struct hz_pageq *queue);
+
+#endif

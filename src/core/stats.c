@@ -1,0 +1,163 @@
+/*
+ * stats.c - figures, summed on demand from pages, bins, shards and per-thread counters. Takes no lock; figures of
+ * running threads move meanwhile.
+ */
+#include "base/meta.h"
+#include "base/report.h"
+#include "hakozuna/hakozuna.h"
+#include "core/engine.h"
+
+#include <string.h>
+
+struct class_figures {
+    size_t pages;
+    size_t run_pages;
+    size_t capacity;
+    size_t free_blocks;
+    size_t cached;
+};
+
+struct figures {
+    struct class_figures classes[HZ_CLASS_COUNT];
+};
+
+static void add_page(void *context, struct hz_page *page) {
+    struct figures *figures = context;
+    unsigned size_class = hz_load_rlx(&page->size_class); /* relaxed, all: figures */
+    size_t run_pages = hz_load_rlx(&page->run_pages);
+    if (size_class == HZ_CLASS_NONE)
+        return;
+    struct class_figures *f = &figures->classes[size_class];
+    f->pages++;
+    f->run_pages += run_pages;
+    f->capacity += (run_pages << HZ_PAGE_LOG2) / hz_class_bytes(size_class);
+    f->free_blocks += hz_load_rlx(&page->free_count);
+}
+
+static void figures_get(struct figures *figures) {
+    *figures = (struct figures){0};
+    hz_pages_walk(add_page, figures);
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        struct class_figures *f = &figures->classes[size_class];
+        f->cached += (size_t)hz_depot_batches(size_class) * hz_batch_count(size_class);
+        for (unsigned index = 0; index < HZ_NUM_SHARDS; index++)
+            if (hz_shard_get(index) != NULL)
+                f->cached += hz_shard_waiting(hz_shard_get(index), size_class);
+        for (struct hz_thread *thread = hz_thread_first(); thread != NULL; thread = thread->next) {
+            struct hz_bin *bin = &hz_thread_from(thread)->bins[size_class];
+            f->cached += (size_t)(hz_load_rlx(&bin->top) - hz_bin_base(bin, size_class)); /* relaxed: figure */
+        }
+    }
+}
+
+static size_t not_below_zero(size_t a, size_t b) {
+    return a > b ? a - b : 0;
+}
+
+void hz_engine_stats(struct hz_stats *stats) {
+    struct figures figures;
+    figures_get(&figures);
+    struct hz_arena_figures spans;
+    hz_arena_figures_get(&spans);
+    *stats = (struct hz_stats){
+        .resident_bytes = spans.dirty_bytes,
+        .mapped_bytes = spans.mapped_bytes,
+        .purged_bytes = spans.purged_bytes,
+        .mapping_count = spans.direct_count,
+        .free_bytes = spans.free_dirty_bytes,
+    };
+    size_t small_pages = 0;
+    size_t out_bytes = 0;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        const struct class_figures *f = &figures.classes[size_class];
+        size_t block_bytes = hz_class_bytes(size_class);
+        small_pages += f->run_pages;
+        out_bytes += not_below_zero(f->capacity, f->free_blocks) * block_bytes;
+        stats->cached_bytes += f->cached * block_bytes;
+        stats->free_bytes += f->free_blocks * block_bytes;
+    }
+    size_t span_bytes = not_below_zero(spans.used_bytes, small_pages << HZ_PAGE_LOG2);
+    stats->live_bytes = not_below_zero(out_bytes, stats->cached_bytes) + span_bytes + spans.direct_bytes;
+}
+
+/* ---- counters -------------------------------------------------------------------------------------- */
+
+enum counter_kind { SUM, MAX, HOT };
+
+struct counter {
+    const char *group;
+    const char *name;
+    size_t offset;
+    enum counter_kind kind;
+};
+
+#define COUNTER(group, field, name, kind, text) {group, name, offsetof(struct hz_counters, field), kind},
+static const struct counter counters[] = {
+#include "core/counters.def"
+#include "engine_counters.def"
+};
+#undef COUNTER
+
+static const char *const counter_groups[] = {"counters", "mid", "remote", "os", "locks"};
+
+static uint64_t counter_get(const struct counter *counter) {
+    uint64_t value = 0;
+    for (struct hz_thread *thread = hz_thread_first(); thread != NULL; thread = thread->next) {
+        char *base = (char *)&hz_thread_from(thread)->counters;
+        uint64_t one = hz_load_rlx((_Atomic(uint64_t) *)(void *)(base + counter->offset)); /* relaxed: counter */
+        value = counter->kind == MAX ? hz_max(value, one) : value + one;
+    }
+    return value;
+}
+
+/* What is not counted by anybody, but known. */
+static void report_known(struct hz_report *report, const char *group) {
+    if (strcmp(group, "counters") == 0) {
+        uint64_t thread_blocks = 0;
+        uint64_t threads = 0;
+        for (struct hz_thread *thread = hz_thread_first(); thread != NULL; thread = thread->next) {
+            thread_blocks++;
+            threads += hz_load_rlx(&thread->state) == HZ_THREAD_USED; /* relaxed: figure */
+        }
+        hz_report_number(report, "threads", threads);
+        hz_report_number(report, "thread_blocks", thread_blocks);
+        hz_report_number(report, "meta_bytes", hz_meta_bytes());
+    } else if (strcmp(group, "os") == 0) {
+        struct hz_arena_figures spans;
+        hz_arena_figures_get(&spans);
+        hz_report_number(report, "seg_acq", spans.segments_acquired);
+    }
+}
+
+static void report_counters(struct hz_report *report) {
+    for (size_t i = 0; i < HZ_ARRAY_LENGTH(counter_groups); i++) {
+        hz_report_group_open(report, counter_groups[i]);
+        report_known(report, counter_groups[i]);
+        for (size_t c = 0; c < HZ_ARRAY_LENGTH(counters); c++)
+            if (strcmp(counters[c].group, counter_groups[i]) == 0 && (counters[c].kind != HOT || HZ_CONFIG_STATS))
+                hz_report_number(report, counters[c].name, counter_get(&counters[c]));
+        hz_report_group_close(report);
+    }
+}
+
+void hz_engine_report(struct hz_report *report) {
+    report_counters(report);
+    struct figures figures;
+    figures_get(&figures);
+    hz_report_rows_open(report, "classes");
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        const struct class_figures *f = &figures.classes[size_class];
+        if (f->pages == 0)
+            continue;
+        size_t out = not_below_zero(f->capacity, f->free_blocks);
+        hz_report_row_open(report);
+        hz_report_number(report, "block_bytes", hz_class_bytes(size_class));
+        hz_report_number(report, "pages", f->pages);
+        hz_report_number(report, "live", not_below_zero(out, f->cached));
+        hz_report_number(report, "cached", f->cached);
+        hz_report_number(report, "free", f->free_blocks);
+        hz_report_number(report, "depot_batches", hz_depot_batches(size_class));
+        hz_report_row_close(report);
+    }
+    hz_report_rows_close(report);
+}

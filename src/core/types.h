@@ -1,0 +1,175 @@
+/*
+ * types.h - the structures of both engines and their invariants. Who changes a field is said beside it:
+ * `owner` = the thread that has the thread block; `lock` = who holds the shard's exclusive; `sync: edge` = any thread.
+ */
+#ifndef HZ_CORE_TYPES_H
+#define HZ_CORE_TYPES_H
+
+#include "base/arena.h"
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/mpsc.h"
+#include "base/pagetag.h"
+#include "base/thread.h"
+#include "core/knobs.h"
+#include "mailbox.h" /* struct hz_mailbox: how the engine sends blocks home */
+
+/*
+ * A bin: a stack of block pointers in the thread block's slots.
+ * The slot below the first is always NULL, so "empty" is seen by looking at the block that would be handed out: top[-1]
+ * == NULL. base <= top <= limit; the blocks are base[0] .. top[-1]; base = limit - capacity of the class. `top` is
+ * atomic because statistics read it from other threads, and because a fork copies it: a block's slot is written before
+ * top rises.
+ */
+struct hz_bin {
+    _Atomic(void **) top; /* owner */
+    void **limit;         /* const after publish */
+};
+
+/* The page tag's `bin` is the byte offset in the bins, and (size + 15) & ~15 is it too for linear classes. */
+_Static_assert(sizeof(struct hz_bin) == HZ_GRANULE_BYTES, "a class's bin offset is its block size rounded to 16");
+_Static_assert(HZ_CLASS_COUNT * sizeof(struct hz_bin) <= UINT16_MAX, "a bin offset must fit into a page tag");
+
+/* Per-thread counters: written by the owner, read by statistics. What each counts is in the .def files. */
+struct hz_counters {
+#define COUNTER(group, field, name, kind, text) _Atomic(uint64_t) field;
+#include "core/counters.def"
+#include "engine_counters.def"
+#undef COUNTER
+};
+
+/* One writer: no read-modify-write is needed. */
+HZ_INLINE void hz_count(_Atomic(uint64_t) *counter, uint64_t by) {
+    hz_store_rlx(counter, hz_load_rlx(counter) + by); /* relaxed: counter, written by its owner only */
+}
+
+/* On paths so short that only the stats build counts. */
+HZ_INLINE void hz_count_hot(_Atomic(uint64_t) *counter) {
+    if (HZ_CONFIG_STATS)
+        hz_count(counter, 1);
+}
+
+/* Bin offsets of home classes: BEGIN <= offset < END. They are linear classes, so the offset is the block size. */
+enum {
+    HZ_HOME_BEGIN = HZ_GRANULE_BYTES,
+    HZ_HOME_END = (HZ_HOME_BELOW_BYTES + HZ_GRANULE_BYTES - 1) / HZ_GRANULE_BYTES * HZ_GRANULE_BYTES,
+    HZ_HAS_HOME = HZ_HOME_END > HZ_HOME_BEGIN,
+};
+
+enum {
+    HZ_SPARE_BATCHES = 4,
+    HZ_GROUPS_LOG2 = 7,
+    HZ_GROUPS = 1 << HZ_GROUPS_LOG2, /* slots of the table that groups blocks by owner and class */
+    HZ_HOME_COUNT = HZ_GROUPS / 2,   /* blocks grouped at once: the table is never more than half full */
+};
+
+/* Blocks of one owner and class on their way home; valid if `epoch` is the table's. */
+struct hz_group {
+    uint32_t epoch;
+    uint8_t owner;
+    uint8_t size_class;
+    struct hz_list list;
+};
+
+/* A hash table with linear probing, cleared by counting the epoch up. Used inside one call of hz_home_send only. */
+struct hz_groups {
+    uint32_t epoch;
+    struct hz_group slots[HZ_GROUPS];
+};
+
+/* A thread block. The first members are the fast path's; all of it is the owner's unless said otherwise. */
+struct hz_thread_block {
+    struct hz_bin
+        bins[HZ_CLASS_COUNT]; /* bins[0] is empty and full for ever: tags that say "ask the slow path" lead there */
+    const struct hz_pagetag
+        *tags; /* const after publish: copies of hz_pagetags, so that free reads no shared variable */
+    uintptr_t tag_mask;
+
+    struct hz_bin remote; /* the remote buffer: blocks of home classes that belong to other shards */
+    uint8_t owner;        /* the shard's index */
+
+    bool exit_armed; /* the exit hook will be called for it */
+    struct hz_shard *shard; /* the shard this thread belongs to */
+    struct hz_thread registered;
+    uint32_t slow_count; /* slow-path visits, to look at the clock now and then */
+    uint32_t spare_count;
+    uint32_t spare[HZ_SPARE_BATCHES]; /* empty depot batches kept for the next flush */
+    struct hz_counters counters;
+    struct hz_groups groups;
+    void *remote_slots[HZ_REMOTE_COUNT];
+    void *slots[];
+};
+
+/* What a shard has of one class. Senders write the mailbox, which has lines of its own; the consumer the rest. */
+struct hz_shard_class {
+    struct hz_mailbox mail;
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(hz_list_word) carry; /* lock: leftovers of a drain; atomic for statistics */
+    _Atomic(struct hz_page *) partial; /* lock: pages with blocks to give, doubly linked; atomic for hints */
+};
+
+/* A shard: the pages of an owner identity. `exclusive` serialises every consumer of it. */
+struct hz_shard {
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_lock exclusive;
+    /* read by every sender: not on the lock's line */
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint32_t) threads; /* sync: shard-claim; threads that belong to it */
+    uint32_t index;                                            /* const after publish */
+    _Atomic(uint64_t)
+        sent[(HZ_CLASS_COUNT + 63) / 64]; /* hint: classes that something was sent to since they were drained */
+    struct hz_shard_class classes[HZ_CLASS_COUNT];
+};
+
+enum hz_page_list_state {
+    HZ_PAGE_UNLISTED,
+    HZ_PAGE_LISTED, /* on its shard's list of partial pages */
+    HZ_PAGE_MOVING, /* between two shards (adopt.c): neither listed nor retired meanwhile */
+};
+
+/*
+ * A page: a run of 1..HZ_RUN_PAGES_MAX arena pages, cut into blocks of one class. Lives in the meta of the run's first
+ * page. Which blocks are free is a bitmap beside it: a free block holds nothing of ours, and one that was never used is
+ * never touched. capacity = live + free_count, where live counts blocks in transit too: a page with free_count ==
+ * capacity has all its blocks home. free_count = ones in free_bits. On the shard's list <=> free_count > 0, unless it is moving. Bits below
+ * word `first_word` are 0. A fork may copy it between any two stores: the bits are valid in each instant, free_count is
+ * recounted then.
+ */
+struct hz_page {
+    _Atomic(uint8_t) size_class; /* HZ_CLASS_NONE: not a page of ours; sync: page-publish */
+    _Atomic(uint8_t) shard;      /* changed under the exclusive of the shard it names, so constant for who holds that */
+    _Atomic(uint8_t) run_pages;  /* const after publish; atomic because walkers may meet a page that is made again */
+    uint8_t list_state;           /* lock: enum hz_page_list_state */
+    uint32_t block_bytes;         /* const after publish */
+    uint32_t capacity;            /* const after publish */
+    uint32_t rotation;            /* const after publish: bit 0 stands for this block, and so on, round the end */
+    _Atomic(uint32_t) free_count; /* lock; atomic for statistics */
+    uint32_t first_word;          /* lock */
+    uint64_t reciprocal;          /* const after publish: 2^RECIPROCAL_SHIFT / block_bytes, rounded up */
+    char *start;                  /* const after publish */
+    struct hz_page *next;        /* lock */
+    struct hz_page *previous;    /* lock */
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_mpsc remote; /* sync: page-remote; blocks sent to the page itself */
+    struct hz_page *queue_next;                            /* who made `remote` non-empty, then who took the queue */
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) uint64_t free_bits[];  /* lock */
+};
+
+_Static_assert(sizeof(struct hz_page) + HZ_PAGE_BYTES / HZ_GRANULE_BYTES / 8 <= HZ_PAGE_META_BYTES,
+               "a page's description and its bits must fit into the arena's");
+
+_Static_assert(offsetof(struct hz_thread_block, bins) == 0, "a bin's offset is counted from the thread block's start");
+
+extern HZ_HIDDEN HZ_TLS struct hz_thread_block *hz_self; /* never NULL: hz_thread_none until attached */
+extern HZ_HIDDEN struct hz_thread_block hz_thread_none;
+
+/* Bytes of a thread block, its slots included. */
+size_t hz_thread_bytes(void);
+
+HZ_INLINE void **hz_bin_base(const struct hz_bin *bin, unsigned size_class) {
+    return bin->limit - hz_bin_capacity(size_class);
+}
+
+HZ_INLINE bool hz_is_attached(const struct hz_thread_block *thread) {
+    return thread != &hz_thread_none;
+}
+
+#endif

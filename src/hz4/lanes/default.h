@@ -1,0 +1,49 @@
+/* Lane default: lists of small blocks are posted to their owner's inbox, for any number of threads. The knobs are explained in core/knobs.def and engine_knobs.def. */
+#ifndef HZ4_LANES_DEFAULT_H
+#define HZ4_LANES_DEFAULT_H
+
+#ifndef HZ_LANE_NAME
+#define HZ_LANE_NAME "default"
+#endif
+
+#ifndef HZ_NUM_SHARDS
+#define HZ_NUM_SHARDS 63
+#endif
+#ifndef HZ_BIN_BYTES
+#define HZ_BIN_BYTES 24576
+#endif
+#ifndef HZ_BIN_COUNT
+#define HZ_BIN_COUNT 128
+#endif
+#ifndef HZ_BIN_COUNT_MIN
+#define HZ_BIN_COUNT_MIN 8
+#endif
+#ifndef HZ_BATCH_COUNT
+#define HZ_BATCH_COUNT 64
+#endif
+#ifndef HZ_DEPOT_FROM_BYTES
+#define HZ_DEPOT_FROM_BYTES 2049
+#endif
+#ifndef HZ_DEPOT_BYTES
+#define HZ_DEPOT_BYTES 1048576
+#endif
+#ifndef HZ_DEPOT_PERCENT
+#define HZ_DEPOT_PERCENT 50
+#endif
+#ifndef HZ_DEPOT_AGE_MS
+#define HZ_DEPOT_AGE_MS 100
+#endif
+#ifndef HZ_HOME_BELOW_BYTES
+#define HZ_HOME_BELOW_BYTES 2049
+#endif
+#ifndef HZ_REMOTE_COUNT
+#define HZ_REMOTE_COUNT 96
+#endif
+#ifndef HZ_REMOTE_INBOX
+#define HZ_REMOTE_INBOX 1
+#endif
+#ifndef HZ_INBOX_BYTES
+#define HZ_INBOX_BYTES 1048576
+#endif
+
+#endif

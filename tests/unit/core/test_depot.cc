@@ -1,0 +1,203 @@
+/* The depot: batches of pointers, in and out once, bounded; also when the same few batches circulate fast. */
+#include "unit/core/fixture.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace {
+
+using unit::Blocks;
+
+/* The depot never touches a block, so numbers do. */
+void *block_number(size_t number) {
+    return reinterpret_cast<void *>((number + 1) * 16);
+}
+
+size_t number_of(void *block) {
+    return reinterpret_cast<uintptr_t>(block) / 16 - 1;
+}
+
+Blocks batch_of(size_t first, uint32_t count) {
+    Blocks blocks;
+    for (uint32_t i = 0; i < count; i++)
+        blocks.push_back(block_number(first + i));
+    return blocks;
+}
+
+/* Each test has classes of its own and leaves them empty. */
+class Depot : public testing::Test {
+  protected:
+    void SetUp() override {
+        if (HZ_DEPOT_BYTES == 0)
+            GTEST_SKIP() << "this lane has no depot";
+        self_ = unit_self();
+    }
+    bool push(unsigned size_class, const Blocks &blocks) {
+        return hz_depot_push(self_, size_class, blocks.data(), static_cast<uint32_t>(blocks.size()));
+    }
+    Blocks pop(unsigned size_class) {
+        Blocks blocks(HZ_BATCH_COUNT);
+        blocks.resize(hz_depot_pop(self_, size_class, blocks.data()));
+        return blocks;
+    }
+    struct hz_thread_block *self_ = nullptr;
+};
+
+TEST_F(Depot, EmptyGivesNothing) {
+    for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
+        EXPECT_TRUE(pop(size_class).empty());
+        EXPECT_EQ(hz_depot_batches(size_class), 0U);
+    }
+}
+
+TEST_F(Depot, NewestBatchFirstWholeAndUnchanged) {
+    unsigned size_class = 1;
+    uint32_t full = hz_batch_count(size_class);
+    std::vector<Blocks> batches = {batch_of(0, full), batch_of(1000, 1), batch_of(2000, full - 1)};
+    for (const Blocks &batch : batches)
+        EXPECT_TRUE(push(size_class, batch));
+    EXPECT_EQ(hz_depot_batches(size_class), 3U);
+    EXPECT_TRUE(pop(size_class + 1).empty()) << "classes are apart";
+    for (size_t i = batches.size(); i-- > 0;)
+        EXPECT_EQ(pop(size_class), batches[i]);
+    EXPECT_TRUE(pop(size_class).empty());
+    EXPECT_EQ(hz_depot_batches(size_class), 0U);
+}
+
+TEST_F(Depot, EveryClassHasACap) {
+    for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
+        uint32_t full = hz_batch_count(size_class);
+        size_t batch_bytes = full * hz_class_bytes(size_class);
+        size_t pushed = 0;
+        while (push(size_class, batch_of(pushed * full, full))) {
+            pushed++;
+            ASSERT_LE(pushed * batch_bytes, static_cast<size_t>(HZ_DEPOT_BYTES)) << "class " << size_class;
+        }
+        EXPECT_GT((pushed + 1) * batch_bytes, static_cast<size_t>(HZ_DEPOT_BYTES)) << "class " << size_class;
+        EXPECT_EQ(hz_depot_batches(size_class), pushed) << "a refused batch is not there";
+        for (size_t i = pushed; i-- > 0;)
+            ASSERT_EQ(pop(size_class), batch_of(i * full, full));
+        EXPECT_TRUE(pop(size_class).empty());
+    }
+}
+
+TEST_F(Depot, SpareBatchesCanBeGivenBack) {
+    for (int turn = 0; turn < 20; turn++) {
+        for (size_t i = 0; i < 8; i++)
+            ASSERT_TRUE(push(3, batch_of(i, 1)));
+        for (size_t i = 8; i-- > 0;)
+            ASSERT_EQ(pop(3), batch_of(i, 1));
+        size_t meta = hz_meta_bytes();
+        hz_depot_spare_release(self_);
+        ASSERT_TRUE(push(3, batch_of(0, 1))) << "from those given back";
+        ASSERT_EQ(pop(3), batch_of(0, 1));
+        EXPECT_EQ(hz_meta_bytes(), meta) << "batches are used again";
+    }
+}
+
+/* Who has which block; each thread that pops one must be alone with it. */
+struct Held {
+    explicit Held(size_t count) : flags(std::make_unique<std::atomic<uint32_t>[]>(count)) {
+    }
+    std::unique_ptr<std::atomic<uint32_t>[]> flags;
+    bool claim(const Blocks &blocks) {
+        bool alone = true;
+        for (void *block : blocks)
+            alone = flags[number_of(block)].fetch_add(1, std::memory_order_relaxed) == 0 && alone;
+        return alone;
+    }
+    void release(const Blocks &blocks) {
+        for (void *block : blocks)
+            flags[number_of(block)].fetch_sub(1, std::memory_order_relaxed);
+    }
+};
+
+/* `batches` batches go round among threads: each pops one or two, and pushes them back, newest first or last. */
+void circulate(unsigned size_class, size_t batches, unsigned turns) {
+    constexpr unsigned threads = 4;
+    uint32_t full = hz_batch_count(size_class);
+    Held held(batches * full);
+    Blocks buffer(HZ_BATCH_COUNT);
+    for (size_t i = 0; i < batches; i++)
+        ASSERT_TRUE(hz_depot_push(unit_self(), size_class, batch_of(i * full, full).data(), full));
+    std::atomic<bool> good{true};
+    std::atomic<size_t> popped{0};
+    unit::together(threads, [&](unsigned index) {
+        struct hz_thread_block *self = unit_self();
+        support::Random random(index);
+        for (unsigned turn = 0; turn < turns; turn++) {
+            Blocks mine[2];
+            for (Blocks &batch : mine) {
+                batch.resize(HZ_BATCH_COUNT);
+                batch.resize(hz_depot_pop(self, size_class, batch.data()));
+                popped += !batch.empty();
+                good = good && (batch.empty() || batch.size() == full) && held.claim(batch);
+            }
+            size_t first = random.below(2);
+            for (size_t i : {first, 1 - first})
+                if (!mine[i].empty()) {
+                    held.release(mine[i]);
+                    good = good && hz_depot_push(self, size_class, mine[i].data(), full);
+                }
+        }
+    });
+    EXPECT_TRUE(good) << "a batch was in two hands, torn, or refused though there was room";
+    EXPECT_GT(popped, batches);
+    EXPECT_EQ(hz_depot_batches(size_class), batches);
+    Blocks all;
+    for (size_t i = 0; i < batches; i++) {
+        uint32_t count = hz_depot_pop(unit_self(), size_class, buffer.data());
+        all.insert(all.end(), buffer.begin(), buffer.begin() + count);
+    }
+    EXPECT_EQ(hz_depot_batches(size_class), 0U);
+    std::sort(all.begin(), all.end());
+    EXPECT_EQ(all, batch_of(0, static_cast<uint32_t>(batches * full))) << "every block is there, once";
+}
+
+TEST_F(Depot, FewBatchesCirculateFast) {
+    circulate(2, 2, unit::rounds(40000)); /* the head comes back to the same batch all the time */
+    circulate(2, 3, unit::rounds(40000));
+}
+
+TEST_F(Depot, ManyBatchesCirculate) {
+    circulate(4, 12, unit::rounds(20000));
+}
+
+TEST_F(Depot, ThreadsPushAndPopEveryBlockOnce) {
+    constexpr unsigned pushers = 2;
+    constexpr unsigned poppers = 2;
+    unsigned size_class = unit::class_count - 9;
+    uint32_t full = hz_batch_count(size_class);
+    const size_t each = unit::rounds(20000);
+    std::vector<std::atomic<uint32_t>> seen(pushers * each * full);
+    std::atomic<unsigned> pushing{pushers};
+    size_t cap_bytes = HZ_DEPOT_BYTES;
+    std::atomic<bool> bounded{true};
+    unit::together(pushers + poppers, [&](unsigned index) {
+        struct hz_thread_block *self = unit_self();
+        if (index < pushers) {
+            for (size_t i = 0; i < each; i++) {
+                Blocks batch = batch_of((index * each + i) * full, full);
+                while (!hz_depot_push(self, size_class, batch.data(), full))
+                    std::this_thread::yield();
+            }
+            pushing--;
+            return;
+        }
+        Blocks batch(HZ_BATCH_COUNT);
+        for (bool last = false; !last;) {
+            last = pushing.load() == 0;
+            bounded = bounded && hz_depot_batches(size_class) * full * hz_class_bytes(size_class) <= cap_bytes;
+            for (uint32_t count; (count = hz_depot_pop(self, size_class, batch.data())) > 0;)
+                for (uint32_t i = 0; i < count; i++)
+                    seen[number_of(batch[i])]++;
+            std::this_thread::yield();
+        }
+    });
+    EXPECT_TRUE(bounded);
+    for (const std::atomic<uint32_t> &count : seen)
+        ASSERT_EQ(count, 1U);
+    EXPECT_EQ(hz_depot_batches(size_class), 0U);
+}
+
+} // namespace
