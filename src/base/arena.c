@@ -217,7 +217,7 @@ static bool segment_add_locked(void) {
     hz_signal_fence();
     arena.chunk += HZ_SEGMENT_BYTES;
     publish_locked(segment, base, HZ_SEGMENT_PAGED);
-    hz_add_rlx(&arena.segments_acquired, 1); /* relaxed: counter */
+    hz_add_rlx(&arena.segments_acquired, 1);                     /* relaxed: counter */
     hz_store_rlx(&arena.dirty_masks[segment->index], 0);         /* published by the next store */
     hz_store_rel(&arena.free_masks[segment->index], UINT64_MAX); /* sync: run-release, partner run_claim */
     return true;

@@ -24,7 +24,7 @@ enum {
     HZ_SEGMENT_LOG2 = 22,
     HZ_SEGMENT_BYTES = 1 << HZ_SEGMENT_LOG2,
     HZ_SEGMENT_PAGES = HZ_SEGMENT_BYTES / HZ_PAGE_BYTES,
-    HZ_RUN_PAGES_MAX = HZ_SEGMENT_PAGES / 2,                        /* longer ones are mapped directly */
+    HZ_RUN_PAGES_MAX = HZ_SEGMENT_PAGES / 2, /* longer ones are mapped directly */
     HZ_PAGE_META_BYTES = 2 * HZ_CACHE_LINE_BYTES + HZ_PAGE_BYTES / HZ_GRANULE_BYTES / 8, /* a bit per smallest block */
 };
 

@@ -1,6 +1,6 @@
 /*
- * adopt.c - pages of shards whose threads have all ended go to a shard that needs some, before new ones are made. Called
- * by shard.c, on the way to a new page.
+ * adopt.c - pages of shards whose threads have all ended go to a shard that needs some, before new ones are made.
+ * Called by shard.c, on the way to a new page.
  *
  * A page changes hands in two steps, each under one lock: off the old shard's list and renamed under the old shard's
  * exclusive; onto the new one's list under that one's. In between it is "moving": on no list, and kept whatever

@@ -30,8 +30,8 @@ HZ_INLINE void *hz_engine_malloc(size_t size) {
     return block;
 }
 
-/* Whether a block with that tag is for the remote buffer: of a home class, and not of the thread's shard. An offset of 0
-   is no class. */
+/* Whether a block with that tag is for the remote buffer: of a home class, and not of the thread's shard. An offset of
+   0 is no class. */
 HZ_INLINE bool hz_goes_home(const struct hz_thread_block *self, size_t offset, unsigned owner) {
     return HZ_HAS_HOME && owner != self->owner && offset - HZ_HOME_BEGIN < (size_t)(HZ_HOME_END - HZ_HOME_BEGIN);
 }

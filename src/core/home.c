@@ -23,8 +23,8 @@ static struct hz_group *group_find(struct hz_groups *groups, unsigned owner, uns
     for (;; at = (at + 1) % HZ_GROUPS) {
         struct hz_group *group = &groups->slots[at];
         if (group->epoch != groups->epoch) {
-            *group = (struct hz_group){
-                .epoch = groups->epoch, .owner = (uint8_t)owner, .size_class = (uint8_t)size_class};
+            *group =
+                (struct hz_group){.epoch = groups->epoch, .owner = (uint8_t)owner, .size_class = (uint8_t)size_class};
             used[(*used_count)++] = (uint8_t)at;
             return group;
         }

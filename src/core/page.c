@@ -195,7 +195,7 @@ void hz_page_detach_locked(struct hz_shard *from, struct hz_page *page, struct h
     list_remove(from, page);
     page->list_state = HZ_PAGE_MOVING;
     hz_signal_fence(); /* fork: moving before it is the other's, who would otherwise be thought to have it listed */
-    hz_store_rlx(&page->shard, (uint8_t)to->index);                             /* relaxed: lock */
+    hz_store_rlx(&page->shard, (uint8_t)to->index);                              /* relaxed: lock */
     hz_pagetag_owner_set(page->start, hz_load_rlx(&page->run_pages), to->index); /* relaxed: lock */
 }
 

@@ -11,7 +11,7 @@
 static void enqueue(struct hz_pageq *queue, struct hz_page *page) {
     struct hz_page *seen = hz_load_rlx(&queue->head); /* relaxed: cas */
     do {
-        page->queue_next = seen; /* again on every retry */
+        page->queue_next = seen;                          /* again on every retry */
     } while (!hz_cas_rel_rlx(&queue->head, &seen, page)); /* sync: pageq-publish, partner hz_pageq_take */
 }
 
@@ -40,6 +40,6 @@ hz_list_word hz_pageq_take(struct hz_pageq *queue) {
             return 0;
         page = hz_xchg_acq(&queue->head, NULL); /* sync: pageq-publish, partner enqueue */
     }
-    queue->pending = page->queue_next; /* before the list is taken: after that, a sender may queue the page again */
+    queue->pending = page->queue_next;  /* before the list is taken: after that, a sender may queue the page again */
     return hz_mpsc_take(&page->remote); /* sync: page-remote, partner hz_pageq_send */
 }

@@ -40,7 +40,7 @@ void hz_tick(struct hz_thread_block *self) {
     hz_thread_arm(self);
     hz_arena_tick();
     uint64_t now = hz_os_now_ms();
-    uint64_t last = hz_load_rlx(&aged_at_ms);                                      /* relaxed: hint */
+    uint64_t last = hz_load_rlx(&aged_at_ms);                                     /* relaxed: hint */
     if (now >= last + HZ_DEPOT_AGE_MS && hz_cas_rlx_rlx(&aged_at_ms, &last, now)) /* relaxed: one of many does it */
         depot_age(self);
 }

@@ -1,9 +1,9 @@
 /*
  * send.c - blocks on their way to a shard. Callers: home.c, free.c, purge.c, shard.c; none holds a lock.
  *
- * Whose a block is, is said by its page tag; but a page can be taken over by another shard (adopt.c) while a block of it
- * is on its way, so the last word has the page itself, under the lock of the shard it names. Blocks that turn out to be
- * another's ("strays") are sent on, one by one.
+ * Whose a block is, is said by its page tag; but a page can be taken over by another shard (adopt.c) while a block of
+ * it is on its way, so the last word has the page itself, under the lock of the shard it names. Blocks that turn out to
+ * be another's ("strays") are sent on, one by one.
  */
 #include "core/core.h"
 

@@ -122,8 +122,7 @@ static void count_max(_Atomic(uint64_t) *counter, uint64_t value) {
 }
 
 /* What was left over, else what was sent. */
-static uint32_t take_sent_locked(struct hz_thread_block *self, struct hz_shard_class *home, void **out,
-                                 uint32_t want) {
+static uint32_t take_sent_locked(struct hz_thread_block *self, struct hz_shard_class *home, void **out, uint32_t want) {
     hz_list_word word = hz_load_rlx(&home->carry); /* relaxed: lock */
     bool carried = word != 0;
     hz_count(carried ? &self->counters.carry_hit : &self->counters.carry_miss, 1);
@@ -192,8 +191,7 @@ struct hz_list hz_shard_drain_locked(struct hz_thread_block *self, struct hz_sha
     hz_store_rlx(&home->carry, 0);                 /* relaxed: lock; before the blocks are anywhere else */
     hz_signal_fence();
     for (word = word != 0 ? word : hz_mail_take(self, &home->mail); word != 0; word = hz_mail_take(self, &home->mail)) {
-        uint32_t retired =
-            hz_pages_put_list_locked(shard, hz_list_word_head(word), hz_list_word_count(word), &strays);
+        uint32_t retired = hz_pages_put_list_locked(shard, hz_list_word_head(word), hz_list_word_count(word), &strays);
         hz_count(&self->counters.page_retire, retired);
     }
     return strays;

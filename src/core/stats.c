@@ -4,8 +4,8 @@
  */
 #include "base/meta.h"
 #include "base/report.h"
-#include "hakozuna/hakozuna.h"
 #include "core/engine.h"
+#include "hakozuna/hakozuna.h"
 
 #include <string.h>
 

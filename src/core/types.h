@@ -90,7 +90,7 @@ struct hz_thread_block {
     struct hz_bin remote; /* the remote buffer: blocks of home classes that belong to other shards */
     uint8_t owner;        /* the shard's index */
 
-    bool exit_armed; /* the exit hook will be called for it */
+    bool exit_armed;        /* the exit hook will be called for it */
     struct hz_shard *shard; /* the shard this thread belongs to */
     struct hz_thread registered;
     uint32_t slow_count; /* slow-path visits, to look at the clock now and then */
@@ -130,24 +130,24 @@ enum hz_page_list_state {
  * A page: a run of 1..HZ_RUN_PAGES_MAX arena pages, cut into blocks of one class. Lives in the meta of the run's first
  * page. Which blocks are free is a bitmap beside it: a free block holds nothing of ours, and one that was never used is
  * never touched. capacity = live + free_count, where live counts blocks in transit too: a page with free_count ==
- * capacity has all its blocks home. free_count = ones in free_bits. On the shard's list <=> free_count > 0, unless it is moving. Bits below
- * word `first_word` are 0. A fork may copy it between any two stores: the bits are valid in each instant, free_count is
- * recounted then.
+ * capacity has all its blocks home. free_count = ones in free_bits. On the shard's list <=> free_count > 0, unless it
+ * is moving. Bits below word `first_word` are 0. A fork may copy it between any two stores: the bits are valid in each
+ * instant, free_count is recounted then.
  */
 struct hz_page {
     _Atomic(uint8_t) size_class; /* HZ_CLASS_NONE: not a page of ours; sync: page-publish */
     _Atomic(uint8_t) shard;      /* changed under the exclusive of the shard it names, so constant for who holds that */
     _Atomic(uint8_t) run_pages;  /* const after publish; atomic because walkers may meet a page that is made again */
-    uint8_t list_state;           /* lock: enum hz_page_list_state */
-    uint32_t block_bytes;         /* const after publish */
-    uint32_t capacity;            /* const after publish */
-    uint32_t rotation;            /* const after publish: bit 0 stands for this block, and so on, round the end */
+    uint8_t list_state;          /* lock: enum hz_page_list_state */
+    uint32_t block_bytes;        /* const after publish */
+    uint32_t capacity;           /* const after publish */
+    uint32_t rotation;           /* const after publish: bit 0 stands for this block, and so on, round the end */
     _Atomic(uint32_t) free_count; /* lock; atomic for statistics */
     uint32_t first_word;          /* lock */
     uint64_t reciprocal;          /* const after publish: 2^RECIPROCAL_SHIFT / block_bytes, rounded up */
     char *start;                  /* const after publish */
-    struct hz_page *next;        /* lock */
-    struct hz_page *previous;    /* lock */
+    struct hz_page *next;         /* lock */
+    struct hz_page *previous;     /* lock */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_mpsc remote; /* sync: page-remote; blocks sent to the page itself */
     struct hz_page *queue_next;                            /* who made `remote` non-empty, then who took the queue */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) uint64_t free_bits[];  /* lock */

@@ -1,6 +1,6 @@
 /*
- * mail.c - how blocks of one class come to their shard: lists posted to the inbox, or, with HZ_REMOTE_INBOX=0, each block
- * to its page and the page to the shard's queue. Called by core/shard.c.
+ * mail.c - how blocks of one class come to their shard: lists posted to the inbox, or, with HZ_REMOTE_INBOX=0, each
+ * block to its page and the page to the shard's queue. Called by core/shard.c.
  *
  * No sender takes a lock. What may wait in an inbox is HZ_INBOX_BYTES (one remote buffer at least), and once more what
  * was last taken from it (carry). In pages there is no such bound but the pages themselves. Edge "inbox-publish": that

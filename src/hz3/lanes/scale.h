@@ -1,4 +1,5 @@
-/* Lane scale, the default: 63 shards, for any number of threads. The knobs are explained in core/knobs.def and engine_knobs.def. */
+/* Lane scale, the default: 63 shards, for any number of threads. The knobs are explained in core/knobs.def and
+ * engine_knobs.def. */
 #ifndef HZ3_LANES_SCALE_H
 #define HZ3_LANES_SCALE_H
 

@@ -1,4 +1,5 @@
-/* Lane default: lists of small blocks are posted to their owner's inbox, for any number of threads. The knobs are explained in core/knobs.def and engine_knobs.def. */
+/* Lane default: lists of small blocks are posted to their owner's inbox, for any number of threads. The knobs are
+ * explained in core/knobs.def and engine_knobs.def. */
 #ifndef HZ4_LANES_DEFAULT_H
 #define HZ4_LANES_DEFAULT_H
 
