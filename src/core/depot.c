@@ -16,7 +16,7 @@
 #include <string.h>
 
 struct batch {
-    _Atomic(uint32_t) next; /* index of the batch below; sync: depot-publish */
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint32_t) next; /* index of the batch below; sync: depot-publish */
     uint32_t count;         /* owner: who has the batch */
     void *blocks[HZ_BATCH_COUNT];
 };
@@ -83,6 +83,8 @@ static uint32_t stack_pop(struct head *head) {
         uint32_t below = hz_load_rlx(&batch_get(index_of(seen))->next); /* relaxed: if it is stale, the tag is too */
         next = word_make(below, count_of(seen) - 1, seen);
     } while (!hz_cas_acq_acq(&head->word, &seen, next)); /* sync: depot-publish, partner stack_push */
+    if (index_of(next) != 0)
+        HZ_PREFETCH(batch_get(index_of(next))); /* the next one to be asked for, and cold */
     return index_of(seen);
 }
 

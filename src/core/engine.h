@@ -30,10 +30,11 @@ HZ_INLINE void *hz_engine_malloc(size_t size) {
     return block;
 }
 
-/* Whether a block with that tag is for the remote buffer: of a home class, and not of the thread's shard. An offset of
-   0 is no class. */
-HZ_INLINE bool hz_goes_home(const struct hz_thread_block *self, size_t offset, unsigned owner) {
-    return HZ_HAS_HOME && owner != self->owner && offset - HZ_HOME_BEGIN < (size_t)(HZ_HOME_END - HZ_HOME_BEGIN);
+/* Whether a block with that tag and bin offset is for the remote buffer: of a home class, and not of the thread's shard.
+   An offset of 0 is no class. */
+HZ_INLINE bool hz_goes_home(const struct hz_thread_block *self, const struct hz_pagetag *tag, size_t offset) {
+    return HZ_HAS_HOME && hz_load_rlx(&tag->owner) != self->owner && /* sync: tag-publish */
+           offset - HZ_HOME_BEGIN < (size_t)(HZ_HOME_END - HZ_HOME_BEGIN);
 }
 
 /* In the stats build: a mid block was freed into a bin, for later. */
@@ -47,8 +48,8 @@ HZ_INLINE void hz_count_free(struct hz_thread_block *self, size_t offset) {
 HZ_INLINE void hz_engine_free(void *block) {
     struct hz_thread_block *self = hz_self;
     const struct hz_pagetag *tag = &self->tags[((uintptr_t)block >> HZ_PAGE_LOG2) & self->tag_mask];
-    size_t offset = hz_load_rlx(&tag->bin); /* sync: tag-publish, and the owner's too */
-    bool is_remote = hz_goes_home(self, offset, hz_load_rlx(&tag->owner));
+    size_t offset = hz_load_rlx(&tag->bin); /* sync: tag-publish */
+    bool is_remote = hz_goes_home(self, tag, offset);
     struct hz_bin *bin = is_remote ? &self->remote : hz_bin_at(self, offset);
     void **top = hz_load_rlx(&bin->top); /* relaxed: owner */
     if (HZ_UNLIKELY(top == bin->limit)) {

@@ -31,7 +31,7 @@ static unsigned class_of_block(const void *block) {
 
 static void free_small(struct hz_thread_block *self, void *block, unsigned size_class) {
     size_t offset = size_class * sizeof(struct hz_bin);
-    bool is_remote = hz_goes_home(self, offset, hz_pagetag_owner(block));
+    bool is_remote = hz_goes_home(self, hz_pagetag_of(block), offset);
     struct hz_bin *bin = is_remote ? &self->remote : &self->bins[size_class];
     if (hz_load_rlx(&bin->top) == bin->limit) { /* relaxed: owner */
         hz_tick(self);

@@ -32,6 +32,7 @@ static void add_page(void *context, struct hz_page *page) {
     f->run_pages += run_pages;
     f->capacity += (run_pages << HZ_PAGE_LOG2) / hz_class_bytes(size_class);
     f->free_blocks += hz_load_rlx(&page->free_count);
+    f->cached += hz_mpsc_count(&page->remote);
 }
 
 static void figures_get(struct figures *figures) {

@@ -107,14 +107,25 @@ HZ_EXPORT void malloc_stats(void) {
     errno = saved;
 }
 
+static bool is_set(const char *variable, const char *wanted) {
+    const char *value = hz_os_getenv(variable);
+    return value != NULL && strcmp(value, wanted) == 0;
+}
+
 /* When the library is loaded. Our fork handler must be older than the program's: handlers run in the child in the order
    in which they were installed, and may allocate. HAKOZUNA_SHOW_CONFIG=1: the configuration on stderr. */
 __attribute__((constructor)) static void start(void) {
     hz_engine_start();
-    const char *wanted = hz_os_getenv("HAKOZUNA_SHOW_CONFIG");
-    if (wanted == NULL || strcmp(wanted, "1") != 0)
+    if (!is_set("HAKOZUNA_SHOW_CONFIG", "1"))
         return;
     const char *config = hz_config_string();
     (void)hz_os_write(STDERR_FILENO, config, strlen(config)); /* diagnostics: nothing to do if stderr is closed */
     (void)hz_os_write(STDERR_FILENO, "\n", 1);
+}
+
+/* When the program ends. HAKOZUNA_SHOW_STATS=1 or =json: the statistics on stderr. */
+__attribute__((destructor)) static void end(void) {
+    bool json = is_set("HAKOZUNA_SHOW_STATS", "json");
+    if (json || is_set("HAKOZUNA_SHOW_STATS", "1"))
+        (void)hz_stats_print(STDERR_FILENO, json ? HZ_STATS_JSON : HZ_STATS_TEXT); /* as above */
 }
