@@ -525,7 +525,7 @@ def test_list_names_all_rows(bench: Bench) -> None:
     assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == names
 
 
-@pytest.mark.parametrize("name", ["smoke", "quick", "seeds", "full"])
+@pytest.mark.parametrize("name", ["smoke", "quick", "seeds", "full", "hz4"])
 def test_every_row_runs(bench: Bench, name: str) -> None:
     """Arguments of the package's rows are ones that the workloads take."""
     bench.suite = name

@@ -38,7 +38,7 @@ OURS = (
     ("#1d2125", "#f4f5f6"),  # ink
 )
 # Slots of what is measured most, so that pages of different suites agree.
-OWN_SLOTS = {"hz3_scale": 0, "hz4": 1}
+OWN_SLOTS = {"hz3_scale": 0, "hz4": 1, "hz4_pageq": 2}
 PEER_SLOTS = {
     "glibc": 0,
     "jemalloc": 1,
