@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes docs/lanes.md, and the marked table in docs/architecture.md, from the knobs and lanes of hz3.
+"""Writes docs/lanes.md, and the marked table in docs/architecture.md, from the knobs and lanes of the engines.
 
 usage: lanes.py [--check]     --check: write nothing; exit 1 when a file is not what would be written
 
-Reads src/hz3/knobs.def and src/hz3/lanes/*.h; what follows from them (bytes in all bins of a thread, and so on) is
-printed by tools/lanes_probe.c, compiled with each lane ($CC, else cc). A line that is no knob, a lane that lacks one and
-a value out of range are reported as `file:line: what`.
+Reads src/core/knobs.def, and of each engine engine_knobs.def and lanes/*.h; what follows from them (bytes in all bins of
+a thread, and so on) is computed from what tools/lanes_probe.c, compiled with each lane ($CC, else cc), prints. A line that
+is no knob, a lane that lacks one and a value out of range are reported as `file:line: what`.
 """
 
 import argparse
@@ -15,18 +15,18 @@ import re
 import subprocess
 import sys
 import tempfile
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-KNOBS = "src/hz3/knobs.def"
-LANES = "src/hz3/lanes"
+CORE_KNOBS = "src/core/knobs.def"
 LANES_PAGE = "docs/lanes.md"
 ARCHITECTURE_PAGE = "docs/architecture.md"
 BEGIN = "<!-- written by tools/lanes.py: begin -->"
 END = "<!-- written by tools/lanes.py: end -->"
 
-KNOB = re.compile(r'KNOB\((?P<name>HZ3_[A-Z0-9_]+), (?P<low>[0-9]+), (?P<high>[0-9]+), "(?P<text>[^"]+)"\)')
-DEFINE = re.compile(r"#define (?P<name>HZ3_[A-Z0-9_]+) +(?P<value>\S+)")
+KNOB = re.compile(r'KNOB\((?P<name>HZ_[A-Z0-9_]+), (?P<low>[0-9]+), (?P<high>[0-9]+), "(?P<text>[^"]+)"\)')
+DEFINE = re.compile(r"#define (?P<name>HZ_[A-Z0-9_]+) +(?P<value>\S+)")
+INCLUDE = re.compile(r'#include "(?P<name>lanes/[a-z0-9]+\.h)"')
 
 
 class LaneError(Exception):
@@ -40,10 +40,30 @@ class Knob(NamedTuple):
     text: str
 
 
+class Engine(NamedTuple):
+    """What its lanes are read with: knobs of core and its own."""
+
+    name: str
+    knobs: list[Knob]
+
+
 class Lane(NamedTuple):
+    engine: str
     name: str
     path: str
     values: dict[str, int]
+
+    @property
+    def title(self) -> str:
+        return f"{self.engine}/{self.name}"
+
+    @property
+    def library(self) -> str:
+        """As cmake/lane.cmake names it."""
+        return f"libhakozuna_{self.engine}.so" if self.name == "default" else f"libhakozuna_{self.engine}_{self.name}.so"
+
+
+Figures = dict[str, int]
 
 
 def strip_comments(text: str) -> str:
@@ -51,64 +71,185 @@ def strip_comments(text: str) -> str:
     return re.sub(r"/\*.*?\*/", lambda found: "\n" * found.group(0).count("\n"), text, flags=re.DOTALL)
 
 
-def read_knobs(text: str, path: str) -> list[Knob]:
+def read_knobs(text: str, path: str, before: tuple[Knob, ...] = ()) -> list[Knob]:
+    """The knobs of one file; `before`: those that the engine has from elsewhere."""
     knobs: list[Knob] = []
     for number, line in enumerate(strip_comments(text).splitlines(), 1):
         if not line.strip():
             continue
         found = KNOB.fullmatch(line.strip())
         if found is None:
-            raise LaneError(f"{path}:{number}: '{line.strip()}' is no knob; want KNOB(HZ3_NAME, smallest, largest, \"text\")")
+            raise LaneError(f"{path}:{number}: '{line.strip()}' is no knob; want KNOB(HZ_NAME, smallest, largest, \"text\")")
         knob = Knob(found["name"], int(found["low"]), int(found["high"]), found["text"])
         if knob.low > knob.high:
             raise LaneError(f"{path}:{number}: {knob.name}: smallest {knob.low} is above largest {knob.high}")
-        if any(other.name == knob.name for other in knobs):
+        if any(other.name == knob.name for other in (*before, *knobs)):
             raise LaneError(f"{path}:{number}: {knob.name} is there already")
         knobs.append(knob)
     if not knobs:
-        raise LaneError(f"{path}:1: no knobs; want KNOB(HZ3_NAME, smallest, largest, \"text\") lines")
+        raise LaneError(f"{path}:1: no knobs; want KNOB(HZ_NAME, smallest, largest, \"text\") lines")
     return knobs
 
 
-def read_lane(text: str, path: str, knobs: list[Knob]) -> Lane:
-    name = ""
-    values: dict[str, int] = {}
-    ranges = {knob.name: knob for knob in knobs}
-    for number, line in enumerate(strip_comments(text).splitlines(), 1):
-        found = DEFINE.fullmatch(line.strip())
-        if found is None:
-            continue
-        if found["name"] == "HZ3_LANE_NAME":
-            name = found["value"].strip('"')
-            continue
-        if found["name"] not in ranges:
-            raise LaneError(f"{path}:{number}: {found['name']} is no knob; {KNOBS} has: {', '.join(ranges)}")
-        knob = ranges[found["name"]]
-        if not found["value"].isdecimal() or not knob.low <= int(found["value"]) <= knob.high:
-            raise LaneError(f"{path}:{number}: {knob.name} is {found['value']}; allowed: {knob.low}..{knob.high}")
-        values[knob.name] = int(found["value"])
-    for knob in knobs:
-        if knob.name not in values:
-            raise LaneError(f"{path}:1: does not set {knob.name}")
-    if not name:
-        raise LaneError(f"{path}:1: does not set HZ3_LANE_NAME")
-    return Lane(name, path, values)
+def read_value(knob: Knob, text: str, place: str) -> int:
+    if not text.isdecimal() or not knob.low <= int(text) <= knob.high:
+        raise LaneError(f"{place}: {knob.name} is {text}; allowed: {knob.low}..{knob.high}")
+    return int(text)
 
 
-def probe(lane: Lane) -> dict[str, int]:
+def read_defines(root: pathlib.Path, path: str, engine: Engine, found: dict[str, str | int], seen: set[str]) -> None:
+    """Adds what a lane's header defines to `found`, in the order the compiler sees it: what is there already stays, and
+    an included lane is read where it is included."""
+    if path in seen:
+        return
+    seen.add(path)
+    ranges = {knob.name: knob for knob in engine.knobs}
+    for number, line in enumerate(strip_comments((root / path).read_text(encoding="utf-8")).splitlines(), 1):
+        other = INCLUDE.fullmatch(line.strip())
+        if other is not None:
+            target = f"src/{engine.name}/{other['name']}"
+            if not (root / target).is_file():
+                raise LaneError(f"{path}:{number}: there is no {target}")
+            read_defines(root, target, engine, found, seen)
+            continue
+        define = DEFINE.fullmatch(line.strip())
+        if define is None:
+            continue
+        name, value = define["name"], define["value"]
+        if name == "HZ_LANE_NAME":
+            found.setdefault(name, value.strip('"'))
+        elif name in ranges:
+            found.setdefault(name, read_value(ranges[name], value, f"{path}:{number}"))
+        else:
+            raise LaneError(f"{path}:{number}: {name} is no knob of {engine.name}; it has: {', '.join(ranges)}")
+
+
+def read_lane(root: pathlib.Path, path: str, engine: Engine) -> Lane:
+    found: dict[str, str | int] = {}
+    read_defines(root, path, engine, found, set())
+    for name in ("HZ_LANE_NAME", *(knob.name for knob in engine.knobs)):
+        if name not in found:
+            raise LaneError(f"{path}:1: does not set {name}")
+    return Lane(engine.name, str(found.pop("HZ_LANE_NAME")), path, {name: int(value) for name, value in found.items()})
+
+
+# Constants that only one engine has and that a bound depends on.
+CONSTANTS = {"hz3": "CONSTANT(HZ3_TRANSFER_SLOTS)"}
+
+
+def probe(lane: Lane) -> Figures:
     """Compiles and runs lanes_probe.c with the lane."""
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder) / "probe"
-        header = pathlib.PurePosixPath(lane.path).relative_to("src/hz3")
+        header = pathlib.PurePosixPath(lane.path).relative_to(f"src/{lane.engine}")
         command = [
-            *os.environ.get("CC", "cc").split(), "-std=c11", "-O1", f"-I{ROOT}/src", f"-I{ROOT}/src/hz3", f'-DHZ_LANE_HEADER="{header}"',
+            *os.environ.get("CC", "cc").split(), "-std=c11", "-O1", f"-I{ROOT}/src", f"-I{ROOT}/src/{lane.engine}",
+            f'-DHZ_LANE_HEADER="{header}"', f"-DPROBE_CONSTANTS={CONSTANTS.get(lane.engine, '')}",
             f"{ROOT}/tools/lanes_probe.c", f"{ROOT}/src/base/check.c", "-o", str(program),
         ]  # fmt: skip
         built = subprocess.run(command, capture_output=True, text=True, check=False)
         if built.returncode != 0:
             raise LaneError(f"{lane.path}:1: tools/lanes_probe.c does not compile with it:\n{built.stderr}")
         lines = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.splitlines()
-    return {key: int(value) for key, value in (line.split() for line in lines)}
+    figures = {key: int(value) for key, value in (line.split() for line in lines)}
+    for name, value in lane.values.items():
+        if figures.get(name) != value:
+            raise LaneError(f"{lane.path}:1: {name} is read as {value}, but compiled as {figures.get(name)}")
+    return figures
+
+
+# ---- bounds ----------------------------------------------------------------------------------------
+
+
+class Class(NamedTuple):
+    """A size class in one lane."""
+
+    block: int
+    bin: int
+    batch: int
+    home: int
+    shared: int
+
+
+def classes_of(f: Figures) -> list[Class]:
+    return [
+        Class(*(f[f"class_{c}_{what}"] for what in ("bytes", "bin", "batch", "home", "shared")))
+        for c in range(1, f["HZ_CLASS_COUNT"])
+    ]
+
+
+def capped(f: Figures, c: Class, limit: str, least: int) -> int:
+    """Bytes of a list that takes `limit` bytes, but at least `least` blocks."""
+    return min(max(f[limit] // c.block, least), f["HZ_LIST_COUNT_MAX"]) * c.block
+
+
+def stash(f: Figures, c: Class) -> int:
+    return capped(f, c, "HZ_STASH_BYTES", c.batch)
+
+
+def central(f: Figures, c: Class) -> int:
+    return capped(f, c, "HZ_CENTRAL_BYTES", c.batch)
+
+
+def inbox(f: Figures, c: Class) -> int:
+    return capped(f, c, "HZ_INBOX_BYTES", f["HZ_HOME_COUNT"] if c.home else c.batch)
+
+
+def sent_list(f: Figures, c: Class) -> int:
+    """The longest list that a thread sends: all that it has of the class, but grouped so many blocks at a time."""
+    return min(f["HZ_HOME_COUNT"], max(c.bin, f["HZ_REMOTE_COUNT"] if c.home else 0)) * c.block
+
+
+def transfer(f: Figures, c: Class) -> int:
+    return f["HZ3_TRANSFER_SLOTS"] * sent_list(f, c)
+
+
+def waiting(f: Figures, c: Class) -> int:
+    if "HZ_INBOX_BYTES" in f:
+        return 2 * inbox(f, c)
+    parts = (stash(f, c), transfer(f, c), central(f, c))
+    return sum(parts) + max(parts[0], sent_list(f, c), parts[2])
+
+
+def depot(f: Figures, c: Class) -> int:
+    batch = c.batch * c.block
+    return f["HZ_DEPOT_BYTES"] // batch * batch if c.shared else 0
+
+
+def has(name: str) -> Callable[[Figures], bool]:
+    return lambda f: name in f
+
+
+def has_inbox(f: Figures) -> bool:
+    return f.get("HZ_REMOTE_INBOX") == 1
+
+
+def most(of: Callable[[Figures, Class], int]) -> Callable[[Figures], int]:
+    """The largest over the classes."""
+    return lambda f: max(of(f, c) for c in classes_of(f))
+
+
+def always(_: Figures) -> bool:
+    return True
+
+
+# What is bounded, in which lanes there is such a thing, its bytes, and how they come about.
+BOUNDS: tuple[tuple[str, Callable[[Figures], bool], Callable[[Figures], int], str], ...] = (
+    ("one thread: all bins full", always, lambda f: sum(c.bin * c.block for c in classes_of(f)), "sum over classes of `hz_bin_capacity(c)` x block size"),
+    ("one thread: its fullest bin", always, most(lambda f, c: c.bin * c.block), "the largest of these products"),
+    ("one thread: remote buffer", always, most(lambda f, c: c.home * f["HZ_REMOTE_COUNT"] * c.block), "`HZ_REMOTE_COUNT` x the largest block that goes home (`HZ_HOME_BELOW_BYTES`)"),
+    ("one shard, one class: stash", has("HZ_STASH_BYTES"), most(stash), "max(`HZ_STASH_BYTES`, one batch)"),
+    ("one shard, one class: transfer", has("HZ3_TRANSFER_SLOTS"), most(transfer), "`HZ3_TRANSFER_SLOTS` lists, each at most one full bin, and at most `HZ_HOME_COUNT` blocks"),
+    ("one shard, one class: central", has("HZ_CENTRAL_BYTES"), most(central), "max(`HZ_CENTRAL_BYTES`, one batch)"),
+    ("one shard, one class: inbox", has_inbox, most(inbox), "max(`HZ_INBOX_BYTES`, one list: `HZ_HOME_COUNT` blocks, of mid classes a batch)"),
+    ("one shard, one class: all of it", lambda f: has_inbox(f) or "HZ_STASH_BYTES" in f, most(waiting), "these, and carry (what is left of one taken list). Lane pageq: blocks wait in lists of their pages, without a bound"),
+    ("depot, one class: fixed part", always, most(depot), "`HZ_DEPOT_BYTES`; or `HZ_DEPOT_PERCENT` of all blocks of the class, if that is more"),
+    ("a thread block itself", always, lambda f: f["thread_block_bytes"], "metadata, touched as bins are used; recycled, never unmapped"),
+    ("a shard itself", always, lambda f: f["shard_bytes"], "metadata, touched as classes are used"),
+)  # fmt: skip
+
+
+# ---- pages -----------------------------------------------------------------------------------------
 
 
 def human(count: int) -> str:
@@ -121,7 +262,10 @@ def human(count: int) -> str:
 
 
 def value_text(knob: Knob, value: int) -> str:
-    return human(value) if knob.name.endswith("_BYTES") else str(value)
+    """Exact, unlike human()."""
+    if not knob.name.endswith("_BYTES"):
+        return str(value)
+    return f"{value} B" if value % 1024 else human(value)
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:
@@ -129,47 +273,61 @@ def table(head: list[str], rows: list[list[str]]) -> list[str]:
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
-BOUNDS = (
-    ("one thread: all bins full", "bins_bytes", "sum over classes of `hz3_bin_capacity(c)` x block size"),
-    ("one thread: its fullest bin", "bin_max_bytes", "the largest of these products"),
-    ("one thread: remote buffer", "remote_bytes", "`HZ3_REMOTE_COUNT` x `HZ3_HOME_BELOW_BYTES`; 0 when no class goes home"),
-    ("one shard, one class: stash", "stash_bytes", "max(`HZ3_STASH_BYTES`, one batch)"),
-    ("one shard, one class: transfer", "transfer_bytes", "`HZ3_TRANSFER_SLOTS` lists, each at most one full bin"),
-    ("one shard, one class: central", "central_bytes", "max(`HZ3_CENTRAL_BYTES`, one batch)"),
-    ("one shard, one class: all of it", "waiting_bytes", "stash + transfer + central + carry (what is left of one drained list)"),
-    ("depot, one class: fixed part", "depot_bytes", "`HZ3_DEPOT_BYTES`; or `HZ3_DEPOT_PERCENT` of all blocks of the class, if that is more"),
-    ("a thread block itself", "thread_block_bytes", "metadata, touched as bins are used; recycled, never unmapped"),
-    ("a shard itself", "shard_struct_bytes", "metadata, touched as classes are used"),
-)  # fmt: skip
+def bounds_table(lanes: list[Lane], figures: list[Figures]) -> list[str]:
+    rows = [[what, *(human(value(f)) if there(f) else "-" for f in figures), why] for what, there, value, why in BOUNDS]
+    return table(["the most there can be in", *(lane.title for lane in lanes), "how it comes about"], rows)
 
 
-def bounds_table(lanes: list[Lane], figures: list[dict[str, int]]) -> list[str]:
-    rows = [[what, *(human(f[key]) for f in figures), why] for what, key, why in BOUNDS]
-    return table(["the most there can be in", *(lane.name for lane in lanes), "how it comes about"], rows)
+def knob_table(engines: list[Engine], lanes: list[Lane]) -> list[str]:
+    knobs = dict.fromkeys(knob for engine in engines for knob in engine.knobs if all(knob in e.knobs for e in engines))
+    knobs |= dict.fromkeys(knob for engine in engines for knob in engine.knobs)
+    of_engine = {engine.name: engine.knobs for engine in engines}
+    rows = [
+        [
+            f"`{k.name}`",
+            *(value_text(k, lane.values[k.name]) if k in of_engine[lane.engine] else "-" for lane in lanes),
+            f"{value_text(k, k.low)} .. {value_text(k, k.high)}",
+            k.text,
+        ]
+        for k in knobs
+    ]
+    return table(["knob", *(lane.title for lane in lanes), "allowed", "what it trades"], rows)
 
 
-def lanes_page(knobs: list[Knob], lanes: list[Lane], figures: list[dict[str, int]]) -> str:
-    first = figures[0]
-    names = [lane.name for lane in lanes]
+def bins_table(lanes: list[Lane], figures: list[Figures]) -> list[str]:
+    """Bins and batches of the classes that are powers of two; lanes that agree share their columns."""
+    groups: dict[tuple[Class, ...], list[str]] = {}
+    for lane, f in zip(lanes, figures):
+        sizes = [c._replace(home=0, shared=0) for c in classes_of(f) if c.block & (c.block - 1) == 0]
+        groups.setdefault(tuple(sizes), []).append(lane.title)
+    titles = [f"{', '.join(names)}: " for names in groups.values()] if len(groups) > 1 else [""]
+    head = [title + what for title in titles for what in ("bin", "in bytes", "batch")]
+    rows = [
+        [human(row[0].block), *(text for c in row for text in (str(c.bin), human(c.bin * c.block), str(c.batch)))]
+        for row in zip(*groups)
+    ]
+    return table(["block", *head], rows)
+
+
+def lanes_page(engines: list[Engine], lanes: list[Lane], figures: list[Figures]) -> str:
+    files = [CORE_KNOBS, *(f"src/{engine.name}/engine_knobs.def" for engine in engines)]
     lines = [
         "<!-- written by tools/lanes.py (make docs); do not edit -->",
         "# Lanes",
         "",
-        "A lane is a named set of compile-time constants, the knobs; one lane is one library. The knobs are listed in",
-        f"[`{KNOBS}`](../{KNOBS}), the values in " + ", ".join(f"[`{lane.path}`](../{lane.path})" for lane in lanes) + ".",
+        "A lane is a named set of compile-time constants of an engine, the knobs; one lane is one library. The knobs are",
+        "listed in " + ", ".join(f"[`{path}`](../{path})" for path in files) + ".",
         "`hz_config_string()` gives them back at run time. A value out of its range does not compile.",
+        "",
+        *table(["lane", "its values", "library"], [[lane.title, f"[`{lane.path}`](../{lane.path})", f"`{lane.library}`"] for lane in lanes]),
         "",
         "## Knobs",
         "",
-        *table(
-            ["knob", *names, "allowed", "what it trades"],
-            [
-                [f"`{k.name}`", *(value_text(k, lane.values[k.name]) for lane in lanes), f"{value_text(k, k.low)} .. {value_text(k, k.high)}", k.text]
-                for k in knobs
-            ],
-        ),
+        "`-`: the engine does not have it.",
         "",
-        "Besides, the two batches of a bin must fit into it: `HZ3_BATCH_COUNT` is at most half of `HZ3_BIN_COUNT`.",
+        *knob_table(engines, lanes),
+        "",
+        "Besides, the two batches of a bin must fit into it: `HZ_BATCH_COUNT` is at most half of `HZ_BIN_COUNT`.",
         "",
         "## What is bounded, and by how much",
         "",
@@ -177,17 +335,12 @@ def lanes_page(knobs: list[Knob], lanes: list[Lane], figures: list[dict[str, int
         "",
         "## Bins and batches",
         "",
-        f"{first['classes']} size classes; here those that are powers of two. A bin holds `hz3_bin_capacity(class)` blocks,",
-        "`hz3_batch_count(class)` move at once.",
+        f"{figures[0]['HZ_CLASS_COUNT'] - 1} size classes; here those that are powers of two. A bin holds `hz_bin_capacity(class)` blocks,",
+        "`hz_batch_count(class)` move at once. Lanes that agree share their columns.",
         "",
+        *bins_table(lanes, figures),
     ]
-    head = ["block", *(f"{name}: {what}" for name in names for what in ("bin", "in bytes", "batch"))]
-    sizes = [int(key.removeprefix("class_")) for key in first if key.startswith("class_")]
-    rows = [
-        [human(s), *(text for f in figures for text in (str(f[f"bin_{s}"]), human(f[f"bin_{s}"] * s), str(f[f"batch_{s}"])))]
-        for s in sizes
-    ]
-    return "\n".join(lines + table(head, rows)) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def replace_marked(text: str, lines: list[str], path: str) -> str:
@@ -197,22 +350,30 @@ def replace_marked(text: str, lines: list[str], path: str) -> str:
     return text[: text.index(BEGIN)] + "\n".join([BEGIN, *lines, END]) + text[text.index(END) + len(END) :]
 
 
-def read_lanes(root: pathlib.Path) -> tuple[list[Knob], list[Lane]]:
-    knobs = read_knobs((root / KNOBS).read_text(encoding="utf-8"), KNOBS)
-    paths = sorted((root / LANES).glob("*.h"))
-    lanes = [read_lane(path.read_text(encoding="utf-8"), path.relative_to(root).as_posix(), knobs) for path in paths]
-    if not lanes:
-        raise LaneError(f"{LANES}:1: no lanes")
-    return knobs, lanes
+def read_engines(root: pathlib.Path) -> tuple[list[Engine], list[Lane]]:
+    common = read_knobs((root / CORE_KNOBS).read_text(encoding="utf-8"), CORE_KNOBS)
+    engines: list[Engine] = []
+    lanes: list[Lane] = []
+    for path in sorted((root / "src").glob("hz[0-9]*/engine_knobs.def")):
+        own = read_knobs(path.read_text(encoding="utf-8"), path.relative_to(root).as_posix(), tuple(common))
+        engine = Engine(path.parent.name, common + own)
+        headers = sorted(header.relative_to(root).as_posix() for header in (path.parent / "lanes").glob("*.h"))
+        if not headers:
+            raise LaneError(f"src/{engine.name}/lanes:1: no lanes")
+        engines.append(engine)
+        lanes += [read_lane(root, header, engine) for header in headers]
+    if not engines:
+        raise LaneError("src:1: no engine; want src/hz*/engine_knobs.def")
+    return engines, lanes
 
 
 def pages() -> dict[str, str]:
     """What each page must be."""
-    knobs, lanes = read_lanes(ROOT)
+    engines, lanes = read_engines(ROOT)
     figures = [probe(lane) for lane in lanes]
     architecture = (ROOT / ARCHITECTURE_PAGE).read_text(encoding="utf-8")
     return {
-        LANES_PAGE: lanes_page(knobs, lanes, figures),
+        LANES_PAGE: lanes_page(engines, lanes, figures),
         ARCHITECTURE_PAGE: replace_marked(architecture, bounds_table(lanes, figures), ARCHITECTURE_PAGE),
     }
 

@@ -3,12 +3,14 @@
 
 Looks at the files git knows (tracked, or new and not ignored), or at all files when there is no git.
 Rules:
-  include     base includes nothing of an engine or of front; an engine nothing of another engine or
-              of front; front reaches its one engine only by names that every engine has; the public
-              header includes nothing of src
+  include     base includes base; core base and core, and of the engine it is built with the few files that
+              every engine has, by their bare names; an engine base, core and itself, never another
+              engine; front base, core and front; all of them the public header, which includes
+              nothing of src
   length      files of code up to 800 lines, functions up to 70
-  condition   #if and its relatives only in base/compiler.h, base/os_*.c, config.[ch], lanes, the public
-              header and headers of tests; include guards and `#ifdef __cplusplus` excepted
+  condition   #if and its relatives only in base/compiler.h, base/os_*.c, config.[ch], engine_config.h,
+              lanes, the public header and headers of tests; include guards and `#ifdef __cplusplus`
+              excepted
   atomic      the compiler's and the standard's atomic functions only in base/atomic.h
   word        no paths of somebody's machine, no marks of unfinished work
   format      clang-format has nothing to change
@@ -95,8 +97,14 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?P<open>["<])(?P<name>[^">\n]
 ENGINE = re.compile(r"^hz[0-9]+$")
 
 
+# What core finds in the directory of the engine that it is built with.
+ENGINE_FILES = {"engine_config.h", "engine_knobs.def", "engine_counters.def", "mailbox.h"}
+# The layers below each, which it may include besides itself and the public header ("include").
+BELOW = {"base": set(), "core": {"base"}, "front": {"base", "core"}, "engine": {"base", "core"}}
+
+
 def layer_of(path: str) -> str:
-    """'base', 'front', 'hz3', ... for a path under src/; 'include' under include/; else ''."""
+    """'base', 'core', 'front', 'hz3', ... for a path under src/; 'include' under include/; else ''."""
     parts = pathlib.PurePosixPath(path).parts
     if len(parts) > 2 and parts[0] == "src":
         return parts[1]
@@ -114,7 +122,7 @@ def resolve_include(source: Source, name: str) -> set[str]:
     places = [(root / source.path).parent, root / "src", root / "include"]
     if ENGINE.match(layer):
         places.append(root / "src" / layer)
-    if layer == "front":
+    elif layer in {"core", "front"}:  # the build puts the engine's directory on their include path
         places += [root / "src" / engine for engine in engines_of(root)]
     found = set()
     for place in places:
@@ -124,17 +132,20 @@ def resolve_include(source: Source, name: str) -> set[str]:
     return found
 
 
-def include_breach(layer: str, name: str, targets: set[str]) -> str | None:
+def include_breach(layer: str, name: str, targets: set[str], engines: list[str]) -> str | None:
     """What is wrong with a file of `layer` including `name`, which lies in `targets`."""
     if not targets:
         return f'"{name}" is in none of the include roots'
     if layer == "include":
         return f'the public header includes "{name}" of src' if targets != {"include"} else None
-    if layer == "front":
+    if layer in {"core", "front"}:
         named = re.match(r"(?:\.\./|src/)*(hz[0-9]+)/", name)
-        return f'front names engine {named.group(1)} in "{name}"; the build binds one' if named else None
-    allowed = {"base": {"base", "include"}}.get(layer, {layer, "base", "include"})
-    wrong = sorted(targets - allowed)
+        if named:
+            return f'{layer} names engine {named.group(1)} in "{name}"; the build binds one'
+    if layer == "core" and name in ENGINE_FILES:
+        lacking = sorted(set(engines) - targets)
+        return f'core includes "{name}", which {", ".join(lacking)} does not have' if lacking else None
+    wrong = sorted(targets - {layer, "include"} - BELOW.get("engine" if ENGINE.match(layer) else layer, {"base"}))
     return f'{layer} includes "{name}" of {", ".join(wrong)}' if wrong else None
 
 
@@ -149,7 +160,7 @@ def check_include(source: Source) -> Iterator[Problem]:
         targets = resolve_include(source, name)
         if match.group("open") == "<" and not targets:
             continue  # a system header
-        breach = include_breach(layer, name, targets)
+        breach = include_breach(layer, name, targets, engines_of(source.root))
         if breach:
             yield Problem(source.path, text.count("\n", 0, match.start()) + 1, "include", breach)
 
@@ -219,8 +230,8 @@ def check_length(source: Source) -> Iterator[Problem]:
 
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else)\b[ \t]*(.*)$")
 CONDITION_HOMES = re.compile(
-    r"^(?:src/base/compiler\.h|src/base/os_[a-z0-9_]+\.c|src/[a-z0-9]+/config\.[ch]|src/[a-z0-9]+/lanes/[a-z0-9]+\.h|include/hakozuna/[a-z_]+\.h"
-    r"|tests/.*\.h)$"
+    r"^(?:src/base/compiler\.h|src/base/os_[a-z0-9_]+\.c|src/[a-z0-9]+/config\.[ch]|src/hz[0-9]+/engine_config\.h"
+    r"|src/[a-z0-9]+/lanes/[a-z0-9]+\.h|include/hakozuna/[a-z_]+\.h|tests/.*\.h)$"
 )
 
 

@@ -18,6 +18,7 @@
 #define hz_store_rel(p, v) atomic_store_explicit((p), (v), memory_order_release)
 #define hz_xchg_acq(p, v)  atomic_exchange_explicit((p), (v), memory_order_acquire)
 #define hz_xchg_rel(p, v)  atomic_exchange_explicit((p), (v), memory_order_release)
+#define hz_xchg_ar(p, v)   atomic_exchange_explicit((p), (v), memory_order_acq_rel)
 #define hz_add_rlx(p, v)   atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
 #define hz_sub_rlx(p, v)   atomic_fetch_sub_explicit((p), (v), memory_order_relaxed)
 #define hz_add_ar(p, v)    atomic_fetch_add_explicit((p), (v), memory_order_acq_rel)
@@ -33,6 +34,8 @@
     atomic_compare_exchange_weak_explicit((p), (e), (v), memory_order_acquire, memory_order_acquire)
 #define hz_cas_rel_rlx(p, e, v)                                                                                        \
     atomic_compare_exchange_weak_explicit((p), (e), (v), memory_order_release, memory_order_relaxed)
+#define hz_cas_ar_rlx(p, e, v)                                                                                         \
+    atomic_compare_exchange_weak_explicit((p), (e), (v), memory_order_acq_rel, memory_order_relaxed)
 /* Never fails by chance: for a single attempt. */
 #define hz_cas_strong_acq_rlx(p, e, v)                                                                                 \
     atomic_compare_exchange_strong_explicit((p), (e), (v), memory_order_acquire, memory_order_relaxed)

@@ -4,8 +4,9 @@
  * Owns one list word (list.h). `send` puts a whole list in front with one CAS; `take` removes everything with one
  * exchange. No single block is ever popped, so an address that comes back (ABA) does no harm: a send that saw the old
  * head again links to a head that is really there.
- * Edge "send-take": the sender's writes to the links of its list are visible to who takes it. The count in the word
- * bounds the taker's walk; the last block's link is the previous head, NULL at the end.
+ * Edge "send-take": the sender's writes to the links of its list are visible to who takes it; and what the
+ * taker did before it emptied the queue is over for a sender that finds it empty (pageq.c needs that). The count in the
+ * word bounds the taker's walk; the last block's link is the previous head, NULL at the end.
  */
 #ifndef HZ_BASE_MPSC_H
 #define HZ_BASE_MPSC_H
@@ -28,7 +29,7 @@ HZ_INLINE bool hz_mpsc_send_counted(struct hz_mpsc *queue, const struct hz_list 
             return false;
         hz_block_link(list->tail, hz_list_word_head(seen)); /* again on every retry: the head has moved */
         next = hz_list_word_make(list->head, count);
-    } while (!hz_cas_rel_rlx(&queue->word, &seen, next)); /* sync: send-take, partner hz_mpsc_take */
+    } while (!hz_cas_ar_rlx(&queue->word, &seen, next)); /* sync: send-take, partner hz_mpsc_take */
     *before = hz_list_word_count(seen);
     return true;
 }
@@ -42,7 +43,7 @@ HZ_INLINE bool hz_mpsc_send(struct hz_mpsc *queue, const struct hz_list *list, u
 HZ_INLINE hz_list_word hz_mpsc_take(struct hz_mpsc *queue) {
     if (hz_load_rlx(&queue->word) == 0) /* relaxed: hint, a late sender is found next time */
         return 0;
-    return hz_xchg_acq(&queue->word, 0); /* sync: send-take, partner hz_mpsc_send */
+    return hz_xchg_ar(&queue->word, 0); /* sync: send-take, partner hz_mpsc_send */
 }
 
 /* Blocks in the queue at some recent moment. */

@@ -140,6 +140,9 @@ uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t c
 void hz_page_detach_locked(struct hz_shard *from, struct hz_page *page, struct hz_shard *to);
 void hz_page_attach_locked(struct hz_shard *to, struct hz_page *page);
 
+/* Whether the page is the shard's; asked under its exclusive, the answer holds as long as that is held. */
+bool hz_page_is_of(struct hz_page *page, const struct hz_shard *shard);
+
 /* Retires every page of the shard whose blocks are all home. Returns their number. */
 uint32_t hz_pages_retire_all_locked(struct hz_shard *shard, unsigned size_class);
 

@@ -17,7 +17,7 @@
 
 struct batch {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint32_t) next; /* index of the batch below; sync: depot-publish */
-    uint32_t count;         /* owner: who has the batch */
+    uint32_t count;                                         /* owner: who has the batch */
     void *blocks[HZ_BATCH_COUNT];
 };
 

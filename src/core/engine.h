@@ -30,8 +30,8 @@ HZ_INLINE void *hz_engine_malloc(size_t size) {
     return block;
 }
 
-/* Whether a block with that tag and bin offset is for the remote buffer: of a home class, and not of the thread's shard.
-   An offset of 0 is no class. */
+/* Whether a block with that tag and bin offset is for the remote buffer: of a home class, and not of the thread's
+   shard. An offset of 0 is no class. */
 HZ_INLINE bool hz_goes_home(const struct hz_thread_block *self, const struct hz_pagetag *tag, size_t offset) {
     return HZ_HAS_HOME && hz_load_rlx(&tag->owner) != self->owner && /* sync: tag-publish */
            offset - HZ_HOME_BEGIN < (size_t)(HZ_HOME_END - HZ_HOME_BEGIN);
@@ -39,7 +39,7 @@ HZ_INLINE bool hz_goes_home(const struct hz_thread_block *self, const struct hz_
 
 /* In the stats build: a mid block was freed into a bin, for later. */
 HZ_INLINE void hz_count_free(struct hz_thread_block *self, size_t offset) {
-    if (HZ_CONFIG_STATS && offset > HZ_LINEAR_MAX) {
+    if (HZ_CONFIG_STATS && hz_class_is_mid((unsigned)(offset / HZ_GRANULE_BYTES))) {
         hz_count_hot(&self->counters.mid_free_calls);
         hz_count_hot(&self->counters.mid_free_batch_enq);
     }

@@ -79,7 +79,17 @@ size_t hz_engine_usable(const void *block) {
 }
 
 void *hz_engine_resize(void *block, size_t size) {
-    return class_of_block(block) == HZ_CLASS_LARGE ? hz_large_resize(block, size) : NULL;
+    if (class_of_block(block) != HZ_CLASS_LARGE)
+        return NULL;
+    size_t before = hz_large_usable(block);
+    void *resized = hz_large_resize(block, size);
+    struct hz_thread_block *self = hz_self;
+    if (resized != NULL && hz_is_attached(self)) {
+        size_t after = hz_large_usable(resized);
+        hz_count(&self->counters.large_acq, after > before ? after - before : 0);
+        hz_count(&self->counters.large_rel, before > after ? before - after : 0);
+    }
+    return resized;
 }
 
 const void *hz_engine_block_start(const void *address) {

@@ -183,7 +183,7 @@ uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t c
     uint32_t retired = 0;
     for (void *block = head, *next; count > 0; block = next, count--) {
         next = count > 1 ? hz_block_next(block) : NULL; /* before the block is home: its page may go */
-        if (HZ_LIKELY(hz_load_rlx(&hz_page_of(block)->shard) == shard->index)) /* relaxed: lock */
+        if (HZ_LIKELY(hz_page_is_of(hz_page_of(block), shard)))
             retired += hz_page_put_locked(shard, block);
         else
             hz_list_push(strays, block);
@@ -191,11 +191,17 @@ uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t c
     return retired;
 }
 
+/* Edge "page-move": what was done to the page under its former shard's lock is over for who finds it to be this one's.
+ */
+bool hz_page_is_of(struct hz_page *page, const struct hz_shard *shard) {
+    return hz_load_acq(&page->shard) == shard->index; /* sync: page-move, partner hz_page_detach_locked */
+}
+
 void hz_page_detach_locked(struct hz_shard *from, struct hz_page *page, struct hz_shard *to) {
     list_remove(from, page);
     page->list_state = HZ_PAGE_MOVING;
-    hz_signal_fence(); /* fork: moving before it is the other's, who would otherwise be thought to have it listed */
-    hz_store_rlx(&page->shard, (uint8_t)to->index);                              /* relaxed: lock */
+    /* sync: page-move, partner hz_page_is_of. Moving before it is the other's, who would else be thought to list it */
+    hz_store_rel(&page->shard, (uint8_t)to->index);
     hz_pagetag_owner_set(page->start, hz_load_rlx(&page->run_pages), to->index); /* relaxed: lock */
 }
 

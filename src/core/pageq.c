@@ -1,8 +1,9 @@
 /*
  * pageq.c - page-local remote lists and the queue of pages. Called by an engine's mail.c.
  *
- * Edge "page-remote": that of mpsc.h, on a page's list. Edge "pageq-publish": the link of a queued page, and with it
- * the block that made its list non-empty, are visible to who takes the queue.
+ * Edge "page-remote": that of mpsc.h, on a page's list, in both directions: the owner has
+ * read a page's `queue_next` before a sender that finds the list empty writes it. Edge "pageq-publish": the link of a
+ * queued page, and with it the block that made its list non-empty, are visible to who takes the queue.
  */
 #include "core/pageq.h"
 

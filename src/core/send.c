@@ -28,7 +28,7 @@ static struct hz_shard *lock_home_of(struct hz_thread_block *self, struct hz_pag
     for (;;) {
         struct hz_shard *shard = hz_shard_get(hz_load_rlx(&page->shard)); /* relaxed: checked under the lock */
         hz_shard_lock(self, shard, HZ_TO_GIVE);
-        if (hz_load_rlx(&page->shard) == shard->index) /* relaxed: lock */
+        if (hz_page_is_of(page, shard))
             return shard;
         hz_shard_unlock(shard);
     }
@@ -57,7 +57,7 @@ void hz_shard_put(struct hz_thread_block *self, void *const *blocks, uint32_t co
     uint32_t retired = 0;
     hz_shard_lock(self, shard, HZ_TO_GIVE);
     for (uint32_t i = 0; i < count; i++) {
-        if (HZ_LIKELY(hz_load_rlx(&hz_page_of(blocks[i])->shard) == shard->index)) /* relaxed: lock */
+        if (HZ_LIKELY(hz_page_is_of(hz_page_of(blocks[i]), shard)))
             retired += hz_page_put_locked(shard, blocks[i]);
         else
             hz_list_push(&strays, blocks[i]);

@@ -60,7 +60,7 @@ enum {
 
 enum {
     HZ_SPARE_BATCHES = 4,
-    HZ_GROUPS_LOG2 = 7,
+    HZ_GROUPS_LOG2 = 8,
     HZ_GROUPS = 1 << HZ_GROUPS_LOG2, /* slots of the table that groups blocks by owner and class */
     HZ_HOME_COUNT = HZ_GROUPS / 2,   /* blocks grouped at once: the table is never more than half full */
 };
@@ -135,13 +135,13 @@ enum hz_page_list_state {
  * instant, free_count is recounted then.
  */
 struct hz_page {
-    _Atomic(uint8_t) size_class; /* HZ_CLASS_NONE: not a page of ours; sync: page-publish */
-    _Atomic(uint8_t) shard;      /* changed under the exclusive of the shard it names, so constant for who holds that */
-    _Atomic(uint8_t) run_pages;  /* const after publish; atomic because walkers may meet a page that is made again */
-    uint8_t list_state;          /* lock: enum hz_page_list_state */
-    uint32_t block_bytes;        /* const after publish */
-    uint32_t capacity;           /* const after publish */
-    uint32_t rotation;           /* const after publish: bit 0 stands for this block, and so on, round the end */
+    _Atomic(uint8_t) size_class;  /* HZ_CLASS_NONE: not a page of ours; sync: page-publish */
+    _Atomic(uint8_t) shard;       /* sync: page-move; changed under the exclusive of the shard it names only */
+    _Atomic(uint8_t) run_pages;   /* const after publish; atomic because walkers may meet a page that is made again */
+    uint8_t list_state;           /* lock: enum hz_page_list_state */
+    uint32_t block_bytes;         /* const after publish */
+    uint32_t capacity;            /* const after publish */
+    uint32_t rotation;            /* const after publish: bit 0 stands for this block, and so on, round the end */
     _Atomic(uint32_t) free_count; /* lock; atomic for statistics */
     uint32_t first_word;          /* lock */
     uint64_t reciprocal;          /* const after publish: 2^RECIPROCAL_SHIFT / block_bytes, rounded up */

@@ -2,14 +2,16 @@
  * mail.c - how blocks of one class come to their shard: lists posted to the inbox, or, with HZ_REMOTE_INBOX=0, each
  * block to its page and the page to the shard's queue. Called by core/shard.c.
  *
- * No sender takes a lock. What may wait in an inbox is HZ_INBOX_BYTES (one remote buffer at least), and once more what
+ * No sender takes a lock. What may wait in an inbox is HZ_INBOX_BYTES (one list at least), and once more what
  * was last taken from it (carry). In pages there is no such bound but the pages themselves. Edge "inbox-publish": that
  * of mpsc.h; those of the pages are in core/pageq.c.
  */
 #include "core/core.h"
 
+/* A list at least: of the remote buffer, or of a bin. */
 static uint32_t inbox_cap(unsigned size_class) {
-    return (uint32_t)hz_min(hz_max(HZ_INBOX_BYTES / hz_class_bytes(size_class), HZ_REMOTE_COUNT), HZ_LIST_COUNT_MAX);
+    uint32_t list = hz_class_is_home(size_class) ? HZ_HOME_COUNT : hz_batch_count(size_class);
+    return (uint32_t)hz_min(hz_max(HZ_INBOX_BYTES / hz_class_bytes(size_class), list), HZ_LIST_COUNT_MAX);
 }
 
 bool hz_mail_send(struct hz_thread_block *self, struct hz_mailbox *mail, unsigned size_class,

@@ -21,7 +21,7 @@ ALLOCATORS = (
     ("hz4", True, 0.90, 1.05, 0.55),
 )
 CONFIG = (
-    "engine=hz3 lane=scale version=0.1.0 shards=63 HZ3_BIN_BYTES=24576 HZ3_BIN_COUNT=128 checks=0 compiler=gcc-12.2"
+    "engine=hz3 lane=scale version=0.1.0 shards=63 HZ_BIN_BYTES=24576 HZ_BIN_COUNT=128 checks=0 compiler=gcc-12.2"
 )
 START = datetime.datetime(2026, 11, 21, 22, 0, tzinfo=datetime.timezone.utc)
 

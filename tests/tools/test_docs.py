@@ -117,3 +117,40 @@ def documented_edges(text: str) -> set[str]:
 def test_every_edge_is_documented():
     in_sources = set(EDGE.findall(sources())) - {"edge"}
     assert documented_edges((ROOT / "docs/memory-order.md").read_text()) == in_sources
+
+
+COUNTER = re.compile(r'^COUNTER\("(?P<group>[a-z]+)", [a-z_]+, "(?P<name>[a-z_]+)", (?P<kind>SUM|MAX|HOT), "', re.MULTILINE)
+
+
+def counters_of(path: str) -> set[tuple[str, str]]:
+    return {(found["group"], found["name"]) for found in COUNTER.finditer((ROOT / path).read_text())}
+
+
+def documented_counters(page: str) -> set[tuple[str, str]]:
+    """The first columns of the tables under a line `**group**`."""
+    parts = re.split(r"^\*\*([a-z]+)\*\*.*$", page, flags=re.MULTILINE)
+    return {
+        (group, name)
+        for group, text in zip(parts[1::2], parts[2::2])
+        for cell in re.findall(r"^\|([^|]*)\|", text, re.MULTILINE)
+        for name in re.findall(r"`([a-z_]+)`", cell)
+    }
+
+
+# What no thread counts, but src/core/stats.c knows.
+KNOWN = {("counters", "threads"), ("counters", "thread_blocks"), ("counters", "meta_bytes"), ("os", "seg_acq")}
+
+
+def test_every_counter_is_documented():
+    """hz4.md has the counters of core and hz4, hz3.md those that only hz3 has."""
+    common = counters_of("src/core/counters.def")
+    assert len(common) > 30
+    assert documented_counters((ROOT / "docs/hz4.md").read_text()) == common | counters_of("src/hz4/engine_counters.def") | KNOWN
+    page = (ROOT / "docs/hz3.md").read_text()
+    rows = set(re.findall(r"^\| `([a-z_]+)` \|", page[page.index("\n## What the statistics say") :], re.MULTILINE))
+    assert {("counters", name) for name in rows} == counters_of("src/hz3/engine_counters.def")
+
+
+def test_a_counter_in_the_wrong_group_is_noticed():
+    page = "**mid**: blocks\n\n| counter | counts |\n|---|---|\n| `one`, `two` | of `four` |\n\n**os**\n\n| `three` | x |\n"
+    assert documented_counters(page) == {("mid", "one"), ("mid", "two"), ("os", "three")}

@@ -13,9 +13,16 @@ REPOSITORY = TOOL.parent.parent
 BASE = {
     "include/hakozuna/hakozuna.h": "int hz_version(void);\n",
     "src/base/arena.h": "int hz_arena(void);\n",
-    "src/hz3/engine.h": "int hz3_go(void);\n",
-    "src/hz3/lanes/scale.h": "enum { HZ3_SHARDS = 63 };\n",
-    "src/hz4/engine.h": "int hz4_go(void);\n",
+    "src/core/core.h": "int hz_core(void);\n",
+    "src/core/engine.h": "int hz_engine(void);\n",
+    "src/core/knobs.def": "KNOB(HZ_SHARDS)\n",
+    **{
+        f"src/{engine}/{name}": "/* nothing */\n"
+        for engine in ("hz3", "hz4")
+        for name in ("engine_config.h", "engine_knobs.def", "engine_counters.def", "mailbox.h")
+    },
+    "src/hz3/stash.h": "int hz3_stash(void);\n",
+    "src/hz3/lanes/scale.h": "enum { HZ_SHARDS = 63 };\n",
     "src/hz4/inbox.h": "int hz4_inbox(void);\n",
     "src/front/front.h": "int hz_front(void);\n",
 }
@@ -39,14 +46,26 @@ def tree(tmp_path):
 @pytest.mark.parametrize(
     ("path", "include", "message"),
     [
-        ("src/base/a.c", "hz3/engine.h", 'base includes "hz3/engine.h" of hz3'),
+        ("src/base/a.c", "hz3/stash.h", 'base includes "hz3/stash.h" of hz3'),
         ("src/base/a.c", "../hz4/inbox.h", 'base includes "../hz4/inbox.h" of hz4'),
+        ("src/base/a.c", "core/core.h", 'base includes "core/core.h" of core'),
         ("src/base/a.c", "front/front.h", 'base includes "front/front.h" of front'),
+        ("src/base/a.c", "mailbox.h", '"mailbox.h" is in none of the include roots'),
+        ("src/core/a.c", "front/front.h", 'core includes "front/front.h" of front'),
+        ("src/core/a.c", "inbox.h", 'core includes "inbox.h" of hz4'),
+        ("src/core/a.c", "lanes/scale.h", 'core includes "lanes/scale.h" of hz3'),
+        ("src/core/a.c", "hz3/stash.h", 'core names engine hz3 in "hz3/stash.h"; the build binds one'),
+        ("src/core/a.c", "hz4/mailbox.h", 'core names engine hz4 in "hz4/mailbox.h"; the build binds one'),
+        ("src/core/a.c", "../hz4/mailbox.h", 'core names engine hz4 in "../hz4/mailbox.h"; the build binds one'),
         ("src/hz3/a.c", "hz4/inbox.h", 'hz3 includes "hz4/inbox.h" of hz4'),
-        ("src/hz4/a.c", "hz3/engine.h", 'hz4 includes "hz3/engine.h" of hz3'),
+        ("src/hz3/a.c", "../hz4/mailbox.h", 'hz3 includes "../hz4/mailbox.h" of hz4'),
+        ("src/hz4/a.c", "hz3/stash.h", 'hz4 includes "hz3/stash.h" of hz3'),
+        ("src/hz4/lanes/a.h", "lanes/scale.h", '"lanes/scale.h" is in none of the include roots'),
         ("src/hz3/a.c", "front/front.h", 'hz3 includes "front/front.h" of front'),
         ("src/front/a.c", "hz4/inbox.h", 'front names engine hz4 in "hz4/inbox.h"; the build binds one'),
-        ("src/front/a.c", "../hz3/engine.h", 'front names engine hz3 in "../hz3/engine.h"; the build binds one'),
+        ("src/front/a.c", "../hz3/stash.h", 'front names engine hz3 in "../hz3/stash.h"; the build binds one'),
+        ("src/front/a.c", "mailbox.h", 'front includes "mailbox.h" of hz3, hz4'),
+        ("include/hakozuna/b.h", "core/core.h", 'the public header includes "core/core.h" of src'),
         ("include/hakozuna/b.h", "base/arena.h", 'the public header includes "base/arena.h" of src'),
         ("src/base/a.c", "base/gone.h", '"base/gone.h" is in none of the include roots'),
     ],
@@ -56,7 +75,16 @@ def test_include_across_layers(tree, path, include, message):
 
 
 def test_include_of_layer_in_angle_brackets(tree):
-    assert tree({"src/base/a.c": "#include <hz3/engine.h>\n"}, "include") != []
+    assert tree({"src/base/a.c": "#include <hz3/stash.h>\n"}, "include") != []
+
+
+@pytest.mark.parametrize("name", ["engine_config.h", "engine_knobs.def", "engine_counters.def", "mailbox.h"])
+def test_include_of_an_engine_by_core(tree, tmp_path, name):
+    files = {"src/core/a.c": f'#include "{name}"\n'}
+    assert tree(files, "include") == []
+    (tmp_path / "src/hz4" / name).unlink()
+    problems = tidy.find_problems(tmp_path, ["src/core/a.c"], {"include"})
+    assert [str(p) for p in problems] == [f'src/core/a.c:1: [include] core includes "{name}", which hz4 does not have']
 
 
 @pytest.mark.parametrize(
@@ -64,10 +92,19 @@ def test_include_of_layer_in_angle_brackets(tree):
     [
         ("src/base/a.c", '"base/arena.h"'),
         ("src/base/a.c", "<stdio.h>"),
+        ("src/base/a.c", '"hakozuna/hakozuna.h"'),
+        ("src/core/a.c", '"base/arena.h"'),
+        ("src/core/a.c", '"core/knobs.def"'),
+        ("src/core/a.c", '"hakozuna/hakozuna.h"'),
         ("src/hz3/a.c", '"base/arena.h"'),
+        ("src/hz3/a.c", '"core/core.h"'),
+        ("src/hz3/a.c", '"mailbox.h"'),
         ("src/hz3/a.c", '"lanes/scale.h"'),
+        ("src/hz3/lanes/b.h", '"lanes/scale.h"'),
         ("src/hz3/a.c", "HZ_LANE_HEADER"),
-        ("src/front/a.c", '"engine.h"'),
+        ("src/hz4/a.c", '"hakozuna/hakozuna.h"'),
+        ("src/front/a.c", '"base/arena.h"'),
+        ("src/front/a.c", '"core/engine.h"'),
         ("src/front/a.c", '"hakozuna/hakozuna.h"'),
         ("include/hakozuna/b.h", '"hakozuna/hakozuna.h"'),
         ("tests/unit/a.cc", '"hz4/inbox.h"'),
@@ -78,7 +115,7 @@ def test_include_within_layers(tree, path, include):
 
 
 def test_include_in_comment_counts_not(tree):
-    assert tree({"src/base/a.c": '/*\n#include "hz3/engine.h"\n*/\n'}, "include") == []
+    assert tree({"src/base/a.c": '/*\n#include "hz3/stash.h"\n*/\n'}, "include") == []
 
 
 def test_long_file(tree):
@@ -130,14 +167,14 @@ def test_long_python_function(tree):
 
 
 @pytest.mark.parametrize("directive", ["#if HZ_CHECKS", "#ifdef HZ_CHECKS", "  #  ifndef X", "#elif Y", "#else"])
-@pytest.mark.parametrize("path", ["src/base/a.c", "src/hz3/bin.h", "src/front/a.c", "bench/w.c"])
+@pytest.mark.parametrize("path", ["src/base/a.c", "src/core/a.h", "src/core/engine_config.h", "src/hz3/bin.h", "src/front/a.c", "bench/w.c"])
 def test_condition(tree, path, directive):
     [problem] = tree({path: f"int x;\n{directive}\n"}, "condition")
     assert problem.startswith(f"{path}:2: [condition] #")
 
 
 @pytest.mark.parametrize(
-    "path", ["src/base/compiler.h", "src/base/os_linux.c", "src/hz3/config.h", "src/hz3/lanes/scale.h", "include/hakozuna/hakozuna.h", "tests/contract/api.h"]
+    "path", ["src/base/compiler.h", "src/base/os_linux.c", "src/core/config.c", "src/hz3/engine_config.h", "src/hz3/lanes/scale.h", "include/hakozuna/hakozuna.h", "tests/contract/api.h"]
 )
 def test_condition_where_it_belongs(tree, path):
     assert tree({path: "int x;\n#if HZ_CHECKS\n#endif\n"}, "condition") == []
