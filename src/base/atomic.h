@@ -45,6 +45,10 @@
 #define hz_cas_strong_ar_acq(p, e, v)                                                                                  \
     atomic_compare_exchange_strong_explicit((p), (e), (v), memory_order_acq_rel, memory_order_acquire)
 
+/* A slot of a stack: a plain pointer that only this thread writes, and that others may read for statistics. */
+#define hz_slot_load_rlx(slot)         __atomic_load_n((slot), __ATOMIC_RELAXED)
+#define hz_slot_store_rlx(slot, value) __atomic_store_n((slot), (value), __ATOMIC_RELAXED)
+
 /*
  * Moves a stack pointer (_Atomic(void **)) that only this thread writes by a constant number of entries; others may
  * read it at any time. All earlier writes of this thread come before it (release). On x86-64 that is one instruction

@@ -56,7 +56,7 @@ HZ_INLINE void hz_engine_free(void *block) {
         hz_free_slow(block);
         return;
     }
-    *top = block;
+    hz_slot_store_rlx(top, block);   /* relaxed: owner */
     hz_owner_move_rel(&bin->top, 1); /* release: a fork's copy must not have the top without the slot */
     hz_count_free(self, offset);
 }

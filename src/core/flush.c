@@ -40,13 +40,15 @@ void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t ke
 }
 
 void hz_remote_flush(struct hz_thread_block *self) {
+    void *blocks[HZ_REMOTE_COUNT]; /* statistics read the slots: they are not for scratch */
     void **base = self->remote_slots;
     uint32_t count = (uint32_t)(hz_load_rlx(&self->remote.top) - base); /* relaxed: owner */
     if (count == 0)
         return;
     hz_count(&self->counters.remote_flush_calls, 1);
     hz_count(&self->counters.remote_free, count);
+    memcpy(blocks, base, count * sizeof(blocks[0]));
     hz_store_rel(&self->remote.top, base); /* fork: what is on its way home is in no buffer any more */
     hz_signal_fence();
-    hz_home_send(self, base, count);
+    hz_home_send(self, blocks, count);
 }

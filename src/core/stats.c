@@ -35,9 +35,22 @@ static void add_page(void *context, struct hz_page *page) {
     f->cached += hz_mpsc_count(&page->remote);
 }
 
+/* A remote buffer has blocks of all home classes. Its owner may send them meanwhile: a block may be gone, and its tag.
+ */
+static void add_remote_buffer(struct figures *figures, struct hz_thread_block *thread) {
+    void **top = hz_load_rlx(&thread->remote.top); /* relaxed, all: figures */
+    for (void **slot = thread->remote_slots; slot < top; slot++) {
+        unsigned size_class = hz_pagetag_class(hz_slot_load_rlx(slot));
+        if (size_class != HZ_CLASS_NONE && size_class < HZ_CLASS_COUNT)
+            figures->classes[size_class].cached++;
+    }
+}
+
 static void figures_get(struct figures *figures) {
     *figures = (struct figures){0};
     hz_pages_walk(add_page, figures);
+    for (struct hz_thread *thread = hz_thread_first(); thread != NULL; thread = thread->next)
+        add_remote_buffer(figures, hz_thread_from(thread));
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
         struct class_figures *f = &figures->classes[size_class];
         f->cached += (size_t)hz_depot_batches(size_class) * hz_batch_count(size_class);
