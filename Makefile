@@ -1,5 +1,5 @@
 # The front door. CMake does the building; this file names what people want to do.
-# BUILD picks the preset for unit, contract, ... : release check asan tsan, clang-release ...
+# BUILD picks the preset for unit, contract, ... : release stats check asan tsan, clang-release ...
 
 SHELL := /bin/bash
 BUILD ?= check
@@ -11,7 +11,10 @@ HAKOBENCH := $(VENV)/bin/hakobench
 SUITE ?= quick
 LIB := $(CURDIR)/build/lib
 
-PRESETS := release check asan tsan clang-release clang-check clang-asan clang-tsan
+# The lanes that real programs are tried under: the default of each engine.
+PRELOAD_LANES := hz3_scale hz4
+
+PRESETS := release stats check asan tsan clang-release clang-check clang-asan clang-tsan
 ifeq ($(filter $(BUILD),$(PRESETS)),)
 $(error BUILD is '$(BUILD)'; allowed: $(PRESETS))
 endif
@@ -45,8 +48,11 @@ contract: ## the public API, by our names, on glibc and preloaded, of BUILD
 death: ## misuse ends with the documented message, of BUILD
 stress: ## threads, fork, churn, of BUILD
 
-preload: venv libs ## real programs under the release library
-	HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) tests/preload
+preload: venv libs ## real programs under the release library of each engine
+	@# the other engine is tried when one has failed too
+	status=0; for lane in $(PRELOAD_LANES); do \
+	echo "preload: libhakozuna_$$lane.so"; \
+	HZ_LIB=$(LIB)/libhakozuna_$$lane.so $(PYTEST) tests/preload || status=$$?; done; exit $$status
 
 asm: libs ## fast paths of the release libraries against tests/asm/budget.txt
 	tools/asm_budget.py --libs $(LIB) tests/asm/budget.txt

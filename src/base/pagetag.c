@@ -67,5 +67,5 @@ void hz_pagetag_clear(const void *address, size_t pages) {
 void hz_pagetag_owner_set(const void *address, size_t pages, unsigned owner) {
     struct hz_pagetag *tag = hz_pagetag_of(address);
     for (size_t i = 0; i < pages; i++)
-        hz_store_rlx(&tag[i].owner, (uint8_t)owner); /* relaxed: a hint where to send a block; the page itself knows */
+        hz_store_rel(&tag[i].owner, (uint8_t)owner); /* sync: tag-publish, partner hz_pagetag_owner */
 }

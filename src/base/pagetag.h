@@ -47,7 +47,8 @@ HZ_INLINE unsigned hz_pagetag_class(const void *address) {
 }
 
 HZ_INLINE unsigned hz_pagetag_owner(const void *address) {
-    return hz_load_rlx(&hz_pagetag_of(address)->owner); /* sync: tag-publish */
+    /* sync: tag-publish, partner hz_pagetag_owner_set: whoever sees an owner finds its shard */
+    return hz_load_acq(&hz_pagetag_of(address)->owner);
 }
 
 /* Maps the table. Once, under the init lock. False when there is no memory for the smallest. */

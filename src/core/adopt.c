@@ -13,7 +13,8 @@ enum { PAGES_AT_ONCE = 4 };
 
 static _Atomic(uint32_t) movers; /* counter: threads that may hold moving pages; asked by a fork's child */
 
-/* Detaches up to PAGES_AT_ONCE pages. What waits in the shard's mailbox goes into its pages first. */
+/* Detaches up to PAGES_AT_ONCE pages. What waits in the shard's mailbox goes into its pages first, and pages
+   that are free then go back to the arena. */
 static uint32_t take_pages(struct hz_thread_block *self, struct hz_shard *from, unsigned size_class,
                            struct hz_page **pages) {
     uint32_t count = 0;
@@ -21,6 +22,7 @@ static uint32_t take_pages(struct hz_thread_block *self, struct hz_shard *from, 
     struct hz_list strays = {0};
     if (hz_load_rlx(&from->threads) == 0) { /* relaxed: a thread that claims it now finds what is left */
         strays = hz_shard_drain_locked(self, from, size_class);
+        hz_count(&self->counters.page_retire, hz_pages_retire_all_locked(from, size_class)); /* for any class */
         while (count < PAGES_AT_ONCE && (pages[count] = hz_load_rlx(&from->classes[size_class].partial)) != NULL)
             hz_page_detach_locked(from, pages[count++], self->shard); /* relaxed: lock */
     }
@@ -41,9 +43,11 @@ static uint32_t move_pages(struct hz_thread_block *self, struct hz_shard *from, 
     uint32_t count = take_pages(self, from, size_class, pages);
     if (count > 0) {
         hz_shard_lock(self, self->shard, HZ_TO_GET);
+        uint32_t retired = 0;
         for (uint32_t i = 0; i < count; i++)
-            hz_page_attach_locked(self->shard, pages[i]);
+            retired += hz_page_attach_locked(self->shard, pages[i]);
         hz_shard_unlock(self->shard);
+        hz_count(&self->counters.page_retire, retired);
     }
     hz_sub_rlx(&movers, 1); /* relaxed: counter */
     return count;
@@ -64,8 +68,11 @@ uint32_t hz_pages_adopt(struct hz_thread_block *self, unsigned size_class) {
 
 static void settle(void *context, struct hz_page *page) {
     (void)context;
-    if (page->list_state == HZ_PAGE_MOVING)
-        hz_page_attach_locked(hz_shard_get(hz_load_rlx(&page->shard)), page); /* relaxed: one thread */
+    if (page->list_state != HZ_PAGE_MOVING)
+        return;
+    struct hz_shard *shard = hz_shard_get(hz_load_rlx(&page->shard));               /* relaxed, all: one thread */
+    hz_pagetag_owner_set(page->start, hz_load_rlx(&page->run_pages), shard->index); /* may be half renamed */
+    (void)hz_page_attach_locked(shard, page);
 }
 
 void hz_adopt_after_fork(void) {

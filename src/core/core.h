@@ -71,7 +71,7 @@ void hz_shard_unlock(struct hz_shard *shard);
    0: no memory. Takes the shard's exclusive. */
 uint32_t hz_shard_refill(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want);
 
-/* Everything that was sent to the shard goes into its pages. Returns what belongs to other shards by now: it is the
+/* What was sent to the shard goes into its pages. Returns what belongs to other shards by now: it is the
    caller's, for hz_blocks_put_home once the lock is released. Needs its exclusive. */
 struct hz_list hz_shard_drain_locked(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class);
 
@@ -93,6 +93,7 @@ void hz_blocks_put_home(struct hz_thread_block *self, struct hz_list *list);
 
 /* Whether something may have been sent to the class since this was last forgotten. A hint. */
 bool hz_shard_was_sent(struct hz_shard *shard, unsigned size_class);
+void hz_shard_mark_sent(struct hz_shard *shard, unsigned size_class);
 void hz_shard_forget_sent(struct hz_shard *shard, unsigned size_class);
 
 /* ---- adopt.c ---- */
@@ -136,9 +137,10 @@ uint32_t hz_page_put_locked(struct hz_shard *shard, void *block);
 uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t count, struct hz_list *strays);
 
 /* Gives a page with free blocks from one shard to another: off the one's list now (its exclusive), onto the other's
-   later (that one's exclusive). In between it is neither listed nor retired. */
+   later (that one's exclusive), unless all its blocks have come home. In between it is neither listed nor retired.
+   attach returns the pages retired (0 or 1). */
 void hz_page_detach_locked(struct hz_shard *from, struct hz_page *page, struct hz_shard *to);
-void hz_page_attach_locked(struct hz_shard *to, struct hz_page *page);
+uint32_t hz_page_attach_locked(struct hz_shard *to, struct hz_page *page);
 
 /* Whether the page is the shard's; asked under its exclusive, the answer holds as long as that is held. */
 bool hz_page_is_of(struct hz_page *page, const struct hz_shard *shard);

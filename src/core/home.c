@@ -5,6 +5,7 @@
  * The groups are found by a small hash table in the thread block, which is cleared by counting its epoch up. Own blocks
  * need no list and are not touched.
  */
+#include "base/check.h"
 #include "core/core.h"
 
 #include <string.h>
@@ -43,11 +44,14 @@ static void send_some(struct hz_thread_block *self, void **blocks, uint32_t coun
     for (uint32_t i = 0; i < count; i++) {
         void *block = blocks[i];
         unsigned owner = hz_pagetag_owner(block);
+        unsigned size_class = hz_pagetag_class(block);
+        if (HZ_UNLIKELY(size_class == HZ_CLASS_NONE || size_class >= HZ_CLASS_COUNT))
+            hz_fail_pointer(HZ_TEXT_DOUBLE_FREE, block); /* it went home before, and its page with it */
         if (owner == self->owner) {
             blocks[own_count++] = block;
             continue;
         }
-        hz_list_push(&group_find(groups, owner, hz_pagetag_class(block), used, &used_count)->list, block);
+        hz_list_push(&group_find(groups, owner, size_class, used, &used_count)->list, block);
     }
     for (uint32_t i = 0; i < used_count; i++) {
         struct hz_group *group = &groups->slots[used[i]];

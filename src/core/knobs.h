@@ -25,8 +25,10 @@ enum { HZ_MID_ABOVE_BYTES = 2048 };
 
 /* Blocks of a class a bin can hold, and how many move at once. Pure. */
 HZ_INLINE uint32_t hz_bin_capacity(unsigned size_class) {
-    size_t count = HZ_BIN_BYTES / hz_class_bytes(size_class);
-    return (uint32_t)hz_max(HZ_BIN_COUNT_MIN, hz_min(count, HZ_BIN_COUNT)) & ~1U; /* even: half of it is a batch */
+    size_t bytes = hz_class_bytes(size_class);
+    size_t count = hz_min(HZ_BIN_BYTES / bytes, HZ_BIN_COUNT);
+    size_t least = hz_min(HZ_BIN_COUNT_MIN, HZ_BIN_BYTES_MAX / bytes);
+    return (uint32_t)hz_max(count, least) & ~1U; /* even: half of it is a batch */
 }
 
 HZ_INLINE uint32_t hz_batch_count(unsigned size_class) {

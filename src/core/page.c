@@ -137,6 +137,7 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
         page->free_bits[word] = UINT64_MAX;
     if (page->capacity % 64 != 0)
         page->free_bits[page->capacity / 64] = (UINT64_C(1) << (page->capacity % 64)) - 1;
+    hz_assert(hz_mpsc_count(&page->remote) == 0);
     hz_store_rlx(&page->free_count, page->capacity);
     hz_add_rlx(&class_blocks[size_class], page->capacity); /* relaxed: counter */
     unsigned bin = size_class * (unsigned)sizeof(struct hz_bin);
@@ -164,6 +165,15 @@ static bool all_home(struct hz_page *page) {
     return hz_load_rlx(&page->free_count) == page->capacity; /* relaxed: lock */
 }
 
+/* Retires a listed page whose blocks are all home. One page per class stays, so that a class at the edge does not make
+   and retire the same page for ever. */
+static uint32_t retire_if_spare(struct hz_shard *shard, struct hz_page *page) {
+    if (!all_home(page) || (page->next == NULL && page->previous == NULL))
+        return 0;
+    page_retire(shard, page);
+    return 1;
+}
+
 uint32_t hz_page_put_locked(struct hz_shard *shard, void *block) {
     struct hz_page *page = hz_page_of(block);
     hz_assert(hz_load_rlx(&page->shard) == shard->index); /* relaxed: lock */
@@ -172,11 +182,7 @@ uint32_t hz_page_put_locked(struct hz_shard *shard, void *block) {
         return 0;
     if (page->list_state == HZ_PAGE_UNLISTED)
         list_add(shard, page);
-    /* one page per class stays, so that a class at the edge does not make and retire the same page for ever */
-    if (!all_home(page) || (page->next == NULL && page->previous == NULL))
-        return 0;
-    page_retire(shard, page);
-    return 1;
+    return retire_if_spare(shard, page);
 }
 
 uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t count, struct hz_list *strays) {
@@ -205,10 +211,12 @@ void hz_page_detach_locked(struct hz_shard *from, struct hz_page *page, struct h
     hz_pagetag_owner_set(page->start, hz_load_rlx(&page->run_pages), to->index); /* relaxed: lock */
 }
 
-void hz_page_attach_locked(struct hz_shard *to, struct hz_page *page) {
+uint32_t hz_page_attach_locked(struct hz_shard *to, struct hz_page *page) {
     page->list_state = HZ_PAGE_UNLISTED;
-    if (hz_load_rlx(&page->free_count) > 0) /* relaxed: lock */
-        list_add(to, page);
+    if (hz_load_rlx(&page->free_count) == 0) /* relaxed: lock */
+        return 0;
+    list_add(to, page);
+    return retire_if_spare(to, page);
 }
 
 uint32_t hz_pages_retire_all_locked(struct hz_shard *shard, unsigned size_class) {
@@ -246,6 +254,8 @@ static void relink(void *context, struct hz_page *page) {
         count += (uint32_t)__builtin_popcountll(page->free_bits[word]);
     hz_store_rlx(&page->free_count, count);
     page->first_word = 0;
+    if (page->list_state == HZ_PAGE_MOVING) /* its tags may be half renamed */
+        hz_pagetag_owner_set(page->start, hz_load_rlx(&page->run_pages), shard->index);
     page->list_state = HZ_PAGE_UNLISTED;
     if (count > 0)
         list_add(shard, page);

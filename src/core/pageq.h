@@ -4,7 +4,8 @@
  *
  * Invariant: a page's `remote` is not empty <=> the page is in its queue, or in the hands of who has just made it
  * non-empty and is about to queue it, or pending with the owner. So a page is never queued twice, and never retired
- * while it is in a queue: the blocks in `remote` are not home.
+ * while it is in a queue: the blocks in `remote` are not home. A page that changes hands (adopt.c) just before it is
+ * queued may wait in its former shard's queue, at worst until a purge.
  */
 #ifndef HZ_CORE_PAGEQ_H
 #define HZ_CORE_PAGEQ_H

@@ -45,14 +45,24 @@ void hz_tick(struct hz_thread_block *self) {
         depot_age(self);
 }
 
-static void shard_give_back(struct hz_thread_block *self, struct hz_shard *shard) {
+/* What was sent to the shard goes home. Class by class: its threads wait shortly. */
+static void shard_drain(struct hz_thread_block *self, struct hz_shard *shard) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
-        hz_shard_lock(self, shard, HZ_TO_GIVE); /* class by class: its threads wait shortly */
+        hz_shard_lock(self, shard, HZ_TO_GIVE);
         struct hz_list strays = hz_shard_drain_locked(self, shard, size_class);
+        hz_shard_unlock(shard);
+        hz_blocks_put_home(self, &strays);
+    }
+}
+
+static void shard_retire(struct hz_thread_block *self, struct hz_shard *shard) {
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        if (hz_load_rlx(&shard->classes[size_class].partial) == NULL) /* relaxed: hint */
+            continue;
+        hz_shard_lock(self, shard, HZ_TO_GIVE);
         uint32_t retired = hz_pages_retire_all_locked(shard, size_class);
         hz_shard_unlock(shard);
         hz_count(&self->counters.page_retire, retired);
-        hz_blocks_put_home(self, &strays);
     }
 }
 
@@ -65,9 +75,11 @@ size_t hz_heap_purge(void) {
     hz_thread_flush(self);
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         depot_go_home(self, size_class, UINT32_MAX);
-    for (unsigned index = 0; index < HZ_NUM_SHARDS; index++)
-        if (hz_shard_get(index) != NULL)
-            shard_give_back(self, hz_shard_get(index));
+    struct hz_shard *shard; /* they are made in order */
+    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
+        shard_drain(self, shard);
+    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
+        shard_retire(self, shard); /* when all are drained: strays have come to others' pages */
     return hz_arena_purge(0, SIZE_MAX);
 }
 

@@ -20,6 +20,11 @@ void *hz_refill(struct hz_thread_block *self, unsigned size_class) {
     } else {
         hz_thread_reclaim_orphan(self);
         hz_tick(self);
+        void **top = hz_load_rlx(&bin->top); /* relaxed: owner */
+        if (HZ_UNLIKELY(top != base)) {      /* arming the exit hook in the tick has allocated */
+            hz_store_rlx(&bin->top, top - 1);
+            return top[-1];
+        }
         got = hz_shard_refill(self, size_class, base, hz_batch_count(size_class));
         if (got == 0) { /* no memory: what other classes do not use may do */
             hz_heap_purge();

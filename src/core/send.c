@@ -13,7 +13,7 @@ bool hz_shard_was_sent(struct hz_shard *shard, unsigned size_class) {
     return (hz_load_rlx(&shard->sent[size_class / 64]) >> (size_class % 64) & 1) != 0;
 }
 
-static void mark_sent(struct hz_shard *shard, unsigned size_class) {
+void hz_shard_mark_sent(struct hz_shard *shard, unsigned size_class) {
     if (!hz_shard_was_sent(shard, size_class))
         hz_or_rlx(&shard->sent[size_class / 64], UINT64_C(1) << (size_class % 64));
 }
@@ -26,7 +26,8 @@ void hz_shard_forget_sent(struct hz_shard *shard, unsigned size_class) {
 /* The shard that has the page of a block, locked. */
 static struct hz_shard *lock_home_of(struct hz_thread_block *self, struct hz_page *page) {
     for (;;) {
-        struct hz_shard *shard = hz_shard_get(hz_load_rlx(&page->shard)); /* relaxed: checked under the lock */
+        struct hz_shard *shard =
+            hz_shard_get(hz_load_acq(&page->shard)); /* sync: page-move; checked again under the lock */
         hz_shard_lock(self, shard, HZ_TO_GIVE);
         if (hz_page_is_of(page, shard))
             return shard;
@@ -83,7 +84,7 @@ void hz_shard_send(struct hz_thread_block *self, struct hz_shard *shard, unsigne
     /* relaxed: hint; nobody would look into the mailbox soon */
     if (shard != self->shard && hz_load_rlx(&shard->threads) > 0 &&
         hz_mail_send(self, &shard->classes[size_class].mail, size_class, list))
-        mark_sent(shard, size_class);
+        hz_shard_mark_sent(shard, size_class);
     else
         put_list(self, shard, list);
 }

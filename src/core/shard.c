@@ -125,7 +125,6 @@ static void count_max(_Atomic(uint64_t) *counter, uint64_t value) {
 static uint32_t take_sent_locked(struct hz_thread_block *self, struct hz_shard_class *home, void **out, uint32_t want) {
     hz_list_word word = hz_load_rlx(&home->carry); /* relaxed: lock */
     bool carried = word != 0;
-    hz_count(carried ? &self->counters.carry_hit : &self->counters.carry_miss, 1);
     if (!carried)
         word = hz_mail_take(self, &home->mail);
     if (word == 0)
@@ -141,13 +140,14 @@ static uint32_t take_sent_locked(struct hz_thread_block *self, struct hz_shard_c
 }
 
 static uint32_t refill_locked(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want) {
-    uint32_t got = take_sent_locked(self, &self->shard->classes[size_class], out, want);
-    if (got > 0)
-        return got;
-    got = hz_pages_take_locked(self->shard, size_class, out, want);
-    if (got > 0)
+    uint32_t got = 0;
+    uint32_t sent;
+    while (got < want && (sent = take_sent_locked(self, &self->shard->classes[size_class], out + got, want - got)) > 0)
+        got += sent;
+    uint32_t from_pages = hz_pages_take_locked(self->shard, size_class, out + got, want - got);
+    if (from_pages > 0)
         hz_count(&self->counters.refill_page, 1);
-    return got;
+    return got + from_pages;
 }
 
 static uint32_t refill_from_new_page_locked(struct hz_thread_block *self, unsigned size_class, void **out,
@@ -163,14 +163,15 @@ static uint32_t refill_from_new_page_locked(struct hz_thread_block *self, unsign
 
 uint32_t hz_shard_refill(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want) {
     hz_shard_lock(self, self->shard, HZ_TO_GET);
+    bool carried = hz_load_rlx(&self->shard->classes[size_class].carry) != 0; /* relaxed: lock */
+    hz_count(carried ? &self->counters.carry_hit : &self->counters.carry_miss, 1);
     uint32_t got = refill_locked(self, size_class, out, want);
     hz_shard_unlock(self->shard);
     bool hit = got > 0;
     if (!hit) {
-        bool adopted = hz_pages_adopt(self, size_class) > 0; /* holds another shard's lock meanwhile, never two */
+        hz_pages_adopt(self, size_class); /* holds another shard's lock meanwhile, never two */
         hz_shard_lock(self, self->shard, HZ_TO_GET);
-        if (adopted)
-            got = refill_locked(self, size_class, out, want);
+        got = refill_locked(self, size_class, out, want); /* what was adopted, or has come home meanwhile */
         if (got == 0)
             got = refill_from_new_page_locked(self, size_class, out, want);
         hz_shard_unlock(self->shard);
@@ -185,14 +186,21 @@ uint32_t hz_shard_refill(struct hz_thread_block *self, unsigned size_class, void
 struct hz_list hz_shard_drain_locked(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class) {
     struct hz_shard_class *home = &shard->classes[size_class];
     struct hz_list strays = {0};
+    size_t left = hz_class_blocks(size_class); /* senders may go on for ever; there is no more than this at once */
     hz_assert(hz_lock_is_mine(&shard->exclusive));
     hz_shard_forget_sent(shard, size_class);
     hz_list_word word = hz_load_rlx(&home->carry); /* relaxed: lock */
     hz_store_rlx(&home->carry, 0);                 /* relaxed: lock; before the blocks are anywhere else */
     hz_signal_fence();
     for (word = word != 0 ? word : hz_mail_take(self, &home->mail); word != 0; word = hz_mail_take(self, &home->mail)) {
-        uint32_t retired = hz_pages_put_list_locked(shard, hz_list_word_head(word), hz_list_word_count(word), &strays);
+        uint32_t count = hz_list_word_count(word);
+        uint32_t retired = hz_pages_put_list_locked(shard, hz_list_word_head(word), count, &strays);
         hz_count(&self->counters.page_retire, retired);
+        if (count > left) {
+            hz_shard_mark_sent(shard, size_class);
+            break;
+        }
+        left -= count;
     }
     return strays;
 }

@@ -65,6 +65,8 @@ enum {
     HZ_HOME_COUNT = HZ_GROUPS / 2,   /* blocks grouped at once: the table is never more than half full */
 };
 
+_Static_assert(HZ_GROUPS <= 256, "a slot's number must fit into a byte");
+
 /* Blocks of one owner and class on their way home; valid if `epoch` is the table's. */
 struct hz_group {
     uint32_t epoch;
@@ -92,11 +94,12 @@ struct hz_thread_block {
 
     bool exit_armed;        /* the exit hook will be called for it */
     struct hz_shard *shard; /* the shard this thread belongs to */
-    struct hz_thread registered;
-    uint32_t slow_count; /* slow-path visits, to look at the clock now and then */
+    uint32_t slow_count;    /* slow-path visits, to look at the clock now and then */
     uint32_t spare_count;
     uint32_t spare[HZ_SPARE_BATCHES]; /* empty depot batches kept for the next flush */
-    struct hz_counters counters;
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES)
+    struct hz_thread registered; /* others walk the registry: not on the owner's lines */
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_counters counters;
     struct hz_groups groups;
     void *remote_slots[HZ_REMOTE_COUNT];
     void *slots[];

@@ -1,6 +1,7 @@
 /* Looking in: hz_stats_get, hz_stats_print, hz_config_string, hz_version. */
 #include "api.h"
 #include "json.h"
+#include "report.h"
 #include "support.h"
 
 #include <atomic>
@@ -8,7 +9,6 @@
 #include <csignal>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <thread>
 
 namespace {
@@ -37,18 +37,6 @@ class Stats : public testing::Test {
         EXPECT_LE(live, expected + slack) << "size " << size;
     }
 };
-
-/* Everything a report prints, taken through a memory file. */
-std::string printed(enum hz_stats_format format) {
-    int fd = memfd_create("stats", MFD_CLOEXEC);
-    EXPECT_GE(fd, 0);
-    EXPECT_EQ(t_stats_print(fd, format), 0);
-    off_t length = lseek(fd, 0, SEEK_END);
-    std::string text(static_cast<size_t>(length), '\0');
-    EXPECT_EQ(pread(fd, text.data(), text.size(), 0), length);
-    close(fd);
-    return text;
-}
 
 TEST(JsonReaderSelfTest, AcceptsAndRejects) {
     for (const char *good :
@@ -178,7 +166,7 @@ TEST_F(Stats, PurgeCountsWhatItHandsBack) {
 TEST_F(Stats, JsonIsWellFormedAndAgreesWithGet) {
     void *block = t_malloc(33 * MiB);
     struct hz_stats stats = get();
-    std::string text = printed(HZ_STATS_JSON);
+    std::string text = report::printed(HZ_STATS_JSON);
     t_free(block);
     std::map<std::string, double> numbers;
     ASSERT_TRUE(JsonReader::numbers(text, numbers)) << text;
@@ -190,7 +178,7 @@ TEST_F(Stats, JsonIsWellFormedAndAgreesWithGet) {
 }
 
 TEST_F(Stats, TextNamesTheFigures) {
-    std::string text = printed(HZ_STATS_TEXT);
+    std::string text = report::printed(HZ_STATS_TEXT);
     for (const char *word : {"live", "cached", "free", "resident", "mapped"})
         EXPECT_NE(text.find(word), std::string::npos) << "no '" << word << "' in " << text;
     EXPECT_FALSE(JsonReader::valid(text));

@@ -17,6 +17,9 @@
 #ifndef HZ_BIN_COUNT_MIN
 #define HZ_BIN_COUNT_MIN 8
 #endif
+#ifndef HZ_BIN_BYTES_MAX
+#define HZ_BIN_BYTES_MAX 524288
+#endif
 #ifndef HZ_BATCH_COUNT
 #define HZ_BATCH_COUNT 64
 #endif

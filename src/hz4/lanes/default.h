@@ -17,7 +17,10 @@
 #define HZ_BIN_COUNT 128
 #endif
 #ifndef HZ_BIN_COUNT_MIN
-#define HZ_BIN_COUNT_MIN 8
+#define HZ_BIN_COUNT_MIN 20
+#endif
+#ifndef HZ_BIN_BYTES_MAX
+#define HZ_BIN_BYTES_MAX 524288
 #endif
 #ifndef HZ_BATCH_COUNT
 #define HZ_BATCH_COUNT 64

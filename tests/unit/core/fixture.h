@@ -1,6 +1,6 @@
 /*
- * fixture.h - what the unit tests of core share: the shard's lock as a scope, blocks taken from a shard's pages past the
- * bins, lists of them, and a shard that belongs to the test alone.
+ * fixture.h - what the unit tests of core share: the shard's lock as a scope, blocks taken from a shard's pages past
+ * the bins, lists of them, and a shard that belongs to the test alone.
  */
 #ifndef HZ_TESTS_UNIT_CORE_FIXTURE_H
 #define HZ_TESTS_UNIT_CORE_FIXTURE_H
@@ -20,6 +20,15 @@ inline constexpr unsigned class_count = HZ_CLASS_COUNT;
 /* The smallest, one that is no power of two, the last linear, a medium and the largest class. */
 inline std::vector<unsigned> some_classes() {
     return {1, 3, 63, HZ_LINEAR_CLASSES, HZ_LINEAR_CLASSES + 5, class_count - 1};
+}
+
+/* Those classes of some_classes() that `chosen` says yes to. */
+template <typename Chosen> std::vector<unsigned> some_classes(Chosen chosen) {
+    std::vector<unsigned> classes;
+    for (unsigned size_class : some_classes())
+        if (chosen(size_class))
+            classes.push_back(size_class);
+    return classes;
 }
 
 /* Holds a shard's exclusive. */
@@ -70,15 +79,20 @@ inline struct hz_list list_of(const Blocks &blocks) {
     return list_of(blocks, 0, blocks.size());
 }
 
-/* The blocks of a word that somebody took; stops at its count. */
-inline Blocks blocks_of(hz_list_word word) {
+/* The blocks of a list; stops at its count. */
+inline Blocks blocks_of(const struct hz_list &list) {
     Blocks blocks;
-    void *block = hz_list_word_head(word);
-    for (uint32_t i = 0; i < hz_list_word_count(word); i++) {
+    void *block = list.head;
+    for (uint32_t i = 0; i < list.count; i++) {
         blocks.push_back(block);
         block = hz_block_next(block);
     }
     return blocks;
+}
+
+/* The same of a word that somebody took. */
+inline Blocks blocks_of(hz_list_word word) {
+    return blocks_of({hz_list_word_head(word), nullptr, hz_list_word_count(word)});
 }
 
 inline size_t retire_all(struct hz_shard *shard) {
@@ -87,6 +101,58 @@ inline size_t retire_all(struct hz_shard *shard) {
     for (unsigned size_class = 1; size_class < class_count; size_class++)
         retired += hz_pages_retire_all_locked(shard, size_class);
     return retired;
+}
+
+/* The calling thread as one of another shard, which the test has claimed. */
+class ThreadOf {
+  public:
+    ThreadOf(struct hz_thread_block *self, struct hz_shard *shard) : self_(self), own_(unit_thread_shard(self)) {
+        unit_thread_shard_set(self_, shard);
+    }
+    ~ThreadOf() {
+        unit_thread_shard_set(self_, own_);
+    }
+    ThreadOf(const ThreadOf &) = delete;
+    ThreadOf &operator=(const ThreadOf &) = delete;
+
+  private:
+    struct hz_thread_block *self_;
+    struct hz_shard *own_;
+};
+
+/* Up to `want` blocks, as a thread of the shard gets them. */
+inline Blocks refill(struct hz_shard *shard, unsigned size_class, uint32_t want) {
+    struct hz_thread_block *self = unit_self();
+    ThreadOf as_owner(self, shard);
+    Blocks blocks(want);
+    blocks.resize(hz_shard_refill(self, size_class, blocks.data(), want));
+    return blocks;
+}
+
+/* All that was sent to the shard goes into its pages; returns what turned out to be another shard's. */
+inline struct hz_list drain(struct hz_shard *shard, unsigned size_class) {
+    Exclusive exclusive(shard);
+    return hz_shard_drain_locked(unit_self(), shard, size_class);
+}
+
+struct SentCount {
+    unsigned shard;
+    unsigned size_class;
+    uint32_t blocks;
+};
+
+/* What was sent to the shard and is not in its pages, wherever this engine keeps it: in mailbox and carry, or with the
+   pages themselves. */
+inline uint32_t waiting(struct hz_shard *shard, unsigned size_class) {
+    SentCount sent = {unit_shard_index(shard), size_class, 0};
+    hz_pages_walk(
+        [](void *context, struct hz_page *page) {
+            auto *at = static_cast<SentCount *>(context);
+            struct unit_page seen = unit_page_of(page);
+            at->blocks += seen.shard == at->shard && seen.size_class == at->size_class ? seen.remote_count : 0;
+        },
+        &sent);
+    return sent.blocks + hz_shard_waiting(shard, size_class);
 }
 
 struct PageCount {
@@ -110,6 +176,7 @@ class OwnShard : public testing::Test {
   protected:
     void SetUp() override {
         self_ = unit_self();
+        hz_heap_purge(); /* no shard has pages to give to this one */
         shard_ = hz_shard_claim();
         ASSERT_NE(shard_, nullptr);
         ASSERT_NE(shard_, unit_thread_shard(self_));
@@ -117,7 +184,7 @@ class OwnShard : public testing::Test {
     }
     void TearDown() override {
         for (unsigned size_class = 1; size_class < class_count; size_class++)
-            EXPECT_EQ(hz_shard_waiting(shard_, size_class), 0U) << "class " << size_class;
+            EXPECT_EQ(waiting(shard_, size_class), 0U) << "class " << size_class;
         retire_all(shard_);
         EXPECT_EQ(pages_of(shard_), 0U) << "a block did not come home";
         hz_shard_release(self_, shard_);

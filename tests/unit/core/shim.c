@@ -3,9 +3,15 @@
  */
 #include "unit/core/shim.h"
 
-#include "core/core.h"
+#include "core/engine.h"
+#include "core/pageq.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+void unit_free(void *block) {
+    hz_engine_free(block);
+}
 
 /* ---- thread.c ---- */
 
@@ -23,8 +29,9 @@ struct hz_shard *unit_thread_shard(const struct hz_thread_block *thread) {
     return thread->shard;
 }
 
-uint32_t unit_thread_remote_count(const struct hz_thread_block *thread) {
-    return thread->remote_count;
+void unit_thread_shard_set(struct hz_thread_block *thread, struct hz_shard *shard) {
+    thread->shard = shard;
+    thread->owner = (uint8_t)shard->index;
 }
 
 uint32_t unit_bin_count(struct hz_thread_block *thread, unsigned size_class) {
@@ -34,19 +41,36 @@ uint32_t unit_bin_count(struct hz_thread_block *thread, unsigned size_class) {
 
 struct unit_counters unit_counters_of(struct hz_thread_block *thread) {
     struct hz_counters *counters = &thread->counters;
-#define COUNTER(name) .name = hz_load_rlx(&counters->name)
+#define COUNTER(group, field, name, kind, text) .field = hz_load_rlx(&counters->field),
     return (struct unit_counters){
-        COUNTER(refill),        COUNTER(refill_depot),   COUNTER(refill_carry), COUNTER(refill_stash),
-        COUNTER(refill_page),   COUNTER(refill_central), COUNTER(page_create),  COUNTER(refill_transfer),
-        COUNTER(page_retire),   COUNTER(flush),          COUNTER(depot_push),   COUNTER(home_blocks),
-        COUNTER(transfer_send), COUNTER(stash_send),     COUNTER(central_send), COUNTER(direct_home),
-        COUNTER(remote_free),
+#include "core/counters.def"
     };
 #undef COUNTER
 }
 
 struct hz_thread *unit_registered(struct hz_thread_block *thread) {
     return &thread->registered;
+}
+
+/* ---- the remote buffer, and the table that groups what goes home ---- */
+
+const uint32_t unit_home_count = HZ_HOME_COUNT;
+const uint32_t unit_groups = HZ_GROUPS;
+
+uint32_t unit_remote_count(struct hz_thread_block *thread) {
+    return (uint32_t)(hz_load_rlx(&thread->remote.top) - thread->remote_slots);
+}
+
+void unit_remote_push(struct hz_thread_block *thread, void *block) {
+    void **top = hz_load_rlx(&thread->remote.top);
+    if (top == thread->remote.limit)
+        abort();
+    *top = block;
+    hz_store_rel(&thread->remote.top, top + 1);
+}
+
+void unit_groups_epoch_set(struct hz_thread_block *thread, uint32_t epoch) {
+    thread->groups.epoch = epoch;
 }
 
 /* ---- shard.c ---- */
@@ -59,32 +83,39 @@ uint32_t unit_shard_threads(struct hz_shard *shard) {
     return hz_load_rlx(&shard->threads);
 }
 
+void unit_shard_threads_set(struct hz_shard *shard, uint32_t threads) {
+    hz_store_rlx(&shard->threads, threads);
+}
+
 struct hz_lock *unit_shard_exclusive(struct hz_shard *shard) {
     return &shard->exclusive;
 }
 
-struct hz_shard_class *unit_shard_class(struct hz_shard *shard, unsigned size_class) {
-    return &shard->classes[size_class];
+struct hz_mailbox *unit_mailbox(struct hz_shard *shard, unsigned size_class) {
+    return &shard->classes[size_class].mail;
 }
 
-uint32_t unit_carry_count(struct hz_shard_class *home) {
-    return hz_list_word_count(hz_load_rlx(&home->carry));
+uint32_t unit_carry_count(struct hz_shard *shard, unsigned size_class) {
+    return hz_list_word_count(hz_load_rlx(&shard->classes[size_class].carry));
 }
 
-uint32_t unit_stash_count(struct hz_shard_class *home) {
-    return hz_mpsc_count(&home->stash);
-}
+/* ---- mail.c, pageq.c ---- */
 
-/* ---- transfer.c, central.c ---- */
-
-const unsigned unit_transfer_slots = HZ3_TRANSFER_SLOTS;
-
-struct hz_shard_class *unit_shard_class_new(void) {
-    struct hz_shard_class *made = aligned_alloc(HZ_CACHE_LINE_BYTES, sizeof(*made));
+/* Zeroed, and on lines of its own, as inside a shard. */
+static void *line_alloc(size_t bytes) {
+    bytes = hz_round_up(bytes, HZ_CACHE_LINE_BYTES);
+    void *made = aligned_alloc(HZ_CACHE_LINE_BYTES, bytes);
     if (made == NULL)
         abort();
-    *made = (struct hz_shard_class){0};
-    return made;
+    return memset(made, 0, bytes);
+}
+
+struct hz_mailbox *unit_mailbox_new(void) {
+    return line_alloc(sizeof(struct hz_mailbox));
+}
+
+struct hz_pageq *unit_pageq_new(void) {
+    return line_alloc(sizeof(struct hz_pageq));
 }
 
 /* ---- page.c ---- */
@@ -94,22 +125,27 @@ struct unit_page unit_page_of(struct hz_page *page) {
         .size_class = hz_load_acq(&page->size_class),
         .shard = hz_load_rlx(&page->shard),
         .run_pages = hz_load_rlx(&page->run_pages),
-        .listed = page->listed,
+        .list_state = (enum unit_page_list_state)page->list_state,
         .block_bytes = page->block_bytes,
         .capacity = page->capacity,
         .rotation = page->rotation,
         .free_count = hz_load_rlx(&page->free_count),
+        .remote_count = hz_mpsc_count(&page->remote),
         .start = page->start,
         .next = page->next,
     };
 }
 
+_Static_assert((int)UNIT_PAGE_UNLISTED == HZ_PAGE_UNLISTED && (int)UNIT_PAGE_LISTED == HZ_PAGE_LISTED &&
+                   (int)UNIT_PAGE_MOVING == HZ_PAGE_MOVING,
+               "the same states");
+
 struct hz_page *unit_partial(struct hz_shard *shard, unsigned size_class) {
-    return shard->classes[size_class].partial;
+    return hz_load_rlx(&shard->classes[size_class].partial);
 }
 
 void unit_partial_forget(struct hz_shard *shard, unsigned size_class) {
-    shard->classes[size_class].partial = NULL;
+    hz_store_rlx(&shard->classes[size_class].partial, NULL);
 }
 
 void unit_page_free_count_set(struct hz_page *page, uint32_t count) {

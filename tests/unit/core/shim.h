@@ -1,5 +1,6 @@
 /*
- * shim.h - hz3 as C++ can see it; see unit/base/shim.h for the manner.
+ * shim.h - core as C++ can see it; see unit/base/shim.h for the manner. What only one engine has is in that engine's
+ * shim.h.
  */
 #ifndef HZ_TESTS_UNIT_CORE_SHIM_H
 #define HZ_TESTS_UNIT_CORE_SHIM_H
@@ -12,25 +13,39 @@ extern "C" {
 
 #include "core/knobs.h"
 
+struct hz_mailbox;
 struct hz_page;
+struct hz_pageq;
 struct hz_shard;
-struct hz_shard_class;
 struct hz_thread_block;
 
-/* ---- thread.c ---- */
+/* ---- config.c ---- */
+const char *hz_engine_config_string(void);
 
-/* The counters that are tested, by their names in hz_counters. */
+/* ---- types.h ---- */
+extern const uint32_t unit_home_count; /* blocks that are grouped at once */
+extern const uint32_t unit_groups;     /* slots of the table for that */
+
+/* The counters of core, by their names in hz_counters. */
 struct unit_counters {
-    uint64_t refill, refill_depot, refill_carry, refill_stash, refill_transfer, refill_central, refill_page;
-    uint64_t page_create, page_retire, flush, depot_push, home_blocks, stash_send, transfer_send, central_send;
-    uint64_t direct_home, remote_free;
+#define COUNTER(group, field, name, kind, text) uint64_t field;
+#include "core/counters.def"
+#undef COUNTER
 };
+
+/* ---- engine.h ---- */
+
+/* The engine's free, for blocks that were taken past its malloc: the live map of the check build does not know them. */
+void unit_free(void *block);
+
+/* ---- thread.c ---- */
 
 /* The calling thread's block; attaches it if need be. Ends the program when there is no memory. */
 struct hz_thread_block *unit_self(void);
 bool unit_is_attached(void);
 struct hz_shard *unit_thread_shard(const struct hz_thread_block *thread);
-uint32_t unit_thread_remote_count(const struct hz_thread_block *thread);
+/* Makes the calling thread one of another shard, which somebody has claimed; until it is put back. */
+void unit_thread_shard_set(struct hz_thread_block *thread, struct hz_shard *shard);
 uint32_t unit_bin_count(struct hz_thread_block *thread, unsigned size_class);
 struct unit_counters unit_counters_of(struct hz_thread_block *thread);
 struct hz_thread *unit_registered(struct hz_thread_block *thread);
@@ -39,11 +54,16 @@ void hz_thread_flush(struct hz_thread_block *thread);
 void hz_thread_detach(struct hz_thread_block *thread);
 bool hz_thread_reclaim_orphan(struct hz_thread_block *self);
 
+/* ---- the remote buffer, and the table that groups what goes home ---- */
+uint32_t unit_remote_count(struct hz_thread_block *thread);
+/* As free does for blocks of home classes; there must be room. */
+void unit_remote_push(struct hz_thread_block *thread, void *block);
+void unit_groups_epoch_set(struct hz_thread_block *thread, uint32_t epoch);
+
 /* ---- refill.c, flush.c, home.c, purge.c, fork.c ---- */
 void *hz_refill(struct hz_thread_block *self, unsigned size_class);
 void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t keep);
 void hz_home_send(struct hz_thread_block *self, void **blocks, uint32_t count);
-void hz_remote_push(struct hz_thread_block *self, void *block);
 void hz_remote_flush(struct hz_thread_block *self);
 void hz_tick(struct hz_thread_block *self);
 size_t hz_heap_purge(void);
@@ -58,37 +78,52 @@ void hz_depot_spare_release(struct hz_thread_block *self);
 /* ---- shard.c ---- */
 uint32_t unit_shard_index(const struct hz_shard *shard);
 uint32_t unit_shard_threads(struct hz_shard *shard);
+/* As if its threads had ended without looking at what was sent to it. */
+void unit_shard_threads_set(struct hz_shard *shard, uint32_t threads);
 struct hz_lock *unit_shard_exclusive(struct hz_shard *shard);
-struct hz_shard_class *unit_shard_class(struct hz_shard *shard, unsigned size_class);
-/* What waits in the carry, and in the stash, alone. */
-uint32_t unit_carry_count(struct hz_shard_class *home);
-uint32_t unit_stash_count(struct hz_shard_class *home);
+struct hz_mailbox *unit_mailbox(struct hz_shard *shard, unsigned size_class);
+/* What waits in the carry alone. */
+uint32_t unit_carry_count(struct hz_shard *shard, unsigned size_class);
 struct hz_shard *hz_shard_claim(void);
 void hz_shard_release(struct hz_thread_block *self, struct hz_shard *shard);
 struct hz_shard *hz_shard_get(unsigned index);
-uint32_t hz_shard_refill_locked(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class, void **out,
-                                 uint32_t want);
-void hz_shard_put(struct hz_thread_block *self, struct hz_shard *shard, void *const *blocks, uint32_t count);
-void hz_shard_send(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class, struct hz_list *list);
-void hz_shard_drain_locked(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class);
+uint32_t hz_shard_refill(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want);
+struct hz_list hz_shard_drain_locked(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class);
 uint32_t hz_shard_waiting(struct hz_shard *shard, unsigned size_class);
 
-/* ---- transfer.c, central.c ---- */
-extern const unsigned unit_transfer_slots;
-/* A class of no shard, for tests of one list alone. */
-struct hz_shard_class *unit_shard_class_new(void);
-bool hz3_transfer_send(struct hz_shard_class *home, const struct hz_list *list);
-hz_list_word hz3_transfer_take(struct hz_shard_class *home);
-uint32_t hz3_transfer_count(struct hz_shard_class *home);
-bool hz3_central_send(struct hz_shard_class *home, unsigned size_class, const struct hz_list *list);
-hz_list_word hz3_central_take(struct hz_shard_class *home);
-uint32_t hz3_central_count(struct hz_shard_class *home);
+/* ---- send.c ---- */
+void hz_shard_send(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class, struct hz_list *list);
+void hz_shard_put(struct hz_thread_block *self, void *const *blocks, uint32_t count);
+void hz_block_put_home(struct hz_thread_block *self, void *block);
+void hz_blocks_put_home(struct hz_thread_block *self, struct hz_list *list);
+bool hz_shard_was_sent(struct hz_shard *shard, unsigned size_class);
+void hz_shard_mark_sent(struct hz_shard *shard, unsigned size_class);
+void hz_shard_forget_sent(struct hz_shard *shard, unsigned size_class);
+
+/* ---- adopt.c ---- */
+uint32_t hz_pages_adopt(struct hz_thread_block *self, unsigned size_class);
+void hz_adopt_after_fork(void);
+
+/* ---- mail.c of the engine ---- */
+struct hz_mailbox *unit_mailbox_new(void); /* of no shard */
+bool hz_mail_send(struct hz_thread_block *self, struct hz_mailbox *mail, unsigned size_class,
+                  const struct hz_list *list);
+hz_list_word hz_mail_take(struct hz_thread_block *self, struct hz_mailbox *mail);
+uint32_t hz_mail_count(struct hz_mailbox *mail);
+void hz_mail_after_fork(void);
+
+/* ---- pageq.c ---- */
+struct hz_pageq *unit_pageq_new(void); /* of no shard */
+uint32_t hz_pageq_send(struct hz_pageq *queue, const struct hz_list *list);
+hz_list_word hz_pageq_take(struct hz_pageq *queue);
 
 /* ---- page.c ---- */
+enum unit_page_list_state { UNIT_PAGE_UNLISTED, UNIT_PAGE_LISTED, UNIT_PAGE_MOVING };
 struct unit_page {
     unsigned size_class, shard, run_pages;
-    bool listed;
+    enum unit_page_list_state list_state;
     uint32_t block_bytes, capacity, rotation, free_count;
+    uint32_t remote_count; /* blocks sent to the page itself */
     char *start;
     struct hz_page *next;
 };
@@ -101,9 +136,12 @@ struct hz_page *hz_page_of(const void *block);
 uint32_t hz_pages_take_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want);
 bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class);
 uint32_t hz_page_put_locked(struct hz_shard *shard, void *block);
-uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t count);
+uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t count, struct hz_list *strays);
+void hz_page_detach_locked(struct hz_shard *from, struct hz_page *page, struct hz_shard *to);
+uint32_t hz_page_attach_locked(struct hz_shard *to, struct hz_page *page);
 uint32_t hz_pages_retire_all_locked(struct hz_shard *shard, unsigned size_class);
 void hz_pages_relink_locked(struct hz_shard *shard);
+size_t hz_class_blocks(unsigned size_class);
 void hz_pages_walk(void (*visit)(void *context, struct hz_page *page), void *context);
 
 #ifdef __cplusplus

@@ -31,7 +31,7 @@ TEST(Config, StringIsOneLineOfWords) {
     EXPECT_EQ(text.find("  "), std::string::npos);
     EXPECT_FALSE(isspace(static_cast<unsigned char>(text.front())) || isspace(static_cast<unsigned char>(text.back())));
     EXPECT_EQ(text.find('"'), std::string::npos) << "no quotes of the preprocessor";
-    EXPECT_EQ(text.rfind("engine=hz3 lane=", 0), 0U);
+    EXPECT_EQ(text.rfind("engine=" HZ_ENGINE_NAME " lane=", 0), 0U);
     EXPECT_STREQ(hz_config_string(), hz_engine_config_string());
     words();
 }
@@ -43,14 +43,15 @@ TEST(Config, StringHasEveryKnobWithItsValue) {
     EXPECT_LE(smallest, name);                                                                                         \
     EXPECT_GE(largest, name);                                                                                          \
     EXPECT_GT(sizeof(text), 10U) << #name " says what it trades";
-#include "hz3/knobs.def"
+#include "core/knobs.def"
+#include "engine_knobs.def"
 #undef KNOB
     EXPECT_EQ(found["HZ_LINEAR_LOG2"], std::to_string(HZ_LINEAR_LOG2));
 }
 
 TEST(Config, StringSaysWhatWasBuilt) {
     std::map<std::string, std::string> found = words();
-    EXPECT_EQ(found["engine"], "hz3");
+    EXPECT_EQ(found["engine"], HZ_ENGINE_NAME);
     EXPECT_EQ(found["lane"], HZ_LANE_NAME);
     EXPECT_EQ(found["version"], hz_version());
     EXPECT_EQ(found["shards"], std::to_string(HZ_NUM_SHARDS));
@@ -72,6 +73,9 @@ TEST(Config, BinsAndBatchesKeepTheirBounds) {
         EXPECT_LE(2 * batch, capacity) << "a flush of half a bin leaves room for a batch";
         EXPECT_TRUE(capacity * bytes <= HZ_BIN_BYTES || capacity <= static_cast<uint32_t>(HZ_BIN_COUNT_MIN));
         EXPECT_EQ(hz_class_is_home(size_class), static_cast<int>(bytes) < HZ_HOME_BELOW_BYTES);
+        EXPECT_EQ(hz_class_is_shared(size_class),
+                  !hz_class_is_home(size_class) && static_cast<int>(bytes) >= HZ_DEPOT_FROM_BYTES);
+        EXPECT_EQ(hz_class_is_mid(size_class), bytes > 2048);
         if (size_class > 1) {
             EXPECT_LE(capacity, hz_bin_capacity(size_class - 1)) << "larger blocks, fewer of them";
         }

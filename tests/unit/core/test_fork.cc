@@ -69,7 +69,7 @@ TEST(Fork, ChildWorksWhileAnotherThreadHeldItsOwnShard) {
         require(!hz_lock_abandoned(unit_shard_exclusive(theirs)), "the hook has freed the lock");
         use_every_class(1);
         hz_home_send(unit_self(), blocks.data(), 20);
-        require(hz_shard_waiting(theirs, 5) == 0, "nobody owns it: straight home");
+        require(unit::waiting(theirs, 5) == 0, "nobody owns it: straight home");
         use_every_class(2);
         hz_purge();
         return 0;

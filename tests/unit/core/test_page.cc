@@ -41,14 +41,14 @@ TEST_F(Page, EveryClassFillsItsPage) {
         ASSERT_EQ(made.block_bytes, bytes);
         ASSERT_EQ(made.size_class, size_class);
         ASSERT_EQ(made.free_count, made.capacity);
-        ASSERT_TRUE(made.listed);
+        ASSERT_EQ(made.list_state, UNIT_PAGE_LISTED);
         ASSERT_EQ(made.capacity, run_bytes / bytes);
         ASSERT_LE(run_bytes - made.capacity * bytes, run_bytes / 16) << "more than 1/16 is left over";
         Blocks blocks = take_all(size_class);
         ASSERT_EQ(blocks.size(), made.capacity);
         struct unit_page empty = unit_page_of(page);
         ASSERT_EQ(empty.free_count, 0U);
-        ASSERT_FALSE(empty.listed);
+        ASSERT_EQ(empty.list_state, UNIT_PAGE_UNLISTED);
         ASSERT_EQ(unit_partial(shard_, size_class), nullptr);
         for (void *block : blocks) {
             ASSERT_TRUE(support::aligned_to(block, natural_alignment(bytes)));
@@ -183,8 +183,51 @@ TEST_F(Page, ListsGoHomeByTheirCount) {
     hz_block_link(list.tail, reinterpret_cast<void *>(uintptr_t{0xdead0})); /* the last link may be anything */
     Exclusive exclusive(shard_);
     uint32_t before = unit_page_of(unit_partial(shard_, 5)).free_count;
-    EXPECT_EQ(hz_pages_put_list_locked(shard_, list.head, list.count), 0U);
+    struct hz_list strays = {};
+    EXPECT_EQ(hz_pages_put_list_locked(shard_, list.head, list.count, &strays), 0U);
     EXPECT_EQ(unit_page_of(unit_partial(shard_, 5)).free_count, before + 50);
+    EXPECT_EQ(strays.count, 0U);
+}
+
+TEST_F(Page, BlocksOfOtherShardsAreStrays) {
+    struct hz_shard *other = hz_shard_claim();
+    Blocks mine = unit::take(shard_, 5, 20);
+    Blocks theirs = unit::take(other, 5, 10);
+    Blocks mixed;
+    for (size_t i = 0; i < 20; i++) {
+        mixed.push_back(mine[i]);
+        if (i % 2 == 0)
+            mixed.push_back(theirs[i / 2]);
+    }
+    struct hz_list list = unit::list_of(mixed);
+    struct hz_list strays = {};
+    {
+        Exclusive exclusive(shard_);
+        hz_pages_put_list_locked(shard_, list.head, list.count, &strays);
+    }
+    struct unit_page page = unit_page_of(hz_page_of(mine[0]));
+    EXPECT_EQ(page.free_count, page.capacity);
+    Blocks found = unit::blocks_of(strays);
+    std::sort(found.begin(), found.end());
+    std::sort(theirs.begin(), theirs.end());
+    EXPECT_EQ(found, theirs);
+    unit::put(other, theirs);
+    unit::retire_all(other);
+    EXPECT_EQ(unit::pages_of(other), 0U);
+    hz_shard_release(self_, other);
+}
+
+TEST_F(Page, ClassBlocksCountsThoseOfAllPages) {
+    for (unsigned size_class : unit::some_classes()) {
+        ASSERT_EQ(hz_class_blocks(size_class), 0U);
+        uint32_t capacity = unit_page_of(create(size_class)).capacity;
+        create(size_class);
+        EXPECT_EQ(hz_class_blocks(size_class), 2 * size_t{capacity});
+        unit::put(shard_, take_all(size_class));
+        EXPECT_EQ(hz_class_blocks(size_class), capacity) << "one of the two was retired";
+        unit::retire_all(shard_);
+        EXPECT_EQ(hz_class_blocks(size_class), 0U);
+    }
 }
 
 /* ---- misuse that reaches the page ---- */

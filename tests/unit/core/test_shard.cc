@@ -124,9 +124,11 @@ TEST(ShardInherit, ReleaseTakesHomeWhatWasSent) {
     Blocks blocks = unit::take(shard, 7, 10);
     struct hz_list list = unit::list_of(blocks);
     hz_shard_send(self, shard, 7, &list);
-    ASSERT_EQ(hz_shard_waiting(shard, 7), 10U);
+    ASSERT_EQ(unit::waiting(shard, 7), 10U);
+    ASSERT_TRUE(hz_shard_was_sent(shard, 7));
     hz_shard_release(self, shard);
-    EXPECT_EQ(hz_shard_waiting(shard, 7), 0U);
+    EXPECT_EQ(unit::waiting(shard, 7), 0U);
+    EXPECT_FALSE(hz_shard_was_sent(shard, 7));
     EXPECT_EQ(unit::retire_all(shard), 1U) << "all ten are in their page";
 }
 
@@ -135,49 +137,101 @@ TEST(ShardInherit, ReleaseTakesHomeWhatWasSent) {
 class Shard : public unit::OwnShard {
   protected:
     Blocks refill(unsigned size_class, uint32_t want) {
-        Blocks blocks(want);
-        Exclusive exclusive(shard_);
-        blocks.resize(hz_shard_refill_locked(self_, shard_, size_class, blocks.data(), want));
-        return blocks;
+        return unit::refill(shard_, size_class, want);
     }
     void send(unsigned size_class, const Blocks &blocks) {
         struct hz_list list = unit::list_of(blocks);
         hz_shard_send(self_, shard_, size_class, &list);
+    }
+    uint32_t waiting(unsigned size_class) {
+        return unit::waiting(shard_, size_class);
     }
     struct unit_counters counters() {
         return unit_counters_of(self_);
     }
 };
 
+Blocks sorted(Blocks blocks) {
+    std::sort(blocks.begin(), blocks.end());
+    return blocks;
+}
+
 TEST_F(Shard, BlocksSentToAnOwnerWaitForIt) {
-    Blocks blocks = unit::take(shard_, 7, 10);
-    uint64_t sent = counters().stash_send;
-    send(7, blocks);
-    EXPECT_EQ(counters().stash_send, sent + 1);
-    EXPECT_EQ(hz_shard_waiting(shard_, 7), 10U);
-    EXPECT_EQ(unit_stash_count(unit_shard_class(shard_, 7)), 10U);
-    EXPECT_EQ(hz_shard_waiting(shard_, 8), 0U);
-    Exclusive exclusive(shard_);
-    hz_shard_drain_locked(self_, shard_, 7);
-    EXPECT_EQ(hz_shard_waiting(shard_, 7), 0U);
-    EXPECT_EQ(hz_pages_retire_all_locked(shard_, 7), 1U);
+    for (unsigned size_class : unit::some_classes()) {
+        SCOPED_TRACE("class " + std::to_string(size_class));
+        Blocks blocks = unit::take(shard_, size_class, 10);
+        struct unit_counters before = counters();
+        ASSERT_FALSE(hz_shard_was_sent(shard_, size_class));
+        send(size_class, blocks);
+        EXPECT_EQ(counters().home_blocks, before.home_blocks + 10);
+        EXPECT_EQ(counters().direct_home, before.direct_home);
+        EXPECT_EQ(counters().ls_rel_steal, before.ls_rel_steal) << "a sender takes no lock";
+        EXPECT_EQ(waiting(size_class), 10U);
+        EXPECT_EQ(waiting(size_class == 1 ? 2 : size_class - 1), 0U);
+        EXPECT_TRUE(hz_shard_was_sent(shard_, size_class));
+        struct hz_list strays = unit::drain(shard_, size_class);
+        EXPECT_EQ(strays.count, 0U);
+        EXPECT_EQ(waiting(size_class), 0U);
+        EXPECT_FALSE(hz_shard_was_sent(shard_, size_class)) << "forgotten until something is sent again";
+        unit::retire_all(shard_);
+        EXPECT_EQ(unit::pages_of(shard_), 0U) << "all ten are in their pages";
+    }
+}
+
+TEST_F(Shard, MarksOfClassesAreApart) {
+    for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
+        Blocks blocks = unit::take(shard_, size_class, 1);
+        send(size_class, blocks);
+        for (unsigned other = 1; other < unit::class_count; other++)
+            ASSERT_EQ(hz_shard_was_sent(shard_, other), other == size_class) << size_class << " and " << other;
+        unit::drain(shard_, size_class);
+    }
 }
 
 TEST_F(Shard, BlocksOfASleepingOrOwnShardGoIntoTheirPages) {
     struct hz_shard *own = unit_thread_shard(self_);
     Blocks mine = unit::take(own, 7, 5);
-    uint64_t direct = counters().direct_home;
+    struct unit_counters before = counters();
     struct hz_list list = unit::list_of(mine);
     hz_shard_send(self_, own, 7, &list);
-    EXPECT_EQ(counters().direct_home, direct + 1);
-    EXPECT_EQ(hz_shard_waiting(own, 7), 0U);
+    EXPECT_EQ(counters().direct_home, before.direct_home + 1);
+    EXPECT_EQ(counters().ls_rel_self, before.ls_rel_self + 1);
+    EXPECT_EQ(unit::waiting(own, 7), 0U);
     Blocks blocks = unit::take(shard_, 7, 5);
     hz_shard_release(self_, shard_);
     send(7, blocks);
-    EXPECT_EQ(counters().direct_home, direct + 2);
-    EXPECT_EQ(hz_shard_waiting(shard_, 7), 0U);
+    EXPECT_EQ(counters().direct_home, before.direct_home + 2);
+    EXPECT_EQ(counters().ls_rel_steal, before.ls_rel_steal + 1);
+    EXPECT_EQ(waiting(7), 0U);
     EXPECT_EQ(unit::retire_all(shard_), 1U);
     shard_ = hz_shard_claim();
+}
+
+TEST_F(Shard, OwnBlocksArePutIntoTheirPages) {
+    struct hz_shard *own = unit_thread_shard(self_);
+    Blocks blocks = unit::take(own, 7, 5);
+    Blocks others = unit::take(own, 9, 3);
+    blocks.insert(blocks.end(), others.begin(), others.end());
+    struct unit_counters before = counters();
+    hz_shard_put(self_, blocks.data(), 8);
+    EXPECT_EQ(counters().home_blocks, before.home_blocks + 8);
+    EXPECT_EQ(counters().ls_rel_self, before.ls_rel_self + 1);
+    EXPECT_EQ(unit::retire_all(own), 2U);
+}
+
+TEST_F(Shard, BlocksFindHomeWhoeverPutsThem) {
+    struct hz_shard *own = unit_thread_shard(self_);
+    Blocks blocks = unit::take(shard_, 7, 4);
+    Blocks mine = unit::take(own, 7, 4);
+    hz_block_put_home(self_, blocks[0]);
+    EXPECT_EQ(unit_page_of(hz_page_of(blocks[1])).free_count, unit_page_of(hz_page_of(blocks[1])).capacity - 3);
+    Blocks mixed = {blocks[1], mine[0], blocks[2], mine[1], mine[2]};
+    struct hz_list list = unit::list_of(mixed);
+    hz_blocks_put_home(self_, &list);
+    hz_shard_put(self_, blocks.data() + 3, 1); /* a stray among what was thought to be its own */
+    hz_shard_put(self_, mine.data() + 3, 1);
+    EXPECT_EQ(unit::retire_all(shard_), 1U);
+    EXPECT_EQ(unit::retire_all(own), 1U);
 }
 
 TEST_F(Shard, RefillTakesWhatWasSentThenPages) {
@@ -186,24 +240,45 @@ TEST_F(Shard, RefillTakesWhatWasSentThenPages) {
     struct unit_counters before = counters();
     Blocks first = refill(7, 4);
     EXPECT_EQ(first.size(), 4U);
-    EXPECT_EQ(counters().refill_stash, before.refill_stash + 1);
-    EXPECT_EQ(unit_carry_count(unit_shard_class(shard_, 7)), 6U) << "the rest is carried";
-    EXPECT_EQ(hz_shard_waiting(shard_, 7), 6U);
-    Blocks second = refill(7, 100);
-    EXPECT_EQ(second.size(), 6U) << "a list is not mixed with another source";
+    EXPECT_EQ(counters().refill_carry, before.refill_carry);
+    EXPECT_EQ(counters().carry_miss, before.carry_miss + 1);
+    EXPECT_EQ(unit_carry_count(shard_, 7), 6U) << "the rest is carried";
+    EXPECT_EQ(waiting(7), 6U);
+    Blocks second = refill(7, 6);
+    EXPECT_EQ(second.size(), 6U);
     EXPECT_EQ(counters().refill_carry, before.refill_carry + 1);
-    EXPECT_EQ(hz_shard_waiting(shard_, 7), 0U);
+    EXPECT_EQ(counters().carry_hit, before.carry_hit + 1);
+    EXPECT_EQ(counters().refill_page, before.refill_page);
+    EXPECT_EQ(waiting(7), 0U);
     Blocks third = refill(7, 3);
     EXPECT_EQ(third.size(), 3U);
     EXPECT_EQ(counters().refill_page, before.refill_page + 1);
+    EXPECT_EQ(counters().page_create, before.page_create);
     Blocks all = first;
     all.insert(all.end(), second.begin(), second.end());
-    Blocks sorted = blocks;
-    std::sort(sorted.begin(), sorted.end());
-    std::sort(all.begin(), all.end());
-    EXPECT_EQ(all, sorted);
+    EXPECT_EQ(sorted(all), sorted(blocks));
     unit::put(shard_, blocks);
     unit::put(shard_, third);
+}
+
+TEST_F(Shard, OneRefillMayHaveSeveralSources) {
+    Blocks blocks = unit::take(shard_, 7, 10);
+    send(7, Blocks(blocks.begin(), blocks.begin() + 4));
+    Blocks carried = refill(7, 1);
+    send(7, Blocks(blocks.begin() + 4, blocks.end()));
+    struct unit_counters before = counters();
+    Blocks all = refill(7, 20);
+    EXPECT_EQ(all.size(), 20U) << "carry, mail and pages together";
+    EXPECT_EQ(counters().refill_carry, before.refill_carry + 1);
+    EXPECT_EQ(counters().refill_page, before.refill_page + 1);
+    EXPECT_EQ(counters().page_create, before.page_create);
+    EXPECT_EQ(waiting(7), 0U);
+    all.insert(all.end(), carried.begin(), carried.end());
+    Blocks in_order = sorted(all);
+    EXPECT_EQ(std::unique(in_order.begin(), in_order.end()), in_order.end());
+    Blocks sent = sorted(blocks);
+    EXPECT_TRUE(std::includes(in_order.begin(), in_order.end(), sent.begin(), sent.end()));
+    unit::put(shard_, all);
 }
 
 TEST_F(Shard, OneBatchIsOnePage) {
@@ -217,55 +292,42 @@ TEST_F(Shard, OneBatchIsOnePage) {
     }
 }
 
-/* Single blocks are sent until every tier is full; nothing is lost, and what waits is bounded. */
-TEST_F(Shard, OverflowGoesThroughAllTiers) {
+/* Single blocks are sent until whatever the engine has is full, if it ever is; nothing is lost. */
+TEST_F(Shard, NothingIsLostBeyondAnyBound) {
     for (unsigned c : {unit::class_count - 1, unit::class_count - 9}) {
-        size_t bytes = hz_class_bytes(c);
-        auto bound =
-            static_cast<uint32_t>(std::max<size_t>(HZ_STASH_BYTES / bytes, HZ_BATCH_COUNT) + unit_transfer_slots +
-                                  std::max<size_t>(HZ_CENTRAL_BYTES / bytes, HZ_BATCH_COUNT));
-        Blocks blocks = unit::take(shard_, c, bound + 20);
+        Blocks blocks = unit::take(shard_, c, 400);
         struct unit_counters before = counters();
         for (void *block : blocks)
             send(c, {block});
         struct unit_counters after = counters();
-        EXPECT_GT(after.stash_send, before.stash_send);
-        EXPECT_EQ(after.transfer_send - before.transfer_send, unit_transfer_slots);
-        EXPECT_GT(after.central_send, before.central_send);
-        EXPECT_GT(after.direct_home, before.direct_home) << "then the sender puts them home itself";
         EXPECT_EQ(after.home_blocks - before.home_blocks, blocks.size());
-        EXPECT_LE(hz_shard_waiting(shard_, c), bound);
-        EXPECT_EQ(hz_shard_waiting(shard_, c) + after.direct_home - before.direct_home, blocks.size());
+        EXPECT_EQ(waiting(c) + after.direct_home - before.direct_home, blocks.size())
+            << "what finds no room the sender puts home itself";
         Blocks back;
-        struct hz_shard_class *home = unit_shard_class(shard_, c);
-        while (hz_shard_waiting(shard_, c) > 0) {
-            Blocks some = refill(c, 10);
+        while (waiting(c) > 0) {
+            Blocks some = refill(c, std::min(10U, waiting(c)));
+            ASSERT_FALSE(some.empty());
             back.insert(back.end(), some.begin(), some.end());
         }
-        EXPECT_EQ(hz3_transfer_count(home), 0U);
-        EXPECT_EQ(hz3_central_count(home), 0U);
-        EXPECT_GT(counters().refill_transfer, before.refill_transfer);
-        EXPECT_GT(counters().refill_central, before.refill_central);
-        std::sort(back.begin(), back.end());
-        std::sort(blocks.begin(), blocks.end());
-        EXPECT_EQ(std::unique(back.begin(), back.end()), back.end());
-        EXPECT_TRUE(std::includes(blocks.begin(), blocks.end(), back.begin(), back.end()));
+        Blocks first = sorted(back);
+        EXPECT_EQ(std::unique(first.begin(), first.end()), first.end());
+        Blocks all = sorted(blocks);
+        EXPECT_TRUE(std::includes(all.begin(), all.end(), first.begin(), first.end()));
+        EXPECT_EQ(back.size() + after.direct_home - before.direct_home, blocks.size());
         unit::put(shard_, back);
     }
 }
 
-TEST_F(Shard, DrainEmptiesEveryTier) {
+TEST_F(Shard, DrainEmptiesAll) {
     unsigned size_class = unit::class_count - 1;
-    size_t bytes = hz_class_bytes(size_class);
-    Blocks blocks =
-        unit::take(shard_, size_class, static_cast<uint32_t>(HZ_STASH_BYTES / bytes + HZ_BATCH_COUNT + 20));
+    Blocks blocks = unit::take(shard_, size_class, 400);
     for (void *block : blocks)
         send(size_class, {block});
     Blocks carried = refill(size_class, 1);
-    Exclusive exclusive(shard_);
-    hz_shard_drain_locked(self_, shard_, size_class);
-    EXPECT_EQ(hz_shard_waiting(shard_, size_class), 0U);
-    EXPECT_EQ(hz_page_put_locked(shard_, carried[0]) + hz_pages_retire_all_locked(shard_, size_class) > 0, true);
+    unit::drain(shard_, size_class);
+    EXPECT_EQ(waiting(size_class), 0U);
+    EXPECT_EQ(unit_carry_count(shard_, size_class), 0U);
+    unit::put(shard_, carried);
 }
 
 TEST_F(Shard, SendersAndTheOwnerLoseNothing) {
@@ -279,11 +341,7 @@ TEST_F(Shard, SendersAndTheOwnerLoseNothing) {
         if (index == senders) { /* consumes now and then, as an owner does */
             for (bool last = false; !last;) {
                 last = sending.load() == 0;
-                Blocks some(16);
-                {
-                    Exclusive exclusive(shard_);
-                    some.resize(hz_shard_refill_locked(self, shard_, size_class, some.data(), 16));
-                }
+                Blocks some = refill(size_class, 16);
                 for (void *block : some)
                     wrong += unit_pagetag_of(block).size_class != size_class;
                 unit::put(shard_, some);
@@ -304,8 +362,7 @@ TEST_F(Shard, SendersAndTheOwnerLoseNothing) {
         sending--;
     });
     EXPECT_EQ(wrong, 0U);
-    Exclusive exclusive(shard_);
-    hz_shard_drain_locked(self_, shard_, size_class);
+    EXPECT_EQ(unit::drain(shard_, size_class).count, 0U);
 }
 
 } // namespace

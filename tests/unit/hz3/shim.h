@@ -12,7 +12,9 @@ extern "C" {
 
 /* The counters of hz3, by their names in hz_counters. */
 struct unit_hz3_counters {
-    uint64_t refill_stash, refill_transfer, refill_central, stash_send, transfer_send, central_send;
+#define COUNTER(group, field, name, kind, text) uint64_t field;
+#include "engine_counters.def"
+#undef COUNTER
 };
 struct unit_hz3_counters unit_hz3_counters_of(struct hz_thread_block *thread);
 

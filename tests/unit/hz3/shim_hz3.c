@@ -13,12 +13,9 @@ uint32_t unit_stash_count(struct hz_mailbox *mail) {
 
 struct unit_hz3_counters unit_hz3_counters_of(struct hz_thread_block *thread) {
     struct hz_counters *counters = &thread->counters;
+#define COUNTER(group, field, name, kind, text) .field = hz_load_rlx(&counters->field),
     return (struct unit_hz3_counters){
-        .refill_stash = hz_load_rlx(&counters->refill_stash),
-        .refill_transfer = hz_load_rlx(&counters->refill_transfer),
-        .refill_central = hz_load_rlx(&counters->refill_central),
-        .stash_send = hz_load_rlx(&counters->stash_send),
-        .transfer_send = hz_load_rlx(&counters->transfer_send),
-        .central_send = hz_load_rlx(&counters->central_send),
+#include "engine_counters.def"
     };
+#undef COUNTER
 }

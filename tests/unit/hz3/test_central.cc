@@ -1,5 +1,6 @@
 /* Central: the list behind stash and transfer, with a cap of its own. */
 #include "unit/core/fixture.h"
+#include "unit/hz3/shim.h"
 
 namespace {
 
@@ -11,10 +12,10 @@ struct Node {
     uint32_t taken;
 };
 
-struct Home {
-    struct hz_shard_class *home = unit_shard_class_new();
-    ~Home() {
-        unit_delete(home);
+struct Mailbox {
+    struct hz_mailbox *mail = unit_mailbox_new();
+    ~Mailbox() {
+        unit_delete(mail);
     }
 };
 
@@ -24,45 +25,45 @@ size_t bound(unsigned size_class) {
 }
 
 TEST(Central, TakesEverythingAtOnce) {
-    Home home;
+    Mailbox box;
     std::vector<Node> nodes(7);
     struct hz_list first = {};
     struct hz_list second = {};
     for (size_t i = 0; i < 7; i++)
         hz_list_push(i < 3 ? &first : &second, &nodes[i]);
-    EXPECT_EQ(hz3_central_take(home.home), 0U);
-    EXPECT_TRUE(hz3_central_send(home.home, 1, &first));
-    EXPECT_TRUE(hz3_central_send(home.home, 1, &second));
-    EXPECT_EQ(hz3_central_count(home.home), 7U);
-    Blocks blocks = unit::blocks_of(hz3_central_take(home.home));
+    EXPECT_EQ(hz3_central_take(box.mail), 0U);
+    EXPECT_TRUE(hz3_central_send(box.mail, 1, &first));
+    EXPECT_TRUE(hz3_central_send(box.mail, 1, &second));
+    EXPECT_EQ(hz3_central_count(box.mail), 7U);
+    Blocks blocks = unit::blocks_of(hz3_central_take(box.mail));
     EXPECT_EQ(blocks, (Blocks{&nodes[6], &nodes[5], &nodes[4], &nodes[3], &nodes[2], &nodes[1], &nodes[0]}));
-    EXPECT_EQ(hz3_central_take(home.home), 0U);
-    EXPECT_EQ(hz3_central_count(home.home), 0U);
+    EXPECT_EQ(hz3_central_take(box.mail), 0U);
+    EXPECT_EQ(hz3_central_count(box.mail), 0U);
 }
 
 TEST(Central, WhatWaitsIsBounded) {
     for (unsigned size_class : unit::some_classes()) {
-        Home home;
+        Mailbox box;
         std::vector<Node> nodes(bound(size_class) + 2);
         size_t sent = 0;
         for (; sent < nodes.size(); sent++) {
             struct hz_list one = {};
             hz_list_push(&one, &nodes[sent]);
-            if (!hz3_central_send(home.home, size_class, &one))
+            if (!hz3_central_send(box.mail, size_class, &one))
                 break;
         }
         EXPECT_LE(sent, bound(size_class)) << "class " << size_class;
         EXPECT_LE(sent, static_cast<size_t>(HZ_LIST_COUNT_MAX));
         EXPECT_GE(sent, hz_batch_count(size_class)) << "at least one batch fits";
-        EXPECT_EQ(hz3_central_count(home.home), sent);
-        EXPECT_EQ(unit::blocks_of(hz3_central_take(home.home)).size(), sent);
+        EXPECT_EQ(hz3_central_count(box.mail), sent);
+        EXPECT_EQ(unit::blocks_of(hz3_central_take(box.mail)).size(), sent);
     }
 }
 
 TEST(Central, ThreadsLoseNothing) {
     constexpr unsigned senders = 3;
     unsigned size_class = unit::class_count - 1; /* the smallest cap: senders are refused now and then */
-    Home home;
+    Mailbox box;
     const size_t each = unit::rounds(20000);
     std::vector<std::vector<Node>> nodes(senders, std::vector<Node>(each));
     std::atomic<unsigned> sending{senders};
@@ -73,7 +74,7 @@ TEST(Central, ThreadsLoseNothing) {
                 nodes[index][i].payload = i + 1;
                 struct hz_list one = {};
                 hz_list_push(&one, &nodes[index][i]);
-                while (!hz3_central_send(home.home, size_class, &one))
+                while (!hz3_central_send(box.mail, size_class, &one))
                     std::this_thread::yield();
             }
             sending--;
@@ -81,7 +82,7 @@ TEST(Central, ThreadsLoseNothing) {
         }
         for (bool last = false; !last;) {
             last = sending.load() == 0;
-            Blocks blocks = unit::blocks_of(hz3_central_take(home.home));
+            Blocks blocks = unit::blocks_of(hz3_central_take(box.mail));
             wrong += blocks.size() > bound(size_class);
             for (void *block : blocks) {
                 auto *node = static_cast<Node *>(block);

@@ -1,5 +1,6 @@
 /* Transfer slots: a few lists, each handed over whole and once. */
 #include "unit/core/fixture.h"
+#include "unit/hz3/shim.h"
 
 #include <set>
 
@@ -14,10 +15,10 @@ struct Node {
     std::atomic<uint32_t> taken;
 };
 
-struct Home {
-    struct hz_shard_class *home = unit_shard_class_new();
-    ~Home() {
-        unit_delete(home);
+struct Mailbox {
+    struct hz_mailbox *mail = unit_mailbox_new();
+    ~Mailbox() {
+        unit_delete(mail);
     }
 };
 
@@ -29,20 +30,20 @@ struct hz_list list_of(std::vector<Node> &nodes, size_t from, size_t count) {
 }
 
 TEST(Transfer, HoldsAsManyListsAsSlots) {
-    Home home;
+    Mailbox box;
     std::vector<Node> nodes(3 * (unit_transfer_slots + 1));
-    EXPECT_EQ(hz3_transfer_take(home.home), 0U);
+    EXPECT_EQ(hz3_transfer_take(box.mail), 0U);
     for (unsigned slot = 0; slot < unit_transfer_slots; slot++) {
         struct hz_list list = list_of(nodes, 3 * slot, 3);
-        EXPECT_TRUE(hz3_transfer_send(home.home, &list));
-        EXPECT_EQ(hz3_transfer_count(home.home), 3 * (slot + 1));
+        EXPECT_TRUE(hz3_transfer_send(box.mail, &list));
+        EXPECT_EQ(hz3_transfer_count(box.mail), 3 * (slot + 1));
     }
     struct hz_list extra = list_of(nodes, 3 * unit_transfer_slots, 3);
-    EXPECT_FALSE(hz3_transfer_send(home.home, &extra)) << "every slot is taken";
-    EXPECT_EQ(hz3_transfer_count(home.home), 3 * unit_transfer_slots);
+    EXPECT_FALSE(hz3_transfer_send(box.mail, &extra)) << "every slot is taken";
+    EXPECT_EQ(hz3_transfer_count(box.mail), 3 * unit_transfer_slots);
     std::set<void *> seen;
     for (unsigned slot = 0; slot < unit_transfer_slots; slot++) {
-        hz_list_word word = hz3_transfer_take(home.home);
+        hz_list_word word = hz3_transfer_take(box.mail);
         ASSERT_EQ(hz_list_word_count(word), 3U);
         Blocks blocks = unit::blocks_of(word);
         EXPECT_EQ(hz_block_next(blocks.back()), nullptr);
@@ -50,16 +51,16 @@ TEST(Transfer, HoldsAsManyListsAsSlots) {
     }
     EXPECT_EQ(seen.size(), 3 * unit_transfer_slots);
     EXPECT_EQ(seen.count(&nodes[3 * unit_transfer_slots]), 0U);
-    EXPECT_EQ(hz3_transfer_take(home.home), 0U);
-    EXPECT_EQ(hz3_transfer_count(home.home), 0U);
-    EXPECT_TRUE(hz3_transfer_send(home.home, &extra)) << "a slot that was emptied serves again";
+    EXPECT_EQ(hz3_transfer_take(box.mail), 0U);
+    EXPECT_EQ(hz3_transfer_count(box.mail), 0U);
+    EXPECT_TRUE(hz3_transfer_send(box.mail, &extra)) << "a slot that was emptied serves again";
 }
 
 TEST(Transfer, ThreadsHandOverEveryListOnce) {
     constexpr unsigned senders = 3;
     constexpr unsigned takers = 2;
     constexpr size_t list_blocks = 4;
-    Home home;
+    Mailbox box;
     const size_t lists = unit::rounds(8000);
     std::vector<std::vector<Node>> nodes;
     for (unsigned i = 0; i < senders; i++)
@@ -74,7 +75,7 @@ TEST(Transfer, ThreadsHandOverEveryListOnce) {
                     nodes[index][j].payload = j;
                     hz_list_push(&list, &nodes[index][j]);
                 }
-                while (!hz3_transfer_send(home.home, &list))
+                while (!hz3_transfer_send(box.mail, &list))
                     std::this_thread::yield();
             }
             sending--;
@@ -82,7 +83,7 @@ TEST(Transfer, ThreadsHandOverEveryListOnce) {
         }
         for (bool last = false; !last;) {
             last = sending.load() == 0;
-            for (hz_list_word word; (word = hz3_transfer_take(home.home)) != 0;) {
+            for (hz_list_word word; (word = hz3_transfer_take(box.mail)) != 0;) {
                 Blocks blocks = unit::blocks_of(word);
                 wrong += blocks.size() != list_blocks;
                 for (size_t i = 0; i < blocks.size(); i++) {
@@ -98,7 +99,7 @@ TEST(Transfer, ThreadsHandOverEveryListOnce) {
     for (const auto &each : nodes)
         for (const Node &node : each)
             ASSERT_EQ(node.taken, 1U) << "every block is taken once";
-    EXPECT_EQ(hz3_transfer_count(home.home), 0U);
+    EXPECT_EQ(hz3_transfer_count(box.mail), 0U);
 }
 
 } // namespace

@@ -1,0 +1,37 @@
+/*
+ * shim_counters.c - see shim_counters.h.
+ */
+#include "unit/core/shim_counters.h"
+
+#include "core/core.h"
+
+enum { IS_SUM = false, IS_MAX = false, IS_HOT = true };
+
+#define COUNTER(group, field, name, kind, text) {group, name, IS_##kind},
+const struct unit_counter unit_counter_list[] = {
+#include "core/counters.def"
+#include "engine_counters.def"
+};
+#undef COUNTER
+
+const size_t unit_counter_count = HZ_ARRAY_LENGTH(unit_counter_list);
+
+/* purge.c looks at every 32nd visit of a slow path. */
+enum { VISITS_FIRST = 1, VISITS_LAST = 31 };
+
+void unit_counters_clear(void) {
+    for (struct hz_thread *thread = hz_thread_first(); thread != NULL; thread = thread->next) {
+        struct hz_thread_block *block = hz_thread_from(thread);
+        _Atomic(uint64_t) *counters = (_Atomic(uint64_t) *)&block->counters;
+        for (size_t i = 0; i < sizeof(block->counters) / sizeof(counters[0]); i++)
+            hz_store_rlx(&counters[i], 0);
+        block->slow_count = VISITS_FIRST;
+    }
+}
+
+bool unit_clock_was_left_alone(void) {
+    bool left_alone = true;
+    for (struct hz_thread *thread = hz_thread_first(); thread != NULL; thread = thread->next)
+        left_alone = left_alone && hz_thread_from(thread)->slow_count <= VISITS_LAST;
+    return left_alone;
+}
