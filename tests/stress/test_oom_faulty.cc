@@ -20,7 +20,7 @@ using children::require;
 /* The exit code of a child whose work ended before call N came. */
 constexpr int never_failed = 42;
 
-constexpr size_t sizes[] = {16, 200, 2000, 9 * KiB, 60 * KiB, 150 * KiB, MiB, 3 * MiB, 9 * MiB};
+constexpr size_t sizes[] = {16, 200, 2000, 9 * KiB, 60 * KiB, 150 * KiB, MiB, 3 * MiB};
 constexpr size_t held_count = 4;
 
 bool good_or_enomem(const void *block) {

@@ -10,7 +10,7 @@ using children::require;
 using support::KiB;
 using support::MiB;
 
-constexpr size_t sizes[] = {1, 16, 300, 2000, 9 * KiB, 60 * KiB, 150 * KiB, MiB, 3 * MiB, 20 * MiB};
+constexpr size_t sizes[] = {1, 16, 300, 2000, 9 * KiB, 60 * KiB, 150 * KiB, MiB, 3 * MiB, 9 * MiB};
 constexpr size_t mark_bytes = 64; /* at both ends: there are many children */
 
 struct Block {
