@@ -114,7 +114,7 @@ static bool is_set(const char *variable, const char *wanted) {
 
 /* When the library is loaded. Our fork handler must be older than the program's: handlers run in the child in the order
    in which they were installed, and may allocate. HAKOZUNA_SHOW_CONFIG=1: the configuration on stderr. */
-__attribute__((constructor)) static void start(void) {
+__attribute__((constructor)) static void at_load(void) {
     hz_engine_start();
     if (!is_set("HAKOZUNA_SHOW_CONFIG", "1"))
         return;
@@ -124,7 +124,7 @@ __attribute__((constructor)) static void start(void) {
 }
 
 /* When the program ends. HAKOZUNA_SHOW_STATS=1 or =json: the statistics on stderr. */
-__attribute__((destructor)) static void end(void) {
+__attribute__((destructor)) static void at_unload(void) {
     bool json = is_set("HAKOZUNA_SHOW_STATS", "json");
     if (json || is_set("HAKOZUNA_SHOW_STATS", "1"))
         (void)hz_stats_print(STDERR_FILENO, json ? HZ_STATS_JSON : HZ_STATS_TEXT); /* as above */
