@@ -40,8 +40,8 @@ HZ_INLINE bool hz_goes_home(const struct hz_thread_block *self, const struct hz_
 /* In the stats build: a mid block was freed into a bin, for later. */
 HZ_INLINE void hz_count_free(struct hz_thread_block *self, size_t offset) {
     if (HZ_CONFIG_STATS && hz_class_is_mid((unsigned)(offset / HZ_GRANULE_BYTES))) {
-        hz_count_hot(&self->counters.mid_free_calls);
-        hz_count_hot(&self->counters.mid_free_batch_enq);
+        hz_count(&self->counters.mid_free_calls, 1);
+        hz_count(&self->counters.mid_free_batch_enq, 1);
     }
 }
 

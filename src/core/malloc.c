@@ -29,9 +29,9 @@ static void *malloc_class(struct hz_thread_block *self, unsigned size_class) {
     void **top = hz_load_rlx(&bin->top); /* relaxed: owner */
     void *block = top[-1];
     if (HZ_CONFIG_STATS && hz_class_is_mid(size_class)) {
-        hz_count_hot(&self->counters.mid_malloc_calls);
+        hz_count(&self->counters.mid_malloc_calls, 1);
         if (block != NULL)
-            hz_count_hot(&self->counters.mid_cache_hit);
+            hz_count(&self->counters.mid_cache_hit, 1);
     }
     if (HZ_UNLIKELY(block == NULL)) {
         block = hz_refill(self, size_class);

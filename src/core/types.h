@@ -45,12 +45,6 @@ HZ_INLINE void hz_count(_Atomic(uint64_t) *counter, uint64_t by) {
     hz_store_rlx(counter, hz_load_rlx(counter) + by); /* relaxed: counter, written by its owner only */
 }
 
-/* On paths so short that only the stats build counts. */
-HZ_INLINE void hz_count_hot(_Atomic(uint64_t) *counter) {
-    if (HZ_CONFIG_STATS)
-        hz_count(counter, 1);
-}
-
 /* Bin offsets of home classes: BEGIN <= offset < END. They are linear classes, so the offset is the block size. */
 enum {
     HZ_HOME_BEGIN = HZ_GRANULE_BYTES,
@@ -60,9 +54,8 @@ enum {
 
 enum {
     HZ_SPARE_BATCHES = 4,
-    HZ_GROUPS_LOG2 = 8,
-    HZ_GROUPS = 1 << HZ_GROUPS_LOG2, /* slots of the table that groups blocks by owner and class */
-    HZ_HOME_COUNT = HZ_GROUPS / 2,   /* blocks grouped at once: the table is never more than half full */
+    HZ_GROUPS = 256,               /* slots of the table that groups blocks by owner and class */
+    HZ_HOME_COUNT = HZ_GROUPS / 2, /* blocks grouped at once: the table is never more than half full */
 };
 
 _Static_assert(HZ_GROUPS <= 256, "a slot's number must fit into a byte");
