@@ -21,7 +21,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs check unit contract death stress preload asm pytests tidy format docs bench venv setup clean distclean
+.PHONY: help run test libs variant check unit contract death stress preload asm pytests tidy format docs bench venv setup clean distclean
 
 help: ## list the targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -38,6 +38,9 @@ test: setup tidy suite-release suite-check suite-clang-check suite-asan suite-ts
 libs: configure-release ## build the release libraries into build/lib
 	cmake --build --preset release -j $(JOBS) --target libs
 	cmake --install build/release --prefix build >build/release/install.log
+
+variant: ## a lane with some knobs set otherwise: LANE=scale SET="TRANSFER_LOCKFREE=0 ..."; TEST=1 runs its suites instead
+	tools/variant.py $(if $(TEST),--test) --jobs $(JOBS) '$(LANE)' $(SET)
 
 check: suite-check ## build with internal assertions and run all suites
 

@@ -40,6 +40,13 @@ function(hz_set_lane_flags target engine lane_file)
         ${target}
         PUBLIC HZ_CHECKS=$<BOOL:${HZ_CHECKS}> HZ_STATS=$<BOOL:${HZ_STATS}> "HZ_LANE_HEADER=\"lanes/${lane_file}.h\""
                "HZ_BUILD_NAME=\"${HZ_BUILD}\"")
+    # A variant (tools/variant.py): knobs set here win over the lane's header.
+    if(HZ_OVERRIDES)
+        list(JOIN HZ_OVERRIDES "," overrides)
+        string(REPLACE "HZ_" "" overrides "${overrides}")
+        string(REPLACE "=" ":" overrides "${overrides}")
+        target_compile_definitions(${target} PUBLIC ${HZ_OVERRIDES} "HZ_OVERRIDES=\"${overrides}\"")
+    endif()
     # With nothing behind the =, as the sources that need it define it: in one translation unit it
     # has to come before the first system header of all.
     target_compile_definitions(${target} PRIVATE _GNU_SOURCE=)

@@ -26,7 +26,7 @@
 #define HZ_BATCH_COUNT 64
 #endif
 #ifndef HZ_DEPOT_FROM_BYTES
-#define HZ_DEPOT_FROM_BYTES 2049
+#define HZ_DEPOT_FROM_BYTES 129
 #endif
 #ifndef HZ_DEPOT_BYTES
 #define HZ_DEPOT_BYTES 1048576
@@ -38,7 +38,7 @@
 #define HZ_DEPOT_AGE_MS 100
 #endif
 #ifndef HZ_HOME_BELOW_BYTES
-#define HZ_HOME_BELOW_BYTES 2049
+#define HZ_HOME_BELOW_BYTES 129
 #endif
 #ifndef HZ_REMOTE_COUNT
 #define HZ_REMOTE_COUNT 96

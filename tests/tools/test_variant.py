@@ -1,0 +1,104 @@
+"""A variant has its overrides in its name and configuration; what cannot be built says why and builds nothing."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import lanes
+import variant
+
+TOOL = pathlib.Path(variant.__file__)
+
+
+def run(*words):
+    return subprocess.run([TOOL, *words], capture_output=True, text=True, check=False, cwd=lanes.ROOT)
+
+
+def folders():
+    return {path.name for path in variant.VARIANTS.glob("*")}
+
+
+def config_of(library):
+    """Asked in a child, preloaded: the library replaces malloc of whatever loads it."""
+    code = (
+        "import ctypes; f = ctypes.CDLL(None).hz_config_string; f.restype = ctypes.c_char_p; print(f().decode())"
+    )
+    asked = subprocess.run(
+        [sys.executable, "-c", code], env={"LD_PRELOAD": str(library)}, capture_output=True, text=True, check=True
+    )
+    return dict(word.split("=", 1) for word in asked.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("hz3/none",), "'hz3/none' is no lane; allowed: "),
+        (("hz3",), "'hz3' is no lane; allowed: "),
+        (("hz9/scale",), "'hz9/scale' is no lane; allowed: "),
+        (("none",), "'none' is no lane; allowed: "),
+        (("hz4/",), "'hz4/' is no lane; allowed: "),
+        (("",), "'' is no lane; allowed: "),
+        (("scale", "BIN_SIZE=1"), "'HZ_BIN_SIZE' is no knob of hz3; it has: HZ_NUM_SHARDS, "),
+        (("scale", "INBOX_BYTES=8192"), "'HZ_INBOX_BYTES' is no knob of hz3; it has: "),
+        (("scale", "BIN_COUNT"), "'BIN_COUNT' is not NAME=VALUE"),
+        (("scale", "BIN_COUNT="), "SET: HZ_BIN_COUNT is ; allowed: 8..1024"),
+        (("scale", "BIN_COUNT=7"), "SET: HZ_BIN_COUNT is 7; allowed: 8..1024"),
+        (("scale", "BIN_COUNT=1025"), "SET: HZ_BIN_COUNT is 1025; allowed: 8..1024"),
+        (("scale", "BIN_COUNT=-8"), "SET: HZ_BIN_COUNT is -8; allowed: 8..1024"),
+        (("scale", "BIN_COUNT=0x10"), "SET: HZ_BIN_COUNT is 0x10; allowed: 8..1024"),
+        (("scale", "BIN_COUNT=16", "HZ_BIN_COUNT=32"), "HZ_BIN_COUNT is set twice"),
+    ],
+)
+def test_bad_words_build_nothing(words, message):
+    before = folders()
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"variant.py: {message}")
+    assert folders() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "reason"),
+    [
+        (
+            ("hz4", "BATCH_COUNT=100"),
+            "hz4+batch_count-100",
+            "HZ_BATCH_COUNT: two batches must fit into a bin, or it flushes what it has just got",
+        ),
+        (
+            ("pageq", "HZ_BIN_COUNT_MIN=64", "BIN_COUNT=32", "BATCH_COUNT=16"),
+            "hz4_pageq+bin_count-32+bin_count_min-64+batch_count-16",
+            "HZ_BIN_COUNT_MIN: must not be above HZ_BIN_COUNT",
+        ),
+    ],
+)
+def test_a_combination_that_does_not_compile_says_why(words, name, reason):
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"variant.py: {name}: {reason}\n"
+    assert not list((variant.VARIANTS / name).glob("lib/*+*.so"))
+
+
+def test_a_variant_is_what_it_says_and_shares_no_object():
+    done = run("scale", "BIN_COUNT=96", "HZ_NUM_SHARDS=7", "BATCH_COUNT=48")
+    name = "hz3_scale+num_shards-7+bin_count-96+batch_count-48"
+    assert (done.returncode, done.stderr) == (0, "")
+    library = lanes.ROOT / done.stdout.strip()
+    assert library == variant.VARIANTS / name / "lib" / f"libhakozuna_{name}.so"
+    assert variant.VARIANTS / name in library.resolve().parents
+    config = config_of(library)
+    assert config["overrides"] == "NUM_SHARDS:7,BIN_COUNT:96,BATCH_COUNT:48"
+    assert (config["engine"], config["lane"], config["shards"]) == ("hz3", "scale", "7")
+    assert (config["HZ_BIN_COUNT"], config["HZ_BATCH_COUNT"], config["HZ_NUM_SHARDS"]) == ("96", "48", "7")
+    _, known = lanes.read_engines(lanes.ROOT)
+    scale = next(lane for lane in known if lane.title == "hz3/scale")
+    others = {key: value for key, value in scale.values.items() if f"{key.removeprefix('HZ_')}:" not in config["overrides"]}
+    assert {key: int(config[key]) for key in others} == others
+
+
+def test_a_lane_as_it_is():
+    done = run("hz4")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert config_of(lanes.ROOT / done.stdout.strip())["overrides"] == "none"
