@@ -60,8 +60,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static HZ_TLS struct heap *self = &heap_none;
 
 static void arena_make(void) {
-    void *made = mmap(NULL, (size_t)1 << ARENA_LOG2, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *made =
+        mmap(NULL, (size_t)1 << ARENA_LOG2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (made == MAP_FAILED)
         abort();
     arena = made;

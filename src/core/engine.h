@@ -37,14 +37,6 @@ HZ_INLINE bool hz_goes_home(const struct hz_thread_block *self, const struct hz_
            offset - HZ_HOME_BEGIN < (size_t)(HZ_HOME_END - HZ_HOME_BEGIN);
 }
 
-/* In the stats build: a mid block was freed into a bin, for later. */
-HZ_INLINE void hz_count_free(struct hz_thread_block *self, size_t offset) {
-    if (HZ_CONFIG_STATS && hz_class_is_mid((unsigned)(offset / HZ_GRANULE_BYTES))) {
-        hz_count(&self->counters.mid_free_calls, 1);
-        hz_count(&self->counters.mid_free_batch_enq, 1);
-    }
-}
-
 HZ_INLINE void hz_engine_free(void *block) {
     struct hz_thread_block *self = hz_self;
     const struct hz_pagetag *tag = &self->tags[((uintptr_t)block >> HZ_PAGE_LOG2) & self->tag_mask];
@@ -58,7 +50,6 @@ HZ_INLINE void hz_engine_free(void *block) {
     }
     hz_slot_store_rlx(top, block);   /* relaxed: owner */
     hz_owner_move_rel(&bin->top, 1); /* release: a fork's copy must not have the top without the slot */
-    hz_count_free(self, offset);
 }
 
 /* As malloc, zeroed; size does not overflow. */

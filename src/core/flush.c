@@ -29,8 +29,10 @@ void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t ke
         return;
     uint32_t count = held - keep;
     hz_count(&self->counters.flush, 1);
-    if (hz_class_is_mid(size_class))
+    if (hz_class_is_mid(size_class)) {
         hz_count(&self->counters.mid_free_batch_flush, 1);
+        hz_count(&self->counters.mid_moved, count);
+    }
     hz_store_rel(&bin->top, base); /* fork: empty for the copy ... */
     hz_signal_fence();             /* ... before anything moves */
     memcpy(oldest, base, count * sizeof(oldest[0]));

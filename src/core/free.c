@@ -45,7 +45,6 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
     void **top = hz_load_rlx(&bin->top); /* relaxed: owner */
     hz_slot_store_rlx(top, block);
     hz_store_rel(&bin->top, top + 1); /* release: as in hz_engine_free */
-    hz_count_free(self, offset);
 }
 
 void hz_free_slow(void *block) {

@@ -24,21 +24,23 @@ static void *unattached(size_t alignment, size_t size) {
     return block;
 }
 
-static void *malloc_class(struct hz_thread_block *self, unsigned size_class) {
+/* The newest block of a bin; NULL when there is none. A thread that is not attached has empty bins. */
+HZ_INLINE void *bin_take(struct hz_thread_block *self, unsigned size_class) {
     struct hz_bin *bin = &self->bins[size_class];
-    void **top = hz_load_rlx(&bin->top); /* relaxed: owner */
-    void *block = top[-1];
-    if (HZ_CONFIG_STATS && hz_class_is_mid(size_class)) {
-        hz_count(&self->counters.mid_malloc_calls, 1);
-        if (block != NULL)
-            hz_count(&self->counters.mid_cache_hit, 1);
-    }
-    if (HZ_UNLIKELY(block == NULL)) {
-        block = hz_refill(self, size_class);
-        return HZ_LIKELY(block != NULL) ? block : no_memory();
-    }
-    hz_store_rlx(&bin->top, top - 1); /* relaxed: owner */
+    void *block = hz_load_rlx(&bin->top)[-1]; /* relaxed: owner */
+    if (HZ_UNLIKELY(block == NULL))
+        return NULL;
+    hz_owner_move_rel(&bin->top, -1);
+    if (HZ_CONFIG_STATS && hz_class_is_mid(size_class))
+        hz_count(&self->counters.mid_cache_hit, 1);
     return block;
+}
+
+static void *malloc_class(struct hz_thread_block *self, unsigned size_class) {
+    void *block = bin_take(self, size_class);
+    if (HZ_UNLIKELY(block == NULL))
+        block = hz_refill(self, size_class);
+    return HZ_LIKELY(block != NULL) ? block : no_memory();
 }
 
 static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alignment, bool zeroed) {
@@ -57,13 +59,16 @@ static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alig
     return block;
 }
 
-void *hz_malloc_medium(size_t size) {
+static HZ_NOINLINE void *malloc_above_classes(size_t size) {
     struct hz_thread_block *self = hz_self;
-    if (HZ_UNLIKELY(!hz_is_attached(self)))
-        return unattached(1, size);
+    return HZ_LIKELY(hz_is_attached(self)) ? malloc_large(self, size, 1, false) : unattached(1, size);
+}
+
+void *hz_malloc_medium(size_t size) {
     if (HZ_UNLIKELY(size > HZ_CLASS_BYTES_MAX))
-        return malloc_large(self, size, 1, false);
-    return malloc_class(self, hz_class_of_medium(size));
+        return malloc_above_classes(size);
+    void *block = bin_take(hz_self, hz_class_of_medium(size));
+    return HZ_LIKELY(block != NULL) ? block : hz_malloc_slow(size);
 }
 
 void *hz_malloc_slow(size_t size) {

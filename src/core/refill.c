@@ -23,6 +23,8 @@ void *hz_refill(struct hz_thread_block *self, unsigned size_class) {
         void **top = hz_load_rlx(&bin->top); /* relaxed: owner */
         if (HZ_UNLIKELY(top != base)) {      /* arming the exit hook in the tick has allocated */
             hz_store_rlx(&bin->top, top - 1);
+            if (HZ_CONFIG_STATS && hz_class_is_mid(size_class))
+                hz_count(&self->counters.mid_cache_hit, 1);
             return top[-1];
         }
         got = hz_shard_refill(self, size_class, base, hz_batch_count(size_class));
@@ -33,6 +35,8 @@ void *hz_refill(struct hz_thread_block *self, unsigned size_class) {
         if (got == 0)
             return NULL;
     }
+    if (hz_class_is_mid(size_class))
+        hz_count(&self->counters.mid_moved, -(uint64_t)got);
     hz_store_rel(&bin->top, base + got - 1); /* release: as in hz_engine_free */
     return base[got - 1];
 }

@@ -176,7 +176,7 @@ uint32_t hz_shard_refill(struct hz_thread_block *self, unsigned size_class, void
             got = refill_from_new_page_locked(self, size_class, out, want);
         hz_shard_unlock(self->shard);
     }
-    if (hz_class_is_mid(size_class)) {
+    if (hz_class_is_mid(size_class) && got > 0) {
         hz_count(&self->counters.mid_lock_path, 1);
         hz_count(hit ? &self->counters.mid_bin_hit : &self->counters.mid_bin_miss, 1);
     }

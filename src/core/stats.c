@@ -46,6 +46,11 @@ static void add_remote_buffer(struct figures *figures, struct hz_thread_block *t
     }
 }
 
+static size_t bin_held(struct hz_thread_block *thread, unsigned size_class) {
+    struct hz_bin *bin = &thread->bins[size_class];
+    return (size_t)(hz_load_rlx(&bin->top) - hz_bin_base(bin, size_class)); /* relaxed: figure */
+}
+
 static void figures_get(struct figures *figures) {
     *figures = (struct figures){0};
     hz_pages_walk(add_page, figures);
@@ -57,10 +62,8 @@ static void figures_get(struct figures *figures) {
         for (unsigned index = 0; index < HZ_NUM_SHARDS; index++)
             if (hz_shard_get(index) != NULL)
                 f->cached += hz_shard_waiting(hz_shard_get(index), size_class);
-        for (struct hz_thread *thread = hz_thread_first(); thread != NULL; thread = thread->next) {
-            struct hz_bin *bin = &hz_thread_from(thread)->bins[size_class];
-            f->cached += (size_t)(hz_load_rlx(&bin->top) - hz_bin_base(bin, size_class)); /* relaxed: figure */
-        }
+        for (struct hz_thread *thread = hz_thread_first(); thread != NULL; thread = thread->next)
+            f->cached += bin_held(hz_thread_from(thread), size_class);
     }
 }
 
@@ -124,8 +127,30 @@ static uint64_t counter_get(const struct counter *counter) {
     return value;
 }
 
+/* Allocations and frees of mid blocks. A bin gets blocks by frees and refills, and loses them by allocations and
+   flushes: three of these and what it holds tell the fourth. */
+static void report_mid(struct hz_report *report) {
+    uint64_t allocated = 0;
+    uint64_t freed = 0;
+    for (struct hz_thread *each = hz_thread_first(); each != NULL; each = each->next) {
+        struct hz_thread_block *thread = hz_thread_from(each);
+        struct hz_counters *c = &thread->counters; /* relaxed, all: counters */
+        uint64_t taken =
+            hz_load_rlx(&c->mid_cache_hit) + hz_load_rlx(&c->mid_depot_hit) + hz_load_rlx(&c->mid_lock_path);
+        allocated += taken;
+        freed += taken + hz_load_rlx(&c->mid_moved);
+        for (unsigned size_class = 1 + HZ_LINEAR_CLASSES; size_class < HZ_CLASS_COUNT; size_class++)
+            freed += bin_held(thread, size_class);
+    }
+    hz_report_number(report, "malloc_calls", allocated);
+    hz_report_number(report, "free_calls", freed);
+    hz_report_number(report, "free_batch_enq", freed); /* all: a bin is a batch */
+}
+
 /* What is not counted by anybody, but known. */
 static void report_known(struct hz_report *report, const char *group) {
+    if (HZ_CONFIG_STATS && strcmp(group, "mid") == 0)
+        report_mid(report);
     if (strcmp(group, "counters") == 0) {
         uint64_t thread_blocks = 0;
         uint64_t threads = 0;

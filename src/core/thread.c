@@ -108,6 +108,8 @@ void hz_thread_flush(struct hz_thread_block *thread) {
         if (count == 0)
             continue;
         hz_store_rel(&bin->top, base); /* fork: what is on its way home is in no bin any more */
+        if (hz_class_is_mid(size_class))
+            hz_count(&thread->counters.mid_moved, count);
         hz_home_send(thread, base, count);
     }
     hz_remote_flush(thread);

@@ -38,6 +38,9 @@ struct hz_counters {
 #include "core/counters.def"
 #include "engine_counters.def"
 #undef COUNTER
+    /* blocks that left mid bins by flushes, less those that refills brought; modulo 2^64. With hits and what the bins
+       hold it tells how many were freed, which free need not count. */
+    _Atomic(uint64_t) mid_moved;
 };
 
 /* One writer: no read-modify-write is needed. */
