@@ -21,7 +21,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs variant check unit contract death stress preload asm pytests tidy format docs bench venv setup clean distclean
+.PHONY: help run test libs variant check unit contract death stress model preload asm pytests tidy format docs bench venv setup clean distclean
 
 help: ## list the targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -50,6 +50,10 @@ unit: ## unit tests of BUILD
 contract: ## the public API, by our names, on glibc and preloaded, of BUILD
 death: ## misuse ends with the documented message, of BUILD
 stress: ## threads, fork, churn, of BUILD
+
+model: venv build-check ## orders of atomic operations that a scheduler makes, and the models for spin
+	ctest --preset check -j $(JOBS) -L '^$@$$'
+	$(PYTEST) tests/model
 
 preload: venv libs ## real programs under the release library of each engine
 	@# the other engine is tried when one has failed too

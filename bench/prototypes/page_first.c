@@ -19,7 +19,7 @@
 enum {
     CHUNK_LOG2 = 16,
     CHUNK_BYTES = 1 << CHUNK_LOG2,
-    ARENA_LOG2 = 38,
+    ARENA_LOG2 = 34,
     SMALL_CHUNKS = 1, /* 64 KiB a page for blocks of up to 2 KiB, as hz4 */
     MID_CHUNKS = 8,
     CARVE_COUNT = 16, /* memory is touched when it is handed out */

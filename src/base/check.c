@@ -52,6 +52,16 @@ void hz_fail_pointer(const char *text, const void *pointer) {
     line_print_and_abort(&line);
 }
 
+void hz_fail_number(const char *text, size_t number) {
+    struct line line = {.length = 0};
+    line_add(&line, "hakozuna: ");
+    line_add(&line, text);
+    line_add(&line, " ");
+    line_add_number(&line, number, 10);
+    line_add(&line, "\n");
+    line_print_and_abort(&line);
+}
+
 void hz_fail_assert(const char *text, const char *file, int line_number) {
     struct line line = {.length = 0};
     line_add(&line, "hakozuna: internal error: ");

@@ -10,7 +10,8 @@
 
 #include "base/compiler.h"
 
-/* The stable texts, used by the library and by tests/death. Each is printed as "hakozuna: <text> <pointer>". */
+/* The stable texts, used by the library and by tests/death. Each is printed as "hakozuna: <text> <pointer>", the last
+   one with a number. */
 #define HZ_TEXT_FOREIGN     "free of a pointer that is not from this allocator:"
 #define HZ_TEXT_DOUBLE_FREE "double free of block:"
 #define HZ_TEXT_INTERIOR    "free of a pointer into the middle of a block:"
@@ -18,8 +19,13 @@
 #define HZ_TEXT_REALLOC     "realloc of a pointer that is not a live block:"
 #define HZ_TEXT_LIST        "corrupt list of free blocks at:"
 
+#define HZ_TEXT_SHARDS "more threads than shards; shards there are:"
+
 /* Prints "hakozuna: <text> 0x<pointer>" and aborts. */
 HZ_NORETURN HZ_COLD void hz_fail_pointer(const char *text, const void *pointer);
+
+/* Prints "hakozuna: <text> <number>" and aborts. */
+HZ_NORETURN HZ_COLD void hz_fail_number(const char *text, size_t number);
 
 /* Prints "hakozuna: internal error: <text> (<file>:<line>)" and aborts. */
 HZ_NORETURN HZ_COLD void hz_fail_assert(const char *text, const char *file, int line);

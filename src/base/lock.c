@@ -17,17 +17,23 @@ uintptr_t hz_lock_self(void) {
     return (uintptr_t)&held_ranks;
 }
 
+enum { LEAF_BIT = 31 };
+
+static unsigned rank_bit(const struct hz_lock *lock) {
+    return lock->rank == HZ_RANK_LEAF ? LEAF_BIT : lock->rank;
+}
+
 static void rank_enter(const struct hz_lock *lock) {
     if (HZ_CONFIG_CHECKS) {
-        hz_assert((held_ranks >> lock->rank) == 0);
-        held_ranks |= UINT32_C(1) << lock->rank;
+        hz_assert((held_ranks >> rank_bit(lock)) == 0);
+        held_ranks |= UINT32_C(1) << rank_bit(lock);
     }
 }
 
 static void rank_leave(const struct hz_lock *lock) {
     if (HZ_CONFIG_CHECKS) {
-        hz_assert((held_ranks >> lock->rank & 1) == 1);
-        held_ranks &= ~(UINT32_C(1) << lock->rank);
+        hz_assert((held_ranks >> rank_bit(lock) & 1) == 1);
+        held_ranks &= ~(UINT32_C(1) << rank_bit(lock));
     }
 }
 

@@ -21,7 +21,11 @@ _Static_assert(HZ_BATCH_COUNT <= HZ_BIN_COUNT / 2,
 
 _Static_assert(HZ_HOME_BELOW_BYTES <= HZ_LINEAR_MAX + 1, "HZ_HOME_BELOW_BYTES: only linear classes can go home");
 
-enum { HZ_MID_ABOVE_BYTES = 2048 };
+/* Mid: above 2 KiB, to 64 KiB. */
+enum {
+    HZ_MID_ABOVE_LOG2 = 11,
+    HZ_MID_CLASS_FIRST = 1 + HZ_LINEAR_CLASSES + (HZ_MID_ABOVE_LOG2 - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING,
+};
 
 /* Blocks of a class a bin can hold, and how many move at once. Pure. */
 HZ_INLINE uint32_t hz_bin_capacity(unsigned size_class) {
@@ -35,9 +39,8 @@ HZ_INLINE uint32_t hz_batch_count(unsigned size_class) {
     return (uint32_t)hz_min(hz_bin_capacity(size_class) / 2, HZ_BATCH_COUNT);
 }
 
-/* Mid: 2 KiB to 64 KiB. */
 HZ_INLINE bool hz_class_is_mid(unsigned size_class) {
-    return hz_class_bytes(size_class) > HZ_MID_ABOVE_BYTES;
+    return size_class >= HZ_MID_CLASS_FIRST;
 }
 
 /* Blocks of the class go home to their shard when another thread frees them; others are adopted by that thread. */

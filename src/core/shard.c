@@ -46,6 +46,8 @@ struct hz_shard *hz_shard_claim(void) {
     struct hz_shard *best = claim_unused();
     if (best != NULL)
         return best;
+    if (HZ_SHARD_COLLISION_FAILFAST && hz_shard_get(HZ_NUM_SHARDS - 1) != NULL) /* else: no memory for another */
+        hz_fail_number(HZ_TEXT_SHARDS, HZ_NUM_SHARDS);
     for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) {
         struct hz_shard *shard = hz_shard_get(index);
         if (shard != NULL &&

@@ -139,7 +139,7 @@ static void report_mid(struct hz_report *report) {
             hz_load_rlx(&c->mid_cache_hit) + hz_load_rlx(&c->mid_depot_hit) + hz_load_rlx(&c->mid_lock_path);
         allocated += taken;
         freed += taken + hz_load_rlx(&c->mid_moved);
-        for (unsigned size_class = 1 + HZ_LINEAR_CLASSES; size_class < HZ_CLASS_COUNT; size_class++)
+        for (unsigned size_class = HZ_MID_CLASS_FIRST; size_class < HZ_CLASS_COUNT; size_class++)
             freed += bin_held(thread, size_class);
     }
     hz_report_number(report, "malloc_calls", allocated);
@@ -160,6 +160,10 @@ static void report_known(struct hz_report *report, const char *group) {
         }
         hz_report_number(report, "threads", threads);
         hz_report_number(report, "thread_blocks", thread_blocks);
+        uint64_t shards = 0;
+        while (shards < HZ_NUM_SHARDS && hz_shard_get((unsigned)shards) != NULL)
+            shards++;
+        hz_report_number(report, "shards", shards);
         hz_report_number(report, "meta_bytes", hz_meta_bytes());
     } else if (strcmp(group, "os") == 0) {
         struct hz_arena_figures spans;

@@ -1,23 +1,39 @@
 /*
  * mail.c - how blocks of one class come to their shard: stash, then transfer, then central. Called by core/shard.c.
  *
- * No sender takes a lock. What may wait for a shard, per class: HZ_STASH_BYTES + 8 lists + HZ_CENTRAL_BYTES (one batch
- * at least in each), and once more what was last drained of it (carry). Edge "stash-publish": that of mpsc.h.
+ * What may wait for a shard, per class: HZ_STASH_BYTES + 8 lists + HZ_CENTRAL_BYTES (one batch at least in each), and
+ * once more what was last drained of it (carry). Without a stash (HZ_STASH_BYTES=0) transfer comes first. No sender
+ * takes the shard's lock; those of transfer and central exist in lanes with the mutex variants only. Edge
+ * "stash-publish": that of mpsc.h.
  */
 #include "core/core.h"
 
-static uint32_t stash_cap(unsigned size_class) {
-    return (uint32_t)hz_min(hz_max(HZ_STASH_BYTES / hz_class_bytes(size_class), hz_batch_count(size_class)),
-                            HZ_LIST_COUNT_MAX);
+#include "central.h"
+#include "transfer.h"
+
+enum { HAS_STASH = HZ_STASH_BYTES > 0 };
+
+/* Blocks for so many bytes; a batch at least. */
+static uint32_t cap_of(size_t bytes, unsigned size_class) {
+    return (uint32_t)hz_min(hz_max(bytes / hz_class_bytes(size_class), hz_batch_count(size_class)), HZ_LIST_COUNT_MAX);
+}
+
+static bool stash_send(struct hz_mailbox *mail, unsigned size_class, const struct hz_list *list) {
+    return HAS_STASH && hz_mpsc_send(&mail->stash, list, cap_of(HZ_STASH_BYTES, size_class)); /* sync: stash-publish,
+                                                                                                  partner stash_take */
+}
+
+static hz_list_word stash_take(struct hz_mailbox *mail) {
+    return HAS_STASH ? hz_mpsc_take(&mail->stash) : 0; /* sync: stash-publish, partner stash_send */
 }
 
 bool hz_mail_send(struct hz_thread_block *self, struct hz_mailbox *mail, unsigned size_class,
                   const struct hz_list *list) {
-    if (hz_mpsc_send(&mail->stash, list, stash_cap(size_class))) /* sync: stash-publish, partner hz_mail_take */
+    if (stash_send(mail, size_class, list))
         hz_count(&self->counters.stash_send, 1);
     else if (hz3_transfer_send(mail, list))
         hz_count(&self->counters.transfer_send, 1);
-    else if (hz3_central_send(mail, size_class, list))
+    else if (hz3_central_send(mail, list, cap_of(HZ_CENTRAL_BYTES, size_class)))
         hz_count(&self->counters.central_send, 1);
     else
         return false;
@@ -25,7 +41,7 @@ bool hz_mail_send(struct hz_thread_block *self, struct hz_mailbox *mail, unsigne
 }
 
 hz_list_word hz_mail_take(struct hz_thread_block *self, struct hz_mailbox *mail) {
-    hz_list_word word = hz_mpsc_take(&mail->stash); /* sync: stash-publish, partner hz_mail_send */
+    hz_list_word word = stash_take(mail);
     _Atomic(uint64_t) *counter = &self->counters.refill_stash;
     if (word == 0) {
         word = hz3_transfer_take(mail);
@@ -44,6 +60,20 @@ uint32_t hz_mail_count(struct hz_mailbox *mail) {
     return hz_mpsc_count(&mail->stash) + hz3_transfer_count(mail) + hz3_central_count(mail);
 }
 
+static void lock_settle(struct hz_lock *lock) {
+    if (hz_lock_abandoned(lock))
+        hz_lock_reset(lock);
+}
+
+/* Lists and slots are sound at each instant; locks may have been held by threads that are not here. */
 void hz_mail_after_fork(void) {
-    /* lists and slots are sound at each instant */
+    if (HZ_TRANSFER_LOCKFREE && HZ_CENTRAL_LOCKFREE)
+        return;
+    for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) {
+        struct hz_shard *shard = hz_shard_get(index);
+        for (unsigned size_class = 1; shard != NULL && size_class < HZ_CLASS_COUNT; size_class++) {
+            lock_settle(&shard->classes[size_class].mail.transfer_lock);
+            lock_settle(&shard->classes[size_class].mail.central_lock);
+        }
+    }
 }

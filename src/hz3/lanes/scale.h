@@ -3,10 +3,15 @@
 #ifndef HZ3_LANES_SCALE_H
 #define HZ3_LANES_SCALE_H
 
+#ifndef HZ_LANE_NAME
 #define HZ_LANE_NAME "scale"
+#endif
 
 #ifndef HZ_NUM_SHARDS
 #define HZ_NUM_SHARDS 63
+#endif
+#ifndef HZ_SHARD_COLLISION_FAILFAST
+#define HZ_SHARD_COLLISION_FAILFAST 0
 #endif
 #ifndef HZ_BIN_BYTES
 #define HZ_BIN_BYTES 24576
@@ -46,6 +51,12 @@
 #endif
 #ifndef HZ_CENTRAL_BYTES
 #define HZ_CENTRAL_BYTES 1048576
+#endif
+#ifndef HZ_TRANSFER_LOCKFREE
+#define HZ_TRANSFER_LOCKFREE 1
+#endif
+#ifndef HZ_CENTRAL_LOCKFREE
+#define HZ_CENTRAL_LOCKFREE 1
 #endif
 
 #endif

@@ -10,6 +10,9 @@
 #ifndef HZ_NUM_SHARDS
 #define HZ_NUM_SHARDS 63
 #endif
+#ifndef HZ_SHARD_COLLISION_FAILFAST
+#define HZ_SHARD_COLLISION_FAILFAST 0
+#endif
 #ifndef HZ_BIN_BYTES
 #define HZ_BIN_BYTES 24576
 #endif

@@ -42,6 +42,7 @@ uint32_t unit_mpsc_count(struct hz_mpsc *queue) {
 
 /* ---- lock.h ---- */
 
+const unsigned unit_rank_leaf = HZ_RANK_LEAF;
 const unsigned unit_rank_init = HZ_RANK_INIT;
 const unsigned unit_rank_shard = HZ_RANK_SHARD;
 const unsigned unit_rank_arena = HZ_RANK_ARENA;

@@ -39,6 +39,7 @@ hz_list_word unit_mpsc_take(struct hz_mpsc *queue);
 uint32_t unit_mpsc_count(struct hz_mpsc *queue);
 
 /* ---- lock.h ---- */
+extern const unsigned unit_rank_leaf;
 extern const unsigned unit_rank_init;
 extern const unsigned unit_rank_shard;
 extern const unsigned unit_rank_arena;

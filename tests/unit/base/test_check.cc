@@ -55,6 +55,7 @@ TEST(Check, TextsAreStable) {
     EXPECT_STREQ(HZ_TEXT_SIZE, "sized free with a size that the block cannot have:");
     EXPECT_STREQ(HZ_TEXT_REALLOC, "realloc of a pointer that is not a live block:");
     EXPECT_STREQ(HZ_TEXT_LIST, "corrupt list of free blocks at:");
+    EXPECT_STREQ(HZ_TEXT_SHARDS, "more threads than shards; shards there are:");
 }
 
 TEST(Check, InternalErrorsSayWhere) {

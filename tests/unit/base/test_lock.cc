@@ -188,6 +188,29 @@ TEST(LockRank, RisingOrderIsAllowed) {
     }
 }
 
+TEST(LockRank, LeavesComeLast) {
+    Lock inner(unit_rank_meta);
+    Lock leaf(unit_rank_leaf);
+    hz_lock_acquire(inner.lock);
+    hz_lock_acquire(leaf.lock);
+    hz_lock_release(leaf.lock);
+    hz_lock_release(inner.lock);
+    EXPECT_EQ(unit_rank_leaf, 0U) << "zeroed memory is a free leaf";
+}
+
+TEST(LockRankDeathTest, NothingIsTakenUnderALeaf) {
+    if (!HZ_CONFIG_CHECKS)
+        GTEST_SKIP() << "ranks are checked in the check build";
+    Lock leaf(unit_rank_leaf);
+    Lock other(unit_rank_leaf);
+    Lock low(unit_rank_init);
+    hz_lock_acquire(leaf.lock);
+    EXPECT_DEATH(hz_lock_acquire(low.lock), "internal error: .*rank");
+    EXPECT_DEATH(hz_lock_acquire(other.lock), "internal error: .*rank");
+    hz_lock_release(leaf.lock);
+    EXPECT_DEATH(hz_lock_release(leaf.lock), "internal error: .*rank");
+}
+
 TEST(LockRankDeathTest, OtherOrdersAbort) {
     if (!HZ_CONFIG_CHECKS)
         GTEST_SKIP() << "ranks are checked in the check build";

@@ -26,9 +26,9 @@ void unit_counters_clear(void) {
         _Atomic(uint64_t) *counters = (_Atomic(uint64_t) *)&block->counters;
         for (size_t i = 0; i < sizeof(block->counters) / sizeof(counters[0]); i++)
             hz_store_rlx(&counters[i], 0);
-        for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-            if (hz_class_is_mid(size_class)) /* what bins hold now was not freed since */
-                hz_count(&block->counters.mid_moved, -(uint64_t)unit_bin_count(block, size_class));
+        for (unsigned size_class = HZ_MID_CLASS_FIRST; size_class < HZ_CLASS_COUNT; size_class++)
+            /* what bins hold now was not freed since */
+            hz_count(&block->counters.mid_moved, -(uint64_t)unit_bin_count(block, size_class));
         block->slow_count = VISITS_FIRST;
     }
 }

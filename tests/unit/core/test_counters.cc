@@ -23,7 +23,8 @@ using unit::Exclusive;
 /* ---- which counters there are, and which were tested ---- */
 
 /* Figures that stand among the counters but are counted by nobody. */
-const Names known = {"counters.threads", "counters.thread_blocks", "counters.meta_bytes", "os.seg_acq"};
+const Names known = {"counters.threads", "counters.thread_blocks", "counters.shards", "counters.meta_bytes",
+                     "os.seg_acq"};
 
 /* Computed from others, where these are counted: in the stats build. The steps below state them too. */
 const Names computed = {"mid.malloc_calls", "mid.free_calls", "mid.free_batch_enq"};
@@ -710,11 +711,12 @@ TEST_F(Counters, ThreadsAndTheirBlocks) {
             workers.push_back(std::make_unique<Worker>());
         EXPECT_EQ(counters()["counters.threads"], 1 + static_cast<double>(workers.size()));
         EXPECT_EQ(counters()["counters.thread_blocks"], 1 + static_cast<double>(workers.size()));
+        EXPECT_EQ(counters()["counters.shards"], std::min<size_t>(HZ_NUM_SHARDS, 1 + workers.size()));
         EXPECT_GT(counters()["counters.meta_bytes"], before);
     }
     EXPECT_EQ(counters()["counters.threads"], 1);
     EXPECT_EQ(counters()["counters.thread_blocks"], 1 + blocks + 20) << "they are kept for others";
-    for (const char *name : {"counters.threads", "counters.thread_blocks", "counters.meta_bytes"})
+    for (const char *name : {"counters.threads", "counters.thread_blocks", "counters.shards", "counters.meta_bytes"})
         tested().insert(name);
 }
 

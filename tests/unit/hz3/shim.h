@@ -18,14 +18,22 @@ struct unit_hz3_counters {
 };
 struct unit_hz3_counters unit_hz3_counters_of(struct hz_thread_block *thread);
 
-/* ---- transfer.c, central.c ---- */
+/* ---- transfer, central: each implementation, whichever the lane uses ---- */
+struct unit_transfer {
+    const char *name;
+    bool (*send)(struct hz_mailbox *mail, const struct hz_list *list);
+    hz_list_word (*take)(struct hz_mailbox *mail);
+};
+struct unit_central {
+    const char *name;
+    bool (*send)(struct hz_mailbox *mail, const struct hz_list *list, uint32_t cap);
+    hz_list_word (*take)(struct hz_mailbox *mail);
+};
+extern const struct unit_transfer unit_transfers[2];
+extern const struct unit_central unit_centrals[2];
 extern const unsigned unit_transfer_slots;
-bool hz3_transfer_send(struct hz_mailbox *mail, const struct hz_list *list);
-hz_list_word hz3_transfer_take(struct hz_mailbox *mail);
-uint32_t hz3_transfer_count(struct hz_mailbox *mail);
-bool hz3_central_send(struct hz_mailbox *mail, unsigned size_class, const struct hz_list *list);
-hz_list_word hz3_central_take(struct hz_mailbox *mail);
-uint32_t hz3_central_count(struct hz_mailbox *mail);
+uint32_t unit_transfer_count(struct hz_mailbox *mail);
+uint32_t unit_central_count(struct hz_mailbox *mail);
 
 /* What waits in the stash alone. */
 uint32_t unit_stash_count(struct hz_mailbox *mail);

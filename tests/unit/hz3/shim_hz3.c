@@ -4,8 +4,28 @@
 #include "unit/hz3/shim.h"
 
 #include "core/core.h"
+#include "hz3/central.h"
+#include "hz3/transfer.h"
 
 const unsigned unit_transfer_slots = HZ3_TRANSFER_SLOTS;
+
+const struct unit_transfer unit_transfers[2] = {
+    {"lockfree", hz3_transfer_lockfree_send, hz3_transfer_lockfree_take},
+    {"mutex", hz3_transfer_mutex_send, hz3_transfer_mutex_take},
+};
+
+const struct unit_central unit_centrals[2] = {
+    {"lockfree", hz3_central_lockfree_send, hz3_central_lockfree_take},
+    {"mutex", hz3_central_mutex_send, hz3_central_mutex_take},
+};
+
+uint32_t unit_transfer_count(struct hz_mailbox *mail) {
+    return hz3_transfer_count(mail);
+}
+
+uint32_t unit_central_count(struct hz_mailbox *mail) {
+    return hz3_central_count(mail);
+}
 
 uint32_t unit_stash_count(struct hz_mailbox *mail) {
     return hz_mpsc_count(&mail->stash);

@@ -1,4 +1,4 @@
-/* Central: the list behind stash and transfer, with a cap of its own. */
+/* Central, without a lock and with one: the list behind stash and transfer, with a cap of its own. */
 #include "unit/core/fixture.h"
 #include "unit/hz3/shim.h"
 
@@ -19,50 +19,51 @@ struct Mailbox {
     }
 };
 
-/* The most blocks of a class that may wait there; the same for every class test. */
-size_t bound(unsigned size_class) {
-    return std::max<size_t>(HZ_CENTRAL_BYTES / hz_class_bytes(size_class), HZ_BATCH_COUNT);
-}
+class Central : public testing::TestWithParam<unit_central> {};
 
-TEST(Central, TakesEverythingAtOnce) {
+TEST_P(Central, TakesEverythingAtOnce) {
     Mailbox box;
     std::vector<Node> nodes(7);
     struct hz_list first = {};
     struct hz_list second = {};
     for (size_t i = 0; i < 7; i++)
         hz_list_push(i < 3 ? &first : &second, &nodes[i]);
-    EXPECT_EQ(hz3_central_take(box.mail), 0U);
-    EXPECT_TRUE(hz3_central_send(box.mail, 1, &first));
-    EXPECT_TRUE(hz3_central_send(box.mail, 1, &second));
-    EXPECT_EQ(hz3_central_count(box.mail), 7U);
-    Blocks blocks = unit::blocks_of(hz3_central_take(box.mail));
+    EXPECT_EQ(GetParam().take(box.mail), 0U);
+    EXPECT_TRUE(GetParam().send(box.mail, &first, HZ_LIST_COUNT_MAX));
+    EXPECT_TRUE(GetParam().send(box.mail, &second, HZ_LIST_COUNT_MAX));
+    EXPECT_EQ(unit_central_count(box.mail), 7U);
+    Blocks blocks = unit::blocks_of(GetParam().take(box.mail));
     EXPECT_EQ(blocks, (Blocks{&nodes[6], &nodes[5], &nodes[4], &nodes[3], &nodes[2], &nodes[1], &nodes[0]}));
-    EXPECT_EQ(hz3_central_take(box.mail), 0U);
-    EXPECT_EQ(hz3_central_count(box.mail), 0U);
+    EXPECT_EQ(GetParam().take(box.mail), 0U);
+    EXPECT_EQ(unit_central_count(box.mail), 0U);
 }
 
-TEST(Central, WhatWaitsIsBounded) {
-    for (unsigned size_class : unit::some_classes()) {
+TEST_P(Central, WhatWaitsIsBounded) {
+    for (uint32_t cap : {1U, 2U, 64U, static_cast<uint32_t>(HZ_LIST_COUNT_MAX)}) {
         Mailbox box;
-        std::vector<Node> nodes(bound(size_class) + 2);
-        size_t sent = 0;
-        for (; sent < nodes.size(); sent++) {
+        std::vector<Node> nodes(cap + size_t{2});
+        uint32_t sent = 0;
+        for (Node &node : nodes) {
             struct hz_list one = {};
-            hz_list_push(&one, &nodes[sent]);
-            if (!hz3_central_send(box.mail, size_class, &one))
+            hz_list_push(&one, &node);
+            if (!GetParam().send(box.mail, &one, cap))
                 break;
+            sent++;
         }
-        EXPECT_LE(sent, bound(size_class)) << "class " << size_class;
-        EXPECT_LE(sent, static_cast<size_t>(HZ_LIST_COUNT_MAX));
-        EXPECT_GE(sent, hz_batch_count(size_class)) << "at least one batch fits";
-        EXPECT_EQ(hz3_central_count(box.mail), sent);
-        EXPECT_EQ(unit::blocks_of(hz3_central_take(box.mail)).size(), sent);
+        EXPECT_EQ(sent, cap);
+        EXPECT_EQ(unit_central_count(box.mail), cap);
+        struct hz_list two = {};
+        for (size_t i = cap; i < cap + size_t{2}; i++)
+            hz_list_push(&two, &nodes[i]);
+        EXPECT_FALSE(GetParam().send(box.mail, &two, cap));
+        EXPECT_EQ(unit::blocks_of(GetParam().take(box.mail)).size(), cap) << "what was refused changed nothing";
+        EXPECT_EQ(GetParam().send(box.mail, &two, cap), cap >= 2);
     }
 }
 
-TEST(Central, ThreadsLoseNothing) {
+TEST_P(Central, ThreadsLoseNothing) {
     constexpr unsigned senders = 3;
-    unsigned size_class = unit::class_count - 1; /* the smallest cap: senders are refused now and then */
+    constexpr uint32_t cap = 40; /* senders are refused now and then */
     Mailbox box;
     const size_t each = unit::rounds(20000);
     std::vector<std::vector<Node>> nodes(senders, std::vector<Node>(each));
@@ -74,7 +75,7 @@ TEST(Central, ThreadsLoseNothing) {
                 nodes[index][i].payload = i + 1;
                 struct hz_list one = {};
                 hz_list_push(&one, &nodes[index][i]);
-                while (!hz3_central_send(box.mail, size_class, &one))
+                while (!GetParam().send(box.mail, &one, cap))
                     std::this_thread::yield();
             }
             sending--;
@@ -82,8 +83,8 @@ TEST(Central, ThreadsLoseNothing) {
         }
         for (bool last = false; !last;) {
             last = sending.load() == 0;
-            Blocks blocks = unit::blocks_of(hz3_central_take(box.mail));
-            wrong += blocks.size() > bound(size_class);
+            Blocks blocks = unit::blocks_of(GetParam().take(box.mail));
+            wrong += blocks.size() > cap;
             for (void *block : blocks) {
                 auto *node = static_cast<Node *>(block);
                 wrong += node->payload == 0;
@@ -98,5 +99,8 @@ TEST(Central, ThreadsLoseNothing) {
         for (const Node &node : list)
             ASSERT_EQ(node.taken, 1U);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, Central, testing::ValuesIn(unit_centrals),
+                         [](const auto &param) { return param.param.name; });
 
 } // namespace

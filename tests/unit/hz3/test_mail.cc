@@ -84,8 +84,8 @@ TEST_F(Mail, OverflowGoesThroughAllTiers) {
             Blocks some = unit::refill(shard_, c, std::min(10U, hz_shard_waiting(shard_, c)));
             back.insert(back.end(), some.begin(), some.end());
         }
-        EXPECT_EQ(hz3_transfer_count(mail(c)), 0U);
-        EXPECT_EQ(hz3_central_count(mail(c)), 0U);
+        EXPECT_EQ(unit_transfer_count(mail(c)), 0U);
+        EXPECT_EQ(unit_central_count(mail(c)), 0U);
         EXPECT_EQ(counters().refill_transfer - before.refill_transfer, unit_transfer_slots);
         EXPECT_EQ(counters().refill_central - before.refill_central, 1U);
         EXPECT_EQ(back.size() + direct, blocks.size());
@@ -103,8 +103,8 @@ TEST_F(Mail, DrainEmptiesEveryTier) {
     Blocks blocks = unit::take(shard_, size_class, static_cast<uint32_t>(HZ_STASH_BYTES / bytes + HZ_BATCH_COUNT + 20));
     for (void *block : blocks)
         send(size_class, {block});
-    ASSERT_GT(hz3_transfer_count(mail(size_class)), 0U);
-    ASSERT_GT(hz3_central_count(mail(size_class)), 0U);
+    ASSERT_GT(unit_transfer_count(mail(size_class)), 0U);
+    ASSERT_GT(unit_central_count(mail(size_class)), 0U);
     Blocks carried = unit::refill(shard_, size_class, 1);
     ASSERT_GT(unit_carry_count(shard_, size_class), 0U);
     unit::drain(shard_, size_class);

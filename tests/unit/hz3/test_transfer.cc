@@ -1,4 +1,4 @@
-/* Transfer slots: a few lists, each handed over whole and once. */
+/* Transfer slots, without a lock and with one: a few lists, each handed over whole and once. */
 #include "unit/core/fixture.h"
 #include "unit/hz3/shim.h"
 
@@ -29,21 +29,23 @@ struct hz_list list_of(std::vector<Node> &nodes, size_t from, size_t count) {
     return list;
 }
 
-TEST(Transfer, HoldsAsManyListsAsSlots) {
+class Transfer : public testing::TestWithParam<unit_transfer> {};
+
+TEST_P(Transfer, HoldsAsManyListsAsSlots) {
     Mailbox box;
     std::vector<Node> nodes(3 * (unit_transfer_slots + 1));
-    EXPECT_EQ(hz3_transfer_take(box.mail), 0U);
+    EXPECT_EQ(GetParam().take(box.mail), 0U);
     for (unsigned slot = 0; slot < unit_transfer_slots; slot++) {
         struct hz_list list = list_of(nodes, 3 * slot, 3);
-        EXPECT_TRUE(hz3_transfer_send(box.mail, &list));
-        EXPECT_EQ(hz3_transfer_count(box.mail), 3 * (slot + 1));
+        EXPECT_TRUE(GetParam().send(box.mail, &list));
+        EXPECT_EQ(unit_transfer_count(box.mail), 3 * (slot + 1));
     }
     struct hz_list extra = list_of(nodes, 3 * unit_transfer_slots, 3);
-    EXPECT_FALSE(hz3_transfer_send(box.mail, &extra)) << "every slot is taken";
-    EXPECT_EQ(hz3_transfer_count(box.mail), 3 * unit_transfer_slots);
+    EXPECT_FALSE(GetParam().send(box.mail, &extra)) << "every slot is taken";
+    EXPECT_EQ(unit_transfer_count(box.mail), 3 * unit_transfer_slots);
     std::set<void *> seen;
     for (unsigned slot = 0; slot < unit_transfer_slots; slot++) {
-        hz_list_word word = hz3_transfer_take(box.mail);
+        hz_list_word word = GetParam().take(box.mail);
         ASSERT_EQ(hz_list_word_count(word), 3U);
         Blocks blocks = unit::blocks_of(word);
         EXPECT_EQ(hz_block_next(blocks.back()), nullptr);
@@ -51,12 +53,12 @@ TEST(Transfer, HoldsAsManyListsAsSlots) {
     }
     EXPECT_EQ(seen.size(), 3 * unit_transfer_slots);
     EXPECT_EQ(seen.count(&nodes[3 * unit_transfer_slots]), 0U);
-    EXPECT_EQ(hz3_transfer_take(box.mail), 0U);
-    EXPECT_EQ(hz3_transfer_count(box.mail), 0U);
-    EXPECT_TRUE(hz3_transfer_send(box.mail, &extra)) << "a slot that was emptied serves again";
+    EXPECT_EQ(GetParam().take(box.mail), 0U);
+    EXPECT_EQ(unit_transfer_count(box.mail), 0U);
+    EXPECT_TRUE(GetParam().send(box.mail, &extra)) << "a slot that was emptied serves again";
 }
 
-TEST(Transfer, ThreadsHandOverEveryListOnce) {
+TEST_P(Transfer, ThreadsHandOverEveryListOnce) {
     constexpr unsigned senders = 3;
     constexpr unsigned takers = 2;
     constexpr size_t list_blocks = 4;
@@ -75,7 +77,7 @@ TEST(Transfer, ThreadsHandOverEveryListOnce) {
                     nodes[index][j].payload = j;
                     hz_list_push(&list, &nodes[index][j]);
                 }
-                while (!hz3_transfer_send(box.mail, &list))
+                while (!GetParam().send(box.mail, &list))
                     std::this_thread::yield();
             }
             sending--;
@@ -83,7 +85,7 @@ TEST(Transfer, ThreadsHandOverEveryListOnce) {
         }
         for (bool last = false; !last;) {
             last = sending.load() == 0;
-            for (hz_list_word word; (word = hz3_transfer_take(box.mail)) != 0;) {
+            for (hz_list_word word; (word = GetParam().take(box.mail)) != 0;) {
                 Blocks blocks = unit::blocks_of(word);
                 wrong += blocks.size() != list_blocks;
                 for (size_t i = 0; i < blocks.size(); i++) {
@@ -99,7 +101,10 @@ TEST(Transfer, ThreadsHandOverEveryListOnce) {
     for (const auto &each : nodes)
         for (const Node &node : each)
             ASSERT_EQ(node.taken, 1U) << "every block is taken once";
-    EXPECT_EQ(hz3_transfer_count(box.mail), 0U);
+    EXPECT_EQ(unit_transfer_count(box.mail), 0U);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, Transfer, testing::ValuesIn(unit_transfers),
+                         [](const auto &param) { return param.param.name; });
 
 } // namespace

@@ -1,0 +1,152 @@
+# The model tests: the real sources of a lane, compiled with tests/model/points.h in front, so that a scheduler decides at
+# each atomic operation who goes on (tests/model/scheduler.h). For each lane:
+#   <lane>.model.test_<file>        each file of scenarios on the sources as they are
+#   <lane>.model.mutant.<name>      one of its scenarios on sources with a bug of tests/model/mutants/<name>.patch, which
+#                                   it has to find
+# The same sources with other knobs: few shards and small bins, so that few steps lead everywhere.
+
+set(hz_model "${PROJECT_SOURCE_DIR}/tests/model")
+set(hz_model_knobs
+    HZ_NUM_SHARDS=2
+    HZ_BIN_BYTES=1024
+    HZ_BIN_COUNT=8
+    HZ_BIN_COUNT_MIN=2
+    HZ_BIN_BYTES_MAX=131072
+    HZ_BATCH_COUNT=4
+    HZ_DEPOT_FROM_BYTES=129
+    HZ_DEPOT_BYTES=8192
+    HZ_DEPOT_PERCENT=0
+    HZ_REMOTE_COUNT=8
+    HZ_STASH_BYTES=4096
+    HZ_CENTRAL_BYTES=4096
+    HZ_INBOX_BYTES=4096)
+
+# A changed copy of a source: `patch` must find every line it names. Sets `result` to the copy's name.
+function(hz_patch_source patch_file name result)
+    file(STRINGS "${patch_file}" header REGEX "^--- a/src/" LIMIT_COUNT 1)
+    if(NOT header MATCHES "^--- a/(src/[a-z0-9_/]+\\.[ch])")
+        message(FATAL_ERROR "${patch_file}: no line '--- a/src/...'")
+    endif()
+    set(source "${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_1}")
+    set(copy "${CMAKE_BINARY_DIR}/model/${name}/${CMAKE_MATCH_1}")
+    cmake_path(GET copy PARENT_PATH folder)
+    file(MAKE_DIRECTORY "${folder}")
+    add_custom_command(
+        OUTPUT "${copy}"
+        COMMAND patch --quiet --batch --fuzz=0 --reject-file=- "--output=${copy}" "${source}" "${patch_file}"
+        DEPENDS "${source}" "${patch_file}"
+        COMMENT "Planting ${name}"
+        VERBATIM)
+    set(${result} "${copy}" PARENT_SCOPE)
+endfunction()
+
+# The spin before a lock's wait is hardly worth a schedule: one round of it.
+hz_patch_source("${hz_model}/short_spin.patch" short_spin hz_model_lock)
+
+# The OS layer, but for time and waiting, which are the scheduler's.
+function(hz_add_model_scheduler)
+    add_library(model_os OBJECT "${PROJECT_SOURCE_DIR}/src/base/os_linux.c")
+    target_include_directories(model_os PRIVATE "${PROJECT_SOURCE_DIR}/src")
+    target_compile_definitions(model_os PRIVATE hz_os_wait=hz_os_linux_wait hz_os_wake=hz_os_linux_wake
+                                                hz_os_now_ms=hz_os_linux_now_ms)
+    add_library(model_scheduler STATIC "${hz_model}/scheduler.cc" "${hz_model}/memory.cc" "${hz_model}/schedule.cc"
+                                       "${hz_model}/explore.cc" $<TARGET_OBJECTS:model_os>)
+    hz_set_test_flags(model_scheduler)
+    target_link_libraries(model_scheduler PUBLIC GTest::gtest Threads::Threads)
+endfunction()
+
+# The library of a lane and its shims; `copy`: a changed source that stands in for its original, or empty.
+function(hz_add_model_library target engine lane_file copy)
+    file(GLOB engine_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${engine}/*.c")
+    set(sources ${hz_base_sources} ${hz_core_sources} ${engine_sources} ${hz_front_sources})
+    list(REMOVE_ITEM sources "${PROJECT_SOURCE_DIR}/src/base/os_linux.c")
+    set(unit "${PROJECT_SOURCE_DIR}/tests/unit")
+    file(GLOB shims CONFIGURE_DEPENDS "${unit}/base/*.c" "${unit}/core/*.c" "${unit}/${engine}/*.c")
+    add_library(${target} STATIC)
+    add_library(${target}_shim OBJECT ${shims})
+    # a copy takes its original's place: all are one translation unit, whose order matters
+    foreach(changed IN ITEMS "${copy}" "${hz_model_lock}")
+        if(changed MATCHES "^(.*/model/[a-z0-9_]+/src)/(.*\\.[ch])$")
+            list(TRANSFORM sources REPLACE "^${PROJECT_SOURCE_DIR}/src/${CMAKE_MATCH_2}$" "${changed}")
+        endif()
+    endforeach()
+    if(copy MATCHES "^(.*/model/[a-z0-9_]+/src)/(.*\\.h)$")
+        # first on the path; the shims see it too, and must wait for it
+        foreach(part ${target} ${target}_shim)
+            target_include_directories(${part} BEFORE PRIVATE "${CMAKE_MATCH_1}")
+            target_sources(${part} PRIVATE "${copy}")
+        endforeach()
+    endif()
+    target_sources(${target} PRIVATE ${sources} $<TARGET_OBJECTS:${target}_shim>)
+    foreach(part ${target} ${target}_shim)
+        hz_set_lane_flags(${part} ${engine} ${lane_file})
+        target_compile_definitions(${part} PUBLIC ${hz_model_knobs})
+        target_compile_options(${part} PRIVATE "SHELL:-include ${hz_model}/points.h")
+    endforeach()
+    # all of it at once compiles in a fraction of the time; the shims cannot
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
+    set_target_properties(${target}_shim PROPERTIES UNITY_BUILD OFF)
+    target_include_directories(${target}_shim PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+endfunction()
+
+# A program of the scenarios in `objects` and a library; further arguments: its test's command line.
+function(hz_add_model_test name objects library lane)
+    add_executable(${name} $<TARGET_OBJECTS:${objects}>)
+    target_link_libraries(${name} PRIVATE ${library} model_scheduler GTest::gtest_main Threads::Threads)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+    add_test(NAME ${name} COMMAND ${name} ${ARGN})
+    set_tests_properties(${name} PROPERTIES LABELS "model;${lane}" TIMEOUT 300
+                                            FAIL_REGULAR_EXPRESSION "Running 0 tests from")
+endfunction()
+
+# One value of a line `key: value` in a patch's head.
+function(hz_patch_value patch_file key result)
+    file(STRINGS "${patch_file}" line REGEX "^${key}: " LIMIT_COUNT 1)
+    if(NOT line MATCHES "^${key}: (.+)$")
+        message(FATAL_ERROR "${patch_file}: no line '${key}: ...'")
+    endif()
+    set(${result} "${CMAKE_MATCH_1}" PARENT_SCOPE)
+endfunction()
+
+function(hz_add_mutant patch_file engine lane_file lane)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${patch_file}")
+    hz_patch_value("${patch_file}" lanes lanes)
+    string(REPLACE " " ";" lanes "${lanes}")
+    if(NOT lane IN_LIST lanes)
+        return()
+    endif()
+    hz_patch_value("${patch_file}" scenario scenario)
+    hz_patch_value("${patch_file}" file file)
+    cmake_path(GET patch_file STEM mutant)
+    hz_patch_source("${patch_file}" ${lane}_${mutant} copy)
+    hz_add_model_library(${lane}_mutant_${mutant} ${engine} ${lane_file} "${copy}")
+    hz_add_model_test(${lane}.model.mutant.${mutant} objects.${lane}.model.${file} ${lane}_mutant_${mutant} ${lane}
+                      --gtest_filter=${scenario})
+    set_tests_properties(${lane}.model.mutant.${mutant} PROPERTIES ENVIRONMENT "HZ_MODEL_EXPECT=bug")
+endfunction()
+
+function(hz_add_model_suite entry)
+    hz_split_entry("${entry}")
+    if(NOT TARGET model_scheduler)
+        hz_add_model_scheduler()
+    endif()
+    hz_add_model_library(${lane}_model ${engine} ${lane_file} "")
+    file(GLOB sources CONFIGURE_DEPENDS "${hz_model}/test_*.cc")
+    list(GET HZ_TEST_LANES 0 first_entry)
+    foreach(source IN LISTS sources)
+        cmake_path(GET source STEM file)
+        if(file MATCHES "^test_(scheduler|lists)$" AND NOT entry STREQUAL first_entry)
+            continue() # they know no lane
+        endif()
+        set(objects objects.${lane}.model.${file})
+        add_library(${objects} OBJECT "${source}")
+        hz_set_test_flags(${objects})
+        target_link_libraries(${objects} PRIVATE GTest::gtest ${lane}_model)
+        hz_precompile(${lane}.model ${objects} ${lane}_model)
+        hz_add_model_test(${lane}.model.${file} ${objects} ${lane}_model ${lane})
+    endforeach()
+    file(GLOB patches CONFIGURE_DEPENDS "${hz_model}/mutants/*.patch")
+    foreach(patch_file IN LISTS patches)
+        hz_add_mutant("${patch_file}" ${engine} ${lane_file} ${lane})
+    endforeach()
+endfunction()

@@ -1,0 +1,146 @@
+/*
+ * memory.cc - what the orders of atomic operations mean, after C11 with the release sequences of C++20: a load gives
+ * any value that is not known to be overwritten (no later store, and nobody's load of one, is in the thread's past);
+ * one with acquire that finds a released value gets the releaser's past; a read-modify-write always finds the newest
+ * value, and passes on what was released there before it.
+ */
+#include "model/hooks.h"
+#include "model/run.h"
+
+#include <algorithm>
+
+namespace model {
+
+namespace {
+
+constexpr size_t history_most = 8;
+constexpr unsigned old_one_in = 4;
+constexpr unsigned failure_one_in = 16;
+
+/* With one thread alone there is nothing to watch. */
+bool is_watched() {
+    return myself != nullptr && run->together;
+}
+
+bool acquires(int order) {
+    return order != __ATOMIC_RELAXED && order != __ATOMIC_RELEASE;
+}
+
+bool releases(int order) {
+    return order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST;
+}
+
+/* The store is part of the past that it releases. `passed_on`: what was released there before, after a change. */
+void add_store(Place &place, uint64_t value, int order, const Clock &passed_on) {
+    Moment moment = now();
+    Clock released = passed_on;
+    if (releases(order))
+        released.join(myself->clock);
+    place.stores.push_back({value, moment, released, {}});
+    if (place.stores.size() > history_most)
+        place.stores.erase(place.stores.begin());
+}
+
+/* Nobody who has this moment in his past goes back behind this store. */
+void note_read(Store &store) {
+    if (store.read_at[myself->index] == 0)
+        store.read_at[myself->index] = now().time;
+}
+
+bool is_known(const Store &store) {
+    bool known = has_happened(store.moment);
+    for (unsigned thread = 0; thread < THREADS_MAX; thread++)
+        known = known || (store.read_at[thread] != 0 && has_happened({thread, store.read_at[thread]}));
+    return known;
+}
+
+/* The oldest value that the thread may still see. */
+size_t oldest_visible(const Place &place) {
+    size_t at = place.stores.size() - 1;
+    while (at > 0 && !is_known(place.stores[at]))
+        at--;
+    return at;
+}
+
+} // namespace
+
+void Clock::join(const Clock &other) {
+    for (unsigned thread = 0; thread < THREADS_MAX; thread++)
+        at[thread] = std::max(at[thread], other.at[thread]);
+}
+
+Moment now() {
+    return {myself->index, ++myself->clock.at[myself->index]};
+}
+
+bool has_happened(Moment moment) {
+    return myself->clock.at[moment.thread] >= moment.time;
+}
+
+/* A value that came there past the hooks (zeroed memory, the bins' tops, what the main thread did alone) is everybody's
+   past. */
+Place &place_of(const volatile void *address, uint64_t newest) {
+    auto [found, is_new] = run->places.try_emplace(address);
+    Place &place = found->second;
+    if (is_new)
+        place.number = static_cast<unsigned>(run->places.size());
+    if (place.stores.empty() || place.stores.back().value != newest) {
+        place.stores.assign(1, {newest, {0, 0}, {}, {}});
+    }
+    return place;
+}
+
+} // namespace model
+
+using namespace model;
+
+uint64_t hz_model_loaded(const volatile void *address, uint64_t newest, int order) {
+    if (!is_watched() || run->places.count(address) == 0)
+        return newest;
+    Place &place = place_of(address, newest);
+    size_t at = place.stores.size() - 1;
+    if (run->schedule.is_weak() && run->schedule.chance(old_one_in)) {
+        size_t oldest = oldest_visible(place);
+        size_t chosen = oldest + run->schedule.below(static_cast<unsigned>(at - oldest + 1));
+        Report &report = *run->report;
+        report.last[(report.noted - 1) % Report::STEPS_KEPT].is_old = chosen != at;
+        at = chosen;
+    }
+    note_read(place.stores[at]);
+    if (acquires(order))
+        myself->clock.join(place.stores[at].released);
+    return place.stores[at].value;
+}
+
+void hz_model_stored(const volatile void *address, uint64_t before, uint64_t after, int order) {
+    if (!is_watched())
+        return;
+    add_store(place_of(address, before), after, order, Clock{});
+    if (releases(order))
+        point_after();
+}
+
+void hz_model_changed(const volatile void *address, uint64_t before, uint64_t after, int order) {
+    if (!is_watched())
+        return;
+    Place &place = place_of(address, before);
+    Clock passed_on = place.stores.back().released;
+    if (acquires(order))
+        myself->clock.join(passed_on);
+    note_read(place.stores.back());
+    add_store(place, after, order, passed_on);
+    point_after();
+}
+
+void hz_model_failed(const volatile void *address, uint64_t seen, int order) {
+    if (!is_watched() || run->places.count(address) == 0)
+        return;
+    Place &place = place_of(address, seen);
+    note_read(place.stores.back());
+    if (acquires(order))
+        myself->clock.join(place.stores.back().released);
+}
+
+bool hz_model_fails_by_chance() {
+    return is_watched() && run->schedule.is_weak() && run->schedule.chance(failure_one_in);
+}

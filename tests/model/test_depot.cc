@@ -1,0 +1,129 @@
+/* The depot: a stack of batches that any thread pushes and pops, and the batches themselves, which come from chunks. */
+#include "model/heap.h"
+
+namespace {
+
+using model::Pieces;
+
+enum Fact { POPPED };
+constexpr unsigned batch = 2; /* blocks; of class SHARED */
+
+/* Each thread pushes, pops and gives its spare batches back, in an order that the seed decides. */
+struct Depot {
+    explicit Depot(size_t batches) : pieces(batches * batch) {
+        for (size_t i = 0; i < pieces.size(); i++)
+            ledger.taken(pieces[i], Pieces::BYTES);
+    }
+    void push(size_t number) {
+        void *blocks[batch] = {pieces[number * batch], pieces[number * batch + 1]};
+        push(blocks);
+    }
+    void push(void **blocks) {
+        for (unsigned i = 0; i < batch; i++)
+            ledger.given(blocks[i]);
+        MODEL_CHECK(hz_depot_push(unit_self(), hz_class_of(model::SHARED), blocks, batch));
+        resting++;
+    }
+    bool pop(void **blocks) {
+        uint32_t count = hz_depot_pop(unit_self(), hz_class_of(model::SHARED), blocks);
+        if (count == 0)
+            return false;
+        MODEL_CHECK(count == batch);
+        for (unsigned i = 0; i < batch; i++)
+            ledger.taken(blocks[i], Pieces::BYTES, true);
+        resting--;
+        return true;
+    }
+    void pop_all() {
+        void *blocks[batch];
+        while (pop(blocks)) {
+        }
+        MODEL_CHECK(resting == 0);
+        MODEL_CHECK(ledger.held() == pieces.size());
+        MODEL_CHECK(hz_depot_batches(hz_class_of(model::SHARED)) == 0);
+    }
+    Pieces pieces;
+    model::Ledger ledger;
+    int resting = 0;
+};
+
+void work(Depot *depot, model::Start *start, size_t own, unsigned steps) {
+    std::vector<std::array<void *, batch>> mine;
+    unit_self();
+    start->wait();
+    depot->push(own);
+    for (unsigned step = 0; step < steps; step++) {
+        std::array<void *, batch> blocks{};
+        unsigned choice = model::pick(5);
+        if (choice < 2 && !mine.empty()) {
+            depot->push(mine.back().data());
+            mine.pop_back();
+        } else if (choice < 4 && depot->pop(blocks.data())) {
+            mine.push_back(blocks);
+            model::reached(POPPED);
+        } else {
+            hz_depot_spare_release(unit_self());
+        }
+    }
+}
+
+TEST(Depot, PushAndPop) {
+    model::Explored found = model::explore("depot-publish chunk-publish", 600, [] {
+        Depot depot(6);
+        model::Start start(3);
+        for (size_t i = 3; i < 6; i++)
+            depot.push(i);
+        model::together({[&] { work(&depot, &start, 0, 6); }, [&] { work(&depot, &start, 1, 6); },
+                         [&] { work(&depot, &start, 2, 6); }});
+        depot.pop_all();
+    });
+    EXPECT_GT(found.facts[POPPED], 0U);
+}
+
+/* Three batches rest. While one thread takes the first, others take it too and the next, and bring the first back on
+   top of another: as many batches, the same first one, and not the same next. */
+TEST(Depot, ABatchComesBack) {
+    model::explore("depot-publish", 600, [] {
+        Depot depot(4);
+        model::Start start(3);
+        for (size_t i = 0; i < 3; i++)
+            depot.push(i);
+        auto with = [&](auto body) {
+            return [&, body] {
+                unit_self();
+                start.wait();
+                body();
+            };
+        };
+        model::together({with([&] {
+                             void *blocks[batch];
+                             depot.pop(blocks);
+                         }),
+                         with([&] {
+                             void *first[batch];
+                             void *second[batch];
+                             bool have = depot.pop(first);
+                             bool have_more = depot.pop(second);
+                             hz_depot_spare_release(unit_self());
+                             if (have)
+                                 depot.push(first);
+                             if (have_more)
+                                 depot.push(second);
+                         }),
+                         with([&] { depot.push(3); })});
+        depot.pop_all();
+    });
+}
+
+/* The first batches of all: threads make the first chunk at the same time. */
+TEST(Depot, TheFirstBatches) {
+    model::explore("chunk-publish depot-publish", 300, [] {
+        Depot depot(3);
+        model::Start start(3);
+        model::together({[&] { work(&depot, &start, 0, 2); }, [&] { work(&depot, &start, 1, 2); },
+                         [&] { work(&depot, &start, 2, 2); }});
+        depot.pop_all();
+    });
+}
+
+} // namespace

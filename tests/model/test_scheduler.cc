@@ -1,0 +1,246 @@
+/* The scheduler itself: it finds what it must find, in programs that are known to be wrong, and nothing in those that
+ * are right. */
+#include "model/hooks.h"
+#include "model/scheduler.h"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using model::Explored;
+
+/* An atomic word, used as the library uses them. */
+class Word {
+  public:
+    uint64_t load(int order = __ATOMIC_ACQUIRE) {
+        hz_model_point(__FILE__, __LINE__, &value_);
+        return hz_model_loaded(&value_, value_, order);
+    }
+    void store(uint64_t value, int order = __ATOMIC_RELEASE) {
+        hz_model_point(__FILE__, __LINE__, &value_);
+        uint64_t before = value_;
+        value_ = value;
+        hz_model_stored(&value_, before, value_, order);
+    }
+    uint64_t add(uint64_t by, int order = __ATOMIC_ACQ_REL) {
+        hz_model_point(__FILE__, __LINE__, &value_);
+        uint64_t before = value_;
+        value_ += by;
+        hz_model_changed(&value_, before, value_, order);
+        return before;
+    }
+
+  private:
+    uint64_t value_ = 0;
+};
+
+/* Two threads add one each; by load and store, one of them may be lost. */
+void lost_update() {
+    Word word;
+    auto add = [&] { word.store(word.load() + 1); };
+    model::together({add, add});
+    MODEL_CHECK(word.load() == 2);
+}
+
+TEST(Scheduler, FindsALostUpdate) {
+    Explored found = model::search(100, lost_update);
+    EXPECT_TRUE(found.failed);
+    EXPECT_NE(found.text.find("word.load() == 2"), std::string::npos) << found.text;
+    EXPECT_NE(found.text.find("  thread 2  test_scheduler.cc:"), std::string::npos) << "the last steps: " << found.text;
+}
+
+TEST(Scheduler, FindsNothingWhereNothingIs) {
+    Explored found = model::search(300, [] {
+        Word word;
+        auto add = [&] { word.add(1, __ATOMIC_RELAXED); };
+        model::together({add, add, add});
+        MODEL_CHECK(word.load() == 3);
+    });
+    EXPECT_FALSE(found.failed) << found.text;
+    EXPECT_EQ(found.schedules, 300U);
+}
+
+TEST(Scheduler, TakesTheSameStepsAgain) {
+    Explored found = model::search(100, lost_update);
+    for (unsigned round = 0; round < 3; round++) {
+        Explored again = model::search_one(found.seed, lost_update);
+        EXPECT_TRUE(again.failed);
+        EXPECT_EQ(again.text, found.text);
+    }
+}
+
+TEST(Scheduler, ListsEverySchedule) {
+    bool all = false;
+    Explored found = model::search_all(1, 1000, lost_update, &all);
+    EXPECT_TRUE(found.failed) << "one change is enough";
+    Explored none = model::search_all(0, 1000, lost_update, &all);
+    EXPECT_FALSE(none.failed) << "one thread after the other";
+    EXPECT_EQ(none.schedules, 1U);
+    EXPECT_TRUE(all);
+}
+
+/* What two threads of two steps each can see of each other: with enough changes, all of it. */
+TEST(Scheduler, ListsAllOutcomes) {
+    bool all = false;
+    Explored found = model::search_all(
+        3, 10000,
+        [] {
+            Word word;
+            uint64_t seen[2][2] = {};
+            model::together({[&] { seen[0][0] = word.add(1), seen[0][1] = word.add(1); },
+                             [&] { seen[1][0] = word.add(10), seen[1][1] = word.add(10); }});
+            model::reached(static_cast<unsigned>(seen[0][0] / 10 * 3 + seen[0][1] / 10));
+        },
+        &all);
+    EXPECT_TRUE(all);
+    EXPECT_FALSE(found.failed) << found.text;
+    for (unsigned first = 0; first <= 2; first++)
+        for (unsigned second = first; second <= 2; second++)
+            EXPECT_GT(found.facts[first * 3 + second], 0U) << first << " before, " << second << " between";
+}
+
+TEST(Scheduler, FindsADeadlock) {
+    Explored found = model::search(200, [] {
+        model::Channel<int> one;
+        model::Channel<int> other;
+        model::together({[&] { one.put(other.get()); }, [&] { other.put(one.get()); }});
+    });
+    EXPECT_TRUE(found.failed);
+    EXPECT_EQ(found.text.find("deadlock: no thread can go on; thread 1 sleeps at scheduler.h:"), 0U) << found.text;
+}
+
+TEST(Scheduler, FindsALivelock) {
+    Explored found = model::search(1, [] {
+        Word word;
+        auto wait = [&] {
+            while (word.load() == 0)
+                model::point(__FILE__, __LINE__, &word);
+        };
+        model::together({wait});
+    });
+    EXPECT_TRUE(found.failed);
+    EXPECT_EQ(found.text.find("livelock: "), 0U) << found.text;
+}
+
+TEST(Scheduler, ACrashIsAFailure) {
+    Explored found = model::search(1, [] { model::together({[] { __builtin_trap(); }}); });
+    EXPECT_TRUE(found.failed);
+    EXPECT_EQ(found.text.find("ended by signal: "), 0U) << found.text;
+}
+
+/* Who reads the flag must find the data, if the flag is released and acquired. */
+Explored message(int release, int acquire) {
+    return model::search(300, [=] {
+        Word data;
+        Word flag;
+        model::together({[&] { data.store(1, __ATOMIC_RELAXED), flag.store(1, release); },
+                         [&] { MODEL_CHECK(flag.load(acquire) == 0 || data.load(__ATOMIC_RELAXED) == 1); }});
+    });
+}
+
+TEST(Memory, ReleaseAndAcquireTogetherPublish) {
+    EXPECT_FALSE(message(__ATOMIC_RELEASE, __ATOMIC_ACQUIRE).failed);
+    EXPECT_TRUE(message(__ATOMIC_RELAXED, __ATOMIC_ACQUIRE).failed);
+    EXPECT_TRUE(message(__ATOMIC_RELEASE, __ATOMIC_RELAXED).failed);
+}
+
+/* A change in between passes the release on, a store does not. */
+Explored message_with(bool changes) {
+    return model::search(600, [=] {
+        Word data;
+        Word flag;
+        model::together({[&] { data.store(1, __ATOMIC_RELAXED), flag.store(1); },
+                         [&] {
+                             if (flag.load(__ATOMIC_RELAXED) != 1)
+                                 return;
+                             if (changes)
+                                 flag.add(1, __ATOMIC_RELAXED);
+                             else
+                                 flag.store(2, __ATOMIC_RELAXED);
+                         },
+                         [&] { MODEL_CHECK(flag.load() != 2 || data.load(__ATOMIC_RELAXED) == 1); }});
+    });
+}
+
+TEST(Memory, AChangePassesTheReleaseOn) {
+    Explored found = message_with(true);
+    EXPECT_FALSE(found.failed) << found.text;
+    EXPECT_TRUE(message_with(false).failed);
+}
+
+/* What one has read, by whatever order, is not undone for who comes after that. */
+TEST(Memory, ThePastIncludesWhatWasRead) {
+    for (int order : {__ATOMIC_RELEASE, __ATOMIC_RELAXED}) {
+        Explored found = model::search(400, [=] {
+            Word data;
+            Word flag;
+            model::together({[&] { data.store(1, order); },
+                             [&] {
+                                 if (data.load() == 1)
+                                     flag.store(1);
+                             },
+                             [&] { MODEL_CHECK(flag.load() == 0 || data.load(__ATOMIC_RELAXED) == 1); }});
+        });
+        EXPECT_FALSE(found.failed) << found.text;
+    }
+}
+
+TEST(Memory, AThreadDoesNotSeeItsOwnStoresUndone) {
+    Explored found = model::search(500, [] {
+        Word word;
+        auto count = [&] {
+            word.store(model::thread_number(), __ATOMIC_RELAXED);
+            MODEL_CHECK(word.load(__ATOMIC_RELAXED) != 0);
+        };
+        model::together({count, count});
+    });
+    EXPECT_FALSE(found.failed) << found.text;
+}
+
+/* The same with a block: the ledger finds that it comes without its past, and by two ways. */
+Explored block_through(int release) {
+    return model::search(200, [=] {
+        static uint64_t block[4];
+        Word flag;
+        model::Ledger ledger;
+        ledger.taken(block, sizeof(block));
+        model::together({[&] { ledger.given(block), flag.store(1, release); },
+                         [&] {
+                             if (flag.load() == 1)
+                                 ledger.taken(block, sizeof(block), true);
+                         }});
+    });
+}
+
+TEST(Ledger, ABlockWithoutItsPastIsFound) {
+    EXPECT_FALSE(block_through(__ATOMIC_RELEASE).failed);
+    Explored found = block_through(__ATOMIC_RELAXED);
+    EXPECT_TRUE(found.failed);
+    EXPECT_EQ(found.text.find("a block has come without its past"), 0U) << found.text;
+}
+
+std::string first_line(void (*misuse)(model::Ledger *, uint64_t *)) {
+    Explored found = model::search(1, [=] {
+        static uint64_t block[4];
+        model::Ledger ledger;
+        ledger.taken(block, sizeof(block));
+        misuse(&ledger, block);
+    });
+    return found.text.substr(0, found.text.find('\n'));
+}
+
+TEST(Ledger, FindsWhatIsWrongWithBlocks) {
+    using model::Ledger;
+    EXPECT_EQ(first_line([](Ledger *ledger, uint64_t *block) { ledger->taken(block, 32); }), "a block has come to two");
+    EXPECT_EQ(first_line([](Ledger *ledger, uint64_t *block) { block[3]++, ledger->given(block); }),
+              "a block has changed while somebody had it");
+    EXPECT_EQ(first_line([](Ledger *ledger, uint64_t *block) { ledger->given(block), ledger->given(block); }),
+              "a block was given away by one who has not got it");
+    EXPECT_EQ(first_line([](Ledger *ledger, uint64_t *block) {
+                  ledger->given(block), block[1]++, ledger->taken(block, 32, true);
+              }),
+              "a block has changed on its way");
+    EXPECT_EQ(first_line([](Ledger *ledger, uint64_t *) { ledger->taken(nullptr, 32); }), "no block");
+}
+
+} // namespace

@@ -1,0 +1,119 @@
+/* Shards: threads that share one, threads that come and go, pages that change hands. The heap has two shards here. */
+#include "model/heap.h"
+
+namespace {
+
+using model::Blocks;
+using model::Channel;
+using model::Heap;
+
+enum Fact { SHARED_A_SHARD, ADOPTED, SENT, PUT_DIRECTLY };
+
+void note_counters() {
+    struct unit_counters counters = unit_counters_of(unit_self());
+    if (counters.page_adopt > 0)
+        model::reached(ADOPTED);
+    if (counters.direct_home > 0)
+        model::reached(PUT_DIRECTLY);
+}
+
+/* Three threads on two shards: one joins a shard while its single thread refills and gives back. */
+TEST(Shards, AThreadJoinsWhileTheOwnerRefills) {
+    model::Explored found = model::explore("lock shard-claim shard-publish", 300, [] {
+        Heap heap;
+        unsigned shards[2] = {};
+        auto work = [&] {
+            shards[unit_shard_index(unit_thread_shard(unit_self()))]++;
+            Blocks blocks = heap.take_many(3, model::PAGED);
+            heap.give(blocks[0]);
+            blocks[0] = heap.take(model::PAGED);
+            heap.give_all(blocks);
+            if (shards[0] > 1)
+                model::reached(SHARED_A_SHARD);
+        };
+        model::together({work, work, work});
+        model::check_nothing_is_lost(heap);
+    });
+    EXPECT_GT(found.facts[SHARED_A_SHARD], 0U);
+}
+
+/* Two on the same shard with what comes home to it from a third. */
+TEST(Shards, TwoTakersAndASender) {
+    model::explore("lock stash-publish inbox-publish page-remote pageq-publish tag-publish", 350, [] {
+        Heap heap;
+        Channel<Blocks> full;
+        auto owner = [&] {
+            full.put(heap.take_many(9, model::SMALL));
+            Blocks blocks = heap.take_many(6, model::SMALL);
+            heap.give_all(blocks);
+        };
+        model::together({owner, owner, [&] {
+                             for (unsigned i = 0; i < 2; i++)
+                                 heap.give_all(full.get());
+                         }});
+        model::check_nothing_is_lost(heap);
+    });
+}
+
+/* The owner of blocks ends while another thread frees them; a third may get its shard. */
+TEST(Shards, TheOwnerEndsWhileOthersSend) {
+    model::Explored found =
+        model::explore("shard-claim stash-publish inbox-publish page-remote pageq-publish lock hooks", 400, [] {
+            Heap heap;
+            Channel<Blocks> full;
+            auto owner = [&] { full.put(heap.take_many(10, model::SMALL)); };
+            auto sender = [&] {
+                unit_self(); /* has a shard before the owner's is free */
+                heap.give_all(full.get());
+                hz_thread_flush(unit_self());
+                note_counters();
+            };
+            auto next = [&] { heap.give_all(heap.take_many(2, model::SMALL)); };
+            model::together({owner, sender, next});
+            model::check_nothing_is_lost(heap);
+        });
+    EXPECT_GT(found.facts[PUT_DIRECTLY], 0U) << "to a shard without threads";
+}
+
+/* Pages of a shard whose thread has gone are taken over by another, while blocks of them come home. */
+TEST(Shards, PagesChangeHands) {
+    model::Explored found = model::explore("page-move tag-publish lock run-release", 600, [] {
+        Heap heap;
+        Channel<Blocks> for_sender;
+        Channel<int> go;
+        auto owner = [&] {
+            Blocks blocks = heap.take_many(8, model::PAGED);
+            for (size_t i = 0; i < blocks.size(); i += 4)
+                heap.give(blocks[i]);
+            model::detach();
+            go.put(0);
+            for_sender.put({blocks[1], blocks[2], blocks[3], blocks[5], blocks[6], blocks[7]});
+        };
+        auto adopter = [&] {
+            unit_self();
+            go.get();
+            heap.give_all(heap.take_many(4, model::PAGED));
+            note_counters();
+        };
+        auto sender = [&] { heap.give_all(for_sender.get()); }; /* has no shard: blocks go home one by one */
+        model::together({owner, adopter, sender});
+        model::check_nothing_is_lost(heap);
+    });
+    EXPECT_GT(found.facts[ADOPTED], 0U);
+}
+
+/* Somebody purges, reaching all that rests between threads, while they work. */
+TEST(Shards, PurgeWhileOthersWork) {
+    model::explore("lock run-release page-publish page-move", 200, [] {
+        Heap heap;
+        Channel<Blocks> full;
+        model::together({[&] {
+                             full.put(heap.take_many(5, model::PAGED));
+                             heap.give_all(heap.take_many(3, model::PAGED));
+                         },
+                         [&] { heap.give_all(full.get()); }, [&] { hz_purge(); }});
+        model::check_nothing_is_lost(heap);
+    });
+}
+
+} // namespace

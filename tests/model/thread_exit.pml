@@ -1,0 +1,115 @@
+/*
+ * thread_exit.pml - the last thread of a shard ends while others send to it and another claims it: hz_shard_send,
+ * hz_shard_release, hz_shard_claim and hz_heap_purge in src/core.
+ *
+ * A sender that finds threads there sends to the mailbox and marks that it did; one that finds none takes the lock and
+ * puts the block home itself. Who ends, as the last thread, drains what is marked. The looks at `threads` and at the
+ * mark are hints, as in the sources: a sender may come too late, and its block waits. Checked: a block is in one place
+ * at a time, pages are changed under the lock only, and after all have ended a purge finds every block.
+ *
+ *   BUG_UNLOCKED  a sender that finds no threads puts its block home without the lock
+ *   BUG_TWO_STEPS the mailbox is emptied by a load and a store
+ */
+#define SENDERS 2
+#define BLOCKS  2 /* of each sender */
+#define OWNERS  2 /* one has the shard at the start, one claims it when it can */
+
+byte threads = 1;
+byte mail = 0; /* blocks in the mailbox */
+byte home = 0; /* blocks in their pages; read and written in two steps */
+bool marked = false;
+bool locked = false;
+
+inline lock() {
+    atomic { !locked -> locked = true }
+}
+
+inline unlock() {
+    assert(locked);
+    locked = false
+}
+
+inline put_home(number) {
+    before = home;
+    home = before + number
+}
+
+/* Under the lock. */
+inline drain() {
+    marked = false;
+#ifdef BUG_TWO_STEPS
+    count = mail;
+    mail = 0;
+#else
+    atomic { count = mail; mail = 0 }
+#endif
+    put_home(count)
+}
+
+proctype sender() {
+    byte left = BLOCKS;
+    byte before;
+    do
+    :: left > 0 ->
+        if
+        :: threads > 0 ->
+            mail++;
+            marked = true
+        :: threads == 0 ->
+#ifdef BUG_UNLOCKED
+            put_home(1)
+#else
+            lock();
+            put_home(1);
+            unlock()
+#endif
+        fi;
+        left--
+    :: else -> break
+    od
+}
+
+proctype owner(bool claims) {
+    byte before, count;
+    if
+    :: claims ->
+        if
+        :: atomic { threads == 0 -> threads = 1 }
+        :: atomic { threads > 0 -> threads = threads + 1 } /* no shard is free: it shares this one */
+        fi
+    :: else
+    fi;
+    if
+    :: true -> /* a refill takes what was sent, and its blocks come back */
+        lock();
+        drain();
+        unlock()
+    :: true
+    fi;
+    if
+    :: threads == 1 && marked ->
+        lock();
+        drain();
+        unlock()
+    :: else
+    fi;
+    atomic { threads-- }
+}
+
+init {
+    byte before, count;
+    atomic {
+        run owner(false);
+        run owner(true);
+        run sender();
+        run sender()
+    }
+    (_nr_pr == 1);
+    /* the purge */
+    lock();
+    drain();
+    unlock();
+    assert(threads == 0);
+    assert(mail == 0);
+    assert(home == SENDERS * BLOCKS)
+}
