@@ -12,8 +12,8 @@ static _Atomic(struct hz_thread *) newest; /* sync: thread-publish */
 static _Atomic(uint32_t) made_count;       /* counter */
 static _Atomic(uint32_t) unused_count;     /* hint: blocks nobody has */
 static _Atomic(uint32_t) orphan_count;     /* hint */
-static _Atomic(uint32_t) hooks_state;      /* 0 none, 1 being installed, 2 installed; sync: hooks */
-static pthread_key_t exit_key;             /* const after publish (hooks) */
+static _Atomic(uint64_t) exit_key;         /* sync: hooks; the key for the ends of threads and 1, or 0 */
+static _Atomic(bool) fork_hooked;          /* cas: who brings it to true hooks fork */
 
 struct hz_thread *hz_thread_first(void) {
     return hz_load_acq(&newest); /* sync: thread-publish, partner hz_thread_publish */
@@ -72,24 +72,29 @@ void hz_thread_after_fork(struct hz_thread *self) {
     hz_store_rlx(&unused_count, nobodys);
 }
 
+/* Several threads may be here at once: each leaves with a key to arm. None waits for another, which a fork may have
+   made vanish from this process. */
 void hz_thread_hooks_install(void (*on_exit)(void *), void (*after_fork)(void)) {
-    uint32_t expected = 0;
-    if (hz_load_acq(&hooks_state) != 0 || !hz_cas_strong_acq_rlx(&hooks_state, &expected, 1))
+    if (hz_load_acq(&exit_key) != 0 && hz_load_rlx(&fork_hooked)) /* sync: hooks. relaxed: hint */
         return;
     int saved = errno;
-    static bool fork_hooked; /* owner: who has brought hooks_state from 0 to 1 */
-    if (!fork_hooked)
-        fork_hooked = pthread_atfork(NULL, NULL, after_fork) == 0; /* no memory: tried again with the next thread */
-    bool have_key = pthread_key_create(&exit_key, on_exit) == 0;
+    pthread_key_t key;
+    uint64_t none = 0;
+    if (hz_load_rlx(&exit_key) == 0 && pthread_key_create(&key, on_exit) == 0 && /* relaxed: hint */
+        !hz_cas_strong_ar_acq(&exit_key, &none, (uint64_t)key + 1))              /* sync: hooks, partner arm */
+        pthread_key_delete(key);
+    bool hooked = false;
+    if (hz_cas_strong_acq_rlx(&fork_hooked, &hooked, true) && pthread_atfork(NULL, NULL, after_fork) != 0)
+        hz_store_rlx(&fork_hooked, false); /* no memory: tried again with the next thread; out of keys too */
     errno = saved;
-    hz_store_rel(&hooks_state, have_key ? 2 : 0); /* sync: hooks, partner hz_thread_exit_arm. Out of keys: as above */
 }
 
 bool hz_thread_exit_arm(void *value) {
-    if (hz_load_acq(&hooks_state) != 2) /* sync: hooks, partner hz_thread_hooks_install */
+    uint64_t key = hz_load_acq(&exit_key); /* sync: hooks, partner hz_thread_hooks_install */
+    if (key == 0)
         return false;
     int saved = errno;
-    bool armed = pthread_setspecific(exit_key, value) == 0;
+    bool armed = pthread_setspecific((pthread_key_t)(key - 1), value) == 0;
     errno = saved;
     return armed;
 }

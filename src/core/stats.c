@@ -160,10 +160,10 @@ static void report_known(struct hz_report *report, const char *group) {
         }
         hz_report_number(report, "threads", threads);
         hz_report_number(report, "thread_blocks", thread_blocks);
-        uint64_t shards = 0;
-        while (shards < HZ_NUM_SHARDS && hz_shard_get((unsigned)shards) != NULL)
-            shards++;
-        hz_report_number(report, "shards", shards);
+        unsigned made = 0;
+        while (hz_shard_get(made) != NULL)
+            made++;
+        hz_report_number(report, "shards", made);
         hz_report_number(report, "meta_bytes", hz_meta_bytes());
     } else if (strcmp(group, "os") == 0) {
         struct hz_arena_figures spans;

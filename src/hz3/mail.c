@@ -14,12 +14,12 @@
 enum { HAS_STASH = HZ_STASH_BYTES > 0 };
 
 /* Blocks for so many bytes; a batch at least. */
-static uint32_t cap_of(size_t bytes, unsigned size_class) {
+static uint32_t mail_cap(size_t bytes, unsigned size_class) {
     return (uint32_t)hz_min(hz_max(bytes / hz_class_bytes(size_class), hz_batch_count(size_class)), HZ_LIST_COUNT_MAX);
 }
 
 static bool stash_send(struct hz_mailbox *mail, unsigned size_class, const struct hz_list *list) {
-    return HAS_STASH && hz_mpsc_send(&mail->stash, list, cap_of(HZ_STASH_BYTES, size_class)); /* sync: stash-publish,
+    return HAS_STASH && hz_mpsc_send(&mail->stash, list, mail_cap(HZ_STASH_BYTES, size_class)); /* sync: stash-publish,
                                                                                                   partner stash_take */
 }
 
@@ -33,7 +33,7 @@ bool hz_mail_send(struct hz_thread_block *self, struct hz_mailbox *mail, unsigne
         hz_count(&self->counters.stash_send, 1);
     else if (hz3_transfer_send(mail, list))
         hz_count(&self->counters.transfer_send, 1);
-    else if (hz3_central_send(mail, list, cap_of(HZ_CENTRAL_BYTES, size_class)))
+    else if (hz3_central_send(mail, list, mail_cap(HZ_CENTRAL_BYTES, size_class)))
         hz_count(&self->counters.central_send, 1);
     else
         return false;
@@ -60,9 +60,9 @@ uint32_t hz_mail_count(struct hz_mailbox *mail) {
     return hz_mpsc_count(&mail->stash) + hz3_transfer_count(mail) + hz3_central_count(mail);
 }
 
-static void lock_settle(struct hz_lock *lock) {
-    if (hz_lock_abandoned(lock))
-        hz_lock_reset(lock);
+static void lock_settle(struct hz_lock *held) {
+    if (hz_lock_abandoned(held))
+        hz_lock_reset(held);
 }
 
 /* Lists and slots are sound at each instant; locks may have been held by threads that are not here. */

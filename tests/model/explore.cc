@@ -23,7 +23,7 @@ namespace model {
 
 namespace {
 
-constexpr unsigned bug_factor = 5; /* a planted bug may take longer: the search ends there */
+constexpr unsigned bug_factor = 40; /* a planted bug may take longer: the search ends there */
 constexpr uint64_t steps_printed = 40;
 constexpr unsigned seconds_most = 20; /* for one run, which takes milliseconds: it hangs outside the scheduler */
 

@@ -85,9 +85,10 @@ TEST_F(Home, MixturesFindTheirShards) {
 }
 
 TEST_F(Home, ManyOwnersAndClasses) {
-    claim(20);
+    const unsigned owners = std::min(20U, HZ_NUM_SHARDS - 1U);
+    claim(owners);
     std::vector<unsigned> classes = unit::some_classes();
-    for (unsigned size_class = 30; size_class < 40; size_class++)
+    for (unsigned size_class = 30; size_class < 30 + 300 / owners; size_class++)
         classes.push_back(size_class);
     for (struct hz_shard *shard : shards_)
         for (unsigned size_class : classes)
@@ -110,7 +111,7 @@ TEST_F(Home, GroupsThatCollideStayApart) {
                     add(shard, size_class, 1);
                     groups++;
                 }
-        ASSERT_GT(groups, 8U);
+        ASSERT_GT(groups, HZ_NUM_SHARDS < 16 ? 2U : 8U);
         shuffle(blocks_, slot);
         send_all();
         expect_all_wait();
