@@ -48,9 +48,11 @@ struct hz_segment {
     _Atomic(size_t) mapped_bytes; /* length of the mapping: more, if it was used before; owner: as above */
     _Atomic(uint8_t) kind;        /* sync: segment-publish */
     _Atomic(_Atomic(uint64_t) *) livemap; /* check build: livemap.c; sync: livemap-publish */
-    uint32_t index;                       /* in the directory; const after publish */
-    uint8_t run_first[HZ_SEGMENT_PAGES];  /* owner of the run: first page of the run a page is in */
-    uint8_t run_pages[HZ_SEGMENT_PAGES];  /* owner of the run: its length, at the first page */
+    _Atomic(_Atomic(uintptr_t) *)
+        shadow;                          /* debugging: an engine's notes on blocks, a word each; sync: shadow-publish */
+    uint32_t index;                      /* in the directory; const after publish */
+    uint8_t run_first[HZ_SEGMENT_PAGES]; /* owner of the run: first page of the run a page is in */
+    uint8_t run_pages[HZ_SEGMENT_PAGES]; /* owner of the run: its length, at the first page */
     struct hz_page_meta meta[HZ_SEGMENT_PAGES];
 };
 

@@ -96,6 +96,14 @@ bool hz_shard_was_sent(struct hz_shard *shard, unsigned size_class);
 void hz_shard_mark_sent(struct hz_shard *shard, unsigned size_class);
 void hz_shard_forget_sent(struct hz_shard *shard, unsigned size_class);
 
+/* ---- listcheck.c ---- */
+
+enum { HZ_LISTS_CHECKED = HZ_LIST_FAILFAST || HZ_CONFIG_CHECKS };
+
+/* Ends the program unless `count` blocks of the class hang together from `head`; names the block whose link is wrong
+   (the head itself if that is). What comes after them is not looked at. */
+void hz_list_check(unsigned size_class, const void *head, uint32_t count);
+
 /* ---- adopt.c ---- */
 
 /* Takes over pages of the class from a shard without threads; returns their number. Holding no lock. */

@@ -81,6 +81,8 @@ static void put_list(struct hz_thread_block *self, struct hz_shard *shard, const
 
 void hz_shard_send(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class, struct hz_list *list) {
     hz_count(&self->counters.home_blocks, list->count);
+    if (HZ_LISTS_CHECKED)
+        hz_list_check(size_class, list->head, list->count);
     /* relaxed: hint; nobody would look into the mailbox soon */
     if (shard != self->shard && hz_load_rlx(&shard->threads) > 0 &&
         hz_mail_send(self, &shard->classes[size_class].mail, size_class, list))

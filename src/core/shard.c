@@ -123,12 +123,20 @@ static void count_max(_Atomic(uint64_t) *counter, uint64_t value) {
         hz_store_rlx(counter, value);
 }
 
+static hz_list_word mail_take(struct hz_thread_block *self, struct hz_shard_class *home, unsigned size_class) {
+    hz_list_word word = hz_mail_take(self, &home->mail);
+    if (HZ_LISTS_CHECKED)
+        hz_list_check(size_class, hz_list_word_head(word), hz_list_word_count(word));
+    return word;
+}
+
 /* What was left over, else what was sent. */
-static uint32_t take_sent_locked(struct hz_thread_block *self, struct hz_shard_class *home, void **out, uint32_t want) {
+static uint32_t take_sent_locked(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want) {
+    struct hz_shard_class *home = &self->shard->classes[size_class];
     hz_list_word word = hz_load_rlx(&home->carry); /* relaxed: lock */
     bool carried = word != 0;
     if (!carried)
-        word = hz_mail_take(self, &home->mail);
+        word = mail_take(self, home, size_class);
     if (word == 0)
         return 0;
     uint32_t got;
@@ -144,7 +152,7 @@ static uint32_t take_sent_locked(struct hz_thread_block *self, struct hz_shard_c
 static uint32_t refill_locked(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want) {
     uint32_t got = 0;
     uint32_t sent;
-    while (got < want && (sent = take_sent_locked(self, &self->shard->classes[size_class], out + got, want - got)) > 0)
+    while (got < want && (sent = take_sent_locked(self, size_class, out + got, want - got)) > 0)
         got += sent;
     uint32_t from_pages = hz_pages_take_locked(self->shard, size_class, out + got, want - got);
     if (from_pages > 0)
@@ -194,7 +202,8 @@ struct hz_list hz_shard_drain_locked(struct hz_thread_block *self, struct hz_sha
     hz_list_word word = hz_load_rlx(&home->carry); /* relaxed: lock */
     hz_store_rlx(&home->carry, 0);                 /* relaxed: lock; before the blocks are anywhere else */
     hz_signal_fence();
-    for (word = word != 0 ? word : hz_mail_take(self, &home->mail); word != 0; word = hz_mail_take(self, &home->mail)) {
+    for (word = word != 0 ? word : mail_take(self, home, size_class); word != 0;
+         word = mail_take(self, home, size_class)) {
         uint32_t count = hz_list_word_count(word);
         uint32_t retired = hz_pages_put_list_locked(shard, hz_list_word_head(word), count, &strays);
         hz_count(&self->counters.page_retire, retired);

@@ -19,12 +19,20 @@ bool hz3_transfer_mutex_send(struct hz_mailbox *mail, const struct hz_list *list
 hz_list_word hz3_transfer_lockfree_take(struct hz_mailbox *mail);
 hz_list_word hz3_transfer_mutex_take(struct hz_mailbox *mail);
 
+enum { HZ3_TRANSFER_CHECKED = HZ_TRANSFER_FAILFAST || HZ_CONFIG_CHECKS };
+
+/* Ends the program unless the list that was taken has as many blocks as it says; names the last that is sound. */
+void hz3_transfer_check(hz_list_word word);
+
 HZ_INLINE bool hz3_transfer_send(struct hz_mailbox *mail, const struct hz_list *list) {
     return HZ_TRANSFER_LOCKFREE ? hz3_transfer_lockfree_send(mail, list) : hz3_transfer_mutex_send(mail, list);
 }
 
 HZ_INLINE hz_list_word hz3_transfer_take(struct hz_mailbox *mail) {
-    return HZ_TRANSFER_LOCKFREE ? hz3_transfer_lockfree_take(mail) : hz3_transfer_mutex_take(mail);
+    hz_list_word word = HZ_TRANSFER_LOCKFREE ? hz3_transfer_lockfree_take(mail) : hz3_transfer_mutex_take(mail);
+    if (HZ3_TRANSFER_CHECKED)
+        hz3_transfer_check(word);
+    return word;
 }
 
 /* Blocks waiting, at some recent moment. */

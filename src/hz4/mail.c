@@ -45,6 +45,8 @@ static void page_settle(void *context, struct hz_page *page) {
     struct hz_shard *shard = hz_shard_get(hz_load_rlx(&page->shard)); /* relaxed, all: one thread */
     hz_list_word word = hz_mpsc_take(&page->remote);
     struct hz_list strays = {0}; /* stays empty: they are all of this page */
+    if (HZ_LISTS_CHECKED)
+        hz_list_check(hz_load_rlx(&page->size_class), hz_list_word_head(word), hz_list_word_count(word));
     if (word != 0)
         hz_pages_put_list_locked(shard, hz_list_word_head(word), hz_list_word_count(word), &strays);
 }

@@ -77,7 +77,7 @@ void send_and_take(unsigned senders, unsigned lists, unsigned takers, size_t byt
 constexpr size_t MIDDLE = 1024; /* four of them fit into a stash, an inbox or central */
 
 constexpr const char *edges =
-    "stash-publish transfer-publish central-publish inbox-publish page-remote pageq-publish lock";
+    "stash-publish transfer-publish central-publish shadow-publish inbox-publish page-remote pageq-publish lock";
 
 TEST(Mail, SendersAndATaker) {
     model::Explored found = model::explore(edges, 400, [] { send_and_take(2, 4, 1, MIDDLE); });

@@ -68,6 +68,11 @@ def test_bad_words_build_nothing(words, message):
             "HZ_BATCH_COUNT: two batches must fit into a bin, or it flushes what it has just got",
         ),
         (
+            ("scale", "CENTRAL_SHADOW=1"),
+            "hz3_scale+central_shadow-1",
+            "HZ_CENTRAL_SHADOW: needs HZ_CENTRAL_LOCKFREE=0, else block and note cannot change together",
+        ),
+        (
             ("pageq", "HZ_BIN_COUNT_MIN=64", "BIN_COUNT=32", "BATCH_COUNT=16"),
             "hz4_pageq+bin_count-32+bin_count_min-64+batch_count-16",
             "HZ_BIN_COUNT_MIN: must not be above HZ_BIN_COUNT",

@@ -13,6 +13,9 @@
 #ifndef HZ_SHARD_COLLISION_FAILFAST
 #define HZ_SHARD_COLLISION_FAILFAST 0
 #endif
+#ifndef HZ_LIST_FAILFAST
+#define HZ_LIST_FAILFAST 0
+#endif
 #ifndef HZ_BIN_BYTES
 #define HZ_BIN_BYTES 24576
 #endif

@@ -92,6 +92,7 @@ struct hz_list hz_shard_drain_locked(struct hz_thread_block *self, struct hz_sha
 uint32_t hz_shard_waiting(struct hz_shard *shard, unsigned size_class);
 
 /* ---- send.c ---- */
+void hz_list_check(unsigned size_class, const void *head, uint32_t count);
 void hz_shard_send(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class, struct hz_list *list);
 void hz_shard_put(struct hz_thread_block *self, void *const *blocks, uint32_t count);
 void hz_block_put_home(struct hz_thread_block *self, void *block);

@@ -35,6 +35,14 @@ extern const unsigned unit_transfer_slots;
 uint32_t unit_transfer_count(struct hz_mailbox *mail);
 uint32_t unit_central_count(struct hz_mailbox *mail);
 
+void hz3_transfer_check(hz_list_word word);
+
+/* ---- shadow.c ---- */
+void hz3_shadow_prepare(const struct hz_list *list);
+void hz3_shadow_add(const struct hz_list *list);
+void hz3_shadow_remove(hz_list_word word);
+extern const bool unit_central_is_shadowed;
+
 /* What waits in the stash alone. */
 uint32_t unit_stash_count(struct hz_mailbox *mail);
 

@@ -5,6 +5,7 @@
 
 #include "core/core.h"
 #include "hz3/central.h"
+#include "hz3/shadow.h"
 #include "hz3/transfer.h"
 
 const unsigned unit_transfer_slots = HZ3_TRANSFER_SLOTS;
@@ -18,6 +19,8 @@ const struct unit_central unit_centrals[2] = {
     {"lockfree", hz3_central_lockfree_send, hz3_central_lockfree_take},
     {"mutex", hz3_central_mutex_send, hz3_central_mutex_take},
 };
+
+const bool unit_central_is_shadowed = HZ3_CENTRAL_SHADOWED;
 
 uint32_t unit_transfer_count(struct hz_mailbox *mail) {
     return hz3_transfer_count(mail);

@@ -104,6 +104,27 @@ TEST_P(Transfer, ThreadsHandOverEveryListOnce) {
     EXPECT_EQ(unit_transfer_count(box.mail), 0U);
 }
 
+/* A list that lies in a slot is written to. */
+TEST(TransferCheck, ListsThatAreShorterOrLongerAreFound) {
+    std::vector<Node> nodes(4);
+    struct hz_list list = list_of(nodes, 0, 3); /* 2 -> 1 -> 0 */
+    hz_block_link(list.tail, nullptr);
+    hz_list_word word = hz_list_word_make(list.head, 3);
+    auto line = [](const void *block) {
+        char text[96];
+        snprintf(text, sizeof(text), "^hakozuna: corrupt list in transfer at: 0x%zx\n$",
+                 reinterpret_cast<size_t>(block));
+        return std::string(text);
+    };
+    hz3_transfer_check(0);
+    hz3_transfer_check(word);
+    hz_block_link(&nodes[1], nullptr);
+    EXPECT_DEATH(hz3_transfer_check(word), line(&nodes[1]));
+    hz_block_link(&nodes[1], &nodes[0]);
+    hz_block_link(&nodes[0], &nodes[3]);
+    EXPECT_DEATH(hz3_transfer_check(word), line(&nodes[0]));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Transfer, testing::ValuesIn(unit_transfers),
                          [](const auto &param) { return param.param.name; });
 

@@ -1,0 +1,85 @@
+/* The shadow of central: a block that comes twice and a link that changes there are found, and named. */
+#include "unit/core/fixture.h"
+#include "unit/hz3/shim.h"
+
+namespace {
+
+using unit::Blocks;
+
+std::string line(const char *text, const void *block) {
+    char whole[128];
+    snprintf(whole, sizeof(whole), "^hakozuna: %s 0x%zx\n$", text, reinterpret_cast<size_t>(block));
+    return whole;
+}
+
+class Shadow : public unit::OwnShard {
+  protected:
+    void SetUp() override {
+        OwnShard::SetUp();
+        blocks_ = unit::take(shard_, 40, 4);
+        list_ = unit::list_of(blocks_); /* 3 -> 2 -> 1 -> 0 */
+        hz_block_link(blocks_[0], nullptr);
+        word_ = hz_list_word_make(list_.head, list_.count);
+        hz3_shadow_prepare(&list_);
+    }
+    void TearDown() override {
+        unit::put(shard_, blocks_);
+        OwnShard::TearDown();
+    }
+    Blocks blocks_;
+    struct hz_list list_ = {};
+    hz_list_word word_ = 0;
+};
+
+TEST_F(Shadow, WhatIsPutThereCanBeTakenAgainAndAgain) {
+    for (int turn = 0; turn < 3; turn++) {
+        hz3_shadow_add(&list_);
+        hz3_shadow_remove(word_);
+    }
+    hz3_shadow_remove(0);
+    uint64_t outside[2] = {0, 0};
+    struct hz_list foreign = {};
+    hz_list_push(&foreign, outside);
+    hz3_shadow_prepare(&foreign);
+    hz3_shadow_add(&foreign);
+    hz3_shadow_add(&foreign); /* not watched */
+    hz3_shadow_remove(hz_list_word_make(outside, 1));
+}
+
+TEST_F(Shadow, ABlockThatComesTwiceIsNamed) {
+    hz3_shadow_add(&list_);
+    struct hz_list again = {};
+    hz_list_push(&again, blocks_[1]);
+    hz_block_link(blocks_[1], blocks_[0]);
+    EXPECT_DEATH(hz3_shadow_add(&again), line(HZ_TEXT_TWICE, blocks_[1]));
+    hz3_shadow_remove(word_);
+}
+
+TEST_F(Shadow, ARewrittenLinkIsNamed) {
+    hz3_shadow_add(&list_);
+    hz_block_link(blocks_[2], blocks_[0]);
+    EXPECT_DEATH(hz3_shadow_remove(word_), line(HZ_TEXT_REWRITTEN, blocks_[2]));
+    hz_block_link(blocks_[2], blocks_[1]);
+    hz_block_link(blocks_[0], blocks_[3]); /* the last: it had none */
+    EXPECT_DEATH(hz3_shadow_remove(word_), line(HZ_TEXT_REWRITTEN, blocks_[0]));
+    hz_block_link(blocks_[0], nullptr);
+    hz3_shadow_remove(word_);
+}
+
+/* Central with a mutex keeps the shadow itself, in the check build. */
+TEST_F(Shadow, CentralFindsBoth) {
+    if (!unit_central_is_shadowed)
+        GTEST_SKIP() << "central is lock-free here, or nothing is checked";
+    struct hz_mailbox *mail = unit_mailbox_new();
+    ASSERT_TRUE(unit_centrals[1].send(mail, &list_, 100));
+    struct hz_list again = unit::list_of(blocks_, 1, 1);
+    hz_block_link(blocks_[1], blocks_[0]);
+    EXPECT_DEATH(unit_centrals[1].send(mail, &again, 100), line(HZ_TEXT_TWICE, blocks_[1]));
+    hz_block_link(blocks_[3], blocks_[1]);
+    EXPECT_DEATH(unit_centrals[1].take(mail), line(HZ_TEXT_REWRITTEN, blocks_[3]));
+    hz_block_link(blocks_[3], blocks_[2]);
+    EXPECT_EQ(unit_centrals[1].take(mail), word_);
+    unit_delete(mail);
+}
+
+} // namespace
