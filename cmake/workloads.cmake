@@ -14,3 +14,13 @@ foreach(source IN LISTS workload_sources tool_sources)
     target_link_libraries(${workload} PRIVATE Threads::Threads m)
     set_target_properties(${workload} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
 endforeach()
+
+# Sketches that decision pages compare with: build/release/bench/libpage_first.so, to be preloaded.
+if(hz_is_release)
+    add_library(page_first SHARED "${PROJECT_SOURCE_DIR}/bench/prototypes/page_first.c" src/base/check.c src/base/sizeclass.c)
+    target_include_directories(page_first PRIVATE "${PROJECT_SOURCE_DIR}/src")
+    target_compile_definitions(page_first PRIVATE _GNU_SOURCE=)
+    target_compile_options(page_first PRIVATE -fvisibility=hidden -ftls-model=initial-exec ${hz_no_builtin})
+    target_link_libraries(page_first PRIVATE Threads::Threads)
+    set_target_properties(page_first PROPERTIES LINKER_LANGUAGE C LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
+endif()
