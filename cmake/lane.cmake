@@ -101,12 +101,14 @@ function(hz_add_lane entry)
     file(GLOB engine_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${engine}/*.c")
     set(sources ${hz_base_sources} ${hz_core_sources} ${engine_sources} ${hz_front_sources})
 
+    # What tests are linked with spreads threads the same way on every machine.
     add_library(${lane}_api STATIC EXCLUDE_FROM_ALL ${sources})
     hz_set_lane_flags(${lane}_api ${engine} ${lane_file})
+    target_compile_definitions(${lane}_api PUBLIC HZ_SHARDS_PER_CPU=0)
 
     add_library(${lane}_faulty STATIC EXCLUDE_FROM_ALL ${sources} "${hz_os_faulty}")
     hz_set_lane_flags(${lane}_faulty ${engine} ${lane_file})
-    target_compile_definitions(${lane}_faulty PUBLIC HZ_OS_FAULTY=1)
+    target_compile_definitions(${lane}_faulty PUBLIC HZ_OS_FAULTY=1 HZ_SHARDS_PER_CPU=0)
 
     if(hz_has_products)
         hz_add_products(${engine} ${lane_file} ${lane} "${sources}")

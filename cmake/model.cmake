@@ -3,11 +3,13 @@
 #   <lane>.model.test_<file>        each file of scenarios on the sources as they are
 #   <lane>.model.mutant.<name>      one of its scenarios on sources with a bug of tests/model/mutants/<name>.patch, which
 #                                   it has to find
+#   <lane>_<variant>.model...       the same of a variant: the lane with other knobs still
 # The same sources with other knobs: few shards and small bins, so that few steps lead everywhere.
 
 set(hz_model "${PROJECT_SOURCE_DIR}/tests/model")
 set(hz_model_knobs
     HZ_NUM_SHARDS=2
+    HZ_SHARDS_PER_CPU=0
     HZ_BIN_BYTES=1024
     HZ_BIN_COUNT=8
     HZ_BIN_COUNT_MIN=2
@@ -57,6 +59,12 @@ endfunction()
 
 # The library of a lane and its shims; `copy`: a changed source that stands in for its original, or empty.
 function(hz_add_model_library target engine lane_file copy)
+    set(knobs ${hz_model_knobs})
+    foreach(knob IN LISTS hz_variant_knobs) # instead of that of all
+        string(REGEX REPLACE "=.*" "" name "${knob}")
+        list(FILTER knobs EXCLUDE REGEX "^${name}=")
+        list(APPEND knobs "${knob}")
+    endforeach()
     file(GLOB engine_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${engine}/*.c")
     set(sources ${hz_base_sources} ${hz_core_sources} ${engine_sources} ${hz_front_sources})
     list(REMOVE_ITEM sources "${PROJECT_SOURCE_DIR}/src/base/os_linux.c")
@@ -80,7 +88,7 @@ function(hz_add_model_library target engine lane_file copy)
     target_sources(${target} PRIVATE ${sources} $<TARGET_OBJECTS:${target}_shim>)
     foreach(part ${target} ${target}_shim)
         hz_set_lane_flags(${part} ${engine} ${lane_file})
-        target_compile_definitions(${part} PUBLIC ${hz_model_knobs})
+        target_compile_definitions(${part} PUBLIC ${knobs})
         target_compile_options(${part} PRIVATE "SHELL:-include ${hz_model}/points.h")
     endforeach()
     # all of it at once compiles in a fraction of the time; the shims cannot
@@ -125,6 +133,16 @@ function(hz_add_mutant patch_file engine lane_file lane)
     set_tests_properties(${lane}.model.mutant.${mutant} PROPERTIES ENVIRONMENT "HZ_MODEL_EXPECT=bug")
 endfunction()
 
+# A file of scenarios on a lane's sources; further arguments: its test's command line.
+function(hz_add_model_file file lane)
+    set(objects objects.${lane}.model.${file})
+    add_library(${objects} OBJECT "${hz_model}/${file}.cc")
+    hz_set_test_flags(${objects})
+    target_link_libraries(${objects} PRIVATE GTest::gtest ${lane}_model)
+    hz_precompile(${lane}.model ${objects} ${lane}_model)
+    hz_add_model_test(${lane}.model.${file} ${objects} ${lane}_model ${lane} ${ARGN})
+endfunction()
+
 function(hz_add_model_suite entry)
     hz_split_entry("${entry}")
     if(NOT TARGET model_scheduler)
@@ -138,13 +156,24 @@ function(hz_add_model_suite entry)
         if(file MATCHES "^test_(scheduler|lists)$" AND NOT entry STREQUAL first_entry)
             continue() # they know no lane
         endif()
-        set(objects objects.${lane}.model.${file})
-        add_library(${objects} OBJECT "${source}")
-        hz_set_test_flags(${objects})
-        target_link_libraries(${objects} PRIVATE GTest::gtest ${lane}_model)
-        hz_precompile(${lane}.model ${objects} ${lane}_model)
-        hz_add_model_test(${lane}.model.${file} ${objects} ${lane}_model ${lane})
+        hz_add_model_file(${file} ${lane})
     endforeach()
+    hz_add_mutants(${engine} ${lane_file} ${lane})
+endfunction()
+
+# The scenarios of some files on a lane with other knobs, but those left out.
+function(hz_add_model_variant entry name files left_out)
+    hz_split_entry("${entry}")
+    string(APPEND lane "_${name}")
+    set(hz_variant_knobs ${ARGN})
+    hz_add_model_library(${lane}_model ${engine} ${lane_file} "")
+    foreach(file IN LISTS files)
+        hz_add_model_file(${file} ${lane} "--gtest_filter=-${left_out}")
+    endforeach()
+    hz_add_mutants(${engine} ${lane_file} ${lane})
+endfunction()
+
+function(hz_add_mutants engine lane_file lane)
     file(GLOB patches CONFIGURE_DEPENDS "${hz_model}/mutants/*.patch")
     foreach(patch_file IN LISTS patches)
         hz_add_mutant("${patch_file}" ${engine} ${lane_file} ${lane})

@@ -39,7 +39,8 @@ HZ_INLINE bool hz_mpsc_send(struct hz_mpsc *queue, const struct hz_list *list, u
     return hz_mpsc_send_counted(queue, list, cap, &before);
 }
 
-/* Takes everything; 0 when there is nothing. The caller is the only taker (it holds the shard's exclusive lock). */
+/* Takes everything; 0 when there is nothing. The caller is the only taker (it holds the shard's exclusive lock), or one
+   of several that take lists only: each list goes to one of them. */
 HZ_INLINE hz_list_word hz_mpsc_take(struct hz_mpsc *queue) {
     if (hz_load_rlx(&queue->word) == 0) /* relaxed: hint, a late sender is found next time */
         return 0;

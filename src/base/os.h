@@ -41,6 +41,9 @@ void *hz_os_remap(void *address, size_t old_bytes, size_t new_bytes, void *targe
 /* The system's page size: 4 to 64 KiB. */
 size_t hz_os_page_bytes(void);
 
+/* CPUs that the calling thread may run on, 1 at least. */
+uint32_t hz_os_cpu_count(void);
+
 /* RLIMIT_AS in bytes, SIZE_MAX when unlimited. */
 size_t hz_os_address_space_limit(void);
 

@@ -9,7 +9,9 @@
 #include "base/os_faulty.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -22,6 +24,8 @@
 #else
 #define IMPL(name) hz_os_##name
 #endif
+
+enum { CPUS_MAX = 8192 };
 
 static void *map(size_t bytes, int protection, int flags) {
     int saved = errno;
@@ -109,6 +113,20 @@ void *IMPL(remap)(void *address, size_t old_bytes, size_t new_bytes, void *targe
 size_t hz_os_page_bytes(void) {
     /* sysconf(_SC_PAGESIZE) reads the auxiliary vector: no allocation, no system call */
     return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+uint32_t hz_os_cpu_count(void) {
+    union {
+        cpu_set_t set;
+        unsigned long words[CPUS_MAX / CHAR_BIT / sizeof(unsigned long)];
+    } cpus = {.words = {0}};
+    int saved = errno;
+    uint32_t count = 0;
+    if (sched_getaffinity(0, sizeof(cpus), &cpus.set) == 0)
+        for (size_t i = 0; i < HZ_ARRAY_LENGTH(cpus.words); i++)
+            count += (uint32_t)__builtin_popcountl(cpus.words[i]);
+    errno = saved;
+    return count > 0 ? count : 1;
 }
 
 size_t hz_os_address_space_limit(void) {

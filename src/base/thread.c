@@ -13,7 +13,8 @@ static _Atomic(uint32_t) made_count;       /* counter */
 static _Atomic(uint32_t) unused_count;     /* hint: blocks nobody has */
 static _Atomic(uint32_t) orphan_count;     /* hint */
 static _Atomic(uint64_t) exit_key;         /* sync: hooks; the key for the ends of threads and 1, or 0 */
-static _Atomic(bool) fork_hooked;          /* cas: who brings it to true hooks fork */
+static _Atomic(bool) fork_hooked;          /* hint: somebody has hooked fork */
+static HZ_TLS bool installing;             /* owner */
 
 struct hz_thread *hz_thread_first(void) {
     return hz_load_acq(&newest); /* sync: thread-publish, partner hz_thread_publish */
@@ -72,21 +73,24 @@ void hz_thread_after_fork(struct hz_thread *self) {
     hz_store_rlx(&unused_count, nobodys);
 }
 
-/* Several threads may be here at once: each leaves with a key to arm. None waits for another, which a fork may have
-   made vanish from this process. */
+/* Several threads may be here at once: each leaves with a key to arm, and with fork hooked. None waits for another, or
+   relies on what it has only begun: a fork may have made it vanish from this process. So fork may be hooked twice,
+   which does no harm. `installing`: these calls may allocate, and come here again. */
 void hz_thread_hooks_install(void (*on_exit)(void *), void (*after_fork)(void)) {
-    if (hz_load_acq(&exit_key) != 0 && hz_load_rlx(&fork_hooked)) /* sync: hooks. relaxed: hint */
+    if (installing || (hz_load_acq(&exit_key) != 0 && hz_load_rlx(&fork_hooked))) /* sync: hooks. relaxed: hint */
         return;
+    installing = true;
     int saved = errno;
     pthread_key_t key;
     uint64_t none = 0;
     if (hz_load_rlx(&exit_key) == 0 && pthread_key_create(&key, on_exit) == 0 && /* relaxed: hint */
         !hz_cas_strong_ar_acq(&exit_key, &none, (uint64_t)key + 1))              /* sync: hooks, partner arm */
         pthread_key_delete(key);
-    bool hooked = false;
-    if (hz_cas_strong_acq_rlx(&fork_hooked, &hooked, true) && pthread_atfork(NULL, NULL, after_fork) != 0)
-        hz_store_rlx(&fork_hooked, false); /* no memory: tried again with the next thread; out of keys too */
+    /* without memory: tried again with the next thread; out of keys too */
+    if (!hz_load_rlx(&fork_hooked) && pthread_atfork(NULL, NULL, after_fork) == 0) /* relaxed, both: hint */
+        hz_store_rlx(&fork_hooked, true);
     errno = saved;
+    installing = false;
 }
 
 bool hz_thread_exit_arm(void *value) {

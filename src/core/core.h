@@ -118,7 +118,8 @@ void hz_adopt_after_fork(void);
 bool hz_mail_send(struct hz_thread_block *self, struct hz_mailbox *mail, unsigned size_class,
                   const struct hz_list *list);
 
-/* Some of what was sent, as one list; 0 when there is nothing. Needs the shard's exclusive. */
+/* Some of what was sent, as one list; 0 when there is nothing. Needs the shard's exclusive, unless it has one thread
+   only (HZ_EXCLUSIVE_ALWAYS=0) and that calls. */
 hz_list_word hz_mail_take(struct hz_thread_block *self, struct hz_mailbox *mail);
 
 /* Blocks waiting, at some recent moment. */

@@ -3,8 +3,8 @@
  * structure is sound at each instant (see the notes where they are changed), and the few locked sections are repaired
  * here.
  *
- * Lost to the child, per vanished thread: what it had in its hands in that instant, at most one bin's or one list's
- * blocks.
+ * Lost to the child, per vanished thread: what it had in its hands in that instant: a bin's blocks, a list's, or what
+ * it was taking home from one class of a shard.
  */
 #include "base/meta.h"
 #include "core/core.h"

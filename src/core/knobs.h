@@ -19,6 +19,16 @@ _Static_assert(HZ_BIN_COUNT_MIN <= HZ_BIN_COUNT, "HZ_BIN_COUNT_MIN: must not be 
 _Static_assert(HZ_BATCH_COUNT <= HZ_BIN_COUNT / 2,
                "HZ_BATCH_COUNT: two batches must fit into a bin, or it flushes what it has just got");
 
+_Static_assert(
+    !HZ_SHARD_COLLISION_FAILFAST || HZ_SHARDS_PER_CPU == 0,
+    "HZ_SHARD_COLLISION_FAILFAST=1: needs HZ_SHARDS_PER_CPU=0, else how many threads are too many depends on "
+    "the machine");
+
+_Static_assert(
+    HZ_EXCLUSIVE_ALWAYS || HZ_SHARD_COLLISION_FAILFAST,
+    "HZ_EXCLUSIVE_ALWAYS=0: needs HZ_SHARD_COLLISION_FAILFAST=1, else two threads of a shard would take what "
+    "was sent at once and overwrite each other's leftovers, be transfer and central lock-free or not");
+
 _Static_assert(HZ_HOME_BELOW_BYTES <= HZ_LINEAR_MAX + 1, "HZ_HOME_BELOW_BYTES: only linear classes can go home");
 
 /* Mid: above 2 KiB, to 64 KiB. */

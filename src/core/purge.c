@@ -40,9 +40,11 @@ void hz_tick(struct hz_thread_block *self) {
     hz_thread_arm(self);
     hz_arena_tick();
     uint64_t now = hz_os_now_ms();
-    uint64_t last = hz_load_rlx(&aged_at_ms);                                     /* relaxed: hint */
-    if (now >= last + HZ_DEPOT_AGE_MS && hz_cas_rlx_rlx(&aged_at_ms, &last, now)) /* relaxed: one of many does it */
+    uint64_t last = hz_load_rlx(&aged_at_ms);                                       /* relaxed: hint */
+    if (now >= last + HZ_DEPOT_AGE_MS && hz_cas_rlx_rlx(&aged_at_ms, &last, now)) { /* relaxed: one of many does it */
         depot_age(self);
+        hz_pageq_gather(self);
+    }
 }
 
 /* What was sent to the shard goes home. Class by class: its threads wait shortly. */
@@ -78,6 +80,7 @@ size_t hz_heap_purge(void) {
     struct hz_shard *shard; /* they are made in order */
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
         shard_drain(self, shard);
+    hz_pageq_gather(self);
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
         shard_retire(self, shard); /* when all are drained: strays have come to others' pages */
     return hz_arena_purge(0, SIZE_MAX);

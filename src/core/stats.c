@@ -147,6 +147,18 @@ static void report_mid(struct hz_report *report) {
     hz_report_number(report, "free_batch_enq", freed); /* all: a bin is a batch */
 }
 
+/* How many blocks a page's remote list had when it was its turn. */
+static uint64_t blocks_per_100_pages(void) {
+    uint64_t blocks = 0;
+    uint64_t pages = 0;
+    for (struct hz_thread *thread = hz_thread_first(); thread != NULL; thread = thread->next) {
+        struct hz_counters *c = &hz_thread_from(thread)->counters; /* relaxed, both: counters */
+        blocks += hz_load_rlx(&c->drain_total);
+        pages += hz_load_rlx(&c->pageq_deq);
+    }
+    return pages > 0 ? blocks * 100 / pages : 0;
+}
+
 /* What is not counted by anybody, but known. */
 static void report_known(struct hz_report *report, const char *group) {
     if (HZ_CONFIG_STATS && strcmp(group, "mid") == 0)
@@ -165,6 +177,8 @@ static void report_known(struct hz_report *report, const char *group) {
             made++;
         hz_report_number(report, "shards", made);
         hz_report_number(report, "meta_bytes", hz_meta_bytes());
+    } else if (strcmp(group, "remote") == 0) {
+        hz_report_number(report, "blocks_per_100_pages", blocks_per_100_pages());
     } else if (strcmp(group, "os") == 0) {
         struct hz_arena_figures spans;
         hz_arena_figures_get(&spans);

@@ -148,7 +148,7 @@ struct hz_page {
     struct hz_page *next;         /* lock */
     struct hz_page *previous;     /* lock */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_mpsc remote; /* sync: page-remote; blocks sent to the page itself */
-    struct hz_page *queue_next;                            /* who made `remote` non-empty, then who took the queue */
+    struct hz_page *queue_next;                            /* who made `remote` long enough, then who took the queue */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) uint64_t free_bits[];  /* lock */
 };
 

@@ -5,11 +5,16 @@
  * once more what was last drained of it (carry). Without a stash (HZ_STASH_BYTES=0) transfer comes first. No sender
  * takes the shard's lock; those of transfer and central exist in lanes with the mutex variants only. Edge
  * "stash-publish": that of mpsc.h.
+ *
+ * HZ_PAGE_LOCAL_REMOTE=1 has none of that: blocks go to their pages (core/pageq.c), and the bound is the pages.
  */
 #include "core/core.h"
 
 #include "central.h"
 #include "transfer.h"
+
+_Static_assert(HZ_EXCLUSIVE_ALWAYS || !HZ_PAGE_LOCAL_REMOTE,
+               "HZ_PAGE_LOCAL_REMOTE=1: needs HZ_EXCLUSIVE_ALWAYS=1, since the queue of pages has one taker at a time");
 
 enum { HAS_STASH = HZ_STASH_BYTES > 0 };
 
@@ -29,6 +34,10 @@ static hz_list_word stash_take(struct hz_mailbox *mail) {
 
 bool hz_mail_send(struct hz_thread_block *self, struct hz_mailbox *mail, unsigned size_class,
                   const struct hz_list *list) {
+    if (HZ_PAGE_LOCAL_REMOTE) {
+        hz_pageq_send(self, &mail->pages, list);
+        return true;
+    }
     if (stash_send(mail, size_class, list))
         hz_count(&self->counters.stash_send, 1);
     else if (hz3_transfer_send(mail, list))
@@ -41,6 +50,8 @@ bool hz_mail_send(struct hz_thread_block *self, struct hz_mailbox *mail, unsigne
 }
 
 hz_list_word hz_mail_take(struct hz_thread_block *self, struct hz_mailbox *mail) {
+    if (HZ_PAGE_LOCAL_REMOTE)
+        return hz_pageq_take(self, &mail->pages);
     hz_list_word word = stash_take(mail);
     _Atomic(uint64_t) *counter = &self->counters.refill_stash;
     if (word == 0) {
@@ -67,6 +78,8 @@ static void lock_settle(struct hz_lock *held) {
 
 /* Lists and slots are sound at each instant; locks may have been held by threads that are not here. */
 void hz_mail_after_fork(void) {
+    if (HZ_PAGE_LOCAL_REMOTE)
+        hz_pageq_after_fork();
     if (HZ_TRANSFER_LOCKFREE && HZ_CENTRAL_LOCKFREE)
         return;
     for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) {

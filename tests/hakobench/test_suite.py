@@ -111,7 +111,7 @@ def test_suite_without_rows(tmp_path: pathlib.Path) -> None:
 
 
 def test_unknown_suites() -> None:
-    with pytest.raises(ValueError, match="no suite is called 'quik'; there are: .*full, hz4, quick, rss, seeds, smoke, or"):
+    with pytest.raises(ValueError, match="no suite is called 'quik'; there are: .*full, hz3, hz4, quick, rss, seeds, smoke, or"):
         suite.load("quik")
     with pytest.raises(ValueError, match="cannot read suite '/nowhere/mine.toml': "):
         suite.load("/nowhere/mine.toml")

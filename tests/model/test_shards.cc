@@ -7,12 +7,14 @@ using model::Blocks;
 using model::Channel;
 using model::Heap;
 
-enum Fact { SHARED_A_SHARD, ADOPTED, SENT, PUT_DIRECTLY };
+enum Fact { SHARED_A_SHARD, ADOPTED, TOOK_LEFTOVERS, PUT_DIRECTLY };
 
 void note_counters() {
     struct unit_counters counters = unit_counters_of(unit_self());
     if (counters.page_adopt > 0)
         model::reached(ADOPTED);
+    if (counters.refill_carry > 0)
+        model::reached(TOOK_LEFTOVERS);
     if (counters.direct_home > 0)
         model::reached(PUT_DIRECTLY);
 }
@@ -112,6 +114,82 @@ TEST(Shards, PurgeWhileOthersWork) {
                              heap.give_all(heap.take_many(3, model::PAGED));
                          },
                          [&] { heap.give_all(full.get()); }, [&] { hz_purge(); }});
+        model::check_nothing_is_lost(heap);
+    });
+}
+
+/* Everything that waits for a class of a shard goes into its pages, as purge does it. */
+void drain(struct hz_shard *shard, unsigned size_class) {
+    struct hz_lock *lock = unit_shard_exclusive(shard);
+    hz_lock_acquire(lock);
+    struct hz_list strays = hz_shard_drain_locked(unit_self(), shard, size_class);
+    hz_lock_release(lock);
+    hz_blocks_put_home(unit_self(), &strays);
+}
+
+/* A shard is drained while its thread takes what was sent, and what was left over of it. */
+TEST(Shards, ADrainWhileTheOwnerRefills) {
+    model::Explored found =
+        model::explore("carry-publish stash-publish inbox-publish page-remote pageq-publish lock", 500, [] {
+            Heap heap;
+            Channel<Blocks> full;
+            Channel<struct hz_shard *> sent;
+            Channel<int> go;
+            unsigned size_class = hz_class_of(model::SMALL);
+            auto owner = [&] {
+                full.put(heap.take_many(12, model::SMALL));
+                sent.put(unit_thread_shard(unit_self()));
+                go.get();
+                Blocks blocks = heap.take_many(12, model::SMALL);
+                note_counters();
+                heap.give_all(blocks);
+            };
+            auto other = [&] {
+                unit_self();
+                heap.give_all(full.get());
+                hz_thread_flush(unit_self());
+                struct hz_shard *shard = sent.get();
+                go.put(0);
+                for (unsigned i = 0; i < 3; i++)
+                    drain(shard, size_class);
+            };
+            model::together({owner, other});
+            model::check_nothing_is_lost(heap);
+        });
+    EXPECT_GT(found.facts[TOOK_LEFTOVERS], 0U);
+}
+
+/* What waits with pages is gathered while more is sent to them, and taken. */
+TEST(Shards, GatheringWhileBlocksAreSent) {
+    model::explore("page-remote pageq-publish page-publish lock", 500, [] {
+        Heap heap;
+        Channel<Blocks> full;
+        Channel<struct hz_shard *> home;
+        Channel<int> go;
+        unsigned size_class = hz_class_of(model::SMALL);
+        auto owner = [&] {
+            full.put(heap.take_many(8, model::SMALL));
+            home.put(unit_thread_shard(unit_self()));
+            Blocks blocks = heap.take_many(8, model::SMALL);
+            heap.give_all(blocks);
+        };
+        auto sender = [&] {
+            unit_self();
+            struct hz_shard *shard = home.get();
+            go.put(0);
+            for (void *block : full.get()) {
+                heap.ledger.given(block);
+                struct hz_list one = model::list_of({block});
+                hz_shard_send(unit_self(), shard, size_class, &one);
+            }
+        };
+        auto gatherer = [&] {
+            unit_self();
+            go.get();
+            for (unsigned i = 0; i < 3; i++)
+                hz_pageq_gather(unit_self());
+        };
+        model::together({owner, sender, gatherer});
         model::check_nothing_is_lost(heap);
     });
 }

@@ -7,6 +7,9 @@
 #ifndef HZ_NUM_SHARDS
 #define HZ_NUM_SHARDS 8
 #endif
+#ifndef HZ_SHARDS_PER_CPU
+#define HZ_SHARDS_PER_CPU 0
+#endif
 #ifndef HZ_TRANSFER_LOCKFREE
 #define HZ_TRANSFER_LOCKFREE 0
 #endif

@@ -7,6 +7,9 @@
 #ifndef HZ_NUM_SHARDS
 #define HZ_NUM_SHARDS 255
 #endif
+#ifndef HZ_SHARDS_PER_CPU
+#define HZ_SHARDS_PER_CPU 0
+#endif
 
 #include "lanes/scale.h"
 

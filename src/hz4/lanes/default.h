@@ -10,8 +10,14 @@
 #ifndef HZ_NUM_SHARDS
 #define HZ_NUM_SHARDS 63
 #endif
+#ifndef HZ_SHARDS_PER_CPU
+#define HZ_SHARDS_PER_CPU 2
+#endif
 #ifndef HZ_SHARD_COLLISION_FAILFAST
 #define HZ_SHARD_COLLISION_FAILFAST 0
+#endif
+#ifndef HZ_EXCLUSIVE_ALWAYS
+#define HZ_EXCLUSIVE_ALWAYS 1
 #endif
 #ifndef HZ_LIST_FAILFAST
 #define HZ_LIST_FAILFAST 0
@@ -54,6 +60,12 @@
 #endif
 #ifndef HZ_INBOX_BYTES
 #define HZ_INBOX_BYTES 1048576
+#endif
+#ifndef HZ_PAGE_LOCAL_THRESHOLD
+#define HZ_PAGE_LOCAL_THRESHOLD 1
+#endif
+#ifndef HZ_PAGE_LOCAL_DRAIN_ALL
+#define HZ_PAGE_LOCAL_DRAIN_ALL 1
 #endif
 
 #endif

@@ -118,6 +118,20 @@ struct hz_pageq *unit_pageq_new(void) {
     return line_alloc(sizeof(struct hz_pageq));
 }
 
+struct hz_pageq *unit_mailbox_pages(struct hz_mailbox *mail) {
+    return &mail->pages;
+}
+
+struct hz_page *unit_pageq_head_set(struct hz_pageq *queue, struct hz_page *page) {
+    struct hz_page *before = hz_load_rlx(&queue->head);
+    hz_store_rlx(&queue->head, page);
+    return before;
+}
+
+hz_list_word unit_page_remote_take(struct hz_page *page) {
+    return hz_mpsc_take(&page->remote);
+}
+
 /* ---- page.c ---- */
 
 struct unit_page unit_page_of(struct hz_page *page) {

@@ -106,6 +106,7 @@ uint32_t hz_pages_adopt(struct hz_thread_block *self, unsigned size_class);
 void hz_adopt_after_fork(void);
 
 /* ---- mail.c of the engine ---- */
+extern const bool unit_mail_is_of_pages;   /* blocks are sent to their pages */
 struct hz_mailbox *unit_mailbox_new(void); /* of no shard */
 bool hz_mail_send(struct hz_thread_block *self, struct hz_mailbox *mail, unsigned size_class,
                   const struct hz_list *list);
@@ -115,8 +116,15 @@ void hz_mail_after_fork(void);
 
 /* ---- pageq.c ---- */
 struct hz_pageq *unit_pageq_new(void); /* of no shard */
-uint32_t hz_pageq_send(struct hz_pageq *queue, const struct hz_list *list);
-hz_list_word hz_pageq_take(struct hz_pageq *queue);
+void hz_pageq_send(struct hz_thread_block *self, struct hz_pageq *queue, const struct hz_list *list);
+hz_list_word hz_pageq_take(struct hz_thread_block *self, struct hz_pageq *queue);
+void hz_pageq_gather(struct hz_thread_block *self);
+void hz_pageq_after_fork(void);
+struct hz_pageq *unit_mailbox_pages(struct hz_mailbox *mail);
+/* For the tests of repair: gives a queue another head, and returns the one it had. */
+struct hz_page *unit_pageq_head_set(struct hz_pageq *queue, struct hz_page *page);
+/* What was sent to the page itself. */
+hz_list_word unit_page_remote_take(struct hz_page *page);
 
 /* ---- page.c ---- */
 enum unit_page_list_state { UNIT_PAGE_UNLISTED, UNIT_PAGE_LISTED, UNIT_PAGE_MOVING };

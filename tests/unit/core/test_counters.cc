@@ -23,8 +23,8 @@ using unit::Exclusive;
 /* ---- which counters there are, and which were tested ---- */
 
 /* Figures that stand among the counters but are counted by nobody. */
-const Names known = {"counters.threads", "counters.thread_blocks", "counters.shards", "counters.meta_bytes",
-                     "os.seg_acq"};
+const Names known = {"counters.threads",    "counters.thread_blocks",      "counters.shards",
+                     "counters.meta_bytes", "remote.blocks_per_100_pages", "os.seg_acq"};
 
 /* Computed from others, where these are counted: in the stats build. The steps below state them too. */
 const Names computed = {"mid.malloc_calls", "mid.free_calls", "mid.free_batch_enq"};
@@ -61,7 +61,7 @@ enum class Mail { tiers, inbox, pages };
 
 Mail mail() {
     if (t_config_has("engine=hz3"))
-        return Mail::tiers;
+        return knob("HZ_PAGE_LOCAL_REMOTE") == 1 ? Mail::pages : Mail::tiers;
     return knob("HZ_REMOTE_INBOX") == 1 ? Mail::inbox : Mail::pages;
 }
 
@@ -70,10 +70,14 @@ Names silent() {
     Names names;
     if (HZ_HOME_BELOW_BYTES <= 16) /* no class goes home: nothing passes a remote buffer */
         names = {"counters.remote_free", "remote.remote_flush_calls", "remote.rlen_ge_th"};
-    if (mail() == Mail::inbox)
-        names.insert({"remote.page_push", "remote.page_enqueue", "remote.page_drain"});
-    if (mail() == Mail::pages)
+    if (mail() != Mail::pages)
+        names.insert({"remote.blocks_per_100_pages", "remote.push_objs", "remote.pageq_enq", "remote.pop_calls",
+                      "remote.pageq_deq", "remote.drain_total"});
+    if (mail() != Mail::inbox && t_config_has("engine=hz4"))
         names.insert({"remote.inbox_push_list", "remote.inbox_consume"});
+    if (mail() != Mail::tiers && t_config_has("engine=hz3"))
+        names.insert({"counters.refill_stash", "counters.refill_transfer", "counters.refill_central",
+                      "counters.stash_send", "counters.transfer_send", "counters.central_send"});
     return names;
 }
 
@@ -263,7 +267,7 @@ const Values from_page = {
     {"counters.refill", 1}, {"counters.refill_page", 1}, {"remote.carry_miss", 1}, {"locks.ls_acq_self", 1}};
 const Values mid_new_page = mid_call + mid_miss + Values{{"mid.page_create", 1}};
 
-/* A list that is sent, and taken. `pages`: how many it lies in that were sent nothing yet. */
+/* A list that is sent, and taken. `pages`: how many it lies in that were sent nothing yet; each gets enough. */
 Values sent(size_t blocks, size_t pages) {
     auto count = static_cast<double>(blocks);
     Values home = {{"counters.home_blocks", count}};
@@ -273,15 +277,20 @@ Values sent(size_t blocks, size_t pages) {
     case Mail::inbox:
         return home + Values{{"remote.inbox_push_list", 1}};
     default:
-        return home + Values{{"remote.page_push", count}, {"remote.page_enqueue", static_cast<double>(pages)}};
+        return home + Values{{"remote.push_objs", count}, {"remote.pageq_enq", static_cast<double>(pages)}};
     }
 }
 
-Values taken() {
-    return {{mail() == Mail::tiers   ? "counters.refill_stash"
-             : mail() == Mail::inbox ? "remote.inbox_consume"
-                                     : "remote.page_drain",
-             1}};
+/* From one page. */
+Values taken(size_t blocks) {
+    switch (mail()) {
+    case Mail::tiers:
+        return {{"counters.refill_stash", 1}};
+    case Mail::inbox:
+        return {{"remote.inbox_consume", 1}};
+    default:
+        return {{"remote.pop_calls", 1}, {"remote.pageq_deq", 1}, {"remote.drain_total", blocks}};
+    }
 }
 
 /* ---- the lists of names ---- */
@@ -414,7 +423,12 @@ TEST_F(Counters, WhatIsSentHomeIsTakenAndCarried) {
     Blocks again;
     auto one = [&] { again.push_back(owner.take(mid_class, 1)[0]); };
     expect("the owner takes all of it, and uses a batch",
-           got + taken() + Values{{"remote.carry_miss", 1}, {"remote.inbox_stash_max", count + 2 - batch}}, one);
+           got + taken(count + 2) + Values{{"remote.carry_miss", 1}, {"remote.inbox_stash_max", count + 2 - batch}},
+           one);
+    if (mail() == Mail::pages) {
+        tested().insert("remote.blocks_per_100_pages");
+        EXPECT_EQ(counters()["remote.blocks_per_100_pages"], 100 * (count + 2)) << "of one page";
+    }
     owner.take_all_of_bin(mid_class, again);
     expect("what was left over", got + Values{{"counters.refill_carry", 1}, {"remote.carry_hit", 1}}, one);
     owner.give(blocks);

@@ -12,9 +12,11 @@ class PageQueue : public unit::OwnShard {
     void SetUp() override {
         OwnShard::SetUp();
         queue_ = unit_pageq_new();
+        if (HZ_PAGE_LOCAL_THRESHOLD > 1 && !with_threshold)
+            GTEST_SKIP() << "in this variant one block does not queue a page";
     }
     void TearDown() override {
-        EXPECT_EQ(hz_pageq_take(queue_), 0U) << "nothing is left in the queue";
+        EXPECT_EQ(hz_pageq_take(unit_self(), queue_), 0U) << "nothing is left in the queue";
         unit_delete(queue_);
         OwnShard::TearDown();
     }
@@ -29,12 +31,17 @@ class PageQueue : public unit::OwnShard {
         return blocks;
     }
     uint32_t send(const Blocks &blocks) {
-        struct hz_list list = unit::list_of(blocks);
-        return hz_pageq_send(queue_, &list);
+        return send_list(unit::list_of(blocks));
+    }
+    /* Returns how many pages it queued. */
+    uint32_t send_list(const struct hz_list &list) {
+        uint64_t before = unit_counters_of(unit_self()).pageq_enq;
+        hz_pageq_send(unit_self(), queue_, &list);
+        return static_cast<uint32_t>(unit_counters_of(unit_self()).pageq_enq - before);
     }
     /* What one take gives, sorted. */
     Blocks take() {
-        Blocks blocks = unit::blocks_of(hz_pageq_take(queue_));
+        Blocks blocks = unit::blocks_of(hz_pageq_take(unit_self(), queue_));
         std::sort(blocks.begin(), blocks.end());
         return blocks;
     }
@@ -42,6 +49,7 @@ class PageQueue : public unit::OwnShard {
         return unit_page_of(hz_page_of(blocks[0])).remote_count;
     }
     struct hz_pageq *queue_ = nullptr;
+    bool with_threshold = false;
 };
 
 Blocks part(const Blocks &blocks, size_t from, size_t count) {
@@ -51,8 +59,56 @@ Blocks part(const Blocks &blocks, size_t from, size_t count) {
     return some;
 }
 
+/* Variants with another threshold than one. */
+class Threshold : public PageQueue {
+  protected:
+    void SetUp() override {
+        with_threshold = true;
+        PageQueue::SetUp();
+        if (HZ_PAGE_LOCAL_THRESHOLD == 1)
+            GTEST_SKIP() << "in this variant every block queues its page";
+    }
+    enum : size_t { enough = HZ_PAGE_LOCAL_THRESHOLD };
+};
+
+TEST_F(Threshold, TheBlockThatMakesItEnoughQueuesThePage) {
+    Blocks page = page_blocks(5);
+    for (size_t round = 0; round < 2; round++) {
+        EXPECT_EQ(send(part(page, 0, enough - 1)), 0U);
+        EXPECT_TRUE(take().empty());
+        EXPECT_EQ(send({page[enough - 1]}), 1U);
+        EXPECT_EQ(send({page[enough]}), 0U) << "queued already";
+        EXPECT_EQ(take(), part(page, 0, enough + 1));
+    }
+    unit::put(shard_, page);
+}
+
+TEST_F(Threshold, APageWithFewerBlocksIsQueuedWhenItHasAll) {
+    unsigned size_class = unit::class_count - 1;
+    Blocks page = page_blocks(size_class);
+    size_t least = std::min<size_t>(enough, page.size());
+    EXPECT_EQ(send(part(page, 0, least - 1)), 0U);
+    EXPECT_EQ(send({page[least - 1]}), 1U);
+    EXPECT_EQ(take(), part(page, 0, least));
+    unit::put(shard_, page);
+}
+
+TEST_F(Threshold, WhatIsTooLittleIsGatheredAndWhatIsQueuedIsNot) {
+    Blocks little = page_blocks(5);
+    Blocks queued = page_blocks(5);
+    EXPECT_EQ(send({little[0]}), 0U);
+    EXPECT_EQ(send(part(queued, 0, enough)), 1U);
+    hz_pageq_gather(self_);
+    EXPECT_EQ(remote_count(little), 0U);
+    EXPECT_EQ(unit_page_of(hz_page_of(little[0])).free_count, 1U);
+    EXPECT_EQ(remote_count(queued), size_t{enough});
+    EXPECT_EQ(take(), part(queued, 0, enough));
+    unit::put(shard_, queued);
+    unit::put(shard_, part(little, 1, little.size() - 1));
+}
+
 TEST_F(PageQueue, EmptyGivesNothing) {
-    EXPECT_EQ(hz_pageq_take(queue_), 0U);
+    EXPECT_EQ(hz_pageq_take(unit_self(), queue_), 0U);
 }
 
 TEST_F(PageQueue, APageIsQueuedOnceHoweverManyAreSent) {
@@ -87,7 +143,7 @@ TEST_F(PageQueue, OneListMayHoldBlocksOfManyPages) {
     Blocks mixed = {a[0], b[0], a[1], c[0], b[1], a[2]};
     struct hz_list list = unit::list_of(mixed);
     hz_block_link(list.tail, reinterpret_cast<void *>(uintptr_t{0xdead0})); /* the last link may be anything */
-    EXPECT_EQ(hz_pageq_send(queue_, &list), 3U);
+    EXPECT_EQ(send_list(list), 3U);
     EXPECT_EQ(remote_count(a), 3U);
     EXPECT_EQ(remote_count(b), 2U);
     EXPECT_EQ(remote_count(c), 1U);
@@ -172,15 +228,14 @@ TEST_F(PageQueue, SendersAndTheTakerLoseNothing) {
                 size_t end = all.size() * (index + 1) / senders;
                 for (size_t at = all.size() * index / senders, count; at < end; at += count) {
                     count = std::min(random.between(1, 3), end - at);
-                    struct hz_list list = unit::list_of(all, at, count);
-                    queued += hz_pageq_send(queue_, &list);
+                    queued += send_list(unit::list_of(all, at, count));
                 }
                 sending--;
                 return;
             }
             for (bool last = false; !last;) {
                 last = sending.load() == 0;
-                for (hz_list_word word; (word = hz_pageq_take(queue_)) != 0; drained++)
+                for (hz_list_word word; (word = hz_pageq_take(unit_self(), queue_)) != 0; drained++)
                     for (void *block : unit::blocks_of(word))
                         taken[static_cast<uint64_t *>(block)[1]]++;
                 std::this_thread::yield();

@@ -42,3 +42,5 @@ struct unit_hz3_counters unit_hz3_counters_of(struct hz_thread_block *thread) {
     };
 #undef COUNTER
 }
+
+const bool unit_mail_is_of_pages = HZ_PAGE_LOCAL_REMOTE;

@@ -18,12 +18,6 @@ struct unit_hz4_counters {
 };
 struct unit_hz4_counters unit_hz4_counters_of(struct hz_thread_block *thread);
 
-/* The queue of pages in a mailbox. */
-struct hz_pageq *unit_mailbox_pages(struct hz_mailbox *mail);
-
-/* For the tests of repair: gives a queue another head, and returns the one it had. */
-struct hz_page *unit_pageq_head_set(struct hz_pageq *queue, struct hz_page *page);
-
 #ifdef __cplusplus
 }
 #endif

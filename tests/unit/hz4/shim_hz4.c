@@ -14,12 +14,4 @@ struct unit_hz4_counters unit_hz4_counters_of(struct hz_thread_block *thread) {
 #undef COUNTER
 }
 
-struct hz_pageq *unit_mailbox_pages(struct hz_mailbox *mail) {
-    return &mail->pages;
-}
-
-struct hz_page *unit_pageq_head_set(struct hz_pageq *queue, struct hz_page *page) {
-    struct hz_page *before = hz_load_rlx(&queue->head);
-    hz_store_rlx(&queue->head, page);
-    return before;
-}
+const bool unit_mail_is_of_pages = !HZ_REMOTE_INBOX;
