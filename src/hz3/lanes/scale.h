@@ -29,7 +29,7 @@
 #define HZ_BIN_COUNT 128
 #endif
 #ifndef HZ_BIN_COUNT_MIN
-#define HZ_BIN_COUNT_MIN 8
+#define HZ_BIN_COUNT_MIN 20
 #endif
 #ifndef HZ_BIN_BYTES_MAX
 #define HZ_BIN_BYTES_MAX 524288
@@ -44,7 +44,7 @@
 #define HZ_DEPOT_BYTES 1048576
 #endif
 #ifndef HZ_DEPOT_PERCENT
-#define HZ_DEPOT_PERCENT 10
+#define HZ_DEPOT_PERCENT 50
 #endif
 #ifndef HZ_DEPOT_AGE_MS
 #define HZ_DEPOT_AGE_MS 100
