@@ -27,7 +27,7 @@ _Static_assert(
 _Static_assert(
     HZ_EXCLUSIVE_ALWAYS || HZ_SHARD_COLLISION_FAILFAST,
     "HZ_EXCLUSIVE_ALWAYS=0: needs HZ_SHARD_COLLISION_FAILFAST=1, else two threads of a shard would take what "
-    "was sent at once and overwrite each other's leftovers, be transfer and central lock-free or not");
+    "was sent at once and overwrite what the other left, be transfer and central lock-free or not");
 
 _Static_assert(HZ_HOME_BELOW_BYTES <= HZ_LINEAR_MAX + 1, "HZ_HOME_BELOW_BYTES: only linear classes can go home");
 

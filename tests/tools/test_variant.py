@@ -81,7 +81,7 @@ def test_bad_words_build_nothing(words, message):
             ("scale", "EXCLUSIVE_ALWAYS=0"),
             "hz3_scale+exclusive_always-0",
             "HZ_EXCLUSIVE_ALWAYS=0: needs HZ_SHARD_COLLISION_FAILFAST=1, else two threads of a shard would take what was sent at "
-            "once and overwrite each other's leftovers, be transfer and central lock-free or not",
+            "once and overwrite what the other left, be transfer and central lock-free or not",
         ),
         (
             ("fast", "EXCLUSIVE_ALWAYS=0", "SHARD_COLLISION_FAILFAST=1", "PAGE_LOCAL_REMOTE=1"),
