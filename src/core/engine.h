@@ -1,7 +1,7 @@
 /*
  * engine.h - an engine as front/ sees it, with the two fast paths. Everything else is behind them.
  *
- *   malloc(n):  block = top of the bin of n's class;  none?  -> slow path (refill)
+ *   malloc(n):  block = newest of the bin of n's class;  none?  -> slow path (refill)
  *   free(p):    bin = the one that p's page tag names;  full? -> slow path (flush)
  *
  * A block of a home class that belongs to another shard goes into the remote buffer instead, which is a bin like any
@@ -13,21 +13,13 @@
 
 #include "core/core.h"
 
-HZ_INLINE struct hz_bin *hz_bin_at(struct hz_thread_block *self, size_t offset) {
-    return (struct hz_bin *)(void *)((char *)self + offset); /* the bins come first in the thread block */
-}
-
 /* No memory: NULL and ENOMEM; so for all allocating functions here. */
 HZ_INLINE void *hz_engine_malloc(size_t size) {
     if (HZ_UNLIKELY(size > HZ_LINEAR_MAX))
         return hz_malloc_medium(size);
     size_t offset = (size + HZ_GRANULE_BYTES - 1) & ~(size_t)(HZ_GRANULE_BYTES - 1);
-    struct hz_bin *bin = hz_bin_at(hz_self, offset);
-    void *block = hz_load_rlx(&bin->top)[-1]; /* relaxed: owner */
-    if (HZ_UNLIKELY(block == NULL))
-        return hz_malloc_slow(size);
-    hz_owner_move_rel(&bin->top, -1);
-    return block;
+    void *block = hz_bin_pop(hz_bin_at(hz_self, offset));
+    return HZ_LIKELY(block != NULL) ? block : hz_malloc_slow(size);
 }
 
 /* Whether a block with that tag and bin offset is for the remote buffer: of a home class, and not of the thread's
@@ -41,15 +33,15 @@ HZ_INLINE void hz_engine_free(void *block) {
     struct hz_thread_block *self = hz_self;
     const struct hz_pagetag *tag = &self->tags[((uintptr_t)block >> HZ_PAGE_LOG2) & self->tag_mask];
     size_t offset = hz_load_rlx(&tag->bin); /* sync: tag-publish */
-    bool is_remote = hz_goes_home(self, tag, offset);
-    struct hz_bin *bin = is_remote ? &self->remote : hz_bin_at(self, offset);
+    if (hz_goes_home(self, tag, offset))
+        offset = HZ_REMOTE_BIN * sizeof(struct hz_bin);
+    struct hz_bin *bin = hz_bin_at(self, offset);
     void **top = hz_load_rlx(&bin->top); /* relaxed: owner */
-    if (HZ_UNLIKELY(top == bin->limit)) {
+    if (HZ_UNLIKELY(top == hz_bin_limit(self, offset))) {
         hz_free_slow(block);
         return;
     }
-    hz_slot_store_rlx(top, block);   /* relaxed: owner */
-    hz_owner_move_rel(&bin->top, 1); /* release: a fork's copy must not have the top without the slot */
+    hz_bin_push(bin, top, block);
 }
 
 /* As malloc, zeroed; size does not overflow. */

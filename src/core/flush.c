@@ -22,7 +22,7 @@ static void give(struct hz_thread_block *self, unsigned size_class, void **block
 
 void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t keep) {
     struct hz_bin *bin = &self->bins[size_class];
-    void **base = hz_bin_base(bin, size_class);
+    void **base = hz_bin_base(self, size_class);
     void *oldest[HZ_BIN_COUNT];
     uint32_t held = (uint32_t)(hz_load_rlx(&bin->top) - base); /* relaxed: owner */
     if (held <= keep)
@@ -33,24 +33,21 @@ void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t ke
         hz_count(&self->counters.mid_free_batch_flush, 1);
         hz_count(&self->counters.mid_moved, count);
     }
-    hz_store_rel(&bin->top, base); /* fork: empty for the copy ... */
-    hz_signal_fence();             /* ... before anything moves */
-    memcpy(oldest, base, count * sizeof(oldest[0]));
-    memmove(base, base + count, keep * sizeof(oldest[0]));
+    (void)hz_bin_empty(bin, base); /* before anything moves */
+    memcpy(oldest, base + 1, count * sizeof(oldest[0]));
+    memmove(base + 1, base + 1 + count, keep * sizeof(oldest[0]));
     give(self, size_class, oldest, count);
-    hz_store_rel(&bin->top, base + keep); /* release: as in hz_engine_free */
+    hz_bin_fill(bin, base, keep);
 }
 
 void hz_remote_flush(struct hz_thread_block *self) {
     void *blocks[HZ_REMOTE_COUNT]; /* statistics read the slots: they are not for scratch */
     void **base = self->remote_slots;
-    uint32_t count = (uint32_t)(hz_load_rlx(&self->remote.top) - base); /* relaxed: owner */
+    uint32_t count = hz_bin_empty(&self->bins[HZ_REMOTE_BIN], base); /* what is on its way home is in no buffer */
     if (count == 0)
         return;
     hz_count(&self->counters.remote_flush_calls, 1);
     hz_count(&self->counters.remote_free, count);
-    memcpy(blocks, base, count * sizeof(blocks[0]));
-    hz_store_rel(&self->remote.top, base); /* fork: what is on its way home is in no buffer any more */
-    hz_signal_fence();
+    memcpy(blocks, base + 1, count * sizeof(blocks[0]));
     hz_home_send(self, blocks, count);
 }

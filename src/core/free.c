@@ -32,8 +32,10 @@ static unsigned class_of_block(const void *block) {
 static void free_small(struct hz_thread_block *self, void *block, unsigned size_class) {
     size_t offset = size_class * sizeof(struct hz_bin);
     bool is_remote = hz_goes_home(self, hz_pagetag_of(block), offset);
-    struct hz_bin *bin = is_remote ? &self->remote : &self->bins[size_class];
-    if (hz_load_rlx(&bin->top) == bin->limit) { /* relaxed: owner */
+    if (is_remote)
+        offset = HZ_REMOTE_BIN * sizeof(struct hz_bin);
+    struct hz_bin *bin = hz_bin_at(self, offset);
+    if (hz_load_rlx(&bin->top) == hz_bin_limit(self, offset)) { /* relaxed: owner */
         hz_tick(self);
         if (is_remote) {
             hz_count(&self->counters.remote_full, 1);
@@ -42,9 +44,7 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
             hz_bin_flush(self, size_class, hz_bin_capacity(size_class) / 2);
         }
     }
-    void **top = hz_load_rlx(&bin->top); /* relaxed: owner */
-    hz_slot_store_rlx(top, block);
-    hz_store_rel(&bin->top, top + 1); /* release: as in hz_engine_free */
+    hz_bin_push(bin, hz_load_rlx(&bin->top), block); /* relaxed: owner */
 }
 
 void hz_free_slow(void *block) {

@@ -26,12 +26,8 @@ static void *unattached(size_t alignment, size_t size) {
 
 /* The newest block of a bin; NULL when there is none. A thread that is not attached has empty bins. */
 HZ_INLINE void *bin_take(struct hz_thread_block *self, unsigned size_class) {
-    struct hz_bin *bin = &self->bins[size_class];
-    void *block = hz_load_rlx(&bin->top)[-1]; /* relaxed: owner */
-    if (HZ_UNLIKELY(block == NULL))
-        return NULL;
-    hz_owner_move_rel(&bin->top, -1);
-    if (HZ_CONFIG_STATS && hz_class_is_mid(size_class))
+    void *block = hz_bin_pop(&self->bins[size_class]);
+    if (HZ_CONFIG_STATS && block != NULL && hz_class_is_mid(size_class))
         hz_count(&self->counters.mid_cache_hit, 1);
     return block;
 }

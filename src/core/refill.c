@@ -3,16 +3,16 @@
  *
  * Order: the depot (what other threads had too much of; no lock, no block touched), then the own shard under its
  * exclusive: what was sent home, then pages. Blocks are written above `top`, where nobody looks, and become the bin's
- * by the one store of `top`.
+ * by hz_bin_fill.
  */
 #include "core/core.h"
 
 void *hz_refill(struct hz_thread_block *self, unsigned size_class) {
     struct hz_bin *bin = &self->bins[size_class];
-    void **base = hz_bin_base(bin, size_class);
+    void **base = hz_bin_base(self, size_class);
     hz_assert(hz_load_rlx(&bin->top) == base);
     hz_count(&self->counters.refill, 1);
-    uint32_t got = hz_class_is_shared(size_class) ? hz_depot_pop(self, size_class, base) : 0;
+    uint32_t got = hz_class_is_shared(size_class) ? hz_depot_pop(self, size_class, base + 1) : 0;
     if (got > 0) {
         hz_count(&self->counters.refill_depot, 1);
         if (hz_class_is_mid(size_class))
@@ -20,23 +20,21 @@ void *hz_refill(struct hz_thread_block *self, unsigned size_class) {
     } else {
         hz_thread_reclaim_orphan(self);
         hz_tick(self);
-        void **top = hz_load_rlx(&bin->top); /* relaxed: owner */
-        if (HZ_UNLIKELY(top != base)) {      /* arming the exit hook in the tick has allocated */
-            hz_store_rlx(&bin->top, top - 1);
+        if (HZ_UNLIKELY(hz_load_rlx(&bin->top) != base)) { /* arming the exit hook in the tick has allocated */
             if (HZ_CONFIG_STATS && hz_class_is_mid(size_class))
                 hz_count(&self->counters.mid_cache_hit, 1);
-            return top[-1];
+            return hz_bin_pop(bin);
         }
-        got = hz_shard_refill(self, size_class, base, hz_batch_count(size_class));
+        got = hz_shard_refill(self, size_class, base + 1, hz_batch_count(size_class));
         if (got == 0) { /* no memory: what other classes do not use may do */
             hz_heap_purge();
-            got = hz_shard_refill(self, size_class, base, hz_batch_count(size_class));
+            got = hz_shard_refill(self, size_class, base + 1, hz_batch_count(size_class));
         }
         if (got == 0)
             return NULL;
     }
     if (hz_class_is_mid(size_class))
         hz_count(&self->counters.mid_moved, -(uint64_t)got);
-    hz_store_rel(&bin->top, base + got - 1); /* release: as in hz_engine_free */
-    return base[got - 1];
+    hz_bin_fill(bin, base, got - 1);
+    return base[got];
 }

@@ -38,17 +38,18 @@ static void add_page(void *context, struct hz_page *page) {
 /* A remote buffer has blocks of all home classes. Its owner may send them meanwhile: a block may be gone, and its tag.
  */
 static void add_remote_buffer(struct figures *figures, struct hz_thread_block *thread) {
-    void **top = hz_load_rlx(&thread->remote.top); /* relaxed, all: figures */
-    for (void **slot = thread->remote_slots; slot < top; slot++) {
-        unsigned size_class = hz_pagetag_class(hz_slot_load_rlx(slot));
+    struct hz_bin *bin = &thread->bins[HZ_REMOTE_BIN];
+    size_t count = (size_t)(hz_load_rlx(&bin->top) - thread->remote_slots); /* relaxed, all: figures */
+    for (size_t i = 1; i <= count; i++) {
+        const void *block = hz_slot_load_rlx(i < count ? &thread->remote_slots[i] : &bin->newest);
+        unsigned size_class = hz_pagetag_class(block);
         if (size_class != HZ_CLASS_NONE && size_class < HZ_CLASS_COUNT)
             figures->classes[size_class].cached++;
     }
 }
 
 static size_t bin_held(struct hz_thread_block *thread, unsigned size_class) {
-    struct hz_bin *bin = &thread->bins[size_class];
-    return (size_t)(hz_load_rlx(&bin->top) - hz_bin_base(bin, size_class)); /* relaxed: figure */
+    return (size_t)(hz_load_rlx(&thread->bins[size_class].top) - hz_bin_base(thread, size_class)); /* relaxed: figure */
 }
 
 static void figures_get(struct figures *figures) {

@@ -28,7 +28,7 @@ static bool init(void) {
 }
 
 static size_t slot_count(void) {
-    size_t count = 2; /* bin 0: a sentinel below, and the next one above */
+    size_t count = 1; /* bin 0 */
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         count += 1 + hz_bin_capacity(size_class);
     return count;
@@ -44,16 +44,15 @@ static struct hz_thread_block *block_make(void) {
         return NULL;
     thread->tags = hz_pagetags.tags;
     thread->tag_mask = hz_pagetags.mask;
-    void **slot = thread->slots + 1;
+    void **slot = thread->slots;
     hz_store_rlx(&thread->bins[0].top, slot); /* relaxed, all: not shared yet */
-    thread->bins[0].limit = slot;
-    hz_store_rlx(&thread->remote.top, thread->remote_slots);
-    thread->remote.limit = thread->remote_slots + HZ_REMOTE_COUNT;
+    thread->ends[0].limit = slot++;
+    hz_store_rlx(&thread->bins[HZ_REMOTE_BIN].top, thread->remote_slots);
+    thread->ends[HZ_REMOTE_BIN].limit = thread->remote_slots + HZ_REMOTE_COUNT;
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
-        slot++; /* the sentinel stays NULL */
-        hz_store_rlx(&thread->bins[size_class].top, slot);
+        hz_store_rlx(&thread->bins[size_class].top, slot); /* the first slot stays NULL */
         slot += hz_bin_capacity(size_class);
-        thread->bins[size_class].limit = slot;
+        thread->ends[size_class].limit = slot++;
     }
     hz_thread_publish(&thread->registered);
     return thread;
@@ -102,15 +101,13 @@ struct hz_thread_block *hz_thread_attach(void) {
 
 void hz_thread_flush(struct hz_thread_block *thread) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
-        struct hz_bin *bin = &thread->bins[size_class];
-        void **base = hz_bin_base(bin, size_class);
-        uint32_t count = (uint32_t)(hz_load_rlx(&bin->top) - base); /* relaxed: owner */
+        void **base = hz_bin_base(thread, size_class);
+        uint32_t count = hz_bin_empty(&thread->bins[size_class], base); /* what is on its way home is in no bin */
         if (count == 0)
             continue;
-        hz_store_rel(&bin->top, base); /* fork: what is on its way home is in no bin any more */
         if (hz_class_is_mid(size_class))
             hz_count(&thread->counters.mid_moved, count);
-        hz_home_send(thread, base, count);
+        hz_home_send(thread, base + 1, count);
     }
     hz_remote_flush(thread);
     hz_depot_spare_release(thread);

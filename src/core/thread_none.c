@@ -4,7 +4,7 @@
  */
 #include "core/types.h"
 
-static void *no_slots[2]; /* the sentinel below an empty bin */
+static void *no_slot;
 
 static const struct hz_pagetag untagged;
 
@@ -13,8 +13,8 @@ static const struct hz_pagetag untagged;
 struct hz_thread_block hz_thread_none = {
     .tags = &untagged,
     .tag_mask = 0,
-    .remote = {.top = &no_slots[1], .limit = &no_slots[1]},
-    .bins = {[0 ... HZ_CLASS_COUNT - 1] = {.top = &no_slots[1], .limit = &no_slots[1]}},
+    .bins = {[0 ... HZ_BINS - 1] = {.newest = NULL, .top = &no_slot}},
+    .ends = {[0 ... HZ_BINS - 1] = {.limit = &no_slot}},
 };
 #pragma GCC diagnostic pop
 

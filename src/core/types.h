@@ -17,19 +17,31 @@
 #include "mailbox.h" /* struct hz_mailbox: how the engine sends blocks home */
 
 /*
- * A bin: a stack of block pointers in the thread block's slots.
- * The slot below the first is always NULL, so "empty" is seen by looking at the block that would be handed out: top[-1]
- * == NULL. base <= top <= limit; the blocks are base[0] .. top[-1]; base = limit - capacity of the class. `top` is
- * atomic because statistics read it from other threads, and because a fork copies it: a block's slot is written before
- * top rises.
+ * A bin: a stack of block pointers, the newest in the bin itself, the older ones in the thread block's slots.
+ * base <= top <= limit; it has top - base blocks: `newest`, and below it base[1] .. top[-1]. base[0] is always NULL, so
+ * the block below the last one is "none", and an empty bin has newest == NULL. base[capacity], the limit, is a slot
+ * too, for flushes. `top` is atomic because statistics read it from other threads. Of what a fork copies in between,
+ * top says how much there is: it sinks before a block is handed out, and rises after one has been put in.
  */
 struct hz_bin {
+    void *newest;         /* owner; hz_slot_* */
     _Atomic(void **) top; /* owner */
-    void **limit;         /* const after publish */
+};
+
+/* Apart from what changes, and as far apart as bins are. */
+struct hz_bin_end {
+    void **limit; /* const after publish; base = limit - capacity of the class */
+    void *unused;
+};
+
+enum {
+    HZ_REMOTE_BIN = HZ_CLASS_COUNT, /* the remote buffer: blocks of home classes that belong to other shards */
+    HZ_BINS,
 };
 
 /* The page tag's `bin` is the byte offset in the bins, and (size + 15) & ~15 is it too for linear classes. */
 _Static_assert(sizeof(struct hz_bin) == HZ_GRANULE_BYTES, "a class's bin offset is its block size rounded to 16");
+_Static_assert(sizeof(struct hz_bin_end) == sizeof(struct hz_bin), "one offset serves for both");
 _Static_assert(HZ_CLASS_COUNT * sizeof(struct hz_bin) <= UINT16_MAX, "a bin offset must fit into a page tag");
 
 /* Per-thread counters: written by the owner, read by statistics. What each counts is in the .def files. */
@@ -79,14 +91,13 @@ struct hz_groups {
 
 /* A thread block. The first members are the fast path's; all of it is the owner's unless said otherwise. */
 struct hz_thread_block {
-    struct hz_bin
-        bins[HZ_CLASS_COUNT]; /* bins[0] is empty and full for ever: tags that say "ask the slow path" lead there */
+    struct hz_bin bins[HZ_BINS]; /* bins[0] is empty and full for ever: tags that say "ask the slow path" lead there */
+    struct hz_bin_end ends[HZ_BINS];
     const struct hz_pagetag
         *tags; /* const after publish: copies of hz_pagetags, so that free reads no shared variable */
     uintptr_t tag_mask;
 
-    struct hz_bin remote; /* the remote buffer: blocks of home classes that belong to other shards */
-    uint8_t owner;        /* the shard's index */
+    uint8_t owner; /* the shard's index */
 
     bool exit_armed;        /* the exit hook will be called for it */
     struct hz_shard *shard; /* the shard this thread belongs to */
@@ -97,7 +108,7 @@ struct hz_thread_block {
     struct hz_thread registered; /* others walk the registry: not on the owner's lines */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_counters counters;
     struct hz_groups groups;
-    void *remote_slots[HZ_REMOTE_COUNT];
+    void *remote_slots[HZ_REMOTE_COUNT + 1];
     void *slots[];
 };
 
@@ -163,8 +174,54 @@ extern HZ_HIDDEN struct hz_thread_block hz_thread_none;
 /* Bytes of a thread block, its slots included. */
 size_t hz_thread_bytes(void);
 
-HZ_INLINE void **hz_bin_base(const struct hz_bin *bin, unsigned size_class) {
-    return bin->limit - hz_bin_capacity(size_class);
+/* By an offset in the bins: classes, and tags, name their bins so. */
+HZ_INLINE struct hz_bin *hz_bin_at(struct hz_thread_block *self, size_t offset) {
+    return (struct hz_bin *)(void *)((char *)self + offset); /* the bins come first in the thread block */
+}
+
+HZ_INLINE void **hz_bin_limit(struct hz_thread_block *self, size_t offset) {
+    return ((struct hz_bin_end *)(void *)((char *)self->ends + offset))->limit;
+}
+
+HZ_INLINE void **hz_bin_base(const struct hz_thread_block *thread, unsigned size_class) {
+    return thread->ends[size_class].limit - hz_bin_capacity(size_class);
+}
+
+/* The newest block; NULL when there is none. */
+HZ_INLINE void *hz_bin_pop(struct hz_bin *bin) {
+    void *block = hz_slot_load_rlx(&bin->newest); /* relaxed, all: owner */
+    if (HZ_UNLIKELY(block == NULL))
+        return NULL;
+    void *older = hz_slot_load_rlx(&hz_load_rlx(&bin->top)[-1]);
+    hz_owner_move_rel(&bin->top, -1);
+    hz_signal_fence(); /* fork: a copy must not have `older` twice */
+    hz_slot_store_rlx(&bin->newest, older);
+    return block;
+}
+
+/* `top`: the bin's, which is below its limit. */
+HZ_INLINE void hz_bin_push(struct hz_bin *bin, void **top, void *block) {
+    hz_slot_store_rlx(top, hz_slot_load_rlx(&bin->newest)); /* relaxed, all: owner */
+    hz_slot_store_rlx(&bin->newest, block);
+    hz_owner_move_rel(&bin->top, 1); /* release: a fork's copy must not have the top without the block */
+}
+
+/* Takes all of a bin out; they are base[1] .. base[count], the oldest first, until the bin is used again. What a fork
+   copies from now on has an empty bin. */
+HZ_INLINE uint32_t hz_bin_empty(struct hz_bin *bin, void **base) {
+    uint32_t count = (uint32_t)(hz_load_rlx(&bin->top) - base); /* relaxed, all: owner */
+    if (count > 0)
+        hz_slot_store_rlx(&base[count], hz_slot_load_rlx(&bin->newest));
+    hz_store_rel(&bin->top, base);
+    hz_signal_fence();
+    hz_slot_store_rlx(&bin->newest, NULL);
+    return count;
+}
+
+/* An empty bin has base[1] .. base[count] from now on. */
+HZ_INLINE void hz_bin_fill(struct hz_bin *bin, void **base, uint32_t count) {
+    hz_slot_store_rlx(&bin->newest, count > 0 ? base[count] : NULL); /* relaxed: owner */
+    hz_store_rel(&bin->top, base + count);                           /* release: as in hz_bin_push */
 }
 
 HZ_INLINE bool hz_is_attached(const struct hz_thread_block *thread) {

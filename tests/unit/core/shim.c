@@ -35,8 +35,7 @@ void unit_thread_shard_set(struct hz_thread_block *thread, struct hz_shard *shar
 }
 
 uint32_t unit_bin_count(struct hz_thread_block *thread, unsigned size_class) {
-    struct hz_bin *bin = &thread->bins[size_class];
-    return (uint32_t)(hz_load_rlx(&bin->top) - hz_bin_base(bin, size_class));
+    return (uint32_t)(hz_load_rlx(&thread->bins[size_class].top) - hz_bin_base(thread, size_class));
 }
 
 struct unit_counters unit_counters_of(struct hz_thread_block *thread) {
@@ -58,15 +57,15 @@ const uint32_t unit_home_count = HZ_HOME_COUNT;
 const uint32_t unit_groups = HZ_GROUPS;
 
 uint32_t unit_remote_count(struct hz_thread_block *thread) {
-    return (uint32_t)(hz_load_rlx(&thread->remote.top) - thread->remote_slots);
+    return (uint32_t)(hz_load_rlx(&thread->bins[HZ_REMOTE_BIN].top) - thread->remote_slots);
 }
 
 void unit_remote_push(struct hz_thread_block *thread, void *block) {
-    void **top = hz_load_rlx(&thread->remote.top);
-    if (top == thread->remote.limit)
+    struct hz_bin *bin = &thread->bins[HZ_REMOTE_BIN];
+    void **top = hz_load_rlx(&bin->top);
+    if (top == thread->ends[HZ_REMOTE_BIN].limit)
         abort();
-    *top = block;
-    hz_store_rel(&thread->remote.top, top + 1);
+    hz_bin_push(bin, top, block);
 }
 
 void unit_groups_epoch_set(struct hz_thread_block *thread, uint32_t epoch) {
