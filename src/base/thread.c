@@ -74,8 +74,9 @@ void hz_thread_after_fork(struct hz_thread *self) {
 }
 
 /* Several threads may be here at once: each leaves with a key to arm, and with fork hooked. None waits for another, or
-   relies on what it has only begun: a fork may have made it vanish from this process. So fork may be hooked twice,
-   which does no harm. `installing`: these calls may allocate, and come here again. */
+   relies on what it has only begun: a fork may have made it vanish from this process. So fork may be hooked twice. That
+   does no harm, unless a handler of the program that is called in between starts a thread. `installing`: these calls
+   may allocate, and come here again. */
 void hz_thread_hooks_install(void (*on_exit)(void *), void (*after_fork)(void)) {
     if (installing || (hz_load_acq(&exit_key) != 0 && hz_load_rlx(&fork_hooked))) /* sync: hooks. relaxed: hint */
         return;

@@ -186,6 +186,9 @@ bool hz_thread_reclaim_orphan(struct hz_thread_block *self);
 /* Arms the exit hook unless it is; tried again from slow paths as long as it fails. */
 void hz_thread_arm(struct hz_thread_block *self);
 
+/* In a fork's child: mends the bins of the threads that vanished. `self`: of the one that did not, or NULL. */
+void hz_thread_bins_after_fork(const struct hz_thread_block *self);
+
 /* In a fork's child: makes the init lock usable. */
 void hz_thread_init_after_fork(void);
 

@@ -1,5 +1,6 @@
 /*
- * flush.c - a full bin gives up its oldest blocks. Called by free's slow path, the end of threads and purge.
+ * flush.c - a full bin gives up its oldest blocks. Called by free's slow path; the remote buffer also at the end of
+ * threads and by purge.
  *
  * They go to the depot for any thread, in batches; home if the class has enough there, or does not use it. The remote
  * buffer goes home as a whole. A fork that copies the bin in

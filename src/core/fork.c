@@ -24,6 +24,7 @@ void hz_core_after_fork(void) {
         }
         hz_store_rlx(&shard->threads, self != NULL && self->shard == shard ? 1 : 0); /* relaxed: one thread */
     }
+    hz_thread_bins_after_fork(self);
     hz_adopt_after_fork();
     hz_mail_after_fork();
     hz_thread_after_fork(self != NULL ? &self->registered : NULL);

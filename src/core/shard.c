@@ -32,9 +32,9 @@ static struct hz_shard *shard_make(unsigned index) {
     return hz_cas_strong_ar_acq(&shards[index], &seen, made) ? made : seen;
 }
 
-/* How many shards threads are spread over. */
+/* How many shards threads are spread over: decided by who asks first, so by the CPUs it may run on then. */
 static uint32_t shard_limit(void) {
-    static _Atomic(uint32_t) limit; /* hint: 0 until somebody asked; the same for all */
+    static _Atomic(uint32_t) limit; /* hint: 0 until somebody asked */
     uint32_t seen = hz_load_rlx(&limit);
     if (seen == 0) {
         seen = HZ_SHARDS_PER_CPU == 0 ? HZ_NUM_SHARDS

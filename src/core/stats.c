@@ -42,7 +42,7 @@ static void add_remote_buffer(struct figures *figures, struct hz_thread_block *t
     size_t count = (size_t)(hz_load_rlx(&bin->top) - thread->remote_slots); /* relaxed, all: figures */
     for (size_t i = 1; i <= count; i++) {
         const void *block = hz_slot_load_rlx(i < count ? &thread->remote_slots[i] : &bin->newest);
-        unsigned size_class = hz_pagetag_class(block);
+        unsigned size_class = block != NULL ? hz_pagetag_class(block) : HZ_CLASS_NONE; /* it may be on its way out */
         if (size_class != HZ_CLASS_NONE && size_class < HZ_CLASS_COUNT)
             figures->classes[size_class].cached++;
     }

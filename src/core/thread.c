@@ -80,6 +80,19 @@ void hz_thread_init_after_fork(void) {
         hz_lock_reset(&init_lock); /* each step of init can be done again */
 }
 
+/* Only what needs it is written: pages are shared with the parent. */
+void hz_thread_bins_after_fork(const struct hz_thread_block *self) {
+    for (struct hz_thread *each = hz_thread_first(); each != NULL; each = each->next) {
+        struct hz_thread_block *thread = hz_thread_from(each);
+        for (unsigned size_class = 1; thread != self && size_class < HZ_BINS; size_class++) {
+            struct hz_bin *bin = &thread->bins[size_class];
+            void **base = size_class == HZ_REMOTE_BIN ? thread->remote_slots : hz_bin_base(thread, size_class);
+            if (hz_load_rlx(&bin->top) == base && hz_slot_load_rlx(&bin->newest) != NULL) /* relaxed, all: one thread */
+                hz_slot_store_rlx(&bin->newest, NULL);
+        }
+    }
+}
+
 struct hz_thread_block *hz_thread_attach(void) {
     if (!init())
         return NULL;

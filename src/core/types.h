@@ -20,8 +20,9 @@
  * A bin: a stack of block pointers, the newest in the bin itself, the older ones in the thread block's slots.
  * base <= top <= limit; it has top - base blocks: `newest`, and below it base[1] .. top[-1]. base[0] is always NULL, so
  * the block below the last one is "none", and an empty bin has newest == NULL. base[capacity], the limit, is a slot
- * too, for flushes. `top` is atomic because statistics read it from other threads. Of what a fork copies in between,
- * top says how much there is: it sinks before a block is handed out, and rises after one has been put in.
+ * too, for flushes. `top` is atomic because statistics read it from other threads. A fork may copy a bin between two
+ * stores: such a copy lacks a block, and has none twice, nor one that the program has. It may be empty and have a
+ * newest all the same; that is mended in the child (hz_thread_bins_after_fork).
  */
 struct hz_bin {
     void *newest;         /* owner; hz_slot_* */
@@ -196,11 +197,13 @@ HZ_INLINE void *hz_bin_pop(struct hz_bin *bin) {
     hz_owner_move_rel(&bin->top, -1);
     hz_signal_fence(); /* fork: a copy must not have `older` twice */
     hz_slot_store_rlx(&bin->newest, older);
+    hz_signal_fence(); /* ... nor the block that the caller has now */
     return block;
 }
 
 /* `top`: the bin's, which is below its limit. */
 HZ_INLINE void hz_bin_push(struct hz_bin *bin, void **top, void *block) {
+    hz_signal_fence();                                      /* fork: the caller is done with the block */
     hz_slot_store_rlx(top, hz_slot_load_rlx(&bin->newest)); /* relaxed, all: owner */
     hz_slot_store_rlx(&bin->newest, block);
     hz_owner_move_rel(&bin->top, 1); /* release: a fork's copy must not have the top without the block */
@@ -210,8 +213,9 @@ HZ_INLINE void hz_bin_push(struct hz_bin *bin, void **top, void *block) {
    copies from now on has an empty bin. */
 HZ_INLINE uint32_t hz_bin_empty(struct hz_bin *bin, void **base) {
     uint32_t count = (uint32_t)(hz_load_rlx(&bin->top) - base); /* relaxed, all: owner */
-    if (count > 0)
-        hz_slot_store_rlx(&base[count], hz_slot_load_rlx(&bin->newest));
+    if (count == 0)
+        return 0;
+    hz_slot_store_rlx(&base[count], hz_slot_load_rlx(&bin->newest));
     hz_store_rel(&bin->top, base);
     hz_signal_fence();
     hz_slot_store_rlx(&bin->newest, NULL);

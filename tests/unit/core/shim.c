@@ -38,6 +38,10 @@ uint32_t unit_bin_count(struct hz_thread_block *thread, unsigned size_class) {
     return (uint32_t)(hz_load_rlx(&thread->bins[size_class].top) - hz_bin_base(thread, size_class));
 }
 
+void unit_bin_newest_set(struct hz_thread_block *thread, unsigned size_class, void *block) {
+    thread->bins[size_class].newest = block;
+}
+
 struct unit_counters unit_counters_of(struct hz_thread_block *thread) {
     struct hz_counters *counters = &thread->counters;
 #define COUNTER(group, field, name, kind, text) .field = hz_load_rlx(&counters->field),

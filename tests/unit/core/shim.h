@@ -47,6 +47,8 @@ struct hz_shard *unit_thread_shard(const struct hz_thread_block *thread);
 /* Makes the calling thread one of another shard, which somebody has claimed; until it is put back. */
 void unit_thread_shard_set(struct hz_thread_block *thread, struct hz_shard *shard);
 uint32_t unit_bin_count(struct hz_thread_block *thread, unsigned size_class);
+/* For the tests of repair: leaves an empty bin as an interrupted step might. */
+void unit_bin_newest_set(struct hz_thread_block *thread, unsigned size_class, void *block);
 struct unit_counters unit_counters_of(struct hz_thread_block *thread);
 struct hz_thread *unit_registered(struct hz_thread_block *thread);
 struct hz_thread_block *hz_thread_attach(void);

@@ -209,6 +209,43 @@ TEST(Fork, GrandchildrenWorkToo) {
     }));
 }
 
+/* The other thread was between the two stores of a bin: it is empty, and has a newest block. */
+TEST(Fork, AThreadOfTheChildGetsABinThatWasCaughtHalfChanged) {
+    if (support::tsan)
+        GTEST_SKIP() << "ThreadSanitizer allows no threads in the child of a threaded process";
+    constexpr unsigned size_class = 7;
+    struct hz_thread_block *theirs = nullptr;
+    void *handed_out = nullptr;
+    Other other(
+        [&] {
+            theirs = unit_self();
+            handed_out = t_malloc(hz_class_bytes(size_class));
+            hz_thread_flush(theirs);
+            unit_bin_newest_set(theirs, size_class, handed_out);
+        },
+        [&] {
+            unit_bin_newest_set(theirs, size_class, nullptr);
+            t_free(handed_out);
+        });
+    children::expect_good_end(children::start([&] {
+        std::thread heir([&] {
+            require(unit_self() == theirs, "it has the other's bins");
+            require(unit_bin_count(theirs, size_class) == 0, "which are empty");
+            Blocks blocks;
+            for (unsigned i = 0; i < 3 * hz_bin_capacity(size_class); i++) {
+                blocks.push_back(t_malloc(hz_class_bytes(size_class)));
+                require(blocks.back() != nullptr && blocks.back() != handed_out, "nobody else's block");
+            }
+            for (void *block : blocks)
+                t_free(block);
+            hz_thread_flush(theirs);
+            require(unit_bin_count(theirs, size_class) == 0, "and all of it can go home");
+        });
+        heir.join();
+        return 0;
+    }));
+}
+
 TEST(Fork, ChildMayStartThreads) {
     if (support::tsan)
         GTEST_SKIP() << "ThreadSanitizer allows no threads in the child of a threaded process";
