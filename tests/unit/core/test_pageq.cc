@@ -157,6 +157,8 @@ TEST_F(PageQueue, OneListMayHoldBlocksOfManyPages) {
 }
 
 TEST_F(PageQueue, PendingPagesAreServedBeforeTheQueue) {
+    if (HZ_PAGE_LOCAL_DRAIN_ALL == 0)
+        GTEST_SKIP() << "in this variant no page is pending";
     Blocks a = page_blocks(5);
     Blocks b = page_blocks(5);
     Blocks c = page_blocks(5);
@@ -175,6 +177,8 @@ TEST_F(PageQueue, PendingPagesAreServedBeforeTheQueue) {
 
 /* A page that was drained is queued again while those behind it are still pending: its link is written anew. */
 TEST_F(PageQueue, PagesQueuedAgainDoNotDisturbThosePending) {
+    if (HZ_PAGE_LOCAL_DRAIN_ALL == 0)
+        GTEST_SKIP() << "in this variant no page is pending";
     Blocks a = page_blocks(5);
     Blocks b = page_blocks(5);
     Blocks c = page_blocks(5);
