@@ -11,6 +11,7 @@
  *   free(p):   bin = the one that p's page tag names;   full?  -> slow path (its older half goes to the depot)
  * Blocks never return to a page: it is no more than where its fresh blocks begin.
  */
+#define HZ_LINEAR_LOG2 11 /* classes as they were when it was measured */
 #include "base/atomic.h"
 #include "base/sizeclass.h"
 
@@ -96,6 +97,14 @@ HZ_INLINE struct bin *bin_at(struct thread *self, size_t offset) {
     return (struct bin *)(void *)((char *)self + offset);
 }
 
+/* One instruction, as hz_owner_add_rel. */
+HZ_INLINE void top_move(struct bin *bin, long entries) {
+    if (HZ_ASM_X86_64)
+        __asm__ volatile("addq %1, %0" : "+m"(bin->top) : "er"(entries * (long)sizeof(void *)) : "memory", "cc");
+    else
+        hz_store_rel(&bin->top, hz_load_rlx(&bin->top) + entries);
+}
+
 HZ_INLINE void *bin_pop(struct bin *bin) {
     void **top = hz_load_rlx(&bin->top);
     void *block = BIN_LISTS ? top : top[-1];
@@ -105,7 +114,7 @@ HZ_INLINE void *bin_pop(struct bin *bin) {
         hz_store_rlx(&bin->top, *top);
         bin->room++;
     } else {
-        hz_owner_move_rel(&bin->top, -1);
+        top_move(bin, -1);
     }
     return block;
 }
@@ -120,7 +129,7 @@ HZ_INLINE bool bin_push(struct bin *bin, void **block) {
         hz_store_rlx(&bin->top, block);
     } else {
         *top = block;
-        hz_owner_move_rel(&bin->top, 1);
+        top_move(bin, 1);
     }
     return true;
 }

@@ -6,6 +6,7 @@
  *   malloc(n): page = the current one of n's class;  no free block?  -> slow path (blocks of others, carve, next page)
  *   free(p):   page = table[p];  the thread's own?  -> its free list;  else -> the page's remote list
  */
+#define HZ_LINEAR_LOG2 11 /* classes as they were when it was measured */
 #include "base/compiler.h"
 #include "base/sizeclass.h"
 

@@ -50,15 +50,15 @@
 #define hz_slot_store_rlx(slot, value) __atomic_store_n((slot), (value), __ATOMIC_RELAXED)
 
 /*
- * Moves a stack pointer (_Atomic(void **)) that only this thread writes by a constant number of entries; others may
- * read it at any time. All earlier writes of this thread come before it (release). On x86-64 that is one instruction
- * without a lock prefix; a compiler makes three of the portable form.
+ * Adds a constant to a word that only this thread writes; others may read it at any time. All earlier writes of this
+ * thread come before it (release). On x86-64 that is one instruction without a lock prefix; a compiler makes three of
+ * the portable form.
  */
-HZ_INLINE void hz_owner_move_rel(_Atomic(void **) *top, int entries) {
+HZ_INLINE void hz_owner_add_rel(_Atomic(uint32_t) *word, int by) {
     if (HZ_ASM_X86_64)
-        __asm__ volatile("addq %1, %0" : "+m"(*top) : "er"((long)entries * (long)sizeof(void *)) : "memory", "cc");
+        __asm__ volatile("addl %1, %0" : "+m"(*word) : "ir"(by) : "memory", "cc");
     else
-        hz_store_rel(top, hz_load_rlx(top) + entries);
+        hz_store_rel(word, hz_load_rlx(word) + (uint32_t)by);
 }
 
 /* Orders the compiler only: between this thread and what fork copies of it. */

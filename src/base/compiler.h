@@ -45,7 +45,7 @@
 
 /* A knob of both engines: the largest linear size class is 2^HZ_LINEAR_LOG2 bytes (sizeclass.h). */
 #ifndef HZ_LINEAR_LOG2
-#define HZ_LINEAR_LOG2 11
+#define HZ_LINEAR_LOG2 8
 #endif
 
 /* The build's switches, for plain `if`. */
@@ -79,6 +79,14 @@ enum {
 #define HZ_CPU_RELAX() __asm__ volatile("yield")
 #else
 #define HZ_CPU_RELAX() ((void)0)
+#endif
+
+/* A line that is soon written comes at once with the right to write it, instead of in two trips. x86-64 has the
+   instruction, as a no-op where the processor lacks it; compilers use it only when told to. */
+#if HZ_ASM_X86_64
+#define HZ_PREFETCH_WRITE(p) __asm__ volatile("prefetchw %0" ::"m"(*(const char *)(p)))
+#else
+#define HZ_PREFETCH_WRITE(p) __builtin_prefetch((p), 1)
 #endif
 
 /* User addresses have this many bits (without asking the kernel for more by a hint). */

@@ -1,9 +1,10 @@
 /*
  * sizeclass.h - which sizes blocks come in.
  *
- * Class 0 is "none". Classes 1..HZ_LINEAR_CLASSES are multiples of 16 bytes up to HZ_LINEAR_MAX: class = (size + 15) /
- * 16, no table. Above that each doubling is cut into HZ_STEPS_PER_DOUBLING equal steps up to HZ_CLASS_BYTES_MAX (waste
- * at most 1/9 of the block). What is larger is "large". All functions are pure; any thread.
+ * Class 0 is "none". Classes 1..HZ_LINEAR_CLASSES are multiples of 16 bytes up to HZ_LINEAR_MAX. Above that each
+ * doubling is cut into HZ_STEPS_PER_DOUBLING equal steps up to HZ_CLASS_BYTES_MAX (waste at most 1/9 of the block).
+ * What is larger is "large". Up to HZ_SMALL_MAX, malloc finds the class in a table of the thread block (core/types.h)
+ * and asks nothing here. All functions are pure; any thread.
  */
 #ifndef HZ_BASE_SIZECLASS_H
 #define HZ_BASE_SIZECLASS_H
@@ -19,6 +20,7 @@ enum {
     HZ_CLASS_LOG2_MAX = 16,
     HZ_CLASS_BYTES_MAX = 1 << HZ_CLASS_LOG2_MAX,
     HZ_CLASS_COUNT = 1 + HZ_LINEAR_CLASSES + (HZ_CLASS_LOG2_MAX - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING,
+    HZ_SMALL_MAX = 2048,
     HZ_CLASS_NONE = 0,
     HZ_CLASS_LARGE = 255, /* in page tags: a span or a direct mapping */
 };

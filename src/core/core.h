@@ -41,6 +41,12 @@ void hz_home_send(struct hz_thread_block *self, void **blocks, uint32_t count);
 /* Up to hz_batch_count blocks into `out`; 0 when there is none. */
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out);
 
+/* The same for who sends them home because they have rested too long. */
+uint32_t hz_depot_age(struct hz_thread_block *self, unsigned size_class, void **out);
+
+/* Called when a class is looked at for ageing: unless threads go on taking what others laid in, less may rest soon. */
+void hz_depot_forget_passing(unsigned size_class);
+
 /* Takes `count` (1..HZ_BATCH_COUNT) blocks over; false when the class has enough resting already. */
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count);
 

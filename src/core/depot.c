@@ -9,6 +9,9 @@
  * "depot-publish": the pointers in a batch, and the contents of the blocks as their last holder left them, are visible
  * to who pops it. (Pops by others in between are read-modify-writes and so belong to the release sequence.) Invariant:
  * a batch is in one stack, in one thread's hands, or among the empty ones.
+ *
+ * What costs here is waiting for lines that another processor has written: the head, and the batch. So each is asked
+ * for with the right to write it, all lines of a batch at once, and the batch for the next push ahead of time.
  */
 #include "base/meta.h"
 #include "core/core.h"
@@ -17,7 +20,8 @@
 
 struct batch {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint32_t) next; /* index of the batch below; sync: depot-publish */
-    uint32_t count;                                         /* owner: who has the batch */
+    uint16_t count;                                         /* owner: who has the batch */
+    uint16_t from;                                          /* owner: who laid it in; thread_mark */
     void *blocks[HZ_BATCH_COUNT];
 };
 
@@ -34,7 +38,10 @@ enum {
 /* One head per line: threads of different classes do not disturb each other. */
 struct head {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint64_t) word; /* sync: depot-publish; index | count | tag */
+    _Atomic(uint32_t) passing; /* hint: above 0 while threads take what others laid in; see hz_depot_age */
 };
+
+enum { PASSING = 2 }; /* ageings that a class is held for one whose blocks pass after they last did */
 
 static struct head heads[HZ_CLASS_COUNT];
 static struct head empty;                           /* batches nobody uses; its count is not kept */
@@ -63,6 +70,7 @@ static uint64_t word_make(uint32_t index, uint32_t count, uint64_t old) {
 /* Pushes unless there are `cap` batches already. */
 static bool stack_push(struct head *head, uint32_t index, uint32_t cap) {
     struct batch *batch = batch_get(index);
+    HZ_PREFETCH_WRITE(head);
     uint64_t seen = hz_load_rlx(&head->word); /* relaxed: cas */
     uint64_t next;
     do {
@@ -74,17 +82,26 @@ static bool stack_push(struct head *head, uint32_t index, uint32_t cap) {
     return true;
 }
 
-static uint32_t stack_pop(struct head *head) {
+/* Lines to come: a batch of `count` blocks is written, or read and written soon. */
+static void batch_prefetch(struct batch *batch, uint32_t count) {
+    HZ_PREFETCH_WRITE(batch);
+    for (uint32_t i = HZ_CACHE_LINE_BYTES / sizeof(void *) - 1; i < count; i += HZ_CACHE_LINE_BYTES / sizeof(void *))
+        HZ_PREFETCH_WRITE(&batch->blocks[i]);
+}
+
+/* `count`: blocks that the caller wants to read. */
+static uint32_t stack_pop(struct head *head, uint32_t count) {
+    HZ_PREFETCH_WRITE(head);
     uint64_t seen = hz_load_acq(&head->word); /* acquire: the `next` read below is at least as new as this head */
     uint64_t next;
     do {
         if (index_of(seen) == 0)
             return 0;
-        uint32_t below = hz_load_rlx(&batch_get(index_of(seen))->next); /* relaxed: if it is stale, the tag is too */
+        struct batch *batch = batch_get(index_of(seen));
+        batch_prefetch(batch, count);
+        uint32_t below = hz_load_rlx(&batch->next); /* relaxed: if it is stale, the tag is too */
         next = word_make(below, count_of(seen) - 1, seen);
     } while (!hz_cas_acq_acq(&head->word, &seen, next)); /* sync: depot-publish, partner stack_push */
-    if (index_of(next) != 0)
-        HZ_PREFETCH(batch_get(index_of(next))); /* the next one to be asked for, and cold */
     return index_of(seen);
 }
 
@@ -110,7 +127,7 @@ static uint32_t batch_make(void) {
 static uint32_t empty_get(struct hz_thread_block *self) {
     if (self->spare_count > 0)
         return self->spare[--self->spare_count];
-    uint32_t index = stack_pop(&empty);
+    uint32_t index = stack_pop(&empty, 0);
     return index != 0 ? index : batch_make();
 }
 
@@ -128,27 +145,66 @@ void hz_depot_spare_release(struct hz_thread_block *self) {
         (void)stack_push(&empty, self->spare[--self->spare_count], COUNT_MAX); /* as above */
 }
 
-/* What may rest: a fixed number of bytes, or a share of what the class has at all if that is more. A burst of frees on
-   one side then finds room while the other side sleeps, and ageing takes it home afterwards. */
+/* A batch for the next push, of any class, and on its way here meanwhile. */
+static void spare_prepare(struct hz_thread_block *self, uint32_t count) {
+    if (self->spare_count == 0) {
+        uint32_t index = stack_pop(&empty, 0);
+        if (index == 0)
+            return;
+        empty_put(self, index);
+    }
+    batch_prefetch(batch_get(self->spare[self->spare_count - 1]), count);
+}
+
+/* Tells threads apart, most of the time. */
+static uint16_t thread_mark(const struct hz_thread_block *self) {
+    return (uint16_t)((uintptr_t)self >> 12 ^ (uintptr_t)self >> 28);
+}
+
+/* What may rest: a fixed number of bytes; or, where blocks pass from thread to thread, a share of what the class has at
+   all if that is more. A burst of frees on one side then finds room while the other side sleeps, and ageing takes it
+   home afterwards. Where each thread takes its own blocks back, more than a little resting is memory for nothing. */
 static uint32_t cap_of(unsigned size_class) {
     size_t batch_count = hz_batch_count(size_class);
     size_t fixed = HZ_DEPOT_BYTES / (batch_count * hz_class_bytes(size_class));
+    if (hz_load_rlx(&heads[size_class].passing) == 0) /* relaxed: hint */
+        return (uint32_t)hz_min(fixed, COUNT_MAX);
     size_t share = hz_class_blocks(size_class) / (100 * batch_count) * HZ_DEPOT_PERCENT;
     return (uint32_t)hz_min(hz_max(fixed, share), COUNT_MAX);
 }
 
-uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out) {
-    struct head *head = &heads[size_class];
-    if (index_of(hz_load_rlx(&head->word)) == 0) /* relaxed: hint */
-        return 0;
-    uint32_t index = stack_pop(head);
+/* Into `out`; `from`: whose they were. 0: there is nothing. */
+static uint32_t take(struct hz_thread_block *self, unsigned size_class, void **out, uint16_t *from) {
+    uint32_t index = stack_pop(&heads[size_class], hz_batch_count(size_class));
     if (index == 0)
         return 0;
     struct batch *batch = batch_get(index);
     uint32_t count = batch->count;
+    *from = batch->from;
     memcpy(out, batch->blocks, count * sizeof(batch->blocks[0]));
     empty_put(self, index);
     return count;
+}
+
+uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out) {
+    uint16_t from;
+    uint32_t count = take(self, size_class, out, &from);
+    _Atomic(uint32_t) *passing = &heads[size_class].passing;
+    if (count > 0 && from != thread_mark(self) && hz_load_rlx(passing) != PASSING) /* relaxed, both: hint */
+        hz_store_rlx(passing, PASSING);
+    return count;
+}
+
+uint32_t hz_depot_age(struct hz_thread_block *self, unsigned size_class, void **out) {
+    uint16_t from;
+    return take(self, size_class, out, &from);
+}
+
+void hz_depot_forget_passing(unsigned size_class) {
+    _Atomic(uint32_t) *passing = &heads[size_class].passing;
+    uint32_t left = hz_load_rlx(passing); /* relaxed, both: hint; two that age at once count down once */
+    if (left > 0)
+        hz_store_rlx(passing, left - 1);
 }
 
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count) {
@@ -160,10 +216,12 @@ bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *cons
     if (index == 0)
         return false;
     struct batch *batch = batch_get(index);
-    batch->count = count;
+    batch->count = (uint16_t)count;
+    batch->from = thread_mark(self);
     memcpy(batch->blocks, blocks, count * sizeof(batch->blocks[0]));
     if (stack_push(&heads[size_class], index, cap)) {
         hz_count(&self->counters.depot_push, 1);
+        spare_prepare(self, count);
         return true;
     }
     empty_put(self, index);

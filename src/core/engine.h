@@ -15,18 +15,19 @@
 
 /* No memory: NULL and ENOMEM; so for all allocating functions here. */
 HZ_INLINE void *hz_engine_malloc(size_t size) {
-    if (HZ_UNLIKELY(size > HZ_LINEAR_MAX))
+    if (HZ_UNLIKELY(size > HZ_SMALL_MAX))
         return hz_malloc_medium(size);
-    size_t offset = (size + HZ_GRANULE_BYTES - 1) & ~(size_t)(HZ_GRANULE_BYTES - 1);
-    void *block = hz_bin_pop(hz_bin_at(hz_self, offset));
+    struct hz_thread_block *self = hz_self;
+    size_t offset = self->bin_of[(size + HZ_GRANULE_BYTES - 1) / HZ_GRANULE_BYTES];
+    void *block = hz_bin_pop(self, hz_bin_at(self, offset));
     return HZ_LIKELY(block != NULL) ? block : hz_malloc_slow(size);
 }
 
 /* Whether a block with that tag and bin offset is for the remote buffer: of a home class, and not of the thread's
    shard. An offset of 0 is no class. */
 HZ_INLINE bool hz_goes_home(const struct hz_thread_block *self, const struct hz_pagetag *tag, size_t offset) {
-    return HZ_HAS_HOME && hz_load_rlx(&tag->owner) != self->owner && /* sync: tag-publish */
-           offset - HZ_HOME_BEGIN < (size_t)(HZ_HOME_END - HZ_HOME_BEGIN);
+    return HZ_HAS_HOME && hz_load_rlx(&tag->owner) != self->owner &&                        /* sync: tag-publish */
+           offset - hz_bin_offset(1) < hz_bin_offset(hz_class_of(HZ_HOME_BELOW_BYTES) - 1); /* a constant */
 }
 
 HZ_INLINE void hz_engine_free(void *block) {
@@ -34,14 +35,14 @@ HZ_INLINE void hz_engine_free(void *block) {
     const struct hz_pagetag *tag = &self->tags[((uintptr_t)block >> HZ_PAGE_LOG2) & self->tag_mask];
     size_t offset = hz_load_rlx(&tag->bin); /* sync: tag-publish */
     if (hz_goes_home(self, tag, offset))
-        offset = HZ_REMOTE_BIN * sizeof(struct hz_bin);
+        offset = hz_bin_offset(HZ_REMOTE_BIN);
     struct hz_bin *bin = hz_bin_at(self, offset);
-    void **top = hz_load_rlx(&bin->top); /* relaxed: owner */
-    if (HZ_UNLIKELY(top == hz_bin_limit(self, offset))) {
+    uint32_t top = hz_load_rlx(&bin->top); /* relaxed: owner */
+    if (HZ_UNLIKELY(top == bin->limit)) {
         hz_free_slow(block);
         return;
     }
-    hz_bin_push(bin, top, block);
+    hz_bin_push(self, bin, top, block);
 }
 
 /* As malloc, zeroed; size does not overflow. */

@@ -22,10 +22,9 @@ static void give(struct hz_thread_block *self, unsigned size_class, void **block
 }
 
 void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t keep) {
-    struct hz_bin *bin = &self->bins[size_class];
     void **base = hz_bin_base(self, size_class);
     void *oldest[HZ_BIN_COUNT];
-    uint32_t held = (uint32_t)(hz_load_rlx(&bin->top) - base); /* relaxed: owner */
+    uint32_t held = hz_bin_held(self, size_class);
     if (held <= keep)
         return;
     uint32_t count = held - keep;
@@ -34,21 +33,20 @@ void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t ke
         hz_count(&self->counters.mid_free_batch_flush, 1);
         hz_count(&self->counters.mid_moved, count);
     }
-    (void)hz_bin_empty(bin, base); /* before anything moves */
+    (void)hz_bin_empty(self, size_class); /* before anything moves */
     memcpy(oldest, base + 1, count * sizeof(oldest[0]));
     memmove(base + 1, base + 1 + count, keep * sizeof(oldest[0]));
     give(self, size_class, oldest, count);
-    hz_bin_fill(bin, base, keep);
+    hz_bin_fill(self, size_class, keep);
 }
 
 void hz_remote_flush(struct hz_thread_block *self) {
-    void *blocks[HZ_REMOTE_COUNT]; /* statistics read the slots: they are not for scratch */
-    void **base = self->remote_slots;
-    uint32_t count = hz_bin_empty(&self->bins[HZ_REMOTE_BIN], base); /* what is on its way home is in no buffer */
+    void *blocks[HZ_REMOTE_COUNT];                      /* statistics read the slots: they are not for scratch */
+    uint32_t count = hz_bin_empty(self, HZ_REMOTE_BIN); /* what is on its way home is in no buffer */
     if (count == 0)
         return;
     hz_count(&self->counters.remote_flush_calls, 1);
     hz_count(&self->counters.remote_free, count);
-    memcpy(blocks, base + 1, count * sizeof(blocks[0]));
+    memcpy(blocks, hz_bin_base(self, HZ_REMOTE_BIN) + 1, count * sizeof(blocks[0]));
     hz_home_send(self, blocks, count);
 }

@@ -30,12 +30,12 @@ static unsigned class_of_block(const void *block) {
 }
 
 static void free_small(struct hz_thread_block *self, void *block, unsigned size_class) {
-    size_t offset = size_class * sizeof(struct hz_bin);
+    size_t offset = hz_bin_offset(size_class);
     bool is_remote = hz_goes_home(self, hz_pagetag_of(block), offset);
     if (is_remote)
-        offset = HZ_REMOTE_BIN * sizeof(struct hz_bin);
+        offset = hz_bin_offset(HZ_REMOTE_BIN);
     struct hz_bin *bin = hz_bin_at(self, offset);
-    if (hz_load_rlx(&bin->top) == hz_bin_limit(self, offset)) { /* relaxed: owner */
+    if (hz_load_rlx(&bin->top) == bin->limit) { /* relaxed: owner */
         hz_tick(self);
         if (is_remote) {
             hz_count(&self->counters.remote_full, 1);
@@ -44,7 +44,7 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
             hz_bin_flush(self, size_class, hz_bin_capacity(size_class) / 2);
         }
     }
-    hz_bin_push(bin, hz_load_rlx(&bin->top), block); /* relaxed: owner */
+    hz_bin_push(self, bin, hz_load_rlx(&bin->top), block); /* relaxed: owner */
 }
 
 void hz_free_slow(void *block) {

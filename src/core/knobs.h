@@ -29,11 +29,9 @@ _Static_assert(
     "HZ_EXCLUSIVE_ALWAYS=0: needs HZ_SHARD_COLLISION_FAILFAST=1, else two threads of a shard would take what "
     "was sent at once and overwrite what the other left, be transfer and central lock-free or not");
 
-_Static_assert(HZ_HOME_BELOW_BYTES <= HZ_LINEAR_MAX + 1, "HZ_HOME_BELOW_BYTES: only linear classes can go home");
-
 /* Mid: above 2 KiB, to 64 KiB. */
 enum {
-    HZ_MID_ABOVE_LOG2 = 11,
+    HZ_MID_ABOVE_LOG2 = 11, /* HZ_SMALL_MAX */
     HZ_MID_CLASS_FIRST = 1 + HZ_LINEAR_CLASSES + (HZ_MID_ABOVE_LOG2 - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING,
 };
 
@@ -52,6 +50,8 @@ HZ_INLINE uint32_t hz_batch_count(unsigned size_class) {
 HZ_INLINE bool hz_class_is_mid(unsigned size_class) {
     return size_class >= HZ_MID_CLASS_FIRST;
 }
+
+enum { HZ_HAS_HOME = HZ_HOME_BELOW_BYTES > HZ_GRANULE_BYTES };
 
 /* Blocks of the class go home to their shard when another thread frees them; others are adopted by that thread. */
 HZ_INLINE bool hz_class_is_home(unsigned size_class) {

@@ -26,7 +26,7 @@ static void *unattached(size_t alignment, size_t size) {
 
 /* The newest block of a bin; NULL when there is none. A thread that is not attached has empty bins. */
 HZ_INLINE void *bin_take(struct hz_thread_block *self, unsigned size_class) {
-    void *block = hz_bin_pop(&self->bins[size_class]);
+    void *block = hz_bin_pop(self, &self->bins[size_class]);
     if (HZ_CONFIG_STATS && block != NULL && hz_class_is_mid(size_class))
         hz_count(&self->counters.mid_cache_hit, 1);
     return block;

@@ -18,7 +18,7 @@ static uint32_t depot_go_home(struct hz_thread_block *self, unsigned size_class,
     void *blocks[HZ_BATCH_COUNT];
     uint32_t done = 0;
     uint32_t count;
-    for (; done < batches && (count = hz_depot_pop(self, size_class, blocks)) > 0; done++)
+    for (; done < batches && (count = hz_depot_age(self, size_class, blocks)) > 0; done++)
         hz_home_send(self, blocks, count);
     return done;
 }
@@ -30,6 +30,7 @@ static void depot_age(struct hz_thread_block *self) {
         size_class = size_class + 1 < HZ_CLASS_COUNT ? size_class + 1 : 1;
         uint32_t share = (hz_depot_batches(size_class) + AGE_SHARE - 1) / AGE_SHARE;
         left -= depot_go_home(self, size_class, (uint32_t)hz_min(share, left));
+        hz_depot_forget_passing(size_class);
     }
     hz_store_rlx(&age_next_class, size_class); /* relaxed: hint */
 }

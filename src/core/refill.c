@@ -8,9 +8,8 @@
 #include "core/core.h"
 
 void *hz_refill(struct hz_thread_block *self, unsigned size_class) {
-    struct hz_bin *bin = &self->bins[size_class];
     void **base = hz_bin_base(self, size_class);
-    hz_assert(hz_load_rlx(&bin->top) == base);
+    hz_assert(hz_bin_held(self, size_class) == 0);
     hz_count(&self->counters.refill, 1);
     uint32_t got = hz_class_is_shared(size_class) ? hz_depot_pop(self, size_class, base + 1) : 0;
     if (got > 0) {
@@ -20,10 +19,10 @@ void *hz_refill(struct hz_thread_block *self, unsigned size_class) {
     } else {
         hz_thread_reclaim_orphan(self);
         hz_tick(self);
-        if (HZ_UNLIKELY(hz_load_rlx(&bin->top) != base)) { /* arming the exit hook in the tick has allocated */
+        if (HZ_UNLIKELY(hz_bin_held(self, size_class) != 0)) { /* arming the exit hook in the tick has allocated */
             if (HZ_CONFIG_STATS && hz_class_is_mid(size_class))
                 hz_count(&self->counters.mid_cache_hit, 1);
-            return hz_bin_pop(bin);
+            return hz_bin_pop(self, &self->bins[size_class]);
         }
         got = hz_shard_refill(self, size_class, base + 1, hz_batch_count(size_class));
         if (got == 0) { /* no memory: what other classes do not use may do */
@@ -35,6 +34,8 @@ void *hz_refill(struct hz_thread_block *self, unsigned size_class) {
     }
     if (hz_class_is_mid(size_class))
         hz_count(&self->counters.mid_moved, -(uint64_t)got);
-    hz_bin_fill(bin, base, got - 1);
+    for (uint32_t i = got; i > 0; i--)
+        HZ_PREFETCH_WRITE(base[i]); /* another processor may have written it last, and the program writes it soon */
+    hz_bin_fill(self, size_class, got - 1);
     return base[got];
 }

@@ -38,18 +38,15 @@ static void add_page(void *context, struct hz_page *page) {
 /* A remote buffer has blocks of all home classes. Its owner may send them meanwhile: a block may be gone, and its tag.
  */
 static void add_remote_buffer(struct figures *figures, struct hz_thread_block *thread) {
-    struct hz_bin *bin = &thread->bins[HZ_REMOTE_BIN];
-    size_t count = (size_t)(hz_load_rlx(&bin->top) - thread->remote_slots); /* relaxed, all: figures */
+    void **base = hz_bin_base(thread, HZ_REMOTE_BIN);
+    size_t count = hz_bin_held(thread, HZ_REMOTE_BIN);
     for (size_t i = 1; i <= count; i++) {
-        const void *block = hz_slot_load_rlx(i < count ? &thread->remote_slots[i] : &bin->newest);
+        /* relaxed: figures */
+        const void *block = hz_slot_load_rlx(i < count ? &base[i] : &thread->bins[HZ_REMOTE_BIN].newest);
         unsigned size_class = block != NULL ? hz_pagetag_class(block) : HZ_CLASS_NONE; /* it may be on its way out */
         if (size_class != HZ_CLASS_NONE && size_class < HZ_CLASS_COUNT)
             figures->classes[size_class].cached++;
     }
-}
-
-static size_t bin_held(struct hz_thread_block *thread, unsigned size_class) {
-    return (size_t)(hz_load_rlx(&thread->bins[size_class].top) - hz_bin_base(thread, size_class)); /* relaxed: figure */
 }
 
 static void figures_get(struct figures *figures) {
@@ -64,7 +61,7 @@ static void figures_get(struct figures *figures) {
             if (hz_shard_get(index) != NULL)
                 f->cached += hz_shard_waiting(hz_shard_get(index), size_class);
         for (struct hz_thread *thread = hz_thread_first(); thread != NULL; thread = thread->next)
-            f->cached += bin_held(hz_thread_from(thread), size_class);
+            f->cached += hz_bin_held(hz_thread_from(thread), size_class);
     }
 }
 
@@ -141,7 +138,7 @@ static void report_mid(struct hz_report *report) {
         allocated += taken;
         freed += taken + hz_load_rlx(&c->mid_moved);
         for (unsigned size_class = HZ_MID_CLASS_FIRST; size_class < HZ_CLASS_COUNT; size_class++)
-            freed += bin_held(thread, size_class);
+            freed += hz_bin_held(thread, size_class);
     }
     hz_report_number(report, "malloc_calls", allocated);
     hz_report_number(report, "free_calls", freed);

@@ -28,9 +28,9 @@ static bool init(void) {
 }
 
 static size_t slot_count(void) {
-    size_t count = 1; /* bin 0 */
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        count += 1 + hz_bin_capacity(size_class);
+    size_t count = 0;
+    for (unsigned index = 1; index < HZ_BINS; index++)
+        count += 1 + hz_bin_slots(index);
     return count;
 }
 
@@ -44,15 +44,14 @@ static struct hz_thread_block *block_make(void) {
         return NULL;
     thread->tags = hz_pagetags.tags;
     thread->tag_mask = hz_pagetags.mask;
-    void **slot = thread->slots;
-    hz_store_rlx(&thread->bins[0].top, slot); /* relaxed, all: not shared yet */
-    thread->ends[0].limit = slot++;
-    hz_store_rlx(&thread->bins[HZ_REMOTE_BIN].top, thread->remote_slots);
-    thread->ends[HZ_REMOTE_BIN].limit = thread->remote_slots + HZ_REMOTE_COUNT;
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
-        hz_store_rlx(&thread->bins[size_class].top, slot); /* the first slot stays NULL */
-        slot += hz_bin_capacity(size_class);
-        thread->ends[size_class].limit = slot++;
+    for (size_t granules = 1; granules <= HZ_SMALL_MAX / HZ_GRANULE_BYTES; granules++)
+        thread->bin_of[granules] = (uint16_t)hz_bin_offset(hz_class_of(granules * HZ_GRANULE_BYTES));
+    uint32_t offset = sizeof(*thread);
+    for (unsigned index = 1; index < HZ_BINS; index++) { /* bin 0 has no slot, and is full and empty */
+        struct hz_bin *bin = &thread->bins[index];
+        hz_store_rlx(&bin->top, offset); /* relaxed: not shared yet. The first slot stays NULL */
+        bin->limit = offset + hz_bin_slots(index) * (uint32_t)sizeof(void *);
+        offset = bin->limit + (uint32_t)sizeof(void *);
     }
     hz_thread_publish(&thread->registered);
     return thread;
@@ -84,10 +83,10 @@ void hz_thread_init_after_fork(void) {
 void hz_thread_bins_after_fork(const struct hz_thread_block *self) {
     for (struct hz_thread *each = hz_thread_first(); each != NULL; each = each->next) {
         struct hz_thread_block *thread = hz_thread_from(each);
-        for (unsigned size_class = 1; thread != self && size_class < HZ_BINS; size_class++) {
-            struct hz_bin *bin = &thread->bins[size_class];
-            void **base = size_class == HZ_REMOTE_BIN ? thread->remote_slots : hz_bin_base(thread, size_class);
-            if (hz_load_rlx(&bin->top) == base && hz_slot_load_rlx(&bin->newest) != NULL) /* relaxed, all: one thread */
+        for (unsigned index = 1; thread != self && index < HZ_BINS; index++) {
+            struct hz_bin *bin = &thread->bins[index];
+            if (hz_bin_held(thread, index) == 0 &&
+                hz_slot_load_rlx(&bin->newest) != NULL) /* relaxed, all: one thread */
                 hz_slot_store_rlx(&bin->newest, NULL);
         }
     }
@@ -114,13 +113,12 @@ struct hz_thread_block *hz_thread_attach(void) {
 
 void hz_thread_flush(struct hz_thread_block *thread) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
-        void **base = hz_bin_base(thread, size_class);
-        uint32_t count = hz_bin_empty(&thread->bins[size_class], base); /* what is on its way home is in no bin */
+        uint32_t count = hz_bin_empty(thread, size_class); /* what is on its way home is in no bin */
         if (count == 0)
             continue;
         if (hz_class_is_mid(size_class))
             hz_count(&thread->counters.mid_moved, count);
-        hz_home_send(thread, base + 1, count);
+        hz_home_send(thread, hz_bin_base(thread, size_class) + 1, count);
     }
     hz_remote_flush(thread);
     hz_depot_spare_release(thread);

@@ -17,22 +17,18 @@
 #include "mailbox.h" /* struct hz_mailbox: how the engine sends blocks home */
 
 /*
- * A bin: a stack of block pointers, the newest in the bin itself, the older ones in the thread block's slots.
- * base <= top <= limit; it has top - base blocks: `newest`, and below it base[1] .. top[-1]. base[0] is always NULL, so
- * the block below the last one is "none", and an empty bin has newest == NULL. base[capacity], the limit, is a slot
- * too, for flushes. `top` is atomic because statistics read it from other threads. A fork may copy a bin between two
- * stores: such a copy lacks a block, and has none twice, nor one that the program has. It may be empty and have a
- * newest all the same; that is mended in the child (hz_thread_bins_after_fork).
+ * A bin: a stack of block pointers, the newest in the bin itself, the older ones in the thread block's slots, which are
+ * named by their offset in the thread block: so all that a free needs of a bin is in 16 bytes. base <= top <= limit; it
+ * has top - base blocks: `newest`, and below it base[1] .. top[-1]. base[0] is always NULL, so the block below the last
+ * one is "none", and an empty bin has newest == NULL. base[capacity], the limit, is a slot too, for flushes. `top` is
+ * atomic because statistics read it from other threads. A fork may copy a bin between two stores: such a copy lacks a
+ * block, and has none twice, nor one that the program has. It may be empty and have a newest all the same; that is
+ * mended in the child (hz_thread_bins_after_fork).
  */
 struct hz_bin {
-    void *newest;         /* owner; hz_slot_* */
-    _Atomic(void **) top; /* owner */
-};
-
-/* Apart from what changes, and as far apart as bins are. */
-struct hz_bin_end {
-    void **limit; /* const after publish; base = limit - capacity of the class */
-    void *unused;
+    void *newest;          /* owner; hz_slot_* */
+    _Atomic(uint32_t) top; /* owner */
+    uint32_t limit;        /* const after publish; base = limit - capacity */
 };
 
 enum {
@@ -40,9 +36,8 @@ enum {
     HZ_BINS,
 };
 
-/* The page tag's `bin` is the byte offset in the bins, and (size + 15) & ~15 is it too for linear classes. */
-_Static_assert(sizeof(struct hz_bin) == HZ_GRANULE_BYTES, "a class's bin offset is its block size rounded to 16");
-_Static_assert(sizeof(struct hz_bin_end) == sizeof(struct hz_bin), "one offset serves for both");
+/* A bin is named by its byte offset in the bins, in page tags and in the table of sizes. */
+_Static_assert(sizeof(struct hz_bin) == 16, "four bins to a cache line");
 _Static_assert(HZ_CLASS_COUNT * sizeof(struct hz_bin) <= UINT16_MAX, "a bin offset must fit into a page tag");
 
 /* Per-thread counters: written by the owner, read by statistics. What each counts is in the .def files. */
@@ -60,13 +55,6 @@ struct hz_counters {
 HZ_INLINE void hz_count(_Atomic(uint64_t) *counter, uint64_t by) {
     hz_store_rlx(counter, hz_load_rlx(counter) + by); /* relaxed: counter, written by its owner only */
 }
-
-/* Bin offsets of home classes: BEGIN <= offset < END. They are linear classes, so the offset is the block size. */
-enum {
-    HZ_HOME_BEGIN = HZ_GRANULE_BYTES,
-    HZ_HOME_END = (HZ_HOME_BELOW_BYTES + HZ_GRANULE_BYTES - 1) / HZ_GRANULE_BYTES * HZ_GRANULE_BYTES,
-    HZ_HAS_HOME = HZ_HOME_END > HZ_HOME_BEGIN,
-};
 
 enum {
     HZ_SPARE_BATCHES = 4,
@@ -93,10 +81,11 @@ struct hz_groups {
 /* A thread block. The first members are the fast path's; all of it is the owner's unless said otherwise. */
 struct hz_thread_block {
     struct hz_bin bins[HZ_BINS]; /* bins[0] is empty and full for ever: tags that say "ask the slow path" lead there */
-    struct hz_bin_end ends[HZ_BINS];
     const struct hz_pagetag
         *tags; /* const after publish: copies of hz_pagetags, so that free reads no shared variable */
     uintptr_t tag_mask;
+    uint16_t
+        bin_of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1]; /* const after publish: bin offset by size in granules; 0: 0 */
 
     uint8_t owner; /* the shard's index */
 
@@ -109,7 +98,6 @@ struct hz_thread_block {
     struct hz_thread registered; /* others walk the registry: not on the owner's lines */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_counters counters;
     struct hz_groups groups;
-    void *remote_slots[HZ_REMOTE_COUNT + 1];
     void *slots[];
 };
 
@@ -180,21 +168,37 @@ HZ_INLINE struct hz_bin *hz_bin_at(struct hz_thread_block *self, size_t offset) 
     return (struct hz_bin *)(void *)((char *)self + offset); /* the bins come first in the thread block */
 }
 
-HZ_INLINE void **hz_bin_limit(struct hz_thread_block *self, size_t offset) {
-    return ((struct hz_bin_end *)(void *)((char *)self->ends + offset))->limit;
+HZ_INLINE size_t hz_bin_offset(unsigned size_class) {
+    return size_class * sizeof(struct hz_bin);
 }
 
-HZ_INLINE void **hz_bin_base(const struct hz_thread_block *thread, unsigned size_class) {
-    return thread->ends[size_class].limit - hz_bin_capacity(size_class);
+HZ_INLINE void **hz_slot_at(struct hz_thread_block *thread, uint32_t offset) {
+    return (void **)(void *)((char *)thread + offset);
+}
+
+/* Blocks that a bin can hold. `index`: a class, or HZ_REMOTE_BIN; so for all that follow. */
+HZ_INLINE uint32_t hz_bin_slots(unsigned index) {
+    return index == HZ_REMOTE_BIN ? HZ_REMOTE_COUNT : hz_bin_capacity(index);
+}
+
+/* Where the first slot is, the one that is always NULL. */
+HZ_INLINE void **hz_bin_base(struct hz_thread_block *thread, unsigned index) {
+    return hz_slot_at(thread, thread->bins[index].limit) - hz_bin_slots(index);
+}
+
+/* How many blocks a bin has; for other threads a figure. */
+HZ_INLINE uint32_t hz_bin_held(struct hz_thread_block *thread, unsigned index) {
+    /* relaxed: owner, or figure */
+    return (uint32_t)(hz_slot_at(thread, hz_load_rlx(&thread->bins[index].top)) - hz_bin_base(thread, index));
 }
 
 /* The newest block; NULL when there is none. */
-HZ_INLINE void *hz_bin_pop(struct hz_bin *bin) {
+HZ_INLINE void *hz_bin_pop(struct hz_thread_block *self, struct hz_bin *bin) {
     void *block = hz_slot_load_rlx(&bin->newest); /* relaxed, all: owner */
     if (HZ_UNLIKELY(block == NULL))
         return NULL;
-    void *older = hz_slot_load_rlx(&hz_load_rlx(&bin->top)[-1]);
-    hz_owner_move_rel(&bin->top, -1);
+    void *older = hz_slot_load_rlx(hz_slot_at(self, hz_load_rlx(&bin->top)) - 1);
+    hz_owner_add_rel(&bin->top, -(int)sizeof(void *));
     hz_signal_fence(); /* fork: a copy must not have `older` twice */
     hz_slot_store_rlx(&bin->newest, older);
     hz_signal_fence(); /* ... nor the block that the caller has now */
@@ -202,30 +206,34 @@ HZ_INLINE void *hz_bin_pop(struct hz_bin *bin) {
 }
 
 /* `top`: the bin's, which is below its limit. */
-HZ_INLINE void hz_bin_push(struct hz_bin *bin, void **top, void *block) {
-    hz_signal_fence();                                      /* fork: the caller is done with the block */
-    hz_slot_store_rlx(top, hz_slot_load_rlx(&bin->newest)); /* relaxed, all: owner */
+HZ_INLINE void hz_bin_push(struct hz_thread_block *self, struct hz_bin *bin, uint32_t top, void *block) {
+    hz_signal_fence(); /* fork: the caller is done with the block */
+    hz_slot_store_rlx(hz_slot_at(self, top), hz_slot_load_rlx(&bin->newest)); /* relaxed, all: owner */
     hz_slot_store_rlx(&bin->newest, block);
-    hz_owner_move_rel(&bin->top, 1); /* release: a fork's copy must not have the top without the block */
+    hz_owner_add_rel(&bin->top,
+                     (int)sizeof(void *)); /* release: a fork's copy must not have the top without the block */
 }
 
 /* Takes all of a bin out; they are base[1] .. base[count], the oldest first, until the bin is used again. What a fork
    copies from now on has an empty bin. */
-HZ_INLINE uint32_t hz_bin_empty(struct hz_bin *bin, void **base) {
-    uint32_t count = (uint32_t)(hz_load_rlx(&bin->top) - base); /* relaxed, all: owner */
+HZ_INLINE uint32_t hz_bin_empty(struct hz_thread_block *self, unsigned index) {
+    struct hz_bin *bin = &self->bins[index];
+    uint32_t count = hz_bin_held(self, index);
     if (count == 0)
         return 0;
-    hz_slot_store_rlx(&base[count], hz_slot_load_rlx(&bin->newest));
-    hz_store_rel(&bin->top, base);
+    hz_slot_store_rlx(hz_bin_base(self, index) + count, hz_slot_load_rlx(&bin->newest)); /* relaxed, all: owner */
+    hz_store_rel(&bin->top, hz_load_rlx(&bin->top) - count * (uint32_t)sizeof(void *));
     hz_signal_fence();
     hz_slot_store_rlx(&bin->newest, NULL);
     return count;
 }
 
 /* An empty bin has base[1] .. base[count] from now on. */
-HZ_INLINE void hz_bin_fill(struct hz_bin *bin, void **base, uint32_t count) {
-    hz_slot_store_rlx(&bin->newest, count > 0 ? base[count] : NULL); /* relaxed: owner */
-    hz_store_rel(&bin->top, base + count);                           /* release: as in hz_bin_push */
+HZ_INLINE void hz_bin_fill(struct hz_thread_block *self, unsigned index, uint32_t count) {
+    struct hz_bin *bin = &self->bins[index];
+    hz_slot_store_rlx(&bin->newest, count > 0 ? hz_bin_base(self, index)[count] : NULL); /* relaxed, all: owner */
+    /* release: as in hz_bin_push */
+    hz_store_rel(&bin->top, hz_load_rlx(&bin->top) + count * (uint32_t)sizeof(void *));
 }
 
 HZ_INLINE bool hz_is_attached(const struct hz_thread_block *thread) {

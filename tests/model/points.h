@@ -4,7 +4,7 @@
  * knows of the model, and no other build can be changed by it.
  *
  * Only the thread that has the baton runs, so the operations themselves are plain; what the orders mean is kept by
- * scheduler.cc. Not made points: hz_slot_* and hz_owner_move_rel, which only the owner of a bin uses.
+ * scheduler.cc. Not made points: hz_slot_* and hz_owner_add_rel, which only the owner of a bin uses.
  */
 #ifndef HZ_TESTS_MODEL_POINTS_H
 #define HZ_TESTS_MODEL_POINTS_H

@@ -13,7 +13,7 @@ MEDIUM_BLOCKS = 16384
 LIFETIMES = (f"short (within {SHORT_BLOCKS} allocations)", f"medium (within {MEDIUM_BLOCKS})", "long", "never freed")
 
 # The size classes of hakozuna (docs/architecture.md): steps of 16 bytes, then 8 steps per doubling, then whole pages.
-LINEAR_BYTES = 2048
+LINEAR_BYTES = 256
 CLASS_BYTES_MAX = 65536
 
 

@@ -23,7 +23,7 @@
 #define HZ_LIST_FAILFAST 0
 #endif
 #ifndef HZ_BIN_BYTES
-#define HZ_BIN_BYTES 24576
+#define HZ_BIN_BYTES 65536
 #endif
 #ifndef HZ_BIN_COUNT
 #define HZ_BIN_COUNT 128

@@ -35,7 +35,7 @@ void unit_thread_shard_set(struct hz_thread_block *thread, struct hz_shard *shar
 }
 
 uint32_t unit_bin_count(struct hz_thread_block *thread, unsigned size_class) {
-    return (uint32_t)(hz_load_rlx(&thread->bins[size_class].top) - hz_bin_base(thread, size_class));
+    return hz_bin_held(thread, size_class);
 }
 
 void unit_bin_newest_set(struct hz_thread_block *thread, unsigned size_class, void *block) {
@@ -61,15 +61,15 @@ const uint32_t unit_home_count = HZ_HOME_COUNT;
 const uint32_t unit_groups = HZ_GROUPS;
 
 uint32_t unit_remote_count(struct hz_thread_block *thread) {
-    return (uint32_t)(hz_load_rlx(&thread->bins[HZ_REMOTE_BIN].top) - thread->remote_slots);
+    return hz_bin_held(thread, HZ_REMOTE_BIN);
 }
 
 void unit_remote_push(struct hz_thread_block *thread, void *block) {
     struct hz_bin *bin = &thread->bins[HZ_REMOTE_BIN];
-    void **top = hz_load_rlx(&bin->top);
-    if (top == thread->ends[HZ_REMOTE_BIN].limit)
+    uint32_t top = hz_load_rlx(&bin->top);
+    if (top == bin->limit)
         abort();
-    hz_bin_push(bin, top, block);
+    hz_bin_push(thread, bin, top, block);
 }
 
 void unit_groups_epoch_set(struct hz_thread_block *thread, uint32_t epoch) {
