@@ -23,10 +23,10 @@
 #define HZ_LIST_FAILFAST 0
 #endif
 #ifndef HZ_BIN_BYTES
-#define HZ_BIN_BYTES 65536
+#define HZ_BIN_BYTES 49152
 #endif
 #ifndef HZ_BIN_COUNT
-#define HZ_BIN_COUNT 128
+#define HZ_BIN_COUNT 256
 #endif
 #ifndef HZ_BIN_COUNT_MIN
 #define HZ_BIN_COUNT_MIN 20
@@ -35,7 +35,7 @@
 #define HZ_BIN_BYTES_MAX 524288
 #endif
 #ifndef HZ_BATCH_COUNT
-#define HZ_BATCH_COUNT 64
+#define HZ_BATCH_COUNT 128
 #endif
 #ifndef HZ_DEPOT_FROM_BYTES
 #define HZ_DEPOT_FROM_BYTES 0
