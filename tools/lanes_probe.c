@@ -21,11 +21,11 @@ static void print_class(unsigned size_class) {
 }
 
 int main(void) {
-    size_t slots = 2; /* as in core/thread.c */
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+    size_t slots = 0; /* as in core/thread.c */
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         print_class(size_class);
-        slots += 1 + hz_bin_capacity(size_class);
-    }
+    for (unsigned index = 1; index < HZ_BINS; index++)
+        slots += 1 + hz_bin_slots(index);
     printf("thread_block_bytes %zu\n", sizeof(struct hz_thread_block) + slots * sizeof(void *));
     printf("shard_bytes %zu\n", sizeof(struct hz_shard));
     CONSTANT(HZ_CLASS_COUNT)

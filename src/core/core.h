@@ -41,7 +41,7 @@ void hz_home_send(struct hz_thread_block *self, void **blocks, uint32_t count);
 /* Up to hz_batch_count blocks into `out`; 0 when there is none. */
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out);
 
-/* The same for who sends them home because they have rested too long. */
+/* The same for who sends them home: it does not count as passing from thread to thread. */
 uint32_t hz_depot_age(struct hz_thread_block *self, unsigned size_class, void **out);
 
 /* Called when a class is looked at for ageing: unless threads go on taking what others laid in, less may rest soon. */

@@ -10,8 +10,9 @@
  * to who pops it. (Pops by others in between are read-modify-writes and so belong to the release sequence.) Invariant:
  * a batch is in one stack, in one thread's hands, or among the empty ones.
  *
- * What costs here is waiting for lines that another processor has written: the head, and the batch. So each is asked
- * for with the right to write it, all lines of a batch at once, and the batch for the next push ahead of time.
+ * What costs here is waiting for lines that another processor has written: the head, and the batch. So what will be
+ * written is asked for with the right to write it, all lines of a batch at once, and the batch for the next push ahead
+ * of time. A stack that is empty is only read: who finds nothing takes its head from nobody.
  */
 #include "base/meta.h"
 #include "core/core.h"
@@ -38,7 +39,7 @@ enum {
 /* One head per line: threads of different classes do not disturb each other. */
 struct head {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint64_t) word; /* sync: depot-publish; index | count | tag */
-    _Atomic(uint32_t) passing; /* hint: above 0 while threads take what others laid in; see hz_depot_age */
+    _Atomic(uint32_t) passing;                              /* hint: above 0 while threads take what others laid in */
 };
 
 enum { PASSING = 2 }; /* ageings that a class is held for one whose blocks pass after they last did */
@@ -91,14 +92,16 @@ static void batch_prefetch(struct batch *batch, uint32_t count) {
 
 /* `count`: blocks that the caller wants to read. */
 static uint32_t stack_pop(struct head *head, uint32_t count) {
-    HZ_PREFETCH_WRITE(head);
     uint64_t seen = hz_load_acq(&head->word); /* acquire: the `next` read below is at least as new as this head */
     uint64_t next;
+    if (index_of(seen) != 0) { /* not again when it was lost: that would take the winner's lines from him */
+        HZ_PREFETCH_WRITE(head);
+        batch_prefetch(batch_get(index_of(seen)), count);
+    }
     do {
         if (index_of(seen) == 0)
             return 0;
         struct batch *batch = batch_get(index_of(seen));
-        batch_prefetch(batch, count);
         uint32_t below = hz_load_rlx(&batch->next); /* relaxed: if it is stale, the tag is too */
         next = word_make(below, count_of(seen) - 1, seen);
     } while (!hz_cas_acq_acq(&head->word, &seen, next)); /* sync: depot-publish, partner stack_push */
@@ -163,18 +166,22 @@ static uint16_t thread_mark(const struct hz_thread_block *self) {
 
 /* What may rest: a fixed number of bytes; or, where blocks pass from thread to thread, a share of what the class has at
    all if that is more. A burst of frees on one side then finds room while the other side sleeps, and ageing takes it
-   home afterwards. Where each thread takes its own blocks back, more than a little resting is memory for nothing. */
+   home afterwards. Where one thread takes back what it laid in, more than a little resting is memory for nothing. (Two
+   that lay in and take out in turns get each other's: that counts as passing.) */
 static uint32_t cap_of(unsigned size_class) {
     size_t batch_count = hz_batch_count(size_class);
     size_t fixed = HZ_DEPOT_BYTES / (batch_count * hz_class_bytes(size_class));
+    fixed = hz_max(fixed, HZ_DEPOT_BYTES > 0);        /* one batch, or passing could never show */
     if (hz_load_rlx(&heads[size_class].passing) == 0) /* relaxed: hint */
         return (uint32_t)hz_min(fixed, COUNT_MAX);
-    size_t share = hz_class_blocks(size_class) / (100 * batch_count) * HZ_DEPOT_PERCENT;
+    size_t share = hz_class_blocks(size_class) * HZ_DEPOT_PERCENT / (100 * batch_count);
     return (uint32_t)hz_min(hz_max(fixed, share), COUNT_MAX);
 }
 
 /* Into `out`; `from`: whose they were. 0: there is nothing. */
 static uint32_t take(struct hz_thread_block *self, unsigned size_class, void **out, uint16_t *from) {
+    if (HZ_DEPOT_BYTES == 0)
+        return 0;
     uint32_t index = stack_pop(&heads[size_class], hz_batch_count(size_class));
     if (index == 0)
         return 0;
@@ -208,8 +215,10 @@ void hz_depot_forget_passing(unsigned size_class) {
 }
 
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count) {
-    uint32_t cap =
-        cap_of(size_class); /* an atomic load and two divisions by constants of the class: small against the copy */
+    if (HZ_DEPOT_BYTES == 0)
+        return false;
+    HZ_PREFETCH_WRITE(&heads[size_class]);
+    uint32_t cap = cap_of(size_class); /* a few loads and divisions by constants of the class: small against the copy */
     if (count_of(hz_load_rlx(&heads[size_class].word)) >= cap) /* relaxed: hint */
         return false;
     uint32_t index = empty_get(self);

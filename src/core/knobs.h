@@ -31,9 +31,12 @@ _Static_assert(
 
 /* Mid: above 2 KiB, to 64 KiB. */
 enum {
-    HZ_MID_ABOVE_LOG2 = 11, /* HZ_SMALL_MAX */
+    HZ_MID_ABOVE_LOG2 = 11,
     HZ_MID_CLASS_FIRST = 1 + HZ_LINEAR_CLASSES + (HZ_MID_ABOVE_LOG2 - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING,
 };
+
+_Static_assert(1 << HZ_MID_ABOVE_LOG2 == HZ_SMALL_MAX && HZ_LINEAR_MAX <= HZ_SMALL_MAX,
+               "what malloc finds in the table is small, the rest mid");
 
 /* Blocks of a class a bin can hold, and how many move at once. Pure. */
 HZ_INLINE uint32_t hz_bin_capacity(unsigned size_class) {

@@ -1,5 +1,5 @@
 /*
- * malloc.c - the slow paths of allocation: sizes beyond the linear classes, empty bins, threads that are not attached
+ * malloc.c - the slow paths of allocation: sizes beyond the table, empty bins, threads that are not attached
  * yet, alignment, zeroing.
  */
 #include "base/large.h"

@@ -14,6 +14,8 @@ void *hz_refill(struct hz_thread_block *self, unsigned size_class) {
     uint32_t got = hz_class_is_shared(size_class) ? hz_depot_pop(self, size_class, base + 1) : 0;
     if (got > 0) {
         hz_count(&self->counters.refill_depot, 1);
+        for (uint32_t i = got; i > 0; i--)
+            HZ_PREFETCH_WRITE(base[i]); /* another processor may have written it last, and the program writes it soon */
         if (hz_class_is_mid(size_class))
             hz_count(&self->counters.mid_depot_hit, 1);
     } else {
@@ -34,8 +36,6 @@ void *hz_refill(struct hz_thread_block *self, unsigned size_class) {
     }
     if (hz_class_is_mid(size_class))
         hz_count(&self->counters.mid_moved, -(uint64_t)got);
-    for (uint32_t i = got; i > 0; i--)
-        HZ_PREFETCH_WRITE(base[i]); /* another processor may have written it last, and the program writes it soon */
     hz_bin_fill(self, size_class, got - 1);
     return base[got];
 }

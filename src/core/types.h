@@ -78,18 +78,17 @@ struct hz_groups {
     struct hz_group slots[HZ_GROUPS];
 };
 
-/* A thread block. The first members are the fast path's; all of it is the owner's unless said otherwise. */
+/* A thread block; behind it are the slots of its bins. The first members are the fast path's; all of it is the owner's
+   unless said otherwise. */
 struct hz_thread_block {
     struct hz_bin bins[HZ_BINS]; /* bins[0] is empty and full for ever: tags that say "ask the slow path" lead there */
     const struct hz_pagetag
         *tags; /* const after publish: copies of hz_pagetags, so that free reads no shared variable */
     uintptr_t tag_mask;
-    uint16_t
-        bin_of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1]; /* const after publish: bin offset by size in granules; 0: 0 */
-
-    uint8_t owner; /* the shard's index */
-
-    bool exit_armed;        /* the exit hook will be called for it */
+    uint8_t owner;   /* the shard's index */
+    bool exit_armed; /* the exit hook will be called for it */
+    /* const after publish: the bin's offset by the size in granules; 0 for none */
+    uint16_t bin_of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1];
     struct hz_shard *shard; /* the shard this thread belongs to */
     uint32_t slow_count;    /* slow-path visits, to look at the clock now and then */
     uint32_t spare_count;
@@ -98,7 +97,6 @@ struct hz_thread_block {
     struct hz_thread registered; /* others walk the registry: not on the owner's lines */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_counters counters;
     struct hz_groups groups;
-    void *slots[];
 };
 
 /* What a shard has of one class. Senders write the mailbox, which has lines of its own; the consumer the rest. */
@@ -231,6 +229,7 @@ HZ_INLINE uint32_t hz_bin_empty(struct hz_thread_block *self, unsigned index) {
 /* An empty bin has base[1] .. base[count] from now on. */
 HZ_INLINE void hz_bin_fill(struct hz_thread_block *self, unsigned index, uint32_t count) {
     struct hz_bin *bin = &self->bins[index];
+    hz_assert(hz_bin_held(self, index) == 0 && count <= hz_bin_slots(index));
     hz_slot_store_rlx(&bin->newest, count > 0 ? hz_bin_base(self, index)[count] : NULL); /* relaxed, all: owner */
     /* release: as in hz_bin_push */
     hz_store_rel(&bin->top, hz_load_rlx(&bin->top) + count * (uint32_t)sizeof(void *));

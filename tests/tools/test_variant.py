@@ -63,8 +63,8 @@ def test_bad_words_build_nothing(words, message):
     ("words", "name", "reason"),
     [
         (
-            ("hz4", "BATCH_COUNT=100"),
-            "hz4+batch_count-100",
+            ("hz4", "BATCH_COUNT=200"),
+            "hz4+batch_count-200",
             "HZ_BATCH_COUNT: two batches must fit into a bin, or it flushes what it has just got",
         ),
         (

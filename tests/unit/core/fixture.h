@@ -17,9 +17,17 @@ using Blocks = std::vector<void *>;
 
 inline constexpr unsigned class_count = HZ_CLASS_COUNT;
 
-/* The smallest, one that is no power of two, the last linear, a medium and the largest class. */
+/* The smallest, one that is no power of two, the last linear, the first of the steps above, one near 1 KiB, the largest
+   small, a medium and the largest class. */
 inline std::vector<unsigned> some_classes() {
-    return {1, 3, 63, HZ_LINEAR_CLASSES, HZ_LINEAR_CLASSES + 5, class_count - 1};
+    return {1,
+            3,
+            HZ_LINEAR_CLASSES,
+            HZ_LINEAR_CLASSES + 1,
+            hz_class_of(1008),
+            hz_class_of(HZ_SMALL_MAX),
+            hz_class_of(15000),
+            class_count - 1};
 }
 
 /* Those classes of some_classes() that `chosen` says yes to. */

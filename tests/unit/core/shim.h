@@ -73,6 +73,8 @@ void hz_core_after_fork(void);
 
 /* ---- depot.c ---- */
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out);
+uint32_t hz_depot_age(struct hz_thread_block *self, unsigned size_class, void **out);
+void hz_depot_forget_passing(unsigned size_class);
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count);
 uint32_t hz_depot_batches(unsigned size_class);
 void hz_depot_spare_release(struct hz_thread_block *self);

@@ -75,7 +75,7 @@ TEST(Config, BinsAndBatchesKeepTheirBounds) {
         EXPECT_EQ(hz_class_is_home(size_class), static_cast<int>(bytes) < HZ_HOME_BELOW_BYTES);
         EXPECT_EQ(hz_class_is_shared(size_class),
                   !hz_class_is_home(size_class) && static_cast<int>(bytes) >= HZ_DEPOT_FROM_BYTES);
-        EXPECT_EQ(hz_class_is_mid(size_class), bytes > 2048);
+        EXPECT_EQ(hz_class_is_mid(size_class), bytes > HZ_SMALL_MAX);
         if (size_class > 1) {
             EXPECT_LE(capacity, hz_bin_capacity(size_class - 1)) << "larger blocks, fewer of them";
         }

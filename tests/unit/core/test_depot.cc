@@ -71,7 +71,8 @@ TEST_F(Depot, EveryClassHasACap) {
         size_t pushed = 0;
         while (push(size_class, batch_of(pushed * full, full))) {
             pushed++;
-            ASSERT_LE(pushed * batch_bytes, static_cast<size_t>(HZ_DEPOT_BYTES)) << "class " << size_class;
+            ASSERT_LE(pushed * batch_bytes, std::max(static_cast<size_t>(HZ_DEPOT_BYTES), batch_bytes))
+                << "class " << size_class;
         }
         EXPECT_GT((pushed + 1) * batch_bytes, static_cast<size_t>(HZ_DEPOT_BYTES)) << "class " << size_class;
         EXPECT_EQ(hz_depot_batches(size_class), pushed) << "a refused batch is not there";
@@ -79,6 +80,58 @@ TEST_F(Depot, EveryClassHasACap) {
             ASSERT_EQ(pop(size_class), batch_of(i * full, full));
         EXPECT_TRUE(pop(size_class).empty());
     }
+}
+
+/* A share of all that a class has may rest, but only while threads take what others laid in, and two ageings longer. */
+TEST_F(Depot, AShareRestsWhileBlocksPass) {
+    if (HZ_DEPOT_PERCENT == 0)
+        GTEST_SKIP() << "this lane has no share";
+    const unsigned size_class = HZ_LINEAR_CLASSES;
+    const uint32_t full = hz_batch_count(size_class);
+    struct hz_shard *shard = unit_thread_shard(self_);
+    const size_t bytes = size_t{HZ_DEPOT_BYTES} * 200 / HZ_DEPOT_PERCENT; /* a share is twice the fixed part */
+    const Blocks blocks = unit::take(shard, size_class, static_cast<uint32_t>(bytes / hz_class_bytes(size_class)));
+    size_t resting = 0;
+    auto fill = [&] { /* until no more may rest; how many do then */
+                      while (push(size_class, batch_of(0, full)))
+                          resting++;
+                      return resting;
+    };
+    auto others = [&](auto &&work) { std::thread([&] { work(unit_self()); }).join(); };
+    auto buffer = Blocks(HZ_BATCH_COUNT);
+
+    const size_t fixed = fill();
+    ASSERT_EQ(pop(size_class).size(), full);
+    resting--;
+    EXPECT_EQ(fill(), fixed) << "what a thread takes back itself does not pass";
+    others([&](struct hz_thread_block *other) { ASSERT_EQ(hz_depot_age(other, size_class, buffer.data()), full); });
+    resting--;
+    EXPECT_EQ(fill(), fixed) << "ageing is not passing";
+
+    others([&](struct hz_thread_block *other) { ASSERT_EQ(hz_depot_pop(other, size_class, buffer.data()), full); });
+    resting--;
+    const size_t share = fill();
+    EXPECT_GE(share, 2 * fixed - 1);
+    EXPECT_LE(share, 3 * fixed);
+
+    auto room = [&] {
+        ASSERT_EQ(pop(size_class).size(), full);
+        resting--;
+    };
+    hz_depot_forget_passing(size_class);
+    room();
+    EXPECT_EQ(fill(), share) << "one ageing is not enough";
+    hz_depot_forget_passing(size_class);
+    room();
+    EXPECT_EQ(fill(), share - 1) << "it has not passed since two ageings";
+    hz_depot_forget_passing(size_class);
+    while (!pop(size_class).empty())
+        resting--;
+    EXPECT_EQ(resting, 0U);
+    EXPECT_EQ(fill(), fixed) << "as in the beginning";
+    while (!pop(size_class).empty()) {
+    }
+    unit::put(shard, blocks);
 }
 
 TEST_F(Depot, SpareBatchesCanBeGivenBack) {

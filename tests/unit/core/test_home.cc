@@ -88,7 +88,7 @@ TEST_F(Home, ManyOwnersAndClasses) {
     const unsigned owners = std::min(20U, HZ_NUM_SHARDS - 1U);
     claim(owners);
     std::vector<unsigned> classes = unit::some_classes();
-    for (unsigned size_class = 30; size_class < 30 + 300 / owners; size_class++)
+    for (unsigned size_class = 30; size_class < std::min(30 + 300 / owners, unit::class_count); size_class++)
         classes.push_back(size_class);
     for (struct hz_shard *shard : shards_)
         for (unsigned size_class : classes)
