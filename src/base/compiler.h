@@ -82,7 +82,7 @@ enum {
 #endif
 
 /* A line that is soon written comes at once with the right to write it, instead of in two trips. x86-64 has the
-   instruction, as a no-op where the processor lacks it; compilers use it only when told to. */
+   instruction (all but its very first processors take it at least as a no-op); compilers use it only when told to. */
 #if HZ_ASM_X86_64
 #define HZ_PREFETCH_WRITE(p) __asm__ volatile("prefetchw %0" ::"m"(*(const char *)(p)))
 #else
