@@ -101,8 +101,7 @@ static uint32_t stack_pop(struct head *head, uint32_t count) {
     do {
         if (index_of(seen) == 0)
             return 0;
-        struct batch *batch = batch_get(index_of(seen));
-        uint32_t below = hz_load_rlx(&batch->next); /* relaxed: if it is stale, the tag is too */
+        uint32_t below = hz_load_rlx(&batch_get(index_of(seen))->next); /* relaxed: if it is stale, the tag is too */
         next = word_make(below, count_of(seen) - 1, seen);
     } while (!hz_cas_acq_acq(&head->word, &seen, next)); /* sync: depot-publish, partner stack_push */
     return index_of(seen);

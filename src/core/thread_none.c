@@ -1,6 +1,6 @@
 /*
- * thread_none.c - the thread block of a thread that has none: every bin is all zeros, so empty for malloc and full for
- * free, so both fall into their slow paths without asking. Never written.
+ * thread_none.c - the thread block of a thread that has none: all bins are zeros, that is empty for malloc and full
+ * for free, so both fall into their slow paths without asking. Never written.
  */
 #include "core/types.h"
 

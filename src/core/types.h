@@ -208,8 +208,8 @@ HZ_INLINE void hz_bin_push(struct hz_thread_block *self, struct hz_bin *bin, uin
     hz_signal_fence(); /* fork: the caller is done with the block */
     hz_slot_store_rlx(hz_slot_at(self, top), hz_slot_load_rlx(&bin->newest)); /* relaxed, all: owner */
     hz_slot_store_rlx(&bin->newest, block);
-    hz_owner_add_rel(&bin->top,
-                     (int)sizeof(void *)); /* release: a fork's copy must not have the top without the block */
+    /* release: a fork's copy must not have the top without the block */
+    hz_owner_add_rel(&bin->top, (int)sizeof(void *));
 }
 
 /* Takes all of a bin out; they are base[1] .. base[count], the oldest first, until the bin is used again. What a fork
