@@ -243,7 +243,7 @@ BOUNDS: tuple[tuple[str, Callable[[Figures], bool], Callable[[Figures], int], st
     ("one shard, one class: central", has("HZ_CENTRAL_BYTES"), most(central), "max(`HZ_CENTRAL_BYTES`, one batch)"),
     ("one shard, one class: inbox", has_inbox, most(inbox), "max(`HZ_INBOX_BYTES`, one list: `HZ_HOME_COUNT` blocks, of mid classes a batch)"),
     ("one shard, one class: all of it", lambda f: has_inbox(f) or "HZ_STASH_BYTES" in f, most(waiting), "these, and carry (what is left of one taken list). Lane pageq: blocks wait in lists of their pages, without a bound"),
-    ("depot, one class: fixed part", always, most(depot), "max(`HZ_DEPOT_BYTES`, one batch); or `HZ_DEPOT_PERCENT` of all blocks of the class, while blocks pass and if that is more"),
+    ("depot, one class: fixed part", always, most(depot), "max(`HZ_DEPOT_BYTES`, one batch); or `HZ_DEPOT_PERCENT` of all blocks of the class, while blocks pass and if that is more; up to twice that when work has moved to other CPUs"),
     ("a thread block itself", always, lambda f: f["thread_block_bytes"], "metadata, touched as bins are used; recycled, never unmapped"),
     ("a shard itself", always, lambda f: f["shard_bytes"], "metadata, touched as classes are used"),
 )  # fmt: skip

@@ -44,6 +44,14 @@ size_t hz_os_page_bytes(void);
 /* CPUs that the calling thread may run on, 1 at least. */
 uint32_t hz_os_cpu_count(void);
 
+/* Divides the CPUs that the calling thread may run on into groups of neighbours, `most` (1..256) at the most: into
+   group[cpu % room]; other CPUs get some group, too. Returns the number of groups, 1 at least. */
+uint32_t hz_os_cpu_groups(uint8_t *group, size_t room, uint32_t most);
+
+/* The CPU that the calling thread runs on, or did a moment ago. Cheap where the C library or the kernel's vDSO knows it
+   (glibc from 2.35 on; x86-64), else a system call. */
+uint32_t hz_os_cpu(void);
+
 /* RLIMIT_AS in bytes, SIZE_MAX when unlimited. */
 size_t hz_os_address_space_limit(void);
 

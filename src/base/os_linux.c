@@ -1,5 +1,5 @@
 /*
- * os_linux.c - os.h for Linux: mmap, mprotect, madvise, mremap, futex. Knows nothing of the rest.
+ * os_linux.c - os.h for Linux: mmap, mprotect, madvise, mremap, futex, CPUs. Knows nothing of the rest.
  *
  * In the faulty build the six functions that can be refused are named hz_os_linux_*, and os_faulty.c stands in front.
  */
@@ -13,6 +13,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -25,7 +26,12 @@
 #define IMPL(name) hz_os_##name
 #endif
 
-enum { CPUS_MAX = 8192 };
+enum { CPUS_MAX = 8192, WORD_BITS = CHAR_BIT * sizeof(unsigned long) };
+
+union cpus {
+    cpu_set_t set;
+    unsigned long words[CPUS_MAX / WORD_BITS];
+};
 
 static void *map(size_t bytes, int protection, int flags) {
     int saved = errno;
@@ -115,18 +121,48 @@ size_t hz_os_page_bytes(void) {
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-uint32_t hz_os_cpu_count(void) {
-    union {
-        cpu_set_t set;
-        unsigned long words[CPUS_MAX / CHAR_BIT / sizeof(unsigned long)];
-    } cpus = {.words = {0}};
+/* The CPUs that the calling thread may run on; none when the system does not say. */
+static void cpus_get(union cpus *cpus) {
     int saved = errno;
-    uint32_t count = 0;
-    if (sched_getaffinity(0, sizeof(cpus), &cpus.set) == 0)
-        for (size_t i = 0; i < HZ_ARRAY_LENGTH(cpus.words); i++)
-            count += (uint32_t)__builtin_popcountl(cpus.words[i]);
+    memset(cpus, 0, sizeof(*cpus));
+    (void)sched_getaffinity(0, sizeof(*cpus), &cpus->set); /* fails: they stay none */
     errno = saved;
-    return count > 0 ? count : 1;
+}
+
+static uint32_t count_ones(const union cpus *cpus) {
+    uint32_t count = 0;
+    for (size_t i = 0; i < HZ_ARRAY_LENGTH(cpus->words); i++)
+        count += (uint32_t)__builtin_popcountl(cpus->words[i]);
+    return count;
+}
+
+uint32_t hz_os_cpu_count(void) {
+    union cpus cpus;
+    cpus_get(&cpus);
+    return (uint32_t)hz_max(count_ones(&cpus), 1);
+}
+
+uint32_t hz_os_cpu_groups(uint8_t *group, size_t room, uint32_t most) {
+    union cpus cpus;
+    cpus_get(&cpus);
+    uint32_t total = count_ones(&cpus);
+    uint32_t groups = (uint32_t)hz_max(hz_min(total, most), 1);
+    for (size_t cpu = 0; cpu < room; cpu++)
+        group[cpu] = (uint8_t)(cpu % groups);
+    uint32_t rank = 0;
+    for (size_t i = 0; i < HZ_ARRAY_LENGTH(cpus.words); i++)
+        for (unsigned long word = cpus.words[i]; word != 0; word &= word - 1) {
+            size_t cpu = i * WORD_BITS + (size_t)__builtin_ctzl(word);
+            group[cpu % room] = (uint8_t)(rank++ * groups / total);
+        }
+    return groups;
+}
+
+uint32_t hz_os_cpu(void) {
+    int saved = errno;
+    int cpu = sched_getcpu();
+    errno = saved;
+    return cpu >= 0 ? (uint32_t)cpu : 0;
 }
 
 size_t hz_os_address_space_limit(void) {

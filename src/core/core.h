@@ -36,9 +36,12 @@ void hz_remote_flush(struct hz_thread_block *self);
  */
 void hz_home_send(struct hz_thread_block *self, void **blocks, uint32_t count);
 
-/* ---- depot.c: per class, for all shards, a lock-free stack of batches of block pointers ---- */
+/* ---- depot.c: per class, for all shards, lock-free stacks of batches of block pointers ---- */
 
-/* Up to hz_batch_count blocks into `out`; 0 when there is none. */
+/* Before anything else here: the parts, by the CPUs that the calling thread may run on. */
+void hz_depot_init(void);
+
+/* Up to hz_batch_count blocks into `out`; 0 when none was found. */
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out);
 
 /* The same for who sends them home: it does not count as passing from thread to thread. */
@@ -47,7 +50,8 @@ uint32_t hz_depot_age(struct hz_thread_block *self, unsigned size_class, void **
 /* Called when a class is looked at for ageing: unless threads go on taking what others laid in, less may rest soon. */
 void hz_depot_forget_passing(unsigned size_class);
 
-/* Takes `count` (1..HZ_BATCH_COUNT) blocks over; false when the class has enough resting already. */
+/* Takes `count` (1..HZ_BATCH_COUNT) blocks over; false when the class has enough resting already, or
+   there is no memory for a batch. */
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count);
 
 /* Batches resting now; each holds up to hz_batch_count blocks. */

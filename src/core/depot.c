@@ -1,9 +1,13 @@
 /*
- * depot.c - per class, for all shards: a stack of batches, each an array of block pointers. Called by refill, flush and
+ * depot.c - per class, for all shards: stacks of batches, each an array of block pointers. Called by refill, flush and
  * purge.
  *
  * What one thread has too much of, another takes: a batch moves by copying pointers, no block is touched on its way.
- * The stack's head is one word: index of the top batch, number of batches, and a 28-bit tag that changes with every
+ * There is a stack for each CPU (for a few neighbours, if there are more than HZ_DEPOT_PARTS): so blocks mostly stay
+ * where they are in a cache, and CPUs seldom disturb each other. Batches are laid into the CPU's own part; where that
+ * has nothing they are taken from another. Which part a thread uses is only a matter of speed: it may be on another CPU
+ * at any time.
+ * A stack's head is one word: index of the top batch, number of batches, and a 28-bit tag that changes with every
  * push and pop, so that a pop which slept cannot mistake a batch that left and came back (ABA) for the one it saw.
  * Batches are never unmapped: reading the `next` of one that has just gone is harmless, its CAS fails. Edge
  * "depot-publish": the pointers in a batch, and the contents of the blocks as their last holder left them, are visible
@@ -12,9 +16,10 @@
  *
  * What costs here is waiting for lines that another processor has written: the head, and the batch. So what will be
  * written is asked for with the right to write it, all lines of a batch at once, and the batch for the next push ahead
- * of time. A stack that is empty is only read: who finds nothing takes its head from nobody.
+ * of time. A stack that is empty is only read, so that who finds nothing does not take the right to write its head.
  */
 #include "base/meta.h"
+#include "base/os.h"
 #include "core/core.h"
 
 #include <string.h>
@@ -23,31 +28,52 @@ struct batch {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint32_t) next; /* index of the batch below; sync: depot-publish */
     uint16_t count;                                         /* owner: who has the batch */
     uint16_t from;                                          /* owner: who laid it in; thread_mark */
-    void *blocks[HZ_BATCH_COUNT];
+    void *blocks[];
 };
 
+/* Batches of large blocks are short: they have lines and memory for no more than they need. */
+enum batch_kind { SHORT, LONG, KINDS };
+
+enum { SHORT_COUNT = 4 * HZ_CACHE_LINE_BYTES / sizeof(void *) - 1 };
+
+_Static_assert((int)KINDS == (int)HZ_SPARE_KINDS, "spare batches of each kind");
+
 enum {
-    INDEX_BITS = 20, /* batch numbers from 1; 0 = none */
+    INDEX_BITS = 20, /* of a batch: its number, from 1, and its kind in the lowest bit; 0 = none */
     COUNT_BITS = 16,
     COUNT_MAX = (1 << COUNT_BITS) - 1,
     TAG_SHIFT = INDEX_BITS + COUNT_BITS,
     CHUNK_LOG2 = 8,
     CHUNK_BATCHES = 1 << CHUNK_LOG2,
-    CHUNK_COUNT = 1 << (INDEX_BITS - CHUNK_LOG2),
+    CHUNK_COUNT = 1 << (INDEX_BITS - 1 - CHUNK_LOG2),
 };
 
 /* One head per line: threads of different classes do not disturb each other. */
 struct head {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint64_t) word; /* sync: depot-publish; index | count | tag */
-    _Atomic(uint32_t) passing;                              /* hint: above 0 while threads take what others laid in */
 };
 
-enum { PASSING = 2 }; /* ageings that a class is held for one whose blocks pass after they last did */
+enum {
+    EMPTY = HZ_CLASS_COUNT, /* by kind: the "classes" of batches that nobody uses */
+    CPUS = 1024,
+    PASSING = 2, /* ageings that a class is held for one whose blocks pass after they last did */
+};
 
-static struct head heads[HZ_CLASS_COUNT];
-static struct head empty;                           /* batches nobody uses; its count is not kept */
-static _Atomic(struct batch *) chunks[CHUNK_COUNT]; /* sync: chunk-publish */
-static _Atomic(uint32_t) made_count;                /* cas: batch numbers handed out */
+static struct head heads[HZ_DEPOT_PARTS][EMPTY + KINDS];
+static _Atomic(uint32_t) parts = 1;                /* const after init, as the next; atomic for statistics */
+static uint8_t part_of_cpu[CPUS];                  /* by the CPU's number modulo CPUS */
+static _Atomic(uint32_t) passing[HZ_CLASS_COUNT];  /* hint: above 0 while threads take what others laid in */
+static _Atomic(char *) chunks[KINDS][CHUNK_COUNT]; /* sync: chunk-publish */
+static _Atomic(uint32_t) made_counts[KINDS];       /* cas: batch numbers handed out */
+
+static size_t batch_bytes(enum batch_kind kind) {
+    size_t blocks = kind == SHORT ? SHORT_COUNT : HZ_BATCH_COUNT;
+    return hz_round_up(offsetof(struct batch, blocks) + blocks * sizeof(void *), HZ_CACHE_LINE_BYTES);
+}
+
+static enum batch_kind kind_of(uint32_t index) {
+    return index & 1;
+}
 
 static uint32_t index_of(uint64_t word) {
     return (uint32_t)word & ((1U << INDEX_BITS) - 1);
@@ -58,14 +84,32 @@ static uint32_t count_of(uint64_t word) {
 }
 
 static struct batch *batch_get(uint32_t index) {
+    uint32_t number = (index >> 1) - 1;
     /* sync: chunk-publish, partner batch_make; whoever knows an index got it after that */
-    struct batch *chunk = hz_load_acq(&chunks[(index - 1) >> CHUNK_LOG2]);
-    return &chunk[(index - 1) & (CHUNK_BATCHES - 1)];
+    char *chunk = hz_load_acq(&chunks[kind_of(index)][number >> CHUNK_LOG2]);
+    size_t offset = (number & (CHUNK_BATCHES - 1)) * batch_bytes(kind_of(index));
+    return (struct batch *)(void *)(chunk + offset);
 }
 
 static uint64_t word_make(uint32_t index, uint32_t count, uint64_t old) {
     uint64_t tag = (old >> TAG_SHIFT) + 1;
     return tag << TAG_SHIFT | (uint64_t)count << INDEX_BITS | index;
+}
+
+void hz_depot_init(void) {
+    hz_store_rlx(&parts, hz_os_cpu_groups(part_of_cpu, CPUS, HZ_DEPOT_PARTS)); /* sync: init */
+}
+
+static uint32_t part_count(void) {
+    return hz_load_rlx(&parts); /* sync: init; for statistics a figure */
+}
+
+static uint32_t part_here(void) {
+    return part_of_cpu[hz_os_cpu() % CPUS];
+}
+
+static uint32_t part_after(uint32_t part) {
+    return part + 1 < part_count() ? part + 1 : 0;
 }
 
 /* Pushes unless there are `cap` batches already. */
@@ -83,20 +127,22 @@ static bool stack_push(struct head *head, uint32_t index, uint32_t cap) {
     return true;
 }
 
-/* Lines to come: a batch of `count` blocks is written, or read and written soon. */
-static void batch_prefetch(struct batch *batch, uint32_t count) {
+/* Lines to come: of a batch that is written soon with `count` blocks, or read and then written. */
+static void batch_prefetch(uint32_t index, uint32_t count) {
+    struct batch *batch = batch_get(index);
     HZ_PREFETCH_WRITE(batch);
-    for (uint32_t i = HZ_CACHE_LINE_BYTES / sizeof(void *) - 1; i < count; i += HZ_CACHE_LINE_BYTES / sizeof(void *))
+    uint32_t room = kind_of(index) == SHORT ? (uint32_t)hz_min(count, SHORT_COUNT) : count;
+    for (uint32_t i = HZ_CACHE_LINE_BYTES / sizeof(void *) - 1; i < room; i += HZ_CACHE_LINE_BYTES / sizeof(void *))
         HZ_PREFETCH_WRITE(&batch->blocks[i]);
 }
 
-/* `count`: blocks that the caller wants to read. */
+/* `count`: blocks that the caller wants to read, at most. */
 static uint32_t stack_pop(struct head *head, uint32_t count) {
     uint64_t seen = hz_load_acq(&head->word); /* acquire: the `next` read below is at least as new as this head */
     uint64_t next;
     if (index_of(seen) != 0) { /* not again when it was lost: that would take the winner's lines from him */
         HZ_PREFETCH_WRITE(head);
-        batch_prefetch(batch_get(index_of(seen)), count);
+        batch_prefetch(index_of(seen), count);
     }
     do {
         if (index_of(seen) == 0)
@@ -107,55 +153,76 @@ static uint32_t stack_pop(struct head *head, uint32_t count) {
     return index_of(seen);
 }
 
+/* From that part, or else from the next that has something. `count`: as in stack_pop. */
+static uint32_t parts_pop(unsigned size_class, uint32_t part, uint32_t count) {
+    uint32_t index = 0;
+    for (uint32_t left = part_count(); index == 0 && left > 0; left--, part = part_after(part))
+        index = stack_pop(&heads[part][size_class], count);
+    return index;
+}
+
+/* Onto the CPU's own part, or the next that has room. With 65535 in each this one stays unused for good. */
+static void empty_push(uint32_t index) {
+    uint32_t part = part_here();
+    for (uint32_t left = part_count(); left > 0; left--, part = part_after(part))
+        if (stack_push(&heads[part][EMPTY + kind_of(index)], index, COUNT_MAX))
+            return;
+}
+
 /* A batch that never existed before; 0 when there is no memory or no number left. */
-static uint32_t batch_make(void) {
-    uint32_t made = hz_load_rlx(&made_count); /* relaxed: cas */
+static uint32_t batch_make(enum batch_kind kind) {
+    uint32_t made = hz_load_rlx(&made_counts[kind]); /* relaxed: cas */
     do {
         if (made == CHUNK_COUNT * CHUNK_BATCHES - 1)
             return 0;
-        _Atomic(struct batch *) *chunk = &chunks[made >> CHUNK_LOG2];
+        _Atomic(char *) *chunk = &chunks[kind][made >> CHUNK_LOG2];
         if (hz_load_acq(chunk) == NULL) {
-            struct batch *fresh = hz_meta_alloc(CHUNK_BATCHES * sizeof(struct batch));
-            struct batch *expected = NULL;
+            char *fresh = hz_meta_alloc(CHUNK_BATCHES * batch_bytes(kind));
+            char *expected = NULL;
             if (fresh == NULL)
                 return 0;
             /* sync: chunk-publish, partner batch_get. Losing the race wastes one chunk, once */
             hz_cas_strong_ar_acq(chunk, &expected, fresh);
         }
-    } while (!hz_cas_rlx_rlx(&made_count, &made, made + 1));
-    return made + 1;
+    } while (!hz_cas_rlx_rlx(&made_counts[kind], &made, made + 1));
+    return (made + 1) << 1 | kind;
 }
 
-static uint32_t empty_get(struct hz_thread_block *self) {
-    if (self->spare_count > 0)
-        return self->spare[--self->spare_count];
-    uint32_t index = stack_pop(&empty, 0);
-    return index != 0 ? index : batch_make();
+static uint32_t empty_get(struct hz_thread_block *self, enum batch_kind kind) {
+    struct hz_spares *spares = &self->spares[kind];
+    if (spares->count > 0)
+        return spares->batches[--spares->count];
+    uint32_t index = parts_pop(EMPTY + kind, part_here(), 0);
+    return index != 0 ? index : batch_make(kind);
 }
 
 static void empty_put(struct hz_thread_block *self, uint32_t index) {
-    if (self->spare_count < HZ_SPARE_BATCHES) {
-        self->spare[self->spare_count] = index;
-        hz_signal_fence(); /* fork: the count never covers an unwritten entry */
-        self->spare_count++;
-    } else if (!stack_push(&empty, index, COUNT_MAX))
-        return; /* more than 65535 empty ones: this one stays unused for good */
+    struct hz_spares *spares = &self->spares[kind_of(index)];
+    if (spares->count == HZ_SPARE_BATCHES) {
+        empty_push(index);
+        return;
+    }
+    spares->batches[spares->count] = index;
+    hz_signal_fence(); /* fork: the count never covers an unwritten entry */
+    spares->count++;
 }
 
 void hz_depot_spare_release(struct hz_thread_block *self) {
-    while (self->spare_count > 0)
-        (void)stack_push(&empty, self->spare[--self->spare_count], COUNT_MAX); /* as above */
+    for (enum batch_kind kind = SHORT; kind < KINDS; kind++)
+        while (self->spares[kind].count > 0)
+            empty_push(self->spares[kind].batches[--self->spares[kind].count]);
 }
 
-/* A batch for the next push, of any class, and on its way here meanwhile. */
-static void spare_prepare(struct hz_thread_block *self, uint32_t count) {
-    if (self->spare_count == 0) {
-        uint32_t index = stack_pop(&empty, 0);
+/* A batch for the next push, and on its way here meanwhile. */
+static void spare_prepare(struct hz_thread_block *self, enum batch_kind kind, uint32_t count) {
+    struct hz_spares *spares = &self->spares[kind];
+    if (spares->count == 0) {
+        uint32_t index = parts_pop(EMPTY + kind, part_here(), 0);
         if (index == 0)
             return;
         empty_put(self, index);
     }
-    batch_prefetch(batch_get(self->spare[self->spare_count - 1]), count);
+    batch_prefetch(spares->batches[spares->count - 1], count);
 }
 
 /* Tells threads apart, most of the time. */
@@ -163,25 +230,25 @@ static uint16_t thread_mark(const struct hz_thread_block *self) {
     return (uint16_t)((uintptr_t)self >> 12 ^ (uintptr_t)self >> 28);
 }
 
-/* What may rest: a fixed number of bytes; or, where blocks pass from thread to thread, a share of what the class has at
-   all if that is more. A burst of frees on one side then finds room while the other side sleeps, and ageing takes it
-   home afterwards. Where one thread takes back what it laid in, more than a little resting is memory for nothing. (Two
-   that lay in and take out in turns get each other's: that counts as passing.) */
+/* What may rest, all parts together: a fixed number of bytes; or, where blocks pass from thread to thread, a share of
+   what the class has at all if that is more. A burst of frees on one side then finds room while the other side sleeps,
+   and ageing takes it home afterwards. Where one thread takes back what it laid in, more than a little resting is
+   memory for nothing. (Two on one CPU that lay in and take out in turns get each other's: that counts as passing.) */
 static uint32_t cap_of(unsigned size_class) {
     size_t batch_count = hz_batch_count(size_class);
     size_t fixed = HZ_DEPOT_BYTES / (batch_count * hz_class_bytes(size_class));
-    fixed = hz_max(fixed, HZ_DEPOT_BYTES > 0);        /* one batch, or passing could never show */
-    if (hz_load_rlx(&heads[size_class].passing) == 0) /* relaxed: hint */
+    fixed = hz_max(fixed, HZ_DEPOT_BYTES > 0);  /* one batch, or passing could never show */
+    if (hz_load_rlx(&passing[size_class]) == 0) /* relaxed: hint */
         return (uint32_t)hz_min(fixed, COUNT_MAX);
     size_t share = hz_class_blocks(size_class) * HZ_DEPOT_PERCENT / (100 * batch_count);
     return (uint32_t)hz_min(hz_max(fixed, share), COUNT_MAX);
 }
 
-/* Into `out`; `from`: whose they were. 0: there is nothing. */
-static uint32_t take(struct hz_thread_block *self, unsigned size_class, void **out, uint16_t *from) {
+/* Into `out`; `part`: where to look first; `from`: whose they were. 0: there is nothing. */
+static uint32_t take(struct hz_thread_block *self, unsigned size_class, uint32_t part, void **out, uint16_t *from) {
     if (HZ_DEPOT_BYTES == 0)
         return 0;
-    uint32_t index = stack_pop(&heads[size_class], hz_batch_count(size_class));
+    uint32_t index = parts_pop(size_class, part, hz_batch_count(size_class));
     if (index == 0)
         return 0;
     struct batch *batch = batch_get(index);
@@ -194,42 +261,57 @@ static uint32_t take(struct hz_thread_block *self, unsigned size_class, void **o
 
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out) {
     uint16_t from;
-    uint32_t count = take(self, size_class, out, &from);
-    _Atomic(uint32_t) *passing = &heads[size_class].passing;
-    if (count > 0 && from != thread_mark(self) && hz_load_rlx(passing) != PASSING) /* relaxed, both: hint */
-        hz_store_rlx(passing, PASSING);
+    uint32_t count = take(self, size_class, part_here(), out, &from);
+    if (count > 0 && from != thread_mark(self) && hz_load_rlx(&passing[size_class]) != PASSING)
+        hz_store_rlx(&passing[size_class], PASSING); /* relaxed, both: hint */
     return count;
 }
 
 uint32_t hz_depot_age(struct hz_thread_block *self, unsigned size_class, void **out) {
     uint16_t from;
-    return take(self, size_class, out, &from);
+    return take(self, size_class, part_after(part_here()), out, &from); /* the own part last: that is in use */
 }
 
 void hz_depot_forget_passing(unsigned size_class) {
-    _Atomic(uint32_t) *passing = &heads[size_class].passing;
-    uint32_t left = hz_load_rlx(passing); /* relaxed, both: hint; two that age at once count down once */
+    uint32_t left = hz_load_rlx(&passing[size_class]); /* relaxed, both: hint; two that age at once count down once */
     if (left > 0)
-        hz_store_rlx(passing, left - 1);
+        hz_store_rlx(&passing[size_class], left - 1);
+}
+
+static uint32_t count_in(uint32_t part, unsigned size_class) {
+    return count_of(hz_load_rlx(&heads[part][size_class].word)); /* relaxed: hint, figure */
+}
+
+/* How many may rest in one part: what the others leave of the cap. As long as it has less than an equal share nobody
+   looks at the others, so all together can be, when work has moved from CPU to CPU, up to twice the cap. */
+static uint32_t cap_in(uint32_t part, unsigned size_class) {
+    uint32_t cap = cap_of(size_class); /* a few loads and divisions: small against the copy */
+    if (count_in(part, size_class) < cap / part_count())
+        return cap;
+    uint32_t others = 0;
+    for (uint32_t other = part_after(part); other != part; other = part_after(other))
+        others += count_in(other, size_class);
+    return cap - (uint32_t)hz_min(cap, others);
 }
 
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count) {
     if (HZ_DEPOT_BYTES == 0)
         return false;
-    HZ_PREFETCH_WRITE(&heads[size_class]);
-    uint32_t cap = cap_of(size_class); /* a few loads and divisions by constants of the class: small against the copy */
-    if (count_of(hz_load_rlx(&heads[size_class].word)) >= cap) /* relaxed: hint */
+    uint32_t part = part_here();
+    HZ_PREFETCH_WRITE(&heads[part][size_class]);
+    uint32_t cap = cap_in(part, size_class);
+    if (count_in(part, size_class) >= cap)
         return false;
-    uint32_t index = empty_get(self);
+    uint32_t index = empty_get(self, count > SHORT_COUNT ? LONG : SHORT);
     if (index == 0)
         return false;
     struct batch *batch = batch_get(index);
     batch->count = (uint16_t)count;
     batch->from = thread_mark(self);
     memcpy(batch->blocks, blocks, count * sizeof(batch->blocks[0]));
-    if (stack_push(&heads[size_class], index, cap)) {
+    if (stack_push(&heads[part][size_class], index, cap)) {
         hz_count(&self->counters.depot_push, 1);
-        spare_prepare(self, count);
+        spare_prepare(self, kind_of(index), count);
         return true;
     }
     empty_put(self, index);
@@ -237,5 +319,8 @@ bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *cons
 }
 
 uint32_t hz_depot_batches(unsigned size_class) {
-    return count_of(hz_load_rlx(&heads[size_class].word)); /* relaxed: figure */
+    uint32_t count = 0;
+    for (uint32_t part = 0; part < part_count(); part++)
+        count += count_in(part, size_class);
+    return count;
 }

@@ -20,6 +20,7 @@ static bool init(void) {
     hz_lock_acquire(&init_lock);
     bool done = hz_load_rlx(&init_state) == INIT_DONE; /* relaxed: lock */
     if (!done && (hz_pagetags.mask != 0 || hz_pagetag_init()) && hz_arena_init()) {
+        hz_depot_init();
         hz_store_rel(&init_state, INIT_DONE); /* sync: init, partner above */
         done = true;
     }

@@ -57,7 +57,8 @@ HZ_INLINE void hz_count(_Atomic(uint64_t) *counter, uint64_t by) {
 }
 
 enum {
-    HZ_SPARE_BATCHES = 4,
+    HZ_SPARE_BATCHES = 8,
+    HZ_SPARE_KINDS = 2,
     HZ_GROUPS = 256,               /* slots of the table that groups blocks by owner and class */
     HZ_HOME_COUNT = HZ_GROUPS / 2, /* blocks grouped at once: the table is never more than half full */
 };
@@ -78,6 +79,12 @@ struct hz_groups {
     struct hz_group slots[HZ_GROUPS];
 };
 
+/* Empty depot batches kept for the next flush. */
+struct hz_spares {
+    uint32_t count;
+    uint32_t batches[HZ_SPARE_BATCHES];
+};
+
 /* A thread block; behind it are the slots of its bins. The first members are the fast path's; all of it is the owner's
    unless said otherwise. */
 struct hz_thread_block {
@@ -91,8 +98,7 @@ struct hz_thread_block {
     uint16_t bin_of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1];
     struct hz_shard *shard; /* the shard this thread belongs to */
     uint32_t slow_count;    /* slow-path visits, to look at the clock now and then */
-    uint32_t spare_count;
-    uint32_t spare[HZ_SPARE_BATCHES]; /* empty depot batches kept for the next flush */
+    struct hz_spares spares[HZ_SPARE_KINDS];
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES)
     struct hz_thread registered; /* others walk the registry: not on the owner's lines */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_counters counters;

@@ -293,6 +293,17 @@ void hz_os_wake(const void *word, int count) {
     }
 }
 
+/* Two CPUs, and a thread may find itself on either at any time, mostly on the first: much needs several on one. */
+uint32_t hz_os_cpu_groups(uint8_t *group, size_t room, uint32_t most) {
+    for (size_t cpu = 0; cpu < room; cpu++)
+        group[cpu] = static_cast<uint8_t>(cpu % std::min(2U, most));
+    return std::min(2U, most);
+}
+
+uint32_t hz_os_cpu(void) {
+    return myself != nullptr && run->schedule.chance(8) ? 1 : 0;
+}
+
 /* Time goes on with the steps, so that it is the same in every run of a schedule. */
 uint64_t hz_os_now_ms(void) {
     return run == nullptr ? 1 : 1 + run->points / points_per_ms;

@@ -1,4 +1,4 @@
-/* The depot: a stack of batches that any thread pushes and pops, and the batches themselves, which come from chunks. */
+/* The depot: stacks of batches that any thread pushes and pops, and the batches themselves, which come from chunks. */
 #include "model/heap.h"
 
 namespace {

@@ -11,7 +11,7 @@
 #define HZ_NUM_SHARDS 63
 #endif
 #ifndef HZ_SHARDS_PER_CPU
-#define HZ_SHARDS_PER_CPU 2
+#define HZ_SHARDS_PER_CPU 1
 #endif
 #ifndef HZ_SHARD_COLLISION_FAILFAST
 #define HZ_SHARD_COLLISION_FAILFAST 0
@@ -23,13 +23,13 @@
 #define HZ_LIST_FAILFAST 0
 #endif
 #ifndef HZ_BIN_BYTES
-#define HZ_BIN_BYTES 49152
+#define HZ_BIN_BYTES 16384
 #endif
 #ifndef HZ_BIN_COUNT
 #define HZ_BIN_COUNT 256
 #endif
 #ifndef HZ_BIN_COUNT_MIN
-#define HZ_BIN_COUNT_MIN 20
+#define HZ_BIN_COUNT_MIN 28
 #endif
 #ifndef HZ_BIN_BYTES_MAX
 #define HZ_BIN_BYTES_MAX 524288
@@ -45,6 +45,9 @@
 #endif
 #ifndef HZ_DEPOT_PERCENT
 #define HZ_DEPOT_PERCENT 50
+#endif
+#ifndef HZ_DEPOT_PARTS
+#define HZ_DEPOT_PARTS 8
 #endif
 #ifndef HZ_DEPOT_AGE_MS
 #define HZ_DEPOT_AGE_MS 100

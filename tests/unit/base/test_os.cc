@@ -1,6 +1,7 @@
 /* The contract of os.h, held by os_linux.c. */
 #include "stress/children.h"
 #include "unit/base/shim.h"
+#include "unit/on_cpu.h"
 #include "unit/together.h"
 
 #include <algorithm>
@@ -257,6 +258,38 @@ TEST(OsWrite, WritesAllEvenWhenThePipeIsShort) {
 TEST_F(Os, WriteReturnsTheError) {
     EXPECT_EQ(hz_os_write(-1, "x", 1), EBADF);
     EXPECT_EQ(hz_os_write(-1, "", 0), 0) << "nothing to write is no error";
+}
+
+TEST_F(Os, CpuIsTheOneThatRunsUs) {
+    for (int cpu : unit::cpus()) {
+        unit::OnCpu there(cpu);
+        EXPECT_EQ(hz_os_cpu(), static_cast<uint32_t>(cpu));
+    }
+}
+
+TEST_F(Os, CpusAreDividedIntoGroupsOfNeighbours) {
+    const std::vector<int> all = unit::cpus();
+    EXPECT_EQ(hz_os_cpu_count(), all.size());
+    std::vector<uint8_t> group(CPU_SETSIZE);
+    for (uint32_t most : {1U, 2U, 3U, 16U, 256U}) {
+        std::fill(group.begin(), group.end(), uint8_t{255});
+        uint32_t groups = hz_os_cpu_groups(group.data(), group.size(), most);
+        EXPECT_EQ(groups, std::min<size_t>(all.size(), most));
+        EXPECT_LT(*std::max_element(group.begin(), group.end()), groups) << "every CPU has one, ours or not";
+        std::vector<size_t> members(groups);
+        for (size_t i = 0; i < all.size(); i++) {
+            uint8_t mine = group[static_cast<size_t>(all[i])];
+            members[mine]++;
+            EXPECT_TRUE(i == 0 || mine == group[static_cast<size_t>(all[i - 1])] ||
+                        mine == group[static_cast<size_t>(all[i - 1])] + 1);
+        }
+        auto [fewest, most_members] = std::minmax_element(members.begin(), members.end());
+        EXPECT_LE(*most_members - *fewest, 1U);
+    }
+    unit::OnCpu here;
+    EXPECT_EQ(hz_os_cpu_count(), 1U);
+    EXPECT_EQ(hz_os_cpu_groups(group.data(), 8, 16), 1U) << "CPUs of higher numbers come round";
+    EXPECT_EQ(std::count(group.begin(), group.begin() + 8, 0), 8);
 }
 
 TEST(OsGetenv, ReadsTheEnvironment) {

@@ -1,11 +1,12 @@
 /*
- * fixture.h - what the unit tests of core share: the shard's lock as a scope, blocks taken from a shard's pages past
- * the bins, lists of them, and a shard that belongs to the test alone.
+ * fixture.h - what the unit tests of core share: the shard's lock as a scope, blocks taken from a shard's
+ * pages past the bins, lists of them, and a shard that belongs to the test alone.
  */
 #ifndef HZ_TESTS_UNIT_CORE_FIXTURE_H
 #define HZ_TESTS_UNIT_CORE_FIXTURE_H
 
 #include "unit/core/shim.h"
+#include "unit/on_cpu.h"
 #include "unit/together.h"
 
 #include <gtest/gtest.h>
@@ -14,8 +15,6 @@
 namespace unit {
 
 using Blocks = std::vector<void *>;
-
-inline constexpr unsigned class_count = HZ_CLASS_COUNT;
 
 /* The smallest, one that is no power of two, the last linear, the first of the steps above, one near 1 KiB, the largest
    small, a medium and the largest class. */

@@ -248,7 +248,7 @@ class Counters : public testing::Test {
 };
 
 const unsigned small_class = hz_class_of(64);
-const unsigned mid_class = hz_class_of(4096);
+const unsigned mid_class = hz_class_of(2304);  /* 28 blocks a run */
 const size_t class_count = HZ_CLASS_COUNT - 1; /* without class 0 */
 
 /* What an allocation of a mid class counts besides, and what not. */
@@ -405,11 +405,12 @@ TEST_F(Counters, PagesOfShardsWithoutThreadsAreAdopted) {
 
 TEST_F(Counters, WhatIsSentHomeIsTakenAndCarried) {
     Worker owner;
-    constexpr size_t count = 10;
-    Blocks blocks = owner.take(mid_class, 16); /* one run */
+    const size_t batch = hz_batch_count(mid_class);
+    const size_t count = batch;
+    Blocks blocks = owner.take(mid_class, count + 2); /* of one run */
+    owner.take_all_of_bin(mid_class, blocks);
     ASSERT_EQ(hz_page_of(blocks.front()), hz_page_of(blocks.back()));
     struct hz_shard *shard = owner.shard();
-    size_t batch = hz_batch_count(mid_class);
     expect("a list is sent", sent(count, 1), [&] {
         struct hz_list list = unit::list_of(blocks, 0, count);
         hz_shard_send(self_, shard, mid_class, &list);

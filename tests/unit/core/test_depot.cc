@@ -1,12 +1,14 @@
-/* The depot: batches of pointers, in and out once, bounded; also when the same few batches circulate fast. */
+/* The depot: batches of pointers, in and out once, bounded, on any CPU; also when the same few circulate fast. */
 #include "unit/core/fixture.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 namespace {
 
 using unit::Blocks;
+using unit::OnCpu;
 
 /* The depot never touches a block, so numbers do. */
 void *block_number(size_t number) {
@@ -51,6 +53,7 @@ TEST_F(Depot, EmptyGivesNothing) {
 }
 
 TEST_F(Depot, NewestBatchFirstWholeAndUnchanged) {
+    OnCpu here; /* order is within a CPU's part */
     unsigned size_class = 1;
     uint32_t full = hz_batch_count(size_class);
     std::vector<Blocks> batches = {batch_of(0, full), batch_of(1000, 1), batch_of(2000, full - 1)};
@@ -65,6 +68,7 @@ TEST_F(Depot, NewestBatchFirstWholeAndUnchanged) {
 }
 
 TEST_F(Depot, EveryClassHasACap) {
+    OnCpu here; /* else it may be up to twice */
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
         uint32_t full = hz_batch_count(size_class);
         size_t batch_bytes = full * hz_class_bytes(size_class);
@@ -82,10 +86,107 @@ TEST_F(Depot, EveryClassHasACap) {
     }
 }
 
+/* What is laid in on a CPU is taken there first, and elsewhere when there is nothing. */
+TEST_F(Depot, EveryCpuHasAPart) {
+    const std::vector<int> all = unit::cpus();
+    if (HZ_DEPOT_PARTS == 1 || all.size() < 2)
+        GTEST_SKIP() << "there is one part only";
+    const unsigned size_class = 5;
+    const int one = all.front();
+    const int other = all.back();
+    auto push_on = [&](int cpu, size_t first) {
+        OnCpu there(cpu);
+        ASSERT_TRUE(push(size_class, batch_of(first, 1)));
+    };
+    auto pop_on = [&](int cpu) {
+        OnCpu there(cpu);
+        return pop(size_class);
+    };
+    for (int turn = 0; turn < 2; turn++) { /* in both orders */
+        push_on(turn == 0 ? one : other, turn == 0 ? 100 : 200);
+        push_on(turn == 0 ? other : one, turn == 0 ? 200 : 100);
+        EXPECT_EQ(hz_depot_batches(size_class), 2U);
+        EXPECT_EQ(pop_on(one), batch_of(100, 1));
+        EXPECT_EQ(pop_on(other), batch_of(200, 1));
+        EXPECT_EQ(hz_depot_batches(size_class), 0U);
+    }
+    push_on(one, 300);
+    EXPECT_EQ(pop_on(other), batch_of(300, 1)) << "what other CPUs have is found";
+    EXPECT_TRUE(pop_on(one).empty());
+}
+
+/* What one CPU has laid in leaves the other its equal share, and no more. */
+TEST_F(Depot, APartHasWhatTheOthersLeave) {
+    const std::vector<int> all = unit::cpus();
+    if (HZ_DEPOT_PARTS == 1 || all.size() < 2)
+        GTEST_SKIP() << "there is one part only";
+    const size_t parts = std::min<size_t>(all.size(), HZ_DEPOT_PARTS);
+    const unsigned size_class = 7;
+    const uint32_t full = hz_batch_count(size_class);
+    auto fill_on = [&](int cpu) {
+        OnCpu there(cpu);
+        size_t pushed = 0;
+        while (push(size_class, batch_of(0, full)))
+            pushed++;
+        return pushed;
+    };
+    const size_t cap = fill_on(all.front());
+    EXPECT_EQ(cap, std::max<size_t>(HZ_DEPOT_BYTES / (full * hz_class_bytes(size_class)), 1)) << "alone it has all";
+    EXPECT_EQ(fill_on(all.back()), cap / parts);
+    EXPECT_EQ(fill_on(all.front()), 0U);
+    for (size_t i = 0; i < cap / parts + cap / 2; i++)
+        ASSERT_FALSE(pop(size_class).empty());
+    fill_on(all.back());
+    EXPECT_EQ(hz_depot_batches(size_class), cap) << "what the one took out the other may lay in";
+    while (!pop(size_class).empty()) {
+    }
+}
+
+/* One CPU only lays in, the other only takes out: there are no more and more empty batches. */
+TEST_F(Depot, EmptyBatchesComeBackToWhereTheyAreNeeded) {
+    const std::vector<int> all = unit::cpus();
+    if (all.size() < 2)
+        GTEST_SKIP() << "there is one CPU only";
+    const unsigned size_class = 6;
+    const std::array<uint32_t, 2> counts = {1, hz_batch_count(size_class)}; /* a short batch, and a long one */
+    size_t meta = 0;
+    for (int turn = 0; turn < 40; turn++) {
+        for (int cpu : {all.front(), all.back()}) {
+            OnCpu there(cpu);
+            for (uint32_t i = 0; i < 100; i++) {
+                const Blocks batch = batch_of(i * HZ_BATCH_COUNT, counts[i % counts.size()]);
+                if (cpu == all.front())
+                    ASSERT_TRUE(push(size_class, batch)) << i;
+                else
+                    ASSERT_FALSE(pop(size_class).empty());
+            }
+            hz_depot_spare_release(self_);
+        }
+        if (turn == 0)
+            meta = hz_meta_bytes();
+    }
+    EXPECT_EQ(hz_meta_bytes(), meta);
+}
+
+/* Batches of every length come out as they went in, short or long. */
+TEST_F(Depot, EveryLength) {
+    const unsigned size_class = 1;
+    for (uint32_t count = 1; count <= hz_batch_count(size_class); count++) {
+        OnCpu here;
+        ASSERT_TRUE(push(size_class, batch_of(count, count)));
+        ASSERT_TRUE(push(size_class, batch_of(5000, 1)));
+        ASSERT_TRUE(push(size_class, batch_of(7000, hz_batch_count(size_class))));
+        EXPECT_EQ(pop(size_class), batch_of(7000, hz_batch_count(size_class)));
+        EXPECT_EQ(pop(size_class), batch_of(5000, 1));
+        EXPECT_EQ(pop(size_class), batch_of(count, count));
+    }
+}
+
 /* A share of all that a class has may rest, but only while threads take what others laid in, and two ageings longer. */
 TEST_F(Depot, AShareRestsWhileBlocksPass) {
     if (HZ_DEPOT_PERCENT == 0)
         GTEST_SKIP() << "this lane has no share";
+    OnCpu here; /* the others, too: they are started here */
     const unsigned size_class = HZ_LINEAR_CLASSES;
     const uint32_t full = hz_batch_count(size_class);
     struct hz_shard *shard = unit_thread_shard(self_);
@@ -224,7 +325,7 @@ TEST_F(Depot, ThreadsPushAndPopEveryBlockOnce) {
     const size_t each = unit::rounds(20000);
     std::vector<std::atomic<uint32_t>> seen(pushers * each * full);
     std::atomic<unsigned> pushing{pushers};
-    size_t cap_bytes = HZ_DEPOT_BYTES;
+    size_t cap_bytes = 2 * static_cast<size_t>(HZ_DEPOT_BYTES); /* twice: threads may move from CPU to CPU */
     std::atomic<bool> bounded{true};
     unit::together(pushers + poppers, [&](unsigned index) {
         struct hz_thread_block *self = unit_self();

@@ -107,6 +107,7 @@ TEST_F(Bins, SurplusRestsInTheDepotForOthers) {
     std::vector<unsigned> classes = unit::some_classes(hz_class_is_shared);
     if (HZ_DEPOT_BYTES == 0 || classes.empty())
         GTEST_SKIP() << "this lane has no depot";
+    unit::OnCpu here; /* the newest batch is that of the CPU's part */
     for (unsigned size_class : classes) {
         uint32_t batch = hz_batch_count(size_class);
         Blocks blocks = allocate(size_class, batch);
