@@ -419,7 +419,7 @@ TEST_F(Counters, WhatIsSentHomeIsTakenAndCarried) {
         struct hz_list list = unit::list_of(blocks, count, 2);
         hz_shard_send(self_, shard, mid_class, &list);
     });
-    blocks.erase(blocks.begin(), blocks.begin() + count + 2);
+    blocks.erase(blocks.begin(), blocks.begin() + static_cast<long>(count + 2));
     Values got = Values{{"counters.refill", 1}, {"locks.ls_acq_self", 1}} + mid_call + mid_hit;
     Blocks again;
     auto one = [&] { again.push_back(owner.take(mid_class, 1)[0]); };
