@@ -29,7 +29,7 @@
 #define HZ_BIN_COUNT 256
 #endif
 #ifndef HZ_BIN_COUNT_MIN
-#define HZ_BIN_COUNT_MIN 28
+#define HZ_BIN_COUNT_MIN 36
 #endif
 #ifndef HZ_BIN_BYTES_MAX
 #define HZ_BIN_BYTES_MAX 524288
