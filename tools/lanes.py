@@ -166,6 +166,7 @@ class Class(NamedTuple):
 
     block: int
     bin: int
+    start: int
     batch: int
     home: int
     shared: int
@@ -173,7 +174,7 @@ class Class(NamedTuple):
 
 def classes_of(f: Figures) -> list[Class]:
     return [
-        Class(*(f[f"class_{c}_{what}"] for what in ("bytes", "bin", "batch", "home", "shared")))
+        Class(*(f[f"class_{c}_{what}"] for what in ("bytes", "bin", "start", "batch", "home", "shared")))
         for c in range(1, f["HZ_CLASS_COUNT"])
     ]
 
@@ -301,9 +302,9 @@ def bins_table(lanes: list[Lane], figures: list[Figures]) -> list[str]:
         sizes = [c._replace(home=0, shared=0) for c in classes_of(f) if c.block & (c.block - 1) == 0]
         groups.setdefault(tuple(sizes), []).append(lane.title)
     titles = [f"{', '.join(names)}: " for names in groups.values()] if len(groups) > 1 else [""]
-    head = [title + what for title in titles for what in ("bin", "in bytes", "batch")]
+    head = [title + what for title in titles for what in ("bin", "in bytes", "at first", "batch")]
     rows = [
-        [human(row[0].block), *(text for c in row for text in (str(c.bin), human(c.bin * c.block), str(c.batch)))]
+        [human(row[0].block), *(text for c in row for text in (str(c.bin), human(c.bin * c.block), str(c.start), str(c.batch)))]
         for row in zip(*groups)
     ]
     return table(["block", *head], rows)
@@ -335,8 +336,8 @@ def lanes_page(engines: list[Engine], lanes: list[Lane], figures: list[Figures])
         "",
         "## Bins and batches",
         "",
-        f"{figures[0]['HZ_CLASS_COUNT'] - 1} size classes; here those that are powers of two. A bin holds `hz_bin_capacity(class)` blocks,",
-        "`hz_batch_count(class)` move at once. Lanes that agree share their columns.",
+        f"{figures[0]['HZ_CLASS_COUNT'] - 1} size classes; here those that are powers of two. A bin holds `hz_bin_capacity(class)` blocks at most,",
+        "`hz_bin_start(class)` at first, and `hz_batch_count(class)` move at once at most. Lanes that agree share their columns.",
         "",
         *bins_table(lanes, figures),
     ]

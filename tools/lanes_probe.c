@@ -15,6 +15,7 @@
 static void print_class(unsigned size_class) {
     printf("class_%u_bytes %zu\n", size_class, hz_class_bytes(size_class));
     printf("class_%u_bin %u\n", size_class, (unsigned)hz_bin_capacity(size_class));
+    printf("class_%u_start %u\n", size_class, (unsigned)hz_bin_start(size_class));
     printf("class_%u_batch %u\n", size_class, (unsigned)hz_batch_count(size_class));
     printf("class_%u_home %d\n", size_class, (int)hz_class_is_home(size_class));
     printf("class_%u_shared %d\n", size_class, (int)hz_class_is_shared(size_class));

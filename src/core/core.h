@@ -3,7 +3,7 @@
  *
  *   engine.h  malloc/free fast paths
  *     malloc.c   hz_malloc_slow          free.c   hz_free_slow
- *       refill.c   hz_refill               flush.c  hz_bin_flush
+ *       refill.c   hz_refill               flush.c  hz_bin_flush        room.c  hz_room_visit
  *         depot.c    hz_depot_pop/push       home.c   hz_home_send
  *         shard.c    hz_shard_refill           send.c   hz_shard_send
  *           mail.c (the engine's), page.c, adopt.c
@@ -30,6 +30,17 @@ void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t ke
 /* Sends home what is in the remote buffer. */
 void hz_remote_flush(struct hz_thread_block *self);
 
+/* ---- room.c: how many blocks a bin may hold ---- */
+
+/* The thread is in a slow path because the class's bin is empty or full: its room grows if that comes often. */
+void hz_room_visit(struct hz_thread_block *self, unsigned size_class);
+
+/* How many blocks an empty bin should get: half its room, or what may move at once. */
+uint32_t hz_room_batch(const struct hz_thread_block *self, unsigned size_class);
+
+/* A batch of `count` blocks, which may be a larger bin's, is to be put into the empty bin. */
+void hz_room_for(struct hz_thread_block *self, unsigned size_class, uint32_t count);
+
 /* ---- home.c ---- */
 
 /* Sends blocks of any classes to their shards, grouped; own ones go into their pages. The array's contents are used up.
@@ -54,8 +65,8 @@ void hz_depot_forget_passing(unsigned size_class);
    there is no memory for a batch. */
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count);
 
-/* Batches resting now; each holds up to hz_batch_count blocks. */
-uint32_t hz_depot_batches(unsigned size_class);
+/* Blocks resting now. */
+uint32_t hz_depot_blocks(unsigned size_class);
 
 /* Gives the thread's spare batches back. */
 void hz_depot_spare_release(struct hz_thread_block *self);

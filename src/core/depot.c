@@ -7,7 +7,7 @@
  * where they are in a cache, and CPUs seldom disturb each other. Batches are laid into the CPU's own part; where that
  * has nothing they are taken from another. Which part a thread uses is only a matter of speed: it may be on another CPU
  * at any time.
- * A stack's head is one word: index of the top batch, number of batches, and a 28-bit tag that changes with every
+ * A stack's head is one word: index of the top batch, number of blocks, and a 26-bit tag that changes with every
  * push and pop, so that a pop which slept cannot mistake a batch that left and came back (ABA) for the one it saw.
  * Batches are never unmapped: reading the `next` of one that has just gone is harmless, its CAS fails. Edge
  * "depot-publish": the pointers in a batch, and the contents of the blocks as their last holder left them, are visible
@@ -26,7 +26,7 @@
 
 struct batch {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint32_t) next; /* index of the batch below; sync: depot-publish */
-    uint16_t count;                                         /* owner: who has the batch */
+    _Atomic(uint16_t) count;                                /* sync: depot-publish; blocks, of an empty one 1 */
     uint16_t from;                                          /* owner: who laid it in; thread_mark */
     void *blocks[];
 };
@@ -39,8 +39,8 @@ enum { SHORT_COUNT = 4 * HZ_CACHE_LINE_BYTES / sizeof(void *) - 1 };
 _Static_assert((int)KINDS == (int)HZ_SPARE_KINDS, "spare batches of each kind");
 
 enum {
-    INDEX_BITS = 20, /* of a batch: its number, from 1, and its kind in the lowest bit; 0 = none */
-    COUNT_BITS = 16,
+    INDEX_BITS = 18, /* of a batch: its number, from 1, and its kind in the lowest bit; 0 = none */
+    COUNT_BITS = 20,
     COUNT_MAX = (1 << COUNT_BITS) - 1,
     TAG_SHIFT = INDEX_BITS + COUNT_BITS,
     CHUNK_LOG2 = 8,
@@ -50,7 +50,7 @@ enum {
 
 /* One head per line: threads of different classes do not disturb each other. */
 struct head {
-    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint64_t) word; /* sync: depot-publish; index | count | tag */
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint64_t) word; /* sync: depot-publish; index | blocks | tag */
 };
 
 enum {
@@ -112,17 +112,18 @@ static uint32_t part_after(uint32_t part) {
     return part + 1 < part_count() ? part + 1 : 0;
 }
 
-/* Pushes unless there are `cap` batches already. */
+/* Pushes unless there would be more than `cap` blocks. */
 static bool stack_push(struct head *head, uint32_t index, uint32_t cap) {
     struct batch *batch = batch_get(index);
+    uint32_t count = hz_load_rlx(&batch->count); /* relaxed: own batch */
     HZ_PREFETCH_WRITE(head);
     uint64_t seen = hz_load_rlx(&head->word); /* relaxed: cas */
     uint64_t next;
     do {
-        if (count_of(seen) >= cap)
+        if (count_of(seen) + count > cap)
             return false;
         hz_store_rlx(&batch->next, index_of(seen)); /* relaxed: published by the CAS; again on every retry */
-        next = word_make(index, count_of(seen) + 1, seen);
+        next = word_make(index, count_of(seen) + count, seen);
     } while (!hz_cas_rel_rlx(&head->word, &seen, next)); /* sync: depot-publish, partner stack_pop */
     return true;
 }
@@ -147,8 +148,9 @@ static uint32_t stack_pop(struct head *head, uint32_t count) {
     do {
         if (index_of(seen) == 0)
             return 0;
-        uint32_t below = hz_load_rlx(&batch_get(index_of(seen))->next); /* relaxed: if it is stale, the tag is too */
-        next = word_make(below, count_of(seen) - 1, seen);
+        struct batch *top = batch_get(index_of(seen));
+        uint32_t below = hz_load_rlx(&top->next); /* relaxed, both: if they are stale, the tag is too */
+        next = word_make(below, count_of(seen) - hz_load_rlx(&top->count), seen);
     } while (!hz_cas_acq_acq(&head->word, &seen, next)); /* sync: depot-publish, partner stack_push */
     return index_of(seen);
 }
@@ -161,12 +163,10 @@ static uint32_t parts_pop(unsigned size_class, uint32_t part, uint32_t count) {
     return index;
 }
 
-/* Onto the CPU's own part, or the next that has room. With 65535 in each this one stays unused for good. */
+/* Onto the CPU's own part. There are fewer batches than a head can count. */
 static void empty_push(uint32_t index) {
-    uint32_t part = part_here();
-    for (uint32_t left = part_count(); left > 0; left--, part = part_after(part))
-        if (stack_push(&heads[part][EMPTY + kind_of(index)], index, COUNT_MAX))
-            return;
+    hz_store_rlx(&batch_get(index)->count, 1); /* relaxed: published by the push */
+    (void)stack_push(&heads[part_here()][EMPTY + kind_of(index)], index, COUNT_MAX);
 }
 
 /* A batch that never existed before; 0 when there is no memory or no number left. */
@@ -235,12 +235,11 @@ static uint16_t thread_mark(const struct hz_thread_block *self) {
    and ageing takes it home afterwards. Where one thread takes back what it laid in, more than a little resting is
    memory for nothing. (Two on one CPU that lay in and take out in turns get each other's: that counts as passing.) */
 static uint32_t cap_of(unsigned size_class) {
-    size_t batch_count = hz_batch_count(size_class);
-    size_t fixed = HZ_DEPOT_BYTES / (batch_count * hz_class_bytes(size_class));
-    fixed = hz_max(fixed, HZ_DEPOT_BYTES > 0);  /* one batch, or passing could never show */
-    if (hz_load_rlx(&passing[size_class]) == 0) /* relaxed: hint */
+    size_t fixed = HZ_DEPOT_BYTES / hz_class_bytes(size_class);
+    fixed = hz_max(fixed, hz_batch_count(size_class)); /* one batch, or passing could never show */
+    if (hz_load_rlx(&passing[size_class]) == 0)        /* relaxed: hint */
         return (uint32_t)hz_min(fixed, COUNT_MAX);
-    size_t share = hz_class_blocks(size_class) * HZ_DEPOT_PERCENT / (100 * batch_count);
+    size_t share = hz_class_blocks(size_class) * HZ_DEPOT_PERCENT / 100;
     return (uint32_t)hz_min(hz_max(fixed, share), COUNT_MAX);
 }
 
@@ -252,7 +251,7 @@ static uint32_t take(struct hz_thread_block *self, unsigned size_class, uint32_t
     if (index == 0)
         return 0;
     struct batch *batch = batch_get(index);
-    uint32_t count = batch->count;
+    uint32_t count = hz_load_rlx(&batch->count); /* relaxed: own batch */
     *from = batch->from;
     memcpy(out, batch->blocks, count * sizeof(batch->blocks[0]));
     empty_put(self, index);
@@ -282,11 +281,12 @@ static uint32_t count_in(uint32_t part, unsigned size_class) {
     return count_of(hz_load_rlx(&heads[part][size_class].word)); /* relaxed: hint, figure */
 }
 
-/* How many may rest in one part: what the others leave of the cap. As long as it has less than an equal share nobody
-   looks at the others, so all together can be, when work has moved from CPU to CPU, up to twice the cap. */
-static uint32_t cap_in(uint32_t part, unsigned size_class) {
+/* How many may rest in one part when `count` more come: what the others leave of the cap. As long as it has less than
+   an equal share nobody looks at the others, so all together can be, when work has moved from CPU to CPU, up to twice
+   the cap. */
+static uint32_t cap_in(uint32_t part, unsigned size_class, uint32_t count) {
     uint32_t cap = cap_of(size_class); /* a few loads and divisions: small against the copy */
-    if (count_in(part, size_class) < cap / part_count())
+    if (count_in(part, size_class) + count <= cap / part_count())
         return cap;
     uint32_t others = 0;
     for (uint32_t other = part_after(part); other != part; other = part_after(other))
@@ -299,14 +299,14 @@ bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *cons
         return false;
     uint32_t part = part_here();
     HZ_PREFETCH_WRITE(&heads[part][size_class]);
-    uint32_t cap = cap_in(part, size_class);
-    if (count_in(part, size_class) >= cap)
+    uint32_t cap = cap_in(part, size_class, count);
+    if (count_in(part, size_class) + count > cap)
         return false;
     uint32_t index = empty_get(self, count > SHORT_COUNT ? LONG : SHORT);
     if (index == 0)
         return false;
     struct batch *batch = batch_get(index);
-    batch->count = (uint16_t)count;
+    hz_store_rlx(&batch->count, (uint16_t)count); /* relaxed: published by the push */
     batch->from = thread_mark(self);
     memcpy(batch->blocks, blocks, count * sizeof(batch->blocks[0]));
     if (stack_push(&heads[part][size_class], index, cap)) {
@@ -318,7 +318,7 @@ bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *cons
     return false;
 }
 
-uint32_t hz_depot_batches(unsigned size_class) {
+uint32_t hz_depot_blocks(unsigned size_class) {
     uint32_t count = 0;
     for (uint32_t part = 0; part < part_count(); part++)
         count += count_in(part, size_class);

@@ -41,7 +41,9 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
             hz_count(&self->counters.remote_full, 1);
             hz_remote_flush(self);
         } else {
-            hz_bin_flush(self, size_class, hz_bin_capacity(size_class) / 2);
+            hz_room_visit(self, size_class);
+            if (hz_load_rlx(&bin->top) == bin->limit) /* relaxed: owner */
+                hz_bin_flush(self, size_class, hz_bin_room(self, size_class) / 2);
         }
     }
     hz_bin_push(self, bin, hz_load_rlx(&bin->top), block); /* relaxed: owner */

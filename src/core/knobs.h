@@ -38,12 +38,17 @@ enum {
 _Static_assert(1 << HZ_MID_ABOVE_LOG2 == HZ_SMALL_MAX && HZ_LINEAR_MAX <= HZ_SMALL_MAX,
                "what malloc finds in the table is small, the rest mid");
 
-/* Blocks of a class a bin can hold, and how many move at once. Pure. */
+/* Blocks of a class a bin can hold at most, how many it may hold at first, and how many move at once at most. Pure. */
 HZ_INLINE uint32_t hz_bin_capacity(unsigned size_class) {
     size_t bytes = hz_class_bytes(size_class);
     size_t count = hz_min(HZ_BIN_BYTES / bytes, HZ_BIN_COUNT);
     size_t least = hz_min(HZ_BIN_COUNT_MIN, HZ_BIN_BYTES_MAX / bytes);
     return (uint32_t)hz_max(count, least) & ~1U; /* even: half of it is a batch */
+}
+
+HZ_INLINE uint32_t hz_bin_start(unsigned size_class) {
+    size_t count = hz_max(HZ_BIN_START_BYTES / hz_class_bytes(size_class), HZ_BIN_COUNT_MIN);
+    return (uint32_t)hz_min(count, hz_bin_capacity(size_class)) & ~1U;
 }
 
 HZ_INLINE uint32_t hz_batch_count(unsigned size_class) {

@@ -6,20 +6,23 @@
 
 enum {
     TICK_VISITS = 32, /* slow-path visits between two looks at the clock */
-    AGE_SHARE = 32,   /* a class gives one batch in so many home each time */
+    AGE_SHARE = 32,   /* a class gives one block in so many home each time */
     AGE_BUDGET = 64,  /* batches at once, so that no caller waits long */
 };
 
 static _Atomic(uint64_t) aged_at_ms;     /* hint */
 static _Atomic(uint32_t) age_next_class; /* hint: where the budget ended last time */
 
-/* Sends up to `batches` of the class's batches home; returns how many it did. */
-static uint32_t depot_go_home(struct hz_thread_block *self, unsigned size_class, uint32_t batches) {
+/* Sends batches of the class home until those are `share` blocks, or so many batches; returns how many batches. */
+static uint32_t depot_go_home(struct hz_thread_block *self, unsigned size_class, uint32_t share, uint32_t batches) {
     void *blocks[HZ_BATCH_COUNT];
+    uint32_t sent = 0;
     uint32_t done = 0;
     uint32_t count;
-    for (; done < batches && (count = hz_depot_age(self, size_class, blocks)) > 0; done++)
+    for (; sent < share && done < batches && (count = hz_depot_age(self, size_class, blocks)) > 0; done++) {
         hz_home_send(self, blocks, count);
+        sent += count;
+    }
     return done;
 }
 
@@ -28,8 +31,8 @@ static void depot_age(struct hz_thread_block *self) {
     uint32_t size_class = hz_load_rlx(&age_next_class); /* relaxed: hint */
     for (unsigned i = 1; i < HZ_CLASS_COUNT && left > 0; i++) {
         size_class = size_class + 1 < HZ_CLASS_COUNT ? size_class + 1 : 1;
-        uint32_t share = (hz_depot_batches(size_class) + AGE_SHARE - 1) / AGE_SHARE;
-        left -= depot_go_home(self, size_class, (uint32_t)hz_min(share, left));
+        uint32_t share = (hz_depot_blocks(size_class) + AGE_SHARE - 1) / AGE_SHARE;
+        left -= depot_go_home(self, size_class, share, left);
         hz_depot_forget_passing(size_class);
     }
     hz_store_rlx(&age_next_class, size_class); /* relaxed: hint */
@@ -77,7 +80,7 @@ size_t hz_heap_purge(void) {
     }
     hz_thread_flush(self);
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        depot_go_home(self, size_class, UINT32_MAX);
+        depot_go_home(self, size_class, UINT32_MAX, UINT32_MAX);
     struct hz_shard *shard; /* they are made in order */
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
         shard_drain(self, shard);

@@ -56,7 +56,7 @@ static void figures_get(struct figures *figures) {
         add_remote_buffer(figures, hz_thread_from(thread));
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
         struct class_figures *f = &figures->classes[size_class];
-        f->cached += (size_t)hz_depot_batches(size_class) * hz_batch_count(size_class);
+        f->cached += hz_depot_blocks(size_class);
         for (unsigned index = 0; index < HZ_NUM_SHARDS; index++)
             if (hz_shard_get(index) != NULL)
                 f->cached += hz_shard_waiting(hz_shard_get(index), size_class);
@@ -211,7 +211,7 @@ void hz_engine_report(struct hz_report *report) {
         hz_report_number(report, "live", not_below_zero(out, f->cached));
         hz_report_number(report, "cached", f->cached);
         hz_report_number(report, "free", f->free_blocks);
-        hz_report_number(report, "depot_batches", hz_depot_batches(size_class));
+        hz_report_number(report, "depot_blocks", hz_depot_blocks(size_class));
         hz_report_row_close(report);
     }
     hz_report_rows_close(report);

@@ -51,8 +51,9 @@ static struct hz_thread_block *block_make(void) {
     for (unsigned index = 1; index < HZ_BINS; index++) { /* bin 0 has no slot, and is full and empty */
         struct hz_bin *bin = &thread->bins[index];
         hz_store_rlx(&bin->top, offset); /* relaxed: not shared yet. The first slot stays NULL */
-        bin->limit = offset + hz_bin_slots(index) * (uint32_t)sizeof(void *);
-        offset = bin->limit + (uint32_t)sizeof(void *);
+        thread->bases[index] = offset;
+        hz_bin_room_set(thread, index, index == HZ_REMOTE_BIN ? HZ_REMOTE_COUNT : hz_bin_start(index));
+        offset += (hz_bin_slots(index) + 1) * (uint32_t)sizeof(void *);
     }
     hz_thread_publish(&thread->registered);
     return thread;

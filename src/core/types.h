@@ -20,7 +20,8 @@
  * A bin: a stack of block pointers, the newest in the bin itself, the older ones in the thread block's slots, which are
  * named by their offset in the thread block: so all that a free needs of a bin is in 16 bytes. base <= top <= limit; it
  * has top - base blocks: `newest`, and below it base[1] .. top[-1]. base[0] is always NULL, so the block below the last
- * one is "none", and an empty bin has newest == NULL. base[capacity], the limit, is a slot too, for flushes. `top` is
+ * one is "none", and an empty bin has newest == NULL. The limit is a slot too, for flushes; limit - base is the bin's
+ * room, which may grow to its capacity (room.c). `top` is
  * atomic because statistics read it from other threads. A fork may copy a bin between two stores: such a copy lacks a
  * block, and has none twice, nor one that the program has. It may be empty and have a newest all the same; that is
  * mended in the child (hz_thread_bins_after_fork).
@@ -28,7 +29,7 @@
 struct hz_bin {
     void *newest;          /* owner; hz_slot_* */
     _Atomic(uint32_t) top; /* owner */
-    uint32_t limit;        /* const after publish; base = limit - capacity */
+    uint32_t limit;        /* owner; changes while the bin is full or empty */
 };
 
 enum {
@@ -96,8 +97,11 @@ struct hz_thread_block {
     bool exit_armed; /* the exit hook will be called for it */
     /* const after publish: the bin's offset by the size in granules; 0 for none */
     uint16_t bin_of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1];
-    struct hz_shard *shard; /* the shard this thread belongs to */
-    uint32_t slow_count;    /* slow-path visits, to look at the clock now and then */
+    struct hz_shard *shard;  /* the shard this thread belongs to */
+    uint32_t bases[HZ_BINS]; /* const after publish: where each bin's slots begin */
+    uint8_t streak_class;    /* the class that came to a slow path last, */
+    uint8_t streak;          /* and how often in a row since it last grew */
+    uint32_t slow_count;     /* slow-path visits, to look at the clock now and then */
     struct hz_spares spares[HZ_SPARE_KINDS];
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES)
     struct hz_thread registered; /* others walk the registry: not on the owner's lines */
@@ -180,20 +184,30 @@ HZ_INLINE void **hz_slot_at(struct hz_thread_block *thread, uint32_t offset) {
     return (void **)(void *)((char *)thread + offset);
 }
 
-/* Blocks that a bin can hold. `index`: a class, or HZ_REMOTE_BIN; so for all that follow. */
+/* Blocks that a bin can hold at most. `index`: a class, or HZ_REMOTE_BIN; so for all that follow. */
 HZ_INLINE uint32_t hz_bin_slots(unsigned index) {
     return index == HZ_REMOTE_BIN ? HZ_REMOTE_COUNT : hz_bin_capacity(index);
 }
 
 /* Where the first slot is, the one that is always NULL. */
 HZ_INLINE void **hz_bin_base(struct hz_thread_block *thread, unsigned index) {
-    return hz_slot_at(thread, thread->bins[index].limit) - hz_bin_slots(index);
+    return hz_slot_at(thread, thread->bases[index]);
 }
 
 /* How many blocks a bin has; for other threads a figure. */
 HZ_INLINE uint32_t hz_bin_held(struct hz_thread_block *thread, unsigned index) {
     /* relaxed: owner, or figure */
     return (uint32_t)(hz_slot_at(thread, hz_load_rlx(&thread->bins[index].top)) - hz_bin_base(thread, index));
+}
+
+/* How many blocks a bin may hold now. Owner. */
+HZ_INLINE uint32_t hz_bin_room(const struct hz_thread_block *self, unsigned index) {
+    return (self->bins[index].limit - self->bases[index]) / (uint32_t)sizeof(void *);
+}
+
+/* `room`: what the bin holds at least, its slots at most. */
+HZ_INLINE void hz_bin_room_set(struct hz_thread_block *self, unsigned index, uint32_t room) {
+    self->bins[index].limit = self->bases[index] + room * (uint32_t)sizeof(void *);
 }
 
 /* The newest block; NULL when there is none. */
@@ -235,7 +249,7 @@ HZ_INLINE uint32_t hz_bin_empty(struct hz_thread_block *self, unsigned index) {
 /* An empty bin has base[1] .. base[count] from now on. */
 HZ_INLINE void hz_bin_fill(struct hz_thread_block *self, unsigned index, uint32_t count) {
     struct hz_bin *bin = &self->bins[index];
-    hz_assert(hz_bin_held(self, index) == 0 && count <= hz_bin_slots(index));
+    hz_assert(hz_bin_held(self, index) == 0 && count <= hz_bin_room(self, index));
     hz_slot_store_rlx(&bin->newest, count > 0 ? hz_bin_base(self, index)[count] : NULL); /* relaxed, all: owner */
     /* release: as in hz_bin_push */
     hz_store_rel(&bin->top, hz_load_rlx(&bin->top) + count * (uint32_t)sizeof(void *));

@@ -40,7 +40,7 @@ struct Depot {
         }
         MODEL_CHECK(resting == 0);
         MODEL_CHECK(ledger.held() == pieces.size());
-        MODEL_CHECK(hz_depot_batches(hz_class_of(model::SHARED)) == 0);
+        MODEL_CHECK(hz_depot_blocks(hz_class_of(model::SHARED)) == 0);
     }
     Pieces pieces;
     model::Ledger ledger;

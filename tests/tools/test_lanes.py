@@ -160,8 +160,8 @@ def test_a_knob_that_an_engine_lacks_is_a_dash():
 def figures(**knobs: int) -> lanes.Figures:
     """Of two classes: blocks of 16 bytes, which go home, and of 64 KiB, which are shared."""
     common = {"HZ_CLASS_COUNT": 3, "HZ_HOME_COUNT": 64, "HZ_LIST_COUNT_MAX": 65535, "HZ_REMOTE_COUNT": 96, "HZ_DEPOT_BYTES": 1 << 20}
-    small = {"class_1_bytes": 16, "class_1_bin": 128, "class_1_batch": 64, "class_1_home": 1, "class_1_shared": 0}
-    big = {"class_2_bytes": 65536, "class_2_bin": 8, "class_2_batch": 4, "class_2_home": 0, "class_2_shared": 1}
+    small = {"class_1_bytes": 16, "class_1_bin": 128, "class_1_start": 96, "class_1_batch": 64, "class_1_home": 1, "class_1_shared": 0}
+    big = {"class_2_bytes": 65536, "class_2_bin": 8, "class_2_start": 8, "class_2_batch": 4, "class_2_home": 0, "class_2_shared": 1}
     return {**common, **small, **big, "thread_block_bytes": 50 << 10, "shard_bytes": 1 << 10, **knobs}
 
 
@@ -198,10 +198,13 @@ def test_bounds_with_a_stash():
 def test_lanes_that_agree_share_columns():
     found = [lanes.Lane("hz7", name, "", {}) for name in ("a", "b", "c")]
     same = lanes.bins_table(found[:2], [figures()] * 2)
-    assert same[0] == "| block | bin | in bytes | batch |"
+    assert same[0] == "| block | bin | in bytes | at first | batch |"
     other = lanes.bins_table(found, [figures(), figures(class_1_bin=64), figures()])
-    assert other[0] == "| block | hz7/a, hz7/c: bin | hz7/a, hz7/c: in bytes | hz7/a, hz7/c: batch | hz7/b: bin | hz7/b: in bytes | hz7/b: batch |"
-    assert other[2] == "| 16 B | 128 | 2 KiB | 64 | 64 | 1 KiB | 64 |"
+    assert other[0] == (
+        "| block | hz7/a, hz7/c: bin | hz7/a, hz7/c: in bytes | hz7/a, hz7/c: at first | hz7/a, hz7/c: batch"
+        " | hz7/b: bin | hz7/b: in bytes | hz7/b: at first | hz7/b: batch |"
+    )
+    assert other[2] == "| 16 B | 128 | 2 KiB | 96 | 64 | 64 | 1 KiB | 96 | 64 |"
 
 
 def test_bad_knobs_end_the_tool(tmp_path, monkeypatch, capsys):

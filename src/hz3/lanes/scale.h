@@ -34,6 +34,12 @@
 #ifndef HZ_BIN_BYTES_MAX
 #define HZ_BIN_BYTES_MAX 524288
 #endif
+#ifndef HZ_BIN_START_BYTES
+#define HZ_BIN_START_BYTES 4096
+#endif
+#ifndef HZ_BIN_STREAK
+#define HZ_BIN_STREAK 3
+#endif
 #ifndef HZ_BATCH_COUNT
 #define HZ_BATCH_COUNT 128
 #endif

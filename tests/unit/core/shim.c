@@ -38,6 +38,19 @@ uint32_t unit_bin_count(struct hz_thread_block *thread, unsigned size_class) {
     return hz_bin_held(thread, size_class);
 }
 
+uint32_t unit_bin_room(struct hz_thread_block *thread, unsigned size_class) {
+    return hz_bin_room(thread, size_class);
+}
+
+void unit_bin_room_set(struct hz_thread_block *thread, unsigned size_class, uint32_t room) {
+    hz_bin_room_set(thread, size_class, room);
+}
+
+void unit_bins_grow(struct hz_thread_block *thread) {
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        hz_bin_room_set(thread, size_class, hz_bin_capacity(size_class));
+}
+
 void unit_bin_newest_set(struct hz_thread_block *thread, unsigned size_class, void *block) {
     thread->bins[size_class].newest = block;
 }

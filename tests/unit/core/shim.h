@@ -47,6 +47,10 @@ struct hz_shard *unit_thread_shard(const struct hz_thread_block *thread);
 /* Makes the calling thread one of another shard, which somebody has claimed; until it is put back. */
 void unit_thread_shard_set(struct hz_thread_block *thread, struct hz_shard *shard);
 uint32_t unit_bin_count(struct hz_thread_block *thread, unsigned size_class);
+/* How many blocks a bin may hold now; for the second, what it holds at least. */
+uint32_t unit_bin_room(struct hz_thread_block *thread, unsigned size_class);
+void unit_bin_room_set(struct hz_thread_block *thread, unsigned size_class, uint32_t room);
+void unit_bins_grow(struct hz_thread_block *thread); /* all of them to their capacity */
 /* For the tests of repair: leaves an empty bin as an interrupted step might. */
 void unit_bin_newest_set(struct hz_thread_block *thread, unsigned size_class, void *block);
 struct unit_counters unit_counters_of(struct hz_thread_block *thread);
@@ -76,7 +80,7 @@ uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **
 uint32_t hz_depot_age(struct hz_thread_block *self, unsigned size_class, void **out);
 void hz_depot_forget_passing(unsigned size_class);
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count);
-uint32_t hz_depot_batches(unsigned size_class);
+uint32_t hz_depot_blocks(unsigned size_class);
 void hz_depot_spare_release(struct hz_thread_block *self);
 
 /* ---- shard.c ---- */

@@ -68,6 +68,11 @@ TEST(Config, BinsAndBatchesKeepTheirBounds) {
         uint32_t batch = hz_batch_count(size_class);
         EXPECT_GE(capacity, 2U) << "class " << size_class;
         EXPECT_LE(capacity, static_cast<uint32_t>(HZ_BIN_COUNT));
+        uint32_t start = hz_bin_start(size_class);
+        EXPECT_GE(start, 2U) << "two batches fit from the first block on";
+        EXPECT_LE(start, capacity);
+        EXPECT_EQ(start % 2, 0U);
+        EXPECT_TRUE(start * bytes <= HZ_BIN_START_BYTES || start <= static_cast<uint32_t>(HZ_BIN_COUNT_MIN));
         EXPECT_GE(batch, 1U);
         EXPECT_LE(batch, static_cast<uint32_t>(HZ_BATCH_COUNT));
         EXPECT_LE(2 * batch, capacity) << "a flush of half a bin leaves room for a batch";

@@ -112,7 +112,7 @@ Values operator+(Values a, const Values &b) {
 class Worker {
   public:
     Worker() : thread_([this] { serve(); }) {
-        run([] { unit_self(); });
+        run([] { unit_bins_grow(unit_self()); });
     }
     ~Worker() {
         end();
@@ -188,6 +188,7 @@ class Counters : public testing::Test {
     void SetUp() override {
         self_ = unit_self();
         hz_purge();
+        unit_bins_grow(self_);
         unit_counters_clear();
     }
     void TearDown() override {

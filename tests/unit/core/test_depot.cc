@@ -48,7 +48,7 @@ class Depot : public testing::Test {
 TEST_F(Depot, EmptyGivesNothing) {
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
         EXPECT_TRUE(pop(size_class).empty());
-        EXPECT_EQ(hz_depot_batches(size_class), 0U);
+        EXPECT_EQ(hz_depot_blocks(size_class), 0U);
     }
 }
 
@@ -59,12 +59,12 @@ TEST_F(Depot, NewestBatchFirstWholeAndUnchanged) {
     std::vector<Blocks> batches = {batch_of(0, full), batch_of(1000, 1), batch_of(2000, full - 1)};
     for (const Blocks &batch : batches)
         EXPECT_TRUE(push(size_class, batch));
-    EXPECT_EQ(hz_depot_batches(size_class), 3U);
+    EXPECT_EQ(hz_depot_blocks(size_class), 2 * full);
     EXPECT_TRUE(pop(size_class + 1).empty()) << "classes are apart";
     for (size_t i = batches.size(); i-- > 0;)
         EXPECT_EQ(pop(size_class), batches[i]);
     EXPECT_TRUE(pop(size_class).empty());
-    EXPECT_EQ(hz_depot_batches(size_class), 0U);
+    EXPECT_EQ(hz_depot_blocks(size_class), 0U);
 }
 
 TEST_F(Depot, EveryClassHasACap) {
@@ -79,7 +79,7 @@ TEST_F(Depot, EveryClassHasACap) {
                 << "class " << size_class;
         }
         EXPECT_GT((pushed + 1) * batch_bytes, static_cast<size_t>(HZ_DEPOT_BYTES)) << "class " << size_class;
-        EXPECT_EQ(hz_depot_batches(size_class), pushed) << "a refused batch is not there";
+        EXPECT_EQ(hz_depot_blocks(size_class), pushed * full) << "a refused batch is not there";
         for (size_t i = pushed; i-- > 0;)
             ASSERT_EQ(pop(size_class), batch_of(i * full, full));
         EXPECT_TRUE(pop(size_class).empty());
@@ -105,10 +105,10 @@ TEST_F(Depot, EveryCpuHasAPart) {
     for (int turn = 0; turn < 2; turn++) { /* in both orders */
         push_on(turn == 0 ? one : other, turn == 0 ? 100 : 200);
         push_on(turn == 0 ? other : one, turn == 0 ? 200 : 100);
-        EXPECT_EQ(hz_depot_batches(size_class), 2U);
+        EXPECT_EQ(hz_depot_blocks(size_class), 2U);
         EXPECT_EQ(pop_on(one), batch_of(100, 1));
         EXPECT_EQ(pop_on(other), batch_of(200, 1));
-        EXPECT_EQ(hz_depot_batches(size_class), 0U);
+        EXPECT_EQ(hz_depot_blocks(size_class), 0U);
     }
     push_on(one, 300);
     EXPECT_EQ(pop_on(other), batch_of(300, 1)) << "what other CPUs have is found";
@@ -137,7 +137,7 @@ TEST_F(Depot, APartHasWhatTheOthersLeave) {
     for (size_t i = 0; i < cap / parts + cap / 2; i++)
         ASSERT_FALSE(pop(size_class).empty());
     fill_on(all.back());
-    EXPECT_EQ(hz_depot_batches(size_class), cap) << "what the one took out the other may lay in";
+    EXPECT_EQ(hz_depot_blocks(size_class), cap * full) << "what the one took out the other may lay in";
     while (!pop(size_class).empty()) {
     }
 }
@@ -297,13 +297,13 @@ void circulate(unsigned size_class, size_t batches, unsigned turns) {
     });
     EXPECT_TRUE(good) << "a batch was in two hands, torn, or refused though there was room";
     EXPECT_GT(popped, batches);
-    EXPECT_EQ(hz_depot_batches(size_class), batches);
+    EXPECT_EQ(hz_depot_blocks(size_class), batches * full);
     Blocks all;
     for (size_t i = 0; i < batches; i++) {
         uint32_t count = hz_depot_pop(unit_self(), size_class, buffer.data());
         all.insert(all.end(), buffer.begin(), buffer.begin() + count);
     }
-    EXPECT_EQ(hz_depot_batches(size_class), 0U);
+    EXPECT_EQ(hz_depot_blocks(size_class), 0U);
     std::sort(all.begin(), all.end());
     EXPECT_EQ(all, batch_of(0, static_cast<uint32_t>(batches * full))) << "every block is there, once";
 }
@@ -341,7 +341,7 @@ TEST_F(Depot, ThreadsPushAndPopEveryBlockOnce) {
         Blocks batch(HZ_BATCH_COUNT);
         for (bool last = false; !last;) {
             last = pushing.load() == 0;
-            bounded = bounded && hz_depot_batches(size_class) * full * hz_class_bytes(size_class) <= cap_bytes;
+            bounded = bounded && hz_depot_blocks(size_class) * hz_class_bytes(size_class) <= cap_bytes;
             for (uint32_t count; (count = hz_depot_pop(self, size_class, batch.data())) > 0;)
                 for (uint32_t i = 0; i < count; i++)
                     seen[number_of(batch[i])]++;
@@ -351,7 +351,7 @@ TEST_F(Depot, ThreadsPushAndPopEveryBlockOnce) {
     EXPECT_TRUE(bounded);
     for (const std::atomic<uint32_t> &count : seen)
         ASSERT_EQ(count, 1U);
-    EXPECT_EQ(hz_depot_batches(size_class), 0U);
+    EXPECT_EQ(hz_depot_blocks(size_class), 0U);
 }
 
 } // namespace

@@ -42,14 +42,14 @@ TEST(Age, PartOfTheDepotGoesHomeWhenItIsTime) {
     for (uint32_t i = 0; i < batches; i++)
         ASSERT_TRUE(hz_depot_push(self, size_class, blocks.data() + size_t{i} * batch, batch));
     uint64_t home = unit_counters_of(self).home_blocks;
-    for (int i = 0; i < 1000 && hz_depot_batches(size_class) == batches; i++)
+    for (int i = 0; i < 1000 && hz_depot_blocks(size_class) == batches * batch; i++)
         hz_tick(self);
-    uint32_t left = hz_depot_batches(size_class);
-    EXPECT_LT(left, batches);
+    uint32_t left = hz_depot_blocks(size_class);
+    EXPECT_LT(left, batches * batch);
     EXPECT_GT(left, 0U) << "a part at a time";
-    EXPECT_EQ(unit_counters_of(self).home_blocks - home, uint64_t{batches - left} * batch);
+    EXPECT_EQ(unit_counters_of(self).home_blocks - home, uint64_t{batches * batch - left});
     hz_heap_purge();
-    EXPECT_EQ(hz_depot_batches(size_class), 0U);
+    EXPECT_EQ(hz_depot_blocks(size_class), 0U);
     EXPECT_EQ(support::live_bytes(), 0U);
 }
 
@@ -62,7 +62,7 @@ TEST(Purge, ReachesEverythingOfThisThread) {
     EXPECT_EQ(resident(), 0U);
     struct hz_thread_block *self = unit_self();
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
-        EXPECT_EQ(hz_depot_batches(size_class), 0U);
+        EXPECT_EQ(hz_depot_blocks(size_class), 0U);
         EXPECT_EQ(unit_bin_count(self, size_class), 0U);
     }
     EXPECT_EQ(unit::pages_of(unit_thread_shard(self)), 0U);

@@ -13,6 +13,7 @@ class Bins : public testing::Test {
     void SetUp() override {
         self_ = unit_self();
         hz_heap_purge(); /* bins and depot are empty */
+        unit_bins_grow(self_);
     }
     void TearDown() override {
         hz_heap_purge();
@@ -112,10 +113,10 @@ TEST_F(Bins, SurplusRestsInTheDepotForOthers) {
         uint32_t batch = hz_batch_count(size_class);
         Blocks blocks = allocate(size_class, batch);
         hz_bin_flush(self_, size_class, 0);
-        uint32_t before = hz_depot_batches(size_class);
+        uint32_t before = hz_depot_blocks(size_class);
         free_all(blocks);
         hz_bin_flush(self_, size_class, 0);
-        ASSERT_EQ(hz_depot_batches(size_class), before + 1);
+        ASSERT_EQ(hz_depot_blocks(size_class), before + batch);
         std::thread([&] {
             struct hz_thread_block *other = unit_self();
             uint64_t refills = unit_counters_of(other).refill_depot; /* the block may have been another thread's */
@@ -139,7 +140,7 @@ TEST_F(Bins, SurplusOfOtherClassesGoesHome) {
         free_all(blocks);
         uint64_t home = counters().home_blocks;
         hz_bin_flush(self_, size_class, 0);
-        EXPECT_EQ(hz_depot_batches(size_class), 0U) << "class " << size_class;
+        EXPECT_EQ(hz_depot_blocks(size_class), 0U) << "class " << size_class;
         EXPECT_EQ(counters().home_blocks - home, blocks.size());
     }
 }
@@ -152,7 +153,7 @@ TEST_F(Bins, WhatTheDepotRefusesGoesHome) {
     free_all(blocks);
     hz_bin_flush(self_, size_class, 0);
     EXPECT_GT(counters().home_blocks, home);
-    size_t resting = size_t{hz_depot_batches(size_class)} * hz_batch_count(size_class);
+    size_t resting = size_t{hz_depot_blocks(size_class)};
     EXPECT_GE(resting + counters().home_blocks - home, count);
 }
 
