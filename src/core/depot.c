@@ -48,6 +48,9 @@ enum {
     CHUNK_COUNT = 1 << (INDEX_BITS - 1 - CHUNK_LOG2),
 };
 
+_Static_assert((int)CHUNK_COUNT *(int)CHUNK_BATCHES <= (int)COUNT_MAX,
+               "a head must be able to count all empty batches");
+
 /* One head per line: threads of different classes do not disturb each other. */
 struct head {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint64_t) word; /* sync: depot-publish; index | blocks | tag */

@@ -12,7 +12,6 @@ void *hz_refill(struct hz_thread_block *self, unsigned size_class) {
     hz_assert(hz_bin_held(self, size_class) == 0);
     hz_count(&self->counters.refill, 1);
     hz_room_visit(self, size_class);
-    uint32_t want = hz_room_batch(self, size_class);
     uint32_t got = hz_class_is_shared(size_class) ? hz_depot_pop(self, size_class, base + 1) : 0;
     if (got > 0) {
         hz_count(&self->counters.refill_depot, 1);
@@ -28,6 +27,7 @@ void *hz_refill(struct hz_thread_block *self, unsigned size_class) {
                 hz_count(&self->counters.mid_cache_hit, 1);
             return hz_bin_pop(self, &self->bins[size_class]);
         }
+        uint32_t want = hz_room_batch(self, size_class);
         got = hz_shard_refill(self, size_class, base + 1, want);
         if (got == 0) { /* no memory: what other classes do not use may do */
             hz_heap_purge();

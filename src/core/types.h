@@ -21,10 +21,9 @@
  * named by their offset in the thread block: so all that a free needs of a bin is in 16 bytes. base <= top <= limit; it
  * has top - base blocks: `newest`, and below it base[1] .. top[-1]. base[0] is always NULL, so the block below the last
  * one is "none", and an empty bin has newest == NULL. The limit is a slot too, for flushes; limit - base is the bin's
- * room, which may grow to its capacity (room.c). `top` is
- * atomic because statistics read it from other threads. A fork may copy a bin between two stores: such a copy lacks a
- * block, and has none twice, nor one that the program has. It may be empty and have a newest all the same; that is
- * mended in the child (hz_thread_bins_after_fork).
+ * room, which may grow to its capacity (room.c). `top` is atomic because statistics read it from other threads. A fork
+ * may copy a bin between two stores: such a copy lacks a block, and has none twice, nor one that the program has. It
+ * may be empty and have a newest all the same; that is mended in the child (hz_thread_bins_after_fork).
  */
 struct hz_bin {
     void *newest;          /* owner; hz_slot_* */
