@@ -1,6 +1,8 @@
 /* How much a bin may hold: little at first, more for a class that comes to the slow paths again and again. */
 #include "unit/core/fixture.h"
 
+#include <thread>
+
 namespace {
 
 using unit::Blocks;
@@ -135,6 +137,24 @@ TEST_F(Room, ALongBatchMakesRoom) {
     }
     if (longer == 0)
         GTEST_SKIP() << "no batch of this lane is longer than a bin's first room";
+}
+
+/* The next thread that has the same thread block goes on with its room. */
+TEST_F(Room, StaysWithTheThreadBlock) {
+    if (growing().empty())
+        GTEST_SKIP() << "in this lane bins have all their room from the start";
+    unsigned size_class = growing().front();
+    struct hz_thread_block *first = nullptr;
+    std::thread([&] {
+        first = unit_self();
+        unit_bin_room_set(first, size_class, hz_bin_capacity(size_class));
+    }).join();
+    std::thread([&] {
+        struct hz_thread_block *second = unit_self();
+        ASSERT_EQ(second, first);
+        EXPECT_EQ(unit_bin_room(second, size_class), hz_bin_capacity(size_class));
+        unit_bin_room_set(second, size_class, hz_bin_start(size_class));
+    }).join();
 }
 
 /* With any room: nothing is lost, and no bin holds more than it may. */
