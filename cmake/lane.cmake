@@ -5,7 +5,7 @@
 #   E_L_faulty            the same over an OS layer that fails on request
 
 file(GLOB hz_base_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/base/*.c")
-file(GLOB hz_core_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/core/*.c")
+file(GLOB_RECURSE hz_heap_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/heap/*.c")
 file(GLOB hz_front_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/*.c")
 set(hz_os_faulty "${PROJECT_SOURCE_DIR}/src/base/os_faulty.c")
 file(GLOB hz_override_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/override*.c")
@@ -31,21 +31,29 @@ function(hz_split_entry entry)
     endif()
 endfunction()
 
-# How every source of a lane is compiled; PUBLIC, since unit tests read the same internal headers.
+# How every source of a lane is compiled; PUBLIC, since unit tests read the same internal headers. Further arguments are
+# knobs, as HZ_NAME=VALUE, that win over the lane's header. The knobs of a variant (HZ_OVERRIDES, tools/variant.py) win over
+# these.
 function(hz_set_lane_flags target engine lane_file)
+    set(knobs ${ARGN})
+    foreach(override IN LISTS HZ_OVERRIDES)
+        string(REGEX REPLACE "=.*" "" name "${override}")
+        list(FILTER knobs EXCLUDE REGEX "^${name}=")
+        list(APPEND knobs "${override}")
+    endforeach()
+    list(TRANSFORM knobs REPLACE "^(HZ_[A-Z0-9_]+)=([0-9]+)$" "VARIANT_\\1=HZ_SET(\\2)")
     target_include_directories(
         ${target} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>"
-                         "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src/${engine}>")
+                         "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src/engines/${engine}>")
     target_compile_definitions(
         ${target}
         PUBLIC HZ_CHECKS=$<BOOL:${HZ_CHECKS}> HZ_STATS=$<BOOL:${HZ_STATS}> "HZ_LANE_HEADER=\"lanes/${lane_file}.h\""
-               "HZ_BUILD_NAME=\"${HZ_BUILD}\"")
-    # A variant (tools/variant.py): knobs set here win over the lane's header.
+               "HZ_BUILD_NAME=\"${HZ_BUILD}\"" ${knobs})
     if(HZ_OVERRIDES)
         list(JOIN HZ_OVERRIDES "," overrides)
         string(REPLACE "HZ_" "" overrides "${overrides}")
         string(REPLACE "=" ":" overrides "${overrides}")
-        target_compile_definitions(${target} PUBLIC ${HZ_OVERRIDES} "HZ_OVERRIDES=\"${overrides}\"")
+        target_compile_definitions(${target} PUBLIC "HZ_OVERRIDES=\"${overrides}\"")
     endif()
     # With nothing behind the =, as the sources that need it define it: in one translation unit it
     # has to come before the first system header of all.
@@ -98,17 +106,16 @@ endfunction()
 
 function(hz_add_lane entry)
     hz_split_entry("${entry}")
-    file(GLOB engine_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${engine}/*.c")
-    set(sources ${hz_base_sources} ${hz_core_sources} ${engine_sources} ${hz_front_sources})
+    file(GLOB engine_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/engines/${engine}/*.c")
+    set(sources ${hz_base_sources} ${hz_heap_sources} ${engine_sources} ${hz_front_sources})
 
     # What tests are linked with spreads threads the same way on every machine.
     add_library(${lane}_api STATIC EXCLUDE_FROM_ALL ${sources})
-    hz_set_lane_flags(${lane}_api ${engine} ${lane_file})
-    target_compile_definitions(${lane}_api PUBLIC HZ_SHARDS_PER_CPU=0)
+    hz_set_lane_flags(${lane}_api ${engine} ${lane_file} HZ_SHARDS_PER_CPU=0)
 
     add_library(${lane}_faulty STATIC EXCLUDE_FROM_ALL ${sources} "${hz_os_faulty}")
-    hz_set_lane_flags(${lane}_faulty ${engine} ${lane_file})
-    target_compile_definitions(${lane}_faulty PUBLIC HZ_OS_FAULTY=1 HZ_SHARDS_PER_CPU=0)
+    hz_set_lane_flags(${lane}_faulty ${engine} ${lane_file} HZ_SHARDS_PER_CPU=0)
+    target_compile_definitions(${lane}_faulty PUBLIC HZ_OS_FAULTY=1)
 
     if(hz_has_products)
         hz_add_products(${engine} ${lane_file} ${lane} "${sources}")
@@ -146,8 +153,8 @@ function(hz_add_header_checks)
 
     foreach(entry IN LISTS HZ_LANES)
         hz_split_entry("${entry}")
-        file(GLOB headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src" "src/base/*.h" "src/core/*.h"
-             "src/front/*.h" "src/${engine}/*.h" "src/${engine}/lanes/*.h")
+        file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src" "src/base/*.h" "src/heap/*.h"
+             "src/front/*.h" "src/engines/${engine}/*.h")
         set(generated "")
         foreach(header IN LISTS headers)
             set(output "${CMAKE_BINARY_DIR}/headers/${lane}/${header}.c")

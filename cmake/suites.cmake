@@ -31,6 +31,8 @@ endif()
 
 function(hz_set_test_flags target)
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/include")
+    # unit tests read the library's C11 headers; this stands in for <stdatomic.h>, which C++17 does not have
+    target_include_directories(${target} BEFORE PRIVATE "${PROJECT_SOURCE_DIR}/tests/c11")
     # What is tested is optimised, the tests are not: that halves the time to compile them.
     target_compile_options(${target} PRIVATE ${hz_test_options} -O0 -g1)
 endfunction()
@@ -99,7 +101,7 @@ endfunction()
 # The plain C face of what C++ cannot include (unit/base/shim.h), for the unit tests of one engine.
 function(hz_add_unit_shim engine lane_file lane)
     set(unit "${PROJECT_SOURCE_DIR}/tests/unit")
-    file(GLOB sources CONFIGURE_DEPENDS "${unit}/base/*.c" "${unit}/core/*.c" "${unit}/${engine}/*.c")
+    file(GLOB sources CONFIGURE_DEPENDS "${unit}/base/*.c" "${unit}/heap/*.c" "${unit}/${engine}/*.c")
     add_library(${lane}_unit_shim OBJECT ${sources})
     hz_set_lane_flags(${lane}_unit_shim ${engine} ${lane_file})
     set_target_properties(${lane}_unit_shim PROPERTIES UNITY_BUILD OFF)
@@ -141,7 +143,7 @@ function(hz_add_suites entry)
     hz_split_entry("${entry}")
     set(tests "${PROJECT_SOURCE_DIR}/tests")
     hz_add_unit_shim(${engine} ${lane_file} ${lane})
-    hz_add_suite("${entry}" unit "${tests}/unit/core/*.cc" "${tests}/unit/${engine}/*.cc")
+    hz_add_suite("${entry}" unit "${tests}/unit/heap/*.cc" "${tests}/unit/${engine}/*.cc")
     set(suites contract death stress)
     if(HZ_BUILD STREQUAL "tsan")
         set(suites stress) # what the others have of threads, it has more of

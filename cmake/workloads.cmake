@@ -18,11 +18,9 @@ endforeach()
 # Sketches that decision pages compare with: bench/prototypes/<source>.c as build/release/bench/lib<name>.so, to be
 # preloaded. Further arguments: its switches.
 function(hz_add_sketch name source)
-    add_library(${name} SHARED "${PROJECT_SOURCE_DIR}/bench/prototypes/${source}.c" src/base/check.c src/base/sizeclass.c)
-    target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src")
-    target_compile_definitions(${name} PRIVATE _GNU_SOURCE= ${ARGN})
-    target_compile_options(${name} PRIVATE -fvisibility=hidden -ftls-model=initial-exec ${hz_no_builtin})
-    target_link_libraries(${name} PRIVATE Threads::Threads)
+    add_library(${name} SHARED "${PROJECT_SOURCE_DIR}/bench/prototypes/${source}.c" src/base/check.c src/heap/sizeclass.c)
+    hz_set_lane_flags(${name} hz3 scale)
+    target_compile_definitions(${name} PRIVATE ${ARGN})
     set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
 endfunction()
 

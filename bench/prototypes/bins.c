@@ -13,7 +13,7 @@
  */
 #define HZ_LINEAR_LOG2 11 /* classes as they were when it was measured */
 #include "base/atomic.h"
-#include "base/sizeclass.h"
+#include "heap/sizeclass.h"
 
 #include <errno.h>
 #include <pthread.h>

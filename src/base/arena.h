@@ -37,7 +37,7 @@ enum hz_segment_kind {
     HZ_SEGMENT_CACHED, /* a direct mapping that is free and kept for reuse */
 };
 
-/* The engine's (or large.c's) description of one page; only that of a run's first page is used. */
+/* Room for the run holder's description of one page. Only that of a run's first page is used. */
 struct hz_page_meta {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) unsigned char bytes[HZ_PAGE_META_BYTES];
 };
@@ -48,11 +48,10 @@ struct hz_segment {
     _Atomic(size_t) mapped_bytes; /* length of the mapping: more, if it was used before; owner: as above */
     _Atomic(uint8_t) kind;        /* sync: segment-publish */
     _Atomic(_Atomic(uint64_t) *) livemap; /* check build: livemap.c; sync: livemap-publish */
-    _Atomic(_Atomic(uintptr_t) *)
-        shadow;                          /* debugging: an engine's notes on blocks, a word each; sync: shadow-publish */
-    uint32_t index;                      /* in the directory; const after publish */
-    uint8_t run_first[HZ_SEGMENT_PAGES]; /* owner of the run: first page of the run a page is in */
-    uint8_t run_pages[HZ_SEGMENT_PAGES]; /* owner of the run: its length, at the first page */
+    _Atomic(_Atomic(uintptr_t) *) notes;  /* debugging: a word for each block start; sync: notes-publish */
+    uint32_t index;                       /* in the directory; const after publish */
+    uint8_t run_first[HZ_SEGMENT_PAGES];  /* owner of the run: first page of the run a page is in */
+    uint8_t run_pages[HZ_SEGMENT_PAGES];  /* owner of the run: its length, at the first page */
     struct hz_page_meta meta[HZ_SEGMENT_PAGES];
 };
 

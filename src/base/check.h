@@ -19,11 +19,6 @@
 #define HZ_TEXT_REALLOC     "realloc of a pointer that is not a live block:"
 #define HZ_TEXT_LIST        "corrupt list of free blocks at:"
 
-#define HZ_TEXT_TRANSFER  "corrupt list in transfer at:"
-#define HZ_TEXT_TWICE     "block is on central already:"
-#define HZ_TEXT_REWRITTEN "link was rewritten on central in block:"
-#define HZ_TEXT_SHARDS    "more threads than shards; shards there are:"
-
 /* Prints "hakozuna: <text> 0x<pointer>" and aborts. */
 HZ_NORETURN HZ_COLD void hz_fail_pointer(const char *text, const void *pointer);
 

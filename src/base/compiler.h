@@ -43,11 +43,6 @@
 #define HZ_ASM_X86_64 0
 #endif
 
-/* A knob of both engines: the largest linear size class is 2^HZ_LINEAR_LOG2 bytes (sizeclass.h). */
-#ifndef HZ_LINEAR_LOG2
-#define HZ_LINEAR_LOG2 8
-#endif
-
 /* The build's switches, for plain `if`. */
 enum {
     HZ_CONFIG_CHECKS = HZ_CHECKS, /* internal assertions and the live map */

@@ -6,7 +6,6 @@
 #include "base/arena.h"
 #include "base/os.h"
 #include "base/pagetag.h"
-#include "base/sizeclass.h"
 
 #include <string.h>
 
@@ -89,7 +88,7 @@ static void *run_block_resize(struct hz_segment *segment, void *block, size_t si
 
 void *hz_large_resize(void *block, size_t size) {
     struct hz_segment *segment = hz_segment_get(block);
-    if (size <= HZ_CLASS_BYTES_MAX || size > PTRDIFF_MAX)
+    if (size <= HZ_LARGE_ABOVE_BYTES || size > PTRDIFF_MAX)
         return NULL;                                      /* a size class serves it better, or nothing does */
     if (hz_load_rlx(&segment->kind) != HZ_SEGMENT_DIRECT) /* relaxed: as above */
         return run_block_resize(segment, block, size);

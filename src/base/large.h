@@ -9,6 +9,11 @@
 
 #include "base/compiler.h"
 
+enum {
+    HZ_LARGE_ABOVE_LOG2 = 16,
+    HZ_LARGE_ABOVE_BYTES = 1 << HZ_LARGE_ABOVE_LOG2, /* larger blocks are "large"; up to here size classes serve */
+};
+
 /* At least `size` bytes (> 0) at a multiple of `alignment` (a power of two); zeroed when asked. NULL when the OS
  * refuses. errno untouched. */
 void *hz_large_alloc(size_t size, size_t alignment, bool zeroed);

@@ -14,9 +14,9 @@
 
 /* From outermost to innermost; only a leaf, which comes last, is 0: zeroed memory is a free leaf. */
 enum hz_lock_rank {
-    HZ_RANK_LEAF = 0, /* nothing is taken while it is held: a list of hz3's transfer or central */
+    HZ_RANK_LEAF = 0, /* no other lock is taken while it is held */
     HZ_RANK_INIT,     /* first use of the library */
-    HZ_RANK_SHARD,    /* a shard's exclusive */
+    HZ_RANK_OUTER,    /* the locks of the layer above */
     HZ_RANK_ARENA,    /* growth of the arena, direct mappings */
     HZ_RANK_META,     /* memory for the allocator's own structures */
 };

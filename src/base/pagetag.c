@@ -48,9 +48,9 @@ bool hz_pagetag_open(const void *address, size_t bytes) {
 void hz_pagetag_set(const void *address, size_t pages, unsigned bin, unsigned size_class, unsigned owner) {
     struct hz_pagetag *tag = hz_pagetag_of(address);
     for (size_t i = 0; i < pages; i++) {
-        hz_assert(hz_load_rlx(&tag[i].class) == 0);
+        hz_assert(hz_load_rlx(&tag[i].size_class) == 0);
         hz_store_rlx(&tag[i].owner, (uint8_t)owner); /* sync: tag-publish */
-        hz_store_rlx(&tag[i].class, (uint8_t)size_class);
+        hz_store_rlx(&tag[i].size_class, (uint8_t)size_class);
         hz_store_rlx(&tag[i].bin, (uint16_t)(hz_pagetags.flat ? bin : 0));
     }
 }
@@ -59,7 +59,7 @@ void hz_pagetag_clear(const void *address, size_t pages) {
     struct hz_pagetag *tag = hz_pagetag_of(address);
     for (size_t i = 0; i < pages; i++) {
         hz_store_rlx(&tag[i].bin, 0); /* sync: tag-publish */
-        hz_store_rlx(&tag[i].class, 0);
+        hz_store_rlx(&tag[i].size_class, 0);
         hz_store_rlx(&tag[i].owner, 0);
     }
 }

@@ -24,10 +24,16 @@ enum {
     HZ_PAGE_BYTES = 1 << HZ_PAGE_LOG2,
 };
 
+/* What a tag's class means besides the size classes of the layer above. */
+enum {
+    HZ_CLASS_NONE = 0,    /* not ours */
+    HZ_CLASS_LARGE = 255, /* a large block: a run of pages or a direct mapping */
+};
+
 struct hz_pagetag {
-    _Atomic(uint16_t) bin;  /* for the fast path: byte offset of the engine's bin; 0 = ask the slow path */
-    _Atomic(uint8_t) class; /* size class, HZ_CLASS_LARGE, or HZ_CLASS_NONE: not ours */
-    _Atomic(uint8_t) owner; /* shard */
+    _Atomic(uint16_t) bin;       /* for the fast path: byte offset of the bin; 0 = ask the slow path */
+    _Atomic(uint8_t) size_class; /* a size class, HZ_CLASS_LARGE or HZ_CLASS_NONE */
+    _Atomic(uint8_t) owner;      /* number of the owner */
 };
 
 struct hz_pagetag_table {
@@ -43,7 +49,7 @@ HZ_INLINE struct hz_pagetag *hz_pagetag_of(const void *address) {
 }
 
 HZ_INLINE unsigned hz_pagetag_class(const void *address) {
-    return hz_load_rlx(&hz_pagetag_of(address)->class); /* sync: tag-publish, by whoever passed the block on */
+    return hz_load_rlx(&hz_pagetag_of(address)->size_class); /* sync: tag-publish, by whoever passed the block on */
 }
 
 HZ_INLINE unsigned hz_pagetag_owner(const void *address) {

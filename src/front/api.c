@@ -1,10 +1,15 @@
 /*
- * api.c - the public API of hakozuna.h. Nothing but names.
+ * api.c - the public API of hakozuna.h. Names only.
  */
 #include "hakozuna/hakozuna.h"
 
 #include "base/report.h"
+#include "front/family.h"
 #include "front/front.h"
+#include "heap/config.h"
+#include "heap/purge.h"
+#include "heap/query.h"
+#include "heap/stats.h"
 
 #include <errno.h>
 
@@ -61,11 +66,11 @@ size_t hz_usable_size(const void *block) {
 }
 
 size_t hz_good_size(size_t size) {
-    return hz_engine_good_size(size);
+    return hz_query_good_size(size);
 }
 
 size_t hz_purge(void) {
-    return hz_engine_purge();
+    return hz_heap_purge();
 }
 
 const char *hz_version(void) {
@@ -73,7 +78,7 @@ const char *hz_version(void) {
 }
 
 const char *hz_config_string(void) {
-    return hz_engine_config_string();
+    return hz_heap_config_string();
 }
 
 int hz_stats_get(struct hz_stats *out) {
@@ -81,7 +86,7 @@ int hz_stats_get(struct hz_stats *out) {
         errno = EINVAL;
         return -1;
     }
-    hz_engine_stats(out);
+    hz_heap_stats(out);
     return 0;
 }
 
@@ -91,7 +96,7 @@ int hz_stats_print(int fd, enum hz_stats_format format) {
         return -1;
     }
     struct hz_stats stats;
-    hz_engine_stats(&stats);
+    hz_heap_stats(&stats);
     struct hz_report report;
     hz_report_begin(&report, fd, format == HZ_STATS_JSON);
     hz_report_string(&report, "version", hz_version());
@@ -105,7 +110,7 @@ int hz_stats_print(int fd, enum hz_stats_format format) {
     hz_report_number(&report, "purged_bytes", stats.purged_bytes);
     hz_report_number(&report, "mapping_count", stats.mapping_count);
     hz_report_group_close(&report);
-    hz_engine_report(&report);
+    hz_heap_report(&report);
     int error = hz_report_end(&report);
     if (error != 0)
         errno = error;

@@ -1,8 +1,13 @@
 /*
  * family.c - the members of the malloc family that need no fast path, with glibc's semantics.
  */
+#include "front/family.h"
+
+#include "base/check.h"
 #include "base/os.h"
 #include "front/front.h"
+#include "heap/query.h"
+#include "heap/resize.h"
 
 #include <errno.h>
 #include <string.h>
@@ -12,32 +17,11 @@ static void *fail(int error) {
     return NULL;
 }
 
-static void *watch(void *block) {
-    if (HZ_CONFIG_CHECKS && block != NULL)
-        hz_livemap_add(block);
-    return block;
-}
-
-void hz_front_live_remove(const void *block) {
-    if (block == NULL)
-        return;
-    switch (hz_livemap_remove(block)) {
-    case HZ_LIVEMAP_OK:
-        return;
-    case HZ_LIVEMAP_FOREIGN:
-        hz_fail_pointer(HZ_TEXT_FOREIGN, block);
-    case HZ_LIVEMAP_NOT_LIVE:
-        break;
-    }
-    const void *start = hz_engine_block_start(block);
-    hz_fail_pointer(start != NULL && start != block ? HZ_TEXT_INTERIOR : HZ_TEXT_DOUBLE_FREE, block);
-}
-
 void *hz_front_calloc(size_t count, size_t size) {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes))
         return fail(ENOMEM);
-    return watch(hz_engine_calloc(bytes));
+    return hz_live_add(hz_heap_calloc(bytes));
 }
 
 /* A block may stay where it is if the new size fits and leaves at most half of it unused. */
@@ -61,19 +45,19 @@ void *hz_front_realloc(void *block, size_t size) {
         hz_front_free(block);
         return NULL;
     }
-    size_t usable = hz_engine_usable(block);
+    size_t usable = hz_query_usable(block);
     if (size > PTRDIFF_MAX)
         return fail(ENOMEM);
-    if (fits_well(usable, size) && usable == hz_engine_good_size(size))
+    if (fits_well(usable, size) && usable == hz_query_good_size(size))
         return block;
-    void *resized = hz_engine_resize(block, size);
+    void *resized = hz_resize(block, size);
     if (resized != NULL)
-        return resized; /* a mapping that moved has kept its segment, and with it its place in the live map */
+        return resized; /* a mapping that moved keeps its segment, and with it its place in the live map */
     if (fits_well(usable, size))
         return block;
     void *moved = move(block, usable, size);
     if (moved == NULL && size <= usable)
-        return block; /* no memory for a smaller one: the old one still serves */
+        return block; /* there is no memory for a smaller block, and the old one still serves */
     return moved;
 }
 
@@ -88,7 +72,7 @@ void *hz_front_reallocarray(void *block, size_t count, size_t size) {
 static void *aligned(size_t alignment, size_t size) {
     if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX - size)
         return fail(ENOMEM);
-    return watch(hz_engine_aligned(alignment, size));
+    return hz_live_add(hz_heap_aligned(alignment, size));
 }
 
 void *hz_front_aligned_alloc(size_t alignment, size_t size) {
@@ -125,24 +109,24 @@ void *hz_front_pvalloc(size_t size) {
     return aligned(hz_os_page_bytes(), rounded);
 }
 
-/* The size a block was asked for by malloc, calloc or realloc has its class, or was realloc'ed and left in place. */
+/* The size that the program asked for fits the block's class, unless realloc left the block in place. */
 void hz_front_free_sized(void *block, size_t size) {
     if (HZ_CONFIG_CHECKS && block != NULL) {
-        size_t usable = hz_engine_usable(block);
-        if (usable != hz_engine_good_size(size) && !fits_well(usable, size))
+        size_t usable = hz_query_usable(block);
+        if (usable != hz_query_good_size(size) && !fits_well(usable, size))
             hz_fail_pointer(HZ_TEXT_SIZE, block);
     }
     hz_front_free(block);
 }
 
-/* Alignment may have moved the block up to any larger class. */
+/* For its alignment the block may be of any larger class. */
 void hz_front_free_aligned_sized(void *block, size_t alignment, size_t size) {
     if (HZ_CONFIG_CHECKS && block != NULL &&
-        (!hz_is_power_of_two(alignment) || (uintptr_t)block % alignment != 0 || hz_engine_usable(block) < size))
+        (!hz_is_power_of_two(alignment) || (uintptr_t)block % alignment != 0 || hz_query_usable(block) < size))
         hz_fail_pointer(HZ_TEXT_SIZE, block);
     hz_front_free(block);
 }
 
 size_t hz_front_usable_size(const void *block) {
-    return block == NULL ? 0 : hz_engine_usable(block);
+    return block == NULL ? 0 : hz_query_usable(block);
 }

@@ -1,8 +1,10 @@
 /*
- * newdel.c - what operator new does when memory is short. C programs must not load libstdc++ because of us, so nothing
- * of it is linked: its functions are looked up when they are needed, which is only then (a C++ program has it loaded).
+ * newdel.c - see newdel.h. C programs must not load libstdc++ because of us, so nothing of it is linked. Its functions
+ * are looked up when they are needed, which is only in a C++ program, and that has it loaded.
  */
-#include "front/front.h"
+#include "front/newdel.h"
+
+#include "front/family.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -13,17 +15,17 @@ typedef void (*throw_function)(void);
 typedef void *(*nothrow_new_function)(size_t size, const void *tag);
 typedef void *(*nothrow_new_aligned_function)(size_t size, size_t alignment, const void *tag);
 
-/* A function of the loaded libstdc++ (or libc++), also if only a part of the program that was loaded privately has it;
- * NULL if there is none. */
+/* A function of the loaded libstdc++ (or libc++), even if only a privately loaded part of the program uses it. NULL if
+ * there is none. */
 static void *runtime_function(const char *name) {
     static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
-    void *function = NULL; /* the libraries themselves are asked first: the program's scope begins with our operators */
+    void *function = NULL; /* the libraries come first: a search in the program's scope would find our own operators */
     for (size_t i = 0; function == NULL && i < HZ_ARRAY_LENGTH(libraries); i++) {
         void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
         if (library == NULL)
             continue;
         function = dlsym(library, name);
-        dlclose(library); /* gives up the reference that dlopen added; the program's own keeps it loaded */
+        dlclose(library); /* drops the reference that dlopen added; the program's own keeps it loaded */
     }
     return function != NULL ? function : dlsym(RTLD_DEFAULT, name); /* linked statically */
 }

@@ -1,11 +1,13 @@
 /*
- * override.c - the standard names: malloc family and C++ operators. In the products only, so that tests can have both
- * allocators in one program.
+ * override.c - the standard names: malloc family and C++ operators. In the products only, so that a test program can
+ * have both allocators.
  *
- * All of the family is here: a missing member would hand glibc's blocks to our free. The operators carry their mangled
- * names (Itanium C++ ABI, 64-bit: size_t is `m`), so that no C++ is needed.
+ * The whole family is here: a missing member would hand glibc's blocks to our free. The operators carry their mangled
+ * names (Itanium C++ ABI, 64-bit: size_t is `m`), so no C++ is needed.
  */
+#include "front/family.h"
 #include "front/front.h"
+#include "front/newdel.h"
 
 #include <errno.h>
 

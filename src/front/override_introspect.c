@@ -1,17 +1,16 @@
 /*
- * override_introspect.c - glibc's own questions to an allocator, answered for our heap: malloc_trim, mallinfo,
- * mallinfo2, malloc_info, malloc_stats, mallopt. In the products only. Also the entry of a preloaded library.
+ * override_introspect.c - glibc's introspection of an allocator, answered for our heap: malloc_trim, mallinfo,
+ * mallinfo2, malloc_info, malloc_stats, mallopt. In the products only.
  */
-#include "base/arena.h"
-#include "base/os.h"
-#include "front/front.h"
 #include "hakozuna/hakozuna.h"
+
+#include "base/arena.h"
+#include "base/compiler.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 static size_t direct_bytes(void) {
@@ -20,13 +19,12 @@ static size_t direct_bytes(void) {
     return figures.direct_bytes;
 }
 
-/* Returns 1 if memory was given back. `pad` bytes to keep at the top have no meaning for us: there is no top. */
+/* Returns 1 if memory was given back. There is no top of the heap, so `pad` has no meaning here. */
 HZ_EXPORT int malloc_trim(size_t pad HZ_UNUSED) {
     return hz_purge() > 0;
 }
 
-/* Our lanes are compiled in: known parameters are accepted and have no effect, as glibc's return value for "done" says
- * they may. */
+/* Lanes are compiled in, so known parameters are accepted and have no effect. Unknown ones are refused. */
 HZ_EXPORT int mallopt(int parameter, int value HZ_UNUSED) {
     switch (parameter) {
     case M_MXFAST:
@@ -48,7 +46,7 @@ HZ_EXPORT int mallopt(int parameter, int value HZ_UNUSED) {
    fordblks = free (cached included), keepcost = could be given back at once. */
 HZ_EXPORT struct mallinfo2 mallinfo2(void) {
     struct hz_stats stats;
-    hz_engine_stats(&stats);
+    (void)hz_stats_get(&stats); /* fails for NULL only */
     size_t direct = direct_bytes();
     return (struct mallinfo2){
         .arena = stats.mapped_bytes - hz_min(direct, stats.mapped_bytes),
@@ -86,7 +84,7 @@ HZ_EXPORT int malloc_info(int options, FILE *stream) {
         return -1;
     }
     struct hz_stats stats;
-    hz_engine_stats(&stats);
+    (void)hz_stats_get(&stats); /* fails for NULL only */
     int written =
         fprintf(stream,
                 "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n</sizes>\n"
@@ -103,29 +101,6 @@ HZ_EXPORT int malloc_info(int options, FILE *stream) {
 /* To stderr, as glibc does. */
 HZ_EXPORT void malloc_stats(void) {
     int saved = errno;
-    (void)hz_stats_print(STDERR_FILENO, HZ_STATS_TEXT); /* there is nobody to tell about an error of stderr */
+    (void)hz_stats_print(STDERR_FILENO, HZ_STATS_TEXT); /* an error of stderr cannot be reported */
     errno = saved;
-}
-
-static bool is_set(const char *variable, const char *wanted) {
-    const char *value = hz_os_getenv(variable);
-    return value != NULL && strcmp(value, wanted) == 0;
-}
-
-/* When the library is loaded. Our fork handler must be older than the program's: handlers run in the child in the order
-   in which they were installed, and may allocate. HAKOZUNA_SHOW_CONFIG=1: the configuration on stderr. */
-__attribute__((constructor)) static void at_load(void) {
-    hz_engine_start();
-    if (!is_set("HAKOZUNA_SHOW_CONFIG", "1"))
-        return;
-    const char *config = hz_config_string();
-    (void)hz_os_write(STDERR_FILENO, config, strlen(config)); /* diagnostics: nothing to do if stderr is closed */
-    (void)hz_os_write(STDERR_FILENO, "\n", 1);
-}
-
-/* When the program ends. HAKOZUNA_SHOW_STATS=1 or =json: the statistics on stderr. */
-__attribute__((destructor)) static void at_unload(void) {
-    bool json = is_set("HAKOZUNA_SHOW_STATS", "json");
-    if (json || is_set("HAKOZUNA_SHOW_STATS", "1"))
-        (void)hz_stats_print(STDERR_FILENO, json ? HZ_STATS_JSON : HZ_STATS_TEXT); /* as above */
 }

@@ -6,7 +6,7 @@
 
 #include "hakozuna/hakozuna.h"
 #include "model/scheduler.h"
-#include "unit/core/shim.h"
+#include "unit/heap/shim.h"
 
 #include <gtest/gtest.h>
 #include <vector>

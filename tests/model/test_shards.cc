@@ -124,7 +124,7 @@ void drain(struct hz_shard *shard, unsigned size_class) {
     hz_lock_acquire(lock);
     struct hz_list strays = hz_shard_drain_locked(unit_self(), shard, size_class);
     hz_lock_release(lock);
-    hz_blocks_put_home(unit_self(), &strays);
+    hz_blocks_put(unit_self(), &strays);
 }
 
 /* A shard is drained while its thread takes what was sent, and what was left over of it. */
@@ -187,7 +187,7 @@ TEST(Shards, GatheringWhileBlocksAreSent) {
             unit_self();
             go.get();
             for (unsigned i = 0; i < 3; i++)
-                hz_pageq_gather(unit_self());
+                hz_page_local_gather(unit_self());
         };
         model::together({owner, sender, gatherer});
         model::check_nothing_is_lost(heap);

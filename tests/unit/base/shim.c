@@ -7,7 +7,7 @@
 #include "base/lock.h"
 #include "base/mpsc.h"
 #include "base/pagetag.h"
-#include "base/thread.h"
+#include "base/registry.h"
 
 #include <stdlib.h>
 
@@ -44,7 +44,7 @@ uint32_t unit_mpsc_count(struct hz_mpsc *queue) {
 
 const unsigned unit_rank_leaf = HZ_RANK_LEAF;
 const unsigned unit_rank_init = HZ_RANK_INIT;
-const unsigned unit_rank_shard = HZ_RANK_SHARD;
+const unsigned unit_rank_shard = HZ_RANK_OUTER;
 const unsigned unit_rank_arena = HZ_RANK_ARENA;
 const unsigned unit_rank_meta = HZ_RANK_META;
 
@@ -141,18 +141,18 @@ _Static_assert((int)UNIT_THREAD_FREE == (int)HZ_THREAD_FREE && (int)UNIT_THREAD_
                    (int)UNIT_THREAD_ORPHAN == (int)HZ_THREAD_ORPHAN,
                "the states have the same numbers");
 
-struct hz_thread *unit_thread_new(void) {
-    return make(sizeof(struct hz_thread));
+struct hz_registered *unit_thread_new(void) {
+    return make(sizeof(struct hz_registered));
 }
 
-enum unit_thread_state unit_thread_state_of(struct hz_thread *thread) {
+enum unit_thread_state unit_thread_state_of(struct hz_registered *thread) {
     return (enum unit_thread_state)hz_load_acq(&thread->state);
 }
 
-uint32_t unit_thread_number(const struct hz_thread *thread) {
+uint32_t unit_thread_number(const struct hz_registered *thread) {
     return thread->number;
 }
 
-struct hz_thread *unit_thread_next(const struct hz_thread *thread) {
+struct hz_registered *unit_thread_next(const struct hz_registered *thread) {
     return thread->next;
 }

@@ -22,12 +22,11 @@ extern "C" {
 #include "base/meta.h"
 #include "base/os.h"
 #include "base/report.h"
-#include "base/sizeclass.h"
 
 struct hz_lock;
 struct hz_mpsc;
 struct hz_segment;
-struct hz_thread;
+struct hz_registered;
 
 /* Frees what a unit_*_new function gave. */
 void unit_delete(void *object);
@@ -109,18 +108,18 @@ void hz_arena_after_fork(void);
 
 /* ---- thread.h ---- */
 enum unit_thread_state { UNIT_THREAD_FREE, UNIT_THREAD_USED, UNIT_THREAD_ORPHAN };
-struct hz_thread *unit_thread_new(void);
-enum unit_thread_state unit_thread_state_of(struct hz_thread *thread);
-uint32_t unit_thread_number(const struct hz_thread *thread);
-struct hz_thread *unit_thread_next(const struct hz_thread *thread);
-struct hz_thread *hz_thread_claim(void);
-struct hz_thread *hz_thread_claim_orphan(void);
-void hz_thread_publish(struct hz_thread *thread);
-void hz_thread_release(struct hz_thread *thread);
-struct hz_thread *hz_thread_first(void);
-void hz_thread_after_fork(struct hz_thread *self);
-void hz_thread_hooks_install(void (*on_exit)(void *), void (*after_fork)(void));
-bool hz_thread_exit_arm(void *value);
+struct hz_registered *unit_thread_new(void);
+enum unit_thread_state unit_thread_state_of(struct hz_registered *thread);
+uint32_t unit_thread_number(const struct hz_registered *thread);
+struct hz_registered *unit_thread_next(const struct hz_registered *thread);
+struct hz_registered *hz_registry_claim(void);
+struct hz_registered *hz_registry_claim_orphan(void);
+void hz_registry_add(struct hz_registered *thread);
+void hz_registry_release(struct hz_registered *thread);
+struct hz_registered *hz_registry_first(void);
+void hz_registry_after_fork(struct hz_registered *self);
+void hz_hooks_install(void (*on_exit)(void *), void (*after_fork)(void));
+bool hz_hooks_arm_exit(void *value);
 
 #ifdef __cplusplus
 }

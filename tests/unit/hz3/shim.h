@@ -4,11 +4,14 @@
 #ifndef HZ_TESTS_UNIT_HZ3_SHIM_H
 #define HZ_TESTS_UNIT_HZ3_SHIM_H
 
-#include "unit/core/shim.h"
+#include "unit/heap/shim.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#include "shadow.h"
+#include "transfer_check.h"
 
 /* The counters of hz3, by their names in hz_counters. */
 struct unit_hz3_counters {
@@ -35,12 +38,7 @@ extern const unsigned unit_transfer_slots;
 uint32_t unit_transfer_count(struct hz_mailbox *mail);
 uint32_t unit_central_count(struct hz_mailbox *mail);
 
-void hz3_transfer_check(hz_list_word word);
-
 /* ---- shadow.c ---- */
-void hz3_shadow_prepare(const struct hz_list *list);
-void hz3_shadow_add(const struct hz_list *list);
-void hz3_shadow_remove(hz_list_word word);
 extern const bool unit_central_is_shadowed;
 
 /* What waits in the stash alone. */

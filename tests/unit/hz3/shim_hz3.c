@@ -3,10 +3,10 @@
  */
 #include "unit/hz3/shim.h"
 
-#include "core/core.h"
-#include "hz3/central.h"
-#include "hz3/shadow.h"
-#include "hz3/transfer.h"
+#include "central.h"
+#include "heap/pages/shard.h"
+#include "shadow.h"
+#include "transfer.h"
 
 const unsigned unit_transfer_slots = HZ3_TRANSFER_SLOTS;
 

@@ -1,5 +1,5 @@
 /* Central, without a lock and with one: the list behind stash and transfer, with a cap of its own. */
-#include "unit/core/fixture.h"
+#include "unit/heap/fixture.h"
 #include "unit/hz3/shim.h"
 
 namespace {

@@ -1,5 +1,5 @@
 /* Mail of hz3: stash, then transfer, then central, each bounded; taken in that order. */
-#include "unit/core/fixture.h"
+#include "unit/heap/fixture.h"
 #include "unit/hz3/shim.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ TEST_F(Mail, OneListPerGroup) {
         for (struct hz_shard *owner : {shard_, other})
             blocks.push_back(unit::take(owner, 9, 1)[0]);
     uint64_t before = counters().stash_send;
-    hz_home_send(self_, blocks.data(), 16);
+    hz_blocks_send(self_, blocks.data(), 16);
     EXPECT_EQ(counters().stash_send - before, 2U);
     for (struct hz_shard *owner : {shard_, other}) {
         EXPECT_EQ(unit_stash_count(unit_mailbox(owner, 9)), 8U);
@@ -60,7 +60,7 @@ TEST_F(Mail, OneListPerGroup) {
     }
     unit::retire_all(other);
     EXPECT_EQ(unit::pages_of(other), 0U);
-    hz_shard_release(self_, other);
+    hz_shard_leave(self_, other);
 }
 
 /* Single blocks are sent until every tier is full; nothing is lost, and what waits is bounded. */

@@ -1,5 +1,5 @@
 /* The shadow of central: a block that comes twice and a link that changes there are found, and named. */
-#include "unit/core/fixture.h"
+#include "unit/heap/fixture.h"
 #include "unit/hz3/shim.h"
 
 namespace {
@@ -51,22 +51,27 @@ TEST_F(Shadow, ABlockThatComesTwiceIsNamed) {
     struct hz_list again = {};
     hz_list_push(&again, blocks_[1]);
     hz_block_link(blocks_[1], blocks_[0]);
-    EXPECT_DEATH(hz3_shadow_add(&again), line(HZ_TEXT_TWICE, blocks_[1]));
+    EXPECT_DEATH(hz3_shadow_add(&again), line(HZ3_TEXT_TWICE, blocks_[1]));
     hz3_shadow_remove(word_);
 }
 
 TEST_F(Shadow, ARewrittenLinkIsNamed) {
     hz3_shadow_add(&list_);
     hz_block_link(blocks_[2], blocks_[0]);
-    EXPECT_DEATH(hz3_shadow_remove(word_), line(HZ_TEXT_REWRITTEN, blocks_[2]));
+    EXPECT_DEATH(hz3_shadow_remove(word_), line(HZ3_TEXT_REWRITTEN, blocks_[2]));
     hz_block_link(blocks_[2], blocks_[1]);
     hz_block_link(blocks_[0], blocks_[3]); /* the last: it had none */
-    EXPECT_DEATH(hz3_shadow_remove(word_), line(HZ_TEXT_REWRITTEN, blocks_[0]));
+    EXPECT_DEATH(hz3_shadow_remove(word_), line(HZ3_TEXT_REWRITTEN, blocks_[0]));
     hz_block_link(blocks_[0], nullptr);
     hz3_shadow_remove(word_);
 }
 
 /* Central with a mutex keeps the shadow itself, in the check build. */
+TEST(ShadowTexts, AreStable) {
+    EXPECT_STREQ(HZ3_TEXT_TWICE, "block is on central already:");
+    EXPECT_STREQ(HZ3_TEXT_REWRITTEN, "link was rewritten on central in block:");
+}
+
 TEST_F(Shadow, CentralFindsBoth) {
     if (!unit_central_is_shadowed)
         GTEST_SKIP() << "central is lock-free here, or nothing is checked";
@@ -74,9 +79,9 @@ TEST_F(Shadow, CentralFindsBoth) {
     ASSERT_TRUE(unit_centrals[1].send(mail, &list_, 100));
     struct hz_list again = unit::list_of(blocks_, 1, 1);
     hz_block_link(blocks_[1], blocks_[0]);
-    EXPECT_DEATH(unit_centrals[1].send(mail, &again, 100), line(HZ_TEXT_TWICE, blocks_[1]));
+    EXPECT_DEATH(unit_centrals[1].send(mail, &again, 100), line(HZ3_TEXT_TWICE, blocks_[1]));
     hz_block_link(blocks_[3], blocks_[1]);
-    EXPECT_DEATH(unit_centrals[1].take(mail), line(HZ_TEXT_REWRITTEN, blocks_[3]));
+    EXPECT_DEATH(unit_centrals[1].take(mail), line(HZ3_TEXT_REWRITTEN, blocks_[3]));
     hz_block_link(blocks_[3], blocks_[2]);
     EXPECT_EQ(unit_centrals[1].take(mail), word_);
     unit_delete(mail);

@@ -1,5 +1,5 @@
 /* Transfer slots, without a lock and with one: a few lists, each handed over whole and once. */
-#include "unit/core/fixture.h"
+#include "unit/heap/fixture.h"
 #include "unit/hz3/shim.h"
 
 #include <set>
@@ -105,6 +105,10 @@ TEST_P(Transfer, ThreadsHandOverEveryListOnce) {
 }
 
 /* A list that lies in a slot is written to. */
+TEST(TransferCheck, ItsTextIsStable) {
+    EXPECT_STREQ(HZ3_TEXT_TRANSFER, "corrupt list in transfer at:");
+}
+
 TEST(TransferCheck, ListsThatAreShorterOrLongerAreFound) {
     std::vector<Node> nodes(4);
     struct hz_list list = list_of(nodes, 0, 3); /* 2 -> 1 -> 0 */

@@ -4,7 +4,7 @@
 #ifndef HZ_TESTS_UNIT_HZ4_SHIM_H
 #define HZ_TESTS_UNIT_HZ4_SHIM_H
 
-#include "unit/core/shim.h"
+#include "unit/heap/shim.h"
 
 #ifdef __cplusplus
 extern "C" {

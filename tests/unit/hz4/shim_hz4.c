@@ -3,7 +3,7 @@
  */
 #include "unit/hz4/shim.h"
 
-#include "core/core.h"
+#include "heap/pages/shard.h"
 
 struct unit_hz4_counters unit_hz4_counters_of(struct hz_thread_block *thread) {
     struct hz_counters *counters = &thread->counters;

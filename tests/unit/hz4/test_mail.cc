@@ -1,6 +1,6 @@
 /* Mail of hz4: lists posted to the inbox, bounded. The other way is in core/test_mail_pages.cc. */
 #include "stress/children.h"
-#include "unit/core/fixture.h"
+#include "unit/heap/fixture.h"
 #include "unit/hz4/shim.h"
 
 #include <algorithm>
@@ -152,7 +152,7 @@ TEST_F(Inbox, OneListPerGroup) {
         for (struct hz_shard *owner : {shard_, other})
             blocks.push_back(unit::take(owner, 9, 1)[0]);
     uint64_t before = counters().inbox_push_list;
-    hz_home_send(self_, blocks.data(), 16);
+    hz_blocks_send(self_, blocks.data(), 16);
     EXPECT_EQ(counters().inbox_push_list - before, 2U);
     for (struct hz_shard *owner : {shard_, other}) {
         EXPECT_EQ(hz_shard_waiting(owner, 9), 8U);
@@ -160,7 +160,7 @@ TEST_F(Inbox, OneListPerGroup) {
     }
     unit::retire_all(other);
     EXPECT_EQ(unit::pages_of(other), 0U);
-    hz_shard_release(self_, other);
+    hz_shard_leave(self_, other);
 }
 
 TEST_F(Inbox, ThreadsLoseNothing) {

@@ -1,0 +1,45 @@
+/*
+ * hooks.c - see hooks.h. Called when a thread attaches.
+ */
+#include "base/hooks.h"
+
+#include "base/atomic.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+static _Atomic(uint64_t) exit_key; /* sync: hooks; the key for the ends of threads plus 1, or 0 */
+static _Atomic(bool) fork_hooked;  /* hint: a thread has hooked fork */
+static HZ_TLS bool installing;     /* owner */
+
+/* Several threads may be here at the same time. Each leaves with a key to arm, and with fork hooked. None waits for
+   another, or relies on what another has only begun: a fork may have made that thread vanish from this process. So fork
+   may be hooked twice. That does no harm, unless a handler of the program that is called in between starts a thread.
+   `installing`: these calls may allocate, and so come here again. */
+void hz_hooks_install(void (*on_exit)(void *), void (*after_fork)(void)) {
+    /* sync: hooks, partner below. relaxed: hint */
+    if (installing || (hz_load_acq(&exit_key) != 0 && hz_load_rlx(&fork_hooked)))
+        return;
+    installing = true;
+    int saved = errno;
+    pthread_key_t key;
+    uint64_t none = 0;
+    if (hz_load_rlx(&exit_key) == 0 && pthread_key_create(&key, on_exit) == 0 && /* relaxed: hint */
+        !hz_cas_strong_ar_acq(&exit_key, &none, (uint64_t)key + 1)) /* sync: hooks, partner hz_hooks_arm_exit */
+        pthread_key_delete(key);
+    /* without memory, or out of keys, the next thread tries again */
+    if (!hz_load_rlx(&fork_hooked) && pthread_atfork(NULL, NULL, after_fork) == 0) /* relaxed, both: hint */
+        hz_store_rlx(&fork_hooked, true);
+    errno = saved;
+    installing = false;
+}
+
+bool hz_hooks_arm_exit(void *value) {
+    uint64_t key = hz_load_acq(&exit_key); /* sync: hooks, partner hz_hooks_install */
+    if (key == 0)
+        return false;
+    int saved = errno;
+    bool armed = pthread_setspecific((pthread_key_t)(key - 1), value) == 0;
+    errno = saved;
+    return armed;
+}

@@ -1,0 +1,66 @@
+/*
+ * registry.c - see registry.h. Called when threads come and go, never on a fast path.
+ */
+#include "base/registry.h"
+
+static _Atomic(struct hz_registered *) newest; /* sync: thread-publish */
+static _Atomic(uint32_t) made_count;           /* counter */
+static _Atomic(uint32_t) unused_count;         /* hint: blocks that no thread has */
+static _Atomic(uint32_t) orphan_count;         /* hint */
+
+struct hz_registered *hz_registry_first(void) {
+    return hz_load_acq(&newest); /* sync: thread-publish, partner hz_registry_add */
+}
+
+static struct hz_registered *claim_from(uint32_t state, _Atomic(uint32_t) *count) {
+    if (hz_load_rlx(count) == 0) /* relaxed: hint, one block too many does no harm */
+        return NULL;
+    for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next) {
+        uint32_t expected = state;
+        if (hz_load_rlx(&thread->state) != state) /* relaxed: hint */
+            continue;
+        /* sync: thread-claim, partner hz_registry_release */
+        if (hz_cas_strong_acq_rlx(&thread->state, &expected, HZ_THREAD_USED)) {
+            hz_sub_rlx(count, 1); /* relaxed: hint */
+            return thread;
+        }
+    }
+    return NULL;
+}
+
+struct hz_registered *hz_registry_claim_orphan(void) {
+    return claim_from(HZ_THREAD_ORPHAN, &orphan_count);
+}
+
+struct hz_registered *hz_registry_claim(void) {
+    struct hz_registered *thread = hz_registry_claim_orphan();
+    return thread != NULL ? thread : claim_from(HZ_THREAD_FREE, &unused_count);
+}
+
+void hz_registry_add(struct hz_registered *thread) {
+    thread->number = hz_add_rlx(&made_count, 1);       /* relaxed: counter */
+    hz_store_rlx(&thread->state, HZ_THREAD_USED);      /* published by the CAS */
+    struct hz_registered *seen = hz_load_rlx(&newest); /* relaxed: cas */
+    do {
+        thread->next = seen;
+    } while (!hz_cas_rel_rlx(&newest, &seen, thread)); /* sync: thread-publish, partner hz_registry_first */
+}
+
+void hz_registry_release(struct hz_registered *thread) {
+    hz_store_rel(&thread->state, HZ_THREAD_FREE); /* sync: thread-claim, partner claim_from */
+    hz_add_rlx(&unused_count, 1);                 /* relaxed: hint */
+}
+
+void hz_registry_after_fork(struct hz_registered *self) {
+    uint32_t orphans = 0;
+    uint32_t unused = 0;
+    for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next) {
+        uint32_t state = hz_load_rlx(&thread->state); /* relaxed, all: one thread */
+        if (thread != self && state == HZ_THREAD_USED)
+            hz_store_rlx(&thread->state, HZ_THREAD_ORPHAN);
+        orphans += thread != self && state != HZ_THREAD_FREE;
+        unused += state == HZ_THREAD_FREE;
+    }
+    hz_store_rlx(&orphan_count, orphans);
+    hz_store_rlx(&unused_count, unused);
+}

@@ -1,0 +1,14 @@
+/*
+ * central_lockfree.c - central is the list of mpsc.h, and edge "central-publish" is that of mpsc.h. See central.h.
+ */
+#include "central_lockfree.h"
+
+#include "mailbox.h"
+
+bool hz3_central_lockfree_send(struct hz_mailbox *mail, const struct hz_list *list, uint32_t cap) {
+    return hz_mpsc_send(&mail->central, list, cap); /* sync: central-publish, partner take */
+}
+
+hz_list_word hz3_central_lockfree_take(struct hz_mailbox *mail) {
+    return hz_mpsc_take(&mail->central); /* sync: central-publish, partner send */
+}

@@ -1,0 +1,17 @@
+/*
+ * transfer_check.h - checks that a list that lay in transfer is still what the sender put there.
+ */
+#ifndef HZ3_TRANSFER_CHECK_H
+#define HZ3_TRANSFER_CHECK_H
+
+#include "base/list.h"
+#include "heap/knobs.h"
+
+#define HZ3_TEXT_TRANSFER "corrupt list in transfer at:"
+
+enum { HZ3_TRANSFER_CHECKED = HZ_TRANSFER_FAILFAST || HZ_CONFIG_CHECKS };
+
+/* Ends the program unless the list that was taken has as many blocks as it says. Names the last sound block. */
+void hz3_transfer_check(hz_list_word word);
+
+#endif

@@ -1,0 +1,11 @@
+/* Lane pageq, for comparison: as default, but each block is sent to its page, and pages are queued for their owner. */
+#ifndef HZ4_LANES_PAGEQ_H
+#define HZ4_LANES_PAGEQ_H
+
+#define HZ_LANE_NAME "pageq"
+
+#define LANE_HZ_REMOTE_INBOX HZ_SET(0)
+
+#include "lanes/default.h"
+
+#endif

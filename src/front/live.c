@@ -1,0 +1,22 @@
+/*
+ * live.c - see live.h. Says which misuse a pointer is that is no live block.
+ */
+#include "front/live.h"
+
+#include "base/check.h"
+#include "heap/query.h"
+
+void hz_live_remove(const void *block) {
+    if (block == NULL)
+        return;
+    switch (hz_livemap_remove(block)) {
+    case HZ_LIVEMAP_OK:
+        return;
+    case HZ_LIVEMAP_FOREIGN:
+        hz_fail_pointer(HZ_TEXT_FOREIGN, block);
+    case HZ_LIVEMAP_NOT_LIVE:
+        break;
+    }
+    const void *start = hz_query_start(block);
+    hz_fail_pointer(start != NULL && start != block ? HZ_TEXT_INTERIOR : HZ_TEXT_DOUBLE_FREE, block);
+}

@@ -1,0 +1,126 @@
+/*
+ * bin.h - a thread's free blocks: one bin per size class, and one for blocks that go home to other shards.
+ *
+ * A bin is a stack of block pointers. The newest pointer is in the bin itself. The older ones are in the bin's slots,
+ * which lie behind the thread block and are named by their byte offset in it, so all that free needs of a bin fits into
+ * 16 bytes.
+ *
+ * Invariants: base <= top <= limit. The bin holds top - base blocks: `newest`, and below it base[1] .. top[-1]. base[0]
+ * is always NULL, so the block below the last one reads as "none", and an empty bin has newest == NULL. limit - base is
+ * the bin's room, which may grow up to its capacity (room.c).
+ *
+ * Only the owner changes a bin. `top` is atomic because statistics read it from other threads. A fork may copy a bin
+ * between two stores: the copy may lack a block, but never has one twice, nor one that the program has. It may be
+ * empty and still have a newest block; the child mends that (hz_orphan_bins_after_fork).
+ */
+#ifndef HZ_HEAP_CACHE_BIN_H
+#define HZ_HEAP_CACHE_BIN_H
+
+#include "base/atomic.h"
+#include "heap/class_policy.h"
+
+struct hz_bin {
+    void *newest;          /* owner; hz_slot_* */
+    _Atomic(uint32_t) top; /* owner */
+    uint32_t limit;        /* owner; changes only while the bin is full or empty */
+};
+
+enum {
+    HZ_REMOTE_BIN = HZ_CLASS_COUNT, /* the remote buffer: blocks of home classes that belong to other shards */
+    HZ_BINS,
+};
+
+/* Begins the thread block, so a bin's offset is counted from the thread block's start. */
+struct hz_cache {
+    struct hz_bin bins[HZ_BINS]; /* bins[0] is empty and full for ever; tags that mean "slow path" name it */
+    uint32_t bases[HZ_BINS];     /* const after publish: offset of each bin's first slot */
+};
+
+/* Page tags and the table of sizes name a bin by its byte offset. */
+_Static_assert(sizeof(struct hz_bin) == 16, "four bins to a cache line");
+_Static_assert(HZ_CLASS_COUNT * sizeof(struct hz_bin) <= UINT16_MAX, "a bin offset must fit into a page tag");
+
+HZ_INLINE struct hz_bin *hz_bin_at(struct hz_cache *cache, size_t offset) {
+    return (struct hz_bin *)(void *)((char *)cache + offset);
+}
+
+HZ_INLINE size_t hz_bin_offset(unsigned size_class) {
+    return size_class * sizeof(struct hz_bin);
+}
+
+HZ_INLINE void **hz_slot_at(struct hz_cache *cache, uint32_t offset) {
+    return (void **)(void *)((char *)cache + offset);
+}
+
+/* Most blocks that a bin can hold. Here and below `index` is a class or HZ_REMOTE_BIN. */
+HZ_INLINE uint32_t hz_bin_slots(unsigned index) {
+    return index == HZ_REMOTE_BIN ? (uint32_t)HZ_REMOTE_COUNT : hz_bin_capacity(index);
+}
+
+/* The first slot, which is always NULL. */
+HZ_INLINE void **hz_bin_base(struct hz_cache *cache, unsigned index) {
+    return hz_slot_at(cache, cache->bases[index]);
+}
+
+/* Blocks in a bin. Other threads get a recent figure. */
+HZ_INLINE uint32_t hz_bin_held(struct hz_cache *cache, unsigned index) {
+    /* relaxed: owner, or figure */
+    return (uint32_t)(hz_slot_at(cache, hz_load_rlx(&cache->bins[index].top)) - hz_bin_base(cache, index));
+}
+
+/* Blocks that a bin may hold now. Owner. */
+HZ_INLINE uint32_t hz_bin_room(const struct hz_cache *cache, unsigned index) {
+    return (cache->bins[index].limit - cache->bases[index]) / (uint32_t)sizeof(void *);
+}
+
+/* `room`: at least what the bin holds, at most its slots. */
+HZ_INLINE void hz_bin_room_set(struct hz_cache *cache, unsigned index, uint32_t room) {
+    cache->bins[index].limit = cache->bases[index] + room * (uint32_t)sizeof(void *);
+}
+
+/* The newest block; NULL when the bin is empty. */
+HZ_INLINE void *hz_bin_pop(struct hz_cache *cache, struct hz_bin *bin) {
+    void *block = hz_slot_load_rlx(&bin->newest); /* relaxed, all: owner */
+    if (HZ_UNLIKELY(block == NULL))
+        return NULL;
+    void *older = hz_slot_load_rlx(hz_slot_at(cache, hz_load_rlx(&bin->top)) - 1);
+    hz_owner_add_rel(&bin->top, -(int)sizeof(void *));
+    hz_signal_fence(); /* fork: a copy must not have `older` twice */
+    hz_slot_store_rlx(&bin->newest, older);
+    hz_signal_fence(); /* fork: a copy must not have the block that the caller gets */
+    return block;
+}
+
+/* `top` is the bin's, and below its limit. */
+HZ_INLINE void hz_bin_push(struct hz_cache *cache, struct hz_bin *bin, uint32_t top, void *block) {
+    hz_signal_fence(); /* fork: the caller is done with the block */
+    hz_slot_store_rlx(hz_slot_at(cache, top), hz_slot_load_rlx(&bin->newest)); /* relaxed, all: owner */
+    hz_slot_store_rlx(&bin->newest, block);
+    /* release: a fork's copy must not have the top without the block */
+    hz_owner_add_rel(&bin->top, (int)sizeof(void *));
+}
+
+/* Takes all blocks out and returns their number. Until the bin is used again they are base[1] .. base[count], oldest
+   first. A fork's copy made from now on has an empty bin. */
+HZ_INLINE uint32_t hz_bin_empty(struct hz_cache *cache, unsigned index) {
+    struct hz_bin *bin = &cache->bins[index];
+    uint32_t count = hz_bin_held(cache, index);
+    if (count == 0)
+        return 0;
+    hz_slot_store_rlx(hz_bin_base(cache, index) + count, hz_slot_load_rlx(&bin->newest)); /* relaxed, all: owner */
+    hz_store_rel(&bin->top, hz_load_rlx(&bin->top) - count * (uint32_t)sizeof(void *));
+    hz_signal_fence();
+    hz_slot_store_rlx(&bin->newest, NULL);
+    return count;
+}
+
+/* Makes base[1] .. base[count] the blocks of an empty bin. */
+HZ_INLINE void hz_bin_fill(struct hz_cache *cache, unsigned index, uint32_t count) {
+    struct hz_bin *bin = &cache->bins[index];
+    hz_assert(hz_bin_held(cache, index) == 0 && count <= hz_bin_room(cache, index));
+    hz_slot_store_rlx(&bin->newest, count > 0 ? hz_bin_base(cache, index)[count] : NULL); /* relaxed, all: owner */
+    /* release: a fork's copy must not have the top without the blocks */
+    hz_store_rel(&bin->top, hz_load_rlx(&bin->top) + count * (uint32_t)sizeof(void *));
+}
+
+#endif

@@ -1,0 +1,333 @@
+/*
+ * depot.c - stacks of batches, each an array of block pointers. Called by refill.c, flush.c and age.c.
+ *
+ * A batch moves from thread to thread by copying pointers; no block is touched on its way. There is a stack for each
+ * CPU (or for a few neighbours, if there are more CPUs than HZ_DEPOT_PARTS), so blocks mostly stay in the cache where
+ * they are, and CPUs seldom disturb each other. A thread pushes onto the part of its CPU, and pops from another part
+ * only when its own is empty. Which part a thread uses only affects speed: it may move to another CPU at any time.
+ *
+ * The head of a stack is one word: index of the top batch, number of blocks, and a 26-bit tag that changes with every
+ * push and pop. So a pop that was delayed cannot mistake a batch that left and came back (ABA) for the one it saw.
+ * Batches are never unmapped: reading the `next` of one that has just been popped is harmless, because the CAS fails.
+ * Edge "depot-publish": a pop sees the pointers in its batch, and the contents of the blocks as their last holder left
+ * them. (Pops in between are read-modify-writes and so belong to the release sequence.) Invariant: a batch is in one
+ * stack, in one thread's hands, or among the empty ones.
+ *
+ * The cost here is waiting for cache lines that another processor has written: the head, and the batch. So lines that
+ * will be written are prefetched for writing, all lines of a batch in one go, and the batch for the next push ahead of
+ * time. An empty stack is only read, so a failed pop does not take the head's line exclusive.
+ */
+#include "heap/cache/depot.h"
+
+#include "base/meta.h"
+#include "base/os.h"
+#include "heap/pages/page.h"
+
+#include <string.h>
+
+struct batch {
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint32_t) next; /* index of the batch below; sync: depot-publish */
+    _Atomic(uint16_t) count;                                /* sync: depot-publish; blocks; 1 for an empty batch */
+    uint16_t from;                                          /* owner: mark of the thread that pushed it; thread_mark */
+    void *blocks[];
+};
+
+/* Batches of large blocks are short: they have no more lines and memory than they need. */
+enum batch_kind { SHORT, LONG, KINDS };
+
+enum { SHORT_COUNT = 4 * HZ_CACHE_LINE_BYTES / sizeof(void *) - 1 };
+
+_Static_assert((int)KINDS == (int)HZ_SPARE_KINDS, "spare batches of each kind");
+
+enum {
+    INDEX_BITS = 18, /* a batch's index: its number, from 1, and its kind in the lowest bit; 0 = none */
+    COUNT_BITS = 20,
+    COUNT_MAX = (1 << COUNT_BITS) - 1,
+    TAG_SHIFT = INDEX_BITS + COUNT_BITS,
+    CHUNK_LOG2 = 8,
+    CHUNK_BATCHES = 1 << CHUNK_LOG2,
+    CHUNK_COUNT = 1 << (INDEX_BITS - 1 - CHUNK_LOG2),
+};
+
+_Static_assert((int)CHUNK_COUNT *(int)CHUNK_BATCHES <= (int)COUNT_MAX,
+               "a head must be able to count all empty batches");
+
+/* One head per line, so that threads that use different classes do not disturb each other. */
+struct head {
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint64_t) word; /* sync: depot-publish; index | blocks | tag */
+};
+
+enum {
+    EMPTY = HZ_CLASS_COUNT, /* EMPTY + kind is the "class" of empty batches */
+    CPUS = 1024,
+    PASSING = 2, /* ageing rounds a class stays "passing" after its last cross-thread pop */
+};
+
+static struct head heads[HZ_DEPOT_PARTS][EMPTY + KINDS];
+static _Atomic(uint32_t) parts = 1;                /* const after init; atomic for statistics */
+static uint8_t part_of_cpu[CPUS];                  /* const after init; by the CPU's number modulo CPUS */
+static _Atomic(uint32_t) passing[HZ_CLASS_COUNT];  /* hint: above 0 while threads take what others pushed */
+static _Atomic(char *) chunks[KINDS][CHUNK_COUNT]; /* sync: chunk-publish */
+static _Atomic(uint32_t) made_counts[KINDS];       /* cas: batch numbers handed out */
+
+static size_t batch_bytes(enum batch_kind kind) {
+    size_t blocks = kind == SHORT ? SHORT_COUNT : HZ_BATCH_COUNT;
+    return hz_round_up(offsetof(struct batch, blocks) + blocks * sizeof(void *), HZ_CACHE_LINE_BYTES);
+}
+
+static enum batch_kind kind_of(uint32_t index) {
+    return index & 1;
+}
+
+static uint32_t index_of(uint64_t word) {
+    return (uint32_t)word & ((1U << INDEX_BITS) - 1);
+}
+
+static uint32_t count_of(uint64_t word) {
+    return (uint32_t)(word >> INDEX_BITS) & COUNT_MAX;
+}
+
+static struct batch *batch_get(uint32_t index) {
+    uint32_t number = (index >> 1) - 1;
+    /* sync: chunk-publish, partner batch_make. An index is known only after its chunk was published */
+    char *chunk = hz_load_acq(&chunks[kind_of(index)][number >> CHUNK_LOG2]);
+    size_t offset = (number & (CHUNK_BATCHES - 1)) * batch_bytes(kind_of(index));
+    return (struct batch *)(void *)(chunk + offset);
+}
+
+static uint64_t word_make(uint32_t index, uint32_t count, uint64_t old) {
+    uint64_t tag = (old >> TAG_SHIFT) + 1;
+    return tag << TAG_SHIFT | (uint64_t)count << INDEX_BITS | index;
+}
+
+void hz_depot_init(void) {
+    hz_store_rlx(&parts, hz_os_cpu_groups(part_of_cpu, CPUS, HZ_DEPOT_PARTS)); /* sync: init */
+}
+
+static uint32_t part_count(void) {
+    return hz_load_rlx(&parts); /* sync: init; for statistics a figure */
+}
+
+static uint32_t part_here(void) {
+    return part_of_cpu[hz_os_cpu() % CPUS];
+}
+
+static uint32_t part_after(uint32_t part) {
+    return part + 1 < part_count() ? part + 1 : 0;
+}
+
+/* Pushes a batch unless the stack would then have more than `cap` blocks. */
+static bool stack_push(struct head *head, uint32_t index, uint32_t cap) {
+    struct batch *batch = batch_get(index);
+    uint32_t count = hz_load_rlx(&batch->count); /* relaxed: own batch */
+    HZ_PREFETCH_WRITE(head);
+    uint64_t seen = hz_load_rlx(&head->word); /* relaxed: cas */
+    uint64_t next;
+    do {
+        if (count_of(seen) + count > cap)
+            return false;
+        hz_store_rlx(&batch->next, index_of(seen)); /* relaxed: published by the CAS; again on every retry */
+        next = word_make(index, count_of(seen) + count, seen);
+    } while (!hz_cas_rel_rlx(&head->word, &seen, next)); /* sync: depot-publish, partner stack_pop */
+    return true;
+}
+
+/* Prefetches the lines of a batch that the thread soon writes with `count` blocks, or reads and then writes. */
+static void batch_prefetch(uint32_t index, uint32_t count) {
+    struct batch *batch = batch_get(index);
+    HZ_PREFETCH_WRITE(batch);
+    uint32_t room = kind_of(index) == SHORT ? (uint32_t)hz_min(count, SHORT_COUNT) : count;
+    for (uint32_t i = HZ_CACHE_LINE_BYTES / sizeof(void *) - 1; i < room; i += HZ_CACHE_LINE_BYTES / sizeof(void *))
+        HZ_PREFETCH_WRITE(&batch->blocks[i]);
+}
+
+/* The index of the popped batch; 0 when the stack is empty. `count`: most blocks that the caller will read. */
+static uint32_t stack_pop(struct head *head, uint32_t count) {
+    uint64_t seen = hz_load_acq(&head->word); /* acquire: the `next` read below is at least as new as this head */
+    uint64_t next;
+    if (index_of(seen) != 0) { /* prefetch once: after a lost CAS it would steal the winner's cache lines */
+        HZ_PREFETCH_WRITE(head);
+        batch_prefetch(index_of(seen), count);
+    }
+    do {
+        if (index_of(seen) == 0)
+            return 0;
+        struct batch *top = batch_get(index_of(seen));
+        uint32_t below = hz_load_rlx(&top->next); /* relaxed, both: if they are stale, so is the tag */
+        next = word_make(below, count_of(seen) - hz_load_rlx(&top->count), seen);
+    } while (!hz_cas_acq_acq(&head->word, &seen, next)); /* sync: depot-publish, partner stack_push */
+    return index_of(seen);
+}
+
+/* Pops from `part`, or else from the next part that has something. `count`: as in stack_pop. */
+static uint32_t parts_pop(unsigned size_class, uint32_t part, uint32_t count) {
+    uint32_t index = 0;
+    for (uint32_t left = part_count(); index == 0 && left > 0; left--, part = part_after(part))
+        index = stack_pop(&heads[part][size_class], count);
+    return index;
+}
+
+/* Pushes onto the part of the thread's CPU. Never refused: there are fewer batches than a head can count. */
+static void empty_push(uint32_t index) {
+    hz_store_rlx(&batch_get(index)->count, 1); /* relaxed: published by the push */
+    (void)stack_push(&heads[part_here()][EMPTY + kind_of(index)], index, COUNT_MAX);
+}
+
+/* A new batch; 0 when there is no memory or no number left. */
+static uint32_t batch_make(enum batch_kind kind) {
+    uint32_t made = hz_load_rlx(&made_counts[kind]); /* relaxed: cas */
+    do {
+        if (made == CHUNK_COUNT * CHUNK_BATCHES - 1)
+            return 0;
+        _Atomic(char *) *chunk = &chunks[kind][made >> CHUNK_LOG2];
+        if (hz_load_acq(chunk) == NULL) {
+            char *fresh = hz_meta_alloc(CHUNK_BATCHES * batch_bytes(kind));
+            char *expected = NULL;
+            if (fresh == NULL)
+                return 0;
+            /* sync: chunk-publish, partner batch_get. Losing the race wastes one chunk, once */
+            hz_cas_strong_ar_acq(chunk, &expected, fresh);
+        }
+    } while (!hz_cas_rlx_rlx(&made_counts[kind], &made, made + 1));
+    return (made + 1) << 1 | kind;
+}
+
+static uint32_t empty_get(struct hz_thread_block *self, enum batch_kind kind) {
+    struct hz_spares *spares = &self->spares[kind];
+    if (spares->count > 0)
+        return spares->batches[--spares->count];
+    uint32_t index = parts_pop(EMPTY + kind, part_here(), 0);
+    return index != 0 ? index : batch_make(kind);
+}
+
+static void empty_put(struct hz_thread_block *self, uint32_t index) {
+    struct hz_spares *spares = &self->spares[kind_of(index)];
+    if (spares->count == HZ_SPARE_BATCHES) {
+        empty_push(index);
+        return;
+    }
+    spares->batches[spares->count] = index;
+    hz_signal_fence(); /* fork: a copy's count never covers an unwritten entry */
+    spares->count++;
+}
+
+void hz_depot_spare_release(struct hz_thread_block *self) {
+    for (enum batch_kind kind = SHORT; kind < KINDS; kind++)
+        while (self->spares[kind].count > 0)
+            empty_push(self->spares[kind].batches[--self->spares[kind].count]);
+}
+
+/* Gets a spare batch for the next push, and starts to bring its lines here. */
+static void spare_prepare(struct hz_thread_block *self, enum batch_kind kind, uint32_t count) {
+    struct hz_spares *spares = &self->spares[kind];
+    if (spares->count == 0) {
+        uint32_t index = parts_pop(EMPTY + kind, part_here(), 0);
+        if (index == 0)
+            return;
+        empty_put(self, index);
+    }
+    batch_prefetch(spares->batches[spares->count - 1], count);
+}
+
+/* Differs between most threads. */
+static uint16_t thread_mark(const struct hz_thread_block *self) {
+    return (uint16_t)((uintptr_t)self >> 12 ^ (uintptr_t)self >> 28);
+}
+
+/* Most blocks that may rest in all parts together: HZ_DEPOT_BYTES, or, while blocks pass from thread to thread, a share
+   of all blocks of the class if that is more. So a burst of frees on one side finds room while the other side sleeps,
+   and ageing takes it home afterwards. Where a thread takes back what it pushed itself, resting more than a little
+   would only waste memory. (Two threads on one CPU that push and pop alternately get each other's batches: that counts
+   as passing.) */
+static uint32_t cap_of(unsigned size_class) {
+    size_t fixed = HZ_DEPOT_BYTES / hz_class_bytes(size_class);
+    fixed = hz_max(fixed, hz_batch_count(size_class)); /* at least a batch, or no class could ever start to pass */
+    if (hz_load_rlx(&passing[size_class]) == 0)        /* relaxed: hint */
+        return (uint32_t)hz_min(fixed, COUNT_MAX);
+    size_t share = hz_class_blocks(size_class) * HZ_DEPOT_PERCENT / 100;
+    return (uint32_t)hz_min(hz_max(fixed, share), COUNT_MAX);
+}
+
+/* Pops a batch into `out`, beginning with `part`; 0 when there is none. *from: the mark of the thread that pushed it.
+ */
+static uint32_t take(struct hz_thread_block *self, unsigned size_class, uint32_t part, void **out, uint16_t *from) {
+    if (HZ_DEPOT_BYTES == 0)
+        return 0;
+    uint32_t index = parts_pop(size_class, part, hz_batch_count(size_class));
+    if (index == 0)
+        return 0;
+    struct batch *batch = batch_get(index);
+    uint32_t count = hz_load_rlx(&batch->count); /* relaxed: own batch */
+    *from = batch->from;
+    memcpy(out, batch->blocks, count * sizeof(batch->blocks[0]));
+    empty_put(self, index);
+    return count;
+}
+
+uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out) {
+    uint16_t from;
+    uint32_t count = take(self, size_class, part_here(), out, &from);
+    if (count > 0 && from != thread_mark(self) && hz_load_rlx(&passing[size_class]) != PASSING)
+        hz_store_rlx(&passing[size_class], PASSING); /* relaxed, both: hint */
+    return count;
+}
+
+uint32_t hz_depot_pop_home(struct hz_thread_block *self, unsigned size_class, void **out) {
+    uint16_t from;
+    return take(self, size_class, part_after(part_here()), out, &from); /* this CPU's part last, since it is in use */
+}
+
+void hz_depot_forget_passing(unsigned size_class) {
+    uint32_t left =
+        hz_load_rlx(&passing[size_class]); /* relaxed, both: hint; two simultaneous rounds count down once */
+    if (left > 0)
+        hz_store_rlx(&passing[size_class], left - 1);
+}
+
+static uint32_t count_in(uint32_t part, unsigned size_class) {
+    return count_of(hz_load_rlx(&heads[part][size_class].word)); /* relaxed: hint, figure */
+}
+
+/* Most blocks that may rest in one part when `count` more come: what the other parts leave of the cap. A part with less
+   than an equal share does not look at the others. So after work has moved from CPU to CPU, all parts together can hold
+   up to twice the cap. */
+static uint32_t cap_in(uint32_t part, unsigned size_class, uint32_t count) {
+    uint32_t cap = cap_of(size_class); /* a few loads and divisions: cheap beside the copy */
+    if (count_in(part, size_class) + count <= cap / part_count())
+        return cap;
+    uint32_t others = 0;
+    for (uint32_t other = part_after(part); other != part; other = part_after(other))
+        others += count_in(other, size_class);
+    return cap - (uint32_t)hz_min(cap, others);
+}
+
+bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count) {
+    if (HZ_DEPOT_BYTES == 0)
+        return false;
+    uint32_t part = part_here();
+    HZ_PREFETCH_WRITE(&heads[part][size_class]);
+    uint32_t cap = cap_in(part, size_class, count);
+    if (count_in(part, size_class) + count > cap)
+        return false;
+    uint32_t index = empty_get(self, count > SHORT_COUNT ? LONG : SHORT);
+    if (index == 0)
+        return false;
+    struct batch *batch = batch_get(index);
+    hz_store_rlx(&batch->count, (uint16_t)count); /* relaxed: published by the push */
+    batch->from = thread_mark(self);
+    memcpy(batch->blocks, blocks, count * sizeof(batch->blocks[0]));
+    if (stack_push(&heads[part][size_class], index, cap)) {
+        hz_count(&self->counters.depot_push, 1);
+        spare_prepare(self, kind_of(index), count);
+        return true;
+    }
+    empty_put(self, index);
+    return false;
+}
+
+uint32_t hz_depot_blocks(unsigned size_class) {
+    uint32_t count = 0;
+    for (uint32_t part = 0; part < part_count(); part++)
+        count += count_in(part, size_class);
+    return count;
+}

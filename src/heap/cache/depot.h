@@ -1,0 +1,33 @@
+/*
+ * depot.h - per class, for all shards: blocks that one thread has too many of and another thread can take, in batches.
+ * Any thread; lock-free.
+ */
+#ifndef HZ_HEAP_CACHE_DEPOT_H
+#define HZ_HEAP_CACHE_DEPOT_H
+
+#include "heap/thread_block.h"
+
+/* Divides the depot into parts, by the CPUs that the calling thread may run on. Comes before any other call here. */
+void hz_depot_init(void);
+
+/* Takes over `count` (1..HZ_BATCH_COUNT) blocks. False when enough of the class rests already, or when there is no
+   memory for a batch. */
+bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count);
+
+/* Up to hz_batch_count blocks into `out`; 0 when there are none. */
+uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out);
+
+/* The same for a thread that sends the blocks home: this does not count as passing from thread to thread. */
+uint32_t hz_depot_pop_home(struct hz_thread_block *self, unsigned size_class, void **out);
+
+/* Called in each ageing round. Unless threads go on taking what others pushed, the class soon stops to count as
+   passing, and less of it may rest. */
+void hz_depot_forget_passing(unsigned size_class);
+
+/* Blocks of the class that rest now. */
+uint32_t hz_depot_blocks(unsigned size_class);
+
+/* Gives the thread's spare batches back. */
+void hz_depot_spare_release(struct hz_thread_block *self);
+
+#endif

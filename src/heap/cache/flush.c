@@ -1,0 +1,68 @@
+/*
+ * flush.c - see flush.h. Called by free's slow path when a bin is full, and for all bins at a thread's end, in a purge,
+ * and for orphans of a fork.
+ *
+ * The surplus of a full bin goes to the depot in batches, for any thread. It goes home if enough of the class rests in
+ * the depot or the class does not use it. The remote buffer goes home as a whole. A fork's copy made during a flush
+ * must not have a block twice, so the bin is emptied first, and what stays is put back last.
+ */
+#include "heap/cache/flush.h"
+
+#include "heap/cache/depot.h"
+#include "heap/pages/send.h"
+
+#include <string.h>
+
+static void give(struct hz_thread_block *self, unsigned size_class, void **blocks, uint32_t count) {
+    uint32_t batch = hz_batch_count(size_class);
+    while (count > 0) {
+        uint32_t part = (uint32_t)hz_min(count, batch);
+        if (!hz_class_is_shared(size_class) || !hz_depot_push(self, size_class, blocks, part))
+            hz_blocks_send(self, blocks, part);
+        blocks += part;
+        count -= part;
+    }
+}
+
+void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t keep) {
+    void **base = hz_bin_base(&self->cache, size_class);
+    void *oldest[HZ_BIN_COUNT];
+    uint32_t held = hz_bin_held(&self->cache, size_class);
+    if (held <= keep)
+        return;
+    uint32_t count = held - keep;
+    hz_count(&self->counters.flush, 1);
+    if (hz_class_is_mid(size_class)) {
+        hz_count(&self->counters.mid_free_batch_flush, 1);
+        hz_count(&self->counters.mid_moved, count);
+    }
+    (void)hz_bin_empty(&self->cache, size_class); /* before anything moves */
+    memcpy(oldest, base + 1, count * sizeof(oldest[0]));
+    memmove(base + 1, base + 1 + count, keep * sizeof(oldest[0]));
+    give(self, size_class, oldest, count);
+    hz_bin_fill(&self->cache, size_class, keep);
+}
+
+void hz_remote_flush(struct hz_thread_block *self) {
+    void *blocks[HZ_REMOTE_COUNT]; /* a copy: statistics read the slots, so they must not be used as scratch */
+    uint32_t count = hz_bin_empty(&self->cache, HZ_REMOTE_BIN); /* before any block is on its way home */
+    if (count == 0)
+        return;
+    hz_count(&self->counters.remote_flush_calls, 1);
+    hz_count(&self->counters.remote_free, count);
+    memcpy(blocks, hz_bin_base(&self->cache, HZ_REMOTE_BIN) + 1, count * sizeof(blocks[0]));
+    hz_blocks_send(self, blocks, count);
+}
+
+void hz_thread_flush(struct hz_thread_block *thread) {
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        uint32_t count = hz_bin_empty(&thread->cache, size_class); /* before any block is on its way home */
+        if (count == 0)
+            continue;
+        if (hz_class_is_mid(size_class))
+            hz_count(&thread->counters.mid_moved, count);
+        hz_blocks_send(thread, hz_bin_base(&thread->cache, size_class) + 1, count);
+    }
+    hz_remote_flush(thread);
+    hz_depot_spare_release(thread);
+}

@@ -1,0 +1,19 @@
+/*
+ * flush.h - takes blocks out of a thread's bins, for the depot or home. Owner of the thread block only; holding no
+ * lock.
+ */
+#ifndef HZ_HEAP_CACHE_FLUSH_H
+#define HZ_HEAP_CACHE_FLUSH_H
+
+#include "heap/thread_block.h"
+
+/* Takes the oldest blocks out of a bin until `keep` are left. */
+void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t keep);
+
+/* Sends home what is in the remote buffer. */
+void hz_remote_flush(struct hz_thread_block *self);
+
+/* Sends home all that the thread block holds. It stays attached. */
+void hz_thread_flush(struct hz_thread_block *thread);
+
+#endif

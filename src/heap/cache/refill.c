@@ -1,0 +1,41 @@
+/*
+ * refill.c - see refill.h. Called by malloc's slow path.
+ *
+ * Blocks are written above the bin's `top`, where nothing reads them, and hz_bin_fill makes them the bin's.
+ */
+#include "heap/cache/refill.h"
+
+#include "heap/cache/depot.h"
+#include "heap/cache/room.h"
+#include "heap/pages/supply.h"
+
+/* base[1] .. base[got] are the new blocks. The last one is for the caller. */
+static void *fill(struct hz_thread_block *self, unsigned size_class, uint32_t got) {
+    if (hz_class_is_mid(size_class))
+        hz_count(&self->counters.mid_moved, -(uint64_t)got);
+    hz_room_ensure(self, size_class, got);
+    hz_bin_fill(&self->cache, size_class, got - 1);
+    return hz_bin_base(&self->cache, size_class)[got];
+}
+
+void *hz_refill_from_depot(struct hz_thread_block *self, unsigned size_class) {
+    void **base = hz_bin_base(&self->cache, size_class);
+    hz_assert(hz_bin_held(&self->cache, size_class) == 0);
+    hz_count(&self->counters.refill, 1);
+    hz_room_visit(self, size_class);
+    uint32_t got = hz_class_is_shared(size_class) ? hz_depot_pop(self, size_class, base + 1) : 0;
+    if (got == 0)
+        return NULL;
+    hz_count(&self->counters.refill_depot, 1);
+    for (uint32_t i = got; i > 0; i--)
+        HZ_PREFETCH_WRITE(base[i]); /* another processor may have written it last, and the program writes it soon */
+    if (hz_class_is_mid(size_class))
+        hz_count(&self->counters.mid_depot_hit, 1);
+    return fill(self, size_class, got);
+}
+
+void *hz_refill_from_shard(struct hz_thread_block *self, unsigned size_class) {
+    void **base = hz_bin_base(&self->cache, size_class);
+    uint32_t got = hz_supply_refill(self, size_class, base + 1, hz_room_batch(self, size_class));
+    return got > 0 ? fill(self, size_class, got) : NULL;
+}

@@ -1,0 +1,18 @@
+/*
+ * refill.h - gives an empty bin a batch. Owner only; holding no lock. malloc.c decides the order and what happens in
+ * between.
+ */
+#ifndef HZ_HEAP_CACHE_REFILL_H
+#define HZ_HEAP_CACHE_REFILL_H
+
+#include "heap/thread_block.h"
+
+/* Both fill the class's empty bin and return one more block, or NULL and change nothing. */
+
+/* From the depot: what other threads had too much of; no lock, and no block is touched. Counts the visit. */
+void *hz_refill_from_depot(struct hz_thread_block *self, unsigned size_class);
+
+/* From the thread's own shard. NULL: no memory. */
+void *hz_refill_from_shard(struct hz_thread_block *self, unsigned size_class);
+
+#endif

@@ -1,0 +1,18 @@
+/*
+ * room.h - how many blocks a bin may hold now. Owner only.
+ */
+#ifndef HZ_HEAP_CACHE_ROOM_H
+#define HZ_HEAP_CACHE_ROOM_H
+
+#include "heap/thread_block.h"
+
+/* The thread is in a slow path because the class's bin is empty or full. The bin's room grows if that happens often. */
+void hz_room_visit(struct hz_thread_block *self, unsigned size_class);
+
+/* Blocks that an empty bin should get: half its room, or as many as may move in one step. */
+uint32_t hz_room_batch(const struct hz_thread_block *self, unsigned size_class);
+
+/* Makes room in the empty bin for `count` blocks: a batch may come from a larger bin. */
+void hz_room_ensure(struct hz_thread_block *self, unsigned size_class, uint32_t count);
+
+#endif

@@ -1,0 +1,42 @@
+/*
+ * class_policy.h - what the knobs mean for a size class: how many blocks its bins hold, how many move in one step, and
+ * where its blocks go. Pure functions; any thread.
+ */
+#ifndef HZ_HEAP_CLASS_POLICY_H
+#define HZ_HEAP_CLASS_POLICY_H
+
+#include "heap/knobs.h"
+#include "heap/sizeclass.h"
+
+/* Most blocks of the class that a bin can hold. */
+HZ_INLINE uint32_t hz_bin_capacity(unsigned size_class) {
+    size_t bytes = hz_class_bytes(size_class);
+    size_t count = hz_min(HZ_BIN_BYTES / bytes, HZ_BIN_COUNT);
+    size_t least = hz_min(HZ_BIN_COUNT_MIN, HZ_BIN_BYTES_MAX / bytes);
+    return (uint32_t)hz_max(count, least) & ~1U; /* even, since half a bin is a batch */
+}
+
+/* Room of a new bin, in blocks. */
+HZ_INLINE uint32_t hz_bin_start(unsigned size_class) {
+    size_t count = hz_max(HZ_BIN_START_BYTES / hz_class_bytes(size_class), HZ_BIN_COUNT_MIN);
+    return (uint32_t)hz_min(count, hz_bin_capacity(size_class)) & ~1U;
+}
+
+/* Most blocks of the class that move in one step. */
+HZ_INLINE uint32_t hz_batch_count(unsigned size_class) {
+    return (uint32_t)hz_min(hz_bin_capacity(size_class) / 2, HZ_BATCH_COUNT);
+}
+
+enum { HZ_HAS_HOME = (int)HZ_HOME_BELOW_BYTES > (int)HZ_GRANULE_BYTES };
+
+/* Whether blocks of the class go home when another thread frees them. Otherwise that thread adopts them. */
+HZ_INLINE bool hz_class_is_home(unsigned size_class) {
+    return (int)hz_class_bytes(size_class) < HZ_HOME_BELOW_BYTES;
+}
+
+/* Whether a full bin's surplus goes to the depot, for any thread. */
+HZ_INLINE bool hz_class_is_shared(unsigned size_class) {
+    return (int)hz_class_bytes(size_class) >= HZ_DEPOT_FROM_BYTES && !hz_class_is_home(size_class);
+}
+
+#endif

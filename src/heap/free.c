@@ -1,0 +1,67 @@
+/*
+ * free.c - see free.h. Called by the fast path (heap.h).
+ */
+#include "heap/free.h"
+
+#include "base/large.h"
+#include "heap/cache/flush.h"
+#include "heap/cache/room.h"
+#include "heap/pages/put.h"
+#include "heap/query.h"
+#include "heap/thread.h"
+#include "heap/tick.h"
+
+/* A thread that has never allocated puts its first frees straight into their pages. A thread's very last frees
+   (glibc's, of its own bookkeeping) would otherwise attach it too late for its exit hook. */
+enum { FREES_BEFORE_ATTACH = 16 };
+
+static HZ_TLS uint32_t unattached_frees; /* owner */
+
+static void free_small(struct hz_thread_block *self, void *block, unsigned size_class) {
+    size_t offset = hz_bin_offset(size_class);
+    bool is_remote = hz_free_goes_home(self, hz_pagetag_of(block), offset);
+    if (is_remote)
+        offset = hz_bin_offset(HZ_REMOTE_BIN);
+    struct hz_bin *bin = hz_bin_at(&self->cache, offset);
+    if (hz_load_rlx(&bin->top) == bin->limit) { /* relaxed: owner */
+        hz_tick(self);
+        if (is_remote) {
+            hz_count(&self->counters.remote_full, 1);
+            hz_remote_flush(self);
+        } else {
+            hz_room_visit(self, size_class);
+            if (hz_load_rlx(&bin->top) == bin->limit) /* relaxed: owner */
+                hz_bin_flush(self, size_class, hz_bin_room(&self->cache, size_class) / 2);
+        }
+    }
+    hz_bin_push(&self->cache, bin, hz_load_rlx(&bin->top), block); /* relaxed: owner */
+}
+
+static void free_large(struct hz_thread_block *self, void *block) {
+    if (HZ_UNLIKELY((uintptr_t)block % HZ_PAGE_BYTES != 0))
+        hz_fail_pointer(HZ_TEXT_INTERIOR, block);
+    if (hz_is_attached(self)) {
+        hz_count(&self->counters.large_free, 1);
+        hz_count(&self->counters.large_rel, hz_large_usable(block));
+    }
+    hz_large_free(block);
+}
+
+void hz_free_slow(void *block) {
+    if (block == NULL)
+        return;
+    unsigned size_class = hz_query_class(block);
+    struct hz_thread_block *self = hz_self;
+    if (size_class == HZ_CLASS_LARGE) {
+        free_large(self, block);
+        return;
+    }
+    if (!hz_is_attached(self) && !hz_thread_is_ending() && ++unattached_frees > FREES_BEFORE_ATTACH) {
+        hz_thread_attach(); /* without memory it fails, and the block goes straight into its page */
+        self = hz_self;
+    }
+    if (hz_is_attached(self))
+        free_small(self, block, size_class);
+    else /* the thread is at its end, or has no memory for a thread block */
+        hz_block_put(self, block);
+}

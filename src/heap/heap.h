@@ -1,0 +1,56 @@
+/*
+ * heap.h - the two fast paths. Everything else is behind them.
+ *
+ *   malloc(n):  block = newest of the bin of n's class;  none?  -> slow path (refill)
+ *   free(p):    bin = the one that p's page tag names;  full? -> slow path (flush)
+ *
+ * A block of a home class that belongs to another shard goes into the remote buffer, which is a bin like any other. The
+ * thread that frees a block of another class keeps it, whichever thread allocated it. A full bin, a foreign pointer and
+ * a large block all look like "bin 0 is full". Allocations return NULL and set ENOMEM when there is no memory.
+ */
+#ifndef HZ_HEAP_HEAP_H
+#define HZ_HEAP_HEAP_H
+
+#include "heap/free.h"
+#include "heap/malloc.h"
+
+#include <string.h>
+
+HZ_INLINE void *hz_heap_malloc(size_t size) {
+    if (HZ_UNLIKELY(size > HZ_SMALL_MAX))
+        return hz_malloc_medium(size);
+    struct hz_thread_block *self = hz_self;
+    size_t offset = self->bin_of[(size + HZ_GRANULE_BYTES - 1) / HZ_GRANULE_BYTES];
+    void *block = hz_bin_pop(&self->cache, hz_bin_at(&self->cache, offset));
+    return HZ_LIKELY(block != NULL) ? block : hz_malloc_slow(size);
+}
+
+HZ_INLINE void hz_heap_free(void *block) {
+    struct hz_thread_block *self = hz_self;
+    const struct hz_pagetag *tag = &self->tags[((uintptr_t)block >> HZ_PAGE_LOG2) & self->tag_mask];
+    size_t offset = hz_load_rlx(&tag->bin); /* sync: tag-publish */
+    if (hz_free_goes_home(self, tag, offset))
+        offset = hz_bin_offset(HZ_REMOTE_BIN);
+    struct hz_bin *bin = hz_bin_at(&self->cache, offset);
+    uint32_t top = hz_load_rlx(&bin->top); /* relaxed: owner */
+    if (HZ_UNLIKELY(top == bin->limit)) {
+        hz_free_slow(block);
+        return;
+    }
+    hz_bin_push(&self->cache, bin, top, block);
+}
+
+/* Zeroed. */
+HZ_INLINE void *hz_heap_calloc(size_t size) {
+    if (size > HZ_CLASS_BYTES_MAX)
+        return hz_malloc_zeroed(size);
+    void *block = hz_heap_malloc(size);
+    return block == NULL ? NULL : memset(block, 0, size);
+}
+
+/* alignment: a power of two. */
+HZ_INLINE void *hz_heap_aligned(size_t alignment, size_t size) {
+    return alignment <= HZ_GRANULE_BYTES ? hz_heap_malloc(size) : hz_malloc_aligned(alignment, size);
+}
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * init.c - see init.h. Called when a thread attaches.
+ */
+#include "heap/init.h"
+
+#include "base/arena.h"
+#include "base/lock.h"
+#include "base/pagetag.h"
+#include "heap/cache/depot.h"
+
+enum init_state { INIT_NONE, INIT_DONE };
+
+static _Atomic(uint32_t) init_state; /* sync: init */
+static struct hz_lock init_lock = HZ_LOCK_INIT(HZ_RANK_INIT);
+
+bool hz_init(void) {
+    if (hz_load_acq(&init_state) == INIT_DONE) /* sync: init, partner below */
+        return true;
+    hz_lock_acquire(&init_lock);
+    bool done = hz_load_rlx(&init_state) == INIT_DONE; /* relaxed: lock */
+    if (!done && (hz_pagetags.mask != 0 || hz_pagetag_init()) && hz_arena_init()) {
+        hz_depot_init();
+        hz_store_rel(&init_state, INIT_DONE); /* sync: init, partner above */
+        done = true;
+    }
+    hz_lock_release(&init_lock);
+    return done;
+}
+
+void hz_init_after_fork(void) {
+    if (hz_lock_abandoned(&init_lock))
+        hz_lock_reset(&init_lock); /* each step of hz_init can be done again */
+}

@@ -1,0 +1,24 @@
+/*
+ * malloc.h - the slow paths of allocation. NULL and ENOMEM when there is no memory. Any thread, holding no lock.
+ */
+#ifndef HZ_HEAP_MALLOC_H
+#define HZ_HEAP_MALLOC_H
+
+#include "heap/thread_block.h"
+
+/* A size up to HZ_CLASS_BYTES_MAX whose bin is empty, or a thread that is not attached. */
+HZ_NOINLINE void *hz_malloc_slow(size_t size);
+
+/* A size above HZ_SMALL_MAX. */
+HZ_NOINLINE void *hz_malloc_medium(size_t size);
+
+/* Zeroed memory of a size above HZ_CLASS_BYTES_MAX. */
+void *hz_malloc_zeroed(size_t size);
+
+/* Aligned to a power of two above HZ_GRANULE_BYTES. */
+void *hz_malloc_aligned(size_t alignment, size_t size);
+
+/* Fills the empty bin of a class and takes one block. */
+void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class);
+
+#endif

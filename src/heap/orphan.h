@@ -1,0 +1,16 @@
+/*
+ * orphan.h - thread blocks that a fork leaves in the child without their threads.
+ */
+#ifndef HZ_HEAP_ORPHAN_H
+#define HZ_HEAP_ORPHAN_H
+
+#include "heap/thread_block.h"
+
+/* Claims one orphan, if there is any, and sends home what it holds. False when there is none, which is cheap. */
+bool hz_orphan_reclaim(struct hz_thread_block *self);
+
+/* In a fork's child: mends the bins of the threads that vanished. `self`: the block of the thread that did not, or
+ * NULL. */
+void hz_orphan_bins_after_fork(const struct hz_thread_block *self);
+
+#endif

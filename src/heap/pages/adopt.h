@@ -1,0 +1,16 @@
+/*
+ * adopt.h - pages of shards whose threads have all ended go to a shard that needs pages, before new ones are made.
+ */
+#ifndef HZ_HEAP_PAGES_ADOPT_H
+#define HZ_HEAP_PAGES_ADOPT_H
+
+#include "heap/thread_block.h"
+
+/* Takes over pages of the class from a shard without threads for the thread's own shard. Returns their number. Holding
+   no lock. */
+uint32_t hz_pages_adopt(struct hz_thread_block *self, unsigned size_class);
+
+/* In a fork's child, after the shards' locks were repaired: completes the move of pages that were changing hands. */
+void hz_adopt_after_fork(void);
+
+#endif

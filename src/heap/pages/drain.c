@@ -1,0 +1,133 @@
+/*
+ * drain.c - see drain.h. Callers: supply.c (refill), adopt.c, thread.c (end of a thread), purge.c.
+ */
+#include "heap/pages/drain.h"
+
+#include "heap/pages/list_check.h"
+#include "heap/pages/mail.h"
+#include "heap/pages/page.h"
+#include "heap/pages/put.h"
+
+uint32_t hz_shard_waiting(struct hz_shard *shard, unsigned size_class) {
+    struct hz_shard_class *home = &shard->classes[size_class];
+    return hz_list_word_count(hz_load_rlx(&home->carry)) + hz_mail_count(&home->mail); /* relaxed: figure */
+}
+
+/* Copies up to `want` blocks of a list and returns the rest of it. Never goes past the count: the last link may be
+ * anything. */
+static hz_list_word list_take(hz_list_word word, void **out, uint32_t want, uint32_t *got) {
+    uint32_t count = hz_list_word_count(word);
+    uint32_t take = (uint32_t)hz_min(count, want);
+    void *block = hz_list_word_head(word);
+    for (uint32_t i = 0; i < take; i++) {
+        void *next = i + 1 < count ? hz_block_next(block) : NULL;
+        HZ_PREFETCH(next);
+        out[i] = block;
+        block = next;
+    }
+    *got = take;
+    return take < count ? hz_list_word_make(block, count - take) : 0;
+}
+
+static void count_max(_Atomic(uint64_t) *counter, uint64_t value) {
+    if (value > hz_load_rlx(counter)) /* relaxed: counter, written by its owner only */
+        hz_store_rlx(counter, value);
+}
+
+static hz_list_word mail_take(struct hz_thread_block *self, struct hz_shard_class *home, unsigned size_class) {
+    hz_list_word word = hz_mail_take(self, &home->mail);
+    if (HZ_LISTS_CHECKED)
+        hz_list_check(size_class, hz_list_word_head(word), hz_list_word_count(word));
+    return word;
+}
+
+/* The leftovers. Under the lock they stay in the carry until carry_put, so a fork's copy never has them in neither
+   place. */
+static hz_list_word carry_take(struct hz_shard_class *home, unsigned size_class) {
+    hz_list_word word = hz_load_rlx(&home->carry); /* relaxed: lock; without it, a hint */
+    if (!HZ_EXCLUSIVE_ALWAYS && word != 0)
+        word = hz_xchg_acq(&home->carry, 0); /* sync: carry-publish, partner carry_put */
+    if (HZ_LISTS_CHECKED)
+        hz_list_check(size_class, hz_list_word_head(word), hz_list_word_count(word));
+    return word;
+}
+
+static void carry_put(struct hz_shard_class *home, hz_list_word word) {
+    hz_store_rel(&home->carry, word); /* sync: carry-publish, partner carry_take */
+}
+
+/* Blocks of one list: of the leftovers, or else of the next list that was sent. */
+static uint32_t take_once(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want) {
+    struct hz_shard_class *home = &self->shard->classes[size_class];
+    hz_list_word word = carry_take(home, size_class);
+    bool carried = word != 0;
+    if (!carried)
+        word = mail_take(self, home, size_class);
+    if (word == 0)
+        return 0;
+    uint32_t got;
+    hz_list_word rest = list_take(word, out, want, &got);
+    carry_put(home, rest);
+    if (carried)
+        hz_count(&self->counters.refill_carry, 1);
+    else
+        count_max(&self->counters.inbox_stash_max, hz_list_word_count(rest));
+    return got;
+}
+
+uint32_t hz_shard_take_sent(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want) {
+    uint32_t got = 0;
+    uint32_t sent;
+    while (got < want && (sent = take_once(self, size_class, out + got, want - got)) > 0)
+        got += sent;
+    return got;
+}
+
+struct hz_list hz_shard_drain_locked(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class) {
+    struct hz_shard_class *home = &shard->classes[size_class];
+    struct hz_list strays = {0};
+    size_t left = hz_class_blocks(size_class); /* senders may never stop; stop after as many blocks as there are */
+    hz_assert(hz_lock_is_mine(&shard->exclusive));
+    hz_shard_forget_sent(shard, size_class);
+    hz_list_word word = carry_take(home, size_class);
+    if (HZ_EXCLUSIVE_ALWAYS)
+        hz_store_rlx(&home->carry, 0); /* relaxed: lock. Before the blocks are anywhere else */
+    hz_signal_fence();
+    for (word = word != 0 ? word : mail_take(self, home, size_class); word != 0;
+         word = mail_take(self, home, size_class)) {
+        uint32_t count = hz_list_word_count(word);
+        uint32_t retired = hz_pages_put_list_locked(shard, hz_list_word_head(word), count, &strays);
+        hz_count(&self->counters.page_retire, retired);
+        if (count > left) {
+            hz_shard_mark_sent(shard, size_class);
+            break;
+        }
+        left -= count;
+    }
+    return strays;
+}
+
+static void drain_class(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class) {
+    hz_shard_lock(self, shard, HZ_TO_GIVE);
+    struct hz_list strays = hz_shard_drain_locked(self, shard, size_class);
+    hz_shard_unlock(shard);
+    hz_blocks_put(self, &strays);
+}
+
+void hz_shard_drain(struct hz_thread_block *self, struct hz_shard *shard) {
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        drain_class(self, shard, size_class);
+}
+
+static void drain_marked(struct hz_thread_block *self, struct hz_shard *shard) {
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        if (hz_shard_was_sent(shard, size_class) ||
+            hz_load_rlx(&shard->classes[size_class].carry) != 0) /* relaxed: hint */
+            drain_class(self, shard, size_class);
+}
+
+void hz_shard_leave(struct hz_thread_block *self, struct hz_shard *shard) {
+    if (hz_load_rlx(&shard->threads) == 1) /* relaxed: hint */
+        drain_marked(self, shard);
+    hz_shard_release(shard);
+}

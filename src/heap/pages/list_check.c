@@ -1,0 +1,29 @@
+/*
+ * list_check.c - checks lists where they are sent and where they are taken, with HZ_LIST_FAILFAST and in the check
+ * build. A link that a stray write changed is found there, before its blocks are handed out, unless it leads to another
+ * block of the class.
+ */
+#include "heap/pages/list_check.h"
+
+#include "heap/pages/page.h"
+
+/* Whether the address is the start of one of our blocks of the class. The caller owns the list, so its pages cannot be
+   retired. */
+static bool is_block(unsigned size_class, const void *address) {
+    if (hz_segment_find(address) == NULL || hz_pagetag_class(address) != size_class)
+        return false;
+    const struct hz_page *page = hz_page_of(address);
+    size_t offset = (size_t)((const char *)address - page->start);
+    return offset % page->block_bytes == 0 && offset / page->block_bytes < page->capacity;
+}
+
+void hz_list_check(unsigned size_class, const void *head, uint32_t count) {
+    const void *block = head;
+    const void *linked_by = head;
+    for (uint32_t left = count; left > 0; left--) {
+        if (!is_block(size_class, block))
+            hz_fail_pointer(HZ_TEXT_LIST, linked_by);
+        linked_by = block;
+        block = left > 1 ? hz_block_next(block) : NULL;
+    }
+}

@@ -1,0 +1,27 @@
+/*
+ * mail.h - what an engine provides: its way to send a list of one class to another shard. Each engine implements it in
+ * its mail.c, over its own struct hz_mailbox (mailbox.h).
+ */
+#ifndef HZ_HEAP_PAGES_MAIL_H
+#define HZ_HEAP_PAGES_MAIL_H
+
+#include "base/list.h"
+#include "heap/thread_block.h"
+#include "mailbox.h"
+
+/* Sends the list. False when there is no room; then nothing has changed but links. Any thread; takes no shard's lock.
+ */
+bool hz_mail_send(struct hz_thread_block *self, struct hz_mailbox *mail, unsigned size_class,
+                  const struct hz_list *list);
+
+/* Takes some of what was sent, as one list; 0 when there is nothing. Needs the shard's exclusive, unless the shard has
+   one thread only (HZ_EXCLUSIVE_ALWAYS=0) and that thread calls. */
+hz_list_word hz_mail_take(struct hz_thread_block *self, struct hz_mailbox *mail);
+
+/* Blocks waiting, at some recent moment. */
+uint32_t hz_mail_count(struct hz_mailbox *mail);
+
+/* In a fork's child, after the shards' locks and lists were repaired: repairs what the engine needs repaired. */
+void hz_mail_after_fork(void);
+
+#endif

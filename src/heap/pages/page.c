@@ -1,0 +1,268 @@
+/*
+ * page.c - makes, fills, empties and retires pages. Called by the rest of pages/ under the shard's exclusive.
+ *
+ * Blocks are carved lazily: a page's memory is touched when its blocks are used, not when they are handed out. Carving
+ * starts at a block that differs from page to page and wraps around, so that the first blocks of many pages do not fall
+ * into the same cache sets. Edge "page-publish": a page's description is written before its class, which walkers read
+ * with acquire.
+ */
+#include "heap/pages/page.h"
+
+enum {
+    BLOCKS_MIN = 4,        /* a run should hold at least this many blocks */
+    WASTE_SHARE_MAX = 16,  /* a run should leave at most 1/16 of itself unused */
+    RECIPROCAL_SHIFT = 42, /* exact for offsets below 2^42 / block_bytes; runs are below 2^22, products below 2^60 */
+};
+
+static _Atomic(size_t) class_blocks[HZ_CLASS_COUNT]; /* counter: changes when pages are made and retired */
+
+size_t hz_class_blocks(unsigned size_class) {
+    return hz_load_rlx(&class_blocks[size_class]); /* relaxed: counter */
+}
+
+static struct hz_page *page_at(struct hz_segment *segment, unsigned page) {
+    return (struct hz_page *)(void *)segment->meta[page].bytes;
+}
+
+struct hz_page *hz_page_of(const void *block) {
+    struct hz_segment *segment = hz_segment_get(block);
+    return page_at(segment, segment->run_first[hz_segment_page(block)]);
+}
+
+static unsigned run_pages_for(size_t block_bytes) {
+    for (unsigned pages = 1; pages < HZ_RUN_PAGES_MAX; pages++) {
+        size_t bytes = (size_t)pages << HZ_PAGE_LOG2;
+        if (bytes >= BLOCKS_MIN * block_bytes && bytes % block_bytes <= bytes / WASTE_SHARE_MAX)
+            return pages;
+    }
+    return HZ_RUN_PAGES_MAX;
+}
+
+static void list_add(struct hz_shard *shard, struct hz_page *page) {
+    _Atomic(struct hz_page *) *head = &shard->classes[hz_load_rlx(&page->size_class)].partial; /* relaxed: const */
+    page->previous = NULL;
+    page->next = hz_load_rlx(head); /* relaxed, all: lock */
+    if (page->next != NULL)
+        page->next->previous = page;
+    hz_store_rlx(head, page);
+    page->list_state = HZ_PAGE_LISTED;
+}
+
+static void list_remove(struct hz_shard *shard, struct hz_page *page) {
+    if (page->previous != NULL)
+        page->previous->next = page->next;
+    else /* relaxed, both: const, lock */
+        hz_store_rlx(&shard->classes[hz_load_rlx(&page->size_class)].partial, page->next);
+    if (page->next != NULL)
+        page->next->previous = page->previous;
+    page->list_state = HZ_PAGE_UNLISTED;
+}
+
+static void *block_at(const struct hz_page *page, uint32_t bit) {
+    uint32_t index = bit + page->rotation;
+    index -= index >= page->capacity ? page->capacity : 0;
+    return page->start + (size_t)index * page->block_bytes;
+}
+
+/* The bit of a block. Ends the program if the address is not the start of a block. */
+static uint32_t block_bit(const struct hz_page *page, const void *block) {
+    uint64_t offset = (uint64_t)((const char *)block - page->start);
+    uint32_t index = (uint32_t)(offset * page->reciprocal >> RECIPROCAL_SHIFT);
+    if (HZ_UNLIKELY((uint64_t)index * page->block_bytes != offset || index >= page->capacity))
+        hz_fail_pointer(HZ_TEXT_INTERIOR, block);
+    return index >= page->rotation ? index - page->rotation : index + page->capacity - page->rotation;
+}
+
+static uint32_t word_count(const struct hz_page *page) {
+    return (page->capacity + 63) / 64;
+}
+
+/* Takes up to `want` blocks, lowest bits first. The lowest comes last in `out`, because a bin pops that one first. */
+static uint32_t page_take(struct hz_page *page, void **out, uint32_t want) {
+    uint32_t free_count = hz_load_rlx(&page->free_count); /* relaxed: lock */
+    uint32_t count = (uint32_t)hz_min(free_count, want);
+    uint32_t word = page->first_word;
+    for (uint32_t left = count; left > 0;) {
+        uint64_t bits = page->free_bits[word];
+        for (; bits != 0 && left > 0; bits &= bits - 1)
+            out[--left] = block_at(page, word * 64 + (uint32_t)__builtin_ctzll(bits));
+        page->free_bits[word] = bits; /* fork: the page lacks the blocks before any bin has them */
+        word += bits == 0 && left > 0;
+    }
+    page->first_word = word;
+    hz_store_rlx(&page->free_count, free_count - count); /* relaxed: lock */
+    return count;
+}
+
+static void page_put(struct hz_page *page, void *block) {
+    uint32_t bit = block_bit(page, block);
+    uint64_t mask = UINT64_C(1) << (bit % 64);
+    if (HZ_UNLIKELY((page->free_bits[bit / 64] & mask) != 0))
+        hz_fail_pointer(HZ_TEXT_DOUBLE_FREE, block);
+    page->free_bits[bit / 64] |= mask;
+    page->first_word = (uint32_t)hz_min(page->first_word, bit / 64);
+    hz_store_rlx(&page->free_count, hz_load_rlx(&page->free_count) + 1); /* relaxed: lock */
+}
+
+uint32_t hz_pages_take_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want) {
+    uint32_t got = 0;
+    struct hz_page *page;
+    while (got < want && (page = hz_load_rlx(&shard->classes[size_class].partial)) != NULL) { /* relaxed: lock */
+        got += page_take(page, out + got, want - got);
+        if (hz_load_rlx(&page->free_count) == 0) /* relaxed: lock */
+            list_remove(shard, page);
+    }
+    return got;
+}
+
+bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
+    size_t block_bytes = hz_class_bytes(size_class);
+    struct hz_run run;
+    if (!hz_arena_run_alloc(run_pages_for(block_bytes), 1, &run))
+        return false;
+    struct hz_page *page = page_at(run.segment, run.first);
+    char *start = hz_segment_page_address(run.segment, run.first);
+    hz_store_rlx(&page->shard, (uint8_t)shard->index); /* relaxed, all: published by the class */
+    hz_store_rlx(&page->run_pages, (uint8_t)run.pages);
+    page->block_bytes = (uint32_t)block_bytes;
+    page->capacity = (uint32_t)(((size_t)run.pages << HZ_PAGE_LOG2) / block_bytes);
+    page->reciprocal = ((UINT64_C(1) << RECIPROCAL_SHIFT) + block_bytes - 1) / block_bytes;
+    /* any odd stride over pages and classes will do */
+    page->rotation = (uint32_t)(((uintptr_t)start >> HZ_PAGE_LOG2) * 7 + size_class * 5) % page->capacity;
+    page->start = start;
+    page->list_state = HZ_PAGE_UNLISTED;
+    page->first_word = 0;
+    for (uint32_t word = 0; word < word_count(page); word++)
+        page->free_bits[word] = UINT64_MAX;
+    if (page->capacity % 64 != 0)
+        page->free_bits[page->capacity / 64] = (UINT64_C(1) << (page->capacity % 64)) - 1;
+    hz_assert(hz_mpsc_count(&page->remote) == 0);
+    hz_store_rlx(&page->free_count, page->capacity);
+    hz_add_rlx(&class_blocks[size_class], page->capacity); /* relaxed: counter */
+    unsigned bin = (unsigned)hz_bin_offset(size_class);
+    hz_pagetag_set(start, run.pages, bin, size_class, shard->index); /* sync: tag-publish */
+    /* sync: page-publish, partner hz_pages_walk. The tags come first: a fork's child relinks each page that has a
+     * class, and must be able to free its blocks */
+    hz_store_rel(&page->size_class, (uint8_t)size_class);
+    list_add(shard, page);
+    return true;
+}
+
+static void page_retire(struct hz_shard *shard, struct hz_page *page) {
+    unsigned size_class = hz_load_rlx(&page->size_class); /* relaxed: lock */
+    if (page->list_state == HZ_PAGE_LISTED)
+        list_remove(shard, page);
+    /* sync: page-publish. The class goes first, so that a fork's child never relinks a page that is half gone */
+    hz_store_rel(&page->size_class, HZ_CLASS_NONE);
+    hz_signal_fence();
+    hz_sub_rlx(&class_blocks[size_class], page->capacity);        /* relaxed: counter */
+    hz_pagetag_clear(page->start, hz_load_rlx(&page->run_pages)); /* relaxed: lock */
+    hz_arena_run_free(hz_segment_get(page->start), hz_segment_page(page->start));
+}
+
+static bool all_home(struct hz_page *page) {
+    return hz_load_rlx(&page->free_count) == page->capacity; /* relaxed: lock */
+}
+
+/* Retires a listed page whose blocks are all home, unless it is the last on its list: a class that keeps needing one
+   page and giving it up would make and retire it for ever. */
+static uint32_t retire_if_spare(struct hz_shard *shard, struct hz_page *page) {
+    if (!all_home(page) || (page->next == NULL && page->previous == NULL))
+        return 0;
+    page_retire(shard, page);
+    return 1;
+}
+
+uint32_t hz_page_put_locked(struct hz_shard *shard, void *block) {
+    struct hz_page *page = hz_page_of(block);
+    hz_assert(hz_load_rlx(&page->shard) == shard->index); /* relaxed: lock */
+    page_put(page, block);
+    if (page->list_state == HZ_PAGE_MOVING)
+        return 0;
+    if (page->list_state == HZ_PAGE_UNLISTED)
+        list_add(shard, page);
+    return retire_if_spare(shard, page);
+}
+
+uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t count, struct hz_list *strays) {
+    uint32_t retired = 0;
+    for (void *block = head, *next; count > 0; block = next, count--) {
+        next = count > 1 ? hz_block_next(block) : NULL; /* read first: the page may go with this block */
+        if (HZ_LIKELY(hz_page_is_of(hz_page_of(block), shard)))
+            retired += hz_page_put_locked(shard, block);
+        else
+            hz_list_push(strays, block);
+    }
+    return retired;
+}
+
+/* Edge "page-move": a thread that finds the page to be this shard's sees all that was done to it under the lock of its
+   former shard. */
+bool hz_page_is_of(struct hz_page *page, const struct hz_shard *shard) {
+    return hz_load_acq(&page->shard) == shard->index; /* sync: page-move, partner hz_page_depart_locked */
+}
+
+void hz_page_depart_locked(struct hz_shard *from, struct hz_page *page, struct hz_shard *to) {
+    list_remove(from, page);
+    page->list_state = HZ_PAGE_MOVING;
+    /* sync: page-move, partner hz_page_is_of. MOVING is set before the new owner is published; otherwise the page would
+     * count as on the new owner's list */
+    hz_store_rel(&page->shard, (uint8_t)to->index);
+    hz_pagetag_owner_set(page->start, hz_load_rlx(&page->run_pages), to->index); /* relaxed: lock */
+}
+
+uint32_t hz_page_arrive_locked(struct hz_shard *to, struct hz_page *page) {
+    page->list_state = HZ_PAGE_UNLISTED;
+    if (hz_load_rlx(&page->free_count) == 0) /* relaxed: lock */
+        return 0;
+    list_add(to, page);
+    return retire_if_spare(to, page);
+}
+
+uint32_t hz_pages_retire_all_locked(struct hz_shard *shard, unsigned size_class) {
+    uint32_t retired = 0;
+    struct hz_page *page = hz_load_rlx(&shard->classes[size_class].partial); /* relaxed: lock */
+    for (struct hz_page *next; page != NULL; page = next) {
+        next = page->next;
+        if (all_home(page)) {
+            page_retire(shard, page);
+            retired++;
+        }
+    }
+    return retired;
+}
+
+void hz_pages_walk(void (*visit)(void *context, struct hz_page *page), void *context) {
+    uint32_t count = hz_arena_segment_count();
+    for (uint32_t index = 0; index < count; index++) {
+        struct hz_segment *segment = hz_arena_segment(index);
+        /* relaxed: hz_arena_segment has acquired it */
+        if (segment == NULL || hz_load_rlx(&segment->kind) != HZ_SEGMENT_PAGED)
+            continue;
+        for (unsigned page = 0; page < HZ_SEGMENT_PAGES; page++)
+            if (hz_load_acq(&page_at(segment, page)->size_class) != HZ_CLASS_NONE) /* sync: page-publish */
+                visit(context, page_at(segment, page));
+    }
+}
+
+static void relink(void *context, struct hz_page *page) {
+    struct hz_shard *shard = context;
+    if (hz_load_rlx(&page->shard) != shard->index) /* relaxed, all: one thread */
+        return;
+    uint32_t count = 0;
+    for (uint32_t word = 0; word < word_count(page); word++)
+        count += (uint32_t)__builtin_popcountll(page->free_bits[word]);
+    hz_store_rlx(&page->free_count, count);
+    page->first_word = 0;
+    if (page->list_state == HZ_PAGE_MOVING) /* some of its tags may still name the old owner */
+        hz_pagetag_owner_set(page->start, hz_load_rlx(&page->run_pages), shard->index);
+    page->list_state = HZ_PAGE_UNLISTED;
+    if (count > 0)
+        list_add(shard, page);
+}
+
+void hz_pages_relink_locked(struct hz_shard *shard) {
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        hz_store_rlx(&shard->classes[size_class].partial, NULL); /* relaxed: one thread */
+    hz_pages_walk(relink, shard);
+}

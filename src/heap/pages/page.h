@@ -1,0 +1,87 @@
+/*
+ * page.h - pages: runs of arena pages cut into blocks of one class, and each shard's lists of pages with free blocks.
+ *
+ * A page's description lives in the meta of its run's first arena page. A bitmap beside it says which blocks are free,
+ * so a free block holds nothing of ours, and a block that was never used is never touched.
+ *
+ * Invariants: capacity = live + free_count, where live counts blocks in transit too, so a page with free_count ==
+ * capacity has all its blocks home. free_count = ones in free_bits. A page is on its shard's list <=> free_count > 0,
+ * unless it is moving. Bits below word `first_word` are 0. A fork may copy a page between any two stores: the bits are
+ * valid at each instant, and the child recounts free_count.
+ *
+ * All functions need the exclusive of the page's shard, except hz_page_of, hz_pages_walk and hz_class_blocks.
+ */
+#ifndef HZ_HEAP_PAGES_PAGE_H
+#define HZ_HEAP_PAGES_PAGE_H
+
+#include "base/arena.h"
+#include "base/atomic.h"
+#include "base/list.h"
+#include "base/mpsc.h"
+#include "heap/pages/shard.h"
+
+enum hz_page_list_state {
+    HZ_PAGE_UNLISTED,
+    HZ_PAGE_LISTED, /* on its shard's list of partial pages */
+    HZ_PAGE_MOVING, /* between two shards (adopt.c): on no list, and not retired meanwhile */
+};
+
+struct hz_page {
+    _Atomic(uint8_t) size_class; /* sync: page-publish; HZ_CLASS_NONE: not a page of ours */
+    _Atomic(uint8_t) shard;      /* sync: page-move; changed only under the exclusive of the shard that it names */
+    _Atomic(uint8_t) run_pages;  /* const after publish; atomic because walkers may meet a page that is made again */
+    uint8_t list_state;          /* lock: enum hz_page_list_state */
+    uint32_t block_bytes;        /* const after publish */
+    uint32_t capacity;           /* const after publish */
+    uint32_t rotation;           /* const after publish: the block that bit 0 stands for; the others follow in a ring */
+    _Atomic(uint32_t) free_count; /* lock; atomic for statistics */
+    uint32_t first_word;          /* lock */
+    uint64_t reciprocal;          /* const after publish: 2^RECIPROCAL_SHIFT / block_bytes, rounded up */
+    char *start;                  /* const after publish */
+    struct hz_page *next;         /* lock */
+    struct hz_page *previous;     /* lock */
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_mpsc remote; /* sync: page-remote; blocks sent to the page itself */
+    struct hz_page *queue_next; /* first of the sender that queues the page, then of its taker */
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) uint64_t free_bits[]; /* lock */
+};
+
+_Static_assert(sizeof(struct hz_page) + HZ_PAGE_BYTES / HZ_GRANULE_BYTES / 8 <= HZ_PAGE_META_BYTES,
+               "a page's description and its bits must fit into the arena's");
+
+/* The page that a block lies in. The block is known to be ours. */
+struct hz_page *hz_page_of(const void *block);
+
+/* Whether the page belongs to the shard. Asked under the shard's exclusive, the answer holds as long as the lock. */
+bool hz_page_is_of(struct hz_page *page, const struct hz_shard *shard);
+
+/* Takes up to `want` blocks from the shard's partial pages; makes no new page. */
+uint32_t hz_pages_take_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want);
+
+/* Makes a page and lists it; false when there is no memory. */
+bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class);
+
+/* Puts one block of the shard into its page. Returns the pages retired because of it (0 or 1). */
+uint32_t hz_page_put_locked(struct hz_shard *shard, void *block);
+
+/* Puts a list of blocks into their pages and returns the pages retired. Blocks of other shards come into `strays`. */
+uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t count, struct hz_list *strays);
+
+/* A page with free blocks moves from one shard to another. It departs under the exclusive of the shard it leaves, and
+   later arrives under the exclusive of the other. In between it is neither listed nor retired. Arrival lists it, or
+   retires it if all its blocks have come home, and returns the pages retired (0 or 1). */
+void hz_page_depart_locked(struct hz_shard *from, struct hz_page *page, struct hz_shard *to);
+uint32_t hz_page_arrive_locked(struct hz_shard *to, struct hz_page *page);
+
+/* Retires every page of the shard and class whose blocks are all home. Returns their number. */
+uint32_t hz_pages_retire_all_locked(struct hz_shard *shard, unsigned size_class);
+
+/* In a fork's child: rebuilds the shard's lists from the pages themselves. */
+void hz_pages_relink_locked(struct hz_shard *shard);
+
+/* Blocks of the class in all pages of all shards, free or not. Any thread. */
+size_t hz_class_blocks(unsigned size_class);
+
+/* Calls `visit` for each page of any shard. Any thread; pages may come and go meanwhile. */
+void hz_pages_walk(void (*visit)(void *context, struct hz_page *page), void *context);
+
+#endif

@@ -1,0 +1,31 @@
+/*
+ * page_local.h - page-local remote lists: a sender puts each block on the remote list of its page, and queues the page
+ * for its owner when the list is long enough. One of the ways to send blocks home; the engines have the others.
+ *
+ * Invariant: a page's `remote` has at least the threshold's number of blocks <=> the page is in its queue, or a sender
+ * that has just made the list that long is about to queue it, or the owner has it pending. So a page is never queued
+ * twice, and never retired while it is in a queue, since the blocks in `remote` are not home. A shorter list stays
+ * where it is until more blocks come or a thread gathers it. A page that changes hands (adopt.c) just before it is
+ * queued may wait in its former shard's queue, at worst until a purge.
+ */
+#ifndef HZ_HEAP_PAGES_PAGE_LOCAL_H
+#define HZ_HEAP_PAGES_PAGE_LOCAL_H
+
+#include "base/list.h"
+#include "heap/pages/page_queue.h"
+#include "heap/thread_block.h"
+
+/* Sends each block of the list to its page, and queues the pages that have enough then. Any thread. */
+void hz_page_local_send(struct hz_thread_block *self, struct hz_page_queue *queue, const struct hz_list *list);
+
+/* What was sent to one of the queued pages; 0 when no page is queued. Needs the shard's exclusive. */
+hz_list_word hz_page_local_take(struct hz_thread_block *self, struct hz_page_queue *queue);
+
+/* Puts home what was sent to pages that are not queued. Any thread, holding no lock. */
+void hz_page_local_gather(struct hz_thread_block *self);
+
+/* In a fork's child, after the shards' locks and lists were repaired: puts home what was sent to pages, and empties all
+   queues. */
+void hz_page_local_after_fork(void);
+
+#endif

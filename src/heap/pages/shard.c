@@ -1,0 +1,114 @@
+/*
+ * shard.c - the table of shards, their locks and their marks. Called when threads come and go, and by all of pages/.
+ */
+#include "heap/pages/shard.h"
+
+#include "base/meta.h"
+#include "base/os.h"
+
+/* sync: shard-publish */
+static _Atomic(struct hz_shard *) shards[HZ_NUM_SHARDS];
+
+struct hz_shard *hz_shard_get(unsigned index) {
+    return index < HZ_NUM_SHARDS ? hz_load_acq(&shards[index]) : NULL; /* sync: shard-publish, partner shard_make */
+}
+
+static struct hz_shard *shard_make(unsigned index) {
+    struct hz_shard *made = hz_meta_alloc(sizeof(*made));
+    if (made == NULL)
+        return NULL;
+    hz_lock_init(&made->exclusive, HZ_RANK_OUTER);
+    made->index = index;
+    struct hz_shard *seen = NULL;
+    /* sync: shard-publish. The loser of a race wastes its shard: address space, hardly touched */
+    return hz_cas_strong_ar_acq(&shards[index], &seen, made) ? made : seen;
+}
+
+/* Number of shards that threads are spread over. The first call decides it, by the CPUs that its thread may run on. */
+static uint32_t shard_limit(void) {
+    static _Atomic(uint32_t) limit; /* hint: 0 until the first call */
+    uint32_t seen = hz_load_rlx(&limit);
+    if (seen == 0) {
+        seen = HZ_SHARDS_PER_CPU == 0 ? HZ_NUM_SHARDS
+                                      : (uint32_t)hz_min((size_t)HZ_SHARDS_PER_CPU * hz_os_cpu_count(), HZ_NUM_SHARDS);
+        hz_store_rlx(&limit, seen);
+    }
+    return seen;
+}
+
+/* The first shard without threads, made if there is none yet at its index. */
+static struct hz_shard *claim_unused(void) {
+    uint32_t limit = shard_limit();
+    for (unsigned index = 0; index < limit; index++) {
+        struct hz_shard *shard = hz_shard_get(index);
+        if (shard == NULL)
+            shard = shard_make(index);
+        if (shard == NULL)
+            return NULL;
+        uint32_t expected = 0;
+        if (hz_load_rlx(&shard->threads) == 0 &&                  /* relaxed: hint */
+            hz_cas_strong_acq_rlx(&shard->threads, &expected, 1)) /* sync: shard-claim, partner hz_shard_release */
+            return shard;
+    }
+    return NULL;
+}
+
+struct hz_shard *hz_shard_claim(void) {
+    struct hz_shard *best = claim_unused();
+    if (best != NULL)
+        return best;
+    /* if the last shard does not exist, there was no memory for another one */
+    if (HZ_SHARD_COLLISION_FAILFAST && hz_shard_get(HZ_NUM_SHARDS - 1) != NULL)
+        hz_fail_number(HZ_TEXT_SHARDS, HZ_NUM_SHARDS);
+    if (!HZ_EXCLUSIVE_ALWAYS)
+        return NULL;
+    for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) {
+        struct hz_shard *shard = hz_shard_get(index);
+        if (shard != NULL &&
+            (best == NULL || hz_load_rlx(&shard->threads) < hz_load_rlx(&best->threads))) /* relaxed: hint */
+            best = shard;
+    }
+    if (best != NULL)
+        hz_add_ar(&best->threads, 1); /* sync: shard-claim. All that threads of a shard share is behind `exclusive` */
+    return best;
+}
+
+void hz_shard_release(struct hz_shard *shard) {
+    hz_sub_ar(&shard->threads, 1); /* sync: shard-claim, partner claim_unused */
+}
+
+void hz_shard_lock(struct hz_thread_block *self, struct hz_shard *shard, enum hz_lock_purpose purpose) {
+    bool waits = !hz_lock_try_acquire(&shard->exclusive);
+    if (HZ_UNLIKELY(waits))
+        hz_lock_acquire(&shard->exclusive);
+    if (!hz_is_attached(self))
+        return;
+    struct hz_counters *count = &self->counters;
+    bool gets = purpose == HZ_TO_GET;
+    if (shard == self->shard)
+        hz_count(gets ? &count->ls_acq_self : &count->ls_rel_self, 1);
+    else
+        hz_count(gets ? &count->ls_acq_steal : &count->ls_rel_steal, 1);
+    if (waits)
+        hz_count(gets ? &count->ls_acq_miss : &count->ls_rel_miss, 1);
+}
+
+void hz_shard_unlock(struct hz_shard *shard) {
+    hz_lock_release(&shard->exclusive);
+}
+
+/* A mark is a hint. Relaxed: if a drain misses a mark that is set at the same time, the next thread's refill finds it,
+ * or a purge, which ignores marks. */
+bool hz_shard_was_sent(struct hz_shard *shard, unsigned size_class) {
+    return (hz_load_rlx(&shard->sent[size_class / 64]) >> (size_class % 64) & 1) != 0;
+}
+
+void hz_shard_mark_sent(struct hz_shard *shard, unsigned size_class) {
+    if (!hz_shard_was_sent(shard, size_class))
+        hz_or_rlx(&shard->sent[size_class / 64], UINT64_C(1) << (size_class % 64));
+}
+
+void hz_shard_forget_sent(struct hz_shard *shard, unsigned size_class) {
+    if (hz_shard_was_sent(shard, size_class))
+        hz_and_rlx(&shard->sent[size_class / 64], ~(UINT64_C(1) << (size_class % 64)));
+}

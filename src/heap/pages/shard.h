@@ -1,0 +1,65 @@
+/*
+ * shard.h - shards: the owner identities that pages belong to, their locks, and the marks of what was sent to them.
+ *
+ * A thread belongs to one shard; threads beyond the number of shards share. Every consumer of a shard holds its lock
+ * `exclusive`: its own threads when they refill, a sender whose list finds no room, a thread that purges or adopts
+ * pages. So any thread can take a sleeping owner's memory home, and sharing needs no other rule. Senders to a mailbox
+ * take no lock.
+ *
+ * HZ_EXCLUSIVE_ALWAYS=0 (one thread to a shard, or the program ends): the thread takes what was sent without the lock,
+ * while a purge or an adopting thread may do so under it. An exchange takes each list, so each list has one taker.
+ * Only the shard's own thread puts leftovers back, so none are overwritten. Pages still need the lock. Edge
+ * "carry-publish": a purge that takes leftovers sees their links.
+ */
+#ifndef HZ_HEAP_PAGES_SHARD_H
+#define HZ_HEAP_PAGES_SHARD_H
+
+#include "base/lock.h"
+#include "heap/sizeclass.h"
+#include "heap/thread_block.h"
+#include "mailbox.h" /* struct hz_mailbox: how the engine sends blocks home */
+
+#define HZ_TEXT_SHARDS "more threads than shards; shards there are:"
+
+struct hz_page;
+
+/* What a shard has of one class. Senders write the mailbox, which has its own lines; the consumer writes the rest. */
+struct hz_shard_class {
+    struct hz_mailbox mail;
+    /* lock: leftovers of the list that was last taken; atomic for statistics */
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(hz_list_word) carry;
+    _Atomic(struct hz_page *) partial; /* lock: pages with free blocks, doubly linked; atomic for hints */
+};
+
+struct hz_shard {
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_lock exclusive;
+    /* Every sender reads the next fields, so they are not on the lock's line. */
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint32_t) threads; /* sync: shard-claim; threads that belong to it */
+    uint32_t index;                                            /* const after publish */
+    _Atomic(uint64_t) sent[(HZ_CLASS_COUNT + 63) / 64]; /* hint: classes that were sent something since their drain */
+    struct hz_shard_class classes[HZ_CLASS_COUNT];
+};
+
+/* Shards are made in order. NULL when no thread ever had this one. */
+struct hz_shard *hz_shard_get(unsigned index);
+
+/* The shard for a starting thread: a free one, else the one with the fewest threads. NULL when there is no memory for
+   the first shard. */
+struct hz_shard *hz_shard_claim(void);
+
+/* Gives up a claim. Threads leave by hz_shard_leave (drain.c), which calls this. */
+void hz_shard_release(struct hz_shard *shard);
+
+enum hz_lock_purpose { HZ_TO_GET, HZ_TO_GIVE };
+
+/* Takes a shard's exclusive. Counts whose shard it was and whether another thread held the lock, unless `self` is
+   hz_thread_none. */
+void hz_shard_lock(struct hz_thread_block *self, struct hz_shard *shard, enum hz_lock_purpose purpose);
+void hz_shard_unlock(struct hz_shard *shard);
+
+/* Whether the class may have been sent something since its mark was last forgotten. Hints; any thread. */
+bool hz_shard_was_sent(struct hz_shard *shard, unsigned size_class);
+void hz_shard_mark_sent(struct hz_shard *shard, unsigned size_class);
+void hz_shard_forget_sent(struct hz_shard *shard, unsigned size_class);
+
+#endif

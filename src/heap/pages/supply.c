@@ -1,0 +1,61 @@
+/*
+ * supply.c - see supply.h. Called by refill.c.
+ *
+ * Order: leftovers, what was sent, pages with free blocks; then pages of shards without threads; then a new page.
+ */
+#include "heap/pages/supply.h"
+
+#include "heap/pages/adopt.h"
+#include "heap/pages/drain.h"
+#include "heap/pages/page.h"
+
+static uint32_t refill_locked(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want) {
+    uint32_t got = hz_shard_take_sent(self, size_class, out, want);
+    uint32_t from_pages = hz_pages_take_locked(self->shard, size_class, out + got, want - got);
+    if (from_pages > 0)
+        hz_count(&self->counters.refill_page, 1);
+    return got + from_pages;
+}
+
+static uint32_t refill_from_new_page_locked(struct hz_thread_block *self, unsigned size_class, void **out,
+                                            uint32_t want) {
+    if (!hz_page_create_locked(self->shard, size_class))
+        return 0;
+    hz_count(&self->counters.page_create, 1);
+    hz_count(&self->counters.refill_page, 1);
+    if (hz_class_is_mid(size_class))
+        hz_count(&self->counters.mid_page_create, 1);
+    return hz_pages_take_locked(self->shard, size_class, out, want);
+}
+
+/* *hit: no page had to be taken over or made. */
+static uint32_t refill_by_lock(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want,
+                               bool *hit) {
+    hz_shard_lock(self, self->shard, HZ_TO_GET);
+    bool carried = hz_load_rlx(&self->shard->classes[size_class].carry) != 0; /* relaxed: lock */
+    hz_count(carried ? &self->counters.carry_hit : &self->counters.carry_miss, 1);
+    uint32_t got = refill_locked(self, size_class, out, want);
+    hz_shard_unlock(self->shard);
+    *hit = got > 0;
+    if (!*hit) {
+        hz_pages_adopt(self, size_class); /* without this lock: it takes another shard's, and never holds two */
+        hz_shard_lock(self, self->shard, HZ_TO_GET);
+        got = refill_locked(self, size_class, out, want); /* what was adopted, or has come home meanwhile */
+        if (got == 0)
+            got = refill_from_new_page_locked(self, size_class, out, want);
+        hz_shard_unlock(self->shard);
+    }
+    return got;
+}
+
+uint32_t hz_supply_refill(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want) {
+    bool hit = true;
+    uint32_t got = HZ_EXCLUSIVE_ALWAYS ? 0 : hz_shard_take_sent(self, size_class, out, want);
+    if (got == 0)
+        got = refill_by_lock(self, size_class, out, want, &hit);
+    if (hz_class_is_mid(size_class) && got > 0) {
+        hz_count(&self->counters.mid_lock_path, 1);
+        hz_count(hit ? &self->counters.mid_bin_hit : &self->counters.mid_bin_miss, 1);
+    }
+    return got;
+}

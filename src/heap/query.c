@@ -1,0 +1,54 @@
+/*
+ * query.c - see query.h. Called by free.c, resize.c and the front.
+ */
+#include "heap/query.h"
+
+#include "base/large.h"
+#include "heap/pages/page.h"
+
+/* Says what a pointer is that is no live block, and ends the program. */
+static HZ_NORETURN HZ_COLD void fail_no_block(const void *block) {
+    const void *start = hz_query_start(block);
+    if (start != NULL)
+        hz_fail_pointer(HZ_TEXT_INTERIOR, block);
+    hz_fail_pointer(hz_segment_find(block) != NULL ? HZ_TEXT_DOUBLE_FREE : HZ_TEXT_FOREIGN, block);
+}
+
+/* In the small-table mode different addresses share a tag, so the segment directory decides. */
+unsigned hz_query_class(const void *block) {
+    unsigned size_class = hz_pagetag_class(block);
+    if (HZ_UNLIKELY(size_class == HZ_CLASS_NONE || (!hz_pagetags.flat && hz_segment_find(block) == NULL)))
+        fail_no_block(block);
+    return size_class;
+}
+
+size_t hz_query_usable(const void *block) {
+    unsigned size_class = hz_query_class(block);
+    return size_class == HZ_CLASS_LARGE ? hz_large_usable(block) : hz_class_bytes(size_class);
+}
+
+size_t hz_query_good_size(size_t size) {
+    if (size <= HZ_CLASS_BYTES_MAX)
+        return hz_class_bytes(hz_class_of(size));
+    return hz_large_good_size(size);
+}
+
+const void *hz_query_start(const void *address) {
+    struct hz_segment *segment = hz_segment_find(address);
+    if (segment == NULL)
+        return NULL;
+    unsigned page_number = hz_segment_page(address);
+    unsigned first = segment->run_first[page_number];
+    const void *run = hz_segment_page_address(segment, first);
+    if (hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT) /* relaxed: hz_segment_find has acquired it */
+        return hz_segment_page_address(segment, 0);
+    if (page_number >= first + segment->run_pages[first])
+        return NULL; /* the page is free: its last run is gone */
+    if (hz_pagetag_class(run) == HZ_CLASS_LARGE)
+        return run;
+    if (hz_pagetag_class(run) == HZ_CLASS_NONE)
+        return NULL;
+    const struct hz_page *page = hz_page_of(address);
+    size_t offset = (size_t)((const char *)address - page->start);
+    return offset / page->block_bytes < page->capacity ? page->start + offset - offset % page->block_bytes : NULL;
+}

@@ -1,0 +1,21 @@
+/*
+ * query.h - what can be asked about an address. Any thread; takes no lock.
+ */
+#ifndef HZ_HEAP_QUERY_H
+#define HZ_HEAP_QUERY_H
+
+#include "heap/sizeclass.h"
+
+/* The class of a block, or HZ_CLASS_LARGE. Ends the program if the address is in no block of ours. */
+unsigned hz_query_class(const void *block);
+
+/* Usable bytes of a live block. Ends the program if it is not one of ours. */
+size_t hz_query_usable(const void *block);
+
+/* Usable bytes that a block of `size` would have; 0 when no block can be that large. */
+size_t hz_query_good_size(size_t size);
+
+/* Start of the block that an address lies in; NULL when it lies in no page of ours. */
+const void *hz_query_start(const void *address);
+
+#endif

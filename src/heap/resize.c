@@ -1,0 +1,22 @@
+/*
+ * resize.c - see resize.h. Called by realloc. Only large blocks can be resized; a small one has the size of its class.
+ */
+#include "heap/resize.h"
+
+#include "base/large.h"
+#include "heap/query.h"
+#include "heap/thread_block.h"
+
+void *hz_resize(void *block, size_t size) {
+    if (hz_query_class(block) != HZ_CLASS_LARGE)
+        return NULL;
+    size_t before = hz_large_usable(block);
+    void *resized = hz_large_resize(block, size);
+    struct hz_thread_block *self = hz_self;
+    if (resized != NULL && hz_is_attached(self)) {
+        size_t after = hz_large_usable(resized);
+        hz_count(&self->counters.large_acq, after > before ? after - before : 0);
+        hz_count(&self->counters.large_rel, before > after ? before - after : 0);
+    }
+    return resized;
+}

@@ -1,0 +1,13 @@
+/*
+ * resize.h - changes a block's size without copying its contents.
+ */
+#ifndef HZ_HEAP_RESIZE_H
+#define HZ_HEAP_RESIZE_H
+
+#include "base/compiler.h"
+
+/* The block, or its new address if its pages were remapped; NULL, with the block untouched, when only a copy can resize
+   it. size > 0. The block's holder. */
+void *hz_resize(void *block, size_t size);
+
+#endif

@@ -1,0 +1,223 @@
+/*
+ * stats.c - see stats.h. Sums figures of pages, bins, shards and per-thread counters.
+ */
+#include "heap/stats.h"
+
+#include "hakozuna/hakozuna.h"
+
+#include "base/meta.h"
+#include "base/report.h"
+#include "heap/cache/depot.h"
+#include "heap/pages/drain.h"
+#include "heap/pages/page.h"
+
+#include <string.h>
+
+struct class_figures {
+    size_t pages;
+    size_t run_pages;
+    size_t capacity;
+    size_t free_blocks;
+    size_t cached;
+};
+
+struct figures {
+    struct class_figures classes[HZ_CLASS_COUNT];
+};
+
+static void add_page(void *context, struct hz_page *page) {
+    struct figures *figures = context;
+    unsigned size_class = hz_load_rlx(&page->size_class); /* relaxed, all: figures */
+    size_t run_pages = hz_load_rlx(&page->run_pages);
+    if (size_class == HZ_CLASS_NONE)
+        return;
+    struct class_figures *f = &figures->classes[size_class];
+    f->pages++;
+    f->run_pages += run_pages;
+    f->capacity += (run_pages << HZ_PAGE_LOG2) / hz_class_bytes(size_class);
+    f->free_blocks += hz_load_rlx(&page->free_count);
+    f->cached += hz_mpsc_count(&page->remote);
+}
+
+/* A remote buffer has blocks of all home classes. Its owner may send them meanwhile, so a block and its tag may be
+ * gone. */
+static void add_remote_buffer(struct figures *figures, struct hz_thread_block *thread) {
+    void **base = hz_bin_base(&thread->cache, HZ_REMOTE_BIN);
+    size_t count = hz_bin_held(&thread->cache, HZ_REMOTE_BIN);
+    for (size_t i = 1; i <= count; i++) {
+        /* relaxed: figures */
+        const void *block = hz_slot_load_rlx(i < count ? &base[i] : &thread->cache.bins[HZ_REMOTE_BIN].newest);
+        unsigned size_class =
+            block != NULL ? hz_pagetag_class(block) : HZ_CLASS_NONE; /* the owner may be taking it out */
+        if (size_class != HZ_CLASS_NONE && size_class < HZ_CLASS_COUNT)
+            figures->classes[size_class].cached++;
+    }
+}
+
+static void figures_get(struct figures *figures) {
+    *figures = (struct figures){0};
+    hz_pages_walk(add_page, figures);
+    for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next)
+        add_remote_buffer(figures, hz_thread_block_from(thread));
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        struct class_figures *f = &figures->classes[size_class];
+        f->cached += hz_depot_blocks(size_class);
+        for (unsigned index = 0; index < HZ_NUM_SHARDS; index++)
+            if (hz_shard_get(index) != NULL)
+                f->cached += hz_shard_waiting(hz_shard_get(index), size_class);
+        for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next)
+            f->cached += hz_bin_held(&hz_thread_block_from(thread)->cache, size_class);
+    }
+}
+
+static size_t not_below_zero(size_t a, size_t b) {
+    return a > b ? a - b : 0;
+}
+
+void hz_heap_stats(struct hz_stats *stats) {
+    struct figures figures;
+    figures_get(&figures);
+    struct hz_arena_figures spans;
+    hz_arena_figures_get(&spans);
+    *stats = (struct hz_stats){
+        .resident_bytes = spans.dirty_bytes,
+        .mapped_bytes = spans.mapped_bytes,
+        .purged_bytes = spans.purged_bytes,
+        .mapping_count = spans.direct_count,
+        .free_bytes = spans.free_dirty_bytes,
+    };
+    size_t small_pages = 0;
+    size_t out_bytes = 0;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        const struct class_figures *f = &figures.classes[size_class];
+        size_t block_bytes = hz_class_bytes(size_class);
+        small_pages += f->run_pages;
+        out_bytes += not_below_zero(f->capacity, f->free_blocks) * block_bytes;
+        stats->cached_bytes += f->cached * block_bytes;
+        stats->free_bytes += f->free_blocks * block_bytes;
+    }
+    size_t span_bytes = not_below_zero(spans.used_bytes, small_pages << HZ_PAGE_LOG2);
+    stats->live_bytes = not_below_zero(out_bytes, stats->cached_bytes) + span_bytes + spans.direct_bytes;
+}
+
+/* ---- counters -------------------------------------------------------------------------------------- */
+
+enum counter_kind { SUM, MAX, HOT };
+
+struct counter {
+    const char *group;
+    const char *name;
+    size_t offset;
+    enum counter_kind kind;
+};
+
+#define COUNTER(group, field, name, kind, text) {group, name, offsetof(struct hz_counters, field), kind},
+static const struct counter counters[] = {
+#include "engine_counters.def"
+#include "heap/counters.def"
+};
+#undef COUNTER
+
+static const char *const counter_groups[] = {"counters", "mid", "remote", "os", "locks"};
+
+static uint64_t counter_get(const struct counter *counter) {
+    uint64_t value = 0;
+    for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next) {
+        char *base = (char *)&hz_thread_block_from(thread)->counters;
+        uint64_t one = hz_load_rlx((_Atomic(uint64_t) *)(void *)(base + counter->offset)); /* relaxed: counter */
+        value = counter->kind == MAX ? hz_max(value, one) : value + one;
+    }
+    return value;
+}
+
+/* Allocations and frees of mid blocks. Frees and refills bring blocks into a bin, allocations and flushes take them
+   out. Three of these numbers, and what the bin holds, give the fourth. */
+static void report_mid(struct hz_report *report) {
+    uint64_t allocated = 0;
+    uint64_t freed = 0;
+    for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
+        struct hz_thread_block *thread = hz_thread_block_from(each);
+        struct hz_counters *c = &thread->counters; /* relaxed, all: counters */
+        uint64_t taken =
+            hz_load_rlx(&c->mid_cache_hit) + hz_load_rlx(&c->mid_depot_hit) + hz_load_rlx(&c->mid_lock_path);
+        allocated += taken;
+        freed += taken + hz_load_rlx(&c->mid_moved);
+        for (unsigned size_class = HZ_MID_CLASS_FIRST; size_class < HZ_CLASS_COUNT; size_class++)
+            freed += hz_bin_held(&thread->cache, size_class);
+    }
+    hz_report_number(report, "malloc_calls", allocated);
+    hz_report_number(report, "free_calls", freed);
+    hz_report_number(report, "free_batch_enq", freed); /* every free: a bin is a batch */
+}
+
+/* Average length of a page's remote list when it was taken, times 100. */
+static uint64_t blocks_per_100_pages(void) {
+    uint64_t blocks = 0;
+    uint64_t pages = 0;
+    for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next) {
+        struct hz_counters *c = &hz_thread_block_from(thread)->counters; /* relaxed, both: counters */
+        blocks += hz_load_rlx(&c->drain_total);
+        pages += hz_load_rlx(&c->pageq_deq);
+    }
+    return pages > 0 ? blocks * 100 / pages : 0;
+}
+
+/* Figures that need no counter. */
+static void report_known(struct hz_report *report, const char *group) {
+    if (HZ_CONFIG_STATS && strcmp(group, "mid") == 0)
+        report_mid(report);
+    if (strcmp(group, "counters") == 0) {
+        uint64_t thread_blocks = 0;
+        uint64_t threads = 0;
+        for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next) {
+            thread_blocks++;
+            threads += hz_load_rlx(&thread->state) == HZ_THREAD_USED; /* relaxed: figure */
+        }
+        hz_report_number(report, "threads", threads);
+        hz_report_number(report, "thread_blocks", thread_blocks);
+        unsigned made = 0;
+        while (hz_shard_get(made) != NULL)
+            made++;
+        hz_report_number(report, "shards", made);
+        hz_report_number(report, "meta_bytes", hz_meta_bytes());
+    } else if (strcmp(group, "remote") == 0) {
+        hz_report_number(report, "blocks_per_100_pages", blocks_per_100_pages());
+    } else if (strcmp(group, "os") == 0) {
+        struct hz_arena_figures spans;
+        hz_arena_figures_get(&spans);
+        hz_report_number(report, "seg_acq", spans.segments_acquired);
+    }
+}
+
+static void report_counters(struct hz_report *report) {
+    for (size_t i = 0; i < HZ_ARRAY_LENGTH(counter_groups); i++) {
+        hz_report_group_open(report, counter_groups[i]);
+        report_known(report, counter_groups[i]);
+        for (size_t c = 0; c < HZ_ARRAY_LENGTH(counters); c++)
+            if (strcmp(counters[c].group, counter_groups[i]) == 0 && (counters[c].kind != HOT || HZ_CONFIG_STATS))
+                hz_report_number(report, counters[c].name, counter_get(&counters[c]));
+        hz_report_group_close(report);
+    }
+}
+
+void hz_heap_report(struct hz_report *report) {
+    report_counters(report);
+    struct figures figures;
+    figures_get(&figures);
+    hz_report_rows_open(report, "classes");
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        const struct class_figures *f = &figures.classes[size_class];
+        if (f->pages == 0)
+            continue;
+        size_t out = not_below_zero(f->capacity, f->free_blocks);
+        hz_report_row_open(report);
+        hz_report_number(report, "block_bytes", hz_class_bytes(size_class));
+        hz_report_number(report, "pages", f->pages);
+        hz_report_number(report, "live", not_below_zero(out, f->cached));
+        hz_report_number(report, "cached", f->cached);
+        hz_report_number(report, "free", f->free_blocks);
+        hz_report_number(report, "depot_blocks", hz_depot_blocks(size_class));
+        hz_report_row_close(report);
+    }
+    hz_report_rows_close(report);
+}

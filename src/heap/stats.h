@@ -1,0 +1,16 @@
+/*
+ * stats.h - figures about the heap, summed on demand. Any thread; takes no lock, so figures of running threads move
+ * meanwhile.
+ */
+#ifndef HZ_HEAP_STATS_H
+#define HZ_HEAP_STATS_H
+
+struct hz_report;
+struct hz_stats;
+
+void hz_heap_stats(struct hz_stats *stats);
+
+/* Adds the counters and a row for each size class in use. */
+void hz_heap_report(struct hz_report *report);
+
+#endif

@@ -1,0 +1,86 @@
+/*
+ * thread_block.h - what the heap keeps for each thread. Behind a thread block lie the slots of its bins.
+ *
+ * Only the owner, the thread that attached to the block, reads and writes it, except where a field says otherwise. A
+ * thread that is not attached has hz_thread_none: all its bins are zeros, which malloc reads as empty and free as full,
+ * so both fall into their slow paths and no fast path checks whether the thread is attached.
+ */
+#ifndef HZ_HEAP_THREAD_BLOCK_H
+#define HZ_HEAP_THREAD_BLOCK_H
+
+#include "base/list.h"
+#include "base/pagetag.h"
+#include "base/registry.h"
+#include "heap/cache/bin.h"
+#include "heap/counters.h"
+
+enum {
+    HZ_SPARE_BATCHES = 8,
+    HZ_SPARE_KINDS = 2,
+    HZ_GROUPS = 256,               /* slots of the table that groups blocks by owner and class */
+    HZ_HOME_COUNT = HZ_GROUPS / 2, /* most blocks grouped in one step: the table is never more than half full */
+};
+
+_Static_assert(HZ_GROUPS <= 256, "a slot's number must fit into a byte");
+
+/* Blocks of one owner and class that are about to be sent; valid if `epoch` is the table's. */
+struct hz_group {
+    uint32_t epoch;
+    uint8_t owner;
+    uint8_t size_class;
+    struct hz_list list;
+};
+
+/* A hash table with linear probing that is cleared by counting the epoch up. In use only during hz_blocks_send. */
+struct hz_groups {
+    uint32_t epoch;
+    struct hz_group slots[HZ_GROUPS];
+};
+
+/* Empty depot batches that the thread keeps for its next flush (cache/depot.c). */
+struct hz_spares {
+    uint32_t count;
+    uint32_t batches[HZ_SPARE_BATCHES];
+};
+
+struct hz_shard;
+
+struct hz_thread_block {
+    struct hz_cache cache;
+    /* const after publish: copies of hz_pagetags, so that free reads no shared variable */
+    const struct hz_pagetag *tags;
+    uintptr_t tag_mask;
+    uint8_t owner;   /* index of the thread's shard */
+    bool exit_armed; /* the exit hook will be called for the thread */
+    /* const after publish: the bin's offset by the size in granules; 0 for size 0 */
+    uint16_t bin_of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1];
+    struct hz_shard *shard; /* the shard that the thread belongs to */
+    uint8_t streak_class;   /* class of the last slow-path visits (cache/room.c) */
+    uint8_t streak;         /* visits in a row for that class since its bin last grew */
+    uint32_t slow_count;    /* slow-path visits; every 32nd looks at the clock (tick.c) */
+    struct hz_spares spares[HZ_SPARE_KINDS];
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_registered registered; /* other threads read it: on a line of its own */
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_counters counters;
+    struct hz_groups groups;
+};
+
+_Static_assert(offsetof(struct hz_thread_block, cache) == 0, "a bin's offset is counted from the thread block's start");
+
+extern HZ_HIDDEN HZ_TLS struct hz_thread_block *hz_self; /* never NULL: hz_thread_none until attached */
+extern HZ_HIDDEN struct hz_thread_block hz_thread_none;
+
+/* Bytes of a thread block with its slots. */
+size_t hz_thread_block_bytes(void);
+
+/* A new thread block, claimed for the caller; NULL when there is no memory. The page tags exist already. */
+struct hz_thread_block *hz_thread_block_make(void);
+
+HZ_INLINE bool hz_is_attached(const struct hz_thread_block *thread) {
+    return thread != &hz_thread_none;
+}
+
+HZ_INLINE struct hz_thread_block *hz_thread_block_from(struct hz_registered *registered) {
+    return (struct hz_thread_block *)(void *)((char *)registered - offsetof(struct hz_thread_block, registered));
+}
+
+#endif

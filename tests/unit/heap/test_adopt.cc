@@ -1,0 +1,613 @@
+/* Pages of shards without threads go to those that need some; what was on its way to the old shard comes home. */
+#include "stress/children.h"
+#include "unit/heap/fixture.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace {
+
+using children::require;
+using unit::Blocks;
+using unit::Exclusive;
+
+class Adopt : public testing::Test {
+  protected:
+    void SetUp() override {
+        self_ = unit_self();
+        hz_heap_purge();
+        own_ = unit_thread_shard(self_);
+        left_ = hz_shard_claim();
+        ASSERT_NE(left_, own_);
+    }
+    void TearDown() override {
+        hz_heap_purge(); /* drains and retires everything */
+        for (unsigned index = 0; hz_shard_get(index) != nullptr; index++)
+            EXPECT_EQ(unit::pages_of(hz_shard_get(index)), 0U) << "a block of shard " << index << " did not come home";
+        EXPECT_EQ(unit_shard_threads(left_), 0U);
+        EXPECT_EQ(support::live_bytes(), 0U);
+    }
+    void leave() {
+        hz_shard_leave(self_, left_);
+        ASSERT_EQ(unit_shard_threads(left_), 0U);
+    }
+    /* Leaves a shard with one page of the class, of which `count` blocks are out; returns those. */
+    Blocks leave_page(unsigned size_class, uint32_t count) {
+        Blocks blocks = unit::take(left_, size_class, count);
+        leave();
+        return blocks;
+    }
+    struct unit_counters counters() {
+        return unit_counters_of(self_);
+    }
+    void put_home(const Blocks &blocks) {
+        for (void *block : blocks)
+            hz_block_put(self_, block);
+    }
+    static uint32_t free_count(const void *block) {
+        return unit_page_of(hz_page_of(block)).free_count;
+    }
+    struct hz_thread_block *self_ = nullptr;
+    struct hz_shard *own_ = nullptr;
+    struct hz_shard *left_ = nullptr; /* claimed by the test until leave() */
+};
+
+TEST_F(Adopt, PagesOfAShardWithoutThreadsAreTakenOver) {
+    std::vector<Blocks> out;
+    for (unsigned size_class : unit::some_classes())
+        out.push_back(unit::take(left_, size_class, 2));
+    leave();
+    size_t at = 0;
+    for (unsigned size_class : unit::some_classes()) {
+        SCOPED_TRACE("class " + std::to_string(size_class));
+        Blocks &blocks = out[at++];
+        struct hz_page *page = hz_page_of(blocks[0]);
+        ASSERT_EQ(unit_partial(left_, size_class), page);
+        struct unit_counters before = counters();
+        EXPECT_EQ(hz_pages_adopt(self_, size_class), 1U);
+        struct unit_counters after = counters();
+        EXPECT_EQ(after.page_adopt - before.page_adopt, 1U);
+        EXPECT_EQ(after.ls_acq_steal - before.ls_acq_steal, 1U) << "the old shard's lock";
+        EXPECT_EQ(after.ls_acq_self - before.ls_acq_self, 1U) << "and the new one's";
+        EXPECT_EQ(after.ls_acq_miss, before.ls_acq_miss) << "nobody else wants them";
+        struct unit_page moved = unit_page_of(page);
+        EXPECT_EQ(moved.shard, unit_shard_index(own_));
+        EXPECT_EQ(moved.list_state, UNIT_PAGE_LISTED);
+        EXPECT_EQ(unit_partial(own_, size_class), page);
+        EXPECT_EQ(unit_partial(left_, size_class), nullptr);
+        for (unsigned i = 0; i < moved.run_pages; i++)
+            ASSERT_EQ(unit_pagetag_of(moved.start + i * unit_page_bytes).owner, unit_shard_index(own_))
+                << "page " << i << " of the run";
+        EXPECT_EQ(unit_pagetag_of(blocks[0]).size_class, size_class);
+        EXPECT_EQ(hz_pages_adopt(self_, size_class), 0U) << "once";
+        EXPECT_EQ(counters().page_adopt, after.page_adopt);
+        Blocks given(moved.capacity);
+        given.resize(hz_supply_refill(self_, size_class, given.data(), moved.free_count));
+        ASSERT_EQ(given.size(), moved.free_count);
+        for (void *block : given)
+            ASSERT_EQ(hz_page_of(block), page) << "its blocks are given out";
+        EXPECT_EQ(counters().page_create, before.page_create);
+        put_home(given);
+        put_home(blocks);
+        EXPECT_EQ(unit_page_of(page).free_count, moved.capacity);
+    }
+}
+
+TEST_F(Adopt, SeveralPagesInSeveralTurns) {
+    constexpr uint32_t pages = 11;
+    unsigned size_class = unit::class_count - 1;
+    Blocks blocks = unit::take(left_, size_class, 1);
+    uint32_t capacity = unit_page_of(hz_page_of(blocks[0])).capacity;
+    Blocks more = unit::take(left_, size_class, pages * capacity - 1);
+    blocks.insert(blocks.end(), more.begin(), more.end());
+    for (uint32_t page = 0; page < pages; page++) /* one of each */
+        unit::put(left_, {blocks[size_t{page} * capacity]});
+    leave();
+    uint32_t adopted = 0;
+    for (uint32_t count; (count = hz_pages_adopt(self_, size_class)) > 0; adopted += count)
+        ASSERT_EQ(unit::pages_of(own_), adopted + count);
+    EXPECT_EQ(adopted, pages);
+    EXPECT_EQ(unit::pages_of(left_), 0U);
+    for (size_t i = 0; i < blocks.size(); i++)
+        if (i % capacity != 0)
+            put_home({blocks[i]});
+}
+
+TEST_F(Adopt, RefillAdoptsBeforeItMakesAPage) {
+    for (unsigned size_class : unit::some_classes()) {
+        Blocks out = unit::take(left_, size_class, 1);
+        leave();
+        struct unit_counters before = counters();
+        void *block = t_malloc(hz_class_bytes(size_class));
+        EXPECT_EQ(hz_page_of(block), hz_page_of(out[0])) << "class " << size_class;
+        EXPECT_EQ(counters().page_create, before.page_create);
+        EXPECT_EQ(counters().page_adopt - before.page_adopt, 1U);
+        EXPECT_EQ(counters().refill_page - before.refill_page, 1U);
+        t_free(block);
+        hz_thread_flush(self_);
+        put_home(out);
+        left_ = hz_shard_claim();
+    }
+    leave();
+}
+
+TEST_F(Adopt, NotFromAShardWithThreads) {
+    Blocks out = unit::take(left_, 7, 2);
+    struct hz_page *page = hz_page_of(out[0]);
+    struct unit_counters before = counters();
+    EXPECT_EQ(hz_pages_adopt(self_, 7), 0U);
+    EXPECT_EQ(counters().page_adopt, before.page_adopt);
+    EXPECT_EQ(counters().ls_acq_steal, before.ls_acq_steal) << "not even looked at";
+    EXPECT_EQ(unit_page_of(page).shard, unit_shard_index(left_));
+    EXPECT_EQ(unit_partial(left_, 7), page);
+    Blocks mine = unit::refill(own_, 7, 1);
+    EXPECT_NE(hz_page_of(mine[0]), page);
+    put_home(mine);
+    put_home(out);
+    leave();
+}
+
+TEST_F(Adopt, NotItsOwn) {
+    Blocks mine = unit::take(own_, 7, 1);
+    EXPECT_EQ(hz_pages_adopt(self_, 7), 0U);
+    put_home(mine);
+    leave();
+}
+
+TEST_F(Adopt, PagesWithNothingToGiveStay) {
+    Blocks all = unit::take(left_, 7, 1);
+    Blocks rest = unit::take(left_, 7, free_count(all[0]));
+    all.insert(all.end(), rest.begin(), rest.end());
+    leave();
+    EXPECT_EQ(hz_pages_adopt(self_, 7), 0U);
+    EXPECT_EQ(unit_page_of(hz_page_of(all[0])).shard, unit_shard_index(left_));
+    put_home({all.back()});
+    all.pop_back();
+    EXPECT_EQ(hz_pages_adopt(self_, 7), 1U) << "now it has";
+    put_home(all);
+}
+
+TEST_F(Adopt, FreePagesGoToTheArenaInstead) {
+    Blocks one = unit::take(left_, 7, 1);
+    leave();
+    put_home(one);
+    ASSERT_EQ(unit::pages_of(left_), 1U);
+    uint64_t retired = counters().page_retire;
+    EXPECT_EQ(hz_pages_adopt(self_, 7), 0U);
+    EXPECT_EQ(unit::pages_of(left_), 0U);
+    EXPECT_EQ(counters().page_retire - retired, 1U);
+}
+
+/* A sender that was late: the threads were gone before they could look. */
+TEST_F(Adopt, WhatWaitsForTheOldShardGoesIntoItsPagesFirst) {
+    Blocks all = unit::take(left_, 7, 1);
+    Blocks rest = unit::take(left_, 7, free_count(all[0]));
+    struct hz_list list = unit::list_of(rest);
+    hz_shard_send(self_, left_, 7, &list);
+    ASSERT_EQ(unit::waiting(left_, 7), rest.size());
+    ASSERT_EQ(unit_partial(left_, 7), nullptr);
+    unit_shard_threads_set(left_, 0);
+    EXPECT_EQ(hz_pages_adopt(self_, 7), 1U);
+    EXPECT_EQ(unit::waiting(left_, 7) + unit::waiting(own_, 7), 0U);
+    EXPECT_EQ(free_count(all[0]), rest.size());
+    put_home(all);
+}
+
+/* ---- blocks that were on their way to the old shard ---- */
+
+class Strays : public Adopt {
+  protected:
+    static constexpr unsigned size_class = 7;
+    static constexpr uint32_t count = 6;
+    void SetUp() override {
+        Adopt::SetUp();
+        out_ = leave_page(size_class, count);
+        ASSERT_EQ(hz_pages_adopt(self_, size_class), 1U);
+        page_ = hz_page_of(out_[0]);
+        capacity_ = unit_page_of(page_).capacity;
+        ASSERT_EQ(unit_page_of(page_).free_count, capacity_ - count);
+    }
+    void expect_all_home() {
+        struct unit_page page = unit_page_of(page_);
+        EXPECT_EQ(page.free_count, capacity_);
+        EXPECT_EQ(page.shard, unit_shard_index(own_));
+        EXPECT_EQ(unit::waiting(left_, size_class), 0U);
+        EXPECT_EQ(unit::retire_all(left_), 0U);
+        EXPECT_EQ(unit::retire_all(own_), 1U);
+    }
+    /* Somebody claims the old shard again. */
+    void claim_left() {
+        ASSERT_EQ(hz_shard_claim(), left_);
+    }
+    Blocks out_; /* of a page that is another shard's by now */
+    struct hz_page *page_ = nullptr;
+    uint32_t capacity_ = 0;
+};
+
+TEST_F(Strays, SentToTheOldShardWithoutThreads) {
+    struct hz_list list = unit::list_of(out_);
+    hz_shard_send(self_, left_, size_class, &list);
+    expect_all_home();
+}
+
+TEST_F(Strays, SentToTheOldShardWithThreads) {
+    claim_left();
+    struct hz_list list = unit::list_of(out_);
+    hz_shard_send(self_, left_, size_class, &list);
+    EXPECT_EQ(unit_page_of(page_).free_count, capacity_ - count);
+    struct hz_list strays = unit::drain(left_, size_class);
+    EXPECT_EQ(strays.count, count) << "the drain gives them to its caller";
+    Blocks found = unit::blocks_of(strays);
+    std::sort(found.begin(), found.end());
+    std::sort(out_.begin(), out_.end());
+    EXPECT_EQ(found, out_);
+    hz_blocks_put(self_, &strays);
+    hz_shard_leave(self_, left_);
+    expect_all_home();
+}
+
+TEST_F(Strays, DrainedWhenTheOldShardsLastThreadEnds) {
+    claim_left();
+    struct hz_list list = unit::list_of(out_);
+    hz_shard_send(self_, left_, size_class, &list);
+    hz_shard_leave(self_, left_);
+    expect_all_home();
+}
+
+TEST_F(Strays, DrainedByThePurger) {
+    claim_left();
+    struct hz_list list = unit::list_of(out_);
+    hz_shard_send(self_, left_, size_class, &list);
+    hz_heap_purge();
+    EXPECT_EQ(unit::pages_of(left_) + unit::pages_of(own_), 0U) << "the page was to be given back too";
+    hz_shard_leave(self_, left_);
+}
+
+TEST_F(Strays, SentThroughAMailboxThatNobodyOwns) {
+    struct hz_list list = unit::list_of(out_);
+    ASSERT_TRUE(hz_mail_send(self_, unit_mailbox(left_, size_class), size_class, &list)); /* its threads are gone */
+    struct hz_list strays = unit::drain(left_, size_class);
+    EXPECT_EQ(strays.count, count);
+    hz_blocks_put(self_, &strays);
+    expect_all_home();
+}
+
+TEST_F(Strays, UsedByTheOldShardsNextThread) {
+    claim_left();
+    struct hz_list list = unit::list_of(out_);
+    hz_shard_send(self_, left_, size_class, &list);
+    Blocks used = unit::refill(left_, size_class, count);
+    EXPECT_EQ(used.size(), count);
+    EXPECT_EQ(hz_page_of(used[0]), page_) << "a block is a block";
+    hz_blocks_send(self_, used.data(), count);
+    hz_shard_leave(self_, left_);
+    expect_all_home();
+}
+
+TEST_F(Strays, PutByAThreadThatTakesThemForItsOwn) {
+    claim_left();
+    {
+        unit::ThreadOf as_left(self_, left_);
+        hz_shard_put(self_, out_.data(), count);
+    }
+    hz_shard_leave(self_, left_);
+    expect_all_home();
+}
+
+TEST_F(Strays, GroupedByTheNewOwner) {
+    std::thread([&] { /* whose shard is the old one again */
+                      struct hz_thread_block *other = unit_self();
+                      EXPECT_EQ(unit_thread_shard(other), left_);
+                      hz_blocks_send(other, out_.data(), count);
+                      EXPECT_EQ(unit::waiting(own_, size_class), count) << "they wait for their new owner";
+    })
+        .join();
+    EXPECT_EQ(unit::drain(own_, size_class).count, 0U);
+    expect_all_home();
+}
+
+TEST_F(Strays, FreedByAThreadOfTheOldShard) {
+    std::thread([&] {
+        unit_self();
+        for (void *block : out_)
+            unit_free(block);
+    }).join();
+    EXPECT_EQ(unit::drain(own_, size_class).count, 0U);
+    expect_all_home();
+}
+
+/* ---- pages between two shards ---- */
+
+TEST_F(Adopt, MovingPagesAreNeitherListedNorRetired) {
+    for (unsigned size_class : unit::some_classes()) {
+        SCOPED_TRACE("class " + std::to_string(size_class));
+        Blocks other = unit::take(own_, size_class, 1); /* not the last page of its class */
+        Blocks blocks = unit::take(left_, size_class, 3);
+        struct hz_page *page = hz_page_of(blocks[0]);
+        {
+            Exclusive exclusive(left_);
+            hz_page_depart_locked(left_, page, own_);
+            EXPECT_EQ(unit_partial(left_, size_class), nullptr);
+            struct hz_list strays = {};
+            struct hz_list list = unit::list_of({blocks[0]});
+            EXPECT_EQ(hz_pages_put_list_locked(left_, list.head, 1, &strays), 0U);
+            EXPECT_EQ(strays.count, 1U) << "it is the other's already";
+        }
+        struct unit_page moving = unit_page_of(page);
+        EXPECT_EQ(moving.list_state, UNIT_PAGE_MOVING);
+        EXPECT_EQ(moving.shard, unit_shard_index(own_));
+        put_home({blocks[0]});
+        put_home({blocks[1]});
+        EXPECT_EQ(unit::put(own_, {blocks[2]}), 0U) << "the last one";
+        struct unit_page full = unit_page_of(page);
+        EXPECT_EQ(full.free_count, full.capacity);
+        EXPECT_EQ(full.list_state, UNIT_PAGE_MOVING);
+        EXPECT_EQ(full.size_class, size_class) << "not retired";
+        EXPECT_EQ(unit::retire_all(own_), 0U) << "nor by who retires all that is listed";
+        EXPECT_EQ(unit_partial(own_, size_class), hz_page_of(other[0]));
+        EXPECT_EQ(unit_page_of(hz_page_of(other[0])).next, nullptr);
+        {
+            Exclusive exclusive(own_);
+            EXPECT_EQ(hz_page_arrive_locked(own_, page), 1U) << "now it is: there is another one of its class";
+            EXPECT_EQ(unit_partial(own_, size_class), hz_page_of(other[0]));
+        }
+        EXPECT_EQ(unit_pagetag_of(blocks[0]).size_class, static_cast<unsigned>(HZ_CLASS_NONE));
+        put_home(other);
+        EXPECT_EQ(unit::retire_all(own_), 1U);
+    }
+    leave();
+}
+
+TEST_F(Adopt, AttachedPagesAreListedIfTheyHaveBlocksToGive) {
+    Blocks blocks = unit::take(left_, 7, 3);
+    struct hz_page *page = hz_page_of(blocks[0]);
+    {
+        Exclusive exclusive(left_);
+        hz_page_depart_locked(left_, page, own_);
+    }
+    Exclusive exclusive(own_);
+    EXPECT_EQ(hz_page_arrive_locked(own_, page), 0U);
+    EXPECT_EQ(unit_page_of(page).list_state, UNIT_PAGE_LISTED);
+    EXPECT_EQ(unit_partial(own_, 7), page);
+    for (void *block : blocks)
+        EXPECT_EQ(hz_page_put_locked(own_, block), 0U) << "the last page of its class stays";
+    EXPECT_EQ(hz_pages_retire_all_locked(own_, 7), 1U);
+    hz_shard_leave(self_, left_); /* nothing was sent to it: takes no lock */
+}
+
+/* ---- a fork in the middle ---- */
+
+/* A thread that has taken a page off one shard and waits for its own shard's lock to attach it. */
+class Mover {
+  public:
+    void start() { /* before the page's shard is without threads, or this thread would get it */
+        thread_ = std::thread([this] {
+            struct hz_thread_block *self = unit_self();
+            shard = unit_thread_shard(self);
+            ready_ = true;
+            while (!go_)
+                std::this_thread::yield();
+            adopted = hz_pages_adopt(self, size_class);
+        });
+        while (!ready_)
+            std::this_thread::yield();
+    }
+    /* Comes back when the page is between the shards. Somebody holds the lock of the thread's shard. */
+    void move(void *block_in_page, struct hz_shard *from) {
+        go_ = true;
+        while (unit_pagetag_of(block_in_page).owner != unit_shard_index(shard))
+            std::this_thread::yield();
+        std::thread([from] { Exclusive until_it_has_let_go(from); }).join();
+    }
+    void join() {
+        thread_.join();
+    }
+    static constexpr unsigned size_class = 7;
+    struct hz_shard *shard = nullptr;
+    uint32_t adopted = 0;
+
+  private:
+    std::thread thread_;
+    std::atomic<bool> ready_{false};
+    std::atomic<bool> go_{false};
+};
+
+/* In the child: the page is in order, and can be had and used up. */
+int use_settled_page(struct hz_shard *owner, const Blocks &out) {
+    struct hz_page *page = hz_page_of(out[0]);
+    require(unit_page_of(page).list_state == UNIT_PAGE_LISTED, "it came to rest");
+    require(unit_page_of(page).shard == unit_shard_index(owner), "with its new owner");
+    require(unit_partial(owner, Mover::size_class) == page, "on that one's list");
+    require(unit_page_of(page).next == nullptr, "once");
+    require(unit_shard_threads(owner) == 0, "whose thread is not here");
+    require(hz_pages_adopt(unit_self(), Mover::size_class) == 1, "so it can be taken over");
+    for (void *block : out)
+        hz_block_put(unit_self(), block);
+    require(unit_page_of(page).free_count == unit_page_of(page).capacity, "all its blocks come home");
+    hz_heap_purge();
+    require(unit::pages_of(owner) + unit::pages_of(unit_thread_shard(unit_self())) == 0, "and it can be retired");
+    return 0;
+}
+
+TEST_F(Adopt, ForkWhileAPageIsMoving) {
+    Mover mover;
+    mover.start();
+    Blocks out = leave_page(Mover::size_class, 3);
+    {
+        Exclusive exclusive(mover.shard); /* held by the thread that forks: nothing else of the shard is repaired */
+        mover.move(out[0], left_);
+        children::expect_good_end(children::start([&] {
+            hz_lock_release(unit_shard_exclusive(mover.shard));
+            return use_settled_page(mover.shard, out);
+        }));
+    }
+    mover.join();
+    EXPECT_EQ(mover.adopted, 1U);
+    put_home(out);
+}
+
+TEST_F(Adopt, ForkWhileAPageIsMovingToAShardThatIsHeld) {
+    Mover mover;
+    mover.start();
+    std::atomic<int> step{0};
+    std::thread holder([&] {
+        Exclusive exclusive(mover.shard);
+        step = 1;
+        while (step != 2)
+            std::this_thread::yield();
+    });
+    while (step != 1)
+        std::this_thread::yield();
+    Blocks out = leave_page(Mover::size_class, 3);
+    mover.move(out[0], left_);
+    children::expect_good_end(children::start([&] { return use_settled_page(mover.shard, out); }));
+    step = 2;
+    holder.join();
+    mover.join();
+    EXPECT_EQ(mover.adopted, 1U);
+    put_home(out);
+}
+
+/* ---- many at once ---- */
+
+struct Held {
+    unsigned size_class;
+    Blocks blocks;
+};
+
+/* One of the threads below: it holds blocks that carry its stamp, gets more, gives some up in every way there is, comes
+   and goes, and leaves shards with pages behind. */
+class Worker {
+  public:
+    Worker(unsigned index, std::atomic<size_t> &wrong) : index_(index), random_(index), wrong_(wrong) {
+        for (unsigned size_class : {7U, static_cast<unsigned>(HZ_LINEAR_CLASSES), unit::class_count - 9})
+            held_.push_back({size_class, {}});
+    }
+    uint64_t adopted = 0;
+
+    void get() {
+        Held &held = any();
+        struct hz_thread_block *self = unit_self();
+        Blocks some(16);
+        uint64_t before = unit_counters_of(self).page_adopt;
+        some.resize(hz_supply_refill(self, held.size_class, some.data(), static_cast<uint32_t>(random_.between(1, 16))));
+        adopted += unit_counters_of(self).page_adopt - before;
+        wrong_ += some.empty();
+        keep(held, some);
+    }
+    void give() {
+        Held &held = any();
+        Blocks some = let_go(held, random_.between(0, held.blocks.size()));
+        if (some.empty())
+            return;
+        struct hz_thread_block *self = unit_self();
+        auto count = static_cast<uint32_t>(some.size());
+        struct hz_list list = {};
+        switch (random_.below(4)) {
+        case 0:
+            hz_blocks_send(self, some.data(), count);
+            break;
+        case 1: /* by an old tag: its page may have been any shard's */
+            list = unit::list_of(some);
+            hz_shard_send(self, hz_shard_get(static_cast<unsigned>(random_.below(4))), held.size_class, &list);
+            break;
+        case 2:
+            hz_shard_put(self, some.data(), count);
+            break;
+        default:
+            list = unit::list_of(some);
+            hz_blocks_put(self, &list);
+        }
+    }
+    /* Pages, some of whose blocks are out, of a shard that had a thread for a moment. */
+    void leave_pages() {
+        Held &held = any();
+        struct hz_shard *shard = hz_shard_claim();
+        Blocks some = unit::take(shard, held.size_class, static_cast<uint32_t>(random_.between(1, 30)));
+        hz_shard_leave(unit_self(), shard);
+        keep(held, some);
+    }
+    void turn() {
+        switch (random_.below(8)) {
+        case 0:
+            leave_pages();
+            break;
+        case 1:
+            hz_thread_detach(unit_self());
+            break;
+        case 2:
+        case 3:
+        case 4:
+            get();
+            break;
+        default:
+            give();
+        }
+    }
+    void give_all() {
+        for (Held &held : held_) {
+            Blocks all = let_go(held, held.blocks.size());
+            hz_blocks_send(unit_self(), all.data(), static_cast<uint32_t>(all.size()));
+        }
+    }
+
+  private:
+    Held &any() {
+        return held_[random_.below(held_.size())];
+    }
+    void keep(Held &held, const Blocks &some) {
+        for (void *block : some) {
+            static_cast<uint64_t *>(block)[1] = index_;
+            held.blocks.push_back(block);
+        }
+    }
+    Blocks let_go(Held &held, size_t count) {
+        Blocks some(held.blocks.end() - static_cast<ptrdiff_t>(count), held.blocks.end());
+        held.blocks.resize(held.blocks.size() - count);
+        for (void *block : some) {
+            wrong_ += static_cast<uint64_t *>(block)[1] != index_; /* somebody else has it too */
+            static_cast<uint64_t *>(block)[1] = UINT64_MAX;
+        }
+        return some;
+    }
+    const uint64_t index_;
+    support::Random random_;
+    std::vector<Held> held_;
+    std::atomic<size_t> &wrong_;
+};
+
+TEST_F(Adopt, ThreadsAdoptAndPutAtOnce) {
+    constexpr unsigned threads = 4;
+    std::atomic<size_t> wrong{0};
+    std::atomic<uint64_t> adopted{0};
+    unit::Barrier attached(threads + 1);
+    unit::Barrier left(threads + 1);
+    Blocks out;
+    std::thread leaver(
+        [&] { /* when all have a shard: pages that nobody owns, for whoever comes first */
+              attached.wait();
+              for (unsigned size_class : {7U, static_cast<unsigned>(HZ_LINEAR_CLASSES), unit::class_count - 9}) {
+                  Blocks some = unit::take(left_, size_class, 2);
+                  out.insert(out.end(), some.begin(), some.end());
+              }
+              unit_shard_threads_set(left_, 0);
+              left.wait();
+        });
+    unit::together(threads, [&](unsigned index) {
+        unit_self();
+        attached.wait();
+        left.wait();
+        Worker worker(index, wrong);
+        worker.get();
+        for (unsigned i = 0; i < unit::rounds(20000); i++)
+            worker.turn();
+        worker.give_all();
+        adopted += worker.adopted;
+    });
+    leaver.join();
+    EXPECT_EQ(wrong, 0U);
+    EXPECT_GT(adopted, 0U);
+    put_home(out);
+}
+
+} // namespace

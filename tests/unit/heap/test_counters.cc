@@ -1,0 +1,744 @@
+/*
+ * Every counter of the .def files counts what its text says, once, and nothing else does: each step below states all
+ * that hz_stats_print shows to have been counted meanwhile. A counter that no step ever counts fails the program.
+ */
+#include "contract/report.h"
+#include "unit/heap/fixture.h"
+#include "unit/heap/shim_counters.h"
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace {
+
+using report::Names;
+using report::Values;
+using unit::Blocks;
+using unit::Exclusive;
+
+/* ---- which counters there are, and which were tested ---- */
+
+/* Figures that stand among the counters but are counted by nobody. */
+const Names known = {"counters.threads",    "counters.thread_blocks",      "counters.shards",
+                     "counters.meta_bytes", "remote.blocks_per_100_pages", "os.seg_acq"};
+
+/* Computed from others, where these are counted: in the stats build. The steps below state them too. */
+const Names computed = {"mid.malloc_calls", "mid.free_calls", "mid.free_batch_enq"};
+
+/* Those of the .def files; `hot`: only them, or only the others. */
+Names names_in_def(bool hot) {
+    Names names;
+    for (size_t i = 0; i < unit_counter_count; i++)
+        if (unit_counter_list[i].is_hot == hot)
+            names.insert(std::string(unit_counter_list[i].group) + "." + unit_counter_list[i].name);
+    return names;
+}
+
+Values counters() {
+    Values values = report::counters_of_json(report::printed(HZ_STATS_JSON));
+    EXPECT_FALSE(values.empty());
+    return values;
+}
+
+Names &tested() {
+    static Names names;
+    return names;
+}
+
+/* A number in the configuration string: knobs that only one engine has are not constants for the other. */
+size_t knob(const std::string &name) {
+    std::string config = t_table.config_fn();
+    size_t at = config.find(" " + name + "=");
+    return at == std::string::npos ? 0 : strtoul(config.c_str() + at + name.size() + 2, nullptr, 10);
+}
+
+/* How this lane sends blocks home. */
+enum class Mail { tiers, inbox, pages };
+
+Mail mail() {
+    if (t_config_has("engine=hz3"))
+        return knob("HZ_PAGE_LOCAL_REMOTE") == 1 ? Mail::pages : Mail::tiers;
+    return knob("HZ_REMOTE_INBOX") == 1 ? Mail::inbox : Mail::pages;
+}
+
+/* What this lane has no use for, and never counts. */
+Names silent() {
+    Names names;
+    if (HZ_HOME_BELOW_BYTES <= 16) /* no class goes home: nothing passes a remote buffer */
+        names = {"counters.remote_free", "remote.remote_flush_calls", "remote.rlen_ge_th"};
+    if (mail() != Mail::pages)
+        names.insert({"remote.blocks_per_100_pages", "remote.push_objs", "remote.pageq_enq", "remote.pop_calls",
+                      "remote.pageq_deq", "remote.drain_total"});
+    if (mail() != Mail::inbox && t_config_has("engine=hz4"))
+        names.insert({"remote.inbox_push_list", "remote.inbox_consume"});
+    if (mail() != Mail::tiers && t_config_has("engine=hz3"))
+        names.insert({"counters.refill_stash", "counters.refill_transfer", "counters.refill_central",
+                      "counters.stash_send", "counters.transfer_send", "counters.central_send"});
+    return names;
+}
+
+Names without(Names names, const Names &dropped) {
+    for (const std::string &name : dropped)
+        names.erase(name);
+    return names;
+}
+
+class EveryCounterIsTested : public testing::Environment {
+    void TearDown() override {
+        if (testing::GTEST_FLAG(filter) != "*")
+            return;
+        Names all = report::names_of(counters());
+        EXPECT_EQ(without(without(all, silent()), tested()), Names()) << "no test makes these count";
+        EXPECT_EQ(without(silent(), all), Names()) << "of these, the report knows nothing";
+    }
+};
+
+const testing::Environment *const environment = testing::AddGlobalTestEnvironment(new EveryCounterIsTested);
+
+/* ---- steps ---- */
+
+/* More of the same: a + b. */
+Values operator+(Values a, const Values &b) {
+    for (const auto &[name, value] : b)
+        a[name] += value;
+    return a;
+}
+
+/* A thread that does what it is told, one job after the other. */
+class Worker {
+  public:
+    Worker() : thread_([this] { serve(); }) {
+        run([] { unit_bins_grow(unit_self()); });
+    }
+    ~Worker() {
+        end();
+    }
+    Worker(const Worker &) = delete;
+    Worker &operator=(const Worker &) = delete;
+
+    void start(std::function<void()> job) {
+        std::lock_guard<std::mutex> guard(mutex_);
+        job_ = std::move(job);
+        changed_.notify_all();
+    }
+    void finish() {
+        std::unique_lock<std::mutex> guard(mutex_);
+        changed_.wait(guard, [this] { return job_ == nullptr; });
+    }
+    void run(std::function<void()> job) {
+        start(std::move(job));
+        finish();
+    }
+    void end() {
+        if (!thread_.joinable())
+            return;
+        start([this] { ends_ = true; });
+        thread_.join();
+    }
+    struct hz_shard *shard() {
+        struct hz_shard *shard = nullptr;
+        run([&] { shard = unit_thread_shard(unit_self()); });
+        return shard;
+    }
+    Blocks take(unsigned size_class, size_t count) {
+        Blocks blocks(count);
+        run([&] {
+            for (void *&block : blocks)
+                block = t_malloc(hz_class_bytes(size_class));
+        });
+        return blocks;
+    }
+    void take_all_of_bin(unsigned size_class, Blocks &blocks) {
+        run([&] {
+            for (unsigned count = unit_bin_count(unit_self(), size_class); count > 0; count--)
+                blocks.push_back(t_malloc(hz_class_bytes(size_class)));
+        });
+    }
+    void give(const Blocks &blocks) {
+        run([&] {
+            for (void *block : blocks)
+                t_free(block);
+        });
+    }
+
+  private:
+    void serve() {
+        while (!ends_) {
+            std::unique_lock<std::mutex> guard(mutex_);
+            changed_.wait(guard, [this] { return job_ != nullptr; });
+            job_();
+            job_ = nullptr;
+            changed_.notify_all();
+        }
+    }
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::function<void()> job_;
+    bool ends_ = false;
+    std::thread thread_; /* last: it uses the others */
+};
+
+/* Starts with every page given back, ends with every block freed. */
+class Counters : public testing::Test {
+  protected:
+    void SetUp() override {
+        self_ = unit_self();
+        hz_purge();
+        unit_bins_grow(self_);
+        unit_counters_clear();
+    }
+    void TearDown() override {
+        give(blocks_);
+        hz_purge();
+        EXPECT_EQ(live_bytes_at_start_, support::live_bytes());
+    }
+
+    /* Runs the step; exactly that is counted, by all threads together. */
+    static void expect(const char *what, const Values &expected, const std::function<void()> &step) {
+        SCOPED_TRACE(what);
+        ASSERT_TRUE(unit_clock_was_left_alone()) << "what came before this step depends on time";
+        unit_counters_clear();
+        step();
+        ASSERT_TRUE(unit_clock_was_left_alone()) << "this step depends on time";
+        Values counted;
+        for (const auto &[name, value] : counters())
+            if (value != 0 && known.count(name) == 0)
+                counted[name] = value;
+        Values wanted;
+        for (const auto &[name, value] : expected) {
+            tested().insert(name);
+            if (value != 0 && (HZ_CONFIG_STATS || names_in_def(true).count(name) + computed.count(name) == 0))
+                wanted[name] = value;
+        }
+        EXPECT_EQ(counted, wanted);
+    }
+
+    /* Blocks of this thread; freed at the end unless they are given before. */
+    void take(unsigned size_class, size_t count = 1) {
+        for (size_t i = 0; i < count; i++)
+            blocks_.push_back(t_malloc(hz_class_bytes(size_class)));
+    }
+    void take_all_of_bin(unsigned size_class) {
+        take(size_class, unit_bin_count(self_, size_class));
+    }
+    static void give(Blocks &blocks) {
+        for (void *block : blocks)
+            t_free(block);
+        blocks.clear();
+    }
+    void give(size_t count) {
+        for (; count > 0; count--) {
+            t_free(blocks_.back());
+            blocks_.pop_back();
+        }
+    }
+    static size_t shard_count() {
+        size_t count = 0;
+        while (hz_shard_get(static_cast<unsigned>(count)) != nullptr)
+            count++;
+        return count;
+    }
+
+    struct hz_thread_block *self_ = nullptr;
+    Blocks blocks_;
+    size_t live_bytes_at_start_ = support::live_bytes();
+};
+
+const unsigned small_class = hz_class_of(64);
+const unsigned mid_class = hz_class_of(2304);  /* 28 blocks a run */
+const size_t class_count = HZ_CLASS_COUNT - 1; /* without class 0 */
+
+/* What an allocation of a mid class counts besides, and what not. */
+const Values mid_call = {{"mid.malloc_calls", 1}};
+const Values mid_free = {{"mid.free_calls", 1}, {"mid.free_batch_enq", 1}};
+const Values mid_hit = {{"mid.lock_path", 1}, {"mid.bin_hit", 1}};
+const Values mid_miss = {{"mid.lock_path", 1}, {"mid.bin_miss", 1}};
+
+/* A refill that finds nothing anywhere, and one from a page that is there. */
+const Values from_new_page = {{"counters.refill", 1},
+                              {"counters.refill_page", 1},
+                              {"counters.page_create", 1},
+                              {"remote.carry_miss", 1},
+                              {"locks.ls_acq_self", 2}};
+const Values from_page = {
+    {"counters.refill", 1}, {"counters.refill_page", 1}, {"remote.carry_miss", 1}, {"locks.ls_acq_self", 1}};
+const Values mid_new_page = mid_call + mid_miss + Values{{"mid.page_create", 1}};
+
+/* A list that is sent, and taken. `pages`: how many it lies in that were sent nothing yet; each gets enough. */
+Values sent(size_t blocks, size_t pages) {
+    auto count = static_cast<double>(blocks);
+    Values home = {{"counters.home_blocks", count}};
+    switch (mail()) {
+    case Mail::tiers:
+        return home + Values{{"counters.stash_send", 1}};
+    case Mail::inbox:
+        return home + Values{{"remote.inbox_push_list", 1}};
+    default:
+        return home + Values{{"remote.push_objs", count}, {"remote.pageq_enq", static_cast<double>(pages)}};
+    }
+}
+
+/* From one page. */
+Values taken(size_t blocks) {
+    switch (mail()) {
+    case Mail::tiers:
+        return {{"counters.refill_stash", 1}};
+    case Mail::inbox:
+        return {{"remote.inbox_consume", 1}};
+    default:
+        return {{"remote.pop_calls", 1}, {"remote.pageq_deq", 1}, {"remote.drain_total", blocks}};
+    }
+}
+
+/* ---- the lists of names ---- */
+
+TEST_F(Counters, ReportNamesAllOfTheDefFiles) {
+    Names expected = known;
+    for (const std::string &name : names_in_def(false))
+        expected.insert(name);
+    if (HZ_CONFIG_STATS) {
+        expected.insert(computed.begin(), computed.end());
+        for (const std::string &name : names_in_def(true))
+            expected.insert(name);
+    }
+    EXPECT_EQ(report::names_of(counters()), expected);
+    EXPECT_EQ(names_in_def(true).size() + names_in_def(false).size(), unit_counter_count) << "two of one name";
+}
+
+/* Without them, "hot" would mean nothing. */
+TEST_F(Counters, HotOnesAreThoseOfShortPaths) {
+    EXPECT_EQ(names_in_def(true), Names({"mid.alloc_cache_hit"}));
+    for (const std::string &name : names_in_def(true))
+        EXPECT_EQ(counters().count(name), HZ_CONFIG_STATS ? 1U : 0U) << name;
+}
+
+TEST(CountersSelfTest, AnUntestedOneIsSeen) {
+    EXPECT_EQ(without({"os.a", "os.b"}, {"os.a"}), Names({"os.b"}));
+    EXPECT_EQ(without(report::names_of(counters()), Names()).count("locks.ls_acq_self"), 1U);
+}
+
+/* ---- bins, pages, depot ---- */
+
+TEST_F(Counters, SmallBlocksFromPagesAndBins) {
+    expect("the first of all", from_new_page, [&] { take(small_class); });
+    expect("from the bin", {}, [&] { take_all_of_bin(small_class); });
+    expect("from the same page", from_page, [&] { take(small_class); });
+    expect("into the bin", {}, [&] { give(1); });
+}
+
+TEST_F(Counters, MidBlocksFromPagesAndBins) {
+    expect("the first of all", from_new_page + mid_new_page, [&] { take(mid_class); });
+    expect("from the bin", {{"mid.malloc_calls", 1}, {"mid.alloc_cache_hit", 1}}, [&] { take(mid_class); });
+    take_all_of_bin(mid_class);
+    expect("from the same run", from_page + mid_call + mid_hit, [&] { take(mid_class); });
+    expect("into the bin", mid_free, [&] { give(1); });
+    expect("calloc", {{"mid.malloc_calls", 1}, {"mid.alloc_cache_hit", 1}},
+           [&] { blocks_.push_back(t_calloc(1, hz_class_bytes(mid_class))); });
+    expect("realloc in place", {}, [&] { blocks_.back() = t_realloc(blocks_.back(), hz_class_bytes(mid_class) - 1); });
+}
+
+/* Up to a full bin of free blocks, with none of them in the depot. */
+TEST_F(Counters, AFullBinIsFlushedIntoTheDepotOrHome) {
+    for (unsigned size_class : {small_class, mid_class}) {
+        unsigned capacity = hz_bin_capacity(size_class);
+        bool is_mid = hz_class_is_mid(size_class);
+        take(size_class, capacity + 1);
+        give(capacity - unit_bin_count(self_, size_class));
+        ASSERT_EQ(unit_bin_count(self_, size_class), capacity);
+        Values moved = {{"counters.depot_push", 1}};
+        if (!hz_class_is_shared(size_class))
+            moved = {{"counters.home_blocks", capacity / 2},
+                     {"locks.ls_rel_self", (capacity / 2 + unit_home_count - 1) / unit_home_count}};
+        Values flushed = moved + Values{{"counters.flush", 1}};
+        if (is_mid)
+            flushed = flushed + mid_free + Values{{"mid.free_batch_flush", 1}};
+        expect("one more than it holds", flushed, [&] { give(1); });
+        take_all_of_bin(size_class);
+        Values served = from_page;
+        if (hz_class_is_shared(size_class))
+            served = {{"counters.refill", 1}, {"counters.refill_depot", 1}};
+        if (is_mid)
+            served = served + mid_call + Values{{"mid.depot_hit", 1}};
+        expect("found again", served, [&] { take(size_class); });
+        unit_counters_clear();
+    }
+}
+
+TEST_F(Counters, PagesAreRetiredAndCounted) {
+    unsigned size_class = unit::class_count - 1;
+    take(size_class);
+    size_t per_page = unit_page_of(hz_page_of(blocks_[0])).capacity;
+    take(size_class, 2 * per_page - 1);
+    give(blocks_);
+    ASSERT_EQ(unit_bin_count(self_, size_class), 2 * per_page);
+    expect("of two pages, one is kept",
+           {{"counters.home_blocks", 2 * per_page}, {"counters.page_retire", 1}, {"locks.ls_rel_self", 1}},
+           [&] { hz_thread_flush(self_); });
+    expect("a purge keeps none",
+           {{"counters.page_retire", 1},
+            {"locks.ls_rel_self", class_count + 1}, /* each to drain, one to retire */
+            {"locks.ls_rel_steal", (shard_count() - 1) * class_count}},
+           [] { (void)hz_purge(); });
+}
+
+TEST_F(Counters, PagesOfShardsWithoutThreadsAreAdopted) {
+    for (unsigned size_class : {small_class, mid_class}) {
+        Worker worker;
+        Blocks alive = worker.take(size_class, 1);
+        expect("the end of a thread takes its bin home",
+               {{"counters.home_blocks", hz_batch_count(size_class) - 1}, {"locks.ls_rel_self", 1}},
+               [&] { worker.end(); });
+        Values adopted = {{"counters.refill", 1},   {"counters.refill_page", 1}, {"counters.page_adopt", 1},
+                          {"remote.carry_miss", 1}, {"locks.ls_acq_self", 3},    {"locks.ls_acq_steal", 1}};
+        if (hz_class_is_mid(size_class))
+            adopted = adopted + mid_call + mid_miss;
+        expect("another takes its page", adopted, [&] { take(size_class); });
+        give(alive);
+        unit_counters_clear();
+    }
+}
+
+/* ---- blocks on their way home ---- */
+
+TEST_F(Counters, WhatIsSentHomeIsTakenAndCarried) {
+    Worker owner;
+    const size_t count = hz_batch_count(mid_class);
+    Blocks blocks = owner.take(mid_class, count + 2); /* of one run */
+    owner.take_all_of_bin(mid_class, blocks);
+    ASSERT_EQ(hz_page_of(blocks.front()), hz_page_of(blocks.back()));
+    struct hz_shard *shard = owner.shard();
+    expect("a list is sent", sent(count, 1), [&] {
+        struct hz_list list = unit::list_of(blocks, 0, count);
+        hz_shard_send(self_, shard, mid_class, &list);
+    });
+    expect("a second, to the same page", sent(2, 0), [&] {
+        struct hz_list list = unit::list_of(blocks, count, 2);
+        hz_shard_send(self_, shard, mid_class, &list);
+    });
+    blocks.erase(blocks.begin(), blocks.begin() + static_cast<long>(count + 2));
+    Values got = Values{{"counters.refill", 1}, {"locks.ls_acq_self", 1}} + mid_call + mid_hit;
+    Blocks again;
+    auto one = [&] { again.push_back(owner.take(mid_class, 1)[0]); };
+    expect("the owner takes all of it, and uses a batch",
+           got + taken(count + 2) + Values{{"remote.carry_miss", 1}, {"remote.inbox_stash_max", 2}}, one);
+    if (mail() == Mail::pages) {
+        tested().insert("remote.blocks_per_100_pages");
+        EXPECT_EQ(counters()["remote.blocks_per_100_pages"], 100 * (count + 2)) << "of one page";
+    }
+    owner.take_all_of_bin(mid_class, again);
+    expect("what was left over", got + Values{{"counters.refill_carry", 1}, {"remote.carry_hit", 1}}, one);
+    owner.give(blocks);
+    owner.give(again);
+    unit_counters_clear();
+}
+
+/* Lists of single blocks fill stash, transfer and central in turn; what finds no room is put home by its sender. */
+TEST_F(Counters, TiersOverflowInTurn) {
+    if (mail() != Mail::tiers)
+        GTEST_SKIP() << "this lane has none";
+    unsigned size_class = unit::class_count - 1;
+    size_t bytes = hz_class_bytes(size_class);
+    size_t batch = hz_batch_count(size_class);
+    size_t stash = std::max(knob("HZ_STASH_BYTES") / bytes, batch);
+    size_t central = std::max(knob("HZ_CENTRAL_BYTES") / bytes, batch);
+    constexpr size_t transfer = 8;
+    ASSERT_LE(stash, batch) << "the owner takes the stash at one go";
+    Worker owner;
+    struct hz_shard *shard = owner.shard();
+    Blocks blocks = owner.take(size_class, stash + transfer + central + 1);
+    Blocks again;
+    owner.take_all_of_bin(size_class, again);
+    auto send = [&](size_t from, size_t count) {
+        for (size_t i = from; i < from + count; i++) {
+            struct hz_list list = unit::list_of(blocks, i, 1);
+            hz_shard_send(self_, shard, size_class, &list);
+        }
+    };
+    expect("stash", {{"counters.stash_send", stash}, {"counters.home_blocks", stash}}, [&] { send(0, stash); });
+    expect("transfer", {{"counters.transfer_send", transfer}, {"counters.home_blocks", transfer}},
+           [&] { send(stash, transfer); });
+    expect("central", {{"counters.central_send", central}, {"counters.home_blocks", central}},
+           [&] { send(stash + transfer, central); });
+    expect("no room", {{"counters.direct_home", 1}, {"counters.home_blocks", 1}, {"locks.ls_rel_steal", 1}},
+           [&] { send(stash + transfer + central, 1); });
+    Values got =
+        Values{{"counters.refill", 1}, {"remote.carry_miss", 1}, {"locks.ls_acq_self", 1}} + mid_call + mid_hit;
+    auto one = [&] { again.push_back(owner.take(size_class, 1)[0]); };
+    expect("from the stash", got + Values{{"counters.refill_stash", 1}}, one);
+    owner.take_all_of_bin(size_class, again);
+    ASSERT_EQ(transfer % batch, 0U);
+    for (size_t i = 0; i < transfer / batch; i++) {
+        expect("a batch of lists from transfer", got + Values{{"counters.refill_transfer", batch}}, one);
+        owner.take_all_of_bin(size_class, again);
+        unit_counters_clear();
+    }
+    expect("from central", got + Values{{"counters.refill_central", 1}, {"remote.inbox_stash_max", central - batch}},
+           one);
+    owner.give(again);
+    unit_counters_clear();
+}
+
+TEST_F(Counters, AFullInboxSendsTheSenderToThePages) {
+    if (mail() != Mail::inbox)
+        GTEST_SKIP() << "this lane has none, or it is never full";
+    size_t room = std::max<size_t>(knob("HZ_INBOX_BYTES") / hz_class_bytes(small_class), HZ_REMOTE_COUNT);
+    Blocks blocks = unit::take(unit_thread_shard(self_), small_class, static_cast<uint32_t>(room + 1));
+    struct hz_shard *own = unit_thread_shard(self_);
+    Worker sender;
+    auto send = [&](size_t from, size_t count) {
+        sender.run([&] {
+            struct hz_list list = unit::list_of(blocks, from, count);
+            hz_shard_send(unit_self(), own, small_class, &list);
+        });
+    };
+    expect("as much as it holds", sent(room, 0), [&] { send(0, room); });
+    expect("one more", {{"counters.direct_home", 1}, {"counters.home_blocks", 1}, {"locks.ls_rel_steal", 1}},
+           [&] { send(room, 1); });
+    unit_counters_clear();
+}
+
+TEST_F(Counters, RemoteBuffersAreSentWhenTheyAreFull) {
+    constexpr size_t more = 3;
+    Worker owner;
+    Blocks blocks = owner.take(small_class, HZ_REMOTE_COUNT + more);
+    ASSERT_EQ(hz_page_of(blocks.front()), hz_page_of(blocks.back()));
+    auto free_some = [&](size_t count) {
+        for (; count > 0; count--) {
+            t_free(blocks.back());
+            blocks.pop_back();
+        }
+    };
+    if (!hz_class_is_home(small_class)) {
+        expect("into this thread's bin", {}, [&] { free_some(more); });
+        owner.give(blocks);
+        return;
+    }
+    expect("kept, for a batch", {}, [&] { free_some(HZ_REMOTE_COUNT); });
+    Values lists;
+    for (size_t left = HZ_REMOTE_COUNT, pages = 1; left > 0; pages = 0) {
+        size_t count = std::min<size_t>(left, unit_home_count);
+        lists = lists + sent(count, pages);
+        left -= count;
+    }
+    expect("the threshold is reached",
+           lists + Values{{"remote.remote_flush_calls", 1},
+                          {"remote.rlen_ge_th", 1},
+                          {"counters.remote_free", HZ_REMOTE_COUNT}},
+           [&] { free_some(more); });
+    expect("a flush for another reason",
+           sent(more, 0) + Values{{"remote.remote_flush_calls", 1}, {"counters.remote_free", more}},
+           [&] { hz_thread_flush(self_); });
+}
+
+/* ---- locks ---- */
+
+/* Lets the worker do the job while this thread has the shard's lock, and releases that when the worker waits for it. */
+void meet(Worker &worker, struct hz_shard *shard, std::function<void()> job) {
+    struct hz_lock *lock = unit_shard_exclusive(shard);
+    hz_lock_acquire(lock);
+    worker.start(std::move(job));
+    while (unit_lock_word(lock) != 2)
+        std::this_thread::yield();
+    hz_lock_release(lock);
+    worker.finish();
+}
+
+TEST_F(Counters, LockOfTheOwnShardToGet) {
+    Worker worker;
+    Blocks blocks;
+    struct hz_shard *shard = worker.shard();
+    expect("taken by another", from_new_page + Values{{"locks.ls_acq_miss", 1}},
+           [&] { meet(worker, shard, [&] { blocks.push_back(t_malloc(64)); }); });
+    worker.take_all_of_bin(small_class, blocks);
+    expect("free", from_page, [&] { blocks.push_back(worker.take(small_class, 1)[0]); });
+    worker.give(blocks);
+}
+
+TEST_F(Counters, LockOfTheOwnShardToGive) {
+    Worker worker;
+    struct hz_shard *shard = worker.shard();
+    for (double misses : {1.0, 0.0}) {
+        Blocks blocks = worker.take(small_class, 1);
+        worker.give(blocks);
+        auto flush = [] { hz_thread_flush(unit_self()); };
+        expect(misses > 0 ? "taken by another" : "free",
+               {{"counters.home_blocks", hz_batch_count(small_class)},
+                {"locks.ls_rel_self", 1},
+                {"locks.ls_rel_miss", misses}},
+               [&] { misses > 0 ? meet(worker, shard, flush) : worker.run(flush); });
+    }
+}
+
+TEST_F(Counters, LockOfAnotherShardToGet) {
+    for (double misses : {1.0, 0.0}) {
+        Worker worker; /* before the other ends: it would get that one's shard */
+        Worker other;
+        struct hz_shard *shard = other.shard();
+        Blocks alive = other.take(small_class, 1);
+        other.end();
+        Blocks blocks;
+        auto adopt = [&] { blocks.push_back(t_malloc(64)); };
+        expect(misses > 0 ? "taken by another" : "free",
+               {{"counters.refill", 1},
+                {"counters.refill_page", 1},
+                {"counters.page_adopt", 1},
+                {"remote.carry_miss", 1},
+                {"locks.ls_acq_self", 3},
+                {"locks.ls_acq_steal", 1},
+                {"locks.ls_acq_miss", misses}},
+               [&] { misses > 0 ? meet(worker, shard, adopt) : worker.run(adopt); });
+        worker.give(blocks);
+        worker.give(alive);
+        worker.end();
+        hz_purge();
+        unit_counters_clear();
+    }
+}
+
+TEST_F(Counters, LockOfAnotherShardToGive) {
+    for (double misses : {1.0, 0.0}) {
+        Worker worker;
+        Worker other;
+        struct hz_shard *shard = other.shard();
+        Blocks alive = other.take(mid_class, 1);
+        other.end();
+        worker.give(alive);
+        auto flush = [] { hz_thread_flush(unit_self()); };
+        expect(misses > 0 ? "taken by another" : "free",
+               {{"counters.home_blocks", 1},
+                {"counters.direct_home", 1},
+                {"locks.ls_rel_steal", 1},
+                {"locks.ls_rel_miss", misses}},
+               [&] { misses > 0 ? meet(worker, shard, flush) : worker.run(flush); });
+        worker.end();
+        hz_purge();
+        unit_counters_clear();
+    }
+}
+
+/* ---- large blocks ---- */
+
+TEST_F(Counters, LargeBlocksAndTheirBytes) {
+    constexpr size_t span = 3 * support::MiB / 2; /* within a segment */
+    constexpr size_t direct = 9 * support::MiB;   /* a mapping */
+    for (size_t size : {size_t{HZ_CLASS_BYTES_MAX + 1}, span, direct}) {
+        size_t usable = t_good_size(size);
+        void *block = nullptr;
+        expect("given out", {{"counters.large_alloc", 1}, {"os.large_acq", usable}}, [&] { block = t_malloc(size); });
+        ASSERT_EQ(t_usable_size(block), usable);
+        expect("taken back", {{"counters.large_free", 1}, {"os.large_rel", usable}}, [&] { t_free(block); });
+        expect("zeroed", {{"counters.large_alloc", 1}, {"os.large_acq", usable}}, [&] { block = t_calloc(1, size); });
+        t_free(block);
+        expect("aligned", {{"counters.large_alloc", 1}, {"os.large_acq", usable}},
+               [&] { block = t_aligned_alloc(128, size); });
+        t_free(block);
+    }
+}
+
+/* What was given out and not taken back is what is live, also after a block has changed its size where it is. */
+TEST_F(Counters, LargeBytesBalanceAfterResizing) {
+    for (size_t size : {support::MiB, 9 * support::MiB}) {
+        unit_counters_clear();
+        void *block = t_malloc(2 * size);
+        for (size_t next : {size, size + size / 2, 3 * size}) {
+            block = t_realloc(block, next);
+            ASSERT_NE(block, nullptr);
+            Values now = counters();
+            EXPECT_EQ(now["os.large_acq"] - now["os.large_rel"], t_usable_size(block)) << next << " of " << size;
+        }
+        t_free(block);
+        Values now = counters();
+        EXPECT_EQ(now["os.large_acq"], now["os.large_rel"]);
+    }
+}
+
+/* ---- what is summed, and what is known without counting ---- */
+
+TEST_F(Counters, ThreadsThatEndedStillCount) {
+    Worker worker;
+    expect("a thread works and ends",
+           {{"counters.large_alloc", 1},
+            {"counters.large_free", 1},
+            {"os.large_acq", support::MiB},
+            {"os.large_rel", support::MiB}},
+           [&] {
+               worker.run([] { t_free(t_malloc(support::MiB)); });
+               worker.end();
+           });
+}
+
+/* A maximum is that of one thread, and does not fall. */
+TEST_F(Counters, LeftoversAreAMaximum) {
+    Worker first;
+    Worker second;
+    size_t batch = hz_batch_count(mid_class);
+    for (size_t left : {1U, 3U, 2U})
+        for (Worker *owner : {&first, &second}) {
+            Blocks blocks = owner->take(mid_class, 2 * batch);
+            owner->take_all_of_bin(mid_class, blocks);
+            struct hz_shard *shard = owner->shard();
+            struct hz_list list = unit::list_of(blocks, 0, batch + left);
+            hz_shard_send(self_, shard, mid_class, &list);
+            blocks.erase(blocks.begin(), blocks.begin() + static_cast<long>(batch + left));
+            blocks.push_back(owner->take(mid_class, 1)[0]);
+            EXPECT_EQ(counters()["remote.inbox_stash_max"], left == 2 ? 3 : left);
+            owner->give(blocks);
+            owner->run([] { hz_purge(); });
+        }
+}
+
+TEST_F(Counters, SegmentsThatWereAcquired) {
+    const size_t run_bytes = unit_run_pages_max * unit_page_bytes;
+    const size_t per_segment = unit_segment_bytes / run_bytes;
+    auto segments = [] { return counters()["os.seg_acq"]; };
+    auto take_runs = [&](size_t count) {
+        for (; count > 0; count--)
+            blocks_.push_back(t_malloc(run_bytes));
+    };
+    for (double before = segments(); segments() == before;)
+        take_runs(1); /* until a segment is new, and all others are full */
+    take_runs(per_segment - 1);
+    double full = segments();
+    take_runs(1);
+    EXPECT_EQ(segments(), full + 1);
+    take_runs(3 * per_segment - 1);
+    EXPECT_EQ(segments(), full + 3);
+    take_runs(1);
+    EXPECT_EQ(segments(), full + 4);
+    give(blocks_);
+    EXPECT_EQ(segments(), full + 4) << "since the start";
+    tested().insert("os.seg_acq");
+}
+
+TEST_F(Counters, ThreadsAndTheirBlocks) {
+    double before = counters()["counters.meta_bytes"];
+    double blocks = counters()["counters.thread_blocks"];
+    EXPECT_EQ(counters()["counters.threads"], 1);
+    EXPECT_EQ(before, hz_meta_bytes());
+    {
+        std::vector<std::unique_ptr<Worker>> workers;
+        for (size_t i = 0; i < static_cast<size_t>(blocks) + 20; i++)
+            workers.push_back(std::make_unique<Worker>());
+        EXPECT_EQ(counters()["counters.threads"], 1 + static_cast<double>(workers.size()));
+        EXPECT_EQ(counters()["counters.thread_blocks"], 1 + static_cast<double>(workers.size()));
+        EXPECT_EQ(counters()["counters.shards"], std::min<size_t>(HZ_NUM_SHARDS, 1 + workers.size()));
+        EXPECT_GT(counters()["counters.meta_bytes"], before);
+    }
+    EXPECT_EQ(counters()["counters.threads"], 1);
+    EXPECT_EQ(counters()["counters.thread_blocks"], 1 + blocks + 20) << "they are kept for others";
+    for (const char *name : {"counters.threads", "counters.thread_blocks", "counters.shards", "counters.meta_bytes"})
+        tested().insert(name);
+}
+
+TEST_F(Counters, TextSaysTheSame) {
+    take(mid_class, 20);
+    t_free(t_malloc(support::MiB));
+    Values json = counters();
+    EXPECT_EQ(report::counters_of_text(report::printed(HZ_STATS_TEXT)), json);
+}
+
+} // namespace

@@ -1,0 +1,83 @@
+/* The check of lists: a sound one passes, each kind of damage ends the program and names the block whose link it is. */
+#include "unit/heap/fixture.h"
+
+#include "contract/support.h"
+
+namespace {
+
+using unit::Blocks;
+
+class ListCheck : public unit::OwnShard {
+  protected:
+    void SetUp() override {
+        OwnShard::SetUp();
+        blocks_ = unit::take(shard_, size_class, 5);
+        other_ = unit::take(shard_, size_class + 1, 1);
+        list_ = unit::list_of(blocks_); /* the last comes first */
+    }
+    void TearDown() override {
+        unit::put(shard_, blocks_);
+        unit::put(shard_, other_);
+        OwnShard::TearDown();
+    }
+    void check(uint32_t count = 5) {
+        hz_list_check(size_class, list_.head, count);
+    }
+    static std::string line(const void *block) {
+        char text[96];
+        snprintf(text, sizeof(text), "^hakozuna: corrupt list of free blocks at: 0x%zx\n$",
+                 reinterpret_cast<size_t>(block));
+        return text;
+    }
+    static constexpr unsigned size_class = 40;
+    Blocks blocks_;
+    Blocks other_;
+    struct hz_list list_ = {};
+};
+
+TEST_F(ListCheck, SoundListsPass) {
+    hz_block_link(blocks_[0], &list_); /* behind the end: nobody looks */
+    for (uint32_t count = 0; count <= 5; count++)
+        check(count);
+    hz_list_check(size_class, nullptr, 0);
+}
+
+TEST_F(ListCheck, EachDamageIsFoundAndNamed) {
+    const std::vector<void *> bad = {nullptr,
+                                     &list_,
+                                     reinterpret_cast<void *>(uintptr_t{16}),
+                                     other_[0],
+                                     static_cast<char *>(blocks_[1]) + 16,
+                                     static_cast<char *>(blocks_[1]) + 1};
+    for (void *link : bad) {
+        hz_block_link(blocks_[2], link);
+        EXPECT_DEATH(check(), line(blocks_[2])) << link;
+        check(3); /* what comes before is sound */
+    }
+    hz_block_link(blocks_[2], blocks_[1]);
+    for (void *head : bad)
+        EXPECT_DEATH(hz_list_check(size_class, head, 1), line(head)) << head;
+}
+
+/* A free block that waits for its shard is written to. */
+TEST_F(ListCheck, WhatWasSentIsCheckedWhenItIsTaken) {
+    if (!HZ_CONFIG_CHECKS)
+        GTEST_SKIP() << "lists are checked in the check build";
+    hz_shard_send(self_, shard_, size_class, &list_);
+    void *link = hz_block_next(blocks_[3]); /* not the first and not the last, whichever way they are sent */
+    hz_block_link(blocks_[3], reinterpret_cast<void *>(uintptr_t{0x41414141}));
+    EXPECT_DEATH(unit::refill(shard_, size_class, 1), line(blocks_[3]));
+    EXPECT_DEATH(unit::drain(shard_, size_class), line(blocks_[3]));
+    hz_block_link(blocks_[3], link);
+    unit::drain(shard_, size_class);
+    blocks_.clear();
+}
+
+TEST_F(ListCheck, WhatIsSentIsCheckedBefore) {
+    if (!HZ_CONFIG_CHECKS)
+        GTEST_SKIP() << "lists are checked in the check build";
+    hz_block_link(blocks_[4], other_[0]);
+    EXPECT_DEATH(hz_shard_send(self_, shard_, size_class, &list_), line(blocks_[4]));
+}
+
+} // namespace

@@ -1,0 +1,156 @@
+/* Memory goes back: the depot ages, a purge reaches what rests anywhere. */
+#include "unit/heap/fixture.h"
+
+#include <algorithm>
+
+namespace {
+
+using support::KiB;
+using support::MiB;
+using unit::Blocks;
+
+size_t resident() {
+    struct hz_stats stats = {};
+    t_stats_get(&stats);
+    return stats.resident_bytes;
+}
+
+Blocks everything(size_t bytes_each) {
+    Blocks blocks;
+    for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
+        for (size_t bytes = 0; bytes < bytes_each; bytes += hz_class_bytes(size_class)) {
+            blocks.push_back(t_malloc(hz_class_bytes(size_class)));
+            memset(blocks.back(), 1, hz_class_bytes(size_class));
+        }
+    return blocks;
+}
+
+void free_all(const Blocks &blocks) {
+    for (void *block : blocks)
+        t_free(block);
+}
+
+/* The first test: the clock of ageing has not run yet, so the first look at it finds that it is time. */
+TEST(Age, PartOfTheDepotGoesHomeWhenItIsTime) {
+    if (HZ_DEPOT_BYTES == 0)
+        GTEST_SKIP() << "this lane has no depot";
+    struct hz_thread_block *self = unit_self();
+    unsigned size_class = 2;
+    uint32_t batch = hz_batch_count(size_class);
+    constexpr uint32_t batches = 6;
+    Blocks blocks = unit::take(unit_thread_shard(self), size_class, batches * batch);
+    for (uint32_t i = 0; i < batches; i++)
+        ASSERT_TRUE(hz_depot_push(self, size_class, blocks.data() + size_t{i} * batch, batch));
+    uint64_t home = unit_counters_of(self).home_blocks;
+    for (int i = 0; i < 1000 && hz_depot_blocks(size_class) == batches * batch; i++)
+        hz_tick(self);
+    uint32_t left = hz_depot_blocks(size_class);
+    EXPECT_LT(left, batches * batch);
+    EXPECT_GT(left, 0U) << "a part at a time";
+    EXPECT_EQ(unit_counters_of(self).home_blocks - home, uint64_t{batches * batch - left});
+    hz_heap_purge();
+    EXPECT_EQ(hz_depot_blocks(size_class), 0U);
+    EXPECT_EQ(support::live_bytes(), 0U);
+}
+
+TEST(Purge, ReachesEverythingOfThisThread) {
+    hz_purge();
+    size_t before = resident();
+    free_all(everything(200 * KiB));
+    EXPECT_GT(resident(), before + 10 * MiB);
+    EXPECT_GT(hz_purge(), 10 * MiB);
+    EXPECT_EQ(resident(), 0U);
+    struct hz_thread_block *self = unit_self();
+    for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
+        EXPECT_EQ(hz_depot_blocks(size_class), 0U);
+        EXPECT_EQ(unit_bin_count(self, size_class), 0U);
+    }
+    EXPECT_EQ(unit::pages_of(unit_thread_shard(self)), 0U);
+    EXPECT_EQ(hz_purge(), 0U) << "the second one finds nothing";
+}
+
+TEST(Purge, KeepsWhatIsInUse) {
+    Blocks blocks = everything(10 * KiB);
+    for (size_t i = 0; i < blocks.size(); i++)
+        support::fill(blocks[i], t_usable_size(blocks[i]), i);
+    Blocks others = everything(100 * KiB);
+    free_all(others);
+    hz_purge();
+    for (size_t i = 0; i < blocks.size(); i++)
+        ASSERT_TRUE(support::holds(blocks[i], t_usable_size(blocks[i]), i));
+    free_all(blocks);
+    hz_purge();
+    EXPECT_EQ(resident(), 0U);
+}
+
+TEST(Purge, ReachesWhatWaitsForSleepingShards) {
+    hz_purge();
+    std::atomic<int> step{0};
+    Blocks blocks;
+    std::thread sleeper([&] { /* allocates, and then neither allocates nor frees */
+                              blocks = everything(50 * KiB);
+                              hz_thread_flush(unit_self()); /* its bins: bounded, and its own */
+                              step = 1;
+                              while (step != 2)
+                                  std::this_thread::yield();
+    });
+    while (step != 1)
+        std::this_thread::yield();
+    struct hz_thread_block *self = unit_self();
+    hz_blocks_send(self, blocks.data(), static_cast<uint32_t>(blocks.size()));
+    EXPECT_GT(hz_purge(), 5 * MiB) << "though their owner sleeps";
+    EXPECT_EQ(resident(), 0U);
+    EXPECT_EQ(support::live_bytes(), 0U);
+    step = 2;
+    sleeper.join();
+}
+
+TEST(Purge, WorksFromAThreadThatHasNeverAllocated) {
+    free_all(everything(50 * KiB));
+    hz_thread_flush(unit_self());
+    size_t purged = 0;
+    std::thread([&] { purged = hz_purge(); }).join();
+    EXPECT_GT(purged, 5 * MiB);
+    EXPECT_EQ(resident(), 0U);
+}
+
+/* Contents and zeroes hold while another thread purges all the time. */
+TEST(Purge, DoesNotDisturbOthers) {
+    constexpr unsigned threads = 3;
+    std::atomic<unsigned> working{threads};
+    std::atomic<bool> good{true};
+    unit::together(threads + 1, [&](unsigned index) {
+        if (index == threads) {
+            while (working > 0) {
+                hz_purge();
+                std::this_thread::yield();
+            }
+            return;
+        }
+        support::Random random(index);
+        struct Held {
+            void *block;
+            size_t size;
+        } held[32] = {};
+        for (unsigned i = 0; i < unit::rounds(6000); i++) {
+            size_t at = random.below(32);
+            Held &slot = held[at];
+            good = good && (slot.block == nullptr || support::holds(slot.block, slot.size, at));
+            t_free(slot.block);
+            slot.size = random.between(1, random.below(10) == 0 ? 300 * KiB : 2000);
+            bool zeroed = random.below(4) == 0;
+            slot.block = zeroed ? t_calloc(1, slot.size) : t_malloc(slot.size);
+            good = good && (!zeroed || support::is_zero(slot.block, slot.size));
+            support::fill(slot.block, slot.size, at);
+        }
+        for (Held &slot : held)
+            t_free(slot.block);
+        working--;
+    });
+    EXPECT_TRUE(good);
+    hz_purge();
+    EXPECT_EQ(support::live_bytes(), 0U);
+    EXPECT_EQ(resident(), 0U);
+}
+
+} // namespace

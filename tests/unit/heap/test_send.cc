@@ -1,0 +1,295 @@
+/* Sending home: any mixture of classes and owners ends where it belongs; the remote buffer, and who fills it. */
+#include "unit/heap/fixture.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace {
+
+using unit::Blocks;
+
+void shuffle(Blocks &blocks, uint64_t seed) {
+    support::Random random(seed);
+    for (size_t i = blocks.size(); i > 1; i--)
+        std::swap(blocks[i - 1], blocks[random.below(i)]);
+}
+
+/* Shards that the test has claimed, so that what is sent to them waits. */
+class Home : public testing::Test {
+  protected:
+    void SetUp() override {
+        self_ = unit_self();
+        hz_heap_purge();
+        own_ = unit_thread_shard(self_);
+        claim(5);
+    }
+    void TearDown() override {
+        hz_heap_purge(); /* drains every shard */
+        shards_.push_back(own_);
+        for (struct hz_shard *shard : shards_) {
+            for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
+                unit::drain(shard, size_class);
+            unit::retire_all(shard);
+            EXPECT_EQ(unit::pages_of(shard), 0U) << "every block is in its page again";
+        }
+        shards_.pop_back();
+        for (struct hz_shard *shard : shards_)
+            hz_shard_leave(self_, shard);
+    }
+    /* Until there are `count`, or no more to be had. */
+    void claim(size_t count) {
+        while (shards_.size() < std::min<size_t>(count, HZ_NUM_SHARDS - 1))
+            shards_.push_back(hz_shard_claim());
+    }
+    /* Takes blocks of a shard, which are expected to wait for it later. */
+    void add(struct hz_shard *shard, unsigned size_class, uint32_t count) {
+        Blocks some = unit::take(shard, size_class, count);
+        blocks_.insert(blocks_.end(), some.begin(), some.end());
+        if (shard != own_)
+            expected_[{shard, size_class}] += count;
+    }
+    void send_all() {
+        uint64_t before = unit_counters_of(self_).home_blocks;
+        hz_blocks_send(self_, blocks_.data(), static_cast<uint32_t>(blocks_.size()));
+        EXPECT_EQ(unit_counters_of(self_).home_blocks - before, blocks_.size());
+        blocks_.clear();
+    }
+    void expect_all_wait() {
+        size_t wrong = 0;
+        for (const auto &[group, count] : expected_)
+            wrong += unit::waiting(group.first, group.second) != count;
+        EXPECT_EQ(wrong, 0U) << "of " << expected_.size() << " groups";
+    }
+    struct hz_thread_block *self_ = nullptr;
+    struct hz_shard *own_ = nullptr;
+    std::vector<struct hz_shard *> shards_;
+    Blocks blocks_;
+    std::map<std::pair<struct hz_shard *, unsigned>, uint32_t> expected_;
+};
+
+TEST_F(Home, MixturesFindTheirShards) {
+    constexpr unsigned classes = 20; /* with 5 foreign owners: more groups than are sent at once */
+    for (struct hz_shard *shard : shards_)
+        for (unsigned size_class = 1; size_class <= classes; size_class++)
+            add(shard, size_class, size_class);
+    for (unsigned size_class = 1; size_class <= classes; size_class++)
+        add(own_, size_class, size_class);
+    shuffle(blocks_, 1);
+    send_all();
+    expect_all_wait();
+    for (unsigned size_class = 1; size_class <= classes; size_class++)
+        EXPECT_EQ(unit::waiting(own_, size_class), 0U) << "own ones need not wait";
+    unit::retire_all(own_);
+    EXPECT_EQ(unit::pages_of(own_), 0U) << "they are in their pages";
+}
+
+TEST_F(Home, ManyOwnersAndClasses) {
+    const unsigned owners = std::min(20U, HZ_NUM_SHARDS - 1U);
+    claim(owners);
+    std::vector<unsigned> classes = unit::some_classes();
+    for (unsigned size_class = 30; size_class < std::min(30 + 300 / owners, unit::class_count); size_class++)
+        classes.push_back(size_class);
+    for (struct hz_shard *shard : shards_)
+        for (unsigned size_class : classes)
+            add(shard, size_class, 1 + (size_class + unit_shard_index(shard)) % 3);
+    shuffle(blocks_, 2);
+    ASSERT_GT(blocks_.size(), 4 * size_t{unit_home_count});
+    send_all();
+    expect_all_wait();
+}
+
+/* As many groups as the table takes at once, all of which begin to look at the same slot: class + 37 * owner is the
+   same in the table's size. */
+TEST_F(Home, GroupsThatCollideStayApart) {
+    claim(HZ_NUM_SHARDS - 1);
+    for (uint32_t slot : {uint32_t{0}, unit_groups - 1, uint32_t{77}}) {
+        size_t groups = 0;
+        for (struct hz_shard *shard : shards_)
+            for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
+                if ((size_class + unit_shard_index(shard) * 37) % unit_groups == slot && groups < unit_home_count) {
+                    add(shard, size_class, 1);
+                    groups++;
+                }
+        ASSERT_GT(groups, HZ_NUM_SHARDS < 16 ? 1U : 8U);
+        shuffle(blocks_, slot);
+        send_all();
+        expect_all_wait();
+    }
+}
+
+TEST_F(Home, OneListPerGroup) {
+    for (int i = 0; i < 8; i++)
+        for (size_t owner = 0; owner < 2; owner++)
+            for (unsigned size_class : {9U, 10U})
+                add(shards_[owner], size_class, 1);
+    for (size_t owner = 0; owner < 2; owner++)
+        hz_shard_leave(self_,
+                         shards_[owner]); /* without threads, so that lists go into their pages and are counted */
+    struct unit_counters before = unit_counters_of(self_);
+    hz_blocks_send(self_, blocks_.data(), static_cast<uint32_t>(blocks_.size()));
+    struct unit_counters after = unit_counters_of(self_);
+    EXPECT_EQ(after.direct_home - before.direct_home, 4U);
+    EXPECT_EQ(after.ls_rel_steal - before.ls_rel_steal, 4U);
+    EXPECT_EQ(after.home_blocks - before.home_blocks, 32U);
+    std::set<struct hz_shard *> claimed = {hz_shard_claim(), hz_shard_claim()};
+    EXPECT_EQ(claimed, (std::set<struct hz_shard *>{shards_[0], shards_[1]}));
+}
+
+/* Counts around the number of blocks that are grouped at once. */
+TEST_F(Home, AnyNumberOfBlocks) {
+    for (uint32_t count : {uint32_t{1}, unit_home_count - 1, unit_home_count, unit_home_count + 1,
+                           2 * unit_home_count + 1, 5 * unit_home_count + 3}) {
+        for (uint32_t i = 0; i < count; i++)
+            add(i % 7 == 0 ? own_ : shards_[i % 3], 11 + i % 2, 1);
+        send_all();
+        expect_all_wait();
+    }
+}
+
+TEST_F(Home, NothingIsNothing) {
+    struct unit_counters before = unit_counters_of(self_);
+    hz_blocks_send(self_, nullptr, 0);
+    hz_remote_flush(self_);
+    struct unit_counters after = unit_counters_of(self_);
+    EXPECT_EQ(after.home_blocks, before.home_blocks);
+    EXPECT_EQ(after.remote_flush_calls, before.remote_flush_calls);
+}
+
+/* The table is cleared by counting. When the count begins anew, what was left behind under the same numbers long ago
+   must not be found. */
+TEST_F(Home, OldGroupsAreNotFoundWhenTheEpochWraps) {
+    for (uint32_t epoch : {uint32_t{0}, uint32_t{1}}) { /* what is sent next has the number after it */
+        unit_groups_epoch_set(self_, epoch);
+        for (unsigned size_class : {1U, 2U, 3U})
+            add(shards_[0], size_class, 5);
+        send_all();
+    }
+    unit_groups_epoch_set(self_, UINT32_MAX - 1);
+    for (int turn = 0; turn < 4; turn++) {
+        for (unsigned size_class : {1U, 2U, 3U})
+            add(shards_[0], size_class, 2);
+        add(shards_[1], 1, 3);
+        send_all();
+        expect_all_wait();
+    }
+}
+
+/* ---- the remote buffer ---- */
+
+TEST_F(Home, RemoteFlushSendsEverything) {
+    Blocks blocks = unit::take(shards_[0], 3, 5);
+    Blocks others = unit::take(shards_[1], 4, 2);
+    blocks.insert(blocks.end(), others.begin(), others.end());
+    struct unit_counters before = unit_counters_of(self_);
+    for (void *block : blocks)
+        unit_remote_push(self_, block);
+    EXPECT_EQ(unit_remote_count(self_), 7U);
+    hz_remote_flush(self_);
+    struct unit_counters after = unit_counters_of(self_);
+    EXPECT_EQ(unit_remote_count(self_), 0U);
+    EXPECT_EQ(unit::waiting(shards_[0], 3), 5U);
+    EXPECT_EQ(unit::waiting(shards_[1], 4), 2U);
+    EXPECT_EQ(after.remote_flush_calls - before.remote_flush_calls, 1U);
+    EXPECT_EQ(after.remote_free - before.remote_free, 7U);
+    EXPECT_EQ(after.remote_full, before.remote_full) << "it was not full";
+}
+
+TEST_F(Home, ThreadFlushSendsTheRemoteBuffer) {
+    Blocks blocks = unit::take(shards_[0], 3, 2);
+    for (void *block : blocks)
+        unit_remote_push(self_, block);
+    hz_thread_flush(self_);
+    EXPECT_EQ(unit_remote_count(self_), 0U);
+    EXPECT_EQ(unit::waiting(shards_[0], 3), 2U);
+}
+
+/* ---- free ---- */
+
+TEST_F(Home, FreeKeepsBlocksOfOthersUnlessTheirClassIsHome) {
+    for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
+        SCOPED_TRACE("class " + std::to_string(size_class));
+        Blocks blocks = unit::take(shards_[0], size_class, 2);
+        bool home = hz_class_is_home(size_class);
+        for (void *block : blocks)
+            unit_free(block);
+        ASSERT_EQ(unit_remote_count(self_), home ? 2U : 0U);
+        ASSERT_EQ(unit_bin_count(self_, size_class), home ? 0U : 2U);
+        ASSERT_EQ(unit::waiting(shards_[0], size_class), 0U) << "not before there is a batch";
+        hz_thread_flush(self_);
+        ASSERT_EQ(unit::waiting(shards_[0], size_class), 2U);
+        ASSERT_EQ(unit_bin_count(self_, size_class) + unit_remote_count(self_), 0U);
+    }
+}
+
+TEST_F(Home, FreeKeepsOwnBlocksOfAnyClass) {
+    for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
+        Blocks blocks = unit::take(own_, size_class, 2);
+        for (void *block : blocks)
+            unit_free(block);
+        ASSERT_EQ(unit_remote_count(self_), 0U) << "class " << size_class;
+        ASSERT_EQ(unit_bin_count(self_, size_class), 2U) << "class " << size_class;
+        hz_thread_flush(self_);
+    }
+}
+
+TEST_F(Home, FullRemoteBufferIsSentByFree) {
+    std::vector<unsigned> classes = unit::some_classes(hz_class_is_home);
+    if (classes.empty())
+        GTEST_SKIP() << "no class of this lane goes home";
+    constexpr auto room = static_cast<uint32_t>(HZ_REMOTE_COUNT);
+    Blocks blocks; /* of all home classes in turn: one buffer serves them all */
+    std::map<unsigned, uint32_t> sent;
+    for (uint32_t i = 0; i <= room; i++) {
+        unsigned size_class = classes[i % classes.size()];
+        blocks.push_back(unit::take(shards_[0], size_class, 1)[0]);
+        if (i < room)
+            sent[size_class]++;
+    }
+    struct unit_counters before = unit_counters_of(self_);
+    for (uint32_t i = 0; i < room; i++) {
+        unit_free(blocks[i]);
+        ASSERT_EQ(unit_remote_count(self_), i + 1);
+    }
+    EXPECT_EQ(unit_counters_of(self_).home_blocks, before.home_blocks);
+    unit_free(blocks[room]);
+    struct unit_counters after = unit_counters_of(self_);
+    EXPECT_EQ(unit_remote_count(self_), 1U) << "full: all were sent first";
+    for (const auto &[size_class, count] : sent)
+        EXPECT_EQ(unit::waiting(shards_[0], size_class), count) << "class " << size_class;
+    EXPECT_EQ(after.remote_full - before.remote_full, 1U);
+    EXPECT_EQ(after.remote_flush_calls - before.remote_flush_calls, 1U);
+    EXPECT_EQ(after.remote_free - before.remote_free, room);
+    EXPECT_EQ(after.flush, before.flush) << "no bin was";
+}
+
+TEST_F(Home, ThreadsEndSendsItsRemoteBuffer) {
+    for (unsigned size_class : unit::some_classes()) {
+        Blocks blocks = unit::take(shards_[0], size_class, 3);
+        std::thread([&] {
+            struct hz_thread_block *other = unit_self();
+            uint64_t calls = unit_counters_of(other).remote_flush_calls;
+            for (void *block : blocks)
+                unit_free(block);
+            EXPECT_EQ(unit_remote_count(other), hz_class_is_home(size_class) ? 3U : 0U);
+            EXPECT_EQ(unit::waiting(shards_[0], size_class), 0U);
+            hz_thread_detach(other);
+            EXPECT_EQ(unit_counters_of(other).remote_flush_calls - calls, hz_class_is_home(size_class) ? 1U : 0U);
+        }).join();
+        EXPECT_EQ(unit::waiting(shards_[0], size_class), 3U) << "class " << size_class;
+    }
+}
+
+TEST_F(Home, ThreadsExitHookSendsItsRemoteBuffer) {
+    for (unsigned size_class : unit::some_classes()) {
+        Blocks blocks = unit::take(shards_[0], size_class, 3);
+        std::thread([&] {
+            unit_self();
+            for (void *block : blocks)
+                unit_free(block);
+        }).join();
+        EXPECT_EQ(unit::waiting(shards_[0], size_class), 3U) << "class " << size_class;
+    }
+}
+
+} // namespace

@@ -1,0 +1,67 @@
+/*
+ * library.h - the library's internal headers as C++ sees them: the same C11 headers that the library is compiled from, with
+ * c11/stdatomic.h in place of the C standard's. What only one engine has is in that engine's library.h.
+ */
+#ifndef HZ_TESTS_UNIT_LIBRARY_H
+#define HZ_TESTS_UNIT_LIBRARY_H
+
+/* C that C++ warns of: flexible arrays, compound literals, designated initialisers. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+
+#include <stdatomic.h>
+
+extern "C" {
+#include "base/arena.h"
+#include "base/atomic.h"
+#include "base/check.h"
+#include "base/compiler.h"
+#include "base/hooks.h"
+#include "base/large.h"
+#include "base/list.h"
+#include "base/livemap.h"
+#include "base/lock.h"
+#include "base/meta.h"
+#include "base/mpsc.h"
+#include "base/os.h"
+#include "base/pagetag.h"
+#include "base/registry.h"
+#include "base/report.h"
+#include "heap/cache/age.h"
+#include "heap/cache/bin.h"
+#include "heap/cache/depot.h"
+#include "heap/cache/flush.h"
+#include "heap/cache/refill.h"
+#include "heap/cache/room.h"
+#include "heap/class_policy.h"
+#include "heap/config.h"
+#include "heap/counters.h"
+#include "heap/fork.h"
+#include "heap/free.h"
+#include "heap/heap.h"
+#include "heap/init.h"
+#include "heap/malloc.h"
+#include "heap/orphan.h"
+#include "heap/pages/adopt.h"
+#include "heap/pages/drain.h"
+#include "heap/pages/list_check.h"
+#include "heap/pages/mail.h"
+#include "heap/pages/page.h"
+#include "heap/pages/page_local.h"
+#include "heap/pages/put.h"
+#include "heap/pages/send.h"
+#include "heap/pages/shard.h"
+#include "heap/pages/supply.h"
+#include "heap/purge.h"
+#include "heap/query.h"
+#include "heap/resize.h"
+#include "heap/sizeclass.h"
+#include "heap/stats.h"
+#include "heap/thread.h"
+#include "heap/thread_block.h"
+#include "heap/tick.h"
+}
+
+#pragma GCC diagnostic pop
+
+#endif
