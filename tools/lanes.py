@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Writes docs/lanes.md, and the marked table in docs/architecture.md, from the knobs and lanes of the engines.
 
-usage: lanes.py [--check]     --check: write nothing; exit 1 when a file is not what would be written
+usage: lanes.py [--check]     --check: write nothing; exit 1 when a page is stale
 
-Reads src/core/knobs.def, and of each engine engine_knobs.def and lanes/*.h; what follows from them (bytes in all bins of
-a thread, and so on) is computed from what tools/lanes_probe.c, compiled with each lane ($CC, else cc), prints. A line that
-is no knob, a lane that lacks one and a value out of range are reported as `file:line: what`.
+Reads src/heap/knobs.def, and of each engine engine_knobs.def and lanes/*.h. A knob that a lane does not set has its default.
+Figures that follow from the values (bytes in all bins of a thread, and so on) are computed from what tools/lanes_probe.c
+prints, compiled with each lane ($CC, else cc). Faults in a knob or a lane are reported as `file:line: what`.
 """
 
 import argparse
@@ -15,42 +15,55 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from typing import Callable, NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CORE_KNOBS = "src/core/knobs.def"
+HEAP_KNOBS = "src/heap/knobs.def"
+ENGINES = "src/engines"
 LANES_PAGE = "docs/lanes.md"
 ARCHITECTURE_PAGE = "docs/architecture.md"
 BEGIN = "<!-- written by tools/lanes.py: begin -->"
 END = "<!-- written by tools/lanes.py: end -->"
+TEXT_COLUMNS = 118
 
-KNOB = re.compile(r'KNOB\((?P<name>HZ_[A-Z0-9_]+), (?P<low>[0-9]+), (?P<high>[0-9]+), "(?P<text>[^"]+)"\)')
-DEFINE = re.compile(r"#define (?P<name>HZ_[A-Z0-9_]+) +(?P<value>\S+)")
+KNOB = re.compile(
+    r'KNOB\((?P<name>HZ_[A-Z0-9_]+), (?P<low>[0-9]+), (?P<high>[0-9]+), (?P<default>[0-9]+), "(?P<unit>[^"]+)", "(?P<text>[^"]+)"\)'
+)
+WANTED_KNOB = 'KNOB(HZ_NAME, smallest, largest, default, "unit", "text")'
+NAME = re.compile(r'#define HZ_LANE_NAME +"(?P<name>[a-z0-9]+)"')
+SETTING = re.compile(r"#define LANE_(?P<name>HZ_[A-Z0-9_]+) +HZ_SET\((?P<value>[^)]*)\)")
 INCLUDE = re.compile(r'#include "(?P<name>lanes/[a-z0-9]+\.h)"')
+SKIPPED = re.compile(r"#(?:ifndef \w+|define \w+|endif)?")
 
 
 class LaneError(Exception):
-    """Something in the knobs or a lane that has to be put right."""
+    """A fault in the knobs or in a lane."""
 
 
 class Knob(NamedTuple):
     name: str
     low: int
     high: int
+    default: int
+    unit: str
     text: str
 
 
 class Engine(NamedTuple):
-    """What its lanes are read with: knobs of core and its own."""
+    """An engine's name, and its knobs: those of the heap and its own."""
 
     name: str
     knobs: list[Knob]
 
 
 class Lane(NamedTuple):
+    """`set_here`: the knobs that the lane sets; `values`: all of them."""
+
     engine: str
     name: str
     path: str
+    set_here: dict[str, int]
     values: dict[str, int]
 
     @property
@@ -72,22 +85,24 @@ def strip_comments(text: str) -> str:
 
 
 def read_knobs(text: str, path: str, before: tuple[Knob, ...] = ()) -> list[Knob]:
-    """The knobs of one file; `before`: those that the engine has from elsewhere."""
+    """The knobs of one file. `before`: those that the engine has from elsewhere."""
     knobs: list[Knob] = []
     for number, line in enumerate(strip_comments(text).splitlines(), 1):
         if not line.strip():
             continue
+        place = f"{path}:{number}"
         found = KNOB.fullmatch(line.strip())
         if found is None:
-            raise LaneError(f"{path}:{number}: '{line.strip()}' is no knob; want KNOB(HZ_NAME, smallest, largest, \"text\")")
-        knob = Knob(found["name"], int(found["low"]), int(found["high"]), found["text"])
+            raise LaneError(f"{place}: '{line.strip()}' is no knob; want {WANTED_KNOB}")
+        knob = Knob(found["name"], *(int(found[key]) for key in ("low", "high", "default")), found["unit"], found["text"])
         if knob.low > knob.high:
-            raise LaneError(f"{path}:{number}: {knob.name}: smallest {knob.low} is above largest {knob.high}")
+            raise LaneError(f"{place}: {knob.name}: smallest {knob.low} is above largest {knob.high}")
+        read_value(knob, str(knob.default), f"{place}: default")
         if any(other.name == knob.name for other in (*before, *knobs)):
-            raise LaneError(f"{path}:{number}: {knob.name} is there already")
+            raise LaneError(f"{place}: {knob.name} exists already")
         knobs.append(knob)
     if not knobs:
-        raise LaneError(f"{path}:1: no knobs; want KNOB(HZ_NAME, smallest, largest, \"text\") lines")
+        raise LaneError(f"{path}:1: no knobs; want lines {WANTED_KNOB}")
     return knobs
 
 
@@ -97,43 +112,43 @@ def read_value(knob: Knob, text: str, place: str) -> int:
     return int(text)
 
 
-def read_defines(root: pathlib.Path, path: str, engine: Engine, found: dict[str, str | int], seen: set[str]) -> None:
-    """Adds what a lane's header defines to `found`, in the order the compiler sees it: what is there already stays, and
-    an included lane is read where it is included."""
+def read_settings(root: pathlib.Path, path: str, engine: Engine, found: dict[str, str | int], seen: set[str]) -> None:
+    """Adds what a lane's header sets to `found`. A lane that another one includes is read there, and must not set a knob
+    again: the compiler would refuse that too."""
     if path in seen:
         return
     seen.add(path)
-    ranges = {knob.name: knob for knob in engine.knobs}
+    knobs = {knob.name: knob for knob in engine.knobs}
     for number, line in enumerate(strip_comments((root / path).read_text(encoding="utf-8")).splitlines(), 1):
-        other = INCLUDE.fullmatch(line.strip())
-        if other is not None:
-            target = f"src/{engine.name}/{other['name']}"
+        place, line = f"{path}:{number}", line.strip()
+        if other := INCLUDE.fullmatch(line):
+            target = f"{ENGINES}/{engine.name}/{other['name']}"
             if not (root / target).is_file():
-                raise LaneError(f"{path}:{number}: there is no {target}")
-            read_defines(root, target, engine, found, seen)
-            continue
-        define = DEFINE.fullmatch(line.strip())
-        if define is None:
-            continue
-        name, value = define["name"], define["value"]
-        if name == "HZ_LANE_NAME":
-            found.setdefault(name, value.strip('"'))
-        elif name in ranges:
-            found.setdefault(name, read_value(ranges[name], value, f"{path}:{number}"))
-        else:
-            raise LaneError(f"{path}:{number}: {name} is no knob of {engine.name}; it has: {', '.join(ranges)}")
+                raise LaneError(f"{place}: there is no {target}")
+            read_settings(root, target, engine, found, seen)
+        elif name := NAME.fullmatch(line):
+            found.setdefault("HZ_LANE_NAME", name["name"])
+        elif setting := SETTING.fullmatch(line):
+            if setting["name"] not in knobs:
+                raise LaneError(f"{place}: {setting['name']} is no knob of {engine.name}; it has: {', '.join(knobs)}")
+            if setting["name"] in found:
+                raise LaneError(f"{place}: {setting['name']} is set twice")
+            found[setting["name"]] = read_value(knobs[setting["name"]], setting["value"], place)
+        elif line and not SKIPPED.fullmatch(line):
+            raise LaneError(f"{place}: '{line}' sets nothing; want #define LANE_HZ_NAME HZ_SET(value)")
 
 
 def read_lane(root: pathlib.Path, path: str, engine: Engine) -> Lane:
     found: dict[str, str | int] = {}
-    read_defines(root, path, engine, found, set())
-    for name in ("HZ_LANE_NAME", *(knob.name for knob in engine.knobs)):
-        if name not in found:
-            raise LaneError(f"{path}:1: does not set {name}")
-    return Lane(engine.name, str(found.pop("HZ_LANE_NAME")), path, {name: int(value) for name, value in found.items()})
+    read_settings(root, path, engine, found, set())
+    if "HZ_LANE_NAME" not in found:
+        raise LaneError(f"{path}:1: does not set HZ_LANE_NAME")
+    name = str(found.pop("HZ_LANE_NAME"))
+    set_here = {knob.name: int(found[knob.name]) for knob in engine.knobs if knob.name in found}
+    return Lane(engine.name, name, path, set_here, {knob.name: set_here.get(knob.name, knob.default) for knob in engine.knobs})
 
 
-# Constants that only one engine has and that a bound depends on.
+# Constants that only one engine has and that a bound needs.
 CONSTANTS = {"hz3": "CONSTANT(HZ3_TRANSFER_SLOTS)"}
 
 
@@ -141,9 +156,9 @@ def probe(lane: Lane) -> Figures:
     """Compiles and runs lanes_probe.c with the lane."""
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder) / "probe"
-        header = pathlib.PurePosixPath(lane.path).relative_to(f"src/{lane.engine}")
+        header = pathlib.PurePosixPath(lane.path).relative_to(f"{ENGINES}/{lane.engine}")
         command = [
-            *os.environ.get("CC", "cc").split(), "-std=c11", "-O1", f"-I{ROOT}/src", f"-I{ROOT}/src/{lane.engine}",
+            *os.environ.get("CC", "cc").split(), "-std=c11", "-O1", f"-I{ROOT}/src", f"-I{ROOT}/{ENGINES}/{lane.engine}",
             f'-DHZ_LANE_HEADER="{header}"', f"-DPROBE_CONSTANTS={CONSTANTS.get(lane.engine, '')}",
             f"{ROOT}/tools/lanes_probe.c", f"{ROOT}/src/base/check.c", "-o", str(program),
         ]  # fmt: skip
@@ -234,20 +249,28 @@ def always(_: Figures) -> bool:
     return True
 
 
-# What is bounded, in which lanes there is such a thing, its bytes, and how they come about.
+# What is bounded, which lanes have it, its bytes, and the formula.
 BOUNDS: tuple[tuple[str, Callable[[Figures], bool], Callable[[Figures], int], str], ...] = (
-    ("one thread: all bins full", always, lambda f: sum(c.bin * c.block for c in classes_of(f)), "sum over classes of `hz_bin_capacity(c)` x block size"),
+    ("one thread: all bins full", always, lambda f: sum(c.bin * c.block for c in classes_of(f)), "sum of `hz_bin_capacity(c)` x block size"),
     ("one thread: its fullest bin", always, most(lambda f, c: c.bin * c.block), "the largest of these products"),
-    ("one thread: remote buffer", always, most(lambda f, c: c.home * f["HZ_REMOTE_COUNT"] * c.block), "`HZ_REMOTE_COUNT` x the largest block that goes home (`HZ_HOME_BELOW_BYTES`)"),
+    ("one thread: remote buffer", always, most(lambda f, c: c.home * f["HZ_REMOTE_COUNT"] * c.block), "`HZ_REMOTE_COUNT` x the largest home block"),
     ("one shard, one class: stash", has("HZ_STASH_BYTES"), most(stash), "max(`HZ_STASH_BYTES`, one batch)"),
-    ("one shard, one class: transfer", has("HZ3_TRANSFER_SLOTS"), most(transfer), "`HZ3_TRANSFER_SLOTS` lists, each at most one full bin, and at most `HZ_HOME_COUNT` blocks"),
+    ("one shard, one class: transfer", has("HZ3_TRANSFER_SLOTS"), most(transfer), "`HZ3_TRANSFER_SLOTS` lists of one bin (1)"),
     ("one shard, one class: central", has("HZ_CENTRAL_BYTES"), most(central), "max(`HZ_CENTRAL_BYTES`, one batch)"),
-    ("one shard, one class: inbox", has_inbox, most(inbox), "max(`HZ_INBOX_BYTES`, one list: `HZ_HOME_COUNT` blocks, of mid classes a batch)"),
-    ("one shard, one class: all of it", lambda f: has_inbox(f) or "HZ_STASH_BYTES" in f, most(waiting), "these, and carry (what is left of one taken list). Lane pageq: blocks wait in lists of their pages, without a bound"),
-    ("depot, one class: fixed part", always, most(depot), "max(`HZ_DEPOT_BYTES`, one batch); or `HZ_DEPOT_PERCENT` of all blocks of the class, while blocks pass and if that is more; up to twice that when work has moved to other CPUs"),
-    ("a thread block itself", always, lambda f: f["thread_block_bytes"], "metadata, touched as bins are used; recycled, never unmapped"),
-    ("a shard itself", always, lambda f: f["shard_bytes"], "metadata, touched as classes are used"),
+    ("one shard, one class: inbox", has_inbox, most(inbox), "max(`HZ_INBOX_BYTES`, one list) (1)"),
+    ("one shard, one class: all that waits", lambda f: has_inbox(f) or "HZ_STASH_BYTES" in f, most(waiting), "the rows above, and carry (2)"),
+    ("depot, one class: fixed part", always, most(depot), "max(`HZ_DEPOT_BYTES`, one batch) (3)"),
+    ("a thread block itself", always, lambda f: f["thread_block_bytes"], "metadata, touched as bins are used (4)"),
+    ("a shard itself", always, lambda f: f["shard_bytes"], "metadata, touched as classes are used (4)"),
 )  # fmt: skip
+
+BOUND_NOTES = (
+    "1. A list has at most `HZ_HOME_COUNT` blocks, and at most one full bin of them.",
+    "2. Carry is what is left of one list that was taken. In lane pageq blocks wait in the lists of their pages, without a bound.",
+    "3. While blocks of the class pass from thread to thread, `HZ_DEPOT_PERCENT` of all its blocks if that is more. Up to twice",
+    "   that after work has moved to other CPUs.",
+    "4. Recycled, never unmapped.",
+)
 
 
 # ---- pages -----------------------------------------------------------------------------------------
@@ -264,7 +287,7 @@ def human(count: int) -> str:
 
 def value_text(knob: Knob, value: int) -> str:
     """Exact, unlike human()."""
-    if not knob.name.endswith("_BYTES"):
+    if knob.unit != "bytes":
         return str(value)
     return f"{value} B" if value % 1024 else human(value)
 
@@ -274,25 +297,51 @@ def table(head: list[str], rows: list[list[str]]) -> list[str]:
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
+def bounds_rows(lanes: list[Lane], figures: list[Figures]) -> list[list[str]]:
+    return [[what, *(human(value(f)) if there(f) else "-" for f in figures), why] for what, there, value, why in BOUNDS]
+
+
 def bounds_table(lanes: list[Lane], figures: list[Figures]) -> list[str]:
-    rows = [[what, *(human(value(f)) if there(f) else "-" for f in figures), why] for what, there, value, why in BOUNDS]
-    return table(["the most there can be in", *(lane.title for lane in lanes), "how it comes about"], rows)
+    """Lanes with the same bounds share a column."""
+    columns = list(zip(*bounds_rows(lanes, figures)))
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for lane, column in zip(lanes, columns[1:-1]):
+        groups.setdefault(column, []).append(lane.title)
+    head = ["at most", *(", ".join(titles) for titles in groups.values()), "formula"]
+    rows = [list(row) for row in zip(columns[0], *groups, columns[-1])]
+    return [*table(head, rows), "", *BOUND_NOTES]
 
 
-def knob_table(engines: list[Engine], lanes: list[Lane]) -> list[str]:
-    knobs = dict.fromkeys(knob for engine in engines for knob in engine.knobs if all(knob in e.knobs for e in engines))
-    knobs |= dict.fromkeys(knob for engine in engines for knob in engine.knobs)
-    of_engine = {engine.name: engine.knobs for engine in engines}
+def value_table(engines: list[Engine]) -> list[str]:
+    """Every knob once, with the engines that have it."""
+    owners: dict[Knob, list[str]] = {}
+    for engine in engines:
+        for knob in engine.knobs:
+            owners.setdefault(knob, []).append(engine.name)
+    order = sorted(owners, key=lambda knob: len(owners[knob]), reverse=True)
+    rows = [
+        [f"`{k.name}`", ", ".join(owners[k]), k.unit, *(value_text(k, value) for value in (k.default, k.low, k.high))] for k in order
+    ]
+    return table(["knob", "engines", "unit", "default", "smallest", "largest"], rows)
+
+
+def knob_texts(engines: list[Engine]) -> list[str]:
+    lines: list[str] = []
+    for knob in dict.fromkeys(knob for engine in engines for knob in engine.knobs):
+        lines += textwrap.wrap(f"* `{knob.name}`: {knob.text}.", TEXT_COLUMNS, subsequent_indent="  ")
+    return lines
+
+
+def lane_table(lanes: list[Lane], engines: list[Engine]) -> list[str]:
+    knobs = {knob.name: knob for engine in engines for knob in engine.knobs}
     rows = [
         [
-            f"`{k.name}`",
-            *(value_text(k, lane.values[k.name]) if k in of_engine[lane.engine] else "-" for lane in lanes),
-            f"{value_text(k, k.low)} .. {value_text(k, k.high)}",
-            k.text,
+            f"[{lane.title}](../{lane.path})",
+            ", ".join(f"`{name.removeprefix('HZ_')}` {value_text(knobs[name], value)}" for name, value in lane.set_here.items()) or "nothing",
         ]
-        for k in knobs
+        for lane in lanes
     ]
-    return table(["knob", *(lane.title for lane in lanes), "allowed", "what it trades"], rows)
+    return table(["lane", "sets, without HZ_"], rows)
 
 
 def bins_table(lanes: list[Lane], figures: list[Figures]) -> list[str]:
@@ -311,24 +360,32 @@ def bins_table(lanes: list[Lane], figures: list[Figures]) -> list[str]:
 
 
 def lanes_page(engines: list[Engine], lanes: list[Lane], figures: list[Figures]) -> str:
-    files = [CORE_KNOBS, *(f"src/{engine.name}/engine_knobs.def" for engine in engines)]
+    files = [HEAP_KNOBS, *(f"{ENGINES}/{engine.name}/engine_knobs.def" for engine in engines)]
     lines = [
         "<!-- written by tools/lanes.py (make docs); do not edit -->",
-        "# Lanes",
+        "# Lanes and knobs",
         "",
-        "A lane is a named set of compile-time constants of an engine, the knobs; one lane is one library. The knobs are",
-        "listed in " + ", ".join(f"[`{path}`](../{path})" for path in files) + ".",
-        "`hz_config_string()` gives them back at run time. A value out of its range does not compile.",
+        "A knob is a compile-time constant. A lane is a named set of values for an engine's knobs, and one lane is one library. A",
+        "lane states only the values in which it differs from the defaults.",
         "",
-        *table(["lane", "its values", "library"], [[lane.title, f"[`{lane.path}`](../{lane.path})", f"`{lane.library}`"] for lane in lanes]),
+        "* The lists of knobs:",
+        *(f"  [`{path}`](../{path})" for path in files),
+        "* `hz_config_string()` tells a library's values at run time.",
+        '* To try other values: `make variant LANE=scale SET="BIN_COUNT=64"`. A value out of its range does not compile.',
+        "",
+        "## Lanes",
+        "",
+        "The library of lane E/L is `libhakozuna_E_L.so`. The library of a lane `default` is `libhakozuna_E.so`.",
+        "",
+        *lane_table(lanes, engines),
         "",
         "## Knobs",
         "",
-        "`-`: the engine does not have it.",
+        *value_table(engines),
         "",
-        *knob_table(engines, lanes),
+        "Two batches must fit into a bin: `HZ_BATCH_COUNT` is at most half of `HZ_BIN_COUNT`.",
         "",
-        "Besides, the two batches of a bin must fit into it: `HZ_BATCH_COUNT` is at most half of `HZ_BIN_COUNT`.",
+        *knob_texts(engines),
         "",
         "## What is bounded, and by how much",
         "",
@@ -336,8 +393,8 @@ def lanes_page(engines: list[Engine], lanes: list[Lane], figures: list[Figures])
         "",
         "## Bins and batches",
         "",
-        f"{figures[0]['HZ_CLASS_COUNT'] - 1} size classes; here those that are powers of two. A bin holds `hz_bin_capacity(class)` blocks at most,",
-        "`hz_bin_start(class)` at first, and `hz_batch_count(class)` move at once at most. Lanes that agree share their columns.",
+        f"There are {figures[0]['HZ_CLASS_COUNT'] - 1} size classes. The table has those that are powers of two. A bin holds at most",
+        "`hz_bin_capacity(class)` blocks, and at first `hz_bin_start(class)`. At most `hz_batch_count(class)` blocks move in one step.",
         "",
         *bins_table(lanes, figures),
     ]
@@ -345,31 +402,31 @@ def lanes_page(engines: list[Engine], lanes: list[Lane], figures: list[Figures])
 
 
 def replace_marked(text: str, lines: list[str], path: str) -> str:
-    """`text` with what stands between the two marks replaced."""
+    """`text` with the lines between the two marks replaced."""
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         raise LaneError(f"{path}:1: want '{BEGIN}' and, after it, '{END}', once each")
     return text[: text.index(BEGIN)] + "\n".join([BEGIN, *lines, END]) + text[text.index(END) + len(END) :]
 
 
 def read_engines(root: pathlib.Path) -> tuple[list[Engine], list[Lane]]:
-    common = read_knobs((root / CORE_KNOBS).read_text(encoding="utf-8"), CORE_KNOBS)
+    common = read_knobs((root / HEAP_KNOBS).read_text(encoding="utf-8"), HEAP_KNOBS)
     engines: list[Engine] = []
     lanes: list[Lane] = []
-    for path in sorted((root / "src").glob("hz[0-9]*/engine_knobs.def")):
+    for path in sorted((root / ENGINES).glob("hz[0-9]*/engine_knobs.def")):
         own = read_knobs(path.read_text(encoding="utf-8"), path.relative_to(root).as_posix(), tuple(common))
         engine = Engine(path.parent.name, common + own)
         headers = sorted(header.relative_to(root).as_posix() for header in (path.parent / "lanes").glob("*.h"))
         if not headers:
-            raise LaneError(f"src/{engine.name}/lanes:1: no lanes")
+            raise LaneError(f"{ENGINES}/{engine.name}/lanes:1: no lanes")
         engines.append(engine)
         lanes += [read_lane(root, header, engine) for header in headers]
     if not engines:
-        raise LaneError("src:1: no engine; want src/hz*/engine_knobs.def")
+        raise LaneError(f"src:1: no engine; want {ENGINES}/hz*/engine_knobs.def")
     return engines, lanes
 
 
 def pages() -> dict[str, str]:
-    """What each page must be."""
+    """The text that each page must have."""
     engines, lanes = read_engines(ROOT)
     figures = [probe(lane) for lane in lanes]
     architecture = (ROOT / ARCHITECTURE_PAGE).read_text(encoding="utf-8")
@@ -381,7 +438,7 @@ def pages() -> dict[str, str]:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Writes docs/lanes.md and the table in docs/architecture.md.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a page is not up to date")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a page is stale")
     options = parser.parse_args(arguments)
     fresh = True
     try:
@@ -390,7 +447,7 @@ def main(arguments: list[str]) -> int:
             if page.is_file() and page.read_text(encoding="utf-8") == wanted:
                 continue
             if options.check:
-                print(f"lanes: {path} is not up to date; `make docs` writes it", file=sys.stderr)
+                print(f"lanes: {path} is stale; `make docs` writes it", file=sys.stderr)
                 fresh = False
             else:
                 page.write_text(wanted, encoding="utf-8")

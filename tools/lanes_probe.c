@@ -1,16 +1,15 @@
 /*
- * lanes_probe.c - prints what a lane's constants come to, as "key value" lines. Compiled and run by tools/lanes.py,
- * once for each lane, from the sources' own headers: so the figures in the documents are those of the code.
+ * lanes_probe.c - prints what a lane's constants come to, as "key value" lines. tools/lanes.py compiles and runs it once
+ * for each lane, with the sources' own headers, so the figures in the documents are those of the code.
  *
  * PROBE_CONSTANTS, from the command line, is CONSTANT(name) for each constant that only this engine has.
  */
-#include "core/types.h"
+#include "heap/pages/shard.h"
 
 #include <stdio.h>
 
-/* each by itself: a macro's name would be its value in the other's # */
-#define CONSTANT(name)                      printf(#name " %zu\n", (size_t)(name));
-#define KNOB(name, smallest, largest, text) printf(#name " %zu\n", (size_t)(name));
+#define CONSTANT(name)                                           printf(#name " %zu\n", (size_t)(name));
+#define KNOB(name, smallest, largest, default_value, unit, text) CONSTANT(name)
 
 static void print_class(unsigned size_class) {
     printf("class_%u_bytes %zu\n", size_class, hz_class_bytes(size_class));
@@ -22,7 +21,7 @@ static void print_class(unsigned size_class) {
 }
 
 int main(void) {
-    size_t slots = 0; /* as in core/thread.c */
+    size_t slots = 0; /* as in heap/thread_block.c */
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         print_class(size_class);
     for (unsigned index = 1; index < HZ_BINS; index++)
@@ -33,7 +32,7 @@ int main(void) {
     CONSTANT(HZ_HOME_COUNT)
     CONSTANT(HZ_LIST_COUNT_MAX)
     PROBE_CONSTANTS
-#include "core/knobs.def"
+#include "heap/knobs.def"
 #include "engine_knobs.def"
     return 0;
 }

@@ -9,10 +9,10 @@ import lanes
 from lanes import Knob, LaneError
 
 TOOL = pathlib.Path(lanes.__file__)
-GOOD_KNOB = 'KNOB(HZ_SIZE_BYTES, 8, 64, "this against that")'
-KNOBS = [Knob("HZ_SIZE_BYTES", 8, 64, "this against that")]
+GOOD_KNOB = 'KNOB(HZ_SIZE_BYTES, 8, 64, 32, "bytes", "This against that")'
+KNOBS = [Knob("HZ_SIZE_BYTES", 8, 64, 32, "bytes", "This against that")]
 ENGINE = lanes.Engine("hz7", KNOBS)
-GOOD_LANE = '#ifndef X_H\n#define X_H\n#define HZ_LANE_NAME "tiny"\n#ifndef HZ_SIZE_BYTES\n#define HZ_SIZE_BYTES 16\n#endif\n#endif\n'
+GOOD_LANE = '#ifndef X_H\n#define X_H\n\n#define HZ_LANE_NAME "tiny"\n#define LANE_HZ_SIZE_BYTES HZ_SET(16)\n\n#endif\n'
 
 
 def test_committed_pages_are_up_to_date():
@@ -33,7 +33,7 @@ def test_a_stale_page_is_named_and_then_written(other_pages, capsys):
     page = other_pages / "lanes.md"
     page.write_text(page.read_text().replace("HZ_NUM_SHARDS", "HZ_OLD_NAME"))
     assert lanes.main(["--check"]) == 1
-    assert capsys.readouterr().err == f"lanes: {page} is not up to date; `make docs` writes it\n"
+    assert capsys.readouterr().err == f"lanes: {page} is stale; `make docs` writes it\n"
     assert "HZ_OLD_NAME" in page.read_text()
     assert lanes.main([]) == 0
     assert "HZ_OLD_NAME" not in page.read_text()
@@ -58,10 +58,12 @@ def test_good_knobs():
     [
         (f"{GOOD_KNOB}\nKNOB(HZ_B, 1)\n", "k.def:2: 'KNOB(HZ_B, 1)' is no knob; want KNOB("),
         (f"/* a\n b */\n{GOOD_KNOB}\nint x;\n", "k.def:4: 'int x;' is no knob"),
-        ('KNOB(HZ3_B, 1, 2, "x")\n', "k.def:1: 'KNOB(HZ3_B, 1, 2, \"x\")' is no knob"),
-        ('KNOB(HZ_B, 1, 2, "")\n', "k.def:1: 'KNOB(HZ_B, 1, 2, \"\")' is no knob"),
-        ('KNOB(HZ_B, 3, 2, "x")\n', "k.def:1: HZ_B: smallest 3 is above largest 2"),
-        (f"{GOOD_KNOB}\n{GOOD_KNOB}\n", "k.def:2: HZ_SIZE_BYTES is there already"),
+        ('KNOB(HZ3_B, 1, 2, 1, "u", "x")\n', "k.def:1: 'KNOB(HZ3_B, 1, 2, 1, \"u\", \"x\")' is no knob"),
+        ('KNOB(HZ_B, 1, 2, 1, "u", "")\n', "k.def:1: 'KNOB(HZ_B, 1, 2, 1, \"u\", \"\")' is no knob"),
+        ('KNOB(HZ_B, 1, 2, "u", "x")\n', "k.def:1: 'KNOB(HZ_B, 1, 2, \"u\", \"x\")' is no knob"),
+        ('KNOB(HZ_B, 3, 2, 2, "u", "x")\n', "k.def:1: HZ_B: smallest 3 is above largest 2"),
+        ('KNOB(HZ_B, 1, 2, 3, "u", "x")\n', "k.def:1: default: HZ_B is 3; allowed: 1..2"),
+        (f"{GOOD_KNOB}\n{GOOD_KNOB}\n", "k.def:2: HZ_SIZE_BYTES exists already"),
         ("/* nothing */\n", "k.def:1: no knobs"),
     ],
 )
@@ -71,67 +73,71 @@ def test_bad_knobs(text, message):
     assert str(error.value).startswith(message)
 
 
-def test_a_knob_of_core_cannot_be_an_engines_too():
-    with pytest.raises(LaneError, match="^e.def:1: HZ_SIZE_BYTES is there already$"):
+def test_a_knob_of_the_heap_cannot_be_an_engines_too():
+    with pytest.raises(LaneError, match="^e.def:1: HZ_SIZE_BYTES exists already$"):
         lanes.read_knobs(GOOD_KNOB, "e.def", tuple(KNOBS))
 
 
 @pytest.fixture
 def tree(tmp_path):
-    """Returns a function that lays out headers in src/hz7/lanes and reads the first as a lane."""
+    """Returns a function that lays out headers in src/engines/hz7/lanes and reads the first as a lane."""
 
     def read(**headers: str) -> lanes.Lane:
-        folder = tmp_path / "src/hz7/lanes"
+        folder = tmp_path / "src/engines/hz7/lanes"
         folder.mkdir(parents=True)
         for name, text in headers.items():
             (folder / f"{name}.h").write_text(text)
-        return lanes.read_lane(tmp_path, f"src/hz7/lanes/{next(iter(headers))}.h", ENGINE)
+        return lanes.read_lane(tmp_path, f"src/engines/hz7/lanes/{next(iter(headers))}.h", ENGINE)
 
     return read
 
 
 def test_good_lane(tree):
-    assert tree(l=GOOD_LANE) == lanes.Lane("hz7", "tiny", "src/hz7/lanes/l.h", {"HZ_SIZE_BYTES": 16})
+    wanted = lanes.Lane("hz7", "tiny", "src/engines/hz7/lanes/l.h", {"HZ_SIZE_BYTES": 16}, {"HZ_SIZE_BYTES": 16})
+    assert tree(l=GOOD_LANE) == wanted
+
+
+def test_a_knob_that_a_lane_does_not_set_has_its_default(tree):
+    lane = tree(l=GOOD_LANE.replace("#define LANE_HZ_SIZE_BYTES HZ_SET(16)\n", ""))
+    assert (lane.set_here, lane.values) == ({}, {"HZ_SIZE_BYTES": 32})
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("BYTES 16", "BYTES 65", "5: HZ_SIZE_BYTES is 65; allowed: 8..64"),
-        ("BYTES 16", "BYTES 7", "5: HZ_SIZE_BYTES is 7; allowed: 8..64"),
-        ("BYTES 16", "BYTES many", "5: HZ_SIZE_BYTES is many; allowed: 8..64"),
-        ("define HZ_SIZE_BYTES", "define HZ_SIZE", "5: HZ_SIZE is no knob of hz7; it has: HZ_SIZE_BYTES"),
-        ("#define HZ_SIZE_BYTES 16", "", "1: does not set HZ_SIZE_BYTES"),
+        ("SET(16)", "SET(65)", "5: HZ_SIZE_BYTES is 65; allowed: 8..64"),
+        ("SET(16)", "SET(7)", "5: HZ_SIZE_BYTES is 7; allowed: 8..64"),
+        ("SET(16)", "SET(many)", "5: HZ_SIZE_BYTES is many; allowed: 8..64"),
+        ("HZ_SET(16)", "16", "5: '#define LANE_HZ_SIZE_BYTES 16' sets nothing; want #define LANE_HZ_NAME HZ_SET(value)"),
+        ("LANE_HZ_SIZE_BYTES", "LANE_HZ_SIZE", "5: HZ_SIZE is no knob of hz7; it has: HZ_SIZE_BYTES"),
         ('#define HZ_LANE_NAME "tiny"', "", "1: does not set HZ_LANE_NAME"),
-        ("#define HZ_SIZE_BYTES 16", '#include "lanes/gone.h"', "5: there is no src/hz7/lanes/gone.h"),
+        ("#define LANE_HZ_SIZE_BYTES HZ_SET(16)", '#include "lanes/gone.h"', "5: there is no src/engines/hz7/lanes/gone.h"),
+        ("\n#endif", "#define LANE_HZ_SIZE_BYTES HZ_SET(16)\n#endif", "6: HZ_SIZE_BYTES is set twice"),
     ],
 )
 def test_bad_lane(tree, old, new, message):
     with pytest.raises(LaneError) as error:
         tree(l=GOOD_LANE.replace(old, new))
-    assert str(error.value) == f"src/hz7/lanes/l.h:{message}"
+    assert str(error.value) == f"src/engines/hz7/lanes/l.h:{message}"
 
 
-OTHER = '#define HZ_LANE_NAME "other"\n#define HZ_SIZE_BYTES 32\n#include "lanes/l.h"\n'
+OTHER = '#define HZ_LANE_NAME "other"\n#include "lanes/l.h"\n'
 
 
-def test_a_lane_that_includes_another_overrides_it(tree):
-    assert tree(other=OTHER, l=GOOD_LANE) == lanes.Lane("hz7", "other", "src/hz7/lanes/other.h", {"HZ_SIZE_BYTES": 32})
-
-
-def test_a_lane_has_what_the_included_one_sets(tree):
-    assert tree(other='#include "lanes/l.h"\n', l=GOOD_LANE).values == {"HZ_SIZE_BYTES": 16}
-    assert lanes.Lane("hz7", "tiny", "", {}).library == "libhakozuna_hz7_tiny.so"
-    assert lanes.Lane("hz7", "default", "", {}).library == "libhakozuna_hz7.so"
+def test_a_lane_that_includes_another_has_what_that_one_sets(tree):
+    lane = tree(other=OTHER, l=GOOD_LANE)
+    assert (lane.name, lane.path, lane.values) == ("other", "src/engines/hz7/lanes/other.h", {"HZ_SIZE_BYTES": 16})
+    assert lane._replace(name="tiny").library == "libhakozuna_hz7_tiny.so"
+    assert lane._replace(name="default").library == "libhakozuna_hz7.so"
 
 
 def test_a_fault_in_an_included_lane_is_named_where_it_is(tree):
-    with pytest.raises(LaneError, match="^src/hz7/lanes/l.h:5: HZ_SIZE_BYTES is 7; allowed: 8..64$"):
-        tree(other=OTHER, l=GOOD_LANE.replace("BYTES 16", "BYTES 7"))
+    with pytest.raises(LaneError, match="^src/engines/hz7/lanes/l.h:5: HZ_SIZE_BYTES is 7; allowed: 8..64$"):
+        tree(other=OTHER, l=GOOD_LANE.replace("SET(16)", "SET(7)"))
 
 
 def test_lanes_that_include_each_other_end(tree):
-    with pytest.raises(LaneError, match="^src/hz7/lanes/l.h:1: does not set HZ_LANE_NAME$"):
+    with pytest.raises(LaneError, match="^src/engines/hz7/lanes/l.h:1: does not set HZ_LANE_NAME$"):
         tree(l='#include "lanes/m.h"\n', m='#include "lanes/l.h"\n')
 
 
@@ -145,16 +151,21 @@ def test_lanes_of_the_project():
     assert "HZ_INBOX_BYTES" not in values["hz3/scale"] and "HZ_STASH_BYTES" not in values["hz4/default"]
 
 
-def test_a_knob_that_an_engine_lacks_is_a_dash():
-    only = Knob("HZ_ONLY", 0, 9, "of hz8")
+def test_each_knob_is_listed_once_with_the_engines_that_have_it():
+    only = Knob("HZ_ONLY", 0, 9, 3, "blocks", "Only hz8 has it")
     engines = [ENGINE, lanes.Engine("hz8", [*KNOBS, only])]
-    found = [lanes.Lane("hz7", "a", "", {"HZ_SIZE_BYTES": 16}), lanes.Lane("hz8", "b", "", {"HZ_SIZE_BYTES": 2049, "HZ_ONLY": 3})]
-    assert lanes.knob_table(engines, found) == [
-        "| knob | hz7/a | hz8/b | allowed | what it trades |",
-        "|---|---|---|---|---|",
-        "| `HZ_SIZE_BYTES` | 16 B | 2049 B | 8 B .. 64 B | this against that |",
-        "| `HZ_ONLY` | - | 3 | 0 .. 9 | of hz8 |",
+    assert lanes.value_table(engines) == [
+        "| knob | engines | unit | default | smallest | largest |",
+        "|---|---|---|---|---|---|",
+        "| `HZ_SIZE_BYTES` | hz7, hz8 | bytes | 32 B | 8 B | 64 B |",
+        "| `HZ_ONLY` | hz8 | blocks | 3 | 0 | 9 |",
     ]
+    assert lanes.knob_texts(engines) == ["* `HZ_SIZE_BYTES`: This against that.", "* `HZ_ONLY`: Only hz8 has it."]
+
+
+def test_a_lane_is_listed_with_what_it_sets():
+    found = [lanes.Lane("hz7", "a", "p.h", {"HZ_SIZE_BYTES": 16}, {}), lanes.Lane("hz7", "b", "q.h", {}, {})]
+    assert lanes.lane_table(found, [ENGINE])[2:] == ["| [hz7/a](../p.h) | `SIZE_BYTES` 16 B |", "| [hz7/b](../q.h) | nothing |"]
 
 
 def figures(**knobs: int) -> lanes.Figures:
@@ -166,8 +177,14 @@ def figures(**knobs: int) -> lanes.Figures:
 
 
 def bounds(f: lanes.Figures) -> dict[str, str]:
-    lines = lanes.bounds_table([lanes.Lane("hz7", "a", "", {})], [f])[2:]
-    return {what: value for what, value, _ in (line.strip("| ").split(" | ") for line in lines)}
+    lines = lanes.bounds_table([lanes.Lane("hz7", "a", "", {}, {})], [f])[2:]
+    return {what: value for what, value, _ in (line.strip("| ").split(" | ") for line in lines if line.startswith("|"))}
+
+
+def test_lanes_with_the_same_bounds_share_a_column():
+    found = [lanes.Lane("hz7", name, "", {}, {}) for name in ("a", "b", "c")]
+    head = lanes.bounds_table(found, [figures(), figures(shard_bytes=2 << 10), figures()])[0]
+    assert head == "| at most | hz7/a, hz7/c | hz7/b | formula |"
 
 
 def test_bounds_with_an_inbox():
@@ -176,14 +193,14 @@ def test_bounds_with_an_inbox():
     assert found["one thread: its fullest bin"] == "512 KiB"
     assert found["one thread: remote buffer"] == "1.5 KiB"
     assert found["one shard, one class: inbox"] == "1 MiB"
-    assert found["one shard, one class: all of it"] == "2 MiB"
+    assert found["one shard, one class: all that waits"] == "2 MiB"
     assert [found[f"one shard, one class: {name}"] for name in ("stash", "transfer", "central")] == ["-"] * 3
     assert found["depot, one class: fixed part"] == "1 MiB"
 
 
 def test_bounds_without_one():
     found = bounds(figures(HZ_REMOTE_INBOX=0, HZ_INBOX_BYTES=1 << 20))
-    assert [found[f"one shard, one class: {name}"] for name in ("inbox", "all of it")] == ["-"] * 2
+    assert [found[f"one shard, one class: {name}"] for name in ("inbox", "all that waits")] == ["-"] * 2
 
 
 def test_bounds_with_a_stash():
@@ -192,11 +209,11 @@ def test_bounds_with_a_stash():
     assert found["one shard, one class: stash"] == "256 KiB"
     assert found["one shard, one class: transfer"] == "4 MiB"  # 8 lists of a bin of 8 blocks
     assert found["one shard, one class: central"] == "1 MiB"
-    assert found["one shard, one class: all of it"] == "6.25 MiB"  # and 1 MiB of carry
+    assert found["one shard, one class: all that waits"] == "6.25 MiB"  # and 1 MiB of carry
 
 
 def test_lanes_that_agree_share_columns():
-    found = [lanes.Lane("hz7", name, "", {}) for name in ("a", "b", "c")]
+    found = [lanes.Lane("hz7", name, "", {}, {}) for name in ("a", "b", "c")]
     same = lanes.bins_table(found[:2], [figures()] * 2)
     assert same[0] == "| block | bin | in bytes | at first | batch |"
     other = lanes.bins_table(found, [figures(), figures(class_1_bin=64), figures()])
@@ -208,28 +225,28 @@ def test_lanes_that_agree_share_columns():
 
 
 def test_bad_knobs_end_the_tool(tmp_path, monkeypatch, capsys):
-    (tmp_path / "src/core").mkdir(parents=True)
-    (tmp_path / "src/core/knobs.def").write_text(f"{GOOD_KNOB}\nnonsense\n")
+    (tmp_path / "src/heap").mkdir(parents=True)
+    (tmp_path / "src/heap/knobs.def").write_text(f"{GOOD_KNOB}\nnonsense\n")
     monkeypatch.setattr(lanes, "ROOT", tmp_path)
     assert lanes.main(["--check"]) == 2
-    assert capsys.readouterr().err.startswith("lanes: src/core/knobs.def:2: 'nonsense' is no knob")
+    assert capsys.readouterr().err.startswith("lanes: src/heap/knobs.def:2: 'nonsense' is no knob")
 
 
 def test_an_engine_without_lanes_and_no_engine(tmp_path):
-    (tmp_path / "src/core").mkdir(parents=True)
-    (tmp_path / "src/core/knobs.def").write_text(GOOD_KNOB)
+    (tmp_path / "src/heap").mkdir(parents=True)
+    (tmp_path / "src/heap/knobs.def").write_text(GOOD_KNOB)
     with pytest.raises(LaneError, match="^src:1: no engine"):
         lanes.read_engines(tmp_path)
-    (tmp_path / "src/hz7").mkdir()
-    (tmp_path / "src/hz7/engine_knobs.def").write_text('KNOB(HZ_ONLY, 0, 9, "of hz7")')
-    with pytest.raises(LaneError, match="^src/hz7/lanes:1: no lanes"):
+    (tmp_path / "src/engines/hz7").mkdir(parents=True)
+    (tmp_path / "src/engines/hz7/engine_knobs.def").write_text('KNOB(HZ_ONLY, 0, 9, 0, "blocks", "Only hz7 has it")')
+    with pytest.raises(LaneError, match="^src/engines/hz7/lanes:1: no lanes"):
         lanes.read_engines(tmp_path)
 
 
 def test_a_lane_that_does_not_compile_is_named(monkeypatch):
     monkeypatch.setenv("CC", "false")
-    with pytest.raises(LaneError, match=r"src/hz3/lanes/scale.h:1: tools/lanes_probe.c does not compile"):
-        lanes.probe(lanes.Lane("hz3", "scale", "src/hz3/lanes/scale.h", {}))
+    with pytest.raises(LaneError, match=r"src/engines/hz3/lanes/scale.h:1: tools/lanes_probe.c does not compile"):
+        lanes.probe(lanes.Lane("hz3", "scale", "src/engines/hz3/lanes/scale.h", {}, {}))
 
 
 def test_a_value_that_is_read_wrongly_is_noticed():
@@ -237,7 +254,7 @@ def test_a_value_that_is_read_wrongly_is_noticed():
     lane = next(lane for lane in found if lane.title == "hz4/pageq")
     assert lanes.probe(lane)["HZ_REMOTE_INBOX"] == 0
     wrong = lane._replace(values={**lane.values, "HZ_REMOTE_INBOX": 1})
-    with pytest.raises(LaneError, match="^src/hz4/lanes/pageq.h:1: HZ_REMOTE_INBOX is read as 1, but compiled as 0$"):
+    with pytest.raises(LaneError, match="^src/engines/hz4/lanes/pageq.h:1: HZ_REMOTE_INBOX is read as 1, but compiled as 0$"):
         lanes.probe(wrong)
 
 

@@ -65,33 +65,33 @@ def test_bad_words_build_nothing(words, message):
         (
             ("hz4", "BATCH_COUNT=200"),
             "hz4+batch_count-200",
-            "HZ_BATCH_COUNT: two batches must fit into a bin, or it flushes what it has just got",
+            "HZ_BATCH_COUNT: two batches must fit into a bin, or it flushes the batch that has just filled it",
         ),
         (
             ("scale", "CENTRAL_SHADOW=1"),
             "hz3_scale+central_shadow-1",
-            "HZ_CENTRAL_SHADOW: needs HZ_CENTRAL_LOCKFREE=0, else block and note cannot change together",
+            "HZ_CENTRAL_SHADOW: needs HZ_CENTRAL_LOCKFREE=0, or block and note cannot change together",
         ),
         (
             ("scale", "SHARD_COLLISION_FAILFAST=1"),
             "hz3_scale+shard_collision_failfast-1",
-            "HZ_SHARD_COLLISION_FAILFAST=1: needs HZ_SHARDS_PER_CPU=0, else how many threads are too many depends on the machine",
+            "HZ_SHARD_COLLISION_FAILFAST=1: needs HZ_SHARDS_PER_CPU=0, or the machine decides how many threads are too many",
         ),
         (
             ("scale", "EXCLUSIVE_ALWAYS=0"),
             "hz3_scale+exclusive_always-0",
-            "HZ_EXCLUSIVE_ALWAYS=0: needs HZ_SHARD_COLLISION_FAILFAST=1, else two threads of a shard would take what was sent at "
-            "once and overwrite what the other left, be transfer and central lock-free or not",
+            "HZ_EXCLUSIVE_ALWAYS=0: needs HZ_SHARD_COLLISION_FAILFAST=1, or two threads of a shard could take what was sent and "
+            "overwrite each other's leftovers, whether transfer and central are lock-free or not",
         ),
         (
             ("fast", "EXCLUSIVE_ALWAYS=0", "SHARD_COLLISION_FAILFAST=1", "PAGE_LOCAL_REMOTE=1"),
             "hz3_fast+shard_collision_failfast-1+exclusive_always-0+page_local_remote-1",
-            "HZ_PAGE_LOCAL_REMOTE=1: needs HZ_EXCLUSIVE_ALWAYS=1, since the queue of pages has one taker at a time",
+            "HZ_PAGE_LOCAL_REMOTE=1: needs HZ_EXCLUSIVE_ALWAYS=1, because the queue of pages allows one taker at a time",
         ),
         (
             ("pageq", "SHARDS_PER_CPU=0", "EXCLUSIVE_ALWAYS=0", "SHARD_COLLISION_FAILFAST=1"),
             "hz4_pageq+shards_per_cpu-0+shard_collision_failfast-1+exclusive_always-0",
-            "HZ_REMOTE_INBOX=0: needs HZ_EXCLUSIVE_ALWAYS=1, since the queue of pages has one taker at a time",
+            "HZ_REMOTE_INBOX=0: needs HZ_EXCLUSIVE_ALWAYS=1, because the queue of pages allows one taker at a time",
         ),
         (
             ("pageq", "HZ_BIN_COUNT_MIN=64", "BIN_COUNT=32", "BATCH_COUNT=16"),
