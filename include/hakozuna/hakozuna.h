@@ -2,13 +2,14 @@
  * hakozuna.h - the public API of the hakozuna memory allocators.
  *
  * Linking or preloading the library replaces malloc, free and the C++ operators of the whole
- * program; nothing in this header is needed for that. What is here is for programs that want to
- * call the allocator under its own names, to look into it, or to hand memory back.
+ * program; that needs nothing from this header. The header is for programs that want to call the
+ * allocator under its own names, read its statistics, or return memory to the operating system.
  *
- * Thread rules: every function may be called from any thread at any time, a block may be freed by
- * any thread. None may be called from a signal handler that interrupted one of them.
- * Units: sizes are bytes. Errors: NULL (or the named error value) with errno set; free and the
- * functions that report keep errno as it was.
+ * Thread rules: any thread may call any function at any time, and any thread may free any block. A
+ * signal handler must not call a function of this header if it interrupted one.
+ * Units: all sizes are in bytes.
+ * Errors: a failing function returns NULL (or the value that its comment names) and sets errno. The
+ * functions that free, and those that report without failing, leave errno unchanged.
  */
 #ifndef HAKOZUNA_H
 #define HAKOZUNA_H
@@ -41,86 +42,92 @@ extern "C" {
 
 /* ---- the malloc family (semantics of glibc 2.36; ISO C17 7.22.3, POSIX.1-2017) ---------------- */
 
-/* At least `size` bytes, aligned to 16; size 0 gives a unique block. Sizes above PTRDIFF_MAX, and
-   sizes for which there is no memory: NULL, ENOMEM. */
+/* Allocates at least `size` bytes, aligned to 16 bytes; size 0 gives a unique block. Returns NULL and
+   sets ENOMEM when `size` is above PTRDIFF_MAX or there is not enough memory. */
 HZ_API void *hz_malloc(size_t size) HZ_ATTR_MALLOC HZ_ATTR_SIZE(1) HZ_ATTR_USED;
 
-/* Frees a block of this library; NULL does nothing. A pointer that is not the start of a live block
-   ends the program with a message where it is noticed. */
+/* Frees a block of this library; NULL is ignored. For a pointer that is not the start of a live block
+   the library prints a message and aborts the program as soon as it notices. */
 HZ_API void hz_free(void *block);
 
-/* count * size zeroed bytes; NULL and ENOMEM when the product overflows. */
+/* Allocates count * size bytes, all zero. Returns NULL and sets ENOMEM as hz_malloc does, and also
+   when the product overflows. */
 HZ_API void *hz_calloc(size_t count, size_t size) HZ_ATTR_MALLOC HZ_ATTR_SIZE2(1, 2) HZ_ATTR_USED;
 
-/* Resizes; the contents up to the smaller size stay. block NULL: malloc. size 0: frees, returns NULL
-   (as glibc). On failure NULL and ENOMEM, and `block` is untouched. */
+/* Resizes a block, moving it if necessary; the contents up to the smaller of both sizes are kept.
+   With block NULL it allocates as hz_malloc does. With size 0 it frees the block and returns NULL,
+   as glibc does. On failure it returns NULL, sets ENOMEM and leaves `block` unchanged. */
 HZ_API void *hz_realloc(void *block, size_t size) HZ_ATTR_SIZE(2) HZ_ATTR_USED;
 
-/* realloc of count * size with an overflow check (glibc, OpenBSD). */
+/* As hz_realloc(block, count * size); an overflow of the product is a failure (glibc, OpenBSD). */
 HZ_API void *hz_reallocarray(void *block, size_t count, size_t size) HZ_ATTR_SIZE2(2, 3) HZ_ATTR_USED;
 
-/* Block aligned to `alignment`, a power of two, else NULL and EINVAL (C17 as amended by DR 460:
-   size need not be a multiple). */
+/* Allocates a block aligned to `alignment`. Returns NULL and sets EINVAL when `alignment` is not a
+   power of two, ENOMEM as hz_malloc does. `size` need not be a multiple of `alignment` (C17 as
+   amended by DR 460). */
 HZ_API void *hz_aligned_alloc(size_t alignment, size_t size) HZ_ATTR_MALLOC HZ_ATTR_SIZE(2)
     HZ_ATTR_ALIGN(1) HZ_ATTR_USED;
 
-/* As POSIX: 0 and *out set, or EINVAL (alignment not a power of two multiple of sizeof(void *)) or
-   ENOMEM, with *out and errno left alone. */
+/* As POSIX: stores the block in *out and returns 0. On failure it leaves *out and errno unchanged and
+   returns EINVAL (`alignment` is not a power of two, or not a multiple of sizeof(void *)) or ENOMEM. */
 HZ_API int hz_posix_memalign(void **out, size_t alignment, size_t size) HZ_ATTR_USED;
 
-/* As glibc's memalign: an alignment that is not a power of two is rounded up to the next one;
-   above PTRDIFF_MAX / 2 + 1: NULL and EINVAL. */
+/* As glibc's memalign: an alignment that is not a power of two is rounded up to the next one. Returns
+   NULL and sets EINVAL when `alignment` is above PTRDIFF_MAX / 2 + 1, ENOMEM as hz_malloc does. */
 HZ_API void *hz_memalign(size_t alignment, size_t size) HZ_ATTR_MALLOC HZ_ATTR_SIZE(2) HZ_ATTR_USED;
 
-/* Page-aligned; pvalloc also rounds the size up to whole pages (of the system's page size). */
+/* Allocate a block aligned to the system's page size; hz_pvalloc also rounds `size` up to a multiple of
+   the page size. Errors as for hz_malloc. */
 HZ_API void *hz_valloc(size_t size) HZ_ATTR_MALLOC HZ_ATTR_SIZE(1) HZ_ATTR_USED;
 HZ_API void *hz_pvalloc(size_t size) HZ_ATTR_MALLOC HZ_ATTR_USED;
 
-/* C23 7.24.3.4, .5: as free. `size` (and `alignment`) must be what was asked for at allocation; NULL
-   does nothing. The check build ends the program when the size cannot be the one of that block. */
+/* As hz_free (C23 7.24.3.4, 7.24.3.5). `size` (and `alignment`) must be the values that were passed when
+   the block was allocated. The check build aborts the program when the block cannot have that size. */
 HZ_API void hz_free_sized(void *block, size_t size);
 HZ_API void hz_free_aligned_sized(void *block, size_t alignment, size_t size);
 
-/* Bytes that may be used at `block`: at least what was asked for, all of it writable; NULL gives 0. */
+/* The number of bytes that the program may use at `block`: at least the requested size. 0 for NULL. */
 HZ_API size_t hz_usable_size(const void *block);
 
-/* The usable size a malloc(size) would have; for containers that want to use all of it. 0 if `size`
-   can never be had. Allocates nothing. */
+/* The usable size of a block that hz_malloc(size) would return, for containers that want to use all of
+   it. 0 if no block of `size` bytes is possible. Allocates nothing. */
 HZ_API size_t hz_good_size(size_t size);
 
-/* ---- looking in, giving back ------------------------------------------------------------------- */
+/* ---- statistics, and returning memory ---------------------------------------------------------- */
 
-/* Gives back to the OS what can be given back: caches of this thread, blocks resting between threads,
-   every free page, of all threads; what other running threads hold in their own caches (bounded, see
-   docs/architecture.md) stays. Returns the bytes handed to the OS. Takes milliseconds, not for hot loops. */
+/* Returns as much memory to the OS as it can: the caches of the calling thread, the blocks that rest
+   between threads, and the free pages of all threads. Blocks in the caches of other running threads stay
+   there; docs/architecture.md says how many these can be. Returns the number of bytes given to the OS.
+   A call takes milliseconds, so keep it out of hot loops. */
 HZ_API size_t hz_purge(void);
 
-/* "0.1.0"; never NULL. */
+/* The version of the library as a constant string, such as "0.1.0"; never NULL. */
 HZ_API const char *hz_version(void);
 
-/* The configuration that was compiled in, as words "key=value" on one line: engine, lane, version, shards,
-   every knob, compiler, build. A constant string, never NULL. */
+/* The compiled-in configuration as "key=value" words on one line: engine, lane, version, shards, every
+   knob, compiler, build. A constant string, never NULL. */
 HZ_API const char *hz_config_string(void);
 
 enum hz_stats_format { HZ_STATS_TEXT = 0, HZ_STATS_JSON = 1 };
 
-/* Writes the allocator's figures to the file descriptor: live, cached, free-but-resident and mapped bytes,
-   counters, per size class figures. Allocates nothing. Returns 0, or -1 with errno (EINVAL for an unknown
-   format; write's errors). Other threads go on; figures of running threads may be a little behind. */
+/* Writes the allocator's statistics to a file descriptor: live, cached, free but resident, and mapped
+   bytes, counters, and figures for each size class. Allocates nothing. Returns 0, or -1 with errno set to
+   EINVAL (unknown format) or to an error of write(2). Other threads keep running meanwhile, so their
+   figures may be slightly out of date. */
 HZ_API int hz_stats_print(int fd, enum hz_stats_format format);
 
-/* The figures that hz_stats_print writes, for programs. All in bytes. */
+/* The totals that hz_stats_print writes, for use by programs. Members named _bytes are in bytes. */
 struct hz_stats {
-    size_t live_bytes;     /* handed out and not freed, in usable sizes */
-    size_t cached_bytes;   /* freed blocks resting in bins, buffers, stashes, transfer, central, depot */
-    size_t free_bytes;     /* free within pages that hold blocks, and in free resident pages */
-    size_t resident_bytes; /* pages in use or free but not purged; an upper bound of the heap's RSS */
+    size_t live_bytes;     /* allocated and not yet freed, counted in usable sizes */
+    size_t cached_bytes;   /* freed blocks in bins, buffers, stashes, transfer, central and the depot */
+    size_t free_bytes;     /* free space in pages that hold blocks, and free pages that are resident */
+    size_t resident_bytes; /* pages in use, or free but not purged: an upper bound of the heap's RSS */
     size_t mapped_bytes;   /* address space obtained from the OS for blocks */
-    size_t purged_bytes;   /* handed back to the OS since the start, cumulative */
+    size_t purged_bytes;   /* memory returned to the OS since the program started */
     size_t mapping_count;  /* live direct mappings (blocks above the span sizes) */
 };
 
-/* Fills *out. Returns 0, or -1 and EINVAL when out is NULL. */
+/* Fills *out. Returns 0, or -1 with errno EINVAL when `out` is NULL. */
 HZ_API int hz_stats_get(struct hz_stats *out);
 
 #ifdef __cplusplus
