@@ -1,5 +1,5 @@
-# The front door. CMake does the building; this file names what people want to do.
-# BUILD picks the preset for unit, contract, ... : release stats check asan tsan, clang-release ...
+# Short names for everyday tasks; CMake does the building.
+# BUILD picks the preset for unit, contract, ...: release stats check asan tsan, clang-release ...
 
 SHELL := /bin/bash
 BUILD ?= check
@@ -11,7 +11,7 @@ HAKOBENCH := $(VENV)/bin/hakobench
 SUITE ?= quick
 LIB := $(CURDIR)/build/lib
 
-# The lanes that real programs are tried under: the default of each engine.
+# The tests with real programs run under these lanes: the default of each engine.
 PRELOAD_LANES := hz3_scale hz4
 
 PRESETS := release stats check asan tsan clang-release clang-check clang-asan clang-tsan
@@ -23,13 +23,13 @@ endif
 .NOTPARALLEL:
 .PHONY: help run test libs variant check unit contract death stress model preload asm pytests tidy format docs bench venv setup clean distclean
 
-help: ## list the targets
+help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
-	@echo "  suite-P   build preset P and run all its suites; P is one of:"
+	@echo "  suite-P   build preset P and run all of its suites; P is one of:"
 	@echo "            $(PRESETS)"
 
-run: setup libs ## build the libraries and show real programs under them and under glibc's malloc
+run: setup libs ## build the libraries, then run real programs under glibc's malloc and under ours
 	tools/demo --lib $(LIB)/libhakozuna.so
 
 test: setup tidy suite-release suite-check suite-clang-check suite-asan suite-tsan asm pytests preload ## run every test
@@ -39,63 +39,63 @@ libs: configure-release ## build the release libraries into build/lib
 	cmake --build --preset release -j $(JOBS) --target libs
 	cmake --install build/release --prefix build >build/release/install.log
 
-variant: ## a lane with some knobs set otherwise: LANE=scale SET="TRANSFER_LOCKFREE=0 ..."; TEST=1 runs its suites instead
+variant: ## build a lane with some knobs changed: LANE=scale SET="TRANSFER_LOCKFREE=0 ..."; TEST=1 runs its suites instead
 	tools/variant.py $(if $(TEST),--test) --jobs $(JOBS) '$(LANE)' $(SET)
 
 check: suite-check ## build with internal assertions and run all suites
 
 unit contract death stress: build-$(BUILD)
 	ctest --preset $(BUILD) -j $(JOBS) -L '^$@$$'
-unit: ## unit tests of BUILD
-contract: ## the public API, by our names, on glibc and preloaded, of BUILD
-death: ## misuse ends with the documented message, of BUILD
-stress: ## threads, fork, churn, of BUILD
+unit: ## run the unit tests of preset BUILD
+contract: ## test the public API in preset BUILD: under our names, on glibc, and preloaded
+death: ## test in preset BUILD that misuse ends the program with the documented message
+stress: ## stress threads, fork and churn in preset BUILD
 
-model: venv build-check ## orders of atomic operations that a scheduler makes, and the models for spin
+model: venv build-check ## run the model tests, whose scheduler tries orders of atomic operations, and the spin models
 	ctest --preset check -j $(JOBS) -L '^$@$$'
 	$(PYTEST) tests/model
 
-preload: venv libs ## real programs under the release library of each engine
-	@# the other engine is tried when one has failed too
+preload: venv libs ## run real programs under the release library of each engine
+	@# a failure under one engine does not skip the other
 	status=0; for lane in $(PRELOAD_LANES); do \
 	echo "preload: libhakozuna_$$lane.so"; \
 	HZ_LIB=$(LIB)/libhakozuna_$$lane.so $(PYTEST) tests/preload || status=$$?; done; exit $$status
 
-asm: libs ## fast paths of the release libraries against tests/asm/budget.txt
+asm: libs ## compare the fast paths of the release libraries with tests/asm/budget.txt
 	tools/asm_budget.py --libs $(LIB) tests/asm/budget.txt
 
-pytests: venv libs build-release ## tests of the Python tools
+pytests: venv libs build-release ## run the tests of the Python tools
 	HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) tests --ignore tests/preload
 
-tidy: ## house rules, clang-format among them
+tidy: ## check the house rules, including clang-format
 	tools/tidy.py
 
-format: ## rewrite C and C++ with clang-format
+format: ## format C and C++ with clang-format
 	git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cc' | xargs clang-format -i
 
-docs: ## write the pages that are made from the sources (docs/lanes.md)
+docs: ## regenerate the pages written from the sources: docs/lanes.md and a table in docs/architecture.md
 	tools/lanes.py
 
-bench: venv libs build-release ## compare allocators: SUITE (quick, seeds, ...; ARGS go to `hakobench run`), then a report
+bench: venv libs build-release ## compare allocators with SUITE (quick, seeds, ...), then write a report; ARGS go to `hakobench run`
 	$(HAKOBENCH) peers
 	@mkdir -p build
-	@# the report is written when runs have failed too, and then says which
+	@# if runs fail, the report is still written, and names them
 	set -o pipefail; status=0; $(HAKOBENCH) run $(SUITE) $(ARGS) | tee build/bench.out || status=$$?; \
 	if [ $$status -le 1 ]; then $(HAKOBENCH) report "$$(tail -n 1 build/bench.out)" || status=$$?; fi; exit $$status
 
-venv: $(VENV)/pyproject.toml ## Python environment of tests and of hakobench
+venv: $(VENV)/pyproject.toml ## create the Python environment of the tests and of hakobench
 $(VENV)/pyproject.toml: bench/pyproject.toml
 	/usr/bin/python3 -m venv --clear $(VENV)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e 'bench[test]'
 	cp $< $@
 
-setup: ## install the Debian packages that all of this needs
+setup: ## install the Debian packages that these targets need
 	tools/setup
 
 clean: ## remove everything built
 	rm -rf build
 
-distclean: clean ## remove the Python environment and caches too
+distclean: clean ## clean, and also remove the Python environment and caches
 	rm -rf $(VENV) .cache .pytest_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 

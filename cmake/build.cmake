@@ -1,4 +1,4 @@
-# What a build is: flags and switches from HZ_BUILD, for both compilers.
+# Compiler flags and options of each kind of build (HZ_BUILD), for gcc and clang.
 
 set(hz_builds release check asan tsan)
 set(HZ_BUILD release CACHE STRING "Kind of build: release, check, asan or tsan")
@@ -10,7 +10,7 @@ if(NOT CMAKE_C_COMPILER_ID MATCHES "^(GNU|Clang)$")
     message(FATAL_ERROR "compiler is '${CMAKE_C_COMPILER_ID}'; allowed: GNU, Clang")
 endif()
 
-# Only the release build leaves internal assertions and hot counters out.
+# Only the release build omits internal assertions and hot counters.
 set(hz_is_release OFF)
 set(hz_checked ON)
 set(sanitize "")
@@ -23,8 +23,8 @@ elseif(HZ_BUILD STREQUAL "tsan")
     set(sanitize -fsanitize=thread)
 endif()
 
-# A malloc of our own cannot be put under a sanitizer that brings its own malloc: those builds have
-# no products, only the libraries with hz_* names.
+# A sanitizer brings its own malloc, which ours cannot replace: sanitizer builds have no products,
+# only the libraries with hz_* names.
 set(hz_has_products ON)
 if(sanitize)
     set(hz_has_products OFF)
@@ -43,7 +43,7 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-# All optimisation is decided here; CMAKE_BUILD_TYPE stays empty.
+# The optimisation level is set here; CMAKE_BUILD_TYPE stays empty.
 if(sanitize)
     add_compile_options(-O1 -g -fno-omit-frame-pointer ${sanitize})
     add_link_options(${sanitize})
@@ -52,8 +52,8 @@ else()
 endif()
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror)
 
-# The compiler must not know what malloc is: it would turn malloc and memset into calloc inside
-# calloc itself, and drop pairs of malloc and free from tests and benchmarks.
+# The compiler must not know what malloc does: it would turn malloc and memset into calloc inside
+# calloc itself, and remove pairs of malloc and free from tests and benchmarks.
 set(hz_malloc_names malloc calloc realloc reallocarray free aligned_alloc posix_memalign memalign valloc pvalloc)
 list(TRANSFORM hz_malloc_names PREPEND -fno-builtin- OUTPUT_VARIABLE hz_no_builtin)
 

@@ -1,8 +1,8 @@
-# The libraries of one lane. For engine E and lane L (an engine's lane `default` is called E, without L):
+# The libraries of one lane. For engine E and lane L (names of an engine's lane `default` have no _L):
 #   hakozuna_E_L          shared product (malloc family and C++ operators under their real names)
 #   hakozuna_E_L_static   the same as an archive
-#   E_L_api               archive with hz_* names only: what tests link
-#   E_L_faulty            the same over an OS layer that fails on request
+#   E_L_api               archive with hz_* names only; the tests link it
+#   E_L_faulty            the same archive over an OS layer that fails on request
 
 file(GLOB hz_base_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/base/*.c")
 file(GLOB_RECURSE hz_heap_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/heap/*.c")
@@ -16,10 +16,11 @@ list(REMOVE_ITEM hz_front_sources ${hz_override_sources})
 # All products, for `make libs`.
 add_custom_target(libs)
 
-# "hz3/scale" -> engine, lane_file and lane (hz3, scale, hz3_scale) in the caller's scope; "hz4" -> hz4, default, hz4.
+# Sets engine, lane_file and lane in the caller's scope: "hz3/scale" -> hz3, scale, hz3_scale; "hz4" -> hz4, default,
+# hz4.
 function(hz_split_entry entry)
     if(NOT entry MATCHES "^(hz[0-9]+)(/([a-z0-9]+))?$")
-        message(FATAL_ERROR "lane '${entry}': want ENGINE/LANE, as hz3/scale, or ENGINE alone for its lane default")
+        message(FATAL_ERROR "lane '${entry}': want ENGINE/LANE, such as hz3/scale, or ENGINE alone for its lane default")
     endif()
     set(engine "${CMAKE_MATCH_1}" PARENT_SCOPE)
     if(CMAKE_MATCH_3)
@@ -31,9 +32,9 @@ function(hz_split_entry entry)
     endif()
 endfunction()
 
-# How every source of a lane is compiled; PUBLIC, since unit tests read the same internal headers. Further arguments are
-# knobs, as HZ_NAME=VALUE, that win over the lane's header. The knobs of a variant (HZ_OVERRIDES, tools/variant.py) win over
-# these.
+# Compile settings of every source of a lane. They are PUBLIC because unit tests include the same internal headers.
+# Further arguments are knobs (HZ_NAME=VALUE), which override the lane's header. A variant's knobs (HZ_OVERRIDES,
+# tools/variant.py) override these.
 function(hz_set_lane_flags target engine lane_file)
     set(knobs ${ARGN})
     foreach(override IN LISTS HZ_OVERRIDES)
@@ -55,14 +56,14 @@ function(hz_set_lane_flags target engine lane_file)
         string(REPLACE "=" ":" overrides "${overrides}")
         target_compile_definitions(${target} PUBLIC "HZ_OVERRIDES=\"${overrides}\"")
     endif()
-    # With nothing behind the =, as the sources that need it define it: in one translation unit it
-    # has to come before the first system header of all.
+    # Defined as empty, exactly as the sources that need it define it. In a unity build it must come
+    # before the very first system header.
     target_compile_definitions(${target} PRIVATE _GNU_SOURCE=)
     target_compile_options(
         ${target} PRIVATE -fvisibility=hidden -ftls-model=initial-exec -fno-semantic-interposition -fexceptions
                           ${hz_no_builtin})
     if(CMAKE_C_COMPILER_ID STREQUAL "Clang")
-        # An operator on an _Atomic field is an operation without a named order.
+        # An operator on an _Atomic field is an atomic operation that does not name its order.
         target_compile_options(${target} PRIVATE -Watomic-implicit-seq-cst)
     endif()
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON UNITY_BUILD ${HZ_UNITY}
@@ -94,7 +95,7 @@ function(hz_add_products engine lane_file lane sources)
     if(HZ_LTO)
         set_target_properties(hakozuna_${lane}_objects hakozuna_${lane} PROPERTIES INTERPROCEDURAL_OPTIMIZATION ON)
         if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-            # The archive must also serve programs that are linked without LTO.
+            # The archive must also work for programs linked without LTO.
             target_compile_options(hakozuna_${lane}_objects PRIVATE -ffat-lto-objects)
             # LTO takes the optimisation level and the code model from the link line.
             target_link_options(hakozuna_${lane} PRIVATE -O2 -ftls-model=initial-exec ${hz_no_builtin})
@@ -109,7 +110,7 @@ function(hz_add_lane entry)
     file(GLOB engine_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/engines/${engine}/*.c")
     set(sources ${hz_base_sources} ${hz_heap_sources} ${engine_sources} ${hz_front_sources})
 
-    # What tests are linked with spreads threads the same way on every machine.
+    # HZ_SHARDS_PER_CPU=0 makes the library under test spread threads the same way on every machine.
     add_library(${lane}_api STATIC EXCLUDE_FROM_ALL ${sources})
     hz_set_lane_flags(${lane}_api ${engine} ${lane_file} HZ_SHARDS_PER_CPU=0)
 
@@ -122,7 +123,7 @@ function(hz_add_lane entry)
     endif()
 endfunction()
 
-# libhakozuna.so and .a: the default lane under the short name, as symbolic links beside it.
+# libhakozuna.so and .a: the default lane under a short name, as symbolic links in the same directory.
 function(hz_add_default_name entry)
     if(NOT hz_has_products)
         return()
@@ -137,12 +138,12 @@ function(hz_add_default_name entry)
     install(FILES "${PROJECT_SOURCE_DIR}/include/hakozuna/hakozuna.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/hakozuna")
 endfunction()
 
-# Writes a source that includes one header twice: it must compile alone and be guarded.
+# Writes a source that includes one header twice: the header must compile on its own and have an include guard.
 function(hz_write_header_source header output)
     file(CONFIGURE OUTPUT "${output}" CONTENT "#include \"${header}\"\n#include \"${header}\"\nextern int hz_not_empty;\n")
 endfunction()
 
-# Every header compiles alone: internal ones as C for each lane, the public one as C99 and C++11.
+# Checks that every header compiles on its own: internal ones as C for each lane, the public one as C99 and C++11.
 function(hz_add_header_checks)
     set(public "${CMAKE_BINARY_DIR}/headers/public")
     hz_write_header_source(hakozuna/hakozuna.h "${public}.c")
@@ -165,7 +166,7 @@ function(hz_add_header_checks)
             add_library(${lane}_header_check OBJECT ${generated})
             hz_set_lane_flags(${lane}_header_check ${engine} ${lane_file})
             set_target_properties(${lane}_header_check PROPERTIES UNITY_BUILD OFF)
-            # A header's unused static functions are no fault of the header.
+            # A header may define static functions that this source does not use.
             target_compile_options(${lane}_header_check PRIVATE -Wno-unused-function)
         endif()
     endforeach()

@@ -1,10 +1,11 @@
-# The model tests: the real sources of a lane, compiled with tests/model/points.h in front, so that a scheduler decides at
-# each atomic operation who goes on (tests/model/scheduler.h). For each lane:
-#   <lane>.model.test_<file>        each file of scenarios on the sources as they are
-#   <lane>.model.mutant.<name>      one of its scenarios on sources with a bug of tests/model/mutants/<name>.patch, which
-#                                   it has to find
-#   <lane>_<variant>.model...       the same of a variant: the lane with other knobs still
-# The same sources with other knobs: few shards and small bins, so that few steps lead everywhere.
+# The model tests: the real sources of a lane, compiled with tests/model/points.h in front, so that at each atomic
+# operation a scheduler decides which thread runs next (tests/model/scheduler.h). For each lane:
+#   <lane>.model.test_<file>        a file of scenarios, run on the unchanged sources
+#   <lane>.model.mutant.<name>      a scenario run on sources with the bug of tests/model/mutants/<name>.patch; the
+#                                   scenario must find it
+#   <lane>_<variant>.model...       the same tests for a variant: the lane with further knobs changed
+
+# All model tests build the sources with few shards and small bins, so that every state is a few steps away.
 
 set(hz_model "${PROJECT_SOURCE_DIR}/tests/model")
 set(hz_model_knobs
@@ -23,7 +24,7 @@ set(hz_model_knobs
     HZ_CENTRAL_BYTES=4096
     HZ_INBOX_BYTES=4096)
 
-# A changed copy of a source: `patch` must find every line it names. Sets `result` to the copy's name.
+# Makes a patched copy of a source and sets `result` to the copy's path. The patch must apply exactly, without fuzz.
 function(hz_patch_source patch_file name result)
     file(STRINGS "${patch_file}" header REGEX "^--- a/src/" LIMIT_COUNT 1)
     if(NOT header MATCHES "^--- a/(src/[a-z0-9_/]+\\.[ch])")
@@ -42,10 +43,10 @@ function(hz_patch_source patch_file name result)
     set(${result} "${copy}" PARENT_SCOPE)
 endfunction()
 
-# The spin before a lock's wait is hardly worth a schedule: one round of it.
+# Spinning before a lock waits adds schedules but no new cases: the patch leaves one round.
 hz_patch_source("${hz_model}/short_spin.patch" short_spin hz_model_lock)
 
-# The OS layer, but for time and waiting, which are the scheduler's.
+# The scheduler, and the OS layer without the functions that the scheduler replaces: time, waiting and the CPU number.
 function(hz_add_model_scheduler)
     add_library(model_os OBJECT "${PROJECT_SOURCE_DIR}/src/base/os_linux.c")
     target_include_directories(model_os PRIVATE "${PROJECT_SOURCE_DIR}/src")
@@ -58,10 +59,10 @@ function(hz_add_model_scheduler)
     target_link_libraries(model_scheduler PUBLIC GTest::gtest Threads::Threads)
 endfunction()
 
-# The library of a lane and its shims; `copy`: a changed source that stands in for its original, or empty.
+# The library of a lane and its shims. `copy` is a patched source that replaces its original, or empty.
 function(hz_add_model_library target engine lane_file copy)
     set(knobs ${hz_model_knobs})
-    foreach(knob IN LISTS hz_variant_knobs) # instead of that of all
+    foreach(knob IN LISTS hz_variant_knobs) # a variant's knob replaces the common one
         string(REGEX REPLACE "=.*" "" name "${knob}")
         list(FILTER knobs EXCLUDE REGEX "^${name}=")
         list(APPEND knobs "${knob}")
@@ -73,14 +74,14 @@ function(hz_add_model_library target engine lane_file copy)
     file(GLOB shims CONFIGURE_DEPENDS "${unit}/base/*.c" "${unit}/heap/*.c" "${unit}/${engine}/*.c")
     add_library(${target} STATIC)
     add_library(${target}_shim OBJECT ${shims})
-    # a copy takes its original's place: all are one translation unit, whose order matters
+    # a copy takes its original's place in the list: all sources form one translation unit, and their order matters
     foreach(changed IN ITEMS "${copy}" "${hz_model_lock}")
         if(changed MATCHES "^(.*/model/[a-z0-9_]+/src)/(.*\\.[ch])$")
             list(TRANSFORM sources REPLACE "^${PROJECT_SOURCE_DIR}/src/${CMAKE_MATCH_2}$" "${changed}")
         endif()
     endforeach()
     if(copy MATCHES "^(.*/model/[a-z0-9_]+/src)/(.*\\.h)$")
-        # first on the path; the shims see it too, and must wait for it
+        # the copy comes first on the include path; the shims include it too, so they must wait for it
         foreach(part ${target} ${target}_shim)
             target_include_directories(${part} BEFORE PRIVATE "${CMAKE_MATCH_1}")
             target_sources(${part} PRIVATE "${copy}")
@@ -91,13 +92,13 @@ function(hz_add_model_library target engine lane_file copy)
         hz_set_lane_flags(${part} ${engine} ${lane_file} ${knobs})
         target_compile_options(${part} PRIVATE "SHELL:-include ${hz_model}/points.h")
     endforeach()
-    # all of it at once compiles in a fraction of the time; the shims cannot
+    # one translation unit compiles in a fraction of the time; the shims do not allow it
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
     set_target_properties(${target}_shim PROPERTIES UNITY_BUILD OFF)
     target_include_directories(${target}_shim PRIVATE "${PROJECT_SOURCE_DIR}/tests")
 endfunction()
 
-# A program of the scenarios in `objects` and a library; further arguments: its test's command line.
+# Links the scenarios in `objects` with a library and registers the test; further arguments: the test's command line.
 function(hz_add_model_test name objects library lane)
     add_executable(${name} $<TARGET_OBJECTS:${objects}>)
     target_link_libraries(${name} PRIVATE ${library} model_scheduler GTest::gtest_main Threads::Threads)
@@ -107,7 +108,7 @@ function(hz_add_model_test name objects library lane)
                                             FAIL_REGULAR_EXPRESSION "Running 0 tests from")
 endfunction()
 
-# One value of a line `key: value` in a patch's head.
+# Sets `result` to the value of the line `key: value` in a patch's header.
 function(hz_patch_value patch_file key result)
     file(STRINGS "${patch_file}" line REGEX "^${key}: " LIMIT_COUNT 1)
     if(NOT line MATCHES "^${key}: (.+)$")
@@ -133,7 +134,7 @@ function(hz_add_mutant patch_file engine lane_file lane)
     set_tests_properties(${lane}.model.mutant.${mutant} PROPERTIES ENVIRONMENT "HZ_MODEL_EXPECT=bug")
 endfunction()
 
-# A file of scenarios on a lane's sources; further arguments: its test's command line.
+# Compiles a file of scenarios and registers it for a lane; further arguments: the test's command line.
 function(hz_add_model_file file lane)
     set(objects objects.${lane}.model.${file})
     add_library(${objects} OBJECT "${hz_model}/${file}.cc")
@@ -154,14 +155,14 @@ function(hz_add_model_suite entry)
     foreach(source IN LISTS sources)
         cmake_path(GET source STEM file)
         if(file MATCHES "^test_(scheduler|lists)$" AND NOT entry STREQUAL first_entry)
-            continue() # they know no lane
+            continue() # these files do not depend on the lane
         endif()
         hz_add_model_file(${file} ${lane})
     endforeach()
     hz_add_mutants(${engine} ${lane_file} ${lane})
 endfunction()
 
-# The scenarios of some files on a lane with other knobs, but those left out.
+# Runs the scenarios of some files on a lane with other knobs; `left_out` is a filter of scenarios to skip.
 function(hz_add_model_variant entry name files left_out)
     hz_split_entry("${entry}")
     string(APPEND lane "_${name}")

@@ -1,10 +1,10 @@
-# The GoogleTest suites. Each tests/<suite>/**/*.cc is one program and one CTest test, named
+# The GoogleTest suites. Each tests/<suite>/**/*.cc becomes one program and one CTest test, named
 #   <lane>.<suite>.<directories>.<file>   linked with <lane>_api (files named *_faulty.cc: <lane>_faulty)
 #   system.<suite>.<file>                 contract and stress on the system's malloc
-#   <lane>.preload.<suite>.<file>         that same program with the product preloaded
-# One process per file: what a test does to the allocator stays in its file.
+#   <lane>.preload.<suite>.<file>         the system program with the product preloaded
+# Each file runs in its own process, so its effects on the allocator do not reach other files.
 
-# Tests do on purpose what these warn of.
+# Tests deliberately do what these warnings are about.
 set(hz_test_options ${hz_no_builtin})
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     list(
@@ -16,11 +16,11 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
         -Wno-mismatched-new-delete
         -Wno-use-after-free)
 else()
-    # C++14's operators that gcc declares of itself.
+    # gcc declares C++14's sized operator delete by default, clang does not.
     list(APPEND hz_test_options -fsized-deallocation)
 endif()
 
-# Newer kernels spread mappings further than this ThreadSanitizer's runtime can take.
+# Newer kernels randomise addresses more than this ThreadSanitizer runtime supports, so randomisation is switched off.
 set(hz_test_launcher "")
 if(HZ_BUILD STREQUAL "tsan")
     execute_process(COMMAND setarch -R true RESULT_VARIABLE setarch_result OUTPUT_QUIET ERROR_QUIET)
@@ -31,14 +31,14 @@ endif()
 
 function(hz_set_test_flags target)
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/include")
-    # unit tests read the library's C11 headers; this stands in for <stdatomic.h>, which C++17 does not have
+    # Unit tests read the library's C11 headers. This stands in for <stdatomic.h>, which C++17 does not have.
     target_include_directories(${target} BEFORE PRIVATE "${PROJECT_SOURCE_DIR}/tests/c11")
-    # What is tested is optimised, the tests are not: that halves the time to compile them.
+    # The code under test is optimised, the tests are not: that halves the time to compile them.
     target_compile_options(${target} PRIVATE ${hz_test_options} -O0 -g1)
 endfunction()
 
-# GoogleTest's header takes longer to read than most tests: what is compiled with the same flags reads it once. Further
-# arguments: what those targets are linked with.
+# GoogleTest's header takes longer to parse than most tests, so targets compiled with the same flags share a precompiled
+# one. Further arguments: the libraries that those targets link.
 function(hz_precompile group target)
     if(NOT TARGET precompiled.${group})
         file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/precompiled/${group}.cc" CONTENT "/* nothing */\n")
@@ -58,7 +58,7 @@ function(hz_add_test_program target source)
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
 endfunction()
 
-# What knows nothing of a lane is compiled once and linked with each: the objects of a source in `objects`.
+# Compiles a source that does not depend on a lane once, to be linked with each lane. Sets `objects` to its objects.
 function(hz_compile_test_once source name)
     set(target "objects.${name}")
     if(NOT TARGET ${target})
@@ -71,13 +71,13 @@ function(hz_compile_test_once source name)
     set(objects "$<TARGET_OBJECTS:${target}>" PARENT_SCOPE)
 endfunction()
 
-# Registers a test; further arguments are the labels.
+# Registers a test; further arguments: its labels.
 function(hz_register_test name target suite)
     add_test(NAME "${name}" COMMAND ${hz_test_launcher} $<TARGET_FILE:${target}>)
     set_tests_properties(
         "${name}"
         PROPERTIES LABELS "${suite};${ARGN}"
-                   # A file whose tests were all filtered or compiled out would pass unseen.
+                   # Otherwise a file whose tests were all filtered or compiled out would pass unnoticed.
                    FAIL_REGULAR_EXPRESSION "Running 0 tests from"
                    TIMEOUT 300
                    ENVIRONMENT "${hz_sanitizer_environment}")
@@ -86,7 +86,7 @@ function(hz_register_test name target suite)
     endif()
 endfunction()
 
-# Thread leaks: the child of a fork ends without the threads that its parent had, and cannot join them.
+# Thread leaks are not reported: the child of a fork lacks its parent's threads and cannot join them.
 set(hz_sanitizer_environment "ASAN_OPTIONS=abort_on_error=0:detect_stack_use_after_return=1"
                              "UBSAN_OPTIONS=print_stacktrace=1" "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:report_thread_leaks=0")
 
@@ -98,7 +98,7 @@ function(hz_name_test source result)
     set(${result} "${dotted}" PARENT_SCOPE)
 endfunction()
 
-# The plain C face of what C++ cannot include (unit/base/shim.h), for the unit tests of one engine.
+# A plain C interface to headers that C++ cannot include (unit/base/shim.h), for the unit tests of one engine.
 function(hz_add_unit_shim engine lane_file lane)
     set(unit "${PROJECT_SOURCE_DIR}/tests/unit")
     file(GLOB sources CONFIGURE_DEPENDS "${unit}/base/*.c" "${unit}/heap/*.c" "${unit}/${engine}/*.c")
@@ -108,12 +108,12 @@ function(hz_add_unit_shim engine lane_file lane)
     target_include_directories(${lane}_unit_shim PRIVATE "${PROJECT_SOURCE_DIR}/tests")
 endfunction()
 
-# The sources found by the patterns, each a program linked with the lane's library.
+# Makes each source found by the patterns a program linked with the lane's library.
 function(hz_add_suite entry suite)
     hz_split_entry("${entry}")
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${ARGN})
     if(HZ_BUILD STREQUAL "tsan" AND suite STREQUAL "unit")
-        list(FILTER sources EXCLUDE REGEX "/test_oom_faulty\\.cc$") # long, and one thread
+        list(FILTER sources EXCLUDE REGEX "/test_oom_faulty\\.cc$") # slow, and single-threaded
     endif()
     foreach(source IN LISTS sources)
         hz_name_test("${source}" name)
@@ -138,7 +138,7 @@ function(hz_add_suite entry suite)
     endforeach()
 endfunction()
 
-# What runs for every lane.
+# Registers the suites that run for every lane.
 function(hz_add_suites entry)
     hz_split_entry("${entry}")
     set(tests "${PROJECT_SOURCE_DIR}/tests")
@@ -146,22 +146,22 @@ function(hz_add_suites entry)
     hz_add_suite("${entry}" unit "${tests}/unit/heap/*.cc" "${tests}/unit/${engine}/*.cc")
     set(suites contract death stress)
     if(HZ_BUILD STREQUAL "tsan")
-        set(suites stress) # what the others have of threads, it has more of
+        set(suites stress) # it covers threads more thoroughly than the others
     elseif(hz_is_release AND HZ_SYSTEM_SUITES)
-        set(suites death) # the others run on the preloaded product
+        set(suites death) # contract and stress run on the preloaded product
     endif()
     foreach(suite IN LISTS suites)
         hz_add_suite("${entry}" ${suite} "${tests}/${suite}/*.cc")
     endforeach()
 endfunction()
 
-# base knows no lane, so its units run once.
+# base does not depend on a lane, so its unit tests run once.
 function(hz_add_base_suite entry)
     hz_add_suite("${entry}" unit "${PROJECT_SOURCE_DIR}/tests/unit/base/*.cc")
 endfunction()
 
-# The contract and stress suites on malloc itself: glibc's shows that the tests are right, with the
-# product preloaded they test the names it overrides.
+# The contract and stress suites on malloc itself. On glibc's malloc they show that the tests are right; with the
+# product preloaded they test the names that it overrides.
 function(hz_add_system_suites)
     if(NOT hz_has_products OR NOT HZ_SYSTEM_SUITES)
         return()
@@ -180,7 +180,7 @@ function(hz_add_system_test source suite)
     hz_add_test_program("system.${name}" "${source}")
     target_compile_definitions("system.${name}" PRIVATE HZ_TEST_SYSTEM=1)
     if(hz_is_release AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-        # glibc is the same in every build: once is enough.
+        # glibc is the same in every build, so one build is enough.
         hz_register_test("system.${name}" "system.${name}" ${suite} system)
     endif()
     foreach(entry IN LISTS HZ_TEST_LANES)

@@ -1,5 +1,5 @@
-# What `hakobench trace` and `hakobench replay` run: the recorder that is preloaded, and the program that replays.
-# Both go to where the workloads are. The recorder replaces malloc, so it is left out under a sanitizer.
+# The recorder that `hakobench trace` preloads, and the program that `hakobench replay` runs. Both are built into the
+# directory of the workloads. The recorder replaces malloc, so sanitizer builds leave it out.
 
 set(hz_trace "${PROJECT_SOURCE_DIR}/bench/trace")
 

@@ -1,6 +1,6 @@
-# The benchmark programs: each bench/workloads/*.c is one program on plain malloc and free, so that
-# any allocator can be preloaded; what they share is bench/workloads/common. Those of bench/apps are
-# no workloads but tools for real programs under test, and stand beside them.
+# The benchmark programs: each bench/workloads/*.c is one program that calls plain malloc and free, so
+# any allocator can be preloaded; bench/workloads/common holds the code they share. The programs of bench/apps
+# are not workloads but tools that measure real programs; they are built into the same directory.
 
 file(GLOB workload_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/workloads/*.c")
 file(GLOB common_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/workloads/common/*.c")
@@ -15,8 +15,8 @@ foreach(source IN LISTS workload_sources tool_sources)
     set_target_properties(${workload} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
 endforeach()
 
-# Sketches that decision pages compare with: bench/prototypes/<source>.c as build/release/bench/lib<name>.so, to be
-# preloaded. Further arguments: its switches.
+# A prototype that a decision page compares with: builds bench/prototypes/<source>.c into
+# build/release/bench/lib<name>.so, to be preloaded. Further arguments: the macros that select the prototype's variant.
 function(hz_add_sketch name source)
     add_library(${name} SHARED "${PROJECT_SOURCE_DIR}/bench/prototypes/${source}.c" src/base/check.c src/heap/sizeclass.c)
     hz_set_lane_flags(${name} hz3 scale)
