@@ -3,12 +3,12 @@
  *
  * t_malloc and its relatives stand for one of two families:
  *   default           hz_malloc ... of hakozuna.h, linked into the test program;
- *   HZ_TEST_SYSTEM=1  malloc ... of whoever the dynamic linker finds: glibc, or, when the program runs with
- *                     LD_PRELOAD=libhakozuna.so, the override names of our library. What glibc 2.36 lacks
- *                     (free_sized, hz_good_size, ...) is looked up by dlsym, so that it is tested where it exists.
- * So one suite checks itself against glibc, our API by its own names, and our replacement of the system's names.
+ *   HZ_TEST_SYSTEM=1  malloc ... of the library that the dynamic linker finds: glibc, or, when the program runs with
+ *                     LD_PRELOAD=libhakozuna.so, the override names of our library. Functions that glibc 2.36 lacks
+ *                     (free_sized, hz_good_size, ...) are looked up with dlsym and tested where they exist.
+ * So one suite checks itself on glibc, and tests our API under its own names and our replacement of the system's names.
  *
- * Everything is out of line behind pointers and an asm barrier: compilers know what malloc means and would
+ * All calls are out of line, through pointers and an asm barrier: compilers know what malloc means and would
  * otherwise remove pairs of calls or warn about the deliberate misuse in these tests.
  */
 #ifndef HZ_TESTS_CONTRACT_API_H
@@ -37,7 +37,7 @@ struct t_entries {
     void *(*memalign_fn)(size_t, size_t);
     void *(*valloc_fn)(size_t);
     void *(*pvalloc_fn)(size_t);
-    /* From here on NULL where the family under test does not have the function. */
+    /* The entries below are NULL where the family under test lacks the function. */
     size_t (*usable_size_fn)(const void *);
     void (*free_sized_fn)(void *, size_t);
     void (*free_aligned_sized_fn)(void *, size_t, size_t);
@@ -169,7 +169,7 @@ T_OUT_OF_LINE int t_stats_get(struct hz_stats *out) {
     return t_table.stats_get_fn(out);
 }
 
-/* True when the blocks come from our library under whatever name. */
+/* True when the blocks come from our library, under either family of names. */
 inline bool t_ours() {
     return t_table.config_fn != nullptr;
 }
@@ -187,20 +187,20 @@ inline bool t_config_has(const char *word) {
     return false;
 }
 
-/* Hands memory back: of the family under test, and of glibc, where the test's own containers live otherwise. */
+/* Returns free memory to the OS: that of the family under test, and glibc's, which may hold the test's containers. */
 inline void t_give_back() {
     if (t_table.purge_fn != nullptr)
         (void)t_table.purge_fn();
     malloc_trim(0);
 }
 
-/* For tests of what only our library promises. */
+/* For tests of promises that only our library makes. */
 #define T_ONLY_OURS()                                                                                                  \
     if (!t_ours()) {                                                                                                   \
         GTEST_SKIP() << "only promised by hakozuna; this run tests the system's malloc";                               \
     }
 
-/* For functions that have no hz_ twin: they exist under the system's names only. */
+/* For functions that have no hz_ name and exist under the system's names only. */
 #define T_ONLY_SYSTEM_NAMES()                                                                                          \
     if (!t_system) {                                                                                                   \
         GTEST_SKIP() << "a test of the system's names; run the HZ_TEST_SYSTEM build under LD_PRELOAD";                 \

@@ -1,5 +1,5 @@
-/* json.h - tells whether a text is one JSON value (RFC 8259), and finds numbers of its top-level object. Just
-   enough to test the report of hz_stats_print without a parser library in the test's own heap. */
+/* json.h - checks that a text is one JSON value (RFC 8259) and collects its numbers. Just enough to test the
+   report of hz_stats_print without a parser library that allocates from the heap under test. */
 #ifndef HZ_TESTS_CONTRACT_JSON_H
 #define HZ_TESTS_CONTRACT_JSON_H
 

@@ -1,5 +1,5 @@
 /*
- * report.h - what hz_stats_print writes, as a test wants it: the text, and its counters by "group.name".
+ * report.h - gives tests the output of hz_stats_print: the text, and its counters by "group.name".
  */
 #ifndef HZ_TESTS_CONTRACT_REPORT_H
 #define HZ_TESTS_CONTRACT_REPORT_H
@@ -18,7 +18,7 @@ namespace report {
 using Values = std::map<std::string, double>;
 using Names = std::set<std::string>;
 
-/* A report in a memory file: taken now, read later, so that nothing is allocated between two of them. */
+/* A report in a memory file: taken now and read later, so that reading it allocates nothing between two reports. */
 class Taken {
   public:
     explicit Taken(enum hz_stats_format format)
@@ -48,13 +48,13 @@ inline std::string printed(enum hz_stats_format format) {
     return Taken(format).text();
 }
 
-/* The groups that hold counters, and nothing else of the report. */
+/* True for names in the groups of the report that hold counters. */
 inline bool is_counter(const std::string &name) {
     static const Names groups = {"counters", "mid", "remote", "os", "locks"};
     return groups.count(name.substr(0, name.find('.'))) == 1;
 }
 
-/* The counters of a report in JSON; none when it is not well-formed. */
+/* The counters of a JSON report; empty when the report is not well-formed. */
 inline Values counters_of_json(const std::string &text) {
     Values all;
     Values counters;
@@ -65,7 +65,7 @@ inline Values counters_of_json(const std::string &text) {
     return counters;
 }
 
-/* The same from a report as text, whose lines are "group.name: value". */
+/* The counters of a text report, whose lines are "group.name: value". */
 inline Values counters_of_text(const std::string &text) {
     Values counters;
     for (size_t at = 0; at < text.size();) {

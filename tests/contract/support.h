@@ -1,7 +1,7 @@
 /*
- * support.h - what the contract, stress and death suites share: contents that can be verified, the list of
- * edge sizes, seeded random numbers, resident memory. Nothing here calls the allocator under test except
- * edge_sizes, which asks it where its classes end.
+ * support.h - shared by the contract, stress and death suites: block contents that can be verified, the list of
+ * edge sizes, seeded random numbers, resident memory. Apart from live_bytes, which reads its statistics, only
+ * edge_sizes calls the allocator under test, to find out where its classes end.
  */
 #ifndef HZ_TESTS_CONTRACT_SUPPORT_H
 #define HZ_TESTS_CONTRACT_SUPPORT_H
@@ -37,7 +37,7 @@
 namespace support {
 
 inline constexpr bool tsan = HZ_TEST_TSAN != 0;
-/* Sanitizers are slow, keep freed memory for themselves and count their shadow as resident. */
+/* Sanitizers are slow, hold on to freed memory, and their shadow counts as resident. */
 inline constexpr bool sanitized = HZ_TEST_ASAN != 0 || tsan;
 
 inline constexpr size_t KiB = 1024;
@@ -50,7 +50,7 @@ inline constexpr uint64_t mix(uint64_t value) {
     return value ^ (value >> 31);
 }
 
-/* splitmix64 (Steele, Lea, Flood 2014): seeded, so that a failure can be repeated. */
+/* splitmix64 (Steele, Lea, Flood 2014), seeded so that a failure can be reproduced. */
 class Random {
   public:
     explicit Random(uint64_t seed) : state_(seed) {
@@ -71,7 +71,7 @@ class Random {
     uint64_t state_;
 };
 
-/* Word i of a block's contents; each block has its own seed, so that blocks which overlap are noticed. */
+/* Word `index` of a block's contents. Each block has its own seed, so overlapping blocks are noticed. */
 inline uint64_t word_at(uint64_t seed, size_t index) {
     return (seed + index) * 0x9e3779b97f4a7c15U;
 }
@@ -88,7 +88,7 @@ inline void fill(void *block, size_t size, uint64_t seed) {
     memcpy(bytes + words * 8, &last, size % 8);
 }
 
-/* True when the first `size` bytes are those that fill(block, anything >= size, seed) wrote. */
+/* True when the first `size` bytes are those that fill wrote with this seed; that fill may have been longer. */
 inline bool holds(const void *block, size_t size, uint64_t seed) {
     const auto *bytes = static_cast<const unsigned char *>(block);
     uint64_t start = mix(seed);
@@ -118,9 +118,9 @@ inline void push_edge(std::vector<size_t> &sizes, size_t edge) {
 }
 
 /*
- * All sizes 0..2048, then three sizes around each end of a class, as the allocator itself reports them, up
- * to 4 MiB + 1; where classes are finer than 1/64 (glibc, page-rounded mappings) every 1/64 instead, plus the
- * powers of two. Sorted, without repetition.
+ * All sizes 0..2048, then three sizes around the end of each class, as the allocator itself reports it, up to
+ * `limit`. Where classes are closer together than 1/64 (glibc, page-rounded mappings), one step per 1/64 instead.
+ * Also three sizes around each power of two. Sorted, without duplicates.
  */
 inline std::vector<size_t> edge_sizes(size_t limit = 4 * MiB + 1) {
     std::vector<size_t> sizes;
@@ -151,8 +151,8 @@ inline std::vector<size_t> sample_sizes() {
             100000, 256 * KiB, 1 * MiB, 2 * MiB - 1, 2 * MiB,  2 * MiB + 1,  4 * MiB + 1, 9 * MiB};
 }
 
-/* One figure of a /proc/self file in bytes, for example ("/proc/self/status", "VmHWM:"); 0 when it is not there.
-   Allocates nothing: it is used between two looks at the heap. */
+/* One figure of a /proc/self file in bytes, for example ("/proc/self/status", "VmHWM:"); 0 when the file lacks it.
+   Allocates nothing, because tests call it between two measurements of the heap. */
 inline size_t proc_bytes(const char *path, const char *key) {
     static char text[16384];
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -168,13 +168,13 @@ inline size_t proc_bytes(const char *path, const char *key) {
     return at == nullptr ? 0 : strtoul(at + strlen(key), nullptr, 10) * KiB;
 }
 
-/* smaps_rollup counts page by page; VmRSS of newer kernels may be off by some pages per cpu. */
+/* Prefers smaps_rollup, which counts page by page; VmRSS of newer kernels may be off by a few pages per CPU. */
 inline size_t resident_bytes() {
     size_t rollup = proc_bytes("/proc/self/smaps_rollup", "\nRss:");
     return rollup != 0 ? rollup : proc_bytes("/proc/self/status", "VmRSS:");
 }
 
-/* Live bytes of our library, 0 for others. */
+/* Live bytes of our library; 0 for other allocators. */
 inline size_t live_bytes() {
     struct hz_stats stats = {};
     if (t_table.stats_get_fn != nullptr && t_stats_get(&stats) == 0)

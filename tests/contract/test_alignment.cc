@@ -11,7 +11,7 @@ namespace {
 using namespace support;
 
 constexpr size_t GiB = 1024 * MiB;
-/* Above this a refusal for lack of address space is accepted, an error other than ENOMEM never is. */
+/* Above this alignment the allocator may fail with ENOMEM for lack of address space, but with no other error. */
 constexpr size_t must_succeed_up_to = 64 * MiB;
 
 using Aligned = void *(*)(size_t alignment, size_t size);
@@ -82,7 +82,7 @@ TEST_P(Alignment, LiveBlocksOfAllAlignmentsDoNotOverlap) {
     }
 }
 
-/* Alignment must not cost a mapping each: blocks come and go without the resident memory growing. */
+/* An aligned block must not cost a mapping of its own: blocks come and go without resident memory growing. */
 TEST_P(Alignment, ReuseIsBounded) {
     if (sanitized)
         GTEST_SKIP() << "sanitizers keep freed memory";
@@ -116,7 +116,7 @@ TEST_P(Alignment, ReallocKeepsContentsOfAlignedBlocks) {
     }
 }
 
-TEST_P(Alignment, SizesThatCannotBeHadAreENOMEM) {
+TEST_P(Alignment, ImpossibleSizesAreENOMEM) {
     for (size_t alignment : {size_t{8}, size_t{16}, size_t{64}, size_t{4096}, 1 * MiB, GiB}) {
         for (size_t size : {SIZE_MAX, SIZE_MAX - 1, SIZE_MAX - alignment, static_cast<size_t>(PTRDIFF_MAX) + 1,
                             static_cast<size_t>(PTRDIFF_MAX), static_cast<size_t>(PTRDIFF_MAX) - 4096}) {
@@ -132,8 +132,8 @@ INSTANTIATE_TEST_SUITE_P(Functions, Alignment,
                                          Function{"posix_memalign", by_posix_memalign}),
                          [](const testing::TestParamInfo<Function> &each) { return std::string(each.param.name); });
 
-TEST(AlignedAlloc, AlignmentThatIsNoPowerOfTwoIsEINVAL) {
-    T_ONLY_OURS(); /* glibc 2.36 rounds up as memalign does; it has the check since 2.38 */
+TEST(AlignedAlloc, AlignmentThatIsNotAPowerOfTwoIsEINVAL) {
+    T_ONLY_OURS(); /* glibc 2.36 rounds up as memalign does; it checks since 2.38 */
     for (size_t alignment : {size_t{0}, size_t{3}, size_t{65}, size_t{4095}, SIZE_MAX}) {
         errno = 0;
         EXPECT_EQ(t_aligned_alloc(alignment, 128), nullptr) << alignment;
@@ -168,7 +168,7 @@ TEST(PosixMemalign, FailureLeavesOutAlone) {
     }
 }
 
-/* POSIX leaves errno open, glibc sets it; our header promises that it stays. */
+/* POSIX does not specify errno here and glibc sets it; our header promises to leave it unchanged. */
 TEST(PosixMemalign, FailureLeavesErrnoAlone) {
     T_ONLY_OURS();
     for (size_t alignment : {size_t{8}, size_t{64}, GiB}) {
@@ -234,7 +234,7 @@ TEST(Pvalloc, OverflowOfTheRoundingIsENOMEM) {
     }
 }
 
-TEST(Valloc, SizesThatCannotBeHadAreENOMEM) {
+TEST(Valloc, ImpossibleSizesAreENOMEM) {
     for (size_t size : {SIZE_MAX, static_cast<size_t>(PTRDIFF_MAX) + 1}) {
         errno = 0;
         EXPECT_EQ(t_valloc(size), nullptr) << size;

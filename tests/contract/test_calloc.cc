@@ -1,4 +1,4 @@
-/* calloc: zeroed after reuse of dirty blocks, in every size range; overflow. */
+/* calloc: blocks are zero even when dirty memory is reused, in every size range; overflow fails. */
 #include "api.h"
 #include "support.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 using namespace support;
 
-/* `count` blocks of `size`, dirtied in full and freed. */
+/* Allocates `count` blocks of `size`, fills every byte and frees them. */
 void leave_dirty_blocks(size_t size, size_t count) {
     std::vector<void *> blocks;
     for (size_t i = 0; i < count; i++) {
@@ -44,7 +44,7 @@ TEST(Calloc, IsZeroAfterDirtyBlocksAtEveryEdgeSize) {
     }
 }
 
-/* The same through other sizes: memory that was many small blocks becomes one large block and back. */
+/* Memory also changes its size: many small blocks become one large block, and the other way round. */
 TEST(Calloc, IsZeroWhenMemoryChangesItsClass) {
     std::vector<size_t> sizes = sample_sizes();
     for (size_t dirty : sizes)

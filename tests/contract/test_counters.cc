@@ -1,6 +1,6 @@
 /*
- * The counters of a report as a program sees them: in both formats, in which builds, and what the malloc family makes
- * them count. What each counts inside is tested with the units (unit/core/test_counters.cc).
+ * The counters of a report as a program sees them: both formats, the builds that have them, and how calls of the malloc
+ * family change them. Unit tests cover what each counter counts internally (unit/core/test_counters.cc).
  */
 #include "api.h"
 #include "report.h"
@@ -23,7 +23,7 @@ class Counters : public testing::Test {
     }
 };
 
-/* What is counted between two reports, by the work and by nothing else: the reports are read afterwards. */
+/* The counts that `work` adds. Both reports are read only afterwards, so that nothing else is counted. */
 template <typename Work> Values counted(Work work) {
     Taken before(HZ_STATS_JSON);
     work();
@@ -53,7 +53,7 @@ TEST_F(Counters, EachGroupHasSome) {
     EXPECT_EQ(groups, Names({"counters", "mid", "remote", "os", "locks"}));
 }
 
-TEST_F(Counters, HotOnesAreInTheStatsBuildOnly) {
+TEST_F(Counters, HotCountersExistOnlyInTheStatsBuild) {
     Values values = report::counters_of_json(report::printed(HZ_STATS_JSON));
     for (const char *name : {"mid.malloc_calls", "mid.alloc_cache_hit", "mid.free_calls", "mid.free_batch_enq"})
         EXPECT_EQ(values.count(name), t_config_has("stats=1") ? 1U : 0U) << name;
@@ -70,7 +70,7 @@ TEST_F(Counters, EveryCallOfMidSizes) {
     });
     EXPECT_EQ(made["mid.malloc_calls"], count);
     EXPECT_EQ(made["mid.alloc_cache_hit"] + made["mid.depot_hit"] + made["mid.lock_path"], count)
-        << "each is served in one of three ways";
+        << "each call is served in one of three ways";
     EXPECT_EQ(made["mid.bin_hit"] + made["mid.bin_miss"], made["mid.lock_path"]);
     EXPECT_EQ(made["mid.free_calls"], 0);
     Values freed = counted([] {
@@ -88,7 +88,7 @@ TEST_F(Counters, EveryCallOfMidSizes) {
     EXPECT_EQ(others["mid.free_calls"], 0);
 }
 
-/* The whole family passes the same places. */
+/* Every function of the family is counted in the same places. */
 TEST_F(Counters, EveryFunctionOfTheFamily) {
     if (!t_config_has("stats=1"))
         GTEST_SKIP() << "counted in the stats build only";
@@ -102,7 +102,7 @@ TEST_F(Counters, EveryFunctionOfTheFamily) {
     EXPECT_EQ(calls(counted([] { t_free(t_aligned_alloc(1024, 3000)); })), once);
     EXPECT_EQ(calls(counted([] { t_free_sized(t_malloc(3000), 3000); })), once);
     block = t_malloc(3000);
-    EXPECT_EQ(calls(counted([] { block = t_realloc(block, 30000); })), once) << "moved: one more, and one less";
+    EXPECT_EQ(calls(counted([] { block = t_realloc(block, 30000); })), once) << "a move is one malloc and one free";
     t_free(block);
 }
 

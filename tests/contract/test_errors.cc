@@ -1,4 +1,4 @@
-/* Errors: what cannot be had is NULL and ENOMEM, and the heap works on; free keeps errno; sized frees. */
+/* Errors: an impossible request gives NULL and ENOMEM and the heap keeps working; free keeps errno; sized frees. */
 #include "api.h"
 #include "support.h"
 
@@ -9,7 +9,7 @@ namespace {
 
 using namespace support;
 
-TEST(Malloc, SizesThatCannotBeHadAreENOMEM) {
+TEST(Malloc, ImpossibleSizesAreENOMEM) {
     for (size_t size : {SIZE_MAX, SIZE_MAX - 1, SIZE_MAX - 15, SIZE_MAX - 4095, SIZE_MAX / 2 + 2,
                         static_cast<size_t>(PTRDIFF_MAX) + 1, static_cast<size_t>(PTRDIFF_MAX),
                         static_cast<size_t>(PTRDIFF_MAX) - 4096, size_t{1} << 62, size_t{1} << 48, size_t{1} << 47}) {
@@ -17,7 +17,7 @@ TEST(Malloc, SizesThatCannotBeHadAreENOMEM) {
         EXPECT_EQ(t_malloc(size), nullptr) << size;
         EXPECT_EQ(errno, ENOMEM) << size;
         void *block = t_malloc(100);
-        ASSERT_NE(block, nullptr) << "nothing left after a failed malloc(" << size << ")";
+        ASSERT_NE(block, nullptr) << "malloc(100) fails after a failed malloc(" << size << ")";
         t_free(block);
     }
 }
@@ -42,7 +42,7 @@ TEST(Free, KeepsErrno) {
     EXPECT_EQ(errno, EILSEQ);
 }
 
-/* Full bins, flushes and returns of whole pages happen inside free as well. */
+/* This many frees also fill bins, flush them and return whole pages. */
 TEST(Free, KeepsErrnoWhenManyAreFreed) {
     for (size_t size : {size_t{16}, size_t{512}, size_t{3000}, 40 * KiB, 300 * KiB}) {
         std::vector<void *> blocks(std::max<size_t>(50, 16 * MiB / size));
@@ -57,7 +57,7 @@ TEST(Free, KeepsErrnoWhenManyAreFreed) {
     }
 }
 
-/* Exact where only the test allocates; under preload the test framework's blocks count too. */
+/* Checks only where nothing but the test allocates; under preload the test framework's blocks count too. */
 void expect_live(size_t expected) {
     if (!t_system) {
         EXPECT_EQ(live_bytes(), expected);
@@ -78,7 +78,7 @@ TEST_F(FreeSized, OfNullDoesNothing) {
         t_free_aligned_sized(nullptr, 64, size);
         for (int i = 0; i < 3; i++) {
             void *block = t_malloc(size == SIZE_MAX ? 8 : size);
-            ASSERT_NE(block, nullptr) << "the freed NULL came back for size " << size;
+            ASSERT_NE(block, nullptr) << "malloc returned the freed NULL; sized free with size " << size;
             t_free(block);
         }
     }

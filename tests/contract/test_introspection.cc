@@ -1,6 +1,6 @@
 /*
- * glibc's own ways to look into malloc and to steer it. They have no hz_ twins; under LD_PRELOAD they must act on
- * our heap, not on glibc's unused one. Every test here allocates something and wants to find it in the report.
+ * glibc's own functions that inspect and tune malloc. They have no hz_ names; under LD_PRELOAD they must act on our
+ * heap, not on glibc's unused one. The tests of reports allocate something and expect to find it in the report.
  */
 #include "api.h"
 #include "support.h"
@@ -19,11 +19,11 @@ class Introspection : public testing::Test {
     void SetUp() override {
         T_ONLY_SYSTEM_NAMES();
         if (sanitized)
-            GTEST_SKIP() << "sanitizers replace these functions by empty ones";
+            GTEST_SKIP() << "sanitizers replace these functions with empty ones";
     }
 };
 
-/* 20,000 blocks of 1000 bytes: small enough to be in the heap proper for every allocator. */
+/* Live blocks of one size, freed by the destructor. */
 class Blocks {
   public:
     explicit Blocks(size_t count, size_t size) : blocks_(count) {
@@ -43,9 +43,10 @@ class Blocks {
     std::vector<void *> blocks_;
 };
 
+/* The bytes in 20,000 blocks of 1000 bytes, a size that no allocator gives a mapping of its own. */
 constexpr size_t small_bytes = 20000U * 1000U;
 
-/* Runs a reporter with stderr going to a memory file, and gives back what came. */
+/* Runs a reporter with stderr redirected to a memory file and returns the text it wrote. */
 template <typename Reporter> std::string stderr_of(Reporter report) {
     int file = memfd_create("stderr", MFD_CLOEXEC);
     int saved = dup(STDERR_FILENO);
@@ -86,7 +87,7 @@ TEST_F(Introspection, Mallinfo2CountsWhatIsInUse) {
         in_use = full.uordblks;
         EXPECT_GE(full.uordblks, before.uordblks + small_bytes);
         EXPECT_LE(full.uordblks, before.uordblks + small_bytes * 3 / 2);
-        EXPECT_GE(full.arena, full.uordblks) << "arena is what holds the blocks in use";
+        EXPECT_GE(full.arena, full.uordblks) << "the arena includes the blocks in use";
     }
     struct mallinfo2 after = mallinfo2();
     EXPECT_LE(after.uordblks + small_bytes, in_use + 64 * KiB);
@@ -137,7 +138,7 @@ TEST_F(Introspection, MallocInfoRefusesUnknownOptions) {
     ASSERT_NE(out, nullptr);
     errno = 0;
     int answer = malloc_info(1, out);
-    /* glibc returns the error, its manual promises -1 and errno. */
+    /* glibc returns the error number; its manual promises -1 and errno. */
     EXPECT_TRUE(answer == EINVAL || (answer == -1 && errno == EINVAL)) << answer;
     fclose(out);
 }
@@ -156,13 +157,13 @@ TEST_F(Introspection, MallocTrimSaysWhetherItGaveSomethingBack) {
     int gave = malloc_trim(0);
     EXPECT_TRUE(gave == 0 || gave == 1) << gave;
     size_t after = resident_bytes();
-    EXPECT_LT(after, 100 * MiB) << "200 MB of freed blocks stay after malloc_trim, before: " << before;
+    EXPECT_LT(after, 100 * MiB) << "200 MB of freed blocks are still resident after malloc_trim; before: " << before;
     if (before > after + 10 * MiB) {
         EXPECT_EQ(gave, 1);
     }
 }
 
-TEST_F(Introspection, MalloptTakesGlibcsParameters) {
+TEST_F(Introspection, MalloptAcceptsGlibcsParameters) {
     struct Option {
         const char *name;
         int parameter, value;

@@ -1,6 +1,6 @@
 /*
- * The C++ operators in all their forms. They are tested under their own names, so these tests say something about
- * us only under LD_PRELOAD (or when linked against the full library); on their own they test the C++ runtime's.
+ * The C++ operators in all their forms. They are tested under their own names, so these tests reach our operators
+ * only under LD_PRELOAD (or when linked with the full library); otherwise they test those of the C++ runtime.
  */
 #include "api.h"
 #include "support.h"
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <thread>
 
-/* clang declares these only with -fsized-deallocation; programs call them all the same. */
+/* clang declares these only with -fsized-deallocation, but programs call them anyway. */
 void operator delete(void *block, std::size_t size) noexcept;
 void operator delete[](void *block, std::size_t size) noexcept;
 void operator delete(void *block, std::size_t size, std::align_val_t alignment) noexcept;
@@ -22,7 +22,7 @@ namespace {
 
 using namespace support;
 
-/* A size that cannot be had, hidden from the compiler, which would warn. */
+/* An impossible size, hidden from the compiler, which would warn. */
 volatile size_t too_much = static_cast<size_t>(PTRDIFF_MAX) - 64;
 
 class Operators : public testing::Test {
@@ -43,7 +43,7 @@ class Operators : public testing::Test {
         fill(block, size, size);
         EXPECT_TRUE(holds(block, size, size));
         if (t_ours() && alignment <= 16) {
-            EXPECT_EQ(t_usable_size(block), t_good_size(size)) << "not a block of ours";
+            EXPECT_EQ(t_usable_size(block), t_good_size(size)) << "not one of our blocks";
         }
     }
 };
@@ -174,7 +174,7 @@ TEST_F(Operators, BadAllocUnwindsThroughDestructors) {
 
 int handler_calls;
 
-/* Gives up at the third call by removing itself, as the standard allows. */
+/* Gives up on the third call by removing itself, as the standard allows. */
 void handler_that_gives_up() {
     if (++handler_calls == 3)
         std::set_new_handler(nullptr);
@@ -209,7 +209,7 @@ struct OutOfBudget : std::bad_alloc {
     }
 };
 
-TEST_F(Operators, ExceptionsOfTheHandlerPass) {
+TEST_F(Operators, ExceptionsOfTheHandlerPropagate) {
     std::set_new_handler([] { throw OutOfBudget(); });
     EXPECT_THROW((void)::operator new(too_much), OutOfBudget);
     EXPECT_THROW((void)::operator new[](too_much, std::align_val_t{64}), OutOfBudget);
@@ -219,7 +219,7 @@ TEST_F(Operators, ExceptionsOfTheHandlerPass) {
 
 char *reserve;
 
-/* In a process whose address space is full: the handler gives its reserve back, and operator new succeeds. */
+/* Runs in a process whose address space is full: the handler frees its reserve, after which operator new succeeds. */
 int allocate_after_handler_freed() {
     constexpr size_t reserve_bytes = 128 * MiB;
     reserve = static_cast<char *>(::operator new(reserve_bytes));

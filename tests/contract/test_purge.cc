@@ -1,4 +1,4 @@
-/* Memory goes back: what was freed and purged leaves the process, seen from the kernel. */
+/* Purging: freed and purged memory leaves the process, as measured by the kernel. */
 #include "api.h"
 #include "support.h"
 
@@ -23,8 +23,8 @@ class Purge : public testing::TestWithParam<size_t> {
     }
 };
 
-/* The test's own list of a burst is memory too (26 MB for the smallest blocks); it must be gone when it is destroyed.
- */
+/* The test's list of a burst's blocks takes memory too (26 MB for the smallest blocks). Destroying the list must unmap
+   that memory, or it would be counted. */
 template <typename T> struct MappedMemory {
     using value_type = T;
     MappedMemory() = default;
@@ -65,7 +65,7 @@ TEST_P(Purge, ResidentMemoryFallsAfterTheBurst) {
     size_t before = resident_bytes();
     {
         Burst blocks = burst(GetParam());
-        EXPECT_GT(resident_bytes(), before + burst_bytes / 2) << "the burst is not in memory: the test shows nothing";
+        EXPECT_GT(resident_bytes(), before + burst_bytes / 2) << "the burst is not resident: the test proves nothing";
         for (void *block : blocks)
             t_free(block);
     }
@@ -102,7 +102,7 @@ TEST_P(Purge, ResidentMemoryFallsAfterTheOwnerDied) {
     EXPECT_LT(resident_bytes(), before + may_stay_bytes);
 }
 
-/* One live block in each hundred must neither be touched nor keep everything: the rest of a page may stay. */
+/* A purge must not touch live blocks: one block in each hundred stays live. */
 TEST_P(Purge, LiveBlocksSurvive) {
     Burst blocks = burst(GetParam());
     for (size_t i = 0; i < blocks.size(); i++)
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Purge,
                              return std::to_string(each.param) + "Bytes";
                          });
 
-/* The burst comes again and again: purged memory is used again, not replaced by new address space. */
+/* Repeated bursts must reuse purged memory rather than map new address space. */
 TEST(PurgeReuse, AddressSpaceDoesNotGrowWithEveryBurst) {
     if (sanitized)
         GTEST_SKIP() << "sanitizers keep freed memory";

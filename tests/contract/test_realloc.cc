@@ -1,4 +1,4 @@
-/* realloc and reallocarray: contents over every change of size range, failures that leave the block alone. */
+/* realloc and reallocarray: contents survive every change of size range; failures leave the block unchanged. */
 #include "api.h"
 #include "support.h"
 
@@ -35,8 +35,8 @@ TEST(Realloc, KeepsContentsFromEverySizeToEverySize) {
     }
 }
 
-/* One block grows in small steps through every range and shrinks back, with a neighbour allocated at each step
-   so that growing in place cannot always succeed. */
+/* One block grows in small steps through every size range and shrinks back. Each step also allocates a neighbour,
+   so that the block cannot always grow in place. */
 TEST(Realloc, GrowsAndShrinksStepwise) {
     std::vector<size_t> steps;
     for (size_t size = 1; size < 24 * MiB; size += 1 + size / 9)
@@ -111,7 +111,7 @@ TEST(Realloc, ToZeroFreesAndReturnsNull) {
     EXPECT_EQ(t_realloc(empty, 0), nullptr);
 }
 
-/* That realloc(p, 0) really frees is visible in memory: 2 GB in total would otherwise stay. */
+/* Resident memory shows that realloc(p, 0) really frees: otherwise 2 GB in total would stay. */
 TEST(Realloc, ToZeroGivesTheMemoryBack) {
     if (sanitized)
         GTEST_SKIP() << "sanitizers keep freed memory";
@@ -190,8 +190,8 @@ TEST(Reallocarray, OverflowIsENOMEMAndLeavesTheBlockAlone) {
 }
 
 /*
- * A mapped block grows by mremap: its pages move, they are not copied, so the process never needs old and new
- * at once. clear_refs 5 resets the kernel's record of the highest resident size (proc(5)).
+ * A mapped block grows by mremap, which moves its pages instead of copying them, so the process never holds both the
+ * old and the new block. Writing 5 to clear_refs resets the kernel's record of the highest resident size (proc(5)).
  */
 TEST(Realloc, LargeBlocksGrowWithoutASecondCopy) {
     if (sanitized)

@@ -1,4 +1,4 @@
-/* malloc over all edge sizes: alignment, usable and good size, contents beside many neighbours. */
+/* malloc of all edge sizes: alignment, usable and good size, contents among many neighbours. */
 #include "api.h"
 #include "support.h"
 
@@ -17,7 +17,7 @@ struct Held {
     uint64_t seed;
 };
 
-/* A window of live blocks, whose contents are verified when they leave it. */
+/* A window of live blocks. When a block leaves the window, its contents are verified and it is freed. */
 class Window {
   public:
     explicit Window(size_t limit_bytes) : limit_bytes_(limit_bytes) {
@@ -53,7 +53,7 @@ class Window {
     uint64_t seed_ = 0;
 };
 
-TEST(Sizes, EveryEdgeSizeIsUsableInFullBesideItsNeighbours) {
+TEST(Sizes, EveryEdgeSizeIsFullyUsableAmongItsNeighbours) {
     Window window(32 * MiB);
     for (size_t size : edge_sizes()) {
         void *block = t_malloc(size);
@@ -82,7 +82,7 @@ TEST(Sizes, ZeroGivesUniqueBlocks) {
     for (int i = 0; i < 1000; i++) {
         void *block = t_malloc(0);
         ASSERT_NE(block, nullptr);
-        EXPECT_TRUE(seen.insert(block).second) << "malloc(0) gave one block twice";
+        EXPECT_TRUE(seen.insert(block).second) << "malloc(0) returned a live block";
     }
     for (void *block : seen)
         t_free(block);
@@ -106,7 +106,7 @@ TEST(Sizes, FreeOfNullDoesNothing) {
     t_free(block);
 }
 
-/* A block that was just freed is not handed out twice at once. */
+/* A reused block is never handed out while it is live. */
 TEST(Sizes, ReusedBlocksAreHandedOutOnce) {
     for (size_t size : sample_sizes()) {
         size_t count = std::min<size_t>(1000, 3 + 8 * MiB / size);
@@ -115,7 +115,7 @@ TEST(Sizes, ReusedBlocksAreHandedOutOnce) {
             for (size_t i = 0; i < count; i++) {
                 void *block = t_malloc(size);
                 ASSERT_NE(block, nullptr);
-                ASSERT_TRUE(live.insert(block).second) << "size " << size << ": one block handed out twice";
+                ASSERT_TRUE(live.insert(block).second) << "size " << size << ": a live block was handed out again";
             }
             for (void *block : live)
                 t_free(block);
@@ -141,20 +141,20 @@ TEST(GoodSize, IsAFixedPoint) {
     size_t before = 0;
     for (size_t size : edge_sizes()) {
         size_t good = t_good_size(size);
-        EXPECT_EQ(t_good_size(good), good) << "asking for the good size of " << size << " gives another one";
+        EXPECT_EQ(t_good_size(good), good) << "the good size of " << size << " has another good size";
         EXPECT_GE(good, before) << "a larger request (" << size << ") has a smaller good size";
         before = good;
     }
 }
 
-TEST(GoodSize, OfWhatCannotBeHadIsZero) {
+TEST(GoodSize, OfImpossibleSizesIsZero) {
     if (t_table.good_size_fn == nullptr)
         GTEST_SKIP() << "hz_good_size does not exist here";
     EXPECT_EQ(t_good_size(SIZE_MAX), 0U);
     EXPECT_EQ(t_good_size(static_cast<size_t>(PTRDIFF_MAX) + 1), 0U);
 }
 
-/* The waste of a class table is bounded: a class may not be twice what was asked for. */
+/* The class table wastes a bounded share: above tiny sizes a block is at most twice the requested size. */
 TEST(GoodSize, WastesLessThanHalf) {
     if (t_table.good_size_fn == nullptr)
         GTEST_SKIP() << "hz_good_size does not exist here";
@@ -163,8 +163,8 @@ TEST(GoodSize, WastesLessThanHalf) {
 }
 
 /*
- * What _FORTIFY_SOURCE=3 and containers rely on: the usable size of a block stays what it was while the block
- * lives, whatever happens beside it.
+ * _FORTIFY_SOURCE=3 and containers rely on this: the usable size of a block stays the same while the block lives,
+ * whatever else the allocator does.
  */
 TEST(Sizes, UsableSizeIsStable) {
     std::vector<std::pair<void *, size_t>> blocks;

@@ -1,4 +1,4 @@
-/* Looking in: hz_stats_get, hz_stats_print, hz_config_string, hz_version. */
+/* Statistics and configuration: hz_stats_get, hz_stats_print, hz_config_string, hz_version. */
 #include "api.h"
 #include "json.h"
 #include "report.h"
@@ -28,7 +28,7 @@ class Stats : public testing::Test {
         return stats;
     }
 
-    /* What the test framework itself may allocate between two looks when it uses the same heap. */
+    /* The most that the test framework may allocate between two readings when it uses the same heap. */
     static constexpr size_t slack = t_system ? 256 * KiB : 0;
 
     static void expect_live(size_t expected, size_t size) {
@@ -118,11 +118,11 @@ TEST_F(Stats, FreedBlocksAreCachedFreeOrPurged) {
     size_t gone = full.live_bytes - empty.live_bytes;
     EXPECT_GE(gone, 20000U * 1000U);
     size_t rests = empty.cached_bytes + empty.free_bytes + (empty.purged_bytes - full.purged_bytes);
-    EXPECT_GE(rests + slack, gone) << "freed bytes are nowhere";
+    EXPECT_GE(rests + slack, gone) << "some freed bytes are missing from the statistics";
     EXPECT_GE(empty.purged_bytes, full.purged_bytes) << "purged_bytes is cumulative";
 }
 
-TEST_F(Stats, ResidentCoversWhatIsLiveCachedAndFree) {
+TEST_F(Stats, ResidentCoversLiveCachedAndFreeBytes) {
     std::vector<void *> blocks;
     for (size_t size : sample_sizes()) {
         blocks.push_back(t_malloc(size));
@@ -149,7 +149,7 @@ TEST_F(Stats, MappingsAreCounted) {
     EXPECT_EQ(get().mapping_count, before.mapping_count);
 }
 
-TEST_F(Stats, PurgeCountsWhatItHandsBack) {
+TEST_F(Stats, PurgeCountsTheBytesItReturns) {
     std::vector<void *> blocks(2000);
     for (void *&block : blocks) {
         block = t_malloc(30000);
@@ -186,7 +186,7 @@ TEST_F(Stats, TextNamesTheFigures) {
 }
 
 TEST_F(Stats, PrintRefusesAnUnknownFormat) {
-    volatile int unknown = 77; /* a C caller can pass any int; hidden from the C++ compiler, which knows better */
+    volatile int unknown = 77; /* a C caller can pass any int; volatile hides the value from the C++ compiler */
     errno = 0;
     EXPECT_EQ(t_stats_print(STDOUT_FILENO, static_cast<enum hz_stats_format>(unknown)), -1);
     EXPECT_EQ(errno, EINVAL);
@@ -223,7 +223,7 @@ TEST_F(Stats, SuccessKeepsErrno) {
     t_free(block);
 }
 
-/* A report that allocates would change what it reports, and could not be printed from inside an allocation. */
+/* A report that allocated would change the figures it reports and could not be printed from inside an allocation. */
 TEST_F(Stats, ReportsAllocateNothing) {
     int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
     size_t live = get().live_bytes;

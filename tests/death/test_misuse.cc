@@ -1,6 +1,6 @@
 /*
- * Misuse ends the program with a stable line on stderr and SIGABRT. One row of the table per kind of misuse: what it
- * does, which text it must give, and whether only the check build can notice it. The texts are those of base/check.h.
+ * Misuse ends the program with a stable line on stderr and SIGABRT. The table has one row per kind of misuse: what the
+ * program does, the text it must print, and whether only the check build can notice it. base/check.h has the texts.
  */
 extern "C" {
 #include "base/check.h"
@@ -19,14 +19,14 @@ using namespace support;
 
 enum Noticed { always, by_checks };
 
-/* Something to misuse, made before the fatal call so that its address can be in the expected text. */
+/* Makes a pointer to misuse, before the fatal call, so that the expected text can contain its address. */
 using Make = void *(*)();
 using Misuse = void (*)(void *pointer);
 
 struct Row {
     const char *name;
     Noticed noticed;
-    const char *text; /* a POSIX extended regular expression: alternatives where more than one text is right */
+    const char *text; /* a POSIX extended regular expression, with alternatives where several texts are right */
     Make make;
     Misuse misuse;
 };
@@ -54,7 +54,7 @@ void *code_address() {
     return reinterpret_cast<void *>(&free_it);
 }
 
-/* Of a frame that is gone, but on the stack all the same. */
+/* The address is on the stack, although its frame is gone. */
 void *stack_address() {
     static void *address;
     char here[64];
@@ -70,9 +70,10 @@ template <uintptr_t value> void *number() {
     return reinterpret_cast<void *>(value);
 }
 
-/* glibc's malloc: under the hz_ names the program has both. */
+/* A block of glibc's malloc, which the program still has beside the hz_ names. */
 void *block_of_glibc() {
-    static void *const block = malloc(100); /* static: still reachable for LeakSanitizer, as nobody may free it */
+    /* No test may free it; static keeps it reachable for LeakSanitizer. */
+    static void *const block = malloc(100);
     return t_opaque(block);
 }
 
@@ -90,7 +91,7 @@ template <size_t size> void *freed() {
     return block;
 }
 
-/* Freed, with other blocks freed and allocated since. */
+/* Freed, with many other blocks freed before and after it. */
 template <size_t size> void *freed_long_ago() {
     void *others[200];
     for (void *&other : others)
@@ -116,7 +117,7 @@ void free_in_another_thread(void *pointer) {
     pthread_join(thread, nullptr);
 }
 
-/* Freed by another thread, where it still rests on its way home. */
+/* Freed by another thread, so the block may still be on its way home. */
 void *freed_elsewhere() {
     void *block = block_of<200>();
     free_in_another_thread(block);
@@ -146,7 +147,7 @@ constexpr const char *twice = HZ_TEXT_DOUBLE_FREE;
 constexpr const char *interior = HZ_TEXT_INTERIOR;
 constexpr const char *bad_size = HZ_TEXT_SIZE;
 constexpr const char *bad_realloc = EITHER(HZ_TEXT_REALLOC, HZ_TEXT_FOREIGN);
-/* A mapping is gone after its free: nobody can tell it from memory that never was ours. */
+/* A mapping is gone after its free: its address can no longer be told from one that was never ours. */
 constexpr const char *gone = EITHER(HZ_TEXT_DOUBLE_FREE, HZ_TEXT_FOREIGN);
 
 constexpr size_t mapped = 40 * MiB;
@@ -203,7 +204,7 @@ TEST_P(MisuseEnds, WithItsText) {
     if (row.noticed == by_checks && !t_config_has("checks=1"))
         GTEST_SKIP() << "only the check build notices this";
     void *pointer = row.make();
-    ASSERT_NE(pointer, nullptr) << "there is nothing to misuse";
+    ASSERT_NE(pointer, nullptr) << "the row made no pointer to misuse";
     char address[32];
     snprintf(address, sizeof address, "0x%zx", reinterpret_cast<size_t>(pointer));
     EXPECT_EXIT(row.misuse(pointer), testing::KilledBySignal(SIGABRT),
@@ -213,14 +214,14 @@ TEST_P(MisuseEnds, WithItsText) {
 INSTANTIATE_TEST_SUITE_P(Table, MisuseEnds, testing::ValuesIn(rows),
                          [](const testing::TestParamInfo<Row> &each) { return std::string(each.param.name); });
 
-/* What looks odd and is right must not end the program. */
+/* Calls that look odd but are correct must not end the program. */
 TEST(CorrectUse, DoesNotEnd) {
     t_free(nullptr);
     t_free_sized(nullptr, 12345);
     for (size_t size : sample_sizes()) {
         void *block = t_malloc(size);
         t_free(block);
-        void *again = t_malloc(size); /* often the same address: the second free of it is no double free */
+        void *again = t_malloc(size); /* often the same address, but freeing it again is not a double free */
         t_free_sized(again, size);
         void *aligned = t_aligned_alloc(512, size);
         t_free_aligned_sized(aligned, 512, size);
