@@ -1,6 +1,6 @@
 /*
- * blocks.h - blocks that say of themselves whether they are intact, so that any thread or process can verify what
- * another one wrote. The first 8 bytes hold size and seed, the rest follows from them. Used by the stress suite.
+ * blocks.h - blocks that describe their own contents, so that any thread or process can verify a block that another
+ * one wrote. The first 8 bytes hold size and seed, from which the rest follows. Used by the stress suite.
  */
 #ifndef HZ_TESTS_STRESS_BLOCKS_H
 #define HZ_TESTS_STRESS_BLOCKS_H
@@ -23,7 +23,7 @@ struct Header {
 };
 
 inline constexpr size_t least_size = sizeof(Header);
-/* Of long blocks only this much at the front and at the end is written. */
+/* In long blocks only this many bytes at the front and at the end are written and verified. */
 inline constexpr size_t front_bytes = 1024;
 inline constexpr size_t end_bytes = 64;
 
@@ -50,7 +50,7 @@ inline bool intact(const void *block) {
     return front && (!has_end || support::holds(bytes + size - end_bytes, end_bytes, header.seed + size));
 }
 
-/* A stamped block, or NULL when there is no memory. */
+/* Allocates and stamps a block; NULL when there is no memory. */
 inline void *make(size_t size, uint64_t seed) {
     void *block = t_malloc(size);
     if (block != nullptr)
@@ -58,7 +58,7 @@ inline void *make(size_t size, uint64_t seed) {
     return block;
 }
 
-/* Verifies and frees; false when the block was damaged (it is then left alone). */
+/* Verifies and frees a block; NULL is fine. Returns false for a damaged block, which it does not free. */
 inline bool drop(void *block) {
     if (block == nullptr)
         return true;
@@ -68,7 +68,7 @@ inline bool drop(void *block) {
     return true;
 }
 
-/* Sizes as programs have them: mostly small, some medium, few spans, rarely a direct mapping. */
+/* Sizes typical of programs: mostly small, some medium, few spans, rarely a direct mapping. */
 inline size_t pick_size(Random &random) {
     size_t dice = random.below(2000);
     if (dice < 1500)

@@ -1,7 +1,6 @@
 /*
- * children.h - child processes of the fork, exit and memory pressure tests. A child reports by its exit status only;
- * a child that hangs keeps the test waiting until CTest's timeout, which is how hangs are found. It dies with its
- * parent.
+ * children.h - child processes of the fork, exit and memory pressure tests. A child reports only through its exit
+ * status, and dies when its parent dies. Hangs are found by CTest's timeout: the parent waits for a hanging child.
  */
 #ifndef HZ_TESTS_STRESS_CHILDREN_H
 #define HZ_TESTS_STRESS_CHILDREN_H
@@ -20,7 +19,7 @@
 
 namespace children {
 
-/* Waits for the child; -1 when there is none. */
+/* Waits for the child and returns its status; -1 when there is no such child. */
 inline int wait_for(pid_t child) {
     int status = 0;
     while (waitpid(child, &status, 0) != child)
@@ -29,7 +28,7 @@ inline int wait_for(pid_t child) {
     return status;
 }
 
-/* In a child: the same for a grandchild, as an exit code (0: it ended well). */
+/* For use in a child: waits for a grandchild and returns its exit code (0: it succeeded). */
 inline int code_of(pid_t child) {
     int status = child < 0 ? -1 : wait_for(child);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 99;
@@ -43,7 +42,7 @@ inline std::string describe(int status) {
     return "status " + std::to_string(status);
 }
 
-/* fork, with the child running `body` and leaving by _exit with its result. */
+/* Forks a child that runs `body` and leaves by _exit with its result. */
 template <typename Body> pid_t start(Body body) {
     pid_t child = fork();
     if (child == 0) {
@@ -60,8 +59,9 @@ inline void expect_good_end(pid_t child) {
 }
 
 /*
- * Roles: a test program started anew as its own child, for what must hold from the first instruction on (limits), or
- * cannot run below the test framework's frames. The program's main calls play() before it starts the tests.
+ * Roles: a test program executes itself again as its own child. Some tests need that because a limit must be in force
+ * from the first instruction, or because they cannot run on top of the test framework's stack frames. The program's
+ * main calls play() before it starts the tests.
  */
 struct Role {
     const char *name;
@@ -70,18 +70,18 @@ struct Role {
 
 inline constexpr const char *role_flag = "--role";
 
-/* Runs the role named on the command line, if there is one, and leaves. */
+/* Runs the role named on the command line and exits; returns when the command line names none. */
 template <size_t count> void play(int argc, char **argv, const Role (&roles)[count]) {
     if (argc != 3 || strcmp(argv[1], role_flag) != 0)
         return;
     for (const Role &role : roles)
         if (strcmp(role.name, argv[2]) == 0)
             exit(role.run());
-    fprintf(stderr, "no role '%s'\n", argv[2]);
+    fprintf(stderr, "unknown role '%s'\n", argv[2]);
     exit(98);
 }
 
-/* Starts this program in a role, its address space limited to `limit` bytes (0: as it is). */
+/* Starts this program in a role, with its address space limited to `limit` bytes (0: limit unchanged). */
 inline pid_t start_role(const char *name, size_t limit = 0) {
     fflush(nullptr);
     return start([=] {
@@ -95,7 +95,7 @@ inline pid_t start_role(const char *name, size_t limit = 0) {
     });
 }
 
-/* For roles: ends the process with a message when something does not hold; `size` is named when it is not 0.
+/* For roles: ends the process with a message when `holds` is false. The message includes `size` unless it is 0.
    Allocates nothing. */
 inline void require(bool holds, const char *what, size_t size = 0) {
     if (holds)

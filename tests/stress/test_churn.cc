@@ -1,4 +1,4 @@
-/* Thread churn: tens of thousands of short threads, blocks that outlive their owner, more threads than shards. */
+/* Thread churn: tens of thousands of short-lived threads, blocks that outlive their owner, more threads than shards. */
 #include "blocks.h"
 #include "threads.h"
 
@@ -14,12 +14,12 @@ constexpr size_t blocks_per_thread = 40;
 
 struct Life {
     uint64_t seed;
-    void *kept[blocks_per_thread];      /* outlive the thread */
-    void *inherited[blocks_per_thread]; /* of a thread that is dead, freed here */
+    void *kept[blocks_per_thread];      /* blocks that outlive the thread */
+    void *inherited[blocks_per_thread]; /* blocks of a dead thread; this thread frees them */
     size_t damaged;
 };
 
-/* Allocates two sets, frees one and what it inherited, and dies with the other set alive. */
+/* A thread allocates two sets of blocks, frees one set and the inherited blocks, and ends with the other set alive. */
 void *short_life(void *argument) {
     auto *life = static_cast<Life *>(argument);
     Random random(life->seed);
@@ -41,7 +41,7 @@ void *short_life(void *argument) {
 
 constexpr size_t at_once = 8;
 
-/* Generations of 8 threads; each inherits the blocks of the generation before, which is dead. */
+/* Generations of 8 threads. Each generation inherits the blocks of the previous one, whose threads have ended. */
 class Generations {
   public:
     ~Generations() {
@@ -92,7 +92,7 @@ TEST(Churn, TwentyThousandShortThreadsUseBoundedMemory) {
     }
 }
 
-/* Each thread dies with blocks that only the main thread frees, all at once at the end. */
+/* Each thread leaves blocks behind; the main thread frees all of them after the last thread has ended. */
 TEST(Churn, BlocksOfDeadThreadsStayValidUntilFreed) {
     constexpr size_t total = sanitized ? 200 : 2000;
     size_t live = live_bytes();
@@ -115,7 +115,7 @@ TEST(Churn, BlocksOfDeadThreadsStayValidUntilFreed) {
     }
 }
 
-/* 300 threads alive at once, far more than the 63 shards of a lane: every block is freed by another thread. */
+/* 300 threads alive at the same time, far more than the 63 shards of a lane, free one another's blocks. */
 constexpr size_t crowd_size = 300;
 constexpr size_t crowd_rounds = sanitized ? 60 : 2000;
 

@@ -1,5 +1,5 @@
-/* The end of a process: exit while threads allocate, handlers and static destructors that free, a main thread that
-   leaves first. And its beginning: constructors that allocate before main. */
+/* The end of a process: exit while threads allocate, exit handlers and static destructors that free, a main thread
+   that leaves first. The beginning of a process: constructors that allocate before main. */
 #include "blocks.h"
 #include "children.h"
 #include "threads.h"
@@ -14,7 +14,7 @@ using namespace support;
 constexpr int process_count = sanitized ? 5 : 60;
 constexpr size_t thread_count = 4;
 
-/* Allocates in the constructor, before main, and frees at the very end; in each child as well. */
+/* Allocates in its constructor, before main, and frees at the very end of the process and of each child. */
 class AliveBeforeAndAfterMain {
   public:
     AliveBeforeAndAfterMain() {
@@ -84,7 +84,7 @@ void free_and_allocate_at_exit() {
     }
 }
 
-/* A child that runs `body` and may leave by exit, which start()'s _exit would hide. */
+/* Forks a child that runs `body`, which must leave by exit; children::start would end the child by _exit. */
 template <typename Body> void expect_end_by_exit(Body body) {
     fflush(nullptr);
     pid_t child = fork();
@@ -136,7 +136,7 @@ int leave_main_first() {
     pthread_exit(nullptr);
 }
 
-/* In a role of its own: pthread_exit unwinds, and the test framework catches what unwinds. */
+/* Needs a role: pthread_exit unwinds the stack, and the test framework would catch the unwinding. */
 TEST(Exit, MainThreadMayLeaveFirst) {
     if (sanitized)
         GTEST_SKIP() << "sanitizers do not support a main thread that ends";

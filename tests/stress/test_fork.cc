@@ -1,6 +1,6 @@
 /*
- * fork from a process whose threads are allocating, and hold stdio's locks while they do. The child allocates, frees
- * what the parent allocated, starts threads, forks again. What hangs here is found by CTest's timeout.
+ * fork in a process whose threads are allocating, some while they hold stdio's locks. The child allocates, frees the
+ * parent's blocks, starts threads, and forks again. CTest's timeout finds hangs.
  */
 #include "blocks.h"
 #include "children.h"
@@ -47,12 +47,12 @@ void *allocate_and_exchange(void *argument) {
             load->failures.fetch_add(blocks::drop(block) ? 0 : 1);
         if (random.below(3) != 0)
             load->failures.fetch_add(blocks::drop(load->exchange.try_pop()) ? 0 : 1);
-        sched_yield(); /* on few cores the forking thread and its children would wait for whole time slices */
+        sched_yield(); /* otherwise the forking thread and its children wait for whole time slices on few cores */
     }
     return nullptr;
 }
 
-/* Threads under way for the life of the object. */
+/* Runs threads for the lifetime of the object. */
 class UnderLoad {
   public:
     explicit UnderLoad(void *(*body)(void *)) : load_(std::make_unique<Load>()) {
@@ -94,7 +94,7 @@ int use_heap(uint64_t seed, int steps = 600) {
     return no_failure;
 }
 
-/* Blocks made by the parent (and by one of its dead threads) for the child to verify and free. */
+/* Blocks allocated by the parent, half of them by a thread that has ended, for the child to verify and free. */
 class Inheritance {
   public:
     Inheritance() {
@@ -199,8 +199,8 @@ TEST(Fork, ChildStartsThreads) {
     }
 }
 
-/* What the threads of each parent had cached is not lost for the line of its children: 40 generations, each with
-   threads that leave 16 MB behind as free blocks. */
+/* A child must be able to reuse the memory that its parent's threads had cached: 40 generations, each of which leaves
+   16 MB of free blocks behind. */
 constexpr int generations = 40;
 
 int live_through(int generation) {
@@ -248,13 +248,13 @@ TEST(Fork, SeveralThreadsForkAtOnce) {
 }
 
 /*
- * stdio's locks: fork takes them, and a stream's own functions, which run under them, allocate. An allocator that
- * holds its locks across fork deadlocks here (glibc's tst-malloc-fork-deadlock is about the same).
+ * stdio's locks: fork takes them, and a stream's own functions run under them and allocate. An allocator that
+ * holds its locks across fork deadlocks here (glibc's tst-malloc-fork-deadlock tests the same).
  */
 ssize_t write_and_allocate(void *cookie, const char *, size_t length) {
     auto *counter = static_cast<std::atomic<size_t> *>(cookie);
     bool good = true;
-    /* Enough to get past every thread's cache, to what allocators have locks for. */
+    /* Enough blocks to get past a thread's cache and reach the code that takes an allocator's locks. */
     void *held[40];
     for (void *&block : held)
         block = blocks::make(100 + counter->fetch_add(1) * 977 % 70000, 1);
@@ -291,7 +291,7 @@ void *print_and_allocate(void *argument) {
         if (memory == nullptr || fprintf(memory, "%0100d", 7) != 100 || fclose(memory) != 0)
             load->failures.fetch_add(1);
         free(text);
-        sched_yield(); /* as above */
+        sched_yield(); /* as in allocate_and_exchange */
     }
     return nullptr;
 }
@@ -311,8 +311,7 @@ TEST(Fork, WhileOthersHoldStdioLocksAndAllocate) {
     }
 }
 
-/* A handler interrupts malloc or free and forks; its child may only leave, the parent goes on with what it was doing.
- */
+/* A signal handler interrupts malloc or free and forks. The child may only leave; the parent continues. */
 std::atomic<size_t> forks_in_handler{0};
 std::atomic<size_t> failures_in_handler{0};
 
@@ -332,7 +331,7 @@ struct Sender {
     size_t wanted;
 };
 
-/* Sends a signal whenever the one before has been handled. */
+/* Sends the next signal when the previous one has been handled. */
 void *send_signals(void *argument) {
     auto *sender = static_cast<Sender *>(argument);
     for (size_t sent = 0; sent < sender->wanted; sent++) {

@@ -1,8 +1,8 @@
 /*
- * Every size from 16 bytes to 64 KiB, and some up to 1 MiB, made by some threads and freed by others: more threads at
- * once than a lane has shards, each with little work, and each followed by another in its place, so that blocks arrive
- * from and for threads that are ending. Whoever takes a block verifies it. In the end nothing is live, and a purge
- * finds everything.
+ * Every size from 16 bytes to 64 KiB, and some up to 1 MiB, allocated by some threads and freed by others. There are
+ * more threads at a time than a lane has shards. Each thread does little work and is then replaced by another, so that
+ * blocks come from threads that are ending and are sent to them. The thread that receives a block verifies it. At the
+ * end nothing is live, and a purge leaves no cached blocks.
  */
 #include "blocks.h"
 #include "threads.h"
@@ -22,8 +22,8 @@ constexpr size_t blocks_per_thread = sanitized ? 60 : 400;
 constexpr size_t least = 16;
 constexpr size_t most = 64 * KiB;
 constexpr size_t sizes = most - least + 1;
-constexpr size_t stride = 7919; /* a prime that does not divide it: the sizes come mixed, and each of them comes */
-static_assert(sizes % stride != 0, "some sizes would never come");
+constexpr size_t stride = 7919; /* a prime that does not divide `sizes`: visits every size, in mixed order */
+static_assert(sizes % stride != 0, "some sizes would be skipped");
 static_assert(sanitized || generations * places * blocks_per_thread / 2 >= sizes, "too few blocks for all sizes");
 
 struct World {
@@ -33,13 +33,13 @@ struct World {
     std::atomic<size_t> made{0};
     std::atomic<size_t> freed{0};
     std::atomic<size_t> damaged{0};
-    pthread_barrier_t all_here; /* the first of each place */
+    pthread_barrier_t all_here; /* for the first thread of each place */
 };
 
 struct Place {
     World *world;
     size_t index;
-    bool is_first; /* of its place */
+    bool is_first; /* the current thread is the first of its place */
     pthread_t thread;
 };
 
@@ -49,7 +49,7 @@ void drop(World *world, void *block) {
         world->damaged.fetch_add(1, std::memory_order_relaxed);
 }
 
-/* Every other block is the next of all sizes; the rest is small mostly, and seldom a span. */
+/* Every other block has the next size in the series; the others are mostly small, and rarely a span. */
 size_t pick_size(World *world, Random &random, size_t turn) {
     if (turn % 2 == 0)
         return least + world->next_size.fetch_add(1, std::memory_order_relaxed) * stride % sizes;
@@ -75,7 +75,7 @@ void *live(void *argument) {
             if (void *received = world->inboxes[place->index].try_pop())
                 drop(world, received);
     }
-    return nullptr; /* what is in the inbox now is the next one's */
+    return nullptr; /* the next thread of this place takes the blocks left in the inbox */
 }
 
 TEST(Mixed, AllSizesThroughManyThreadsThatComeAndGo) {
@@ -88,7 +88,7 @@ TEST(Mixed, AllSizesThroughManyThreadsThatComeAndGo) {
         ASSERT_EQ(threads::start(&all[i].thread, live, &all[i]), 0);
     }
     for (size_t generation = 1; generation < generations; generation++)
-        for (Place &place : all) { /* the others are at work meanwhile */
+        for (Place &place : all) { /* the threads of the other places keep working */
             pthread_join(place.thread, nullptr);
             place.is_first = false;
             ASSERT_EQ(threads::start(&place.thread, live, &place), 0);
@@ -107,7 +107,7 @@ TEST(Mixed, AllSizesThroughManyThreadsThatComeAndGo) {
         struct hz_stats stats = {};
         ASSERT_EQ(t_stats_get(&stats), 0);
         EXPECT_EQ(stats.live_bytes, live_before);
-        EXPECT_EQ(stats.cached_bytes, 0U) << "the purge did not reach it";
+        EXPECT_EQ(stats.cached_bytes, 0U) << "the purge left cached blocks";
     }
 }
 

@@ -1,7 +1,7 @@
 /*
- * No memory left: every function says NULL and ENOMEM, nothing is lost or damaged, and all works again when blocks are
- * freed or the limit is lifted. The roles run from their first instruction under RLIMIT_AS. They keep their blocks in
- * lists through the blocks, and report only at the end: reporting allocates.
+ * Out of memory: every function returns NULL with ENOMEM, nothing is lost or damaged, and everything works again once
+ * blocks are freed or the limit is lifted. The roles run under RLIMIT_AS from their first instruction. They link their
+ * blocks through the blocks themselves, and report only at the end, because reporting allocates.
  */
 #include "blocks.h"
 #include "children.h"
@@ -19,13 +19,13 @@ using children::require;
 
 constexpr size_t limit_bytes = 192 * MiB;
 
-/* Blocks in a list through their first words; the rest is filled with a pattern of each. */
+/* Blocks linked through their first words; the rest of each block holds a pattern of its own. */
 class Hoard {
   public:
     explicit Hoard(size_t size) : size_(size) {
     }
 
-    /* Allocates until there is nothing left; the number of blocks. */
+    /* Allocates until memory runs out; returns the number of blocks. */
     size_t fill_up() {
         while (true) {
             errno = 0;
@@ -41,7 +41,7 @@ class Hoard {
         }
     }
 
-    /* Verifies and frees all; false when one was damaged or lost. */
+    /* Verifies and frees all blocks; false when one was damaged or lost. */
     bool empty() {
         while (first_ != nullptr && drop_first()) {
         }
@@ -86,9 +86,9 @@ int exhaust_every_size() {
         Hoard hoard(size);
         size_t first = hoard.fill_up();
         require(first * size >= available / 2, "half of the address space can be used", size);
-        require(hoard.empty(), "contents survive the end of memory");
+        require(hoard.empty(), "contents survive running out of memory");
         size_t second = hoard.fill_up();
-        require(second >= first - first / 16, "what was freed can be had again", size);
+        require(second >= first - first / 16, "freed memory can be allocated again", size);
         require(hoard.empty(), "contents survive the second time");
         void *block = t_malloc(100);
         require(block != nullptr, "malloc works again");
@@ -99,7 +99,7 @@ int exhaust_every_size() {
 
 int fail_in_every_function() {
     Hoard large(MiB), small(64);
-    require(large.fill_up() > 0, "a megabyte can be had in the beginning");
+    require(large.fill_up() > 0, "at first a megabyte can be allocated");
     (void)small.fill_up();
     void *block = large.first();
     constexpr size_t wanted = 8 * MiB;
@@ -120,7 +120,7 @@ int fail_in_every_function() {
     void *out = &large;
     require(t_posix_memalign(&out, 64, wanted) == ENOMEM && out == &large, "posix_memalign: ENOMEM, out unchanged");
     errno = EILSEQ;
-    require(small.empty() && errno == EILSEQ, "free keeps errno without memory");
+    require(small.empty() && errno == EILSEQ, "free keeps errno when memory has run out");
     require(large.empty(), "contents survive");
     return 0;
 }
@@ -134,12 +134,12 @@ int lift_the_limit() {
     require(setrlimit(RLIMIT_AS, &bounds) == 0, "setrlimit");
     for (size_t size : hoard_sizes) {
         void *block = t_malloc(size);
-        require(block != nullptr, "malloc works when the limit is lifted", size);
+        require(block != nullptr, "malloc works after the limit is lifted", size);
         fill(block, size, 1);
         t_free(block);
     }
     void *block = t_malloc(300 * MiB);
-    require(block != nullptr, "more than the old limit can be had");
+    require(block != nullptr, "more than the old limit can be allocated");
     t_free(block);
     require(hoard.empty(), "contents survive");
     return 0;
@@ -158,7 +158,8 @@ void *empty_hoard_when_full(void *argument) {
     return nullptr;
 }
 
-/* Frees by a thread that never allocated, and now cannot. It exists before memory ends: its stack needs some. */
+/* A thread that has never allocated, and no longer can, frees all blocks. It starts before memory runs out, because
+   its stack needs memory. */
 int free_by_another_thread() {
     for (size_t size : hoard_sizes) {
         Hoard hoard(size);
@@ -167,12 +168,12 @@ int free_by_another_thread() {
         pthread_t thread;
         require(threads::start(&thread, empty_hoard_when_full, &handover) == 0, "a thread starts");
         size_t first = hoard.fill_up();
-        require(first > 0, "something can be had", size);
+        require(first > 0, "something can be allocated", size);
         sem_post(&handover.full);
         pthread_join(thread, nullptr);
         require(handover.good, "another thread verifies and frees everything");
         size_t second = hoard.fill_up();
-        require(second >= first - first / 8, "what another thread freed can be had again", size);
+        require(second >= first - first / 8, "memory freed by another thread can be allocated again", size);
         require(hoard.empty(), "contents survive the second time");
     }
     return 0;
@@ -181,7 +182,7 @@ int free_by_another_thread() {
 std::atomic<size_t> bad_results{0};
 std::atomic<size_t> lives{0};
 
-/* Whatever a new thread gets is memory, or NULL and ENOMEM. */
+/* A new thread either gets memory, or NULL with ENOMEM. */
 void *allocate_under_pressure(void *) {
     for (size_t i = 0; i < 500; i++) {
         size_t size = 8 + i * 37 % 5000;
@@ -216,7 +217,7 @@ int start_threads_under_pressure() {
     constexpr size_t count = 100;
     void *stacks =
         mmap(nullptr, count * threads::stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    require(stacks != MAP_FAILED, "room for the stacks");
+    require(stacks != MAP_FAILED, "the stacks can be mapped");
     pthread_t started[count];
     Hoard large(MiB), medium(40 * KiB), small(64);
     (void)large.fill_up();
@@ -226,11 +227,11 @@ int start_threads_under_pressure() {
         size_t running = start_on_stacks(static_cast<char *>(stacks), count, started);
         for (size_t i = 0; i < running; i++)
             pthread_join(started[i], nullptr);
-        require(lives.exchange(0) == running, "every thread that started came to its end");
+        require(lives.exchange(0) == running, "every started thread finished");
         require(round == 0 || running == count, "all threads start when there is memory");
         require(small.empty() && medium.empty() && large.empty(), "contents survive");
     }
-    require(bad_results.load() == 0, "threads get memory, or NULL and ENOMEM");
+    require(bad_results.load() == 0, "threads get memory, or NULL with ENOMEM");
     return 0;
 }
 
@@ -247,10 +248,10 @@ INSTANTIATE_TEST_SUITE_P(UnderRlimitAs, Oom,
                                          "free_by_another_thread", "start_threads_under_pressure"),
                          [](const testing::TestParamInfo<const char *> &each) { return std::string(each.param); });
 
-/* The tests rest on the limit being felt: a role that needs too much must be seen to fail. */
+/* The tests depend on the limit taking effect, so a role that needs too much must fail. */
 int need_too_much() {
     void *block = t_malloc(2 * limit_bytes);
-    require(block != nullptr, "more than the limit can be had (which it must not be)");
+    require(block != nullptr, "more than the limit can be allocated (this must fail)");
     return 0;
 }
 

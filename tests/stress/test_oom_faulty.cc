@@ -1,7 +1,8 @@
 /*
- * Every single call to the operating system fails once: for N = 0, 1, 2, ... a fresh process runs the same work with
- * the OS refusing call N (alone, or all from there on), until the work makes fewer calls than that. malloc may say
- * NULL and ENOMEM then, nothing else; blocks stay intact; when the OS works again, so does everything.
+ * Every call to the operating system fails once. For N = 0, 1, 2, ... a fresh process does the same work while call N
+ * fails (N alone, N and the next two, or N and all later ones), until N exceeds the number of calls of the work.
+ * Meanwhile malloc may only succeed or return NULL with ENOMEM, and blocks stay intact. When the OS works again,
+ * everything works again.
  */
 extern "C" {
 #include "base/os_faulty.h"
@@ -17,7 +18,7 @@ namespace {
 using namespace support;
 using children::require;
 
-/* The exit code of a child whose work ended before call N came. */
+/* The exit code of a child whose work ended before call N. */
 constexpr int never_failed = 42;
 
 constexpr size_t sizes[] = {16, 200, 2000, 9 * KiB, 60 * KiB, 150 * KiB, MiB, 3 * MiB};
@@ -30,28 +31,28 @@ bool good_or_enomem(const void *block) {
 void *resize(void *block, size_t old_size, size_t size) {
     errno = 0;
     void *resized = t_realloc(block, size);
-    require(good_or_enomem(resized), "realloc says ENOMEM");
+    require(good_or_enomem(resized), "realloc fails with ENOMEM");
     const void *now = resized == nullptr ? block : resized;
-    require(holds(now, std::min(old_size, size), 9), "realloc keeps contents, also when it fails");
+    require(holds(now, std::min(old_size, size), 9), "realloc keeps contents, even when it fails");
     return resized == nullptr ? block : resized;
 }
 
-/* Some of everything: all size ranges, alignment, growth, calloc, purge. */
+/* A bit of everything: all size ranges, alignment, growth, calloc, purge. */
 void work_once() {
     for (size_t size : sizes) {
         void *held[held_count];
         for (void *&block : held) {
             errno = 0;
             block = blocks::make(size, size);
-            require(good_or_enomem(block), "malloc says ENOMEM");
+            require(good_or_enomem(block), "malloc fails with ENOMEM");
         }
         errno = 0;
         void *zeroed = t_calloc(3, size);
-        require(good_or_enomem(zeroed), "calloc says ENOMEM");
-        require(zeroed == nullptr || is_zero(zeroed, 3 * size), "calloc is zero");
+        require(good_or_enomem(zeroed), "calloc fails with ENOMEM");
+        require(zeroed == nullptr || is_zero(zeroed, 3 * size), "calloc's block is zero");
         void *aligned = nullptr;
         int error = t_posix_memalign(&aligned, 64 * KiB, size);
-        require(error == 0 || (error == ENOMEM && aligned == nullptr), "posix_memalign says ENOMEM");
+        require(error == 0 || (error == ENOMEM && aligned == nullptr), "posix_memalign fails with ENOMEM");
         errno = EILSEQ;
         for (void *block : held)
             require(blocks::drop(block), "contents survive");
@@ -90,14 +91,15 @@ int run_with_failure(uint64_t after, uint64_t count) {
     hz_os_faulty_fail(UINT64_MAX, 0);
     for (size_t size : sizes) {
         void *block = blocks::make(size, 1);
-        require(block != nullptr, "all works again when the OS does");
+        require(block != nullptr, "malloc works again once the OS does");
         require(blocks::drop(block), "contents survive");
     }
     require(live_bytes() == 0, "nothing is lost");
     return failures == 0 ? never_failed : 0;
 }
 
-/* Runs with call N failing for each N until none fails; the number of runs in which one did. */
+/* Runs a child for each N, in which `count` calls from call N on fail, until a child makes too few calls for one to
+   fail. */
 void fail_each_call(uint64_t count) {
     constexpr uint64_t step = sanitized ? 7 : 1;
     uint64_t after = 0;
@@ -109,14 +111,14 @@ void fail_each_call(uint64_t count) {
             break;
         ASSERT_EQ(WEXITSTATUS(status), 0);
     }
-    EXPECT_GE(after, 10U) << "so few calls to the OS: are they counted?";
+    EXPECT_GE(after, 10U) << "suspiciously few calls to the OS: are they counted?";
 }
 
 TEST(FaultyOs, OneCallFails) {
     fail_each_call(1);
 }
 
-TEST(FaultyOs, AllCallsFailFromOneOn) {
+TEST(FaultyOs, OneCallAndAllLaterOnesFail) {
     fail_each_call(UINT64_MAX);
 }
 

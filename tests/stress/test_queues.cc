@@ -1,4 +1,4 @@
-/* Blocks made by some threads and freed by others: 1:1, 1:n, n:1, n:n, a ring, and a consumer that never allocates. */
+/* Some threads allocate, others free: 1:1, 1:n, n:1, n:n, a ring, and a consumer that never allocates. */
 #include "blocks.h"
 #include "threads.h"
 
@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Queues, testing::Values(Shape{1, 1}, Shape{1, 4
                              return std::to_string(each.param.producers) + "To" + std::to_string(each.param.consumers);
                          });
 
-/* A ring: each thread allocates, hands to its neighbour, and frees what it is handed. */
+/* A ring: each thread allocates blocks, hands them to its neighbour, and frees those that it receives. */
 constexpr size_t ring_threads = 6;
 constexpr size_t ring_rounds = sanitized ? 5000 : 120000;
 
@@ -111,7 +111,7 @@ void *run_ring(void *argument) {
         if (i % 16 == 0)
             free_received(ring, mine);
     }
-    /* A neighbour may still be waiting for room here. */
+    /* Keep receiving until all have finished: a neighbour may still be waiting for space in this queue. */
     ring->finished.fetch_add(1, std::memory_order_release);
     while (ring->finished.load(std::memory_order_acquire) < ring_threads) {
         free_received(ring, mine);
@@ -137,8 +137,8 @@ TEST(Ring, EveryBlockArrivesIntact) {
 }
 
 /*
- * Memory parked by cross-thread frees is bounded although the consumer never allocates: 1.5 GB pass through, at most
- * 512 blocks (of at most 1 KiB) are alive.
+ * Memory cached by cross-thread frees is bounded even when the consumer never allocates: 1.5 GB pass through the
+ * queue, of which at most about 512 blocks (of at most 1 KiB) are live at a time.
  */
 struct Flow {
     BlockQueue queue;
@@ -170,7 +170,7 @@ void run_flow(size_t count) {
     EXPECT_EQ(damaged, 0U);
 }
 
-TEST(Queues, ConsumerThatNeverAllocatesParksLittle) {
+TEST(Queues, ConsumerThatNeverAllocatesCachesLittle) {
     run_flow(sanitized ? 10000 : 100000);
     size_t before = resident_bytes();
     run_flow(sanitized ? 50000 : 2500000);

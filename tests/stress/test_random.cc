@@ -1,6 +1,6 @@
 /*
- * Seeded random operations by several threads on their own and on shared slots; contents are verified at every step.
- * HZ_STRESS_SEED=n repeats or varies a run; the seed is printed when something fails.
+ * Several threads do seeded random operations on their own and on shared slots and verify contents at every step.
+ * HZ_STRESS_SEED=n sets the seed, to repeat a run or to vary it; a failure prints the seed.
  */
 #include "blocks.h"
 #include "threads.h"
@@ -55,7 +55,7 @@ class Worker {
             shared_->failures.fetch_add(1, std::memory_order_relaxed);
     }
 
-    /* Frees the slot's block, or allocates one by a random function. */
+    /* Frees the slot's block; if the slot is empty, allocates one with a random function. */
     void replace(void *&slot) {
         if (slot != nullptr) {
             require(blocks::drop(slot));
@@ -154,8 +154,8 @@ TEST(RandomOperations, ContentsSurvive) {
         run(seed);
 }
 
-/* The self-describing blocks are what the suite relies on: damage must be seen. */
-TEST(BlocksSelfTest, DamageIsSeen) {
+/* The suite relies on its self-describing blocks to detect damage. */
+TEST(BlocksSelfTest, DamageIsDetected) {
     for (size_t size : {size_t{9}, size_t{100}, size_t{1032}, size_t{5000}, 100 * KiB}) {
         for (size_t at : {size_t{8}, size - 1, std::min(size / 2, blocks::front_bytes)}) {
             auto *block = static_cast<unsigned char *>(blocks::make(size, 3));

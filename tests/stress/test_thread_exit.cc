@@ -1,6 +1,6 @@
 /*
- * What runs while a thread ends still allocates and frees: C++ thread_local destructors, and destructors of pthread
- * keys made before and after the allocator made its own, in every round that POSIX allows.
+ * Code that runs while a thread ends may still allocate and free: C++ thread_local destructors, and destructors of
+ * pthread keys created before and after the allocator's own key, in every round that POSIX allows.
  */
 #include "blocks.h"
 #include "threads.h"
@@ -13,11 +13,11 @@ namespace {
 
 using namespace support;
 
-/* Sanitizers take their own thread state down in the last round. */
+/* Sanitizers destroy their own thread state in the last rounds. */
 constexpr long rounds = sanitized ? 2 : PTHREAD_DESTRUCTOR_ITERATIONS;
 constexpr size_t thread_count = sanitized ? 200 : 3000;
 
-/* Blocks on their way between threads; taken and added by every stage of every exit. */
+/* Blocks on their way between threads; every stage of every exit takes some and adds some. */
 threads::Queue<4096> pool;
 std::atomic<size_t> stages{0};
 std::atomic<size_t> damaged{0};
@@ -27,7 +27,7 @@ void drop(void *block) {
         damaged.fetch_add(1, std::memory_order_relaxed);
 }
 
-/* One stage of a thread's end: blocks come, go, stay for others, and those of others are freed. */
+/* One stage of a thread's end: it allocates, frees, leaves blocks for other threads and frees blocks of others. */
 void work_while_ending(uint64_t seed) {
     Random random(seed);
     void *own[16];
@@ -51,7 +51,7 @@ void work_while_ending(uint64_t seed) {
 
 pthread_key_t early_key, late_key;
 
-/* The value of a key counts the rounds that are still to come. */
+/* The value of a key is the number of rounds left. */
 void end_early_key(void *value) {
     auto left = reinterpret_cast<intptr_t>(value);
     work_while_ending(static_cast<uint64_t>(left));
@@ -66,7 +66,7 @@ void end_late_key(void *value) {
         pthread_setspecific(late_key, reinterpret_cast<void *>(left - 1));
 }
 
-/* Before any constructor of default priority, and before the first allocation of this file. */
+/* Runs before any constructor of default priority, and before the first allocation of this file. */
 __attribute__((constructor(101))) void make_early_key() {
     if (pthread_key_create(&early_key, end_early_key) != 0)
         abort();
@@ -114,7 +114,7 @@ class ThreadExit : public testing::Test {
         EXPECT_EQ(damaged.load(), 0U);
     }
     static void SetUpTestSuite() {
-        t_free(t_malloc(1)); /* now the allocator has its key, the next one is later */
+        t_free(t_malloc(1)); /* makes the allocator create its key, so late_key comes after it */
         ASSERT_EQ(pthread_key_create(&late_key, end_late_key), 0);
     }
     static void TearDownTestSuite() {
@@ -138,7 +138,7 @@ TEST_F(ThreadExit, AllDestructorsMayAllocateAndFree) {
     EXPECT_EQ(stages.load(), thread_count * (1 + 2 * static_cast<size_t>(rounds)));
 }
 
-/* The first use of the heap is in the destructors: the thread registers while it is ending. */
+/* A thread that first uses the heap in its destructors registers while it is ending. */
 TEST_F(ThreadExit, FirstUseMayBeInADestructor) {
     run(thread_count, false);
     EXPECT_EQ(stages.load(), thread_count * 2 * static_cast<size_t>(rounds));
@@ -161,7 +161,7 @@ TEST_F(ThreadExit, NothingIsLost) {
     }
 }
 
-/* pthread_exit and cancellation unwind through frames that free. */
+/* Freed by its destructor when pthread_exit unwinds the stack. */
 struct Guard {
     explicit Guard(size_t size) : block(blocks::make(size, size)) {
     }

@@ -1,6 +1,6 @@
 /*
- * threads.h - the threads of the stress suite. Plain pthreads with a given stack, because the suite starts hundreds
- * of them, also in processes with little address space and in children of fork, where std::thread may throw.
+ * threads.h - the threads of the stress suite: plain pthreads with small stacks. The suite starts hundreds of them,
+ * also in processes with little address space and in children of fork, where std::thread might throw.
  */
 #ifndef HZ_TESTS_STRESS_THREADS_H
 #define HZ_TESTS_STRESS_THREADS_H
@@ -12,7 +12,7 @@ namespace threads {
 
 inline constexpr size_t stack_bytes = size_t{256} * 1024;
 
-/* Starts a thread; returns pthread_create's error. */
+/* Starts a thread; returns pthread_create's result. */
 inline int start(pthread_t *thread, void *(*body)(void *), void *argument) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
@@ -38,7 +38,7 @@ class Mutex {
     pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
 };
 
-/* A bounded queue of pointers in a fixed array: it allocates nothing itself. */
+/* A bounded queue of pointers in a fixed array, so it allocates nothing. */
 template <size_t capacity> class Queue {
   public:
     void push(void *item) {
