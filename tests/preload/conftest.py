@@ -1,7 +1,7 @@
 """Real programs under LD_PRELOAD of the library that HZ_LIB names.
 
-Each program runs with the dynamic linker's own log (LD_DEBUG=libs), which shows for every process, children
-included, that the library was initialised there: a preload that did not take effect cannot pass as a success.
+Each program runs with the dynamic linker's log (LD_DEBUG=libs). The log shows for every process, including children,
+whether the library was initialised there, so a preload that had no effect cannot pass as a success.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 PROGRAMS = TESTS / "programs"
 ROOT = TESTS.parent.parent
-# A program that hangs is a finding, not something to wait for.
+# A program that hangs fails its test after this time.
 TIMEOUT_SECONDS = 240
 
 
@@ -30,7 +30,7 @@ def library_from_environment() -> Path:
         )
     path = Path(value).resolve()
     if not path.is_file():
-        raise pytest.UsageError(f"HZ_LIB is '{value}', which is no file; want the path of a shared library")
+        raise pytest.UsageError(f"HZ_LIB is '{value}', which is not a file; want the path of a shared library")
     return path
 
 
@@ -60,7 +60,7 @@ def is_ours(library: Path) -> bool:
 @pytest.fixture
 def ours_only(is_ours: bool) -> None:
     if not is_ours:
-        pytest.skip("a promise of hakozuna only; HZ_LIB is another allocator")
+        pytest.skip("only promised by hakozuna; HZ_LIB is another allocator")
 
 
 def required(name: str) -> str:
@@ -78,14 +78,14 @@ def clean_environment() -> dict[str, str]:
 
 @dataclass
 class Preload:
-    """Runs programs with the library preloaded and makes sure that it was."""
+    """Runs programs with the library preloaded, and checks that it really was."""
 
     library: Path
     log_directory: Path
     variables: dict[str, str] = field(default_factory=dict)
 
     def environment(self, **extra: str) -> dict[str, str]:
-        """Variables that preload the library and log what the dynamic linker initialises."""
+        """Environment variables that preload the library and make the dynamic linker log what it initialises."""
         return clean_environment() | {
             "LD_PRELOAD": str(self.library),
             "LD_DEBUG": "libs",
@@ -95,7 +95,7 @@ class Preload:
         }
 
     def processes(self) -> int:
-        """The number of processes in which the library was initialised so far."""
+        """The number of processes that have initialised the library so far."""
         line = f"calling init: {self.library}"
         return sum(line in log.read_text(errors="replace") for log in self.log_directory.glob("ld.*"))
 
@@ -108,7 +108,7 @@ class Preload:
         variables: dict[str, str] | None = None,
         **options: object,
     ) -> subprocess.CompletedProcess[str]:
-        """Runs the command to its end; with `check` it must leave with 0."""
+        """Runs the command to its end; with `check` it must exit with 0."""
         before = self.processes()
         environment = self.environment() if preload else clean_environment()
         result = subprocess.run(
@@ -129,7 +129,7 @@ class Preload:
 
 def describe(result: subprocess.CompletedProcess[str]) -> str:
     return (
-        f"{' '.join(result.args)} left with {result.returncode}\n"
+        f"{' '.join(result.args)} exited with {result.returncode}\n"
         f"--- stdout\n{result.stdout[-3000:]}\n--- stderr\n{result.stderr[-3000:]}"
     )
 
@@ -140,7 +140,7 @@ def preload(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Preload:
 
 
 def compile_c(source: str, output: Path, *flags: str) -> Path:
-    """Builds one of the programs/ for this test run."""
+    """Compiles a source of programs/ for this test run."""
     subprocess.run(
         [
             required("cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-builtin",

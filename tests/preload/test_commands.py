@@ -1,4 +1,4 @@
-"""Command line programs: the same results as without the preload."""
+"""Command line programs give the same results with and without the preload."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_sqlite(preload: Preload, tmp_path: Path) -> None:
 
 
 def write_tree(root: Path, seed: int, count: int) -> None:
-    """Files of compressible text and of noise; each seed writes over some of the files of the others."""
+    """Writes files of compressible text and of noise; each seed overwrites some files of the other seeds."""
     chance = random.Random(seed)
     words = [f"word{number}" for number in range(500)]
     for index in chance.sample(range(3 * count), count):

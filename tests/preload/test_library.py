@@ -1,4 +1,4 @@
-"""The library as a file: what it exports and needs, how it starts in small address spaces, dlopen, its own build."""
+"""The library as a file: exports, dependencies, start in small address spaces, dlopen, building itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HZ_NAMES = {
     "hz_memalign", "hz_valloc", "hz_pvalloc", "hz_free_sized", "hz_free_aligned_sized", "hz_usable_size",
     "hz_good_size", "hz_purge", "hz_version", "hz_config_string", "hz_stats_print", "hz_stats_get",
 }  # fmt: skip
-# Itanium C++ ABI: nw/na/dl/da are new, new[], delete, delete[]; m size, St11align_val_t, RKSt9nothrow_t.
+# Itanium C++ ABI: nw, na, dl, da are new, new[], delete, delete[]; among the arguments, m is size_t.
 OPERATORS = {
     prefix + suffix
     for prefix in ("_Znwm", "_Znam")
@@ -44,7 +44,7 @@ def test_exactly_the_intended_symbols_are_exported(library: Path) -> None:
 
 
 def test_every_function_of_glibcs_malloc_is_replaced(library: Path) -> None:
-    """A missing one would hand out glibc's blocks, which then reach the library's free."""
+    """A function that the library did not replace would return glibc's blocks, which would then reach our free."""
     basic = MALLOC_FAMILY - {
         "mallinfo2", "malloc_info", "malloc_trim", "mallinfo", "malloc_stats", "mallopt", "cfree", "free_sized",
         "free_aligned_sized", "reallocarray", "pvalloc",
@@ -61,7 +61,7 @@ def test_needs_only_libc(library: Path) -> None:
 
 @pytest.mark.usefixtures("ours_only")
 def test_thread_local_storage_is_small(library: Path) -> None:
-    """glibc reserves little static TLS (1664 bytes by default) for libraries that are loaded by dlopen."""
+    """glibc reserves little static TLS (1664 bytes by default) for libraries loaded with dlopen."""
     headers = subprocess.run(["readelf", "-lW", library], check=True, capture_output=True, text=True).stdout
     sizes = [int(line.split()[5], 16) for line in headers.splitlines() if line.split()[:1] == ["TLS"]]
     assert sum(sizes) <= 512, f"{sum(sizes)} bytes"
@@ -89,11 +89,11 @@ def test_python_starts_in_little_address_space(preload: Preload, megabytes: int)
     command = f"ulimit -v {megabytes * 1024} && exec /usr/bin/python3 -I -S -c {shlex.quote(program)}"
     plain = preload.run("bash", "-c", command, preload=False, check=False)
     if plain.returncode != 0:
-        pytest.skip(f"with glibc's malloc python does not start in {megabytes} MB either")
+        pytest.skip(f"python does not start in {megabytes} MB with glibc's malloc either")
     assert preload.run("bash", "-c", command).stdout == plain.stdout
 
 
-def test_python_says_memory_error_at_its_limit(preload: Preload) -> None:
+def test_python_raises_memory_error_at_its_limit(preload: Preload) -> None:
     program = """
 blocks = []
 try:
@@ -155,7 +155,7 @@ def test_dlopen_from_a_c_program(library: Path, is_ours: bool, tmp_path: Path) -
         [program, library, prefix], env=clean_environment(), capture_output=True, text=True, timeout=120
     )
     if not is_ours and "static TLS" in result.stderr:
-        pytest.skip(f"not promised by this library: {result.stderr}")
+        pytest.skip(f"this library does not promise to work with dlopen: {result.stderr}")
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
 
 

@@ -1,4 +1,4 @@
-"""CPython under the preload: its own test suite, with pymalloc and with every object from malloc."""
+"""CPython under the preload: parts of its own test suite, with pymalloc and with every object from malloc."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if __name__ == "__main__":
 
 
 def python_with_test_suite() -> str | None:
-    """An interpreter that has CPython's `test` package; Debian's has it in libpython3-testsuite."""
+    """An interpreter that has CPython's `test` package (on Debian: libpython3-testsuite), or None."""
     candidates = [sys.executable, shutil.which("python3"), "/usr/bin/python3"]
     candidates += sorted(str(path) for path in Path.home().glob(".pyenv/versions/*/bin/python3"))
     for candidate in filter(None, candidates):
@@ -58,7 +58,7 @@ def python_with_test_suite() -> str | None:
 
 
 def failed_modules(output: str) -> set[str]:
-    """The names after 'N tests failed:' of regrtest."""
+    """The names that regrtest prints after 'N tests failed:'."""
     found = re.search(r"tests? failed:\n((?:    .*\n)+)", output)
     return set(found.group(1).split()) if found else set()
 
@@ -67,7 +67,7 @@ def failed_modules(output: str) -> set[str]:
 def test_cpythons_own_tests(preload: Preload, pythonmalloc: str, tmp_path: Path) -> None:
     python = python_with_test_suite()
     if python is None:
-        pytest.skip("no interpreter has the package `test` (Debian: libpython3-testsuite)")
+        pytest.skip("no interpreter with the package `test` found (Debian: libpython3-testsuite)")
     command = [python, "-m", "test", "-j2", "--timeout", "200", *MODULES]
     variables = {"PYTHONMALLOC": pythonmalloc}
     result = preload.run(*command, check=False, least_processes=len(MODULES), variables=variables, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""Servers: redis under redis-benchmark, memcached under clients in threads. Replies are checked."""
+"""Servers: redis under redis-benchmark, memcached under threaded clients. All replies are checked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONNECT_ATTEMPTS = 200
 
 @contextlib.contextmanager
 def server(preload: Preload, command: list[str], address: Path) -> Iterator[subprocess.Popen[str]]:
-    """A server that listens on a Unix socket; it must have the library mapped, and end well when asked to."""
+    """A server on a Unix socket. It must have the library mapped, and must end cleanly on SIGTERM."""
     log = address.with_suffix(".log")
     with log.open("w") as output:
         process = subprocess.Popen(command, env=preload.environment(), stdout=output, stderr=output, text=True)
@@ -29,7 +29,7 @@ def server(preload: Preload, command: list[str], address: Path) -> Iterator[subp
             maps = Path(f"/proc/{process.pid}/maps").read_text()
             assert str(preload.library) in maps, "the preload took no effect"
             yield process
-            assert process.poll() is None, f"the server ended by itself: {log.read_text()[-2000:]}"
+            assert process.poll() is None, f"the server ended on its own: {log.read_text()[-2000:]}"
         finally:
             process.send_signal(signal.SIGTERM)
             try:
@@ -37,8 +37,8 @@ def server(preload: Preload, command: list[str], address: Path) -> Iterator[subp
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-                pytest.fail(f"the server did not end when asked to: {log.read_text()[-2000:]}")
-    assert code in (0, -signal.SIGTERM), f"the server left with {code}: {log.read_text()[-2000:]}"
+                pytest.fail(f"the server did not end on SIGTERM: {log.read_text()[-2000:]}")
+    assert code in (0, -signal.SIGTERM), f"the server exited with {code}: {log.read_text()[-2000:]}"
 
 
 def wait_until_listening(process: subprocess.Popen[str], address: Path, log: Path) -> None:
@@ -54,7 +54,7 @@ def wait_until_listening(process: subprocess.Popen[str], address: Path, log: Pat
 
 
 class RedisClient:
-    """As much of the protocol as the test needs."""
+    """Just as much of the Redis protocol as the test needs."""
 
     def __init__(self, address: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
@@ -79,7 +79,7 @@ class RedisClient:
             return None if rest == b"-1" else self._file.read(int(rest) + 2)[:-2]
         if kind == b"*":
             return [self._reply() for _ in range(int(rest))]
-        raise AssertionError(f"redis says {line!r}")
+        raise AssertionError(f"redis answered {line!r}")
 
 
 def redis_command(address: Path, directory: Path) -> list[str]:
@@ -96,7 +96,7 @@ def test_redis(preload: Preload, tmp_path: Path) -> None:
         run_redis_benchmark(preload, address)
         client = RedisClient(address)
         wanted = fill_redis(client)
-        assert client("BGSAVE") == "Background saving started"  # fork, and the child walks the heap
+        assert client("BGSAVE") == "Background saving started"  # forks; the child reads the whole heap
         check_redis(client, wanted)
         assert client("MEMORY", "PURGE") == "OK"
         assert client("FLUSHALL", "ASYNC") == "OK"
@@ -129,7 +129,7 @@ def fill_redis(client: RedisClient) -> dict[str, bytes]:
 def check_redis(client: RedisClient, wanted: dict[str, bytes]) -> None:
     for key, value in wanted.items():
         assert client("GET", key) == value
-        assert client("APPEND", key, b"x" * 100) == len(value) + 100  # realloc in the server
+        assert client("APPEND", key, b"x" * 100) == len(value) + 100  # makes the server call realloc
         assert client("GET", key) == value + b"x" * 100
 
 

@@ -1,6 +1,7 @@
 /*
- * dlopen_host.c - a plain C program that loads the library while it runs, uses it from threads that exist before and
- * after, and closes it. Usage: dlopen_host LIBRARY PREFIX, the functions being PREFIXmalloc and so on.
+ * dlopen_host.c - a plain C program that loads the library with dlopen, uses it from threads that started before the
+ * load and end after the close, and closes it. Usage: dlopen_host LIBRARY PREFIX, where the functions are named
+ * PREFIXmalloc and so on.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -46,7 +47,7 @@ static void use(unsigned char *blocks[BLOCKS], size_t seed) {
         lib_free(blocks[i]);
 }
 
-/* Alive before the library is loaded, ends after it was closed. */
+/* The thread starts before the library is loaded and ends after it is closed. */
 static void *run(void *seed) {
     static unsigned char *blocks[THREADS + 1][BLOCKS];
     pthread_barrier_wait(&loaded);
@@ -84,7 +85,7 @@ int main(int argc, char **argv) {
     free(own);
     pthread_barrier_wait(&used);
     int error = dlclose(library);
-    pthread_barrier_wait(&closed); /* now the threads end, with their exit hooks in a library that was closed */
+    pthread_barrier_wait(&closed); /* now the threads end; their exit hooks are in the closed library */
     if (error != 0)
         return 5;
     for (size_t i = 0; i < THREADS; i++)

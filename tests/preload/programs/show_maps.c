@@ -1,4 +1,4 @@
-/* show_maps.c - a C program that allocates, in a second thread too, and prints what is mapped into it. */
+/* show_maps.c - a C program that allocates in two threads and prints its memory mappings. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
