@@ -1,23 +1,23 @@
-"""What the Python applications share: their argument, and a digest of what they computed."""
+"""Shared by the Python applications: their argument, and a digest of their results."""
 
 import hashlib
 import sys
 
 
 def amount() -> int:
-    """The only argument. Ends the program with exit code 2 when it is no number from 1."""
+    """The only argument. Ends the program with exit code 2 unless it is a number, 1 or more."""
     if len(sys.argv) != 2 or not sys.argv[1].isdecimal() or sys.argv[1] == "0":
         sys.exit(_usage())
     return int(sys.argv[1])
 
 
 def _usage() -> int:
-    print(f"{sys.argv[0]}: arguments are '{' '.join(sys.argv[1:])}'; allowed: one number from 1", file=sys.stderr)
+    print(f"{sys.argv[0]}: arguments are '{' '.join(sys.argv[1:])}'; allowed: one number, 1 or more", file=sys.stderr)
     return 2
 
 
 class Digest:
-    """Of values in the order in which they come."""
+    """A digest of values in the order in which they are added."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A cache of strings, tuples and lists under steady change: dicts and lists grow, shrink and are thrown away."""
+"""A cache of strings, tuples and lists that keeps changing: dicts and lists grow, shrink and are discarded."""
 
 import random
 

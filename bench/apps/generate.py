@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Writes the input of an application to stdout; the same bytes for the same arguments, everywhere.
+"""Writes the input of an application to stdout; the same arguments give the same bytes on every machine.
 
 usage: bench/apps/generate.py source.cc COUNT    C++ with COUNT families of classes, templates and containers
-       bench/apps/generate.py load.sql COUNT     SQL: COUNT rows stored, indexed, changed, joined, sorted, deleted
-       bench/apps/generate.py text.txt BYTES     words and numbers that compress about like prose
+       bench/apps/generate.py load.sql COUNT     SQL that stores, indexes, changes, joins, sorts and deletes COUNT rows
+       bench/apps/generate.py text.txt BYTES     words and numbers that compress about as well as prose
 """
 
 import itertools
@@ -78,7 +78,7 @@ struct Shape_{s} final : Shape {{
 
 
 def cpp(count: int) -> Iterator[str]:
-    """Families with different constants, so that nothing of one can be reused for the next."""
+    """Families with different constants, so that the compiler cannot reuse work from one for the next."""
     draw = random.Random(1)
     yield CPP_HEAD
     for number in range(count):
@@ -95,7 +95,7 @@ def phrase(draw: random.Random, low: int, high: int) -> str:
 
 
 def sql(count: int) -> Iterator[str]:
-    """Several tables of `count` rows; each query prints few rows, which are the result."""
+    """A table of `count` rows and a smaller one; each query prints a few rows, which are the result."""
     draw = random.Random(2)
     yield "PRAGMA cache_size=-16000;\n"
     yield "CREATE TABLE item(id INTEGER PRIMARY KEY, owner INTEGER, price REAL, title TEXT, body TEXT);\n"
@@ -147,7 +147,7 @@ KINDS: dict[str, Callable[[int], Iterator[str]]] = {"source.cc": cpp, "load.sql"
 def main() -> int:
     if len(sys.argv) != 3 or sys.argv[1] not in KINDS or not sys.argv[2].isdecimal() or sys.argv[2] == "0":
         given = " ".join(sys.argv[1:])
-        print(f"generate.py: arguments are '{given}'; allowed: {'|'.join(KINDS)}, a number from 1", file=sys.stderr)
+        print(f"generate.py: arguments are '{given}'; allowed: {'|'.join(KINDS)}, a number, 1 or more", file=sys.stderr)
         return 2
     sys.stdout.writelines(KINDS[sys.argv[1]](int(sys.argv[2])))
     return 0

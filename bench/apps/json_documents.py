@@ -25,7 +25,7 @@ def main() -> None:
         written = json.dumps(orders, indent=1 if document % 2 else None, sort_keys=document % 3 == 0)
         parsed = json.loads(written)
         if parsed != orders:
-            raise SystemExit(f"document {document} is not what was written")
+            raise SystemExit(f"document {document}: the parsed orders differ from the written ones")
         digest.add(sum(line["count"] * line["price"] for one in parsed for line in one["lines"]))
         digest.add(len(written))
     digest.show()

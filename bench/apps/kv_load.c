@@ -1,18 +1,18 @@
 /*
  * kv_load - loads a redis-server or memcached over its unix socket and checks every value that comes back.
  *
- * CLIENTS connections, each with PIPELINE requests under way: it sends that many in one piece, waits for all replies,
- * then sends the next ones. A request is answered within the time from its sending to the arrival of its reply.
- * Three phases: all keys are stored (not measured), REQUESTS random ones are measured, all keys are read (not
- * measured). With --delete-all a fourth deletes all keys.
+ * CLIENTS connections. Each sends PIPELINE requests in one piece, waits for all replies, then sends the next batch. The
+ * latency of a request is the time from sending its batch to the arrival of its reply.
+ * Three phases: store all keys (not measured), make REQUESTS random requests (measured), read all keys (not measured).
+ * With --delete-all a fourth phase deletes all keys.
  *
  * Client c owns the keys k with k % CLIENTS == c, so it knows what each of its keys holds: nothing, or the value of
- * version v, whose size and bytes follow from key and version. A miss of a stored key, a hit of a deleted one, other
+ * version v, whose size and bytes follow from key and version. A miss of a stored key, a hit of a deleted one, wrong
  * bytes, an error reply and a closed connection all end the program with a message and exit code 1.
  *
- * What is asked depends on the arguments alone, so `result=` must be the same whatever serves the memory.
- * One thread; epoll, no call on a socket blocks. It is a tool beside the program under test: its own memory is taken
- * before the measured phase.
+ * The requests depend only on the arguments, so `result=` must be the same under every allocator.
+ * The program has one thread and uses epoll; no call on a socket blocks. It runs beside the program under test and
+ * takes its own memory before the measured phase.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,10 +33,10 @@
 
 enum {
     VALUE_BYTES_MAX = 1 << 20,
-    LINE_BYTES_MAX = 96, /* of a request or a reply, besides the value */
+    LINE_BYTES_MAX = 96, /* a request or a reply, without the value */
     CLIENTS_MAX = 1024,
     PIPELINE_MAX = 1024,
-    TICKS_PER_US = 10, /* resolution of the latencies */
+    TICKS_PER_US = 10, /* resolution of latencies */
     TICKS_MAX = 1 << 20,
 };
 
@@ -50,24 +50,25 @@ struct config {
         seed;
 };
 
-/* What a request expects of its reply. */
+/* A request, with what its reply must be. */
 struct request {
     enum operation op;
     uint32_t key;
-    uint32_t version; /* of the value that a GET must bring; 0: none */
+    uint32_t version; /* of the value that a GET must return; 0: no value */
 };
 
 struct client {
     int fd;
-    struct request *pending; /* config.pipeline of them */
+    struct request *pending; /* room for config.pipeline requests */
     uint32_t pending_count, answered_count;
     char *out, *in;
     size_t out_bytes, out_sent, in_bytes;
-    bool waits_to_send; /* epoll watches for room in the socket */
+    bool waits_to_send; /* epoll watches for space in the socket's buffer */
     uint64_t sent_ns;
-    uint64_t rng,
-        left; /* of the measured phase; its own, so that what is asked does not depend on who is answered first */
-    uint32_t next_key; /* of the phases that go through all keys */
+    /* Random numbers and requests left in the measured phase. Each client has its own, so the requests do not depend on
+       the order of the replies. */
+    uint64_t rng, left;
+    uint32_t next_key; /* for the phases that go through all keys */
 };
 
 enum phase { PHASE_STORE, PHASE_MEASURE, PHASE_READ, PHASE_DELETE };
@@ -75,9 +76,9 @@ enum phase { PHASE_STORE, PHASE_MEASURE, PHASE_READ, PHASE_DELETE };
 struct load {
     struct config config;
     struct client *clients;
-    uint32_t *versions; /* of each key; 0: not stored */
+    uint32_t *versions; /* the version of each key; 0: not stored */
     uint32_t *last_versions;
-    char *pattern; /* values are slices of it */
+    char *pattern; /* values are slices of this */
     size_t in_capacity, out_capacity;
     uint32_t *ticks; /* histogram of latencies */
     enum phase phase;
@@ -147,7 +148,7 @@ static struct request draw(struct load *load, uint32_t index) {
     return (struct request){op, key, 0};
 }
 
-/* False when this client has nothing left to ask in this phase. */
+/* False when this client has no request left in this phase. */
 static bool next_request(struct load *load, uint32_t index, struct request *request) {
     struct client *client = &load->clients[index];
     if (load->phase == PHASE_MEASURE) {
@@ -179,7 +180,7 @@ static bool next_request(struct load *load, uint32_t index, struct request *requ
 
 static _Noreturn void fail_reply(const struct request *request, const char *line, size_t bytes) {
     static const char *const words[] = {"SET", "GET", "DELETE"};
-    machine_fail("%s of key:%08" PRIx32 " (version %" PRIu32 ") was answered by '%.*s'", words[request->op],
+    machine_fail("%s of key:%08" PRIx32 " (version %" PRIu32 ") was answered with '%.*s'", words[request->op],
                  request->key, request->version, (int)(bytes < LINE_BYTES_MAX ? bytes : LINE_BYTES_MAX), line);
 }
 
@@ -193,13 +194,14 @@ static void check_value(struct load *load, const struct request *request, const 
         machine_fail("key:%08" PRIx32 " was deleted, but is still there with %zu bytes", key, bytes);
     }
     if (bytes != value_bytes_of(load, key, version) || memcmp(value, value_of(load, key, version), bytes) != 0) {
-        machine_fail("key:%08" PRIx32 " has another value than was stored (%zu bytes)", key, bytes);
+        machine_fail("key:%08" PRIx32 " has a different value from the one stored (%zu bytes)", key, bytes);
     }
     load->hits++;
     load->value_bytes += bytes;
 }
 
-/* Bytes of the complete reply at `in`; 0: more has to arrive. `line_bytes` is the first line without its end. */
+/* Returns the size of the complete reply at `in`, or 0 while it is incomplete. `line_bytes` is the length of its first
+   line without the line end. */
 static size_t take_value(struct load *load, const struct request *request, const char *in, size_t in_bytes,
                          size_t line_bytes) {
     bool is_redis = load->config.protocol == PROTOCOL_REDIS;
@@ -288,7 +290,7 @@ static void flush_out(struct load *load, struct client *client) {
     }
 }
 
-/* Sends the next batch. False: nothing is left for this client. */
+/* Sends the next batch. False: this client has no request left. */
 static bool send_batch(struct load *load, uint32_t index) {
     struct client *client = &load->clients[index];
     client->pending_count = client->answered_count = 0;
@@ -309,7 +311,7 @@ static bool send_batch(struct load *load, uint32_t index) {
     return true;
 }
 
-/* Reads what is there and checks it. True: all requests under way are answered. */
+/* Reads what has arrived and checks it. True: all pending requests are answered. */
 static bool receive(struct load *load, struct client *client) {
     ssize_t count = recv(client->fd, client->in + client->in_bytes, load->in_capacity - client->in_bytes, MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -340,12 +342,12 @@ static bool receive(struct load *load, struct client *client) {
         return false;
     }
     if (client->in_bytes > 0) {
-        machine_fail("%zu bytes more than the replies that were asked for", client->in_bytes);
+        machine_fail("%zu bytes after the last expected reply", client->in_bytes);
     }
     return true;
 }
 
-/* Returns nanoseconds. */
+/* Returns the duration in nanoseconds. */
 static uint64_t run_phase(struct load *load, enum phase phase) {
     load->phase = phase;
     load->answered = load->hits = load->value_bytes = 0;
@@ -443,19 +445,19 @@ static struct config parse(int argc, char **argv) {
     struct config config = {
         .clients = 50, .pipeline = 1, .value_min = 16, .value_max = 1024, .set_percent = 50, .seed = 1};
     const struct args_item items[] = {
-        ARGS_ROW(ARGS_REQUIRED, "REQUESTS", &config.requests, 1, UINT32_MAX, "requests of the measured phase"),
+        ARGS_ROW(ARGS_REQUIRED, "REQUESTS", &config.requests, 1, UINT32_MAX, "requests in the measured phase"),
         ARGS_ROW(ARGS_REQUIRED, "KEYS", &config.keys, 1, 100 * 1000 * 1000, "keys, all stored at the start"),
-        ARGS_ROW_CHOICE("protocol", &config.protocol, protocol_words, "what the server speaks"),
+        ARGS_ROW_CHOICE("protocol", &config.protocol, protocol_words, "protocol of the server"),
         ARGS_ROW(ARGS_NUMBER, "clients", &config.clients, 1, CLIENTS_MAX, "connections"),
-        ARGS_ROW(ARGS_NUMBER, "pipeline", &config.pipeline, 1, PIPELINE_MAX, "requests under way in each"),
+        ARGS_ROW(ARGS_NUMBER, "pipeline", &config.pipeline, 1, PIPELINE_MAX, "pending requests per connection"),
         ARGS_ROW(ARGS_NUMBER, "value-min", &config.value_min, 0, VALUE_BYTES_MAX, "bytes of the smallest value"),
         ARGS_ROW(ARGS_NUMBER, "value-max", &config.value_max, 0, VALUE_BYTES_MAX, "bytes of the largest value"),
         ARGS_ROW(ARGS_NUMBER, "set-percent", &config.set_percent, 0, 100, "share of SET"),
         ARGS_ROW(ARGS_NUMBER, "delete-percent", &config.delete_percent, 0, 100, "share of DELETE; the rest is GET"),
         ARGS_ROW_FLAG("delete-all", &config.delete_all, "delete all keys at the end"),
-        ARGS_ROW(ARGS_NUMBER, "seed", &config.seed, 0, UINT32_MAX, "of keys, operations and values"),
+        ARGS_ROW(ARGS_NUMBER, "seed", &config.seed, 0, UINT32_MAX, "seed of keys, operations and values"),
     };
-    const struct args_spec spec = {"Loads a key-value server over its unix socket and checks what comes back.", items,
+    const struct args_spec spec = {"Loads a key-value server over its unix socket and checks its replies.", items,
                                    ARGS_COUNT(items), "SOCKET"};
     int tail = args_parse(&spec, argc, argv);
     if (tail != 1) {
@@ -464,7 +466,7 @@ static struct config parse(int argc, char **argv) {
     config.socket_path = argv[1];
     args_require_ordered(&spec, "value-min", config.value_min, "value-max", config.value_max);
     if (config.set_percent + config.delete_percent > 100) {
-        args_fail(&spec, "set-percent and delete-percent are %" PRIu64 " together; allowed: 0 to 100",
+        args_fail(&spec, "set-percent and delete-percent add up to %" PRIu64 "; allowed: 0 to 100",
                   config.set_percent + config.delete_percent);
     }
     if (config.keys < config.clients) {

@@ -1,13 +1,13 @@
 /*
- * measure_child - runs a program and writes down the largest RSS among it and its waited-for descendants.
+ * measure_child - runs a program and reports the largest RSS of the program and the descendants it waited for.
  *
- * The kernel's ru_maxrss of a process includes what it was before exec. A benchmark tool that starts programs by itself
- * would see its own size in them; between the two stands this small program, whose size (about 1 MiB) is all that can
- * get into the figure. The program's status becomes its own: the exit code, or death by the same signal.
+ * The kernel's ru_maxrss of a process includes its size before exec, so a benchmark tool that started programs directly
+ * would see its own size in theirs. This small program stands between the two: only its own size (about 1 MiB) can get
+ * into the figure. It ends as the program ended: with the same exit code, or by the same signal.
  *
  * usage: measure_child REPORT [NAME=VALUE ...] -- PROGRAM [ARGUMENT ...]
- * REPORT is the file to which `peak_rss_kb=N` is written when the program has ended; the variables are set for the
- * program alone, so that a preloaded library is not in here.
+ * When the program has ended, `peak_rss_kb=N` is written to the file REPORT. The variables are set for the program
+ * only, so measure_child itself runs without the preloaded library.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -49,7 +49,7 @@ static void write_report(const char *path) {
 
 static _Noreturn void end_like(int status) {
     if (WIFSIGNALED(status)) {
-        prctl(PR_SET_DUMPABLE, 0); /* one core file is enough */
+        prctl(PR_SET_DUMPABLE, 0); /* the program's own core file is enough */
         signal(WTERMSIG(status), SIG_DFL);
         raise(WTERMSIG(status));
     }

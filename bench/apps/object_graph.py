@@ -8,7 +8,7 @@ from common import Digest, amount
 
 
 class Node:
-    """Has a dict of its own, as most objects of Python programs."""
+    """Has a dict of its own, like most objects of Python programs."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -22,7 +22,7 @@ class Node:
 
 
 def reached(start: Node) -> int:
-    """Number of nodes that can be reached."""
+    """The number of nodes reachable from `start`."""
     seen, todo = {start.number}, [start]
     while todo:
         for node in todo.pop().edges:
@@ -42,7 +42,7 @@ def main() -> None:
             for _ in range(draw.randrange(4)):
                 node.join(nodes[draw.randrange(len(nodes))])
         digest.add(reached(nodes[0]))
-        kept = [nodes[0], *kept[:2]]  # older graphs live on for a while
+        kept = [nodes[0], *kept[:2]]  # older graphs stay alive for a while
         del nodes, node
         digest.add(gc.collect() > 0)
     digest.show()
