@@ -1,17 +1,17 @@
 /*
- * bins.c - a sketch for three questions about bins in front of pages; each is a switch, set by the build
- * (cmake/workloads.cmake). To be preloaded into the programs of bench/workloads. Not an allocator to use: nothing is
- * given back to the system, large blocks are never used again, and what a thread's bins hold is lost when it ends.
+ * bins.c - a prototype for three questions about bins in front of pages. Each question is a macro, set by the build
+ * (cmake/workloads.cmake). The library is preloaded into the programs of bench/workloads. It is not for real use: it
+ * returns nothing to the system, never reuses large blocks, and loses the blocks in a thread's bins when it ends.
  *
- *   BIN_LISTS  0: a bin is an array of pointers beside the blocks;  1: a list through the blocks, and the room left
- *   TLS_BLOCK  0: a variable in TLS points to the thread's bins;    1: the bins are in TLS themselves
- *   PAGE_LOG2  12..18: size of the pages that blocks are cut from; each has a tag in a flat table
+ *   BIN_LISTS  0: a bin is an array of pointers beside the blocks;   1: a list through the blocks, and the room left
+ *   TLS_BLOCK  0: a thread-local variable points to the bins;        1: the bins themselves are thread-local
+ *   PAGE_LOG2  12..18: size of the pages that blocks are cut from; each page has a tag in a flat table
  *
- *   malloc(n): block = newest of the bin of n's class;  none?  -> slow path (depot, fresh blocks, a new page)
- *   free(p):   bin = the one that p's page tag names;   full?  -> slow path (its older half goes to the depot)
- * Blocks never return to a page: it is no more than where its fresh blocks begin.
+ *   malloc(n): block = newest in the bin of n's class;  bin empty?  -> slow path (depot, fresh blocks, a new page)
+ *   free(p):   bin = the bin that p's page tag names;   bin full?   -> slow path (the older half goes to the depot)
+ * Blocks never return to a page: all that is left of a page is where its fresh blocks begin.
  */
-#define HZ_LINEAR_LOG2 11 /* classes as they were when it was measured */
+#define HZ_LINEAR_LOG2 11 /* size classes as they were when the prototype was measured */
 #include "base/atomic.h"
 #include "heap/sizeclass.h"
 
@@ -23,12 +23,12 @@
 
 enum {
     PAGE_BYTES = 1 << PAGE_LOG2,
-    ARENA_LOG2 = 34, /* with the depot 54 GiB of addresses; valgrind refuses 86 */
+    ARENA_LOG2 = 34, /* 54 GiB of addresses with the depot; valgrind refuses 86 GiB */
     TAG_COUNT = 1 << (ARENA_LOG2 - PAGE_LOG2),
     BIN_BYTES = 24 << 10, /* bins as large as hz3's */
     BIN_COUNT = 128,
     BIN_COUNT_MIN = 8,
-    RUN_BLOCKS_MIN = 4, /* blocks larger than a quarter of a page are cut from several */
+    RUN_BLOCKS_MIN = 4, /* blocks larger than a quarter of a page are cut from several pages */
     DEPOT_COUNT = 1 << 24,
 };
 
@@ -37,46 +37,46 @@ enum {
 struct tag {
     uint16_t bin; /* byte offset in the bins; 0: NULL, or large */
     uint8_t size_class;
-    uint8_t owner; /* who made the page; nobody asks */
+    uint8_t owner; /* the thread that made the page; unused */
 };
 
-/* An array: blocks are limit[-capacity] .. top[-1], and NULL below them. A list: `top` is the newest block, whose first
-   word is the next one. */
+/* In an array, the blocks are limit[-capacity] .. top[-1], with NULL below them. In a list, `top` is the newest block,
+   whose first word points to the next block. */
 struct bin {
     _Atomic(void **) top;
     union {
         void **limit;
-        int32_t room; /* of a list: capacity less blocks; below 0 until the slow path puts it right */
+        int32_t room; /* in a list: capacity minus blocks; negative until the slow path corrects it */
     };
 };
 
 _Static_assert(sizeof(struct bin) == HZ_GRANULE_BYTES, "a class's bin offset is its block size rounded to 16");
 
 struct thread {
-    struct bin bins[HZ_CLASS_COUNT]; /* bins[0] is empty and full for ever */
+    struct bin bins[HZ_CLASS_COUNT]; /* bins[0] is always empty and always full */
     const struct tag *tags;
-    char *fresh[HZ_CLASS_COUNT]; /* the current page, from where it was never used */
+    char *fresh[HZ_CLASS_COUNT]; /* the unused part of the current page */
     uint32_t fresh_count[HZ_CLASS_COUNT];
     uint32_t number;
 };
 
-/* Per class: halves of bins, as a stack of blocks, or of lists of blocks. */
+/* One per class: halves of bins, as a stack of blocks or of lists of blocks. */
 struct depot {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) pthread_mutex_t lock;
     void **base;
     void **top; /* lock */
 };
 
-static char *arena; /* a multiple of its size */
+static char *arena; /* aligned to its size */
 static _Atomic(size_t) arena_used = PAGE_BYTES;
-static struct tag tags[TAG_COUNT]; /* the arena's first page has no tag: its entry is NULL's */
+static struct tag tags[TAG_COUNT]; /* the arena's first page is unused: its entry is that of NULL */
 static struct depot depots[HZ_CLASS_COUNT];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(uint32_t) thread_count;
 static void *no_slots[2]; /* the sentinel below an empty bin */
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic" /* ranges of initialisers */
+#pragma GCC diagnostic ignored "-Wpedantic" /* range initialisers */
 #define NO_SLOT    (BIN_LISTS ? NULL : &no_slots[1])
 #define EACH_CLASS 0 ... HZ_CLASS_COUNT - 1
 static struct thread thread_none = {.bins = {[EACH_CLASS] = {.top = NO_SLOT, .limit = NO_SLOT}}, .tags = tags};
@@ -97,7 +97,7 @@ HZ_INLINE struct bin *bin_at(struct thread *self, size_t offset) {
     return (struct bin *)(void *)((char *)self + offset);
 }
 
-/* One instruction, as hz_owner_add_rel. */
+/* A single instruction, like hz_owner_add_rel. */
 HZ_INLINE void top_move(struct bin *bin, long entries) {
     if (HZ_ASM_X86_64)
         __asm__ volatile("addq %1, %0" : "+m"(bin->top) : "er"(entries * (long)sizeof(void *)) : "memory", "cc");
@@ -119,7 +119,7 @@ HZ_INLINE void *bin_pop(struct bin *bin) {
     return block;
 }
 
-/* False: full. A list's room is then too small by one. */
+/* False: the bin is full. A list's room is then one too small. */
 HZ_INLINE bool bin_push(struct bin *bin, void **block) {
     void **top = hz_load_rlx(&bin->top);
     if (HZ_UNLIKELY(BIN_LISTS ? --bin->room < 0 : top == bin->limit))
@@ -161,7 +161,7 @@ static void *arena_get(size_t bytes) {
     return NULL;
 }
 
-/* The calling thread's; the first time it is made. */
+/* The calling thread's state; the first call makes it. */
 static struct thread *thread_get(void) {
     if (thread_there != &thread_none)
         return thread_self();
@@ -190,7 +190,7 @@ static void bin_flush(struct bin *bin, unsigned size_class) {
     size_t count = BIN_LISTS ? 1 : half;
     void **oldest = BIN_LISTS ? hz_load_rlx(&bin->top) : bin->limit - 2 * half;
     for (uint32_t i = 1; BIN_LISTS && i < half; i++)
-        oldest = *oldest; /* in the end, the link to them */
+        oldest = *oldest; /* ends at the last block that stays, whose link is the list of older blocks */
     pthread_mutex_lock(&depot->lock);
     if (depot->top + count > depot->base + DEPOT_COUNT)
         abort();
@@ -225,7 +225,7 @@ static bool bin_fill(struct bin *bin, unsigned size_class) {
     return found;
 }
 
-/* Fresh blocks, the lowest on top. False: no memory. */
+/* Pushes fresh blocks, the lowest on top. False: no memory. */
 static bool bin_carve(struct thread *self, unsigned size_class) {
     size_t bytes = hz_class_bytes(size_class);
     const struct tag tag = {(uint16_t)(size_class * sizeof(struct bin)), (uint8_t)size_class, (uint8_t)self->number};
@@ -252,7 +252,7 @@ static HZ_NOINLINE void *malloc_slow(size_t size) {
     struct thread *self = thread_get();
     unsigned size_class = hz_class_of(size);
     struct bin *bin = &self->bins[size_class];
-    void *block = bin_pop(bin); /* size 0 may find one */
+    void *block = bin_pop(bin); /* size 0 can find a block here: the fast path looked into bin 0 */
     if (block == NULL && (bin_fill(bin, size_class) || bin_carve(self, size_class)))
         block = bin_pop(bin);
     return block;
@@ -270,7 +270,7 @@ static HZ_NOINLINE void free_slow(void *block) {
     struct bin *bin = bin_at(thread_get(), tag.bin);
     if (tag.bin == 0 && BIN_LISTS)
         bin->room = 0;
-    if (tag.bin == 0 || bin_push(bin, block)) /* a new thread has room */
+    if (tag.bin == 0 || bin_push(bin, block)) /* succeeds if this call made the thread's bins */
         return;
     bin_flush(bin, tag.size_class);
     (void)bin_push(bin, block);
@@ -292,7 +292,7 @@ HZ_EXPORT HZ_HOT void free(void *block) {
 }
 
 HZ_EXPORT void *calloc(size_t count, size_t bytes) {
-    void *block = malloc(count * bytes); /* a large one is fresh */
+    void *block = malloc(count * bytes); /* a large block is fresh memory, already zero */
     return block == NULL || count * bytes > HZ_CLASS_BYTES_MAX ? block : memset(block, 0, count * bytes);
 }
 
@@ -300,7 +300,8 @@ HZ_EXPORT void *realloc(void *block, size_t size) {
     void *moved = malloc(size);
     if (moved == NULL || block == NULL)
         return moved;
-    struct tag tag = tags[tag_index(block)]; /* a large block may be smaller, but what follows can be read */
+    /* A large block may be smaller than `size`, but the memory behind it is readable. */
+    struct tag tag = tags[tag_index(block)];
     memcpy(moved, block, tag.bin != 0 ? hz_min(size, hz_class_bytes(tag.size_class)) : size);
     free(block);
     return moved;

@@ -1,12 +1,12 @@
 /*
- * page_first.c - a sketch for one question: what does malloc cost straight from a page, without a bin in front of it?
- * (docs/decisions/hz4-bin-or-page.md). To be preloaded into the programs of bench/workloads. Not an allocator to use:
- * nothing is given back to the system, misuse is not noticed, and a thread's pages stay its own when it ends.
+ * page_first.c - a prototype for one question: how much does malloc cost straight from a page, without a bin in front?
+ * (docs/decisions/hz4-bin-or-page.md). The library is preloaded into the programs of bench/workloads. It is not for
+ * real use: it returns nothing to the system, does not notice misuse, and never reuses the pages of an ended thread.
  *
- *   malloc(n): page = the current one of n's class;  no free block?  -> slow path (blocks of others, carve, next page)
- *   free(p):   page = table[p];  the thread's own?  -> its free list;  else -> the page's remote list
+ *   malloc(n): page = current page of n's class;  no free block?  -> slow path (remote frees, carve, next page)
+ *   free(p):   page = table[p];  the thread's own?  -> its free list;  otherwise -> the page's remote list
  */
-#define HZ_LINEAR_LOG2 11 /* classes as they were when it was measured */
+#define HZ_LINEAR_LOG2 11 /* size classes as they were when the prototype was measured */
 #include "base/compiler.h"
 #include "heap/sizeclass.h"
 
@@ -21,16 +21,16 @@ enum {
     CHUNK_LOG2 = 16,
     CHUNK_BYTES = 1 << CHUNK_LOG2,
     ARENA_LOG2 = 34,
-    SMALL_CHUNKS = 1, /* 64 KiB a page for blocks of up to 2 KiB, as hz4 */
+    SMALL_CHUNKS = 1, /* 64 KiB per page for blocks of up to 2 KiB, as in hz4 */
     MID_CHUNKS = 8,
-    CARVE_COUNT = 16, /* memory is touched when it is handed out */
+    CARVE_COUNT = 16, /* blocks carved at a time, so that memory is touched only shortly before it is used */
 };
 
 struct page {
     void *free; /* owner */
     uint32_t used;
     uint32_t owner; /* a thread's id */
-    char *fresh;    /* owner; never used from here on */
+    char *fresh;    /* owner; start of the part that was never used */
     char *end;
     size_t block_bytes;
     struct page *next; /* owner: a ring of the thread's pages of the class */
@@ -44,7 +44,7 @@ struct heap {
     struct page *metas;
 };
 
-static struct page page_none; /* a page without blocks, for classes that have no page yet */
+static struct page page_none; /* a page without blocks: the current page of classes that have none yet */
 
 #define NONE4  &page_none, &page_none, &page_none, &page_none
 #define NONE32 NONE4, NONE4, NONE4, NONE4, NONE4, NONE4, NONE4, NONE4
