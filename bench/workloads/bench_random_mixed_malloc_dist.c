@@ -1,6 +1,6 @@
 /*
- * bench_random_mixed_malloc_dist - as bench_random_mixed_malloc_args, sizes from a mix of ranges:
- * "app" = 80 % 16..256, 15 % 257..2048, 5 % 2049..32768; "trimix" = three ranges with weights of the caller's.
+ * bench_random_mixed_malloc_dist - like bench_random_mixed_malloc_args, but with sizes from a mix of ranges:
+ * "app" = 80 % 16..256, 15 % 257..2048, 5 % 2049..32768; "trimix" = three ranges with weights from the command line.
  * Every size is clamped to MIN..MAX.
  */
 #include <string.h>
@@ -30,7 +30,7 @@ static struct size_mix trimix_parse(const struct random_mixed *config, int word_
         weights += mix.parts[p].weight;
     }
     if (weights == 0) {
-        args_fail(&config->spec, "W: '0' three times; at least one weight must be 1 to %d", WEIGHT_MAX);
+        args_fail(&config->spec, "W: '0' three times; at least one weight must be from 1 to %d", WEIGHT_MAX);
     }
     return mix;
 }
@@ -48,13 +48,13 @@ int main(int argc, char **argv) {
     struct size_mix mix;
     if (strcmp(argv[1], "app") == 0) {
         if (tail_count != 1) {
-            args_fail(&config.spec, "'%s' is one argument too many: app takes none", argv[2]);
+            args_fail(&config.spec, "'%s' is one argument too many: app takes no numbers", argv[2]);
         }
         mix = app_mix;
     } else if (strcmp(argv[1], "trimix") == 0) {
         mix = trimix_parse(&config, tail_count - 1, argv + 2);
     } else {
-        args_fail(&config.spec, "'%s' is no distribution; use app or trimix", argv[1]);
+        args_fail(&config.spec, "'%s' is not a distribution; use app or trimix", argv[1]);
     }
     mix.min = (uint32_t)config.size_min;
     mix.max = (uint32_t)config.size_max;

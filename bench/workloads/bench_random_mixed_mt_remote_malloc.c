@@ -1,18 +1,19 @@
 /*
  * bench_random_mixed_mt_remote_malloc - a ring of threads that free each other's blocks.
  *
- * Each of THREADS threads has WS slots and a single-producer, single-consumer ring of RING_SLOTS pointers to the next
- * thread. Per iteration: drain the own ring (free everything in it), then take a random slot: empty: malloc, uniform
- * size MIN..MAX; occupied: with REMOTE_PCT percent send the block to the next thread, else free it. So
+ * Each of THREADS threads has WS slots and a single-producer, single-consumer ring that carries RING_SLOTS pointers to
+ * the next thread. In each iteration a thread drains the ring it receives from (frees every block in it) and picks a
+ * random slot. If the slot is empty, it allocates a block of uniform size MIN..MAX; if the slot is occupied, it sends
+ * the block to the next thread with a probability of REMOTE_PCT percent, and otherwise frees it. So
  * allocated + local_freed + remote_sent = THREADS x ITERS, exactly.
  *
- * A full ring: --full=fallback frees the block here instead (counted in local_freed and in ring_full_fallback; the
- * figures mean little when that happens in more than 0.1 % of the sends); --full=wait drains the own
- * ring, yields and tries again, so that every allocator does the same work on few cores too.
+ * When the ring is full: with --full=fallback the sender frees the block itself (counted in local_freed and in
+ * ring_full_fallback; the figures mean little when that happens in more than 0.1 % of the sends). With --full=wait it
+ * drains the ring it receives from, yields and tries again, so every allocator does the same work even on few cores.
  *
- * A thread that is through goes on draining until its predecessor is through and its ring is empty; then its clock
- * stops. What is left in the slots is freed after that (remaining_freed). This version has no overflow
- * list, overflow_sent and overflow_received are there for programs that read the line, and always 0.
+ * A thread that has finished its iterations keeps draining until its predecessor has finished too and the ring is
+ * empty; then its clock stops. The blocks left in its slots are freed after that (remaining_freed). This version has no
+ * overflow list: overflow_sent and overflow_received are always 0, for programs that parse the line.
  */
 #include <inttypes.h>
 #include <sched.h>
@@ -35,7 +36,7 @@ struct config {
 
 struct ring {
     _Alignas(MACHINE_LINE_BYTES) _Atomic(uint64_t) sent;     /* sync: ring-publish; written by the producer */
-    uint64_t room_until;                                     /* owner: producer; sends below this number have room */
+    uint64_t room_until;                                     /* owner: producer; no send below this number blocks */
     _Atomic(bool) closed;                                    /* sync: ring-close; the producer sends no more */
     _Alignas(MACHINE_LINE_BYTES) _Atomic(uint64_t) received; /* sync: ring-free; written by the consumer */
     _Alignas(MACHINE_LINE_BYTES) block_ticket *blocks;       /* const after publish */
@@ -53,24 +54,28 @@ struct peer {
     struct counts counts; /* owner; read after the thread was joined */
 };
 
-/* Consumer. ring-publish: a block stored before `sent` was raised is seen by whoever reads the raised `sent`. */
+/* Consumer. ring-publish: a thread that reads the raised `sent` also sees the blocks stored before the raise. */
 static uint64_t ring_drain(struct ring *ring, const struct block_rules *rules) {
-    uint64_t first = atomic_load_explicit(&ring->received, memory_order_relaxed); /* owner */
-    uint64_t end = atomic_load_explicit(&ring->sent, memory_order_acquire);       /* sync: ring-publish, ring_send */
+    /* relaxed: owner */
+    uint64_t first = atomic_load_explicit(&ring->received, memory_order_relaxed);
+    /* sync: ring-publish, ring_send */
+    uint64_t end = atomic_load_explicit(&ring->sent, memory_order_acquire);
     if (first == end) {
         return 0;
     }
     for (uint64_t i = first; i != end; i++) {
         block_release(rules, ring->blocks[i & ring->mask]);
     }
-    atomic_store_explicit(&ring->received, end, memory_order_release); /* sync: ring-free, ring_send */
+    /* sync: ring-free, ring_send */
+    atomic_store_explicit(&ring->received, end, memory_order_release);
     return end - first;
 }
 
-/* Producer; false when the ring is full. ring-free: entries read before `received` was raised may be overwritten by
-   whoever reads the raised `received`. */
+/* Producer; false when the ring is full. ring-free: a thread that reads the raised `received` may overwrite the entries
+   that were read before the raise. */
 static bool ring_send(struct ring *ring, block_ticket block) {
-    uint64_t at = atomic_load_explicit(&ring->sent, memory_order_relaxed); /* owner */
+    /* relaxed: owner */
+    uint64_t at = atomic_load_explicit(&ring->sent, memory_order_relaxed);
     if (at == ring->room_until) {
         /* sync: ring-free, ring_drain */
         ring->room_until = atomic_load_explicit(&ring->received, memory_order_acquire) + ring->mask + 1;
@@ -79,7 +84,8 @@ static bool ring_send(struct ring *ring, block_ticket block) {
         }
     }
     ring->blocks[at & ring->mask] = block;
-    atomic_store_explicit(&ring->sent, at + 1, memory_order_release); /* sync: ring-publish, ring_drain */
+    /* sync: ring-publish, ring_drain */
+    atomic_store_explicit(&ring->sent, at + 1, memory_order_release);
     return true;
 }
 
@@ -92,7 +98,7 @@ static void send_or_fall_back(struct peer *self, const struct block_rules *rules
             counts->local_freed++;
             return;
         }
-        /* every waiting thread goes on draining, so around the ring at least one of them gets room */
+        /* no deadlock: every waiting thread keeps draining, so at least one thread of the ring can always send */
         counts->waits++;
         counts->remote_received += ring_drain(self->in, rules);
         sched_yield();
@@ -123,7 +129,7 @@ static void run_iterations(struct peer *self, const struct block_rules *rules, s
 }
 
 static void drain_to_the_end(struct peer *self, const struct block_rules *rules, struct counts *counts) {
-    /* sync: ring-close: all sends come before `closed`, so a drain after reading it true gets the last block */
+    /* sync: ring-close: all sends come before `closed`, so a drain after reading true gets the last block */
     while (!atomic_load_explicit(&self->in->closed, memory_order_acquire)) {
         counts->remote_received += ring_drain(self->in, rules);
         sched_yield();
@@ -141,11 +147,12 @@ static void *peer_main(void *argument) {
     draw_cursor_open(&draws, config->seed, self->worker.index, (uint32_t)config->slot_count, &mix,
                      (uint32_t)config->remote_percent);
     block_ticket *slots = machine_map(config->slot_count, sizeof *slots);
-    struct counts counts = {0}; /* local: counters in memory shared with others would be measured, too */
+    struct counts counts = {0}; /* local, or the cost of counters in shared memory would be measured too */
 
     worker_start(&self->worker);
     run_iterations(self, &rules, &draws, slots, &counts);
-    atomic_store_explicit(&self->out->closed, true, memory_order_release); /* sync: ring-close, drain_to_the_end */
+    /* sync: ring-close, drain_to_the_end */
+    atomic_store_explicit(&self->out->closed, true, memory_order_release);
     drain_to_the_end(self, &rules, &counts);
     worker_finish(&self->worker);
 
@@ -193,7 +200,7 @@ static void print_counts(const struct config *config, const struct counts *sum) 
     if (fallback_rate > 0.1) {
         fprintf(stderr,
                 "warning: %.2f %% of the sends met a full ring and became local frees; above 0.1 %% the figures "
-                "cannot be compared, use --full=wait\n",
+                "are not comparable, use --full=wait\n",
                 fallback_rate);
     }
 }
@@ -202,13 +209,13 @@ static void parse(struct config *config, int argc, char **argv) {
     *config = (struct config){.ring_slots = RING_SLOTS_DEFAULT, .full = FULL_FALLBACK, .seed = 1};
     const struct args_item items[] = {
         ARGS_ROW(ARGS_REQUIRED, "THREADS", &config->threads, 1, WORKER_COUNT_MAX, "threads"),
-        ARGS_ROW(ARGS_REQUIRED, "ITERS", &config->iters, 1, UINT64_C(1) << 40, "iterations of each thread"),
-        ARGS_ROW(ARGS_REQUIRED, "WS", &config->slot_count, 1, 1 << 24, "slots of each thread (working set)"),
+        ARGS_ROW(ARGS_REQUIRED, "ITERS", &config->iters, 1, UINT64_C(1) << 40, "iterations per thread"),
+        ARGS_ROW(ARGS_REQUIRED, "WS", &config->slot_count, 1, 1 << 24, "slots per thread (working set)"),
         ARGS_ROW(ARGS_REQUIRED, "MIN", &config->size_min, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX, "smallest size in bytes"),
         ARGS_ROW(ARGS_REQUIRED, "MAX", &config->size_max, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX, "largest size in bytes"),
         ARGS_ROW(ARGS_REQUIRED, "REMOTE_PCT", &config->remote_percent, 0, 100, "percent of frees by the next thread"),
         ARGS_ROW(ARGS_OPTIONAL, "RING_SLOTS", &config->ring_slots, 2, RING_SLOTS_MAX, "ring size, a power of two"),
-        ARGS_ROW_CHOICE("full", &config->full, full_words, "a full ring: free locally, or drain, yield and retry"),
+        ARGS_ROW_CHOICE("full", &config->full, full_words, "when the ring is full: free locally, or drain and retry"),
         ARGS_ROW(ARGS_NUMBER, "seed", &config->seed, 0, UINT64_MAX, "random seed"),
         ARGS_ROW_CHOICE("check", &config->check, block_check_words, "bytes verified at each free"),
     };

@@ -1,10 +1,10 @@
 /*
- * burst_idle - what stays resident after a burst, while every thread sleeps.
+ * burst_idle - how much memory stays resident after a burst, while every thread sleeps.
  *
- * Producers fill LIVE_MIB with blocks, one consumer frees them all without ever allocating; that is a cycle. After the
- * last one nothing is live and all threads wait. Printed in KiB: live_rss_kb (all blocks live, last cycle),
- * freed_rss_kb (right after the last free), idle_rss_kb (after --idle seconds of sleep, which are what is measured
- * here), and trimmed_rss_kb (after malloc_trim(0), which other threads' owners sleep through).
+ * In each cycle the producers fill LIVE_MIB with blocks, and one consumer frees them all without ever allocating. After
+ * the last cycle nothing is live and all threads wait. Printed in KiB: live_rss_kb (all blocks live, last cycle),
+ * freed_rss_kb (right after the last free), idle_rss_kb (after --idle seconds of sleep: the figure of this workload),
+ * and trimmed_rss_kb (after malloc_trim(0), called by the consumer while the producers sleep).
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -28,11 +28,11 @@ struct config {
 struct member {
     struct worker worker;
     const struct config *config;
-    struct member *first;       /* all members; the last one is the consumer */
-    pthread_barrier_t *turn;    /* all members and main: producers | consumer | next cycle */
+    struct member *first;       /* the array of all members; the last one is the consumer */
+    pthread_barrier_t *turn;    /* all members: separates the turns of the producers and of the consumer */
     block_ticket *blocks;       /* owner: producer until the turn, then consumer */
-    uint64_t block_max, filled; /* likewise */
-    uint64_t allocated, freed;  /* owner; read after it was joined */
+    uint64_t block_max, filled; /* owner: as for blocks */
+    uint64_t allocated, freed;  /* owner; read after the thread was joined */
 };
 
 static bool is_consumer(const struct member *self) {
@@ -91,7 +91,7 @@ static void *member_main(void *argument) {
         malloc_trim(0);
         printf("trimmed_rss_kb=%" PRIu64 "\n", machine_status_kb("VmRSS:"));
     }
-    pthread_barrier_wait(self->turn); /* until here every thread has lived, asleep */
+    pthread_barrier_wait(self->turn); /* keeps all threads alive, asleep, until the last measurement */
     return NULL;
 }
 
@@ -106,13 +106,14 @@ static void parse(struct config *config, int argc, char **argv) {
         ARGS_ROW(ARGS_NUMBER, "idle", &config->idle, 0, 86400, "seconds of sleep at the end"),
         ARGS_ROW_CHOICE("check", &config->check, block_check_words, "bytes verified at each free"),
     };
-    const struct args_spec spec = {"Producers fill memory, a consumer frees it, all sleep.", items, ARGS_COUNT(items),
-                                   NULL};
+    const struct args_spec spec = {"Producers fill memory, a consumer frees it, all threads sleep.", items,
+                                   ARGS_COUNT(items), NULL};
     args_parse(&spec, argc, argv);
     args_require_ordered(&spec, "MIN", config->min, "MAX", config->max);
 }
 
-/* Of one producer: a quarter more than sizes of the mean need; a longer table would blur the RSS. */
+/* The table size of one producer: a quarter more than blocks of the mean size need. The table counts as RSS, so it must
+   not be much longer. */
 static uint64_t tickets_max(const struct config *config) {
     uint64_t expected = (config->live_mib << 20) / config->producers / ((config->min + config->max) / 2);
     return expected + expected / 4 + 64;

@@ -1,11 +1,11 @@
 /*
- * larson - a server whose threads die and hand their blocks to a successor (after Larson and Krishnan: Memory
+ * larson - a server whose threads end and hand their blocks to a successor (after Larson and Krishnan: Memory
  * allocation for long-running server applications, ISMM 1998).
  *
- * THREADS chains of threads, each with BLOCKS blocks that the main thread allocated. A thread frees the
- * block of a random slot and allocates another one, BLOCKS x ROUNDS times; then it starts its successor, which inherits
- * the slots, and ends. After --generations threads a chain is through. So blocks are freed by threads that did not
- * allocate them, often after their allocator's thread is gone. The figure is replacements (free + malloc) per second.
+ * There are THREADS chains of threads, each with BLOCKS blocks that the main thread allocated. BLOCKS x ROUNDS times, a
+ * thread frees the block of a random slot and allocates another one; then it starts its successor, which inherits the
+ * slots, and ends. A chain has --generations threads. So threads free blocks that other threads allocated, often when
+ * the allocating thread has already ended. The figure is replacements (free + malloc) per second.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -25,15 +25,15 @@ struct config {
     uint64_t seed, generations, check;
 };
 
-/* What the threads of a chain inherit. owner: the running thread; starting and joining a thread hands it over. */
+/* The state that the threads of a chain inherit. owner: the running thread; starting and joining threads hand it on. */
 struct chain {
-    struct worker worker; /* start: of the first generation; finish: of the last */
+    struct worker worker; /* started by the first generation, finished by the last */
     const struct config *config;
     struct draw_cursor draws;
     struct block_rules rules;
     block_ticket *slots;
     uint32_t tags;
-    pthread_t *successors; /* [generation], written by the one before; read after that one was joined */
+    pthread_t *successors; /* [generation], written by the previous generation; read after that one was joined */
     uint64_t generation, replaced;
 };
 
@@ -60,8 +60,8 @@ static void *generation_main(void *argument) {
     if (chain->generation + 1 == chain->config->generations) {
         worker_finish(&chain->worker);
     } else {
-        uint64_t next = ++chain->generation; /* from here on the chain belongs to the successor */
-        pthread_t *successors = chain->successors;
+        uint64_t next = ++chain->generation;
+        pthread_t *successors = chain->successors; /* read now: the successor owns the chain once it runs */
         successors[next] = worker_thread_start(generation_main, chain);
     }
     return NULL;
@@ -87,7 +87,7 @@ static void chain_open(struct chain *chain, const struct config *config, uint64_
     }
 }
 
-/* Returns the number of blocks that the chain held at its end. */
+/* Frees the chain's blocks; returns their number. */
 static uint64_t chain_close(struct chain *chain) {
     uint64_t held = 0;
     for (uint64_t b = 0; b < chain->config->block_count; b++) {
@@ -105,13 +105,13 @@ static void parse(struct config *config, int argc, char **argv) {
         ARGS_ROW(ARGS_REQUIRED, "THREADS", &config->threads, 1, WORKER_COUNT_MAX, "threads at a time"),
         ARGS_ROW(ARGS_REQUIRED, "MIN", &config->size_min, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX, "smallest size in bytes"),
         ARGS_ROW(ARGS_REQUIRED, "MAX", &config->size_max, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX, "largest size in bytes"),
-        ARGS_ROW(ARGS_REQUIRED, "BLOCKS", &config->block_count, 1, 1 << 24, "blocks of each thread"),
-        ARGS_ROW(ARGS_REQUIRED, "ROUNDS", &config->rounds, 1, 1 << 24, "replacements of each thread, in BLOCKS"),
+        ARGS_ROW(ARGS_REQUIRED, "BLOCKS", &config->block_count, 1, 1 << 24, "blocks per thread"),
+        ARGS_ROW(ARGS_REQUIRED, "ROUNDS", &config->rounds, 1, 1 << 24, "replacements per thread, times BLOCKS"),
         ARGS_ROW(ARGS_OPTIONAL, "SEED", &config->seed, 0, UINT64_MAX, "random seed"),
         ARGS_ROW(ARGS_NUMBER, "generations", &config->generations, 1, GENERATIONS_MAX, "threads in a chain"),
         ARGS_ROW_CHOICE("check", &config->check, block_check_words, "bytes verified at each free"),
     };
-    const struct args_spec spec = {"Threads replace blocks, die and hand them to a successor.", items,
+    const struct args_spec spec = {"Threads replace blocks, end and hand them to a successor.", items,
                                    ARGS_COUNT(items), NULL};
     args_parse(&spec, argc, argv);
     args_require_ordered(&spec, "MIN", config->size_min, "MAX", config->size_max);

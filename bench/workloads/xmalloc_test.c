@@ -2,9 +2,9 @@
  * xmalloc_test - producers only allocate, releasers only free.
  *
  * Each producer allocates batches of BATCH blocks of SIZE bytes and pushes them on a locked LIFO of at most 100
- * batches, each releaser pops batches and frees their blocks; the figure is frees per second. The work is fixed
- * (BATCHES of each producer) with the clock around it, or with --seconds=N the time. The batches themselves are the
- * workload's own memory, taken from a fixed pool.
+ * batches; each releaser pops batches and frees their blocks. The figure is frees per second. Either the work is fixed
+ * (BATCHES per producer) and the time is measured, or --seconds=N fixes the time. The batches themselves come from a
+ * fixed pool of the workload's own memory.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -31,7 +31,7 @@ struct batch {
 
 struct lifo {
     pthread_mutex_t lock;
-    pthread_cond_t filled;  /* a batch was pushed, or the last producer is through */
+    pthread_cond_t filled;  /* a batch was pushed, or the last producer has finished */
     pthread_cond_t emptied; /* a batch was popped */
     struct batch *full;     /* lock: lock */
     struct batch *spare;    /* lock: lock */
@@ -43,12 +43,12 @@ struct member {
     struct worker worker;
     const struct config *config;
     struct lifo *lifo;
-    uint64_t blocks; /* owner; allocated or freed by this thread, read after it was joined */
+    uint64_t blocks; /* owner; allocated or freed by this thread, read after the thread was joined */
 };
 
 static struct batch *lifo_take_spare(struct lifo *lifo) {
     pthread_mutex_lock(&lifo->lock);
-    struct batch *batch = lifo->spare; /* never NULL: the pool has one for each thread besides the full ones */
+    struct batch *batch = lifo->spare; /* never NULL: the pool has a batch per thread in addition to the full ones */
     lifo->spare = batch->next;
     pthread_mutex_unlock(&lifo->lock);
     return batch;
@@ -73,7 +73,7 @@ static void lifo_push(struct lifo *lifo, struct batch *batch) {
     pthread_mutex_unlock(&lifo->lock);
 }
 
-/* NULL when all producers are through and nothing is left. */
+/* NULL when all producers have finished and the LIFO is empty. */
 static struct batch *lifo_pop(struct lifo *lifo) {
     pthread_mutex_lock(&lifo->lock);
     while (lifo->full == NULL && lifo->producing > 0) {
@@ -161,10 +161,10 @@ static void parse(struct config *config, int argc, char **argv) {
     const struct args_item items[] = {
         ARGS_ROW(ARGS_REQUIRED, "PRODUCERS", &config->producers, 1, WORKER_COUNT_MAX / 2, "threads that allocate"),
         ARGS_ROW(ARGS_REQUIRED, "RELEASERS", &config->releasers, 1, WORKER_COUNT_MAX / 2, "threads that free"),
-        ARGS_ROW(ARGS_OPTIONAL, "BATCHES", &config->batches, 1, UINT64_C(1) << 32, "batches of each producer"),
+        ARGS_ROW(ARGS_OPTIONAL, "BATCHES", &config->batches, 1, UINT64_C(1) << 32, "batches per producer"),
         ARGS_ROW(ARGS_OPTIONAL, "SIZE", &config->size, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX, "size in bytes"),
         ARGS_ROW(ARGS_OPTIONAL, "BATCH", &config->batch_blocks, 1, 1 << 20, "blocks in a batch"),
-        ARGS_ROW(ARGS_NUMBER, "seconds", &config->seconds, 0, 86400, "produce for that long; 0: BATCHES counts"),
+        ARGS_ROW(ARGS_NUMBER, "seconds", &config->seconds, 0, 86400, "duration of production; 0: until BATCHES"),
         ARGS_ROW_CHOICE("check", &config->check, block_check_words, "bytes verified at each free"),
     };
     const struct args_spec spec = {"Producers hand batches of blocks to releasers.", items, ARGS_COUNT(items), NULL};

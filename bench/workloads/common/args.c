@@ -1,6 +1,6 @@
 /*
  * args.c - see args.h. One table per workload drives the parsing, the messages and the usage text, so
- * that they cannot disagree about a range.
+ * they cannot disagree about a range.
  */
 #define _GNU_SOURCE
 #include "args.h"
@@ -78,7 +78,7 @@ uint64_t args_number(const struct args_spec *spec, const char *name, const char 
     const char *digits = hexadecimal ? word + 2 : word;
     const char *allowed = hexadecimal ? "0123456789abcdefABCDEF" : "0123456789";
     errno = 0;
-    /* strtoull would take signs and blanks; only digits may reach it */
+    /* strtoull accepts signs and blanks, so pass it digits only */
     bool shaped = digits[0] != '\0' && digits[strspn(digits, allowed)] == '\0';
     unsigned long long value = shaped ? strtoull(digits, NULL, hexadecimal ? 16 : 10) : 0;
     if (!shaped || errno == ERANGE || value < min || value > max) {

@@ -1,5 +1,5 @@
 /*
- * block.c - the parts of block.h that stay off the timed path.
+ * block.c - the parts of block.h that are not on the timed path.
  */
 #include "block.h"
 

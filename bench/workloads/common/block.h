@@ -1,13 +1,14 @@
 /*
- * block.h - allocation and release of one block with its contents checked.
+ * block.h - allocation and release of one block, with a check of its contents.
  *
- * A block is held as a ticket: its address, and above bit 48 a tag that the holder counts up. A live block of
- * at least 8 bytes carries a seal: the first word is key(address) ^ tag << 32 ^ size, the last byte repeats the last
- * byte of that word (in a block of 8 bytes it is that byte). At release the word gives the size back and the tag
- * must be that of the ticket, so a block that was handed out twice, moved, overlapped at either end or
- * overwritten is noticed. With --check=full all bytes between are filled and verified, and the alignment is checked.
+ * A workload holds a block as a ticket: the address, and from bit 48 on a tag from a counter of the allocating thread.
+ * A live block has at least 8 bytes and carries a seal: the first word is key(address) ^ tag << 32 ^ size, and the last
+ * byte repeats the last byte of that word (in a block of 8 bytes it is that byte). At release the size is computed from
+ * the word and the ticket's tag; a wrong tag gives an impossible size. So a block is noticed that was handed out twice,
+ * moved, overlapped at either end or overwritten. --check=full also fills and verifies all bytes in between, and checks
+ * the alignment.
  *
- * The seal is not wiped at release: that would dirty cache lines which an allocator may leave alone.
+ * The release does not wipe the seal: that would dirty cache lines that an allocator may leave untouched.
  */
 #ifndef WORKLOADS_BLOCK_H
 #define WORKLOADS_BLOCK_H
@@ -19,26 +20,26 @@
 
 enum { BLOCK_BYTES_MIN = 8, BLOCK_BYTES_MAX = 1 << 30 };
 
-/* What --check= offers; the order is that of block_check_words. */
+/* The values of --check=, in the order of block_check_words. */
 enum { BLOCK_CHECK_EDGES = 0, BLOCK_CHECK_FULL = 1 };
 extern const char *const block_check_words[];
 
 struct block_rules {
-    uint32_t size_min, size_max; /* sizes that the workload asks for */
+    uint32_t size_min, size_max; /* range of the sizes that the workload requests */
     bool full;
 };
 
-/* 0: no block. */
+/* A block as the workload holds it; 0: no block. */
 typedef uint64_t block_ticket;
 
 enum { BLOCK_TAG_SHIFT = 48 };
 #define BLOCK_ADDRESS_MASK ((UINT64_C(1) << BLOCK_TAG_SHIFT) - 1)
 
-/* The slow halves of --check=full. */
+/* The work of --check=full at allocation and at release. */
 void block_fill(unsigned char *block, uint32_t size, uint64_t seal);
 void block_verify(const unsigned char *block, uint32_t size, uint64_t seal);
 
-/* `block` is what malloc(size) returned: NULL, or too high for a ticket. */
+/* Fails for a `block` returned by malloc(size) that is NULL, or too high for a ticket. */
 _Noreturn void block_fail_address(const void *block, uint32_t size);
 _Noreturn void block_fail_contents(block_ticket ticket, uint64_t seal);
 
@@ -50,7 +51,7 @@ static inline unsigned char block_seal_tail(const uint64_t *seal) {
     return ((const unsigned char *)seal)[sizeof *seal - 1];
 }
 
-/* Where thread `index` starts its counter; far enough apart that threads seldom use the same tag at a time. */
+/* The first tag of thread `index`, far enough from those of others that two threads rarely use one tag at a time. */
 static inline uint32_t block_first_tag(uint32_t index) {
     return index * 641;
 }

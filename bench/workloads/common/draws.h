@@ -1,10 +1,9 @@
 /*
  * draws.h - the random choices of a workload, made before the clock starts.
  *
- * A table of DRAW_COUNT choices per thread is used again and again, which bounds its memory (128 KiB). A
- * cursor turns it into an endless sequence: every round through the table shifts the slots by a
- * new random offset, so that any number of slots is reached and a slot is not met with the
- * same history twice (a branch predictor would learn a plain repetition).
+ * Each thread has a table of DRAW_COUNT choices and uses it repeatedly, which bounds its memory (128 KiB). A cursor
+ * turns the table into an endless sequence: every round through it shifts the slots by a new random offset. So any
+ * number of slots is reached, and a slot's history does not repeat (a branch predictor would learn a plain repetition).
  */
 #ifndef WORKLOADS_DRAWS_H
 #define WORKLOADS_DRAWS_H
@@ -17,11 +16,11 @@ enum { DRAW_COUNT = 1 << 14, DRAW_PARTS_MAX = 3 };
 
 struct draw {
     uint32_t slot;
-    uint32_t remote : 1; /* of an occupied slot: send the block to another thread */
+    uint32_t remote : 1; /* if the slot is occupied: send the block to another thread */
     uint32_t size : 31;
 };
 
-/* Sizes: one of the parts by weight, uniform within it, then clamped to min..max. */
+/* A size is drawn from a part chosen by weight, uniformly within it, and clamped to min..max. */
 struct size_mix {
     uint32_t min, max;
     unsigned part_count;
@@ -36,13 +35,13 @@ struct draw_cursor {
     uint32_t next, offset, slot_count;
 };
 
-/* One part: uniform min..max. */
+/* A mix of one part, uniform from min to max. */
 struct size_mix size_mix_uniform(uint32_t min, uint32_t max);
 
-/* A size below 2^31. */
+/* Draws a size below 2^31. */
 uint32_t size_mix_draw(const struct size_mix *mix, uint64_t *rng);
 
-/* Builds a table and a cursor on it; the stream of random numbers is (seed, index). */
+/* Builds a table and a cursor on it, from the random stream of (seed, index). */
 void draw_cursor_open(struct draw_cursor *cursor, uint64_t seed, uint64_t index, uint32_t slot_count,
                       const struct size_mix *mix, uint32_t remote_percent);
 

@@ -1,6 +1,6 @@
 /*
- * false_sharing.c - see false_sharing.h. Every byte of a block is raised by one WRITES times from a start value that
- * depends on thread and position, and compared at the end: a block that two threads hold at once is noticed.
+ * false_sharing.c - see false_sharing.h. The start value of each byte depends on thread and position. The thread adds
+ * one to every byte WRITES times and then compares, so a block held by two threads at the same time is noticed.
  */
 #include "false_sharing.h"
 
@@ -23,7 +23,7 @@ struct config {
 struct writer {
     struct worker worker;
     const struct config *config;
-    unsigned char *inherited; /* passive: from the main thread, freed first */
+    unsigned char *inherited; /* passive: a block of the main thread, which the writer frees first */
     uint64_t allocated, freed;
 };
 
@@ -90,7 +90,7 @@ static void parse(struct config *config, int argc, char **argv, const char *summ
     config->size = SIZE_DEFAULT;
     const struct args_item items[] = {
         ARGS_ROW(ARGS_REQUIRED, "THREADS", &config->threads, 1, WORKER_COUNT_MAX, "threads"),
-        ARGS_ROW(ARGS_REQUIRED, "ITERS", &config->iters, 1, UINT64_C(1) << 32, "blocks of each thread, in turn"),
+        ARGS_ROW(ARGS_REQUIRED, "ITERS", &config->iters, 1, UINT64_C(1) << 32, "blocks per thread, one at a time"),
         ARGS_ROW(ARGS_REQUIRED, "WRITES", &config->writes, 1, UINT64_C(1) << 32, "writes to each byte of a block"),
         ARGS_ROW(ARGS_OPTIONAL, "SIZE", &config->size, 1, SIZE_MAX_BYTES, "size in bytes"),
     };

@@ -2,10 +2,10 @@
  * false_sharing.h - the body of cache_scratch and cache_thrash (after Berger, McKinley, Blumofe, Wilson: Hoard,
  * ASPLOS 2000).
  *
- * Each thread allocates a small block, writes to it over and over, frees it, and starts again. Active false sharing
- * (thrash): the allocator gives blocks of one cache line to different threads. Passive (scratch): the main
- * thread first allocates one block for each thread, side by side; the threads free them and may get the same lines
- * back. The figure is the time, less is better.
+ * Each thread allocates a small block, writes to it many times, frees it, and starts again. Active false sharing
+ * (thrash): the allocator gives blocks of one cache line to different threads. Passive false sharing (scratch): the
+ * main thread first allocates one block for each thread, side by side; the threads free them and may get blocks of the
+ * same line back. The figure is the time; less is better.
  */
 #ifndef WORKLOADS_FALSE_SHARING_H
 #define WORKLOADS_FALSE_SHARING_H

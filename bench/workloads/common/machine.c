@@ -52,7 +52,7 @@ void machine_pin(unsigned index) {
 void *machine_map(size_t count, size_t bytes_each) {
     size_t bytes;
     if (__builtin_mul_overflow(count, bytes_each, &bytes)) {
-        machine_fail("%zu tables of %zu bytes do not fit into memory", count, bytes_each);
+        machine_fail("a table of %zu x %zu bytes does not fit into memory", count, bytes_each);
     }
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (memory == MAP_FAILED) {
@@ -62,7 +62,7 @@ void *machine_map(size_t count, size_t bytes_each) {
 }
 
 void machine_print_malloc_source(void) {
-    /* dlsym, not &malloc: in a program that is not position independent the latter is a stub of its own */
+    /* dlsym, not &malloc: in a program that is not position-independent, &malloc is a stub in the program itself */
     Dl_info info;
     void *symbol = dlsym(RTLD_DEFAULT, "malloc");
     int found = symbol != NULL && dladdr(symbol, &info) != 0 && info.dli_fname != NULL;
@@ -88,7 +88,7 @@ uint64_t machine_status_kb(const char *key) {
 
 void machine_print_rss(void) {
     uint64_t final_kb = machine_status_kb("VmRSS:");
-    uint64_t peak_kb = machine_status_kb("VmHWM:"); /* read last, since reading itself may touch a page */
+    uint64_t peak_kb = machine_status_kb("VmHWM:"); /* read last, because reading VmRSS may itself touch a page */
     printf("peak_rss_kb=%" PRIu64 "\n", peak_kb);
     printf("final_rss_kb=%" PRIu64 "\n", final_kb);
 }

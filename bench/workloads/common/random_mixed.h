@@ -1,11 +1,11 @@
 /*
  * random_mixed.h - the single-threaded loop behind bench_random_mixed_malloc_args and _dist.
  *
- * WS slots, ITERS steps on random slots. Toggle (the default): an occupied slot is freed, an empty one is filled,
- * so that half of the slots are occupied on average; one step is one operation. Pair: all slots are
- * filled before the clock starts, and a step frees the block of its slot and allocates the next one; one
- * step is two operations. Toggling mispredicts "is the slot occupied" half of the time, and that cost can hide
- * a factor of two between allocators; pairs have no such branch.
+ * There are WS slots; each of ITERS steps picks a random one. Toggle mode (the default): a step frees the block of an
+ * occupied slot or fills an empty one, so half of the slots are occupied on average; one step is one operation. Pair
+ * mode: all slots are filled before the clock starts, and a step frees the block of its slot and allocates the next
+ * one; one step is two operations. In toggle mode the processor mispredicts "is the slot occupied?" half of the time,
+ * and that cost can hide a factor of two between allocators; pair mode has no such branch.
  */
 #ifndef WORKLOADS_RANDOM_MIXED_H
 #define WORKLOADS_RANDOM_MIXED_H
@@ -24,12 +24,12 @@ struct random_mixed {
     struct args_spec spec;
 };
 
-/* ITERS WS MIN MAX SEED and the options; SEED is required or optional, `tail_usage` as in args_spec. Returns
+/* Parses ITERS WS MIN MAX SEED and the options. SEED is required or optional; `tail_usage` is as in args_spec. Returns
    the number of words of the tail. */
 int random_mixed_parse(struct random_mixed *config, int argc, char **argv, enum args_kind seed_kind,
                        const char *summary, const char *tail_usage);
 
-/* Runs and prints; `sizes` is the word for "sizes=". */
+/* Runs the workload and prints the result; `sizes` is the word printed as "sizes=". */
 void random_mixed_run(const struct random_mixed *config, const struct size_mix *mix, const char *sizes);
 
 #endif /* WORKLOADS_RANDOM_MIXED_H */

@@ -1,6 +1,6 @@
 /*
  * rng.h - splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014):
- * one word of state, any seed is good, so each thread gets seed + index.
+ * one word of state, and any seed is good.
  */
 #ifndef WORKLOADS_RNG_H
 #define WORKLOADS_RNG_H
@@ -14,12 +14,12 @@ static inline uint64_t rng_next(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* 0..bound-1; the bias of multiply-and-shift is below bound / 2^32. */
+/* A number from 0 to bound - 1; the bias of multiply-and-shift is below bound / 2^32. */
 static inline uint32_t rng_below(uint64_t *state, uint32_t bound) {
     return (uint32_t)(((rng_next(state) >> 32) * bound) >> 32);
 }
 
-/* A stream of its own for each (seed, index). */
+/* The initial state of a separate stream for each (seed, index). */
 static inline uint64_t rng_stream(uint64_t seed, uint64_t index) {
     uint64_t state = seed ^ (index * UINT64_C(0xD1B54A32D192ED03));
     return rng_next(&state);
