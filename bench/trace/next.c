@@ -13,14 +13,14 @@
 enum { EARLY_BYTES = 1 << 16, EARLY_ALIGN = 16 };
 
 static struct next g_next;   /* const after publish: g_ready */
-static _Atomic bool g_ready; /* sync: release after g_next was filled, acquire before it is read */
+static _Atomic bool g_ready; /* sync: release after g_next is filled in, acquire before it is read */
 static _Alignas(EARLY_ALIGN) unsigned char g_early[EARLY_BYTES];
 static _Atomic size_t g_early_used; /* each byte is handed out once */
 
-/* Set while this thread is in dlsym: what that allocates must not ask for the next malloc again. */
+/* Set while this thread is in dlsym: an allocation of dlsym must not look up the next malloc again. */
 static __thread bool t_looking __attribute__((tls_model("initial-exec")));
 
-/* ISO C has no conversion from an object pointer to a function pointer; POSIX promises that the bits are the same. */
+/* ISO C cannot convert an object pointer to a function pointer; POSIX guarantees that both have the same bits. */
 static void look_up(const char *name, void *function) {
     void *symbol = dlsym(RTLD_NEXT, name);
     memcpy(function, &symbol, sizeof symbol);
@@ -35,7 +35,7 @@ static void *pvalloc_by_memalign(size_t size) {
     return size > SIZE_MAX - page ? NULL : g_next.memalign(page, (size + page - 1) / page * page);
 }
 
-/* Several threads may do this at a time: they all store the same. */
+/* Several threads may look up at the same time: all find the same functions, and the first one stores them. */
 static void look_up_all(void) {
     struct next found;
     look_up("malloc", &found.malloc);
@@ -54,7 +54,7 @@ static void look_up_all(void) {
     }
     if (!atomic_load_explicit(&g_ready, memory_order_relaxed)) {
         g_next = found;
-        /* sync: next table; partner: the acquire in next_get */
+        /* sync: next table; partner: the acquire load in next_get */
         atomic_store_explicit(&g_ready, true, memory_order_release);
     }
     atomic_flag_clear_explicit(&filling, memory_order_release);
@@ -78,7 +78,7 @@ void *next_early(size_t alignment, size_t size) {
     if (size > EARLY_BYTES || alignment > EARLY_BYTES) {
         return NULL;
     }
-    /* The size lies in front of the block; `alignment` more bytes leave room to move the block up. */
+    /* The size is stored in front of the block; `alignment` extra bytes leave space to move the block up. */
     size_t bytes = (EARLY_ALIGN + alignment + size + EARLY_ALIGN - 1) / EARLY_ALIGN * EARLY_ALIGN;
     size_t used = atomic_fetch_add_explicit(&g_early_used, bytes, memory_order_relaxed);
     if (used > EARLY_BYTES || bytes > EARLY_BYTES - used) {

@@ -1,5 +1,5 @@
 /*
- * next.h - the malloc family behind the recorder's, and memory for calls that come too early for it.
+ * next.h - the malloc family that the recorder calls, and memory for calls that come before it can be found.
  */
 #ifndef TRACE_NEXT_H
 #define TRACE_NEXT_H
@@ -19,16 +19,16 @@ struct next {
     void (*free)(void *);
 };
 
-/* NULL while the functions are being looked up (the dynamic linker may allocate for that) and before the C library
-   has its environment: then next_early serves. Any thread. */
+/* Any thread. NULL while the functions are being looked up (the dynamic linker may allocate meanwhile), and before the
+   C library has set up `environ`; the caller then uses next_early. */
 const struct next *next_get(void);
 
-/* Zeroed memory that is never reused and never recorded; NULL when the little there is has been used up. */
+/* Zeroed memory that is never reused and never recorded; NULL when its fixed amount is used up. */
 void *next_early(size_t alignment, size_t size);
 
 bool next_is_early(const void *block);
 
-/* The size that was asked for. */
+/* The size that next_early was called with. */
 size_t next_early_size(const void *block);
 
 #endif /* TRACE_NEXT_H */

@@ -18,7 +18,7 @@
 enum {
     THREADS_MAX = 1 << 16,
     ALIGN_LOG2_MAX = 40,
-    SLOTS_AT_ONCE = 64 /* a thread's new slots lie side by side, so that threads do not share their cache lines */
+    SLOTS_AT_ONCE = 64 /* a thread takes new slots in groups, so that threads do not share cache lines */
 };
 #define NO_SLOT UINT32_MAX
 
@@ -32,15 +32,15 @@ struct block {
 
 struct slot_state {
     uint32_t turn;
-    uint32_t next_free; /* of the list that it is in */
+    uint32_t next_free; /* the next slot in a thread's list of free slots */
 };
 
 struct thread_state {
-    uint32_t free_slot; /* released by this thread: head of a list */
+    uint32_t free_slot; /* head of the list of slots that this thread released */
     uint32_t fresh, fresh_end;
 };
 
-/* Everything that is needed only while the plan is being loaded. */
+/* State that is needed only while the plan is loaded. */
 struct loader {
     const char *path;
     const struct trace_plan *header;
@@ -85,7 +85,7 @@ static void check_header(const char *path, const struct trace_plan *header, size
     uint64_t event_bytes = bytes - sizeof *header;
     if (event_bytes % sizeof(struct trace_plan_event) != 0 ||
         event_bytes / sizeof(struct trace_plan_event) != header->event_count || header->event_count > UINT32_MAX) {
-        machine_fail("%s: %" PRIu64 " events announced, %" PRIu64 " bytes there", path, header->event_count,
+        machine_fail("%s: the header says %" PRIu64 " events, %" PRIu64 " bytes follow", path, header->event_count,
                      event_bytes);
     }
 }
@@ -95,7 +95,7 @@ static void fail_event(const struct loader *loader, uint64_t index, const char *
                  (unsigned)loader->events[index].thread, loader->events[index].block);
 }
 
-/* What can be seen of an event alone. */
+/* Checks that need only the event itself. */
 static void check_event(struct loader *loader, uint64_t index) {
     const struct trace_plan_event *event = &loader->events[index];
     unsigned function = event->function_kind & TRACE_FUNCTION_MASK;
@@ -139,7 +139,7 @@ static uint32_t slot_take(struct loader *loader, struct thread_state *state) {
     return state->fresh++;
 }
 
-/* The slot of the event's block, after the checks that need the events before. */
+/* Does the checks that need earlier events; returns the slot of the event's block. */
 static uint32_t block_step(struct loader *loader, uint64_t index, unsigned kind) {
     const struct trace_plan_event *event = &loader->events[index];
     struct thread_state *state = &loader->states[event->thread];
@@ -179,7 +179,7 @@ static void add_event(struct loader *loader, struct plan_thread *thread, uint64_
         thread->first = index;
     }
     thread->last = index;
-    /* The masks tell the compiler what check_event has made sure of. */
+    /* The masks tell the compiler what check_event has already checked. */
     *added = (struct plan_event){.size = event->size & (PLAN_SIZE_MAX * 2 - 1),
                                  .align_log2 = event->align_log2 & 0x3fU,
                                  .function = event->function_kind & 0x0fU,
@@ -213,7 +213,8 @@ struct plan plan_load(const char *path) {
         plan.threads[loader.events[i].thread].count++;
     }
     if (loader.threads_seen != threads) {
-        machine_fail("%s: %" PRIu32 " threads announced, %" PRIu32 " have events", path, threads, loader.threads_seen);
+        machine_fail("%s: the header says %" PRIu32 " threads, %" PRIu32 " have events", path, threads,
+                     loader.threads_seen);
     }
     for (uint32_t t = 0; t < threads; t++) {
         struct plan_thread *thread = &plan.threads[t];

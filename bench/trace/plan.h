@@ -1,13 +1,12 @@
 /*
- * plan.h - the plan of a replay in memory: for each thread its events, with what they have to wait for.
+ * plan.h - the plan of a replay in memory: the events of each thread, and what each event has to wait for.
  *
- * A block that is live has a slot. The events of a slot have turns 0, 1, 2, ... in the order of the recording, and
- * each waits for its turn: so a release follows the allocation, whichever threads they belong to. A slot is used
- * again only by the thread that released its last block, for which this adds nothing to wait for.
+ * A live block has a slot. The events of a slot have turns 0, 1, 2, ... in the order of the recording, and each waits
+ * for its turn. So a release follows the allocation, whichever threads they belong to. A slot is reused only by the
+ * thread that released its last block, so reuse adds no waiting.
  *
- * No deadlock: order all events as they were recorded. The first of those that are not done yet is the next one of its
- * thread, and all earlier events of its slot are done; so it can go on. That the order of the plan is such an order
- * is what plan_load checks.
+ * No deadlock: take the events in recorded order. The first event that is not done yet is the next one of its thread,
+ * and all earlier events of its slot are done, so it can proceed. plan_load checks that the plan is in such an order.
  */
 #ifndef TRACE_PLAN_H
 #define TRACE_PLAN_H
@@ -17,7 +16,7 @@
 
 #include "trace_format.h"
 
-#define PLAN_SIZE_MAX (UINT64_C(1) << 47) /* no allocator serves more: the address space of a process */
+#define PLAN_SIZE_MAX (UINT64_C(1) << 47) /* the address space of a process; no allocator can serve more */
 
 struct plan_event {
     uint64_t size : 48;
@@ -32,8 +31,8 @@ enum { PLAN_PACE_EVENTS = 256 };
 struct plan_thread {
     struct plan_event *events;
     uint64_t count;
-    uint64_t *places;     /* of every PLAN_PACE_EVENTS-th event among those of all threads */
-    uint64_t first, last; /* place of the first and last event among those of all threads */
+    uint64_t *places;     /* of every PLAN_PACE_EVENTS-th event: its index among the events of all threads */
+    uint64_t first, last; /* indices of the first and last event among the events of all threads */
 };
 
 struct plan {
@@ -42,11 +41,11 @@ struct plan {
     uint32_t thread_count;
     uint32_t slot_count, block_count;
     uint64_t event_count;
-    uint64_t bytes;      /* of the threads' events */
-    uint64_t peak_bytes; /* live at a time in the recording, at most */
+    uint64_t bytes;      /* size of all threads' events */
+    uint64_t peak_bytes; /* the most bytes that were live at a time in the recording */
 };
 
-/* Ends the program with a message that names the file, and the event where there is one. */
+/* Loads a plan. A bad plan ends the program with a message that names the file and, if possible, the event. */
 struct plan plan_load(const char *path);
 
 #endif /* TRACE_PLAN_H */

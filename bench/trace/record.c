@@ -4,8 +4,8 @@
  *   record_order -> recording_start (once per process)
  *   record_write -> slots_take -> chunk_take (when the chunk is full) -> region_get -> region_map
  *
- * Nothing here allocates or takes a lock. A signal handler that allocates while it interrupts the allocator (POSIX
- * leaves that undefined, programs do it) gets records of its own, since they are handed out by an atomic addition.
+ * Nothing here allocates or takes a lock. A signal handler that interrupts the allocator and allocates (undefined in
+ * POSIX, but programs do it) gets its own records, because an atomic addition hands them out.
  */
 #define _GNU_SOURCE
 #include "record.h"
@@ -29,10 +29,10 @@ enum phase { PHASE_NOT_STARTED, PHASE_STARTING, PHASE_RECORDING, PHASE_OFF };
 
 struct region {
     _Atomic(unsigned char *) base; /* sync: set once by compare-and-swap; NULL: not mapped yet */
-    _Atomic uint32_t left_bytes;   /* counter: of chunks that no thread writes to any more */
+    _Atomic uint32_t left_bytes;   /* counter: bytes of chunks that no thread writes to any more */
 };
 
-/* All zero before the first event of a process, in the child of a fork too. */
+/* All zero before the first event of a process, including a forked child. */
 struct recording {
     _Atomic uint32_t phase; /* sync: release when the fields below are ready, and when recording stops */
     uint32_t generation;    /* const after publish: phase */
@@ -40,28 +40,28 @@ struct recording {
     dev_t device;
     ino_t inode;
     _Atomic uint32_t thread_count;
-    _Atomic uint64_t file_used; /* where the next chunk begins */
+    _Atomic uint64_t file_used; /* offset of the next chunk */
     char path[PATH_MAX];
-    _Alignas(LINE_BYTES) _Atomic uint64_t order; /* the number given out last */
+    _Alignas(LINE_BYTES) _Atomic uint64_t order; /* the last event number taken */
     _Alignas(LINE_BYTES) struct region regions[REGIONS_MAX];
 };
 
 struct self {
-    uint32_t generation; /* the recording that the rest belongs to */
+    uint32_t generation; /* of the recording that the other fields belong to */
     uint32_t thread;
     uint32_t chunk_bytes; /* size of the next chunk */
     struct trace_chunk *chunk;
-    struct trace_chunk *previous; /* left, but a handler's caller may still hold a record of it */
+    struct trace_chunk *previous; /* full, but code interrupted by a handler may still write a record in it */
     uint64_t previous_offset, chunk_offset;
 };
 
 static _Atomic(struct recording *) g_recording; /* sync: set once by compare-and-swap */
 static uint32_t g_generation;                   /* of the newest recording; owner: the thread that starts it */
 
-/* What a forked child needs, whatever became of the environment and the directory. Written by the first start. */
+/* Written by the first start and kept for forked children, which may have another environment and directory. */
 static char g_base_path[PATH_MAX];
 static char g_operators[sizeof((struct trace_header){0}.operators)];
-static _Atomic bool g_base_ready; /* sync: release after both were written; a child may be forked in between */
+static _Atomic bool g_base_ready; /* sync: release after both are written; a child may be forked in between */
 
 static __thread struct self t_self __attribute__((tls_model("initial-exec")));
 static __thread bool t_starting __attribute__((tls_model("initial-exec")));
@@ -101,7 +101,7 @@ static bool append_number(char *path, unsigned number) {
     return append(path, at);
 }
 
-/* Absolute, since the program may change its directory. 0 or an errno. */
+/* Makes an absolute path, because the program may change its directory. Returns 0 or an errno. */
 static int make_base_path(char *path, const char *asked) {
     path[0] = '\0';
     if (asked[0] != '/') {
@@ -113,7 +113,7 @@ static int make_base_path(char *path, const char *asked) {
     return append(path, asked) ? 0 : ENAMETOOLONG;
 }
 
-/* Creates <base>.<pid>.<n>: n counts what the process executed one after the other. */
+/* Creates <base>.<pid>.<n>, where n counts the programs that the process has executed one after another. */
 static int create_file(struct recording *recording) {
     char base[PATH_MAX];
     strcpy(base, g_base_path);
@@ -150,8 +150,8 @@ static int open_again(const struct recording *recording) {
     return fd;
 }
 
-/* The disk space is claimed before it is mapped: a store to a page without space would kill the program (SIGBUS),
-   and so would a file larger than the limit (SIGXFSZ). 0 or an errno. */
+/* Allocates disk space before the region is mapped. Otherwise a store to a page without space would kill the program
+   (SIGBUS), as would growing the file beyond its size limit (SIGXFSZ). Returns 0 or an errno. */
 static int claim_space(int fd, uint64_t offset) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < offset + TRACE_REGION_BYTES) {
@@ -178,7 +178,7 @@ static unsigned char *region_map(const struct recording *recording, uint64_t ind
         void *mapped = mmap(NULL, TRACE_REGION_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
         *stop = TRACE_STOP_MAP;
         error = errno;
-        /* A child that inherited the region would write into the parent's file. */
+        /* MADV_DONTFORK: a child that inherited the region would write into the parent's file. */
         if (mapped != MAP_FAILED && madvise(mapped, TRACE_REGION_BYTES, MADV_DONTFORK) == 0) {
             base = mapped;
         } else if (mapped != MAP_FAILED) {
@@ -204,11 +204,11 @@ static void note_program(struct trace_header *header) {
     memcpy(header->program, name, kept);
 }
 
-/* Resolved by the dynamic linker as for the program itself; NULL when nothing that is loaded has it. */
+/* The dynamic linker resolves these as for the program itself; NULL when no loaded library defines them. */
 extern void *operator_new(size_t size) __asm__("_Znwm") __attribute__((weak));
 extern void cplusplus_personality(void) __asm__("__gxx_personality_v0") __attribute__((weak));
 
-/* operator new of the standard library calls malloc. Another one may not, and what it allocates is not seen then. */
+/* The standard library's operator new calls malloc. Another one may not, and then its allocations are not recorded. */
 static void note_operators(void) {
     void *(*function)(size_t) = operator_new;
     void *address;
@@ -240,7 +240,7 @@ static void header_fill(struct trace_header *header, bool forked) {
     memcpy(header->magic, TRACE_RAW_MAGIC, sizeof header->magic);
 }
 
-/* False when nothing is to be recorded. 0 or an errno in `*error`. */
+/* Returns false when nothing is to be recorded; sets `*error` to 0 or an errno. */
 static bool base_prepare(int *error) {
     *error = 0;
     if (atomic_load_explicit(&g_base_ready, memory_order_acquire)) {
@@ -267,9 +267,9 @@ static bool recording_open(struct recording *recording, bool forked) {
     error = error == 0 ? create_file(recording) : error;
     unsigned char *base = error == 0 ? region_map(recording, 0, &stop) : NULL;
     if (base == NULL) {
-        /* A forked child's descriptors may be anything by now; a new program's stderr is still what it was given. */
+        /* A newly executed program still has the stderr it was given; a forked child may have reused the descriptor. */
         if (!forked) {
-            complain("cannot make a file at", g_base_path, error != 0 ? error : errno);
+            complain("cannot create a file at", g_base_path, error != 0 ? error : errno);
         }
         return false;
     }
@@ -281,7 +281,7 @@ static bool recording_open(struct recording *recording, bool forked) {
     return true;
 }
 
-/* NULL when the system has no memory that a child finds zeroed. */
+/* NULL when the system cannot give memory that a forked child finds zeroed. */
 static struct recording *recording_get(void) {
     struct recording *recording = atomic_load_explicit(&g_recording, memory_order_acquire);
     if (recording != NULL) {
@@ -304,7 +304,7 @@ static struct recording *recording_get(void) {
     return recording;
 }
 
-/* Out of line: the first event of a process, and all events when nothing is recorded. */
+/* Called by the first event of a process, and by other events until the recording has started. */
 static bool recording_start(struct recording *recording) {
     uint32_t expected = PHASE_NOT_STARTED;
     if (atomic_compare_exchange_strong_explicit(&recording->phase, &expected, PHASE_STARTING, memory_order_acquire,
@@ -314,7 +314,7 @@ static bool recording_start(struct recording *recording) {
         bool open = recording_open(recording, g_generation > 0);
         t_starting = false;
         errno = saved;
-        /* sync: recording; partner: the acquire in record_order */
+        /* sync: recording; partner: the acquire load in record_order */
         atomic_store_explicit(&recording->phase, open ? PHASE_RECORDING : PHASE_OFF, memory_order_release);
         return open;
     }
@@ -326,9 +326,9 @@ static bool recording_start(struct recording *recording) {
 }
 
 /*
- * The event with this number cannot be written: all that have a higher number are void, so that what is left is a
- * consistent beginning. An event that takes no number because it sees PHASE_OFF comes after the one that stopped the
- * recording (release here, acquire in record_order), and so does whatever depends on it.
+ * The event with this number cannot be written. It and all events with higher numbers are void, so the rest is a
+ * consistent beginning. An event that takes no number because it sees PHASE_OFF comes after the event that stopped the
+ * recording (release here, acquire in record_order), and so does every event that depends on it.
  */
 static void recording_stop(struct recording *recording, uint64_t order, enum trace_stop stop, int error) {
     struct trace_header *header = recording->header;
@@ -341,7 +341,7 @@ static void recording_stop(struct recording *recording, uint64_t order, enum tra
     while (order < lowest && !atomic_compare_exchange_weak_explicit(&header->stop_order, &lowest, order,
                                                                     memory_order_relaxed, memory_order_relaxed)) {
     }
-    /* sync: stop; partner: the acquire in record_order */
+    /* sync: stop; partner: the acquire load in record_order */
     atomic_store_explicit(&recording->phase, PHASE_OFF, memory_order_release);
 }
 
@@ -366,21 +366,21 @@ static unsigned char *region_get(struct recording *recording, uint64_t index, en
                                                 memory_order_acquire)) {
         return mapped;
     }
-    munmap(mapped, TRACE_REGION_BYTES); /* another thread was faster */
+    munmap(mapped, TRACE_REGION_BYTES); /* another thread mapped the region first */
     return base;
 }
 
-/* The chunk that was left last unmaps the region. The first one, with the header, is never left as a whole. */
+/* Leaving the last chunk of a region unmaps the region. The first region, with the header, is never left completely. */
 static void region_leave(struct recording *recording, uint64_t offset, uint32_t bytes) {
     struct region *region = &recording->regions[offset / TRACE_REGION_BYTES];
-    /* sync: region; acquire and release, so that everybody's stores are done before the last one unmaps */
+    /* sync: region; acquire and release, so that the stores of all threads are done before the last thread unmaps */
     uint32_t before = atomic_fetch_add_explicit(&region->left_bytes, bytes, memory_order_acq_rel);
     if (before + bytes == TRACE_REGION_BYTES) {
         munmap(atomic_load_explicit(&region->base, memory_order_relaxed), TRACE_REGION_BYTES);
     }
 }
 
-/* Where in the file the next `bytes` are; what is left of a region that is too small is skipped. */
+/* Takes the next `bytes` of the file and returns their offset; skips the rest of a region when it is too small. */
 static uint64_t file_take(struct recording *recording, uint32_t bytes) {
     uint64_t used = atomic_load_explicit(&recording->file_used, memory_order_relaxed);
     uint64_t offset, rest;
@@ -395,7 +395,7 @@ static uint64_t file_take(struct recording *recording, uint32_t bytes) {
     return offset;
 }
 
-/* A thread's first chunk is a page, since there are programs with thousands of threads; each next one is larger. */
+/* A thread's first chunk is one page, because some programs have thousands of threads; each further chunk is larger. */
 static struct trace_chunk *chunk_take(struct recording *recording, uint64_t order) {
     struct self *self = &t_self;
     if (self->generation != recording->generation) {
@@ -425,13 +425,13 @@ static struct trace_chunk *chunk_take(struct recording *recording, uint64_t orde
     return chunk;
 }
 
-/* `count` records side by side, or NULL when the recording has just ended. */
+/* `count` adjacent records, or NULL when the recording has just ended. */
 static struct trace_record *slots_take(uint64_t order, uint32_t count) {
     struct recording *recording = atomic_load_explicit(&g_recording, memory_order_relaxed);
     struct trace_chunk *chunk = t_self.generation == recording->generation ? t_self.chunk : NULL;
     for (;;) {
         if (chunk != NULL) {
-            /* owner: atomic for the sake of handlers that interrupt this thread */
+            /* owner: atomic only because of signal handlers that interrupt this thread */
             uint32_t first = atomic_fetch_add_explicit(&chunk->count, count, memory_order_relaxed);
             if (first + count < chunk->bytes / sizeof(struct trace_record)) {
                 return &chunk->records[first];
@@ -446,14 +446,14 @@ static struct trace_record *slots_take(uint64_t order, uint32_t count) {
     }
 }
 
-/* ---- what the functions call ------------------------------------------------------------------------------------ */
+/* ---- recording one event ---------------------------------------------------------------------------------------- */
 
 uint64_t record_order(void) {
     struct recording *recording = recording_get();
     if (recording == NULL) {
         return 0;
     }
-    /* Off first: when nothing is recorded, calls must not write to a line that all threads share. */
+    /* Check PHASE_OFF first: when nothing is recorded, calls must not write to a cache line that all threads share. */
     uint32_t phase = atomic_load_explicit(&recording->phase, memory_order_acquire);
     if (phase == PHASE_OFF || (phase != PHASE_RECORDING && !recording_start(recording))) {
         return 0;
@@ -469,7 +469,7 @@ void record_fill(struct trace_record *record, uint64_t order, unsigned operation
     }
     bool failed = (operation & TRACE_FAILED) != 0;
     bool aligned = alignment > 1 && (!failed || (alignment & (alignment - 1)) == 0);
-    /* memalign takes any number, and aligns to the next power of two. */
+    /* memalign accepts any number and aligns to the next power of two. */
     uint64_t align_log2 = aligned ? 64U - (uint64_t)__builtin_clzl(alignment - 1) : 0;
     record->address = (uint64_t)(uintptr_t)address;
     record->size = size;

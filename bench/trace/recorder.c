@@ -1,9 +1,9 @@
 /*
  * recorder.c - libhakotrace.so: the malloc family in front of another one, with every call recorded (record.h).
  *
- * Preloaded in front of the program (and in front of an allocator that is preloaded too). HAKOTRACE_FILE names the
- * file; without it calls are only passed on. C++ operators of the standard library end up in malloc and free. glibc
- * calls these names itself (strdup, fopen, thread creation), so its blocks are recorded like the program's.
+ * The library is preloaded, in front of an allocator that is preloaded too. HAKOTRACE_FILE names the file; without it
+ * the library only forwards calls. The C++ operators of the standard library call malloc and free. glibc itself calls
+ * these names (strdup, fopen, thread creation), so its blocks are recorded like the program's.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -60,7 +60,7 @@ EXPORT void free(void *block) {
     next->free(block);
 }
 
-/* A block of the early memory moves to the allocator; for the record that is a new block. */
+/* Moves a block from the early memory to the allocator; the recording shows it as a new block. */
 static void *move_early(const struct next *next, unsigned function, void *block, size_t size) {
     size_t old_size = next_early_size(block);
     void *moved = next == NULL ? early_or_fail(0, size) : begin(function, 0, next->malloc(size), size);
@@ -94,7 +94,7 @@ EXPORT void *realloc(void *block, size_t size) {
     return resize(TRACE_REALLOC, block, size);
 }
 
-/* glibc's own would call realloc, and be recorded twice. */
+/* Does not call glibc's reallocarray, which would call realloc and so be recorded twice. */
 EXPORT void *reallocarray(void *block, size_t count, size_t size) {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes)) {

@@ -1,20 +1,22 @@
 /*
- * hakoreplay - makes the allocation calls of a recorded program again, with its threads and in its order.
+ * hakoreplay - repeats the allocation calls of a recorded program, with its threads and in its order.
  *
- * Each thread makes its own calls one after the other; one that concerns a block which another thread has dealt with
- * waits until that is done (plan.h). A thread starts after those have ended that had made their last call before its
- * first one, so that as many live at a time as in the recording, and their end is part of the work. What the program
- * did between its calls is left out, apart from touching the blocks.
+ * Each thread makes its own calls one after another. A call that concerns a block on which another thread must act
+ * first waits until that is done (plan.h). A thread starts when all threads have ended whose last recorded call came
+ * before its first. So as many threads live at a time as in the recording, and their ends are part of the work. Apart
+ * from touching the blocks, the replay leaves out the program's work between its calls.
  *
  * A thread that only allocates would run far ahead of those that free, and the replay would need memory that the
- * program never needed: its queues were bounded. So once more bytes are live than ever were in the recording, whoever
- * is ahead waits until the others are near. The thread that is furthest behind never waits for that, and one that waits
- * for a block does not hold others back, so this adds no deadlock to what plan.h says.
+ * program never needed, because the program's queues were bounded. So while more bytes are live than ever were in the
+ * recording, threads that are ahead wait until the others are near. The thread that is furthest behind never waits in
+ * this way, and a thread that waits for a block does not hold others back, so the argument of plan.h against deadlocks
+ * still holds.
  *
- * The recording's first thread is replayed in the main thread, so a recording of one thread starts none. Another one,
- * the starter, starts and joins all others; it lives from before the first round to after the last.
+ * The main thread replays the recording's first thread, so a recording of one thread starts no other thread. Otherwise
+ * an additional thread, the starter, starts and joins all others; it lives from before the first round until after the
+ * last.
  *
- * The figures of the resident memory are without the events and slots, which are resident before the start.
+ * The figures of resident memory exclude the events and slots, which are resident before the start.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -38,8 +40,8 @@ enum { TOUCH_EDGES, TOUCH_PAGES, TOUCH_ALL, PAGE_BYTES = 4096 };
 static const char *const touch_words[] = {"edges", "pages", "all", NULL};
 
 struct slot {
-    _Atomic uint32_t turn; /* sync: release after the fields below were written, acquire before they are read */
-    uint32_t thread;       /* that allocated the block, or moved it last */
+    _Atomic uint32_t turn; /* sync: release after the fields below are written, acquire before they are read */
+    uint32_t thread;       /* the thread that allocated the block, or last moved it */
     unsigned char *address;
     uint64_t size;
     bool live;
@@ -47,33 +49,33 @@ struct slot {
 
 struct counters {
     uint64_t calls, allocated, freed, remote_frees;
-    uint64_t waits, pace_waits;    /* for the turn at a block; because of being too far ahead */
-    uint64_t waited_ns, thread_ns; /* of that time in both; from the first to the last event */
-    uint64_t bytes_in, bytes_out;  /* growth and shrinkage of blocks included */
+    uint64_t waits, pace_waits;    /* waits for a turn at a block; waits of a thread that is too far ahead */
+    uint64_t waited_ns, thread_ns; /* time in both kinds of waits; time from the first to the last event */
+    uint64_t bytes_in, bytes_out;  /* including growth and shrinkage of blocks */
 };
 
 enum { AHEAD_EVENTS = 1024 };
 
-/* What the threads of a round know of each other. */
+/* What the threads of a round know about one another. */
 struct pace {
-    _Alignas(MACHINE_LINE_BYTES) _Atomic int64_t live_bytes; /* counter: as of each thread's last look */
-    _Alignas(MACHINE_LINE_BYTES) int64_t peak_bytes;         /* const in a round, as are the others */
+    _Alignas(MACHINE_LINE_BYTES) _Atomic int64_t live_bytes; /* counter: as of each thread's last keep_pace */
+    _Alignas(MACHINE_LINE_BYTES) int64_t peak_bytes;         /* const in a round, like the fields below */
     const struct member *members;
     uint32_t member_count;
 };
 
 struct member {
-    _Alignas(MACHINE_LINE_BYTES) _Atomic uint64_t place; /* hint: of the next event among those of all threads */
+    _Alignas(MACHINE_LINE_BYTES) _Atomic uint64_t place; /* hint: index of the next event among those of all threads */
     const struct plan_thread *plan;
     struct slot *slots;
     struct pace *pace;
-    int64_t told_bytes; /* what it has added to pace->live_bytes */
+    int64_t told_bytes; /* this thread's share of pace->live_bytes */
     unsigned index, touch;
-    struct counters counters; /* owner: the thread; read by others after it was joined */
-    pthread_t thread;         /* of all but the first */
+    struct counters counters; /* owner: the thread; read by others after the thread was joined */
+    pthread_t thread;         /* unused in the first member, which runs in main */
 };
 
-/* Who starts and joins the threads; main and the starter hand over to each other by the semaphores. */
+/* The starter, which starts and joins the threads; main and the starter hand over through the semaphores. */
 struct crew {
     const struct plan *plan;
     struct member *members;
@@ -88,7 +90,7 @@ static uint64_t seal_of(const struct slot *slot) {
     return ((uint64_t)(uintptr_t)slot->address ^ slot->size << 48 ^ slot->size) * UINT64_C(0x9E3779B97F4A7C15) | 1;
 }
 
-/* First word and last byte; blocks without room for a word have the last byte only. */
+/* Writes first word and last byte; a block too small for a word gets only the last byte. */
 static void seal_write(const struct slot *slot) {
     uint64_t seal = seal_of(slot);
     if (slot->size >= sizeof seal) {
@@ -114,7 +116,7 @@ static void seal_check(const struct slot *slot) {
     }
 }
 
-/* Between the edges, from `start`. */
+/* Touches the block between its edges, from `start` on. */
 static void touch(const struct member *self, const struct slot *slot, uint64_t start) {
     if (self->touch == TOUCH_ALL && start + 1 < slot->size) {
         memset(slot->address + start, 0x5a, slot->size - 1 - start);
@@ -162,7 +164,7 @@ static void check_address(const struct plan_event *event, const void *address) {
     }
     uint64_t misaligned = (uint64_t)(uintptr_t)address & ((UINT64_C(1) << event->align_log2) - 1);
     if (misaligned != 0) {
-        machine_fail("a block aligned to 2^%u was asked for, %p came", (unsigned)event->align_log2, address);
+        machine_fail("the request was for alignment 2^%u, the block is at %p", (unsigned)event->align_log2, address);
     }
 }
 
@@ -216,7 +218,7 @@ static void release(struct member *self, struct slot *slot) {
     self->counters.remote_frees += slot->thread != self->index;
 }
 
-/* While this thread waits for its turn at a block, nobody shall wait for it. */
+/* Lets other threads pass while this thread waits for its turn at a block: none of them may wait for it. */
 static void place_pass(struct member *self) {
     uint64_t next = (self->counters.calls - 1) / PLAN_PACE_EVENTS + 1;
     uint64_t place = next * PLAN_PACE_EVENTS < self->plan->count ? self->plan->places[next] : UINT64_MAX;
@@ -230,7 +232,7 @@ static void step(struct member *self, const struct plan_event *event) {
         return;
     }
     struct slot *slot = &self->slots[event->slot];
-    /* sync: turn; partner: the release below, in whichever thread had the turn before */
+    /* sync: turn; partner: the release below, in the thread that had the previous turn */
     if (atomic_load_explicit(&slot->turn, memory_order_acquire) != event->turn) {
         uint64_t start_ns = machine_now_ns();
         self->counters.waits++;
@@ -247,7 +249,7 @@ static void step(struct member *self, const struct plan_event *event) {
     } else {
         release(self, slot);
     }
-    /* sync: turn; the slot's fields become visible */
+    /* sync: turn; publishes the slot's fields */
     atomic_store_explicit(&slot->turn, event->turn + 1, memory_order_release);
 }
 
@@ -262,7 +264,8 @@ static uint64_t lowest_place(const struct pace *pace) {
     return lowest;
 }
 
-/* Every PLAN_PACE_EVENTS events. All relaxed: hints and a counter, no block is reached through them. */
+/* Called every PLAN_PACE_EVENTS events. All accesses are relaxed: they are hints and a counter, and no block is reached
+   through them. */
 static void keep_pace(struct member *self, uint64_t at) {
     struct pace *pace = self->pace;
     int64_t bytes = (int64_t)(self->counters.bytes_in - self->counters.bytes_out);
@@ -323,7 +326,8 @@ static void join(struct crew *crew, uint32_t thread) {
     }
 }
 
-/* One that ended before another one's first event began before it too, so it has been started when it is joined. */
+/* A thread is joined only after it was started: if its last event comes before another thread's first, so does its own
+   first event, and threads are started in the order of their first events. */
 static void start_and_join(struct crew *crew) {
     const struct plan *plan = crew->plan;
     uint32_t joined = 0;
@@ -351,7 +355,7 @@ static void *starter_main(void *argument) {
     return NULL;
 }
 
-/* The starter is there before any time is taken, and before main is bound to a cpu, which it would inherit. */
+/* Creates the starter before the clock starts and before main is bound to a CPU, which the starter would inherit. */
 static void crew_prepare(struct crew *crew) {
     sem_init(&crew->begin, 0, 0);
     sem_init(&crew->first_ended, 0, 0);
@@ -371,7 +375,7 @@ static void crew_dismiss(struct crew *crew) {
     }
 }
 
-/* Seconds from before the first thread's first event to after the last one's end. */
+/* Returns the seconds from before the first thread's first event until after the last thread's end. */
 static double run_threads(struct crew *crew) {
     uint64_t start_ns = machine_now_ns();
     bool others = crew->plan->thread_count > 1;
@@ -386,7 +390,8 @@ static double run_threads(struct crew *crew) {
     return (double)(machine_now_ns() - start_ns) / 1e9;
 }
 
-/* Frees what the program never freed, and prepares the slots for another round. Returns the number of blocks. */
+/* Frees the blocks that the program never freed and prepares the slots for another round. Returns their number and adds
+   their bytes to `*bytes`. */
 static uint64_t release_rest(const struct plan *plan, struct slot *slots, uint64_t *bytes) {
     uint64_t live = 0;
     for (uint32_t s = 0; s < plan->slot_count; s++) {
@@ -414,7 +419,7 @@ static void add(struct counters *sum, const struct counters *more) {
     sum->bytes_out += more->bytes_out;
 }
 
-/* Adds one round to `sum`; returns its seconds. `*live` and `*bytes` are what is left at the end of it. */
+/* Runs a round and adds it to `sum`; returns its seconds. Sets `*live` and `*bytes` to the blocks left at its end. */
 static double round_run(struct crew *crew, struct slot *slots, struct counters *sum, uint64_t *live, uint64_t *bytes) {
     const struct plan *plan = crew->plan;
     struct member *members = crew->members;
@@ -424,7 +429,7 @@ static double round_run(struct crew *crew, struct slot *slots, struct counters *
     for (uint32_t t = 0; t < plan->thread_count; t++) {
         members[t].counters = (struct counters){0};
         members[t].told_bytes = 0;
-        /* A thread that is still to be started counts too: who is ahead of its first event has to wait for it. */
+        /* A thread that has not started yet counts too: a thread ahead of its first event has to wait for it. */
         atomic_store_explicit(&members[t].place, plan->threads[t].first, memory_order_relaxed);
     }
     double seconds = run_threads(crew);
@@ -440,7 +445,7 @@ static double round_run(struct crew *crew, struct slot *slots, struct counters *
     return seconds;
 }
 
-/* The peak so far is that of loading the plan. Without this file the figure is too high by that. */
+/* Forgets the peak RSS of loading the plan. Without this file in /proc the reported peak includes it. */
 static void peak_reset(void) {
     int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
     if (fd >= 0) {
@@ -470,10 +475,10 @@ static void print_result(const struct plan *plan, const struct counters *sum, do
 
 static void parse(int argc, char **argv, uint64_t *rounds, uint64_t *touched) {
     const struct args_item items[] = {
-        ARGS_ROW(ARGS_NUMBER, "repeat", rounds, 1, 1000000, "make all calls that often; what is left is freed between"),
+        ARGS_ROW(ARGS_NUMBER, "repeat", rounds, 1, 1000000, "rounds of all calls; each frees what is left"),
         ARGS_ROW_CHOICE("touch", touched, touch_words, "bytes written to a new block"),
     };
-    const struct args_spec spec = {"Makes the calls of a plan, the file of hakobench replay --plan.", items,
+    const struct args_spec spec = {"Makes the calls of a plan, a file from hakobench replay --plan.", items,
                                    ARGS_COUNT(items), "PLAN"};
     if (args_parse(&spec, argc, argv) != 1) {
         args_fail(&spec, "want one PLAN");

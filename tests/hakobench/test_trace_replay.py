@@ -161,7 +161,7 @@ def test_nobody_runs_far_ahead_of_those_who_free(tools: pathlib.Path, tmp_path: 
     [
         (TWICE, (MALLOC, 40, 0), "content check failed: block .* of 40 bytes was changed while it was live"),
         (NOT_ZERO, (2, 50, 0), "calloc of 50 bytes returned memory that is not zero"),
-        (MISALIGNED, (5, 60, 6), "a block aligned to 2.6 was asked for"),
+        (MISALIGNED, (5, 60, 6), "the request was for alignment 2.6"),
         (NOTHING, (MALLOC, 40, 0), "no memory for 40 bytes"),
     ],
 )
@@ -238,8 +238,8 @@ def test_impossible_plans_are_refused(tools: pathlib.Path, tmp_path: pathlib.Pat
         ({"version": 9}, "version 9; readable"),
         ({"threads": 0}, "0 threads, 1 events; allowed"),
         ({"threads": 70000}, "70000 threads, 1 events; allowed: 1 to 65536"),
-        ({"threads": 2}, "2 threads announced, 1 have events"),
-        ({"events": 2}, "2 events announced, 16 bytes there"),
+        ({"threads": 2}, "the header says 2 threads, 1 have events"),
+        ({"events": 2}, "the header says 2 events, 16 bytes follow"),
         ({"blocks": 1 << 31}, "2147483648 blocks do not fit 1 events"),
     ],
 )
