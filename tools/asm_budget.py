@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Counts what the fast paths of malloc and free cost in machine code and compares with a budget.
+"""Counts the machine instructions on the fast paths of malloc and free and compares them with a budget.
 
 usage: asm_budget.py --libs DIR BUDGET
 
-Each line of BUDGET is `lane function instructions loads stores branches calls locked`, the most that
-is allowed; `#` starts a comment. The library of a lane is DIR/libhakozuna_<lane>.so (x86-64).
+Each line of BUDGET is `lane function instructions loads stores branches calls locked`, with the allowed
+maximums; `#` starts a comment. The library of a lane is DIR/libhakozuna_<lane>.so (x86-64).
 
-The fast path is what runs when no conditional jump is taken: from the function's entry along the
+The fast path is the path on which no conditional jump is taken: from the function's entry along the
 fall-through, through unconditional jumps, to the first `ret`. The code is written so that a hit falls
-through; a compiler that lays it out otherwise is found out here as well.
+through; if a compiler lays it out differently, this check notices that too.
 """
 
 import argparse
@@ -19,12 +19,12 @@ import sys
 from typing import NamedTuple
 
 COLUMNS = ("instructions", "loads", "stores", "branches", "calls", "locked")
-PATH_LIMIT = 1000  # instructions; more than this is no fast path, whatever it is
+PATH_LIMIT = 1000  # instructions; a longer path cannot be the fast path
 
 PREFIXES = {"bnd", "notrack", "data16", "rep", "repz", "repnz", "cs", "ds", "lock", "addr32"}
 ONLY_READ = ("cmp", "test", "bt ", "ucomi", "comi", "ptest")
 NO_ACCESS = ("lea", "nop", "prefetch", "endbr")
-# Written without being read first.
+# These write their memory operand without reading it first.
 ONLY_WRITE = ("mov", "set", "pop", "vmov", "cvt", "stmxcsr", "pextr")
 ADDRESS = re.compile(r"^[0-9a-f]+$")
 HEADER = re.compile(r"^(?P<address>[0-9a-f]+) <(?P<name>[^>]+)>:$")
@@ -32,11 +32,11 @@ LINE = re.compile(r"^ *(?P<address>[0-9a-f]+):\t(?P<text>[^#]*)")
 
 
 class BudgetError(Exception):
-    """Something about the library, the code or the budget that the user has to look at."""
+    """A problem with the library, the code or the budget that the user has to fix."""
 
 
 class Cost(NamedTuple):
-    """What one pass through a path does; compared column by column."""
+    """The cost of one pass through a path; compared column by column."""
 
     instructions: int = 0
     loads: int = 0
@@ -80,7 +80,7 @@ class Instruction(NamedTuple):
 
 
 def split_operands(text: str) -> tuple[str, ...]:
-    """Splits at commas that are outside of an address like 0x8(%rax,%rbx,8)."""
+    """Splits at commas, except those within an address like 0x8(%rax,%rbx,8)."""
     return tuple(part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip())
 
 
@@ -96,7 +96,7 @@ def parse_instruction(address: int, text: str) -> Instruction | None:
 
 
 def parse_listing(listing: str) -> tuple[dict[int, Instruction], dict[str, int]]:
-    """The instructions by address and the labels by name of `objdump -d --no-show-raw-insn`."""
+    """Reads the output of `objdump -d --no-show-raw-insn`: instructions by address, and labels by name."""
     instructions, labels = {}, {}
     for line in listing.splitlines():
         header = HEADER.match(line)
@@ -117,7 +117,7 @@ def is_memory(operand: str) -> bool:
 
 
 def memory_access(instruction: Instruction) -> tuple[int, int]:
-    """(loads, stores) of one instruction; the return address of call and ret is not counted."""
+    """(loads, stores) of one instruction, without the return address of call and ret."""
     name, operands = instruction.name, instruction.operands
     if name.startswith(NO_ACCESS) or not operands:
         return 0, 0
@@ -139,7 +139,7 @@ def memory_access(instruction: Instruction) -> tuple[int, int]:
 
 def cost_of(instruction: Instruction) -> Cost:
     loads, stores = memory_access(instruction)
-    # xchg with memory locks the bus without the prefix.
+    # xchg with a memory operand is locked even without the prefix.
     locked = "lock" in instruction.prefixes or (instruction.name.startswith("xchg") and stores > 0)
     return Cost(1, loads, stores, int(instruction.is_branch), int(instruction.is_call), int(locked))
 
@@ -189,7 +189,7 @@ def read_budget(text: str, name: str) -> list[Row]:
             raise BudgetError(f"{name}:{number}: '{line.strip()}'; want: {want} (numbers from 0)")
         rows.append(Row(words[0], words[1], Cost(*map(int, words[2:]))))
     if not rows:
-        raise BudgetError(f"{name}: no line in it")
+        raise BudgetError(f"{name}: no rows")
     return rows
 
 
@@ -207,7 +207,7 @@ def run(*command: str) -> str:
 
 
 def exported_symbols(library: pathlib.Path) -> dict[str, int]:
-    """Addresses by exported name: labels in a listing show only one of several names of an address."""
+    """Addresses by exported name. A listing's labels do not do: they show only one of several names of an address."""
     symbols = {}
     for line in run("nm", "-D", "--defined-only", str(library)).splitlines():
         words = line.split()
@@ -217,7 +217,7 @@ def exported_symbols(library: pathlib.Path) -> dict[str, int]:
 
 
 def check_library(library: pathlib.Path, rows: list[Row]) -> bool:
-    """Prints one line per row, and the path of each row that is over; True when all are within."""
+    """Prints one line per row, and the path of each row that is over budget. True when all rows are within it."""
     if not library.is_file():
         raise BudgetError(f"'{library}' does not exist; `make libs` builds it")
     listing = run("objdump", "-d", "--no-show-raw-insn", str(library))
@@ -228,7 +228,7 @@ def check_library(library: pathlib.Path, rows: list[Row]) -> bool:
     fine = True
     for row in rows:
         if row.function not in symbols:
-            raise BudgetError(f"'{library}' exports no '{row.function}'")
+            raise BudgetError(f"'{library}' does not export '{row.function}'")
         cost, path = follow_path(instructions, symbols[row.function])
         breaches = over_budget(cost, row.allowed)
         verdict = "over budget: " + ", ".join(breaches) if breaches else "ok"

@@ -1,4 +1,4 @@
-"""The counting of fast paths, on listings written by hand and on a library compiled here."""
+"""asm_budget.py on hand-written listings and on a library compiled by the test."""
 
 import pathlib
 import shutil
@@ -23,7 +23,7 @@ def cost(*lines: str) -> Cost:
     return asm_budget.follow_path(instructions, labels["malloc"])[0]
 
 
-# A bin as an array: class, count, test, decrement, load; and the miss behind it.
+# malloc from a bin that is an array: class, count, test, decrement, load; the code of the miss follows.
 HIT = (
     "lea    -0x1(%rdi),%rax",
     "cmp    $0x7ff,%rax",
@@ -137,7 +137,7 @@ def test_read_bad_budget(line):
 
 
 def test_read_empty_budget():
-    with pytest.raises(BudgetError, match="no line in it"):
+    with pytest.raises(BudgetError, match="no rows"):
         asm_budget.read_budget("# nothing\n", "b.txt")
 
 
@@ -190,7 +190,7 @@ def test_library_over_budget(libs, tmp_path):
 @pytest.mark.parametrize(
     ("budget", "message"),
     [
-        ("probe gone 9 9 9 9 0 0\n", "exports no 'gone'"),
+        ("probe gone 9 9 9 9 0 0\n", "does not export 'gone'"),
         ("other cheap 9 9 9 9 0 0\n", "libhakozuna_other.so' does not exist"),
         ("probe cheap nine\n", "budget.txt:1: 'probe cheap nine'"),
     ],
@@ -201,7 +201,7 @@ def test_bad_input(libs, tmp_path, budget, message):
     assert message in run.stderr
 
 
-def test_library_that_is_none(libs, tmp_path):
+def test_file_that_is_not_a_library(libs, tmp_path):
     shutil.copy(libs / "probe.c", libs / "libhakozuna_text.so")
     run = run_tool(libs, tmp_path, "text cheap 9 9 9 9 0 0\n")
     assert run.returncode == 2
