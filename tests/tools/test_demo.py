@@ -1,4 +1,4 @@
-"""The demonstration must notice wrong results and a library that is not what it measures."""
+"""The demo must notice wrong results, and a library that is not loaded or not ours."""
 
 import importlib.machinery
 import importlib.util
@@ -16,7 +16,7 @@ PROBE = """
 #include <stdlib.h>
 const char *hz_config_string(void) { return "engine=probe"; }
 """
-# A malloc that cannot be used: whoever really loads it fails.
+# An unusable malloc: every program that really loads it fails.
 BROKEN = PROBE + "void *malloc(size_t n) { (void)n; return NULL; }\n"
 
 
@@ -30,7 +30,7 @@ def compile_library(folder: pathlib.Path, name: str, text: str) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def probe(tmp_path_factory):
-    """A library that says it is ours and leaves malloc to glibc."""
+    """A library that claims to be ours but leaves malloc to glibc."""
     return compile_library(tmp_path_factory.mktemp("demo"), "probe", PROBE)
 
 
@@ -77,7 +77,7 @@ def test_wrong_answer_stops_the_measurement(monkeypatch):
 
 
 class FakeClient:
-    """Redis in a dictionary; `broken` names the command that it gets wrong."""
+    """Redis in a dictionary; `broken` names the command that does nothing."""
 
     def __init__(self, broken=b""):
         self.broken, self.values = broken, {}
@@ -100,7 +100,7 @@ def test_redis_that_gives_back_what_was_stored():
 
 @pytest.mark.parametrize("command", [b"SET", b"GET", b"APPEND", b"DEL"])
 def test_redis_that_loses_something(command):
-    with pytest.raises(demo.DemoError, match="other values than were stored"):
+    with pytest.raises(demo.DemoError, match="different values from those stored"):
         demo.check_redis(FakeClient(command))
 
 
@@ -119,7 +119,7 @@ def test_one_real_program(probe):
     done = run_tool("--lib", probe, "--rounds", "1", "--program", "python")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[0] == "engine=probe"
-    assert "round 1 of 1: results right" in done.stdout
+    assert "round 1 of 1: results correct" in done.stdout
 
 
 def test_bad_arguments(probe, tmp_path):
@@ -132,4 +132,4 @@ def test_bad_arguments(probe, tmp_path):
     text.write_text("no library")
     for path in (text, tmp_path / "gone.so"):
         done = run_tool("--lib", path)
-        assert done.returncode == 1 and f"'{path}' is no hakozuna library" in done.stderr
+        assert done.returncode == 1 and f"'{path}' is not a hakozuna library" in done.stderr

@@ -1,4 +1,4 @@
-"""tools/setup sees what is missing, on a machine where dpkg has never heard of some packages too."""
+"""tools/setup finds missing packages, including packages that dpkg does not know."""
 
 import os
 import pathlib

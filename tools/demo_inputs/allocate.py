@@ -1,6 +1,6 @@
-"""Allocates the way Python programs do: many small objects, growing strings, dictionaries that come and go.
+"""Allocates the way Python programs do: many small objects, growing strings, short-lived dictionaries.
 
-Prints a digest of everything it made; the same with every allocator.
+Prints a digest of its results, which must be the same under every allocator.
 """
 
 import hashlib

@@ -25,7 +25,7 @@ template <int N> struct key {
     }
 };
 
-/* One map, one set and one sort per N: what a compiler spends its time on. */
+/* Instantiates one map, one set and one sort per N, to give the compiler work. */
 template <int N> std::string describe() {
     std::map<key<N>, std::vector<std::tuple<int, std::string>>> table;
     std::set<std::pair<key<N>, int>> seen;
