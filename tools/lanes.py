@@ -93,7 +93,7 @@ def read_knobs(text: str, path: str, before: tuple[Knob, ...] = ()) -> list[Knob
         place = f"{path}:{number}"
         found = KNOB.fullmatch(line.strip())
         if found is None:
-            raise LaneError(f"{place}: '{line.strip()}' is no knob; want {WANTED_KNOB}")
+            raise LaneError(f"{place}: '{line.strip()}' is not a knob; want {WANTED_KNOB}")
         knob = Knob(found["name"], *(int(found[key]) for key in ("low", "high", "default")), found["unit"], found["text"])
         if knob.low > knob.high:
             raise LaneError(f"{place}: {knob.name}: smallest {knob.low} is above largest {knob.high}")
@@ -130,7 +130,7 @@ def read_settings(root: pathlib.Path, path: str, engine: Engine, found: dict[str
             found.setdefault("HZ_LANE_NAME", name["name"])
         elif setting := SETTING.fullmatch(line):
             if setting["name"] not in knobs:
-                raise LaneError(f"{place}: {setting['name']} is no knob of {engine.name}; it has: {', '.join(knobs)}")
+                raise LaneError(f"{place}: {setting['name']} is not a knob of {engine.name}; it has: {', '.join(knobs)}")
             if setting["name"] in found:
                 raise LaneError(f"{place}: {setting['name']} is set twice")
             found[setting["name"]] = read_value(knobs[setting["name"]], setting["value"], place)

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Builds a variant: a lane with some knobs set otherwise. Prints the path of its library.
+"""Builds a variant, which is a lane with some knobs changed, and prints the path of its library.
 
 usage: variant.py [--test] LANE [NAME=VALUE ...]
 
-LANE is ENGINE/LANE, ENGINE for its lane default, or a lane's name alone where only one engine has it. NAME is a knob, with
-or without its HZ_. The library is build/variants/V/lib/libhakozuna_V.so, where V is made of lane and overrides in the order
-of the knobs; its configuration string says them as overrides=NAME:VALUE,... . Each variant has a build directory of its own. `--test`
-builds it with internal assertions in build/variants/V.check and runs all suites over it instead.
-An unknown lane or knob, a value out of range (exit 2) and a combination that does not compile (exit 1) are refused with the
-reason, and build nothing.
+LANE is ENGINE/LANE, or ENGINE alone for its lane `default`, or a lane's name alone if only one engine has a lane of that
+name. NAME is a knob, with or without its HZ_. The library is build/variants/V/lib/libhakozuna_V.so, where V consists of the
+lane and the overrides in the order of the knobs; its configuration string has them as overrides=NAME:VALUE,... . Each
+variant has its own build directory. With `--test`, the variant is built with internal assertions in
+build/variants/V.check, and all suites are run on it instead.
+An unknown lane or knob and a value out of range (exit 2), and a combination that does not compile (exit 1), are refused
+with the reason, and no library is built.
 """
 
 import argparse
@@ -30,11 +31,11 @@ def cmake_entry(lane: lanes.Lane) -> str:
 
 
 def find_lane(word: str, known: list[lanes.Lane]) -> lanes.Lane:
-    """Raises LaneError."""
+    """The lane that `word` names. Raises LaneError."""
     found = [lane for lane in known if word in (lane.title, lane.name, cmake_entry(lane))]
     if len(found) != 1:
         titles = ", ".join(lane.title for lane in known)
-        raise lanes.LaneError(f"'{word}' is {'no lane' if not found else 'a lane of several engines'}; allowed: {titles}")
+        raise lanes.LaneError(f"'{word}' is {'not a lane' if not found else 'a lane of several engines'}; allowed: {titles}")
     return found[0]
 
 
@@ -48,7 +49,7 @@ def read_overrides(words: list[str], lane: lanes.Lane, knobs: list[lanes.Knob]) 
         if not separator:
             raise lanes.LaneError(f"'{word}' is not NAME=VALUE")
         if name not in by_name:
-            raise lanes.LaneError(f"'{name}' is no knob of {lane.engine}; it has: {', '.join(by_name)}")
+            raise lanes.LaneError(f"'{name}' is not a knob of {lane.engine}; its knobs: {', '.join(by_name)}")
         if name in given:
             raise lanes.LaneError(f"{name} is set twice")
         given[name] = lanes.read_value(by_name[name], value, "SET")
@@ -60,12 +61,12 @@ def library_name(lane: lanes.Lane) -> str:
 
 
 def variant_name(lane: lanes.Lane, overrides: dict[str, int]) -> str:
-    """Without '=', which names of libraries and allocators had better not have."""
+    """Contains no '=', which names of libraries and allocators should avoid."""
     return "+".join([library_name(lane), *(f"{name.removeprefix('HZ_').lower()}-{value}" for name, value in overrides.items())])
 
 
 def run(command: list[str]) -> None:
-    """Quiet unless it fails; then the reason that the sources give, or all that was said. Raises LaneError."""
+    """Prints nothing. On failure raises LaneError with the reason given in the sources, or with the command's whole output."""
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         reasons = dict.fromkeys((found[1] or found[2]).strip('"') for found in REASON.finditer(done.stdout))
@@ -88,7 +89,7 @@ def build(folder: pathlib.Path, jobs: int, *targets: str) -> None:
 def make_library(name: str, lane: lanes.Lane, overrides: dict[str, int], jobs: int) -> pathlib.Path:
     folder = VARIANTS / name
     library = folder / "lib" / f"libhakozuna_{name}.so"
-    library.unlink(missing_ok=True)  # what cannot be built any more must not be there
+    library.unlink(missing_ok=True)  # a failed build must not leave an old library behind
     configure(folder, lane, overrides, ["-DHZ_BUILD=release", "-DHZ_TESTS=OFF"])
     build(folder, jobs, "libs")
     if overrides:
@@ -104,7 +105,7 @@ def test(name: str, lane: lanes.Lane, overrides: dict[str, int], jobs: int) -> i
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description="Builds a lane with some knobs set otherwise.")
+    parser = argparse.ArgumentParser(description="Builds a lane with some knobs changed.")
     parser.add_argument("--test", action="store_true", help="build with internal assertions and run all suites instead")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("lane", metavar="LANE")

@@ -56,11 +56,11 @@ def test_good_knobs():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"{GOOD_KNOB}\nKNOB(HZ_B, 1)\n", "k.def:2: 'KNOB(HZ_B, 1)' is no knob; want KNOB("),
-        (f"/* a\n b */\n{GOOD_KNOB}\nint x;\n", "k.def:4: 'int x;' is no knob"),
-        ('KNOB(HZ3_B, 1, 2, 1, "u", "x")\n', "k.def:1: 'KNOB(HZ3_B, 1, 2, 1, \"u\", \"x\")' is no knob"),
-        ('KNOB(HZ_B, 1, 2, 1, "u", "")\n', "k.def:1: 'KNOB(HZ_B, 1, 2, 1, \"u\", \"\")' is no knob"),
-        ('KNOB(HZ_B, 1, 2, "u", "x")\n', "k.def:1: 'KNOB(HZ_B, 1, 2, \"u\", \"x\")' is no knob"),
+        (f"{GOOD_KNOB}\nKNOB(HZ_B, 1)\n", "k.def:2: 'KNOB(HZ_B, 1)' is not a knob; want KNOB("),
+        (f"/* a\n b */\n{GOOD_KNOB}\nint x;\n", "k.def:4: 'int x;' is not a knob"),
+        ('KNOB(HZ3_B, 1, 2, 1, "u", "x")\n', "k.def:1: 'KNOB(HZ3_B, 1, 2, 1, \"u\", \"x\")' is not a knob"),
+        ('KNOB(HZ_B, 1, 2, 1, "u", "")\n', "k.def:1: 'KNOB(HZ_B, 1, 2, 1, \"u\", \"\")' is not a knob"),
+        ('KNOB(HZ_B, 1, 2, "u", "x")\n', "k.def:1: 'KNOB(HZ_B, 1, 2, \"u\", \"x\")' is not a knob"),
         ('KNOB(HZ_B, 3, 2, 2, "u", "x")\n', "k.def:1: HZ_B: smallest 3 is above largest 2"),
         ('KNOB(HZ_B, 1, 2, 3, "u", "x")\n', "k.def:1: default: HZ_B is 3; allowed: 1..2"),
         (f"{GOOD_KNOB}\n{GOOD_KNOB}\n", "k.def:2: HZ_SIZE_BYTES exists already"),
@@ -109,7 +109,7 @@ def test_a_knob_that_a_lane_does_not_set_has_its_default(tree):
         ("SET(16)", "SET(7)", "5: HZ_SIZE_BYTES is 7; allowed: 8..64"),
         ("SET(16)", "SET(many)", "5: HZ_SIZE_BYTES is many; allowed: 8..64"),
         ("HZ_SET(16)", "16", "5: '#define LANE_HZ_SIZE_BYTES 16' sets nothing; want #define LANE_HZ_NAME HZ_SET(value)"),
-        ("LANE_HZ_SIZE_BYTES", "LANE_HZ_SIZE", "5: HZ_SIZE is no knob of hz7; it has: HZ_SIZE_BYTES"),
+        ("LANE_HZ_SIZE_BYTES", "LANE_HZ_SIZE", "5: HZ_SIZE is not a knob of hz7; it has: HZ_SIZE_BYTES"),
         ('#define HZ_LANE_NAME "tiny"', "", "1: does not set HZ_LANE_NAME"),
         ("#define LANE_HZ_SIZE_BYTES HZ_SET(16)", '#include "lanes/gone.h"', "5: there is no src/engines/hz7/lanes/gone.h"),
         ("\n#endif", "#define LANE_HZ_SIZE_BYTES HZ_SET(16)\n#endif", "6: HZ_SIZE_BYTES is set twice"),
@@ -229,7 +229,7 @@ def test_bad_knobs_end_the_tool(tmp_path, monkeypatch, capsys):
     (tmp_path / "src/heap/knobs.def").write_text(f"{GOOD_KNOB}\nnonsense\n")
     monkeypatch.setattr(lanes, "ROOT", tmp_path)
     assert lanes.main(["--check"]) == 2
-    assert capsys.readouterr().err.startswith("lanes: src/heap/knobs.def:2: 'nonsense' is no knob")
+    assert capsys.readouterr().err.startswith("lanes: src/heap/knobs.def:2: 'nonsense' is not a knob")
 
 
 def test_an_engine_without_lanes_and_no_engine(tmp_path):

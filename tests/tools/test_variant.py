@@ -1,4 +1,4 @@
-"""A variant has its overrides in its name and configuration; what cannot be built says why and builds nothing."""
+"""A variant has its overrides in its name and configuration; an impossible one is refused with the reason."""
 
 import pathlib
 import subprocess
@@ -21,7 +21,7 @@ def folders():
 
 
 def config_of(library):
-    """Asked in a child, preloaded: the library replaces malloc of whatever loads it."""
+    """Read in a child with the library preloaded, because the library replaces malloc in the process that loads it."""
     code = (
         "import ctypes; f = ctypes.CDLL(None).hz_config_string; f.restype = ctypes.c_char_p; print(f().decode())"
     )
@@ -34,14 +34,14 @@ def config_of(library):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("hz3/none",), "'hz3/none' is no lane; allowed: "),
-        (("hz3",), "'hz3' is no lane; allowed: "),
-        (("hz9/scale",), "'hz9/scale' is no lane; allowed: "),
-        (("none",), "'none' is no lane; allowed: "),
-        (("hz4/",), "'hz4/' is no lane; allowed: "),
-        (("",), "'' is no lane; allowed: "),
-        (("scale", "BIN_SIZE=1"), "'HZ_BIN_SIZE' is no knob of hz3; it has: HZ_NUM_SHARDS, "),
-        (("scale", "INBOX_BYTES=8192"), "'HZ_INBOX_BYTES' is no knob of hz3; it has: "),
+        (("hz3/none",), "'hz3/none' is not a lane; allowed: "),
+        (("hz3",), "'hz3' is not a lane; allowed: "),
+        (("hz9/scale",), "'hz9/scale' is not a lane; allowed: "),
+        (("none",), "'none' is not a lane; allowed: "),
+        (("hz4/",), "'hz4/' is not a lane; allowed: "),
+        (("",), "'' is not a lane; allowed: "),
+        (("scale", "BIN_SIZE=1"), "'HZ_BIN_SIZE' is not a knob of hz3; its knobs: HZ_NUM_SHARDS, "),
+        (("scale", "INBOX_BYTES=8192"), "'HZ_INBOX_BYTES' is not a knob of hz3; its knobs: "),
         (("scale", "BIN_COUNT"), "'BIN_COUNT' is not NAME=VALUE"),
         (("scale", "BIN_COUNT="), "SET: HZ_BIN_COUNT is ; allowed: 8..1024"),
         (("scale", "BIN_COUNT=7"), "SET: HZ_BIN_COUNT is 7; allowed: 8..1024"),
@@ -107,7 +107,7 @@ def test_a_combination_that_does_not_compile_says_why(words, name, reason):
     assert not list((variant.VARIANTS / name).glob("lib/*+*.so"))
 
 
-def test_a_variant_is_what_it_says_and_shares_no_object():
+def test_a_variant_has_its_overrides_and_its_own_library():
     done = run("scale", "BIN_COUNT=96", "HZ_NUM_SHARDS=7", "BATCH_COUNT=48")
     name = "hz3_scale+num_shards-7+bin_count-96+batch_count-48"
     assert (done.returncode, done.stderr) == (0, "")
@@ -124,7 +124,7 @@ def test_a_variant_is_what_it_says_and_shares_no_object():
     assert {key: int(config[key]) for key in others} == others
 
 
-def test_a_lane_as_it_is():
+def test_a_lane_without_overrides():
     done = run("hz4")
     assert (done.returncode, done.stderr) == (0, "")
     assert config_of(lanes.ROOT / done.stdout.strip())["overrides"] == "none"
