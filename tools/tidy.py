@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""House rules as a test: `tools/tidy.py` prints every breach as `path:line: [rule] what` and exits 1.
+"""House rules as a test: `tools/tidy.py` prints every breach as `path:line: [rule] what` and exits with 1.
 
-Looks at the files git knows (tracked, or new and not ignored), or at all files when there is no git.
+Checks the files that git knows (tracked, or new and not ignored), or all files without git.
 Rules:
   include     base includes base; core base and core, and of the engine it is built with the few files that
               every engine has, by their bare names; an engine base, core and itself, never another
@@ -13,7 +13,7 @@ Rules:
               excepted
   atomic      the compiler's and the standard's atomic functions only in base/atomic.h
   word        no paths of somebody's machine, no marks of unfinished work
-  format      clang-format has nothing to change
+  format      clang-format would change nothing
 """
 
 import argparse
@@ -45,7 +45,7 @@ class Problem(NamedTuple):
 
 
 class Source:
-    """A file with its text read once, as written and with comments and literals blanked out."""
+    """A file whose text is read once: as written, and with comments and literals blanked out."""
 
     def __init__(self, root: pathlib.Path, path: str):
         self.root = root
@@ -79,7 +79,7 @@ LITERAL = re.compile(
 
 
 def blank_literals(text: str) -> str:
-    """Replaces comments by spaces and literals by empty ones; newlines stay."""
+    """Replaces comments with spaces and literals with empty ones; newlines stay."""
 
     def blank(match: re.Match) -> str:
         found = match.group(0)
@@ -117,7 +117,7 @@ def engines_of(root: pathlib.Path) -> list[str]:
 
 
 def resolve_include(source: Source, name: str) -> set[str]:
-    """The layers in which `name` could be found, searched the way the build does."""
+    """The layers in which the build could find `name`."""
     root, layer = source.root, layer_of(source.path)
     places = [(root / source.path).parent, root / "src", root / "include"]
     if ENGINE.match(layer):
@@ -133,7 +133,7 @@ def resolve_include(source: Source, name: str) -> set[str]:
 
 
 def include_breach(layer: str, name: str, targets: set[str], engines: list[str]) -> str | None:
-    """What is wrong with a file of `layer` including `name`, which lies in `targets`."""
+    """Says what is wrong when a file of `layer` includes `name`, found in `targets`; None when nothing is."""
     if not targets:
         return f'"{name}" is in none of the include roots'
     if layer == "include":
@@ -153,7 +153,7 @@ def check_include(source: Source) -> Iterator[Problem]:
     layer = layer_of(source.path)
     if not source.is_c or not layer:
         return
-    # Blanking comments would blank the quoted names too, so comments are blanked alone.
+    # source.bare() blanks the quoted names too, so only comments are blanked here.
     text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group(0).count("\n"), source.text, flags=re.DOTALL)
     for match in INCLUDE.finditer(text):
         name = match.group("name")
@@ -171,7 +171,7 @@ SCOPE = re.compile(r"^(?:inline\s+)?namespace\b|^extern\s+\"|^(?:template\s*<.*>
 
 
 def opens_function(head: str) -> bool:
-    """Does a brace after `head` (the text since the last ; { or }) open a function's body?"""
+    """True when a brace after `head` (the text since the last ; { or }) opens a function's body."""
     head = re.sub(r"^(?:\s*#[^\n]*\n)+", "", head).strip()
     if SCOPE.match(head) and not re.search(r"\)\s*(?:const|noexcept|override|final)?\s*$", head):
         return False
@@ -179,8 +179,8 @@ def opens_function(head: str) -> bool:
 
 
 def c_functions(bare: str) -> Iterator[tuple[int, int]]:
-    """(first line, last line) of each function body with its head in blanked C or C++ text."""
-    # Preprocessor lines (with their continuations) hold unbalanced braces at times.
+    """(first line, last line) of each function, including its head, in blanked C or C++ text."""
+    # Preprocessor lines (with their continuations) can have unbalanced braces.
     bare = re.sub(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", lambda m: "\n" * m.group(0).count("\n"), bare, flags=re.MULTILINE)
     depth = body_depth = head_start = start = 0
     in_body = False
@@ -236,7 +236,7 @@ CONDITION_HOMES = re.compile(
 
 
 def guard_lines(lines: list[str]) -> set[int]:
-    """Line numbers of a leading `#ifndef X` that the next code line answers with `#define X`."""
+    """The line number of a leading `#ifndef X` whose next code line is `#define X`."""
     code = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
     if len(code) < 2:
         return set()
@@ -298,7 +298,7 @@ def check_word(source: Source) -> Iterator[Problem]:
 
 
 def check_format(root: pathlib.Path, paths: list[str]) -> Iterator[Problem]:
-    """clang-format over many files at once: it starts slowly."""
+    """Runs clang-format on many files per call, because it starts slowly."""
     paths = [path for path in paths if pathlib.PurePosixPath(path).suffix in FORMATTED_SUFFIXES]
     for first in range(0, len(paths), 64):
         command = ["clang-format", "--dry-run", "--style=file", *paths[first : first + 64]]
@@ -362,7 +362,7 @@ def main(arguments: list[str]) -> int:
         parser.error(f"--root is '{options.root}'; want a directory")
     paths = known_files(root)
     if not paths:
-        parser.error(f"--root is '{options.root}'; no file in it")
+        parser.error(f"--root is '{options.root}'; it has no files")
     problems = find_problems(root, paths, set(options.rule or names))
     for problem in problems:
         print(problem)

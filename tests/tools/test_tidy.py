@@ -1,4 +1,4 @@
-"""Each house rule is fed something bad and must name it, and something good beside it that must pass."""
+"""Each house rule gets a bad input, which it must report, and a similar good one, which it must accept."""
 
 import pathlib
 import shutil
@@ -30,7 +30,7 @@ BASE = {
 
 @pytest.fixture
 def tree(tmp_path):
-    """Returns a function that lays out a small repository with the given files and runs rules on it."""
+    """Returns a function that writes a small repository with the given files and runs rules on it."""
     shutil.copy(REPOSITORY / ".clang-format", tmp_path)
 
     def run(files: dict[str, str], *rules: str) -> list[str]:
@@ -114,7 +114,7 @@ def test_include_within_layers(tree, path, include):
     assert tree({path: f"#include {include}\n"}, "include") == []
 
 
-def test_include_in_comment_counts_not(tree):
+def test_include_in_comment_does_not_count(tree):
     assert tree({"src/base/a.c": '/*\n#include "hz3/stash.h"\n*/\n'}, "include") == []
 
 
@@ -155,7 +155,7 @@ def test_long_function_is_named_by_its_first_line(tree):
     assert tree({"src/base/a.c": text}, "length") == ["src/base/a.c:3: [length] function of 72 lines; allowed: 70"]
 
 
-def test_long_table_is_no_function(tree):
+def test_long_table_is_not_a_function(tree):
     text = "static const int table[] = {\n" + "    1,\n" * 100 + "};\n"
     assert tree({"src/base/a.c": text}, "length") == []
 
@@ -180,12 +180,12 @@ def test_condition_where_it_belongs(tree, path):
     assert tree({path: "int x;\n#if HZ_CHECKS\n#endif\n"}, "condition") == []
 
 
-def test_include_guard_is_no_condition(tree):
+def test_include_guard_is_not_a_condition(tree):
     guard = "/* what\n#if inside a comment */\n#ifndef HZ_A_H\n#define HZ_A_H\n#ifdef __cplusplus\n#endif\n#endif\n"
     assert tree({"src/base/a.h": guard}, "condition") == []
 
 
-def test_default_of_macro_is_no_include_guard(tree):
+def test_default_of_macro_is_not_an_include_guard(tree):
     text = "#ifndef HZ_A_H\n#define HZ_A_H\n#ifndef SIZE\n#define SIZE 3\n#endif\n#endif\n"
     assert len(tree({"src/base/a.h": text}, "condition")) == 1
     assert len(tree({"src/base/a.h": "", "src/base/a.c": "#ifndef SIZE\n#define SIZE 3\n#endif\n"}, "condition")) == 1
@@ -274,4 +274,4 @@ def test_bad_arguments(tmp_path):
     rule = run_tool("--rule", "beauty")
     assert rule.returncode == 2 and "'beauty'" in rule.stderr and "include" in rule.stderr
     empty = run_tool("--root", tmp_path)
-    assert empty.returncode == 2 and "no file in it" in empty.stderr
+    assert empty.returncode == 2 and "it has no files" in empty.stderr
