@@ -1,4 +1,4 @@
-"""Lets the tests import the tools, which are scripts and no package."""
+"""Lets the tests import the tools, which are scripts and not a package."""
 
 import pathlib
 import sys

@@ -1,5 +1,5 @@
-"""The documents are true to the sources as far as a program can tell: examples compile and run, functions that are
-named exist, links lead somewhere, every edge of memory-order.md is in the sources and the other way round."""
+"""The documents agree with the sources as far as a program can check: examples compile and run, named functions exist,
+links have targets, and memory-order.md has the same edges as the sources."""
 
 import os
 import pathlib
@@ -31,7 +31,7 @@ def examples() -> list:
 
 
 def build_and_run(folder: pathlib.Path, language: str, way: str, code: str) -> subprocess.CompletedProcess:
-    """Compiles an example and runs it the way its fence says: link, preload or dlopen."""
+    """Compiles an example and runs it the way that its fence says: link, preload or dlopen."""
     assert way in {"link", "preload", "dlopen"}, f"the fence says '{way}'; allowed: link, preload, dlopen"
     source, program = folder / f"example.{'c' if language == 'c' else 'cc'}", folder / "example"
     source.write_text(code)
@@ -62,15 +62,14 @@ def test_an_example_that_fails_is_noticed(tmp_path):
 
 
 def unknown_names(text: str, known: str) -> list[str]:
-    """The functions named in a page that are nowhere in the sources. In a table's first column of glossary.md stand
-    names of other designs."""
+    """The functions that a page names but the sources do not have."""
     return [name for name in SOURCE_NAME.findall(text) if not re.search(rf"\b{name}\b", known)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_names_exist(page):
     text = page.read_text()
-    if page.name == "glossary.md":
+    if page.name == "glossary.md":  # the first columns of its tables have names of other designs
         text = re.sub(r"^\|[^|]*\|", "|", text, flags=re.MULTILINE)
     assert unknown_names(text, sources()) == []
 
@@ -80,7 +79,7 @@ def test_a_name_that_is_gone_is_noticed():
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors GitHub makes of the headings."""
+    """The anchors that GitHub makes from the headings."""
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
@@ -127,7 +126,7 @@ def counters_of(path: str) -> set[tuple[str, str]]:
 
 
 def documented_counters(page: str) -> set[tuple[str, str]]:
-    """The first columns of the tables under a line `**group**`."""
+    """(group, name) for each name in the first columns of the tables under a line `**group**`."""
     parts = re.split(r"^\*\*([a-z]+)\*\*.*$", page, flags=re.MULTILINE)
     return {
         (group, name)
@@ -137,13 +136,13 @@ def documented_counters(page: str) -> set[tuple[str, str]]:
     }
 
 
-# What no thread counts, but src/core/stats.c knows or computes.
+# Counters that no thread counts; src/core/stats.c knows or computes them.
 KNOWN = {("counters", name) for name in ("threads", "thread_blocks", "shards", "meta_bytes")} | {("os", "seg_acq")}
 KNOWN |= {("mid", name) for name in ("malloc_calls", "free_calls", "free_batch_enq")}
 
 
 def test_every_counter_is_documented():
-    """hz4.md has the counters of core and hz4, hz3.md those that only hz3 has."""
+    """hz4.md documents the common counters and those of hz4; hz3.md documents those that only hz3 has."""
     common = counters_of("src/core/counters.def")
     assert len(common) > 30
     assert documented_counters((ROOT / "docs/hz4.md").read_text()) == common | counters_of("src/hz4/engine_counters.def") | KNOWN

@@ -1,4 +1,4 @@
-"""What lanes promise about threads and shards, asked of the libraries themselves under python."""
+"""The promises of the lanes about threads and shards, checked with python running under the libraries."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 import lanes
 import variant
 
-# Threads that all have allocated before the first of them ends.
+# All threads allocate before the first of them ends.
 THREADS = """
 import sys, threading
 count = int(sys.argv[1])
@@ -29,7 +29,7 @@ LANES = ("hz3_scale", "hz3_fast", "hz3_p32", "hz4", "hz4_pageq")
 
 
 def run(library: pathlib.Path, threads: int):
-    """So many threads, and the main thread, at once."""
+    """Runs `threads` threads at the same time, in addition to the main thread."""
     environment = {
         "PATH": os.environ["PATH"], "LD_PRELOAD": str(library), "PYTHONMALLOC": "malloc", "HAKOZUNA_SHOW_CONFIG": "1",
         "HAKOZUNA_SHOW_STATS": "json",

@@ -1,4 +1,4 @@
-"""The workloads do what they say, refuse bad arguments, are free of races, and notice a broken allocator."""
+"""The workloads do the work they describe, refuse bad arguments, have no races, and notice a broken allocator."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ ARGS = "bench_random_mixed_malloc_args"
 DIST = "bench_random_mixed_malloc_dist"
 REMOTE = "bench_random_mixed_mt_remote_malloc"
 
-# Each workload with a little work, in the ways it can be run.
+# Short runs of each workload, in all of its modes.
 SMALL_RUNS = [
     (ARGS, "20000 100 16 2048"),
     (ARGS, "20000 100 16 2048 0x2a --pair"),
@@ -61,7 +61,7 @@ def values(out: str) -> dict[str, str]:
 
 
 def check_good_run(name: str, done: subprocess.CompletedProcess[str]) -> dict[str, str]:
-    # the one remark that a good run may make
+    # the only warning that a good run may print
     remarks = re.sub(r"\Awarning: \d+\.\d\d % of the sends met a full ring .*\n", "", done.stderr)
     assert (done.returncode, remarks) == (0, "")
     found = values(done.stdout)
@@ -104,7 +104,7 @@ def test_pairs_keep_every_slot_filled(programs: pathlib.Path) -> None:
 
 
 def test_large_working_set_is_really_live(programs: pathlib.Path) -> None:
-    """The table of draws is smaller than the number of slots; all slots are reached all the same."""
+    """All slots are reached, although the table of draws is smaller than the number of slots."""
     few = check_good_run(ARGS, run(programs, ARGS, "1000000 1000 1024 1024 5"))
     many = check_good_run(ARGS, run(programs, ARGS, "1000000 100000 1024 1024 5"))
     assert int(many["remaining_freed"]) > 40000
@@ -131,7 +131,7 @@ def test_remote_identity_and_target(programs: pathlib.Path) -> None:
 
 
 def test_full_ring_falls_back_to_local_frees_and_warns(programs: pathlib.Path) -> None:
-    """16 threads on few cpus: the next thread sleeps most of the time and two entries are soon full."""
+    """16 threads on few CPUs: the next thread sleeps most of the time, so a ring of two entries is soon full."""
     done = run(programs, REMOTE, "16 50000 100 16 512 90 2 --full=fallback")
     found = check_good_run(REMOTE, done)
     assert 0 < int(found["ring_full_fallback"]) <= int(found["local_freed"])
@@ -140,7 +140,7 @@ def test_full_ring_falls_back_to_local_frees_and_warns(programs: pathlib.Path) -
 
 
 def test_same_seed_same_work(programs: pathlib.Path) -> None:
-    """Without other threads in the game the counts depend on the seed alone."""
+    """With a single thread the counts depend only on the seed."""
     first, again, other = (
         values(run(programs, ARGS, f"30000 100 16 256 {seed}").stdout) for seed in ("11", "0xb", "12")
     )
@@ -212,7 +212,7 @@ def test_bad_arguments(programs: pathlib.Path, name: str, args: str, message: st
     assert f"usage: {name} " in done.stderr
 
 
-# Allocators that are broken in one way each, for calls of sizes that only the workloads make.
+# Allocators that are broken in one way each, but only for a size that nothing but the workload requests.
 FLIPS_LAST_BYTE = """
 #include "next.h"
 void *malloc(size_t size) {
@@ -228,7 +228,7 @@ HANDS_OUT_TWICE = """
 #include "next.h"
 static _Thread_local unsigned char *last; static _Thread_local size_t calls;
 void *malloc(size_t size) {
-    if (size == 72 && ++calls % 1000 == 500) return last; // amid a batch: the next block is filled before this is freed
+    if (size == 72 && ++calls % 1000 == 500) return last; // within a batch, so the next block is filled before this one is freed
     unsigned char *block = next_malloc(size);
     if (size == 72) last = block;
     return block;
@@ -307,7 +307,7 @@ def test_misalignment_is_noticed_by_the_full_check(programs: pathlib.Path, broke
 
 @pytest.mark.parametrize("name", ["cache_scratch", "cache_thrash"])
 def test_block_of_two_threads_is_noticed(programs: pathlib.Path, tmp_path: pathlib.Path, name: str) -> None:
-    """All threads get one and the same block of 72 bytes."""
+    """All threads get the same block of 72 bytes."""
     code = """
     #include "next.h"
     void *malloc(size_t size) { static _Alignas(16) char one[72]; return size == 72 ? one : next_malloc(size); }
@@ -320,7 +320,7 @@ def test_block_of_two_threads_is_noticed(programs: pathlib.Path, tmp_path: pathl
 
 
 def test_broken_identity_ends_the_program(tmp_path: pathlib.Path) -> None:
-    """No allocator can break the counts of a workload, so the check is called by itself."""
+    """No allocator can break the counts of a workload, so the test calls the check directly."""
     source = tmp_path / "identity.c"
     source.write_text(
         '#include "machine.h"\n'
@@ -340,7 +340,7 @@ def test_broken_identity_ends_the_program(tmp_path: pathlib.Path) -> None:
     assert done.stderr == "identity: accounting identity broken: sent = received: 7 is not 8\n"
 
 
-def test_malloc_source_is_told(programs: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_malloc_source_is_printed(programs: pathlib.Path, tmp_path: pathlib.Path) -> None:
     code = '#include "next.h"\nvoid *malloc(size_t size) { return next_malloc(size); }\n'
     library = build_library(tmp_path / "other.so", code)
     assert "/libc.so.6" in values(run(programs, ARGS, "10 10 16 16").stdout)["malloc_from"]

@@ -1,4 +1,4 @@
-"""Builds the workloads, and small libraries to preload, for the tests of both; needs nothing but a C compiler."""
+"""Builds the workloads, and small libraries to preload, for tests; needs only a C compiler."""
 
 import os
 import pathlib
@@ -17,7 +17,7 @@ def _run(command: list[str]) -> None:
 
 
 def build_workloads(directory: pathlib.Path, *flags: str) -> pathlib.Path:
-    """All workloads as programs in `directory`; what they share is compiled once."""
+    """Builds all workloads into `directory`; their common code is compiled once."""
     common = sorted((SOURCES / "common").glob("*.c"))
     objects = [directory / f"{path.stem}.o" for path in common]
     for source, target in zip(common, objects, strict=True):
@@ -29,7 +29,7 @@ def build_workloads(directory: pathlib.Path, *flags: str) -> pathlib.Path:
 
 
 def build_library(path: pathlib.Path, code: str) -> pathlib.Path:
-    """A shared library from C code; it may call the next malloc as next_malloc after `#include "next.h"`."""
+    """Builds a shared library from C code, which can call the next malloc as next_malloc after `#include "next.h"`."""
     (path.parent / "next.h").write_text(NEXT_H)
     source = path.with_suffix(".c")
     source.write_text(code)
@@ -37,7 +37,7 @@ def build_library(path: pathlib.Path, code: str) -> pathlib.Path:
     return path
 
 
-# glibc's own names, because dlsym itself may allocate.
+# These use glibc's internal names, because dlsym itself may allocate.
 NEXT_H = """
 #include <stddef.h>
 #include <stdint.h>
