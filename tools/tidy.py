@@ -3,15 +3,19 @@
 
 Checks the files that git knows (tracked, or new and not ignored), or all files without git.
 Rules:
-  include     base includes base; core base and core, and of the engine it is built with the few files that
-              every engine has, by their bare names; an engine base, core and itself, never another
-              engine; front base, core and front; all of them the public header, which includes
-              nothing of src
+  include     base includes base; front includes base, heap and front. heap includes base, modules of heap
+              that come before it in HEAP_ORDER, and of the engine it is built with the few files that
+              every engine has, by their bare names. An engine includes base, itself, and modules of heap
+              that come before it in HEAP_ORDER, never another engine. All may include the public header,
+              which includes nothing of src
+  circle      no module includes itself through others; a module is a .h and a .c of one name
+  home        a function declared in src/<module>.h is defined in src/<module>.c (or in the files of HOMES)
   length      files of code up to 800 lines, functions up to 70
   condition   #if and its relatives only in base/compiler.h, base/os_*.c, config.[ch], engine_config.h,
               lanes, the public header and headers of tests; include guards and `#ifdef __cplusplus`
               excepted
   atomic      the compiler's and the standard's atomic functions only in base/atomic.h
+  note        a comment behind code ends on its line; a longer one stands above the statement
   word        no paths of somebody's machine, no marks of unfinished work
   format      clang-format would change nothing
 """
@@ -97,72 +101,179 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?P<open>["<])(?P<name>[^">\n]
 ENGINE = re.compile(r"^hz[0-9]+$")
 
 
-# What core finds in the directory of the engine that it is built with.
+# What heap finds in the directory of the engine that it is built with.
 ENGINE_FILES = {"engine_config.h", "engine_knobs.def", "engine_counters.def", "mailbox.h"}
 # The layers below each, which it may include besides itself and the public header ("include").
-BELOW = {"base": set(), "core": {"base"}, "front": {"base", "core"}, "engine": {"base", "core"}}
+BELOW = {"base": set(), "heap": {"base"}, "front": {"base", "heap"}, "engine": {"base", "heap"}}
+# The modules of heap from bottom to top: each may include only those before it. An engine's mailbox.h and its other files
+# have their places in it too.
+HEAP_ORDER = (
+    "knobs sizeclass class_policy counters cache/bin thread_block "
+    "pages/page_queue mailbox pages/shard pages/page pages/list_check pages/page_local pages/mail engine "
+    "pages/put pages/send pages/drain pages/adopt pages/supply "
+    "cache/room cache/depot cache/flush cache/age cache/refill "
+    "init orphan fork thread tick purge query resize malloc free heap stats config"
+).split()
 
 
 def layer_of(path: str) -> str:
-    """'base', 'core', 'front', 'hz3', ... for a path under src/; 'include' under include/; else ''."""
+    """'base', 'heap', 'front', 'hz3', ... for a path under src/; 'include' under include/; else ''."""
     parts = pathlib.PurePosixPath(path).parts
     if len(parts) > 2 and parts[0] == "src":
-        return parts[1]
+        return parts[2] if parts[1] == "engines" else parts[1]
     return "include" if parts and parts[0] == "include" else ""
 
 
+def place_of(path: str) -> str:
+    """The word in HEAP_ORDER that stands for a file of heap or of an engine."""
+    layer = layer_of(path)
+    stem = pathlib.PurePosixPath(path).with_suffix("").as_posix()
+    if layer == "heap":
+        return stem.removeprefix("src/heap/")
+    if stem.endswith("/mailbox"):
+        return "mailbox"
+    return "knobs" if pathlib.PurePosixPath(path).name in ENGINE_FILES or "/lanes/" in path else "engine"
+
+
 def engines_of(root: pathlib.Path) -> list[str]:
-    src = root / "src"
-    return sorted(p.name for p in src.iterdir() if ENGINE.match(p.name)) if src.is_dir() else []
+    engines = root / "src/engines"
+    return sorted(p.name for p in engines.iterdir() if ENGINE.match(p.name)) if engines.is_dir() else []
 
 
 def resolve_include(source: Source, name: str) -> set[str]:
-    """The layers in which the build could find `name`."""
+    """The files that the build could find under `name`, relative to the root."""
     root, layer = source.root, layer_of(source.path)
     places = [(root / source.path).parent, root / "src", root / "include"]
     if ENGINE.match(layer):
-        places.append(root / "src" / layer)
-    elif layer in {"core", "front"}:  # the build puts the engine's directory on their include path
-        places += [root / "src" / engine for engine in engines_of(root)]
+        places.append(root / "src/engines" / layer)
+    elif layer in {"heap", "front"}:  # the build puts the engine's directory on their include path
+        places += [root / "src/engines" / engine for engine in engines_of(root)]
     found = set()
     for place in places:
         target = pathlib.Path(os.path.normpath(place / name))
         if target.is_file() and target.is_relative_to(root):
-            found.add(layer_of(target.relative_to(root).as_posix()))
+            found.add(target.relative_to(root).as_posix())
     return found
 
 
-def include_breach(layer: str, name: str, targets: set[str], engines: list[str]) -> str | None:
-    """Says what is wrong when a file of `layer` includes `name`, found in `targets`; None when nothing is."""
+def layer_breach(layer: str, name: str, targets: set[str], engines: list[str]) -> str | None:
+    """Says what is wrong when a file of `layer` includes `name`, found in the layers `targets`; None when nothing is."""
     if not targets:
         return f'"{name}" is in none of the include roots'
     if layer == "include":
         return f'the public header includes "{name}" of src' if targets != {"include"} else None
-    if layer in {"core", "front"}:
-        named = re.match(r"(?:\.\./|src/)*(hz[0-9]+)/", name)
+    if layer in {"heap", "front"}:
+        named = re.match(r"(?:\.\./|src/|engines/)*(hz[0-9]+)/", name)
         if named:
             return f'{layer} names engine {named.group(1)} in "{name}"; the build binds one'
-    if layer == "core" and name in ENGINE_FILES:
+    if layer == "heap" and name in ENGINE_FILES:
         lacking = sorted(set(engines) - targets)
-        return f'core includes "{name}", which {", ".join(lacking)} does not have' if lacking else None
+        return f'heap includes "{name}", which {", ".join(lacking)} does not have' if lacking else None
     wrong = sorted(targets - {layer, "include"} - BELOW.get("engine" if ENGINE.match(layer) else layer, {"base"}))
     return f'{layer} includes "{name}" of {", ".join(wrong)}' if wrong else None
+
+
+def order_breach(path: str, name: str, targets: set[str]) -> str | None:
+    """Says what is wrong with the order when a file of heap or of an engine includes a module of heap."""
+    own = place_of(path)
+    if own not in HEAP_ORDER:
+        return f"{own} is not in HEAP_ORDER (tools/tidy.py)"
+    for target in sorted(targets):
+        other = place_of(target)
+        if layer_of(target) == layer_of(path) != "heap" or layer_of(target) in {"base", "include"}:
+            continue
+        if other not in HEAP_ORDER:
+            return f'"{name}" is not in HEAP_ORDER (tools/tidy.py)'
+        if HEAP_ORDER.index(other) > HEAP_ORDER.index(own):
+            return f'{own} includes "{name}", which comes after it in HEAP_ORDER'
+    return None
+
+
+def includes_of(source: Source) -> Iterator[tuple[int, str, set[str]]]:
+    """(line, name, files it may mean) of each include, system headers left out."""
+    # source.bare() blanks the quoted names too, so only comments are blanked here.
+    text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group(0).count("\n"), source.text, flags=re.DOTALL)
+    for match in INCLUDE.finditer(text):
+        targets = resolve_include(source, match.group("name"))
+        if match.group("open") == '"' or targets:
+            yield text.count("\n", 0, match.start()) + 1, match.group("name"), targets
 
 
 def check_include(source: Source) -> Iterator[Problem]:
     layer = layer_of(source.path)
     if not source.is_c or not layer:
         return
-    # source.bare() blanks the quoted names too, so only comments are blanked here.
-    text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group(0).count("\n"), source.text, flags=re.DOTALL)
-    for match in INCLUDE.finditer(text):
-        name = match.group("name")
-        targets = resolve_include(source, name)
-        if match.group("open") == "<" and not targets:
-            continue  # a system header
-        breach = include_breach(layer, name, targets, engines_of(source.root))
+    for line, name, targets in includes_of(source):
+        breach = layer_breach(layer, name, {layer_of(target) for target in targets}, engines_of(source.root))
+        if breach is None and (layer == "heap" or ENGINE.match(layer)):
+            breach = order_breach(source.path, name, targets)
         if breach:
-            yield Problem(source.path, text.count("\n", 0, match.start()) + 1, "include", breach)
+            yield Problem(source.path, line, "include", breach)
+
+
+# ---- circle ----------------------------------------------------------------------------------------
+
+
+def module_of(path: str) -> str:
+    return pathlib.PurePosixPath(path).with_suffix("").as_posix()
+
+
+def check_circles(sources: list[Source]) -> Iterator[Problem]:
+    """Modules of src whose .h and .c lead back to themselves."""
+    edges: dict[str, dict[str, tuple[str, int]]] = {}
+    for source in sources:
+        if not source.is_c or not source.path.startswith("src/"):
+            continue
+        own = module_of(source.path)
+        for line, _, targets in includes_of(source):
+            for target in targets:
+                if module_of(target) != own and target.endswith(".h"):
+                    edges.setdefault(own, {}).setdefault(module_of(target), (source.path, line))
+    state: dict[str, str] = {}
+    trail: list[str] = []
+
+    def visit(module: str) -> Iterator[Problem]:
+        state[module] = "open"
+        trail.append(module)
+        for target, (path, line) in sorted(edges.get(module, {}).items()):
+            if state.get(target) == "open":
+                circle = " -> ".join([*trail[trail.index(target) :], target])
+                yield Problem(path, line, "circle", circle)
+            elif target not in state:
+                yield from visit(target)
+        trail.pop()
+        state[module] = "done"
+
+    for module in sorted(edges):
+        if module not in state:
+            yield from visit(module)
+
+
+# ---- home ------------------------------------------------------------------------------------------
+
+# Headers whose functions are defined elsewhere: a contract with several implementations.
+HOMES = {
+    "src/base/os.h": ("src/base/os_linux.c", "src/base/os_faulty.c"),
+    "src/base/os_faulty.h": ("src/base/os_faulty.c", "src/base/os_linux.c"),
+    "src/heap/pages/mail.h": ("src/engines/hz3/mail.c", "src/engines/hz4/mail.c"),
+}
+PROTOTYPE = re.compile(r"^(?!typedef|static|extern|#)[A-Za-z_][^;{}=]*?\b(hz[0-9]*_\w+)\([^;{}]*\)\s*;", re.MULTILINE)
+
+
+def check_home(source: Source) -> Iterator[Problem]:
+    if source.suffix != ".h" or not source.path.startswith("src/"):
+        return
+    homes = HOMES.get(source.path, (f"{module_of(source.path)}.c",))
+    bodies = "".join((source.root / home).read_text(encoding="utf-8") for home in homes if (source.root / home).is_file())
+    bodies = blank_literals(bodies)
+    # os_linux.c gives its functions their names by IMPL(name)
+    bodies = re.sub(r"\bIMPL\((\w+)\)", r"hz_os_\1 hz_os_linux_\1", bodies)
+    bare = source.bare()
+    for match in PROTOTYPE.finditer(bare):
+        name = match.group(1)
+        if not re.search(rf"\b{name}\b[^;{{}}]*\)[^;{{}}]*\{{", bodies):
+            line = bare.count("\n", 0, match.start(1)) + 1
+            yield Problem(source.path, line, "home", f"{name} is not defined in {' or '.join(homes)}")
 
 
 # ---- length ----------------------------------------------------------------------------------------
@@ -230,8 +341,8 @@ def check_length(source: Source) -> Iterator[Problem]:
 
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else)\b[ \t]*(.*)$")
 CONDITION_HOMES = re.compile(
-    r"^(?:src/base/compiler\.h|src/base/os_[a-z0-9_]+\.c|src/[a-z0-9]+/config\.[ch]|src/hz[0-9]+/engine_config\.h"
-    r"|src/[a-z0-9]+/lanes/[a-z0-9]+\.h|include/hakozuna/[a-z_]+\.h|tests/.*\.h)$"
+    r"^(?:src/base/compiler\.h|src/base/os_[a-z0-9_]+\.c|src/[a-z0-9]+/config\.[ch]|src/engines/[a-z0-9]+/engine_config\.h"
+    r"|src/engines/[a-z0-9]+/lanes/[a-z0-9]+\.h|include/hakozuna/[a-z_]+\.h|tests/.*\.h)$"
 )
 
 
@@ -276,6 +387,20 @@ def check_atomic(source: Source) -> Iterator[Problem]:
             yield Problem(source.path, number, "atomic", f"{what}: atomics only through base/atomic.h")
 
 
+# ---- note ------------------------------------------------------------------------------------------
+
+OPEN_COMMENT = re.compile(r"^(?P<code>\s*[^\s*/][^\"]*?)/\*(?:(?!\*/).)*$")
+
+
+def check_note(source: Source) -> Iterator[Problem]:
+    if not source.is_c or not source.path.startswith("src/"):
+        return
+    for number, line in enumerate(source.lines, 1):
+        found = OPEN_COMMENT.match(line)
+        if found and not found["code"].lstrip().startswith("#"):
+            yield Problem(source.path, number, "note", "a comment behind code must end on its line; put it above the statement")
+
+
 # ---- word ------------------------------------------------------------------------------------------
 
 # Written so that they do not match themselves.
@@ -317,9 +442,11 @@ def check_format(root: pathlib.Path, paths: list[str]) -> Iterator[Problem]:
 
 RULES: dict[str, Callable[[Source], Iterator[Problem]]] = {
     "include": check_include,
+    "home": check_home,
     "length": check_length,
     "condition": check_condition,
     "atomic": check_atomic,
+    "note": check_note,
     "word": check_word,
 }
 
@@ -338,21 +465,25 @@ def known_files(root: pathlib.Path) -> list[str]:
 
 def find_problems(root: pathlib.Path, paths: list[str], rules: set[str]) -> list[Problem]:
     problems: list[Problem] = []
+    sources: list[Source] = []
     for path in paths:
         try:
-            source = Source(root, path)
+            sources.append(Source(root, path))
         except UnicodeDecodeError:
             continue  # not text: nothing to read
+    for source in sources:
         for name, rule in RULES.items():
             if name in rules:
                 problems += rule(source)
+    if "circle" in rules:
+        problems += check_circles(sources)
     if "format" in rules:
         problems += check_format(root, paths)
     return problems
 
 
 def main(arguments: list[str]) -> int:
-    names = [*RULES, "format"]
+    names = [*RULES, "circle", "format"]
     parser = argparse.ArgumentParser(description="Checks the house rules.")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--rule", action="append", choices=names, help="only this rule (may be repeated)")

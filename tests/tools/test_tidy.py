@@ -12,19 +12,21 @@ TOOL = pathlib.Path(tidy.__file__)
 REPOSITORY = TOOL.parent.parent
 BASE = {
     "include/hakozuna/hakozuna.h": "int hz_version(void);\n",
-    "src/base/arena.h": "int hz_arena(void);\n",
-    "src/core/core.h": "int hz_core(void);\n",
-    "src/core/engine.h": "int hz_engine(void);\n",
-    "src/core/knobs.def": "KNOB(HZ_SHARDS)\n",
+    "src/base/arena.h": "int hz_arena;\n",
+    "src/heap/heap.h": "int hz_heap;\n",
+    "src/heap/pages/page.h": "int hz_page;\n",
+    "src/heap/pages/page_queue.h": "int hz_page_queue;\n",
+    "src/heap/pages/drain.h": "int hz_drain;\n",
+    "src/heap/knobs.def": "KNOB(HZ_SHARDS)\n",
     **{
-        f"src/{engine}/{name}": "/* nothing */\n"
+        f"src/engines/{engine}/{name}": "/* nothing */\n"
         for engine in ("hz3", "hz4")
         for name in ("engine_config.h", "engine_knobs.def", "engine_counters.def", "mailbox.h")
     },
-    "src/hz3/stash.h": "int hz3_stash(void);\n",
-    "src/hz3/lanes/scale.h": "enum { HZ_SHARDS = 63 };\n",
-    "src/hz4/inbox.h": "int hz4_inbox(void);\n",
-    "src/front/front.h": "int hz_front(void);\n",
+    "src/engines/hz3/stash.h": "int hz3_stash;\n",
+    "src/engines/hz3/lanes/scale.h": "enum { HZ_SHARDS = 63 };\n",
+    "src/engines/hz4/inbox.h": "int hz4_inbox;\n",
+    "src/front/front.h": "int hz_front;\n",
 }
 
 
@@ -46,26 +48,26 @@ def tree(tmp_path):
 @pytest.mark.parametrize(
     ("path", "include", "message"),
     [
-        ("src/base/a.c", "hz3/stash.h", 'base includes "hz3/stash.h" of hz3'),
-        ("src/base/a.c", "../hz4/inbox.h", 'base includes "../hz4/inbox.h" of hz4'),
-        ("src/base/a.c", "core/core.h", 'base includes "core/core.h" of core'),
+        ("src/base/a.c", "engines/hz3/stash.h", 'base includes "engines/hz3/stash.h" of hz3'),
+        ("src/base/a.c", "../engines/hz4/inbox.h", 'base includes "../engines/hz4/inbox.h" of hz4'),
+        ("src/base/a.c", "heap/heap.h", 'base includes "heap/heap.h" of heap'),
         ("src/base/a.c", "front/front.h", 'base includes "front/front.h" of front'),
         ("src/base/a.c", "mailbox.h", '"mailbox.h" is in none of the include roots'),
-        ("src/core/a.c", "front/front.h", 'core includes "front/front.h" of front'),
-        ("src/core/a.c", "inbox.h", 'core includes "inbox.h" of hz4'),
-        ("src/core/a.c", "lanes/scale.h", 'core includes "lanes/scale.h" of hz3'),
-        ("src/core/a.c", "hz3/stash.h", 'core names engine hz3 in "hz3/stash.h"; the build binds one'),
-        ("src/core/a.c", "hz4/mailbox.h", 'core names engine hz4 in "hz4/mailbox.h"; the build binds one'),
-        ("src/core/a.c", "../hz4/mailbox.h", 'core names engine hz4 in "../hz4/mailbox.h"; the build binds one'),
-        ("src/hz3/a.c", "hz4/inbox.h", 'hz3 includes "hz4/inbox.h" of hz4'),
-        ("src/hz3/a.c", "../hz4/mailbox.h", 'hz3 includes "../hz4/mailbox.h" of hz4'),
-        ("src/hz4/a.c", "hz3/stash.h", 'hz4 includes "hz3/stash.h" of hz3'),
-        ("src/hz4/lanes/a.h", "lanes/scale.h", '"lanes/scale.h" is in none of the include roots'),
-        ("src/hz3/a.c", "front/front.h", 'hz3 includes "front/front.h" of front'),
-        ("src/front/a.c", "hz4/inbox.h", 'front names engine hz4 in "hz4/inbox.h"; the build binds one'),
-        ("src/front/a.c", "../hz3/stash.h", 'front names engine hz3 in "../hz3/stash.h"; the build binds one'),
+        ("src/heap/heap.c", "front/front.h", 'heap includes "front/front.h" of front'),
+        ("src/heap/heap.c", "inbox.h", 'heap includes "inbox.h" of hz4'),
+        ("src/heap/heap.c", "lanes/scale.h", 'heap includes "lanes/scale.h" of hz3'),
+        ("src/heap/heap.c", "engines/hz3/stash.h", 'heap names engine hz3 in "engines/hz3/stash.h"; the build binds one'),
+        ("src/heap/heap.c", "engines/hz4/mailbox.h", 'heap names engine hz4 in "engines/hz4/mailbox.h"; the build binds one'),
+        ("src/heap/heap.c", "../engines/hz4/mailbox.h", 'heap names engine hz4 in "../engines/hz4/mailbox.h"; the build binds one'),
+        ("src/engines/hz3/a.c", "engines/hz4/inbox.h", 'hz3 includes "engines/hz4/inbox.h" of hz4'),
+        ("src/engines/hz3/a.c", "../hz4/mailbox.h", 'hz3 includes "../hz4/mailbox.h" of hz4'),
+        ("src/engines/hz4/a.c", "engines/hz3/stash.h", 'hz4 includes "engines/hz3/stash.h" of hz3'),
+        ("src/engines/hz4/lanes/a.h", "lanes/scale.h", '"lanes/scale.h" is in none of the include roots'),
+        ("src/engines/hz3/a.c", "front/front.h", 'hz3 includes "front/front.h" of front'),
+        ("src/front/a.c", "engines/hz4/inbox.h", 'front names engine hz4 in "engines/hz4/inbox.h"; the build binds one'),
+        ("src/front/a.c", "../engines/hz3/stash.h", 'front names engine hz3 in "../engines/hz3/stash.h"; the build binds one'),
         ("src/front/a.c", "mailbox.h", 'front includes "mailbox.h" of hz3, hz4'),
-        ("include/hakozuna/b.h", "core/core.h", 'the public header includes "core/core.h" of src'),
+        ("include/hakozuna/b.h", "heap/heap.h", 'the public header includes "heap/heap.h" of src'),
         ("include/hakozuna/b.h", "base/arena.h", 'the public header includes "base/arena.h" of src'),
         ("src/base/a.c", "base/gone.h", '"base/gone.h" is in none of the include roots'),
     ],
@@ -74,17 +76,39 @@ def test_include_across_layers(tree, path, include, message):
     assert tree({path: f'/* why */\n#include "{include}"\n'}, "include") == [f"{path}:2: [include] {message}"]
 
 
+@pytest.mark.parametrize(
+    ("path", "include", "message"),
+    [
+        ("src/heap/pages/page.c", "heap/pages/drain.h", 'pages/page includes "heap/pages/drain.h", which comes after it in HEAP_ORDER'),
+        ("src/heap/pages/page.h", "heap/heap.h", 'pages/page includes "heap/heap.h", which comes after it in HEAP_ORDER'),
+        ("src/heap/pages/page_queue.h", "mailbox.h", 'pages/page_queue includes "mailbox.h", which comes after it in HEAP_ORDER'),
+        ("src/engines/hz3/mail.c", "heap/pages/drain.h", 'engine includes "heap/pages/drain.h", which comes after it in HEAP_ORDER'),
+        ("src/engines/hz4/mailbox.h", "heap/pages/page.h", 'mailbox includes "heap/pages/page.h", which comes after it in HEAP_ORDER'),
+        ("src/heap/helpers.c", "heap/pages/page.h", "helpers is not in HEAP_ORDER (tools/tidy.py)"),
+    ],
+)
+def test_include_against_the_order_of_modules(tree, path, include, message):
+    assert tree({path: f'#include "{include}"\n'}, "include") == [f"{path}:1: [include] {message}"]
+
+
+def test_order_names_every_module_of_the_heap():
+    root = REPOSITORY / "src/heap"
+    modules = {path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.[ch]")}
+    assert modules == set(tidy.HEAP_ORDER) - {"mailbox", "engine"}
+    assert len(tidy.HEAP_ORDER) == len(set(tidy.HEAP_ORDER))
+
+
 def test_include_of_layer_in_angle_brackets(tree):
-    assert tree({"src/base/a.c": "#include <hz3/stash.h>\n"}, "include") != []
+    assert tree({"src/base/a.c": "#include <engines/hz3/stash.h>\n"}, "include") != []
 
 
 @pytest.mark.parametrize("name", ["engine_config.h", "engine_knobs.def", "engine_counters.def", "mailbox.h"])
-def test_include_of_an_engine_by_core(tree, tmp_path, name):
-    files = {"src/core/a.c": f'#include "{name}"\n'}
+def test_include_of_an_engine_by_heap(tree, tmp_path, name):
+    files = {"src/heap/heap.c": f'#include "{name}"\n'}
     assert tree(files, "include") == []
-    (tmp_path / "src/hz4" / name).unlink()
-    problems = tidy.find_problems(tmp_path, ["src/core/a.c"], {"include"})
-    assert [str(p) for p in problems] == [f'src/core/a.c:1: [include] core includes "{name}", which hz4 does not have']
+    (tmp_path / "src/engines/hz4" / name).unlink()
+    problems = tidy.find_problems(tmp_path, ["src/heap/heap.c"], {"include"})
+    assert [str(p) for p in problems] == [f'src/heap/heap.c:1: [include] heap includes "{name}", which hz4 does not have']
 
 
 @pytest.mark.parametrize(
@@ -93,21 +117,23 @@ def test_include_of_an_engine_by_core(tree, tmp_path, name):
         ("src/base/a.c", '"base/arena.h"'),
         ("src/base/a.c", "<stdio.h>"),
         ("src/base/a.c", '"hakozuna/hakozuna.h"'),
-        ("src/core/a.c", '"base/arena.h"'),
-        ("src/core/a.c", '"core/knobs.def"'),
-        ("src/core/a.c", '"hakozuna/hakozuna.h"'),
-        ("src/hz3/a.c", '"base/arena.h"'),
-        ("src/hz3/a.c", '"core/core.h"'),
-        ("src/hz3/a.c", '"mailbox.h"'),
-        ("src/hz3/a.c", '"lanes/scale.h"'),
-        ("src/hz3/lanes/b.h", '"lanes/scale.h"'),
-        ("src/hz3/a.c", "HZ_LANE_HEADER"),
-        ("src/hz4/a.c", '"hakozuna/hakozuna.h"'),
+        ("src/heap/heap.c", '"base/arena.h"'),
+        ("src/heap/heap.c", '"heap/knobs.def"'),
+        ("src/heap/heap.c", '"heap/pages/drain.h"'),
+        ("src/heap/heap.c", '"hakozuna/hakozuna.h"'),
+        ("src/engines/hz3/a.c", '"base/arena.h"'),
+        ("src/engines/hz3/a.c", '"heap/pages/page.h"'),
+        ("src/engines/hz3/a.c", '"mailbox.h"'),
+        ("src/engines/hz3/a.c", '"lanes/scale.h"'),
+        ("src/engines/hz3/mailbox.h", '"heap/pages/page_queue.h"'),
+        ("src/engines/hz3/lanes/b.h", '"lanes/scale.h"'),
+        ("src/engines/hz3/a.c", "HZ_LANE_HEADER"),
+        ("src/engines/hz4/a.c", '"hakozuna/hakozuna.h"'),
         ("src/front/a.c", '"base/arena.h"'),
-        ("src/front/a.c", '"core/engine.h"'),
+        ("src/front/a.c", '"heap/heap.h"'),
         ("src/front/a.c", '"hakozuna/hakozuna.h"'),
         ("include/hakozuna/b.h", '"hakozuna/hakozuna.h"'),
-        ("tests/unit/a.cc", '"hz4/inbox.h"'),
+        ("tests/unit/a.cc", '"engines/hz4/inbox.h"'),
     ],
 )
 def test_include_within_layers(tree, path, include):
@@ -115,7 +141,34 @@ def test_include_within_layers(tree, path, include):
 
 
 def test_include_in_comment_does_not_count(tree):
-    assert tree({"src/base/a.c": '/*\n#include "hz3/stash.h"\n*/\n'}, "include") == []
+    assert tree({"src/base/a.c": '/*\n#include "engines/hz3/stash.h"\n*/\n'}, "include") == []
+
+
+def test_modules_that_include_each_other(tree):
+    files = {"src/base/a.h": "int a;\n", "src/base/a.c": '#include "base/b.h"\n', "src/base/b.h": '#include "base/c.h"\n'}
+    assert tree({**files, "src/base/c.h": "int c;\n"}, "circle") == []
+    circle = "src/base/a -> src/base/b -> src/base/c -> src/base/a"
+    assert tree({**files, "src/base/c.h": '\n#include "base/a.h"\n'}, "circle") == [f"src/base/c.h:2: [circle] {circle}"]
+
+
+def test_a_function_that_another_module_defines(tree):
+    header = "/* what */\nint hz_a_get(int x);\n"
+    assert tree({"src/base/a.h": header, "src/base/a.c": "int hz_a_get(int x) {\n    return x;\n}\n"}, "home") == []
+    found = tree({"src/base/a.h": header, "src/base/a.c": "int x;\n", "src/base/b.c": "int hz_a_get(int x) {\n}\n"}, "home")
+    assert found == ["src/base/a.h:2: [home] hz_a_get is not defined in src/base/a.c"]
+
+
+def test_a_call_is_no_definition(tree):
+    files = {"src/base/a.h": "int hz_a_get(void);\n", "src/base/a.c": "int f(void) {\n    return hz_a_get();\n}\n"}
+    assert len(tree(files, "home")) == 1
+
+
+def test_a_comment_behind_code_that_goes_on(tree):
+    assert tree({"src/base/a.c": "int x; /* one,\n          two */\n"}, "note") == [
+        "src/base/a.c:1: [note] a comment behind code must end on its line; put it above the statement"
+    ]
+    good = "/* one,\n   two */\nint x; /* three */\n#define Y 1 /* four\n*/\nint z; /* five */ /* six */\n"
+    assert tree({"src/base/a.c": good, "tests/a.cc": "int x; /* one,\n two */\n"}, "note") == []
 
 
 def test_long_file(tree):
@@ -167,14 +220,14 @@ def test_long_python_function(tree):
 
 
 @pytest.mark.parametrize("directive", ["#if HZ_CHECKS", "#ifdef HZ_CHECKS", "  #  ifndef X", "#elif Y", "#else"])
-@pytest.mark.parametrize("path", ["src/base/a.c", "src/core/a.h", "src/core/engine_config.h", "src/hz3/bin.h", "src/front/a.c", "bench/w.c"])
+@pytest.mark.parametrize("path", ["src/base/a.c", "src/heap/a.h", "src/heap/engine_config.h", "src/engines/hz3/bin.h", "src/front/a.c", "bench/w.c"])
 def test_condition(tree, path, directive):
     [problem] = tree({path: f"int x;\n{directive}\n"}, "condition")
     assert problem.startswith(f"{path}:2: [condition] #")
 
 
 @pytest.mark.parametrize(
-    "path", ["src/base/compiler.h", "src/base/os_linux.c", "src/core/config.c", "src/hz3/engine_config.h", "src/hz3/lanes/scale.h", "include/hakozuna/hakozuna.h", "tests/contract/api.h"]
+    "path", ["src/base/compiler.h", "src/base/os_linux.c", "src/heap/config.c", "src/engines/hz3/engine_config.h", "src/engines/hz3/lanes/scale.h", "include/hakozuna/hakozuna.h", "tests/contract/api.h"]
 )
 def test_condition_where_it_belongs(tree, path):
     assert tree({path: "int x;\n#if HZ_CHECKS\n#endif\n"}, "condition") == []
@@ -203,14 +256,14 @@ def test_default_of_macro_is_not_an_include_guard(tree):
     ],
 )
 def test_atomic(tree, code):
-    [problem] = [p for p in tree({"src/hz3/a.c": f"\n{code}\n"}, "atomic")][:1]
-    assert problem.startswith("src/hz3/a.c:2: [atomic]")
-    assert tree({"src/hz3/a.c": "", "src/base/atomic.h": code}, "atomic") == []
+    [problem] = [p for p in tree({"src/engines/hz3/a.c": f"\n{code}\n"}, "atomic")][:1]
+    assert problem.startswith("src/engines/hz3/a.c:2: [atomic]")
+    assert tree({"src/engines/hz3/a.c": "", "src/base/atomic.h": code}, "atomic") == []
 
 
 def test_atomic_names_of_ours_and_comments(tree):
     text = "/* atomic_load(x) */\n_Atomic(int) x;\nint y = hz_load_rlx(&x);\n"
-    assert tree({"src/hz3/a.c": text}, "atomic") == []
+    assert tree({"src/engines/hz3/a.c": text}, "atomic") == []
 
 
 @pytest.mark.parametrize(
