@@ -16,7 +16,6 @@
 #define HZ_TEXT_DOUBLE_FREE "double free of block:"
 #define HZ_TEXT_INTERIOR    "free of a pointer into the middle of a block:"
 #define HZ_TEXT_SIZE        "sized free with a size that the block cannot have:"
-#define HZ_TEXT_REALLOC     "realloc of a pointer that is not a live block:"
 #define HZ_TEXT_LIST        "corrupt list of free blocks at:"
 
 /* Prints "hakozuna: <text> 0x<pointer>" and aborts. */

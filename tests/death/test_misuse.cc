@@ -146,7 +146,7 @@ constexpr const char *foreign = HZ_TEXT_FOREIGN;
 constexpr const char *twice = HZ_TEXT_DOUBLE_FREE;
 constexpr const char *interior = HZ_TEXT_INTERIOR;
 constexpr const char *bad_size = HZ_TEXT_SIZE;
-constexpr const char *bad_realloc = EITHER(HZ_TEXT_REALLOC, HZ_TEXT_FOREIGN);
+constexpr const char *bad_realloc = HZ_TEXT_FOREIGN;
 /* A mapping is gone after its free: its address can no longer be told from one that was never ours. */
 constexpr const char *gone = EITHER(HZ_TEXT_DOUBLE_FREE, HZ_TEXT_FOREIGN);
 
@@ -184,9 +184,9 @@ const Row rows[] = {
     {"FreeInsideMapping", by_checks, EITHER(HZ_TEXT_INTERIOR, HZ_TEXT_FOREIGN), inside<mapped, MiB>, free_it},
     {"FreeMisalignedByOne", by_checks, interior, inside<100, 1>, free_it},
     {"FreeMisalignedByEight", by_checks, interior, inside<100, 8>, free_it},
-    {"ReallocInside", by_checks, EITHER(HZ_TEXT_REALLOC, HZ_TEXT_INTERIOR), inside<100, 32>, realloc_it},
+    {"ReallocInside", by_checks, HZ_TEXT_INTERIOR, inside<100, 32>, realloc_it},
 
-    {"ReallocOfFreed", by_checks, EITHER(HZ_TEXT_REALLOC, HZ_TEXT_DOUBLE_FREE), freed<500>, realloc_it},
+    {"ReallocOfFreed", by_checks, HZ_TEXT_DOUBLE_FREE, freed<500>, realloc_it},
     {"SizedFreeTooLarge", by_checks, bad_size, block_of<100>, free_sized_as<5000>},
     {"SizedFreeTooSmall", by_checks, bad_size, block_of<5000>, free_sized_as<100>},
     {"SizedFreeOfSpanAsSmall", by_checks, bad_size, block_of<300 * KiB>, free_sized_as<100>},
