@@ -1,9 +1,9 @@
 /*
- * arena.c - the directory of segments, and runs of pages in them. See arena.h for the invariants.
+ * arena.c - the directory of segments, runs of pages, direct mappings and the purge. See arena.h for the invariants.
  *
- * Order of events, so that a copy made by fork at any instant is sound: alloc clears free bits first and hands out
- * after; free clears tags (caller), then sets bits; purge takes the bits out like an alloc, purges, and puts them back
- * like a free. What the owner of an interrupted step had claimed is lost to the child, never handed out twice.
+ * The order of stores keeps a copy made by fork sound at any instant. An alloc clears free bits before it hands out the
+ * pages. A free sets the bits after the caller has cleared the tags. A purge takes the bits out like an alloc, purges,
+ * and puts them back like a free. What an interrupted step had claimed is lost to the child, never handed out twice.
  */
 #include "base/arena.h"
 
@@ -17,47 +17,47 @@ enum {
     DIRECTORY_COUNT = 1 << 18, /* 1 TiB of segments */
     DIRECTORY_TIGHT_COUNT = 1 << 12,
     TABLE_COUNT = 2,
-    CHUNK_SEGMENTS = 16, /* address space reserved at once */
+    CHUNK_SEGMENTS = 16, /* segments whose address space is reserved in one step */
     SIZE_BUCKETS = 6,    /* 1, 2, 3-4, 5-8, 9-16, 17-32 pages */
     COLLISION_TRIES = 8,
-    CACHE_SLOTS = 8, /* free direct mappings kept for reuse: so many, ... */
-    CACHE_ENTRY_BYTES_MAX = 8 << 20,
-    CACHE_BYTES_MAX = 16 << 20, /* ... and so much, for PURGE_DELAY_MS */
-    CACHE_FIT_SHARE = 4,        /* a mapping serves a request that leaves at most 1/4 of it unused */
-    PURGE_DELAY_MS = 500,
+    CACHE_SLOTS = 8,                 /* most free direct mappings kept for reuse */
+    CACHE_ENTRY_BYTES_MAX = 8 << 20, /* the largest mapping that is kept */
+    CACHE_BYTES_MAX = 16 << 20,      /* most bytes of all kept mappings */
+    CACHE_FIT_SHARE = 4,             /* a mapping serves a request that leaves at most 1/4 of it unused */
+    PURGE_DELAY_MS = 500,            /* free pages and kept mappings rest this long before a tick purges them */
     TICK_MS = 100,
     TICK_BUDGET_PAGES = 512,
 };
 
 struct arena {
-    _Atomic(bool) ready;                    /* sync: arena-init; the next fields are const after it */
+    _Atomic(bool) ready;                    /* sync: arena-init; up to `tight` the next fields are const after it */
     _Atomic(struct hz_segment *) *segments; /* sync: segment-publish */
     _Atomic(uint64_t) *free_masks;          /* sync: run-release */
-    _Atomic(uint64_t) *dirty_masks;         /* changed by who holds the page's bit only */
+    _Atomic(uint64_t) *dirty_masks;         /* owner: the thread that has taken the page's free bit */
     _Atomic(uint32_t) *freed_at_ms;         /* hint */
-    _Atomic(uint32_t) *address_table;       /* segment number -> directory index + 1; sync: segment-publish */
+    _Atomic(uint32_t) *address_table;       /* sync: segment-publish; segment number -> directory index + 1 */
     uintptr_t address_mask;
     uint32_t capacity;
     bool tight;
 
     _Atomic(uint32_t) count;                   /* sync: segment-publish */
-    _Atomic(uint32_t) first_fit[SIZE_BUCKETS]; /* hint: no run of that size below */
+    _Atomic(uint32_t) first_fit[SIZE_BUCKETS]; /* hint: no segment before this one has a run of that size */
     _Atomic(size_t) purged_bytes;              /* counter */
     _Atomic(size_t) segments_acquired;         /* counter */
     _Atomic(uint64_t) ticked_at_ms;            /* hint */
 
     _Atomic(struct hz_segment *) cache[CACHE_SLOTS]; /* sync: cache-publish */
-    _Atomic(size_t) cache_bytes;                     /* counter: in the cache or on the way into it */
+    _Atomic(size_t) cache_bytes;                     /* counter: bytes in the cache or on their way into it */
 
     struct hz_lock lock;
-    char *chunk;              /* lock: lock; reserved, not yet used */
-    size_t chunk_segments;    /* lock: lock */
-    struct hz_segment *spare; /* lock: lock; an unused directory entry, linked through `base` */
+    char *chunk;              /* lock: lock; address space that is reserved and not used yet */
+    size_t chunk_segments;    /* lock: lock; its length */
+    struct hz_segment *spare; /* lock: lock; list of unused directory entries, linked through `base` */
 };
 
 static struct arena arena = {.lock = HZ_LOCK_INIT(HZ_RANK_ARENA)};
 
-/* What `*table` is already, or a new mapping: a retry after a failure keeps what it got. */
+/* Maps a table unless an earlier call did, so a retry after a failure keeps what it got. */
 static bool table_map(void **table, size_t bytes, bool writable) {
     if (*table != NULL)
         return true;
@@ -69,11 +69,11 @@ static bool table_map(void **table, size_t bytes, bool writable) {
 }
 
 bool hz_arena_init(void) {
-    static void *tables[TABLE_COUNT]; /* lock: the init lock */
+    static void *tables[TABLE_COUNT]; /* lock: the caller's, of rank HZ_RANK_INIT */
     arena.tight = !hz_pagetags.flat;
     size_t limit_segments = hz_os_address_space_limit() / HZ_SEGMENT_BYTES;
     arena.capacity = (uint32_t)hz_min(hz_max(limit_segments, DIRECTORY_TIGHT_COUNT), DIRECTORY_COUNT);
-    /* the tables drop the same high address bits, so that addresses apart here are apart in the page tags too */
+    /* drops the same high address bits as the page tags: addresses with different entries here have different tags */
     uintptr_t page_mask = arena.tight ? hz_pagetags.mask : ((uintptr_t)1 << (HZ_ADDRESS_BITS - HZ_PAGE_LOG2)) - 1;
     arena.address_mask = page_mask >> (HZ_SEGMENT_LOG2 - HZ_PAGE_LOG2);
     size_t words = arena.capacity;
@@ -106,8 +106,9 @@ struct hz_segment *hz_segment_find(const void *address) {
     uint32_t entry = hz_load_acq(address_entry((uintptr_t)address)); /* sync: segment-publish, partner publish_locked */
     if (entry == 0)
         return NULL;
-    struct hz_segment *segment = hz_load_acq(&arena.segments[entry - 1]); /* sync: segment-publish */
-    uintptr_t base = hz_load_rlx(&segment->base); /* relaxed: of a live segment it is constant */
+    /* sync: segment-publish, partner entry_get_locked */
+    struct hz_segment *segment = hz_load_acq(&arena.segments[entry - 1]);
+    uintptr_t base = hz_load_rlx(&segment->base); /* relaxed: constant if the address is in use; others do not match */
     return base == ((uintptr_t)address & ~(uintptr_t)(HZ_SEGMENT_BYTES - 1)) ? segment : NULL;
 }
 
@@ -123,18 +124,19 @@ uint32_t hz_arena_segment_count(void) {
 }
 
 struct hz_segment *hz_arena_segment(uint32_t index) {
-    struct hz_segment *segment = hz_load_acq(&arena.segments[index]); /* sync: segment-publish */
+    /* sync: segment-publish, partners entry_get_locked (the entry), publish_locked and entry_put_locked (its kind) */
+    struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
     return segment != NULL && hz_load_acq(&segment->kind) != HZ_SEGMENT_NONE ? segment : NULL;
 }
 
 /* ---- segments come and go ------------------------------------------------------------------------- */
 
-/* An unused directory entry, or NULL. Its struct stays with it for ever. */
+/* Gets an unused directory entry; NULL when there is none. An entry keeps its struct for ever. */
 static struct hz_segment *entry_get_locked(void) {
     struct hz_segment *segment = arena.spare;
     if (segment != NULL) {
         arena.spare = (struct hz_segment *)hz_load_rlx(&segment->base); /* relaxed: lock */
-        hz_signal_fence(); /* fork: the spare list never leads through the new base */
+        hz_signal_fence(); /* fork: the entry leaves the spare list before it gets a new base */
         return segment;
     }
     uint32_t index = hz_load_rlx(&arena.count); /* relaxed: lock */
@@ -150,14 +152,15 @@ static struct hz_segment *entry_get_locked(void) {
 }
 
 static void entry_put_locked(struct hz_segment *segment) {
-    hz_store_rel(&segment->kind, HZ_SEGMENT_NONE);
-    hz_store_rlx(&segment->base, (uintptr_t)arena.spare); /* relaxed: no address leads here any more */
+    hz_store_rel(&segment->kind, HZ_SEGMENT_NONE);        /* sync: segment-publish, partner hz_arena_segment */
+    hz_store_rlx(&segment->base, (uintptr_t)arena.spare); /* relaxed: lock; no address leads here any more */
     hz_signal_fence();
     arena.spare = segment;
 }
 
 static bool address_is_taken(const char *base) {
-    return hz_load_rlx(address_entry((uintptr_t)base)) != 0; /* relaxed: lock */
+    /* relaxed: entries are taken under the lock; one that is being cleared only costs another try */
+    return hz_load_rlx(address_entry((uintptr_t)base)) != 0;
 }
 
 /* Makes the tables' entries for the range writable. */
@@ -168,18 +171,19 @@ static bool tables_open_locked(const char *base, size_t bytes) {
 }
 
 static void publish_locked(struct hz_segment *segment, char *base, enum hz_segment_kind kind) {
-    hz_store_rlx(&segment->base, (uintptr_t)base); /* published by the next stores */
-    hz_store_rel(&segment->kind, (uint8_t)kind);
-    hz_store_rel(address_entry((uintptr_t)base),
-                 segment->index + 1); /* sync: segment-publish, partner hz_segment_find */
+    hz_store_rlx(&segment->base, (uintptr_t)base); /* relaxed: published by the next stores */
+    hz_store_rel(&segment->kind, (uint8_t)kind);   /* sync: segment-publish, partner hz_arena_segment */
+    /* sync: segment-publish, partner hz_segment_find */
+    hz_store_rel(address_entry((uintptr_t)base), segment->index + 1);
 }
 
 static void unpublish(struct hz_segment *segment) {
+    /* sync: segment-publish, partner hz_segment_find. relaxed: the segment is the caller's */
     hz_store_rel(address_entry(hz_load_rlx(&segment->base)), 0);
 }
 
-/* Reserves aligned space whose table entry is free. In the tight mode addresses share entries: keep what collides until
-   something else is found, so that the OS does not offer it again. */
+/* Reserves aligned space whose table entry is free. In tight mode addresses share entries: space that collides is kept
+   until other space is found, so that the OS does not offer it again. */
 static char *reserve_locked(size_t bytes, size_t alignment) {
     char *rejected[COLLISION_TRIES];
     size_t rejected_count = 0;
@@ -189,7 +193,7 @@ static char *reserve_locked(size_t bytes, size_t alignment) {
         space = rejected_count < COLLISION_TRIES ? hz_os_reserve(bytes, alignment) : NULL;
     }
     while (rejected_count > 0)
-        (void)hz_os_unmap(rejected[--rejected_count], bytes); /* refused: address space lost, memory not */
+        (void)hz_os_unmap(rejected[--rejected_count], bytes); /* if refused, address space is lost, but no memory */
     return space;
 }
 
@@ -213,17 +217,18 @@ static bool segment_add_locked(void) {
     if (segment == NULL)
         return false;
     char *base = arena.chunk;
-    arena.chunk_segments--; /* first: an interrupted step must not offer the space again */
+    arena.chunk_segments--; /* fork: first, so that the child does not hand out this space again */
     hz_signal_fence();
     arena.chunk += HZ_SEGMENT_BYTES;
     publish_locked(segment, base, HZ_SEGMENT_PAGED);
     hz_add_rlx(&arena.segments_acquired, 1);                     /* relaxed: counter */
-    hz_store_rlx(&arena.dirty_masks[segment->index], 0);         /* published by the next store */
+    hz_store_rlx(&arena.dirty_masks[segment->index], 0);         /* relaxed: published by the next store */
     hz_store_rel(&arena.free_masks[segment->index], UINT64_MAX); /* sync: run-release, partner run_claim */
     return true;
 }
 
-/* Adds a segment unless somebody else did since `seen_count` was read. False when the OS gives no more. */
+/* Adds a segment, unless another thread has done so since the caller read `seen_count`. False when the OS gives no more
+   memory, or the directory is full. */
 static bool segment_add(uint32_t seen_count) {
     hz_lock_acquire(&arena.lock);
     bool done = hz_load_rlx(&arena.count) != seen_count || segment_add_locked(); /* relaxed: lock */
@@ -233,7 +238,7 @@ static bool segment_add(uint32_t seen_count) {
 
 /* ---- runs ------------------------------------------------------------------------------------------ */
 
-/* Bit i of the result: `mask` has `pages` ones from bit i on. */
+/* Bit i of the result is set if `mask` has `pages` ones from bit i on. */
 static uint64_t runs_in(uint64_t mask, unsigned pages) {
     for (unsigned length = 1; length < pages;) {
         unsigned step = (unsigned)hz_min(length, pages - length);
@@ -251,7 +256,8 @@ static unsigned size_bucket(unsigned pages) {
     return pages == 1 ? 0 : hz_log2(pages - 1) + 1;
 }
 
-/* Takes a run out of segment `index`; false when it has none. Prefers pages that hold memory already. */
+/* Claims a run of the segment `index`; false when it has none. Prefers pages that hold memory already. `starts`: the
+   bits at which a run can begin. */
 static bool run_claim(uint32_t index, unsigned pages, uint64_t starts, unsigned *first) {
     uint64_t seen = hz_load_rlx(&arena.free_masks[index]); /* relaxed: cas */
     for (;;) {
@@ -268,11 +274,11 @@ static bool run_claim(uint32_t index, unsigned pages, uint64_t starts, unsigned 
 }
 
 static void bits_release(uint32_t index, uint64_t bits) {
-    hz_or_rel(&arena.free_masks[index],
-              bits); /* sync: run-release, partner run_claim, hz_arena_run_grow, purge_segment */
+    /* sync: run-release, partners run_claim, hz_arena_run_grow, purge_run, segment_release_unused */
+    hz_or_rel(&arena.free_masks[index], bits);
     for (unsigned bucket = 0; bucket < SIZE_BUCKETS; bucket++)
         if (hz_load_rlx(&arena.first_fit[bucket]) > index) /* relaxed: hint; a lost update costs a search from 0 */
-            hz_store_rlx(&arena.first_fit[bucket], index);
+            hz_store_rlx(&arena.first_fit[bucket], index); /* relaxed: hint */
 }
 
 static bool run_find(uint32_t from, uint32_t to, unsigned pages, uint64_t starts, struct hz_run *run) {
@@ -280,7 +286,7 @@ static bool run_find(uint32_t from, uint32_t to, unsigned pages, uint64_t starts
         unsigned first;
         if (hz_load_rlx(&arena.free_masks[index]) == 0 || !run_claim(index, pages, starts, &first)) /* relaxed: hint */
             continue;
-        run->segment = hz_load_acq(&arena.segments[index]); /* sync: segment-publish */
+        run->segment = hz_load_acq(&arena.segments[index]); /* sync: segment-publish, partner entry_get_locked */
         run->first = first;
         run->pages = pages;
         return true;
@@ -290,7 +296,7 @@ static bool run_find(uint32_t from, uint32_t to, unsigned pages, uint64_t starts
 
 static void run_begin(struct hz_run *run) {
     uint64_t bits = run_bits(run->first, run->pages);
-    run->dirty_mask = hz_or_rlx(&arena.dirty_masks[run->segment->index], bits); /* relaxed: our pages' bits are ours */
+    run->dirty_mask = hz_or_rlx(&arena.dirty_masks[run->segment->index], bits); /* relaxed: owner of the run's bits */
     run->segment->run_pages[run->first] = (uint8_t)run->pages;
     for (unsigned page = run->first; page < run->first + run->pages; page++)
         run->segment->run_first[page] = (uint8_t)run->first;
@@ -336,9 +342,10 @@ bool hz_arena_run_grow(struct hz_segment *segment, unsigned first, unsigned more
     do {
         if ((seen & bits) != bits)
             return false;
-    } while (!hz_cas_acq_rlx(&arena.free_masks[segment->index], &seen, seen & ~bits)); /* sync: run-release */
+        /* sync: run-release, partner bits_release */
+    } while (!hz_cas_acq_rlx(&arena.free_masks[segment->index], &seen, seen & ~bits));
     struct hz_run run = {.segment = segment, .first = first, .pages = pages + more};
-    uint64_t dirty = hz_load_rlx(&arena.dirty_masks[segment->index]); /* relaxed: the new pages' bits are ours now */
+    uint64_t dirty = hz_load_rlx(&arena.dirty_masks[segment->index]); /* relaxed: owner of the new pages' bits */
     run_begin(&run);
     *dirty_mask = dirty;
     return true;
@@ -358,27 +365,27 @@ void hz_arena_run_shrink(struct hz_segment *segment, unsigned first, unsigned pa
 
 static void direct_unmap(struct hz_segment *segment);
 
-/* Keeps a freed mapping; false when there is no room. */
+/* Keeps a freed mapping for reuse; false when there is no room. */
 static bool cache_put(struct hz_segment *segment, size_t bytes) {
     if (bytes > CACHE_ENTRY_BYTES_MAX)
         return false;
     if (hz_add_rlx(&arena.cache_bytes, bytes) + bytes <= CACHE_BYTES_MAX) {         /* relaxed: counter */
         hz_store_rlx(&arena.freed_at_ms[segment->index], (uint32_t)hz_os_now_ms()); /* relaxed: hint */
-        hz_store_rel(&segment->kind, HZ_SEGMENT_CACHED);
+        hz_store_rel(&segment->kind, HZ_SEGMENT_CACHED); /* sync: segment-publish, partner hz_arena_segment */
         for (unsigned slot = 0; slot < CACHE_SLOTS; slot++) {
             struct hz_segment *expected = NULL;
-            if (hz_load_rlx(&arena.cache[slot]) == NULL && /* relaxed: hint */
-                hz_cas_strong_rel_rlx(&arena.cache[slot], &expected,
-                                      segment)) /* sync: cache-publish, partner cache_take */
+            /* relaxed: hint. sync: cache-publish, partners cache_find, cache_purge, cache_take */
+            if (hz_load_rlx(&arena.cache[slot]) == NULL &&
+                hz_cas_strong_rel_rlx(&arena.cache[slot], &expected, segment))
                 return true;
         }
-        hz_store_rel(&segment->kind, HZ_SEGMENT_DIRECT);
+        hz_store_rel(&segment->kind, HZ_SEGMENT_DIRECT); /* sync: segment-publish, partner hz_arena_segment */
     }
     hz_sub_rlx(&arena.cache_bytes, bytes); /* relaxed: counter */
     return false;
 }
 
-/* Takes what is in a slot if it is still `segment`: then it is the caller's. */
+/* Takes the mapping out of a slot if it is still `segment`. The caller owns it then. */
 static bool cache_take(unsigned slot, struct hz_segment *segment) {
     struct hz_segment *expected = segment;
     if (!hz_cas_strong_acq_rlx(&arena.cache[slot], &expected, NULL)) /* sync: cache-publish, partner cache_put */
@@ -388,19 +395,20 @@ static bool cache_take(unsigned slot, struct hz_segment *segment) {
 }
 
 static bool fits(struct hz_segment *segment, size_t bytes, size_t alignment) {
-    size_t has = hz_load_rlx(&segment->mapped_bytes); /* relaxed: a hint until the segment is ours */
+    size_t has = hz_load_rlx(&segment->mapped_bytes); /* relaxed: hint, until the caller has taken the segment */
     return has >= bytes && has - bytes <= has / CACHE_FIT_SHARE && (hz_load_rlx(&segment->base) & (alignment - 1)) == 0;
 }
 
 static struct hz_segment *cache_find(size_t bytes, size_t alignment) {
     for (unsigned slot = 0; slot < CACHE_SLOTS; slot++) {
-        struct hz_segment *segment =
-            hz_load_acq(&arena.cache[slot]); /* sync: cache-publish; entries' structs are never freed */
+        /* sync: cache-publish, partner cache_put. Structs of entries are never freed */
+        struct hz_segment *segment = hz_load_acq(&arena.cache[slot]);
         if (segment == NULL || !fits(segment, bytes, alignment) || !cache_take(slot, segment))
             continue;
-        if (fits(segment, bytes, alignment)) { /* again: it may have left and come back as another mapping in between */
-            hz_store_rlx(&segment->direct_bytes, bytes); /* relaxed: owner */
-            hz_store_rel(&segment->kind, HZ_SEGMENT_DIRECT);
+        /* checked again: before the take, the struct can have left and come back as another mapping */
+        if (fits(segment, bytes, alignment)) {
+            hz_store_rlx(&segment->direct_bytes, bytes);     /* relaxed: owner */
+            hz_store_rel(&segment->kind, HZ_SEGMENT_DIRECT); /* sync: segment-publish, partner hz_arena_segment */
             return segment;
         }
         direct_unmap(segment);
@@ -410,7 +418,7 @@ static struct hz_segment *cache_find(size_t bytes, size_t alignment) {
 
 static void cache_purge(uint32_t now, uint64_t delay_ms) {
     for (unsigned slot = 0; slot < CACHE_SLOTS; slot++) {
-        struct hz_segment *segment = hz_load_acq(&arena.cache[slot]); /* sync: cache-publish */
+        struct hz_segment *segment = hz_load_acq(&arena.cache[slot]); /* sync: cache-publish, partner cache_put */
         if (segment == NULL)
             continue;
         int32_t age = (int32_t)(now - hz_load_rlx(&arena.freed_at_ms[segment->index])); /* relaxed: hint */
@@ -426,7 +434,7 @@ static struct hz_segment *direct_map(size_t bytes, size_t alignment) {
     if (base != NULL && hz_os_commit(base, bytes) && tables_open_locked(base, HZ_PAGE_BYTES))
         segment = entry_get_locked();
     if (segment != NULL) {
-        hz_store_rlx(&segment->direct_bytes, bytes); /* published by publish_locked */
+        hz_store_rlx(&segment->direct_bytes, bytes); /* relaxed, both: published by publish_locked */
         hz_store_rlx(&segment->mapped_bytes, bytes);
         publish_locked(segment, base, HZ_SEGMENT_DIRECT);
     } else if (base != NULL) {
@@ -440,7 +448,7 @@ struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool ze
     struct hz_segment *segment = cache_find(bytes, hz_max(alignment, HZ_SEGMENT_BYTES));
     if (segment == NULL) {
         segment = direct_map(bytes, alignment);
-        if (segment == NULL) { /* what waits in the cache counts against the same limits */
+        if (segment == NULL) { /* mappings in the cache count against the same limits */
             cache_purge(0, 0);
             segment = direct_map(bytes, alignment);
         }
@@ -455,16 +463,16 @@ struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool ze
 }
 
 void hz_arena_direct_free(struct hz_segment *segment) {
-    if (!cache_put(segment, hz_load_rlx(&segment->mapped_bytes))) /* relaxed: the block is ours */
+    if (!cache_put(segment, hz_load_rlx(&segment->mapped_bytes))) /* relaxed: owner */
         direct_unmap(segment);
 }
 
 static void direct_unmap(struct hz_segment *segment) {
-    void *base = (void *)hz_load_rlx(&segment->base); /* relaxed: the block is ours */
+    void *base = (void *)hz_load_rlx(&segment->base); /* relaxed, both: owner */
     size_t bytes = hz_load_rlx(&segment->mapped_bytes);
-    unpublish(segment); /* first: once unmapped, the address may be anybody's */
+    unpublish(segment); /* first: once it is unmapped, anybody can get the address */
     if (!hz_os_unmap(base, bytes))
-        (void)hz_os_purge(base, bytes); /* too many mappings to split: the address space is lost, the memory is not */
+        (void)hz_os_purge(base, bytes); /* too many mappings to split one: address space is lost, but no memory */
     hz_lock_acquire(&arena.lock);
     entry_put_locked(segment);
     hz_lock_release(&arena.lock);
@@ -472,10 +480,10 @@ static void direct_unmap(struct hz_segment *segment) {
 }
 
 struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t bytes) {
-    char *base = (char *)hz_load_rlx(&segment->base); /* relaxed: the block is ours */
+    char *base = (char *)hz_load_rlx(&segment->base); /* relaxed, all: owner */
     size_t old_bytes = hz_load_rlx(&segment->mapped_bytes);
     if (bytes <= old_bytes && old_bytes - bytes <= old_bytes / CACHE_FIT_SHARE && old_bytes <= CACHE_ENTRY_BYTES_MAX) {
-        hz_store_rlx(&segment->direct_bytes, bytes); /* relaxed: the block is ours. It fits: the rest is kept */
+        hz_store_rlx(&segment->direct_bytes, bytes); /* the mapping fits, and keeps its length */
         return segment;
     }
     hz_lock_acquire(&arena.lock);
@@ -485,7 +493,7 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
         bool opened = target != NULL && tables_open_locked(target, HZ_PAGE_BYTES);
         if (target != NULL && !opened)
             (void)hz_os_unmap(target, bytes);
-        /* when the move fails, the target may be unmapped or not, depending on the kernel: it is left alone, at worst
+        /* if the move fails, the kernel may or may not have unmapped the target. So the target is left alone, at worst
          * reserved for nothing */
         done = opened && hz_os_remap(base, old_bytes, bytes, target) != NULL;
         if (done) {
@@ -494,51 +502,54 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
         }
     }
     if (done) {
-        hz_store_rlx(&segment->direct_bytes, bytes); /* relaxed: the block is ours */
+        hz_store_rlx(&segment->direct_bytes, bytes);
         hz_store_rlx(&segment->mapped_bytes, bytes);
     }
     hz_lock_release(&arena.lock);
     return done ? segment : NULL;
 }
 
-/* ---- giving back --------------------------------------------------------------------------------------- */
+/* ---- purge --------------------------------------------------------------------------------------- */
 
-/* Purges one run of pages that are free and dirty, of those in `tries`; false when there is none. The run is out of the
- * free pages meanwhile. */
+/* Purges one run of pages that are free, dirty and in `tries`, and removes it from `tries`; false when there is none.
+   No other thread can get the run meanwhile. */
 static bool purge_run(uint32_t index, uint64_t *tries, unsigned *purged) {
     uint64_t seen = hz_load_rlx(&arena.free_masks[index]); /* relaxed: cas */
     uint64_t run;
     do {
-        uint64_t bits = seen & *tries & hz_load_rlx(&arena.dirty_masks[index]); /* relaxed: read again below */
+        uint64_t bits = seen & *tries & hz_load_rlx(&arena.dirty_masks[index]); /* relaxed: hint */
         if (bits == 0)
             return false;
         unsigned first = (unsigned)__builtin_ctzll(bits);
         uint64_t after = ~(bits >> first);
         run = run_bits(first, after == 0 ? 64 - first : (unsigned)__builtin_ctzll(after));
-    } while (
-        !hz_cas_acq_rlx(&arena.free_masks[index], &seen, seen & ~run)); /* sync: run-release, partner bits_release */
-    struct hz_segment *segment = hz_load_acq(&arena.segments[index]);   /* sync: segment-publish */
+        /* sync: run-release, partner bits_release */
+    } while (!hz_cas_acq_rlx(&arena.free_masks[index], &seen, seen & ~run));
+    /* sync: segment-publish, partner entry_get_locked */
+    struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
     unsigned pages = (unsigned)__builtin_popcountll(run);
-    /* relaxed: the pages are ours; somebody may have had and purged them since, then they are purged twice */
+    /* if another thread used and purged the pages before the CAS, they are purged twice */
     if (hz_os_purge(hz_segment_page_address(segment, (unsigned)__builtin_ctzll(run)), (size_t)pages << HZ_PAGE_LOG2)) {
-        hz_and_rlx(&arena.dirty_masks[index], ~run); /* relaxed: published with the free bits */
+        /* relaxed: owner of the run's bits; published with the free bits */
+        hz_and_rlx(&arena.dirty_masks[index], ~run);
         *purged += pages;
     }
     *tries &= ~run;
-    hz_or_rel(&arena.free_masks[index], run); /* sync: run-release, partner run_claim */
+    hz_or_rel(&arena.free_masks[index], run); /* sync: run-release, partners as in bits_release */
     return true;
 }
 
-/* Where address space is scarce: unmaps a segment none of whose pages is in use. */
+/* Where address space is scarce: unmaps a segment if none of its pages is in use. */
 static void segment_release_unused(uint32_t index) {
     uint64_t expected = UINT64_MAX;
     if (!hz_cas_strong_acq_rlx(&arena.free_masks[index], &expected, 0)) /* sync: run-release, partner bits_release */
         return;
-    struct hz_segment *segment = hz_load_acq(&arena.segments[index]); /* sync: segment-publish */
+    /* sync: segment-publish, partner entry_get_locked */
+    struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
     void *base = hz_segment_page_address(segment, 0);
     unpublish(segment);
     if (!hz_os_unmap(base, HZ_SEGMENT_BYTES))
-        (void)hz_os_purge(base, HZ_SEGMENT_BYTES); /* as in hz_arena_direct_free */
+        (void)hz_os_purge(base, HZ_SEGMENT_BYTES); /* as in direct_unmap */
     hz_lock_acquire(&arena.lock);
     entry_put_locked(segment);
     hz_lock_release(&arena.lock);
@@ -550,11 +561,11 @@ size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages) {
     uint32_t now = (uint32_t)hz_os_now_ms();
     uint32_t count = hz_arena_segment_count();
     unsigned purged = 0;
-    size_t unmapped = hz_load_rlx(&arena.purged_bytes); /* relaxed: counter; others may add to it too */
+    size_t unmapped = hz_load_rlx(&arena.purged_bytes); /* relaxed: counter; other threads can add to it meanwhile */
     cache_purge(now, delay_ms);
     unmapped = hz_load_rlx(&arena.purged_bytes) - unmapped;
     for (uint32_t index = 0; index < count && budget_pages > 0; index++) {
-        /* relaxed, all: hints. The age is modulo 2^32 ms; a free that is newer than `now` has a negative age */
+        /* relaxed, all: hints. Ages are modulo 2^32 ms; a free after `now` has a negative age */
         int32_t age = (int32_t)(now - hz_load_rlx(&arena.freed_at_ms[index]));
         if (delay_ms > 0 && age < (int32_t)delay_ms)
             continue;
@@ -572,6 +583,7 @@ size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages) {
 void hz_arena_tick(void) {
     uint64_t now = hz_os_now_ms();
     uint64_t last = hz_load_rlx(&arena.ticked_at_ms); /* relaxed: hint */
+    /* relaxed: the CAS picks one thread, and publishes nothing */
     if (now < last + TICK_MS || !hz_cas_rlx_rlx(&arena.ticked_at_ms, &last, now))
         return;
     hz_arena_purge(PURGE_DELAY_MS, TICK_BUDGET_PAGES);
@@ -587,7 +599,7 @@ void hz_arena_figures_get(struct hz_arena_figures *figures) {
         struct hz_segment *segment = hz_arena_segment(index);
         if (segment == NULL)
             continue;
-        unsigned kind = hz_load_rlx(&segment->kind); /* relaxed, all: figures of a moving target */
+        unsigned kind = hz_load_rlx(&segment->kind); /* relaxed, all: figures, which can change meanwhile */
         size_t bytes = hz_load_rlx(&segment->mapped_bytes);
         if (kind == HZ_SEGMENT_CACHED) {
             figures->mapped_bytes += bytes;
@@ -615,6 +627,6 @@ void hz_arena_figures_get(struct hz_arena_figures *figures) {
 void hz_arena_after_fork(void) {
     if (!hz_lock_abandoned(&arena.lock))
         return;
-    /* each step of the holder leaves the fields sound; what it had taken out of them is lost */
+    /* the fields are sound after each step of the holder; what it had taken out of them is lost */
     hz_lock_reset(&arena.lock);
 }
