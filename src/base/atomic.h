@@ -1,9 +1,9 @@
 /*
- * atomic.h - the only door to C11 atomics; the memory order is part of each name.
+ * atomic.h - the only door to C11 atomics. The memory order is part of each name.
  *
- * rlx = relaxed, acq = acquire, rel = release, ar = acquire and release. A compare-and-swap names the order of its
- * success; its failure is relaxed, except _acq_acq. Each use in the library carries a comment: `sync: <edge>` with its
- * partner, or why relaxed is enough (counter, hint, owner, cas).
+ * rlx = relaxed, acq = acquire, rel = release, ar = acquire and release. A compare-and-swap names two orders: that of
+ * its success, then that of its failure. Each use in the library carries a comment: `sync: <edge>` with the partner
+ * function, or the reason why relaxed is enough (counter, hint, owner, lock, cas, figure).
  */
 #ifndef HZ_BASE_ATOMIC_H
 #define HZ_BASE_ATOMIC_H
@@ -36,23 +36,22 @@
     atomic_compare_exchange_weak_explicit((p), (e), (v), memory_order_release, memory_order_relaxed)
 #define hz_cas_ar_rlx(p, e, v)                                                                                         \
     atomic_compare_exchange_weak_explicit((p), (e), (v), memory_order_acq_rel, memory_order_relaxed)
-/* Never fails by chance: for a single attempt. */
+/* These never fail by chance, so a single attempt is enough. */
 #define hz_cas_strong_acq_rlx(p, e, v)                                                                                 \
     atomic_compare_exchange_strong_explicit((p), (e), (v), memory_order_acquire, memory_order_relaxed)
 #define hz_cas_strong_rel_rlx(p, e, v)                                                                                 \
     atomic_compare_exchange_strong_explicit((p), (e), (v), memory_order_release, memory_order_relaxed)
-
 #define hz_cas_strong_ar_acq(p, e, v)                                                                                  \
     atomic_compare_exchange_strong_explicit((p), (e), (v), memory_order_acq_rel, memory_order_acquire)
 
-/* A slot of a stack: a plain pointer that only this thread writes, and that others may read for statistics. */
+/* A slot is a plain pointer that only one thread, its owner, writes. Other threads can read it for statistics. */
 #define hz_slot_load_rlx(slot)         __atomic_load_n((slot), __ATOMIC_RELAXED)
 #define hz_slot_store_rlx(slot, value) __atomic_store_n((slot), (value), __ATOMIC_RELAXED)
 
 /*
- * Adds a constant to a word that only this thread writes; others may read it at any time. All earlier writes of this
- * thread come before it (release). On x86-64 that is one instruction without a lock prefix; a compiler makes three of
- * the portable form.
+ * Adds a constant to a word that only the calling thread writes; other threads can read it at any time. All earlier
+ * writes of the thread come before the addition (release). On x86-64 this is one instruction without a lock prefix.
+ * Compilers make three of the portable form.
  */
 HZ_INLINE void hz_owner_add_rel(_Atomic(uint32_t) *word, int by) {
     if (HZ_ASM_X86_64)
@@ -61,7 +60,7 @@ HZ_INLINE void hz_owner_add_rel(_Atomic(uint32_t) *word, int by) {
         hz_store_rel(word, hz_load_rlx(word) + (uint32_t)by);
 }
 
-/* Orders the compiler only: between this thread and what fork copies of it. */
+/* Keeps the compiler from moving memory accesses across it: for what a fork copies between two stores of a thread. */
 #define hz_signal_fence() atomic_signal_fence(memory_order_seq_cst)
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * hooks.c - see hooks.h. Called when a thread attaches.
+ * hooks.c - a key with a destructor for the ends of threads, pthread_atfork for forks. See hooks.h.
  */
 #include "base/hooks.h"
 
@@ -8,26 +8,27 @@
 #include <errno.h>
 #include <pthread.h>
 
-static _Atomic(uint64_t) exit_key; /* sync: hooks; the key for the ends of threads plus 1, or 0 */
-static _Atomic(bool) fork_hooked;  /* hint: a thread has hooked fork */
+static _Atomic(uint64_t) exit_key; /* sync: hooks; the key for the ends of threads, plus 1; 0 until there is one */
+static _Atomic(bool) fork_hooked;  /* hint: some thread has hooked fork */
 static HZ_TLS bool installing;     /* owner */
 
-/* Several threads may be here at the same time. Each leaves with a key to arm, and with fork hooked. None waits for
-   another, or relies on what another has only begun: a fork may have made that thread vanish from this process. So fork
-   may be hooked twice. That does no harm, unless a handler of the program that is called in between starts a thread.
-   `installing`: these calls may allocate, and so come here again. */
+/* Several threads can be here at the same time. Each leaves with a key to arm, and with fork hooked. No thread waits
+   for another, or relies on what another has only begun, because a fork may have left that thread out of this process.
+   So fork can get hooked twice. That does no harm, unless a handler of the program, called between the two, starts a
+   thread. The calls can allocate, and so lead here again; `installing` ends that. */
 void hz_hooks_install(void (*on_exit)(void *), void (*after_fork)(void)) {
-    /* sync: hooks, partner below. relaxed: hint */
+    /* sync: hooks, partner the CAS below. relaxed: hint */
     if (installing || (hz_load_acq(&exit_key) != 0 && hz_load_rlx(&fork_hooked)))
         return;
     installing = true;
     int saved = errno;
     pthread_key_t key;
     uint64_t none = 0;
-    if (hz_load_rlx(&exit_key) == 0 && pthread_key_create(&key, on_exit) == 0 && /* relaxed: hint */
-        !hz_cas_strong_ar_acq(&exit_key, &none, (uint64_t)key + 1)) /* sync: hooks, partner hz_hooks_arm_exit */
+    /* relaxed: hint. sync: hooks, partner hz_hooks_arm_exit. The thread that loses the race deletes its key */
+    if (hz_load_rlx(&exit_key) == 0 && pthread_key_create(&key, on_exit) == 0 &&
+        !hz_cas_strong_ar_acq(&exit_key, &none, (uint64_t)key + 1))
         pthread_key_delete(key);
-    /* without memory, or out of keys, the next thread tries again */
+    /* when there is no memory, or no key left, the next thread tries again */
     if (!hz_load_rlx(&fork_hooked) && pthread_atfork(NULL, NULL, after_fork) == 0) /* relaxed, both: hint */
         hz_store_rlx(&fork_hooked, true);
     errno = saved;

@@ -1,17 +1,20 @@
 /*
- * hooks.h - tells the layer above when a thread ends and when the process has forked.
+ * hooks.h - tells the layer above when a thread ends and when the process has forked. Called by its thread code.
+ *
+ * Edge "hooks": a thread that finds the exit hook's key sees it as glibc has made it.
  */
 #ifndef HZ_BASE_HOOKS_H
 #define HZ_BASE_HOOKS_H
 
 #include "base/compiler.h"
 
-/* Once per process: `on_exit` is called with the armed value when a thread ends, `after_fork` in the child of each
-   fork. May allocate, so the calling thread must already be able to. */
+/* Installs the hooks unless the process has them. When a thread ends, `on_exit` gets the value that the thread armed.
+   In the child of each fork `after_fork` is called. Can allocate, so the calling thread must be able to allocate
+   already. */
 void hz_hooks_install(void (*on_exit)(void *), void (*after_fork)(void));
 
-/* Arms the exit hook of the calling thread. `value` is not NULL. May allocate. False while there is no hook, or no
-   memory for it. */
+/* Arms the exit hook of the calling thread. `value` is not NULL. Can allocate. False when there is no hook, or no
+   memory to arm it. */
 bool hz_hooks_arm_exit(void *value);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * list.h - singly linked lists through free blocks.
  *
- * A free block's first word is the link. A list travels with its count, and is never walked past it.
- * A "list word" packs head and count into 64 bits, so that one store or one CAS publishes both: the low 48 bits are the
- * head (user addresses of x86-64 and arm64 fit), the high 16 the count.
+ * The first word of a free block is its link. A list travels with its count, and no walk goes past the count. A "list
+ * word" packs head and count into 64 bits, so that one store or one CAS publishes both. The low 48 bits are the head,
+ * which user addresses of x86-64 and arm64 fit into; the high 16 bits are the count.
  */
 #ifndef HZ_BASE_LIST_H
 #define HZ_BASE_LIST_H
@@ -20,7 +20,7 @@ enum {
 
 struct hz_list {
     void *head;
-    void *tail; /* last block; its link is not defined until the list is sent */
+    void *tail; /* last block; its link is undefined until the list is sent */
     uint32_t count;
 };
 
@@ -45,7 +45,7 @@ HZ_INLINE uint32_t hz_list_word_count(hz_list_word word) {
     return (uint32_t)(word >> HZ_LIST_COUNT_SHIFT);
 }
 
-/* Puts `block` in front. The list is its caller's own. */
+/* Prepends a block to a list that only the caller uses. */
 HZ_INLINE void hz_list_push(struct hz_list *list, void *block) {
     hz_block_link(block, list->head);
     if (list->head == NULL)

@@ -1,5 +1,6 @@
 /*
- * lock.c - the futex lock of lock.h: one exchange to take, one to release, a system call only when somebody sleeps.
+ * lock.c - the futex lock of lock.h: one CAS takes it, one exchange releases it, and system calls happen only when
+ * threads contend.
  *
  * Edge "lock": what the holder wrote before hz_lock_release is visible after the next hz_lock_acquire.
  */
@@ -10,10 +11,10 @@
 
 enum { SPIN_COUNT = 64 }; /* a holder is done within some 100 ns unless it was preempted */
 
-static HZ_TLS uint32_t held_ranks; /* owner: a bit per held rank; check build */
+static HZ_TLS uint32_t held_ranks; /* owner; a bit per held rank, check build */
 
 uintptr_t hz_lock_self(void) {
-    /* the address of a thread-local variable: unique among living threads, kept by fork */
+    /* the address of a thread-local variable is unique among living threads, and a fork keeps it */
     return (uintptr_t)&held_ranks;
 }
 
@@ -54,7 +55,7 @@ static HZ_NOINLINE void acquire_slow(struct hz_lock *lock) {
         if (hz_load_rlx(&lock->word) == 0 && try_once(lock)) /* relaxed: hint */
             return;
     }
-    /* sync: lock, partner hz_lock_release. 2 also when nobody else sleeps: costs one needless wake */
+    /* sync: lock, partner hz_lock_release. 2 even if no other thread sleeps, which costs one needless wake */
     while (hz_xchg_acq(&lock->word, 2) != 0)
         hz_os_wait(&lock->word, 2);
 }
@@ -62,7 +63,7 @@ static HZ_NOINLINE void acquire_slow(struct hz_lock *lock) {
 void hz_lock_acquire(struct hz_lock *lock) {
     if (HZ_UNLIKELY(!try_once(lock)))
         acquire_slow(lock);
-    hz_store_rlx(&lock->owner, hz_lock_self()); /* relaxed: read by this thread, and by a fork's only thread */
+    hz_store_rlx(&lock->owner, hz_lock_self()); /* relaxed: read by this thread, and by the only one of a child */
     rank_enter(lock);
 }
 

@@ -1,8 +1,8 @@
 /*
- * meta.c - a bump allocator over chunks from the OS. Callers: arena, thread registry, engines; all rarely.
+ * meta.c - a bump allocator over chunks from the OS. Called by arena.c, livemap.c and the layer above, all rarely.
  *
- * Invariant at each instant (fork copies any of them): [cursor, end) is unused, zeroed memory, or end <= cursor; the
- * latter is repaired in the child.
+ * Invariant at each instant, since a fork can copy any: either [cursor, end) is unused, zeroed memory, or end <=
+ * cursor. The child repairs end < cursor.
  */
 #include "base/meta.h"
 
@@ -30,11 +30,11 @@ static void *map_chunk(size_t bytes) {
 static void *alloc_locked(size_t bytes) {
     if ((uintptr_t)end - (uintptr_t)cursor < bytes) {
         if (bytes > CHUNK_BYTES / 4)
-            return map_chunk(bytes); /* large pieces stand alone, so that little of a chunk is wasted */
+            return map_chunk(bytes); /* a large piece gets its own mapping, so that little of a chunk is wasted */
         char *chunk = map_chunk(CHUNK_BYTES);
         if (chunk == NULL)
             return NULL;
-        end = NULL; /* fork: end < cursor between these stores, wherever the chunk lies */
+        end = NULL; /* fork: end < cursor between these stores, at whatever address the chunk is */
         hz_signal_fence();
         cursor = chunk;
         hz_signal_fence();
@@ -63,6 +63,6 @@ void hz_meta_after_fork(void) {
     if (!hz_lock_abandoned(&lock))
         return;
     if ((uintptr_t)end < (uintptr_t)cursor)
-        end = cursor; /* caught between two stores: the chunk is lost */
+        end = cursor; /* copied between two stores of alloc_locked: the chunk is lost */
     hz_lock_reset(&lock);
 }

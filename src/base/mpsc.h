@@ -1,12 +1,13 @@
 /*
- * mpsc.h - the list with many senders and one taker at a time.
+ * mpsc.h - a queue with many senders and one taker at a time. The layer above sends blocks home with it.
  *
- * Owns one list word (list.h). `send` puts a whole list in front with one CAS; `take` removes everything with one
- * exchange. No single block is ever popped, so an address that comes back (ABA) does no harm: a send that saw the old
- * head again links to a head that is really there.
- * Edge "send-take": the sender's writes to the links of its list are visible to who takes it; and what the
- * taker did before it emptied the queue is over for a sender that finds it empty (pageq.c needs that). The count in the
- * word bounds the taker's walk; the last block's link is the previous head, NULL at the end.
+ * Owns one list word (list.h). A send prepends a whole list with one CAS; a take removes everything with one exchange.
+ * No single block is ever popped, so an address that comes back (ABA) does no harm: a send that sees an old head again
+ * links to a head that really is there. The count in the word bounds the taker's walk. The link of a list's last block
+ * is the previous head, NULL at the end.
+ *
+ * Edge "send-take", in both directions: a taker sees what the senders wrote into their blocks and links; and a sender
+ * that finds the queue empty comes after all that its last taker did before the take.
  */
 #ifndef HZ_BASE_MPSC_H
 #define HZ_BASE_MPSC_H
@@ -18,8 +19,8 @@ struct hz_mpsc {
     _Atomic(hz_list_word) word; /* sync: send-take */
 };
 
-/* Sends `list` unless the queue would then hold more than `cap` blocks (cap <= HZ_LIST_COUNT_MAX). Any thread.
-   Returns false, with nothing changed but the link of the list's tail, when it would. *before: blocks there were. */
+/* Sends `list`. False if the queue would then hold more than `cap` blocks (<= HZ_LIST_COUNT_MAX); only the link of the
+   list's tail has changed then. *before: blocks in the queue before the send. Any thread. */
 HZ_INLINE bool hz_mpsc_send_counted(struct hz_mpsc *queue, const struct hz_list *list, uint32_t cap, uint32_t *before) {
     hz_list_word seen = hz_load_rlx(&queue->word); /* relaxed: cas */
     hz_list_word next;
@@ -39,12 +40,12 @@ HZ_INLINE bool hz_mpsc_send(struct hz_mpsc *queue, const struct hz_list *list, u
     return hz_mpsc_send_counted(queue, list, cap, &before);
 }
 
-/* Takes everything; 0 when there is nothing. The caller is the only taker (it holds the shard's exclusive lock), or one
-   of several that take lists only: each list goes to one of them. */
+/* Takes everything; 0 when there is nothing. The caller is the only taker, by a lock of the layer above. Or it is one
+   of several takers that share nothing but this queue: the exchange gives each list to one of them. */
 HZ_INLINE hz_list_word hz_mpsc_take(struct hz_mpsc *queue) {
     if (hz_load_rlx(&queue->word) == 0) /* relaxed: hint, a late sender is found next time */
         return 0;
-    return hz_xchg_ar(&queue->word, 0); /* sync: send-take, partner hz_mpsc_send */
+    return hz_xchg_ar(&queue->word, 0); /* sync: send-take, partner hz_mpsc_send_counted */
 }
 
 /* Blocks in the queue at some recent moment. */

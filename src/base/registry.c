@@ -1,19 +1,19 @@
 /*
- * registry.c - see registry.h. Called when threads come and go, never on a fast path.
+ * registry.c - see registry.h. Called when threads come and go, and by walks; never on a fast path.
  */
 #include "base/registry.h"
 
 static _Atomic(struct hz_registered *) newest; /* sync: thread-publish */
 static _Atomic(uint32_t) made_count;           /* counter */
-static _Atomic(uint32_t) unused_count;         /* hint: blocks that no thread has */
-static _Atomic(uint32_t) orphan_count;         /* hint */
+static _Atomic(uint32_t) unused_count;         /* hint: blocks whose state is free */
+static _Atomic(uint32_t) orphan_count;         /* hint: orphans */
 
 struct hz_registered *hz_registry_first(void) {
     return hz_load_acq(&newest); /* sync: thread-publish, partner hz_registry_add */
 }
 
 static struct hz_registered *claim_from(uint32_t state, _Atomic(uint32_t) *count) {
-    if (hz_load_rlx(count) == 0) /* relaxed: hint, one block too many does no harm */
+    if (hz_load_rlx(count) == 0) /* relaxed: hint; an old 0 costs at most a block more */
         return NULL;
     for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next) {
         uint32_t expected = state;
@@ -39,7 +39,7 @@ struct hz_registered *hz_registry_claim(void) {
 
 void hz_registry_add(struct hz_registered *thread) {
     thread->number = hz_add_rlx(&made_count, 1);       /* relaxed: counter */
-    hz_store_rlx(&thread->state, HZ_THREAD_USED);      /* published by the CAS */
+    hz_store_rlx(&thread->state, HZ_THREAD_USED);      /* relaxed: published by the CAS */
     struct hz_registered *seen = hz_load_rlx(&newest); /* relaxed: cas */
     do {
         thread->next = seen;
