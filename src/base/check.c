@@ -1,6 +1,6 @@
 /*
- * check.c - prints the last line of a failing program. Called by whoever finds the failure, on any thread, possibly
- * while locks are held and the heap is broken: uses the stack and write(2) only.
+ * check.c - prints the last line of a failing program. Any function that finds a failure calls it, on any thread. Locks
+ * may be held and the heap may be broken, so it uses only the stack and write(2).
  */
 #include "base/check.h"
 

@@ -1,17 +1,16 @@
 /*
- * check.h - the end of a program that misused memory, and of a library that broke its own rules.
+ * check.h - ends a program that misused memory, or a library that broke its own rules.
  *
- * hz_fail_*: the caller's mistake. The first line of the text is stable, it goes to stderr in one write and the program
- * aborts. hz_assert: ours. In the check build only; elsewhere it costs nothing but is still compiled. Nothing here
- * allocates, locks or uses stdio.
+ * hz_fail_* report a mistake of the program: one line goes to stderr in one write, its text is stable, and the program
+ * aborts. hz_assert reports a mistake of ours. It checks in the check build only; in other builds it is compiled and
+ * costs nothing. Nothing here allocates, locks or uses stdio.
  */
 #ifndef HZ_BASE_CHECK_H
 #define HZ_BASE_CHECK_H
 
 #include "base/compiler.h"
 
-/* The stable texts, used by the library and by tests/death. Each is printed as "hakozuna: <text> <pointer>", the last
-   one with a number. */
+/* The stable texts, used by the library and by tests/death. Each is printed as "hakozuna: <text> 0x<pointer>". */
 #define HZ_TEXT_FOREIGN     "free of a pointer that is not from this allocator:"
 #define HZ_TEXT_DOUBLE_FREE "double free of block:"
 #define HZ_TEXT_INTERIOR    "free of a pointer into the middle of a block:"

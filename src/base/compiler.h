@@ -1,8 +1,8 @@
 /*
  * compiler.h - what differs between compilers, builds and machines, and nothing else.
  *
- * Owns: attribute names, build switches as constants (so that dead code is still compiled and checked), the few
- * numbers of the machine. Included by everybody, includes nothing of ours. `#if` lives here.
+ * Owns the names of attributes, the build's switches as constants (so that dead code is still compiled and checked) and
+ * the few numbers of the machine. Every file includes it; it includes nothing of ours. `#if` lives here.
  */
 #ifndef HZ_BASE_COMPILER_H
 #define HZ_BASE_COMPILER_H
@@ -24,8 +24,7 @@
 #define HZ_BUILD_NAME "custom"
 #endif
 
-/* Under ThreadSanitizer everything must be visible to it: no inline assembly. gcc and clang say so in different ways.
- */
+/* ThreadSanitizer cannot see into inline assembly, so there is none under it. gcc and clang announce it differently. */
 #if defined(__SANITIZE_THREAD__)
 #define HZ_TSAN 1
 #elif defined(__has_feature)
@@ -43,7 +42,7 @@
 #define HZ_ASM_X86_64 0
 #endif
 
-/* The build's switches, for plain `if`. */
+/* The build's switches, for use in plain `if`. */
 enum {
     HZ_CONFIG_CHECKS = HZ_CHECKS, /* internal assertions and the live map */
     HZ_CONFIG_STATS = HZ_STATS,   /* counters on hot paths */
@@ -65,7 +64,8 @@ enum {
 #define HZ_STRINGIFY(x)    HZ_STRINGIFY_(x)
 #define HZ_ARRAY_LENGTH(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Initial-exec: one instruction to reach, and small enough (a few words in all) for dlopen's reserve of static TLS. */
+/* Initial-exec: one instruction reaches the variable. All of them are a few words, so they fit into the static TLS that
+   glibc reserves for dlopen. */
 #define HZ_TLS __thread __attribute__((tls_model("initial-exec")))
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -76,15 +76,15 @@ enum {
 #define HZ_CPU_RELAX() ((void)0)
 #endif
 
-/* A line that is soon written comes at once with the right to write it, instead of in two trips. x86-64 has the
-   instruction (all but its very first processors take it at least as a no-op); compilers use it only when told to. */
+/* Fetches a cache line together with the right to write it, which saves a second trip when it is written. Compilers use
+   x86-64's instruction only when told to. All but the very first processors accept it, at least as a no-op. */
 #if HZ_ASM_X86_64
 #define HZ_PREFETCH_WRITE(p) __asm__ volatile("prefetchw %0" ::"m"(*(const char *)(p)))
 #else
 #define HZ_PREFETCH_WRITE(p) __builtin_prefetch((p), 1)
 #endif
 
-/* User addresses have this many bits (without asking the kernel for more by a hint). */
+/* User addresses have this many bits, unless a program asks the kernel for more by a hint. */
 #if defined(__x86_64__)
 #define HZ_ADDRESS_BITS 47
 #else
@@ -93,7 +93,7 @@ enum {
 
 enum {
     HZ_CACHE_LINE_BYTES = 64,
-    HZ_GRANULE_BYTES = 16, /* alignment of every block: alignof(max_align_t) on the machines we know */
+    HZ_GRANULE_BYTES = 16, /* alignment of every block: alignof(max_align_t) on the machines that we know */
 };
 
 HZ_INLINE size_t hz_round_up(size_t value, size_t power_of_two) {
@@ -104,7 +104,7 @@ HZ_INLINE bool hz_is_power_of_two(size_t value) {
     return value != 0 && (value & (value - 1)) == 0;
 }
 
-/* Position of the highest set bit; value must not be 0. */
+/* Position of the highest set bit. `value` is not 0. */
 HZ_INLINE unsigned hz_log2(size_t value) {
     return (unsigned)(8 * sizeof(unsigned long) - 1) - (unsigned)__builtin_clzl(value);
 }

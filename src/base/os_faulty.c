@@ -1,20 +1,20 @@
 /*
- * os_faulty.c - an operating system that refuses on request. In front of os_linux.c in the faulty build only; see
- * os_faulty.h. Invariant: a refused call has changed nothing.
+ * os_faulty.c - an operating system that refuses calls on request. The faulty build puts it in front of os_linux.c; see
+ * os_faulty.h. Invariant: a refused call changes nothing.
  */
 #include "base/os_faulty.h"
 
 #include "base/atomic.h"
 #include "base/os.h"
 
-static _Atomic(uint64_t) calls;
-static _Atomic(uint64_t) failures;
-static _Atomic(uint64_t) fail_after = UINT64_MAX;
+static _Atomic(uint64_t) calls;                   /* counter */
+static _Atomic(uint64_t) failures;                /* counter */
+static _Atomic(uint64_t) fail_after = UINT64_MAX; /* hint, as the next */
 static _Atomic(uint64_t) fail_count;
 
 void hz_os_faulty_fail(uint64_t after, uint64_t count) {
-    hz_store_rlx(&fail_after,
-                 UINT64_MAX); /* relaxed, all of them: the test sets this while it is alone, or does not care */
+    /* relaxed, all: a test calls this while it is alone, or does not care which calls fail */
+    hz_store_rlx(&fail_after, UINT64_MAX);
     hz_store_rlx(&calls, 0);
     hz_store_rlx(&failures, 0);
     hz_store_rlx(&fail_count, count);
@@ -30,11 +30,11 @@ uint64_t hz_os_faulty_failures(void) {
 }
 
 static bool refuse(void) {
-    uint64_t number = hz_add_rlx(&calls, 1); /* relaxed: counter */
+    uint64_t number = hz_add_rlx(&calls, 1); /* relaxed, all: counter; as in hz_os_faulty_fail */
     uint64_t after = hz_load_rlx(&fail_after);
     if (number < after || number - after >= hz_load_rlx(&fail_count))
         return false;
-    hz_add_rlx(&failures, 1); /* relaxed: counter */
+    hz_add_rlx(&failures, 1);
     return true;
 }
 

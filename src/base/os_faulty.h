@@ -1,7 +1,7 @@
 /*
- * os_faulty.h - the switch of os_faulty.c, for tests: makes OS calls fail.
+ * os_faulty.h - the switch by which tests make calls of os.h fail (os_faulty.c).
  *
- * Only in libraries compiled with HZ_OS_FAULTY=1; there the calls of os.h that can be refused (reserve, commit, map,
+ * Only in libraries compiled with HZ_OS_FAULTY=1. There the calls that an OS can refuse (reserve, commit, map,
  * map_zero, purge, unmap, remap) are counted, and the chosen ones fail without doing anything.
  */
 #ifndef HZ_BASE_OS_FAULTY_H
@@ -9,15 +9,15 @@
 
 #include "base/compiler.h"
 
-/* From now on let `after` calls through, then fail `count` calls (UINT64_MAX: all). after = UINT64_MAX: none fails. Any
- * thread. */
+/* From now on lets `after` calls through, then fails `count` calls (UINT64_MAX: all). after = UINT64_MAX: none fails.
+   Any thread. */
 void hz_os_faulty_fail(uint64_t after, uint64_t count);
 
-/* Calls seen since the last hz_os_faulty_fail, and how many of them failed. */
+/* Number of calls since the last hz_os_faulty_fail, and number of those that failed. */
 uint64_t hz_os_faulty_calls(void);
 uint64_t hz_os_faulty_failures(void);
 
-/* The real ones, named so in the faulty build only. */
+/* The real functions, which have these names in the faulty build only. */
 void *hz_os_linux_reserve(size_t bytes, size_t alignment);
 bool hz_os_linux_commit(void *address, size_t bytes);
 void *hz_os_linux_map(size_t bytes, size_t alignment, bool lazy);

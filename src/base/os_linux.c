@@ -1,7 +1,7 @@
 /*
  * os_linux.c - os.h for Linux: mmap, mprotect, madvise, mremap, futex, CPUs. Knows nothing of the rest.
  *
- * In the faulty build the six functions that can be refused are named hz_os_linux_*, and os_faulty.c stands in front.
+ * In the faulty build the seven functions that an OS can refuse are named hz_os_linux_*, and os_faulty.c calls them.
  */
 #define _GNU_SOURCE
 #include "base/os.h"
@@ -47,7 +47,7 @@ static bool unmap(void *address, size_t bytes) {
     return done;
 }
 
-/* Maps more than is wanted and cuts off what is not aligned; tries the exact size first, which often fits. */
+/* Tries the exact size first, which is often aligned. Otherwise maps more, and cuts off both ends. */
 static void *map_aligned(size_t bytes, size_t alignment, int protection, int flags) {
     if (bytes == 0 || bytes > PTRDIFF_MAX - alignment)
         return NULL;
@@ -85,7 +85,7 @@ void *IMPL(map_zero)(size_t bytes, size_t alignment) {
     void *address = map_aligned(bytes, alignment, PROT_READ, MAP_NORESERVE);
     if (address != NULL) {
         int saved = errno;
-        (void)madvise(address, bytes, MADV_DONTDUMP); /* refused: a larger core file */
+        (void)madvise(address, bytes, MADV_DONTDUMP); /* if refused, core files are larger */
         errno = saved;
     }
     return address;
@@ -93,7 +93,7 @@ void *IMPL(map_zero)(size_t bytes, size_t alignment) {
 
 void hz_os_sparse(void *address, size_t bytes) {
     int saved = errno;
-    (void)madvise(address, bytes, MADV_NOHUGEPAGE); /* a kernel without huge pages refuses: nothing to do then */
+    (void)madvise(address, bytes, MADV_NOHUGEPAGE); /* a kernel without huge pages refuses, which does no harm */
     errno = saved;
 }
 
@@ -121,11 +121,11 @@ size_t hz_os_page_bytes(void) {
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The CPUs that the calling thread may run on; none when the system does not say. */
+/* The CPUs that the calling thread may run on; none when the system does not tell. */
 static void cpus_get(union cpus *cpus) {
     int saved = errno;
     memset(cpus, 0, sizeof(*cpus));
-    (void)sched_getaffinity(0, sizeof(*cpus), &cpus->set); /* fails: they stay none */
+    (void)sched_getaffinity(0, sizeof(*cpus), &cpus->set); /* if it fails, they stay none */
     errno = saved;
 }
 

@@ -1,5 +1,5 @@
 /*
- * report.c - see report.h. Called by hz_stats_print and malloc_stats.
+ * report.c - see report.h. Called by the layers above, to print statistics.
  */
 #include "base/report.h"
 
@@ -40,7 +40,7 @@ static void put_number(struct hz_report *report, uint64_t value) {
     add(report, digits + at, sizeof(digits) - at);
 }
 
-/* Our strings are plain; a quote or backslash in a path or a compiler's name is still escaped. */
+/* Escapes quotes and backslashes, which a path or a compiler's name can contain. Our own strings are plain. */
 static void put_quoted(struct hz_report *report, const char *text) {
     put(report, "\"");
     for (; *text != '\0'; text++) {
@@ -51,7 +51,8 @@ static void put_quoted(struct hz_report *report, const char *text) {
     put(report, "\"");
 }
 
-/* What stands before an item: a comma in JSON; in text the groups it is in, or a blank between the words of a row. */
+/* Writes what comes before a value: in JSON a comma and the key; in text the names of its groups and the key, or,
+   between the words of a row, a blank and the key. */
 static void item_begin(struct hz_report *report, const char *key) {
     if (report->json) {
         if (report->has_items[report->depth])

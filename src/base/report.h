@@ -1,9 +1,9 @@
 /*
- * report.h - writes figures as text or JSON to a file descriptor, from a small buffer on the stack: no allocation, no
- * stdio, no lock.
+ * report.h - writes figures as text or JSON to a file descriptor. It uses a small buffer on the caller's stack: no
+ * allocation, no stdio, no lock.
  *
- * Groups nest. In JSON a group is an object, rows are an array of objects; in text a line is "group.key: value", a row
- * one line of key=value words. One thread per report. Errors of write stay until hz_report_end.
+ * Groups nest. In JSON a group is an object, and rows are an array of objects. In text a line is "group.key: value",
+ * and a row is one line of key=value words. One thread per report. hz_report_end returns the first error of a write.
  */
 #ifndef HZ_BASE_REPORT_H
 #define HZ_BASE_REPORT_H
@@ -25,7 +25,7 @@ struct hz_report {
 };
 
 void hz_report_begin(struct hz_report *report, int fd, bool json);
-int hz_report_end(struct hz_report *report); /* 0 or an errno value */
+int hz_report_end(struct hz_report *report); /* returns 0 or an errno value */
 
 void hz_report_number(struct hz_report *report, const char *key, uint64_t value);
 void hz_report_string(struct hz_report *report, const char *key, const char *value);
@@ -33,7 +33,7 @@ void hz_report_string(struct hz_report *report, const char *key, const char *val
 void hz_report_group_open(struct hz_report *report, const char *name);
 void hz_report_group_close(struct hz_report *report);
 
-/* An array of rows: open, then for each row row_open, values, row_close; then close. */
+/* An array of rows: rows_open; for each row row_open, its values, row_close; then rows_close. */
 void hz_report_rows_open(struct hz_report *report, const char *name);
 void hz_report_row_open(struct hz_report *report);
 void hz_report_row_close(struct hz_report *report);
