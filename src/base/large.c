@@ -1,5 +1,5 @@
 /*
- * large.c - spans and direct mappings behind one face. Called by the engines' slow paths.
+ * large.c - runs and direct mappings behind one interface. Called by slow paths of the layer above.
  */
 #include "base/large.h"
 
@@ -19,7 +19,7 @@ static size_t direct_bytes_for(size_t size) {
     return hz_round_up(size, hz_os_page_bytes());
 }
 
-/* Zeroes pages of [first, first + pages) that were dirty, as far as `size` reaches. */
+/* Zeroes those pages of [first, first + pages) that were dirty, up to `size` bytes from the first page on. */
 static void zero_dirty(struct hz_segment *segment, unsigned first, unsigned pages, uint64_t dirty_mask, size_t size) {
     for (unsigned page = 0; page < pages && size > (size_t)page << HZ_PAGE_LOG2; page++)
         if (dirty_mask >> (first + page) & 1)
@@ -59,7 +59,7 @@ void *hz_large_alloc(size_t size, size_t alignment, bool zeroed) {
 void hz_large_free(void *block) {
     struct hz_segment *segment = hz_segment_get(block);
     hz_pagetag_clear(block, 1);
-    if (hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT) /* relaxed: the block is the caller's, its kind constant */
+    if (hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT) /* relaxed: constant while the caller has the block */
         hz_arena_direct_free(segment);
     else
         hz_arena_run_free(segment, hz_segment_page(block));
@@ -69,7 +69,7 @@ void hz_large_free(void *block) {
 size_t hz_large_usable(const void *block) {
     struct hz_segment *segment = hz_segment_get(block);
     if (hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT) /* relaxed: as above */
-        return hz_load_rlx(&segment->direct_bytes);
+        return hz_load_rlx(&segment->direct_bytes);       /* relaxed: owner */
     return (size_t)segment->run_pages[hz_segment_page(block)] << HZ_PAGE_LOG2;
 }
 
@@ -89,7 +89,7 @@ static void *run_block_resize(struct hz_segment *segment, void *block, size_t si
 void *hz_large_resize(void *block, size_t size) {
     struct hz_segment *segment = hz_segment_get(block);
     if (size <= HZ_LARGE_ABOVE_BYTES || size > PTRDIFF_MAX)
-        return NULL;                                      /* a size class serves it better, or nothing does */
+        return NULL;                                      /* a size class serves it better, or nothing can */
     if (hz_load_rlx(&segment->kind) != HZ_SEGMENT_DIRECT) /* relaxed: as above */
         return run_block_resize(segment, block, size);
     if (size <= run_bytes_max)
@@ -97,7 +97,7 @@ void *hz_large_resize(void *block, size_t size) {
     size_t bytes = direct_bytes_for(size);
     if (bytes == hz_load_rlx(&segment->direct_bytes)) /* relaxed: owner */
         return block;
-    hz_pagetag_clear(block, 1); /* the address may be somebody else's the moment the pages have moved */
+    hz_pagetag_clear(block, 1); /* first: once the pages have moved, anybody can get the address */
     struct hz_segment *resized = hz_arena_direct_resize(segment, bytes);
     void *moved = resized != NULL ? hz_segment_page_address(resized, 0) : block;
     hz_pagetag_set(moved, 1, 0, HZ_CLASS_LARGE, 0);

@@ -1,5 +1,5 @@
 /*
- * livemap.c - one bitmap per segment, made when its first block is handed out. Any thread, lock-free.
+ * livemap.c - one bitmap per segment, made when the segment's first block is handed out. See livemap.h.
  */
 #include "base/livemap.h"
 
@@ -11,7 +11,7 @@ enum {
     MAP_BYTES = MAP_BITS / 8,
 };
 
-/* The map of a segment that had a block when there was no memory for one: nothing in it is watched, ever. */
+/* Stands for the map of a segment for whose map there was no memory: its blocks are never watched. */
 static _Atomic(uint64_t) unwatched[1];
 
 static uintptr_t bit_of(const void *block) {
@@ -20,32 +20,33 @@ static uintptr_t bit_of(const void *block) {
 
 void hz_livemap_add(const void *block) {
     struct hz_segment *segment = hz_segment_get(block);
-    _Atomic(uint64_t) *map = hz_load_acq(&segment->livemap); /* sync: livemap-publish, below */
+    _Atomic(uint64_t) *map = hz_load_acq(&segment->livemap); /* sync: livemap-publish, partner the CAS below */
     if (map == NULL) {
         _Atomic(uint64_t) *made = hz_meta_alloc(MAP_BYTES);
         if (made == NULL)
             made = unwatched;
-        /* sync: livemap-publish. The loser of a race wastes its map: this is the check build */
+        /* sync: livemap-publish, partner hz_livemap_remove. The loser of a race wastes its map */
         if (hz_cas_strong_ar_acq(&segment->livemap, &map, made))
             map = made;
     }
     if (map == unwatched)
         return;
     uintptr_t bit = bit_of(block);
-    hz_or_rlx(&map[bit / 64], UINT64_C(1) << (bit % 64)); /* relaxed: the program orders free after malloc of a block */
+    /* relaxed: the program orders a block's free after its malloc */
+    hz_or_rlx(&map[bit / 64], UINT64_C(1) << (bit % 64));
 }
 
 enum hz_livemap_answer hz_livemap_remove(const void *block) {
     struct hz_segment *segment = hz_segment_find(block);
     if (segment == NULL)
         return HZ_LIVEMAP_FOREIGN;
-    _Atomic(uint64_t) *map = hz_load_acq(&segment->livemap); /* sync: livemap-publish */
+    _Atomic(uint64_t) *map = hz_load_acq(&segment->livemap); /* sync: livemap-publish, partner hz_livemap_add */
     if (map == NULL || map == unwatched)
         return HZ_LIVEMAP_OK;
     if ((uintptr_t)block % HZ_GRANULE_BYTES != 0)
         return HZ_LIVEMAP_NOT_LIVE;
     uintptr_t bit = bit_of(block);
     uint64_t mask = UINT64_C(1) << (bit % 64);
-    return (hz_and_rlx(&map[bit / 64], ~mask) & mask) != 0 ? HZ_LIVEMAP_OK
-                                                           : HZ_LIVEMAP_NOT_LIVE; /* relaxed: as above */
+    /* relaxed: as in hz_livemap_add */
+    return (hz_and_rlx(&map[bit / 64], ~mask) & mask) != 0 ? HZ_LIVEMAP_OK : HZ_LIVEMAP_NOT_LIVE;
 }

@@ -17,8 +17,7 @@ void *hz_os_reserve(size_t bytes, size_t alignment);
 /* Makes reserved space readable and writable; it reads as zero. False when refused; nothing has changed then. */
 bool hz_os_commit(void *address, size_t bytes);
 
-/* Reserves and commits in one step. For tables, `lazy`: the OS need not count what is never touched. NULL if refused.
- */
+/* Reserves and commits. With `lazy`, for tables, the OS need not count what is never touched. NULL when refused. */
 void *hz_os_map(size_t bytes, size_t alignment, bool lazy);
 
 /* For large tables: readable space that is zero, and costs nothing until hz_os_commit makes parts of it writable. Left

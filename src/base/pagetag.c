@@ -1,5 +1,5 @@
 /*
- * pagetag.c - the page tag table: mapping it, writing it. Called by the engine's page code and by large.c.
+ * pagetag.c - maps and writes the table of page tags. Called by arena.c, by large.c and by the layer above.
  */
 #include "base/pagetag.h"
 
@@ -11,7 +11,7 @@ enum {
     SMALL_PAGES_LOG2_MAX = 26,
 };
 
-static struct hz_pagetag no_tag; /* before initialisation every address is "not ours" */
+static struct hz_pagetag no_tag; /* before initialisation no address is ours */
 
 struct hz_pagetag_table hz_pagetags = {.tags = &no_tag, .mask = 0, .flat = false};
 
@@ -31,7 +31,7 @@ bool hz_pagetag_init(void) {
     size_t limit = hz_os_address_space_limit();
     if (limit == SIZE_MAX && tags_map(HZ_ADDRESS_BITS - HZ_PAGE_LOG2, true))
         return true;
-    /* four times the limit, so that the few mappings there can be seldom share an entry */
+    /* addresses of four times the limit or more, so that the few mappings within the limit seldom share an entry */
     unsigned pages_log2 = SMALL_PAGES_LOG2_MIN;
     while (pages_log2 < SMALL_PAGES_LOG2_MAX && ((size_t)HZ_PAGE_BYTES << pages_log2) / 4 < limit)
         pages_log2++;
@@ -49,7 +49,8 @@ void hz_pagetag_set(const void *address, size_t pages, unsigned bin, unsigned si
     struct hz_pagetag *tag = hz_pagetag_of(address);
     for (size_t i = 0; i < pages; i++) {
         hz_assert(hz_load_rlx(&tag[i].size_class) == 0);
-        hz_store_rlx(&tag[i].owner, (uint8_t)owner); /* sync: tag-publish */
+        /* sync: tag-publish, partners hz_pagetag_class, hz_pagetag_owner and the fast path of the layer above */
+        hz_store_rlx(&tag[i].owner, (uint8_t)owner);
         hz_store_rlx(&tag[i].size_class, (uint8_t)size_class);
         hz_store_rlx(&tag[i].bin, (uint16_t)(hz_pagetags.flat ? bin : 0));
     }
@@ -58,7 +59,7 @@ void hz_pagetag_set(const void *address, size_t pages, unsigned bin, unsigned si
 void hz_pagetag_clear(const void *address, size_t pages) {
     struct hz_pagetag *tag = hz_pagetag_of(address);
     for (size_t i = 0; i < pages; i++) {
-        hz_store_rlx(&tag[i].bin, 0); /* sync: tag-publish */
+        hz_store_rlx(&tag[i].bin, 0); /* sync: tag-publish, partners as in hz_pagetag_set */
         hz_store_rlx(&tag[i].size_class, 0);
         hz_store_rlx(&tag[i].owner, 0);
     }
