@@ -14,13 +14,13 @@ static _Atomic(uint32_t) init_state; /* sync: init */
 static struct hz_lock init_lock = HZ_LOCK_INIT(HZ_RANK_INIT);
 
 bool hz_init(void) {
-    if (hz_load_acq(&init_state) == INIT_DONE) /* sync: init, partner below */
+    if (hz_load_acq(&init_state) == INIT_DONE) /* sync: init, partner the release store in this function */
         return true;
     hz_lock_acquire(&init_lock);
     bool done = hz_load_rlx(&init_state) == INIT_DONE; /* relaxed: lock */
     if (!done && (hz_pagetags.mask != 0 || hz_pagetag_init()) && hz_arena_init()) {
         hz_depot_init();
-        hz_store_rel(&init_state, INIT_DONE); /* sync: init, partner above */
+        hz_store_rel(&init_state, INIT_DONE); /* sync: init, partner the acquire load in this function */
         done = true;
     }
     hz_lock_release(&init_lock);

@@ -6,9 +6,10 @@
 #include "mailbox.h"
 
 bool hz3_central_lockfree_send(struct hz_mailbox *mail, const struct hz_list *list, uint32_t cap) {
-    return hz_mpsc_send(&mail->central, list, cap); /* sync: central-publish, partner take */
+    /* sync: central-publish, partner hz3_central_lockfree_take */
+    return hz_mpsc_send(&mail->central, list, cap);
 }
 
 hz_list_word hz3_central_lockfree_take(struct hz_mailbox *mail) {
-    return hz_mpsc_take(&mail->central); /* sync: central-publish, partner send */
+    return hz_mpsc_take(&mail->central); /* sync: central-publish, partner hz3_central_lockfree_send */
 }

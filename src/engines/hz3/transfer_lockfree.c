@@ -13,8 +13,10 @@ bool hz3_transfer_lockfree_send(struct hz_mailbox *mail, const struct hz_list *l
     hz_list_word word = hz_list_word_make(list->head, list->count);
     for (unsigned slot = 0; slot < HZ3_TRANSFER_SLOTS; slot++) {
         hz_list_word expected = 0;
-        if (hz_load_rlx(&mail->transfer[slot]) == 0 &&                     /* relaxed: hint */
-            hz_cas_strong_rel_rlx(&mail->transfer[slot], &expected, word)) /* sync: transfer-publish, partner take */
+        if (hz_load_rlx(&mail->transfer[slot]) != 0) /* relaxed: hint */
+            continue;
+        /* sync: transfer-publish, partner hz3_transfer_lockfree_take */
+        if (hz_cas_strong_rel_rlx(&mail->transfer[slot], &expected, word))
             return true;
     }
     return false;
@@ -24,7 +26,8 @@ hz_list_word hz3_transfer_lockfree_take(struct hz_mailbox *mail) {
     for (unsigned slot = 0; slot < HZ3_TRANSFER_SLOTS; slot++) {
         if (hz_load_rlx(&mail->transfer[slot]) == 0) /* relaxed: hint */
             continue;
-        hz_list_word word = hz_xchg_acq(&mail->transfer[slot], 0); /* sync: transfer-publish, partner send */
+        /* sync: transfer-publish, partner hz3_transfer_lockfree_send */
+        hz_list_word word = hz_xchg_acq(&mail->transfer[slot], 0);
         if (word != 0)
             return word;
     }

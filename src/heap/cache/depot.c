@@ -143,7 +143,8 @@ static void batch_prefetch(uint32_t index, uint32_t count) {
 
 /* The index of the popped batch; 0 when the stack is empty. `count`: most blocks that the caller will read. */
 static uint32_t stack_pop(struct head *head, uint32_t count) {
-    uint64_t seen = hz_load_acq(&head->word); /* acquire: the `next` read below is at least as new as this head */
+    /* sync: depot-publish, partner stack_push: the `next` read below is at least as new as this head */
+    uint64_t seen = hz_load_acq(&head->word);
     uint64_t next;
     if (index_of(seen) != 0) { /* prefetch once: after a lost CAS it would steal the winner's cache lines */
         HZ_PREFETCH_WRITE(head);
@@ -180,7 +181,7 @@ static uint32_t batch_make(enum batch_kind kind) {
         if (made == CHUNK_COUNT * CHUNK_BATCHES - 1)
             return 0;
         _Atomic(char *) *chunk = &chunks[kind][made >> CHUNK_LOG2];
-        if (hz_load_acq(chunk) == NULL) {
+        if (hz_load_acq(chunk) == NULL) { /* sync: chunk-publish, partner the CAS in this block */
             char *fresh = hz_meta_alloc(CHUNK_BATCHES * batch_bytes(kind));
             char *expected = NULL;
             if (fresh == NULL)

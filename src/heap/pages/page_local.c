@@ -54,7 +54,7 @@ static struct hz_page *take_all(struct hz_page_queue *queue) {
    succeeds (no ABA). */
 static struct hz_page *take_one(struct hz_page_queue *queue) {
     struct hz_page *seen = hz_load_acq(&queue->head); /* sync: pageq-publish, partner enqueue */
-    while (seen != NULL && !hz_cas_acq_acq(&queue->head, &seen, seen->queue_next)) { /* sync: pageq-publish */
+    while (seen != NULL && !hz_cas_acq_acq(&queue->head, &seen, seen->queue_next)) { /* sync: as the load above */
     }
     return seen;
 }
