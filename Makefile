@@ -73,8 +73,11 @@ tidy: ## check the house rules, including clang-format
 format: ## format C and C++ with clang-format
 	git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cc' | xargs clang-format -i
 
-docs: ## regenerate the pages written from the sources: docs/lanes.md and a table in docs/architecture.md
+docs: ## write the generated pages (docs/lanes.md, docs/counters.md, a table in docs/architecture.md)
 	tools/lanes.py
+	tools/counters.py
+	tools/lanes.py
+	tools/counters.py
 
 bench: venv libs build-release ## compare allocators with SUITE (quick, seeds, ...), then write a report; ARGS go to `hakobench run`
 	$(HAKOBENCH) peers

@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Writes docs/counters.md from the lists of counters.
+
+usage: counters.py [--check]     --check: write nothing; exit 1 when the page is stale
+
+Reads src/heap/counters.def and engine_counters.def of each engine. Figures that src/heap/stats.c computes instead of counting
+are described in COMPUTED below; a figure that one of the two has and the other lacks is a fault. Faults are reported as
+`file:line: what`.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+from typing import NamedTuple
+
+import lanes
+
+ROOT = lanes.ROOT
+COMMON = "src/heap/counters.def"
+ENGINE_LISTS = "src/engines/*/engine_counters.def"
+REPORT = "src/heap/stats.c"
+PAGE = "docs/counters.md"
+
+COUNTER = re.compile(
+    r'COUNTER\("(?P<group>[a-z]+)", (?P<field>[a-z_]+), "(?P<name>[a-z0-9_]+)", (?P<kind>SUM|MAX|HOT), "(?P<text>[^"]+)"\)'
+)
+WANTED = 'COUNTER("group", field, "name", SUM or MAX or HOT, "text")'
+REPORTED = re.compile(r'hz_report_number\(report, "(?P<name>[a-z0-9_]+)"')
+
+# In the order of the report. Each is a section of the page.
+GROUPS = {
+    "counters": "Blocks of all classes, pages and threads.",
+    "mid": "Blocks above 2 KiB and up to 64 KiB.",
+    "remote": "Blocks that go home. `push_objs`, `pageq_enq`, `pop_calls`, `pageq_deq`, `drain_total` and `blocks_per_100_pages` stay 0\nunless "
+    "blocks are sent to their pages: lane hz4/pageq, and hz3 with `HZ_PAGE_LOCAL_REMOTE=1`.",
+    "os": "Memory from the operating system.",
+    "locks": "A shard's lock, `exclusive`.",
+    "classes": "One row for each size class that has pages.",
+}
+
+
+class CounterError(Exception):
+    """A fault in a list of counters."""
+
+
+class Counter(NamedTuple):
+    """`engines` is empty when all engines have the counter."""
+
+    group: str
+    name: str
+    kind: str
+    text: str
+    engines: tuple[str, ...] = ()
+
+
+COMPUTED = [
+    Counter("counters", "threads", "SUM", "thread blocks that living threads use"),
+    Counter("counters", "thread_blocks", "SUM", "thread blocks made; they are reused, so this is about the most threads that were attached at the same time"),
+    Counter("counters", "shards", "SUM", "shards made, at most `HZ_NUM_SHARDS`"),
+    Counter("counters", "meta_bytes", "SUM", "bytes mapped for the allocator's own structures, without page tags and segment directory"),
+    Counter("mid", "malloc_calls", "HOT", "allocations: `alloc_cache_hit` + `depot_hit` + `lock_path`"),
+    Counter("mid", "free_calls", "HOT", "frees by attached threads, computed from allocations, refills, flushes and what the bins hold"),
+    Counter("mid", "free_batch_enq", "HOT", "frees that put the block into a bin: the same number as `free_calls`"),
+    Counter("remote", "blocks_per_100_pages", "SUM", "average length of a page's remote list when it was taken, times 100: `drain_total` * 100 / `pageq_deq`"),
+    Counter("os", "seg_acq", "SUM", "segments of 4 MiB obtained for pages"),
+    Counter("classes", "block_bytes", "SUM", "size of a block"),
+    Counter("classes", "pages", "SUM", "pages of the class"),
+    Counter("classes", "live", "SUM", "blocks handed out and not freed"),
+    Counter("classes", "cached", "SUM", "freed blocks in bins, in remote buffers, in the depot, or waiting for a shard"),
+    Counter("classes", "free", "SUM", "free blocks in their pages"),
+    Counter("classes", "depot_blocks", "SUM", "blocks in the depot, which `cached` includes"),
+]  # fmt: skip
+
+HEAD = """\
+<!-- written by tools/counters.py (make docs); do not edit -->
+# Counters
+
+`hz_stats_print` writes these figures, in one group each; `HAKOZUNA_SHOW_STATS=1` prints them when a process ends ([usage](usage.md#statistics)).
+Each thread writes counters of its own, in its thread block. The report adds up all thread blocks, used or not, since the start of the process.
+A fork's child goes on from its parent's counts.
+
+* *engines*: the engines that print the counter.
+* *builds*: "stats" means that only builds with statistics count it, because the path is too short: the presets `stats`, `check`, `asan` and
+  `tsan`, their clang twins, and any build with `-DHZ_STATS=ON`.
+"""
+
+READING = """
+## Reading them
+
+* `refill` divided by the number of allocations is the miss rate of the bins.
+* `refill_depot` near `refill`: threads live off each other's frees.
+* `page_create` and `page_retire` both high: a class swings between many pages and few.
+* `direct_home` or `central_send` high: consumers free far more than the owners of their blocks allocate, or these owners have ended.
+* `lock_path` divided by `malloc_calls`: the share of allocations above 2 KiB that take a shard's lock.
+* `remote_free` divided by `remote_flush_calls`: blocks in one flush of a remote buffer. In the lanes of hz3 both are 0, because
+  `HZ_HOME_BELOW_BYTES` is 0.
+* `home_blocks` divided by `inbox_push_list`: roughly the length of a list; `home_blocks` also has the sender's own blocks.
+* `inbox_consume` far below `inbox_push_list`: an owner finds several lists in its inbox at a time.
+* `ls_acq_miss` and `ls_rel_miss` high: threads share a shard, or senders find its mailbox full and put blocks into its pages themselves.
+"""
+
+
+def read_counters(text: str, path: str, engines: tuple[str, ...] = (), before: tuple[Counter, ...] = ()) -> list[Counter]:
+    """The counters of one file. `before`: those that the library has from elsewhere."""
+    found: list[Counter] = []
+    for number, line in enumerate(lanes.strip_comments(text).splitlines(), 1):
+        line, place = line.strip(), f"{path}:{number}"
+        if not line:
+            continue
+        match = COUNTER.fullmatch(line)
+        if match is None:
+            raise CounterError(f"{place}: '{line}' is not a counter; want {WANTED}")
+        counter = Counter(match["group"], match["name"], match["kind"], match["text"], engines)
+        if counter.group not in GROUPS:
+            raise CounterError(f"{place}: group '{counter.group}' of {counter.name} is not one of: {', '.join(GROUPS)}")
+        if any((other.group, other.name) == (counter.group, counter.name) for other in (*before, *found)):
+            raise CounterError(f"{place}: {counter.group}.{counter.name} is defined twice")
+        found.append(counter)
+    if not found:
+        raise CounterError(f"{path}:1: no counters; want lines {WANTED}")
+    return found
+
+
+def require_computed(text: str, path: str) -> None:
+    """Each figure that the report computes is in COMPUTED, and none besides."""
+    there = {found["name"]: text.count("\n", 0, found.start()) + 1 for found in REPORTED.finditer(text)}
+    described = {counter.name for counter in COMPUTED}
+    for name in sorted(set(there) - described):
+        raise CounterError(f"{path}:{there[name]}: reports '{name}', which COMPUTED in tools/counters.py does not describe")
+    for name in sorted(described - set(there)):
+        raise CounterError(f"{path}:1: does not report '{name}', which COMPUTED in tools/counters.py describes")
+
+
+def read_all(root: pathlib.Path) -> list[Counter]:
+    """All counters: those that are computed, the common ones, and those of each engine."""
+    require_computed((root / REPORT).read_text(encoding="utf-8"), REPORT)
+    common = read_counters((root / COMMON).read_text(encoding="utf-8"), COMMON, before=tuple(COMPUTED))
+    lists = sorted(root.glob(ENGINE_LISTS))
+    if not lists:
+        raise CounterError(f"{ENGINE_LISTS}:1: no engines")
+    counters = [*COMPUTED, *common]
+    for path in lists:
+        name = path.relative_to(root).as_posix()
+        counters += read_counters(path.read_text(encoding="utf-8"), name, (path.parent.name,), (*COMPUTED, *common))
+    return counters
+
+
+def row(counter: Counter) -> list[str]:
+    text = counter.text + ("; the largest value of any thread" if counter.kind == "MAX" else "")
+    builds = "stats" if counter.kind == "HOT" else "all"
+    return [f"`{counter.name}`", text, ", ".join(counter.engines) or "all", builds]
+
+
+def page(counters: list[Counter]) -> str:
+    lines = [HEAD.rstrip("\n")]
+    for group, about in GROUPS.items():
+        rows = [row(counter) for counter in counters if counter.group == group]
+        lines += ["", f"## {group}", "", about, "", *lanes.table(["counter", "counts", "engines", "builds"], rows)]
+    return "\n".join(lines) + "\n" + READING
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=f"Writes {PAGE}.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when the page is stale")
+    options = parser.parse_args(arguments)
+    path = ROOT / PAGE
+    try:
+        wanted = page(read_all(ROOT))
+        if path.is_file() and path.read_text(encoding="utf-8") == wanted:
+            return 0
+        if options.check:
+            print(f"counters: {PAGE} is stale; `make docs` writes it", file=sys.stderr)
+            return 1
+        path.write_text(wanted, encoding="utf-8")
+        print(f"counters: wrote {PAGE}")
+    except (CounterError, OSError) as error:
+        print(f"counters: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
