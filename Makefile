@@ -76,8 +76,6 @@ format: ## format C and C++ with clang-format
 docs: ## write the generated pages (docs/lanes.md, docs/counters.md, a table in docs/architecture.md)
 	tools/lanes.py
 	tools/counters.py
-	tools/lanes.py
-	tools/counters.py
 
 bench: venv libs build-release ## compare allocators with SUITE (quick, seeds, ...), then write a report; ARGS go to `hakobench run`
 	$(HAKOBENCH) peers

@@ -1,5 +1,6 @@
-"""The documents agree with the sources as far as a program can check: examples compile and run, named functions exist,
-links have targets, and memory-order.md has the same edges as the sources."""
+"""The documents agree with the sources as far as a program can check: examples compile and run, the files and functions
+that are named exist, links have targets, memory-order.md has the edges of the sources, usage.md has the variables, the
+figures and the first words of the configuration string, and numbers that a page repeats are those of the sources."""
 
 import os
 import pathlib
@@ -10,11 +11,25 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARY = pathlib.Path(os.environ.get("HZ_LIB", ROOT / "build/lib/libhakozuna.so"))
-PAGES = [ROOT / "src/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "src/README.md")),
+    *(page for folder in ("docs", "bench/results") for page in sorted((ROOT / folder).glob("*.md"))),
+]
 BLOCK = re.compile(r"^```(?P<language>cpp|c)(?P<way>(?: [^\n]*)?)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-SOURCE_NAME = re.compile(r"`(hz[34]?_[a-z0-9_]+)(?:\([^`]*\))?`")
+CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+SOURCE_NAME = re.compile(r"(?<![\w/.-])hz[34]?_[a-z0-9_]+(?![\w+*-])(?!\.(?:so|a)\b)")
+SOURCE_PATH = re.compile(r"`((?:src|tests|bench|tools|cmake|include)/[^`\s]*)`")
 LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 EDGE = re.compile(r"\bsync: ([a-z]+(?:-[a-z]+)*)")
+
+
+def page_name(page: pathlib.Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def bare(text: str) -> str:
+    """C without its comments."""
+    return re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
 
 
 def sources() -> str:
@@ -23,7 +38,7 @@ def sources() -> str:
 
 
 def examples() -> list:
-    text = (ROOT / "docs/usage.md").read_text()
+    text = (ROOT / "docs/examples.md").read_text()
     return [
         pytest.param(found["language"], found["way"].strip(), found["code"], id=f"line{text.count(chr(10), 0, found.start()) + 1}")
         for found in BLOCK.finditer(text)
@@ -61,21 +76,67 @@ def test_an_example_that_fails_is_noticed(tmp_path):
         build_and_run(tmp_path, "c", "link", "int main(void) {\n    return hz_missing();\n}\n")
 
 
+def lane_names() -> set[str]:
+    """hz3_scale, hz4_pageq and so on: names of libraries, and no functions."""
+    return {f"{path.parts[-3]}_{path.stem}" for path in (ROOT / "src/engines").glob("*/lanes/*.h")}
+
+
 def unknown_names(text: str, known: str) -> list[str]:
-    """The functions that a page names but the sources do not have."""
-    return [name for name in SOURCE_NAME.findall(text) if not re.search(rf"\b{name}\b", known)]
+    """The functions and variables in a page's code that the sources, without their comments, do not have."""
+    names = dict.fromkeys(name for code in CODE.findall(text) for name in SOURCE_NAME.findall(code))
+    return [name for name in names if name not in lane_names() and not re.search(rf"\b{name}\b", known)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_names_exist(page):
+def without_older_names(page: pathlib.Path) -> str:
+    """In older-names.md the first columns of the tables have names of the earlier allocators."""
     text = page.read_text()
-    if page.name == "glossary.md":  # the first columns of its tables have names of other designs
-        text = re.sub(r"^\|[^|]*\|", "|", text, flags=re.MULTILINE)
-    assert unknown_names(text, sources()) == []
+    return re.sub(r"^\|[^|]*\|", "|", text, flags=re.MULTILINE) if page.name == "older-names.md" else text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_names_exist(page):
+    assert unknown_names(without_older_names(page), bare(sources())) == []
 
 
 def test_a_name_that_is_gone_is_noticed():
-    assert unknown_names("`hz3_gone` and `hz3_there(1)`", "int hz3_there(int);") == ["hz3_gone"]
+    text = "`hz3_gone`, `hz3_there(1)`, `a = hz_mentioned`, `libhakozuna_hz3_x.so`, `hz3_scale`, plain hz_text\n```\nhz_tree  src/a.c\n```\n"
+    known = bare("int hz3_there(int); /* hz_mentioned */")
+    assert unknown_names(text, known) == ["hz3_gone", "hz_mentioned", "hz_tree"]
+
+
+# Paths that a page names although they do not exist, and why.
+ABSENT_PATHS = {
+    "bench/results/SUITE-DATE-SEED.csv": "hakobench.md: what a run writes",
+    "src/engines/<engine>/lanes/<lane>.h": "CONTRIBUTING.md: the header of a lane that somebody adds",
+}
+
+
+def missing_paths(text: str, root: pathlib.Path) -> list[str]:
+    """The paths in a page's code spans that do not exist below `root`; * and {a,b} as in a shell."""
+    missing = []
+    for path in dict.fromkeys(SOURCE_PATH.findall(text)):
+        found = re.fullmatch(r"(.*)\{(.*)\}(.*)", path)
+        patterns = [found[1] + word + found[3] for word in found[2].split(",")] if found else [path.rstrip("/")]
+        if path not in ABSENT_PATHS and not all(any(root.glob(pattern)) for pattern in patterns):
+            missing.append(path)
+    return missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_paths_exist(page):
+    assert missing_paths(without_older_names(page), ROOT) == []
+
+
+def test_a_path_that_is_gone_is_noticed(tmp_path):
+    (tmp_path / "src/base").mkdir(parents=True)
+    (tmp_path / "src/base/a.c").touch()
+    text = "`src/base`, `src/base/`, `src/base/*.c`, `src/base/a.{c,h}`, `src/core/a.c`, `tests/x.cc`, `elsewhere/x`, src/plain.c"
+    assert missing_paths(text, tmp_path) == ["src/base/a.{c,h}", "src/core/a.c", "tests/x.cc"]
+
+
+def test_absent_paths_are_named_and_absent():
+    pages = "\n".join(page.read_text() for page in PAGES)
+    assert [path for path in ABSENT_PATHS if (ROOT / path).exists() or f"`{path}`" not in pages] == []
 
 
 def anchors(text: str) -> set[str]:
@@ -97,7 +158,7 @@ def broken_links(page: pathlib.Path) -> list[str]:
     return broken
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_links(page):
     assert broken_links(page) == []
 
@@ -118,39 +179,70 @@ def test_every_edge_is_documented():
     assert documented_edges((ROOT / "docs/memory-order.md").read_text()) == in_sources
 
 
-COUNTER = re.compile(r'^COUNTER\("(?P<group>[a-z]+)", [a-z_]+, "(?P<name>[a-z_]+)", (?P<kind>SUM|MAX|HOT), "', re.MULTILINE)
+def documented_variables(page: str) -> set[str]:
+    return set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE))
 
 
-def counters_of(path: str) -> set[tuple[str, str]]:
-    return {(found["group"], found["name"]) for found in COUNTER.finditer((ROOT / path).read_text())}
+def test_environment_variables():
+    text = bare(sources())
+    assert len(re.findall(r"\bgetenv\(", text)) == 1, "hz_os_getenv is the one place that reads the environment"
+    assert len(re.findall(r"\bhz_os_getenv\(", text)) == 3, "it is declared, defined, and called by is_set in override_load.c"
+    read = set(re.findall(r'\bis_set\("([A-Z_]+)"', text))
+    page = (ROOT / "docs/usage.md").read_text()
+    assert documented_variables(page) == read
+    assert documented_variables(page.replace("HAKOZUNA_SHOW_STATS", "HAKOZUNA_STATS")) != read
 
 
-def documented_counters(page: str) -> set[tuple[str, str]]:
-    """(group, name) for each name in the first columns of the tables under a line `**group**`."""
-    parts = re.split(r"^\*\*([a-z]+)\*\*.*$", page, flags=re.MULTILINE)
-    return {
-        (group, name)
-        for group, text in zip(parts[1::2], parts[2::2])
-        for cell in re.findall(r"^\|([^|]*)\|", text, re.MULTILINE)
-        for name in re.findall(r"`([a-z_]+)`", cell)
-    }
+def test_figures_of_the_heap():
+    """usage.md has the lines of group `heap`, in their order."""
+    printed = re.findall(r'hz_report_number\(&report, "(\w+)"', (ROOT / "src/front/api.c").read_text())
+    assert len(printed) > 5
+    assert re.findall(r"^\| `heap\.(\w+)` \|", (ROOT / "docs/usage.md").read_text(), re.MULTILINE) == printed
 
 
-# Counters that no thread counts; src/core/stats.c knows or computes them.
-KNOWN = {("counters", name) for name in ("threads", "thread_blocks", "shards", "meta_bytes")} | {("os", "seg_acq")}
-KNOWN |= {("mid", name) for name in ("malloc_calls", "free_calls", "free_batch_enq")}
+def test_configuration_string():
+    """usage.md shows how it begins."""
+    shown = re.search(r"^(engine=.*) \.\.\.$", (ROOT / "docs/usage.md").read_text(), re.MULTILINE)
+    environment = {"LD_PRELOAD": str(LIBRARY), "HAKOZUNA_SHOW_CONFIG": "1"}
+    run = subprocess.run(["/bin/true"], env=environment, capture_output=True, text=True, check=True)
+    assert shown is not None
+    assert run.stderr.startswith(shown[1] + " ")
 
 
-def test_every_counter_is_documented():
-    """hz4.md documents the common counters and those of hz4; hz3.md documents those that only hz3 has."""
-    common = counters_of("src/core/counters.def")
-    assert len(common) > 30
-    assert documented_counters((ROOT / "docs/hz4.md").read_text()) == common | counters_of("src/hz4/engine_counters.def") | KNOWN
-    page = (ROOT / "docs/hz3.md").read_text()
-    rows = set(re.findall(r"^\| `([a-z_]+)` \|", page[page.index("\n## What the statistics say") :], re.MULTILINE))
-    assert {("counters", name) for name in rows} == counters_of("src/hz3/engine_counters.def")
+# A number in the sources, and the words with which a page repeats it. When one is not there, look at the other.
+REPEATED = [
+    ("src/heap/tick.c", "TICK_VISITS = 32 ", "docs/usage.md", "every 32nd visit"),
+    ("src/base/arena.c", "TICK_MS = 100,", "docs/usage.md", "at most every 100 ms"),
+    ("src/base/arena.c", "TICK_BUDGET_PAGES = 512,", "docs/usage.md", "about 512 pages"),
+    ("src/base/arena.c", "PURGE_DELAY_MS = 500,", "docs/usage.md", "nothing was freed for 500 ms"),
+    ("src/base/arena.c", "CACHE_SLOTS = 8,", "docs/usage.md", "up to 8 of them"),
+    ("src/base/arena.c", "CACHE_ENTRY_BYTES_MAX = 8 << 20,", "docs/usage.md", "above 8 MiB"),
+    ("src/base/arena.c", "CACHE_BYTES_MAX = 16 << 20,", "docs/usage.md", "16 MiB in all"),
+    ("src/base/arena.c", "DIRECTORY_COUNT = 1 << 18,", "docs/usage.md", "2^18 segments"),
+    ("src/heap/cache/age.c", "AGE_SHARE = 32,", "docs/usage.md", "a 32nd of each size class"),
+    ("src/heap/cache/age.c", "AGE_BUDGET = 64,", "docs/usage.md", "64 batches at most"),
+    ("src/heap/cache/age.c", "AGE_BUDGET = 64,", "docs/hz3.md", "at most 64 batches"),
+    ("src/heap/knobs.def", r"HZ_DEPOT_AGE_MS, \d+, \d+, 100,", "docs/usage.md", "every 100 ms, a 32nd"),
+    ("src/heap/free.c", "FREES_BEFORE_ATTACH = 16 ", "docs/hz3.md", "after 16 frees"),
+    ("src/heap/pages/page.c", "BLOCKS_MIN = 4,", "docs/hz3.md", "at least 4 blocks"),
+    ("src/heap/pages/page.c", "WASTE_SHARE_MAX = 16,", "docs/hz3.md", "at most 1/16"),
+    ("src/heap/pages/adopt.c", "PAGES_AT_ONCE = 4 ", "docs/hz3.md", "up to 4 others"),
+    ("src/engines/hz4/lanes/default.h", r"HZ_HOME_BELOW_BYTES +HZ_SET\(129\)", "docs/hz4.md", "up to 128 bytes"),
+    ("src/engines/hz4/lanes/default.h", r"HZ_REMOTE_COUNT +HZ_SET\(96\)", "docs/hz4.md", "remote buffer: 96 blocks"),
+]
 
 
-def test_a_counter_in_the_wrong_group_is_noticed():
-    page = "**mid**: blocks\n\n| counter | counts |\n|---|---|\n| `one`, `two` | of `four` |\n\n**os**\n\n| `three` | x |\n"
-    assert documented_counters(page) == {("mid", "one"), ("mid", "two"), ("os", "three")}
+def differs(source: str, number: str, page: str, words: str) -> list[str]:
+    """Which of the two is not there; line breaks of the page do not count."""
+    wrong = [] if re.search(number, source) else [number]
+    return wrong + ([] if words in " ".join(page.split()) else [words])
+
+
+@pytest.mark.parametrize(("path", "number", "page", "words"), REPEATED)
+def test_numbers_that_a_page_repeats(path, number, page, words):
+    assert differs((ROOT / path).read_text(), number, (ROOT / page).read_text(), words) == []
+
+
+def test_a_number_that_has_changed_is_noticed():
+    assert differs("A = 2,", "A = 1,", "one\nthing", "one thing") == ["A = 1,"]
+    assert differs("A = 1,", "A = 1,", "two\nthings", "one thing") == ["one thing"]
