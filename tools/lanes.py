@@ -371,7 +371,7 @@ def lanes_page(engines: list[Engine], lanes: list[Lane], figures: list[Figures])
         "* The lists of knobs:",
         *(f"  [`{path}`](../{path})" for path in files),
         "* `hz_config_string()` tells a library's values at run time.",
-        '* To try other values: `make variant LANE=scale SET="BIN_COUNT=64"`. A value out of its range does not compile.',
+        '* To try other values: `make variant LANE=scale SET="BIN_COUNT=64 BATCH_COUNT=32"`. A value out of its range does not compile.',
         "",
         "## Lanes",
         "",

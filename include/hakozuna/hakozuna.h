@@ -124,7 +124,7 @@ struct hz_stats {
     size_t resident_bytes; /* pages in use, or free but not purged: an upper bound of the heap's RSS */
     size_t mapped_bytes;   /* address space obtained from the OS for blocks */
     size_t purged_bytes;   /* memory returned to the OS since the program started */
-    size_t mapping_count;  /* live direct mappings (blocks above the span sizes) */
+    size_t mapping_count;  /* live direct mappings (blocks above 2 MiB) */
 };
 
 /* Fills *out. Returns 0, or -1 with errno EINVAL when `out` is NULL. */

@@ -124,7 +124,8 @@ uint32_t hz_arena_segment_count(void) {
 }
 
 struct hz_segment *hz_arena_segment(uint32_t index) {
-    /* sync: segment-publish, partners entry_get_locked (the entry), publish_locked and entry_put_locked (its kind) */
+    /* sync: segment-publish, partners entry_get_locked (the entry), publish_locked and entry_release_locked (its kind)
+     */
     struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
     return segment != NULL && hz_load_acq(&segment->kind) != HZ_SEGMENT_NONE ? segment : NULL;
 }
@@ -151,7 +152,7 @@ static struct hz_segment *entry_get_locked(void) {
     return segment;
 }
 
-static void entry_put_locked(struct hz_segment *segment) {
+static void entry_release_locked(struct hz_segment *segment) {
     hz_store_rel(&segment->kind, HZ_SEGMENT_NONE);        /* sync: segment-publish, partner hz_arena_segment */
     hz_store_rlx(&segment->base, (uintptr_t)arena.spare); /* relaxed: lock; no address leads here any more */
     hz_signal_fence();
@@ -366,7 +367,7 @@ void hz_arena_run_shrink(struct hz_segment *segment, unsigned first, unsigned pa
 static void direct_unmap(struct hz_segment *segment);
 
 /* Keeps a freed mapping for reuse; false when there is no room. */
-static bool cache_put(struct hz_segment *segment, size_t bytes) {
+static bool cache_keep(struct hz_segment *segment, size_t bytes) {
     if (bytes > CACHE_ENTRY_BYTES_MAX)
         return false;
     if (hz_add_rlx(&arena.cache_bytes, bytes) + bytes <= CACHE_BYTES_MAX) {         /* relaxed: counter */
@@ -388,7 +389,7 @@ static bool cache_put(struct hz_segment *segment, size_t bytes) {
 /* Takes the mapping out of a slot if it is still `segment`. The caller owns it then. */
 static bool cache_take(unsigned slot, struct hz_segment *segment) {
     struct hz_segment *expected = segment;
-    if (!hz_cas_strong_acq_rlx(&arena.cache[slot], &expected, NULL)) /* sync: cache-publish, partner cache_put */
+    if (!hz_cas_strong_acq_rlx(&arena.cache[slot], &expected, NULL)) /* sync: cache-publish, partner cache_keep */
         return false;
     hz_sub_rlx(&arena.cache_bytes, hz_load_rlx(&segment->mapped_bytes)); /* relaxed: counter; owner */
     return true;
@@ -401,7 +402,7 @@ static bool fits(struct hz_segment *segment, size_t bytes, size_t alignment) {
 
 static struct hz_segment *cache_find(size_t bytes, size_t alignment) {
     for (unsigned slot = 0; slot < CACHE_SLOTS; slot++) {
-        /* sync: cache-publish, partner cache_put. Structs of entries are never freed */
+        /* sync: cache-publish, partner cache_keep. Structs of entries are never freed */
         struct hz_segment *segment = hz_load_acq(&arena.cache[slot]);
         if (segment == NULL || !fits(segment, bytes, alignment) || !cache_take(slot, segment))
             continue;
@@ -418,7 +419,7 @@ static struct hz_segment *cache_find(size_t bytes, size_t alignment) {
 
 static void cache_purge(uint32_t now, uint64_t delay_ms) {
     for (unsigned slot = 0; slot < CACHE_SLOTS; slot++) {
-        struct hz_segment *segment = hz_load_acq(&arena.cache[slot]); /* sync: cache-publish, partner cache_put */
+        struct hz_segment *segment = hz_load_acq(&arena.cache[slot]); /* sync: cache-publish, partner cache_keep */
         if (segment == NULL)
             continue;
         int32_t age = (int32_t)(now - hz_load_rlx(&arena.freed_at_ms[segment->index])); /* relaxed: hint */
@@ -463,7 +464,7 @@ struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool ze
 }
 
 void hz_arena_direct_free(struct hz_segment *segment) {
-    if (!cache_put(segment, hz_load_rlx(&segment->mapped_bytes))) /* relaxed: owner */
+    if (!cache_keep(segment, hz_load_rlx(&segment->mapped_bytes))) /* relaxed: owner */
         direct_unmap(segment);
 }
 
@@ -474,7 +475,7 @@ static void direct_unmap(struct hz_segment *segment) {
     if (!hz_os_unmap(base, bytes))
         (void)hz_os_purge(base, bytes); /* too many mappings to split one: address space is lost, but no memory */
     hz_lock_acquire(&arena.lock);
-    entry_put_locked(segment);
+    entry_release_locked(segment);
     hz_lock_release(&arena.lock);
     hz_add_rlx(&arena.purged_bytes, bytes); /* relaxed: counter */
 }
@@ -551,7 +552,7 @@ static void segment_release_unused(uint32_t index) {
     if (!hz_os_unmap(base, HZ_SEGMENT_BYTES))
         (void)hz_os_purge(base, HZ_SEGMENT_BYTES); /* as in direct_unmap */
     hz_lock_acquire(&arena.lock);
-    entry_put_locked(segment);
+    entry_release_locked(segment);
     hz_lock_release(&arena.lock);
 }
 

@@ -6,7 +6,7 @@
 
 #include "heap/thread_block.h"
 
-/* NULL, a full bin, a large block, a foreign pointer, a thread that is not attached, the small-table mode. */
+/* NULL, a full bin, a large block, a foreign pointer, a thread that is not attached, the tight mode. */
 HZ_NOINLINE void hz_free_slow(void *block);
 
 /* Whether a block with this tag and bin offset is for the remote buffer: its class is a home class, and it is not of

@@ -26,7 +26,7 @@ enum {
 
 #define KNOB(name, smallest, largest, default_value, unit, text)                                                       \
     _Static_assert((name) >= (smallest) && (name) <= (largest), #name " must be in " #smallest ".." #largest ":"       \
-                                                                                                             " " text);
+                                                                      " " text);
 #include "engine_knobs.def"
 #include "heap/knobs.def"
 #undef KNOB

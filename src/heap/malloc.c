@@ -19,7 +19,7 @@ static HZ_COLD void *no_memory(void) {
 }
 
 /* The newest block of a bin; NULL when there is none. A thread that is not attached has empty bins. */
-HZ_INLINE void *bin_take(struct hz_thread_block *self, unsigned size_class) {
+HZ_INLINE void *pop_counted(struct hz_thread_block *self, unsigned size_class) {
     void *block = hz_bin_pop(&self->cache, &self->cache.bins[size_class]);
     if (HZ_CONFIG_STATS && block != NULL && hz_class_is_mid(size_class))
         hz_count(&self->counters.mid_cache_hit, 1);
@@ -32,7 +32,7 @@ void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class) {
         return block;
     hz_orphan_reclaim(self);
     hz_tick(self);
-    block = bin_take(self, size_class); /* the tick may have allocated, and so filled the bin */
+    block = pop_counted(self, size_class); /* the tick may have allocated, and so filled the bin */
     if (HZ_UNLIKELY(block != NULL))
         return block;
     block = hz_refill_from_shard(self, size_class);
@@ -44,7 +44,7 @@ void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class) {
 }
 
 static void *malloc_class(struct hz_thread_block *self, unsigned size_class) {
-    void *block = bin_take(self, size_class);
+    void *block = pop_counted(self, size_class);
     if (HZ_UNLIKELY(block == NULL))
         block = hz_malloc_refill(self, size_class);
     return HZ_LIKELY(block != NULL) ? block : no_memory();
@@ -92,7 +92,7 @@ static HZ_NOINLINE void *malloc_above_classes(size_t size) {
 void *hz_malloc_medium(size_t size) {
     if (HZ_UNLIKELY(size > HZ_CLASS_BYTES_MAX))
         return malloc_above_classes(size);
-    void *block = bin_take(hz_self, hz_class_of_medium(size));
+    void *block = pop_counted(hz_self, hz_class_of_medium(size));
     return HZ_LIKELY(block != NULL) ? block : hz_malloc_slow(size);
 }
 

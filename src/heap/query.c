@@ -14,7 +14,7 @@ static HZ_NORETURN HZ_COLD void fail_no_block(const void *block) {
     hz_fail_pointer(hz_segment_find(block) != NULL ? HZ_TEXT_DOUBLE_FREE : HZ_TEXT_FOREIGN, block);
 }
 
-/* In the small-table mode different addresses share a tag, so the segment directory decides. */
+/* In the tight mode different addresses share a tag, so the segment directory decides. */
 unsigned hz_query_class(const void *block) {
     unsigned size_class = hz_pagetag_class(block);
     if (HZ_UNLIKELY(size_class == HZ_CLASS_NONE || (!hz_pagetags.flat && hz_segment_find(block) == NULL)))

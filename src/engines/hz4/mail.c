@@ -1,5 +1,5 @@
 /*
- * mail.c - hz4's way to send blocks home: lists posted to the shard's inbox, or, with HZ_REMOTE_INBOX=0, each block
+ * mail.c - hz4's way to send blocks home: lists sent to the shard's inbox, or, with HZ_REMOTE_INBOX=0, each block
  * sent to its page and the page queued for the shard. Called by heap/pages/send.c and drain.c.
  *
  * No sender takes a lock. At most HZ_INBOX_BYTES of a class wait in an inbox (at least one list), and as much again may

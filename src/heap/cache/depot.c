@@ -201,7 +201,7 @@ static uint32_t empty_get(struct hz_thread_block *self, enum batch_kind kind) {
     return index != 0 ? index : batch_make(kind);
 }
 
-static void empty_put(struct hz_thread_block *self, uint32_t index) {
+static void empty_keep(struct hz_thread_block *self, uint32_t index) {
     struct hz_spares *spares = &self->spares[kind_of(index)];
     if (spares->count == HZ_SPARE_BATCHES) {
         empty_push(index);
@@ -212,7 +212,7 @@ static void empty_put(struct hz_thread_block *self, uint32_t index) {
     spares->count++;
 }
 
-void hz_depot_spare_release(struct hz_thread_block *self) {
+void hz_depot_spares_return(struct hz_thread_block *self) {
     for (enum batch_kind kind = SHORT; kind < KINDS; kind++)
         while (self->spares[kind].count > 0)
             empty_push(self->spares[kind].batches[--self->spares[kind].count]);
@@ -225,7 +225,7 @@ static void spare_prepare(struct hz_thread_block *self, enum batch_kind kind, ui
         uint32_t index = parts_pop(EMPTY + kind, part_here(), 0);
         if (index == 0)
             return;
-        empty_put(self, index);
+        empty_keep(self, index);
     }
     batch_prefetch(spares->batches[spares->count - 1], count);
 }
@@ -251,7 +251,7 @@ static uint32_t cap_of(unsigned size_class) {
 
 /* Pops a batch into `out`, beginning with `part`; 0 when there is none. *from: the mark of the thread that pushed it.
  */
-static uint32_t take(struct hz_thread_block *self, unsigned size_class, uint32_t part, void **out, uint16_t *from) {
+static uint32_t pop_into(struct hz_thread_block *self, unsigned size_class, uint32_t part, void **out, uint16_t *from) {
     if (HZ_DEPOT_BYTES == 0)
         return 0;
     uint32_t index = parts_pop(size_class, part, hz_batch_count(size_class));
@@ -261,13 +261,13 @@ static uint32_t take(struct hz_thread_block *self, unsigned size_class, uint32_t
     uint32_t count = hz_load_rlx(&batch->count); /* relaxed: own batch */
     *from = batch->from;
     memcpy(out, batch->blocks, count * sizeof(batch->blocks[0]));
-    empty_put(self, index);
+    empty_keep(self, index);
     return count;
 }
 
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out) {
     uint16_t from;
-    uint32_t count = take(self, size_class, part_here(), out, &from);
+    uint32_t count = pop_into(self, size_class, part_here(), out, &from);
     if (count > 0 && from != thread_mark(self) && hz_load_rlx(&passing[size_class]) != PASSING)
         hz_store_rlx(&passing[size_class], PASSING); /* relaxed, both: hint */
     return count;
@@ -275,7 +275,8 @@ uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **
 
 uint32_t hz_depot_pop_home(struct hz_thread_block *self, unsigned size_class, void **out) {
     uint16_t from;
-    return take(self, size_class, part_after(part_here()), out, &from); /* this CPU's part last, since it is in use */
+    return pop_into(self, size_class, part_after(part_here()), out,
+                    &from); /* this CPU's part last, since it is in use */
 }
 
 void hz_depot_forget_passing(unsigned size_class) {
@@ -322,7 +323,7 @@ bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *cons
         spare_prepare(self, kind_of(index), count);
         return true;
     }
-    empty_put(self, index);
+    empty_keep(self, index);
     return false;
 }
 

@@ -10,8 +10,8 @@
 /* Divides the depot into parts, by the CPUs that the calling thread may run on. Comes before any other call here. */
 void hz_depot_init(void);
 
-/* Takes over `count` (1..HZ_BATCH_COUNT) blocks. False when enough of the class rests already, or when there is no
-   memory for a batch. */
+/* Keeps `count` (1..HZ_BATCH_COUNT) blocks for any thread. False when enough of the class rests already, or when there
+   is no memory for a batch. */
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count);
 
 /* Up to hz_batch_count blocks into `out`; 0 when there are none. */
@@ -27,7 +27,7 @@ void hz_depot_forget_passing(unsigned size_class);
 /* Blocks of the class that rest now. */
 uint32_t hz_depot_blocks(unsigned size_class);
 
-/* Gives the thread's spare batches back. */
-void hz_depot_spare_release(struct hz_thread_block *self);
+/* Returns the thread's spare batches to the depot. */
+void hz_depot_spares_return(struct hz_thread_block *self);
 
 #endif

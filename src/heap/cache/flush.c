@@ -13,7 +13,8 @@
 
 #include <string.h>
 
-static void give(struct hz_thread_block *self, unsigned size_class, void **blocks, uint32_t count) {
+/* To the depot in batches, or home. */
+static void move_on(struct hz_thread_block *self, unsigned size_class, void **blocks, uint32_t count) {
     uint32_t batch = hz_batch_count(size_class);
     while (count > 0) {
         uint32_t part = (uint32_t)hz_min(count, batch);
@@ -39,7 +40,7 @@ void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t ke
     (void)hz_bin_empty(&self->cache, size_class); /* before anything moves */
     memcpy(oldest, base + 1, count * sizeof(oldest[0]));
     memmove(base + 1, base + 1 + count, keep * sizeof(oldest[0]));
-    give(self, size_class, oldest, count);
+    move_on(self, size_class, oldest, count);
     hz_bin_fill(&self->cache, size_class, keep);
 }
 
@@ -64,5 +65,5 @@ void hz_thread_flush(struct hz_thread_block *thread) {
         hz_blocks_send(thread, hz_bin_base(&thread->cache, size_class) + 1, count);
     }
     hz_remote_flush(thread);
-    hz_depot_spare_release(thread);
+    hz_depot_spares_return(thread);
 }

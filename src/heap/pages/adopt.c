@@ -18,8 +18,8 @@ static _Atomic(uint32_t) movers; /* counter: threads that may hold moving pages,
 
 /* Makes up to PAGES_AT_ONCE pages depart. First what waits in the shard's mailbox goes into its pages, and pages that
    are free then go back to the arena. */
-static uint32_t take_pages(struct hz_thread_block *self, struct hz_shard *from, unsigned size_class,
-                           struct hz_page **pages) {
+static uint32_t depart_pages(struct hz_thread_block *self, struct hz_shard *from, unsigned size_class,
+                             struct hz_page **pages) {
     uint32_t count = 0;
     hz_shard_lock(self, from, HZ_TO_GET);
     struct hz_list strays = {0};
@@ -44,7 +44,7 @@ static bool may_have_pages(struct hz_shard *shard, unsigned size_class) {
 static uint32_t move_pages(struct hz_thread_block *self, struct hz_shard *from, unsigned size_class) {
     struct hz_page *pages[PAGES_AT_ONCE];
     hz_add_rlx(&movers, 1); /* relaxed: counter, read by a child of this very moment */
-    uint32_t count = take_pages(self, from, size_class, pages);
+    uint32_t count = depart_pages(self, from, size_class, pages);
     if (count > 0) {
         hz_shard_lock(self, self->shard, HZ_TO_GET);
         uint32_t retired = 0;

@@ -6,8 +6,8 @@
 
 #include "heap/thread_block.h"
 
-/* Takes over pages of the class from a shard without threads for the thread's own shard. Returns their number. Holding
-   no lock. */
+/* The thread's own shard adopts pages of the class from a shard without threads. Returns their number. Holding no lock.
+ */
 uint32_t hz_pages_adopt(struct hz_thread_block *self, unsigned size_class);
 
 /* In a fork's child, after the shards' locks were repaired: completes the move of pages that were changing hands. */

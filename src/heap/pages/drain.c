@@ -15,7 +15,7 @@ uint32_t hz_shard_waiting(struct hz_shard *shard, unsigned size_class) {
 
 /* Copies up to `want` blocks of a list and returns the rest of it. Never goes past the count: the last link may be
  * anything. */
-static hz_list_word list_take(hz_list_word word, void **out, uint32_t want, uint32_t *got) {
+static hz_list_word list_split(hz_list_word word, void **out, uint32_t want, uint32_t *got) {
     uint32_t count = hz_list_word_count(word);
     uint32_t take = (uint32_t)hz_min(count, want);
     void *block = hz_list_word_head(word);
@@ -41,18 +41,18 @@ static hz_list_word mail_take(struct hz_thread_block *self, struct hz_shard_clas
     return word;
 }
 
-/* The leftovers. Under the lock they stay in the carry until carry_put, so a fork's copy never has them in neither
+/* The leftovers. Under the lock they stay in the carry until carry_keep, so a fork's copy never has them in neither
    place. */
 static hz_list_word carry_take(struct hz_shard_class *home, unsigned size_class) {
     hz_list_word word = hz_load_rlx(&home->carry); /* relaxed: lock; without it, a hint */
     if (!HZ_EXCLUSIVE_ALWAYS && word != 0)
-        word = hz_xchg_acq(&home->carry, 0); /* sync: carry-publish, partner carry_put */
+        word = hz_xchg_acq(&home->carry, 0); /* sync: carry-publish, partner carry_keep */
     if (HZ_LISTS_CHECKED)
         hz_list_check(size_class, hz_list_word_head(word), hz_list_word_count(word));
     return word;
 }
 
-static void carry_put(struct hz_shard_class *home, hz_list_word word) {
+static void carry_keep(struct hz_shard_class *home, hz_list_word word) {
     hz_store_rel(&home->carry, word); /* sync: carry-publish, partner carry_take */
 }
 
@@ -66,8 +66,8 @@ static uint32_t take_once(struct hz_thread_block *self, unsigned size_class, voi
     if (word == 0)
         return 0;
     uint32_t got;
-    hz_list_word rest = list_take(word, out, want, &got);
-    carry_put(home, rest);
+    hz_list_word rest = list_split(word, out, want, &got);
+    carry_keep(home, rest);
     if (carried)
         hz_count(&self->counters.refill_carry, 1);
     else
@@ -75,7 +75,7 @@ static uint32_t take_once(struct hz_thread_block *self, unsigned size_class, voi
     return got;
 }
 
-uint32_t hz_shard_take_sent(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want) {
+uint32_t hz_shard_refill_sent(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want) {
     uint32_t got = 0;
     uint32_t sent;
     while (got < want && (sent = take_once(self, size_class, out + got, want - got)) > 0)

@@ -11,10 +11,10 @@
 
 /* Up to `want` blocks that were sent to the thread's own shard, leftovers first. Under its exclusive, or by its only
    thread (HZ_EXCLUSIVE_ALWAYS=0). */
-uint32_t hz_shard_take_sent(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want);
+uint32_t hz_shard_refill_sent(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want);
 
 /* Puts what was sent to the shard into its pages. Returns the strays, which belong to other shards by now: the caller
-   passes them to hz_blocks_put after it has released the lock. Needs the shard's exclusive. */
+   hands them to hz_blocks_put after it has released the lock. Needs the shard's exclusive. */
 struct hz_list hz_shard_drain_locked(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class);
 
 /* The same for all classes, each under the lock for itself so that the shard's threads wait only briefly. Holding no

@@ -77,8 +77,8 @@ static uint32_t word_count(const struct hz_page *page) {
     return (page->capacity + 63) / 64;
 }
 
-/* Takes up to `want` blocks, lowest bits first. The lowest comes last in `out`, because a bin pops that one first. */
-static uint32_t page_take(struct hz_page *page, void **out, uint32_t want) {
+/* Carves up to `want` blocks, lowest bits first. The lowest comes last in `out`, because a bin pops that one first. */
+static uint32_t page_carve(struct hz_page *page, void **out, uint32_t want) {
     uint32_t free_count = hz_load_rlx(&page->free_count); /* relaxed: lock */
     uint32_t count = (uint32_t)hz_min(free_count, want);
     uint32_t word = page->first_word;
@@ -104,11 +104,11 @@ static void page_put(struct hz_page *page, void *block) {
     hz_store_rlx(&page->free_count, hz_load_rlx(&page->free_count) + 1); /* relaxed: lock */
 }
 
-uint32_t hz_pages_take_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want) {
+uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want) {
     uint32_t got = 0;
     struct hz_page *page;
     while (got < want && (page = hz_load_rlx(&shard->classes[size_class].partial)) != NULL) { /* relaxed: lock */
-        got += page_take(page, out + got, want - got);
+        got += page_carve(page, out + got, want - got);
         if (hz_load_rlx(&page->free_count) == 0) /* relaxed: lock */
             list_remove(shard, page);
     }

@@ -54,8 +54,8 @@ struct hz_page *hz_page_of(const void *block);
 /* Whether the page belongs to the shard. Asked under the shard's exclusive, the answer holds as long as the lock. */
 bool hz_page_is_of(struct hz_page *page, const struct hz_shard *shard);
 
-/* Takes up to `want` blocks from the shard's partial pages; makes no new page. */
-uint32_t hz_pages_take_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want);
+/* Carves up to `want` free blocks out of the shard's partial pages; makes no new page. */
+uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want);
 
 /* Makes a page and lists it; false when there is no memory. */
 bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class);

@@ -10,8 +10,8 @@
 #include "heap/pages/page.h"
 
 static uint32_t refill_locked(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want) {
-    uint32_t got = hz_shard_take_sent(self, size_class, out, want);
-    uint32_t from_pages = hz_pages_take_locked(self->shard, size_class, out + got, want - got);
+    uint32_t got = hz_shard_refill_sent(self, size_class, out, want);
+    uint32_t from_pages = hz_pages_carve_locked(self->shard, size_class, out + got, want - got);
     if (from_pages > 0)
         hz_count(&self->counters.refill_page, 1);
     return got + from_pages;
@@ -25,10 +25,10 @@ static uint32_t refill_from_new_page_locked(struct hz_thread_block *self, unsign
     hz_count(&self->counters.refill_page, 1);
     if (hz_class_is_mid(size_class))
         hz_count(&self->counters.mid_page_create, 1);
-    return hz_pages_take_locked(self->shard, size_class, out, want);
+    return hz_pages_carve_locked(self->shard, size_class, out, want);
 }
 
-/* *hit: no page had to be taken over or made. */
+/* *hit: no page had to be adopted or made. */
 static uint32_t refill_by_lock(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want,
                                bool *hit) {
     hz_shard_lock(self, self->shard, HZ_TO_GET);
@@ -50,7 +50,7 @@ static uint32_t refill_by_lock(struct hz_thread_block *self, unsigned size_class
 
 uint32_t hz_supply_refill(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want) {
     bool hit = true;
-    uint32_t got = HZ_EXCLUSIVE_ALWAYS ? 0 : hz_shard_take_sent(self, size_class, out, want);
+    uint32_t got = HZ_EXCLUSIVE_ALWAYS ? 0 : hz_shard_refill_sent(self, size_class, out, want);
     if (got == 0)
         got = refill_by_lock(self, size_class, out, want, &hit);
     if (hz_class_is_mid(size_class) && got > 0) {

@@ -1,4 +1,4 @@
-/* Lane default of hz4, for any number of threads: small blocks go home, in lists posted to their owner's inbox. */
+/* Lane default of hz4, for any number of threads: small blocks go home, in lists sent to their owner's inbox. */
 #ifndef HZ4_LANES_DEFAULT_H
 #define HZ4_LANES_DEFAULT_H
 
