@@ -1,14 +1,25 @@
-"""The raw results: one CSV line a run, each complete in itself (command, library, machine, commit, configuration).
+"""The raw results of a run of a suite: one CSV file, one line a run.
 
-A file is written line by line, so an interrupted suite leaves what it has, and `run --resume` goes on from there.
-Beside X.csv there may be X.rss.csv: the RSS over time of the runs whose row asks for samples.
+    row,allocator,round,position,failure,...                      the header: the columns that differ from run to run
+    # file,suite=quick,commit=ffba472,cpu=...                     constants of the file,
+    # row,mt-t2-r90,row_index=5,metric=ops_per_s,...              of a row,
+    # allocator,hz4,ours=yes,library=build/lib/...,config=...     of an allocator,
+    # cell,mt-t2-r90,hz4,command=LD_PRELOAD=...                   and of a row under an allocator
+    mt-t2-r90,hz4,1,1,,,26.01,...                                 a run
+
+A line of constants holds for the runs below it until the next line for the same row or allocator. The writer adds one
+whenever a constant is new or has changed, so every run is complete in what stands above it: an interrupted suite keeps
+what it has, and `run --resume` appends to it. Files of older versions repeat every column in every line; `read` reads
+both. Beside X.csv there can be X.rss.csv: the RSS over time of the runs whose row asks for samples.
 """
 
 import csv
 import dataclasses
 import fcntl
+import io
 import os
 import pathlib
+from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 FLOAT_DIGITS = 6
@@ -18,12 +29,13 @@ RSS_COLUMNS = ("position", "time_ms", "rss_kb")
 
 @dataclasses.dataclass
 class Run:
-    """One run of one row under one allocator. The fields are the columns, in this order.
+    """One run of one row under one allocator.
 
-    `row_index` is the row's place in its suite. `failure` empty: it ended well. `value` is the row's figure in `unit`; 0 after a failure. `marks` are words that
-    say why the figure is to be doubted: busy, forced, noisy, fallback, unverified. `figures` holds everything the run
-    told, as key=value words. `other_cpu_share` is what others used of the machine meanwhile (0..1), None when it was
-    too short to tell. `ours`: the library is of this project, not a peer.
+    `row_index` is the row's place in its suite. An empty `failure` means that the run ended well. `value` is the row's
+    figure in `unit`, 0 after a failure. `marks` are words that cast doubt on the figure: busy, forced, noisy, fallback,
+    unverified. `figures` holds every figure of the run as key=value words. `other_cpu_share` is the share of the
+    machine (0..1) that other processes used during the run, None when the run was too short to tell. `ours` is true
+    for a library of this project, false for a peer.
     """
 
     suite: str
@@ -66,20 +78,41 @@ class Run:
     started: str
 
     def figure(self, name: str) -> float | None:
-        """One of `figures` as a number."""
+        """The number that `figures` gives for `name`; None without one."""
         try:
             return float(words(self.figures)[name])
         except (KeyError, ValueError):
             return None
 
 
-COLUMNS = tuple(field.name for field in dataclasses.fields(Run))
+@dataclasses.dataclass(frozen=True)
+class Scope:
+    """What `constants` are the same for: all runs that agree in the columns `keys`."""
+
+    keys: tuple[str, ...]
+    constants: tuple[str, ...]
+
+
+SCOPES = {
+    "file": Scope(
+        (), ("suite", "commit", "cpu", "cores", "kernel", "governor", "load", "busy_share", "seed", "scale")
+    ),
+    "row": Scope(
+        ("row",),
+        ("row_index", "about", "tags", "params", "metric", "unit", "less_is_better", "program_sha256"),
+    ),
+    "allocator": Scope(("allocator",), ("ours", "library", "library_sha256", "library_version", "config")),
+    "cell": Scope(("row", "allocator"), ("command",)),
+}
+CONSTANT = "# "  # begins a line of constants
 _TYPES = {field.name: field.type for field in dataclasses.fields(Run)}
+OLD_COLUMNS = tuple(_TYPES)  # every column in every line, as older versions wrote them
+COLUMNS = tuple(name for name in _TYPES if all(name not in scope.constants for scope in SCOPES.values()))
 
 
 @dataclasses.dataclass(frozen=True)
 class RssSample:
-    """`time_ms` since the start of the program."""
+    """The RSS of the run `position`, `time_ms` after the start of its program."""
 
     position: int
     time_ms: int
@@ -88,7 +121,7 @@ class RssSample:
 
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """What one CSV file holds."""
+    """The contents of one CSV file."""
 
     path: pathlib.Path
     runs: list[Run]
@@ -96,7 +129,7 @@ class Recording:
 
 
 def words(text: str) -> dict[str, str]:
-    """The key=value words of a column."""
+    """The key=value words of a column, as a dictionary."""
     return dict(word.split("=", 1) for word in text.split() if "=" in word)
 
 
@@ -116,39 +149,66 @@ def _text(value: object) -> str:
 
 
 def drop_torn_line(path: pathlib.Path) -> None:
-    """Cuts off a last line without an end, which a killed writer may leave."""
+    """Cuts off a last line without a newline, which a killed writer can leave."""
     if path.exists():
         with path.open("r+b") as text:
             contents = text.read()
             text.truncate(contents.rfind(b"\n") + 1)
 
 
+def has_run(path: pathlib.Path) -> bool:
+    """Whether a complete line of a run stands in the file."""
+    lines = path.read_bytes().split(b"\n")[1:-1]  # after the last newline stands nothing, or a torn line
+    return any(not line.startswith(CONSTANT.encode()) for line in lines)
+
+
+def _line(values: Iterable[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(values)
+    return text.getvalue()
+
+
 class Writer:
-    """Appends runs to a file; a new or empty one gets the header. Every line is on the disk before the next run. Raises
-    ValueError when somebody else is writing the same file."""
+    """Appends runs to a file; a new or empty file gets the header. Each run is on the disk before the next one starts.
+
+    Raises ValueError when another process is writing the file, or when the file has the format of an older version.
+    """
 
     def __init__(self, path: pathlib.Path):
         self._path = path
+        self._written: dict[tuple[str, ...], str] = {}  # the newest line of constants for each scope and its keys
         path.parent.mkdir(parents=True, exist_ok=True)
         self._out: TextIO = path.open("a", newline="", encoding="utf-8")
         try:
             fcntl.flock(self._out, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._out.close()
-            raise ValueError(f"'{path}' is being written by somebody else") from error
-        is_new = path.stat().st_size == 0
-        self._csv = csv.writer(self._out, lineterminator="\n")
-        if is_new:
-            self._write(COLUMNS)
+            raise ValueError(f"another process is writing '{path}'") from error
+        if path.stat().st_size == 0:
+            self._append(_line(COLUMNS))
+        elif not path.read_bytes().startswith(_line(COLUMNS).encode()):
+            self._out.close()
+            raise ValueError(f"'{path}' has the format of an older hakobench: it can be read, but not appended to")
 
-    def _write(self, values: tuple[str, ...]) -> None:
-        self._csv.writerow(values)
+    def _append(self, text: str) -> None:
+        self._out.write(text)
         self._out.flush()
         os.fsync(self._out.fileno())
 
+    def _constants(self, run: Run) -> Iterator[str]:
+        """The lines of constants that `run` needs above it and that do not stand there yet."""
+        for name, scope in SCOPES.items():
+            keys = (name, *(_text(getattr(run, key)) for key in scope.keys))
+            texts = (f"{constant}={_text(getattr(run, constant))}" for constant in scope.constants)
+            line = _line([CONSTANT + name, *keys[1:], *texts])
+            if self._written.get(keys) != line:
+                self._written[keys] = line
+                yield line
+
     def add(self, run: Run, samples: list[tuple[int, int]]) -> None:
-        """`samples`: (time_ms, rss_kb) of this run."""
-        self._write(tuple(_text(getattr(run, column)) for column in COLUMNS))
+        """Appends `run` and its RSS samples, pairs (time_ms, rss_kb)."""
+        values = _line(_text(getattr(run, column)) for column in COLUMNS)
+        self._append("".join([*self._constants(run), values]))
         if samples:
             path = rss_path(self._path)
             is_new = not path.exists()
@@ -170,19 +230,51 @@ def _value(kind: object, text: str) -> object:
     return kind(text)  # str, int or float
 
 
-def _run(path: pathlib.Path, line: int, values: list[str]) -> Run:
-    if len(values) != len(COLUMNS):
-        raise ValueError(f"{path}:{line}: {len(values)} columns, expected {len(COLUMNS)}: the line is cut off or edited")
+def _typed(where: str, texts: dict[str, str]) -> dict[str, object]:
     fields = {}
-    for column, text in zip(COLUMNS, values, strict=True):
+    for column, text in texts.items():
         try:
             fields[column] = _value(_TYPES[column], text)
         except (ValueError, KeyError) as error:
-            raise ValueError(f"{path}:{line}: column {column} is '{text}', not a value of its type") from error
-    return Run(**fields)
+            raise ValueError(f"{where}: column {column} is '{text}', not a value of its type") from error
+    return fields
 
 
-def _lines(path: pathlib.Path, columns: tuple[str, ...]) -> list[tuple[int, list[str]]]:
+def _constants(where: str, values: list[str]) -> tuple[tuple[str, ...], dict[str, object]]:
+    """A line of constants: the name of its scope with its keys, and the values it gives."""
+    name = values[0].removeprefix(CONSTANT)
+    if name not in SCOPES:
+        raise ValueError(f"{where}: constants of '{name}'; allowed: {', '.join(SCOPES)}")
+    scope = SCOPES[name]
+    end = 1 + len(scope.keys)
+    texts = dict(value.split("=", 1) for value in values[end:] if "=" in value)
+    if tuple(texts) != scope.constants or len(texts) != len(values) - end:
+        raise ValueError(f"{where}: a line of constants of a {name} gives {', '.join(scope.constants)}; this one does not")
+    return (name, *values[1:end]), _typed(where, texts)
+
+
+def _runs(path: pathlib.Path, columns: tuple[str, ...], lines: list[tuple[int, list[str]]]) -> Iterator[Run]:
+    scopes = SCOPES if columns == COLUMNS else {}  # in the old format every line is complete
+    constants: dict[tuple[str, ...], dict[str, object]] = {}
+    for line, values in lines:
+        where = f"{path}:{line}"
+        if scopes and values and values[0].startswith(CONSTANT):
+            keys, found = _constants(where, values)
+            constants[keys] = found
+            continue
+        if len(values) != len(columns):
+            raise ValueError(f"{where}: {len(values)} columns, expected {len(columns)}: the line is cut off or edited")
+        fields = _typed(where, dict(zip(columns, values, strict=True)))
+        for name, scope in scopes.items():
+            keys = (name, *(fields[key] for key in scope.keys))
+            if keys not in constants:
+                raise ValueError(f"{where}: no line '{','.join([CONSTANT + name, *keys[1:]])},...' stands above this run")
+            fields |= constants[keys]
+        yield Run(**fields)
+
+
+def _lines(path: pathlib.Path, *headers: tuple[str, ...]) -> tuple[tuple[str, ...], list[tuple[int, list[str]]]]:
+    """The header, which is one of `headers`, and the lines below it with their numbers."""
     try:
         with path.open(newline="", encoding="utf-8") as text:
             reader = csv.reader(text, strict=True)
@@ -193,20 +285,21 @@ def _lines(path: pathlib.Path, columns: tuple[str, ...]) -> list[tuple[int, list
         raise ValueError(f"{path}:1: not text in UTF-8: {error}") from error
     except csv.Error as error:
         raise ValueError(f"{path}:{reader.line_num}: {error}") from error
-    if not lines or tuple(lines[0][1]) != columns:
-        raise ValueError(f"{path}:1: the first line is not the header '{','.join(columns[:3])},...'")
-    return lines[1:]
+    if not lines or tuple(lines[0][1]) not in headers:
+        known = " or ".join(f"'{','.join(columns[:3])},...'" for columns in headers)
+        raise ValueError(f"{path}:1: the first line is not the header {known}")
+    return tuple(lines[0][1]), lines[1:]
 
 
 def read(path: pathlib.Path) -> Recording:
     """Raises ValueError `file:line: what is wrong`."""
-    runs = [_run(path, line, values) for line, values in _lines(path, COLUMNS)]
+    runs = list(_runs(path, *_lines(path, COLUMNS, OLD_COLUMNS)))
     if not runs:
         raise ValueError(f"{path}:1: no runs in it")
     samples = []
     rss = rss_path(path)
     if rss.exists():
-        for line, values in _lines(rss, RSS_COLUMNS):
+        for line, values in _lines(rss, RSS_COLUMNS)[1]:
             try:
                 samples.append(RssSample(*map(int, values)))
             except (ValueError, TypeError) as error:

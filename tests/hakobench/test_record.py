@@ -1,5 +1,6 @@
-"""The raw CSV: what is written comes back, and what is damaged is told with its line."""
+"""The raw CSV: runs come back as they were written, and a damaged file is reported with its line."""
 
+import csv
 import dataclasses
 import pathlib
 
@@ -48,8 +49,65 @@ def test_a_run_is_one_line(tmp_path: pathlib.Path) -> None:
     assert [run.failure for run in record.read(path).runs] == ["first  second third", ""]
 
 
+def test_constants_stand_once(tmp_path: pathlib.Path) -> None:
+    """One line for each value of a scope, another when a value changes, and all again after the file is reopened."""
+    runs = [a_run(round=number, position=number) for number in (1, 2, 3)]
+    runs += [a_run(position=4, allocator="hz4", ours=True, config="shards=63"), a_run(position=5, row="other")]
+    runs += [a_run(position=6, commit="def"), a_run(position=7, command="another")]
+    path = written(tmp_path / "x.csv", runs)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    count = {name: sum(line.startswith(f"# {name},") for line in lines) for name in record.SCOPES}
+    assert count == {"file": 3, "row": 2, "allocator": 2, "cell": 4}
+    assert len(lines) == 1 + sum(count.values()) + len(runs)
+    written(path, [a_run(position=8)])
+    assert len(path.read_text(encoding="utf-8").splitlines()) == len(lines) + len(record.SCOPES) + 1
+    assert record.read(path).runs == [*runs, a_run(position=8)]
+
+
+def old_format(path: pathlib.Path, runs: list[record.Run]) -> pathlib.Path:
+    """As older versions wrote them: every column in every line."""
+    with path.open("w", newline="", encoding="utf-8") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(record.OLD_COLUMNS)
+        for run in runs:
+            values = dataclasses.asdict(run) | {
+                "ours": "yes" if run.ours else "no",
+                "less_is_better": "no",
+                "other_cpu_share": "" if run.other_cpu_share is None else run.other_cpu_share,
+            }
+            writer.writerow([values[column] for column in record.OLD_COLUMNS])
+    return path
+
+
+def test_files_of_older_versions_can_be_read_but_not_appended_to(tmp_path: pathlib.Path) -> None:
+    runs = [a_run(), a_run(position=2, ours=True, other_cpu_share=0.25, failure="# file,x")]
+    path = old_format(tmp_path / "x.csv", runs)
+    before = path.read_bytes()
+    assert record.read(path).runs == runs
+    with pytest.raises(ValueError, match=r"x\.csv' has the format of an older hakobench: it can be read, but not"):
+        record.Writer(path)
+    assert path.read_bytes() == before
+    assert record.has_run(path)
+
+
+def test_an_interrupted_file_keeps_its_runs(tmp_path: pathlib.Path) -> None:
+    """Wherever the writer was killed: the complete runs can be read, and a new writer goes on behind them."""
+    runs = [a_run(), a_run(position=2, allocator="hz4", ours=True), a_run(position=3, row="other")]
+    whole = written(tmp_path / "whole.csv", runs).read_bytes()
+    lines = whole.splitlines(keepends=True)
+    ends = [sum(map(len, lines[: at + 1])) for at, line in enumerate(lines) if at and not line.startswith(b"#")]
+    path = tmp_path / "x.csv"
+    for size in range(len(lines[0]), len(whole)):
+        path.write_bytes(whole[:size])
+        record.drop_torn_line(path)
+        done = sum(end <= size for end in ends)
+        assert record.has_run(path) == (done > 0)
+        written(path, runs[done:])
+        assert record.read(path).runs == runs
+
+
 def test_torn_lines_are_dropped(tmp_path: pathlib.Path) -> None:
-    """Also when the cut is within the last column, so that the number of columns is right."""
+    """Even when the cut is within the last column, so that the number of columns is right."""
     path = written(tmp_path / "x.csv", [a_run(), a_run(position=2)], [(0, 100)])
     for file in (path, record.rss_path(path)):
         with file.open("r+b") as text:
@@ -62,7 +120,7 @@ def test_torn_lines_are_dropped(tmp_path: pathlib.Path) -> None:
 
 def test_only_one_writes(tmp_path: pathlib.Path) -> None:
     writer = record.Writer(tmp_path / "x.csv")
-    with pytest.raises(ValueError, match=r"x\.csv' is being written by somebody else"):
+    with pytest.raises(ValueError, match=r"another process is writing '.*x\.csv'"):
         record.Writer(tmp_path / "x.csv")
     writer.close()
     record.Writer(tmp_path / "x.csv").close()
@@ -78,14 +136,19 @@ def edited(path: pathlib.Path, old: str, new: str) -> pathlib.Path:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (",1.5,", ",fast,", r"x\.csv:2: column value is 'fast', not a value of its type"),
-        (",no,1,1,", ",perhaps,1,1,", r"x\.csv:2: column ours is 'perhaps'"),
-        (",2026-01-01T00:00:00+00:00", "", r"x\.csv:2: \d+ columns, expected \d+"),
-        ("suite,row_index", "row,allocator", r"x\.csv:1: the first line is not the header 'suite,row_index,row,\.\.\.'"),
-        ('"one, two"', '"one, two', r"x\.csv:\d+: "),
+        (",1.5,", ",fast,", r"x\.csv:6: column value is 'fast', not a value of its type"),
+        ("ours=no", "ours=perhaps", r"x\.csv:4: column ours is 'perhaps'"),
+        (",2026-01-01T00:00:00+00:00", "", r"x\.csv:6: \d+ columns, expected \d+"),
+        ("row,allocator,round", "row,round,allocator",
+         r"x\.csv:1: the first line is not the header 'row,allocator,round,\.\.\.' or 'suite,row_index,row,\.\.\.'"),
+        ('"about=one, two"', '"about=one, two', r"x\.csv:\d+: "),
+        ("# file", "# folder", r"x\.csv:2: constants of 'folder'; allowed: file, row, allocator, cell"),
+        (",commit=abc", "", r"x\.csv:2: a line of constants of a file gives suite, commit, .*; this one does not"),
+        (",commit=abc", ",commit=abc,commit=abc", r"x\.csv:2: a line of constants of a file gives suite, commit"),
+        ("# cell,args,glibc", "# cell,args,hz4", r"x\.csv:6: no line '# cell,args,glibc,\.\.\.' stands above this run"),
     ],
-)
-def test_damaged_results_are_told_with_their_line(tmp_path: pathlib.Path, old: str, new: str, message: str) -> None:
+)  # fmt: skip
+def test_damaged_results_are_reported_with_their_line(tmp_path: pathlib.Path, old: str, new: str, message: str) -> None:
     path = edited(written(tmp_path / "x.csv", [a_run()]), old, new)
     with pytest.raises(ValueError, match=message):
         record.read(path)
@@ -123,7 +186,7 @@ def test_summary_of_a_row() -> None:
     assert line.best_peer.allocator == "fat"
     assert line.ratio_to_best("mine") == 2.0
     assert line.rss_ratio("mine") is None  # no peer reaches 0.8 of its speed
-    assert line.rss_ratio("fat") == 1.0  # glibc is too slow to count, so the leanest fast enough peer is itself
+    assert line.rss_ratio("fat") == 1.0  # glibc is too slow to count, so the leanest peer of its speed is itself
     assert not line.is_noisy
 
 

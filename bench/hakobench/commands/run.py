@@ -105,9 +105,9 @@ def new_plan(
 
 
 def _is_of(plan: runner.Plan, path: pathlib.Path) -> bool:
-    """Of that suite, not of one whose name begins like it; and with a run in it."""
+    """Whether the file holds a run of the plan's suite, not of a suite whose name only begins like it."""
     name = re.fullmatch(re.escape(plan.suite) + r"-\d{8}-\d{6}-\d+\.csv", path.name)
-    return name is not None and path.read_bytes().count(b"\n") > 1
+    return name is not None and record.has_run(path)
 
 
 def _resumed(
