@@ -14,7 +14,7 @@ COMMANDS = {
     "trace": "Record the allocation calls of a program.",
     "replay": "Replay a recording under every allocator.",
     "advise": "Suggest a library for a program, by replaying its calls.",
-    "report": "Write one HTML page, or docs/benchmarks.md, from raw results.",
+    "report": "Write an HTML page, or the Markdown pages of bench/results, from raw results.",
 }
 
 

@@ -1,4 +1,5 @@
-"""docs/benchmarks.md: what goes between the markers, and that the repository's is what its results give."""
+"""The pages of results and the table in docs/benchmarks.md: what is written, and that the repository's are what its
+results give."""
 
 import dataclasses
 import pathlib
@@ -27,7 +28,11 @@ def document(tmp_path: pathlib.Path) -> pathlib.Path:
 
 @pytest.fixture
 def results(tmp_path: pathlib.Path) -> pathlib.Path:
-    return report_recordings.write(tmp_path / "made.csv", report_recordings.runs(Made(rounds=2)))
+    return report_recordings.write(tmp_path / "results" / "made.csv", report_recordings.runs(Made(rounds=2)))
+
+
+def _report(document: pathlib.Path, folder: pathlib.Path, *arguments: object) -> Result:
+    return _run("--document", document, "--results-dir", folder, *arguments)
 
 
 def _run(*arguments: object) -> Result:
@@ -38,22 +43,45 @@ def _contents(folder: pathlib.Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_the_hand_written_parts_stay_and_the_plots_are_there(document: pathlib.Path, results: pathlib.Path) -> None:
-    done = _run("--markdown", document, results)
+def test_a_page_has_its_plots_and_the_document_its_table(document: pathlib.Path, results: pathlib.Path) -> None:
+    done = _report(document, results.parent, "--markdown", results)
     assert done.exit_code == 0, done.output
-    text = document.read_text(encoding="utf-8")
-    assert text.startswith(ABOVE + markdown.BEGIN) and text.endswith(markdown.END + BELOW)
-    assert "old" not in text.split(markdown.BEGIN)[1].split(markdown.END)[0].split("\n")
+    page = results.with_name("synthetic.md")
+    text = page.read_text(encoding="utf-8")
     linked = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
     assert len(linked) == 5
-    written = {path.relative_to(document.parent).as_posix() for path in (document.parent / "benchmarks").iterdir()}
-    assert set(linked) == written
+    assert set(linked) == {f"synthetic/{path.name}" for path in results.with_name("synthetic").iterdir()}
     assert "[`made.csv`](made.csv)" in text
+    assert markdown.pages(results.parent) == {page: results}
+    written = document.read_text(encoding="utf-8")
+    assert written.startswith(ABOVE + markdown.BEGIN) and written.endswith(markdown.END + BELOW)
+    between = written.split(markdown.BEGIN)[1].split(markdown.END)[0].strip().splitlines()
+    assert [line.split(" | ")[:2] for line in between[2:]] == [["| [synthetic](results/synthetic.md)", "2026-11-21"]] * 2
+    assert [line.split(" | ")[3] for line in between[2:]] == ["hz3_scale", "hz4"]
+
+
+def test_the_table_counts_what_the_page_says(document: pathlib.Path, results: pathlib.Path) -> None:
+    """A row is clearly ahead or behind only when no rounds overlap."""
+    row = MadeRow("one", "", "")
+    values = {"glibc": ((9, 10, 11), (9, 10, 11), (9, 10, 11)), "hz4": ((12, 13, 14), (11, 12, 13), (6, 7, 8))}
+    runs = [
+        make_run(dataclasses.replace(row, name=f"row{at}"), at, name, name == "hz4", value=float(value), round=turn)
+        for name, rows in values.items()
+        for at, rounds in enumerate(rows)
+        for turn, value in enumerate(rounds, 1)
+    ]
+    results.unlink()
+    path = report_recordings.write(results.with_name("x.csv"), [(run, []) for run in runs])
+    assert _report(document, results.parent, "--markdown", path).exit_code == 0
+    assert "| hz4 | 3 | 1 | 1 | 1 | 1.03 | glibc 1.00 | row2 0.70 |" in document.read_text(encoding="utf-8")
+    text = " ".join(results.with_name("synthetic.md").read_text(encoding="utf-8").split())
+    assert "3 rows: 1 clearly slower, 1 within the spread of the rounds, 1 clearly faster; geometric mean 1.03." in text
+    assert "Medians below the best peer's: row2 0.70 (clearly)." in text
 
 
 def test_plots_are_valid_and_ask_for_nothing(document: pathlib.Path, results: pathlib.Path) -> None:
-    assert _run("--markdown", document, results).exit_code == 0
-    for path in (document.parent / "benchmarks").iterdir():
+    assert _report(document, results.parent, "--markdown", results).exit_code == 0
+    for path in results.with_name("synthetic").iterdir():
         text = path.read_text(encoding="utf-8")
         root = ElementTree.fromstring(text)
         ids = [element.get("id") for element in root.iter() if element.get("id")]
@@ -69,62 +97,82 @@ def test_plots_are_valid_and_ask_for_nothing(document: pathlib.Path, results: pa
 
 
 def test_the_same_results_give_the_same_bytes(document: pathlib.Path, results: pathlib.Path) -> None:
-    assert _run("--markdown", document, results).exit_code == 0
+    assert _report(document, results.parent, "--markdown", results).exit_code == 0
     first = _contents(document.parent)
-    assert _run("--markdown", document, results).exit_code == 0
+    assert _report(document, results.parent, "--markdown", results).exit_code == 0
     assert _contents(document.parent) == first
-    assert str(document.parent) not in "".join(
-        content.decode() for name, content in first.items() if name != "made.csv"
-    )
+    written = (content.decode() for name, content in first.items() if not name.endswith(".csv"))
+    assert str(document.parent) not in "".join(written)
 
 
 def test_the_check_sees_every_difference(document: pathlib.Path, results: pathlib.Path) -> None:
-    assert _run("--markdown", document, results).exit_code == 0
-    assert _run("--markdown", document, "--check").exit_code == 0
-    good = _contents(document.parent)
-    plot = document.parent / "benchmarks" / "synthetic-speed.svg"
-    stray = document.parent / "benchmarks" / "other-speed.svg"
+    folder = results.parent
+    assert _report(document, folder, "--markdown", results).exit_code == 0
+    assert _report(document, folder, "--check").exit_code == 0
+    page, plot, stray = folder / "synthetic.md", folder / "synthetic/speed.svg", folder / "other/speed.svg"
     cases = [
-        (document, document.read_text(encoding="utf-8").replace("| 1.", "| 2.", 1), "is not what its results give"),
+        (page, page.read_text(encoding="utf-8").replace("| 1.", "| 2.", 1), "is not what the results give"),
+        (document, document.read_text(encoding="utf-8").replace("| 1.", "| 2.", 1), "is not what the results give"),
         (plot, plot.read_text(encoding="utf-8").replace("Speed", "speed"), "is not what the results give"),
-        (stray, svg.GENERATED, "belongs to no results"),
+        (stray, svg.GENERATED, "belongs to no page"),
         (results, "".join(results.read_text(encoding="utf-8").splitlines(keepends=True)[:-1]), "is not what"),
     ]
     for path, text, message in cases:
+        before = path.read_bytes() if path.exists() else None
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        done = _run("--markdown", document, "--check")
+        done = _report(document, folder, "--check")
         assert (done.exit_code, message in done.stderr) == (1, True), (path, done.output)
         path.unlink()
-        if path.name in good or path == plot:
-            path.write_bytes(good[path.relative_to(document.parent).as_posix()])
-    assert _run("--markdown", document, "--check").exit_code == 0
+        if before is not None:
+            path.write_bytes(before)
+    assert _report(document, folder, "--check").exit_code == 0
     plot.unlink()
-    done = _run("--markdown", document, "--check")
+    done = _report(document, folder, "--check")
     assert (done.exit_code, "is missing" in done.stderr) == (1, True)
 
 
 def test_plots_of_earlier_results_go_and_files_of_others_stay(document: pathlib.Path, results: pathlib.Path) -> None:
-    folder = document.parent / "benchmarks"
+    folder = results.with_name("synthetic")
     folder.mkdir()
-    (folder / "gone-speed.svg").write_text(f"<svg>{svg.GENERATED}</svg>", encoding="utf-8")
+    (folder / "gone.svg").write_text(f"<svg>{svg.GENERATED}</svg>", encoding="utf-8")
     (folder / "drawn-by-hand.svg").write_text("<svg></svg>", encoding="utf-8")
-    assert _run("--markdown", document, results).exit_code == 0
+    assert _report(document, results.parent, "--markdown", results).exit_code == 0
     names = {path.name for path in folder.iterdir()}
-    assert "gone-speed.svg" not in names
-    assert {"drawn-by-hand.svg", "synthetic-speed.svg"} <= names
+    assert "gone.svg" not in names
+    assert {"drawn-by-hand.svg", "speed.svg"} <= names
 
 
-def test_several_results_have_a_section_each(document: pathlib.Path, results: pathlib.Path) -> None:
-    second = report_recordings.write(document.parent / "second.csv", report_recordings.runs(Made("abc1234", rounds=1)))
-    assert _run("--markdown", document, results, second).exit_code == 0
-    text = document.read_text(encoding="utf-8")
-    assert text.count("## Suite synthetic") == 2
-    assert markdown.named_results(document) == [results, second]
-    assert {"synthetic-speed.svg", "synthetic-2-speed.svg"} <= {
-        path.name for path in (document.parent / "benchmarks").iterdir()
-    }
-    assert "Only 1 round:" in text
-    assert _run("--markdown", document, "--check").exit_code == 0
+def _of_suite(path: pathlib.Path, name: str, made: Made) -> pathlib.Path:
+    runs = [(dataclasses.replace(run, suite=name), samples) for run, samples in report_recordings.runs(made)]
+    return report_recordings.write(path, runs)
+
+
+def test_each_suite_has_a_page_and_newer_results_replace_older(document: pathlib.Path, results: pathlib.Path) -> None:
+    folder = results.parent
+    second = _of_suite(folder / "second.csv", "other", Made("abc1234", rounds=1))
+    assert _report(document, folder, "--markdown", results).exit_code == 0
+    assert _report(document, folder, "--markdown", second).exit_code == 0
+    assert markdown.pages(folder) == {folder / "other.md": second, folder / "synthetic.md": results}
+    assert "Only 1 round:" in (folder / "other.md").read_text(encoding="utf-8")
+    table = document.read_text(encoding="utf-8")
+    assert table.count("[other](results/other.md)") == table.count("[synthetic](results/synthetic.md)") == 2
+    third = report_recordings.write(folder / "third.csv", report_recordings.runs(Made("def5678", rounds=2)))
+    done = _report(document, folder, "--markdown", results, third)
+    assert (done.exit_code, "is of suite synthetic, as another CSV is" in done.stderr) == (2, True)
+    assert _report(document, folder, "--markdown", third).exit_code == 0
+    assert markdown.pages(folder) == {folder / "other.md": second, folder / "synthetic.md": third}
+    table = document.read_text(encoding="utf-8")
+    assert (table.count("| def5678 |"), table.count("| 71ce0b5 |")) == (2, 0)
+    assert _report(document, folder, "--check").exit_code == 0
+
+
+def test_a_page_written_by_hand_stays(document: pathlib.Path, results: pathlib.Path) -> None:
+    page = results.with_name("synthetic.md")
+    page.write_text("# Mine\n", encoding="utf-8")
+    done = _report(document, results.parent, "--markdown", results)
+    assert (done.exit_code, "synthetic.md' was written by hand" in done.stderr) == (2, True)
+    assert page.read_text(encoding="utf-8") == "# Mine\n"
 
 
 @pytest.mark.parametrize(
@@ -138,42 +186,50 @@ def test_several_results_have_a_section_each(document: pathlib.Path, results: pa
 )
 def test_missing_markers_are_named(document: pathlib.Path, results: pathlib.Path, text: str, message: str) -> None:
     document.write_text(text, encoding="utf-8")
-    done = _run("--markdown", document, results)
+    done = _report(document, results.parent, "--markdown", results)
     assert (done.exit_code, message in done.stderr) == (2, True), done.output
     assert document.read_text(encoding="utf-8") == text
-    assert not (document.parent / "benchmarks").exists()
+    assert {path.name for path in results.parent.iterdir()} == {"made.csv", "made.rss.csv"}
 
 
-def test_results_that_are_not_there_are_named(document: pathlib.Path, results: pathlib.Path) -> None:
-    done = _run("--markdown", document)
+def test_results_that_are_missing_are_named(document: pathlib.Path, results: pathlib.Path) -> None:
+    done = _report(document, results.parent, "--markdown")
     assert (done.exit_code, "--markdown needs the CSVs" in done.stderr) == (2, True)
-    assert _run("--markdown", document, results).exit_code == 0
+    done = _report(document, results.parent, "--check", results)
+    assert (done.exit_code, "give neither CSVs nor --markdown" in done.stderr) == (2, True)
+    assert _report(document, results.parent, "--markdown", results).exit_code == 0
     results.unlink()
-    done = _run("--markdown", document, "--check")
+    done = _report(document, results.parent, "--check")
     assert (done.exit_code, "made.csv" in done.stderr) == (2, True)
 
 
-def test_results_from_elsewhere_cannot_be_documented(
-    document: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    made = report_recordings.runs(Made(rounds=1))[:30]
-    elsewhere = report_recordings.write(tmp_path_factory.mktemp("elsewhere") / "x.csv", made)
-    done = _run("--markdown", document, elsewhere)
-    assert (done.exit_code, "is not in the folder of the project" in done.stderr) == (2, True)
+def test_a_page_lies_beside_its_results(document: pathlib.Path, results: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    done = _report(document, tmp_path / "elsewhere", "--markdown", results)
+    assert (done.exit_code, "is not in elsewhere; a page lies beside its results" in done.stderr) == (2, True)
 
 
-def test_words_of_others_do_not_break_the_table(document: pathlib.Path) -> None:
+def test_words_of_others_do_not_break_the_table(document: pathlib.Path, tmp_path: pathlib.Path) -> None:
     evil = "a|b`c`<script>*d*_e_\n| x |"
     row = MadeRow(evil, evil, "")
     runs = [make_run(row, 0, evil, failure=evil), make_run(row, 0, "hz3", True, config=evil)]
-    path = report_recordings.write(document.parent / "evil.csv", [(run, []) for run in runs])
-    assert _run("--markdown", document, path).exit_code == 0
-    text = document.read_text(encoding="utf-8")
+    path = report_recordings.write(tmp_path / "evil.csv", [(run, []) for run in runs])
+    assert _report(document, tmp_path, "--markdown", path).exit_code == 0
+    text = (tmp_path / "synthetic.md").read_text(encoding="utf-8")
     assert "<script>" not in text
     tables = [line for line in text.splitlines() if line.startswith("|")]
     assert all(re.search(r"(?<!\\)\|$", line) for line in tables)
     columns = [len(re.findall(r"(?<!\\)\|", line)) for line in tables if "a\\|b" in line]
-    assert columns and all(count in (4, 5, 7) for count in columns)
+    assert columns and all(count in (4, 5) for count in columns)
+
+
+def test_long_text_is_folded_and_tables_are_not(document: pathlib.Path, results: pathlib.Path) -> None:
+    long = "word " * 100
+    runs = [make_run(MadeRow("row", long, ""), 0, "hz3", True, config=long, failure=long)]
+    path = report_recordings.write(results.with_name("long.csv"), [(run, []) for run in runs])
+    assert _report(document, results.parent, "--markdown", path).exit_code == 0
+    lines = results.with_name("synthetic.md").read_text(encoding="utf-8").splitlines()
+    assert max(map(len, lines)) <= markdown.TEXT_COLUMNS
+    assert sum("word word" in line for line in lines) > 12
 
 
 def test_ratios_of_the_documents_stand_beside_ours(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,10 +254,11 @@ def test_ratios_of_the_documents_stand_beside_ours(tmp_path: pathlib.Path, monke
     ]
     document = tmp_path / "b.md"
     document.write_text(f"{markdown.BEGIN}{markdown.END}", encoding="utf-8")
-    markdown.write(document, [dataclasses.replace(found.recording, path=tmp_path / "x.csv")])
-    assert "| mt | tcmalloc | 0.96 | hz4 | 1.20 | 004, section 1 |" in document.read_text(encoding="utf-8")
+    markdown.write(document, tmp_path, [found.recording])
+    page = (tmp_path / "mine.md").read_text(encoding="utf-8")
+    assert "| mt | tcmalloc | 0.96 | hz4 | 1.20 | 004, section 1 |" in page
 
 
-def test_the_document_in_the_repository_is_what_its_results_give() -> None:
+def test_the_pages_of_the_repository_are_what_its_results_give() -> None:
     done = _run("--check")
     assert done.exit_code == 0, done.output

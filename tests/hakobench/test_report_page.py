@@ -58,7 +58,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def full_page(made: pathlib.Path) -> str:
-    done = CliRunner().invoke(command, ["--history", str(made), "--output", str(made / "page.html")])
+    done = CliRunner().invoke(command, ["--results-dir", str(made), "--output", str(made / "page.html")])
     assert done.exit_code == 0, done.output
     assert done.stdout == f"{made / 'page.html'}\n"
     assert "compare-older.csv:1" in done.stderr
@@ -103,7 +103,7 @@ def test_the_newest_results_are_taken_and_all_commits_are_in_the_history(full_pa
 
 def test_the_same_results_give_the_same_bytes(made: pathlib.Path, full_page: str) -> None:
     done = CliRunner().invoke(
-        command, [str(made / "synthetic-4.csv"), "--history", str(made), "--output", str(made / "2.html")]
+        command, [str(made / "synthetic-4.csv"), "--results-dir", str(made), "--output", str(made / "2.html")]
     )
     assert done.exit_code == 0, done.output
     assert (made / "2.html").read_text(encoding="utf-8") == full_page
@@ -227,7 +227,7 @@ def test_what_is_missing_is_said() -> None:
 def test_unreadable_results_are_named(tmp_path: pathlib.Path) -> None:
     empty = tmp_path / "empty.csv"
     empty.write_text(",".join(record.COLUMNS) + "\n", encoding="utf-8")
-    for arguments in ([str(empty)], ["--history", str(tmp_path)]):
+    for arguments in ([str(empty)], ["--results-dir", str(tmp_path)]):
         done = CliRunner().invoke(command, [*arguments, "--output", str(tmp_path / "x.html")])
         assert done.exit_code == 2
         assert "empty.csv:1: no runs in it" in done.stderr
@@ -235,7 +235,7 @@ def test_unreadable_results_are_named(tmp_path: pathlib.Path) -> None:
     done = CliRunner().invoke(command, [str(tmp_path / "none.csv")])
     assert (done.exit_code, "none.csv" in done.stderr) == (2, True)
     done = CliRunner().invoke(command, [str(empty), str(empty), "--output", str(tmp_path / "x.html")])
-    assert (done.exit_code, "--output is for one page" in done.stderr) == (2, True)
+    assert (done.exit_code, "--output is for one HTML page" in done.stderr) == (2, True)
 
 
 def test_results_of_other_machines_stay_out_of_the_history() -> None:

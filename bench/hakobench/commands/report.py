@@ -18,7 +18,7 @@ _FILE = click.Path(dir_okay=False, path_type=pathlib.Path)
 
 
 def _shown(path: pathlib.Path) -> str:
-    """For the terminal: files outside of the project as they were given."""
+    """A path for the terminal: a file outside the project as the caller gave it."""
     return public_path(path) if path.is_relative_to(ROOT) else str(path)
 
 
@@ -47,67 +47,70 @@ def _pages(
     return written
 
 
-def _document(document: pathlib.Path, csv_files: list[pathlib.Path], check: bool) -> None:
-    """Writes the document and its plots, or only compares. Raises ValueError."""
-    csv_files = csv_files if csv_files or not check else markdown.named_results(document)
-    recordings = [record.read(path) for path in csv_files]
-    if not check:
-        for path in markdown.write(document, recordings):
-            click.echo(_shown(path))
-        return
-    differences = markdown.differences(document, recordings)
+def _write_pages(document: pathlib.Path, folder: pathlib.Path, csv_files: list[pathlib.Path]) -> None:
+    """Writes a page for each CSV. Raises ValueError, OSError."""
+    if not csv_files:
+        raise ValueError("--markdown needs the CSVs to write pages about")
+    for path in markdown.write(document, folder, [record.read(path) for path in csv_files]):
+        click.echo(_shown(path))
+
+
+def _check_pages(document: pathlib.Path, folder: pathlib.Path) -> None:
+    """Compares the pages and the document with the results; exits with 1 when they differ. Raises ValueError."""
+    differences = markdown.differences(document, folder)
     for line in differences:
         click.echo(line, err=True)
+    pages = markdown.pages(folder)
     if differences:
-        again = " ".join(["hakobench report --markdown", _shown(document), *map(_shown, csv_files)])
-        click.echo(f"'{again}' writes it anew", err=True)
+        again = " ".join(["hakobench report --markdown", *map(_shown, pages.values())])
+        click.echo(f"'{again}' writes them again", err=True)
         sys.exit(1)
-    click.echo(f"{_shown(document)} is what its {len(recordings)} results give")
+    click.echo(f"{len(pages)} pages and {_shown(document)} are what the results give")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.argument("csv_files", metavar="[CSV]...", nargs=-1, type=_FILE)
 @click.option("--output", type=_FILE, help="The page; default: build/report/<name of the CSV>.html.")
 @click.option(
-    "--history",
-    "history_dir",
+    "--results-dir",
     type=click.Path(file_okay=False, path_type=pathlib.Path),
     default=RESULTS_DIR,
-    help="Raw results of earlier commits; default: bench/results.",
+    help="Folder of the raw results, those of earlier commits among them; default: bench/results.",
 )
-@click.option(
-    "--markdown", "document", type=_FILE, help="Write the generated part of this file, and its plots, instead."
-)
-@click.option("--check", is_flag=True, help="Only compare a document (docs/benchmarks.md) with the CSVs named in it.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Write a Markdown page beside each CSV instead.")
+@click.option("--check", is_flag=True, help="Only compare the Markdown pages and the table with the results.")
+@click.option("--document", type=_FILE, default=DOCUMENT, help="Holds the table; default: docs/benchmarks.md.")
 def command(
-    csv_files: tuple[pathlib.Path, ...], output: pathlib.Path | None, history_dir: pathlib.Path,
-    document: pathlib.Path | None, check: bool,
+    csv_files: tuple[pathlib.Path, ...], output: pathlib.Path | None, results_dir: pathlib.Path,
+    as_markdown: bool, check: bool, document: pathlib.Path,
 ) -> None:  # fmt: skip
     """Write one self-contained HTML page from raw results (default: the newest in bench/results).
 
-    The path of the page is the last line on stdout. With --markdown, a section for each CSV goes between
-    '<!-- hakobench: begin -->' and '<!-- hakobench: end -->' of the given file, and plots into the folder beside it
-    that has its name.
+    The path of the page is the last line on stdout. With --markdown, each CSV gets a page SUITE.md beside it with its
+    plots in SUITE/, and the table between '<!-- hakobench: begin -->' and '<!-- hakobench: end -->' of the document is
+    made from all pages of the folder.
 
     Exit code: 0; 1 when --check finds a difference; 2 when a file cannot be read or an argument is wrong.
     """
     notes = Console(stderr=True, highlight=False)
     try:
-        if output is not None and (len(csv_files) > 1 or document or check):
-            raise ValueError("--output is for one page: give one CSV, and neither --markdown nor --check")
-        if document is not None or check:
-            if document is not None and not check and not csv_files:
-                raise ValueError("--markdown needs the CSVs to write about")
-            _document(document or DOCUMENT, list(csv_files), check)
+        if output is not None and (len(csv_files) > 1 or as_markdown or check):
+            raise ValueError("--output is for one HTML page: give one CSV, and neither --markdown nor --check")
+        if check and (csv_files or as_markdown):
+            raise ValueError("--check compares all pages: give neither CSVs nor --markdown")
+        if check:
+            _check_pages(document, results_dir)
             return
-        others, remarks = history.read_all(history_dir)
+        if as_markdown:
+            _write_pages(document, results_dir, list(csv_files))
+            return
+        others, remarks = history.read_all(results_dir)
         recordings = [record.read(path) for path in csv_files]
         if not recordings:
             newest = history.newest(others)
             if newest is None:
-                raise ValueError(
-                    "; ".join([f"no results in {public_path(history_dir)}: 'hakobench run quick' makes some", *remarks])
-                )
+                nothing = f"no results in {public_path(results_dir)}: 'hakobench run quick' makes some"
+                raise ValueError("; ".join([nothing, *remarks]))
             recordings = [newest]
         for remark in remarks:
             notes.print(f"note: {remark}", markup=False, soft_wrap=True)

@@ -86,6 +86,16 @@ class Verdict:
         return sorted((row for row, ratio in self.ratios.items() if ratio < 1), key=lambda row: self.ratios[row])
 
     @property
+    def clear_wins(self) -> list[str]:
+        """Wins in which no round of ours overlaps with one of the best peer."""
+        return [row for row in self.wins if row not in self.within_spread]
+
+    @property
+    def clear_losses(self) -> list[str]:
+        """Worst first, as `losses`."""
+        return [row for row in self.losses if row not in self.within_spread]
+
+    @property
     def best(self) -> str | None:
         return max(self.ratios, key=lambda row: self.ratios[row], default=None)
 

@@ -1,35 +1,45 @@
-"""docs/benchmarks.md: a section for each recording between two markers, and plots as SVG files beside it.
+"""Pages of results, and the table in docs/benchmarks.md that sums them up.
 
-The same CSV always gives the same bytes, so that a test can tell whether the document is what its results give.
+Beside the CSV of a suite lies its page SUITE.md, with plots as SVG files in SUITE/. A page names its CSV. The table
+stands between two markers of a document written by hand; it has the suites that have pages. The same CSV always gives
+the same bytes, so a test can tell whether pages and table are what the results give.
 """
 
+import dataclasses
 import os
 import pathlib
 import re
+import textwrap
 from collections.abc import Sequence
 
 import jinja2
 
-from hakobench import summary
-from hakobench.project import ROOT
+from hakobench import record, summary
+from hakobench.project import public_path
 from hakobench.record import Recording
 from hakobench.report import facts, page, plots, svg, theme
 from hakobench.report.facts import Facts
 
 BEGIN = "<!-- hakobench: begin -->"
 END = "<!-- hakobench: end -->"
-_RESULTS = re.compile(r"^<!-- results: (.+) -->$", re.MULTILINE)
+_RESULTS = re.compile(r"^<!-- results: (.+) -->\n")
 LINES_IN_PLOT = 6  # groups in one picture of scaling
+TEXT_COLUMNS = 120  # width of wrapped text; tables are wider
+LOSSES_IN_TABLE = 2
+
+
+def _read(path: pathlib.Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"cannot read '{path}': {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"'{path}' is not text in UTF-8: {error}") from error
 
 
 def _split(document: pathlib.Path) -> tuple[str, str, str]:
-    """What stands before, between and after the markers. Raises ValueError."""
-    try:
-        text = document.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"cannot read '{document}': {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"'{document}' is not text in UTF-8: {error}") from error
+    """The text before, between and after the markers. Raises ValueError."""
+    text = _read(document)
     for marker in (BEGIN, END):
         if text.count(marker) != 1:
             raise ValueError(
@@ -43,21 +53,16 @@ def _split(document: pathlib.Path) -> tuple[str, str, str]:
     return before, between, after
 
 
-def named_results(document: pathlib.Path) -> list[pathlib.Path]:
-    """The CSVs from which the document says it was made. Raises ValueError."""
-    folder = document.absolute().parent
-    return [pathlib.Path(os.path.normpath(folder / name)) for name in _RESULTS.findall(_split(document)[1])]
+def results_of(path: pathlib.Path) -> pathlib.Path | None:
+    """The CSV that a page names, None when a program has not written the page. Raises ValueError."""
+    named = _RESULTS.match(_read(path))
+    return path.with_name(named[1]) if named else None
 
 
-def _relative(document: pathlib.Path, path: pathlib.Path) -> str:
-    """How the document names a file. Raises ValueError for one that others would not find there."""
-    folder = document.resolve().parent
-    home = ROOT if folder.is_relative_to(ROOT) else folder
-    if not path.resolve().is_relative_to(home):
-        raise ValueError(
-            f"'{path}' is not in the folder of the project; a document can only be made from results that are"
-        )
-    return os.path.relpath(path.resolve(), folder)
+def pages(folder: pathlib.Path) -> dict[pathlib.Path, pathlib.Path]:
+    """The pages of a folder and the CSV of each. Raises ValueError."""
+    found = {path: results_of(path) for path in sorted(folder.glob("*.md"))}
+    return {path: csv for path, csv in found.items() if csv is not None}
 
 
 def _cell_text(text: str) -> str:
@@ -72,7 +77,7 @@ def _speed(line: summary.Line, name: str) -> str:
         return "–"
     if not cell.values:
         return "failed"
-    text = f"{summary.figure(cell.value)} ±{cell.spread * 100:.0f} %"
+    text = f"{summary.figure(cell.value)} ±{cell.spread * 100:.0f}"
     if cell.failures:
         return f"{text} ({cell.failures}/{cell.rounds} failed)"
     return f"**{text}**" if cell is line.best_peer else text
@@ -86,8 +91,8 @@ def _rss(line: summary.Line, name: str) -> str:
 
 
 def _mib(value: float) -> str:
-    """Nothing has no memory at all: 0 is what nobody measured."""
-    return f"{value:.1f}" if value > 0 else "–"
+    """A process always has memory, so 0 means that nobody measured it."""
+    return "–" if value <= 0 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
 def _latency(line: facts.Latency, name: str) -> str:
@@ -184,67 +189,131 @@ def plots_of(found: Facts) -> dict[str, tuple[str, str]]:
     return {name: (about, text) for name, (about, text) in made.items() if text is not None}
 
 
-def _stem(found: Facts, taken: set[str]) -> str:
-    stem = base = page.slug(found.suite)
-    number = 1
-    while stem in taken:
-        number += 1
-        stem = f"{base}-{number}"
-    taken.add(stem)
-    return stem
+def _wrapped(text: str) -> str:
+    """Folds long lines of text; those of tables and pictures stay."""
+    lines = []
+    for line in text.split("\n"):
+        if len(line) <= TEXT_COLUMNS or line.startswith(("|", "!", "<!--")):
+            lines.append(line)
+        else:
+            indent = "  " if line.startswith("* ") else ""
+            lines += textwrap.wrap(
+                line, TEXT_COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+            )
+    return "\n".join(lines)
 
 
-def _made(document: pathlib.Path, recordings: Sequence[Recording]) -> tuple[str, dict[pathlib.Path, str]]:
-    """The whole document, and its plots by path."""
-    before, _, after = _split(document)
-    template = _environment().get_template("benchmarks.md.j2")
-    folder = document.parent / document.stem
-    parts: list[str] = []
+def _page(recording: Recording) -> tuple[pathlib.Path, dict[pathlib.Path, str]]:
+    """The path of the recording's page, and the contents of the page and its plots by path."""
+    found = facts.collect(recording)
+    folder = recording.path.parent
+    name = page.slug(found.suite)
+    path = folder / f"{name}.md"
     files: dict[pathlib.Path, str] = {}
-    taken: set[str] = set()
+    pictures = []
     with svg.settings():
-        for recording in recordings:
-            found = facts.collect(recording)
-            stem = _stem(found, taken)
-            pictures = []
-            for name, (about, text) in plots_of(found).items():
-                path = folder / f"{stem}-{name}.svg"
-                files[path] = text
-                pictures.append((about, f"{folder.name}/{path.name}"))
-            csv = _relative(document, recording.path)
-            parts.append(template.render(facts=found, pictures=pictures, csv=csv, few_rounds=summary.FEW_ROUNDS))
-    middle = "\n".join(["", *parts]) if parts else ""
-    return f"{before}{BEGIN}\n{middle}{END}{after}", files
+        for plot, (about, text) in plots_of(found).items():
+            files[folder / name / f"{plot}.svg"] = text
+            pictures.append((about, f"{name}/{plot}.svg"))
+    template = _environment().get_template("suite.md.j2")
+    text = template.render(facts=found, pictures=pictures, csv=recording.path.name, few_rounds=summary.FEW_ROUNDS)
+    return path, {path: _wrapped(text)} | files
 
 
-def _strays(document: pathlib.Path, files: dict[pathlib.Path, str]) -> list[pathlib.Path]:
-    """Plots of ours that the document does not have any more."""
-    folder = document.parent / document.stem
-    found = sorted(folder.glob("*.svg")) if folder.is_dir() else []
-    return [path for path in found if path not in files and svg.GENERATED in path.read_text(encoding="utf-8")]
+def _next_best(found: Facts) -> str:
+    """The peer with the best geometric mean, beside which a mean of ours is to be read."""
+    sound = [line for line in found.table if not line.failed_peers]
+    means = {
+        name: facts.geometric_mean(ratio for line in sound if (ratio := line.ratio_to_best(name)) is not None)
+        for name in found.peers
+    }
+    best = max((name for name in means if means[name] is not None), key=lambda name: means[name], default=None)
+    return "–" if best is None else f"{_cell_text(best)} {summary.times(means[best])}"
 
 
-def write(document: pathlib.Path, recordings: Sequence[Recording]) -> list[pathlib.Path]:
-    """Writes the part between the markers, and the plots; returns what was written. Raises ValueError, OSError."""
-    text, files = _made(document, recordings)
-    for path in _strays(document, files):
+def _table_line(found: Facts, verdict: facts.Verdict, link: str) -> str:
+    header = dict(found.header)
+    losses = verdict.losses[:LOSSES_IN_TABLE]
+    worst = ", ".join(f"{_cell_text(row)} {summary.times(verdict.ratios[row])}" for row in losses)
+    cells = [
+        f"[{_cell_text(found.suite)}]({link})", header["date"][:10], header["commit"], _cell_text(verdict.name),
+        str(len(verdict.ratios)), str(len(verdict.clear_losses)), str(len(verdict.within_spread)),
+        str(len(verdict.clear_wins)), summary.times(verdict.mean), _next_best(found), worst or "none",
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def table(document: pathlib.Path, recordings: dict[pathlib.Path, Recording]) -> str:
+    """One line for each page and library of ours. `recordings` are by the path of their page."""
+    lines = [
+        "| suite | date | commit | library | rows | clearly behind | within spread | clearly ahead | mean "
+        "| best peer's mean | worst rows |",
+        "|---|---|---|---|--:|--:|--:|--:|--:|---|---|",
+    ]
+    for path, recording in recordings.items():
+        found = facts.collect(recording)
+        link = os.path.relpath(path.resolve(), document.resolve().parent)
+        lines += [_table_line(found, verdict, link) for verdict in found.verdicts if verdict.ratios]
+    return "\n".join(lines)
+
+
+def _with_table(document: pathlib.Path, recordings: dict[pathlib.Path, Recording]) -> str:
+    before, _, after = _split(document)
+    return f"{before}{BEGIN}\n\n{table(document, recordings)}\n\n{END}{after}"
+
+
+def _strays(folder: pathlib.Path, files: dict[pathlib.Path, str]) -> list[pathlib.Path]:
+    """Plots of ours that no page shows."""
+    return [
+        path
+        for path in sorted(folder.glob("*/*.svg"))
+        if path not in files and svg.GENERATED in path.read_text(encoding="utf-8")
+    ]
+
+
+def _everything(document: pathlib.Path, folder: pathlib.Path, new: Sequence[Recording]) -> dict[pathlib.Path, str]:
+    """Contents of all pages of the folder and their plots, with `new` in the place of the older results of a suite,
+    and of the document. Raises ValueError."""
+    made = {}
+    for recording in new:
+        path, files = _page(recording)
+        if path in made:
+            raise ValueError(f"'{recording.path}' is of suite {path.stem}, as another CSV is; a page shows one run")
+        if path.exists() and results_of(path) is None:
+            raise ValueError(f"'{path}' was written by hand; suite {path.stem} would overwrite it")
+        made[path] = (recording, files)
+    for path, csv in pages(folder).items():
+        if path not in made:
+            recording = record.read(csv)
+            made[path] = (recording, _page(recording)[1])
+    made = dict(sorted(made.items()))
+    files = {path: text for _, of_page in made.values() for path, text in of_page.items()}
+    return files | {document: _with_table(document, {path: recording for path, (recording, _) in made.items()})}
+
+
+def write(document: pathlib.Path, folder: pathlib.Path, recordings: Sequence[Recording]) -> list[pathlib.Path]:
+    """Writes the pages of `recordings`, which lie in `folder`, and the document's table over all pages of the folder.
+    Returns the paths that were written. Raises ValueError, OSError."""
+    for recording in recordings:
+        if recording.path.resolve().parent != folder.resolve():
+            raise ValueError(f"'{recording.path}' is not in {public_path(folder)}; a page lies beside its results")
+    here = [dataclasses.replace(recording, path=folder / recording.path.name) for recording in recordings]
+    files = _everything(document, folder, here)
+    for path in _strays(folder, files):
         path.unlink()
     for path, content in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
-    document.write_text(text, encoding="utf-8")
-    return [document, *files]
+    return list(files)
 
 
-def differences(document: pathlib.Path, recordings: Sequence[Recording]) -> list[str]:
-    """A line for each file that is not what `recordings` give. Raises ValueError."""
-    text, files = _made(document, recordings)
+def differences(document: pathlib.Path, folder: pathlib.Path) -> list[str]:
+    """A line for each file that is not what the results give. Raises ValueError."""
+    files = _everything(document, folder, [])
     found = []
-    if document.read_text(encoding="utf-8") != text:
-        found.append(f"'{document}' is not what its results give")
     for path, content in files.items():
         if not path.is_file():
             found.append(f"'{path}' is missing")
         elif path.read_text(encoding="utf-8") != content:
             found.append(f"'{path}' is not what the results give")
-    return found + [f"'{path}' belongs to no results of the document" for path in _strays(document, files)]
+    return found + [f"'{path}' belongs to no page" for path in _strays(folder, files)]
