@@ -11,6 +11,7 @@ Rules:
   circle      no module includes itself through others; a module is a .h and a .c of one name
   home        a function declared in src/<module>.h is defined in src/<module>.c (or in the files of HOMES)
   length      files of code up to 800 lines, functions up to 70
+  width       Markdown lines up to 160 columns
   condition   #if and its relatives only in base/compiler.h, base/os_*.c, config.[ch], engine_config.h,
               lanes, the public header and headers of tests; include guards and `#ifdef __cplusplus`
               excepted
@@ -31,6 +32,7 @@ from typing import Callable, Iterator, NamedTuple
 
 FILE_LINES = 800
 FUNCTION_LINES = 70
+MARKDOWN_COLUMNS = 160
 C_SUFFIXES = {".c", ".h", ".cc", ".def"}
 CODE_SUFFIXES = C_SUFFIXES | {".py", ".cmake", ".sh", ".map"}
 FORMATTED_SUFFIXES = {".c", ".h", ".cc"}
@@ -419,6 +421,16 @@ def check_word(source: Source) -> Iterator[Problem]:
                 yield Problem(source.path, number, "word", f"'{match.group(0)}': {meaning}")
 
 
+# ---- width -----------------------------------------------------------------------------------------
+
+
+def check_width(source: Source) -> Iterator[Problem]:
+    """Wider lines cannot be read side by side, and a table that needs them is two tables."""
+    for number, line in enumerate(source.lines if source.suffix == ".md" else [], 1):
+        if len(line) > MARKDOWN_COLUMNS:
+            yield Problem(source.path, number, "width", f"{len(line)} columns; allowed: {MARKDOWN_COLUMNS}")
+
+
 # ---- format ----------------------------------------------------------------------------------------
 
 
@@ -448,6 +460,7 @@ RULES: dict[str, Callable[[Source], Iterator[Problem]]] = {
     "atomic": check_atomic,
     "note": check_note,
     "word": check_word,
+    "width": check_width,
 }
 
 

@@ -289,6 +289,12 @@ def test_word_that_is_allowed(tree, text):
     assert tree({"docs/a.md": text + "\n"}, "word") == []
 
 
+def test_width(tree):
+    text = "é" * 160 + "\n" + "| a " * 41 + "\n"
+    assert tree({"docs/a.md": text}, "width") == ["docs/a.md:2: [width] 164 columns; allowed: 160"]
+    assert tree({"docs/a.md": "short\n", "docs/a.csv": text, "src/base/a.c": text}, "width") == []
+
+
 def test_format(tree):
     [problem] = tree({"src/base/a.c": "int x;\n\nint   y;\n"}, "format")
     assert problem == "src/base/a.c:3: [format] clang-format would change this"
