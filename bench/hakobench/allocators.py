@@ -11,7 +11,7 @@ import click
 
 from hakobench import peers
 from hakobench.project import LIB_DIR, ROOT, public_path, public_text
-from hakobench.suite import NAME
+from hakobench.rows import NAME
 
 GLIBC = "glibc"
 ASK_SECONDS = 10.0

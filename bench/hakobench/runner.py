@@ -17,8 +17,11 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from hakobench import allocators, drivers, machine, record, suite
+from hakobench import allocators, machine, record
+from hakobench.drivers.job import Job, Outcome
+from hakobench.drivers.registry import DRIVERS
 from hakobench.project import BIN_DIR, public_text
+from hakobench.rows import METRICS, Row
 from hakobench.summary import NOISY_SHARE
 from hakobench.watch import Watcher
 
@@ -31,7 +34,7 @@ class Plan:
     """What is to be run. `forced`: on a busy machine too, which marks every run."""
 
     suite: str
-    rows: tuple[suite.Row, ...]
+    rows: tuple[Row, ...]
     allocators: list[allocators.Allocator]
     rounds: int
     scale: float
@@ -49,7 +52,7 @@ class Step:
     position: int
     round: int
     row_index: int
-    row: suite.Row
+    row: Row
     allocator: allocators.Allocator
 
 
@@ -66,9 +69,9 @@ def steps(plan: Plan) -> Iterator[Step]:
                 yield Step(position, round_number, places[row.name], row, allocator)
 
 
-def missing_rows(rows: tuple[suite.Row, ...], bin_dir: pathlib.Path) -> dict[str, str]:
+def missing_rows(rows: tuple[Row, ...], bin_dir: pathlib.Path) -> dict[str, str]:
     """Rows that cannot run on this machine, with the reason."""
-    found = {row.name: drivers.find(row.driver).missing(row, bin_dir) for row in rows}
+    found = {row.name: DRIVERS[row.driver].missing(row, bin_dir) for row in rows}
     return {name: why for name, why in found.items() if why}
 
 
@@ -101,11 +104,11 @@ def check_resumable(plan: Plan, seen: machine.Machine, done: list[record.Run]) -
             raise ValueError(f"{where} was made on another machine")
 
 
-def _params(row: suite.Row) -> str:
+def _params(row: Row) -> str:
     return " ".join(f"{key}={value}" for key, value in row.params.items())
 
 
-def _program_digest(row: suite.Row, bin_dir: pathlib.Path) -> str:
+def _program_digest(row: Row, bin_dir: pathlib.Path) -> str:
     """sha256 of the file that the row's program is, empty if it is none."""
     path = bin_dir / row.workload if row.driver == "program" else pathlib.Path(shutil.which(row.workload) or "")
     return allocators.digest(path) if path.is_file() else ""
@@ -142,11 +145,11 @@ class Runner:
         self._log(run, step, outcome)
         return run, watcher.samples
 
-    def _drive(self, step: Step, watcher: Watcher) -> drivers.Outcome:
+    def _drive(self, step: Step, watcher: Watcher) -> Outcome:
         if step.allocator.library and not _is_same(step.allocator):
-            return drivers.Outcome("", failure="the library is not the file it was at the start")
+            return Outcome("", failure="the library is not the file it was at the start")
         scratch = pathlib.Path(tempfile.mkdtemp(prefix="hakobench-"))
-        job = drivers.Job(
+        job = Job(
             row=step.row,
             args=step.row.scaled_args(self._plan.scale),
             environment=step.allocator.environment(),
@@ -159,7 +162,7 @@ class Runner:
             watch=watcher.start,
         )
         try:
-            outcome = drivers.find(step.row.driver).run(job)
+            outcome = DRIVERS[step.row.driver].run(job)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         if not outcome.failure and step.allocator.library and not _is_same(step.allocator):
@@ -169,7 +172,7 @@ class Runner:
             setattr(outcome, text, public_text(getattr(outcome, text), *paths))
         return outcome
 
-    def _describe(self, step: Step, outcome: drivers.Outcome, started: str, other: float | None) -> record.Run:
+    def _describe(self, step: Step, outcome: Outcome, started: str, other: float | None) -> record.Run:
         row, allocator, seen = step.row, step.allocator, self._machine
         preload = f"LD_PRELOAD={shlex.quote(allocator.shown_library)} " if allocator.library else ""
         settings = "".join(f"{name}={shlex.quote(value)} " for name, value in allocator.settings)
@@ -186,7 +189,7 @@ class Runner:
             seed=self._plan.seed, scale=self._plan.scale, started=started,
         )  # fmt: skip
 
-    def _fill(self, run: record.Run, step: Step, outcome: drivers.Outcome, watcher: Watcher) -> None:
+    def _fill(self, run: record.Run, step: Step, outcome: Outcome, watcher: Watcher) -> None:
         """The figures, unless the run failed; and the marks."""
         figures = outcome.figures
         run.figures = " ".join(f"{key}={value}" for key, value in figures.items() if key != "malloc_from")
@@ -195,7 +198,7 @@ class Runner:
             marks.append("noisy")
         if not run.failure:
             try:
-                run.value = float(figures[run.metric]) / suite.METRICS[run.metric].divisor
+                run.value = float(figures[run.metric]) / METRICS[run.metric].divisor
                 if not (math.isfinite(run.value) and run.value > 0):
                     raise ValueError(f"{run.metric}={figures[run.metric]}")
                 run.wall_seconds = float(figures.get("wall_seconds", 0))
@@ -227,12 +230,12 @@ class Runner:
             run.failure = f"the result is {result}, under glibc it is {expected}"
             run.value = 0.0
 
-    def _program_digest(self, row: suite.Row) -> str:
+    def _program_digest(self, row: Row) -> str:
         if row.workload not in self._programs:
             self._programs[row.workload] = _program_digest(row, self._plan.bin_dir)
         return self._programs[row.workload]
 
-    def _log(self, run: record.Run, step: Step, outcome: drivers.Outcome) -> None:
+    def _log(self, run: record.Run, step: Step, outcome: Outcome) -> None:
         self._plan.log_dir.mkdir(parents=True, exist_ok=True)
         header = {
             "suite": run.suite, "row": run.row, "round": run.round, "position": run.position, "seed": run.seed,

@@ -7,7 +7,7 @@
     name = "mt-t{threads}-r{remote}"             # unique after the placeholders are filled in
     about = "{threads} threads, {remote} % of the frees by the next thread"
     workload = "bench_random_mixed_mt_remote_malloc"   # a program of bench/workloads, or what the driver runs
-    driver = "program"                           # hakobench.drivers; this is the default
+    driver = "program"                           # of hakobench.drivers; this is the default
     args = ["{threads}", "{work}", "400", "16", "2048", "{remote}", "1024", "--full=wait"]
     metric = "ops_per_s"                         # one of METRICS
     work = 16_000_000                            # amount of work; {work} is work x scale / {threads} (or / 1)
@@ -34,68 +34,10 @@ import re
 import string
 import tomllib
 
-NAME = re.compile(r"[A-Za-z0-9_.+-]+")  # of rows and allocators: they become names of files
+from hakobench.drivers.registry import DRIVERS
+from hakobench.rows import METRICS, NAME, Row
+
 SUITES_DIR = pathlib.Path(__file__).parent / "suites"
-
-
-@dataclasses.dataclass(frozen=True)
-class Metric:
-    """`divisor` leads from the driver's figure to `unit`. `of_process`: known without the program's output."""
-
-    unit: str
-    less_is_better: bool
-    divisor: float = 1.0
-    of_process: bool = False
-
-
-METRICS = {
-    "ops_per_s": Metric("M ops/s", False, 1e6),
-    "pairs_per_s": Metric("M pairs/s", False, 1e6),
-    "frees_per_s": Metric("M frees/s", False, 1e6),
-    "requests_per_s": Metric("k req/s", False, 1e3),
-    "seconds": Metric("s", True),
-    "wall_seconds": Metric("s", True, of_process=True),
-    "cpu_seconds": Metric("s cpu", True, of_process=True),
-    "p99_us": Metric("us p99", True),
-    "peak_rss_kb": Metric("MiB peak", True, 1024),
-    "final_rss_kb": Metric("MiB after", True, 1024),
-    "idle_rss_kb": Metric("MiB idle", True, 1024),
-    "trimmed_rss_kb": Metric("MiB trimmed", True, 1024),
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One line of the table. `work` is the amount of work at scale 1, 0 when the row has none to scale."""
-
-    name: str
-    about: str
-    workload: str
-    driver: str
-    args: tuple[str, ...]
-    metric: str
-    work: int
-    tags: tuple[str, ...]
-    params: dict[str, str] = dataclasses.field(hash=False)
-    discard_output: bool = False
-    rss_every_ms: int = 0
-    timeout: float = 120.0
-
-    @property
-    def unit(self) -> str:
-        return METRICS[self.metric].unit
-
-    @property
-    def less_is_better(self) -> bool:
-        return METRICS[self.metric].less_is_better
-
-    @property
-    def threads(self) -> int:
-        return int(self.params.get("threads", "1"))
-
-    def scaled_args(self, scale: float) -> list[str]:
-        amount = str(max(1, round(self.work * scale / self.threads)))
-        return [arg.replace("{work}", amount) for arg in self.args]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -281,8 +223,6 @@ def _choice(table: _Table, key: str, allowed: list[str], default: str | None = N
 
 
 def _rows(table: _Table) -> list[Row]:
-    from hakobench import drivers  # drivers know rows; here only their names are wanted
-
     table.check_keys(_ROW_KEYS, _ROW_REQUIRED)
     metric = _choice(table, "metric", list(METRICS))
     discard = _choice(table, "output", ["keep", "discard"], "keep") == "discard"
@@ -304,7 +244,7 @@ def _rows(table: _Table) -> list[Row]:
                 name=name,
                 about=_fill(table, "about", table.get("about", str), params),
                 workload=table.get("workload", str),
-                driver=_choice(table, "driver", list(drivers.NAMES), "program"),
+                driver=_choice(table, "driver", list(DRIVERS), "program"),
                 args=_texts(table, "args", params),
                 metric=metric,
                 work=int(table.number("work", 0, 10**12, 0)),

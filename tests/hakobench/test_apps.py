@@ -16,9 +16,12 @@ from collections.abc import Callable, Iterator
 import pytest
 from workload_programs import build_library
 
-from hakobench import allocators, drivers, machine, record, runner, suite
+from hakobench import allocators, machine, record, runner, suite
 from hakobench.drivers import app, command, redis, rocksdb
+from hakobench.drivers.job import Job, Outcome
+from hakobench.drivers.registry import DRIVERS
 from hakobench.project import BIN_DIR, ROOT
+from hakobench.rows import Row
 from hakobench.watch import Watcher
 
 LIBRARY = pathlib.Path(os.environ.get("HZ_LIB", ROOT / "build/lib/libhakozuna.so"))
@@ -46,23 +49,23 @@ Percentiles: P50: 1.41 P75: 1.91 P99: 4.01 P99.9: 15.00 P99.99: 108.11
 """
 
 
-def make_row(driver: str, workload: object, *args: str, timeout: float = 60, **params: str) -> suite.Row:
-    return suite.Row("row", "a row", str(workload), driver, args, "wall_seconds", 1, (), params, timeout=timeout)
+def make_row(driver: str, workload: object, *args: str, timeout: float = 60, **params: str) -> Row:
+    return Row("row", "a row", str(workload), driver, args, "wall_seconds", 1, (), params, timeout=timeout)
 
 
 def make_job(
-    row: suite.Row, scratch: pathlib.Path, scale: float = 1, library: pathlib.Path | None = None,
+    row: Row, scratch: pathlib.Path, scale: float = 1, library: pathlib.Path | None = None,
     watch: Callable[[int], None] = lambda pid: None,
-) -> drivers.Job:  # fmt: skip
+) -> Job:  # fmt: skip
     plain = allocators.Allocator("glibc").environment()
     environment = allocators.Allocator("one", library).environment()
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     args = row.scaled_args(scale)
-    return drivers.Job(row, args, environment, plain, BIN_DIR, scratch, row.timeout, cpus[:1], cpus[-1:], watch)
+    return Job(row, args, environment, plain, BIN_DIR, scratch, row.timeout, cpus[:1], cpus[-1:], watch)
 
 
-def run(job: drivers.Job) -> drivers.Outcome:
-    return drivers.find(job.row.driver).run(job)
+def run(job: Job) -> Outcome:
+    return DRIVERS[job.row.driver].run(job)
 
 
 def script(path: pathlib.Path, text: str) -> pathlib.Path:
@@ -468,7 +471,7 @@ ROWS = [*APPS.rows, *SEEDS_REDIS]
 
 def test_missing_programs_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    missing = {row.name: drivers.find(row.driver).missing(row, BIN_DIR) for row in APPS.rows if not row.workload.startswith("/")}
+    missing = {row.name: DRIVERS[row.driver].missing(row, BIN_DIR) for row in APPS.rows if not row.workload.startswith("/")}
     assert missing["rocksdb-fill"] == "no db_bench; 'apt-get install rocksdb-tools'"
     assert missing["xz"] == "no xz; 'apt-get install xz-utils'"
     assert missing["redis-set"] == "no redis-server; 'apt-get install redis-server'"
@@ -476,7 +479,7 @@ def test_missing_programs_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: p
 
 
 def test_programs_not_built_are_named(tmp_path: pathlib.Path) -> None:
-    missing = {row.name: drivers.find(row.driver).missing(row, tmp_path) for row in APPS.rows}
+    missing = {row.name: DRIVERS[row.driver].missing(row, tmp_path) for row in APPS.rows}
     assert missing["memcached"] == "no program 'kv_load'; 'make bench' builds it"
     assert missing["g++"] == "no program 'measure_child'; 'make bench' builds it"
     assert missing["redis-set"] == ""
@@ -495,11 +498,11 @@ def results() -> Iterator[dict[str, str]]:
 @pytest.mark.parametrize("library", [None, LIBRARY], ids=["glibc", "preload"])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_row(
-    row: suite.Row, library: pathlib.Path | None, tmp_path: pathlib.Path, results: dict[str, str]
+    row: Row, library: pathlib.Path | None, tmp_path: pathlib.Path, results: dict[str, str]
 ) -> None:
     """Small, with and without the library, with the same result. A program that is not here is a finding: setup
     installs all."""
-    driver = drivers.find(row.driver)
+    driver = DRIVERS[row.driver]
     assert driver.missing(row, BIN_DIR) == ""
     row.params.pop("idle_ms", None)
     watcher = Watcher(library, 0)

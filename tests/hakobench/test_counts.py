@@ -18,6 +18,7 @@ from hakobench import allocators, suite
 from hakobench.commands import counts
 from hakobench.counts import callgrind, perf
 from hakobench.project import LIB_DIR
+from hakobench.rows import Row
 
 SAMPLE = (pathlib.Path(__file__).parent / "callgrind_sample.txt").read_text()
 SUITE = """about = "for tests"
@@ -56,7 +57,7 @@ def suite_path(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.fixture
-def args_row(suite_path: pathlib.Path) -> suite.Row:
+def args_row(suite_path: pathlib.Path) -> Row:
     return suite.load(str(suite_path)).rows[0]
 
 
@@ -170,7 +171,7 @@ needs_valgrind = pytest.mark.skipif(callgrind.missing() != "", reason=callgrind.
 
 
 @needs_valgrind
-def test_real_counts_are_positive_and_repeatable(programs: pathlib.Path, args_row: suite.Row) -> None:
+def test_real_counts_are_positive_and_repeatable(programs: pathlib.Path, args_row: Row) -> None:
     own = allocators.own_libraries()
     assert own, f"'make libs' builds them into {LIB_DIR.name}"
     picked = [allocators.Allocator("glibc"), *(allocators.load(name, path) for name, path in list(own.items())[:1])]
@@ -266,7 +267,7 @@ def test_interrupt_keeps_what_is_done(
 ) -> None:
     real = callgrind.count
 
-    def until_ours(row: suite.Row, allocator: allocators.Allocator, *rest) -> callgrind.Counted:
+    def until_ours(row: Row, allocator: allocators.Allocator, *rest) -> callgrind.Counted:
         if allocator.is_ours:
             raise KeyboardInterrupt
         return real(row, allocator, *rest)
@@ -472,7 +473,7 @@ def test_a_signal_ends_the_children(
 
 
 @pytest.mark.skipif(perf.missing() != "", reason=perf.missing())
-def test_real_perf_or_its_reason(programs: pathlib.Path, args_row: suite.Row) -> None:
+def test_real_perf_or_its_reason(programs: pathlib.Path, args_row: Row) -> None:
     here, refusal = perf.probe()
     assert set(here) == set(perf.EVENTS) or refusal
     row = dataclasses.replace(args_row, work=20_000_000)

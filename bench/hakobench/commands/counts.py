@@ -20,6 +20,7 @@ from hakobench import allocators, machine, suite
 from hakobench.commands.run import INTERRUPTED
 from hakobench.counts import callgrind, perf
 from hakobench.project import BIN_DIR, ROOT, public_path
+from hakobench.rows import Row
 
 COUNTS_DIR = ROOT / "build" / "bench-counts"
 DEFAULT_ROWS = "@st"
@@ -78,7 +79,7 @@ def _progress(console: Console) -> Progress:
     return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
-Cell = tuple[suite.Row, allocators.Allocator]
+Cell = tuple[Row, allocators.Allocator]
 
 
 Found = dict[tuple[str, str], tuple[callgrind.Counted, ...]]  # by row and allocator: the shorter run, the longer one

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from hakobench import process
 from hakobench.allocators import Allocator
 from hakobench.project import public_text
-from hakobench.suite import Row
+from hakobench.rows import Row
 
 # size in bytes, associativity, line size: a common processor of today, the same wherever it is counted
 CACHES = ("--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64")

@@ -19,7 +19,7 @@ from hakobench import process
 from hakobench.allocators import Allocator
 from hakobench.counts.callgrind import wrong_malloc
 from hakobench.project import public_text
-from hakobench.suite import Row
+from hakobench.rows import Row
 
 EVENTS = (
     "cycles", "instructions", "branches", "branch-misses", "L1-dcache-load-misses", "LLC-load-misses",

@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Self
 
 from hakobench import process
-from hakobench.drivers import Job, Outcome
+from hakobench.drivers.job import Job, Outcome
 from hakobench.project import public_path, public_text
-from hakobench.suite import Row
+from hakobench.rows import Row
 
 KV_LOAD = "kv_load"  # programs of bench/apps
 MEASURE_CHILD = "measure_child"

@@ -23,10 +23,11 @@ import tempfile
 from collections.abc import Callable
 
 from hakobench import process
-from hakobench.drivers import Job, Outcome, app
+from hakobench.drivers import app
+from hakobench.drivers.job import Job, Outcome
 from hakobench.drivers.program import process_figures
 from hakobench.project import CACHE_DIR, ROOT, public_text
-from hakobench.suite import Row
+from hakobench.rows import Row
 
 GENERATOR = ROOT / "bench" / "apps" / "generate.py"
 RESULT_DIGITS = 16

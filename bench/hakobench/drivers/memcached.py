@@ -7,8 +7,9 @@ import pathlib
 import pwd
 
 from hakobench import process
-from hakobench.drivers import Job, Outcome, app
-from hakobench.suite import Row
+from hakobench.drivers import app
+from hakobench.drivers.job import Job, Outcome
+from hakobench.rows import Row
 
 SOCKET = "memcached.sock"
 LOADS = {app.KV_LOAD: lambda args: [*args, SOCKET, "--protocol=memcached"]}

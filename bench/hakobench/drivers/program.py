@@ -5,9 +5,9 @@ import pathlib
 import shlex
 
 from hakobench import process
-from hakobench.drivers import Job, Outcome
+from hakobench.drivers.job import Job, Outcome
 from hakobench.project import public_path, public_text
-from hakobench.suite import Row
+from hakobench.rows import Row
 
 
 def missing(row: Row, bin_dir: pathlib.Path) -> str:

@@ -12,8 +12,9 @@ import io
 import pathlib
 
 from hakobench import process
-from hakobench.drivers import Job, Outcome, app
-from hakobench.suite import Row
+from hakobench.drivers import app
+from hakobench.drivers.job import Job, Outcome
+from hakobench.rows import Row
 
 SOCKET = "redis.sock"
 SERVER_OPTIONS = (

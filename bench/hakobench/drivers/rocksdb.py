@@ -7,9 +7,10 @@ allocator.
 import pathlib
 import re
 
-from hakobench.drivers import Job, Outcome, app, command
+from hakobench.drivers import app, command
+from hakobench.drivers.job import Job, Outcome
 from hakobench.project import public_text
-from hakobench.suite import Row
+from hakobench.rows import Row
 
 OPTIONS = ("--db=db", "--histogram=1", "--progress_reports=0")
 _LINE = re.compile(

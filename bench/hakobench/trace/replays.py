@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from hakobench import allocators, machine, record, runner, suite
+from hakobench import allocators, machine, record, runner
 from hakobench.project import BIN_DIR, ROOT, public_path
+from hakobench.rows import Row
 from hakobench.trace import figures, memory, plan, show
 from hakobench.trace.events import Trace
 
@@ -61,10 +62,10 @@ def _plan_file(trace: Trace, name: str) -> Iterator[tuple[pathlib.Path, int, str
         path.unlink(missing_ok=True)
 
 
-def _row(trace: Trace, wanted: Wanted, path: pathlib.Path, count: int, digest: str) -> suite.Row:
+def _row(trace: Trace, wanted: Wanted, path: pathlib.Path, count: int, digest: str) -> Row:
     repeat = wanted.repeat or min(REPEAT_MAX, max(1, math.ceil(EVENTS_A_RUN / count)))
     params = {"threads": str(trace.thread_count), "events": str(count), "repeat": str(repeat), "plan": digest[:16]}
-    return suite.Row(
+    return Row(
         name=_row_name(wanted.name), about=f"the allocation calls of {trace.program}", workload=PROGRAM,
         driver="program", args=(str(path), f"--repeat={repeat}", f"--touch={wanted.touch}"), metric="ops_per_s",
         work=0, tags=("replay",), params=params, timeout=wanted.timeout,
@@ -73,7 +74,7 @@ def _row(trace: Trace, wanted: Wanted, path: pathlib.Path, count: int, digest: s
 
 def require_program() -> None:
     """Raises ValueError when the program that replays is not there."""
-    row = suite.Row(
+    row = Row(
         name=PROGRAM, about="", workload=PROGRAM, driver="program", args=(), metric="ops_per_s", work=0, tags=(),
         params={}, timeout=1.0,
     )  # fmt: skip

@@ -1,0 +1,66 @@
+"""The rows of a suite and the metrics they are judged by. Suites make rows, drivers run them."""
+
+import dataclasses
+import re
+
+NAME = re.compile(r"[A-Za-z0-9_.+-]+")  # of rows and allocators, which become names of files
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """`divisor` leads from the driver's figure to `unit`. `of_process`: known without the program's output."""
+
+    unit: str
+    less_is_better: bool
+    divisor: float = 1.0
+    of_process: bool = False
+
+
+METRICS = {
+    "ops_per_s": Metric("M ops/s", False, 1e6),
+    "pairs_per_s": Metric("M pairs/s", False, 1e6),
+    "frees_per_s": Metric("M frees/s", False, 1e6),
+    "requests_per_s": Metric("k req/s", False, 1e3),
+    "seconds": Metric("s", True),
+    "wall_seconds": Metric("s", True, of_process=True),
+    "cpu_seconds": Metric("s cpu", True, of_process=True),
+    "p99_us": Metric("us p99", True),
+    "peak_rss_kb": Metric("MiB peak", True, 1024),
+    "final_rss_kb": Metric("MiB after", True, 1024),
+    "idle_rss_kb": Metric("MiB idle", True, 1024),
+    "trimmed_rss_kb": Metric("MiB trimmed", True, 1024),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of the table. `work` is the amount of work at scale 1, 0 when the row has none to scale."""
+
+    name: str
+    about: str
+    workload: str
+    driver: str
+    args: tuple[str, ...]
+    metric: str
+    work: int
+    tags: tuple[str, ...]
+    params: dict[str, str] = dataclasses.field(hash=False)
+    discard_output: bool = False
+    rss_every_ms: int = 0
+    timeout: float = 120.0
+
+    @property
+    def unit(self) -> str:
+        return METRICS[self.metric].unit
+
+    @property
+    def less_is_better(self) -> bool:
+        return METRICS[self.metric].less_is_better
+
+    @property
+    def threads(self) -> int:
+        return int(self.params.get("threads", "1"))
+
+    def scaled_args(self, scale: float) -> list[str]:
+        amount = str(max(1, round(self.work * scale / self.threads)))
+        return [arg.replace("{work}", amount) for arg in self.args]
