@@ -1,4 +1,4 @@
-"""The allocators under comparison: glibc, the peers, the project's libraries, and any other file."""
+"""The allocators to compare: glibc, the peers, the libraries of this project, and any other library file."""
 
 import dataclasses
 import hashlib
@@ -28,8 +28,8 @@ print(ask().decode())
 
 @dataclasses.dataclass(frozen=True)
 class Allocator:
-    """`library` None is the C library's own malloc. `config` is hz_config_string of libraries that have it.
-    `settings` are environment variables without which this allocator would not be at its best."""
+    """One allocator. `library` is None for the C library's own malloc. `config` is the hz_config_string of a library
+    that exports one. `settings` are environment variables that this allocator needs to be at its best."""
 
     name: str
     library: pathlib.Path | None = None
@@ -41,7 +41,7 @@ class Allocator:
 
     @property
     def is_ours(self) -> bool:
-        """Judged against the peers; whatever has no configuration string of ours is a peer."""
+        """A library with a configuration string is ours and is judged against the peers; all others are peers."""
         return self.config != ""
 
     @property
@@ -49,19 +49,19 @@ class Allocator:
         return public_path(self.library) if self.library else ""
 
     def environment(self) -> dict[str, str]:
-        """Nearly empty: settings of the caller's shell (MALLOC_CONF, GLIBC_TUNABLES, ...) must not decide a row."""
+        """Nearly empty, so that no setting of the caller's shell (MALLOC_CONF, GLIBC_TUNABLES) changes a figure."""
         kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
         preload = {"LD_PRELOAD": str(self.library)} if self.library else {}
         return kept | {"LC_ALL": "C"} | dict(self.settings) | preload
 
 
 def digest(path: pathlib.Path) -> str:
-    """sha256 of a file, as hexadecimal. Raises OSError."""
+    """The sha256 of a file in hexadecimal. Raises OSError."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _ask_config(library: pathlib.Path) -> str:
-    """In a child of its own, preloaded as in the runs: the library replaces malloc of whatever loads it."""
+    """Asks a child that preloads the library as the runs do, because a library replaces the malloc of its process."""
     command = [sys.executable, "-c", _ASK_CONFIG]
     environment = Allocator("", library).environment()
     try:
@@ -73,12 +73,12 @@ def _ask_config(library: pathlib.Path) -> str:
     if asked.returncode == 0 and asked.stdout.strip():
         return asked.stdout.strip()
     last_words = asked.stderr.strip().splitlines()[-1:]
-    told = " ".join([f"unknown: asking {_CONFIG_SYMBOL} ended with exit code {asked.returncode}", *last_words])
-    return public_text(told, library, pathlib.Path(sys.executable))
+    text = " ".join([f"unknown: asking {_CONFIG_SYMBOL} ended with exit code {asked.returncode}", *last_words])
+    return public_text(text, library, pathlib.Path(sys.executable))
 
 
 def load(name: str, library: pathlib.Path, version: str = "", source: str = "file") -> Allocator:
-    """Raises ValueError when the file cannot be one to preload. Whether it really can shows when it runs."""
+    """Raises ValueError when the file cannot be preloaded for sure. Only a run shows whether it really can."""
     library = library.absolute()
     if any(character in str(library) for character in " :"):
         raise ValueError(f"allocator {name}: '{library}' has a blank or colon, which LD_PRELOAD takes as a separator")
@@ -91,7 +91,7 @@ def load(name: str, library: pathlib.Path, version: str = "", source: str = "fil
 
 
 def own_libraries() -> dict[str, pathlib.Path]:
-    """build/lib/libhakozuna_X.so by X."""
+    """The libraries build/lib/libhakozuna_X.so, by X."""
     return {path.stem.removeprefix("libhakozuna_"): path for path in sorted(LIB_DIR.glob("libhakozuna_*.so"))}
 
 
@@ -104,23 +104,23 @@ def _found_peers(remarks: list[str], optional: bool) -> dict[str, Allocator]:
 
 
 def _stale(own: dict[str, pathlib.Path]) -> list[str]:
-    """Remarks about libraries of ours that are older than their sources: the commit in the results is the tree's."""
+    """Warns about our libraries that are older than their sources: the results name the commit of the tree."""
     sources = [path for folder in ("src", "include") for path in (ROOT / folder).rglob("*") if path.is_file()]
     newest = max(sources, key=lambda path: path.stat().st_mtime, default=None)
     if newest is None:
         return []
     return [
-        f"{public_path(path)} is older than {public_path(newest)}; 'make libs' builds it anew"
+        f"{public_path(path)} is older than {public_path(newest)}; 'make libs' builds it again"
         for path in own.values()
         if path.stat().st_mtime < newest.stat().st_mtime
     ]
 
 
 def select(names: str | None, extra: dict[str, pathlib.Path]) -> tuple[list[Allocator], list[str]]:
-    """The allocators, and remarks about those that are not here.
+    """The chosen allocators, and remarks about those that are missing.
 
-    `names` None takes all that are found; a name asked for that cannot be had raises ValueError. `extra` (--lib) is
-    always taken, and wins over a built-in of the same name.
+    Without `names` it takes all that it finds; with them it raises ValueError for a name that is missing. `extra`
+    (--lib) is always among the chosen, and replaces a built-in of the same name.
     """
     remarks: list[str] = []
     known = _found_peers(remarks, optional=names is not None)
@@ -147,20 +147,20 @@ def select(names: str | None, extra: dict[str, pathlib.Path]) -> tuple[list[Allo
 def parse_libraries(
     _context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]
 ) -> dict[str, pathlib.Path]:
-    """click callback of `--lib NAME=PATH`, which may be given several times."""
+    """The click callback of `--lib NAME=PATH`, an option that can be repeated."""
     libraries = {}
     for word in words:
         name, separator, path = word.partition("=")
         if not separator or not name or not path:
             raise click.BadParameter(f"'{word}' is not NAME=PATH")
         if not NAME.fullmatch(name):
-            raise click.BadParameter(f"'{name}' is no name; allowed are letters, digits and _ . + -")
+            raise click.BadParameter(f"'{name}' is not a name; allowed: letters, digits and _ . + -")
         libraries[name] = pathlib.Path(path)
     return libraries
 
 
 def options(function):
-    """The two click options with which every measuring command chooses its allocators: `names` and `extra`."""
+    """The two click options by which every measuring command chooses its allocators: `names` and `extra`."""
     function = click.option(
         "--lib", "extra", metavar="NAME=PATH", multiple=True, callback=parse_libraries, help="One more allocator."
     )(function)
@@ -168,5 +168,5 @@ def options(function):
         "--allocators",
         "names",
         metavar="NAMES",
-        help="Comma-separated names (build/lib/libhakozuna_X.so is X); default: all that are found.",
+        help="Comma-separated names (build/lib/libhakozuna_X.so is X); default: all that it finds.",
     )(function)

@@ -1,11 +1,11 @@
-"""The `hakobench` command: a group whose commands are imported when they are called, so that --help is quick."""
+"""The `hakobench` command: a group that imports a command only when it is called, so that --help is quick."""
 
 import importlib
 import signal
 
 import click
 
-# name -> what it is for; the module hakobench.commands.<name> holds the click command `command`
+# name -> one line of help; the module hakobench.commands.<name> holds the click command `command`
 COMMANDS = {
     "peers": "Fetch and build the allocators to compare with.",
     "run": "Run a suite under every allocator.",
@@ -23,7 +23,7 @@ def _end(_signal: int, _frame: object) -> None:
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name and imports one when it is wanted."""
+    """Knows its commands by name and imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -43,8 +43,8 @@ class LazyGroup(click.Group):
 def main() -> None:
     """Compare memory allocators over workloads and real programs.
 
-    Exit code of every command: 0 done; 1 something failed or lost; 2 bad arguments, or nothing could be run; 130
+    Exit code of every command: 0 done; 1 something failed or lost; 2 bad arguments, or nothing could run; 130
     interrupted.
     """
-    for ending in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what runs is ended, what is done is kept
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # like Ctrl-C: ends the running program and keeps the finished runs
         signal.signal(ending, _end)

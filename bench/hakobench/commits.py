@@ -1,9 +1,9 @@
-"""Libraries of commits: each is built once, in a clean `git worktree` below the cache, and kept by its hash and compiler.
+"""Libraries of commits. Each is built once, in a clean `git worktree` below the cache, under its hash and compiler.
 
-    .cache/hakobench/commits/<hash>-<compiler>/lib/libhakozuna_X.so      what `make libs` makes of that commit
-    build/bench-logs/commits/<hash>.log                                  what the build said
+    .cache/hakobench/commits/<hash>-<compiler>/lib/libhakozuna_X.so      what `make libs` builds from that commit
+    build/bench-logs/commits/<hash>.log                                  the output of the build
 
-Changes that are not committed never get into it, nor does what the environment says of compilers and flags. Called by `hakobench compare`.
+Neither uncommitted changes nor compilers and flags of the environment reach the build. `hakobench compare` calls this.
 """
 
 import contextlib
@@ -25,15 +25,15 @@ from hakobench.project import CACHE_DIR, LOG_DIR, ROOT, public_path
 
 PREFIX = "git:"
 DEFAULT_LIBRARY = "libhakozuna.so"
-COMPILER = "gcc"  # that of the preset "release"
-KEPT_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER")  # all others may change a build
+COMPILER = "gcc"  # the compiler of the preset "release"
+KEPT_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER")  # others could change a build
 _SHORT = 12
 _SCRATCH = "build-"
 _STEP = re.compile(r"\[(\d+)/(\d+)\]")  # what ninja prints
 
 
 def _git(root: pathlib.Path, *arguments: str) -> str:
-    """Raises ValueError with git's last words."""
+    """The output of git. Raises ValueError with the last line that git printed."""
     try:
         asked = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -45,7 +45,7 @@ def _git(root: pathlib.Path, *arguments: str) -> str:
 
 
 def split(word: str) -> tuple[str, str]:
-    """`git:REV` or `git:REV:LANE` -> revision and lane ("" is the default one). Raises ValueError."""
+    """`git:REV` or `git:REV:LANE` -> revision and lane ("" is the default lane). Raises ValueError."""
     revision, _, lane = word.removeprefix(PREFIX).partition(":")
     if not revision or revision.startswith("-"):
         raise ValueError(f"'{word}' names no commit; allowed: git:REV or git:REV:LANE, such as git:HEAD~1")
@@ -53,7 +53,7 @@ def split(word: str) -> tuple[str, str]:
 
 
 def resolve(revision: str, root: pathlib.Path = ROOT) -> str:
-    """The full hash. Raises ValueError that names the revision."""
+    """The full hash of a revision. Raises ValueError that names the revision."""
     try:
         return _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     except ValueError as error:
@@ -63,7 +63,7 @@ def resolve(revision: str, root: pathlib.Path = ROOT) -> str:
 
 
 def compiler_version() -> str:
-    """Of the compiler that builds, as a part of a folder's name: gcc-Debian-12.2.0-14-12.2.0. Raises ValueError."""
+    """The version of the compiler as part of a folder's name: gcc-Debian-12.2.0-14-12.2.0. Raises ValueError."""
     try:
         asked = subprocess.run([COMPILER, "--version"], env=_environment(), capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
@@ -72,20 +72,20 @@ def compiler_version() -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Without CC, CFLAGS, LD_PRELOAD and the like: the same commit has to give the same library."""
+    """Leaves out CC, CFLAGS, LD_PRELOAD and the like, so that the same commit always gives the same library."""
     return {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
 
 
 def name_of(word: str, root: pathlib.Path = ROOT) -> str:
-    """How the allocator of `git:REV[:LANE]` is called in results. Raises ValueError."""
+    """The name that results give to the allocator of `git:REV[:LANE]`. Raises ValueError."""
     revision, lane = split(word)
     return "-".join([resolve(revision, root)[:_SHORT], *([lane] if lane else [])])
 
 
 def load(word: str, console: Console, root: pathlib.Path = ROOT, cache: pathlib.Path | None = None,
          log_dir: pathlib.Path | None = None) -> allocators.Allocator:  # fmt: skip
-    """The library of `git:REV[:LANE]`, built when it is not in the cache yet. Raises ValueError: unknown commit,
-    build that fails (with its log), lane that the commit does not have."""
+    """The library of `git:REV[:LANE]`; builds it when the cache does not have it. Raises ValueError for an unknown
+    commit, a build that fails (with the path of its log) and a lane that the commit does not have."""
     revision, lane = split(word)
     commit = resolve(revision, root)
     store = (cache or CACHE_DIR / "commits").absolute()
@@ -104,14 +104,14 @@ def load(word: str, console: Console, root: pathlib.Path = ROOT, cache: pathlib.
 
 @contextlib.contextmanager
 def _locked(path: pathlib.Path) -> Iterator[None]:
-    """Two calls must not build the same commit at once."""
+    """A lock, so that two processes never build the same commit at the same time."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _clear(store: pathlib.Path, root: pathlib.Path) -> None:
-    """Removes what builds left that were killed; under the lock nobody else builds."""
+    """Removes the leftovers of killed builds. The caller holds the lock, so no build is running."""
     left = list(store.glob(f"{_SCRATCH}*"))
     for path in left:
         shutil.rmtree(path, ignore_errors=True)
@@ -121,7 +121,7 @@ def _clear(store: pathlib.Path, root: pathlib.Path) -> None:
 
 
 def _build(commit: str, root: pathlib.Path, built: pathlib.Path, log: pathlib.Path, console: Console) -> None:
-    """Builds in a worktree beside the cache and moves the result to `built` when it is complete."""
+    """Builds in a worktree beside the cache, and moves the finished result to `built`."""
     log.parent.mkdir(parents=True, exist_ok=True)
     scratch = pathlib.Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=built.parent))
     tree, out = scratch / "tree", scratch / "out"
@@ -159,8 +159,8 @@ def _progress(console: Console) -> Progress:
 
 
 def _run(command: list[str], cwd: pathlib.Path, log, tell) -> int:
-    """Runs a command with its output in `log`; `tell` gets ninja's counts. Returns the exit code. An interruption ends
-    the command and all it started, and passes through."""
+    """Runs a command with its output in `log`, and returns its exit code. `tell` gets ninja's counts. An interruption
+    ends the command with all its children, and is raised again."""
     log.write(f"$ {' '.join(command)}\n")
     log.flush()
     try:

@@ -1,35 +1,35 @@
 """Judges B against A by a gate: GO, NO-GO or UNDECIDED.
 
-A gate is a TOML file in hakobench/gates (or anywhere): which rows must gain, which must hold, and how much.
+A gate is a TOML file, in hakobench/gates or anywhere: it says which rows must gain, which must hold, and how much.
 
     about = "one line"
     [gain]
     tags = ["r50", "r90"]      # rows with one of these tags; "*" is every row
     at_least = 1.05            # above 1: B's speed as a multiple of A's
-    [hold]                     # may be left out
+    [hold]                     # optional
     tags = ["r0"]
     at_least = 0.99            # at most 1
 
 The rules, for the intervals of hakobench.statistics:
     GO         the gain rows' interval lies above 1.0 and their ratio reaches the gate, and the hold rows' interval lies
-               above theirs. (The seeds state +5 % of the figure itself. To ask that the interval's lower end reaches
-               it would turn a gain of 5 % away for ever; the interval has to show that there is a gain at all.)
-    NO-GO      a run of B failed; or the gain rows' interval lies below 1.0, or above 1.0 and below the gate (a gain
-               that is real and too small); or the hold rows' interval lies below theirs; or the interval of a single
-               gain row lies below 1.0, or that of a single hold row below the gate: what one row loses, the others do
-               not make up for.
+               above theirs. (The gate of the five documents is +5 % of the figure itself. An interval whose lower end
+               must reach +5 % would never let a gain of 5 % pass, so the interval only has to show a gain at all.)
+    NO-GO      a run of B failed; or the gain rows' interval lies below 1.0, or above 1.0 and below the gate (the gain
+               is real but too small); or the hold rows' interval lies below theirs; or the interval of a single gain
+               row lies below 1.0, or that of a single hold row below the gate: other rows do not make up for the loss
+               in one row.
     UNDECIDED  everything else. A gain interval that contains 1.0 shows no difference, however narrow it is. A row that
                did not run under both, or has no pair of runs that counts, leaves the comparison incomplete.
     NOT-JUDGED a run of A failed, so there is nothing to compare with.
 
-With every row looked at by itself, one of them would lie outside by chance sooner or later. Their intervals therefore
-have a confidence that grows with the number of rows (hakobench.statistics.row_confidence), so that a comparison of
-equals, groups and single rows together, ends in a false NO-GO in less than 0.5 % of the cases; the simulations in
+With enough rows, one of them lies outside its interval by chance. The intervals of single rows therefore have a
+confidence that grows with the number of rows (hakobench.statistics.row_confidence): a comparison of equals, groups and
+single rows together, ends in a false NO-GO in less than 0.5 % of the cases. The simulations in
 tests/hakobench/test_compare.py show it.
 
-Pairs count when both runs ended well with a figure above 0 and neither is marked `unverified` (nobody saw the library
-in the process) or `fallback` (the work was not the same). A figure that is 0, infinite or no number is a failed run.
-Rows that the gate asks nothing of do not change the verdict, but a loss in one is told.
+A pair counts when both runs ended well with a figure above 0 and neither is marked `unverified` (the library was not
+seen in the process) or `fallback` (the work was not the same). A run whose figure is 0, infinite or no number failed.
+Rows outside the gate do not change the verdict, but a loss in one is reported.
 """
 
 import dataclasses
@@ -45,14 +45,14 @@ from hakobench.record import Run
 
 GATES_DIR = pathlib.Path(__file__).parent / "gates"
 EVERY_ROW = "*"
-DOUBTFUL_MARKS = ("fallback", "unverified")  # a run so marked may not have done the work, or not under the library
-NOISE_MARKS = ("busy", "forced", "noisy")  # a run so marked shared the machine with others
+DOUBTFUL_MARKS = ("fallback", "unverified")  # the run perhaps did other work, or did not run under the library
+NOISE_MARKS = ("busy", "forced", "noisy")  # the run shared the machine with other processes
 GO, NO_GO, UNDECIDED, NOT_JUDGED = "GO", "NO-GO", "UNDECIDED", "NOT-JUDGED"
 
 
 @dataclasses.dataclass(frozen=True)
 class Demand:
-    """`tags` choose the rows, `at_least` is the ratio asked of them."""
+    """`tags` choose the rows, `at_least` is the ratio that they must reach."""
 
     tags: tuple[str, ...]
     at_least: float
@@ -63,7 +63,7 @@ class Demand:
 
 @dataclasses.dataclass(frozen=True)
 class Gate:
-    """What B must show. `hold` None: nothing has to hold."""
+    """What B must show. Without `hold`, no row has to hold."""
 
     name: str
     about: str
@@ -104,7 +104,7 @@ def load_gate(name_or_path: str) -> Gate:
 
 @dataclasses.dataclass(frozen=True)
 class _Source:
-    """A gate's file, for messages that name the line."""
+    """A gate's file. Its errors name the line."""
 
     path: pathlib.Path
     lines: list[str]
@@ -124,7 +124,7 @@ def _demand(source: _Source, name: str, table: object, low: float, high: float) 
         raise source.error(name, "", f"[{name}] has exactly the keys tags and at_least")
     tags, at_least = table["tags"], table["at_least"]
     if not isinstance(tags, list) or not tags or not all(isinstance(tag, str) for tag in tags):
-        raise source.error(name, "tags", f"{name}.tags is {tags!r}; allowed is a list of texts that is not empty")
+        raise source.error(name, "tags", f"{name}.tags is {tags!r}; allowed: a list of texts that is not empty")
     is_number = isinstance(at_least, int | float) and not isinstance(at_least, bool)
     if not is_number or not low < at_least <= high or math.isinf(at_least):
         allowed = f"above {low:g}" + ("" if math.isinf(high) else f" to {high:g}")
@@ -134,11 +134,11 @@ def _demand(source: _Source, name: str, table: object, low: float, high: float) 
 
 @dataclasses.dataclass(frozen=True)
 class RowResult:
-    """One row of the comparison. Medians in `unit`, over the runs that count; None: there are none. `ratios` are the
-    log ratios of the pairs that count; `interval` has the confidence of statistics.row_confidence, None: no such pair.
-    `role` is what the gate asks of the row: gain, hold, or nothing. `missing`: the allocator that has no run of it, or
-    "". `dropped` are the marks of the pairs that do not count, one text a pair; `noisy` is how many of the others ran
-    beside something else."""
+    """One row of the comparison. Medians are in `unit`, over the runs that count, None without any. `ratios` are the
+    log ratios of the pairs that count. `interval` has the confidence of statistics.row_confidence, None without a pair.
+    `role` is what the gate asks of the row: gain, hold, or nothing. `missing` names the allocator without a run of the
+    row. `dropped` has the marks of each pair that does not count; `noisy` is the number of pairs that count although
+    other processes ran beside them."""
 
     row: str
     unit: str
@@ -157,9 +157,9 @@ class RowResult:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """`reasons` say why, `notes` what else is to be known. `gain` and `hold` are the intervals of the two groups, None
-    where there is none. `rounds` is the number of rounds of the row that has fewest; `rounds_needed` about how many
-    would decide (UNDECIDED only; None: no number would, or more than a million times as many)."""
+    """`reasons` say why, `notes` say what else a reader should know. `gain` and `hold` are the intervals of the two
+    groups, None without one. `rounds` is that of the row with the fewest rounds. `rounds_needed` is about how many
+    would decide an UNDECIDED; None when no number would, or only more than a million times as many."""
 
     word: str
     reasons: tuple[str, ...]
@@ -186,7 +186,7 @@ def _failure(run: Run) -> str:
 
 
 def _pairs(runs: Sequence[Run], first: str, second: str) -> tuple[list[Run], list[Run], list[Pair]]:
-    """The runs of both in one row, and the pairs of the rounds in which both ended well."""
+    """The runs of both allocators in one row, and the pairs of the rounds in which both ended well."""
     by_round: dict[int, dict[str, Run]] = {}
     for run in runs:
         if run.allocator in (first, second):
@@ -229,7 +229,7 @@ def check_same(runs: Sequence[Run], name: str) -> None:
 
 
 def _row_result(runs: Sequence[Run], first: str, second: str, gate: Gate) -> RowResult | None:
-    """Of the runs of one row, without its interval; None: it ran under neither. Raises ValueError."""
+    """The result of one row without its interval; None when the row ran under neither. Raises ValueError."""
     firsts, seconds, pairs = _pairs(runs, first, second)
     mine = firsts + seconds
     if not mine:
@@ -250,7 +250,7 @@ def _row_result(runs: Sequence[Run], first: str, second: str, gate: Gate) -> Row
 
 
 def compare_rows(runs: Sequence[Run], first: str, second: str, gate: Gate) -> list[RowResult]:
-    """The rows that ran under one of them, in the suite's order. Raises ValueError when runs cannot be compared."""
+    """The rows that ran under A or B, in the suite's order. Raises ValueError when their runs cannot be compared."""
     check_same(runs, first)
     check_same(runs, second)
     places = {(run.suite, run.row, run.scale): None for run in sorted(runs, key=lambda run: run.row_index)}
@@ -266,7 +266,7 @@ def compare_rows(runs: Sequence[Run], first: str, second: str, gate: Gate) -> li
 
 
 def check_gate(gate: Gate, rows: Iterable[tuple[str, ...]]) -> None:
-    """`rows`: their tags. Raises ValueError when the gate has nothing to judge by."""
+    """`rows` are the tags of each row. Raises ValueError when the gate has no row to judge by."""
     roles = {_role(gate, tags) for tags in rows}
     for name, demand in (("gain", gate.gain), ("hold", gate.hold)):
         if demand is not None and name not in roles:
@@ -290,7 +290,7 @@ def _rounds(rows: Sequence[RowResult]) -> int:
 
 
 def _notes(rows: Sequence[RowResult]) -> tuple[str, ...]:
-    """What does not change the verdict, but what its reader should know."""
+    """Facts that do not change the verdict, but that its reader should know."""
     notes = []
     for row in rows:
         if not row.role and row.interval is not None and row.interval.high < 1.0:
@@ -337,15 +337,15 @@ def _too_few(name: str) -> Opinion:
 
 
 def _judge_row(row: RowResult, gate: Gate) -> list[Opinion]:
-    """What speaks against a GO in a single row: runs that are missing, or a loss."""
+    """The reasons against a GO in a single row: missing runs, or a loss."""
     if row.missing:
         return [(UNDECIDED, f"{row.row} has no run of {row.missing}", statistics.MIN_ROUNDS)]
     if row.interval is None:
         return [(UNDECIDED, f"{row.row} has no pair of runs that counts", statistics.MIN_ROUNDS)]
     at_least = gate.hold.at_least if row.role == "hold" and gate.hold is not None else 1.0
     if row.interval.high < at_least:
-        told = f"{row.row} loses, at {row.interval.ratio:.3f}: its interval is below {at_least:g}"
-        return [(NO_GO, told, None)]
+        text = f"{row.row} loses, at {row.interval.ratio:.3f}: its interval is below {at_least:g}"
+        return [(NO_GO, text, None)]
     return []
 
 

@@ -1,4 +1,4 @@
-"""What is recorded about the machine, and whether it is quiet enough."""
+"""The facts about the machine that results record, and whether the machine is quiet enough."""
 
 import dataclasses
 import os
@@ -9,13 +9,13 @@ import time
 
 from hakobench.project import ROOT
 
-MEASURABLE_SECONDS = 0.5  # of cpu time, over all cpus
-BUSY_SHARE_MAX = 0.10  # of the cpus in use by others before the start; above it nothing is run unless forced
+MEASURABLE_SECONDS = 0.5  # of cpu time, summed over the cpus
+BUSY_SHARE_MAX = 0.10  # of the cpus in use before the start; above it only --force runs anything
 
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """Constant during a run of a suite, except the load, which is that of its start."""
+    """Facts that stay the same during a run of a suite. The load is that of the start."""
 
     cpu: str
     cores: int
@@ -32,7 +32,7 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True)
 class CpuTimes:
-    """Seconds since boot, summed over the cpus: spent on anything (stolen by the host included), and at all."""
+    """Seconds since boot, summed over the cpus: those that were busy (stolen by the host too), and all."""
 
     busy: float
     total: float
@@ -45,8 +45,8 @@ class CpuTimes:
         return cls((sum(fields) - idle) / tick, sum(fields) / tick)
 
     def share_since(self, before: "CpuTimes", own_seconds: float = 0.0) -> float | None:
-        """Share of the machine (0..1) that was busy since `before`, without `own_seconds` of cpu time. None when too
-        little time went by: the kernel counts in ticks of 10 ms."""
+        """The share of the machine (0..1) that was busy since `before`, minus `own_seconds` of cpu time. None when
+        too little time passed, because the kernel counts in ticks of 10 ms."""
         total = self.total - before.total
         if total < MEASURABLE_SECONDS:
             return None
@@ -61,7 +61,7 @@ def _cpu_model() -> str:
 
 
 def _governor() -> str:
-    """The frequency governor of the first cpu; "none" where the kernel shows no frequency scaling (most guests)."""
+    """The frequency governor of the first cpu; "none" without frequency scaling, as on most virtual machines."""
     try:
         return pathlib.Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").read_text().strip()
     except OSError:
@@ -69,7 +69,7 @@ def _governor() -> str:
 
 
 def commit() -> str:
-    """`git describe` of the project, "-dirty" with uncommitted changes; "unknown" without git."""
+    """`git describe` of the project, with "-dirty" for uncommitted changes; "unknown" without git."""
     try:
         asked = subprocess.run(
             ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -80,8 +80,8 @@ def commit() -> str:
 
 
 def look(sample_seconds: float = 0.5) -> Machine:
-    """Takes `sample_seconds`: the load average still remembers a build that ended a minute ago, so the cpu times
-    of this very moment decide."""
+    """Looks for `sample_seconds`. The load average still contains a build that ended a minute ago, so the cpu times
+    of these seconds decide whether the machine is busy."""
     before = CpuTimes.now()
     time.sleep(sample_seconds)
     busy_share = CpuTimes.now().share_since(before) or 0.0

@@ -1,4 +1,4 @@
-"""Runs one program under an allocator: limit of time, usage of the children, and somebody who watches it."""
+"""Runs one program under an allocator, with a time limit and a watcher, and reads the usage of its children."""
 
 import contextlib
 import dataclasses
@@ -11,14 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-READ_SECONDS = 2.0  # for what is left in the pipes; a daemon that left the group may hold them open for ever
+READ_SECONDS = 2.0  # to read the rest of the pipes; a daemon that left the group can hold them open for ever
 _KEY_VALUE = re.compile(r"(?:^|\s)([a-z_0-9]+)=(\S+)")
 
 
 @dataclasses.dataclass
 class Ended:
-    """How a process ended. Seconds are wall clock, and cpu of it and its waited-for children. `timed_out`: it was
-    killed. There is no peak RSS: the kernel's figure contains the size that this process had when it forked."""
+    """How a process ended. The cpu seconds include those of the children it waited for. `timed_out`: it was killed.
+    There is no peak RSS, because the kernel's figure contains the size that this process had when it forked."""
 
     status: int
     stdout: str
@@ -30,7 +30,7 @@ class Ended:
 
     @property
     def failure(self) -> str:
-        """Empty when it ended well, else how and its last words."""
+        """Empty after a good end, else the way it ended and its last lines of output."""
         found = self.stderr.strip().splitlines()
         last_words = f": {found[-1]}" if found else ""
         if self.timed_out:
@@ -39,7 +39,7 @@ class Ended:
 
 
 def status_text(status: int) -> str:
-    """`status` as subprocess gives it: negative is a signal."""
+    """`status` as subprocess returns it: a negative number is a signal."""
     if status < 0:
         with contextlib.suppress(ValueError):
             return f"killed by {signal.Signals(-status).name}"
@@ -47,17 +47,17 @@ def status_text(status: int) -> str:
 
 
 def key_values(text: str) -> dict[str, str]:
-    """All key=value words of a workload's output; the last of a key wins."""
+    """All key=value words of a workload's output; for a repeated key the last one."""
     return dict(_KEY_VALUE.findall(text))
 
 
 def bind(cpus: Sequence[int]) -> Callable[[], None] | None:
-    """For preexec_fn: binds the child to `cpus`; nothing for none."""
+    """A preexec_fn that binds the child to `cpus`; None without any."""
     return (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
 
 
 def kill_group(process: subprocess.Popen) -> None:
-    """Ends a process started in a session of its own, with all its children."""
+    """Kills a process that leads its own session, with all its children."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -73,8 +73,8 @@ def run(
     stdin: int = subprocess.DEVNULL,
     watch: Callable[[int], None] | None = None,
 ) -> Ended:
-    """Runs to the end, or kills the whole process group after `timeout` seconds. `watch` is told the pid right after
-    the start. Raises OSError when the program cannot be started. The usage is this child's alone (wait4)."""
+    """Runs a program to its end, or kills its process group after `timeout` seconds. Calls `watch` with the pid right
+    after the start. Raises OSError when the program cannot start. The usage is that of this child alone (wait4)."""
     began = time.monotonic()
     out = subprocess.DEVNULL if discard_output else subprocess.PIPE
     process = subprocess.Popen(
@@ -110,7 +110,7 @@ def run(
         timer.cancel()
     wall = time.monotonic() - began
     process.returncode = os.waitstatus_to_exitcode(status)
-    kill_group(process)  # what it left behind in the background would disturb the next run
+    kill_group(process)  # a process left in the background would disturb the next run
     for reader in readers:
         reader.join(READ_SECONDS)
     return Ended(

@@ -1,4 +1,4 @@
-"""Where things are, and how they are named in results: nothing of one machine's paths may get into them."""
+"""The folders of the project, and the names of files in results, which must not contain a path of this machine."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ CACHE_DIR = pathlib.Path(os.environ.get("HAKOBENCH_CACHE") or ROOT / ".cache" / 
 
 
 def public_path(path: pathlib.Path) -> str:
-    """Relative inside the project, as it is for the system's files, else the file name."""
+    """A path inside the project becomes relative, a path of the system stays, any other becomes the file name."""
     for form in (path.absolute(), path.resolve()):
         if form.is_relative_to(ROOT):
             return str(form.relative_to(ROOT))
@@ -20,7 +20,7 @@ def public_path(path: pathlib.Path) -> str:
 
 
 def public_text(text: str, *paths: pathlib.Path) -> str:
-    """`text` with these files and those of the project named as public_path names them."""
+    """`text` with `paths`, and all paths of the project, replaced by their public_path."""
     for path in paths:
         text = text.replace(str(path), public_path(path))
     return text.replace(f"{ROOT}/", "").replace(str(ROOT), ".")

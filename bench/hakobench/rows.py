@@ -8,7 +8,7 @@ NAME = re.compile(r"[A-Za-z0-9_.+-]+")  # of rows and allocators, which become n
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """`divisor` leads from the driver's figure to `unit`. `of_process`: known without the program's output."""
+    """The driver's figure divided by `divisor` is in `unit`. `of_process`: known without the program's output."""
 
     unit: str
     less_is_better: bool
@@ -34,7 +34,7 @@ METRICS = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One line of the table. `work` is the amount of work at scale 1, 0 when the row has none to scale."""
+    """One line of the table. `work` is the amount of work at scale 1, 0 when the row has nothing to scale."""
 
     name: str
     about: str

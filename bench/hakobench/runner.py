@@ -1,5 +1,5 @@
-"""Runs a suite: same program, only LD_PRELOAD differs; rounds interleaved and shuffled by a seed; every run is judged
-and written down before the next one starts."""
+"""Runs a suite: the same program each time, only LD_PRELOAD differs. Rounds are interleaved and shuffled by a seed.
+Each run is judged and written to the CSV before the next one starts."""
 
 import dataclasses
 import datetime
@@ -25,13 +25,13 @@ from hakobench.rows import METRICS, Row
 from hakobench.summary import NOISY_SHARE
 from hakobench.watch import Watcher
 
-FALLBACK_PERCENT_MAX = 0.1  # of the remote frees done locally because a ring was full: above it the work differs
+FALLBACK_PERCENT_MAX = 0.1  # of remote frees done locally because a ring was full; above it the work differs
 HEADER = "[BENCH-HEADER]"
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is to be run. `forced`: on a busy machine too, which marks every run."""
+    """The runs to make. `forced`: run on a busy machine too, and mark every run."""
 
     suite: str
     rows: tuple[Row, ...]
@@ -47,7 +47,7 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One run that is to be made; `position` counts from 1."""
+    """One run to make; `position` counts from 1."""
 
     position: int
     round: int
@@ -57,8 +57,8 @@ class Step:
 
 
 def steps(plan: Plan) -> Iterator[Step]:
-    """All runs, in an order that `plan.seed` decides. The allocators of a row follow each other within a round, so
-    that what drifts on the machine hits all of them alike."""
+    """All runs, in an order that `plan.seed` decides. Within a round the allocators of a row follow each other, so a
+    drift of the machine hits all of them alike."""
     order = random.Random(plan.seed)
     places = {row.name: index for index, row in enumerate(plan.rows)}
     position = 0
@@ -70,14 +70,14 @@ def steps(plan: Plan) -> Iterator[Step]:
 
 
 def missing_rows(rows: tuple[Row, ...], bin_dir: pathlib.Path) -> dict[str, str]:
-    """Rows that cannot run on this machine, with the reason."""
+    """The rows that this machine cannot run, with the reason."""
     found = {row.name: DRIVERS[row.driver].missing(row, bin_dir) for row in rows}
     return {name: why for name, why in found.items() if why}
 
 
 def check_resumable(plan: Plan, seen: machine.Machine, done: list[record.Run]) -> None:
-    """Raises ValueError unless `done` is the beginning of exactly this plan, made with the same libraries and programs
-    on the same machine."""
+    """Raises ValueError unless `done` is the beginning of exactly this plan, with the same libraries and programs on
+    the same machine."""
     planned = {step.position: step for step in steps(plan)}
     programs: dict[str, str] = {}
     for run in done:
@@ -91,12 +91,12 @@ def check_resumable(plan: Plan, seen: machine.Machine, done: list[record.Run]) -
             raise ValueError(f"{where} is not in this plan: suite, rows, allocators, rounds and scale must be those of "
                              "the interrupted call")  # fmt: skip
         if run.library_sha256 != step.allocator.sha256:
-            raise ValueError(f"{where}: the library of {run.allocator} is another file by now")
+            raise ValueError(f"{where}: the library of {run.allocator} has changed since")
         row = step.row
         if row.name not in programs:
             programs[row.name] = _program_digest(row, plan.bin_dir)
         if run.program_sha256 != programs[row.name]:
-            raise ValueError(f"{where}: the program {row.workload} is another file by now")
+            raise ValueError(f"{where}: the program {row.workload} has changed since")
         args = shlex.join(row.scaled_args(plan.scale)) if row.driver == "program" else ""
         if (run.metric, run.params) != (row.metric, _params(row)) or (not run.failure and args not in run.command):
             raise ValueError(f"{where}: the suite's file has changed since")
@@ -109,7 +109,7 @@ def _params(row: Row) -> str:
 
 
 def _program_digest(row: Row, bin_dir: pathlib.Path) -> str:
-    """sha256 of the file that the row's program is, empty if it is none."""
+    """The sha256 of the row's program; empty when the program is not a file."""
     path = bin_dir / row.workload if row.driver == "program" else pathlib.Path(shutil.which(row.workload) or "")
     return allocators.digest(path) if path.is_file() else ""
 
@@ -121,13 +121,13 @@ class Runner:
         self._plan = plan
         self._machine = seen
         self._programs: dict[str, str] = {}
-        self._results: dict[str, str | None] = {}  # by row: what glibc's run printed
+        self._results: dict[str, str | None] = {}  # by row: the result under glibc
         cpus = tuple(sorted(os.sched_getaffinity(0)))
         half = max(1, len(cpus) // 2)
         self._cpus, self._client_cpus = cpus[:half], cpus[half:] or cpus
 
     def run(self, step: Step) -> tuple[record.Run, list[tuple[int, int]]]:
-        """One run, judged and logged, and its RSS samples."""
+        """Makes one run, judges and logs it; returns it with its RSS samples."""
         watcher = Watcher(step.allocator.library, step.row.rss_every_ms)
         started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         before, used_before = machine.CpuTimes.now(), _own_cpu_seconds()
@@ -190,7 +190,7 @@ class Runner:
         )  # fmt: skip
 
     def _fill(self, run: record.Run, step: Step, outcome: Outcome, watcher: Watcher) -> None:
-        """The figures, unless the run failed; and the marks."""
+        """Fills in the figures, unless the run failed, and the marks."""
         figures = outcome.figures
         run.figures = " ".join(f"{key}={value}" for key, value in figures.items() if key != "malloc_from")
         marks = ["forced"] if self._plan.forced and self._machine.is_busy else []
@@ -211,14 +211,14 @@ class Runner:
                 run.failure = f"the output has no figure {error}"
             except ValueError as error:
                 run.value = 0.0
-                run.failure = f"the output has a figure that cannot be: {error}"
+                run.failure = f"the output has an impossible figure: {error}"
         if step.allocator.library and "malloc_from" not in figures and not watcher.seen:
             marks.append("unverified")
         run.marks = " ".join(marks)
 
     def _judge_result(self, run: record.Run, step: Step, result: str) -> None:
-        """Programs that have a result must have the same under every allocator as under glibc. Where glibc has not run
-        yet, it runs once for that."""
+        """A program's result must be the same under every allocator as under glibc. When glibc has not run the row yet,
+        it runs once for this."""
         if run.row not in self._results:
             glibc = dataclasses.replace(step, allocator=allocators.Allocator(allocators.GLIBC))
             judge = self._drive(glibc, Watcher(None, 0)) if step.allocator.library else None
@@ -251,7 +251,7 @@ class Runner:
 
 
 def _own_cpu_seconds() -> float:
-    """Of this process and the children it has waited for."""
+    """The cpu seconds of this process and of the children it has waited for."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
@@ -264,8 +264,8 @@ def _is_same(allocator: allocators.Allocator) -> bool:
 
 
 def wrong_malloc(allocator: allocators.Allocator, malloc_from: str | None, watcher: Watcher) -> str:
-    """Why the program did not run on this allocator; empty when it did. What the program says of its own malloc
-    decides; of programs that say nothing, the maps do, if they lived long enough to be looked at."""
+    """Why the program did not run on this allocator; empty when it did. A program that reports the file of its malloc
+    decides by that, any other by its maps, if it lived long enough for a look at them."""
     if malloc_from is not None:
         served_by = pathlib.Path(malloc_from)
         if allocator.library is None:
@@ -292,8 +292,8 @@ def _shown(run: record.Run) -> str:
 def execute(
     plan: Plan, seen: machine.Machine, done: list[record.Run] | None = None, console: Console | None = None
 ) -> list[record.Run]:
-    """Makes the runs that are not in `done` and returns all. Each is appended to plan.csv_path at once, so that
-    KeyboardInterrupt, which passes through, loses only the run it interrupts."""
+    """Makes the runs that are not in `done`, and returns all. It appends each run to plan.csv_path right after its end,
+    so a KeyboardInterrupt, which it raises again, loses only the run it interrupts."""
     console = console or Console(file=sys.stderr, highlight=False)
     runs = list(done or [])
     past = {run.position for run in runs}
@@ -301,7 +301,7 @@ def execute(
     runner = Runner(plan, seen)
     writer = record.Writer(plan.csv_path)
     try:
-        # drawn between the runs only: not even the tool itself works beside what is measured
+        # draws only between the runs, so that the tool itself never disturbs a run
         with Progress(*_columns(), console=console, disable=not console.is_terminal, auto_refresh=False) as progress:
             task = progress.add_task(plan.suite, total=len(todo) + len(past), completed=len(past))
             for step in todo:

@@ -1,19 +1,21 @@
-"""Is the second faster than the first: an interval for the ratio of their speeds, from paired runs.
+"""An interval for the ratio of two speeds, from paired runs: is B faster than A?
 
-What is estimated. The runs of a row under both allocators follow each other within a round, so what drifts on the
-machine hits both, and the pair's log(speed of B / speed of A) is free of it. A row's figure is the trimmed mean of
-its log ratios (the middle 60 %): a mean in the log scale is a geometric mean of ratios, and the trimming keeps a run
-that was 30 % slow because somebody else ran from deciding the row. Rows of a group weigh alike: the group's figure is
-the mean of its rows' figures.
+The estimate. The runs of a row under both allocators follow each other within a round. A drift of the machine hits
+both, so it cancels in the pair's log(speed of B / speed of A). A row's figure is the trimmed mean of its log ratios,
+the middle 60 %. A mean in the log scale is a geometric mean of ratios; the trimming keeps a single run that another
+process slowed down by 30 % from deciding the row. All rows of a group have the same weight: the group's figure is the
+mean of its rows' figures.
 
-The interval. scipy.stats.bootstrap resamples each row's rounds and gives the standard error; the interval is the
-estimate -+ Student's t times it, with the degrees of freedom of Yuen (1974) for trimmed means (for each row the values
-that are kept, less one), and the factor sqrt(n / (n - 1)) by which a bootstrap of n values comes out too small
-(Hesterberg, "What Teachers Should Know About the Bootstrap", 2015). The confidence is 99.5 % for each interval.
+The interval. scipy.stats.bootstrap resamples each row's rounds and gives the standard error. The interval is the
+estimate -+ Student's t times that error, with the degrees of freedom of Yuen (1974) for trimmed means (for each row the
+number of values that are kept, minus one). The factor sqrt(n / (n - 1)) makes up for the error that a bootstrap of n
+values underestimates (Hesterberg, "What Teachers Should Know About the Bootstrap", 2015). Each interval has a
+confidence of 99.5 %.
 
-Why so, by simulation (1000 to 4000 comparisons of equals each; noise of a run: Student's t with 3 degrees of freedom,
-scale 2 % | 3 %, and 3 % | 5 % of the runs 30 % slower; groups of one and of three rows, 15 rounds, intervals at 99.5 %;
-"finds" is how often a real +5 % over three rows gives an interval above 1):
+The reason for this choice is a simulation: 1000 to 4000 comparisons of equals for each line; noise of a run: Student's
+t with 3 degrees of freedom, scale 2 % | 3 %, and 3 % | 5 % of the runs 30 % slower; groups of one and of three rows, 15
+rounds, intervals at 99.5 %. "finds" is the share of comparisons in which a real +5 % over three rows gives an interval
+above 1.
 
                                               misses 1.0,     misses 1.0,     width,
     interval                                  1 row           3 rows          3 rows         finds
@@ -23,17 +25,17 @@ scale 2 % | 3 %, and 3 % | 5 % of the runs 30 % slower; groups of one and of thr
     trimmed, percentile, level for small n    0.2 % | 0.3 %   0.1 % | 0.0 %   6.1 % | 8.8 %  92 % | 60 %
     trimmed, t with bootstrap standard error  0.1 % | 0.0 %   0.1 % | 0.0 %   5.3 % | 8.3 %  98 % | 72 %
 
-A comparison of a library with itself counts as passed when the intervals of both groups contain 1.0. Ten out of ten
-with a chance of 95 % allows 0.5 % of misses a comparison, both groups together. The last line leaves room for noise
-that is worse than the simulation's, with intervals that are narrower than those of the other one that does it. At a
-confidence of 95 % it misses 2 % a comparison, and passes ten out of ten with a chance of 80 % only.
-Fewer than MIN_ROUNDS pairs of a row give no interval at all.
+A comparison of a library with itself passes when the intervals of both groups contain 1.0. To pass ten out of ten with
+a probability of 95 %, a comparison may miss in 0.5 % of the cases, both groups together. The last two lines leave room
+for noise that is worse than the simulation's; the last one has the narrower intervals. With a confidence of 95 % it
+would miss in 2 % of the cases, and pass ten out of ten with a probability of only 80 %. A row with fewer than
+MIN_ROUNDS pairs has no interval at all.
 
-Single rows. A judge that also looks at each row by itself has as many chances to be wrong as there are rows, so these
-intervals share the 0.5 % among them (Bonferroni; `row_confidence`). Whatever the number of rows, the chance that one
-of the intervals of equals lies below 1.0 is then at most half of that.
-In 1500 comparisons of equals with twelve rows, noise as above, some row's interval lay below 1.0 in 0.2 % | 0.1 %
-of them with the confidence of a single interval, and in 0.0 % | 0.0 % with this one.
+Single rows. A judge that also looks at each row by itself has as many chances to be wrong as there are rows. These
+intervals therefore share the 0.5 % (Bonferroni; `row_confidence`). For any number of rows, the probability that one of
+the intervals of equals lies below 1.0 is then at most half of that. In 1500 comparisons of equals with twelve rows and
+the noise above, an interval of some row lay below 1.0 in 0.2 % | 0.1 % of the cases with the confidence of a single
+interval, and in 0.0 % | 0.0 % with the shared one.
 """
 
 import dataclasses
@@ -45,16 +47,16 @@ import scipy.stats
 
 CONFIDENCE = 0.995
 DEFAULT_ROUNDS = 15
-MIN_ROUNDS = 5  # of every row: with fewer nothing is left to trim
+MIN_ROUNDS = 5  # of every row; with fewer there is nothing to trim
 TRIMMED_SHARE = 0.2  # at each end
-RESAMPLES = 2000  # the standard error is then known to about 1.6 %
+RESAMPLES = 2000  # which give the standard error to about 1.6 %
 _SEED = 1  # of the resampling: the same runs always give the same interval
 
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
     """A ratio of speeds and the interval around it; above 1 the second is faster. `pairs` is the number of pairs of
-    runs behind it. `low` 0 and `high` infinite: too few pairs to say anything."""
+    runs behind it. With too few pairs `low` is 0 and `high` infinite."""
 
     ratio: float
     low: float
@@ -71,7 +73,7 @@ class Interval:
 
     def rounds_needed(self, rounds: int, distance: float) -> int | None:
         """About how many rounds would make the interval reach less than `distance` (in log ratio) to each side of the
-        estimate, when `rounds` made it what it is: widths fall with the square root. None: no number would."""
+        estimate. `rounds` gave its present width, which falls with their square root. None: no number would."""
         half = (math.log(self.high) - math.log(self.low)) / 2
         if distance <= 0.0 or half / distance > 1e3:
             return None
@@ -79,14 +81,14 @@ class Interval:
 
 
 def log_ratio(first: float, second: float, less_is_better: bool) -> float:
-    """Log of the second's speed as a multiple of the first's. Both must be above 0 (ValueError)."""
+    """The log of the second's speed as a multiple of the first's. Raises ValueError unless both are above 0."""
     if not (first > 0.0 and second > 0.0):
         raise ValueError(f"a ratio needs two figures above 0, not {first:g} and {second:g}")
     return math.log(first / second) if less_is_better else math.log(second / first)
 
 
 def row_confidence(rows: int) -> float:
-    """The confidence of each of so many intervals, for all of them together to have CONFIDENCE."""
+    """The confidence that each of `rows` intervals needs for all of them together to have CONFIDENCE."""
     return 1.0 - (1.0 - CONFIDENCE) / max(1, rows)
 
 
@@ -100,7 +102,7 @@ def estimate(rows: Sequence[Sequence[float]]) -> float:
 
 
 def _vectorized(*samples: numpy.ndarray, axis: int = -1) -> numpy.ndarray:
-    """`estimate`, of many resamples at once."""
+    """`estimate` for many resamples in one call."""
     means = []
     for sample in samples:
         count = sample.shape[axis]
@@ -111,8 +113,8 @@ def _vectorized(*samples: numpy.ndarray, axis: int = -1) -> numpy.ndarray:
 
 
 def interval(rows: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Interval:
-    """The interval for one row or a group of rows, each given as its log ratios. Raises ValueError without rows, or
-    with a row that has no values."""
+    """The interval for a group of one or more rows, each of them a list of log ratios. Raises ValueError without rows,
+    and for a row without values."""
     if not rows or not all(rows):
         raise ValueError("an interval needs rows with values")
     pairs = sum(len(row) for row in rows)

@@ -1,4 +1,4 @@
-"""Suites: which rows are run, read from TOML.
+"""Suites: the rows to run, read from TOML.
 
     about = "one line"
     rounds = 5
@@ -6,7 +6,7 @@
     [[row]]
     name = "mt-t{threads}-r{remote}"             # unique after the placeholders are filled in
     about = "{threads} threads, {remote} % of the frees by the next thread"
-    workload = "bench_random_mixed_mt_remote_malloc"   # a program of bench/workloads, or what the driver runs
+    workload = "bench_random_mixed_mt_remote_malloc"   # a program of bench/workloads, or of the driver
     driver = "program"                           # of hakobench.drivers; this is the default
     args = ["{threads}", "{work}", "400", "16", "2048", "{remote}", "1024", "--full=wait"]
     metric = "ops_per_s"                         # one of METRICS
@@ -14,11 +14,11 @@
     tags = ["mt", "r{remote}"]
     params = { low = 16 }                        # more placeholders, kept in the raw results
     each = { threads = [2, 4], remote = [0, 90] }      # one row for each combination
-    output = "keep"                              # or "discard": stdout to /dev/null; metric is then of the process
-    rss_every_ms = 0                             # sample the RSS that often
+    output = "keep"                              # or "discard": stdout to /dev/null; then only metrics of the process
+    rss_every_ms = 0                             # time between samples of the RSS; 0: none
     timeout = 120                                # seconds
 
-    [[seed]]                                     # what the user's documents measured for a row
+    [[seed]]                                     # what the project's five documents measured
     row = "mt-t16-r90"
     ours = "hz4"
     against = "tcmalloc"
@@ -42,7 +42,7 @@ SUITES_DIR = pathlib.Path(__file__).parent / "suites"
 
 @dataclasses.dataclass(frozen=True)
 class SeedRatio:
-    """What the user's documents measured: speed of `ours` as a multiple of that of `against`."""
+    """What the project's five documents measured: the speed of `ours` as a multiple of that of `against`."""
 
     row: str
     ours: str
@@ -62,9 +62,9 @@ class Suite:
     seeds: tuple[SeedRatio, ...] = ()
 
     def select(self, patterns: str | None) -> tuple[Row, ...]:
-        """Rows whose name matches one of the comma-separated names or shell patterns, or that have it as `@tag`.
+        """The rows whose name matches one of the comma-separated names and shell patterns, or that have a tag `@TAG`.
 
-        Raises ValueError that names the pattern which matches nothing, and all rows."""
+        Raises ValueError that names a pattern without a match, and all rows."""
         if patterns is None:
             return self.rows
         wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
@@ -80,7 +80,7 @@ def _matches(row: Row, pattern: str) -> bool:
 
 
 class _Table:
-    """One table of the file, for messages that name file and line."""
+    """One table of the file. Its errors name file and line."""
 
     def __init__(self, path: pathlib.Path, lines: list[str], start: int, end: int, values: dict):
         self._path = path
@@ -107,7 +107,7 @@ class _Table:
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             names = " or ".join(one.__name__ for one in kinds)
-            raise self.error(key, f"{key} is {value!r}; allowed is a value of type {names}")
+            raise self.error(key, f"{key} is {value!r}; allowed: a value of type {names}")
         return value
 
     def number(self, key: str, low: float, high: float, default: float | None = None, whole: bool = True) -> float:
@@ -130,7 +130,7 @@ def names() -> list[str]:
 def load(name_or_path: str) -> Suite:
     """A suite of the package by its name, or a TOML file by its path (with a slash or .toml).
 
-    Raises ValueError: an unknown name with those there are, or `file:line: what is wrong`."""
+    Raises ValueError: for an unknown name with the names of all suites, else `file:line: what is wrong`."""
     is_path = name_or_path.endswith(".toml") or "/" in name_or_path
     path = pathlib.Path(name_or_path) if is_path else SUITES_DIR / f"{name_or_path}.toml"
     if not is_path and not path.is_file():
@@ -189,13 +189,13 @@ def _each(table: _Table) -> list[dict[str, str]]:
     each = table.get("each", dict, {})
     for key, choices in each.items():
         if not isinstance(choices, list) or not choices:
-            raise table.error("each", f"each.{key} is {choices!r}; allowed is a list that is not empty")
+            raise table.error("each", f"each.{key} is {choices!r}; allowed: a list that is not empty")
     combinations = itertools.product(*each.values())
     return [dict(zip(each, map(str, values), strict=True)) for values in combinations]
 
 
 def _fill(table: _Table, key: str, template: str, params: dict[str, str]) -> str:
-    """`{work}` stays, it depends on the scale."""
+    """The template with its placeholders filled in. `{work}` stays, because it depends on the scale."""
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError as error:
@@ -204,14 +204,14 @@ def _fill(table: _Table, key: str, template: str, params: dict[str, str]) -> str
         if name is not None and name != "work" and name not in params:
             raise table.error(key, f"{key} has the placeholder '{{{name}}}'; there are: {', '.join(['work', *params])}")
         if form or conversion:
-            raise table.error(key, f"{key} is '{template}': a placeholder is only a name in braces")
+            raise table.error(key, f"{key} is '{template}'; allowed as a placeholder: a name in braces")
     return template.format_map(params | {"work": "{work}"})
 
 
 def _texts(table: _Table, key: str, params: dict[str, str]) -> tuple[str, ...]:
     values = table.get(key, list, [])
     if not all(isinstance(value, str) for value in values):
-        raise table.error(key, f"{key} is {values!r}; allowed is a list of strings")
+        raise table.error(key, f"{key} is {values!r}; allowed: a list of strings")
     return tuple(_fill(table, key, value, params) for value in values)
 
 
@@ -228,17 +228,17 @@ def _rows(table: _Table) -> list[Row]:
     discard = _choice(table, "output", ["keep", "discard"], "keep") == "discard"
     if discard and not METRICS[metric].of_process:
         of_process = ", ".join(name for name, one in METRICS.items() if one.of_process)
-        raise table.error("output", f"with output discarded the metric '{metric}' is not seen; allowed: {of_process}")
+        raise table.error("output", f"discarded output cannot give the metric '{metric}'; allowed: {of_process}")
     fixed = {key: str(value) for key, value in table.get("params", dict, {}).items()}
     rows = []
     for chosen in _each(table):
         params = fixed | chosen
         if not params.get("threads", "1").isdigit() or params.get("threads") == "0":
             key = "each" if "threads" in chosen else "params"
-            raise table.error(key, f"threads is '{params['threads']}'; allowed is a number from 1")
+            raise table.error(key, f"threads is '{params['threads']}'; allowed: a number from 1")
         name = _fill(table, "name", table.get("name", str), params)
         if not NAME.fullmatch(name):
-            raise table.error("name", f"name is '{name}'; allowed are letters, digits and _ . + -")
+            raise table.error("name", f"name is '{name}'; allowed: letters, digits and _ . + -")
         rows.append(
             Row(
                 name=name,

@@ -1,4 +1,4 @@
-"""From raw runs to what tables and pictures show: medians, spread, the best peer, ratios."""
+"""The figures of tables and pictures, from raw runs: medians, spread, the best peer, ratios."""
 
 import dataclasses
 import statistics
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from hakobench.record import Run
 
-NOISY_SHARE = 0.05  # of the machine used by others during a run, median over a row
+NOISY_SHARE = 0.05  # of the machine that other processes used during a run; median over a row
 FEW_ROUNDS = 5
-RSS_PEER_SPEED = 0.8  # a peer counts as lean only when it reaches this share of our speed
+RSS_PEER_SPEED = 0.8  # the leanest peer is one that reaches this share of our speed
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One allocator in one row: medians over its rounds. `failures` counts runs that did not end well. `values` are
-    those of the good runs. `spread` is half of (max - min), relative to the median."""
+    """One allocator in one row: medians over its rounds. `failures` counts the failed runs, `values` are those of the
+    good runs. `spread` is half of (max - min), relative to the median."""
 
     allocator: str
     ours: bool
@@ -34,7 +34,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """One row of the table. `cells` by allocator, in the order in which they first ran."""
+    """One row of the table. `cells` are by allocator, in the order of `lines`."""
 
     row: str
     about: str
@@ -55,7 +55,8 @@ class Line:
 
     @property
     def failed_peers(self) -> tuple[str, ...]:
-        """Peers with failed runs: not among the best, so a ratio to the best flatters when there are any."""
+        """Peers with failed runs. They cannot be the best peer, so with any of them a ratio to the best peer
+        flatters."""
         return tuple(cell.allocator for cell in self.cells.values() if not cell.ours and cell.failed)
 
     @property
@@ -63,20 +64,21 @@ class Line:
         return self.other_cpu_share > NOISY_SHARE
 
     def speed_ratio(self, name: str, against: str) -> float | None:
-        """Speed of `name` as a multiple of that of `against`: above 1 is better, for seconds too."""
+        """The speed of `name` as a multiple of that of `against`: above 1 is better, for seconds too."""
         mine, other = self.cells.get(name), self.cells.get(against)
         if mine is None or other is None or mine.failed or other.failed or not mine.value or not other.value:
             return None
         return other.value / mine.value if self.less_is_better else mine.value / other.value
 
     def ratio_to_best(self, name: str) -> float | None:
-        """Speed of `name` as a multiple of the best peer's."""
+        """The speed of `name` as a multiple of the best peer's."""
         best = self.best_peer
         return None if best is None else self.speed_ratio(name, best.allocator)
 
     def rss_ratio(self, name: str) -> float | None:
-        """Peak RSS as a multiple of that of the leanest peer which reaches RSS_PEER_SPEED of our speed. In rows whose
-        figure is itself memory nobody is too slow. None when there is none, or nobody measured ours."""
+        """The peak RSS as a multiple of that of the leanest peer that reaches RSS_PEER_SPEED of our speed. In rows
+        whose figure is itself memory, every peer counts. None without such a peer, or without a measured RSS of
+        ours."""
         mine = self.cells.get(name)
         if mine is None or mine.failed or not mine.peak_rss_mb:
             return None
@@ -112,7 +114,7 @@ def _cell(name: str, runs: Sequence[Run]) -> Cell:
 
 
 def lines(runs: Sequence[Run]) -> list[Line]:
-    """One line a row, in the suite's order (`row_index`); peers first, then ours, by name."""
+    """One line a row, in the suite's order (`row_index`). The cells of peers come first, then ours, each by name."""
     table = []
     allocators = list(dict.fromkeys(run.allocator for run in sorted(runs, key=lambda run: (run.ours, run.allocator))))
     for row in dict.fromkeys(run.row for run in sorted(runs, key=lambda run: run.row_index)):

@@ -1,20 +1,21 @@
-"""Looks at a process while it runs: is the preloaded library really in it, and how large is its RSS."""
+"""Watches a process while it runs: whether the preloaded library is mapped, and how large the RSS is."""
 
 import os
 import pathlib
 import threading
 import time
 
-LOOK_SECONDS = 0.002  # between looks for the library, only until it is seen
+LOOK_SECONDS = 0.002  # between looks for the library, until it is seen
 PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 class Watcher:
-    """One for each run. `start` is called with the pid right after the program was started; `stop` when it has ended.
+    """Watches one run. The runner calls `start` with the pid right after the start of the program, and `stop` after its
+    end.
 
-    `seen`: the library was found in /proc/PID/maps. `looked`: the maps were read at a time when it would have been there:
-    the loader maps what is preloaded before the C library. `samples`: pairs of milliseconds since the start and RSS in
-    KiB.
+    `seen`: the library was in /proc/PID/maps. `looked`: the maps were read when the library would have been there, that
+    is when the C library was, because the loader maps preloaded libraries before it. `samples`: pairs of milliseconds
+    since the start and RSS in KiB.
     """
 
     def __init__(self, library: pathlib.Path | None, rss_every_ms: int):
@@ -46,7 +47,7 @@ class Watcher:
                 self.samples.append((round((time.monotonic() - began) * 1000), resident))
                 self._ended.wait(self._every)
         except (OSError, IndexError):
-            return  # the process is gone
+            return  # the process has ended
 
     def _look(self, pid: int) -> None:
         maps = pathlib.Path(f"/proc/{pid}/maps").read_text(errors="replace")

@@ -1,4 +1,4 @@
-"""What several tests of hakobench need: the workloads, built once, and the modules that build small libraries."""
+"""Shared by the tests of hakobench: the workloads, built once, and the modules that build small libraries."""
 
 import pathlib
 import sys
@@ -7,7 +7,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 
-from workload_programs import build_workloads  # found by the line above
+from workload_programs import build_workloads  # from the folder that the line above adds
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
-"""Small libraries to preload, as C code for workload_programs.build_library; each is glibc's malloc with a flaw."""
+"""Small libraries to preload, as C code for workload_programs.build_library: glibc's malloc with a flaw each."""
 
-# What makes a library one of ours is its configuration string.
+# Its configuration string makes a library one of ours.
 OURS = """
 #include "next.h"
 const char *hz_config_string(void) { return "engine=test lane=none"; }
@@ -19,7 +19,7 @@ NO_MALLOC = "int nothing_to_see_here(void) { return 1; }\n"
 
 
 def slow(turns: int) -> str:
-    """A malloc that goes round a loop so often."""
+    """A malloc with a loop of `turns` rounds before it."""
     return f"""
 #include "next.h"
 void *malloc(size_t size) {{

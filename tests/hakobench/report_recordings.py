@@ -1,4 +1,4 @@
-"""Recordings made up for tests of the report: every feature of the format, from a seeded generator, no measurement."""
+"""Made-up recordings for tests of the report: every feature of the format, from a seeded generator."""
 
 import dataclasses
 import datetime
@@ -8,7 +8,7 @@ import random
 from hakobench import record
 from hakobench.record import Run
 
-# name, ours, speed, memory, and how much is lost with all frees remote
+# name, ours, speed, memory, and the loss of speed when all frees are remote
 ALLOCATORS = (
     ("glibc", False, 0.45, 1.0, 0.8),
     ("jemalloc", False, 0.85, 1.5, 0.5),
@@ -28,7 +28,7 @@ START = datetime.datetime(2026, 11, 21, 22, 0, tzinfo=datetime.timezone.utc)
 
 @dataclasses.dataclass(frozen=True)
 class MadeRow:
-    """One row to make runs for; `speed` is that of an allocator of speed 1.0 with local frees."""
+    """One row to make runs for. `speed` is that of an allocator of speed 1.0 when all frees are local."""
 
     name: str
     about: str
@@ -85,7 +85,7 @@ def _samples(peak_kb: int, noise: random.Random) -> list[tuple[int, int]]:
 
 
 def make_run(row: MadeRow, row_index: int, name: str = "glibc", ours: bool = False, **changes: object) -> Run:
-    """One good run; `changes` are fields that differ."""
+    """One good run with the fields of `changes`."""
     library = (
         "" if name == "glibc" else f"build/lib/libhakozuna_{name}.so" if ours else f".cache/peers/{name}/lib{name}.so"
     )
@@ -150,7 +150,7 @@ def runs(made: Made) -> list[tuple[Run, list[tuple[int, int]]]]:
 
 
 def write(path: pathlib.Path, made: list[tuple[Run, list[tuple[int, int]]]]) -> pathlib.Path:
-    """As hakobench run writes it."""
+    """Writes the runs as `hakobench run` does."""
     writer = record.Writer(path)
     for run, samples in made:
         writer.add(run, samples)

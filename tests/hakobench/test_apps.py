@@ -1,4 +1,4 @@
-"""Real programs as rows: what they print is understood, what goes wrong is told, and every row runs."""
+"""Real programs as rows: the drivers read their output, report their failures, and run every row."""
 
 import contextlib
 import os
@@ -75,7 +75,7 @@ def script(path: pathlib.Path, text: str) -> pathlib.Path:
 
 
 def is_gone(pid: int) -> bool:
-    """Waits for the end of a process that was killed; False when it lives on."""
+    """Waits for the end of a killed process; False when it lives on."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -150,13 +150,14 @@ connection.recv(100)
 
 
 def test_server_that_does_not_start(tmp_path: pathlib.Path) -> None:
-    """Its last words are told; and under glibc a malloc that the server is linked with must not take part."""
+    """The failure shows the server's last output. Under glibc, the malloc that the server is linked with is not
+    used."""
     server = script(tmp_path / "server", "#!/bin/sh\necho first\necho \"no memory, preload=$LD_PRELOAD\" >&2\nexit 3\n")
     outcome = run(make_job(make_row("redis", server, "redis-benchmark"), tmp_path))
     assert outcome.failure == "server ended by itself: exit code 3: no memory, preload=libc.so.6"
 
 
-def test_server_under_an_allocator_gets_that_alone(tmp_path: pathlib.Path) -> None:
+def test_server_under_an_allocator_gets_only_that_preload(tmp_path: pathlib.Path) -> None:
     library = build_library(tmp_path / "nothing.so", "int nothing;\n")
     server = script(tmp_path / "server", "#!/bin/sh\necho \"preload=$LD_PRELOAD\"\nexit 3\n")
     outcome = run(make_job(make_row("redis", server, "redis-benchmark"), tmp_path, library=library))
@@ -213,7 +214,7 @@ def test_server_that_dies_under_load(tmp_path: pathlib.Path) -> None:
 
 
 def test_server_that_dies_at_its_end(tmp_path: pathlib.Path) -> None:
-    """A library may break only when the program ends."""
+    """A library can fail as late as at the end of the program."""
     library = build_library(
         tmp_path / "dies.so",
         "#include <stdlib.h>\n__attribute__((destructor)) static void die(void) { abort(); }\n",
@@ -352,7 +353,7 @@ def test_kv_load_without_server(tmp_path: pathlib.Path) -> None:
 
 
 def test_peak_is_the_programs_not_ours(tmp_path: pathlib.Path) -> None:
-    """ru_maxrss of a program holds what its parent was at fork; measure_child stands between."""
+    """ru_maxrss of a program includes the size of its parent at the fork, so measure_child stands between them."""
     ballast = b"x" * 100_000_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > len(ballast) // 1024
     outcome = run(make_job(make_row("command", "/bin/true"), tmp_path))
@@ -386,7 +387,7 @@ def test_command_that_hangs_is_killed_with_its_children(tmp_path: pathlib.Path) 
     assert is_gone(int((tmp_path / "child").read_text()))
 
 
-def test_command_has_its_settings_and_the_preload_alone_has_not_the_launcher(tmp_path: pathlib.Path) -> None:
+def test_the_command_and_not_its_launcher_has_settings_and_preload(tmp_path: pathlib.Path) -> None:
     library = build_library(tmp_path / "nothing.so", "int nothing;\n")
     text = "echo $COLOUR; tr '\\0' '\\n' </proc/$PPID/environ | grep -c LD_PRELOAD; echo $LD_PRELOAD"
     outcome = run(make_job(make_row("command", "sh", "-c", text, COLOUR="blue"), tmp_path, library=library))
@@ -394,8 +395,8 @@ def test_command_has_its_settings_and_the_preload_alone_has_not_the_launcher(tmp
     assert outcome.command.startswith("COLOUR=blue /usr/bin/sh -c ")
 
 
-def test_watch_is_told_the_program_not_the_launcher(tmp_path: pathlib.Path) -> None:
-    """The program waits until it has been watched."""
+def test_watch_gets_the_program_and_not_the_launcher(tmp_path: pathlib.Path) -> None:
+    """The program waits until the watcher has seen it."""
     os.mkfifo(tmp_path / "fifo")
     pids: list[int] = []
 
@@ -408,9 +409,9 @@ def test_watch_is_told_the_program_not_the_launcher(tmp_path: pathlib.Path) -> N
 
 
 def test_another_result_is_a_failure(tmp_path: pathlib.Path) -> None:
-    """A program that computes something else under one allocator has lost, however fast it was."""
+    """A program with another result under one allocator has failed, however fast it was."""
     library = build_library(tmp_path / "nothing.so", "int nothing;\n")
-    # It computes for a while, so that it can be looked at.
+    # It computes for a while, so that the watcher can look at it.
     text = "import os; open('result.txt', 'w').write(f\"{sum(range(10**7))}{'nothing' in os.environ['LD_PRELOAD']}\")"
     row = make_row("command", "/usr/bin/python3", "-c", text, result="result.txt")
     chosen = [allocators.Allocator("glibc"), allocators.load("wrong", library)]
@@ -500,8 +501,8 @@ def results() -> Iterator[dict[str, str]]:
 def test_row(
     row: Row, library: pathlib.Path | None, tmp_path: pathlib.Path, results: dict[str, str]
 ) -> None:
-    """Small, with and without the library, with the same result. A program that is not here is a finding: setup
-    installs all."""
+    """Each row runs with little work, with and without the library, and with the same result. A missing program is a
+    failure, because tools/setup installs all of them."""
     driver = DRIVERS[row.driver]
     assert driver.missing(row, BIN_DIR) == ""
     row.params.pop("idle_ms", None)
@@ -520,7 +521,7 @@ def test_row(
         assert watcher.seen
     if "result" in outcome.figures:
         assert results.setdefault(row.name, outcome.figures["result"]) == outcome.figures["result"]
-    # The preload is written before the command, so the making of inputs must not come first.
+    # The preload stands before the command, so the command must not begin with the making of inputs.
     assert ("  # " in outcome.command) == any("@" in arg for arg in row.args)
     assert str(tmp_path) not in outcome.command + outcome.failure
     assert str(ROOT) not in outcome.command + outcome.output

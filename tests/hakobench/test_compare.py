@@ -1,4 +1,4 @@
-"""`hakobench compare`: each verdict by runs made up for it, and a slow allocator that must lose."""
+"""`hakobench compare`: each verdict from made-up runs, and a slow allocator that must lose."""
 
 import dataclasses
 import errno
@@ -20,7 +20,7 @@ from hakobench import commits, judge, record, statistics
 from hakobench.commands import compare
 from hakobench.machine import Machine
 
-# One thread each, whatever the tags say: rows that last a millisecond must not wait for one another's threads.
+# One thread each, whatever the tags say, because rows of a millisecond must not wait for threads.
 SUITE = """about = "for tests"
 
 [[row]]
@@ -51,7 +51,7 @@ EXAMPLE = record.Run(
     started="2020-01-01T00:00:00+00:00",
 )  # fmt: skip
 SEEDS = judge.load_gate("seeds")
-# Relative to the ratio: small, without a mean, different in each round.
+# Relative to the ratio: small, with a mean of zero, different in each round.
 NOISE = [0.0, 0.004, -0.004, 0.002, -0.002, 0.006, -0.006, 0.001, -0.001, 0.003, -0.003, 0.005, -0.005, 0.007, -0.007]
 
 
@@ -130,7 +130,7 @@ def test_medians_and_ratio_of_a_row() -> None:
 
 
 def test_pairs_are_of_the_same_round() -> None:
-    """Both drift together by a factor of 15; the ratio of each round does not."""
+    """Both speeds drift together by a factor of 15, but the ratio of each round stays."""
     drifting = [dataclasses.replace(run, value=run.value * run.round) for run in runs(1.1)]
     still, moved = verdict(runs(1.1)).gain, verdict(drifting).gain
     assert (moved.ratio, moved.low, moved.high) == pytest.approx((still.ratio, still.low, still.high))
@@ -193,7 +193,7 @@ def test_runs_that_cannot_be_compared(change: dict, message: str) -> None:
 
 
 def rows_of(rounds: int = 15, **ratios: float) -> list[record.Run]:
-    """A row for each of `ratios`: its name is the tag, with a number behind it where there are several (r0_2)."""
+    """A row for each of `ratios`. Its name is the tag, with a number when there are several (r0_2)."""
     made = []
     for index, (name, ratio) in enumerate(ratios.items()):
         for run in runs(ratio, None, rounds=rounds):
@@ -212,7 +212,7 @@ def rows_of(rounds: int = 15, **ratios: float) -> list[record.Run]:
         ({"r90": 1.2, "r0": 1.0, "r0_2": 0.995}, judge.GO, "the hold rows hold"),
     ],
 )
-def test_what_one_row_loses_the_others_do_not_make_up_for(ratios: dict[str, float], word: str, reason: str) -> None:
+def test_other_rows_do_not_make_up_for_a_loss(ratios: dict[str, float], word: str, reason: str) -> None:
     found = verdict(rows_of(**ratios))
     assert found.word == word, found
     assert reason in found.reasons
@@ -227,9 +227,10 @@ def test_intervals_of_rows_widen_with_their_number() -> None:
     assert many[0].interval.low < few[0].interval.low < few[0].interval.high < many[0].interval.high
 
 
-def test_equals_are_undecided_nearly_always() -> None:
-    """Four gain rows, four hold rows, two others; noise of a run: heavy tails, and 5 % of the runs 30 % slower. A false
-    NO-GO may come in 0.5 % of the comparisons; so many more than expected have a chance below 1 %."""
+def test_equals_are_nearly_always_undecided() -> None:
+    """Four gain rows, four hold rows, two others; the noise of a run has heavy tails, and 5 % of the runs are 30 %
+    slower. At most 0.5 % of the comparisons may end in a false NO-GO; the limit here would fail a correct judge with a
+    probability below 1 %."""
     generator = numpy.random.default_rng(30)
     names = [f"{tag}_{at}" for tag, count in (("r50", 2), ("r90", 2), ("r0", 4), ("st", 2)) for at in range(count)]
     plain = rows_of(**dict.fromkeys(names, 1.0))
@@ -252,7 +253,7 @@ def test_a_row_that_ran_under_one_only_is_undecided(absent: str, present: str) -
     assert f"r90 has no run of {absent}" in found.reasons
 
 
-def test_a_row_without_a_role_is_told() -> None:
+def test_a_row_without_a_role_is_reported() -> None:
     found = verdict(rows_of(r90=1.2, r0=1.0, st=0.5, st_2=1.0))
     assert found.word == judge.GO
     assert found.notes == ("st loses, at 0.500; the gate asks nothing of it",)
@@ -275,11 +276,11 @@ def test_doubtful_pairs_do_not_count(mark: str) -> None:
     assert "r90 has no pair of runs that counts" in found.reasons
 
 
-def test_many_noisy_pairs_are_told() -> None:
+def test_many_noisy_pairs_are_reported() -> None:
     made = rows_of(r90=1.2, r0=1.0)
-    for worst, told in ((3, ()), (7, ("14 of 30 pairs shared the machine with something else; repeat it on a quiet one",))):
+    for worst, printed in ((3, ()), (7, ("14 of 30 pairs shared the machine with something else; repeat it on a quiet one",))):
         noisy = [dataclasses.replace(run, marks="noisy" if run.round <= worst else "") for run in made]
-        assert verdict(noisy).notes == told
+        assert verdict(noisy).notes == printed
 
 
 @pytest.mark.parametrize("value", [0.0, math.nan, math.inf, -1.0])
@@ -310,7 +311,7 @@ def test_the_gates_of_the_package() -> None:
         ("about = ", ":1: Invalid value"),
         ('about = "x"\n[gain\n', ":2: "),
         ('about = "x"\nlimit = 3\n', ":2: unknown key 'limit'; allowed: about, gain, hold"),
-        ('about = "x"\n[gain]\ntags = []\nat_least = 1.1\n', r":3: gain.tags is \[\]; allowed is a list"),
+        ('about = "x"\n[gain]\ntags = []\nat_least = 1.1\n', r":3: gain.tags is \[\]; allowed: a list"),
         ('about = "x"\n[gain]\ntags = ["a"]\nat_least = 0.9\n', ":4: gain.at_least is 0.9; allowed: a number above 1$"),
         ('about = "x"\n[gain]\ntags = ["a"]\nat_least = inf\n', ":4: gain.at_least is inf"),
         ('about = "x"\n[gain]\ntags = ["a"]\n', r":2: \[gain\] has exactly the keys tags and at_least"),
@@ -366,8 +367,8 @@ def test_rows_without_the_tags_take_the_gate_any(tmp_path: pathlib.Path) -> None
     assert "gate seeds judges hold rows by the tags r0; no chosen row has one" in done.stderr
 
 
-def test_a_difference_between_equals_is_told(tmp_path: pathlib.Path) -> None:
-    """The same file under two names: whatever is found is bias, and no verdict may hide it."""
+def test_a_difference_between_equals_is_reported(tmp_path: pathlib.Path) -> None:
+    """The same file under two names: any difference is bias, and no verdict may hide it."""
     same = [dataclasses.replace(run, library_sha256="x") for run in runs(1.1)]
     done = call("a", "b", "--csv", str(write(tmp_path / "made.csv", same)))
     assert done.exit_code == 1
@@ -376,13 +377,13 @@ def test_a_difference_between_equals_is_told(tmp_path: pathlib.Path) -> None:
     assert call("a", "b", "--csv", str(write(tmp_path / "fair.csv", fair))).exit_code == 0
 
 
-def test_notes_are_told(tmp_path: pathlib.Path) -> None:
+def test_notes_are_reported(tmp_path: pathlib.Path) -> None:
     done = call("a", "b", "--csv", str(write(tmp_path / "made.csv", rows_of(r90=1.2, r0=1.0, st=0.5))))
     assert "Note: st loses, at 0.500; the gate asks nothing of it." in done.stdout
     assert "99.83%" in done.stdout  # the confidence of three rows
 
 
-def test_marks_are_told(tmp_path: pathlib.Path) -> None:
+def test_marks_are_reported(tmp_path: pathlib.Path) -> None:
     made = runs(1.1)
     made[0] = dataclasses.replace(made[0], marks="noisy forced")
     made[1] = dataclasses.replace(made[1], marks="noisy")
@@ -409,10 +410,11 @@ def test_bad_words_with_recorded_runs(tmp_path: pathlib.Path, args: list[str], m
 def test_corrupt_csv_is_named_with_its_line(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "made.csv", runs(1.1))
     lines = path.read_text().splitlines()
-    path.write_text("\n".join([*lines[:7], lines[7][:40], *lines[8:]]) + "\n")
+    assert not lines[8].startswith("#")
+    path.write_text("\n".join([*lines[:8], lines[8][:20], *lines[9:]]) + "\n")
     done = call("a", "b", "--csv", str(path))
     assert done.exit_code == 2
-    assert f"{path}:8: " in done.stderr
+    assert f"{path}:9: " in done.stderr
     missing = call("a", "b", "--csv", str(tmp_path / "none.csv"))
     assert missing.exit_code == 2
     assert "none.csv': No such file" in missing.stderr
@@ -498,7 +500,7 @@ def test_a_crash_of_b_is_no_go(measured: Measured, libraries: dict[str, pathlib.
 
 
 def test_a_library_with_itself(measured: Measured) -> None:
-    """Eight tiny rounds on any machine; whether it is fair is for the simulation and for --repeat to show."""
+    """Eight tiny rounds on any machine. Only the simulation and --repeat can show whether the method is fair."""
     done = measured("glibc", "glibc", "--rows", "args", "--repeat", "2")
     assert done.exit_code in (0, 1), done.output
     assert len(measured.files()) == 2
@@ -526,12 +528,12 @@ def test_interrupted_runs_are_kept(measured: Measured, monkeypatch: pytest.Monke
     monkeypatch.setattr(compare.runner, "execute", interrupted)
     done = measured("glibc", "glibc", "--rows", "args")
     assert done.exit_code == 130
-    assert "what is done can be judged by 'hakobench compare glibc glibc-again --csv " in done.stderr.replace("\n", " ")
+    assert "to judge the finished runs: 'hakobench compare glibc glibc-again --csv " in done.stderr.replace("\n", " ")
     assert len(record.read(measured.files()[0]).runs) == 1
 
 
 def test_results_that_cannot_be_written(measured: Measured, tmp_path: pathlib.Path) -> None:
-    """Told before anything runs; a file in the place of the directory stops root too."""
+    """The error comes before anything runs. A file in the place of the directory stops even root."""
     blocked = tmp_path / "file"
     blocked.write_text("")
     for option in ("--results-dir", "--log-dir"):
@@ -541,7 +543,7 @@ def test_results_that_cannot_be_written(measured: Measured, tmp_path: pathlib.Pa
         assert measured.files() == []
 
 
-def test_a_disk_that_fails_is_told(measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fails_is_reported(measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_) -> list[record.Run]:
         raise OSError(errno.ENOSPC, "No space left on device", "results.csv")
 
@@ -608,7 +610,7 @@ def repository(tmp_path: pathlib.Path) -> Repository:
 def test_commits_are_built_clean_and_kept(repository: Repository) -> None:
     first = repository.commit("int answer(void) { return 1; }\n")
     second = repository.commit("int answer(void) { return 2; }\n")
-    (repository.root / "tiny.c").write_text("this is not C\n")  # a dirty tree is not used
+    (repository.root / "tiny.c").write_text("this is not C\n")  # the build ignores uncommitted changes
     old, new = repository.load("git:HEAD~1"), repository.load("git:HEAD")
     assert (old.name, new.name) == (first[:12], second[:12])
     assert (old.version, new.version) == (first, second)
@@ -652,7 +654,7 @@ def test_leftovers_of_killed_builds_are_cleared(repository: Repository) -> None:
 def test_an_interruption_ends_the_build(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    """The build has a child of its own, as ninja has; it says who it is, and never ends by itself."""
+    """The build has a child, like ninja; the child prints its pid and never ends by itself."""
     repository.commit("int answer(void) { return 1; }\n")
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -662,7 +664,7 @@ def test_an_interruption_ends_the_build(
     seen = []
 
     class Interrupting:
-        """In the place of the pattern for ninja's lines: called with the first line of output."""
+        """Stands in for the pattern of ninja's lines; it is called with the first line of output."""
 
         def match(self, line: str) -> None:
             seen.extend(map(int, line.split()))
@@ -673,7 +675,7 @@ def test_an_interruption_ends_the_build(
         repository.load("git:HEAD")
     build, child = seen
     assert not pathlib.Path(f"/proc/{build}").exists()
-    state = pathlib.Path(f"/proc/{child}/stat")  # whoever is its parent now may not have asked for its end yet
+    state = pathlib.Path(f"/proc/{child}/stat")  # its present parent has perhaps not waited for it yet
     assert not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] in "ZX"
     assert [path.name for path in repository.cache.iterdir()] == ["lock"]
     assert repository.git("worktree", "list").count("\n") == 0

@@ -1,4 +1,4 @@
-"""`hakobench counts`: what it reads from valgrind and perf, its arithmetic, and one real run."""
+"""`hakobench counts`: its readers of valgrind's and perf's output, its arithmetic, and one real run."""
 
 import csv
 import dataclasses
@@ -86,7 +86,7 @@ def count(programs: pathlib.Path, suite_path: pathlib.Path, tmp_path: pathlib.Pa
 
 
 def without_program(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    """A PATH on which neither valgrind nor perf is."""
+    """A PATH without valgrind and perf."""
     empty = tmp_path / "empty"
     empty.mkdir()
     monkeypatch.setenv("PATH", str(empty))
@@ -108,12 +108,12 @@ def test_sample_is_read() -> None:
     }
     assert profile.of_object("/usr/lib/libexample.so") == 740
     assert profile.of_object("/nowhere.so") == 0
-    # what a callee costs is not counted with its caller, so that own costs add up to all of it
+    # a callee's cost is not counted at its caller, so the functions' own costs add up to the total
     assert sum(profile.instructions.values()) == profile.totals["Ir"]
 
 
 def test_a_name_is_known_from_its_first_mention() -> None:
-    """Here `free` is named as a callee before its own section, which then has the number alone."""
+    """Here `free` has its name as a callee, and its own section below has only the number."""
     text = SAMPLE.replace("fn=(41) free", "fn=(41)").replace("calls=7", "cfn=(41) free\ncalls=7")
     assert callgrind.parse(text, "x").instructions["/usr/lib/libexample.so", "free"] == 240
 
@@ -186,7 +186,7 @@ def test_real_counts_are_positive_and_repeatable(programs: pathlib.Path, args_ro
         assert first.pairs == second.pairs == 5000
         for event in ("Ir", "Bc", "Dr", "Dw"):
             assert first.events[event] > 1.0
-            # the same but for the digits of the times that the workload prints: some hundred events in 5000 pairs
+            # the same except for the digits of the times that the workload prints: some hundred events in 5000 pairs
             assert first.events[event] == pytest.approx(second.events[event], rel=1e-3, abs=0.1)
         assert first.outside == pytest.approx(second.outside, rel=1e-3, abs=0.1)
         assert 0 < first.outside < first.events["Ir"]
@@ -221,13 +221,13 @@ def test_table_and_csv(count: Counts, libraries: dict[str, pathlib.Path]) -> Non
 
 
 @needs_valgrind
-def test_what_does_not_run_is_told_and_left_out(count: Counts, libraries: dict[str, pathlib.Path]) -> None:
+def test_cells_that_do_not_run_are_reported_and_left_out(count: Counts, libraries: dict[str, pathlib.Path]) -> None:
     bad = [f"--lib={name}={libraries[name]}" for name in ("crashes", "no_malloc")]
     done = count("--allocators", "glibc", *bad)
     assert done.exit_code == 0, done.output
-    told = " ".join(done.stdout.split())
-    assert "left out: crashes: killed by SIGSEGV (args)" in told
-    assert "left out: no_malloc: the preload took no effect: malloc comes from libc.so.6 (args)" in told
+    printed = " ".join(done.stdout.split())
+    assert "left out: crashes: killed by SIGSEGV (args)" in printed
+    assert "left out: no_malloc: the preload took no effect: malloc comes from libc.so.6 (args)" in printed
     assert [run["allocator"] for run in count.raw() if run["failure"]] == ["crashes", "no_malloc"]
 
 
@@ -262,7 +262,7 @@ def test_bad_arguments(count: Counts, args: list[str], message: str) -> None:
 
 
 @needs_valgrind
-def test_interrupt_keeps_what_is_done(
+def test_interrupt_keeps_finished_counts(
     count: Counts, libraries: dict[str, pathlib.Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = callgrind.count
@@ -288,7 +288,7 @@ def test_interrupt_ends_the_children(monkeypatch: pytest.MonkeyPatch) -> None:
     with children.one() as started:
         children.watch(started, 4711)
         children.end()
-        children.watch(started, 4712)  # of a thread that had not started it yet
+        children.watch(started, 4712)  # started later by a thread
     assert ended == [4711, 4712]
 
 
@@ -363,7 +363,7 @@ def test_annotate_is_read() -> None:
     assert perf.parse_annotate("", 5) == ()
 
 
-# What the real one prints on a machine without counters, with and without the right to use it.
+# The output of the real perf on a machine without counters, with and without permission.
 FAKE_PERF = """#!/bin/sh
 case "$1" in
 stat)
@@ -385,7 +385,7 @@ SUPPORTED = """out=$4; shift 7; "$@"; printf '5000000,,%s,0,100.00,,\\n' cycles 
 
 
 def fake_perf(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, stat: str) -> None:
-    """A perf of that name before the real one, which behaves like one of a certain machine."""
+    """A fake perf before the real one on PATH, which behaves as on a given machine."""
     directory = tmp_path / "fake"
     directory.mkdir()
     program = directory / "perf"
@@ -431,7 +431,7 @@ def test_events_that_share_counters_are_marked(
     assert "(n %): an estimate from that part of the run" in done.stdout
 
 
-# Says who it is, and never ends by itself.
+# Prints its pid, and never ends by itself.
 ENDLESS_VALGRIND = """#!/bin/sh
 [ "$1" = --version ] && exec echo valgrind-3
 sleep 1000 &
@@ -446,7 +446,7 @@ def test_a_signal_ends_the_children(
 ) -> None:
     fifo, fake, scratch = tmp_path / "fifo", tmp_path / "fake", tmp_path / "scratch"
     os.mkfifo(fifo)
-    told = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    printed = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     fake.mkdir()
     scratch.mkdir()
     (fake / "valgrind").write_text(ENDLESS_VALGRIND.replace("{fifo}", str(fifo)))
@@ -458,16 +458,16 @@ def test_a_signal_ends_the_children(
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )  # fmt: skip
-    ready, _, _ = select.select([told], [], [], 120)
+    ready, _, _ = select.select([printed], [], [], 120)
     process.send_signal(ending)
     assert ready, "valgrind was not started"
-    started = [int(pid) for pid in os.read(told, 100).split()]
-    os.close(told)
+    started = [int(pid) for pid in os.read(printed, 100).split()]
+    os.close(printed)
     _, said = process.communicate()
     assert process.returncode == 130, said
     assert "interrupted" in said
     for pid in started:
-        state = pathlib.Path(f"/proc/{pid}/stat")  # whoever is its parent now may not have asked for its end yet
+        state = pathlib.Path(f"/proc/{pid}/stat")  # its present parent has perhaps not waited for it yet
         assert not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] in "ZX"
     assert list(scratch.iterdir()) == []
 

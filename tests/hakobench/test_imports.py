@@ -1,4 +1,8 @@
-"""The modules of hakobench import each other in one direction: from the imports in the sources no circle can be made."""
+"""The modules of hakobench import each other without a circle.
+
+The test reads the imports from the sources. The import of a package by its own modules, which Python makes by itself,
+does not count.
+"""
 
 import ast
 import pathlib
@@ -11,7 +15,7 @@ PACKAGE = pathlib.Path(hakobench.__file__).parent
 
 
 def modules(package: pathlib.Path) -> dict[str, pathlib.Path]:
-    """Every module of a package by its dotted name; a package is named like its folder."""
+    """Every module of a package by its dotted name; an __init__.py has the name of its folder."""
     found = {}
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package.parent).with_suffix("").parts
@@ -20,7 +24,7 @@ def modules(package: pathlib.Path) -> dict[str, pathlib.Path]:
 
 
 def imports(name: str, path: pathlib.Path, known: dict[str, pathlib.Path]) -> set[str]:
-    """The modules among `known` that a module imports anywhere, within functions too.
+    """The modules among `known` that a module imports, within functions too.
 
     `from a import b` is an import of the module a.b when there is one, and of a otherwise.
     """
@@ -37,7 +41,7 @@ def imports(name: str, path: pathlib.Path, known: dict[str, pathlib.Path]) -> se
 
 
 def circle(graph: dict[str, set[str]]) -> list[str]:
-    """The modules of one circle in their order, the first again at the end; empty when there is none."""
+    """The modules of one circle in order, the first one again at the end; empty without a circle."""
     done: set[str] = set()
 
     def follow(path: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Peers: fetched, built, tested, kept and found again, and what can go wrong on the way. Needs no network."""
+"""Peers are fetched, built, tested, kept and found again, and every step reports its failures. Needs no network."""
 
 import hashlib
 import http.server
@@ -26,7 +26,7 @@ from hakobench.peers.errors import PeerError
 REAL_CACHE = project.CACHE_DIR
 REAL_RECIPES = recipes.PATH
 
-# An allocator that is glibc's under names of its own: small, and works everywhere that the tests do.
+# glibc's allocator under other names: small, and it works wherever the tests do.
 GOOD_C = """
 #include <stddef.h>
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
@@ -43,7 +43,7 @@ int posix_memalign(void **block, size_t alignment, size_t size) {
 }
 """
 TRAPPING_C = GOOD_C.replace("    *block =", "    if (alignment == 4096) __builtin_trap();\n    *block =")
-# Only for sizes that the probe alone asks for: else Python itself would die of it.
+# Only for sizes that nothing but the probe requests: otherwise Python itself would crash.
 FORGETFUL_C = GOOD_C.replace(
     "return __libc_realloc", "if (size == 100100) return __libc_calloc(1, size);\n    return __libc_realloc"
 )
@@ -67,7 +67,7 @@ log_lines = 10
 
 @pytest.fixture(autouse=True)
 def world(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
-    """A machine of its own: cache, cargo's home, recipes and system libraries are in tmp_path."""
+    """A separate machine: cache, cargo's home, recipes and system libraries are in tmp_path."""
     monkeypatch.setattr(project, "CACHE_DIR", tmp_path / "cache")
     monkeypatch.setattr(recipes, "PATH", tmp_path / "recipes.toml")
     monkeypatch.setattr(store, "SYSTEM_ROOT", tmp_path / "system")
@@ -105,7 +105,7 @@ def give_crate(
     more: str = 'sources = ["fake.c"]\nflags = "-O1"',
     sha256: str = "",
 ) -> None:
-    """Puts a crate where cargo keeps those that it has, and writes its recipe."""
+    """Puts a crate into cargo's cache, and writes its recipe."""
     crate = pack_crate(files)
     folder = world / "cargo" / "registry" / "cache" / "local"
     folder.mkdir(parents=True, exist_ok=True)
@@ -277,7 +277,7 @@ def test_broken_archive(world: pathlib.Path) -> None:
     assert "cannot unpack fake-sys-1.2.3+7.crate" in ensure_fake().remark
 
 
-# ---- libraries that do not do what they should -------------------------------------------------------
+# ---- libraries that do not work -------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -311,21 +311,21 @@ def test_library_with_a_blank_in_its_path(world: pathlib.Path) -> None:
 # ---- the cache ---------------------------------------------------------------------------------------
 
 
-def test_changed_library_is_reported_and_made_anew(world: pathlib.Path) -> None:
+def test_changed_library_is_reported_and_built_again(world: pathlib.Path) -> None:
     give_crate(world, {"upstream/fake.c": GOOD_C})
     good = ensure_fake().peer
     with open(good.library, "ab") as file:
         file.write(b"changed")
     remarks: list[str] = []
     assert "fake" not in peers.installed(remarks)
-    assert "libfake.so changed since it was built; 'hakobench peers fake' makes it anew" in remarks[0]
+    assert "libfake.so changed since it was built; 'hakobench peers fake' builds it again" in remarks[0]
     output = io.StringIO()
     assert peers.ensure(["fake"], rich.console.Console(file=output, width=300))[0].peer == good
-    assert "changed since it was built; making it anew" in output.getvalue()
+    assert "changed since it was built; building it again" in output.getvalue()
     assert fetch.sha256_of(good.library) == good.sha256
 
 
-def test_corrupt_manifest_is_reported_and_made_anew(world: pathlib.Path) -> None:
+def test_corrupt_manifest_is_reported_and_built_again(world: pathlib.Path) -> None:
     give_crate(world, {"upstream/fake.c": GOOD_C})
     good = ensure_fake().peer
     for contents in (b"", b"{", b"[]", b"{}", b'{"name": 1}', b"\xff"):
@@ -344,7 +344,7 @@ def test_manifest_with_a_wrong_type(world: pathlib.Path) -> None:
     assert "its field 'environment' has the wrong type" in peers.inspect(recipes.load()["fake"]).remark
 
 
-def test_missing_library_is_made_anew(world: pathlib.Path) -> None:
+def test_missing_library_is_built_again(world: pathlib.Path) -> None:
     give_crate(world, {"upstream/fake.c": GOOD_C})
     good = ensure_fake().peer
     good.library.unlink()
@@ -352,7 +352,7 @@ def test_missing_library_is_made_anew(world: pathlib.Path) -> None:
     assert ensure_fake().peer == good
 
 
-def test_edited_recipe_builds_anew(world: pathlib.Path) -> None:
+def test_edited_recipe_builds_again(world: pathlib.Path) -> None:
     give_crate(world, {"upstream/fake.c": GOOD_C})
     ensure_fake()
     give_crate(world, {"upstream/fake.c": GOOD_C}, more='sources = ["fake.c"]\nflags = "-O1 -DNDEBUG"')
@@ -370,7 +370,7 @@ def test_failed_rebuild_keeps_what_was_there(world: pathlib.Path) -> None:
     assert fetch.sha256_of(before.library) == before.sha256
 
 
-def test_what_an_interrupted_build_left_is_removed(world: pathlib.Path) -> None:
+def test_leftovers_of_an_interrupted_build_are_removed(world: pathlib.Path) -> None:
     give_crate(world, {"upstream/fake.c": GOOD_C})
     left = world / "cache" / "peers" / "fake" / ".work-left"
     left.mkdir(parents=True)
@@ -467,7 +467,7 @@ def test_cargo_fetches_from_a_registry(world: pathlib.Path, server: int) -> None
 def test_no_network_for_cargo(world: pathlib.Path) -> None:
     give_crate(world, {"upstream/fake.c": GOOD_C})
     shutil.rmtree(world / "cargo")
-    with socket.socket() as unused:  # bound, but nobody listens: the connection is refused
+    with socket.socket() as unused:  # bound but not listening, so it refuses connections
         unused.bind(("127.0.0.1", 0))
         use_registry(world, unused.getsockname()[1])
         status = ensure_fake()
@@ -489,7 +489,7 @@ library = "{library}"
 
 
 def give_wheel(world: pathlib.Path, monkeypatch: pytest.MonkeyPatch, library: str = "lib/libfake.so.3") -> pathlib.Path:
-    """A wheel in a folder from which pip is told to take everything; returns the folder."""
+    """Puts a wheel into a folder, makes pip take everything from there, and returns the folder."""
     folder = world / "wheels"
     folder.mkdir()
     good = compile_library(world / "libgood.so", GOOD_C)
@@ -643,7 +643,7 @@ def test_command_brings_what_it_can(world: pathlib.Path) -> None:
     give_crate(world, {"upstream/fake.c": "int broken(\n"})
     result = call()
     assert result.exit_code == 0, result.output
-    assert "cannot be had" in result.output
+    assert "unavailable" in result.output
     assert len([line for line in result.output.splitlines() if line.startswith("fake: ")]) == 1
     required = call("--require", "fake")
     assert required.exit_code == 1
@@ -674,7 +674,7 @@ def test_command_names_what_it_does_not_know(world: pathlib.Path, arguments: tup
 
 
 def test_real_peers_replace_malloc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only those that are here: the cache is filled by `hakobench peers`, not by a test."""
+    """Tests only the peers in the cache: `hakobench peers` fills it, not a test."""
     monkeypatch.setattr(project, "CACHE_DIR", REAL_CACHE)
     monkeypatch.setattr(recipes, "PATH", REAL_RECIPES)
     monkeypatch.setattr(store, "SYSTEM_ROOT", pathlib.Path("/"))

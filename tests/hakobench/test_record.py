@@ -50,7 +50,7 @@ def test_a_run_is_one_line(tmp_path: pathlib.Path) -> None:
 
 
 def test_constants_stand_once(tmp_path: pathlib.Path) -> None:
-    """One line for each value of a scope, another when a value changes, and all again after the file is reopened."""
+    """Each scope has one line, another when a value changes, and all again after the file was reopened."""
     runs = [a_run(round=number, position=number) for number in (1, 2, 3)]
     runs += [a_run(position=4, allocator="hz4", ours=True, config="shards=63"), a_run(position=5, row="other")]
     runs += [a_run(position=6, commit="def"), a_run(position=7, command="another")]
@@ -65,7 +65,7 @@ def test_constants_stand_once(tmp_path: pathlib.Path) -> None:
 
 
 def old_format(path: pathlib.Path, runs: list[record.Run]) -> pathlib.Path:
-    """As older versions wrote them: every column in every line."""
+    """Writes a file like older versions: every column in every line."""
     with path.open("w", newline="", encoding="utf-8") as text:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(record.OLD_COLUMNS)
@@ -91,7 +91,7 @@ def test_files_of_older_versions_can_be_read_but_not_appended_to(tmp_path: pathl
 
 
 def test_an_interrupted_file_keeps_its_runs(tmp_path: pathlib.Path) -> None:
-    """Wherever the writer was killed: the complete runs can be read, and a new writer goes on behind them."""
+    """Wherever a writer was killed, the complete runs can be read, and a new writer appends to them."""
     runs = [a_run(), a_run(position=2, allocator="hz4", ours=True), a_run(position=3, row="other")]
     whole = written(tmp_path / "whole.csv", runs).read_bytes()
     lines = whole.splitlines(keepends=True)
@@ -207,7 +207,7 @@ def test_summary_where_less_is_better_and_runs_fail() -> None:
     assert line.failed_peers == ("broken",)
 
 
-def test_memory_rows_have_no_one_too_slow() -> None:
+def test_no_peer_is_too_slow_for_memory_rows() -> None:
     rss = {"metric": "peak_rss_kb", "unit": "MiB peak", "less_is_better": True}
     runs = [
         a_run(allocator="fat", value=15.0, peak_rss_kb=15 * 1024, **rss),

@@ -1,6 +1,6 @@
-"""The page in a real browser: opens from a file, sorts, changes its theme, fits a phone. Needs Debian's chromium.
+"""The page in a real browser: it opens from a file, sorts, changes its theme, fits a phone. Needs Debian's chromium.
 
-Screenshots go to build/report/screenshots, for people to look at.
+Screenshots for people go to build/report/screenshots.
 """
 
 import pathlib
@@ -86,7 +86,7 @@ def _background(chrome: webdriver.Chrome) -> str:
 
 
 def _screenshots(chrome: webdriver.Chrome, name: str) -> list[pathlib.Path]:
-    """One of each section."""
+    """Takes one screenshot of each section."""
     paths = []
     for section in chrome.find_elements(By.CSS_SELECTOR, "main > section"):
         chrome.execute_script("arguments[0].scrollIntoView()", section)
@@ -124,7 +124,7 @@ def test_a_click_on_a_head_sorts_by_number_both_ways_and_back(chrome: webdriver.
     assert "" in before  # glibc failed in one row
     button = head.find_element(By.TAG_NAME, "button")
     numbers = sorted(float(value) for value in before if value)
-    assert [str(value) for value in numbers] != sorted(map(str, numbers))  # as text they would be in another order
+    assert [str(value) for value in numbers] != sorted(map(str, numbers))  # sorted as text they would have another order
     button.click()
     up = _column(chrome, head)
     assert ([float(value) for value in up[:-1]], up[-1]) == (numbers, "")
@@ -221,7 +221,7 @@ def test_only_tables_and_maps_scroll_sideways(chrome: webdriver.Chrome, width: i
         _screenshots(chrome, "phone")
 
 
-# Texts of one picture must not lie on each other, nor be cut off by its edge.
+# Texts of one picture must neither overlap nor be cut off by its edge.
 CROWDED = """
 const found = [];
 for (const svg of document.querySelectorAll('.plot svg')) {

@@ -1,5 +1,5 @@
-"""What counts and what does not: rows in which a peer failed, memory that is a figure or was not measured, latency,
-and which measurements a history may put side by side."""
+"""Figures that count and figures that do not: rows in which a peer failed, memory as a figure, memory without a
+measurement, latency, and the measurements that a history can compare."""
 
 import dataclasses
 import pathlib
@@ -36,7 +36,7 @@ def _markdown(folder: pathlib.Path, *runs: Run) -> str:
 
 
 def _visible(text: str) -> str:
-    """Without style and script."""
+    """The page without style and script."""
     return re.sub(r"<(style|script)>.*?</\1>", "", text, flags=re.DOTALL)
 
 
@@ -104,7 +104,7 @@ def test_rows_of_memory_are_not_drawn_as_speed_against_memory() -> None:
     assert page.overall_points(facts.collect(_recording(*runs[2:]))) == []
 
 
-def test_memory_that_nobody_measured_is_a_dash(tmp_path: pathlib.Path) -> None:
+def test_unmeasured_memory_is_a_dash(tmp_path: pathlib.Path) -> None:
     runs = [
         make_run(FAST, 0, "glibc", peak_rss_kb=2048, final_rss_kb=0),
         make_run(FAST, 0, "hz3", True, peak_rss_kb=0, final_rss_kb=0),
@@ -122,11 +122,11 @@ def test_memory_that_nobody_measured_is_a_dash(tmp_path: pathlib.Path) -> None:
 
 
 def test_latencies_have_a_table(tmp_path: pathlib.Path) -> None:
-    told = [
+    printed = [
         make_run(FAST, 0, name, name == "hz3", figures=f"p50_us={p50} p99_us={p99}")
         for name, p50, p99 in (("glibc", 40, 900), ("glibc", 50, 1000), ("glibc", 48, "inf"), ("hz3", 31, 700))
     ]
-    runs = [*told, make_run(FAST, 0, "glibc", failure="x", figures="p50_us=1 p99_us=1"), make_run(OTHER, 1, "glibc")]
+    runs = [*printed, make_run(FAST, 0, "glibc", failure="x", figures="p50_us=1 p99_us=1"), make_run(OTHER, 1, "glibc")]
     (line,) = facts.collect(_recording(*runs)).latencies
     assert (line.row, line.cells) == ("fast", {"glibc": (48.0, 950.0), "hz3": (31.0, 700.0)})
     text = _page(*runs)

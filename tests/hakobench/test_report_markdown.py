@@ -1,5 +1,5 @@
-"""The pages of results and the table in docs/benchmarks.md: what is written, and that the repository's are what its
-results give."""
+"""The pages of results and the table in docs/benchmarks.md: their contents, and that those of the repository are what
+its results give."""
 
 import dataclasses
 import pathlib
@@ -79,7 +79,7 @@ def test_the_table_counts_what_the_page_says(document: pathlib.Path, results: pa
     assert "Medians below the best peer's: row2 0.70 (clearly)." in text
 
 
-def test_plots_are_valid_and_ask_for_nothing(document: pathlib.Path, results: pathlib.Path) -> None:
+def test_plots_are_valid_and_load_nothing(document: pathlib.Path, results: pathlib.Path) -> None:
     assert _report(document, results.parent, "--markdown", results).exit_code == 0
     for path in results.with_name("synthetic").iterdir():
         text = path.read_text(encoding="utf-8")
@@ -208,7 +208,7 @@ def test_a_page_lies_beside_its_results(document: pathlib.Path, results: pathlib
     assert (done.exit_code, "is not in elsewhere; a page lies beside its results" in done.stderr) == (2, True)
 
 
-def test_words_of_others_do_not_break_the_table(document: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_foreign_text_does_not_break_the_table(document: pathlib.Path, tmp_path: pathlib.Path) -> None:
     evil = "a|b`c`<script>*d*_e_\n| x |"
     row = MadeRow(evil, evil, "")
     runs = [make_run(row, 0, evil, failure=evil), make_run(row, 0, "hz3", True, config=evil)]

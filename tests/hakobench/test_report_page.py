@@ -1,4 +1,4 @@
-"""The page: what it says, that no link leads nowhere or elsewhere, and recordings out of the ordinary."""
+"""The page: its contents, links that all lead to places in the page, and unusual recordings."""
 
 import dataclasses
 import html.parser
@@ -19,7 +19,7 @@ TIME = MadeRow("compile", "a compiler", "", "wall_seconds", "s", True, 2.0)
 
 
 class Elements(html.parser.HTMLParser):
-    """Collects what tests ask for."""
+    """Collects the parts of a page that tests look at."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -73,14 +73,14 @@ def test_every_link_leads_to_something_on_the_page(full_page: str) -> None:
     assert inner <= set(found.ids)
 
 
-def test_nothing_is_asked_of_the_network(full_page: str) -> None:
+def test_the_page_loads_nothing(full_page: str) -> None:
     found = Elements(full_page)
     assert [link for link in found.links if not link.startswith("#")] == ["data:,"]
     assert not re.search(r"https?://|@import|url\((?!#)", full_page)
     assert "default-src 'none'" in full_page
 
 
-def test_no_path_of_the_machine_is_told(made: pathlib.Path, full_page: str) -> None:
+def test_no_path_of_the_machine_is_reported(made: pathlib.Path, full_page: str) -> None:
     assert str(made) not in full_page and str(made.parent.name) not in full_page
     assert "left out: compare-older.csv:1" in full_page
 
@@ -216,7 +216,7 @@ def test_odd_recordings_give_a_page(name: str) -> None:
     assert "svg" in found.tags
 
 
-def test_what_is_missing_is_said() -> None:
+def test_missing_parts_are_named() -> None:
     assert "No peer was measured" in _render(*ODD["ours alone"])
     assert "None of the project's own libraries" in _render(*ODD["one allocator, one round"])
     assert "Only 1 round:" in _render(*ODD["one allocator, one round"])
@@ -263,7 +263,7 @@ def _luminance(colour: str) -> float:
 
 
 def _contrast(one: str, other: str) -> float:
-    """As WCAG 2 defines it."""
+    """The contrast as WCAG 2 defines it."""
     bright, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (bright + 0.05) / (dark + 0.05)
 
@@ -281,7 +281,7 @@ def test_contrast(at: int) -> None:
         assert _contrast(colours[f"heat{bucket}"], colours[f"heattext{bucket}"]) >= 4.5, bucket
 
 
-def test_an_allocator_has_the_same_look_whoever_else_is_there() -> None:
+def test_the_look_of_an_allocator_does_not_depend_on_the_others() -> None:
     few = theme.looks({"glibc": False, "tcmalloc": False, "hz3_scale": True})
     many = theme.looks({"glibc": False, "aaa": False, "jemalloc": False, "tcmalloc": False, "hz3_scale": True})
     assert all(many[name] == few[name] for name in few)

@@ -1,4 +1,4 @@
-"""`hakobench run` tells a slow allocator from a fast one, and what did not run from what did."""
+"""`hakobench run` tells a slow allocator from a fast one, and a failed run from a good one."""
 
 import os
 import pathlib
@@ -103,7 +103,7 @@ rss_every_ms = 1
 
 [[row]]
 name = "silent"
-about = "nobody reads what it prints"
+about = "its output is discarded"
 workload = "larson"
 args = ["2", "8", "1000", "1000", "{work}"]
 metric = "wall_seconds"
@@ -163,7 +163,7 @@ def test_slow_allocator_loses(bench: Bench, libraries: dict[str, pathlib.Path]) 
     assert done.stdout.splitlines()[-1] == str(bench.path())
     values = {name: [run.value for run in bench.runs() if run.allocator == name] for name in ("glibc", "slow", "ours")}
     assert max(values["slow"]) * 3 < min(values["glibc"])
-    # ours is glibc with another name: about as fast as the best peer, which is glibc and not the slow one
+    # ours is glibc under another name, so about as fast as the best peer, which is glibc and not the slow one
     cells = table_line(done.stdout, "args")
     assert 0.1 < float(cells["ours / best"]) < 10
     assert 0.5 < float(cells["RSS / lean"]) < 2
@@ -242,7 +242,7 @@ def test_discarded_output_leaves_figures_of_the_process(bench: Bench) -> None:
 
 
 def test_rss_is_sampled_while_a_program_runs() -> None:
-    """The program runs until it has been looked at three times, however slow the machine is."""
+    """The program runs until the watcher has looked three times, however slow the machine is."""
     program = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
     watcher = Watcher(None, 1)
     watcher.start(program.pid)
@@ -289,7 +289,7 @@ def test_order_is_shuffled_by_the_seed(programs: pathlib.Path, tmp_path: pathlib
         ("no_malloc", "the preload took no effect: malloc comes from libc.so.6"),
     ],
 )
-def test_failed_runs_are_told(
+def test_failed_runs_are_reported(
     bench: Bench, libraries: dict[str, pathlib.Path], library: str, reason: str
 ) -> None:
     done = bench(
@@ -310,7 +310,7 @@ def test_failed_runs_are_told(
     [("ours", ""), ("text", "the preload took no effect: the library is not in /proc/PID/maps")],
 )
 def test_preload_of_a_silent_program(libraries: dict[str, pathlib.Path], library: str, reason: str) -> None:
-    """A program that does not say where its malloc comes from is looked at; this one runs until that was done."""
+    """The watcher looks at a program that does not report the file of its malloc; this one runs until then."""
     allocator = allocators.Allocator("it", libraries[library])
     program = subprocess.Popen(
         ["cat"], env=allocator.environment(), stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -364,7 +364,8 @@ metric = "wall_seconds"
 def test_result_of_glibc_is_the_right_one(
     libraries: dict[str, pathlib.Path], tmp_path: pathlib.Path, names: str
 ) -> None:
-    """Whichever comes first, and when glibc is not among the chosen. The program tells its allocators apart."""
+    """In any order of the allocators, and when glibc is not one of them. The program's result depends on its
+    allocator."""
     bench = Bench(project.BIN_DIR, tmp_path)
     bench.suite.write_text(WRONG_RESULT)
     libraries = {"wrong": libraries["ours"], "right": libraries["slow"]}
@@ -379,25 +380,25 @@ def test_result_of_glibc_is_the_right_one(
 
 
 @pytest.mark.parametrize("figure", ["nan", "inf", "0", "-1", "fast"])
-def test_figures_that_cannot_be_are_failures(tmp_path: pathlib.Path, figure: str) -> None:
+def test_impossible_figures_are_failures(tmp_path: pathlib.Path, figure: str) -> None:
     program = tmp_path / "liar"
     program.write_text(f"#!/bin/sh\necho seconds={figure} malloc_from=/lib/libc.so.6\n")
     program.chmod(0o755)
     bench = Bench(tmp_path, tmp_path)
     bench.suite.write_text(SUITE.split("[[row]]")[0] + '''[[row]]
 name = "liar"
-about = "tells what cannot be"
+about = "prints impossible figures"
 workload = "liar"
 metric = "seconds"
 ''')
     assert bench("--allocators", "glibc").returncode == 1
     (run,) = bench.runs()
-    assert run.failure.startswith("the output has a figure that cannot be: ")
+    assert run.failure.startswith("the output has an impossible figure: ")
     assert run.value == 0
 
 
 def test_fallback_marks_a_run(bench: Bench) -> None:
-    """A ring that is full because of a slow neighbour changes the work; rows that wait have no fallback."""
+    """A ring that a slow neighbour leaves full changes the work; rows that wait have no fallback."""
     bench.suite.write_text(SUITE.replace('full = "wait"', 'full = "fallback"').replace('"1024", "--full', '"2", "--full'))
     done = bench("--rows", "mt-r90", "--allocators", "glibc", "--scale", "0.02")
     assert done.returncode == 0, done.stderr
@@ -408,16 +409,16 @@ def test_fallback_marks_a_run(bench: Bench) -> None:
 
 
 def test_interrupted_suite_goes_on(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:
-    """SIGTERM and Ctrl-C take the same way. The allocator hangs in round 1 until the suite is interrupted."""
+    """SIGTERM and Ctrl-C do the same. The allocator hangs in round 1 until the suite is interrupted."""
     options = ("--rows", "args,live", "--lib", f"ours={libraries['ours']}", "--allocators", "glibc", "--scale", "0.002",
                "--rounds", "2", "--force", "--seed", "3")  # fmt: skip
     process = subprocess.Popen(bench.command(*options), stderr=subprocess.PIPE, text=True)
-    shown = [process.stderr.readline() for _ in range(3)]  # the first line tells the seed, two runs are done
+    shown = [process.stderr.readline() for _ in range(3)]  # the first line has the seed, two runs are done
     assert "[2/8]" in shown[2], shown
     process.send_signal(signal.SIGINT)
     rest = process.stderr.read()
     assert process.wait() == 130, rest
-    assert "interrupted; what is done is kept in" in rest
+    assert "interrupted; the finished runs are in" in rest
     kept = bench.runs()
     assert 2 <= len(kept) < 8
     for changed, why in (
@@ -428,9 +429,9 @@ def test_interrupted_suite_goes_on(bench: Bench, libraries: dict[str, pathlib.Pa
         refused = bench(*options[:-2], *changed, "--resume")
         assert refused.returncode == 2
         assert why in refused.stderr.replace("\n", " ")
-    # what a writer that was killed may leave, and a newer file without a run
+    # a torn line, which a killed writer can leave, and a newer file without a run
     with bench.path().open("a") as torn:
-        torn.write("mine,0,args,half a li")
+        torn.write("args,hz4,1,half a li")
     empty = bench.results / "mine-20991231-235959-1.csv"
     empty.write_text(bench.path().read_text().splitlines()[0] + "\n")
     text = bench.suite.read_text()
@@ -455,7 +456,7 @@ def test_resume_wants_results_and_the_same_library(bench: Bench, libraries: dict
     assert bench(*rows, "--lib", f"x={libraries['ours']}").returncode == 0
     done = bench(*rows, "--lib", f"x={libraries['slow']}", "--resume")
     assert done.returncode == 2
-    assert "the library of x is another file by now" in done.stderr.replace("\n", " ")
+    assert "the library of x has changed since" in done.stderr.replace("\n", " ")
 
 
 def test_unanswered_configuration_does_not_make_a_peer(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:
@@ -466,7 +467,7 @@ def test_unanswered_configuration_does_not_make_a_peer(bench: Bench, libraries: 
 
 
 def test_callers_settings_do_not_reach_the_workload(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:
-    """An LD_PRELOAD or GLIBC_TUNABLES of the shell would decide the glibc row."""
+    """An LD_PRELOAD or GLIBC_TUNABLES of the shell would change the glibc row."""
     bench.env["LD_PRELOAD"] = str(libraries["ours"])
     done = bench("--rows", "live", "--allocators", "glibc", "--scale", "0.001")
     assert done.returncode == 0, done.stdout
@@ -480,7 +481,7 @@ def test_callers_settings_do_not_reach_the_workload(bench: Bench, libraries: dic
         (["--rows", "@fast"], "suite mine has no row '@fast'"),
         (["--allocators", "glib"], "no allocator is called 'glib'; here: "),
         (["--lib", "x"], "'x' is not NAME=PATH"),
-        (["--lib", "x/y=/nowhere/libx.so"], "'x/y' is no name; allowed are letters, digits and _ . + -"),
+        (["--lib", "x/y=/nowhere/libx.so"], "'x/y' is not a name; allowed: letters, digits and _ . + -"),
         (["--allocators", ","], "no allocator is chosen"),
         (["--results-dir", "/proc/results"], "/proc/results: No such file or directory"),
         (["--lib", "x=/nowhere/libx.so"], "allocator x: cannot read '/nowhere/libx.so': No such file or directory"),
@@ -493,7 +494,7 @@ def test_callers_settings_do_not_reach_the_workload(bench: Bench, libraries: dic
 def test_bad_arguments(bench: Bench, args: list[str], message: str) -> None:
     done = bench("--allocators", "glibc", *args)
     assert done.returncode == 2
-    # click draws its messages in lines of the terminal's width
+    # click wraps its messages at the terminal's width
     assert message in done.stderr.replace("\n", " "), done.stderr
     assert not bench.results.exists()
 
@@ -527,7 +528,7 @@ def test_list_names_all_rows(bench: Bench) -> None:
 
 @pytest.mark.parametrize("name", ["smoke", "quick", "seeds", "full", "hz4"])
 def test_every_row_runs(bench: Bench, name: str) -> None:
-    """Arguments of the package's rows are ones that the workloads take."""
+    """The workloads accept the arguments of all rows of the package."""
     bench.suite = name
     rows = ",".join(row.name for row in suite.load(name).rows if row.driver == "program")
     done = bench("--allocators", "glibc", "--rounds", "1", "--scale", "0.001", "--rows", rows)

@@ -1,4 +1,4 @@
-"""The interval for a ratio: against textbook formulas, and by simulation whether it deserves its level."""
+"""The interval for a ratio, compared with textbook formulas, and its level, checked by simulation."""
 
 import math
 
@@ -21,7 +21,7 @@ def slowness(generator: numpy.random.Generator, rows: int, scale: float, outlier
 def log_ratios(
     generator: numpy.random.Generator, rows: int, scale: float = 0.02, outliers: float = 0.03, gain: float = 1.0
 ) -> list[list[float]]:
-    """Pairs of runs, the second `gain` times as fast."""
+    """The log ratios of pairs of runs, the second `gain` times as fast."""
     both = [slowness(generator, rows, scale, outliers) for _ in range(2)]
     return (both[1] - both[0] + math.log(gain)).tolist()
 
@@ -72,7 +72,7 @@ def test_half_width_is_that_of_yuens_trimmed_t() -> None:
 
 
 def test_normal_noise_agrees_with_the_paired_t_test() -> None:
-    """Trimming costs some of the precision that the mean has there (about 8 % of the width), not more."""
+    """With normal noise trimming costs about 8 % of the width, and not more."""
     generator = numpy.random.default_rng(6)
     first = generator.normal(0.0, 0.02, 200)
     second = first + generator.normal(0.04, 0.03, 200)
@@ -117,8 +117,9 @@ def test_rounds_needed_follow_the_square_root() -> None:
 
 @pytest.mark.parametrize(("scale", "outliers"), [(0.02, 0.03), (0.03, 0.05)])
 def test_equals_pass_ten_out_of_ten(scale: float, outliers: float) -> None:
-    """A comparison passes when the intervals of three gain rows and of one hold row contain 1.0. For ten out of ten
-    with a chance of 95 % it may fail in 0.5 % of the cases; so many more than expected have a chance below 1 %."""
+    """A comparison passes when the intervals of three gain rows and of one hold row contain 1.0. To pass ten out of ten
+    with a probability of 95 % it may fail in 0.5 % of the cases; the limit here would fail a correct interval with a
+    probability below 1 %."""
     generator = numpy.random.default_rng(20)
     failed = 0
     for _ in range(SIMULATED):
@@ -154,7 +155,7 @@ def test_rows_share_the_chance_of_a_mistake() -> None:
 
 
 def test_many_rows_of_equals_are_not_below_one() -> None:
-    """Ten rows, each by itself: hardly ever one below 1.0; with nine of ten as confidence, in every third comparison."""
+    """Ten single rows: hardly ever is one below 1.0; with a confidence of 90 % one is, in every third comparison."""
     generator = numpy.random.default_rng(22)
     comparisons = [log_ratios(generator, 10, scale, 0.03) for scale in (0.02, 0.03) for _ in range(50)]
 

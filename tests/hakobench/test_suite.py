@@ -1,4 +1,4 @@
-"""Suites: good files become rows, bad ones are told with file and line."""
+"""Suites: good files become rows, bad ones give an error with file and line."""
 
 import pathlib
 
@@ -72,31 +72,31 @@ def test_rows_are_chosen_by_name_pattern_and_tag(tmp_path: pathlib.Path) -> None
     [
         ("rounds = 4", "rounds = ", r":2: "),
         ("rounds = 4", "rounds = 0", r":2: rounds is 0; allowed: 1 to 1000"),
-        ("rounds = 4", 'rounds = "4"', r":2: rounds is '4'; allowed is a value of type int"),
+        ("rounds = 4", 'rounds = "4"', r":2: rounds is '4'; allowed: a value of type int"),
         ("rounds = 4", "laps = 4", r":2: unknown key 'laps'; allowed: about, rounds"),
         ('about = "for a test"\n', "", r":1: key 'about' is missing"),
         ("work = 1_000", "work = -1", r":10: work is -1; allowed: 0 to"),
-        ("work = 1_000", "work = true", r":10: work is True; allowed is a value of type int"),
+        ("work = 1_000", "work = true", r":10: work is True; allowed: a value of type int"),
         ("work = 1_000", "wrok = 1_000", r":10: unknown key 'wrok'; allowed: "),
         ('metric = "ops_per_s"', 'metric = "speed"', r":9: metric is 'speed'; allowed: ops_per_s, "),
         ('metric = "ops_per_s"\n', "", r":4: key 'metric' is missing"),
         ('"{remote}"]\n', '"{remot}"]\n', r":8: args has the placeholder '\{remot\}'; there are: work, threads, remote"),
         ('"{remote}"]\n', '"{remote"]\n', r":8: args is '\{remote': expected '\}' before end of string"),
-        ('"{remote}"]\n', '"{remote:d}"]\n', r":8: args is '\{remote:d\}': a placeholder is only a name in braces"),
-        ('name = "plain"', 'name = "a/b"', r":15: name is 'a/b'; allowed are letters, digits and _ \. \+ -"),
-        ("threads = [2, 4]", "threads = []", r":12: each\.threads is \[\]; allowed is a list that is not empty"),
-        ("threads = [2, 4]", 'threads = ["two"]', r":12: threads is 'two'; allowed is a number from 1"),
-        ("threads = [2, 4]", "threads = [0]", r":12: threads is '0'; allowed is a number from 1"),
+        ('"{remote}"]\n', '"{remote:d}"]\n', r":8: args is '\{remote:d\}'; allowed as a placeholder: a name in braces"),
+        ('name = "plain"', 'name = "a/b"', r":15: name is 'a/b'; allowed: letters, digits and _ \. \+ -"),
+        ("threads = [2, 4]", "threads = []", r":12: each\.threads is \[\]; allowed: a list that is not empty"),
+        ("threads = [2, 4]", 'threads = ["two"]', r":12: threads is 'two'; allowed: a number from 1"),
+        ("threads = [2, 4]", "threads = [0]", r":12: threads is '0'; allowed: a number from 1"),
         ("threads = [2, 4]", "threads = [2, 2]", r":5: two rows are called 'mt-t2-r0'"),
-        ('metric = "wall_seconds"', 'metric = "seconds"', r":19: with output discarded the metric 'seconds' is not seen"),
+        ('metric = "wall_seconds"', 'metric = "seconds"', r":19: discarded output cannot give the metric 'seconds'"),
         ('output = "discard"', 'output = "drop"', r":19: output is 'drop'; allowed: keep, discard"),
         ('output = "discard"', 'driver = "warp"', r":19: driver is 'warp'; allowed: program, "),
         ('row = "mt-t4-r90"', 'row = "mt-t8-r90"', r":22: no row is called 'mt-t8-r90'"),
-        ("ratio = 0.96", 'ratio = "96 %"', r":25: ratio is '96 %'; allowed is a value of type int or float"),
+        ("ratio = 0.96", 'ratio = "96 %"', r":25: ratio is '96 %'; allowed: a value of type int or float"),
         ('source = "004"\n', "", r":21: key 'source' is missing"),
     ],
 )
-def test_bad_files_are_told_with_their_line(tmp_path: pathlib.Path, old: str, new: str, message: str) -> None:
+def test_bad_files_are_reported_with_their_line(tmp_path: pathlib.Path, old: str, new: str, message: str) -> None:
     assert GOOD.count(old) == 1
     path = write(tmp_path, GOOD.replace(old, new))
     with pytest.raises(ValueError, match=r"mine\.toml" + message):

@@ -1,4 +1,4 @@
-"""What `advise` says, and the three commands from the program to the table."""
+"""The sentences of `advise`, and the three commands from the program to the table."""
 
 import dataclasses
 import math
@@ -43,7 +43,7 @@ void *malloc(size_t size) {
 
 
 def _runs(speeds: dict[str, list[float]], ours: str = "mine", **fields: object) -> list[record.Run]:
-    """One run a figure; a figure of 0 is a run that failed."""
+    """One run for each figure; a figure of 0 is a failed run."""
     blank = {field.name: "" for field in dataclasses.fields(record.Run)}
     numbers = {name: 0 for name in ("row_index", "position", "wall_seconds", "cpu_seconds", "final_rss_kb", "cores", "load", "seed")}
     return [
@@ -79,7 +79,7 @@ def test_a_faster_peer_is_suggested() -> None:
     assert found.verdict.startswith("Take peer: mine is only 0.50 times (")
 
 
-def test_figures_that_do_not_separate_are_told() -> None:
+def test_figures_that_do_not_separate_are_reported() -> None:
     speeds = {"mine": [10, 14, 9, 12, 11, 10, 13], "peer": [11, 10, 12, 9, 13, 11, 10]}
     found = _judge(_runs(speeds))
     assert found.verdict.startswith("The figures do not separate mine from peer: ")
@@ -92,14 +92,14 @@ def test_a_difference_that_is_too_small_is_no_advice() -> None:
         assert found.verdict.startswith(f"mine and glibc are alike: {factor:.2f} times (")
 
 
-def test_that_the_choice_was_made_among_several_is_told() -> None:
+def test_that_the_choice_was_made_among_several_is_reported() -> None:
     found = _judge(_runs({"mine": _around(30), "mine2": _around(20), "glibc": _around(10), "peer": _around(15)}))
     assert "as the fastest of 2 of ours and of 2 others" in found.verdict
     assert "Picked" not in _judge(_runs({"mine": _around(30), "glibc": _around(10)})).verdict
 
 
 @pytest.mark.parametrize(
-    ("told", "text"),
+    ("printed", "text"),
     [
         ("calls=1000 waits=20 pace_waits=30 wait_share=0.0500", None),
         ("calls=1000 waits=30 pace_waits=30 wait_share=0.0100", "up to 1% of their time, and before 6.0% of"),
@@ -107,18 +107,18 @@ def test_that_the_choice_was_made_among_several_is_told() -> None:
         ("", None),
     ],
 )
-def test_waiting_is_told(told: str, text: str | None) -> None:
-    found = _judge(_runs({"mine": _around(30), "glibc": _around(10)}, figures=told))
+def test_waiting_is_reported(printed: str, text: str | None) -> None:
+    found = _judge(_runs({"mine": _around(30), "glibc": _around(10)}, figures=printed))
     remarks = [remark for remark in found.remarks if "waited for each other" in remark]
     assert [text in remark for remark in remarks] == ([True] if text else [])
 
 
-@pytest.mark.parametrize(("calls", "told"), [(1999, True), (2001, False)])
-def test_many_thread_starts_are_told(calls: int, told: bool) -> None:
+@pytest.mark.parametrize(("calls", "printed"), [(1999, True), (2001, False)])
+def test_many_thread_starts_are_reported(calls: int, printed: bool) -> None:
     rows = [(1, events.ALLOCATE, min(block, 2), block, 8, 0) for block in range(calls)]
     runs = _runs({"mine": _around(30), "glibc": _around(10)})
     found = advice.judge(figures.compute(trace_of(rows)), runs, summary.lines(runs)[0])
-    assert any(remark.startswith(f"2 threads are started for {calls} calls") for remark in found.remarks) == told
+    assert any(remark.startswith(f"2 threads are started for {calls} calls") for remark in found.remarks) == printed
 
 
 def test_few_rounds_decide_nothing() -> None:
@@ -148,7 +148,7 @@ def test_failures_are_no_figures() -> None:
 
 def test_lanes_that_cannot_be_told_apart_are_named() -> None:
     found = _judge(_runs({"mine": _around(30), "mine2": list(reversed(_around(30))), "glibc": _around(10)}))
-    assert any(remark.startswith("mine2 cannot be told from mine: ") for remark in found.remarks)
+    assert any(remark.startswith("mine2 cannot be told apart from mine: ") for remark in found.remarks)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_threads_against_shards(threads: int, text: str) -> None:
     assert any(text in remark for remark in found.remarks)
 
 
-def test_what_the_difference_is_worth_is_told() -> None:
+def test_what_the_difference_is_worth_is_reported() -> None:
     found = _judge(_runs({"mine": _around(20), "glibc": _around(10), "peer": _around(5)}))
     assert any("take 0.1 ms under mine, 0.2 ms under glibc" in remark for remark in found.remarks)
 
@@ -167,11 +167,11 @@ def test_what_the_difference_is_worth_is_told() -> None:
 def test_shards_are_read_from_the_configuration() -> None:
     assert advice.shards_of("engine=hz3 shards=63 HZ3_NUM_SHARDS=7") == 63
     assert advice.shards_of("HZ3_NUM_SHARDS=7 xshards=2") is None
-    assert "does not tell" in advice._thread_remark(figures.compute(trace_of([])), "x", "")
+    assert "does not state" in advice._thread_remark(figures.compute(trace_of([])), "x", "")
 
 
 def test_ratios_are_those_of_pairs_of_runs() -> None:
-    """The machine is twice as slow in every other round: only pairs show how alike the ratios are."""
+    """The machine is half as fast in every other round, so only pairs show that the ratios are alike."""
     mine = [20.0, 10.0, 20.0, 10.0, 20.0, 10.0, 20.0]
     found = _judge(_runs({"mine": mine, "glibc": [speed / 1.1 for speed in mine]}))
     assert math.isclose(found.rivals[0].interval.low, 1.1)
@@ -192,7 +192,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture
 def cli(built: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
-    """Calls hakobench in tmp_path, with the tools of this test and nothing of the build directory."""
+    """Calls hakobench in tmp_path, with the tools of this test and without the build directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(capture, "RECORDER", built / "libhakotrace.so")
     monkeypatch.setattr(replays, "BIN_DIR", built)
@@ -216,10 +216,10 @@ def _replay_words(tmp_path: pathlib.Path, built: pathlib.Path, *libraries: str) 
 
 
 def test_from_a_program_to_a_table(cli, built: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    told = _ok(cli("trace", "-o", "x.hakotrace", "--", built / "program"))
-    assert "malloc 2001" in told.output
-    assert "the program ended with exit code 9" in told.output
-    assert told.output.rstrip().splitlines()[-1] == "x.hakotrace"
+    printed = _ok(cli("trace", "-o", "x.hakotrace", "--", built / "program"))
+    assert "malloc 2001" in printed.output
+    assert "the program ended with exit code 9" in printed.output
+    assert printed.output.rstrip().splitlines()[-1] == "x.hakotrace"
     assert [path.name for path in tmp_path.iterdir()] == ["x.hakotrace"]
     replayed = _ok(cli("replay", "x.hakotrace", *_replay_words(tmp_path, built, "slow", "ours")))
     csv = list((tmp_path / "results").iterdir())
@@ -235,12 +235,12 @@ def test_from_a_program_to_a_table(cli, built: pathlib.Path, tmp_path: pathlib.P
 
 def test_advice_for_a_recording_and_for_a_program(cli, built: pathlib.Path, tmp_path: pathlib.Path) -> None:
     words = _replay_words(tmp_path, built, "slow", "ours")
-    told = _ok(cli("advise", *words, "--", built / "program")).output
-    assert "ours as a multiple of" in told
-    assert ("Take " in told) or ("do not separate ours from glibc" in told)
+    printed = _ok(cli("advise", *words, "--", built / "program")).output
+    assert "ours as a multiple of" in printed
+    assert ("Take " in printed) or ("do not separate ours from glibc" in printed)
     store.write(tmp_path / "y.hakotrace", trace_of(random_rows(3, 3000, threads=3)))
-    told = _ok(cli("advise", *words, "y.hakotrace")).output
-    assert "3 threads are alive at a time, and ours has 1 shards" in told
+    printed = _ok(cli("advise", *words, "y.hakotrace")).output
+    assert "3 threads are alive at a time, and ours has 1 shards" in printed
     assert [path.name for path in tmp_path.iterdir() if path.name != "results"] == ["y.hakotrace"]
 
 
@@ -248,8 +248,8 @@ def test_a_library_that_breaks_blocks_fails_its_runs(cli, built: pathlib.Path, t
     rows = [(1, events.ALLOCATE, 0, block, 100, 0) for block in range(8)]
     rows += [(events.FREE, events.RELEASE, 0, block, 0, 0) for block in range(8)]
     store.write(tmp_path / "x.hakotrace", trace_of(rows))
-    told = _ok(cli("replay", "x.hakotrace", *_replay_words(tmp_path, built, "flips")), 1).output
-    assert "FAILED: flips: exit code 1: hakoreplay: content check failed" in told
+    printed = _ok(cli("replay", "x.hakotrace", *_replay_words(tmp_path, built, "flips")), 1).output
+    assert "FAILED: flips: exit code 1: hakoreplay: content check failed" in printed
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_advice_looks_before_the_program_runs(
 
 
 @pytest.mark.parametrize("command", ["choose", "write", "replay", "interrupt"])
-def test_what_was_recorded_stays_when_something_fails(
+def test_recordings_stay_after_an_error(
     cli, built: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     def fail(*_: object) -> None:
@@ -315,33 +315,33 @@ def test_what_was_recorded_stays_when_something_fails(
         "replay": (["advise", "--allocators", "glibc", "--"], 1),
         "interrupt": (["advise", "--allocators", "glibc", "--"], 130),
     }[command]
-    told = _ok(cli(*words, built / "program"), code).output
+    printed = _ok(cli(*words, built / "program"), code).output
     (directory,) = tmp_path.iterdir()
-    assert f"what was recorded is kept in '{directory}'" in told
+    assert f"what was recorded is kept in '{directory}'" in printed
     (path,) = directory.iterdir()
     assert store.read(path).program == "program"
 
 
-def test_more_memory_than_there_is_is_refused(cli, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program may reserve much and touch little of it."""
+def test_a_replay_larger_than_memory_is_refused(cli, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program can reserve much memory and touch little of it."""
     monkeypatch.setattr(memory, "MEMINFO", tmp_path / "meminfo")
     (tmp_path / "meminfo").write_text("MemAvailable: 1024 kB\n")
     store.write(tmp_path / "x", trace_of([(1, events.ALLOCATE, 0, 0, 5 << 20, 0)]))
     words = ["replay", "x", "--allocators", "glibc", "--rounds", "1", "--repeat", "1", "--results-dir", tmp_path / "r"]
     for touch in ("pages", "all"):
-        told = _ok(cli(*words, "--touch", touch), 2).output
-        assert f"--touch={touch}: up to 5.0 MiB of this recording are live at a time, and 1.0 MiB of memory" in told
-        assert "--touch=edges" in told
+        printed = _ok(cli(*words, "--touch", touch), 2).output
+        assert f"--touch={touch}: up to 5.0 MiB of this recording are live at a time, and 1.0 MiB of memory" in printed
+        assert "--touch=edges" in printed
     _ok(cli(*words, "--touch", "edges"))
 
 
-def test_missing_tools_are_told(cli, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tools_are_reported(cli, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capture, "RECORDER", tmp_path / "gone.so")
     assert "no recorder 'gone.so'" in _ok(cli("trace", "--", "true"), 1).output
     monkeypatch.setattr(replays, "BIN_DIR", tmp_path)
     store.write(tmp_path / "good", trace_of(random_rows(1, 100)))
-    told = _ok(cli("replay", "good", "--allocators", "glibc", "--results-dir", tmp_path / "results"), 2).output
-    assert "no program" in told
+    printed = _ok(cli("replay", "good", "--allocators", "glibc", "--results-dir", tmp_path / "results"), 2).output
+    assert "no program" in printed
 
 
 def test_a_run_prints_what_the_runner_reads(built: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -350,5 +350,5 @@ def test_a_run_prints_what_the_runner_reads(built: pathlib.Path, tmp_path: pathl
 
     plan.write(tmp_path / "plan", trace_of(random_rows(1, 1000)))
     ended = process.run([str(built / "hakoreplay"), str(tmp_path / "plan")], {"PATH": "/usr/bin"}, timeout=60)
-    told = process.key_values(ended.stdout)
-    assert {"ops_per_s", "seconds", "peak_rss_kb", "final_rss_kb", "malloc_from", "identity"} <= told.keys()
+    printed = process.key_values(ended.stdout)
+    assert {"ops_per_s", "seconds", "peak_rss_kb", "final_rss_kb", "malloc_from", "identity"} <= printed.keys()

@@ -1,4 +1,4 @@
-"""The figures of a recording, against a plain count one event after the other."""
+"""The figures of a recording, compared with a plain count, event by event."""
 
 import collections
 import dataclasses

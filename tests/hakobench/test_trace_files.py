@@ -1,4 +1,4 @@
-"""The files of recordings: what is written is read, and nothing else is taken for a recording."""
+"""The files of recordings: the reader returns what was written, and refuses all other files."""
 
 import pathlib
 import struct
@@ -17,7 +17,7 @@ PAGE = 4096
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """What the recorder wrote for PROGRAM: the header page, then one chunk of a page."""
+    """The recorder's file of PROGRAM: the header page, then one chunk of a page."""
     directory = tmp_path_factory.mktemp("raw")
     tools = build_tools(directory)
     found = record(tools, directory / "raw", build_program(directory / "program", PROGRAM))
@@ -30,7 +30,7 @@ def _stored(path: pathlib.Path, rows: int) -> bytes:
 
 
 @pytest.mark.parametrize("count", [0, 1, 100, store.CHUNK_EVENTS, store.CHUNK_EVENTS + 1, 150_000])
-def test_what_is_written_is_read(tmp_path: pathlib.Path, count: int) -> None:
+def test_written_recordings_are_read(tmp_path: pathlib.Path, count: int) -> None:
     trace = trace_of(random_rows(count, count, threads=7), remarks=("A remark.",))
     path = tmp_path / "sample.hakotrace"
     shares: list[float] = []
@@ -75,7 +75,7 @@ def test_every_changed_byte_is_noticed(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_chunk_that_unpacks_to_too_much_is_refused(tmp_path: pathlib.Path) -> None:
-    """A small file must not be able to take all memory."""
+    """A small file must not use up all memory."""
     import zlib
 
     data = _stored(tmp_path / "whole", 10)
@@ -229,14 +229,14 @@ def test_reallocs_that_fail_empty_or_are_interrupted() -> None:
 
 
 def test_events_from_the_first_lost_one_on_are_void() -> None:
-    """Number 3, a free, was lost; number 4 is then an address that seems to be given out twice."""
+    """Number 3, a free, was lost; so in number 4 an address seems to be allocated twice."""
     calls = [(1, 1, 100, 8, 0), (1, 2, 200, 8, 0), (1, 4, 100, 8, 1), (10, 5, 200, 0, 0)]
     trace = link.link(_records(calls, stop="no space (ENOSPC)", stop_order=3))
     assert len(trace) == 2
     assert trace.remarks == ("Recording ended before the program: no space (ENOSPC).",)
 
 
-def test_what_was_not_recorded_is_told() -> None:
+def test_missing_events_are_reported() -> None:
     calls = [(10, 1, 50, 0, 0), (1, 2, 100, 8, 0), (1, 3, 100, 8, 0), (REALLOC | OLD, 4, 70, 0, 0), (REALLOC | NEW, 5, 80, 9, 0)]
     trace = link.link(_records(calls))
     assert [tuple(map(int, row)) for row in zip(trace.kind, trace.block, strict=True)] == [
@@ -260,7 +260,7 @@ def test_a_block_that_is_released_twice_costs_only_that_call() -> None:
     assert trace.remarks[1].endswith("The first is event 3: free of 0x64 in thread 1.")
 
 
-def test_an_unknown_error_number_is_told(tmp_path: pathlib.Path, recorded: bytes) -> None:
+def test_an_unknown_error_number_is_reported(tmp_path: pathlib.Path, recorded: bytes) -> None:
     path = tmp_path / "raw"
     path.write_bytes(recorded[:44] + struct.pack("=II", 1, 0xFFFFFFFF) + recorded[52:])
     assert "Recording ended before the program: no space for the file (no known error, 4294967295)." in store.read(path).remarks
@@ -278,7 +278,7 @@ def test_an_unknown_error_number_is_told(tmp_path: pathlib.Path, recorded: bytes
         (b"\xff", "the description is no JSON: "),
     ],
 )
-def test_descriptions_that_cannot_be(tmp_path: pathlib.Path, description: bytes, message: str) -> None:
+def test_impossible_descriptions(tmp_path: pathlib.Path, description: bytes, message: str) -> None:
     import zlib
 
     head = struct.pack("<8sIII", b"HAKOTRCE", 1, len(description), zlib.crc32(description))

@@ -1,4 +1,4 @@
-"""The recorder: what a program called is what the file says, and the program notices nothing."""
+"""The recorder: its file has exactly the program's calls, and the program does not notice it."""
 
 import collections
 import os
@@ -65,8 +65,8 @@ int main(void) {
 }
 """
 
-# One block goes round through four threads; each frees what it gets and allocates the next one at once, so that
-# the same few addresses are used again all the time, by different threads.
+# Blocks go round through four threads. Each thread frees the block it gets and allocates another one right away, so
+# different threads use the same few addresses again and again.
 GO_ROUND = """
 enum { THREADS = 4, ROUNDS = 5000 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -148,7 +148,7 @@ int main(void) {
 }
 """
 
-# More than a region of events after everything was closed, in another directory.
+# More than a region of events after all files are closed, in another directory.
 CLOSES_ALL = """
 int main(void) {
     write(1, "hello\\n", 6);
@@ -253,7 +253,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 def _sized(trace: events.Trace, *sizes: int) -> collections.Counter:
-    """How many blocks of these sizes were allocated: those of the program's text, not of the C library."""
+    """The number of allocated blocks of these sizes, which only the program's own code requests."""
     found = trace.size[trace.kind == events.ALLOCATE]
     return collections.Counter(int(size) for size in found if int(size) in sizes)
 
@@ -285,21 +285,21 @@ def test_blocks_handed_to_the_next_thread(tools: pathlib.Path, tmp_path: pathlib
     counted = figures.compute(trace)
     assert _sized(trace, 16, 24, 32, 40) == {16: 1000, 24: 1000, 32: 1000, 40: 1000}
     assert counted.remote_frees == 4000
-    # Threads are numbered by their first call; by the sizes we know which is which.
+    # Threads are numbered by their first call; the sizes show which is which.
     of_size = {
         size: int(trace.thread[(trace.kind == events.ALLOCATE) & (trace.size == size)][0]) for size in (16, 24, 32, 40)
     }
     ring = [of_size[size] for size in (16, 24, 32, 40)]
     assert set(counted.pairs) == {(ring[at], ring[(at + 1) % 4], 1000) for at in range(4)}
-    told = replay(tools, trace, tmp_path)
-    assert (told["remote_frees"], told["threads"]) == ("4000", str(trace.thread_count))
+    printed = replay(tools, trace, tmp_path)
+    assert (printed["remote_frees"], printed["threads"]) == ("4000", str(trace.thread_count))
 
 
 @pytest.mark.parametrize("library", [None, OURS], ids=["glibc", "hakozuna"])
 def test_one_block_that_goes_round(
     tools: pathlib.Path, tmp_path: pathlib.Path, library: pathlib.Path | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Any event out of order would show an address given out twice, or a block freed twice."""
+    """An event out of order would show as an address allocated twice, or a block freed twice."""
     if library is not None and not library.exists():
         pytest.skip("no libhakozuna.so; 'make libs' builds it")
     if library is not None:
@@ -313,13 +313,13 @@ def test_one_block_that_goes_round(
     assert counted.calls["malloc"] == 4 * 5000
     assert counted.remote_frees + counted.reallocs.calls >= 4 * 5000 - 1
     for under in (None, OURS if OURS.exists() else None):
-        told = replay(tools, trace, tmp_path, "--repeat=3", "--touch=all", library=under)
-        assert told["identity"] == "ok"
-        assert int(told["freed"]) == 3 * counted.frees
+        printed = replay(tools, trace, tmp_path, "--repeat=3", "--touch=all", library=under)
+        assert printed["identity"] == "ok"
+        assert int(printed["freed"]) == 3 * counted.frees
 
 
 def test_a_recording_has_few_addresses_for_many_blocks(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """Otherwise the test before would not see addresses being used again."""
+    """Otherwise the test above would not reuse addresses."""
     found = record(tools, tmp_path / "raw", build_program(tmp_path / "program", GO_ROUND))
     records = raw.read(found.processes[0].path)
     begins = (records.operation & raw.FUNCTION_MASK) == events.FUNCTIONS.index("malloc")
@@ -351,7 +351,7 @@ def test_a_forked_child_is_recorded_whatever_became_of_environment_and_directory
 
 
 def test_alignments_that_are_no_power_of_two(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """And one that is too large to be served: that must not void the recording."""
+    """An alignment that is too large to serve must not spoil the recording either."""
     trace = only(record(tools, tmp_path / "raw", build_program(tmp_path / "program", ODD_ALIGNMENTS)))
     rows = zip(trace.kind, trace.size, trace.align_log2, strict=True)
     found = {int(size): (int(kind), int(log)) for kind, size, log in rows if 70 <= size <= 74}
@@ -364,7 +364,7 @@ def test_alignments_that_are_no_power_of_two(tools: pathlib.Path, tmp_path: path
 def test_a_double_free_costs_only_that_call(
     tools: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Behind an allocator that takes it."""
+    """With an allocator that accepts a double free."""
     monkeypatch.setenv("LD_PRELOAD", str(build_library(tmp_path / "ignores.so", IGNORES_FREE)))
     found = record(tools, tmp_path / "raw", build_program(tmp_path / "program", DOUBLE_FREE))
     assert found.status == 0
@@ -374,7 +374,7 @@ def test_a_double_free_costs_only_that_call(
     assert [remark for remark in trace.remarks if remark.startswith("1 calls release a block that was released before")]
 
 
-def test_another_operator_new_is_told(
+def test_another_operator_new_is_reported(
     tools: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = tmp_path / "operators.cc"
@@ -448,15 +448,15 @@ def test_recording_stops_when_the_file_may_not_grow(
         found = record(tools, tmp_path / "raw", program)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    told = capfd.readouterr()
-    assert (found.status, told.out.encode(), told.err) == (plain.returncode, plain.stdout, "")
+    printed = capfd.readouterr()
+    assert (found.status, printed.out.encode(), printed.err) == (plain.returncode, plain.stdout, "")
     trace = only(found)
     assert any("no space" in remark and "EFBIG" in remark for remark in trace.remarks)
     assert 3 * (1 << 20) / 24 * 0.5 < len(trace) < 3 * (1 << 20) / 24
     assert replay(tools, trace, tmp_path)["identity"] == "ok"
 
 
-def test_a_file_that_cannot_be_made_is_told_once(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_a_file_that_cannot_be_made_is_reported_once(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
     program = build_program(tmp_path / "program", MANY)
     library = {"LD_PRELOAD": str(tools / "libhakotrace.so")}
     wrong = os.environ | library | {"HAKOTRACE_FILE": str(tmp_path / "missing" / "raw")}
@@ -527,8 +527,8 @@ def test_real_programs_notice_nothing(
     plain = subprocess.run(argv, capture_output=True, check=False)
     capfdbinary.readouterr()
     found = record(tools, tmp_path / "raw", *argv)
-    told = capfdbinary.readouterr()
-    assert (found.status, told.out, told.err) == (plain.returncode, plain.stdout, plain.stderr)
+    printed = capfdbinary.readouterr()
+    assert (found.status, printed.out, printed.err) == (plain.returncode, plain.stdout, plain.stderr)
     trace = only(found)
     assert trace.remarks == () or all("did not end through exit()" in remark for remark in trace.remarks)
     counted = figures.compute(trace)

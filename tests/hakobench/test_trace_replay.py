@@ -1,4 +1,4 @@
-"""The replay makes the recorded calls, finds allocators that break blocks, and refuses plans that cannot be."""
+"""The replay makes the recorded calls, finds allocators that damage blocks, and refuses impossible plans."""
 
 import pathlib
 import shutil
@@ -15,7 +15,7 @@ from hakobench.trace import events, figures, plan, store
 
 OURS = LIB_DIR / "libhakozuna.so"
 
-# The same block twice in a row: whoever has it first finds the other's seal.
+# Returns the same block twice in a row: its first owner finds the seal of the second.
 TWICE = """
 #include "next.h"
 void *malloc(size_t size) {
@@ -62,27 +62,27 @@ def test_all_calls_are_made(
         pytest.skip("no libhakozuna.so; 'make libs' builds it")
     trace = trace_of(random_rows(11, 20_000, threads=6, size_max=20_000))
     counted = figures.compute(trace)
-    told = replay(tools, trace, tmp_path, f"--touch={touch}", "--repeat=3", library=library)
+    printed = replay(tools, trace, tmp_path, f"--touch={touch}", "--repeat=3", library=library)
     failed = counted.failed
-    assert int(told["events"]) == len(trace) - failed
-    assert (int(told["threads"]), int(told["blocks"]), int(told["rounds"])) == (6, counted.allocations, 3)
-    assert (int(told["allocated"]), int(told["freed"])) == (3 * counted.allocations, 3 * counted.frees)
-    assert (int(told["live"]), int(told["live_bytes"])) == (counted.left_blocks, counted.left_bytes)
-    assert told["identity"] == "ok"
-    assert float(told["ops_per_s"]) > 0
-    # Whether a block moves is up to the allocator, and so is whose it then is; but most stay what they were.
-    assert abs(int(told["remote_frees"]) / 3 - counted.remote_frees) < 0.2 * counted.frees
+    assert int(printed["events"]) == len(trace) - failed
+    assert (int(printed["threads"]), int(printed["blocks"]), int(printed["rounds"])) == (6, counted.allocations, 3)
+    assert (int(printed["allocated"]), int(printed["freed"])) == (3 * counted.allocations, 3 * counted.frees)
+    assert (int(printed["live"]), int(printed["live_bytes"])) == (counted.left_blocks, counted.left_bytes)
+    assert printed["identity"] == "ok"
+    assert float(printed["ops_per_s"]) > 0
+    # The allocator decides whether a block moves, and so which thread owns it; but most events stay the same.
+    assert abs(int(printed["remote_frees"]) / 3 - counted.remote_frees) < 0.2 * counted.frees
     expected = OURS if library else pathlib.Path("libc.so.6")
-    assert pathlib.Path(told["malloc_from"]).name == expected.name
+    assert pathlib.Path(printed["malloc_from"]).name == expected.name
 
 
 def test_memory_is_without_the_tables(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
     rows = []
     for block in range(200_000):
         rows += [(MALLOC, events.ALLOCATE, 0, block, 64, 0), (events.FREE, events.RELEASE, 0, block, 0, 0)]
-    told = replay(tools, trace_of(rows), tmp_path)
-    assert int(told["tables_kb"]) > 6000
-    assert int(told["peak_rss_kb"]) < 6000
+    printed = replay(tools, trace_of(rows), tmp_path)
+    assert int(printed["tables_kb"]) > 6000
+    assert int(printed["peak_rss_kb"]) < 6000
 
 
 NO_THREADS = """
@@ -95,10 +95,10 @@ int pthread_create(void *thread, void *attributes, void *start, void *argument) 
 
 
 def test_a_recording_of_one_thread_starts_none(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """The time of a short recording would be that of starting the thread."""
+    """The start of a thread would take most of the time of a short recording."""
     library = build_library(tmp_path / "none.so", NO_THREADS)
-    told = replay(tools, trace_of(random_rows(2, 1000, threads=1)), tmp_path, "--repeat=4", library=library)
-    assert (told["rounds"], told["waits"], told["pace_waits"], told["wait_share"]) == ("4", "0", "0", "0.0000")
+    printed = replay(tools, trace_of(random_rows(2, 1000, threads=1)), tmp_path, "--repeat=4", library=library)
+    assert (printed["rounds"], printed["waits"], printed["pace_waits"], printed["wait_share"]) == ("4", "0", "0", "0.0000")
     path = tmp_path / "two.plan"
     plan.write(path, trace_of(random_rows(2, 1000, threads=2)))
     done = run_replay(tools, path, library=library)
@@ -108,16 +108,16 @@ def test_a_recording_of_one_thread_starts_none(tools: pathlib.Path, tmp_path: pa
 def test_the_first_thread_may_end_before_others_begin(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
     rows = [(MALLOC, events.ALLOCATE, thread, thread, 8, 0) for thread in range(200)]
     rows += [(events.FREE, events.RELEASE, 199 - block % 3, block, 0, 0) for block in range(200)]
-    told = replay(tools, trace_of(rows), tmp_path, "--repeat=20")
-    assert (told["calls"], told["freed"], told["live"]) == ("8000", "4000", "0")
-    assert int(told["remote_frees"]) == 20 * 199
-    assert 0.0 <= float(told["wait_share"]) <= 1.0
+    printed = replay(tools, trace_of(rows), tmp_path, "--repeat=20")
+    assert (printed["calls"], printed["freed"], printed["live"]) == ("8000", "4000", "0")
+    assert int(printed["remote_frees"]) == 20 * 199
+    assert 0.0 <= float(printed["wait_share"]) <= 1.0
 
 
 def test_a_realloc_that_moves_anothers_block_is_a_remote_free(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
     rows = [(MALLOC, events.ALLOCATE, 0, 0, 8, 0), (3, events.MOVE, 1, 0, 1 << 20, 0), (events.FREE, events.RELEASE, 1, 0, 0, 0)]
-    told = replay(tools, trace_of(rows), tmp_path)
-    assert told["remote_frees"] == "1"
+    printed = replay(tools, trace_of(rows), tmp_path)
+    assert printed["remote_frees"] == "1"
 
 
 def test_threads_that_do_not_overlap_are_not_started_together(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -139,21 +139,22 @@ def test_threads_wait_for_each_other(tools: pathlib.Path, tmp_path: pathlib.Path
             (MALLOC, events.ALLOCATE, block % 3, block, 40, 0), (3, events.MOVE, (block + 1) % 3, block, 4000, 0),
             (events.FREE, events.RELEASE, (block + 2) % 3, block, 0, 0),
         ]  # fmt: skip
-    told = replay(tools, trace_of(rows), tmp_path, "--repeat=5")
-    assert (told["freed"], told["live"]) == ("25000", "0")
-    assert int(told["remote_frees"]) > 20_000
+    printed = replay(tools, trace_of(rows), tmp_path, "--repeat=5")
+    assert (printed["freed"], printed["live"]) == ("25000", "0")
+    assert int(printed["remote_frees"]) > 20_000
 
 
-def test_nobody_runs_far_ahead_of_those_who_free(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """A queue of 100 blocks of 4 KiB; without it the first thread could make all 400 MiB before the second frees."""
+def test_no_thread_runs_far_ahead_of_those_that_free(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """A queue of 100 blocks of 4 KiB. Without it the first thread could allocate all 400 MiB before the second
+    frees."""
     rows = []
     for block in range(100_000):
         rows.append((MALLOC, events.ALLOCATE, 0, block, 4096, 0))
         if block >= 100:
             rows.append((events.FREE, events.RELEASE, 1, block - 100, 0, 0))
-    told = replay(tools, trace_of(rows), tmp_path)
-    assert int(told["remote_frees"]) == 99_900
-    assert int(told["peak_rss_kb"]) < 40_000
+    printed = replay(tools, trace_of(rows), tmp_path)
+    assert int(printed["remote_frees"]) == 99_900
+    assert int(printed["peak_rss_kb"]) < 40_000
 
 
 @pytest.mark.parametrize(
@@ -190,11 +191,11 @@ def _expect_failure(tools: pathlib.Path, tmp_path: pathlib.Path, code: str, rows
     assert re.search(f"^hakoreplay: {message}", done.stderr), done.stderr
 
 
-# ---- plans that cannot be -----------------------------------------------------------------------------------------
+# ---- impossible plans -----------------------------------------------------------------------------------------
 
 
 def _plan(path: pathlib.Path, rows: list[tuple[int, int, int, int, int]], **header: int) -> pathlib.Path:
-    """(size, block, thread, function | kind << 4, log2 of the alignment), written without any check."""
+    """Writes a plan of (size, block, thread, function | kind << 4, log2 of the alignment) without any check."""
     values = {"byte_order": 0x01020304, "version": 1, "threads": 1, "blocks": min(2, len(rows)), "events": len(rows)} | header
     packed = b"".join(struct.pack("=QIHBB", *row) for row in rows)
     path.write_bytes(struct.pack("=8sIIIIQ", b"HAKOPLN\0", *values.values()) + packed)
@@ -322,7 +323,7 @@ def _sanitized(directory: pathlib.Path, name: str, *words: str) -> list[str]:
     built = subprocess.run(["cc", *flags, "-o", str(path), *words], capture_output=True, text=True, check=False)
     if built.returncode != 0:
         pytest.skip(f"no ThreadSanitizer: {built.stderr.splitlines()[-1]}")
-    # Newer kernels spread mappings further than this ThreadSanitizer's runtime can take.
+    # Newer kernels spread mappings too far for the runtime of this ThreadSanitizer.
     return [*(["setarch", "-R"] if shutil.which("setarch") else []), str(path)]
 
 

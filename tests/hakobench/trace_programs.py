@@ -12,7 +12,7 @@ from hakobench.trace.events import Trace
 TRACE = ROOT / "bench" / "trace"
 WORKLOADS = ROOT / "bench" / "workloads"
 _FLAGS = ("-O1", "-g", "-pthread", "-fno-builtin-malloc", "-fno-builtin-calloc", "-fno-builtin-realloc", "-fno-builtin-free")
-# Nothing of the C library that allocates is used: the numbers of calls are those in the program's text.
+# Uses no function of the C library that allocates, so the numbers of calls are those in the program's code.
 PRELUDE = """
 #define _GNU_SOURCE
 #include <errno.h>
@@ -38,7 +38,7 @@ def _run(command: list[str]) -> None:
 
 
 def build_tools(directory: pathlib.Path) -> pathlib.Path:
-    """libhakotrace.so and hakoreplay in `directory`."""
+    """Builds libhakotrace.so and hakoreplay in `directory`."""
     compiler = [os.environ.get("CC", "cc"), "-std=c11", *_FLAGS]
     recorder = [str(TRACE / name) for name in ("recorder.c", "record.c", "next.c")]
     shared = ["-fPIC", "-shared", "-fvisibility=hidden", "-ftls-model=initial-exec", "-ldl"]
@@ -49,7 +49,7 @@ def build_tools(directory: pathlib.Path) -> pathlib.Path:
 
 
 def build_program(path: pathlib.Path, code: str, compiler: str = "cc") -> pathlib.Path:
-    """`code` follows PRELUDE for C; a C++ program ("c++") is all in `code`."""
+    """Builds a program. For C, `code` follows PRELUDE; a C++ program ("c++") is all in `code`."""
     source = path.with_suffix(".c" if compiler == "cc" else ".cc")
     source.write_text((PRELUDE if compiler == "cc" else "") + code)
     _run([compiler, *_FLAGS, "-o", str(path), str(source)])
@@ -57,7 +57,7 @@ def build_program(path: pathlib.Path, code: str, compiler: str = "cc") -> pathli
 
 
 def record(tools: pathlib.Path, directory: pathlib.Path, *argv: str | pathlib.Path) -> capture.Capture:
-    """Runs argv under the recorder; its files are in `directory`, which is made."""
+    """Runs argv under the recorder, which writes its files into the new folder `directory`."""
     directory.mkdir()
     return capture.run([str(word) for word in argv], directory, tools / "libhakotrace.so")
 
@@ -72,7 +72,7 @@ def only(found: capture.Capture) -> Trace:
 def replay(
     tools: pathlib.Path, trace: Trace, directory: pathlib.Path, *arguments: str, library: pathlib.Path | None = None
 ) -> dict[str, str]:
-    """What hakoreplay prints for the trace; it has to end well."""
+    """The output of hakoreplay for the trace; it has to end well."""
     path = directory / "replay.plan"
     plan.write(path, trace)
     done = run_replay(tools, path, *arguments, library=library)

@@ -1,4 +1,4 @@
-"""Recordings made up from a seed, for the test_trace_* files."""
+"""Random recordings from a seed, for the test_trace_* files."""
 
 import random
 
@@ -22,7 +22,7 @@ def trace_of(rows: list[Event], **fields: object) -> Trace:
 
 
 def random_rows(seed: int, count: int, threads: int = 4, size_max: int = 3000) -> list[Event]:
-    """Valid events: any thread may resize or free any block."""
+    """Valid events: any thread can resize or free any block."""
     rng = random.Random(seed)
     live: list[int] = []
     rows: list[Event] = []

@@ -25,7 +25,7 @@ def _is_recording(path: pathlib.Path) -> bool:
 
 
 def _obtain(argv: tuple[str, ...], process: str, notes: Console, stack: contextlib.ExitStack) -> tuple[Trace, str]:
-    """The recording, and its name. `stack` as in `trace.record`."""
+    """The recording and its name. `stack` is the one of `trace.record`."""
     path = pathlib.Path(argv[0])
     if not _is_recording(path):
         return trace.record(argv, None, process, notes, stack)
@@ -38,7 +38,7 @@ def _obtain(argv: tuple[str, ...], process: str, notes: Console, stack: contextl
 
 
 def show_advice(found: advice.Advice, console: Console) -> None:
-    """The sentence first, then the figures behind it."""
+    """Prints the sentence first, then the figures behind it."""
     console.print(found.verdict, style="bold", markup=False, soft_wrap=True)
     for remark in found.remarks:
         console.print(f"  {remark}", markup=False, soft_wrap=True)
@@ -70,16 +70,15 @@ def command(
     """Suggest a library for a program, by replaying its allocation calls.
 
     Records the program (or takes a recording), replays it under our libraries and all others, and says which one is
-    fastest with these calls, with an interval for the ratio. When the interval contains 1, or another allocator is
-    faster, it says that. What the program does besides allocating is left out, so that a difference in the program is
-    usually smaller.
+    fastest with these calls, with an interval for the ratio. It also says when the interval contains 1, or when another
+    allocator is faster. A replay makes only the calls, so the difference in the program itself is usually smaller.
 
     Exit code: 0; 1 when a run failed or nothing was recorded; 2 when nothing was run; 130 when interrupted.
     """
     notes = Console(stderr=True, highlight=False)
     with replay.interruptible(notes):
         try:
-            # What can be wrong without the program is looked at first: it may run for hours.
+            # Checks everything it can before it starts the program, which can run for hours.
             picked, remarks = allocators.select(names, extra)
             replays.require_program()
             seen = run_command.quiet_machine(force)

@@ -25,7 +25,7 @@ _FILE = click.Path(dir_okay=False, path_type=pathlib.Path)
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """One comparison. `same`: both are the same file."""
+    """One comparison. `same`: A and B are the same file."""
 
     verdict: judge.Verdict
     rows: list[judge.RowResult]
@@ -36,7 +36,7 @@ class Outcome:
 
     @property
     def is_biased(self) -> bool:
-        """A difference was found where there is none."""
+        """The comparison found a difference between a file and itself."""
         shown = (self.verdict.gain, self.verdict.hold)
         apart = any(one is not None and not one.contains_one for one in shown)
         return self.same and (self.verdict.word != judge.UNDECIDED or apart)
@@ -55,7 +55,7 @@ def _find(word: str, console: Console) -> allocators.Allocator:
 
 
 def _both(first: str, second: str, console: Console) -> list[allocators.Allocator]:
-    """The two, with different names. Raises ValueError."""
+    """Both allocators, with different names. Raises ValueError."""
     found = [_find(first, console), _find(second, console)]
     if found[0].name == found[1].name:
         if found[0].sha256 != found[1].sha256:
@@ -65,12 +65,12 @@ def _both(first: str, second: str, console: Console) -> list[allocators.Allocato
 
 
 def _recorded_name(word: str) -> str:
-    """What the allocator is called in a CSV file."""
+    """The name of the allocator in a CSV file."""
     return commits.name_of(word) if word.startswith(commits.PREFIX) else word.partition("=")[0]
 
 
 def _choose_gate(name: str | None, tags: list[tuple[str, ...]]) -> judge.Gate:
-    """The gate asked for; without a wish `seeds` where the rows allow it, else `any`. Raises ValueError."""
+    """The named gate; without a name, `seeds` where the rows allow it, else `any`. Raises ValueError."""
     gate = judge.load_gate(name or "seeds")
     try:
         judge.check_gate(gate, tags)
@@ -120,7 +120,7 @@ def _table(outcome: Outcome, names: list[str]) -> Table:
 
 
 def verdict_line(outcome: Outcome, gate: judge.Gate) -> str:
-    """What scripts read."""
+    """The last line, for scripts."""
     found = outcome.verdict
     return (f"verdict={found.word} gain={_shown(found.gain)} hold={_shown(found.hold)} gate={gate.name} "
             f"rounds={found.rounds}")  # fmt: skip
@@ -133,7 +133,7 @@ def _print(outcome: Outcome, names: list[str], gate: judge.Gate, console: Consol
     say = console.out
     say(f"ratio: speed of {names[1]} as a multiple of that of {names[0]}; above 1 {names[1]} is faster.")
     if outcome.same:
-        say("Both are the same file: whatever is found is the machine's or the method's own doing.")
+        say("Both are the same file: any difference comes from the machine or the method.")
     demands = f"gain rows at {gate.gain.at_least:g} or above" + (
         f", hold rows at {gate.hold.at_least:g} or above" if gate.hold else ""
     )
@@ -149,8 +149,8 @@ def _print(outcome: Outcome, names: list[str], gate: judge.Gate, console: Consol
     for note in outcome.verdict.notes:
         say(f"Note: {note}.")
     if outcome.marks:
-        told = ", ".join(f"{mark} {count}" for mark, count in sorted(outcome.marks.items()))
-        say(f"Marked runs: {told}; the raw results say which.")
+        text = ", ".join(f"{mark} {count}" for mark, count in sorted(outcome.marks.items()))
+        say(f"Marked runs: {text}; the raw results say which.")
     say(f"runs: {public_path(outcome.csv_path)}")
     say(verdict_line(outcome, gate))
 
@@ -166,12 +166,12 @@ def _print_repeated(outcomes: list[Outcome], console: Console) -> None:
     words = [one.verdict.word for one in outcomes]
     counts = " ".join(f"{word}={words.count(word)}" for word in dict.fromkeys(words))
     biased = sum(one.is_biased for one in outcomes)
-    told = f" same_library=yes biased={biased}" if outcomes[0].same else ""
-    console.out(f"comparisons={len(outcomes)} {counts}{told}")
+    text = f" same_library=yes biased={biased}" if outcomes[0].same else ""
+    console.out(f"comparisons={len(outcomes)} {counts}{text}")
 
 
 def _measure(plan: runner.Plan, gate: judge.Gate, repeat: int, forced: bool, notes: Console) -> list[Outcome]:
-    """`repeat` comparisons, each with a seed and a CSV of its own, shown as they end."""
+    """Makes `repeat` comparisons, each with its own seed and CSV, and shows each at its end."""
     seen = quiet_machine(forced)
     names = [allocator.name for allocator in plan.allocators]
     shown = Console(highlight=False)
@@ -181,13 +181,13 @@ def _measure(plan: runner.Plan, gate: judge.Gate, repeat: int, forced: bool, not
         stem = plan.csv_path.stem + (f"-{number + 1}" if repeat > 1 else "")
         path = plan.csv_path.with_name(f"{stem}.csv")
         one = dataclasses.replace(plan, seed=seed, csv_path=path, log_dir=plan.log_dir.parent / stem)
-        told = f"seed {seed}, {one.rounds} rounds, logs in {public_path(one.log_dir)}"
-        notes.print(told, markup=False, soft_wrap=True)
+        text = f"seed {seed}, {one.rounds} rounds, logs in {public_path(one.log_dir)}"
+        notes.print(text, markup=False, soft_wrap=True)
         try:
             runs = runner.execute(one, seen, None, notes)
         except KeyboardInterrupt:
             judged = f"hakobench compare {names[0]} {names[1]} --csv {public_path(path)}"
-            notes.print(f"interrupted; what is done can be judged by '{judged}'", markup=False, soft_wrap=True)
+            notes.print(f"interrupted; to judge the finished runs: '{judged}'", markup=False, soft_wrap=True)
             sys.exit(INTERRUPTED)
         try:
             outcomes.append(_judge(runs, names, gate, path))
@@ -218,12 +218,12 @@ def _recorded(path: pathlib.Path, words: tuple[str, str], gate_name: str | None)
     return outcome
 
 
-def _told(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     return f"'{public_path(pathlib.Path(error.filename))}': {error.strerror}" if error.filename else str(error)
 
 
 def _check_writable(directory: pathlib.Path) -> None:
-    """Before anything is built or measured. Raises ValueError."""
+    """Called before anything is built or measured. Raises ValueError."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=directory).close()
@@ -245,7 +245,7 @@ def _check_writable(directory: pathlib.Path) -> None:
               help="seeds, any, or a TOML file; default: seeds where the rows have its tags, else any.")  # fmt: skip
 @click.option("--csv", "csv_path", type=_FILE, help="Judge these recorded runs instead of making new ones.")
 @click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True,
-              help="Make the whole comparison so often. With A = B each must be UNDECIDED.")  # fmt: skip
+              help="Make the whole comparison N times. With A = B each must be UNDECIDED.")  # fmt: skip
 @click.option("--exit-code", "by_verdict", is_flag=True, help="Exit 0 for GO, 1 for NO-GO, 3 for UNDECIDED.")
 @click.option("--force", is_flag=True, help="Run on a busy machine too; the results are marked.")
 @click.option("--results-dir", type=_DIRECTORY, default=COMPARE_DIR, help="For the CSV; default: build/bench-compare.")
@@ -288,7 +288,7 @@ def command(
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     except OSError as error:
-        raise click.ClickException(_told(error)) from error
+        raise click.ClickException(_reason(error)) from error
     except KeyboardInterrupt:
         notes.print("interrupted", markup=False)
         sys.exit(INTERRUPTED)

@@ -25,9 +25,9 @@ from hakobench.rows import Row
 COUNTS_DIR = ROOT / "build" / "bench-counts"
 DEFAULT_ROWS = "@st"
 NAME_MAX = 110  # characters of a function's name that are shown
-FULL_PERCENT = 99.5  # of the run: an event counted in less is marked
+FULL_PERCENT = 99.5  # of the run; an event that was counted in less gets a mark
 WAIT_SECONDS = 0.5
-PARALLEL_MAX = 2  # runs under valgrind at a time: what they count does not depend on what else runs
+PARALLEL_MAX = 2  # runs under valgrind at a time; their counts do not depend on other load
 COLUMNS = (
     "suite", "row", "allocator", "ours", "scale", "failure", "pairs", "allocator_instructions", *callgrind.EVENTS,
     "command", "library", "library_sha256", "library_version", "config", "program_sha256", "commit", "valgrind",
@@ -42,7 +42,7 @@ _NOTE = (
 
 
 class Children:
-    """The process groups that are running, to end them on Ctrl-C."""
+    """The running process groups, to end them on Ctrl-C."""
 
     def __init__(self) -> None:
         self._pids: set[int] = set()
@@ -63,7 +63,7 @@ class Children:
             self._kill(pid)
 
     def end(self) -> None:
-        """Those that start later are ended at their start."""
+        """Ends all groups, and those that start later at their start."""
         self._over = True
         for pid in list(self._pids):
             self._kill(pid)
@@ -88,7 +88,8 @@ Found = dict[tuple[str, str], tuple[callgrind.Counted, ...]]  # by row and alloc
 def run_callgrind(
     cells: Sequence[Cell], scale: float, bin_dir: pathlib.Path, console: Console, found: Found
 ) -> None:
-    """Both lengths of every cell, into `found`. After a failure of the shorter one the longer one is not tried."""
+    """Runs every cell at both lengths and puts the counts into `found`. After a failure of the shorter run it does not
+    try the longer one."""
     children = Children()
 
     def both(cell: Cell) -> tuple[callgrind.Counted, ...]:
@@ -106,9 +107,9 @@ def run_callgrind(
             task = progress.add_task("callgrind", total=len(cells))
             futures = {pool.submit(both, cell): cell for cell in cells}
             running = set(futures)
-            while running:  # with a limit: a signal just before a wait without one would go unnoticed until its end
+            while running:  # with a limit: a signal just before an endless wait would go unnoticed until the end of it
                 done, running = concurrent.futures.wait(running, WAIT_SECONDS, concurrent.futures.FIRST_COMPLETED)
-                for future in sorted(done, key=lambda one: one.exception() is not None):  # what was done is kept
+                for future in sorted(done, key=lambda one: one.exception() is not None):  # keeps the counts so far
                     row, allocator = futures[future]
                     found[row.name, allocator.name] = future.result()
                     progress.advance(task)
@@ -121,7 +122,7 @@ def run_callgrind(
 def write_csv(
     path: pathlib.Path, suite_name: str, cells: Sequence[Cell], found: Found, bin_dir: pathlib.Path, started: str
 ) -> None:
-    """One line a run of valgrind, both lengths of each cell that was done."""
+    """Writes one line for each run of valgrind, both lengths of each finished cell."""
     commit, valgrind = machine.commit(), callgrind.version()
     digests = {row.workload: allocators.digest(bin_dir / row.workload) for row, _ in cells}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -143,14 +144,15 @@ def write_csv(
 
 
 def _figure(value: float) -> str:
-    """Less than a two-thousandth of an event per operation is what the ends of the runs leave, not a cost."""
+    """A count as text. Less than 1/2000 of an event per operation is left over from the ends of the runs, not a
+    cost."""
     if abs(value) < 0.0005:
         return "0"
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 0.01 else f"{value:.3f}"
 
 
 def _short(name: str) -> str:
-    """Names of C++ templates may fill a screen."""
+    """A function's name, shortened: names of C++ templates can fill a screen."""
     return name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 30]}...{name[-27:]}"
 
 
@@ -176,7 +178,7 @@ def _count(
     cells: Sequence[Cell], scale: float, bin_dir: pathlib.Path, top: int, suite_name: str, path: pathlib.Path,
     notes: Console, shown: Console,
 ) -> bool:  # fmt: skip
-    """Callgrind's part; what is done is kept when it is interrupted. False: nothing was counted, or one of our own
+    """Callgrind's part. An interruption keeps the counts so far. False when nothing was counted, or when one of our own
     libraries failed."""
     started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     found: Found = {}
@@ -214,7 +216,8 @@ def _perf_table(counted: dict[tuple[str, str], perf.Counted], events: Sequence[s
 
 
 def _perf_cell(counted: perf.Counted, event: str) -> str:
-    """An event that had to share the counters with others is told with the part of the run it was counted in."""
+    """A cell of perf's table. An event that shared the counters with others shows the part of the run it was counted
+    in."""
     value, percent = counted.per_pair(event), counted.percent(event)
     if value is None:
         return "-"
@@ -235,7 +238,7 @@ def _print_recorded(row: str, name: str, recorded: perf.Recorded, shown: Console
 def _perf(
     cells: Sequence[Cell], scale: float, bin_dir: pathlib.Path, top: int, notes: Console, shown: Console
 ) -> bool:
-    """perf's part, one run at a time. False: nothing could be shown."""
+    """perf's part, one run at a time. False when there was nothing to show."""
     why = perf.missing()
     if why:
         shown.out(f"not measured: {why}")
@@ -277,7 +280,7 @@ def _perf(
 def _cells(
     chosen: suite.Suite, row_names: str, picked: list[allocators.Allocator], bin_dir: pathlib.Path
 ) -> list[Cell]:
-    """Raises ValueError: a row that is no program of ours, or whose program is not built."""
+    """Raises ValueError for a row that is not a workload of ours, or whose program is not built."""
     rows = chosen.select(row_names)
     others = [row.name for row in rows if row.driver != "program"]
     if others:
@@ -296,9 +299,9 @@ def _cells(
 @click.option("--scale", type=click.FloatRange(0, 100, min_open=True), default=0.02, show_default=True,
               help="Length of the shorter run as a multiple of the row's; the other is twice as long.")  # fmt: skip
 @click.option("--top", type=click.IntRange(0, 100), default=0,
-              help="List so many functions of each cell; with --perf 5 unless said otherwise.")  # fmt: skip
+              help="List this many functions of each cell; default: 5 with --perf, else none.")  # fmt: skip
 @click.option("--perf", "with_perf", is_flag=True,
-              help="Also with the processor's counters, a list of the hottest functions and instructions.")  # fmt: skip
+              help="Use the processor's counters too, and list the hottest functions and instructions.")  # fmt: skip
 @click.option("--results-dir", type=_DIRECTORY, default=COUNTS_DIR, help="For the CSV; default: build/bench-counts.")
 @click.option("--bin-dir", type=_DIRECTORY, default=BIN_DIR, help="Of the workloads; default: the release build.")
 def command(
@@ -307,8 +310,9 @@ def command(
 ) -> None:  # fmt: skip
     """Count instructions, branches, reads, writes and cache misses per operation, by callgrind.
 
-    An operation is one malloc together with one free. Every row is run at two lengths, and the difference is divided
-    by the operations more, so that the start cancels. What does not run under valgrind is told and left out.
+    An operation is one malloc together with one free. Every row runs at two lengths; the difference of their counts,
+    divided by the difference in operations, is free of the program's start. A cell that does not run under valgrind is
+    named and left out.
 
     Exit code: 0; 1 when nothing could be counted or one of our own libraries failed; 2 bad arguments; 130 interrupted.
     """
@@ -337,6 +341,6 @@ def command(
     except OSError as error:
         raise click.ClickException(f"'{error.filename}': {error.strerror}" if error.filename else str(error)) from error
     except KeyboardInterrupt:
-        notes.print("interrupted; the raw counts have what was done")
+        notes.print("interrupted; the raw counts have the finished runs")
         sys.exit(INTERRUPTED)
     sys.exit(0 if good else 1)

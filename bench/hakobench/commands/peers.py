@@ -1,4 +1,4 @@
-"""`hakobench peers`: fetches and builds the allocators to compare with, and says what is there."""
+"""`hakobench peers`: fetches and builds the allocators to compare with, and shows which there are."""
 
 import click
 import rich.console
@@ -13,7 +13,7 @@ _STATES = {
     "replaced": "replaced",
     "missing": "not here",
     "stale": "out of date",
-    "unavailable": "cannot be had",
+    "unavailable": "unavailable",
 }
 _HASH_DIGITS = 12
 
@@ -40,7 +40,7 @@ def _table(statuses: list[peers.Status]) -> rich.table.Table:
 
 
 def _print_remarks(statuses: list[peers.Status], console: rich.console.Console) -> None:
-    """One line each, below the table, since paths do not fit into a column."""
+    """Prints a line for each remark below the table, because paths do not fit into a column."""
     for status in statuses:
         remarks = [status.remark] if status.remark else []
         if status.peer and status.peer.environment:
@@ -53,14 +53,14 @@ def _print_remarks(statuses: list[peers.Status], console: rich.console.Console) 
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--list", "only_list", is_flag=True, help="Show what is there; fetch and build nothing.")
-@click.option("--require", "required", metavar="NAME", multiple=True, help="Exit code 1 when this one is not there.")
+@click.option("--list", "only_list", is_flag=True, help="Show the peers of this machine; fetch and build nothing.")
+@click.option("--require", "required", metavar="NAME", multiple=True, help="Exit code 1 when this peer is missing.")
 def command(names: tuple[str, ...], only_list: bool, required: tuple[str, ...]) -> None:
     """Fetch and build the allocators to compare with, or only NAMES.
 
-    Libraries come by apt-get, pip and cargo, and are kept in .cache/hakobench (or
-    $HAKOBENCH_CACHE). Each is tested; one that cannot be had is named and left out. TCMALLOC_SO, MIMALLOC_SO,
-    JEMALLOC_SO (and so on) name a library to take instead.
+    apt-get, pip and cargo fetch the libraries into .cache/hakobench (or $HAKOBENCH_CACHE). Each library is tested; an
+    unavailable one is named and left out. TCMALLOC_SO, MIMALLOC_SO, JEMALLOC_SO (and so on) name a library to use
+    instead.
     """
     console = rich.console.Console()
     try:

@@ -20,11 +20,11 @@ DEFAULT_ROUNDS = 7
 
 @contextlib.contextmanager
 def interruptible(notes: Console) -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP end the command at whatever point it is; the runs have ended their children by then."""
+    """Ends the command on Ctrl-C, SIGTERM and SIGHUP, wherever it is; the runs have ended their children by then."""
     try:
         yield
     except KeyboardInterrupt:
-        notes.print("interrupted; what is done is kept", markup=False)
+        notes.print("interrupted; the finished runs are kept", markup=False)
         sys.exit(run_command.INTERRUPTED)
 
 
@@ -56,7 +56,7 @@ def options(function):
 
 
 def show_line(line: summary.Line, console: Console) -> None:
-    """One allocator a line: the row has no other one to compare with."""
+    """Prints one allocator a line, because a replay has only one row."""
     best = line.best_peer
     table = Table("allocator", line.unit, "spread", "/ best peer", "peak MiB", "/ best peer", "MiB after")
     for name, cell in line.cells.items():
@@ -74,7 +74,7 @@ def show_line(line: summary.Line, console: Console) -> None:
 
 
 def show_runs(runs: list[record.Run], console: Console) -> None:
-    """The table, and the failures with their reasons."""
+    """Prints the table, and the failures with their reasons."""
     for line in summary.lines(runs):
         console.print(f"{line.row}: {line.about}; {line.params}", markup=False, soft_wrap=True)
         show_line(line, console)
@@ -95,9 +95,9 @@ def command(
 ) -> None:  # fmt: skip
     """Replay a recording under every allocator.
 
-    All calls of FILE are made again, with its threads and in its order, in shuffled and interleaved rounds as
-    `hakobench run` does. What the program did between its calls is left out. The memory is that of the process
-    without the table of calls. The path of the raw results is the last line on stdout.
+    Makes all calls of FILE again, with its threads and in its order, in shuffled and interleaved rounds like
+    `hakobench run`. It leaves out what the program did between its calls. The memory is that of the process without the
+    table of calls. The path of the raw results is the last line on stdout.
 
     Exit code: 0; 1 when a run failed; 2 when nothing was run; 130 when interrupted.
     """

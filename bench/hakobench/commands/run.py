@@ -20,7 +20,7 @@ INTERRUPTED = 130
 
 
 def _speed_table(table: list[summary.Line]) -> Table:
-    """A cell is "median ±spread"; the best peer is bold; per library of ours two ratios follow."""
+    """The table. A cell is "median ±spread", the best peer is bold, and each library of ours adds two ratios."""
     names = list(dict.fromkeys(name for line in table for name in line.cells))
     ours = [name for name in names if any(name in line.cells and line.cells[name].ours for line in table)]
     columns = [column for name in ours for column in (f"{name} / best", "RSS / lean")]
@@ -44,7 +44,7 @@ def _speed_table(table: list[summary.Line]) -> Table:
 
 
 def print_result(runs: list[record.Run], console: Console) -> None:
-    """The table, and what a reader of it has to know."""
+    """Prints the table, and what its reader has to know."""
     table = summary.lines(runs)
     if not console.is_terminal:
         console.width = 60 + 18 * len({run.allocator for run in runs})
@@ -73,7 +73,7 @@ def _list_rows(suite_name: str) -> None:
 
 
 def quiet_machine(force: bool) -> machine.Machine:
-    """Looks at the machine. Raises click.UsageError when it is busy and nobody forces."""
+    """Looks at the machine. Raises click.UsageError when it is busy, unless `force` is given."""
     seen = machine.look()
     if seen.is_busy and not force:
         raise click.UsageError(
@@ -87,7 +87,7 @@ def new_plan(
     chosen: suite.Suite, row_names: str | None, picked: list[allocators.Allocator], rounds: int | None, scale: float,
     seed: int | None, results_dir: pathlib.Path, log_dir: pathlib.Path, bin_dir: pathlib.Path, forced: bool,
 ) -> tuple[runner.Plan, list[str]]:  # fmt: skip
-    """The plan, and remarks on rows that are left out. Raises ValueError when nothing is left to run."""
+    """The plan, and remarks about rows that it leaves out. Raises ValueError when no row is left to run."""
     rows = chosen.select(row_names)
     missing = runner.missing_rows(rows, bin_dir)
     rows = tuple(row for row in rows if row.name not in missing)
@@ -95,7 +95,7 @@ def new_plan(
     if not rows:
         raise ValueError("; ".join(["no row can be run", *remarks]))
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
-    scale = float(f"{scale:.{record.FLOAT_DIGITS}g}")  # as the results will say
+    scale = float(f"{scale:.{record.FLOAT_DIGITS}g}")  # as the CSV will have it
     stem = f"{chosen.name}-{datetime.datetime.now():%Y%m%d-%H%M%S}-{seed}"
     plan = runner.Plan(
         chosen.name, rows, picked, rounds or chosen.rounds, scale, seed, results_dir / f"{stem}.csv", log_dir / stem,
@@ -128,7 +128,7 @@ def _resumed(
 
 
 def path_for_shell(path: pathlib.Path) -> str:
-    """As it can be typed where the caller is: outside the project the whole path."""
+    """A path that the caller can use from the current directory: whole when it is outside the project."""
     return public_path(path) if path.resolve().is_relative_to(ROOT) else str(path)
 
 
@@ -136,7 +136,7 @@ def path_for_shell(path: pathlib.Path) -> str:
 @click.argument("suite_name", metavar="SUITE")
 @click.option("--rows", "row_names", metavar="NAMES", help="Comma-separated names, shell patterns or @tags.")
 @allocators.options
-@click.option("--rounds", type=click.IntRange(1, 1000), help="Runs of each cell; default: what the suite says.")
+@click.option("--rounds", type=click.IntRange(1, 1000), help="Runs of each cell; default: that of the suite.")
 @click.option(
     "--scale",
     type=click.FloatRange(0, 1000, min_open=True),
@@ -146,7 +146,7 @@ def path_for_shell(path: pathlib.Path) -> str:
 )
 @click.option("--seed", type=click.IntRange(0, 2**63), help="Of the order of the runs; default: chosen and printed.")
 @click.option("--list", "list_only", is_flag=True, help="List the suite's rows.")
-@click.option("--resume", is_flag=True, help="Go on with the newest results of this suite.")
+@click.option("--resume", is_flag=True, help="Continue the newest results of this suite.")
 @click.option("--force", is_flag=True, help="Run on a busy machine too; the results are marked.")
 @click.option("--results-dir", type=_DIRECTORY, default=RESULTS_DIR, help="For the CSV; default: bench/results.")
 @click.option("--log-dir", type=_DIRECTORY, default=LOG_DIR, help="For the logs; default: build/bench-logs.")
@@ -168,9 +168,9 @@ def command(
 ) -> None:  # fmt: skip
     """Run SUITE (a name, or a TOML file) under every allocator.
 
-    Every row is run under every allocator, preloaded into the same program, in shuffled and interleaved rounds.
-    The raw CSV has every run with its command, commit, machine and configuration; its path is the last line on
-    stdout. Libraries that have hz_config_string are ours, all others are peers.
+    Every row runs under every allocator, preloaded into the same program, in shuffled and interleaved rounds. The raw
+    CSV has every run with its command, commit, machine and configuration; its path is the last line on stdout.
+    Libraries with hz_config_string are ours, all others are peers.
 
     Exit code: 0; 1 when a run failed; 2 when nothing was run (bad arguments, busy machine); 130 when interrupted.
     """
@@ -203,7 +203,7 @@ def command(
     except ValueError as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
-        notes.print(f"interrupted; what is done is kept in {public_path(plan.csv_path)}, --resume goes on with it")
+        notes.print(f"interrupted; the finished runs are in {public_path(plan.csv_path)}, --resume makes the others")
         sys.exit(INTERRUPTED)
     print_result(runs, Console(highlight=False))
     click.echo(path_for_shell(plan.csv_path))

@@ -19,7 +19,7 @@ SUFFIX = ".hakotrace"
 
 @contextlib.contextmanager
 def progress(notes: Console, what: str) -> Iterator[Callable[[float], None]]:
-    """A bar with the time left; the function is told the share that is done."""
+    """A bar with the time left. Yields a function that takes the finished share."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
         task = bar.add_task(what, total=1.0)
@@ -48,8 +48,8 @@ def _say_processes(found: capture.Capture, kept: capture.Process, notes: Console
 def record(
     argv: tuple[str, ...], output: pathlib.Path | None, process: str, notes: Console, stack: contextlib.ExitStack
 ) -> tuple[Trace, str]:
-    """Runs the program and keeps the recording in `output`, if that is given. Returns the recording and what it is
-    called. What the recorder wrote stays when `stack` is left by an exception. Raises click exceptions."""
+    """Runs the program and keeps the recording in `output`, if there is one. Returns the recording and its name. The
+    recorder's files stay when an exception leaves `stack`. Raises click exceptions."""
 
     def tell_kept(directory: pathlib.Path) -> None:
         text = f"note: what was recorded is kept in '{directory}'; replay and advise read the files in it"
@@ -74,7 +74,7 @@ def record(
 
 
 def check_output(output: pathlib.Path) -> pathlib.Path:
-    """Before the program runs, since what it did would be lost. Raises click.UsageError."""
+    """Called before the program runs, because its recording would be lost. Raises click.UsageError."""
     parent = output.absolute().parent
     if output.is_dir():
         raise click.UsageError(f"--output: '{output}' is a directory")
@@ -95,18 +95,19 @@ def check_output(output: pathlib.Path) -> pathlib.Path:
     default=capture.LARGEST,
     show_default=True,
     metavar="WHICH",
-    help="Which of the processes to keep: the one with most calls (largest), the program itself (first), or the "
+    help="The process to keep: the one with most calls (largest), the program itself (first), or the "
     "largest one of that name.",
 )
 @click.argument("argv", metavar="PROGRAM [ARGS]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(output: pathlib.Path | None, process: str, argv: tuple[str, ...]) -> None:
-    """Record the allocation calls of a program and show what they are.
+    """Record the allocation calls of a program and show a summary of them.
 
     The program runs with a preloaded recorder; it keeps its input and output. The recording has size, alignment and
-    thread of every call, and which thread frees which block, of one process; `hakobench replay` makes the same calls
-    under any allocator. Ctrl-C goes to the program: what was recorded until then is kept.
+    thread of every call of one process, and which thread frees which block. `hakobench replay` makes the same calls
+    under any allocator. Ctrl-C goes to the program; the calls so far are kept.
 
-    Exit code: 0; 1 when nothing could be recorded; 2 when the program cannot be started. That of the program is told.
+    Exit code: 0; 1 when nothing could be recorded; 2 when the program cannot start. The program's own exit code is
+    printed.
     """
     notes = Console(stderr=True, highlight=False)
     if argv[0].startswith("-"):

@@ -1,10 +1,10 @@
-"""Counts by callgrind: each row is run at two lengths, and the difference is divided by the operations that the longer
-one did more. Loading, warming up and ending are in both, so they cancel.
+"""Counts by callgrind. Each row runs at two lengths; the difference of the counts is divided by the difference in
+operations. Loading, warming up and ending are in both runs, so they cancel.
 
-Valgrind runs the program's instructions one by one in a simulation, so counts depend neither on the load of the
-machine nor on its processor: the caches are simulated with fixed sizes. Counts of rows with one thread repeat, but for
-the digits of the times that a workload prints (some hundred instructions a run). Threads run one at a time, so counts
-of rows with several depend on how valgrind schedules them.
+Valgrind simulates the program's instructions one by one, with caches of fixed sizes, so counts depend neither on the
+load of the machine nor on its processor. Counts of rows with one thread repeat, except for the digits of the times that
+a workload prints (some hundred instructions a run). Threads run one at a time, so counts of rows with several threads
+depend on valgrind's scheduling.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from hakobench.allocators import Allocator
 from hakobench.project import public_text
 from hakobench.rows import Row
 
-# size in bytes, associativity, line size: a common processor of today, the same wherever it is counted
+# size in bytes, associativity, line size: those of a common processor, the same on every machine
 CACHES = ("--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64")
 EVENTS = ("Ir", "Bc", "Bcm", "Bi", "Bim", "Dr", "Dw", "I1mr", "D1mr", "D1mw", "ILmr", "DLmr", "DLmw")
 TIMEOUT_SECONDS = 600.0
@@ -31,25 +31,25 @@ _NAME = re.compile(r"(ob|fn)=\((\d+)\)(?: (.*))?$")
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """What callgrind counted in one run: `totals` by event, and instructions by (object, function), own ones only."""
+    """The counts of one run: `totals` by event, and the function's own instructions by (object, function)."""
 
     totals: dict[str, int]
     instructions: dict[tuple[str, str], int]
 
     def of_object(self, path: str) -> int:
-        """Instructions executed in one file."""
+        """The instructions executed in one file."""
         return sum(count for (file, _), count in self.instructions.items() if file == path)
 
 
 def parse(text: str, source: str) -> Profile:
-    """Reads a callgrind.out file (its format is in the Callgrind manual, "Callgrind Format Specification"). `source`
-    names it in messages. Raises ValueError: not such a file, cut off, or events missing."""
+    """Reads a callgrind.out file; the Callgrind manual has its format, "Callgrind Format Specification". `source` names
+    the file in messages. Raises ValueError for another file, a torn one, and one without our events."""
     events: list[str] = []
     totals: list[str] = []
     names: dict[tuple[str, str], str] = {}
     place = {"ob": "", "fn": ""}
     instructions: dict[tuple[str, str], int] = {}
-    skip = False  # the line after calls= has what the callee cost: it is counted there
+    skip = False  # the line after calls= has the callee's cost, which is counted at the callee
     for number, line in enumerate(text.splitlines(), 1):
         if _COST.match(line):
             if not skip:
@@ -69,7 +69,7 @@ def parse(text: str, source: str) -> Profile:
         elif line.startswith("totals:"):
             totals = line.split()[1:]
         elif called := re.match(r"c(ob|fn)=\((\d+)\) (.*)", line):
-            names[called[1], called[2]] = called[3]  # a name is told once, maybe first as a callee
+            names[called[1], called[2]] = called[3]  # a name is given once, perhaps first as a callee
     if not events or events[0] != "Ir":
         raise ValueError(f"{source}: not a callgrind file that counts instructions first ('events: Ir ...')")
     if not totals:
@@ -91,8 +91,8 @@ def _whole(word: str, source: str, line: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Counted:
-    """One run under callgrind. `failure` empty: it went well. `pairs` is the number of mallocs that the workload told
-    of, `outside` the instructions outside the workload's own program. `command` has public paths."""
+    """One run under callgrind. An empty `failure` means success. `pairs` is the number of mallocs that the workload
+    printed, `outside` the instructions outside the workload's own program. `command` has public paths."""
 
     row: str
     allocator: str
@@ -105,12 +105,12 @@ class Counted:
 
 
 def missing() -> str:
-    """Why nothing can be counted here, or ""."""
+    """Why this machine cannot count anything; empty when it can."""
     return "" if shutil.which("valgrind") else "no valgrind; 'apt-get install valgrind' brings it"
 
 
 def version() -> str:
-    """Of valgrind; "unknown" when it does not tell."""
+    """The version of valgrind; "unknown" when valgrind does not print it."""
     try:
         asked = subprocess.run(["valgrind", "--version"], capture_output=True, text=True, check=False)
     except OSError:
@@ -141,7 +141,7 @@ def wrong_malloc(allocator: Allocator, malloc_from: str) -> str:
 def count(
     row: Row, allocator: Allocator, scale: float, bin_dir: pathlib.Path, watch: Callable[[int], None] | None = None
 ) -> Counted:
-    """Runs the row once; what goes wrong is told in `failure`. `watch` is told the pid."""
+    """Runs the row once, and puts an error into `failure`. Calls `watch` with the pid."""
     program = bin_dir / row.workload
     scratch = pathlib.Path(tempfile.mkdtemp(prefix="hakobench-counts-"))
     out = scratch / "callgrind.out"
@@ -158,14 +158,14 @@ def count(
         ended = process.run(command, plain, timeout=max(TIMEOUT_SECONDS, row.timeout), cwd=scratch, watch=watch)
         if ended.failure:
             return ended_badly(ended.failure)
-        told = process.key_values(ended.stdout)
-        if wrong := wrong_malloc(allocator, told.get("malloc_from", "")):
+        printed = process.key_values(ended.stdout)
+        if wrong := wrong_malloc(allocator, printed.get("malloc_from", "")):
             return ended_badly(wrong)
-        if not told.get("allocated", "").isdigit():
+        if not printed.get("allocated", "").isdigit():
             return ended_badly("the workload does not tell how often it called malloc (allocated=)")
         profile = parse(out.read_text(errors="replace"), out.name)
         outside = profile.totals["Ir"] - profile.of_object(str(program.resolve()))
-        return Counted(row.name, allocator.name, scale, shown, "", int(told["allocated"]), outside, profile)
+        return Counted(row.name, allocator.name, scale, shown, "", int(printed["allocated"]), outside, profile)
     except (OSError, ValueError) as error:
         return ended_badly(str(error))
     finally:
@@ -174,9 +174,9 @@ def count(
 
 @dataclasses.dataclass(frozen=True)
 class PerPair:
-    """The cost of one operation: `events` by name; `outside` are the instructions outside the workload's own program,
-    which is the allocator and what it calls (the allocator's file alone will not do: callgrind loses the file's name
-    for code in sections of its own, as tcmalloc has); and `functions` the instructions by function, most first."""
+    """The cost of one operation: `events` by name, and `functions` with the instructions by function, most first.
+    `outside` is the cost of the allocator and what it calls: all instructions outside the workload's own program. (Not
+    those in the allocator's file: callgrind loses the file's name for code in special sections, as in tcmalloc.)"""
 
     row: str
     allocator: str
@@ -190,7 +190,7 @@ class PerPair:
 
 
 def per_pair(short: Counted, long: Counted) -> PerPair:
-    """Raises ValueError unless both went well and the longer run did more."""
+    """Raises ValueError unless both runs went well and the longer one made more operations."""
     for one in (short, long):
         if one.failure or one.profile is None:
             raise ValueError(one.failure)

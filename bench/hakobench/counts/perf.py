@@ -1,9 +1,9 @@
 """Counts by the processor itself (`perf stat`), and where the time goes (`perf record`, `perf annotate`).
 
-Many guests show no counters: perf then says "<not supported>", and the samples come from a timer (cpu-clock), which
-is coarser. With more events than counters perf takes turns and scales up what it saw: each figure comes with the share
-of the run in which it was counted. A processor also notes an interrupt a few instructions late, so a hot instruction often stands after the
-one that waits. The workload's output goes into a pipe and is not shown.
+Many virtual machines have no counters: perf then prints "<not supported>", and the samples come from a timer
+(cpu-clock), which is coarser. With more events than counters, perf counts them by turns and scales up: each figure
+comes with the share of the run in which it was counted. A processor takes an interrupt a few instructions late, so a
+hot instruction often stands after the one that waits. The workload's output goes into a pipe and is not shown.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ EVENTS = (
     "dTLB-load-misses", "iTLB-load-misses",
 )  # fmt: skip
 SAMPLES_PER_SECOND = 1997  # no divisor of a timer's frequency
-HOT_PERCENT_MIN = 1.0  # of a function's samples: below it an instruction is not listed
+HOT_PERCENT_MIN = 1.0  # of a function's samples; an instruction below it is not listed
 NOT_MEASURED = ("<not supported>", "<not counted>")
 
 _INSTRUCTION = re.compile(r"\s*(\d+(?:\.\d+)?) :\s+([0-9a-f]+):\s+(.*\S)\s*$")
@@ -35,8 +35,8 @@ _SYMBOL = re.compile(r"\s*(\d+(?:\.\d+)?)%\s*\|\s*(.*?)\s*\|\s*\[.\] (.*\S)\s*$"
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """How often an event happened. `percent` is how much of the run it was counted in; below 100 `value` is scaled up
-    from that, an estimate."""
+    """How often an event happened. `percent` is the share of the run in which it was counted; below 100, `value` is an
+    estimate, scaled up from that share."""
 
     value: float
     percent: float = 100.0
@@ -44,7 +44,7 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class Counted:
-    """One run under `perf stat`. `events`: None is an event that this machine cannot measure. `pairs` as in
+    """One run under `perf stat`. In `events`, None is an event that this machine cannot measure. `pairs` is that of
     callgrind.Counted."""
 
     failure: str
@@ -57,7 +57,7 @@ class Counted:
         return None if found is None or not self.pairs else found.value / self.pairs
 
     def percent(self, event: str) -> float:
-        """How much of the run `event` was counted in; 100 for one that was not measured."""
+        """The share of the run in which `event` was counted; 100 for one that was not measured."""
         found = self.events.get(event)
         return 100.0 if found is None else found.percent
 
@@ -82,8 +82,8 @@ class Recorded:
 
 
 def parse_stat(text: str) -> dict[str, Measured | None]:
-    """Output of `perf stat -x,`: value, unit, event, run time, percentage, ... a line. Raises ValueError that names the
-    line."""
+    """Reads the output of `perf stat -x,`: a line has value, unit, event, run time, percentage, ... Raises ValueError
+    that names the line."""
     events: dict[str, Measured | None] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -102,7 +102,7 @@ def parse_stat(text: str) -> dict[str, Measured | None]:
 
 
 def _number(word: str, line: int, kind: str, most: float) -> float:
-    """Finite, and from 0 to `most`. Raises ValueError."""
+    """A finite number from 0 to `most`. Raises ValueError."""
     try:
         value = float(word)
     except ValueError:
@@ -113,14 +113,14 @@ def _number(word: str, line: int, kind: str, most: float) -> float:
 
 
 def parse_report(text: str) -> list[Symbol]:
-    """Output of `perf report --stdio -F overhead,dso,symbol -t '|'`, most samples first."""
+    """Reads the output of `perf report --stdio -F overhead,dso,symbol -t '|'`; most samples first."""
     found = [_SYMBOL.match(line) for line in text.splitlines()]
     symbols = [Symbol(float(one[1]), one[2], one[3]) for one in found if one]
     return sorted(symbols, key=lambda symbol: -symbol.percent)
 
 
 def parse_annotate(text: str, top: int) -> tuple[tuple[float, str, str], ...]:
-    """Output of `perf annotate --stdio --no-source`: the `top` hottest instructions, hottest first."""
+    """Reads the `top` hottest instructions from `perf annotate --stdio --no-source`, hottest first."""
     found = [_INSTRUCTION.match(line) for line in text.splitlines()]
     lines = [(float(one[1]), one[2], re.sub(r"\s+", " ", one[3])) for one in found if one]
     hot = [line for line in lines if line[0] >= HOT_PERCENT_MIN]
@@ -128,12 +128,12 @@ def parse_annotate(text: str, top: int) -> tuple[tuple[float, str, str], ...]:
 
 
 def missing() -> str:
-    """Why perf cannot be used here, or ""."""
+    """Why this machine cannot use perf; empty when it can."""
     return "" if shutil.which("perf") else "no perf; 'apt-get install linux-perf' brings it"
 
 
 def _words(text: str) -> str:
-    """perf's complaint in one line: the first that is not a mere heading."""
+    """perf's error message in one line: the first line that is not a heading."""
     lines = [line.strip() for line in text.splitlines()]
     said = [line for line in lines if line and line not in ("Error:", "event syntax error:") and set(line) != {"-"}]
     return said[0] if said else ""
@@ -150,12 +150,12 @@ def probe() -> tuple[dict[str, bool], str]:
         scratch = pathlib.Path(name)
         try:
             asked = _perf(["stat", "-x,", "-o", "stat.csv", "-e", ",".join(EVENTS), "--", "true"], scratch)
-            told = parse_stat((scratch / "stat.csv").read_text()) if asked.returncode == 0 else {}
+            printed = parse_stat((scratch / "stat.csv").read_text()) if asked.returncode == 0 else {}
         except (OSError, ValueError) as error:
             return {}, f"perf stat cannot be used: {error}"
         if asked.returncode != 0:
             return {}, f"perf stat refuses: {_words(asked.stderr) or process.status_text(asked.returncode)}"
-    return {event: told.get(event) is not None for event in EVENTS}, ""
+    return {event: printed.get(event) is not None for event in EVENTS}, ""
 
 
 def _program(row: Row, allocator: Allocator, scale: float, bin_dir: pathlib.Path) -> list[str]:
@@ -165,43 +165,43 @@ def _program(row: Row, allocator: Allocator, scale: float, bin_dir: pathlib.Path
 
 def _run(arguments: list[str], row: Row, allocator: Allocator, cwd: pathlib.Path,
          watch: Callable[[int], None] | None) -> tuple[str, dict[str, str]]:  # fmt: skip
-    """perf around the workload: what went wrong, and the workload's key=value words."""
+    """Runs the workload under perf; returns the error, if any, and the workload's key=value words."""
     plain = {key: value for key, value in allocator.environment().items() if key != "LD_PRELOAD"}
     try:
         ended = process.run(["perf", *arguments], plain, timeout=row.timeout, cwd=cwd, watch=watch)
     except OSError as error:
         return f"cannot start perf: {error.strerror}", {}
-    told = process.key_values(ended.stdout)
+    printed = process.key_values(ended.stdout)
     if ended.timed_out:
         return ended.failure, {}
     if ended.status != 0:
         return f"{process.status_text(ended.status)}: {_words(ended.stderr)}".removesuffix(": "), {}
-    return wrong_malloc(allocator, told.get("malloc_from", "")), told
+    return wrong_malloc(allocator, printed.get("malloc_from", "")), printed
 
 
 def stat(row: Row, allocator: Allocator, scale: float, bin_dir: pathlib.Path, events: Sequence[str],
          watch: Callable[[int], None] | None = None) -> Counted:  # fmt: skip
-    """One run; what goes wrong is told in `failure`."""
+    """One run under `perf stat`; `failure` has the error."""
     with tempfile.TemporaryDirectory(prefix="hakobench-perf-") as name:
         scratch = pathlib.Path(name)
         program = _program(row, allocator, scale, bin_dir)
         arguments = ["stat", "-x,", "-o", "stat.csv", "-e", ",".join(events), "--", *program]
         paths = [bin_dir / row.workload, *([allocator.library] if allocator.library else [])]
         shown = public_text(" ".join(["perf", *arguments]), *paths)
-        failure, told = _run(arguments, row, allocator, scratch, watch)
-        if not failure and not told.get("allocated", "").isdigit():
+        failure, printed = _run(arguments, row, allocator, scratch, watch)
+        if not failure and not printed.get("allocated", "").isdigit():
             failure = "the workload does not tell how often it called malloc (allocated=)"
         if failure:
             return Counted(public_text(failure, *paths), shown)
         try:
-            return Counted("", shown, int(told["allocated"]), parse_stat((scratch / "stat.csv").read_text()))
+            return Counted("", shown, int(printed["allocated"]), parse_stat((scratch / "stat.csv").read_text()))
         except (OSError, ValueError) as error:
             return Counted(str(error), shown)
 
 
 def record(row: Row, allocator: Allocator, scale: float, bin_dir: pathlib.Path, event: str, top: int,
            watch: Callable[[int], None] | None = None) -> Recorded:  # fmt: skip
-    """The `top` functions of one run, those outside the workload's program with their hottest instructions."""
+    """The `top` functions of one run. Those outside the workload's program have their hottest instructions."""
     with tempfile.TemporaryDirectory(prefix="hakobench-perf-") as name:
         scratch = pathlib.Path(name)
         program = _program(row, allocator, scale, bin_dir)
@@ -222,7 +222,7 @@ def record(row: Row, allocator: Allocator, scale: float, bin_dir: pathlib.Path, 
 
 
 def _annotated(symbol: Symbol, row: Row, scratch: pathlib.Path, top: int) -> Symbol:
-    """With its instructions, unless it is the workload's own or a stub without code of its own."""
+    """The function with its hottest instructions, unless it is the workload's own or a stub without code."""
     if symbol.file == row.workload or symbol.name.endswith("@plt"):
         return symbol
     arguments = ["annotate", "-i", "perf.data", "--stdio", "-q", "--no-source", "--stdio-color=never"]

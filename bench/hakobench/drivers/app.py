@@ -1,4 +1,4 @@
-"""What the drivers of real programs share: finding them, a server's life, and loads on it."""
+"""What the drivers of real programs share: finding a program, the life of a server, and load on it."""
 
 import contextlib
 import os
@@ -26,20 +26,20 @@ PACKAGES = {
     "db_bench": "rocksdb-tools",
     "redis-benchmark": "redis-tools",
     "xz": "xz-utils",
-}  # of programs whose Debian package has another name
+}  # the Debian packages whose name is not the program's
 RETRY_SECONDS = 0.002
-FAILURE_LINES = 3  # of what a load generator says about its failure
-# Preloading glibc by name puts its malloc in front of one that a program is linked with: Debian's redis-server
-# brings jemalloc.
+FAILURE_LINES = 3  # of a load generator's error message
+# Preloaded by name, glibc's malloc comes before a malloc that the program is linked with: Debian's redis-server is
+# linked with jemalloc.
 GLIBC_NAME = "libc.so.6"
 
 
 class FailedError(Exception):
-    """What went wrong in a run, as one line."""
+    """A run failed; the text says why in one line."""
 
 
 def missing_program(name: str, bin_dir: pathlib.Path) -> str:
-    """Why `name` (built to `bin_dir`, on PATH, or an absolute path) cannot be run; empty when it can."""
+    """Why `name` (built in `bin_dir`, on PATH, or an absolute path) cannot run; empty when it can."""
     if name in _BUILT:
         path = bin_dir / name
         return "" if os.access(path, os.X_OK) else f"no program '{public_path(path)}'; 'make bench' builds it"
@@ -50,7 +50,7 @@ def missing_program(name: str, bin_dir: pathlib.Path) -> str:
 
 
 def program_path(job: Job, name: str) -> str:
-    """Raises FailedError when it is not there."""
+    """Where the program is. Raises FailedError when it is missing."""
     found = str(job.bin_dir / name) if name in _BUILT else shutil.which(name)
     if not found:
         raise FailedError(missing_program(name, job.bin_dir))
@@ -65,12 +65,12 @@ def shown(words: Sequence[str], *, environment: Mapping[str, str] | None = None)
 
 
 def glibc_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """What is to be added for programs that are linked with a malloc of their own."""
+    """The settings that put glibc's malloc before one that the program is linked with."""
     return {} if "LD_PRELOAD" in environment else {"LD_PRELOAD": GLIBC_NAME}
 
 
 def guarded(outcome: Outcome, work: Callable[[], None]) -> Outcome:
-    """Runs `work` and tells what stopped it in `outcome`."""
+    """Runs `work`, and puts the reason into `outcome` when it fails."""
     try:
         work()
     except (FailedError, OSError) as error:
@@ -79,9 +79,9 @@ def guarded(outcome: Outcome, work: Callable[[], None]) -> Outcome:
 
 
 class Server:
-    """A server under test: bound to job.cpus, in a process group of its own that ends with the `with` block.
+    """A server under test. It is bound to job.cpus, in its own process group, which ends with the `with` block.
 
-    It runs in job.scratch, where its socket is called `socket_name`; relative names are never too long for a socket.
+    It runs in job.scratch and listens on `socket_name` there; a relative name is never too long for a socket.
     """
 
     def __init__(self, job: Job, argv: Sequence[str], environment: Mapping[str, str], socket_name: str):
@@ -123,14 +123,14 @@ class Server:
         return pathlib.Path(self._argv[0]).name
 
     def seconds_left(self) -> float:
-        """Of the row's time limit. Raises FailedError when there are none."""
+        """What is left of the row's time limit. Raises FailedError when nothing is."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise FailedError(f"{self.name}: no end after {self._job.timeout:.0f} s{self._last_words()}")
         return left
 
     def connect(self) -> socket.socket:
-        """A connection as soon as the server takes one. Raises FailedError when it ended or time is up."""
+        """Connects as soon as the server accepts. Raises FailedError when the server ended or the time is up."""
         folder = os.open(self._job.scratch, os.O_RDONLY | os.O_DIRECTORY)
         try:
             while True:
@@ -146,10 +146,10 @@ class Server:
             os.close(folder)
 
     def load(self, argv: Sequence[str]) -> process.Ended:
-        """Runs a load generator beside it. Raises FailedError when either of them fails.
+        """Runs a load generator beside the server. Raises FailedError when either of them fails.
 
-        With the param share_cpu = "yes" it runs on the server's cpus: a single client without pipeline takes turns with
-        its server, and on two cpus the figure would be the time in which an idle cpu wakes up."""
+        With the param share_cpu = "yes" it runs on the server's cpus. A single client without pipeline and its server
+        take turns, so on two cpus the figure would be the time an idle cpu takes to wake up."""
         shares_cpu = self._job.row.params.get("share_cpu") == "yes"
         try:
             ended = process.run(
@@ -158,10 +158,10 @@ class Server:
             )  # fmt: skip
         except OSError as error:
             raise FailedError(f"cannot start '{public_path(pathlib.Path(argv[0]))}': {error.strerror}") from error
-        # A client that lost its server ends before the server is gone for good.
+        # A client that lost its server can end before the server does.
         self.stay_up(0.2 if ended.failure else 0)
         if ended.failure:
-            # redis-benchmark explains on stdout what is wrong with its arguments, before a long usage text.
+            # redis-benchmark prints what is wrong with its arguments on stdout, before a long usage text.
             lines = ended.stderr.strip().splitlines()[-FAILURE_LINES:] or ended.stdout.strip().splitlines()[:1]
             words = "; ".join(lines)
             how = ended.failure if ended.timed_out or not words else f"{process.status_text(ended.status)}: {words}"
@@ -169,7 +169,7 @@ class Server:
         return ended
 
     def stay_up(self, seconds: float) -> None:
-        """Lets the server be for that long. Raises FailedError when it ends meanwhile, or is gone already."""
+        """Leaves the server alone for that long. Raises FailedError when it ends meanwhile or has ended already."""
         poll = select.poll()
         poll.register(self._pidfd, select.POLLIN)
         if poll.poll(seconds * 1000):
@@ -177,7 +177,7 @@ class Server:
             raise FailedError(f"{self.name} ended by itself: {process.status_text(self._status)}{self._last_words()}")
 
     def rss_figures(self) -> dict[str, str]:
-        """The peak so far, and what it has now."""
+        """The server's peak RSS so far, and its RSS now."""
         return {"final_rss_kb": str(self._memory_kb("VmRSS")), "peak_rss_kb": str(self._memory_kb("VmHWM"))}
 
     def _memory_kb(self, field: str) -> int:
@@ -188,7 +188,7 @@ class Server:
         raise FailedError(f"{self.name} has no {field} in /proc/PID/status")
 
     def stop(self) -> dict[str, str]:
-        """Asks it to end, which has to go well too. Returns the cpu seconds it has used."""
+        """Ends the server by SIGTERM and returns the cpu seconds it used. Raises FailedError on a bad end."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGTERM)
         poll = select.poll()
@@ -216,9 +216,9 @@ class Server:
 
 
 def load_argv(job: Job, loads: Mapping[str, Callable[[list[str]], list[str]]]) -> list[str]:
-    """The load generator of a row: the first of its args. `loads` adds to the others what leads it to the socket.
+    """The command of a row's load generator, which is the first of its args. `loads` adds the options for the socket.
 
-    Raises FailedError when the row names a load that is not in `loads`, or none."""
+    Raises FailedError when the row names no load, or one that is not in `loads`."""
     name = job.args[0] if job.args else ""
     if name not in loads:
         raise FailedError(f"the row's load is '{name}'; allowed: {', '.join(loads)}")
@@ -226,12 +226,11 @@ def load_argv(job: Job, loads: Mapping[str, Callable[[list[str]], list[str]]]) -
 
 
 def missing_server(row: Row, bin_dir: pathlib.Path) -> str:
-    """Of a row whose first argument is its load generator."""
+    """`missing` for a row whose first argument is its load generator."""
     found = [missing_program(name, bin_dir) for name in (row.workload, *row.args[:1])]
     return next((why for why in found if why), "")
 
 
 def idle_seconds(job: Job) -> float:
-    """How long the server is left alone before its RSS is looked at: what users of a server see is what it keeps when
-    the work is over."""
+    """How long the server is left alone before its RSS is read: users of a server see what it keeps after the work."""
     return int(job.row.params.get("idle_ms", "0")) / 1000

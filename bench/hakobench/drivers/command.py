@@ -2,11 +2,11 @@
 
 The row's `workload` is the program (on PATH, or an absolute path) and its args are the program's. It runs in an empty
 folder. Words in args:
-    @KIND=AMOUNT      the file KIND, written there beforehand by bench/apps/generate.py KIND AMOUNT; not measured
+    @KIND=AMOUNT      the file KIND, which bench/apps/generate.py KIND AMOUNT writes there before the run
     bench/...         a file of the project
 params:
-    result = "FILE"   what the program writes. FILE and stdout have to be the same under every allocator
-    cpus = "all"      it has threads: it may use all cpus, not only those of the program under test
+    result = "FILE"   the program's output file. FILE and stdout have to be the same under every allocator
+    cpus = "all"      for a program with threads: it can use all cpus, not only those of a program under test
     NAME = "VALUE"    in capitals: an environment variable
 """
 
@@ -40,16 +40,16 @@ def missing(row: Row, bin_dir: pathlib.Path) -> str:
 
 
 def input_file(kind: str, amount: str) -> pathlib.Path:
-    """A generated input from the cache. The name holds the generator's digest: another generator, another file.
+    """A generated input from the cache. Its name contains the generator's digest, so a new generator makes a new file.
 
-    Raises FailedError when it cannot be made."""
+    Raises FailedError when the generator fails."""
     digest = hashlib.sha256(GENERATOR.read_bytes()).hexdigest()[:RESULT_DIGITS]
     path = CACHE_DIR / "inputs" / f"{digest}-{amount}-{kind}"
     if path.is_file():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as out:
-        # Beside and then renamed, so that nobody sees half of it.
+        # Written beside and then renamed, so that nobody reads half of it.
         made = subprocess.run(
             [sys.executable, str(GENERATOR), kind, amount], stdout=out, stderr=subprocess.PIPE, text=True, check=False
         )
@@ -62,7 +62,7 @@ def input_file(kind: str, amount: str) -> pathlib.Path:
 
 
 def prepare_inputs(args: list[str], folder: pathlib.Path) -> list[tuple[str, str]]:
-    """Copies the generated inputs that `args` name to `folder`; their kinds and amounts."""
+    """Copies the generated inputs that `args` name to `folder`, and returns their kinds and amounts."""
     found = [match.groups() for arg in args for match in _INPUT.finditer(arg)]
     for kind, amount in found:
         shutil.copyfile(input_file(kind, amount), folder / kind)
@@ -70,7 +70,7 @@ def prepare_inputs(args: list[str], folder: pathlib.Path) -> list[tuple[str, str
 
 
 def final_args(args: list[str]) -> list[str]:
-    """As the program gets them."""
+    """The args as the program gets them."""
     args = [_INPUT.sub(r"\1", arg) for arg in args]
     return [str(ROOT / arg) if arg.startswith("bench/") else arg for arg in args]
 
@@ -81,7 +81,7 @@ def settings(row: Row) -> dict[str, str]:
 
 
 def result_digest(stdout: str, file: pathlib.Path | None) -> str:
-    """Of what the program said and wrote. Raises FailedError when there is no file."""
+    """The digest of the program's stdout and output file. Raises FailedError without that file."""
     digest = hashlib.sha256(stdout.encode())
     if file is not None:
         try:
@@ -92,7 +92,7 @@ def result_digest(stdout: str, file: pathlib.Path | None) -> str:
 
 
 def _watch_child(watch: Callable[[int], None], parent: int) -> None:
-    """Calls `watch` with the pid of the only child of `parent`, as soon as it is another program than that."""
+    """Calls `watch` with the pid of the only child of `parent`, as soon as it runs another program than `parent`."""
     pidfd = os.pidfd_open(parent)
     try:
         launcher = os.readlink(f"/proc/{parent}/exe")
@@ -104,14 +104,14 @@ def _watch_child(watch: Callable[[int], None], parent: int) -> None:
                 watch(int(children[0]))
                 return
     except (FileNotFoundError, ProcessLookupError):
-        return  # over already, or a kernel without lists of children: the run is marked as unverified
+        return  # already over, or a kernel without lists of children: the run gets the mark `unverified`
     finally:
         os.close(pidfd)
 
 
 def execute(job: Job, argv: list[str], environment: dict[str, str]) -> tuple[process.Ended, dict[str, str]]:
-    """Runs it in the scratch folder, under measure_child; what is known of the process. Raises FailedError when it
-    fails."""
+    """Runs the program in the scratch folder, under measure_child, and returns its figures. Raises FailedError when the
+    program fails."""
     environment = environment | app.glibc_settings(environment)
     report = job.scratch / "measure_child.report"
     settings_alone = [f"{key}={value}" for key, value in environment.items() if job.plain_environment.get(key) != value]

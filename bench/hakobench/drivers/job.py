@@ -9,8 +9,8 @@ from hakobench.rows import Row
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """`args` are the row's with the amount of work filled in; `scratch` is an empty directory that is removed
-    afterwards; `cpus` those the program under test may use, `client_cpus` those for a load generator."""
+    """One run to make. `args` are the row's with the amount of work filled in. `scratch` is an empty directory that the
+    runner removes afterwards. `cpus` are for the program under test, `client_cpus` for a load generator."""
 
     row: Row
     args: list[str]
@@ -26,9 +26,9 @@ class Job:
 
 @dataclasses.dataclass
 class Outcome:
-    """`figures`: every figure by name (ops_per_s, seconds, p50_us, p99_us, peak_rss_kb, final_rss_kb, fallback_rate in
-    percent, malloc_from, ...); the row's metric must be among them. The *_seconds of the process are
-    figures too. `command` is what a reader would type, with public paths, without the preload."""
+    """How a run went. `figures` has every figure by name: ops_per_s, seconds, p50_us, p99_us, peak_rss_kb,
+    final_rss_kb, fallback_rate in per cent, malloc_from, the *_seconds of the process, ...; the row's metric must be
+    among them. `command` is what a reader would type, with public paths and without the preload."""
 
     command: str
     figures: dict[str, str] = dataclasses.field(default_factory=dict)

@@ -1,6 +1,8 @@
-"""Runs memcached under the allocator, loaded by kv_load over a unix socket, with a thread for each cpu it may
-use. The row's params: `limit_mb`, its memory limit (default 1024), and idle_ms as for redis. What flush_all leaves is what
-memcached keeps: it never gives its slabs back."""
+"""Runs memcached under the allocator, with load from kv_load over a unix socket and a thread for each cpu of the
+server.
+
+The row's params are `limit_mb`, the memory limit (default 1024), and idle_ms as for redis. The RSS after flush_all
+contains all slabs, because memcached never gives them back."""
 
 import os
 import pathlib
@@ -20,14 +22,14 @@ def missing(row: Row, bin_dir: pathlib.Path) -> str:
 
 
 def server_options(job: Job) -> list[str]:
-    """memcached refuses to run as root unless root is named."""
+    """memcached refuses to run as root unless `-u root` allows it."""
     user = pwd.getpwuid(os.getuid()).pw_name
     threads, limit = max(1, len(job.cpus)), job.row.params.get("limit_mb", "1024")
     return ["-s", SOCKET, "-u", user, "-t", str(threads), "-m", limit]
 
 
 def ask(server: app.Server, command: str, last_line: str) -> list[str]:
-    """The lines of the reply before `last_line`. Raises FailedError on any other end."""
+    """The lines of the reply before `last_line`. Raises FailedError when the reply ends otherwise."""
     connection = server.connect()
     lines = []
     try:
@@ -49,10 +51,10 @@ def ask(server: app.Server, command: str, last_line: str) -> list[str]:
 
 
 def _check(server: app.Server) -> None:
-    """Values that were thrown out for want of memory would make other work of the same row."""
+    """Raises FailedError when memcached evicted values: the row would then do other work."""
     evictions = [line for line in ask(server, "stats", "END") if line.startswith("STAT evictions ")]
     if evictions != ["STAT evictions 0"]:
-        raise app.FailedError(f"memcached has thrown values out: {' '.join(evictions) or 'unknown number'}")
+        raise app.FailedError(f"memcached has evicted values: {' '.join(evictions) or 'unknown number'}")
 
 
 def run(job: Job) -> Outcome:

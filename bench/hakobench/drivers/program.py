@@ -11,13 +11,13 @@ from hakobench.rows import Row
 
 
 def missing(row: Row, bin_dir: pathlib.Path) -> str:
-    """Workloads are built, not installed: only a build can miss them."""
+    """Workloads come from the build, not from a package."""
     path = bin_dir / row.workload
     return "" if os.access(path, os.X_OK) else f"no program '{public_path(path)}'; 'make bench' builds the workloads"
 
 
 def process_figures(ended: process.Ended) -> dict[str, str]:
-    """What is known of any process, without its output."""
+    """The figures that are known without the program's output."""
     return {
         "wall_seconds": f"{ended.wall_seconds:.6f}",
         "user_seconds": f"{ended.user_seconds:.6f}",
@@ -27,7 +27,7 @@ def process_figures(ended: process.Ended) -> dict[str, str]:
 
 
 def run(job: Job) -> Outcome:
-    """The workload pins its own threads, so the process may use all cpus. Its RSS is known only if it prints it."""
+    """The workload pins its own threads, so the process can use all cpus. It has to print its own RSS."""
     program = job.bin_dir / job.row.workload
     outcome = Outcome(shlex.join([public_path(program), *job.args]))
     try:

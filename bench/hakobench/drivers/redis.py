@@ -1,10 +1,10 @@
-"""Runs redis-server under the allocator, loaded by redis-benchmark or kv_load over a unix socket.
+"""Runs redis-server under the allocator, with load from redis-benchmark or kv_load over a unix socket.
 
 The row's args are the load's command line. params:
-    idle_ms = 2000        the wait between the deletion of all keys and the look at the RSS; default 0
+    idle_ms = 2000        the wait between the deletion of all keys and the reading of the RSS; default 0
     share_cpu = "yes"     the load runs on the server's cpus: see app.Server.load
-After FLUSHALL Debian's redis calls mallctl to purge, which jemalloc alone has. What an allocator gives back by itself shows
-with `kv_load --delete-all`, which leaves nothing to flush.
+After FLUSHALL Debian's redis purges by mallctl, which only jemalloc has. Use `kv_load --delete-all` to see what an
+allocator gives back by itself: it leaves nothing to flush.
 """
 
 import csv
@@ -21,7 +21,7 @@ SERVER_OPTIONS = (
     "--port", "0", "--unixsocket", SOCKET, "--save", "", "--appendonly", "no", "--loglevel", "warning",
 )  # fmt: skip
 LOADS = {
-    "redis-benchmark": lambda args: ["-s", SOCKET, "--csv", *args],  # what follows its options may be a command
+    "redis-benchmark": lambda args: ["-s", SOCKET, "--csv", *args],  # its options come first, a command can follow
     app.KV_LOAD: lambda args: [*args, SOCKET, "--protocol=redis"],
 }
 _BENCHMARK_COLUMNS = {"requests_per_s": ("rps", 1), "p50_us": ("p50_latency_ms", 1000), "p99_us": ("p99_latency_ms", 1000)}
@@ -32,10 +32,10 @@ def missing(row: Row, bin_dir: pathlib.Path) -> str:
 
 
 def parse_benchmark(text: str) -> dict[str, str]:
-    """Figures of the last test in what `redis-benchmark --csv` printed; those before it are preparation.
+    """The figures of the last test that `redis-benchmark --csv` printed; the tests before it are preparation.
 
-    Raises FailedError that says what is wrong with it."""
-    # Warnings may stand before the header, on a line of their own.
+    Raises FailedError that says what is wrong with the output."""
+    # Warnings can stand on lines of their own before the header.
     lines = text.splitlines()
     start = next((at for at, line in enumerate(lines) if line.startswith('"test",')), None)
     if start is None:
@@ -57,7 +57,7 @@ def parse_benchmark(text: str) -> dict[str, str]:
 
 
 class Client:
-    """One connection, for simple questions."""
+    """One connection, for simple commands."""
 
     def __init__(self, server: app.Server):
         self._server = server
@@ -65,7 +65,7 @@ class Client:
         self._stream = self._socket.makefile("rb")
 
     def ask(self, command: str) -> str:
-        """The reply of an inline command; of a bulk reply its text. Raises FailedError: an error, or no reply."""
+        """The reply to an inline command; the text of a bulk reply. Raises FailedError for an error or no reply."""
         self._socket.settimeout(self._server.seconds_left())
         try:
             self._socket.sendall(f"{command}\r\n".encode())
@@ -86,7 +86,7 @@ class Client:
 
 
 def _check(client: Client, has_keys: bool) -> None:
-    """After the load: nothing was answered by an error. `has_keys`: there must be some."""
+    """Raises FailedError when the server replied with an error during the load, or with `has_keys` has no keys."""
     if has_keys and client.ask("DBSIZE") == "0":
         raise app.FailedError("redis-server has no keys after the load")
     errors = [line for line in client.ask("INFO stats").splitlines() if line.startswith("total_error_replies:")]
@@ -95,7 +95,7 @@ def _check(client: Client, has_keys: bool) -> None:
 
 
 def _flush(client: Client) -> None:
-    """Deletes what the load has left."""
+    """Deletes the keys that the load has left."""
     if client.ask("DBSIZE") != "0":
         client.ask("FLUSHALL")
         if client.ask("DBSIZE") != "0":
@@ -112,7 +112,7 @@ def _measure(job: Job, outcome: Outcome, server: app.Server, load: list[str]) ->
         is_benchmark = job.args[0] == "redis-benchmark"
         outcome.figures = parse_benchmark(ended.stdout) if is_benchmark else process.key_values(ended.stdout)
         outcome.figures["wall_seconds"] = f"{ended.wall_seconds:.6f}"
-        _check(client, is_benchmark)  # kv_load has looked at its keys itself
+        _check(client, is_benchmark)  # kv_load has checked its keys itself
         _flush(client)
     finally:
         client.close()

@@ -1,7 +1,7 @@
 """Runs RocksDB's db_bench. The row's args are its options; the figures are those of its last benchmark.
 
-What was found of what was looked for is the result: keys and values follow from --seed, so it is the same under every
-allocator.
+The result is the number of keys found of those looked for: keys and values follow from --seed, so it is the same under
+every allocator.
 """
 
 import pathlib
@@ -26,7 +26,7 @@ def missing(row: Row, bin_dir: pathlib.Path) -> str:
 
 
 def parse(text: str) -> dict[str, str]:
-    """Figures of what db_bench printed. Raises FailedError that says what is not there."""
+    """The figures in db_bench's output. Raises FailedError that says what is missing."""
     tests, percentiles = list(_LINE.finditer(text)), list(_PERCENTILES.finditer(text))
     if not tests:
         raise app.FailedError("db_bench printed no line with ops/sec")

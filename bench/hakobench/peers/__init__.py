@@ -1,6 +1,6 @@
-"""The allocators to compare with: what they are, where they come from, and how they are built.
+"""The allocators to compare with: which they are, where they come from, and how they are built.
 
-recipes.toml is the table; recipes, fetch, build, probe and cache each do one step of it; store puts them together.
+recipes.toml lists them. recipes, fetch, build, probe and cache do one step each; store puts the steps together.
 """
 
 from hakobench.peers.errors import PeerError

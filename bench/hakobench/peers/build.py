@@ -1,4 +1,4 @@
-"""Makes the library to preload out of an unpacked crate, with gcc and the build program that the peer itself uses."""
+"""Builds the library to preload from an unpacked crate, with gcc and the peer's own build program."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ from hakobench.peers.recipes import Recipe
 BUILD_SECONDS_MAX = 1200.0
 JOBS = min(2, os.cpu_count() or 1)
 
-# Error messages hold the names of source files: without this a library's hash would depend on where it was built.
+# Error messages contain the names of source files: without this a library's hash would depend on its build folder.
 _SAME_PATHS = "-ffile-prefix-map={source}=."
 
 _CMAKE_LISTS = """cmake_minimum_required(VERSION 3.13)
@@ -48,25 +48,25 @@ def _cmake(folder: str, build_type: str, options: tuple[str, ...], targets: tupl
 
 
 def commands(recipe: Recipe) -> list[list[str]]:
-    """What is run in the build's folder; {source} and {build} stand for folders, so that a manifest can show it."""
+    """The commands to run in the build's folder. {source} and {build} stand for folders, for the manifest."""
     if recipe.build == "configure":
         compilers = ["CC=gcc", "CXX=g++", f"CFLAGS={recipe.flags}", f"CXXFLAGS={recipe.flags}"]
         return [["sh", "./configure", *recipe.options, *compilers], ["make", f"-j{JOBS}", *recipe.targets]]
     if recipe.build == "cmake":
         options = (*recipe.options, f"-DCMAKE_C_FLAGS={_SAME_PATHS}", f"-DCMAKE_CXX_FLAGS={_SAME_PATHS}")
         return _cmake("{source}", "Release", options, recipe.targets)
-    # The flags of the recipe are all there are: no build type adds its own.
+    # Only the recipe's flags: a build type would add its own.
     return _cmake("{build}/project", "None", (*recipe.options, "-DSOURCE={source}"), ("peer",))
 
 
 def shown_commands(recipe: Recipe) -> list[str]:
-    """The commands for the manifest, and the flags where they are not among the commands."""
+    """The commands for the manifest, and the flags when the commands do not contain them."""
     shown = [shlex.join(command) for command in commands(recipe)]
     return [*shown, f"flags: {recipe.flags} -fPIC -shared"] if recipe.build == "sources" else shown
 
 
 def compiler_version() -> str:
-    """First line of `g++ --version`; raises PeerError when there is none."""
+    """The first line of `g++ --version`. Raises PeerError without one."""
     try:
         asked = subprocess.run(["g++", "--version"], capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
@@ -75,14 +75,14 @@ def compiler_version() -> str:
 
 
 def check_tools(recipe: Recipe) -> None:
-    """Before anything is fetched. Raises PeerError that names what is missing."""
+    """Called before anything is fetched. Raises PeerError that names the missing tool."""
     missing = [tool for tool in recipe.tools if shutil.which(tool) is None]
     if missing:
         raise PeerError(f"needs '{missing[0]}', which is not here; tools/setup installs it")
 
 
 def _prepare(recipe: Recipe, source: pathlib.Path, crate: pathlib.Path, build: pathlib.Path) -> pathlib.Path:
-    """The folder in which to build: `build`, or the sources themselves where a configure script wants that."""
+    """The folder to build in: `build`, or the sources themselves for a configure script."""
     if not source.is_dir():
         raise PeerError(f"the crate has no folder '{recipe.source}'")
     if recipe.build == "configure":
@@ -99,7 +99,7 @@ def _prepare(recipe: Recipe, source: pathlib.Path, crate: pathlib.Path, build: p
 def build(
     recipe: Recipe, crate: pathlib.Path, work: pathlib.Path, log: TextIO, on_line: Callable[[], None]
 ) -> pathlib.Path:
-    """The library, somewhere in `work`. Raises PeerError."""
+    """Builds the library somewhere in `work` and returns its path. Raises PeerError."""
     source = crate / recipe.source
     try:
         folder = _prepare(recipe, source, crate, work / "build")

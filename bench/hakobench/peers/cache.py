@@ -1,7 +1,7 @@
 """The cache of built peers: <cache>/peers/<name>/<version>/{library, manifest.json, build.log}.
 
-A folder <version> is always complete: it is made under another name and renamed. Who changes anything below <name>
-holds the lock <name>.lock; readers need none.
+A folder <version> is always complete: it is made under another name and renamed. A process that changes anything below
+<name> holds the lock <name>.lock; a reader needs none.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _WORK = ".work-"
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What is known about a library in the cache. Holds no path of the machine. `seconds` is fetching and building."""
+    """The facts about a library in the cache, without a path of the machine. `seconds` is fetching and building."""
 
     name: str
     version: str
@@ -51,7 +51,7 @@ class Manifest:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A library in the cache. `fault` says why it must not be used; then the manifest may be missing."""
+    """A library in the cache. `fault` says why it must not be used; the manifest can then be missing."""
 
     fault: str = ""
     manifest: Manifest | None = None
@@ -63,13 +63,13 @@ def root() -> pathlib.Path:
 
 
 def shown(path: pathlib.Path) -> str:
-    """For messages to the user: short inside the project, else the whole path, which he needs."""
+    """A path for messages to the user: short inside the project, else whole, because the user needs it."""
     path = path.absolute()
     return project.public_path(path) if path.is_relative_to(project.ROOT) else str(path)
 
 
 def _read_manifest(path: pathlib.Path) -> Manifest:
-    """Raises ValueError (which JSON's and Unicode's errors are) and OSError."""
+    """Raises ValueError, to which JSON's and Unicode's errors belong, and OSError."""
     values = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(values, dict):
         raise ValueError("it is not an object")
@@ -85,7 +85,8 @@ def _read_manifest(path: pathlib.Path) -> Manifest:
 
 
 def _folder(recipe: Recipe) -> pathlib.Path | None:
-    """Debian's packages have no version in the recipe: the one that is there is taken."""
+    """The folder of a recipe's version. A recipe of a Debian package names no version and takes the one in the
+    cache."""
     base = root() / recipe.name
     if recipe.version:
         folder = base / recipe.version
@@ -95,7 +96,7 @@ def _folder(recipe: Recipe) -> pathlib.Path | None:
 
 
 def entry(recipe: Recipe) -> Entry | None:
-    """What the cache has for a recipe, with its hash checked; None when there is nothing."""
+    """The cache's library for a recipe, with its hash checked; None when there is none."""
     folder = _folder(recipe)
     if folder is None:
         return None
@@ -117,9 +118,9 @@ def entry(recipe: Recipe) -> Entry | None:
 
 @contextlib.contextmanager
 def locked(name: str, on_wait: Callable[[], None]) -> Iterator[pathlib.Path]:
-    """Yields the peer's folder, for nobody else to change. Calls `on_wait` once when somebody else has it now.
+    """Yields the peer's folder, which no other process changes meanwhile. Calls `on_wait` once before it has to wait.
 
-    What an interrupted build left behind is removed. Raises PeerError when the cache cannot be written.
+    Removes the leftovers of an interrupted build. Raises PeerError when the cache cannot be written.
     """
     folder = root() / name
     try:
@@ -140,7 +141,7 @@ def locked(name: str, on_wait: Callable[[], None]) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def work_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A folder for one build, on the same file system as its target; gone afterwards."""
+    """A folder for one build, on the same file system as its target; removed afterwards."""
     work = pathlib.Path(tempfile.mkdtemp(prefix=_WORK, dir=folder))
     try:
         yield work
@@ -149,7 +150,7 @@ def work_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def publish(result: pathlib.Path, work: pathlib.Path, target: pathlib.Path) -> None:
-    """Makes `result` the folder `target`; what was there goes into `work`, which is deleted. Under the lock."""
+    """Makes `result` the folder `target`; the old target goes into `work`, which is deleted. Needs the lock."""
     if target.exists():
         os.rename(target, work / "replaced")
     os.rename(result, target)

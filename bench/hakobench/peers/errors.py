@@ -2,4 +2,4 @@
 
 
 class PeerError(Exception):
-    """Why a peer cannot be had, in one line for the user."""
+    """Why a peer is unavailable, in one line for the user."""

@@ -1,4 +1,4 @@
-"""Gets a peer's archive with the ordinary client of its registry (cargo, pip, apt-get), checks it and unpacks it."""
+"""Fetches a peer's archive with the ordinary client of its registry (cargo, pip, apt-get), checks and unpacks it."""
 
 import hashlib
 import os
@@ -29,7 +29,7 @@ edition = "2021"
 
 
 def sha256_of(path: pathlib.Path) -> str:
-    """Hexadecimal. Raises OSError."""
+    """The sha256 of a file in hexadecimal. Raises OSError."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -46,14 +46,14 @@ def _check(recipe: Recipe, archive: pathlib.Path) -> pathlib.Path:
 
 
 def _crate_files(recipe: Recipe) -> list[pathlib.Path]:
-    """Where cargo keeps the archives that it fetched, from whichever registry; the right one first."""
+    """The archives that cargo has fetched, from all its registries; the right one first."""
     home = pathlib.Path(os.environ.get("CARGO_HOME") or pathlib.Path.home() / ".cargo")
     found = home.glob(f"registry/cache/*/{recipe.package}-{recipe.version}.crate")
     return sorted(found, key=lambda path: sha256_of(path) != recipe.sha256)
 
 
 def _fetch_crate(recipe: Recipe, work: pathlib.Path, log: TextIO) -> pathlib.Path:
-    """By a package of our own that depends on exactly this version: cargo has no command to fetch just one archive."""
+    """Fetches the dependency of a package made for it, because cargo has no command to fetch a single archive."""
     files = _crate_files(recipe)
     if files and sha256_of(files[0]) == recipe.sha256:
         log.write(f"{files[0].name}: cargo has it already\n")
@@ -88,7 +88,7 @@ def _fetch_wheel(recipe: Recipe, work: pathlib.Path, log: TextIO) -> pathlib.Pat
 
 
 def _fetch_debian(recipe: Recipe, work: pathlib.Path, log: TextIO) -> pathlib.Path:
-    """apt checks the package against the signed list of the release. Needs no root."""
+    """Downloads a Debian package; apt checks it against the signed list of the release. Needs no root."""
     _need("apt-get")
     _need("dpkg-deb")
     programs.run(["apt-get", "-q", "download", recipe.package], log, work, FETCH_SECONDS_MAX)
@@ -106,13 +106,13 @@ def fetch(recipe: Recipe, work: pathlib.Path, log: TextIO) -> pathlib.Path:
 
 def _unpack_crate(archive: pathlib.Path, target: pathlib.Path) -> None:
     with tarfile.open(archive) as file:
-        # Older Pythons of 3.11 have no filter; the archive's hash was checked, so nobody slipped in a "../".
+        # Older releases of Python 3.11 have no filter. The archive's hash was checked, so it contains no "../".
         safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
         file.extractall(target, **safe)
 
 
 def unpack(recipe: Recipe, archive: pathlib.Path, target: pathlib.Path, log: TextIO) -> pathlib.Path:
-    """Unpacks into the empty folder `target`; what is returned has the sources or the library. Raises PeerError."""
+    """Unpacks into the empty folder `target`, and returns the folder of the sources or library. Raises PeerError."""
     try:
         if recipe.kind == "crate":
             _unpack_crate(archive, target)

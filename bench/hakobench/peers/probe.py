@@ -1,4 +1,4 @@
-"""Does a library really replace malloc when it is preloaded?"""
+"""Tests whether a preloaded library really replaces malloc."""
 
 import os
 import pathlib
@@ -47,7 +47,7 @@ require(c.posix_memalign(ctypes.byref(aligned), size_t(4096), size_t(100)) == 0 
         "posix_memalign failed")
 c.free(aligned)
 require(any(line.rstrip().endswith(sys.argv[1]) for line in open("/proc/self/maps")), "it was not loaded")
-# Asked of the library and not of the process: a program that is not position independent has a malloc stub of its own.
+# Asks the library, not the process: a program that is not position independent has a malloc stub of its own.
 library = ctypes.CDLL(sys.argv[1])
 c.dladdr.argtypes = [pointer, ctypes.POINTER(Place)]
 for name in ("malloc", "free"):
@@ -60,7 +60,7 @@ for name in ("malloc", "free"):
 
 
 def check(library: pathlib.Path, settings: dict[str, str]) -> None:
-    """Runs a process under it that allocates in two threads. Raises PeerError when it does not work."""
+    """Runs a process under the library that allocates in two threads. Raises PeerError when that fails."""
     if any(character in str(library) for character in " :"):
         raise PeerError(f"'{library}' has a blank or colon, which LD_PRELOAD takes as a separator")
     environment = programs.environment(**settings, LD_PRELOAD=str(library))

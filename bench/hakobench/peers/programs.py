@@ -1,4 +1,5 @@
-"""Runs the programs that fetch and build: output into a log, a time limit, and nothing left behind."""
+"""Runs the programs that fetch and build: their output goes into a log, and a time limit ends them with their
+children."""
 
 import os
 import pathlib
@@ -10,7 +11,7 @@ from typing import Callable, TextIO
 
 from hakobench.peers.errors import PeerError
 
-# Settings of the caller's shell, or of a `make` around this, that would change what is built or how.
+# Settings of the caller's shell, or of a `make` around this, that would change the build.
 _DROPPED = (
     "CC CXX CFLAGS CXXFLAGS CPPFLAGS LDFLAGS MAKEFLAGS MFLAGS MAKELEVEL LD_PRELOAD GLIBC_TUNABLES MALLOC_CONF "
     "CMAKE_GENERATOR CMAKE_BUILD_TYPE CARGO_TARGET_DIR DESTDIR"
@@ -18,7 +19,7 @@ _DROPPED = (
 
 
 def environment(**added: str) -> dict[str, str]:
-    """The caller's environment without what would change a build, with messages in English."""
+    """The caller's environment without variables that would change a build, and with messages in English."""
     return {name: value for name, value in os.environ.items() if name not in _DROPPED} | {"LC_ALL": "C"} | added
 
 
@@ -26,7 +27,7 @@ def _kill_group(process: subprocess.Popen) -> None:
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
-        return  # it ended by itself meanwhile
+        return  # it has ended by itself
 
 
 def run(
@@ -38,7 +39,7 @@ def run(
     shown: str = "",
     **added: str,
 ) -> None:
-    """Runs to the end, calling `on_line` at each line of output.
+    """Runs a program to its end, and calls `on_line` with each line of output.
 
     `added` are environment variables; `shown` names the command in errors.
 

@@ -1,4 +1,4 @@
-"""The table of peers: recipes.toml as data. Nothing here looks at the machine."""
+"""The table of peers: recipes.toml as data, without a look at the machine."""
 
 import dataclasses
 import hashlib
@@ -12,7 +12,7 @@ BUILDS = ("cmake", "configure", "sources")
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """One [[peer]]; the meaning of the fields is at the top of recipes.toml."""
+    """One [[peer]]; the top of recipes.toml explains the fields."""
 
     name: str
     kind: str
@@ -39,18 +39,18 @@ class Recipe:
 
     @property
     def variable(self) -> str:
-        """The environment variable that may name a library to take instead."""
+        """The environment variable that can name a library to use instead."""
         return self.name.upper().replace("-", "_") + "_SO"
 
     @property
     def origin(self) -> str:
-        """Where the library comes from, as results show it."""
+        """The source of the library, as results show it."""
         word = {"system": "the system's C library", "debian": "Debian"}.get(self.kind, self.kind)
         return " ".join(part for part in (word, self.package, self.version) if part)
 
     @property
     def digest(self) -> str:
-        """Changes with everything that decides what is built, so that an edited recipe builds anew."""
+        """Depends on everything that the build depends on, so an edited recipe builds again."""
         ignored = {"seconds", "log_lines", "optional"}
         fields = {key: value for key, value in dataclasses.asdict(self).items() if key not in ignored}
         return hashlib.sha256(repr(sorted(fields.items())).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Which peers there are: looks for them (`installed`), and fetches and builds what is missing (`ensure`)."""
+"""Finds the peers of this machine (`installed`), and fetches and builds the missing ones (`ensure`)."""
 
 import contextlib
 import dataclasses
@@ -24,7 +24,7 @@ SYSTEM_ROOT = pathlib.Path("/")
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """An allocator to compare with. `library` None is the C library's own malloc; `environment` belongs to its runs."""
+    """An allocator to compare with. `library` is None for the C library's own malloc; its runs need `environment`."""
 
     name: str
     library: pathlib.Path | None
@@ -36,7 +36,7 @@ class Peer:
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """`peer` is None when it cannot be used now; `remark` then says why, else it may be empty."""
+    """`peer` is None when the peer cannot be used now; `remark` then says why, else it can be empty."""
 
     recipe: Recipe
     state: str
@@ -69,7 +69,7 @@ def _system_library(file: str) -> pathlib.Path | None:
 
 
 def _replaced(recipe: Recipe, value: str) -> Status:
-    """The library that an environment variable names, or nothing: never silently another one."""
+    """The library that an environment variable names; an unusable one is an error, never replaced by another."""
     library = pathlib.Path(value).absolute()
     try:
         sha256 = fetch.sha256_of(library)
@@ -80,7 +80,7 @@ def _replaced(recipe: Recipe, value: str) -> Status:
 
 
 def inspect(recipe: Recipe) -> Status:
-    """Looks at the machine and the cache; fetches and changes nothing."""
+    """The state of one peer on this machine and in the cache. Fetches and changes nothing."""
     if recipe.kind == "system":
         return Status(recipe, "system", Peer(recipe.name, None, _glibc_version(), recipe.origin, ""))
     value = os.environ.get(recipe.variable)
@@ -97,7 +97,7 @@ def inspect(recipe: Recipe) -> Status:
     if entry is None:
         return Status(recipe, "missing", None, f"not in the cache; 'hakobench peers {recipe.name}' brings it")
     if entry.fault:
-        return Status(recipe, "stale", None, f"{entry.fault}; 'hakobench peers {recipe.name}' makes it anew")
+        return Status(recipe, "stale", None, f"{entry.fault}; 'hakobench peers {recipe.name}' builds it again")
     manifest = entry.manifest
     peer = Peer(
         recipe.name, entry.library, manifest.version, recipe.origin, manifest.library_sha256, recipe.environment
@@ -106,9 +106,9 @@ def inspect(recipe: Recipe) -> Status:
 
 
 def installed(remarks: list[str], optional: bool = False) -> dict[str, Peer]:
-    """The peers that are here now, glibc first, without fetching; the others are named in `remarks`.
+    """The peers of this machine, glibc first, without fetching any; `remarks` name the others.
 
-    `optional` takes those too that are only used when asked for by name.
+    With `optional` it includes the peers that are otherwise used only by name.
     """
     found = {}
     for recipe in choose(None, optional):
@@ -121,7 +121,7 @@ def installed(remarks: list[str], optional: bool = False) -> dict[str, Peer]:
 
 
 def _find_library(recipe: Recipe, unpacked: pathlib.Path) -> pathlib.Path:
-    """In an unpacked wheel or Debian package. Raises PeerError."""
+    """The library in an unpacked wheel or Debian package. Raises PeerError."""
     if recipe.kind == "wheel":
         found = [unpacked / recipe.library]
     else:
@@ -142,7 +142,7 @@ def _package_version(recipe: Recipe, archive: pathlib.Path) -> str:
 
 
 def _keep_log(work: pathlib.Path, target: pathlib.Path) -> None:
-    """Without the name of the folder, which is gone when somebody reads it. Raises OSError."""
+    """Keeps a log without the name of the work folder, which no reader will find. Raises OSError."""
     text = (work / cache.LOG).read_text(encoding="utf-8", errors="replace")
     target.write_text(public_text(text.replace(str(work), "WORK")), encoding="utf-8")
 
@@ -186,12 +186,12 @@ def _make(recipe: Recipe, folder: pathlib.Path, work: pathlib.Path, on_line: Cal
         )
         manifest.write(work / "result")
     _keep_log(work, work / "result" / cache.LOG)
-    # A Debian version may have an epoch, "1:2.0"; a colon separates paths in LD_PRELOAD.
+    # A Debian version can have an epoch, "1:2.0", but a colon separates paths in LD_PRELOAD.
     cache.publish(work / "result", work, folder / version.replace(":", "-"))
 
 
 def _attempt(recipe: Recipe, folder: pathlib.Path, on_line: Callable[[], None]) -> Status:
-    """Under the peer's lock. A failure's log is kept beside the versions."""
+    """Makes a peer under its lock. The log of a failure is kept beside the versions."""
     with cache.work_folder(folder) as work:
         try:
             _make(recipe, folder, work, on_line)
@@ -200,7 +200,7 @@ def _attempt(recipe: Recipe, folder: pathlib.Path, on_line: Callable[[], None]) 
             if isinstance(error, OSError):
                 reason = f"cannot write the cache {cache.shown(folder)}: {error.strerror}"
             kept = folder / cache.FAILED_LOG
-            with contextlib.suppress(OSError):  # no room for a log either: the reason is still shown
+            with contextlib.suppress(OSError):  # no room for the log either, but the reason is shown
                 _keep_log(work, kept)
                 reason += f"; log: {cache.shown(kept)}"
             return Status(recipe, "unavailable", None, reason)
@@ -209,7 +209,7 @@ def _attempt(recipe: Recipe, folder: pathlib.Path, on_line: Callable[[], None]) 
 
 
 def _bring(recipe: Recipe, on_wait: Callable[[], None], on_line: Callable[[], None]) -> Status:
-    """Makes one peer that is not here, unless somebody else did so while this waited for the lock."""
+    """Makes one missing peer, unless another process made it while this one waited for the lock."""
     try:
         with cache.locked(recipe.name, on_wait) as folder:
             status = inspect(recipe)
@@ -219,7 +219,7 @@ def _bring(recipe: Recipe, on_wait: Callable[[], None], on_line: Callable[[], No
 
 
 def _tested(status: Status) -> Status:
-    """A library that was not built here counts only when it works too."""
+    """A library that was not built here has to pass the probe, too."""
     if status.peer is None or status.peer.library is None or status.state not in ("system", "replaced"):
         return status
     try:
@@ -230,7 +230,7 @@ def _tested(status: Status) -> Status:
 
 
 def choose(names: Iterable[str] | None, optional: bool = False) -> list[Recipe]:
-    """The recipes of these names; None takes all but the optional ones, with `optional` all. Raises ValueError."""
+    """The recipes of `names`; without names all, the optional ones only with `optional`. Raises ValueError."""
     table = recipes.load()
     if names is None:
         return [recipe for recipe in table.values() if optional or not recipe.optional]
@@ -245,7 +245,7 @@ def _can_be_brought(status: Status) -> bool:
 
 
 def _bring_all(statuses: list[Status], console: rich.console.Console) -> list[Status]:
-    """Brings those that are not here, one after the other, with the time left over all of them."""
+    """Makes the missing peers one after the other, and shows the time left for all of them."""
     total = sum(status.recipe.seconds for status in statuses if _can_be_brought(status))
     columns = (
         rich.progress.TextColumn("{task.description}"),
@@ -263,7 +263,7 @@ def _bring_all(statuses: list[Status], console: rich.console.Console) -> list[St
                 result.append(status)
                 continue
             if status.state == "stale":
-                console.print(f"{recipe.name}: {status.remark.split(';')[0]}; making it anew", highlight=False)
+                console.print(f"{recipe.name}: {status.remark.split(';')[0]}; building it again", highlight=False)
 
             def on_line() -> None:
                 nonlocal lines
@@ -280,10 +280,10 @@ def _bring_all(statuses: list[Status], console: rich.console.Console) -> list[St
 
 
 def ensure(names: Iterable[str] | None = None, console: rich.console.Console | None = None) -> list[Status]:
-    """Fetches and builds what is missing of these peers, and tests every library that is not of the cache.
+    """Fetches and builds the missing ones of these peers, and tests every library from outside the cache.
 
-    One Status each, in the order asked for; whatever cannot be had has a remark. Raises ValueError for a name
-    that is not known. Safe to call from several processes at once.
+    Returns a Status for each, in the order of the names; an unavailable peer has a remark. Raises ValueError for an
+    unknown name. Several processes can call this at the same time.
     """
     statuses = [inspect(recipe) for recipe in choose(names)]
     if any(_can_be_brought(status) for status in statuses):

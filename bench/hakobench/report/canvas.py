@@ -1,4 +1,4 @@
-"""A figure measured in pixels, with quiet axes, and labels that keep out of each other's way."""
+"""Figures measured in pixels, with plain axes and labels that do not overlap."""
 
 import functools
 import math
@@ -17,13 +17,13 @@ LABEL_CHARACTERS = 22
 
 @functools.lru_cache(maxsize=4096)
 def text_width(text: str, size: float = FONT_SIZE, weight: str = "normal") -> float:
-    """In pixels, in a font that is wider than most."""
+    """The width of a text in pixels, in a font that is wider than most."""
     properties = FontProperties(family="DejaVu Sans", size=size, weight=weight)
     return text_to_path.get_text_width_height_descent(text, properties, False)[0]
 
 
 def shortened(text: str, limit: int = LABEL_CHARACTERS) -> str:
-    """`text` in one line, with its middle left out when it is too long for a label."""
+    """`text` in one line, without its middle when it is too long for a label."""
     text = " ".join(text.split())
     if len(text) <= limit:
         return text
@@ -32,14 +32,14 @@ def shortened(text: str, limit: int = LABEL_CHARACTERS) -> str:
 
 
 def figure(width: float, height: float) -> Figure:
-    """In pixels; without background."""
+    """A figure without background; its size is in pixels."""
     drawn = Figure(figsize=(width / 72, height / 72), dpi=72)
     drawn.patch.set_visible(False)
     return drawn
 
 
 def axes(drawn: Figure, left: float, right: float, top: float, bottom: float) -> Axes:
-    """The margins in pixels. No frame, no ticks."""
+    """Axes without frame and ticks; the margins are in pixels."""
     width, height = (inches * 72 for inches in drawn.get_size_inches())
     box = (left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height)
     made = drawn.add_axes(box)
@@ -70,13 +70,13 @@ def y_ticks(drawn: Axes, positions: Sequence[float], labels: Sequence[str]) -> N
 
 
 def text(drawn: Axes, x: float, y: float, words: str, **style):
-    """In pixels of the figure, from the bottom left."""
+    """A text at a place in pixels of the figure, from the bottom left."""
     style = {"fontsize": FONT_SIZE, "color": placeholder("ink"), "va": "center_baseline"} | style
     return drawn.text(x, y, words, transform=None, **style)
 
 
 def finish(drawn: Figure) -> Figure:
-    """Nothing is clipped: the limits hold everything, and clip paths would only make the file larger."""
+    """Turns clipping off: everything lies within the limits, and clip paths would only make the file larger."""
     for made in drawn.axes:
         for artist in made.findobj():
             artist.set_clip_on(False)
@@ -84,7 +84,7 @@ def finish(drawn: Figure) -> Figure:
 
 
 def number(value: float) -> str:
-    """For a tick: no more digits than it needs."""
+    """A tick's label, with only the digits it needs."""
     return f"{value:.0f}" if value == 0 or abs(value) >= 10 else f"{value:.3g}"
 
 
@@ -124,7 +124,7 @@ def log_limits(values: Iterable[float], margin: float = 0.12) -> tuple[float, fl
 
 
 def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Positions near `wanted`, in the same order, at least `gap` apart and within low..high if there is room."""
+    """Positions near `wanted`, in the same order, at least `gap` apart, and within low..high if there is room."""
     order = sorted(range(len(wanted)), key=lambda at: wanted[at])
     gap = min(gap, (high - low) / max(1, len(wanted) - 1))
     groups: list[list[int]] = []
@@ -159,8 +159,8 @@ def place_labels(
 ) -> list[tuple[float, float]]:
     """Left ends and middles of labels beside their points, in pixels.
 
-    Takes for each label in turn, from the given order, the nearest place that hides no point and no label placed
-    before, and else the one that hides least.
+    Each label, in the given order, gets the nearest place that hides no point and no earlier label, or else the place
+    that hides least.
     """
     marks = [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
     taken: list[Box] = []

@@ -1,4 +1,4 @@
-"""What page and markdown show, from the raw runs: header, summary, scaling, the documents' own ratios, failures."""
+"""The contents of the pages, from the raw runs: header, summary, scaling, ratios of the five documents, failures."""
 
 import dataclasses
 import datetime
@@ -16,16 +16,16 @@ MARKS = {
     "forced": "started with --force on a busy machine",
     "noisy": f"others used more than {summary.NOISY_SHARE:.0%} of the machine during the run",
     "fallback": "more than 0.1 % of the remote frees fell back to local ones: the allocators did different work",
-    "unverified": "whether the preload took effect could not be seen",
+    "unverified": "nothing showed whether the preload took effect",
 }
-AXES = {"threads": "t", "remote": "r"}  # parameter -> the letter that stands for it in names of rows
+AXES = {"threads": "t", "remote": "r"}  # parameter -> its letter in names of rows
 SMALL = 1e-12
-DOUBTFUL = "†"  # beside a ratio to the best peer of a row in which a peer had failed runs
+DOUBTFUL = "†"  # beside a ratio of a row in which a peer had failed runs
 
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """What the figures are called: rows that measure memory are not fast or slow."""
+    """The words for the figures: rows that measure memory are not fast or slow."""
 
     figure: str
     better: str
@@ -62,8 +62,8 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """How one library of ours did against the best peer of each row. Ratios above 1 mean better. `doubtful`: those of
-    rows in which a peer failed, which might have been the best one; they count nowhere."""
+    """One library of ours against the best peer of each row. A ratio above 1 is better. `doubtful` has the ratios of
+    rows in which a peer failed, because that peer might have been the best; they count nowhere."""
 
     name: str
     ratios: dict[str, float]
@@ -106,7 +106,7 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class Scaling:
-    """Rows that differ in one parameter only. `rows`: value of the parameter -> line, in order."""
+    """Rows that differ in one parameter only. `rows` are by the value of the parameter, in its order."""
 
     axis: str
     title: str
@@ -115,8 +115,8 @@ class Scaling:
 
 @dataclasses.dataclass(frozen=True)
 class SeedLine:
-    """A ratio of the documents, and ours in the same row against the same opponent (None: not
-    measured, or the opponent itself)."""
+    """A ratio of the five documents, and ours in the same row against the same opponent. None: not measured, or the
+    opponent itself."""
 
     row: str
     library: str
@@ -128,7 +128,7 @@ class SeedLine:
 
 @dataclasses.dataclass(frozen=True)
 class Latency:
-    """A row whose runs told latencies: by allocator the medians of p50 and p99 in microseconds, None: not told."""
+    """A row whose runs report latencies: the medians of p50 and p99 in microseconds by allocator, None without one."""
 
     row: str
     cells: dict[str, tuple[float | None, float | None]]
@@ -155,7 +155,7 @@ class Facts:
 
     @property
     def speed_rows(self) -> str:
-        """The rows that can be set against memory, in words."""
+        """The rows that show speed against memory, in words."""
         words = "the rows that measure speed" if self.terms is NEUTRAL_TERMS else "all rows"
         return f"{words} in which no peer failed" if self.doubtful else words
 
@@ -170,7 +170,7 @@ class Facts:
 
     @property
     def names(self) -> list[str]:
-        """Allocators: ours first, then the peers."""
+        """The allocators, ours first."""
         return [library.name for library in self.libraries]
 
     @property
@@ -187,13 +187,13 @@ class Facts:
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """Of positive values; None when there are none."""
+    """The geometric mean of positive values; None without any."""
     logs = [math.log(max(value, SMALL)) for value in values]
     return math.exp(sum(logs) / len(logs)) if logs else None
 
 
 def is_memory(line: summary.Line) -> bool:
-    """The row's figure is itself an RSS, so there is no speed to set against memory."""
+    """Whether the row's figure is itself an RSS, so that there is no speed to show against memory."""
     return line.metric.endswith("_rss_kb")
 
 
@@ -212,7 +212,7 @@ def rss_goodness(line: summary.Line, name: str) -> float | None:
 
 
 def time_of(started: str) -> float:
-    """Seconds since 1970 of a run's start; 0 when it is no date."""
+    """The start of a run in seconds since 1970; 0 when it is not a date."""
     try:
         return datetime.datetime.fromisoformat(started).timestamp()
     except ValueError:
@@ -280,13 +280,13 @@ def _failures(runs: Sequence[Run]) -> list[Failure]:
 
 
 def is_within_spread(line: summary.Line, name: str) -> bool:
-    """The rounds of `name` and of the best peer overlap."""
+    """Whether the rounds of `name` and of the best peer overlap."""
     mine, best = line.cells[name], line.best_peer
     return max(min(mine.values), min(best.values)) <= min(max(mine.values), max(best.values))
 
 
 def verdict(table: Sequence[summary.Line], name: str, failed_runs: int = 0) -> Verdict:
-    """Over the rows in which both sides ran, and no peer failed."""
+    """The verdict over the rows in which both sides ran and no peer failed."""
     sound = [line for line in table if not line.failed_peers]
     ratios = _ratios(sound, name)
     within = frozenset(line.row for line in sound if line.row in ratios and is_within_spread(line, name))
@@ -302,7 +302,7 @@ def _ratios(table: Sequence[summary.Line], name: str) -> dict[str, float]:
 
 
 def _scaling_key(line: summary.Line, axis: str, value: str) -> tuple[str, ...]:
-    """The same for rows that differ in `axis` only: unit, other parameters, and the name without the value."""
+    """A key that is the same for rows that differ in `axis` only: unit, other parameters, name without the value."""
     others = sorted(f"{key}={other}" for key, other in words(line.params).items() if key != axis)
     lettered = rf"(?<![A-Za-z0-9]){AXES[axis]}{re.escape(value)}(?![0-9])"
     name, count = re.subn(lettered, f"{AXES[axis]}*", line.row, count=1)
@@ -312,7 +312,7 @@ def _scaling_key(line: summary.Line, axis: str, value: str) -> tuple[str, ...]:
 
 
 def _scaling_title(key: tuple[str, ...], keys: Sequence[tuple[str, ...]]) -> str:
-    """The name with a star for the value, and what tells it from another group of that name."""
+    """The name with a star for the value, and the parameters that differ from another group of that name."""
     namesakes = [set(other) for other in keys if other[-1] == key[-1]]
     own = [word for word in key[2:-1] if any(word not in other for other in namesakes)]
     return f"{key[-1]} ({' '.join(own)})" if own else key[-1]
@@ -341,7 +341,7 @@ def _seeds(suite_name: str, table: Sequence[summary.Line], ours: Sequence[str]) 
     try:
         known = suite.load(os.path.basename(suite_name))
     except ValueError:
-        return []  # a suite from a file that is not here: nothing of the documents belongs to it
+        return []  # a suite from a file of the user has no ratios of the five documents
     by_row = {line.row: line for line in table}
     return [
         SeedLine(
@@ -354,12 +354,12 @@ def _seeds(suite_name: str, table: Sequence[summary.Line], ours: Sequence[str]) 
 
 
 def _median(runs: Sequence[Run], name: str) -> float | None:
-    told = [value for run in runs if (value := run.figure(name)) is not None and math.isfinite(value)]
-    return statistics.median(told) if told else None
+    printed = [value for run in runs if (value := run.figure(name)) is not None and math.isfinite(value)]
+    return statistics.median(printed) if printed else None
 
 
 def _latencies(runs: Sequence[Run], table: Sequence[summary.Line]) -> list[Latency]:
-    """Of the rows in which any good run told a percentile."""
+    """The latencies of the rows in which a good run reported a percentile."""
     by_cell: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         if not run.failure:
@@ -367,15 +367,15 @@ def _latencies(runs: Sequence[Run], table: Sequence[summary.Line]) -> list[Laten
     found = []
     for line in table:
         cells = {name: by_cell.get((line.row, name), []) for name in line.cells}
-        told = {name: (_median(of_cell, "p50_us"), _median(of_cell, "p99_us")) for name, of_cell in cells.items()}
-        told = {name: pair for name, pair in told.items() if pair != (None, None)}
-        if told:
-            found.append(Latency(line.row, told))
+        printed = {name: (_median(of_cell, "p50_us"), _median(of_cell, "p99_us")) for name, of_cell in cells.items()}
+        printed = {name: pair for name, pair in printed.items() if pair != (None, None)}
+        if printed:
+            found.append(Latency(line.row, printed))
     return found
 
 
 def collect(recording: Recording) -> Facts:
-    """All of it. The recording has at least one run."""
+    """All facts about a recording, which has at least one run."""
     runs = recording.runs
     table = summary.lines(runs)
     libraries = _libraries(runs)

@@ -1,4 +1,4 @@
-"""Results of earlier commits: every raw CSV of a directory, as far as it was measured on the same machine."""
+"""Results of earlier commits: the raw CSVs of a directory that were measured on the same machine."""
 
 import dataclasses
 import pathlib
@@ -10,16 +10,16 @@ from hakobench.project import public_path, public_text
 from hakobench.record import RSS_SUFFIX, Recording, Run, rss_path
 from hakobench.report.facts import geometric_mean, time_of, verdict
 
-DIRTY = "-dirty"  # ends the name of a commit that the working tree differed from
-# What a command says of the allocator stands in front of it; a scratch folder has another name in each run.
+DIRTY = "-dirty"  # ends the name of a commit when the working tree had changes
+# The settings for the allocator stand before the command; a scratch folder has another name in each run.
 _PRELOAD = re.compile(r"(?:\w+=(?:'[^']*'|[^\s'])*\s+)*LD_PRELOAD=(?:'[^']*'|[^\s'])*\s+")
 _SCRATCH = re.compile(r"\bhakobench-\w{8}\b")
 
 
 @dataclasses.dataclass(frozen=True)
 class Commit:
-    """All that was measured of a commit. `files`: the names of the CSVs. `tables`: one for each of them, since ratios
-    hold only between runs that were interleaved."""
+    """All measurements of a commit. `files` are the names of the CSVs. `tables` has one table for each of them, because
+    ratios hold only between interleaved runs."""
 
     name: str
     date: str
@@ -27,7 +27,7 @@ class Commit:
     files: tuple[str, ...]
 
     def ratios(self, name: str) -> dict[str, float]:
-        """Row -> speed of `name` relative to the best peer; of several files the geometric mean."""
+        """The speed of `name` relative to the best peer, by row; over several files the geometric mean."""
         found: dict[str, list[float]] = {}
         for table in self.tables:
             for row, ratio in verdict(table, name).ratios.items():
@@ -37,19 +37,19 @@ class Commit:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """Commits in the order in which they were first measured. `remarks`: files that are left out, and why."""
+    """Commits in the order of their first measurement. `remarks` name the files that are left out, and why."""
 
     commits: list[Commit]
     remarks: list[str]
 
 
 def csv_files(directory: pathlib.Path) -> list[pathlib.Path]:
-    """The CSVs that may hold runs, by name."""
+    """The CSVs that can contain runs, by name."""
     return sorted(path for path in directory.glob("*.csv") if not path.name.endswith(RSS_SUFFIX))
 
 
 def read_all(directory: pathlib.Path) -> tuple[list[Recording], list[str]]:
-    """What can be read of a directory, and a remark for each file that cannot."""
+    """The recordings of a directory, and a remark for each file that cannot be read."""
     recordings, remarks = [], []
     for path in csv_files(directory):
         try:
@@ -60,18 +60,19 @@ def read_all(directory: pathlib.Path) -> tuple[list[Recording], list[str]]:
 
 
 def newest(recordings: Sequence[Recording]) -> Recording | None:
-    """The one whose last run started last."""
+    """The recording whose last run started last."""
     return max(recordings, key=lambda one: max(time_of(run.started) for run in one.runs), default=None)
 
 
 def common_rows(commits: Sequence[Commit], names: Sequence[str]) -> set[str]:
-    """Rows with a ratio wherever one of `names` has any: means over other sets of rows are not comparable."""
+    """The rows that have a ratio in every commit and for every name that has any. Means over different sets of rows
+    cannot be compared."""
     found = [set(ratios) for commit in commits for name in names if (ratios := commit.ratios(name))]
     return set.intersection(*found) if found else set()
 
 
 def work_of(command: str) -> str:
-    """A command without what differs between allocators, or from run to run."""
+    """A command without the parts that differ between allocators or from run to run."""
     return _SCRATCH.sub("hakobench", _PRELOAD.sub("", command, count=1) if _PRELOAD.match(command) else command)
 
 
@@ -80,18 +81,18 @@ def _row_key(run: Run) -> tuple:
 
 
 def _key(run: Run) -> tuple:
-    """What has to be the same for two runs of different commits to be compared."""
+    """The facts that two runs of different commits must share to be compared."""
     return *_row_key(run), work_of(run.command)
 
 
 def _same_work(runs: Sequence[Run], wanted: set[tuple]) -> list[Run]:
-    """The runs like those `wanted`. A run that failed early tells less of its command, and belongs to its row."""
+    """The runs like those `wanted`. A run that failed early has less of its command; its row decides."""
     rows = {_row_key(run) for run in runs if not run.failure and _key(run) in wanted}
     return [run for run in runs if _row_key(run) in rows and (run.failure or _key(run) in wanted)]
 
 
 def collect(current: Recording, others: Sequence[Recording], remarks: Sequence[str] = ()) -> History:
-    """The rows of `current` in all recordings, its own included, by commit. A name with -dirty does not tell which
+    """The rows of `current` in all recordings, its own among them, by commit. A name with -dirty does not say which
     changes there were, so each file of such a state stands alone."""
     wanted = {_key(run) for run in current.runs}
     sources = {one.path.resolve(): one for one in [*others, current]}

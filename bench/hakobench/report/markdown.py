@@ -66,7 +66,7 @@ def pages(folder: pathlib.Path) -> dict[pathlib.Path, pathlib.Path]:
 
 
 def _cell_text(text: str) -> str:
-    """Safe in a table of a Markdown page."""
+    """`text`, made safe for a table of a Markdown page."""
     text = " ".join(text.split()).replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([|`*_\[\]~])", r"\\\1", text) if re.search(r"[|`*\[\]~]", text) else text
 
@@ -176,7 +176,7 @@ def _tradeoff(found: Facts, looks: plots.Looks) -> str | None:
 
 
 def plots_of(found: Facts) -> dict[str, tuple[str, str]]:
-    """Name -> what it shows, and the SVG."""
+    """The plots by name: a description and the SVG of each."""
     looks = theme.looks({library.name: library.ours for library in found.libraries})
     figure = found.terms.figure.capitalize()
     made = {
@@ -221,7 +221,7 @@ def _page(recording: Recording) -> tuple[pathlib.Path, dict[pathlib.Path, str]]:
 
 
 def _next_best(found: Facts) -> str:
-    """The peer with the best geometric mean, beside which a mean of ours is to be read."""
+    """The peer with the best geometric mean, to compare ours with."""
     sound = [line for line in found.table if not line.failed_peers]
     means = {
         name: facts.geometric_mean(ratio for line in sound if (ratio := line.ratio_to_best(name)) is not None)

@@ -1,4 +1,4 @@
-"""The page: one HTML file with style, script and pictures inside, which asks nobody for anything."""
+"""The page: one HTML file with style, script and pictures inside, which loads nothing."""
 
 import dataclasses
 import math
@@ -24,7 +24,7 @@ Step = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """`links`: words and anchors of all raw rows behind it."""
+    """One picture. `links` are the words and anchors of all raw rows behind it."""
 
     title: str
     about: str
@@ -46,7 +46,7 @@ class RowPanel:
 
 @dataclasses.dataclass(frozen=True)
 class RawGroup:
-    """The runs of one allocator in one row, with the command that is the same for all of them where it is."""
+    """The runs of one allocator in one row, with their command if all have the same."""
 
     allocator: str
     anchor: str
@@ -55,12 +55,12 @@ class RawGroup:
 
 
 def slug(text: str) -> str:
-    """For an anchor."""
+    """`text` as an anchor."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
 
 
 class Anchors:
-    """Ids of rows, of cells and of runs: unique, and readable as far as the names allow."""
+    """The ids of rows, cells and runs: unique, and readable as far as the names allow."""
 
     def __init__(self, found: Facts):
         self._rows = self._unique([line.row for line in found.table])
@@ -93,7 +93,7 @@ class Anchors:
 
 
 class Builder:
-    """Draws the pictures of one recording. `step` is told of each, for a progress bar."""
+    """Draws the pictures of one recording, and calls `step` for each, for a progress bar."""
 
     def __init__(self, found: Facts, history: History, step: Step):
         self.facts = found
@@ -154,7 +154,7 @@ class Builder:
         return self._inline(plots.heat_map(rows, self.facts.names, tile, self.looks), label)
 
     def tradeoff(self) -> Markup | None:
-        """All rows in one: geometric means of both ratios."""
+        """All rows in one point for each allocator: geometric means of both ratios."""
         points = overall_points(self.facts)
         if not points:
             return None
@@ -213,7 +213,7 @@ class Builder:
         return found
 
     def rss_over_time(self) -> list[Picture]:
-        """One picture for each row with samples: of each allocator the run whose peak is the median one."""
+        """One picture for each row with samples: for each allocator, the run with the median peak."""
         samples: dict[int, list[tuple[int, int]]] = {}
         for sample in self.facts.recording.rss:
             samples.setdefault(sample.position, []).append((sample.time_ms, sample.rss_kb))
@@ -241,7 +241,7 @@ class Builder:
         return series
 
     def history_pictures(self) -> list[Picture]:
-        """First in one the rows that all commits have, then each row: ratios to the best peer by commit."""
+        """Ratios to the best peer by commit: one picture of the rows that all commits have, then one for each row."""
         if len(self.history.commits) < 2:
             return []
         shared = common_rows(self.history.commits, self.facts.ours)
@@ -265,7 +265,7 @@ class Builder:
         return found
 
     def _history_series(self, rows: set[str]) -> list[plots.Series]:
-        """Of each library of ours the means over `rows`, at the commits that have all of them."""
+        """For each library of ours, the means over `rows` at the commits that have all of them."""
         found = []
         for name in self.facts.ours:
             points = []
@@ -284,7 +284,7 @@ class Builder:
         return self._history_ratios[key]
 
     def raw_groups(self) -> dict[str, list[RawGroup]]:
-        """By row."""
+        """The runs by row."""
         by_cell: dict[tuple[str, str], list[tuple[str, Run]]] = {}
         for at, run in enumerate(self.facts.recording.runs):
             by_cell.setdefault((run.row, run.allocator), []).append((self.anchors.run(at), run))
@@ -300,18 +300,18 @@ class Builder:
 
 
 def _commit_label(commit: Commit) -> str:
-    """Seven letters, and a star for a state that is none of the commit."""
+    """Seven letters of the commit, and a star for uncommitted changes."""
     return commit.name[:7] + ("*" if commit.name.endswith(DIRTY) else "")
 
 
 def _thin_labels(labels: dict[float, str], most: int = 5) -> dict[float, str]:
-    """Every n-th label, so that they do not touch; the last one always."""
+    """Every n-th label, so that labels do not touch; always the last one."""
     every = math.ceil(len(labels) / most)
     return {at: text for at, text in labels.items() if (len(labels) - 1 - at) % every == 0}
 
 
 def thinned(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """At most RSS_POINTS of (time, RSS): of each stretch the highest, so that no peak is lost."""
+    """At most RSS_POINTS of (time, RSS): the highest of each stretch, so that no peak is lost."""
     every = math.ceil(len(points) / RSS_POINTS)
     stretches = (points[at : at + every] for at in range(0, len(points), every))
     return [max(stretch, key=lambda point: point[1]) for stretch in stretches]
@@ -400,5 +400,5 @@ def render(recording: Recording, history: History, step: Step = lambda _: None) 
 
 
 def picture_count(found_rows: int) -> int:
-    """About how many pictures a page of so many rows has; for a progress bar."""
+    """About how many pictures a page with this number of rows has, for a progress bar."""
     return 3 * found_rows + 12

@@ -1,4 +1,5 @@
-"""The pictures, as matplotlib figures in placeholder colours. Sizes in pixels; `Look`s say how an allocator appears."""
+"""The pictures, as matplotlib figures in placeholder colours. Sizes are in pixels; a `Look` is how an allocator
+looks."""
 
 import dataclasses
 import math
@@ -94,7 +95,7 @@ def scatter(
     points: Sequence[Point], looks: Looks, x_label: str, y_label: str, size: tuple[float, float] = (WIDTH, 250),
     better_below: bool = False, units: bool = False,
 ) -> Figure:  # fmt: skip
-    """Both axes logarithmic. `better_below` turns y round, so that up is always better; `units` marks 1.0."""
+    """A scatter plot with logarithmic axes. `better_below` turns y round, so that up is better; `units` marks 1.0."""
     width, height = size
     left, right, top, bottom = 44, 14, 26, 40
     drawn = canvas.figure(width, height)
@@ -131,7 +132,7 @@ def scatter(
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """One line of a plot. `low` and `high`, when there are any, are the ends of the spread at each x."""
+    """One line of a plot. `low` and `high`, if given, are the ends of the spread at each x."""
 
     name: str
     x: tuple[float, ...]
@@ -142,7 +143,7 @@ class Series:
 
 
 def _end_labels(ax: Axes, series: Sequence[Series], looks: Looks, right_edge: float, area: tuple[float, float]) -> None:
-    """Names at the right ends, pushed apart, each with a leader to its line's end."""
+    """Names at the right ends of the lines, spread out, each with a leader to its line."""
     ends = [tuple(ax.transData.transform((one.x[-1], one.y[-1]))) for one in series]
     heights = canvas.spread_out([y for _, y in ends], FONT_SIZE + 2, *area)
     for one, (x, y), middle in zip(series, ends, heights, strict=True):
@@ -197,7 +198,7 @@ def _line(ax: Axes, one: Series, look: Look) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Tile:
-    """One field of a heat map. `goodness` None: nothing was measured (`text` says why)."""
+    """One field of a heat map. Without a measurement, `goodness` is None and `text` says why."""
 
     text: str
     goodness: float | None
@@ -268,7 +269,7 @@ class Ratio:
 
 
 def ratios(rows: Sequence[Ratio]) -> Figure:
-    """A bar from 1.0 for each row, best first: wins to the right, losses as visible to the left."""
+    """A bar from 1.0 for each row, best first: wins to the right, and losses, just as visible, to the left."""
     ordered = sorted(rows, key=lambda one: -one.ratio)
     labels = [shortened(one.row, 24) for one in ordered]
     left = max(text_width(label) for label in labels) + 12

@@ -1,4 +1,5 @@
-"""matplotlib's figures as small SVG: colours become classes, ids are unique in a page, nothing depends on the date."""
+"""matplotlib's figures as small SVG. Colours become classes, ids are unique in a page, and no byte depends on the
+date."""
 
 import contextlib
 import io
@@ -36,15 +37,15 @@ _DEFAULTS = {("opacity", "1"), ("font-weight", "400"), ("font-weight", "normal")
 
 @contextlib.contextmanager
 def settings() -> Iterator[None]:
-    """Figures are made within it. A name in letters that matplotlib's font has not is no reason to warn: the reader's
-    browser draws the text."""
+    """The settings to make figures with. They silence warnings about letters that matplotlib's font does not have: the
+    reader's browser draws the text."""
     with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
 
 
 def tip(artist, text: str, link: str = "") -> None:
-    """What is shown when the pointer rests on `artist`, and where a click leads (#anchor)."""
+    """Sets the text that appears when the pointer rests on `artist`, and the #anchor that a click leads to."""
     artist.set_gid(_TIP + text)
     if link:
         artist.set_url(link)
@@ -60,7 +61,7 @@ def _numbers(text: str) -> str:
 
 
 class _Writer:
-    """Walks matplotlib's tree and writes what is wanted of it."""
+    """Walks matplotlib's tree of elements and writes those that a page needs."""
 
     def __init__(self, prefix: str):
         self._prefix = prefix
@@ -154,7 +155,7 @@ def _size(figure: Figure) -> tuple[str, str]:
 
 
 def inline(figure: Figure, prefix: str, label: str) -> str:
-    """For a page; `prefix` makes the ids unique, `label` says what is seen."""
+    """A figure for a page. `prefix` makes the ids unique, `label` describes the figure."""
     writer, body = _drawn(figure, prefix)
     width, height = _size(figure)
     role = "group" if writer.has_links else "img"
@@ -163,7 +164,7 @@ def inline(figure: Figure, prefix: str, label: str) -> str:
 
 
 def _frame(width: float, height: float, title: str, lines: Sequence[str], used: set[str], body: str) -> str:
-    """A file with its own background, right on light and dark pages; `title` and `lines` stand above the body."""
+    """A file with its own background, for light and dark pages. `title` and `lines` stand above the body."""
     margin, top = 16, 42 + 16 * len(lines)
     texts = [(title, 15, 700), *((line, 11, 400) for line in lines)]
     widest = max(text_width(text, size, "bold" if weight == 700 else "normal") for text, size, weight in texts)

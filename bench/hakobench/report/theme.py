@@ -1,6 +1,6 @@
-"""Colours, as roles that have a light and a dark value, and which allocator has which.
+"""Colours: roles with a light and a dark value, and the role of each allocator.
 
-Figures are drawn in placeholder colours, one a role; svg.py replaces them by CSS classes (`f-ink` fills, `s-ink`
+Figures are drawn in placeholder colours, one for each role. svg.py replaces them by CSS classes (`f-ink` fills, `s-ink`
 strokes), so that one drawing serves both themes.
 """
 
@@ -37,7 +37,7 @@ OURS = (
     ("#a86200", "#ffb74d"),  # amber
     ("#1d2125", "#f4f5f6"),  # ink
 )
-# Slots of what is measured most, so that pages of different suites agree.
+# Fixed slots of the usual allocators, so that pages of different suites agree.
 OWN_SLOTS = {"hz3_scale": 0, "hz4": 1, "hz4_pageq": 2}
 PEER_SLOTS = {
     "glibc": 0,
@@ -100,12 +100,12 @@ _ORDER = tuple(roles())
 
 
 def placeholder(role: str) -> str:
-    """The colour in which a figure is drawn where it means `role`."""
+    """The colour that stands for `role` in a figure."""
     return f"#{0xA00000 + _ORDER.index(role):06x}"
 
 
 def role_of(colour: str) -> str:
-    """Raises ValueError for a colour that is no placeholder: it would be wrong in one of the themes."""
+    """The role of a placeholder. Raises ValueError for any other colour: it would be wrong in one of the themes."""
     at = int(colour.removeprefix("#"), 16) - 0xA00000
     if not 0 <= at < len(_ORDER):
         raise ValueError(f"{colour} is not the colour of a role")
@@ -118,12 +118,13 @@ def page_variables(theme: int) -> str:
 
 
 def page_classes() -> str:
-    """CSS classes for what is filled or stroked in a role."""
+    """CSS classes that fill or stroke in a role."""
     return "".join(f".f-{role}{{fill:var(--{role})}}.s-{role}{{stroke:var(--{role})}}" for role in roles())
 
 
 def file_style(used: Sequence[str]) -> str:
-    """The style of an SVG file: literal colours, since not every viewer knows custom properties. `used`: classes."""
+    """The style of an SVG file. Its colours are literal, because not every viewer knows custom properties. `used`:
+    classes."""
 
     def rules(theme: int) -> str:
         found = roles()
@@ -136,7 +137,7 @@ def file_style(used: Sequence[str]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """How one allocator is drawn, everywhere."""
+    """How all pictures draw an allocator."""
 
     role: str
     marker: str
@@ -156,15 +157,16 @@ class Look:
 
 
 def _slots(names: Sequence[str], known: dict[str, int], count: int) -> dict[str, int]:
-    """Known names have their slot; others take what is left, in order of name, and begin anew when all are taken. A
-    slot of the n-th turn is the slot plus n times `count`."""
+    """Known names have their slot. Other names take the free slots in order, and start again when all are taken: a slot
+    of the n-th turn is the slot plus n times `count`."""
     taken = {known[name] for name in names if name in known}
     free = (at for at in range(count * (len(names) + 1)) if at not in taken)
     return {name: known[name] if name in known else next(free) for name in sorted(names)}
 
 
 def looks(allocators: dict[str, bool]) -> dict[str, Look]:
-    """`allocators`: name -> is it ours. Those that share a colour differ in their marker."""
+    """The look of each allocator. `allocators` says whether a name is ours. Those with the same colour have different
+    markers."""
     found = {}
     for ours, known, colours in ((True, OWN_SLOTS, OURS), (False, PEER_SLOTS, PEERS)):
         names = [name for name, is_ours in allocators.items() if is_ours is ours]

@@ -1,4 +1,4 @@
-"""What the replays say: which library is fastest with this program's calls, and whether that is certain."""
+"""Judges the replays: which library is fastest with this program's calls, and whether that is certain."""
 
 import dataclasses
 import re
@@ -9,19 +9,19 @@ from hakobench.record import Run
 from hakobench.summary import Cell, Line
 from hakobench.trace.figures import Figures
 
-# Peak memory as a multiple of the other's: beyond these it belongs into the sentence.
+# Peak memory as a multiple of the other's; beyond these limits the sentence mentions it.
 LEAN_RATIO, FAT_RATIO = 0.8, 1.25
 REMOTE_SHARE_SMALL = 0.01
-# Beyond these a replay is to a good part something else than allocating.
+# Beyond these limits a replay spends much of its time on other things than allocating.
 WAIT_SHARE_MAX = 0.05
 STARTS_PER_CALL_MAX = 1 / 1000  # starting a thread takes as long as about a thousand calls
-EFFECT_MIN = 0.02  # smaller differences are not worth a change, however certain they are
+EFFECT_MIN = 0.02  # a smaller difference is not worth a change, however certain it is
 
 
 @dataclasses.dataclass(frozen=True)
 class Rival:
-    """One other allocator against the suggested one. `interval`: speed of the suggested one as a multiple of this
-    one's, None when a run of either failed. `memory`: peak of the suggested one as a multiple of this one's."""
+    """Another allocator beside the suggested one. `interval` is the suggested one's speed as a multiple of this one's,
+    None when a run of either failed; `memory` is its peak as a multiple of this one's."""
 
     name: str
     ours: bool
@@ -31,8 +31,8 @@ class Rival:
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-    """`library` is the one of ours with the best median, None when none could be judged. `verdict` is one sentence;
-    `remarks` are the others. `rivals` in the order of their speed, the fastest first."""
+    """`library` is the one of ours with the best median, None when there is none to judge. `verdict` is one sentence,
+    `remarks` are more sentences. `rivals` are sorted by speed, the fastest first."""
 
     library: str | None
     verdict: str
@@ -41,7 +41,7 @@ class Advice:
 
 
 def _log_ratios(runs: Sequence[Run], first: str, second: str) -> list[float]:
-    """Of the rounds in which both ended well: speed of `second` as a multiple of that of `first`."""
+    """The speed of `second` as a multiple of that of `first`, as logs, for the rounds in which both ended well."""
     rounds: dict[int, dict[str, Run]] = {}
     for run in runs:
         if not run.failure:
@@ -69,7 +69,7 @@ def shards_of(config: str) -> int | None:
 def _thread_remark(figures: Figures, name: str, config: str) -> str:
     shards = shards_of(config)
     if shards is None:
-        return f"{name} does not tell its number of shards."
+        return f"{name} does not state its number of shards."
     if figures.alive_at_once > shards:
         return (
             f"{figures.alive_at_once} threads are alive at a time, and {name} has {shards} shards: some threads share "
@@ -87,7 +87,7 @@ def _program_remark(figures: Figures) -> str:
 
 
 def _start_remarks(figures: Figures) -> list[str]:
-    """The first thread is not started: it is there."""
+    """Remarks about thread starts. The first thread does not count: it exists from the beginning."""
     started = len(figures.threads) - 1
     if started <= figures.event_count * STARTS_PER_CALL_MAX:
         return []
@@ -98,7 +98,7 @@ def _start_remarks(figures: Figures) -> list[str]:
 
 
 def _wait_remarks(runs: Sequence[Run]) -> list[str]:
-    """Of the runs that ended well: the most that threads waited for each other."""
+    """Remarks about the longest wait of threads for each other in a run that ended well."""
     good = [run for run in runs if not run.failure and run.figure("calls")]
     time = max((run.figure("wait_share") or 0.0 for run in good), default=0.0)
     waits = [((run.figure("waits") or 0.0) + (run.figure("pace_waits") or 0.0)) / run.figure("calls") for run in good]
@@ -118,14 +118,14 @@ def _interval_text(interval: statistics.Interval) -> str:
 
 
 def _memory_text(memory: float | None) -> str:
-    """What has to be said of the memory; empty when it is about the same."""
+    """The part of the sentence about memory; empty when the memory is about the same."""
     if memory is None or LEAN_RATIO < memory < FAT_RATIO:
         return ""
     return f"; it needs {memory:.2f} times the peak memory"
 
 
 def _verdict(library: str, rivals: Sequence[Rival]) -> str:
-    """Against the fastest allocator that is not ours: it is the one that a user could take instead."""
+    """The sentence, against the fastest allocator that is not ours: a user could take that one instead."""
     against = next((rival for rival in rivals if not rival.ours and rival.interval is not None), None)
     if against is None:
         return f"{library}: there is no other allocator to compare it with."
@@ -142,7 +142,7 @@ def _verdict(library: str, rivals: Sequence[Rival]) -> str:
 
 
 def _time_remark(figures: Figures, cells: Sequence[Cell]) -> str:
-    """What the difference is worth: the replay makes the calls and nothing else. `cells` are in millions a second."""
+    """What the difference is worth, since a replay makes only the calls. `cells` are in millions a second."""
     times = [f"{figures.event_count / cell.value / 1e3:.3g} ms under {cell.allocator}" for cell in cells]
     return (
         f"Replayed, all calls of one run take {', '.join(times)}, threads being started and waiting for each other "
@@ -151,16 +151,16 @@ def _time_remark(figures: Figures, cells: Sequence[Cell]) -> str:
 
 
 def _own_remarks(rivals: Sequence[Rival], library: str) -> list[str]:
-    """What the lanes have to say to each other."""
+    """Remarks about our other lanes."""
     remarks = []
     for rival in rivals:
         if rival.ours and rival.interval is not None and rival.interval.contains_one:
-            remarks.append(f"{rival.name} cannot be told from {library}: {_interval_text(rival.interval)} as fast.")
+            remarks.append(f"{rival.name} cannot be told apart from {library}: {_interval_text(rival.interval)} as fast.")
     return remarks
 
 
 def _choice_text(ours: int, others: int) -> str:
-    """Who is best of several in one set of runs was partly lucky in it."""
+    """The best of several in one set of runs was partly lucky in it."""
     if ours <= 1 and others <= 1:
         return ""
     return (
@@ -170,7 +170,7 @@ def _choice_text(ours: int, others: int) -> str:
 
 
 def judge(figures: Figures, runs: Sequence[Run], line: Line) -> Advice:
-    """`line` is the summary of `runs`, which all belong to the replay of this recording."""
+    """The advice. `line` is the summary of `runs`, which all belong to the replay of this recording."""
     good = sorted((cell for cell in line.cells.values() if not cell.failed), key=lambda cell: cell.value, reverse=True)
     ours = [cell for cell in good if cell.ours]
     remarks = [_program_remark(figures), *_start_remarks(figures), *_wait_remarks(runs)]

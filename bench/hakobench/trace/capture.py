@@ -21,7 +21,8 @@ LARGEST, FIRST = "largest", "first"
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """One recorded process, or what one executed: `image` counts that from 0. `records` is about its calls."""
+    """One recorded process, or one program that it executed: `image` counts those from 0. `records` is about the number
+    of its calls."""
 
     path: pathlib.Path
     header: raw.Header
@@ -31,8 +32,8 @@ class Process:
 
 @dataclasses.dataclass(frozen=True)
 class Capture:
-    """`ended` is empty when the program ended well. `processes` in the order of their first appearance; `pid` is that
-    of the program itself. `unreadable` are complaints about files that cannot be used."""
+    """`ended` is empty when the program ended well. `processes` are in the order of their first appearance; `pid` is
+    that of the program itself. `unreadable` has an error for each unusable file."""
 
     pid: int
     status: int
@@ -54,7 +55,7 @@ def _find(directory: pathlib.Path) -> tuple[list[Process], list[str]]:
 
 @contextlib.contextmanager
 def _program_decides() -> Iterator[None]:
-    """Ctrl-C ends the program, if it wants to end; what it recorded until then is wanted."""
+    """Leaves Ctrl-C to the program, which can end by it; the calls until then are kept."""
     before = signal.signal(signal.SIGINT, lambda _signal, _frame: None)
     try:
         yield
@@ -64,8 +65,8 @@ def _program_decides() -> Iterator[None]:
 
 @contextlib.contextmanager
 def scratch(beside: pathlib.Path, kept: Callable[[pathlib.Path], None]) -> Iterator[pathlib.Path]:
-    """A directory for what the recorder writes, on the disk of the result: /tmp is memory on many machines. When
-    something fails, what was recorded stays, and `kept` is told where: the program may have run for hours."""
+    """A directory for the recorder's files, on the disk of the result, because /tmp is memory on many machines. After
+    an error the files stay, because the program may have run for hours; `kept` gets their place."""
     directory = pathlib.Path(tempfile.mkdtemp(prefix=".hakotrace-", dir=beside))
     try:
         yield directory
@@ -79,8 +80,8 @@ def scratch(beside: pathlib.Path, kept: Callable[[pathlib.Path], None]) -> Itera
 
 
 def run(argv: Sequence[str], directory: pathlib.Path, recorder: pathlib.Path | None = None) -> Capture:
-    """Runs to the end, with this process's input and output. Raises ValueError when the recorder is not there, OSError
-    when the program cannot be started."""
+    """Runs the program to its end, with this process's input and output. Raises ValueError without the recorder, and
+    OSError when the program cannot start."""
     recorder = recorder or RECORDER
     if not recorder.is_file():
         raise ValueError(f"no recorder '{public_path(recorder)}'; 'make build-release' builds it")
@@ -90,7 +91,7 @@ def run(argv: Sequence[str], directory: pathlib.Path, recorder: pathlib.Path | N
         process = subprocess.Popen(list(argv), env=environment)
         try:
             status = process.wait()
-        except BaseException:  # SIGTERM and SIGHUP reach this process alone
+        except BaseException:  # SIGTERM and SIGHUP reach only this process
             process.kill()
             process.wait()
             raise
@@ -100,8 +101,8 @@ def run(argv: Sequence[str], directory: pathlib.Path, recorder: pathlib.Path | N
 
 
 def choose(capture: Capture, wanted: str) -> Process:
-    """The process to keep: the one with most calls, the program itself, or the largest of that name. Raises
-    ValueError that names those there are."""
+    """The process to keep: the one with most calls, the program itself, or the largest of that name. Raises ValueError
+    that names all recorded processes."""
     candidates = list(capture.processes)
     if not candidates:
         raise ValueError("nothing was recorded: the program allocates nothing, is linked statically, brings its own malloc, "

@@ -11,21 +11,21 @@ FUNCTIONS = (
 FREE = FUNCTIONS.index("free")
 REALLOCS = (FUNCTIONS.index("realloc"), FUNCTIONS.index("reallocarray"))
 
-# What an event does. RESIZE leaves the block where it is, MOVE is a realloc that returned another address.
+# The kinds of events. RESIZE leaves the block in its place, MOVE is a realloc that returned another address.
 ALLOCATE, RESIZE, RELEASE, FREE_NULL, FAILED, MOVE = range(6)
 KIND_COUNT = 6
 
-THREADS_MAX = 1 << 16  # a thread is two bytes in the files
+THREADS_MAX = 1 << 16  # a thread has two bytes in the files
 
 
 class TraceError(ValueError):
-    """A file that cannot be used: "file: offset N: why", or "file: event N: why"."""
+    """An unusable file: "file: offset N: why", or "file: event N: why"."""
 
 
 @dataclasses.dataclass
 class Trace:
-    """`block` of an ALLOCATE counts up from 0; that of FREE_NULL and FAILED means nothing. `size` is what was asked
-    for (ALLOCATE, RESIZE, MOVE, FAILED). `remarks` are sentences about what is not in the recording."""
+    """`block` of an ALLOCATE counts up from 0; that of FREE_NULL and FAILED means nothing. `size` is the requested size
+    (ALLOCATE, RESIZE, MOVE, FAILED). `remarks` are sentences about calls that are not in the recording."""
 
     function: numpy.ndarray
     kind: numpy.ndarray
@@ -55,12 +55,12 @@ COLUMNS = {
 
 
 def touches_block(kind: numpy.ndarray) -> numpy.ndarray:
-    """Which events concern a block."""
+    """Whether each event concerns a block."""
     return (kind != FREE_NULL) & (kind != FAILED)
 
 
 def allowed_pairs() -> numpy.ndarray:
-    """allowed[function, kind]: can this function do that?"""
+    """allowed[function, kind]: whether this function can make an event of this kind."""
     allowed = numpy.zeros((len(FUNCTIONS), KIND_COUNT), bool)
     allowed[1:FREE, [ALLOCATE, FAILED]] = True
     allowed[list(REALLOCS), :] = True
@@ -75,7 +75,7 @@ def _first(where: numpy.ndarray) -> int | None:
 
 
 def find_fault(trace: Trace) -> tuple[int, str] | None:
-    """The first event that cannot follow the ones before it, and why; None when all is well."""
+    """The first event that cannot follow the ones before it, and why; None in a sound recording."""
     faults = []
 
     def add(where: numpy.ndarray, why: str, index: numpy.ndarray | None = None) -> None:

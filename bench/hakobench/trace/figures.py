@@ -1,4 +1,4 @@
-"""What a recording shows. Sizes and lifetimes count calls and bytes, not time, so they are the same in each reading."""
+"""The figures of a recording. Sizes and lifetimes count calls and bytes, not time, so they never change."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ import numpy
 from hakobench.trace import events
 from hakobench.trace.events import Trace
 
-# A block is short-lived when at most that many blocks were allocated (by anybody) until it was freed.
+# A block is short-lived when at most this many blocks were allocated, by any thread, until it was freed.
 SHORT_BLOCKS = 64
 MEDIUM_BLOCKS = 16384
 LIFETIMES = (f"short (within {SHORT_BLOCKS} allocations)", f"medium (within {MEDIUM_BLOCKS})", "long", "never freed")
@@ -18,7 +18,7 @@ CLASS_BYTES_MAX = 65536
 
 
 def size_classes() -> numpy.ndarray:
-    """Upper ends of the classes, in bytes."""
+    """The upper ends of the classes, in bytes."""
     linear = list(range(16, LINEAR_BYTES + 1, 16))
     doublings = range(LINEAR_BYTES.bit_length() - 1, CLASS_BYTES_MAX.bit_length() - 1)
     return numpy.array(linear + [(1 << log) + step * (1 << (log - 3)) for log in doublings for step in range(1, 9)])
@@ -26,7 +26,7 @@ def size_classes() -> numpy.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class SizeRow:
-    """Blocks asked for with `low` to `high` bytes: how many, how many bytes together, how many stayed."""
+    """The blocks of `low` to `high` requested bytes: their number, their bytes, and the number that was never freed."""
 
     low: int
     high: int
@@ -37,8 +37,8 @@ class SizeRow:
 
 @dataclasses.dataclass(frozen=True)
 class ThreadRow:
-    """What one thread did. A free is remote when another thread allocated the block, or moved it last. `moves` are the
-    reallocs that moved a block: they free the old one, so they count among the remote frees too."""
+    """The calls of one thread. A free is remote when another thread allocated the block, or moved it last. `moves` are
+    the reallocs that moved a block: they free the old one, so they can be remote frees too."""
 
     thread: int
     allocations: int
@@ -50,7 +50,7 @@ class ThreadRow:
 
 @dataclasses.dataclass(frozen=True)
 class Reallocs:
-    """Calls of realloc that were given a block and kept it."""
+    """The calls of realloc that got a block and did not free it."""
 
     calls: int
     grown: int
@@ -90,15 +90,15 @@ class Figures:
 
     @property
     def remote_share(self) -> float:
-        """Of all blocks that were given back, by free or by a realloc that moved them."""
+        """The share of remote frees among all frees, by free or by a realloc that moved the block."""
         given_back = self.frees + self.moves
         return self.remote_frees / given_back if given_back else 0.0
 
 
 @dataclasses.dataclass(frozen=True)
 class _Steps:
-    """The events that concern blocks, sorted by block and then by time. `size_before` is the block's size until then;
-    `holder` the thread whose allocation the block is at that moment, the event itself not counted."""
+    """The events that concern blocks, sorted by block and then by time. `size_before` is the block's size before the
+    event, `holder` the thread that allocated or moved the block last before the event."""
 
     index: numpy.ndarray
     kind: numpy.ndarray
@@ -124,7 +124,7 @@ def _steps(trace: Trace) -> _Steps:
 
 
 def _peaks(trace: Trace, steps: _Steps) -> tuple[int, int, int, int]:
-    """Peak of live bytes, peak of live blocks, and both at the end."""
+    """The peaks of live bytes and live blocks, and both at the end."""
     grown = numpy.zeros(len(trace), numpy.int64)
     grown[steps.index] = steps.size_after - steps.size_before
     count = numpy.zeros(len(trace), numpy.int64)
@@ -137,7 +137,7 @@ def _peaks(trace: Trace, steps: _Steps) -> tuple[int, int, int, int]:
 
 
 def _size_rows(ends: numpy.ndarray, size: numpy.ndarray, stays: numpy.ndarray) -> tuple[SizeRow, ...]:
-    """Rows for classes with these upper ends; what is larger has a row of its own. Empty ones are left out."""
+    """Rows for classes with these upper ends, and one for all larger blocks. Leaves out empty rows."""
     place = numpy.searchsorted(ends, size)
     count = numpy.bincount(place, minlength=len(ends) + 1)
     total = numpy.bincount(place, weights=size, minlength=len(ends) + 1)
@@ -149,7 +149,7 @@ def _size_rows(ends: numpy.ndarray, size: numpy.ndarray, stays: numpy.ndarray) -
 
 
 def _sizes(trace: Trace) -> tuple[tuple[SizeRow, ...], tuple[SizeRow, ...]]:
-    """By powers of two and by size classes; a resize counts as a request of its own block's class too."""
+    """Sizes by powers of two and by size classes. A resize counts as a request, too."""
     allocates = trace.kind == events.ALLOCATE
     size = trace.size[allocates].astype(numpy.float64)
     released = numpy.zeros(trace.block_count, bool)
@@ -172,7 +172,7 @@ def _lifetimes(trace: Trace) -> dict[str, int]:
 
 
 def _alive_at_once(trace: Trace) -> int:
-    """The most threads between their first and last call at a time: as many as a replay has."""
+    """The largest number of threads at a time between their first and last call: a replay has as many."""
     seen, first = numpy.unique(trace.thread, return_index=True)
     last = len(trace) - 1 - numpy.unique(trace.thread[::-1], return_index=True)[1]
     change = numpy.zeros(len(trace) + 1, numpy.int64)
@@ -223,7 +223,7 @@ def _reallocs(steps: _Steps) -> Reallocs:
 
 
 def peak_bytes(trace: Trace) -> int:
-    """The most bytes that were live at a time."""
+    """The largest number of bytes live at a time."""
     return _peaks(trace, _steps(trace))[0]
 
 

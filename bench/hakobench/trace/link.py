@@ -1,8 +1,8 @@
-"""From records to a Trace: which call ends which block.
+"""Makes a Trace from records: finds the call that ends each block.
 
-Records sorted by address and number show each address as begin, end, begin, end, ... (bench/trace/record.h says why),
-so the block that a call ends is that of the record before it. Everything is done on whole columns: a recording may
-have tens of millions of events.
+Sorted by address and number, the records of an address alternate: begin, end, begin, end, ... (bench/trace/record.h
+says why). A call therefore ends the block of the record before it. All work is done on whole columns, because a
+recording can have tens of millions of events.
 """
 
 import dataclasses
@@ -15,8 +15,8 @@ from hakobench.trace.events import Trace, TraceError
 
 @dataclasses.dataclass
 class _Calls:
-    """One entry a call, two for a realloc that was given a block. `pair` of the second is the index of the first, else
-    -1; `begins` and `ends` tell whether the entry begins or ends the block at its address."""
+    """One entry a call, two for a realloc of a block. `pair` of the second entry is the index of the first, else -1;
+    `begins` and `ends` say whether the entry begins or ends the block at its address."""
 
     order: numpy.ndarray
     function: numpy.ndarray
@@ -32,7 +32,7 @@ class _Calls:
 
 
 def _pairs(records: raw.Records, used: numpy.ndarray) -> numpy.ndarray:
-    """For the second record of a pair the index of the first, -1 for all others."""
+    """The index of the first record of a pair for the second one, -1 for all others."""
     pair = numpy.full(len(used), -1, numpy.int64)
     second = numpy.flatnonzero(used & ((records.operation & raw.FLAG_NEW) != 0))
     first = second - 1
@@ -45,7 +45,7 @@ def _pairs(records: raw.Records, used: numpy.ndarray) -> numpy.ndarray:
 
 
 def _calls(records: raw.Records) -> _Calls:
-    """Without empty records, and without those from the first lost event on."""
+    """The calls, without empty records, and without those from the first lost event on."""
     used = (records.order > 0) & (records.order < records.header.stop_order)
     pair = _pairs(records, used)
     failed = (records.operation & raw.FLAG_FAILED) != 0
@@ -75,8 +75,8 @@ def _call_text(calls: _Calls, at: int) -> str:
 
 
 def _match(calls: _Calls) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
-    """For each end the index of the begin of its block (-1: none was recorded), for everything else -1; which begins
-    gave out an address whose block had not ended; and which ends concern an address whose block had ended before."""
+    """For each end, the index of the begin of its block (-1: none was recorded), and -1 for all other entries; the
+    begins at an address whose block had not ended; and the ends at an address whose block had ended before."""
     index = numpy.flatnonzero(calls.begins | calls.ends)
     index = index[numpy.lexsort((calls.order[index], calls.address[index]))]
     address, ends = calls.address[index], calls.ends[index]
@@ -93,7 +93,7 @@ def _match(calls: _Calls) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
 
 
 def _roots(calls: _Calls, matched: numpy.ndarray) -> numpy.ndarray:
-    """For each begin the one with which its block began: a realloc continues the block that it was given."""
+    """For each begin, the entry that allocated its block: a realloc continues the block it got."""
     root = numpy.arange(len(calls.order))
     paired = numpy.flatnonzero(calls.begins & (calls.pair >= 0))
     given = matched[calls.pair[paired]]
@@ -117,7 +117,7 @@ def _kinds(calls: _Calls, root: numpy.ndarray) -> numpy.ndarray:
 
 
 def _renumber(values: numpy.ndarray) -> numpy.ndarray:
-    """The same values as 0, 1, 2, ... in the order in which they come first."""
+    """The values, numbered 0, 1, 2, ... in the order of their first appearance."""
     unique, first, inverse = numpy.unique(values, return_index=True, return_inverse=True)
     rank = numpy.empty(len(unique), numpy.int64)
     rank[numpy.argsort(first)] = numpy.arange(len(unique))
@@ -155,7 +155,7 @@ def _remarks(header: raw.Header, foreign: int, overlapping: int, twice: str) -> 
 
 
 def _end_overlapped(calls: _Calls, overlapping: numpy.ndarray) -> _Calls:
-    """Adds the release that was not seen, right before the address is given out again."""
+    """Adds the release that was not recorded, right before the next allocation at the address."""
     at = numpy.flatnonzero(overlapping)
     count = len(at)
     columns = {field.name: getattr(calls, field.name) for field in dataclasses.fields(calls)}
@@ -164,7 +164,7 @@ def _end_overlapped(calls: _Calls, overlapping: numpy.ndarray) -> _Calls:
         "function": numpy.full(count, events.FREE, numpy.uint8), "pair": numpy.full(count, -1),
         "begins": numpy.zeros(count, bool), "ends": numpy.ones(count, bool),
     }  # fmt: skip
-    # Numbers are doubled, which makes room for those of the added calls.
+    # Doubles the numbers, which makes room for the added calls.
     columns["order"] = calls.order * numpy.uint64(2)
     added["order"] = columns["order"][at] - numpy.uint64(1)
     return _Calls(**{name: numpy.concatenate([columns[name], added[name]]) for name in columns})
@@ -188,7 +188,7 @@ def link(records: raw.Records) -> Trace:
     root = _roots(calls, matched)
     kind = _kinds(calls, root)
     block = numpy.where(calls.ends, root[numpy.maximum(matched, 0)], root)
-    # The first half of a realloc is not a call of its own, unless it is all there is: realloc(p, 0), or killed inside.
+    # The first half of a realloc is a call only without a second half: realloc(p, 0), or a thread killed inside.
     continued = calls.pair[calls.begins & (calls.pair >= 0)]
     keep = ~foreign
     keep[continued] = False

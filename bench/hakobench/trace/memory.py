@@ -1,16 +1,16 @@
-"""How much memory there is for a recording: a small file may claim to have more events than fit."""
+"""The memory that a recording needs: a small file can claim more events than fit."""
 
 import pathlib
 
 from hakobench.trace.events import TraceError
 
 MEMINFO = pathlib.Path("/proc/meminfo")
-# With the columns that reading and linking need besides: 8 to 12 of 8 bytes, and two copies of the events.
+# Contains the columns for reading and linking: 8 to 12 of 8 bytes, and two copies of the events.
 BYTES_PER_EVENT = 200
 
 
 def available() -> int | None:
-    """Bytes; None when the system does not tell."""
+    """Available memory in bytes; None when the system does not report it."""
     try:
         for line in MEMINFO.read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
@@ -21,7 +21,7 @@ def available() -> int | None:
 
 
 def require(path: pathlib.Path, count: int) -> None:
-    """Raises TraceError when that many events do not fit."""
+    """Raises TraceError when this number of events does not fit."""
     there = available()
     needed = count * BYTES_PER_EVENT
     if there is not None and needed > there:

@@ -10,12 +10,13 @@ from hakobench.trace.events import Trace
 
 _HEADER = struct.Struct("=8sIIIIQ")
 _EVENT = numpy.dtype([("size", "u8"), ("block", "u4"), ("thread", "u2"), ("function_kind", "u1"), ("align_log2", "u1")])
-# RESIZE and MOVE are the same for a replay: whether a block moves is up to the allocator.
+# RESIZE and MOVE are the same for a replay, in which the allocator decides whether a block moves.
 _PLAN_KINDS = numpy.array([0, 1, 2, 3, 0, 1], numpy.uint8)
 
 
 def write(path: pathlib.Path, trace: Trace) -> int:
-    """Returns the number of events: calls that failed are left out. Raises OSError, and ValueError when none is left."""
+    """Writes the plan without failed calls, and returns its number of events. Raises OSError, and ValueError when there
+    are none."""
     wanted = numpy.flatnonzero(trace.kind != events.FAILED)
     if not len(wanted):
         raise ValueError("the recording has no call to replay")
@@ -23,7 +24,7 @@ def write(path: pathlib.Path, trace: Trace) -> int:
     kind = _PLAN_KINDS[trace.kind[wanted]]
     table["size"] = trace.size[wanted]
     table["block"] = trace.block[wanted]
-    # A thread whose only calls failed would leave a gap in the numbers.
+    # Renumbers the threads, because one with only failed calls would leave a gap.
     threads, first, numbers = numpy.unique(trace.thread[wanted], return_index=True, return_inverse=True)
     rank = numpy.empty(len(threads), numpy.uint16)
     rank[numpy.argsort(first)] = numpy.arange(len(threads))

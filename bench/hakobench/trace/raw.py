@@ -1,4 +1,4 @@
-"""Reads the files that libhakotrace.so writes (bench/trace/trace_format.h has the same as C)."""
+"""Reads the files that libhakotrace.so writes; bench/trace/trace_format.h has the format in C."""
 
 import dataclasses
 import errno
@@ -26,8 +26,8 @@ _STOPS = ("", "no space for the file", "the file could not be opened again", "no
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """`ended`: by exit() or by returning from main. `forked`: began as the child of a recorded process. `operators`:
-    what has C++'s operator new, when that is not the standard library."""
+    """`ended`: the process ended by exit() or by returning from main. `forked`: it began as the child of a recorded
+    process. `operators` names the file of C++'s operator new, when that is not the standard library."""
 
     path: pathlib.Path
     program: str
@@ -42,7 +42,7 @@ class Header:
 
 @dataclasses.dataclass(frozen=True)
 class Records:
-    """The records as they lie in the file, empty ones included, since the two of a realloc lie side by side."""
+    """The records as they lie in the file, with the empty ones, because the two of a realloc lie side by side."""
 
     header: Header
     order: numpy.ndarray
@@ -88,7 +88,7 @@ def _chunks(path: pathlib.Path, data: mmap.mmap) -> Iterator[tuple[int, int, int
     offset = _PAGE
     while offset + _PAGE <= len(data):
         magic, size, thread, count = _CHUNK.unpack_from(data, offset)
-        if magic == 0:  # not used, or its thread was killed before it wrote anything
+        if magic == 0:  # unused, or its thread was killed before it wrote anything
             offset += _PAGE
             continue
         room = _REGION - offset % _REGION
@@ -101,7 +101,7 @@ def _chunks(path: pathlib.Path, data: mmap.mmap) -> Iterator[tuple[int, int, int
 
 
 def peek(path: pathlib.Path) -> tuple[Header, int]:
-    """The header, and about how many events there are. Raises TraceError."""
+    """The header, and about the number of events. Raises TraceError."""
     data = _map(path)
     try:
         return _header(path, data), sum(count for _, count, _ in _chunks(path, data))
@@ -110,7 +110,7 @@ def peek(path: pathlib.Path) -> tuple[Header, int]:
 
 
 def read(path: pathlib.Path, progress: Callable[[float], None] = lambda _share: None) -> Records:
-    """All records. `progress` is told the share that is done. Raises TraceError."""
+    """All records. Calls `progress` with the finished share. Raises TraceError."""
     data = _map(path)
     try:
         header = _header(path, data)

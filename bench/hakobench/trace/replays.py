@@ -1,4 +1,4 @@
-"""Replays a recording under allocators: one row, run as `hakobench run` runs its rows."""
+"""Replays a recording under allocators, as a suite of one row."""
 
 import contextlib
 import dataclasses
@@ -19,18 +19,18 @@ from hakobench.trace import figures, memory, plan, show
 from hakobench.trace.events import Trace
 
 PROGRAM = "hakoreplay"
-# Inside the project, so that the commands in the results name no path of the machine.
+# Inside the project, so that the commands in the results contain no path of the machine.
 DIRECTORY = ROOT / "build" / "hakotrace"
 RESULTS_DIR = DIRECTORY / "results"
 TOUCH = ("edges", "pages", "all")
 DEFAULT_TOUCH = "pages"
-EVENTS_A_RUN = 5_000_000  # a short recording is replayed several times within a run
+EVENTS_A_RUN = 5_000_000  # a run replays a short recording several times
 REPEAT_MAX = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """`repeat` None: as often as makes EVENTS_A_RUN calls."""
+    """The options of a replay. Without `repeat`, a run makes about EVENTS_A_RUN calls."""
 
     name: str
     picked: list[allocators.Allocator]
@@ -49,8 +49,8 @@ def _row_name(name: str) -> str:
 
 @contextlib.contextmanager
 def _plan_file(trace: Trace, name: str) -> Iterator[tuple[pathlib.Path, int, str]]:
-    """The plan, its number of events, and its sha256. It is removed afterwards: it is many times as large as the
-    recording it was made from."""
+    """The plan, its number of events, and its sha256. The plan is removed afterwards, because it is many times as large
+    as its recording."""
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     path = DIRECTORY / f"{name}-{random.SystemRandom().randrange(2**32):08x}.plan"
     try:
@@ -83,7 +83,8 @@ def require_program() -> None:
 
 
 def _require_memory(trace: Trace, touch: str) -> None:
-    """Raises ValueError. A program may reserve much and use little of it; touching its pages makes all of it real."""
+    """Raises ValueError when a replay needs too much memory. The program may have used little of what it reserved, but
+    a replay touches every page."""
     peak, there = figures.peak_bytes(trace), memory.available()
     if touch != "edges" and there is not None and peak > there:
         raise ValueError(
@@ -94,8 +95,8 @@ def _require_memory(trace: Trace, touch: str) -> None:
 
 
 def run(trace: Trace, wanted: Wanted, seen: machine.Machine, notes: Console) -> tuple[list[record.Run], pathlib.Path]:
-    """All runs, and the CSV that has them. Raises ValueError when nothing can be replayed, OSError when a file cannot
-    be written; KeyboardInterrupt passes through, what is done is in the CSV."""
+    """All runs, and their CSV. Raises ValueError when there is nothing to replay, and OSError when a file cannot be
+    written. A KeyboardInterrupt passes through; the CSV has the finished runs."""
     _require_memory(trace, wanted.touch)
     name = _row_name(wanted.name)
     seed = random.SystemRandom().randrange(2**32) if wanted.seed is None else wanted.seed

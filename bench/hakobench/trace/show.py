@@ -84,7 +84,7 @@ def _facts(figures: Figures) -> list[tuple[str, str]]:
 
 
 def show_facts(figures: Figures, console: Console) -> None:
-    """The lines without the tables."""
+    """Prints the lines above the tables."""
     console.print(f"{figures.program}: {figures.event_count} calls", markup=False)
     for name, text in _facts(figures):
         console.print(f"  {name:12} {text}", markup=False, soft_wrap=True)
@@ -93,7 +93,7 @@ def show_facts(figures: Figures, console: Console) -> None:
 
 
 def show(figures: Figures, console: Console) -> None:
-    """The whole summary."""
+    """Prints the whole summary."""
     show_facts(figures, console)
     console.print(_size_table("Sizes", figures.sizes, figures))
     most = sorted(figures.classes, key=lambda row: -row.blocks)[:CLASSES_SHOWN]

@@ -1,6 +1,6 @@
 """The .hakotrace file: a Trace in compressed columns. docs/trace-format.md describes it.
 
-Written to the end or not at all (a temporary file is renamed), so a file without trailer is a truncated one.
+A file is written completely or not at all, because a temporary file is renamed. So a file without trailer is truncated.
 """
 
 import json
@@ -27,7 +27,8 @@ _DESCRIPTION_MAX = 1 << 20
 
 
 def _planes(values: numpy.ndarray, width: int) -> bytes:
-    """The lowest bytes of all values, then the next ones: most high bytes are zero and compress to nothing."""
+    """The lowest bytes of all values, then the next higher ones, and so on: most high bytes are zero and compress
+    well."""
     little = numpy.ascontiguousarray(values.astype(f"<u{width}"))
     return little.view(numpy.uint8).reshape(-1, width).T.tobytes()
 
@@ -39,8 +40,8 @@ def _values(planes: memoryview, width: int) -> numpy.ndarray:
 
 
 def _pack(trace: Trace, start: int, blocks_before: int) -> tuple[bytes, int]:
-    """One chunk from event `start` on, and the number of blocks after it. Blocks are counted back from the next one
-    to be allocated, so that short-lived ones are small numbers."""
+    """One chunk from event `start` on, and the number of blocks after it. Blocks are counted back from the next block
+    to be allocated, so short-lived blocks have small numbers."""
     part = slice(start, start + CHUNK_EVENTS)
     kind = trace.kind[part]
     allocates = kind == events.ALLOCATE
@@ -57,7 +58,7 @@ def _pack(trace: Trace, start: int, blocks_before: int) -> tuple[bytes, int]:
 
 
 def write(path: pathlib.Path, trace: Trace, progress: Callable[[float], None] = lambda _share: None) -> None:
-    """Raises OSError; an older file of that name stays then."""
+    """Writes the file. Raises OSError, after which an older file of that name is still there."""
     description = json.dumps({"program": trace.program, "remarks": trace.remarks}).encode()
     handle, temporary = tempfile.mkstemp(prefix=path.name + ".", dir=path.absolute().parent)
     try:
@@ -79,7 +80,7 @@ def write(path: pathlib.Path, trace: Trace, progress: Callable[[float], None] = 
 
 
 class _Reader:
-    """Takes bytes off a file's contents; every complaint names file and offset."""
+    """Takes bytes off a file's contents. Its errors name file and offset."""
 
     def __init__(self, path: pathlib.Path, data: bytes):
         self._path = path
@@ -204,7 +205,7 @@ def _read_stored(path: pathlib.Path, data: bytes, progress: Callable[[float], No
 
 
 def read(path: pathlib.Path, progress: Callable[[float], None] = lambda _share: None) -> Trace:
-    """A .hakotrace, or a file that the recorder left. Raises TraceError."""
+    """Reads a .hakotrace, or a file of the recorder. Raises TraceError."""
     try:
         return _read(path, progress)
     except MemoryError as error:

@@ -5,7 +5,7 @@
   const button = document.getElementById("theme");
   const KEY = "hakobench-theme";
 
-  // Storage may be forbidden for files; the page then only forgets the choice.
+  // A browser can forbid storage for files; the page then only forgets the choice.
   const remember = (theme) => { try { localStorage.setItem(KEY, theme); } catch { /* forgets */ } };
   const remembered = () => { try { return localStorage.getItem(KEY); } catch { return null; } };
 
