@@ -53,8 +53,9 @@ static struct hz_page *take_all(struct hz_page_queue *queue) {
 /* One queued page. The head stays queued until this only taker takes it, so its link is still right when the CAS
    succeeds (no ABA). */
 static struct hz_page *take_one(struct hz_page_queue *queue) {
-    struct hz_page *seen = hz_load_acq(&queue->head); /* sync: pageq-publish, partner enqueue */
-    while (seen != NULL && !hz_cas_acq_acq(&queue->head, &seen, seen->queue_next)) { /* sync: as the load above */
+    /* sync: pageq-publish, partner enqueue, here and below */
+    struct hz_page *seen = hz_load_acq(&queue->head);
+    while (seen != NULL && !hz_cas_acq_acq(&queue->head, &seen, seen->queue_next)) {
     }
     return seen;
 }
