@@ -56,10 +56,11 @@ function(hz_add_model_scheduler)
     add_library(model_scheduler STATIC "${hz_model}/scheduler.cc" "${hz_model}/memory.cc" "${hz_model}/schedule.cc"
                                        "${hz_model}/explore.cc" $<TARGET_OBJECTS:model_os>)
     hz_set_test_flags(model_scheduler)
+    target_include_directories(model_scheduler PRIVATE "${PROJECT_SOURCE_DIR}/src")
     target_link_libraries(model_scheduler PUBLIC GTest::gtest Threads::Threads)
 endfunction()
 
-# The library of a lane and its shims. `copy` is a patched source that replaces its original, or empty.
+# The library of a lane. `copy` is a patched source that replaces its original, or empty.
 function(hz_add_model_library target engine lane_file copy)
     set(knobs ${hz_model_knobs})
     foreach(knob IN LISTS hz_variant_knobs) # a variant's knob replaces the common one
@@ -70,10 +71,7 @@ function(hz_add_model_library target engine lane_file copy)
     file(GLOB engine_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/engines/${engine}/*.c")
     set(sources ${hz_base_sources} ${hz_heap_sources} ${engine_sources} ${hz_front_sources})
     list(REMOVE_ITEM sources "${PROJECT_SOURCE_DIR}/src/base/os_linux.c")
-    set(unit "${PROJECT_SOURCE_DIR}/tests/unit")
-    file(GLOB shims CONFIGURE_DEPENDS "${unit}/base/*.c" "${unit}/heap/*.c" "${unit}/${engine}/*.c")
     add_library(${target} STATIC)
-    add_library(${target}_shim OBJECT ${shims})
     # a copy takes its original's place in the list: all sources form one translation unit, and their order matters
     foreach(changed IN ITEMS "${copy}" "${hz_model_lock}")
         if(changed MATCHES "^(.*/model/[a-z0-9_]+/src)/(.*\\.[ch])$")
@@ -81,21 +79,17 @@ function(hz_add_model_library target engine lane_file copy)
         endif()
     endforeach()
     if(copy MATCHES "^(.*/model/[a-z0-9_]+/src)/(.*\\.h)$")
-        # the copy comes first on the include path; the shims include it too, so they must wait for it
-        foreach(part ${target} ${target}_shim)
-            target_include_directories(${part} BEFORE PRIVATE "${CMAKE_MATCH_1}")
-            target_sources(${part} PRIVATE "${copy}")
-        endforeach()
+        # the copy comes first on the include path
+        target_include_directories(${target} BEFORE PUBLIC "${CMAKE_MATCH_1}")
+        target_sources(${target} PRIVATE "${copy}")
     endif()
-    target_sources(${target} PRIVATE ${sources} $<TARGET_OBJECTS:${target}_shim>)
-    foreach(part ${target} ${target}_shim)
-        hz_set_lane_flags(${part} ${engine} ${lane_file} ${knobs})
-        target_compile_options(${part} PRIVATE "SHELL:-include ${hz_model}/points.h")
-    endforeach()
-    # one translation unit compiles in a fraction of the time; the shims do not allow it
+    target_sources(${target} PRIVATE ${sources})
+    hz_set_lane_flags(${target} ${engine} ${lane_file} ${knobs})
+    target_compile_options(${target} PRIVATE "SHELL:-include ${hz_model}/points.h")
+    # atomic operations of the scenarios are points too (tests/c11/stdatomic.h)
+    target_compile_definitions(${target} INTERFACE HZ_MODEL_POINTS=1)
+    # one translation unit compiles in a fraction of the time
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
-    set_target_properties(${target}_shim PROPERTIES UNITY_BUILD OFF)
-    target_include_directories(${target}_shim PRIVATE "${PROJECT_SOURCE_DIR}/tests")
 endfunction()
 
 # Links the scenarios in `objects` with a library and registers the test; further arguments: the test's command line.
@@ -129,17 +123,27 @@ function(hz_add_mutant patch_file engine lane_file lane)
     cmake_path(GET patch_file STEM mutant)
     hz_patch_source("${patch_file}" ${lane}_${mutant} copy)
     hz_add_model_library(${lane}_mutant_${mutant} ${engine} ${lane_file} "${copy}")
-    hz_add_model_test(${lane}.model.mutant.${mutant} objects.${lane}.model.${file} ${lane}_mutant_${mutant} ${lane}
+    set(objects objects.${lane}.model.${file})
+    if(copy MATCHES "\\.h$") # the scenarios contain inline functions of the header
+        set(objects objects.${lane}.mutant.${mutant})
+        hz_add_model_objects(${objects} ${file} ${lane}_mutant_${mutant})
+    endif()
+    hz_add_model_test(${lane}.model.mutant.${mutant} ${objects} ${lane}_mutant_${mutant} ${lane}
                       --gtest_filter=${scenario})
     set_tests_properties(${lane}.model.mutant.${mutant} PROPERTIES ENVIRONMENT "HZ_MODEL_EXPECT=bug")
+endfunction()
+
+# Compiles a file of scenarios with the headers that a library is compiled with.
+function(hz_add_model_objects objects file library)
+    add_library(${objects} OBJECT "${hz_model}/${file}.cc")
+    hz_set_test_flags(${objects})
+    target_link_libraries(${objects} PRIVATE GTest::gtest ${library})
 endfunction()
 
 # Compiles a file of scenarios and registers it for a lane; further arguments: the test's command line.
 function(hz_add_model_file file lane)
     set(objects objects.${lane}.model.${file})
-    add_library(${objects} OBJECT "${hz_model}/${file}.cc")
-    hz_set_test_flags(${objects})
-    target_link_libraries(${objects} PRIVATE GTest::gtest ${lane}_model)
+    hz_add_model_objects(${objects} ${file} ${lane}_model)
     hz_precompile(${lane}.model ${objects} ${lane}_model)
     hz_add_model_test(${lane}.model.${file} ${objects} ${lane}_model ${lane} ${ARGN})
 endfunction()

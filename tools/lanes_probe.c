@@ -1,6 +1,6 @@
 /*
- * lanes_probe.c - prints what a lane's constants come to, as "key value" lines. tools/lanes.py compiles and runs it once
- * for each lane, with the sources' own headers, so the figures in the documents are those of the code.
+ * lanes_probe.c - prints what a lane's constants come to, as "key value" lines. tools/lanes.py compiles and runs it
+ * once for each lane, with the sources' own headers, so the figures in the documents are those of the code.
  *
  * PROBE_CONSTANTS, from the command line, is CONSTANT(name) for each constant that only this engine has.
  */
@@ -32,7 +32,7 @@ int main(void) {
     CONSTANT(HZ_HOME_COUNT)
     CONSTANT(HZ_LIST_COUNT_MAX)
     PROBE_CONSTANTS
-#include "heap/knobs.def"
 #include "engine_knobs.def"
+#include "heap/knobs.def"
     return 0;
 }

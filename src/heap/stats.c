@@ -77,14 +77,14 @@ static size_t not_below_zero(size_t a, size_t b) {
 void hz_heap_stats(struct hz_stats *stats) {
     struct figures figures;
     figures_get(&figures);
-    struct hz_arena_figures arena;
-    hz_arena_figures_get(&arena);
+    struct hz_arena_figures of_arena;
+    hz_arena_figures_get(&of_arena);
     *stats = (struct hz_stats){
-        .resident_bytes = arena.dirty_bytes,
-        .mapped_bytes = arena.mapped_bytes,
-        .purged_bytes = arena.purged_bytes,
-        .mapping_count = arena.direct_count,
-        .free_bytes = arena.free_dirty_bytes,
+        .resident_bytes = of_arena.dirty_bytes,
+        .mapped_bytes = of_arena.mapped_bytes,
+        .purged_bytes = of_arena.purged_bytes,
+        .mapping_count = of_arena.direct_count,
+        .free_bytes = of_arena.free_dirty_bytes,
     };
     size_t small_pages = 0;
     size_t out_bytes = 0;
@@ -96,8 +96,8 @@ void hz_heap_stats(struct hz_stats *stats) {
         stats->cached_bytes += f->cached * block_bytes;
         stats->free_bytes += f->free_blocks * block_bytes;
     }
-    size_t run_bytes = not_below_zero(arena.used_bytes, small_pages << HZ_PAGE_LOG2);
-    stats->live_bytes = not_below_zero(out_bytes, stats->cached_bytes) + run_bytes + arena.direct_bytes;
+    size_t run_bytes = not_below_zero(of_arena.used_bytes, small_pages << HZ_PAGE_LOG2);
+    stats->live_bytes = not_below_zero(out_bytes, stats->cached_bytes) + run_bytes + of_arena.direct_bytes;
 }
 
 /* ---- counters -------------------------------------------------------------------------------------- */
@@ -183,9 +183,9 @@ static void report_known(struct hz_report *report, const char *group) {
     } else if (strcmp(group, "remote") == 0) {
         hz_report_number(report, "blocks_per_100_pages", blocks_per_100_pages());
     } else if (strcmp(group, "os") == 0) {
-        struct hz_arena_figures arena;
-        hz_arena_figures_get(&arena);
-        hz_report_number(report, "seg_acq", arena.segments_acquired);
+        struct hz_arena_figures of_arena;
+        hz_arena_figures_get(&of_arena);
+        hz_report_number(report, "seg_acq", of_arena.segments_acquired);
     }
 }
 

@@ -1,14 +1,14 @@
 /*
- * exclusive.pml - the lock of src/base/lock.c around what the consumers of a shard do, while a thread joins the shard
- * and another, which does not belong to it, purges: src/core/shard.c.
+ * exclusive.pml - the lock of src/base/lock.c as the consumers of a shard use it (src/heap/pages/shard.c), while a
+ * thread joins the shard and a thread of another shard purges it.
  *
- * The lock's word: 0 free, 1 held, 2 held and somebody may sleep. Checked: there is one consumer at a time, what is
- * taken is counted right, and nobody sleeps for ever.
+ * The lock's word: 0 free, 1 held, 2 held and a thread may sleep. Checked: there is one consumer at a time, `taken` is
+ * counted correctly, and no thread sleeps for ever.
  *
- *   BUG_ALONE    a thread that is the shard's only one does without the lock
- *   BUG_NO_WAKE  who releases the lock wakes nobody
+ *   BUG_ALONE    the only thread of a shard consumes without the lock
+ *   BUG_NO_WAKE  a thread that releases the lock wakes no sleeper
  */
-#define CONSUMERS 3 /* the owner, the one that joins, and the purger */
+#define CONSUMERS 3 /* the owner, the thread that joins, and the purger */
 #define ROUNDS    2
 #define OWNER     0
 #define JOINER    1

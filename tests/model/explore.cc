@@ -1,5 +1,5 @@
 /*
- * explore.cc - many runs of a scenario, each in a child of fork, so that the library starts from nothing and a run that
+ * explore.cc - many runs of a scenario, each in a child of fork. So the library starts from nothing, and a run that
  * crashes is a failure like any other.
  */
 #include "model/run.h"
@@ -23,9 +23,9 @@ namespace model {
 
 namespace {
 
-constexpr unsigned bug_factor = 40; /* a planted bug may take longer: the search ends there */
+constexpr unsigned bug_factor = 40; /* finding a planted bug may take this many times the schedules */
 constexpr uint64_t steps_printed = 40;
-constexpr unsigned seconds_most = 20; /* for one run, which takes milliseconds: it hangs outside the scheduler */
+constexpr unsigned seconds_most = 20; /* limit for a run, which takes milliseconds unless it hangs */
 
 using Scenario = std::function<void()>;
 
@@ -39,7 +39,7 @@ Report *shared_report() {
     return report;
 }
 
-/* Only one thread runs at a time: changing between them is fastest on one processor. */
+/* Only one thread runs at a time, and changing threads is fastest on one CPU. */
 void stay_here() {
     cpu_set_t here;
     CPU_ZERO(&here);
@@ -62,7 +62,7 @@ void stay_here() {
     _exit(0);
 }
 
-/* A positive number from the environment; 0 when it is not set. */
+/* A positive number from the environment; 0 if the variable is not set. */
 uint64_t number_from(const char *name) {
     const char *text = std::getenv(name);
     if (text == nullptr)
@@ -75,7 +75,7 @@ uint64_t number_from(const char *name) {
     std::exit(2);
 }
 
-/* All that are known of a schedule that was asked for by its seed, else the last few. */
+/* The last steps: as many as were kept if HZ_MODEL_SEED names the schedule, else a few. */
 std::string last_steps(const Report &report) {
     std::string text;
     uint64_t most = number_from("HZ_MODEL_SEED") != 0 ? uint64_t{Report::STEPS_KEPT} : steps_printed;
@@ -92,7 +92,7 @@ std::string last_steps(const Report &report) {
     return text;
 }
 
-/* Runs one schedule; false when it failed, and then `found` says how. */
+/* Runs one schedule. False when it failed; then `found` says why. */
 bool run_once(const Plan &plan, const Scenario &scenario, bool quiet, Explored *found) {
     Report &report = *shared_report();
     report = Report{};
@@ -143,8 +143,8 @@ struct Listing {
     Explored found;
 };
 
-/* The schedule of `plan`, and all that have up to `left` changes more, behind its last one. False when its last change
-   asks for a thread that there is not. */
+/* Runs the schedule of `plan`, and all schedules with up to `left` more changes after its last one. False when the last
+   change names a thread that does not exist. */
 bool list_all(const Plan &plan, unsigned left, Listing *listing) {
     Explored &found = listing->found;
     listing->complete = found.schedules < listing->schedules_max;
@@ -209,13 +209,13 @@ void print(const Explored &found, std::chrono::steady_clock::time_point start) {
                 static_cast<unsigned long long>(found.steps_most), static_cast<long long>(time.count()));
 }
 
-/* The scenario must fail, and do the same again with that seed. */
+/* The scenario must fail, and fail the same way again with that seed. */
 void expect_bug(const Explored &found, const Scenario &scenario) {
     ASSERT_TRUE(found.failed) << "the planted bug was not found in " << found.schedules << " schedules";
     std::printf("found with seed %llu: %s\n", static_cast<unsigned long long>(found.seed),
                 found.text.substr(0, found.text.find('\n')).c_str());
     Explored again = search_one(found.seed, scenario);
-    EXPECT_EQ(again.text, found.text) << "the same seed must take the same steps";
+    EXPECT_EQ(again.text, found.text) << "the same seed took other steps";
 }
 
 } // namespace
@@ -229,14 +229,15 @@ Explored explore(const char *, unsigned schedules, const Scenario &scenario) {
                                : search(wanted != 0 ? static_cast<unsigned>(wanted) : schedules, scenario);
     print(found, start);
     if (seed != 0 || expects_bug())
-        found.facts.fill(1); /* not all schedules were taken */
+        found.facts.fill(1); /* not all schedules were run */
     if (expects_bug()) {
         expect_bug(found, scenario);
         return found;
     }
     if (seed != 0 && !found.failed)
         std::printf("%s", last_steps(*shared_report()).c_str());
-    EXPECT_FALSE(found.failed) << "again: HZ_MODEL_SEED=" << found.seed << " ... --gtest_filter=" << test_name() << "\n"
+    EXPECT_FALSE(found.failed) << "to repeat it: HZ_MODEL_SEED=" << found.seed << " ... --gtest_filter=" << test_name()
+                               << "\n"
                                << found.text;
     return found;
 }
@@ -252,7 +253,8 @@ void explore_all(const char *, unsigned changes, unsigned schedules_max, const S
 
 namespace {
 
-/* Addresses are part of what a run does (which block of a page is first): the same in each, where that is allowed. */
+/* Addresses influence a run, for example which block of a page is first. So every run gets the same ones, where the
+   system allows that. */
 [[maybe_unused]] const bool addresses_fixed = [] {
     int now = personality(0xffffffff);
     if (now != -1 && (now & ADDR_NO_RANDOMIZE) == 0 &&

@@ -1,44 +1,45 @@
 /*
- * heap.h - what the scenarios share that use the library from malloc to free, and below.
+ * heap.h - what scenarios on the whole library share.
  */
 #ifndef HZ_TESTS_MODEL_HEAP_H
 #define HZ_TESTS_MODEL_HEAP_H
 
 #include "hakozuna/hakozuna.h"
 #include "model/scheduler.h"
-#include "unit/heap/shim.h"
+#include "unit/heap/fixture.h"
 
 #include <gtest/gtest.h>
 #include <vector>
 
 namespace model {
 
-using Blocks = std::vector<void *>;
+using unit::Blocks;
+using unit::list_of;
 
-/* Sizes that take different ways (cmake/model.cmake has the knobs). */
+/* Sizes whose blocks take different paths (cmake/model.cmake has the knobs). */
 enum : size_t {
-    SMALL = 64,      /* goes home: eight in a bin, four at once */
-    SHARED = 256,    /* by the depot: four in a bin, two at once */
+    SMALL = 64,      /* goes home: eight in a bin, four in a batch */
+    SHARED = 256,    /* through the depot: four in a bin, two in a batch */
     PAGED = 16384,   /* four to a page, two in a bin: pages come and go */
     RUN = 131072,    /* two pages of the arena */
     MAPPED = 4 << 20 /* a mapping of its own */
 };
 
-/* The calling thread gives all up that it has of the library, as at its end. */
+/* The calling thread detaches, as at its end. */
 inline void detach() {
-    if (unit_is_attached())
-        hz_thread_detach(unit_self());
+    if (hz_is_attached(hz_self))
+        hz_thread_detach(unit::self());
 }
 
-/* malloc and free of a scenario, watched. The hooks are installed before there are threads, as in the products; no
-   shard has threads then. */
+/* malloc and free of a scenario, with a ledger. The hooks are installed before the scenario has threads, as in the
+   products, and no shard has a thread then. */
 class Heap {
   public:
     Heap() {
-        unit_self();
+        unit::self();
         detach();
     }
-    /* Of a library that nobody has called yet. */
+    /* For a library that has not been called yet. */
     explicit Heap(std::nullptr_t) {
     }
     void *take(size_t bytes) {
@@ -63,7 +64,7 @@ class Heap {
     Ledger ledger;
 };
 
-/* When all threads have ended and all blocks were freed: a block that is not at home keeps its page. */
+/* When all threads have ended and all blocks were freed: a block that was lost keeps its page. */
 inline void check_nothing_is_lost(const Heap &heap) {
     MODEL_CHECK(heap.ledger.held() == 0);
     hz_purge();
@@ -76,15 +77,7 @@ inline void check_nothing_is_lost(const Heap &heap) {
     MODEL_CHECK(stats.cached_bytes == 0);
 }
 
-/* The list made of some blocks, for functions that take lists. */
-inline struct hz_list list_of(const Blocks &blocks) {
-    struct hz_list list = {};
-    for (void *block : blocks)
-        hz_list_push(&list, block);
-    return list;
-}
-
-/* Blocks that belong to no heap: for the structures alone. */
+/* Blocks of no heap, for scenarios on a single structure. */
 class Pieces {
   public:
     enum : size_t { BYTES = 32 };
@@ -101,16 +94,11 @@ class Pieces {
     std::vector<uint64_t> words_;
 };
 
-/* The caller takes the blocks of a word that was taken; returns how many there are. */
+/* Enters the blocks of a taken word into the ledger. Returns their number. */
 inline uint32_t take_word(Ledger *ledger, hz_list_word word, size_t bytes) {
-    uint32_t count = hz_list_word_count(word);
-    void *block = hz_list_word_head(word);
-    for (uint32_t i = 0; i < count; i++) {
-        void *next = i + 1 < count ? hz_block_next(block) : nullptr;
+    for (void *block : unit::blocks_of(word))
         ledger->taken(block, bytes, true);
-        block = next;
-    }
-    return count;
+    return hz_list_word_count(word);
 }
 
 } // namespace model

@@ -1,12 +1,12 @@
 /*
  * list.pml - the list with many senders and a taker: src/base/mpsc.h.
  *
- * The word is head and count, changed in one step each time; links are written apart from it. Blocks come back to their
- * senders, so addresses come back too. Checked: a walk by the count meets blocks that were sent, each once, and never
- * a link that leads nowhere; in the end every block has arrived as often as it was sent.
+ * The word is head and count, which change in one step. Links are written separately. A block returns to its sender, so
+ * addresses come back too. Checked: a walk by the count finds only blocks that were sent, each once, and never a link
+ * that leads nowhere. At the end every block has arrived as often as it was sent.
  *
- *   BUG_NO_RELINK  the tail is not linked again when the compare-and-swap has failed
- *   BUG_POP        two takers take one block at a time, without a lock
+ *   BUG_NO_RELINK  after a failed compare-and-swap the sender does not link its tail again
+ *   BUG_POP        two takers pop single blocks without a lock
  */
 #define SENDERS 3
 #define ROUNDS  2
@@ -14,7 +14,7 @@
 
 byte head = NONE;
 byte count = 0;
-byte link[SENDERS] = NONE; /* of the one block that each sender has */
+byte link[SENDERS] = NONE; /* each sender has one block */
 bool queued[SENDERS];
 byte arrived = 0;
 
@@ -24,7 +24,7 @@ proctype sender(byte block) {
     bool done;
     do
     :: round < ROUNDS ->
-        !queued[block]; /* the taker has given it back */
+        !queued[block]; /* the taker has returned the block */
         atomic { seen_head = head; seen_count = count }
         done = false;
 #ifdef BUG_NO_RELINK
@@ -54,7 +54,7 @@ proctype sender(byte block) {
     od
 }
 
-/* One block has arrived: its sender may use it again. */
+/* The block has arrived, so its sender can use it again. */
 inline arrive(block) {
     atomic {
         assert(block != NONE);
@@ -103,7 +103,7 @@ proctype taker() {
         do
         :: left > 0 ->
             assert(block != NONE);
-            next = link[block]; /* before it arrives: from then on it is its sender's */
+            next = link[block]; /* read before the block arrives: from then on it belongs to its sender */
             arrive(block);
             block = next;
             left--

@@ -1,8 +1,8 @@
 /*
- * memory.cc - what the orders of atomic operations mean, after C11 with the release sequences of C++20: a load gives
- * any value that is not known to be overwritten (no later store, and nobody's load of one, is in the thread's past);
- * one with acquire that finds a released value gets the releaser's past; a read-modify-write always finds the newest
- * value, and passes on what was released there before it.
+ * memory.cc - models memory orders, after C11 with the release sequences of C++20. A load returns any value that is not
+ * known to be overwritten: neither a later store nor any thread's load of it is in the loading thread's past. An
+ * acquire load of a released value gets the releaser's past. A read-modify-write always finds the newest value, and
+ * passes on what was released there before it.
  */
 #include "model/hooks.h"
 #include "model/run.h"
@@ -17,7 +17,7 @@ constexpr size_t history_most = 8;
 constexpr unsigned old_one_in = 4;
 constexpr unsigned failure_one_in = 16;
 
-/* With one thread alone there is nothing to watch. */
+/* A single thread needs no watching. */
 bool is_watched() {
     return myself != nullptr && run->together;
 }
@@ -30,7 +30,7 @@ bool releases(int order) {
     return order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST;
 }
 
-/* The store is part of the past that it releases. `passed_on`: what was released there before, after a change. */
+/* The store is part of the past that it releases. `passed_on`: what a read-modify-write found released there. */
 void add_store(Place &place, uint64_t value, int order, const Clock &passed_on) {
     Moment moment = now();
     Clock released = passed_on;
@@ -41,7 +41,7 @@ void add_store(Place &place, uint64_t value, int order, const Clock &passed_on) 
         place.stores.erase(place.stores.begin());
 }
 
-/* Nobody who has this moment in his past goes back behind this store. */
+/* A thread that has this moment in its past cannot read an older value than this store's. */
 void note_read(Store &store) {
     if (store.read_at[myself->index] == 0)
         store.read_at[myself->index] = now().time;
@@ -77,8 +77,8 @@ bool has_happened(Moment moment) {
     return myself->clock.at[moment.thread] >= moment.time;
 }
 
-/* A value that came there past the hooks (zeroed memory, the bins' tops, what the main thread did alone) is everybody's
-   past. */
+/* A value that was stored without the hooks (zeroed memory, a bin's top, what the main thread did alone) is in every
+   thread's past. */
 Place &place_of(const volatile void *address, uint64_t newest) {
     auto [found, is_new] = run->places.try_emplace(address);
     Place &place = found->second;

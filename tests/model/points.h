@@ -1,15 +1,15 @@
 /*
- * points.h - makes every atomic operation of the library a point of the model's scheduler. Put in front of each source
- * by `-include`: src/base/atomic.h uses the standard's macros only, and these stand in for them. So nothing in src
- * knows of the model, and no other build can be changed by it.
+ * points.h - makes every atomic operation of the library a point of the model's scheduler. The compiler reads it before
+ * each source (`-include`). src/base/atomic.h uses only the standard's macros, and this file redefines them. So nothing
+ * in src knows of the model, and the model cannot change any other build.
  *
- * Only the thread that has the baton runs, so the operations themselves are plain; what the orders mean is kept by
- * scheduler.cc. Not made points: hz_slot_* and hz_owner_add_rel, which only the owner of a bin uses.
+ * Only the thread that has the baton runs, so the operations themselves are plain. memory.cc models their memory
+ * orders. hz_slot_* and hz_owner_add_rel are no points, because only the owner of a bin uses them.
  */
 #ifndef HZ_TESTS_MODEL_POINTS_H
 #define HZ_TESTS_MODEL_POINTS_H
 
-/* What a macro below expands to would be warned of at each use: names that hide those of an outer expansion. */
+/* Nested uses of the macros below would warn about names that hide others. */
 #pragma GCC system_header
 
 #include "hooks.h"
@@ -33,7 +33,7 @@ static inline uint64_t hz_model_bits(const void *value, size_t size) {
     return bits;
 }
 
-/* `hz_place`, and `hz_type` of what is there, without _Atomic. */
+/* Defines `hz_place`, and `hz_type`: the type of the object there, without _Atomic. */
 #define HZ_MODEL_PLACE(p)                                                                                              \
     __auto_type hz_place = (p);                                                                                        \
     typedef __typeof__((void)0, *hz_place) hz_type
@@ -63,7 +63,7 @@ static inline uint64_t hz_model_bits(const void *value, size_t size) {
                         hz_model_bits(&hz_after, sizeof(hz_after)), (order));                                          \
     })
 
-/* `result` may name hz_before and hz_operand. Gives what was there. */
+/* `result` may use hz_before and hz_operand. The value is what was there before. */
 #define HZ_MODEL_CHANGE(p, v, order, result)                                                                           \
     __extension__({                                                                                                    \
         HZ_MODEL_PLACE(p);                                                                                             \
@@ -83,7 +83,7 @@ static inline uint64_t hz_model_bits(const void *value, size_t size) {
 #define atomic_fetch_or_explicit(p, v, order)  HZ_MODEL_CHANGE(p, v, order, hz_before | hz_operand)
 #define atomic_fetch_and_explicit(p, v, order) HZ_MODEL_CHANGE(p, v, order, hz_before &hz_operand)
 
-/* One that fails is a load of the newest value. */
+/* A failed swap is a load of the newest value. */
 #define HZ_MODEL_SWAP(p, e, v, success, failure, chance)                                                               \
     __extension__({                                                                                                    \
         HZ_MODEL_PLACE(p);                                                                                             \

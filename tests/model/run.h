@@ -1,5 +1,5 @@
 /*
- * run.h - one run of a scenario, in a process of its own: what scheduler.cc, memory.cc and explore.cc share.
+ * run.h - one run of a scenario, in its own process. Shared by scheduler.cc, memory.cc and explore.cc.
  */
 #ifndef HZ_TESTS_MODEL_RUN_H
 #define HZ_TESTS_MODEL_RUN_H
@@ -13,20 +13,20 @@
 
 namespace model {
 
-/* One point, as it is printed. */
+/* A point, as it is printed. */
 struct Step {
     unsigned thread;
     const char *file;
     int line;
-    unsigned place; /* atomic objects in the order in which they were met */
-    bool is_old;    /* a load did not give the newest value */
+    unsigned place; /* number of the atomic object, in the order of first use */
+    bool is_old;    /* the load did not return the newest value */
 };
 
-/* What a run leaves to the process that started it, which finds it in shared memory however the run ended. */
+/* The result of a run. It lies in shared memory, so the process that started the run finds it however the run ended. */
 struct Report {
     enum : unsigned { STEPS_KEPT = 4096, TEXT_BYTES = 512 };
-    char text[TEXT_BYTES]; /* why it failed; empty: it did not say */
-    uint64_t steps;        /* at which threads could change */
+    char text[TEXT_BYTES]; /* why the run failed; empty if it did not say */
+    uint64_t steps;        /* steps at which another thread could run */
     bool impossible;
     uint32_t facts[FACTS_MAX];
     uint64_t noted;
@@ -39,7 +39,7 @@ struct Thread {
     unsigned index = 0;
     State state = State::READY;
     const void *sleeps_on = nullptr;
-    const char *file = ""; /* of its last point */
+    const char *file = ""; /* file of the last point */
     int line = 0;
     Clock clock;
     unsigned endings = 0; /* rounds of exit hooks so far */
@@ -48,16 +48,16 @@ struct Thread {
     sem_t baton{};
 };
 
-/* ---- memory.cc: what loads may give ---- */
+/* ---- memory.cc: what loads may return ---- */
 
 struct Store {
     uint64_t value;
     Moment moment;
-    Clock released;                            /* the past that a load with acquire gets */
-    std::array<uint32_t, THREADS_MAX> read_at; /* when each thread first read it; 0: it has not */
+    Clock released;                            /* the past that an acquire load gets */
+    std::array<uint32_t, THREADS_MAX> read_at; /* when each thread first read the value; 0: never */
 };
 
-/* An atomic object: its last values in the order of their stores. */
+/* An atomic object, with its last values in the order of their stores. */
 struct Place {
     unsigned number = 0;
     std::vector<Store> stores;
@@ -71,7 +71,7 @@ struct Run {
     Report *report;
     std::array<Thread, THREADS_MAX> threads;
     unsigned count = 1;
-    bool together = false; /* other threads than the main one are there */
+    bool together = false; /* there are threads besides the main one */
     uint64_t points = 0;
     std::unordered_map<const volatile void *, Place> places;
 };
@@ -81,7 +81,7 @@ extern thread_local Thread *myself; /* NULL: not a thread of the scenario */
 
 Place &place_of(const volatile void *address, uint64_t newest);
 
-/* Another thread may go on between an atomic operation and the plain code behind it. */
+/* Lets another thread run between an atomic operation and the plain code that follows. */
 void point_after();
 
 } // namespace model

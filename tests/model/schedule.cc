@@ -1,9 +1,9 @@
 /*
- * schedule.cc - three ways to choose. Half of the seeds change threads by chance, at every second to every 32nd step.
- * The others give each thread a priority; the first goes on as long as it can, and at up to three steps of the run the
- * one that runs becomes the last: bugs that need few changes, but the right ones, are found that way with a probability
- * that can be told (Burckhardt, Kothari, Musuvathi, Nagarakatte: A Randomized Scheduler with Probabilistic Guarantees
- * of Finding Bugs, 2010). And a list of changes is followed as it is.
+ * schedule.cc - three ways to choose the next thread. Half of the seeds change threads by chance, at every second to
+ * every 32nd step. The other seeds give each thread a priority: the thread with the highest one runs as long as it can,
+ * and at up to three steps of the run the running thread gets the lowest. This finds bugs that need few changes at the
+ * right steps with a known probability (Burckhardt, Kothari, Musuvathi, Nagarakatte: A Randomized Scheduler with
+ * Probabilistic Guarantees of Finding Bugs, 2010). The third way follows a list of changes.
  */
 #include "model/schedule.h"
 
@@ -13,9 +13,10 @@ namespace model {
 
 namespace {
 constexpr unsigned falls_most = 3;
-constexpr unsigned fall_log2_most = 11;  /* at one of the first 2^11 steps */
-constexpr unsigned repetition_share = 8; /* a loop over all classes is one place, not a hundred */
-constexpr uint64_t alone_most = 4000;    /* a thread that waits for another by trying must not run for ever */
+constexpr unsigned fall_log2_most = 11; /* among the first 2^11 steps */
+constexpr unsigned repetition_share =
+    8; /* repeated points count less: a loop over all classes is one place, not a hundred */
+constexpr uint64_t alone_most = 4000; /* a thread that waits by trying again must not run for ever */
 } // namespace
 
 Schedule::Schedule(const Plan &plan) : plan_(plan), random_(plan.seed) {
@@ -57,7 +58,7 @@ unsigned Schedule::next_listed(const Situation &situation) {
     }
     if (situation.can_go_on && alone_ < alone_most)
         return situation.current;
-    /* the next in turn */
+    /* the next thread in order */
     auto after = std::upper_bound(threads.begin(), threads.end(), situation.current);
     return after == threads.end() ? threads.front() : *after;
 }

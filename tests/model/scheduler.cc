@@ -1,7 +1,7 @@
 /*
- * scheduler.cc - the threads of a scenario and their baton: a semaphore each, and only the one that was posted runs.
- * Thread-local variables and exit hooks are the real ones. Also the library's time and its waiting for locks: the model
- * is linked with an OS layer that leaves those to it.
+ * scheduler.cc - the threads of a scenario and their baton. Each thread has a semaphore, and only the thread whose
+ * semaphore was posted runs. Thread-local variables and exit hooks are the real ones. This file also replaces the
+ * functions of the OS layer for time, CPUs, and waiting for locks.
  */
 #include "model/hooks.h"
 #include "model/run.h"
@@ -12,6 +12,10 @@
 #include <cstring>
 #include <unistd.h>
 
+extern "C" {
+#include "base/os.h"
+}
+
 namespace model {
 
 Run *run;
@@ -20,7 +24,7 @@ thread_local Thread *myself;
 namespace {
 
 constexpr unsigned early_one_in = 8;
-constexpr unsigned exit_rounds = 3; /* of thread exit hooks: the library's are over after that */
+constexpr unsigned exit_rounds = 3; /* of thread exit hooks; the library's has run by then */
 constexpr uint64_t points_per_ms = 4;
 
 pthread_key_t end_key; /* its hook is called when a thread of the scenario ends */
@@ -51,7 +55,7 @@ void wait_for_baton() {
     fail(text);
 }
 
-/* Who goes on now. The current thread may be asleep or at its end. */
+/* Chooses the thread that runs next. The current thread may be asleep or at its end. */
 Thread &choose(bool repeated) {
     static Situation situation; /* kept for its memory */
     situation.current = myself->index;
@@ -78,7 +82,7 @@ bool ends_with(const char *text, const char *end) {
     return length >= std::strlen(end) && std::strcmp(text + length - std::strlen(end), end) == 0;
 }
 
-/* Only their owner changes a thread's counters and bins, so operations on them are no points. */
+/* Only the owner changes a thread's counters and bins, so operations on them are no points. */
 bool is_private(const char *file) {
     static const char *last_file;
     static bool last_answer;
@@ -89,8 +93,8 @@ bool is_private(const char *file) {
     return last_answer;
 }
 
-/* The library's hook may come after this one: it is the last in the third round, since it asks for another until then.
- */
+/* The library's exit hook may run after this one. So this one asks for another round twice, and ends the thread in the
+   third. */
 void thread_end(void *value) {
     if (++myself->endings < exit_rounds) {
         pthread_setspecific(end_key, value);
@@ -102,7 +106,7 @@ void thread_end(void *value) {
         others = others || run->threads[index].state != State::ENDED;
     if (!others)
         run->threads[0].state = State::READY;
-    sem_post(&choose(false).baton); /* from here on this thread touches nothing of ours */
+    sem_post(&choose(false).baton); /* from here on this thread touches nothing of the scheduler */
 }
 
 void *thread_main(void *argument) {
@@ -191,11 +195,11 @@ void add_past(const Clock &clock) {
     myself->clock.join(clock);
 }
 
-/* ---- who has which block ----------------------------------------------------------------------------- */
+/* ---- the ledger ----------------------------------------------------------------------------- */
 
 namespace {
 
-/* All of a small block but its link; the start of a large one: touching it all would take most of the time. */
+/* All words of a small block but the link; only the start of a large one, since touching all of it would be slow. */
 constexpr size_t words_most = 8;
 
 template <typename Visit> void each_word(void *block, size_t bytes, Visit visit) {
@@ -212,7 +216,7 @@ void Ledger::taken(void *block, size_t bytes, bool kept) {
     auto [found, is_new] = entries_.try_emplace(block);
     Entry &entry = found->second;
     if (!is_new && entry.is_held)
-        fail("a block has come to two");
+        fail("a block has two holders");
     if (!is_new && !has_happened(entry.given))
         fail("a block has come without its past: what thread " + std::to_string(entry.given.thread) +
              " did to it need not be over");
@@ -229,12 +233,12 @@ void Ledger::taken(void *block, size_t bytes, bool kept) {
 void Ledger::given(void *block) {
     auto found = entries_.find(block);
     if (found == entries_.end() || !found->second.is_held)
-        fail("a block was given away by one who has not got it");
+        fail("a block was given up by a thread that does not hold it");
     Entry &entry = found->second;
     bool changed = false;
     each_word(block, entry.bytes, [&](uint64_t word, size_t i) { changed = changed || word != entry.mark + i; });
     if (changed)
-        fail("a block has changed while somebody had it");
+        fail("a block has changed while it was held");
     entry.is_held = false;
     entry.given = now();
     held_--;
@@ -242,7 +246,7 @@ void Ledger::given(void *block) {
 
 } // namespace model
 
-/* ---- what the library calls ---------------------------------------------------------------------------- */
+/* ---- functions that the library calls ---------------------------------------------------------------------------- */
 
 using namespace model;
 
@@ -267,7 +271,7 @@ void hz_model_point(const char *file, int line, const volatile void *place) {
 
 extern "C" {
 
-/* As a futex. Without other threads nobody would wake this one. */
+/* Works as a futex. Without other threads, no thread would wake this one. */
 void hz_os_wait(const void *word, uint32_t expected) {
     if (myself == nullptr)
         return;
@@ -295,7 +299,8 @@ void hz_os_wake(const void *word, int count) {
     }
 }
 
-/* Two CPUs, and a thread may find itself on either at any time, mostly on the first: much needs several on one. */
+/* There are two CPUs. A thread can be on either at any time, but mostly on the first, because many bugs need several
+   threads on one CPU. */
 uint32_t hz_os_cpu_groups(uint8_t *group, size_t room, uint32_t most) {
     for (size_t cpu = 0; cpu < room; cpu++)
         group[cpu] = static_cast<uint8_t>(cpu % std::min(2U, most));
@@ -306,7 +311,7 @@ uint32_t hz_os_cpu(void) {
     return myself != nullptr && run->schedule.chance(8) ? 1 : 0;
 }
 
-/* Time goes on with the steps, so that it is the same in every run of a schedule. */
+/* Time advances with the steps, so that it is the same in every run of a schedule. */
 uint64_t hz_os_now_ms(void) {
     return run == nullptr ? 1 : 1 + run->points / points_per_ms;
 }

@@ -1,25 +1,24 @@
 /*
- * scheduler.h - runs threads one at a time and decides at every atomic operation of the library who goes on.
+ * scheduler.h - runs threads one at a time, and decides at every atomic operation which one runs next.
  *
- * A scenario is a function that sets something up, calls `together`, and checks what is left. explore() runs it many
- * times, each time in a process of its own (so the library starts from nothing) and with another schedule, which
- * follows from a number, the seed. A failure prints the seed and the last steps; the same program with
+ * A scenario is a function that sets something up, calls `together`, and checks the result. explore() runs it many
+ * times, each time in a new process, so that the library starts from nothing, and with another schedule. A number, the
+ * seed, determines the schedule. A failure prints the seed and the last steps. The same program with
  * HZ_MODEL_SEED=<seed> in the environment takes exactly those steps again.
  *
- *   HZ_MODEL_SEED       only this schedule; prints its steps
- *   HZ_MODEL_SCHEDULES  so many schedules instead of the scenario's number
- *   HZ_MODEL_EXPECT     `bug`: the scenario must fail within its schedules, and again with the seed it failed with
+ *   HZ_MODEL_SEED       run only this schedule, and print its steps
+ *   HZ_MODEL_SCHEDULES  run this many schedules instead of the scenario's number
+ *   HZ_MODEL_EXPECT     `bug`: the scenario must fail, and fail again with the same seed
  *
- * What it sees: every order of the atomic operations that a seed happens to make, with threads that go on for long and
- * threads that change at every step; in every other schedule also loads that give an older value where C11 allows it,
- * compare-and-swaps that fail by chance, and waits that end early. Which thread's past another one has (happens-before)
- * is kept in vector clocks from the orders that the sources name, so a block that arrives without its past is found
- * (Ledger), on a machine that would forgive it too. No thread able to go on is a deadlock; more than STEPS_MAX steps
- * are a livelock.
+ * What it sees: every order of atomic operations that some seed makes, from threads that run for long to threads that
+ * change at every step. In every other schedule it also sees loads that return an older value where C11 allows it,
+ * compare-and-swaps that fail by chance, and waits that end early. Vector clocks track happens-before, from the memory
+ * orders that the sources name. So the Ledger finds a block that arrives without its past, even on a machine that
+ * orders more than C11 does. If no thread can run, that is a deadlock; more than STEPS_MAX steps are a livelock.
  *
- * What it does not see: races of plain fields, except by what they lead to (ThreadSanitizer sees them); a thread that
- * stops between two plain stores; loads that give a value from the future, and stores that overtake earlier loads; any
- * schedule that no seed makes. The steps that only touch a thread's own counters are no points.
+ * What it does not see: races of plain fields, except by their consequences (ThreadSanitizer sees them); a thread that
+ * stops between two plain stores; loads that return a value from the future, and stores that overtake earlier loads;
+ * any schedule that no seed makes. Operations on a thread's own counters and bins are no points.
  */
 #ifndef HZ_TESTS_MODEL_SCHEDULER_H
 #define HZ_TESTS_MODEL_SCHEDULER_H
@@ -42,7 +41,7 @@ enum : unsigned {
     STEPS_MAX = 400000,
 };
 
-/* How much of each thread's past somebody has. */
+/* How much of each thread's past is known. */
 struct Clock {
     std::array<uint32_t, THREADS_MAX> at{};
     void join(const Clock &other);
@@ -56,7 +55,7 @@ struct Moment {
 
 /* ---- for the body of a scenario ---------------------------------------------------------------- */
 
-/* Runs the bodies, each on a thread of its own, until all have ended, their exit hooks included. Once per scenario. */
+/* Runs each body on its own thread until all threads have ended, including their exit hooks. Once per scenario. */
 void together(const std::vector<std::function<void()>> &bodies);
 
 /* Ends the schedule as failed. */
@@ -68,25 +67,25 @@ void together(const std::vector<std::function<void()>> &bodies);
             model::fail(std::string(__FILE_NAME__) + ":" + std::to_string(__LINE__) + ": " #condition);                \
     } while (0)
 
-/* Says that a schedule came here; explore() returns how many did. */
+/* Records that the schedule came here. explore() returns how many schedules did. */
 void reached(unsigned fact);
 
-/* A number below `end` that follows from the seed. */
+/* A number below `end`, determined by the seed. */
 unsigned pick(unsigned end);
 
 /* The number of the calling thread. */
 unsigned thread_number();
 
 Moment now();
-bool has_happened(Moment moment); /* before now, as far as the calling thread can rely on */
+bool has_happened(Moment moment); /* whether it happens before the calling thread's present */
 
-/* How threads of a scenario hand something on: with the past of who put it in. */
+/* Threads of a scenario hand values to each other through a channel. The receiver gets the sender's past. */
 template <typename Value> class Channel;
 
-/* Lets others run; used where a scenario touches what threads share. */
+/* Lets other threads run. For places where a scenario touches shared data. */
 void point(const char *file, int line, const void *place);
 
-/* Sleeps until somebody calls wake_all(place). */
+/* Sleeps until a thread calls wake_all(place). */
 void sleep_on(const void *place);
 void wake_all(const void *place);
 Clock past();
@@ -113,7 +112,7 @@ template <typename Value> class Channel {
     std::deque<std::pair<Value, Clock>> values_;
 };
 
-/* Threads that wait for each other before it starts to matter who goes on. It hands nobody's past on. */
+/* Threads wait here for each other, so that their order matters only from here on. Hands on no thread's past. */
 class Start {
   public:
     explicit Start(unsigned count) : missing_(count) {
@@ -130,13 +129,13 @@ class Start {
     unsigned missing_;
 };
 
-/* Who has which block. A block that two have, that changes while somebody has it, or that comes to somebody without the
-   past of who had it before, ends the schedule. */
+/* Records which blocks are held. Ends the schedule when a block is taken twice, changes while it is held, or arrives
+   without the past of its previous holder. */
 class Ledger {
   public:
-    /* The caller has it from now on. `kept`: its contents, but the link, are still as they were when it was given. */
+    /* The caller holds the block from now on. `kept`: all but its link must be as it was when the block was given. */
     void taken(void *block, size_t bytes, bool kept = false);
-    /* The caller has it, and gives it away: what it does next may hand it to anybody. */
+    /* The caller gives the block up. What it does next may hand the block to any thread. */
     void given(void *block);
     size_t held() const {
         return held_;
@@ -161,22 +160,22 @@ struct Explored {
     uint64_t steps_most = 0;
     std::array<unsigned, FACTS_MAX> facts{};
     bool failed = false;
-    uint64_t seed = 0; /* of the one that failed */
-    std::string text;  /* and why, with the last steps */
+    uint64_t seed = 0; /* of the schedule that failed */
+    std::string text;  /* why it failed, and the last steps */
 };
 
-/* Runs schedules with the seeds 1, 2, ... until one fails. Knows nothing of the environment. */
+/* Runs schedules with the seeds 1, 2, ... until one fails. Ignores HZ_MODEL_SEED and HZ_MODEL_SCHEDULES. */
 Explored search(unsigned schedules, const std::function<void()> &scenario);
 
-/* Every schedule with up to `changes` changes of thread where none is necessary, as long as there are no more than
-   `schedules_max` of them; *all says whether that was enough. Loads give the newest value. */
+/* Runs every schedule with up to `changes` unforced changes of thread, but at most `schedules_max` schedules. *all says
+   whether these were all. Loads return the newest value. */
 Explored search_all(unsigned changes, unsigned schedules_max, const std::function<void()> &scenario, bool *all);
 
-/* One of those schedules again. */
+/* Runs the schedule of one seed. */
 Explored search_one(uint64_t seed, const std::function<void()> &scenario);
 
-/* What tests call: a failed schedule fails the test, or the other way round (HZ_MODEL_EXPECT). `edges` are the names
-   from docs/memory-order.md that the scenario is about, with blanks between them. */
+/* What tests call. A failed schedule fails the test, or passes it with HZ_MODEL_EXPECT=bug. `edges` are the names from
+   docs/memory-order.md that the scenario covers, separated by blanks. */
 Explored explore(const char *edges, unsigned schedules, const std::function<void()> &scenario);
 void explore_all(const char *edges, unsigned changes, unsigned schedules_max, const std::function<void()> &scenario);
 

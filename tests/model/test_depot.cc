@@ -1,4 +1,4 @@
-/* The depot: stacks of batches that any thread pushes and pops, and the batches themselves, which come from chunks. */
+/* The depot: stacks of batches, which any thread pushes and pops, and the chunks that batches come from. */
 #include "model/heap.h"
 
 namespace {
@@ -6,9 +6,9 @@ namespace {
 using model::Pieces;
 
 enum Fact { POPPED };
-constexpr unsigned batch = 2; /* blocks; of class SHARED */
+constexpr unsigned batch = 2; /* blocks in a batch of class SHARED */
 
-/* Each thread pushes, pops and gives its spare batches back, in an order that the seed decides. */
+/* Threads push, pop and release their spare batches, in an order that the seed decides. */
 struct Depot {
     explicit Depot(size_t batches) : pieces(batches * batch) {
         for (size_t i = 0; i < pieces.size(); i++)
@@ -21,11 +21,11 @@ struct Depot {
     void push(void **blocks) {
         for (unsigned i = 0; i < batch; i++)
             ledger.given(blocks[i]);
-        MODEL_CHECK(hz_depot_push(unit_self(), hz_class_of(model::SHARED), blocks, batch));
+        MODEL_CHECK(hz_depot_push(unit::self(), hz_class_of(model::SHARED), blocks, batch));
         resting++;
     }
     bool pop(void **blocks) {
-        uint32_t count = hz_depot_pop(unit_self(), hz_class_of(model::SHARED), blocks);
+        uint32_t count = hz_depot_pop(unit::self(), hz_class_of(model::SHARED), blocks);
         if (count == 0)
             return false;
         MODEL_CHECK(count == batch);
@@ -49,7 +49,7 @@ struct Depot {
 
 void work(Depot *depot, model::Start *start, size_t own, unsigned steps) {
     std::vector<std::array<void *, batch>> mine;
-    unit_self();
+    unit::self();
     start->wait();
     depot->push(own);
     for (unsigned step = 0; step < steps; step++) {
@@ -62,7 +62,7 @@ void work(Depot *depot, model::Start *start, size_t own, unsigned steps) {
             mine.push_back(blocks);
             model::reached(POPPED);
         } else {
-            hz_depot_spare_release(unit_self());
+            hz_depot_spares_return(unit::self());
         }
     }
 }
@@ -80,8 +80,8 @@ TEST(Depot, PushAndPop) {
     EXPECT_GT(found.facts[POPPED], 0U);
 }
 
-/* Three batches rest. While one thread takes the first, others take it too and the next, and bring the first back on
-   top of another: as many batches, the same first one, and not the same next. */
+/* Three batches rest. While one thread pops the first, another pops the first two and pushes them back in that order,
+   and a third pushes a new batch. Then the head can be the same first batch again, with another one below it. */
 TEST(Depot, ABatchComesBack) {
     model::explore("depot-publish", 600, [] {
         Depot depot(4);
@@ -90,7 +90,7 @@ TEST(Depot, ABatchComesBack) {
             depot.push(i);
         auto with = [&](auto body) {
             return [&, body] {
-                unit_self();
+                unit::self();
                 start.wait();
                 body();
             };
@@ -104,7 +104,7 @@ TEST(Depot, ABatchComesBack) {
                              void *second[batch];
                              bool have = depot.pop(first);
                              bool have_more = depot.pop(second);
-                             hz_depot_spare_release(unit_self());
+                             hz_depot_spares_return(unit::self());
                              if (have)
                                  depot.push(first);
                              if (have_more)
@@ -115,7 +115,7 @@ TEST(Depot, ABatchComesBack) {
     });
 }
 
-/* The first batches of all: threads make the first chunk at the same time. */
+/* The very first batches: threads make the first chunk at the same time. */
 TEST(Depot, TheFirstBatches) {
     model::explore("chunk-publish depot-publish", 300, [] {
         Depot depot(3);

@@ -1,13 +1,13 @@
-/* The list with many senders and one taker at a time, alone: send-take. */
+/* The list with many senders and one taker at a time, by itself. */
 #include "model/heap.h"
 
 namespace {
 
 using model::Pieces;
 
-/* `senders` threads send lists of one and two blocks, another takes until it has them all. */
+/* `senders` threads send lists of one and two blocks, and another thread takes them. The rest is taken at the end. */
 void send_and_take(unsigned senders, unsigned lists) {
-    struct hz_mpsc *queue = unit_mpsc_new();
+    struct hz_mpsc queue = {};
     Pieces pieces(size_t{senders} * lists * 2);
     model::Ledger ledger;
     uint32_t sent = 0;
@@ -25,10 +25,10 @@ void send_and_take(unsigned senders, unsigned lists) {
                     ledger.given(block);
                 struct hz_list made = model::list_of(blocks);
                 sent += made.count;
-                MODEL_CHECK(unit_mpsc_send(queue, &made, HZ_LIST_COUNT_MAX));
+                MODEL_CHECK(hz_mpsc_send(&queue, &made, HZ_LIST_COUNT_MAX));
             }
         });
-    auto take = [&] { got += model::take_word(&ledger, unit_mpsc_take(queue), Pieces::BYTES); };
+    auto take = [&] { got += model::take_word(&ledger, hz_mpsc_take(&queue), Pieces::BYTES); };
     bodies.emplace_back([&] {
         for (unsigned tries = 0; tries < 2 * senders; tries++)
             take();
@@ -38,22 +38,22 @@ void send_and_take(unsigned senders, unsigned lists) {
     model::together(bodies);
     take();
     MODEL_CHECK(got == sent);
-    MODEL_CHECK(unit_mpsc_take(queue) == 0);
+    MODEL_CHECK(hz_mpsc_take(&queue) == 0);
 }
 
 TEST(Lists, SendersAndATaker) {
     model::Explored found = model::explore("send-take", 1000, [] { send_and_take(3, 2); });
-    EXPECT_GT(found.facts[0], 0U) << "something is taken while others send";
+    EXPECT_GT(found.facts[0], 0U) << "no take found blocks while others sent";
 }
 
 TEST(Lists, EveryOrderOfTwoSendersAndATaker) {
     model::explore_all("send-take", 2, 3000, [] { send_and_take(2, 1); });
 }
 
-/* What does not fit stays its sender's. */
+/* The sender keeps a list that does not fit. */
 TEST(Lists, TheCapHolds) {
     model::explore("send-take", 500, [] {
-        struct hz_mpsc *queue = unit_mpsc_new();
+        struct hz_mpsc queue = {};
         Pieces pieces(6);
         model::Ledger ledger;
         uint32_t accepted = 0;
@@ -62,13 +62,13 @@ TEST(Lists, TheCapHolds) {
                 ledger.taken(pieces[i], Pieces::BYTES);
                 ledger.given(pieces[i]);
                 struct hz_list one = {pieces[i], pieces[i], 1};
-                accepted += unit_mpsc_send(queue, &one, 4);
-                MODEL_CHECK(unit_mpsc_count(queue) <= 4);
+                accepted += hz_mpsc_send(&queue, &one, 4);
+                MODEL_CHECK(hz_mpsc_count(&queue) <= 4);
             }
         };
         model::together({[&] { send(0); }, [&] { send(3); }});
         MODEL_CHECK(accepted == 4);
-        MODEL_CHECK(model::take_word(&ledger, unit_mpsc_take(queue), Pieces::BYTES) == 4);
+        MODEL_CHECK(model::take_word(&ledger, hz_mpsc_take(&queue), Pieces::BYTES) == 4);
     });
 }
 

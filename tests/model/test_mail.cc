@@ -1,5 +1,5 @@
-/* How lists come to a shard, in the engine's way: stash, transfer and central; the inbox; a page's list and the queue
- * of pages. Takers hold one lock, as a shard's do; senders hold none. */
+/* How lists reach a shard, in the engine's way: stash, transfer and central, or the inbox, or remote lists and the
+ * queue of pages. Takers hold one lock, as the consumers of a shard do. Senders hold none. */
 #include "model/heap.h"
 
 #include <algorithm>
@@ -10,21 +10,21 @@ using model::Blocks;
 
 enum Fact { REFUSED, TAKEN_MEANWHILE };
 
-/* A mailbox, and the lock of its takers. */
+/* A mailbox and its takers' lock. */
 struct Mail {
-    explicit Mail(size_t bytes_) : bytes(bytes_), mail(unit_mailbox_new()), lock(unit_lock_new(unit_rank_shard)) {
+    explicit Mail(size_t bytes_) : bytes(bytes_) {
     }
     uint32_t take() {
-        hz_lock_acquire(lock);
-        uint32_t count = model::take_word(&heap.ledger, hz_mail_take(unit_self(), mail), bytes);
-        hz_lock_release(lock);
+        hz_lock_acquire(&lock);
+        uint32_t count = model::take_word(&heap.ledger, hz_mail_take(unit::self(), &mail), bytes);
+        hz_lock_release(&lock);
         return count;
     }
     void send(const Blocks &blocks) {
         struct hz_list list = model::list_of(blocks);
         for (void *block : blocks)
             heap.ledger.given(block);
-        if (hz_mail_send(unit_self(), mail, hz_class_of(bytes), &list)) {
+        if (hz_mail_send(unit::self(), &mail, hz_class_of(bytes), &list)) {
             sent += list.count;
             return;
         }
@@ -35,8 +35,8 @@ struct Mail {
         }
     }
     size_t bytes;
-    struct hz_mailbox *mail;
-    struct hz_lock *lock;
+    struct hz_mailbox mail = {};
+    struct hz_lock lock = HZ_LOCK_INIT(HZ_RANK_OUTER);
     model::Heap heap;
     uint32_t sent = 0;
     Blocks left; /* refused */
@@ -65,10 +65,10 @@ void send_and_take(unsigned senders, unsigned lists, unsigned takers, size_t byt
         got[takers] += count;
         empty += count == 0;
     }
-    for (void *block : blocks) { /* too few for their page to be queued */
-        struct unit_page page = unit_page_of(hz_page_of(block));
-        if (page.remote_count < std::min<uint32_t>(HZ_PAGE_LOCAL_THRESHOLD, page.capacity))
-            got[takers] += model::take_word(&mail.heap.ledger, unit_page_remote_take(hz_page_of(block)), bytes);
+    for (void *block : blocks) { /* take blocks that were too few to queue their page */
+        struct hz_page *page = hz_page_of(block);
+        if (hz_mpsc_count(&page->remote) < std::min<uint32_t>(HZ_PAGE_LOCAL_THRESHOLD, page->capacity))
+            got[takers] += model::take_word(&mail.heap.ledger, hz_mpsc_take(&page->remote), bytes);
     }
     uint32_t sum = 0;
     for (uint32_t count : got)
@@ -79,10 +79,10 @@ void send_and_take(unsigned senders, unsigned lists, unsigned takers, size_t byt
     model::check_nothing_is_lost(mail.heap);
 }
 
-constexpr size_t MIDDLE = 1024; /* four of them fit into a stash, an inbox or central */
+constexpr size_t MIDDLE = 1024; /* four blocks fit into a stash, an inbox or central */
 
 constexpr const char *edges =
-    "stash-publish transfer-publish central-publish shadow-publish inbox-publish page-remote pageq-publish lock";
+    "stash-publish transfer-publish central-publish notes-publish inbox-publish page-remote pageq-publish lock";
 
 TEST(Mail, SendersAndATaker) {
     model::Explored found = model::explore(edges, 400, [] { send_and_take(2, 4, 1, MIDDLE); });
@@ -98,11 +98,11 @@ TEST(Mail, SendersAndTakersUnderALock) {
     model::explore(edges, 300, [] { send_and_take(2, 4, 2, MIDDLE); });
 }
 
-/* Fifteen lists: past stash and transfer, into central, and more than there is room for. The queue of pages refuses
-   nothing. */
+/* Fifteen lists are more than stash, transfer and central have room for together. The queue of pages refuses nothing.
+ */
 TEST(Mail, Full) {
     model::Explored found = model::explore(edges, 300, [] { send_and_take(3, 5, 1, model::PAGED); });
-    if (!unit_mail_is_of_pages) {
+    if (unit::mail() != unit::Mail::pages) {
         EXPECT_GT(found.facts[REFUSED], 0U);
     }
 }

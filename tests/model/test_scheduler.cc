@@ -1,5 +1,4 @@
-/* The scheduler itself: it finds what it must find, in programs that are known to be wrong, and nothing in those that
- * are right. */
+/* The scheduler itself: it finds the bugs of programs that are known to be wrong, and nothing in correct ones. */
 #include "model/hooks.h"
 #include "model/scheduler.h"
 
@@ -9,7 +8,7 @@ namespace {
 
 using model::Explored;
 
-/* An atomic word, used as the library uses them. */
+/* An atomic word that calls the hooks as the library does. */
 class Word {
   public:
     uint64_t load(int order = __ATOMIC_ACQUIRE) {
@@ -34,7 +33,7 @@ class Word {
     uint64_t value_ = 0;
 };
 
-/* Two threads add one each; by load and store, one of them may be lost. */
+/* Two threads add one each by load and store, so one addition can be lost. */
 void lost_update() {
     Word word;
     auto add = [&] { word.store(word.load() + 1); };
@@ -49,7 +48,7 @@ TEST(Scheduler, FindsALostUpdate) {
     EXPECT_NE(found.text.find("  thread 2  test_scheduler.cc:"), std::string::npos) << "the last steps: " << found.text;
 }
 
-TEST(Scheduler, FindsNothingWhereNothingIs) {
+TEST(Scheduler, FindsNothingInACorrectProgram) {
     Explored found = model::search(300, [] {
         Word word;
         auto add = [&] { word.add(1, __ATOMIC_RELAXED); };
@@ -79,7 +78,7 @@ TEST(Scheduler, ListsEverySchedule) {
     EXPECT_TRUE(all);
 }
 
-/* What two threads of two steps each can see of each other: with enough changes, all of it. */
+/* All that two threads of two steps each can see of each other appears, if there are enough changes. */
 TEST(Scheduler, ListsAllOutcomes) {
     bool all = false;
     Explored found = model::search_all(
@@ -128,7 +127,7 @@ TEST(Scheduler, ACrashIsAFailure) {
     EXPECT_EQ(found.text.find("ended by signal: "), 0U) << found.text;
 }
 
-/* Who reads the flag must find the data, if the flag is released and acquired. */
+/* A thread that reads the flag must find the data, if the flag is released and acquired. */
 Explored message(int release, int acquire) {
     return model::search(300, [=] {
         Word data;
@@ -144,7 +143,7 @@ TEST(Memory, ReleaseAndAcquireTogetherPublish) {
     EXPECT_TRUE(message(__ATOMIC_RELEASE, __ATOMIC_RELAXED).failed);
 }
 
-/* A change in between passes the release on, a store does not. */
+/* A read-modify-write in between passes the release on, but a store does not. */
 Explored message_with(bool changes) {
     return model::search(600, [=] {
         Word data;
@@ -168,7 +167,7 @@ TEST(Memory, AChangePassesTheReleaseOn) {
     EXPECT_TRUE(message_with(false).failed);
 }
 
-/* What one has read, by whatever order, is not undone for who comes after that. */
+/* A value that a thread has read, in whatever order, is not older for a thread that comes after it. */
 TEST(Memory, ThePastIncludesWhatWasRead) {
     for (int order : {__ATOMIC_RELEASE, __ATOMIC_RELAXED}) {
         Explored found = model::search(400, [=] {
@@ -197,7 +196,7 @@ TEST(Memory, AThreadDoesNotSeeItsOwnStoresUndone) {
     EXPECT_FALSE(found.failed) << found.text;
 }
 
-/* The same with a block: the ledger finds that it comes without its past, and by two ways. */
+/* The same with a block: the ledger finds that the block arrives without its past. */
 Explored block_through(int release) {
     return model::search(200, [=] {
         static uint64_t block[4];
@@ -229,13 +228,13 @@ std::string first_line(void (*misuse)(model::Ledger *, uint64_t *)) {
     return found.text.substr(0, found.text.find('\n'));
 }
 
-TEST(Ledger, FindsWhatIsWrongWithBlocks) {
+TEST(Ledger, FindsEveryMisuse) {
     using model::Ledger;
-    EXPECT_EQ(first_line([](Ledger *ledger, uint64_t *block) { ledger->taken(block, 32); }), "a block has come to two");
+    EXPECT_EQ(first_line([](Ledger *ledger, uint64_t *block) { ledger->taken(block, 32); }), "a block has two holders");
     EXPECT_EQ(first_line([](Ledger *ledger, uint64_t *block) { block[3]++, ledger->given(block); }),
-              "a block has changed while somebody had it");
+              "a block has changed while it was held");
     EXPECT_EQ(first_line([](Ledger *ledger, uint64_t *block) { ledger->given(block), ledger->given(block); }),
-              "a block was given away by one who has not got it");
+              "a block was given up by a thread that does not hold it");
     EXPECT_EQ(first_line([](Ledger *ledger, uint64_t *block) {
                   ledger->given(block), block[1]++, ledger->taken(block, 32, true);
               }),

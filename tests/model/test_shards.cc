@@ -10,7 +10,7 @@ using model::Heap;
 enum Fact { SHARED_A_SHARD, ADOPTED, TOOK_LEFTOVERS, PUT_DIRECTLY };
 
 void note_counters() {
-    struct unit_counters counters = unit_counters_of(unit_self());
+    struct hz_counters counters = unit::self()->counters;
     if (counters.page_adopt > 0)
         model::reached(ADOPTED);
     if (counters.refill_carry > 0)
@@ -19,13 +19,13 @@ void note_counters() {
         model::reached(PUT_DIRECTLY);
 }
 
-/* Three threads on two shards: one joins a shard while its single thread refills and gives back. */
+/* Three threads on two shards: one joins a shard while its only thread allocates and frees. */
 TEST(Shards, AThreadJoinsWhileTheOwnerRefills) {
     model::Explored found = model::explore("lock shard-claim shard-publish", 300, [] {
         Heap heap;
         unsigned shards[2] = {};
         auto work = [&] {
-            shards[unit_shard_index(unit_thread_shard(unit_self()))]++;
+            shards[unit::self()->shard->index]++;
             Blocks blocks = heap.take_many(3, model::PAGED);
             heap.give(blocks[0]);
             blocks[0] = heap.take(model::PAGED);
@@ -39,7 +39,7 @@ TEST(Shards, AThreadJoinsWhileTheOwnerRefills) {
     EXPECT_GT(found.facts[SHARED_A_SHARD], 0U);
 }
 
-/* Two on the same shard with what comes home to it from a third. */
+/* Two threads share a shard, to which a third sends blocks. */
 TEST(Shards, TwoTakersAndASender) {
     model::explore("lock stash-publish inbox-publish page-remote pageq-publish tag-publish", 350, [] {
         Heap heap;
@@ -65,19 +65,19 @@ TEST(Shards, TheOwnerEndsWhileOthersSend) {
             Channel<Blocks> full;
             auto owner = [&] { full.put(heap.take_many(10, model::SMALL)); };
             auto sender = [&] {
-                unit_self(); /* has a shard before the owner's is free */
+                unit::self(); /* gets a shard before the owner's is free */
                 heap.give_all(full.get());
-                hz_thread_flush(unit_self());
+                hz_thread_flush(unit::self());
                 note_counters();
             };
             auto next = [&] { heap.give_all(heap.take_many(2, model::SMALL)); };
             model::together({owner, sender, next});
             model::check_nothing_is_lost(heap);
         });
-    EXPECT_GT(found.facts[PUT_DIRECTLY], 0U) << "to a shard without threads";
+    EXPECT_GT(found.facts[PUT_DIRECTLY], 0U) << "no list went to a shard without threads";
 }
 
-/* Pages of a shard whose thread has gone are taken over by another, while blocks of them come home. */
+/* A shard adopts pages of a shard whose thread has ended, while blocks of these pages come home. */
 TEST(Shards, PagesChangeHands) {
     model::Explored found = model::explore("page-move tag-publish lock run-release", 600, [] {
         Heap heap;
@@ -92,19 +92,19 @@ TEST(Shards, PagesChangeHands) {
             for_sender.put({blocks[1], blocks[2], blocks[3], blocks[5], blocks[6], blocks[7]});
         };
         auto adopter = [&] {
-            unit_self();
+            unit::self();
             go.get();
             heap.give_all(heap.take_many(4, model::PAGED));
             note_counters();
         };
-        auto sender = [&] { heap.give_all(for_sender.get()); }; /* has no shard: blocks go home one by one */
+        auto sender = [&] { heap.give_all(for_sender.get()); }; /* is not attached, so its blocks go home one by one */
         model::together({owner, adopter, sender});
         model::check_nothing_is_lost(heap);
     });
     EXPECT_GT(found.facts[ADOPTED], 0U);
 }
 
-/* Somebody purges, reaching all that rests between threads, while they work. */
+/* A thread purges, and so reaches all blocks that rest between threads, while these work. */
 TEST(Shards, PurgeWhileOthersWork) {
     model::explore("lock run-release page-publish page-move", 200, [] {
         Heap heap;
@@ -118,16 +118,16 @@ TEST(Shards, PurgeWhileOthersWork) {
     });
 }
 
-/* Everything that waits for a class of a shard goes into its pages, as purge does it. */
+/* Puts everything that was sent to a shard for a class into its pages, as a purge does. */
 void drain(struct hz_shard *shard, unsigned size_class) {
-    struct hz_lock *lock = unit_shard_exclusive(shard);
+    struct hz_lock *lock = &shard->exclusive;
     hz_lock_acquire(lock);
-    struct hz_list strays = hz_shard_drain_locked(unit_self(), shard, size_class);
+    struct hz_list strays = hz_shard_drain_locked(unit::self(), shard, size_class);
     hz_lock_release(lock);
-    hz_blocks_put(unit_self(), &strays);
+    hz_blocks_put(unit::self(), &strays);
 }
 
-/* A shard is drained while its thread takes what was sent, and what was left over of it. */
+/* A shard is drained while its thread takes sent blocks and leftovers. */
 TEST(Shards, ADrainWhileTheOwnerRefills) {
     model::Explored found =
         model::explore("carry-publish stash-publish inbox-publish page-remote pageq-publish lock", 500, [] {
@@ -138,16 +138,16 @@ TEST(Shards, ADrainWhileTheOwnerRefills) {
             unsigned size_class = hz_class_of(model::SMALL);
             auto owner = [&] {
                 full.put(heap.take_many(12, model::SMALL));
-                sent.put(unit_thread_shard(unit_self()));
+                sent.put(unit::self()->shard);
                 go.get();
                 Blocks blocks = heap.take_many(12, model::SMALL);
                 note_counters();
                 heap.give_all(blocks);
             };
             auto other = [&] {
-                unit_self();
+                unit::self();
                 heap.give_all(full.get());
-                hz_thread_flush(unit_self());
+                hz_thread_flush(unit::self());
                 struct hz_shard *shard = sent.get();
                 go.put(0);
                 for (unsigned i = 0; i < 3; i++)
@@ -159,7 +159,7 @@ TEST(Shards, ADrainWhileTheOwnerRefills) {
     EXPECT_GT(found.facts[TOOK_LEFTOVERS], 0U);
 }
 
-/* What waits with pages is gathered while more is sent to them, and taken. */
+/* Remote lists of pages are gathered while more blocks are sent to them, and taken. */
 TEST(Shards, GatheringWhileBlocksAreSent) {
     model::explore("page-remote pageq-publish page-publish lock", 500, [] {
         Heap heap;
@@ -169,25 +169,25 @@ TEST(Shards, GatheringWhileBlocksAreSent) {
         unsigned size_class = hz_class_of(model::SMALL);
         auto owner = [&] {
             full.put(heap.take_many(8, model::SMALL));
-            home.put(unit_thread_shard(unit_self()));
+            home.put(unit::self()->shard);
             Blocks blocks = heap.take_many(8, model::SMALL);
             heap.give_all(blocks);
         };
         auto sender = [&] {
-            unit_self();
+            unit::self();
             struct hz_shard *shard = home.get();
             go.put(0);
             for (void *block : full.get()) {
                 heap.ledger.given(block);
                 struct hz_list one = model::list_of({block});
-                hz_shard_send(unit_self(), shard, size_class, &one);
+                hz_shard_send(unit::self(), shard, size_class, &one);
             }
         };
         auto gatherer = [&] {
-            unit_self();
+            unit::self();
             go.get();
             for (unsigned i = 0; i < 3; i++)
-                hz_page_local_gather(unit_self());
+                hz_page_local_gather(unit::self());
         };
         model::together({owner, sender, gatherer});
         model::check_nothing_is_lost(heap);

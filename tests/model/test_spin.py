@@ -1,4 +1,4 @@
-"""The Promela models beside this file, by spin: each holds as it is, and each planted bug is found."""
+"""Checks the Promela models beside this file with spin: each holds as it is, and each planted bug is found."""
 
 import pathlib
 import re
@@ -11,7 +11,7 @@ BUG = re.compile(r"^ \*   (BUG_[A-Z_]+) ", re.MULTILINE)
 
 
 def bugs_of(model: str) -> list[str]:
-    """The bugs that the head of a model describes."""
+    """The bugs that a model's head describes."""
     return BUG.findall((MODELS / model).read_text())
 
 
@@ -20,7 +20,7 @@ def models() -> list[str]:
 
 
 def verify(model: str, folder: pathlib.Path, *bugs: str) -> tuple[int, str]:
-    """Searches all states of a model; the number of errors, and what spin's program printed."""
+    """Searches all states of a model. Returns the number of errors and the output of spin's program."""
     run = {"cwd": folder, "check": True, "capture_output": True, "text": True}
     subprocess.run(["spin", *(f"-D{bug}" for bug in bugs), "-a", MODELS / model], **run)
     subprocess.run(["cc", "-w", "-DSAFETY", "-o", "pan", "pan.c"], **run)

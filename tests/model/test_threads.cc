@@ -1,5 +1,5 @@
-/* Threads and the arena: the first calls of all at the same time, threads that end and start, runs of pages and
- * mappings that go from one thread to another. */
+/* Threads and the arena: the very first calls at the same time, threads that end and start, runs of pages and mappings
+ * that go from one thread to another. */
 #include "model/heap.h"
 
 namespace {
@@ -8,7 +8,7 @@ using model::Blocks;
 using model::Channel;
 using model::Heap;
 
-/* Nothing is there yet: tables, hooks, shards, segments, live maps are made by whoever needs them first. */
+/* Nothing exists yet. The first thread that needs tables, hooks, shards, segments or live maps makes them. */
 void first_calls() {
     Heap heap(nullptr);
     auto work = [&] {
@@ -31,7 +31,7 @@ TEST(Threads, TheFirstCalls) {
     model::explore(edges, 500, first_calls);
 }
 
-/* A thread's block is recycled by one that starts. */
+/* A thread that starts recycles the thread block of one that ended. */
 TEST(Threads, EndAndStart) {
     enum Fact { RECYCLED };
     model::Explored found = model::explore("thread-claim thread-publish shard-claim hooks", 300, [] {
@@ -39,7 +39,7 @@ TEST(Threads, EndAndStart) {
         std::map<struct hz_thread_block *, unsigned> users;
         auto work = [&] {
             void *block = heap.take(model::SMALL);
-            if (users[unit_self()]++ > 0)
+            if (users[unit::self()]++ > 0)
                 model::reached(RECYCLED);
             heap.give(block);
         };
@@ -49,7 +49,7 @@ TEST(Threads, EndAndStart) {
     EXPECT_GT(found.facts[RECYCLED], 0U);
 }
 
-/* Blocks that are handed on, and freed by whoever has them, in all sizes of the classes. */
+/* Blocks of several classes are freed by other threads than those that allocated them. */
 TEST(Threads, HandOn) {
     model::explore(
         "depot-publish tag-publish lock livemap-publish stash-publish inbox-publish page-remote pageq-publish", 300,
@@ -70,7 +70,7 @@ TEST(Threads, HandOn) {
         });
 }
 
-/* Runs of pages and mappings: given back by one, handed out to another; a purge in between. */
+/* Runs of pages and mappings that one thread frees and another one gets, with a purge in between. */
 TEST(Arena, RunsAndMappings) {
     enum Fact { CACHED };
     model::Explored found = model::explore("run-release segment-publish cache-publish lock", 200, [] {
@@ -103,7 +103,7 @@ TEST(Arena, RunsAndMappings) {
                          }});
         model::check_nothing_is_lost(heap);
     });
-    EXPECT_GT(found.facts[CACHED], 0U) << "a mapping is used again";
+    EXPECT_GT(found.facts[CACHED], 0U) << "no mapping was used again";
 }
 
 } // namespace

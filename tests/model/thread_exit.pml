@@ -1,18 +1,19 @@
 /*
- * thread_exit.pml - the last thread of a shard ends while others send to it and another claims it: hz_shard_send,
- * hz_shard_release, hz_shard_claim and hz_heap_purge in src/core.
+ * thread_exit.pml - the last thread of a shard ends while other threads send to the shard and another one claims it:
+ * hz_shard_send, hz_shard_leave, hz_shard_claim and hz_heap_purge in src/heap.
  *
- * A sender that finds threads there sends to the mailbox and marks that it did; one that finds none takes the lock and
- * puts the block home itself. Who ends, as the last thread, drains what is marked. The looks at `threads` and at the
- * mark are hints, as in the sources: a sender may come too late, and its block waits. Checked: a block is in one place
- * at a time, pages are changed under the lock only, and after all have ended a purge finds every block.
+ * A sender to a shard with threads sends to the mailbox and sets the mark. A sender to a shard without threads takes
+ * the lock and puts the block into its page. The last thread that leaves drains the shard if the mark is set. Reads of
+ * `threads` and of the mark are hints, as in the sources: a sender can be too late, and its block waits. Checked: a
+ * block is in one place at a time, pages change only under the lock, and after all threads have ended a purge finds
+ * every block.
  *
- *   BUG_UNLOCKED  a sender that finds no threads puts its block home without the lock
- *   BUG_TWO_STEPS the mailbox is emptied by a load and a store
+ *   BUG_UNLOCKED  a sender to a shard without threads puts its block without the lock
+ *   BUG_TWO_STEPS a drain empties the mailbox with a load and a store
  */
 #define SENDERS 2
 #define BLOCKS  2 /* of each sender */
-#define OWNERS  2 /* one has the shard at the start, one claims it when it can */
+#define OWNERS  2 /* one has the shard at the start, the other claims it */
 
 byte threads = 1;
 byte mail = 0; /* blocks in the mailbox */
@@ -75,12 +76,12 @@ proctype owner(bool claims) {
     :: claims ->
         if
         :: atomic { threads == 0 -> threads = 1 }
-        :: atomic { threads > 0 -> threads = threads + 1 } /* no shard is free: it shares this one */
+        :: atomic { threads > 0 -> threads = threads + 1 } /* no shard is free, so the thread shares this one */
         fi
     :: else
     fi;
     if
-    :: true -> /* a refill takes what was sent, and its blocks come back */
+    :: true -> /* a refill takes sent blocks, which come back later */
         lock();
         drain();
         unlock()

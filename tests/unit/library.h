@@ -1,11 +1,11 @@
 /*
- * library.h - the library's internal headers as C++ sees them: the same C11 headers that the library is compiled from, with
- * c11/stdatomic.h in place of the C standard's. What only one engine has is in that engine's library.h.
+ * library.h - the internal C11 headers that the library is compiled from, for C++: c11/stdatomic.h stands in for the C
+ * standard's header. Headers that only hz3 has are in hz3/library.h.
  */
 #ifndef HZ_TESTS_UNIT_LIBRARY_H
 #define HZ_TESTS_UNIT_LIBRARY_H
 
-/* C that C++ warns of: flexible arrays, compound literals, designated initialisers. */
+/* C++ warns about this C: flexible arrays, compound literals, designated initialisers. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
 

@@ -1,5 +1,5 @@
 /*
- * on_cpu.h - on which CPU a test runs, where that matters.
+ * on_cpu.h - chooses the CPU that a test runs on.
  */
 #ifndef HZ_TESTS_UNIT_ON_CPU_H
 #define HZ_TESTS_UNIT_ON_CPU_H
@@ -10,7 +10,7 @@
 
 namespace unit {
 
-/* Where the calling thread, and those that it starts, run meanwhile. */
+/* Keeps the calling thread, and threads that it starts, on one CPU as long as the object lives. */
 class OnCpu {
   public:
     explicit OnCpu(int cpu = sched_getcpu()) {
@@ -40,8 +40,6 @@ inline std::vector<int> cpus() {
             found.push_back(cpu);
     return found;
 }
-
-inline constexpr unsigned class_count = HZ_CLASS_COUNT;
 
 } // namespace unit
 

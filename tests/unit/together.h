@@ -1,5 +1,5 @@
 /*
- * together.h - threads that start their work at the same moment, for the unit tests.
+ * together.h - threads that start their work at the same moment.
  */
 #ifndef HZ_TESTS_UNIT_TOGETHER_H
 #define HZ_TESTS_UNIT_TOGETHER_H
@@ -12,12 +12,12 @@
 
 namespace unit {
 
-/* Fewer rounds where each costs ten times as much. */
+/* Fewer rounds under sanitizers, where each costs ten times as much. */
 inline constexpr unsigned rounds(unsigned count) {
     return support::sanitized ? count / 8 + 1 : count;
 }
 
-/* All threads that call wait() go on once `count` have; usable again. */
+/* wait() returns once `count` threads have called it. The barrier can be used again. */
 class Barrier {
   public:
     explicit Barrier(unsigned count) : count_(count) {
@@ -39,7 +39,7 @@ class Barrier {
     std::atomic<unsigned> round_{0};
 };
 
-/* Runs body(0) .. body(count - 1), each on a thread of its own, and waits for them. */
+/* Runs body(0) .. body(count - 1), each on its own thread, and waits for them. */
 template <typename Body> void together(unsigned count, Body body) {
     Barrier barrier(count);
     std::vector<std::thread> threads;

@@ -15,10 +15,10 @@
 #define HZ3_TEXT_TWICE     "block is on central already:"
 #define HZ3_TEXT_REWRITTEN "link was rewritten on central in block:"
 
-_Static_assert(!(HZ_CENTRAL_SHADOW && HZ_CENTRAL_LOCKFREE),
+_Static_assert(!(HZ_CENTRAL_SHADOW == 1 && HZ_CENTRAL_LOCKFREE == 1),
                "HZ_CENTRAL_SHADOW: needs HZ_CENTRAL_LOCKFREE=0, or block and note cannot change together");
 
-enum { HZ3_CENTRAL_SHADOWED = (HZ_CENTRAL_SHADOW || HZ_CONFIG_CHECKS) && !HZ_CENTRAL_LOCKFREE };
+enum { HZ3_CENTRAL_SHADOWED = (HZ_CENTRAL_SHADOW == 1 || HZ_CONFIG_CHECKS == 1) && HZ_CENTRAL_LOCKFREE == 0 };
 
 /* Makes room for notes on the list's blocks. May need memory, so the caller does it before it takes the lock. */
 void hz3_shadow_prepare(const struct hz_list *list);

@@ -9,7 +9,7 @@
 
 #define HZ3_TEXT_TRANSFER "corrupt list in transfer at:"
 
-enum { HZ3_TRANSFER_CHECKED = HZ_TRANSFER_FAILFAST || HZ_CONFIG_CHECKS };
+enum { HZ3_TRANSFER_CHECKED = HZ_TRANSFER_FAILFAST == 1 || HZ_CONFIG_CHECKS == 1 };
 
 /* Ends the program unless the list that was taken has as many blocks as it says. Names the last sound block. */
 void hz3_transfer_check(hz_list_word word);

@@ -1,12 +1,11 @@
 /*
- * faulty.h - every call to the operating system fails once: the loop of the *_faulty tests.
+ * faulty.h - the loop of the *_faulty tests, in which each call to the operating system fails once.
  */
 #ifndef HZ_TESTS_UNIT_BASE_FAULTY_H
 #define HZ_TESTS_UNIT_BASE_FAULTY_H
 
 #include "stress/children.h"
-#include "unit/base/shim.h"
-#include "unit/together.h"
+#include "unit/base/fixture.h"
 
 extern "C" {
 #include "base/os_faulty.h"
@@ -14,7 +13,7 @@ extern "C" {
 
 namespace unit {
 
-/* The exit code of a child whose work was over before the failing call came. */
+/* Exit code of a child that finished its work before the call that would have failed. */
 inline constexpr int never_failed = 42;
 
 inline void os_works_again() {
@@ -22,8 +21,9 @@ inline void os_works_again() {
 }
 
 /*
- * Runs prepare(), then work() with `count` calls refused from call N on, then check() with an OS that works, each N in
- * a fresh child, until a run passes without failure. Returns that N. Where children are slow, every fifth N.
+ * For N = 0, 1, 2, ... a fresh child runs prepare(), then work() with `count` calls refused after the first N, then
+ * check() with an OS that works again. Stops when a run sees no refused call, and returns that N. Takes every fifth N
+ * where children are slow.
  */
 template <typename Prepare, typename Work, typename Check>
 unsigned fail_each_call(uint64_t count, Prepare prepare, Work work, Check check) {
@@ -48,11 +48,12 @@ unsigned fail_each_call(uint64_t count, Prepare prepare, Work work, Check check)
     }
 }
 
-/* The same with one call refused, and with all from one on. */
+/* Runs fail_each_call with one refused call, and with all calls refused from some call on. */
 template <typename Prepare, typename Work, typename Check>
 void fail_each_call_both_ways(unsigned at_least, Prepare prepare, Work work, Check check) {
     for (uint64_t count : {uint64_t{1}, UINT64_MAX})
-        EXPECT_GE(fail_each_call(count, prepare, work, check), at_least) << "fewer calls than there must be";
+        EXPECT_GE(fail_each_call(count, prepare, work, check), at_least)
+            << "the work makes fewer OS calls than expected";
 }
 
 } // namespace unit

@@ -1,7 +1,6 @@
-/* Segments and runs of pages: never two holders, clean pages are zero, what is free goes back. */
+/* Segments and runs of pages: a page never has two holders, clean pages are zero, free pages are purged. */
 #include "stress/children.h"
-#include "unit/base/shim.h"
-#include "unit/together.h"
+#include "unit/base/fixture.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -10,52 +9,47 @@
 namespace {
 
 using support::MiB;
+using unit::figures;
 
 constexpr uint64_t an_hour_ms = 3600000;
 
-char *start_of(const struct unit_run &run) {
-    return unit_page_address(run.segment, run.first);
+char *start_of(const struct hz_run &run) {
+    return unit::page_address(run.segment, run.first);
 }
 
-size_t bytes_of(const struct unit_run &run) {
-    return run.pages * unit_page_bytes;
+size_t bytes_of(const struct hz_run &run) {
+    return run.pages * unit::page_bytes;
 }
 
-bool is_dirty(const struct unit_run &run, unsigned page) {
+bool is_dirty(const struct hz_run &run, unsigned page) {
     return (run.dirty_mask >> page & 1) != 0;
 }
 
 /* Pages that were not reported dirty read as zero. */
-bool clean_pages_are_zero(const struct unit_run &run) {
+bool clean_pages_are_zero(const struct hz_run &run) {
     for (unsigned page = run.first; page < run.first + run.pages; page++)
-        if (!is_dirty(run, page) && !support::is_zero(unit_page_address(run.segment, page), unit_page_bytes))
+        if (!is_dirty(run, page) && !support::is_zero(unit::page_address(run.segment, page), unit::page_bytes))
             return false;
     return true;
-}
-
-struct unit_arena_figures figures() {
-    struct unit_arena_figures got;
-    unit_arena_figures_get(&got);
-    return got;
 }
 
 class Arena : public testing::Test {
   protected:
     static void SetUpTestSuite() {
-        ASSERT_TRUE(unit_base_init());
+        ASSERT_TRUE(unit::base_init());
     }
     void SetUp() override {
         used_before_ = figures().used_bytes;
     }
     void TearDown() override {
-        EXPECT_EQ(figures().used_bytes, used_before_) << "every run was given back";
+        EXPECT_EQ(figures().used_bytes, used_before_) << "a run was not freed";
     }
-    static struct unit_run alloc(unsigned pages, unsigned align_pages = 1) {
-        struct unit_run run = {};
-        EXPECT_TRUE(unit_run_alloc(pages, align_pages, &run));
+    static struct hz_run alloc(unsigned pages, unsigned align_pages = 1) {
+        struct hz_run run = {};
+        EXPECT_TRUE(hz_arena_run_alloc(pages, align_pages, &run));
         return run;
     }
-    static void free(const struct unit_run &run) {
+    static void free(const struct hz_run &run) {
         hz_arena_run_free(run.segment, run.first);
     }
 
@@ -67,40 +61,40 @@ TEST_F(Arena, NothingIsOursBeforeAndBeside) {
     int on_stack = 0;
     EXPECT_EQ(hz_segment_find(nullptr), nullptr);
     EXPECT_EQ(hz_segment_find(&on_stack), nullptr);
-    struct unit_run run = alloc(1);
-    auto base = reinterpret_cast<uintptr_t>(unit_page_address(run.segment, 0));
+    struct hz_run run = alloc(1);
+    auto base = reinterpret_cast<uintptr_t>(unit::page_address(run.segment, 0));
     EXPECT_EQ(hz_segment_find(reinterpret_cast<void *>(base)), run.segment);
-    EXPECT_EQ(hz_segment_find(reinterpret_cast<void *>(base + unit_segment_bytes - 1)), run.segment);
-    EXPECT_NE(hz_segment_find(reinterpret_cast<void *>(base + unit_segment_bytes)), run.segment);
+    EXPECT_EQ(hz_segment_find(reinterpret_cast<void *>(base + unit::segment_bytes - 1)), run.segment);
+    EXPECT_NE(hz_segment_find(reinterpret_cast<void *>(base + unit::segment_bytes)), run.segment);
     EXPECT_NE(hz_segment_find(reinterpret_cast<void *>(base - 1)), run.segment);
     for (int bit = 47; bit < 64; bit++)
         EXPECT_EQ(hz_segment_find(reinterpret_cast<void *>(base | uintptr_t{1} << bit)), nullptr)
-            << "an address that shares the table's entry, bit " << bit;
+            << "an address that shares the table entry, bit " << bit;
     free(run);
 }
 
 TEST_F(Arena, RunsOfEverySizeAndAlignment) {
-    std::vector<struct unit_run> runs;
-    for (unsigned align = 1; align <= unit_run_pages_max; align *= 2)
-        for (unsigned pages = 1; pages <= unit_run_pages_max; pages += pages < 6 ? 1 : 5) {
-            struct unit_run run = alloc(pages, align);
+    std::vector<struct hz_run> runs;
+    for (unsigned align = 1; align <= unit::run_pages_max; align *= 2)
+        for (unsigned pages = 1; pages <= unit::run_pages_max; pages += pages < 6 ? 1 : 5) {
+            struct hz_run run = alloc(pages, align);
             ASSERT_EQ(run.pages, pages);
             ASSERT_EQ(run.first % align, 0U);
-            ASSERT_LE(run.first + pages, unit_segment_pages) << "a run never leaves its segment";
-            ASSERT_EQ(unit_run_pages(run.segment, run.first), pages);
+            ASSERT_LE(run.first + pages, unit::segment_pages) << "a run never leaves its segment";
+            ASSERT_EQ(run.segment->run_pages[run.first], pages);
             ASSERT_TRUE(clean_pages_are_zero(run));
             support::fill(start_of(run), bytes_of(run), runs.size());
             runs.push_back(run);
         }
     for (size_t i = 0; i < runs.size(); i++) {
-        const struct unit_run &run = runs[i];
+        const struct hz_run &run = runs[i];
         ASSERT_TRUE(support::holds(start_of(run), bytes_of(run), i)) << "two runs overlap";
         for (unsigned page = run.first; page < run.first + run.pages; page++) {
-            char *address = unit_page_address(run.segment, page);
-            ASSERT_EQ(hz_segment_find(address + unit_page_bytes / 2), run.segment);
+            char *address = unit::page_address(run.segment, page);
+            ASSERT_EQ(hz_segment_find(address + unit::page_bytes / 2), run.segment);
             ASSERT_EQ(hz_segment_get(address), run.segment);
-            ASSERT_EQ(unit_page_number(address + unit_page_bytes - 1), page);
-            ASSERT_EQ(unit_run_first(run.segment, page), run.first);
+            ASSERT_EQ(hz_segment_page(address + unit::page_bytes - 1), page);
+            ASSERT_EQ(run.segment->run_first[page], run.first);
         }
         free(run);
     }
@@ -108,56 +102,56 @@ TEST_F(Arena, RunsOfEverySizeAndAlignment) {
 
 TEST_F(Arena, SegmentsAreFilledBeforeOthersAreMade) {
     size_t mapped = figures().mapped_bytes;
-    std::vector<struct unit_run> runs;
-    for (unsigned i = 0; i < 4 * unit_segment_pages; i++)
+    std::vector<struct hz_run> runs;
+    for (unsigned i = 0; i < 4 * unit::segment_pages; i++)
         runs.push_back(alloc(1));
-    EXPECT_LE(figures().mapped_bytes, mapped + 5 * unit_segment_bytes);
+    EXPECT_LE(figures().mapped_bytes, mapped + 5 * unit::segment_bytes);
     std::vector<char *> starts;
-    for (const struct unit_run &run : runs)
+    for (const struct hz_run &run : runs)
         starts.push_back(start_of(run));
     std::sort(starts.begin(), starts.end());
     EXPECT_EQ(std::unique(starts.begin(), starts.end()), starts.end());
-    for (const struct unit_run &run : runs)
+    for (const struct hz_run &run : runs)
         free(run);
     size_t mapped_full = figures().mapped_bytes;
-    for (struct unit_run &run : runs)
+    for (struct hz_run &run : runs)
         run = alloc(1);
-    EXPECT_EQ(figures().mapped_bytes, mapped_full) << "what was freed serves again";
-    for (const struct unit_run &run : runs)
+    EXPECT_EQ(figures().mapped_bytes, mapped_full) << "freed runs are used again";
+    for (const struct hz_run &run : runs)
         free(run);
 }
 
 TEST_F(Arena, DirtyPagesAreReportedAndReused) {
     hz_arena_purge(0, SIZE_MAX);
-    struct unit_run run = alloc(4);
+    struct hz_run run = alloc(4);
     EXPECT_EQ(run.dirty_mask >> run.first & 15, 0U);
     memset(start_of(run), 1, bytes_of(run));
     free(run);
     size_t dirty = figures().free_dirty_bytes;
     EXPECT_EQ(dirty, bytes_of(run));
-    struct unit_run again = alloc(2);
+    struct hz_run again = alloc(2);
     EXPECT_TRUE(is_dirty(again, again.first) && is_dirty(again, again.first + 1)) << "dirty pages are preferred";
     EXPECT_EQ(figures().free_dirty_bytes, dirty - bytes_of(again));
     free(again);
 }
 
 TEST_F(Arena, PurgedPagesAreCleanAndZero) {
-    struct unit_run run = alloc(8);
+    struct hz_run run = alloc(8);
     memset(start_of(run), 1, bytes_of(run));
-    struct unit_run kept = alloc(1);
+    struct hz_run kept = alloc(1);
     memset(start_of(kept), 2, bytes_of(kept));
     free(run);
-    struct unit_arena_figures before = figures();
+    struct hz_arena_figures before = figures();
     size_t purged = hz_arena_purge(0, SIZE_MAX);
-    struct unit_arena_figures after = figures();
+    struct hz_arena_figures after = figures();
     EXPECT_GE(purged, bytes_of(run));
     EXPECT_EQ(purged, before.free_dirty_bytes);
     EXPECT_EQ(after.purged_bytes - before.purged_bytes, purged);
     EXPECT_EQ(after.free_dirty_bytes, 0U);
     EXPECT_EQ(before.dirty_bytes - after.dirty_bytes, purged);
     EXPECT_EQ(hz_arena_purge(0, SIZE_MAX), 0U) << "nothing is left to purge";
-    EXPECT_EQ(start_of(kept)[unit_page_bytes - 1], 2) << "used pages stay";
-    struct unit_run again = alloc(8);
+    EXPECT_EQ(start_of(kept)[unit::page_bytes - 1], 2) << "used pages stay";
+    struct hz_run again = alloc(8);
     EXPECT_EQ(again.dirty_mask >> again.first & 0xff, 0U);
     EXPECT_TRUE(clean_pages_are_zero(again));
     free(again);
@@ -166,76 +160,76 @@ TEST_F(Arena, PurgedPagesAreCleanAndZero) {
 
 TEST_F(Arena, PurgeKeepsToItsDelayAndBudget) {
     hz_arena_purge(0, SIZE_MAX);
-    std::vector<struct unit_run> runs;
+    std::vector<struct hz_run> runs;
     for (int i = 0; i < 6; i++) {
-        runs.push_back(alloc(unit_run_pages_max));
+        runs.push_back(alloc(unit::run_pages_max));
         memset(start_of(runs.back()), 1, bytes_of(runs.back()));
     }
-    for (const struct unit_run &run : runs)
+    for (const struct hz_run &run : runs)
         free(run);
     size_t dirty = figures().free_dirty_bytes;
-    EXPECT_EQ(dirty, 6 * unit_run_pages_max * unit_page_bytes);
+    EXPECT_EQ(dirty, 6 * unit::run_pages_max * unit::page_bytes);
     EXPECT_EQ(hz_arena_purge(an_hour_ms, SIZE_MAX), 0U) << "just freed";
     size_t some = hz_arena_purge(0, 1);
     EXPECT_GT(some, 0U);
-    EXPECT_LE(some, unit_segment_bytes) << "the budget is kept to within a segment";
+    EXPECT_LE(some, unit::segment_bytes) << "the purge exceeds its budget by less than a segment";
     EXPECT_EQ(figures().free_dirty_bytes, dirty - some);
     EXPECT_EQ(hz_arena_purge(0, SIZE_MAX), dirty - some);
 }
 
 TEST_F(Arena, GrowsIntoFreePagesOnly) {
-    struct unit_run run = alloc(unit_run_pages_max);
+    struct hz_run run = alloc(unit::run_pages_max);
     hz_arena_run_shrink(run.segment, run.first, 1);
     run.pages = 1;
-    EXPECT_EQ(unit_run_pages(run.segment, run.first), 1U);
+    EXPECT_EQ(run.segment->run_pages[run.first], 1U);
     memset(start_of(run), 1, bytes_of(run));
     uint64_t dirty = 0;
     ASSERT_TRUE(hz_arena_run_grow(run.segment, run.first, 3, &dirty));
     run.pages = 4;
-    EXPECT_EQ(unit_run_pages(run.segment, run.first), 4U);
+    EXPECT_EQ(run.segment->run_pages[run.first], 4U);
     for (unsigned page = run.first; page < run.first + 4; page++)
-        EXPECT_EQ(unit_run_first(run.segment, page), run.first);
-    EXPECT_EQ(start_of(run)[unit_page_bytes - 1], 1) << "contents stay";
-    EXPECT_FALSE(hz_arena_run_grow(run.segment, run.first, unit_run_pages_max, &dirty)) << "longer than any run";
+        EXPECT_EQ(run.segment->run_first[page], run.first);
+    EXPECT_EQ(start_of(run)[unit::page_bytes - 1], 1) << "contents stay";
+    EXPECT_FALSE(hz_arena_run_grow(run.segment, run.first, unit::run_pages_max, &dirty)) << "longer than any run";
     EXPECT_FALSE(hz_arena_run_grow(run.segment, run.first, UINT32_MAX, &dirty));
     hz_arena_run_shrink(run.segment, run.first, 4);
-    EXPECT_EQ(unit_run_pages(run.segment, run.first), 4U) << "to its own length: nothing happens";
+    EXPECT_EQ(run.segment->run_pages[run.first], 4U) << "shrinking to the present length changes nothing";
     free(run);
 }
 
 TEST_F(Arena, DoesNotGrowIntoANeighbour) {
-    struct unit_run run = alloc(unit_run_pages_max);
+    struct hz_run run = alloc(unit::run_pages_max);
     unsigned first = run.first;
     struct hz_segment *segment = run.segment;
     hz_arena_run_shrink(segment, first, 1);
-    /* fill everything up to the page behind it */
-    std::vector<struct unit_run> others;
+    /* allocate pages until the one behind the run is taken */
+    std::vector<struct hz_run> others;
     while (others.empty() || others.back().segment != segment || others.back().first != first + 1) {
         others.push_back(alloc(1));
         ASSERT_LT(others.size(), 100000U);
     }
     uint64_t dirty = 0;
     EXPECT_FALSE(hz_arena_run_grow(segment, first, 1, &dirty));
-    EXPECT_EQ(unit_run_pages(segment, first), 1U);
+    EXPECT_EQ(segment->run_pages[first], 1U);
     hz_arena_run_free(segment, first + 1);
     others.pop_back();
     EXPECT_TRUE(hz_arena_run_grow(segment, first, 1, &dirty));
     hz_arena_run_free(segment, first);
-    for (const struct unit_run &other : others)
+    for (const struct hz_run &other : others)
         free(other);
 }
 
 TEST_F(Arena, DoesNotGrowBeyondItsSegment) {
-    /* alignment to half a segment: one of two such runs is in the second half */
-    struct unit_run a = alloc(unit_run_pages_max, unit_run_pages_max);
-    struct unit_run b = alloc(unit_run_pages_max, unit_run_pages_max);
-    for (const struct unit_run &run : {a, b}) {
-        if (run.first + run.pages < unit_segment_pages)
+    /* aligned to half a segment: one of two such runs lies in a second half */
+    struct hz_run a = alloc(unit::run_pages_max, unit::run_pages_max);
+    struct hz_run b = alloc(unit::run_pages_max, unit::run_pages_max);
+    for (const struct hz_run &run : {a, b}) {
+        if (run.first + run.pages < unit::segment_pages)
             continue;
         uint64_t dirty = 0;
         EXPECT_FALSE(hz_arena_run_grow(run.segment, run.first, 1, &dirty));
     }
-    EXPECT_TRUE(a.first + a.pages == unit_segment_pages || b.first + b.pages == unit_segment_pages ||
+    EXPECT_TRUE(a.first + a.pages == unit::segment_pages || b.first + b.pages == unit::segment_pages ||
                 a.segment != b.segment);
     free(a);
     free(b);
@@ -243,29 +237,29 @@ TEST_F(Arena, DoesNotGrowBeyondItsSegment) {
 
 TEST_F(Arena, GrownPagesReportTheirDirt) {
     hz_arena_purge(0, SIZE_MAX);
-    struct unit_run run = alloc(4);
+    struct hz_run run = alloc(4);
     memset(start_of(run), 1, bytes_of(run));
     hz_arena_run_shrink(run.segment, run.first, 2);
     hz_arena_purge(0, SIZE_MAX);
     uint64_t dirty = UINT64_MAX;
     ASSERT_TRUE(hz_arena_run_grow(run.segment, run.first, 2, &dirty));
     EXPECT_EQ(dirty >> (run.first + 2) & 3, 0U);
-    EXPECT_TRUE(support::is_zero(start_of(run) + 2 * unit_page_bytes, 2 * unit_page_bytes));
+    EXPECT_TRUE(support::is_zero(start_of(run) + 2 * unit::page_bytes, 2 * unit::page_bytes));
     hz_arena_run_shrink(run.segment, run.first, 2);
     ASSERT_TRUE(hz_arena_run_grow(run.segment, run.first, 2, &dirty));
-    EXPECT_EQ(dirty >> (run.first + 2) & 3, 3U) << "handed out means dirty";
+    EXPECT_EQ(dirty >> (run.first + 2) & 3, 3U) << "a page that was handed out is dirty";
     free(run);
 }
 
 TEST_F(Arena, DirectMappings) {
-    struct unit_arena_figures before = figures();
-    size_t bytes = 3 * unit_segment_bytes + hz_os_page_bytes();
+    struct hz_arena_figures before = figures();
+    size_t bytes = 3 * unit::segment_bytes + hz_os_page_bytes();
     struct hz_segment *segment = hz_arena_direct_alloc(bytes, 64 * MiB, true);
     ASSERT_NE(segment, nullptr);
-    char *base = unit_page_address(segment, 0);
+    char *base = unit::page_address(segment, 0);
     EXPECT_TRUE(support::aligned_to(base, 64 * MiB));
     EXPECT_EQ(hz_segment_find(base), segment);
-    EXPECT_EQ(unit_segment_direct_bytes(segment), bytes);
+    EXPECT_EQ(segment->direct_bytes, bytes);
     EXPECT_TRUE(support::is_zero(base, bytes));
     support::fill(base, bytes, 1);
     EXPECT_EQ(figures().direct_count, before.direct_count + 1);
@@ -273,8 +267,8 @@ TEST_F(Arena, DirectMappings) {
     EXPECT_EQ(figures().mapped_bytes, before.mapped_bytes + bytes);
     struct hz_segment *resized = hz_arena_direct_resize(segment, 2 * bytes);
     ASSERT_NE(resized, nullptr);
-    base = unit_page_address(resized, 0);
-    EXPECT_TRUE(support::aligned_to(base, unit_segment_bytes));
+    base = unit::page_address(resized, 0);
+    EXPECT_TRUE(support::aligned_to(base, unit::segment_bytes));
     EXPECT_TRUE(support::holds(base, bytes, 1));
     EXPECT_TRUE(support::is_zero(base + bytes, bytes));
     EXPECT_EQ(hz_segment_find(base), resized);
@@ -290,27 +284,27 @@ TEST_F(Arena, DirectMappings) {
 
 TEST_F(Arena, AFreedMappingServesASimilarRequest) {
     hz_arena_purge(0, SIZE_MAX);
-    size_t bytes = 2 * unit_segment_bytes;
+    size_t bytes = 2 * unit::segment_bytes;
     struct hz_segment *segment = hz_arena_direct_alloc(bytes, 1, false);
     ASSERT_NE(segment, nullptr);
-    void *base = unit_page_address(segment, 0);
+    void *base = unit::page_address(segment, 0);
     support::fill(base, bytes, 1);
-    struct unit_arena_figures before = figures();
+    struct hz_arena_figures before = figures();
     hz_arena_direct_free(segment);
     EXPECT_EQ(figures().direct_count, before.direct_count - 1);
     EXPECT_EQ(figures().free_dirty_bytes, before.free_dirty_bytes + bytes);
-    EXPECT_EQ(figures().mapped_bytes, before.mapped_bytes) << "kept";
+    EXPECT_EQ(figures().mapped_bytes, before.mapped_bytes) << "the mapping is kept";
     struct hz_segment *small = hz_arena_direct_alloc(bytes / 2, 1, false);
-    EXPECT_NE(small, segment) << "half of it would be wasted";
+    EXPECT_NE(small, segment) << "it would waste half of the kept mapping";
     struct hz_segment *larger = hz_arena_direct_alloc(bytes + 4096, 1, false);
-    EXPECT_NE(larger, segment) << "too small for it";
+    EXPECT_NE(larger, segment) << "the kept mapping is too small";
     struct hz_segment *again = hz_arena_direct_alloc(bytes - 4096, 1, true);
     EXPECT_EQ(again, segment);
-    EXPECT_TRUE(support::is_zero(base, bytes)) << "zeroed was asked for";
-    EXPECT_EQ(unit_segment_direct_bytes(again), bytes - 4096) << "usable is what was asked for";
-    EXPECT_EQ(hz_arena_direct_resize(again, bytes), again) << "grows into what the mapping has";
-    EXPECT_EQ(unit_page_address(again, 0), base);
-    EXPECT_EQ(unit_segment_direct_bytes(again), bytes);
+    EXPECT_TRUE(support::is_zero(base, bytes)) << "the caller wants zeroes";
+    EXPECT_EQ(again->direct_bytes, bytes - 4096) << "the usable size is the requested one";
+    EXPECT_EQ(hz_arena_direct_resize(again, bytes), again) << "grows within its mapping";
+    EXPECT_EQ(unit::page_address(again, 0), base);
+    EXPECT_EQ(again->direct_bytes, bytes);
     for (struct hz_segment *one : {small, larger, again})
         hz_arena_direct_free(one);
     EXPECT_GE(hz_arena_purge(0, SIZE_MAX), bytes);
@@ -326,39 +320,39 @@ TEST_F(Arena, HugeMappingsAreNotKept) {
 }
 
 TEST_F(Arena, DirectorySlotsAreUsedAgain) {
-    struct hz_segment *segment = hz_arena_direct_alloc(unit_segment_bytes, 1, false);
+    struct hz_segment *segment = hz_arena_direct_alloc(unit::segment_bytes, 1, false);
     hz_arena_direct_free(segment);
     hz_arena_purge(0, SIZE_MAX);
     uint32_t count = hz_arena_segment_count();
     for (int i = 0; i < 100; i++) {
-        segment = hz_arena_direct_alloc(unit_segment_bytes, 1, false);
+        segment = hz_arena_direct_alloc(unit::segment_bytes, 1, false);
         ASSERT_NE(segment, nullptr);
-        ASSERT_EQ(hz_arena_segment(unit_segment_index(segment)), segment);
+        ASSERT_EQ(hz_arena_segment(segment->index), segment);
         hz_arena_direct_free(segment);
-        hz_arena_purge(0, SIZE_MAX); /* out of the cache of free mappings, too */
-        ASSERT_EQ(hz_arena_segment(unit_segment_index(segment)), nullptr);
+        hz_arena_purge(0, SIZE_MAX); /* out of the cache of free mappings as well */
+        ASSERT_EQ(hz_arena_segment(segment->index), nullptr);
     }
     EXPECT_EQ(hz_arena_segment_count(), count);
 }
 
-/* Who holds which page; taking a page that somebody has is seen at once. */
+/* Records which pages are held, so a claim of a held page is found immediately. */
 class Owners {
   public:
-    bool claim(const struct unit_run &run) {
+    bool claim(const struct hz_run &run) {
         bool mine = true;
         for (unsigned page = run.first; page < run.first + run.pages; page++)
             mine = !at(run, page).exchange(true) && mine;
         return mine;
     }
-    void release(const struct unit_run &run) {
+    void release(const struct hz_run &run) {
         for (unsigned page = run.first; page < run.first + run.pages; page++)
             at(run, page) = false;
     }
 
   private:
     static constexpr size_t segments = 4096;
-    std::atomic<bool> &at(const struct unit_run &run, unsigned page) {
-        return held_[(unit_segment_index(run.segment) % segments) * 64 + page];
+    std::atomic<bool> &at(const struct hz_run &run, unsigned page) {
+        return held_[(run.segment->index % segments) * 64 + page];
     }
     std::unique_ptr<std::atomic<bool>[]> held_ = std::make_unique<std::atomic<bool>[]>(segments * 64);
 };
@@ -366,27 +360,27 @@ class Owners {
 struct Worker {
     Owners &owners;
     support::Random random;
-    std::vector<struct unit_run> held = {};
+    std::vector<struct hz_run> held = {};
     std::vector<uint64_t> seeds = {};
     bool good = true;
 
-    /* The first and last words of each page. */
-    void mark(const struct unit_run &run, uint64_t seed) {
+    /* Fills the start and the end of each page. */
+    void mark(const struct hz_run &run, uint64_t seed) {
         for (unsigned page = run.first; page < run.first + run.pages; page++)
-            for (size_t offset : {size_t{0}, unit_page_bytes - 64})
-                support::fill(unit_page_address(run.segment, page) + offset, 64, seed + page);
+            for (size_t offset : {size_t{0}, unit::page_bytes - 64})
+                support::fill(unit::page_address(run.segment, page) + offset, 64, seed + page);
     }
-    bool marked(const struct unit_run &run, uint64_t seed) {
+    bool marked(const struct hz_run &run, uint64_t seed) {
         bool yes = true;
         for (unsigned page = run.first; page < run.first + run.pages; page++)
-            for (size_t offset : {size_t{0}, unit_page_bytes - 64})
-                yes = yes && support::holds(unit_page_address(run.segment, page) + offset, 64, seed + page);
+            for (size_t offset : {size_t{0}, unit::page_bytes - 64})
+                yes = yes && support::holds(unit::page_address(run.segment, page) + offset, 64, seed + page);
         return yes;
     }
     void take() {
-        struct unit_run run;
+        struct hz_run run;
         unsigned pages = static_cast<unsigned>(random.between(1, 6));
-        good = unit_run_alloc(pages, 1U << random.below(3), &run) && owners.claim(run) && good;
+        good = hz_arena_run_alloc(pages, 1U << random.below(3), &run) && owners.claim(run) && good;
         good = clean_pages_are_zero(run) && good;
         seeds.push_back(random.next());
         mark(run, seeds.back());
@@ -402,8 +396,8 @@ struct Worker {
         seeds.pop_back();
     }
     void grow(size_t index) {
-        struct unit_run &run = held[index];
-        struct unit_run tail = {run.segment, run.first + run.pages, 1, 0};
+        struct hz_run &run = held[index];
+        struct hz_run tail = {run.segment, run.first + run.pages, 1, 0};
         if (!hz_arena_run_grow(run.segment, run.first, 1, &tail.dirty_mask))
             return;
         good = owners.claim(tail) && clean_pages_are_zero(tail) && good;
@@ -411,7 +405,7 @@ struct Worker {
         mark(tail, seeds[index]);
     }
     void shrink(size_t index) {
-        struct unit_run &run = held[index];
+        struct hz_run &run = held[index];
         if (run.pages == 1)
             return;
         good = marked(run, seeds[index]) && good;
@@ -451,7 +445,7 @@ TEST_F(Arena, ThreadsNeverShareAPage) {
         good = good && worker.good;
         working--;
     });
-    EXPECT_TRUE(good) << "a page had two holders, lost its contents, or was clean and not zero";
+    EXPECT_TRUE(good) << "a page had two holders, lost its contents, or was called clean but is not zero";
 }
 
 TEST_F(Arena, ThreadsMapAndUnmapDirectly) {
@@ -462,12 +456,12 @@ TEST_F(Arena, ThreadsMapAndUnmapDirectly) {
         for (unsigned i = 0; i < unit::rounds(300); i++) {
             size_t bytes = hz_round_up(random.between(1, 9 * MiB), hz_os_page_bytes());
             struct hz_segment *segment = hz_arena_direct_alloc(bytes, 1, true);
-            char *base = unit_page_address(segment, 0);
+            char *base = unit::page_address(segment, 0);
             good = good && base[0] == 0 && base[bytes - 1] == 0;
             support::fill(base, 64, index * 1000 + i);
             base[bytes - 1] = 1;
             segment = hz_arena_direct_resize(segment, bytes + hz_os_page_bytes());
-            base = unit_page_address(segment, 0);
+            base = unit::page_address(segment, 0);
             good = good && support::holds(base, 64, index * 1000 + i) && base[bytes] == 0;
             hz_arena_direct_free(segment);
         }
@@ -479,7 +473,7 @@ TEST_F(Arena, ThreadsMapAndUnmapDirectly) {
 TEST(ArenaDeathTest, GetOfAStrangerSaysSo) {
     auto get = [] {
         int on_stack = 0;
-        if (unit_base_init())
+        if (unit::base_init())
             hz_segment_get(&on_stack);
     };
     EXPECT_DEATH(get(), "hakozuna: free of a pointer that is not from this allocator: 0x");

@@ -1,4 +1,4 @@
-/* The base layer over an OS that refuses: false or NULL, nothing lost, nothing damaged, and all works again after. */
+/* The base layer over an OS that refuses calls: it returns false or NULL, loses nothing, and works again later. */
 #include "unit/base/faulty.h"
 
 #include <gtest/gtest.h>
@@ -7,60 +7,57 @@ namespace {
 
 using children::require;
 using support::MiB;
+using unit::figures;
 
 void nothing() {
 }
 
 void init() {
-    require(unit_base_init(), "the base can be had");
-}
-
-struct unit_arena_figures figures() {
-    struct unit_arena_figures got;
-    unit_arena_figures_get(&got);
-    return got;
+    require(unit::base_init(), "the base starts");
 }
 
 /* ---- initialisation ---- */
 
 void runs_work() {
-    require(unit_base_init(), "a second try succeeds");
-    struct unit_run run;
-    require(unit_run_alloc(3, 1, &run), "runs can be had");
-    char *start = unit_page_address(run.segment, run.first);
-    memset(start, 1, 3 * unit_page_bytes);
-    require(hz_segment_find(start) == run.segment, "and found");
+    require(unit::base_init(), "a second attempt succeeds");
+    struct hz_run run;
+    require(hz_arena_run_alloc(3, 1, &run), "a run can be allocated");
+    char *start = unit::page_address(run.segment, run.first);
+    memset(start, 1, 3 * unit::page_bytes);
+    require(hz_segment_find(start) == run.segment, "the run is found by its address");
     hz_arena_run_free(run.segment, run.first);
-    require(figures().used_bytes == 0, "and given back");
+    require(figures().used_bytes == 0, "the run is freed");
 }
 
 TEST(InitFaulty, CanBeTriedAgain) {
     unit::fail_each_call_both_ways(
-        3, nothing, [] { (void)unit_base_init(); }, runs_work);
+        3, nothing, [] { (void)unit::base_init(); }, runs_work);
 }
 
 TEST(PageTagFaulty, SmallTableWhenTheFlatOneIsRefused) {
     children::expect_good_end(children::start([] {
         hz_os_faulty_fail(0, 1);
-        require(unit_base_init(), "the small table does");
-        require(!unit_pagetags_flat(), "small");
+        require(unit::base_init(), "the small table is enough");
+        require(!hz_pagetags.flat, "the table is small");
         unit::os_works_again();
         void *block = hz_large_alloc(MiB, 1, true);
-        require(block != nullptr && unit_pagetag_of(block).size_class == HZ_CLASS_LARGE, "tags are written");
-        require(unit_pagetag_of(block).bin == 0, "without a bin");
+        require(block != nullptr && hz_pagetag_class(block) == HZ_CLASS_LARGE, "the block has its tag");
+        require(hz_load_rlx(&hz_pagetag_of(block)->bin) == 0, "the tag has no bin");
         struct hz_segment *segment = hz_segment_find(block);
-        auto base = reinterpret_cast<uintptr_t>(unit_page_address(segment, 0));
-        uintptr_t shared = base ^ ((unit_pagetags_mask() + 1) * unit_page_bytes);
-        require(hz_segment_find(reinterpret_cast<void *>(shared)) == nullptr, "an address that shares the entry");
+        auto base = reinterpret_cast<uintptr_t>(unit::page_address(segment, 0));
+        uintptr_t shared = base ^ ((hz_pagetags.mask + 1) * unit::page_bytes);
+        require(hz_segment_find(reinterpret_cast<void *>(shared)) == nullptr,
+                "an address that shares the table entry is not ours");
         hz_large_free(block);
         std::vector<void *> blocks;
         for (int i = 0; i < 40; i++) {
             blocks.push_back(hz_large_alloc(3 * MiB, 1, false));
-            require(blocks.back() != nullptr, "mappings can be had");
+            require(blocks.back() != nullptr, "a mapping can be allocated");
             support::fill(blocks.back(), 3 * MiB, static_cast<uint64_t>(i));
         }
         for (int i = 0; i < 40; i++) {
-            require(support::holds(blocks[static_cast<size_t>(i)], 3 * MiB, static_cast<uint64_t>(i)), "contents");
+            require(support::holds(blocks[static_cast<size_t>(i)], 3 * MiB, static_cast<uint64_t>(i)),
+                    "contents are intact");
             hz_large_free(blocks[static_cast<size_t>(i)]);
         }
         return 0;
@@ -69,33 +66,33 @@ TEST(PageTagFaulty, SmallTableWhenTheFlatOneIsRefused) {
 
 /* ---- runs ---- */
 
-/* Only a part of each page is written: there are many children. */
+/* Each page is written only in part, because there are many children. */
 constexpr size_t mark_bytes = 512;
 constexpr unsigned run_count = 60;
 
-struct unit_run held[run_count];
+struct hz_run held[run_count];
 unsigned held_count;
 
-void mark(const struct unit_run &run, uint64_t seed) {
+void mark(const struct hz_run &run, uint64_t seed) {
     for (unsigned page = run.first; page < run.first + run.pages; page++)
-        support::fill(unit_page_address(run.segment, page), mark_bytes, seed * 64 + page);
+        support::fill(unit::page_address(run.segment, page), mark_bytes, seed * 64 + page);
 }
 
-bool marked(const struct unit_run &run, uint64_t seed) {
+bool marked(const struct hz_run &run, uint64_t seed) {
     bool yes = true;
     for (unsigned page = run.first; page < run.first + run.pages; page++)
-        yes = yes && support::holds(unit_page_address(run.segment, page), mark_bytes, seed * 64 + page);
+        yes = yes && support::holds(unit::page_address(run.segment, page), mark_bytes, seed * 64 + page);
     return yes;
 }
 
 void take_runs() {
     unsigned misses = 0;
     for (held_count = 0; held_count < run_count && misses < 3;) {
-        if (!unit_run_alloc(1 + held_count % 7, 1, &held[held_count])) {
+        if (!hz_arena_run_alloc(1 + held_count % 7, 1, &held[held_count])) {
             misses++;
             continue;
         }
-        const struct unit_run &run = held[held_count];
+        const struct hz_run &run = held[held_count];
         mark(run, held_count);
         held_count++;
     }
@@ -104,16 +101,16 @@ void take_runs() {
 void check_runs() {
     size_t pages = 0;
     for (unsigned i = 0; i < held_count; i++) {
-        const struct unit_run &run = held[i];
+        const struct hz_run &run = held[i];
         pages += run.pages;
-        require(marked(run, i), "contents");
+        require(marked(run, i), "contents are intact");
     }
-    require(figures().used_bytes == pages * unit_page_bytes, "refused runs are not counted as used");
+    require(figures().used_bytes == pages * unit::page_bytes, "a refused run does not count as used");
     for (unsigned i = 0; i < held_count; i++)
         hz_arena_run_free(held[i].segment, held[i].first);
-    require(figures().used_bytes == 0, "all is given back");
+    require(figures().used_bytes == 0, "everything is freed");
     take_runs();
-    require(held_count == run_count, "all works again");
+    require(held_count == run_count, "allocation works again");
 }
 
 TEST(ArenaFaulty, RunsAreRefusedWhole) {
@@ -131,25 +128,25 @@ void dirty_pages() {
 
 void check_purge() {
     for (unsigned i = 1; i < held_count; i += 2) {
-        const struct unit_run &run = held[i];
-        require(marked(run, i), "contents");
+        const struct hz_run &run = held[i];
+        require(marked(run, i), "contents are intact");
     }
     for (int i = 0; i < 20; i++) {
-        struct unit_run run;
-        require(unit_run_alloc(1, 1, &run), "runs can be had");
+        struct hz_run run;
+        require(hz_arena_run_alloc(1, 1, &run), "a run can be allocated");
         bool dirty = (run.dirty_mask >> run.first & 1) != 0;
-        require(dirty || support::is_zero(unit_page_address(run.segment, run.first), unit_page_bytes),
-                "what was not purged is not called clean");
+        require(dirty || support::is_zero(unit::page_address(run.segment, run.first), unit::page_bytes),
+                "a page that was not purged is not called clean");
     }
     hz_arena_purge(0, SIZE_MAX);
-    require(figures().free_dirty_bytes == 0, "a later purge gets what was refused");
+    require(figures().free_dirty_bytes == 0, "a later purge gives back what was refused");
 }
 
 TEST(ArenaFaulty, RefusedPurgesKeepTheDirt) {
     auto purge = [] {
         size_t dirty = figures().free_dirty_bytes;
         size_t purged = hz_arena_purge(0, SIZE_MAX);
-        require(figures().free_dirty_bytes == dirty - purged, "only what was purged is clean");
+        require(figures().free_dirty_bytes == dirty - purged, "only purged pages are clean");
     };
     unit::fail_each_call_both_ways(10, dirty_pages, purge, check_purge);
 }
@@ -162,15 +159,15 @@ char *resized;
 void check_mapping() {
     char *now = resized != nullptr ? resized : mapping;
     if (mapping != nullptr) {
-        require(support::holds(now, 5 * MiB, 1), "contents");
+        require(support::holds(now, 5 * MiB, 1), "contents are intact");
         require(hz_large_usable(now) == (resized != nullptr ? 12 * MiB : 5 * MiB),
-                "the size is the old or the new one");
-        require(figures().direct_count == 1, "one mapping");
+                "the size is the old one or the new one");
+        require(figures().direct_count == 1, "there is one mapping");
         hz_large_free(now);
     }
-    require(figures().direct_count == 0 && figures().direct_bytes == 0, "none is left");
+    require(figures().direct_count == 0 && figures().direct_bytes == 0, "no mapping is left");
     mapping = static_cast<char *>(hz_large_alloc(5 * MiB, 1, true));
-    require(mapping != nullptr && support::is_zero(mapping, 5 * MiB), "all works again");
+    require(mapping != nullptr && support::is_zero(mapping, 5 * MiB), "allocation works again");
     hz_large_free(mapping);
 }
 
@@ -193,8 +190,8 @@ TEST(LargeFaulty, RefusedUnmapsLoseAddressSpaceOnly) {
     };
     auto work = [] {
         hz_large_free(mapping);
-        hz_arena_purge(0, SIZE_MAX); /* if it was kept for reuse */
-        require(hz_segment_find(mapping) == nullptr, "the address is not ours any more");
+        hz_arena_purge(0, SIZE_MAX); /* in case it was kept for reuse */
+        require(hz_segment_find(mapping) == nullptr, "the address is no longer ours");
         mapping = nullptr;
     };
     unit::fail_each_call_both_ways(1, prepare, work, check_mapping);
@@ -209,14 +206,14 @@ TEST(MetaFaulty, RefusesAndWorksAgain) {
             void *piece = hz_meta_alloc(bytes);
             if (piece == nullptr)
                 continue;
-            require(support::is_zero(piece, bytes), "a piece is zero");
+            require(support::is_zero(piece, bytes), "the piece is zero");
             memset(piece, 1, bytes);
         }
     };
     auto check = [] {
         for (int i = 0; i < 10; i++) {
             void *piece = hz_meta_alloc(50000);
-            require(piece != nullptr && support::is_zero(piece, 50000), "all works again");
+            require(piece != nullptr && support::is_zero(piece, 50000), "allocation works again");
             memset(piece, 1, 50000);
         }
     };
@@ -226,20 +223,20 @@ TEST(MetaFaulty, RefusesAndWorksAgain) {
 TEST(LiveMapFaulty, BlocksHandedOutWithoutAMapAreNeverCalledDead) {
     children::expect_good_end(children::start([] {
         init();
-        struct unit_run run;
-        require(unit_run_alloc(1, 1, &run), "a run can be had");
-        char *block = unit_page_address(run.segment, run.first);
+        struct hz_run run;
+        require(hz_arena_run_alloc(1, 1, &run), "a run can be allocated");
+        char *block = unit::page_address(run.segment, run.first);
         char *later = block + HZ_GRANULE_BYTES;
         hz_os_faulty_fail(0, UINT64_MAX);
         for (int i = 0; i < 100000 && hz_os_faulty_failures() == 0; i++)
-            (void)hz_meta_alloc(16384); /* until there is no memory for a map */
+            (void)hz_meta_alloc(16384); /* until no memory is left for a map */
         hz_livemap_add(block);
-        require(hz_livemap_remove(block) == HZ_LIVEMAP_OK, "an unwatched block passes");
+        require(hz_livemap_remove(block) == HZ_LIVEMAP_OK, "a block without a map passes");
         hz_livemap_add(block);
         unit::os_works_again();
-        hz_livemap_add(later); /* there may be a map from here on */
-        require(hz_livemap_remove(block) == HZ_LIVEMAP_OK, "it was live, though nobody could write that down");
-        require(hz_livemap_remove(later) == HZ_LIVEMAP_OK, "so is the later one");
+        hz_livemap_add(later); /* from here on there can be a map */
+        require(hz_livemap_remove(block) == HZ_LIVEMAP_OK, "the block was live, though there was no map to record it");
+        require(hz_livemap_remove(later) == HZ_LIVEMAP_OK, "the later block was live too");
         return 0;
     }));
 }

@@ -1,6 +1,6 @@
-/* The last words of a failing program: exact, in one line, and an abort. */
+/* What a failing program prints before it aborts: one line, exactly. */
 #include "stress/children.h"
-#include "unit/base/shim.h"
+#include "unit/library.h"
 
 #include <csignal>
 #include <functional>
@@ -39,8 +39,7 @@ void expect_abort(const End &end, const std::string &text) {
 }
 
 TEST(Check, PointerFailuresSayWhichAndWhere) {
-    for (const char *text : {HZ_TEXT_FOREIGN, HZ_TEXT_DOUBLE_FREE, HZ_TEXT_INTERIOR, HZ_TEXT_SIZE,
-                             HZ_TEXT_LIST})
+    for (const char *text : {HZ_TEXT_FOREIGN, HZ_TEXT_DOUBLE_FREE, HZ_TEXT_INTERIOR, HZ_TEXT_SIZE, HZ_TEXT_LIST})
         expect_abort(end_of([=] { hz_fail_pointer(text, reinterpret_cast<void *>(uintptr_t{0x7f001234abc0})); }),
                      std::string("hakozuna: ") + text + " 0x7f001234abc0\n");
     expect_abort(end_of([] { hz_fail_pointer("text", nullptr); }), "hakozuna: text 0x0\n");

@@ -1,7 +1,6 @@
-/* Spans and direct mappings behind one face. */
+/* Large blocks: runs of pages, and direct mappings. */
 #include "stress/children.h"
-#include "unit/base/shim.h"
-#include "unit/together.h"
+#include "unit/base/fixture.h"
 
 #include <cerrno>
 #include <gtest/gtest.h>
@@ -13,24 +12,20 @@ using support::KiB;
 using support::MiB;
 
 size_t run_bytes_max() {
-    return unit_run_pages_max * unit_page_bytes;
+    return unit::run_pages_max * unit::page_bytes;
 }
 
 size_t direct_count() {
-    struct unit_arena_figures figures;
-    unit_arena_figures_get(&figures);
-    return figures.direct_count;
+    return unit::figures().direct_count;
 }
 
 size_t used_bytes() {
-    struct unit_arena_figures figures;
-    unit_arena_figures_get(&figures);
-    return figures.used_bytes + figures.direct_bytes;
+    return unit::figures().used_bytes + unit::figures().direct_bytes;
 }
 
 std::vector<size_t> sizes() {
     std::vector<size_t> all = {HZ_CLASS_BYTES_MAX + 1, 100 * KiB, MiB, 3 * MiB, 20 * MiB + 1};
-    for (size_t edge : {unit_page_bytes, 2 * unit_page_bytes, run_bytes_max(), unit_segment_bytes})
+    for (size_t edge : {unit::page_bytes, 2 * unit::page_bytes, run_bytes_max(), unit::segment_bytes})
         support::push_edge(all, edge);
     return all;
 }
@@ -38,10 +33,10 @@ std::vector<size_t> sizes() {
 class Large : public testing::Test {
   protected:
     static void SetUpTestSuite() {
-        ASSERT_TRUE(unit_base_init());
+        ASSERT_TRUE(unit::base_init());
     }
     void SetUp() override {
-        hz_arena_purge(0, SIZE_MAX); /* no mapping of an earlier test is reused */
+        hz_arena_purge(0, SIZE_MAX); /* so that no mapping of an earlier test is reused */
         used_before_ = used_bytes();
         errno = EILSEQ;
     }
@@ -61,15 +56,15 @@ TEST_F(Large, BlocksHoldWhatTheySay) {
         ASSERT_NE(block, nullptr) << size;
         EXPECT_GE(hz_large_usable(block), size);
         EXPECT_EQ(hz_large_usable(block), hz_large_good_size(size));
-        EXPECT_EQ(unit_pagetag_of(block).size_class, static_cast<unsigned>(HZ_CLASS_LARGE));
-        EXPECT_EQ(unit_pagetag_of(block).bin, 0U) << "its free takes the slow path";
+        EXPECT_EQ(hz_pagetag_class(block), static_cast<unsigned>(HZ_CLASS_LARGE));
+        EXPECT_EQ(hz_load_rlx(&hz_pagetag_of(block)->bin), 0U) << "free must take the slow path";
         support::fill(block, hz_large_usable(block), blocks.size());
         blocks.push_back(block);
     }
     for (size_t i = 0; i < blocks.size(); i++) {
         EXPECT_TRUE(support::holds(blocks[i], hz_large_usable(blocks[i]), i));
         hz_large_free(blocks[i]);
-        EXPECT_EQ(unit_pagetag_of(blocks[i]).size_class, static_cast<unsigned>(HZ_CLASS_NONE));
+        EXPECT_EQ(hz_pagetag_class(blocks[i]), static_cast<unsigned>(HZ_CLASS_NONE));
     }
 }
 
@@ -78,7 +73,7 @@ TEST_F(Large, ZeroedAfterReuse) {
         void *block = hz_large_alloc(size, 1, false);
         memset(block, 0xff, hz_large_usable(block));
         hz_large_free(block);
-        for (size_t next : {size, size - 1, size / 2 + unit_page_bytes}) {
+        for (size_t next : {size, size - 1, size / 2 + unit::page_bytes}) {
             block = hz_large_alloc(next, 1, true);
             ASSERT_TRUE(support::is_zero(block, next)) << next << " after " << size;
             memset(block, 0xff, hz_large_usable(block));
@@ -87,15 +82,15 @@ TEST_F(Large, ZeroedAfterReuse) {
     }
 }
 
-TEST_F(Large, SpansComeFromSegmentsOthersAreMapped) {
+TEST_F(Large, RunsComeFromSegmentsLargerBlocksAreMapped) {
     size_t before = direct_count();
-    void *span = hz_large_alloc(run_bytes_max(), 1, false);
+    void *run = hz_large_alloc(run_bytes_max(), 1, false);
     EXPECT_EQ(direct_count(), before);
     void *mapping = hz_large_alloc(run_bytes_max() + 1, 1, false);
     EXPECT_EQ(direct_count(), before + 1);
     void *aligned = hz_large_alloc(1, 2 * run_bytes_max(), false);
     EXPECT_EQ(direct_count(), before + 2);
-    for (void *block : {span, mapping, aligned})
+    for (void *block : {run, mapping, aligned})
         hz_large_free(block);
     EXPECT_EQ(direct_count(), before);
 }
@@ -126,39 +121,39 @@ TEST_F(Large, RefusesWhatCannotBe) {
     hz_large_free(block);
 }
 
-TEST_F(Large, SpanShrinksAndGrowsInPlace) {
-    auto *block = static_cast<char *>(hz_large_alloc(8 * unit_page_bytes, 1, false));
-    support::fill(block, 8 * unit_page_bytes, 1);
-    ASSERT_EQ(hz_large_resize(block, 3 * unit_page_bytes - 5), block);
-    EXPECT_EQ(hz_large_usable(block), 3 * unit_page_bytes);
-    ASSERT_EQ(hz_large_resize(block, 6 * unit_page_bytes), block) << "the pages behind it are free";
-    EXPECT_EQ(hz_large_usable(block), 6 * unit_page_bytes);
-    EXPECT_TRUE(support::holds(block, 3 * unit_page_bytes, 1));
-    EXPECT_EQ(hz_large_resize(block, HZ_CLASS_BYTES_MAX), nullptr) << "a size class serves that";
-    EXPECT_EQ(hz_large_resize(block, run_bytes_max() + 1), nullptr) << "a mapping serves that";
-    EXPECT_EQ(hz_large_usable(block), 6 * unit_page_bytes);
+TEST_F(Large, RunShrinksAndGrowsInPlace) {
+    auto *block = static_cast<char *>(hz_large_alloc(8 * unit::page_bytes, 1, false));
+    support::fill(block, 8 * unit::page_bytes, 1);
+    ASSERT_EQ(hz_large_resize(block, 3 * unit::page_bytes - 5), block);
+    EXPECT_EQ(hz_large_usable(block), 3 * unit::page_bytes);
+    ASSERT_EQ(hz_large_resize(block, 6 * unit::page_bytes), block) << "the pages behind it are free";
+    EXPECT_EQ(hz_large_usable(block), 6 * unit::page_bytes);
+    EXPECT_TRUE(support::holds(block, 3 * unit::page_bytes, 1));
+    EXPECT_EQ(hz_large_resize(block, HZ_CLASS_BYTES_MAX), nullptr) << "a size class serves this size";
+    EXPECT_EQ(hz_large_resize(block, run_bytes_max() + 1), nullptr) << "a mapping serves this size";
+    EXPECT_EQ(hz_large_usable(block), 6 * unit::page_bytes);
     hz_large_free(block);
 }
 
-TEST_F(Large, SpanDoesNotGrowOverOthers) {
+TEST_F(Large, RunDoesNotGrowOverOthers) {
     std::vector<char *> blocks;
-    for (unsigned i = 0; i < 3 * unit_segment_pages / 2; i++) {
-        blocks.push_back(static_cast<char *>(hz_large_alloc(2 * unit_page_bytes, 1, false)));
-        support::fill(blocks.back(), 2 * unit_page_bytes, i);
+    for (unsigned i = 0; i < 3 * unit::segment_pages / 2; i++) {
+        blocks.push_back(static_cast<char *>(hz_large_alloc(2 * unit::page_bytes, 1, false)));
+        support::fill(blocks.back(), 2 * unit::page_bytes, i);
     }
     unsigned refused = 0;
     for (size_t i = 0; i < blocks.size(); i++) {
-        void *resized = hz_large_resize(blocks[i], 3 * unit_page_bytes);
+        void *resized = hz_large_resize(blocks[i], 3 * unit::page_bytes);
         refused += resized == nullptr;
         ASSERT_TRUE(resized == nullptr || resized == blocks[i]);
         if (resized != nullptr)
-            memset(blocks[i] + 2 * unit_page_bytes, 0xee, unit_page_bytes);
+            memset(blocks[i] + 2 * unit::page_bytes, 0xee, unit::page_bytes);
         else
-            ASSERT_EQ(hz_large_usable(blocks[i]), 2 * unit_page_bytes);
+            ASSERT_EQ(hz_large_usable(blocks[i]), 2 * unit::page_bytes);
     }
     EXPECT_GT(refused, blocks.size() / 2);
     for (size_t i = 0; i < blocks.size(); i++) {
-        EXPECT_TRUE(support::holds(blocks[i], 2 * unit_page_bytes, i));
+        EXPECT_TRUE(support::holds(blocks[i], 2 * unit::page_bytes, i));
         hz_large_free(blocks[i]);
     }
 }
@@ -170,7 +165,7 @@ TEST_F(Large, MappingResizesInPlace) {
     EXPECT_EQ(hz_large_usable(block), hz_large_good_size(5 * MiB + 1));
     EXPECT_TRUE(support::holds(block, 5 * MiB, 1));
     ASSERT_EQ(hz_large_resize(block, 5 * MiB + 2), block) << "the same pages";
-    EXPECT_EQ(hz_large_resize(block, run_bytes_max()), nullptr) << "a span serves that";
+    EXPECT_EQ(hz_large_resize(block, run_bytes_max()), nullptr) << "a run serves this size";
     EXPECT_TRUE(support::holds(block, 5 * MiB, 1));
     hz_large_free(block);
 }
@@ -179,7 +174,7 @@ TEST_F(Large, MappingMovesWhenItCannotGrow) {
     size_t size = 6 * MiB;
     auto *block = static_cast<char *>(hz_large_alloc(size, 1, false));
     support::fill(block, size, 1);
-    /* somebody else's page right behind it; if there was something already, so much the better */
+    /* a page right behind the block, unless something is mapped there already */
     void *blocker =
         mmap(block + size, hz_os_page_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     auto *moved = static_cast<char *>(hz_large_resize(block, 3 * size));
@@ -188,9 +183,9 @@ TEST_F(Large, MappingMovesWhenItCannotGrow) {
     EXPECT_EQ(hz_large_usable(moved), 3 * size);
     EXPECT_TRUE(support::holds(moved, size, 1));
     EXPECT_TRUE(support::is_zero(moved + size, 2 * size));
-    EXPECT_EQ(unit_pagetag_of(moved).size_class, static_cast<unsigned>(HZ_CLASS_LARGE));
-    EXPECT_EQ(unit_pagetag_of(block).size_class, static_cast<unsigned>(HZ_CLASS_NONE));
-    EXPECT_EQ(hz_segment_find(block), nullptr) << "the old address is nobody's";
+    EXPECT_EQ(hz_pagetag_class(moved), static_cast<unsigned>(HZ_CLASS_LARGE));
+    EXPECT_EQ(hz_pagetag_class(block), static_cast<unsigned>(HZ_CLASS_NONE));
+    EXPECT_EQ(hz_segment_find(block), nullptr) << "nothing of ours is at the old address";
     hz_large_free(moved);
     if (blocker != MAP_FAILED)
         munmap(blocker, hz_os_page_bytes());

@@ -1,5 +1,5 @@
-/* Lists through free blocks, and the word that holds head and count. */
-#include "unit/base/shim.h"
+/* Lists through free blocks, and the word that packs head and count. */
+#include "unit/library.h"
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ TEST(List, PushPutsInFront) {
     for (uint32_t i = 0; i < 4; i++) {
         hz_list_push(&list, blocks[i]);
         EXPECT_EQ(list.head, blocks[i]);
-        EXPECT_EQ(list.tail, blocks[0]) << "the first block stays the last";
+        EXPECT_EQ(list.tail, blocks[0]) << "the block pushed first stays the last one";
         EXPECT_EQ(list.count, i + 1);
     }
     const void *block = list.head;

@@ -1,6 +1,5 @@
-/* The check build's map of live blocks; compiled everywhere, so tested everywhere. */
-#include "unit/base/shim.h"
-#include "unit/together.h"
+/* The check build's map of live blocks. It is compiled in every build, so every build tests it. */
+#include "unit/base/fixture.h"
 
 #include <gtest/gtest.h>
 
@@ -8,25 +7,25 @@ namespace {
 
 constexpr size_t step = HZ_GRANULE_BYTES;
 
-/* A run of one page in a segment whose map exists. */
+/* Each test has a run of one page. */
 class LiveMap : public testing::Test {
   protected:
     static void SetUpTestSuite() {
-        ASSERT_TRUE(unit_base_init());
+        ASSERT_TRUE(unit::base_init());
     }
     void SetUp() override {
-        ASSERT_TRUE(unit_run_alloc(1, 1, &run_));
-        page_ = unit_page_address(run_.segment, run_.first);
+        ASSERT_TRUE(hz_arena_run_alloc(1, 1, &run_));
+        page_ = unit::page_address(run_.segment, run_.first);
     }
     void TearDown() override {
         hz_arena_run_free(run_.segment, run_.first);
     }
-    struct unit_run run_ = {};
+    struct hz_run run_ = {};
     char *page_ = nullptr;
 };
 
 TEST_F(LiveMap, UnwatchedSegmentsPass) {
-    /* the first test: nothing was added yet, so there is no map */
+    /* must be the first test: nothing was added yet, so there is no map */
     EXPECT_EQ(hz_livemap_remove(page_), HZ_LIVEMAP_OK);
 }
 
@@ -55,9 +54,9 @@ TEST_F(LiveMap, StrangersAreForeign) {
 }
 
 TEST_F(LiveMap, EdgesOfTheSegmentHaveBits) {
-    hz_livemap_add(page_ + step); /* the map exists from here on */
-    char *base = unit_page_address(run_.segment, 0);
-    for (char *block : {base, base + unit_segment_bytes - step}) {
+    hz_livemap_add(page_ + step); /* from here on the map exists */
+    char *base = unit::page_address(run_.segment, 0);
+    for (char *block : {base, base + unit::segment_bytes - step}) {
         ASSERT_EQ(hz_livemap_remove(block), HZ_LIVEMAP_NOT_LIVE);
         hz_livemap_add(block);
         ASSERT_EQ(hz_livemap_remove(block), HZ_LIVEMAP_OK);

@@ -1,7 +1,6 @@
-/* The futex lock: mutual exclusion, sleeping and waking, what fork leaves of it, ranks. */
+/* The futex lock: mutual exclusion, sleeping and waking, repair after fork, ranks. */
 #include "stress/children.h"
-#include "unit/base/shim.h"
-#include "unit/together.h"
+#include "unit/base/fixture.h"
 
 #include <gtest/gtest.h>
 
@@ -10,55 +9,46 @@ namespace {
 using children::require;
 using unit::rounds;
 
-struct Lock {
-    struct hz_lock *lock;
-    explicit Lock(unsigned rank = unit_rank_shard) : lock(unit_lock_new(rank)) {
-    }
-    ~Lock() {
-        unit_delete(lock);
-    }
-};
-
 TEST(Lock, OneHolder) {
-    Lock guard;
-    EXPECT_FALSE(hz_lock_is_mine(guard.lock));
-    hz_lock_acquire(guard.lock);
-    EXPECT_TRUE(hz_lock_is_mine(guard.lock));
-    EXPECT_FALSE(hz_lock_try_acquire(guard.lock)) << "it is no recursive lock";
+    struct hz_lock guard = HZ_LOCK_INIT(HZ_RANK_OUTER);
+    EXPECT_FALSE(hz_lock_is_mine(&guard));
+    hz_lock_acquire(&guard);
+    EXPECT_TRUE(hz_lock_is_mine(&guard));
+    EXPECT_FALSE(hz_lock_try_acquire(&guard)) << "the lock is not recursive";
     std::thread([&] {
-        EXPECT_FALSE(hz_lock_try_acquire(guard.lock));
-        EXPECT_FALSE(hz_lock_is_mine(guard.lock));
+        EXPECT_FALSE(hz_lock_try_acquire(&guard));
+        EXPECT_FALSE(hz_lock_is_mine(&guard));
     }).join();
-    hz_lock_release(guard.lock);
-    EXPECT_FALSE(hz_lock_is_mine(guard.lock));
+    hz_lock_release(&guard);
+    EXPECT_FALSE(hz_lock_is_mine(&guard));
     std::thread([&] {
-        ASSERT_TRUE(hz_lock_try_acquire(guard.lock));
-        EXPECT_TRUE(hz_lock_is_mine(guard.lock));
-        hz_lock_release(guard.lock);
+        ASSERT_TRUE(hz_lock_try_acquire(&guard));
+        EXPECT_TRUE(hz_lock_is_mine(&guard));
+        hz_lock_release(&guard);
     }).join();
-    EXPECT_EQ(unit_lock_word(guard.lock), 0U);
+    EXPECT_EQ(hz_load_rlx(&guard.word), 0U);
 }
 
-/* Threads add to a plain variable; with `yielding`, others are made to sleep. */
+/* Threads add to a plain variable. With `yielding`, the holder yields so that other threads have to sleep. */
 void count_under_lock(bool yielding, unsigned turns) {
     constexpr unsigned threads = 4;
-    Lock guard;
+    struct hz_lock guard = HZ_LOCK_INIT(HZ_RANK_OUTER);
     uint64_t value = 0;
     unsigned inside = 0;
     bool alone = true;
     unit::together(threads, [&](unsigned index) {
         for (unsigned i = 0; i < turns; i++) {
             if (index % 2 == 0)
-                hz_lock_acquire(guard.lock);
+                hz_lock_acquire(&guard);
             else
-                while (!hz_lock_try_acquire(guard.lock))
+                while (!hz_lock_try_acquire(&guard))
                     std::this_thread::yield();
             alone = alone && ++inside == 1;
             value++;
             if (yielding)
                 std::this_thread::yield();
             inside--;
-            hz_lock_release(guard.lock);
+            hz_lock_release(&guard);
         }
     });
     EXPECT_TRUE(alone);
@@ -74,27 +64,27 @@ TEST(Lock, ExcludesInLongSections) {
 }
 
 TEST(Lock, SleeperIsWoken) {
-    Lock guard;
-    hz_lock_acquire(guard.lock);
+    struct hz_lock guard = HZ_LOCK_INIT(HZ_RANK_OUTER);
+    hz_lock_acquire(&guard);
     bool entered = false;
     std::thread waiter([&] {
-        hz_lock_acquire(guard.lock);
+        hz_lock_acquire(&guard);
         entered = true;
-        hz_lock_release(guard.lock);
+        hz_lock_release(&guard);
     });
-    while (unit_lock_word(guard.lock) != 2) /* until it says that it sleeps */
+    while (hz_load_rlx(&guard.word) != 2) /* until the waiter sleeps */
         std::this_thread::yield();
     EXPECT_FALSE(entered);
-    hz_lock_release(guard.lock);
+    hz_lock_release(&guard);
     waiter.join();
     EXPECT_TRUE(entered);
-    EXPECT_EQ(unit_lock_word(guard.lock), 0U);
+    EXPECT_EQ(hz_load_rlx(&guard.word), 0U);
 }
 
 TEST(Lock, ThreadNumbersDiffer) {
     constexpr unsigned threads = 8;
     uintptr_t numbers[threads + 1];
-    unit::Barrier all_here(threads); /* numbers may repeat once a thread is gone */
+    unit::Barrier all_here(threads); /* a number can be used again once its thread has ended */
     numbers[threads] = hz_lock_self();
     unit::together(threads, [&](unsigned index) {
         numbers[index] = hz_lock_self();
@@ -108,54 +98,54 @@ TEST(Lock, ThreadNumbersDiffer) {
 }
 
 TEST(LockFork, FreeAndOwnLocksAreNotAbandoned) {
-    Lock unused;
-    Lock own(unit_rank_arena);
-    hz_lock_acquire(own.lock);
+    struct hz_lock unused = HZ_LOCK_INIT(HZ_RANK_OUTER);
+    struct hz_lock own = HZ_LOCK_INIT(HZ_RANK_ARENA);
+    hz_lock_acquire(&own);
     uintptr_t number = hz_lock_self();
     children::expect_good_end(children::start([&] {
         require(hz_lock_self() == number, "fork keeps the thread's number");
-        require(!hz_lock_abandoned(unused.lock), "a free lock is not abandoned");
-        require(!hz_lock_abandoned(own.lock) && hz_lock_is_mine(own.lock), "the forking thread keeps its lock");
-        hz_lock_release(own.lock);
-        hz_lock_acquire(unused.lock);
-        hz_lock_release(unused.lock);
+        require(!hz_lock_abandoned(&unused), "a free lock is not abandoned");
+        require(!hz_lock_abandoned(&own) && hz_lock_is_mine(&own), "the forking thread keeps its lock");
+        hz_lock_release(&own);
+        hz_lock_acquire(&unused);
+        hz_lock_release(&unused);
         return 0;
     }));
-    EXPECT_TRUE(hz_lock_is_mine(own.lock));
-    hz_lock_release(own.lock);
+    EXPECT_TRUE(hz_lock_is_mine(&own));
+    hz_lock_release(&own);
 }
 
-/* A thread holds the lock, and another one sleeps for it if asked, while this one forks. */
+/* This thread forks while another one holds the lock and, if `awaited`, a third one sleeps for it. */
 void fork_while_held(bool awaited) {
-    Lock guard;
+    struct hz_lock guard = HZ_LOCK_INIT(HZ_RANK_OUTER);
     std::atomic<bool> held{false};
     std::atomic<bool> forked{false};
     std::thread holder([&] {
-        hz_lock_acquire(guard.lock);
+        hz_lock_acquire(&guard);
         held = true;
         while (!forked)
             std::this_thread::yield();
-        EXPECT_TRUE(hz_lock_is_mine(guard.lock)) << "the child's reset is the child's";
-        hz_lock_release(guard.lock);
+        EXPECT_TRUE(hz_lock_is_mine(&guard)) << "the reset in the child changes nothing here";
+        hz_lock_release(&guard);
     });
     while (!held)
         std::this_thread::yield();
     std::thread waiter([&] {
         if (awaited) {
-            hz_lock_acquire(guard.lock);
-            hz_lock_release(guard.lock);
+            hz_lock_acquire(&guard);
+            hz_lock_release(&guard);
         }
     });
-    while (awaited && unit_lock_word(guard.lock) != 2)
+    while (awaited && hz_load_rlx(&guard.word) != 2)
         std::this_thread::yield();
     pid_t child = children::start([&] {
-        require(hz_lock_abandoned(guard.lock), "its holder is not here");
-        require(!hz_lock_try_acquire(guard.lock), "until the reset it is held");
-        hz_lock_reset(guard.lock);
-        require(!hz_lock_abandoned(guard.lock), "the reset makes it free");
-        hz_lock_acquire(guard.lock);
-        require(hz_lock_is_mine(guard.lock), "it works again");
-        hz_lock_release(guard.lock);
+        require(hz_lock_abandoned(&guard), "the holder does not exist here");
+        require(!hz_lock_try_acquire(&guard), "the lock is held until the reset");
+        hz_lock_reset(&guard);
+        require(!hz_lock_abandoned(&guard), "the reset frees the lock");
+        hz_lock_acquire(&guard);
+        require(hz_lock_is_mine(&guard), "the lock works again");
+        hz_lock_release(&guard);
         return 0;
     });
     children::expect_good_end(child);
@@ -173,58 +163,58 @@ TEST(LockFork, ChildResetsAnAwaitedLock) {
 }
 
 TEST(LockRank, RisingOrderIsAllowed) {
-    Lock outer(unit_rank_init);
-    Lock middle(unit_rank_shard);
-    Lock inner(unit_rank_meta);
+    struct hz_lock outer = HZ_LOCK_INIT(HZ_RANK_INIT);
+    struct hz_lock middle = HZ_LOCK_INIT(HZ_RANK_OUTER);
+    struct hz_lock inner = HZ_LOCK_INIT(HZ_RANK_META);
     for (int turn = 0; turn < 2; turn++) {
-        hz_lock_acquire(outer.lock);
-        hz_lock_acquire(middle.lock);
-        EXPECT_TRUE(hz_lock_try_acquire(inner.lock));
-        hz_lock_release(inner.lock);
-        hz_lock_release(middle.lock);
-        hz_lock_acquire(inner.lock);
-        hz_lock_release(outer.lock); /* any order of release */
-        hz_lock_release(inner.lock);
+        hz_lock_acquire(&outer);
+        hz_lock_acquire(&middle);
+        EXPECT_TRUE(hz_lock_try_acquire(&inner));
+        hz_lock_release(&inner);
+        hz_lock_release(&middle);
+        hz_lock_acquire(&inner);
+        hz_lock_release(&outer); /* locks may be released in any order */
+        hz_lock_release(&inner);
     }
 }
 
 TEST(LockRank, LeavesComeLast) {
-    Lock inner(unit_rank_meta);
-    Lock leaf(unit_rank_leaf);
-    hz_lock_acquire(inner.lock);
-    hz_lock_acquire(leaf.lock);
-    hz_lock_release(leaf.lock);
-    hz_lock_release(inner.lock);
-    EXPECT_EQ(unit_rank_leaf, 0U) << "zeroed memory is a free leaf";
+    struct hz_lock inner = HZ_LOCK_INIT(HZ_RANK_META);
+    struct hz_lock leaf = HZ_LOCK_INIT(HZ_RANK_LEAF);
+    hz_lock_acquire(&inner);
+    hz_lock_acquire(&leaf);
+    hz_lock_release(&leaf);
+    hz_lock_release(&inner);
+    EXPECT_EQ(HZ_RANK_LEAF, 0) << "zeroed memory is a free leaf";
 }
 
 TEST(LockRankDeathTest, NothingIsTakenUnderALeaf) {
     if (!HZ_CONFIG_CHECKS)
         GTEST_SKIP() << "ranks are checked in the check build";
-    Lock leaf(unit_rank_leaf);
-    Lock other(unit_rank_leaf);
-    Lock low(unit_rank_init);
-    hz_lock_acquire(leaf.lock);
-    EXPECT_DEATH(hz_lock_acquire(low.lock), "internal error: .*rank");
-    EXPECT_DEATH(hz_lock_acquire(other.lock), "internal error: .*rank");
-    hz_lock_release(leaf.lock);
-    EXPECT_DEATH(hz_lock_release(leaf.lock), "internal error: .*rank");
+    struct hz_lock leaf = HZ_LOCK_INIT(HZ_RANK_LEAF);
+    struct hz_lock other = HZ_LOCK_INIT(HZ_RANK_LEAF);
+    struct hz_lock low = HZ_LOCK_INIT(HZ_RANK_INIT);
+    hz_lock_acquire(&leaf);
+    EXPECT_DEATH(hz_lock_acquire(&low), "internal error: .*rank");
+    EXPECT_DEATH(hz_lock_acquire(&other), "internal error: .*rank");
+    hz_lock_release(&leaf);
+    EXPECT_DEATH(hz_lock_release(&leaf), "internal error: .*rank");
 }
 
 TEST(LockRankDeathTest, OtherOrdersAbort) {
     if (!HZ_CONFIG_CHECKS)
         GTEST_SKIP() << "ranks are checked in the check build";
-    Lock low(unit_rank_shard);
-    Lock same(unit_rank_shard);
-    Lock high(unit_rank_arena);
-    hz_lock_acquire(low.lock);
-    EXPECT_DEATH(hz_lock_acquire(same.lock), "internal error: .*rank");
-    hz_lock_release(low.lock);
-    hz_lock_acquire(high.lock);
-    EXPECT_DEATH(hz_lock_acquire(low.lock), "internal error: .*rank");
-    EXPECT_DEATH(hz_lock_try_acquire(low.lock), "internal error: .*rank");
-    hz_lock_release(high.lock);
-    EXPECT_DEATH(hz_lock_release(high.lock), "internal error: .*rank");
+    struct hz_lock low = HZ_LOCK_INIT(HZ_RANK_OUTER);
+    struct hz_lock same = HZ_LOCK_INIT(HZ_RANK_OUTER);
+    struct hz_lock high = HZ_LOCK_INIT(HZ_RANK_ARENA);
+    hz_lock_acquire(&low);
+    EXPECT_DEATH(hz_lock_acquire(&same), "internal error: .*rank");
+    hz_lock_release(&low);
+    hz_lock_acquire(&high);
+    EXPECT_DEATH(hz_lock_acquire(&low), "internal error: .*rank");
+    EXPECT_DEATH(hz_lock_try_acquire(&low), "internal error: .*rank");
+    hz_lock_release(&high);
+    EXPECT_DEATH(hz_lock_release(&high), "internal error: .*rank");
 }
 
 } // namespace

@@ -1,7 +1,6 @@
-/* Memory for the allocator's own structures: zeroed, apart, on lines of its own. */
+/* Memory for the allocator's own structures: zeroed, and each piece on its own cache lines. */
 #include "stress/children.h"
-#include "unit/base/shim.h"
-#include "unit/together.h"
+#include "unit/base/fixture.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +14,7 @@ struct Piece {
     size_t bytes;
 };
 
-/* A piece that is zero and starts a line; filled with `seed`. */
+/* Allocates a piece, checks that it is zero and starts a cache line, and fills it from `seed`. */
 Piece take(size_t bytes, uint64_t seed) {
     auto *start = static_cast<char *>(hz_meta_alloc(bytes));
     EXPECT_NE(start, nullptr);
@@ -54,7 +53,7 @@ TEST(Meta, RefusesWhatCannotBe) {
     take(64, 1);
 }
 
-TEST(Meta, ThreadsGetPiecesOfTheirOwn) {
+TEST(Meta, ThreadsNeverShareAPiece) {
     constexpr unsigned threads = 4;
     const unsigned count = unit::rounds(2000);
     std::vector<std::vector<Piece>> pieces(threads);
@@ -68,13 +67,13 @@ TEST(Meta, ThreadsGetPiecesOfTheirOwn) {
             ASSERT_TRUE(support::holds(pieces[index][i].start, pieces[index][i].bytes, index * uint64_t{count} + i));
 }
 
-/* A thread takes piece after piece, so that forks fall into any moment of it. */
+/* A thread allocates piece after piece, so that forks happen at any moment of an allocation. */
 TEST(MetaFork, ChildCanAllocateWhateverOthersDid) {
     std::atomic<bool> stop{false};
     std::atomic<bool> started{false};
     std::thread busy([&] {
         for (int i = 0; i < 100000 && !stop; i++) {
-            hz_meta_alloc(30 * KiB); /* many chunks; not touched, so it costs address space only */
+            hz_meta_alloc(30 * KiB); /* many chunks; they are not touched, so they cost only address space */
             started = true;
         }
     });
@@ -82,16 +81,16 @@ TEST(MetaFork, ChildCanAllocateWhateverOthersDid) {
         std::this_thread::yield();
     for (unsigned i = 0; i < unit::rounds(60); i++)
         children::expect_good_end(children::start([] {
-            hz_meta_after_fork(); /* as the engine's hook does */
+            hz_meta_after_fork(); /* as the heap's fork hook does */
             std::vector<Piece> pieces;
             for (uint64_t seed = 0; seed < 100; seed++) {
                 auto *start = static_cast<char *>(hz_meta_alloc(1000));
-                require(start != nullptr && support::is_zero(start, 1000), "a piece is zero");
+                require(start != nullptr && support::is_zero(start, 1000), "the piece is zero");
                 support::fill(start, 1000, seed);
                 pieces.push_back({start, 1000});
             }
             for (uint64_t seed = 0; seed < 100; seed++)
-                require(support::holds(pieces[seed].start, 1000, seed), "pieces are apart");
+                require(support::holds(pieces[seed].start, 1000, seed), "pieces do not overlap");
             return 0;
         }));
     stop = true;

@@ -1,6 +1,5 @@
-/* The list with many senders and one taker: nothing lost, nothing twice, never more than the cap. */
-#include "unit/base/shim.h"
-#include "unit/together.h"
+/* The list with many senders and one taker: no block is lost or taken twice, and the cap is never exceeded. */
+#include "unit/base/fixture.h"
 
 #include <atomic>
 #include <gtest/gtest.h>
@@ -11,20 +10,13 @@ namespace {
 
 using unit::rounds;
 
-/* A block that says who has it: first the link, as in a free block. */
+/* A block that records where it is. The link comes first, as in a free block. */
 struct Node {
     void *link;
-    uint64_t payload; /* written by the sender, read by the taker: TSan sees whether the edge holds */
+    uint64_t payload; /* written by the sender, read by the taker: ThreadSanitizer checks the edge */
     std::atomic<bool> sent;
     uint64_t sent_count;
     uint64_t taken_count;
-};
-
-struct Queue {
-    struct hz_mpsc *mpsc = unit_mpsc_new();
-    ~Queue() {
-        unit_delete(mpsc);
-    }
 };
 
 struct hz_list list_of(std::vector<Node> &nodes, size_t from, size_t count) {
@@ -35,21 +27,21 @@ struct hz_list list_of(std::vector<Node> &nodes, size_t from, size_t count) {
 }
 
 TEST(Mpsc, TakeOfNothingIsZero) {
-    Queue queue;
-    EXPECT_EQ(unit_mpsc_take(queue.mpsc), 0U);
-    EXPECT_EQ(unit_mpsc_count(queue.mpsc), 0U);
+    struct hz_mpsc queue = {};
+    EXPECT_EQ(hz_mpsc_take(&queue), 0U);
+    EXPECT_EQ(hz_mpsc_count(&queue), 0U);
 }
 
 TEST(Mpsc, TakesEverythingNewestListFirst) {
-    Queue queue;
+    struct hz_mpsc queue = {};
     std::vector<Node> nodes(5);
     struct hz_list first = list_of(nodes, 0, 3);
     struct hz_list second = list_of(nodes, 3, 2);
-    ASSERT_TRUE(unit_mpsc_send(queue.mpsc, &first, 100));
-    EXPECT_EQ(unit_mpsc_count(queue.mpsc), 3U);
-    ASSERT_TRUE(unit_mpsc_send(queue.mpsc, &second, 100));
-    EXPECT_EQ(unit_mpsc_count(queue.mpsc), 5U);
-    hz_list_word word = unit_mpsc_take(queue.mpsc);
+    ASSERT_TRUE(hz_mpsc_send(&queue, &first, 100));
+    EXPECT_EQ(hz_mpsc_count(&queue), 3U);
+    ASSERT_TRUE(hz_mpsc_send(&queue, &second, 100));
+    EXPECT_EQ(hz_mpsc_count(&queue), 5U);
+    hz_list_word word = hz_mpsc_take(&queue);
     ASSERT_EQ(hz_list_word_count(word), 5U);
     const void *block = hz_list_word_head(word);
     for (size_t index : {4U, 3U, 2U, 1U, 0U}) {
@@ -57,32 +49,32 @@ TEST(Mpsc, TakesEverythingNewestListFirst) {
         block = hz_block_next(block);
     }
     EXPECT_EQ(block, nullptr) << "the last link ends the list";
-    EXPECT_EQ(unit_mpsc_count(queue.mpsc), 0U);
-    EXPECT_EQ(unit_mpsc_take(queue.mpsc), 0U);
+    EXPECT_EQ(hz_mpsc_count(&queue), 0U);
+    EXPECT_EQ(hz_mpsc_take(&queue), 0U);
 }
 
-TEST(Mpsc, CapIsReachedAndNotPassed) {
-    Queue queue;
+TEST(Mpsc, CapIsReachedAndNotExceeded) {
+    struct hz_mpsc queue = {};
     std::vector<Node> nodes(8);
     struct hz_list three = list_of(nodes, 0, 3);
     struct hz_list two = list_of(nodes, 3, 2);
     struct hz_list one = list_of(nodes, 5, 1);
-    EXPECT_FALSE(unit_mpsc_send(queue.mpsc, &three, 2));
-    EXPECT_EQ(unit_mpsc_count(queue.mpsc), 0U);
-    EXPECT_TRUE(unit_mpsc_send(queue.mpsc, &three, 4));
-    EXPECT_FALSE(unit_mpsc_send(queue.mpsc, &two, 4));
-    EXPECT_TRUE(unit_mpsc_send(queue.mpsc, &one, 4));
-    hz_list_word word = unit_mpsc_take(queue.mpsc);
+    EXPECT_FALSE(hz_mpsc_send(&queue, &three, 2));
+    EXPECT_EQ(hz_mpsc_count(&queue), 0U);
+    EXPECT_TRUE(hz_mpsc_send(&queue, &three, 4));
+    EXPECT_FALSE(hz_mpsc_send(&queue, &two, 4));
+    EXPECT_TRUE(hz_mpsc_send(&queue, &one, 4));
+    hz_list_word word = hz_mpsc_take(&queue);
     EXPECT_EQ(hz_list_word_count(word), 4U);
     EXPECT_EQ(hz_list_word_head(word), &nodes[5]);
-    EXPECT_EQ(hz_block_next(&nodes[5]), &nodes[2]) << "the refused list is in nobody's way";
+    EXPECT_EQ(hz_block_next(&nodes[5]), &nodes[2]) << "the refused list left no trace";
 }
 
 constexpr unsigned senders = 4;
 constexpr size_t nodes_each = 64;
-constexpr uint32_t cap = 100; /* below the number of nodes: sends are refused now and then */
+constexpr uint32_t cap = 100; /* below the number of nodes, so that sends are refused now and then */
 
-/* Sends lists of 1..8 of its nodes that are not on their way, `lists` times. */
+/* Sends `lists` lists, each of 1..8 nodes that are not on their way already. */
 void send_lists(struct hz_mpsc *queue, std::vector<Node> &nodes, unsigned lists, uint64_t seed) {
     support::Random random(seed);
     size_t at = 0;
@@ -98,12 +90,12 @@ void send_lists(struct hz_mpsc *queue, std::vector<Node> &nodes, unsigned lists,
             node.payload = seed + ++node.sent_count;
             hz_list_push(&list, &node);
         }
-        while (!unit_mpsc_send(queue, &list, cap))
+        while (!hz_mpsc_send(queue, &list, cap))
             std::this_thread::yield();
     }
 }
 
-/* Walks one taken list by its count; the number of blocks, or -1 when something is wrong. */
+/* Walks a taken list by its count. Returns the number of blocks, or -1 when something is wrong. */
 long take_apart(hz_list_word word) {
     uint32_t count = hz_list_word_count(word);
     auto *node = static_cast<Node *>(hz_list_word_head(word));
@@ -115,14 +107,14 @@ long take_apart(hz_list_word word) {
             return -1;
         if (node->payload % 1000000 != ++node->taken_count)
             return -1;
-        node->sent.store(false, std::memory_order_release); /* from here on the sender may send it again */
+        node->sent.store(false, std::memory_order_release); /* from here on the sender can send it again */
         node = next;
     }
     return count;
 }
 
 TEST(Mpsc, ManySendersOneTaker) {
-    Queue queue;
+    struct hz_mpsc queue = {};
     std::vector<std::unique_ptr<std::vector<Node>>> nodes;
     for (unsigned i = 0; i < senders; i++)
         nodes.push_back(std::make_unique<std::vector<Node>>(nodes_each));
@@ -131,20 +123,20 @@ TEST(Mpsc, ManySendersOneTaker) {
     bool good = true;
     unit::together(senders + 1, [&](unsigned index) {
         if (index < senders) {
-            send_lists(queue.mpsc, *nodes[index], rounds(10000), (index + 1) * uint64_t{1000000});
+            send_lists(&queue, *nodes[index], rounds(10000), (index + 1) * uint64_t{1000000});
             sending--;
             return;
         }
         for (bool last = false; !last;) {
-            last = sending.load() == 0; /* read first: what was sent before is seen by this take */
-            hz_list_word word = unit_mpsc_take(queue.mpsc);
+            last = sending.load() == 0; /* read first, so that the last take sees everything that was sent */
+            hz_list_word word = hz_mpsc_take(&queue);
             largest = std::max(largest, hz_list_word_count(word));
             good = (word == 0 || take_apart(word) > 0) && good;
             if (word == 0)
                 std::this_thread::yield();
         }
     });
-    EXPECT_TRUE(good) << "a list did not end where its count says, or a block came out of turn";
+    EXPECT_TRUE(good) << "a list did not end where its count says, or a block was lost or repeated";
     EXPECT_LE(largest, cap);
     EXPECT_GT(largest, 1U);
     for (const auto &each : nodes)

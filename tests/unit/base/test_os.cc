@@ -1,8 +1,7 @@
-/* The contract of os.h, held by os_linux.c. */
+/* The contract of os.h, kept by os_linux.c. */
 #include "stress/children.h"
-#include "unit/base/shim.h"
+#include "unit/base/fixture.h"
 #include "unit/on_cpu.h"
-#include "unit/together.h"
 
 #include <algorithm>
 #include <atomic>
@@ -23,7 +22,7 @@ size_t page() {
     return hz_os_page_bytes();
 }
 
-/* Asks the kernel, so that an answer of "no" is no crash. */
+/* Asks the kernel, so that "no" does not crash the test. */
 bool readable(const void *address) {
     int ends[2];
     if (pipe(ends) != 0)
@@ -51,7 +50,7 @@ size_t resident_pages(void *address, size_t bytes) {
     return static_cast<size_t>(std::count_if(flags.begin(), flags.end(), [](unsigned char f) { return f & 1; }));
 }
 
-/* Every call here must leave errno alone. */
+/* No call in these tests may change errno. */
 class Os : public testing::Test {
   protected:
     void SetUp() override {
@@ -108,15 +107,15 @@ TEST(OsMapZero, IsReadableAndWritableWhereCommitted) {
     table[bytes / 2] = 1;
     table[bytes / 2 + page() - 1] = 1;
     EXPECT_EQ(resident_pages(table + bytes / 2, 64 * page()), 1U);
-    EXPECT_FALSE(writable(table + bytes / 2 + page())) << "what was not committed cannot be written";
+    EXPECT_FALSE(writable(table + bytes / 2 + page())) << "a page that was not committed cannot be written";
     EXPECT_FALSE(writable(table + bytes / 2 - 1));
     EXPECT_TRUE(hz_os_unmap(table, bytes));
     EXPECT_FALSE(readable(table));
 }
 
-TEST(OsMap, LazyTablesMayBeHuge) {
+TEST(OsMap, LazyTablesCanBeHuge) {
     if (support::sanitized)
-        GTEST_SKIP() << "sanitizers have taken most of the address space";
+        GTEST_SKIP() << "sanitizers take most of the address space";
     size_t bytes = size_t{1} << 40;
     auto *table = static_cast<char *>(hz_os_map(bytes, page(), true));
     ASSERT_NE(table, nullptr);
@@ -137,7 +136,7 @@ TEST_F(Os, RefusesWhatCannotBe) {
     EXPECT_FALSE(hz_os_commit(gone, page()));
     EXPECT_FALSE(hz_os_purge(gone, page()));
     EXPECT_EQ(hz_os_remap(gone, page(), 2 * page(), nullptr), nullptr);
-    EXPECT_FALSE(hz_os_unmap(static_cast<char *>(gone) + 1, page())) << "not a page's start";
+    EXPECT_FALSE(hz_os_unmap(static_cast<char *>(gone) + 1, page())) << "the address does not start a page";
     hz_os_sparse(gone, page());
 }
 
@@ -164,7 +163,7 @@ TEST_F(Os, UnmapsAPart) {
     EXPECT_TRUE(readable(space + 2 * page()));
     EXPECT_TRUE(hz_os_unmap(space, page()));
     EXPECT_TRUE(hz_os_unmap(space + 2 * page(), page()));
-    errno = EILSEQ; /* readable() has changed it */
+    errno = EILSEQ; /* readable() changed it */
 }
 
 TEST_F(Os, RemapMovesOntoTheTarget) {
@@ -185,7 +184,7 @@ TEST_F(Os, RemapMovesOntoTheTarget) {
 TEST_F(Os, RemapInPlaceIsRefusedWhenBlocked) {
     auto *space = static_cast<char *>(hz_os_map(2 * page(), page(), false));
     support::fill(space, 2 * page(), 3);
-    EXPECT_EQ(hz_os_remap(space, page(), 2 * page(), nullptr), nullptr) << "the next page is taken";
+    EXPECT_EQ(hz_os_remap(space, page(), 2 * page(), nullptr), nullptr) << "the next page is in use";
     EXPECT_TRUE(support::holds(space, 2 * page(), 3));
     EXPECT_TRUE(hz_os_unmap(space, 2 * page()));
 }
@@ -217,10 +216,10 @@ TEST_F(Os, ClockIsTheCoarseMonotonicOne) {
     }
 }
 
-TEST_F(Os, WaitReturnsAtOnceWhenTheWordHasChanged) {
+TEST_F(Os, WaitReturnsImmediatelyWhenTheWordHasChanged) {
     uint32_t word = 1;
-    hz_os_wait(&word, 0); /* hangs if it does not compare */
-    hz_os_wake(&word, 1); /* nobody there */
+    hz_os_wait(&word, 0); /* would hang if it did not compare */
+    hz_os_wake(&word, 1); /* nobody sleeps */
 }
 
 TEST(OsWait, WakeReachesASleeper) {
@@ -275,7 +274,8 @@ TEST_F(Os, CpusAreDividedIntoGroupsOfNeighbours) {
         std::fill(group.begin(), group.end(), uint8_t{255});
         uint32_t groups = hz_os_cpu_groups(group.data(), group.size(), most);
         EXPECT_EQ(groups, std::min<size_t>(all.size(), most));
-        EXPECT_LT(*std::max_element(group.begin(), group.end()), groups) << "every CPU has one, ours or not";
+        EXPECT_LT(*std::max_element(group.begin(), group.end()), groups)
+            << "every CPU has a group, also those that we may not run on";
         std::vector<size_t> members(groups);
         for (size_t i = 0; i < all.size(); i++) {
             uint8_t mine = group[static_cast<size_t>(all[i])];
@@ -288,7 +288,7 @@ TEST_F(Os, CpusAreDividedIntoGroupsOfNeighbours) {
     }
     unit::OnCpu here;
     EXPECT_EQ(hz_os_cpu_count(), 1U);
-    EXPECT_EQ(hz_os_cpu_groups(group.data(), 8, 16), 1U) << "CPUs of higher numbers come round";
+    EXPECT_EQ(hz_os_cpu_groups(group.data(), 8, 16), 1U) << "higher CPU numbers wrap around";
     EXPECT_EQ(std::count(group.begin(), group.begin() + 8, 0), 8);
 }
 

@@ -1,11 +1,11 @@
-/* The operating system that refuses on request: which calls it counts, which it refuses. */
+/* The OS layer that refuses calls on request: which calls it counts, which it refuses. */
 #include "unit/base/faulty.h"
 
 #include <gtest/gtest.h>
 
 namespace {
 
-/* One call of each kind that can be refused; a bit for each that was. */
+/* Makes one call of each kind that can be refused. Returns a bit for each call that was refused. */
 unsigned refused() {
     size_t page = hz_os_page_bytes();
     void *space = hz_os_linux_reserve(4 * page, page);
@@ -46,7 +46,7 @@ TEST(FaultySwitch, RefusesTheChosenCalls) {
             EXPECT_EQ(hz_os_faulty_failures(), static_cast<unsigned>(__builtin_popcount(expected)));
         }
     hz_os_faulty_fail(2, UINT64_MAX);
-    EXPECT_EQ(refused(), 0x3cU) << "all from one on";
+    EXPECT_EQ(refused(), 0x3cU) << "all calls after the second";
     hz_os_faulty_fail(UINT64_MAX, 0);
     EXPECT_EQ(refused(), 0U);
     EXPECT_EQ(hz_os_faulty_failures(), 0U);

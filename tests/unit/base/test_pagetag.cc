@@ -1,7 +1,6 @@
-/* The page tag table: what is ours, what is not, both shapes of the table. */
+/* The page tag table, flat and small: tags of our pages, no tag elsewhere. */
 #include "stress/children.h"
-#include "unit/base/shim.h"
-#include "unit/together.h"
+#include "unit/base/fixture.h"
 
 #include <gtest/gtest.h>
 
@@ -13,21 +12,23 @@ constexpr unsigned some_bin = 0x120;
 constexpr unsigned some_class = 7;
 constexpr unsigned some_owner = 63;
 
+unsigned bin_of(const void *address) {
+    return hz_load_rlx(&hz_pagetag_of(address)->bin);
+}
+
 bool no_tag(const void *address) {
-    struct unit_pagetag tag = unit_pagetag_of(address);
-    return tag.bin == 0 && tag.size_class == HZ_CLASS_NONE && tag.owner == 0;
+    return bin_of(address) == 0 && hz_pagetag_class(address) == HZ_CLASS_NONE && hz_pagetag_owner(address) == 0;
 }
 
 bool tagged(const char *address, unsigned bin) {
-    struct unit_pagetag tag = unit_pagetag_of(address);
-    return tag.bin == bin && tag.size_class == some_class && tag.owner == some_owner;
+    return bin_of(address) == bin && hz_pagetag_class(address) == some_class && hz_pagetag_owner(address) == some_owner;
 }
 
 const char *address(uintptr_t value) {
     return reinterpret_cast<const char *>(value);
 }
 
-/* Pointers that a program might pass by mistake, and garbage. */
+/* Pointers that a program might pass by mistake, and random addresses. */
 bool strangers_have_no_tag() {
     int on_stack = 0;
     static int in_data;
@@ -42,13 +43,13 @@ bool strangers_have_no_tag() {
 }
 
 void open_tags(const char *start, size_t pages) {
-    require(hz_pagetag_open(start, pages * unit_page_bytes), "the entries can be opened");
+    require(hz_pagetag_open(start, pages * unit::page_bytes), "the entries can be opened");
 }
 
-/* Each test has the table for itself: a child that makes it. */
+/* Each test has its own table: a child process makes it. */
 template <typename Body> void with_table(Body body) {
     children::expect_good_end(children::start([&] {
-        require(hz_pagetag_init(), "the table can be had");
+        require(hz_pagetag_init(), "the table can be mapped");
         body();
         return 0;
     }));
@@ -56,19 +57,20 @@ template <typename Body> void with_table(Body body) {
 
 TEST(PageTag, BeforeInitialisationNothingIsOurs) {
     EXPECT_TRUE(strangers_have_no_tag());
-    EXPECT_FALSE(unit_pagetags_flat());
+    EXPECT_FALSE(hz_pagetags.flat);
 }
 
 TEST(PageTag, StrangersHaveNoTag) {
-    with_table([] { require(strangers_have_no_tag(), "no tag"); });
+    with_table([] { require(strangers_have_no_tag(), "strangers have no tag"); });
 }
 
-TEST(PageTag, CoversTheAddressSpaceWhereItMay) {
+TEST(PageTag, CoversTheAddressSpaceUnlessItIsLimited) {
     if (hz_os_address_space_limit() != SIZE_MAX)
-        GTEST_SKIP() << "a small table is right here";
+        GTEST_SKIP() << "the address space is limited, so the table is small";
     with_table([] {
-        require(unit_pagetags_flat(), "flat");
-        require(unit_pagetags_mask() == (uintptr_t{1} << 47) / unit_page_bytes - 1, "an entry for each page");
+        require(hz_pagetags.flat, "the table is flat");
+        require(hz_pagetags.mask == (uintptr_t{1} << 47) / unit::page_bytes - 1,
+                "the table has an entry for each page");
     });
 }
 
@@ -77,49 +79,50 @@ TEST(PageTag, SetAndClearTouchTheirPagesOnly) {
         const char *start = address(uintptr_t{0x123} << 28);
         const size_t pages = 5;
         open_tags(start, pages + 1);
-        unsigned bin = unit_pagetags_flat() ? some_bin : 0;
+        unsigned bin = hz_pagetags.flat ? some_bin : 0;
         hz_pagetag_set(start, pages, some_bin, some_class, some_owner);
-        require(no_tag(start - 1) && no_tag(start + pages * unit_page_bytes), "not the neighbours");
+        require(no_tag(start - 1) && no_tag(start + pages * unit::page_bytes), "the neighbours have no tag");
         for (size_t i = 0; i < pages; i++) {
-            const char *page = start + i * unit_page_bytes;
-            require(tagged(page, bin) && tagged(page + unit_page_bytes - 1, bin), "the whole page");
+            const char *page = start + i * unit::page_bytes;
+            require(tagged(page, bin) && tagged(page + unit::page_bytes - 1, bin), "the whole page is tagged");
         }
-        hz_pagetag_clear(start + unit_page_bytes, 2);
+        hz_pagetag_clear(start + unit::page_bytes, 2);
         for (size_t i = 0; i < pages; i++) {
-            const char *page = start + i * unit_page_bytes;
-            require((i == 1 || i == 2) ? no_tag(page) : tagged(page, bin), "a part is cleared");
+            const char *page = start + i * unit::page_bytes;
+            require((i == 1 || i == 2) ? no_tag(page) : tagged(page, bin), "only the cleared pages have no tag");
         }
         hz_pagetag_clear(start, 1);
         hz_pagetag_set(start, 3, some_bin, some_class, some_owner);
-        require(tagged(start + 2 * unit_page_bytes, bin), "a cleared page can be tagged again");
+        require(tagged(start + 2 * unit::page_bytes, bin), "a cleared page can be tagged again");
     });
 }
 
 TEST(PageTag, ExtremesOfTheFieldsAreKept) {
     with_table([] {
-        open_tags(address(uintptr_t{1} << 32), 1);
-        hz_pagetag_set(address(uintptr_t{1} << 32), 1, 0xfff0, HZ_CLASS_LARGE, 254);
-        struct unit_pagetag tag = unit_pagetag_of(address(uintptr_t{1} << 32));
-        require(tag.bin == (unit_pagetags_flat() ? 0xfff0U : 0U), "bin");
-        require(tag.size_class == HZ_CLASS_LARGE && tag.owner == 254, "class and owner");
+        const char *page = address(uintptr_t{1} << 32);
+        open_tags(page, 1);
+        hz_pagetag_set(page, 1, 0xfff0, HZ_CLASS_LARGE, 254);
+        require(bin_of(page) == (hz_pagetags.flat ? 0xfff0U : 0U), "the bin is kept");
+        require(hz_pagetag_class(page) == HZ_CLASS_LARGE && hz_pagetag_owner(page) == 254, "class and owner are kept");
     });
 }
 
 TEST(PageTag, SmallTableInALimitedAddressSpace) {
     if (support::sanitized)
-        GTEST_SKIP() << "sanitizers need their address space; test_pagetag_faulty has this case too";
+        GTEST_SKIP() << "sanitizers need their address space; test_arena_faulty has this case too";
     for (size_t limit : {size_t{1} << 30, size_t{8} << 30, size_t{1} << 40})
         children::expect_good_end(children::start([=] {
             struct rlimit bounds = {limit, RLIM_INFINITY};
             require(setrlimit(RLIMIT_AS, &bounds) == 0, "the limit can be set");
-            require(hz_pagetag_init(), "the small table can be had");
-            require(!unit_pagetags_flat(), "not flat");
-            size_t table_bytes = (unit_pagetags_mask() + 1) * 4;
-            require(table_bytes <= limit / 64, "the table is small beside the limit");
-            require((unit_pagetags_mask() + 1) * unit_page_bytes >= limit, "what the limit allows needs no sharing");
+            require(hz_pagetag_init(), "the small table can be mapped");
+            require(!hz_pagetags.flat, "the table is not flat");
+            size_t table_bytes = (hz_pagetags.mask + 1) * 4;
+            require(table_bytes <= limit / 64, "the table is small compared with the limit");
+            require((hz_pagetags.mask + 1) * unit::page_bytes >= limit,
+                    "as many bytes as the limit allows share no entry");
             open_tags(address(uintptr_t{1} << 40), 2);
             hz_pagetag_set(address(uintptr_t{1} << 40), 2, some_bin, some_class, some_owner);
-            require(tagged(address(uintptr_t{1} << 40), 0), "bin is dropped: every free asks");
+            require(tagged(address(uintptr_t{1} << 40), 0), "the bin is dropped, so every free asks the directory");
             return 0;
         }));
 }
@@ -129,10 +132,10 @@ TEST(PageTag, NeighboursDoNotDisturbEachOther) {
         std::atomic<bool> good{true};
         open_tags(address(uintptr_t{1} << 36), 4);
         unit::together(4, [&](unsigned index) {
-            const char *page = address((uintptr_t{1} << 36) + index * unit_page_bytes);
+            const char *page = address((uintptr_t{1} << 36) + index * unit::page_bytes);
             for (unsigned i = 0; i < unit::rounds(20000); i++) {
                 hz_pagetag_set(page, 1, some_bin, some_class, some_owner);
-                good = good && tagged(page, unit_pagetags_flat() ? some_bin : 0);
+                good = good && tagged(page, hz_pagetags.flat ? some_bin : 0);
                 hz_pagetag_clear(page, 1);
                 good = good && no_tag(page);
             }
@@ -147,7 +150,7 @@ TEST(PageTagDeathTest, TaggingTwiceIsAnInternalError) {
     auto tag_twice = [] {
         const char *page = address(uintptr_t{1} << 36);
         if (hz_pagetag_init() &&
-            hz_pagetag_open(page, 1)) /* in the dying process only: the other tests begin without a table */
+            hz_pagetag_open(page, 1)) /* in the dying process only, because the other tests begin without a table */
             hz_pagetag_set(page, 1, some_bin, some_class, some_owner);
         hz_pagetag_set(page, 1, some_bin, some_class, some_owner);
     };

@@ -1,7 +1,6 @@
-/* The registry of thread blocks: one holder each, recycled, orphaned by fork; the hooks. */
+/* The registry of thread blocks: one holder each, recycled, orphaned by fork. Also the hooks. */
 #include "stress/children.h"
-#include "unit/base/shim.h"
-#include "unit/together.h"
+#include "unit/base/fixture.h"
 
 #include <gtest/gtest.h>
 #include <map>
@@ -11,20 +10,20 @@ namespace {
 
 using children::require;
 
-struct hz_registered *publish() {
-    struct hz_registered *made = unit_thread_new(); /* never freed, as in the engine: the list only grows */
+struct hz_registered *add() {
+    struct hz_registered *made = new hz_registered(); /* never freed, since the list only grows */
     hz_registry_add(made);
     return made;
 }
 
 std::vector<struct hz_registered *> registered() {
     std::vector<struct hz_registered *> all;
-    for (struct hz_registered *thread = hz_registry_first(); thread != nullptr; thread = unit_thread_next(thread))
+    for (struct hz_registered *thread = hz_registry_first(); thread != nullptr; thread = thread->next)
         all.push_back(thread);
     return all;
 }
 
-/* The registry is one per process: each test has a fresh one in a child. */
+/* There is one registry per process, so each test has a fresh one in a child. */
 template <typename Body> void with_registry(Body body) {
     children::expect_good_end(children::start([&] {
         body();
@@ -34,62 +33,63 @@ template <typename Body> void with_registry(Body body) {
 
 TEST(Registry, StartsEmpty) {
     with_registry([] {
-        require(hz_registry_first() == nullptr, "no block");
-        require(hz_registry_claim() == nullptr, "nothing to claim");
-        require(hz_registry_claim_orphan() == nullptr, "no orphan");
+        require(hz_registry_first() == nullptr, "there is no block");
+        require(hz_registry_claim() == nullptr, "there is nothing to claim");
+        require(hz_registry_claim_orphan() == nullptr, "there is no orphan");
     });
 }
 
-TEST(Registry, PublishedBlocksAreClaimedAndNumbered) {
+TEST(Registry, AddedBlocksAreClaimedAndNumbered) {
     with_registry([] {
         struct hz_registered *made[3];
         for (uint32_t i = 0; i < 3; i++) {
-            made[i] = publish();
-            require(unit_thread_state_of(made[i]) == UNIT_THREAD_USED, "claimed for its maker");
-            require(unit_thread_number(made[i]) == i, "numbered in order");
-            require(hz_registry_first() == made[i], "the newest is first");
-            require(hz_registry_claim() == nullptr, "used ones cannot be claimed");
+            made[i] = add();
+            require(unit::state_of(made[i]) == HZ_THREAD_USED, "the block is claimed for the caller");
+            require(made[i]->number == i, "blocks are numbered in order");
+            require(hz_registry_first() == made[i], "the newest block is first");
+            require(hz_registry_claim() == nullptr, "a used block cannot be claimed");
         }
-        require(registered() == (std::vector<struct hz_registered *>{made[2], made[1], made[0]}), "all are listed");
+        require(registered() == (std::vector<struct hz_registered *>{made[2], made[1], made[0]}),
+                "all blocks are listed");
     });
 }
 
 TEST(Registry, ReleasedBlocksAreClaimedOnceEach) {
     with_registry([] {
-        struct hz_registered *a = publish();
-        struct hz_registered *b = publish();
+        struct hz_registered *a = add();
+        struct hz_registered *b = add();
         hz_registry_release(a);
         hz_registry_release(b);
-        require(unit_thread_state_of(a) == UNIT_THREAD_FREE, "released is free");
+        require(unit::state_of(a) == HZ_THREAD_FREE, "a released block is free");
         struct hz_registered *first = hz_registry_claim();
         require(first == a || first == b, "a released block comes back");
-        require(unit_thread_state_of(first) == UNIT_THREAD_USED, "and is used");
+        require(unit::state_of(first) == HZ_THREAD_USED, "the block is used now");
         struct hz_registered *second = hz_registry_claim();
-        require(second == (first == a ? b : a), "then the other one");
-        require(hz_registry_claim() == nullptr, "then none");
-        require(registered().size() == 2, "recycling makes none");
+        require(second == (first == a ? b : a), "then the other block comes back");
+        require(hz_registry_claim() == nullptr, "then there is none");
+        require(registered().size() == 2, "recycling makes no block");
     });
 }
 
-TEST(Registry, ForkOrphansWhatOthersHeld) {
+TEST(Registry, ForkOrphansBlocksOfOtherThreads) {
     with_registry([] {
-        struct hz_registered *self = publish();
-        struct hz_registered *other = publish();
-        struct hz_registered *unused = publish();
+        struct hz_registered *self = add();
+        struct hz_registered *other = add();
+        struct hz_registered *unused = add();
         hz_registry_release(unused);
         hz_registry_after_fork(self);
-        require(unit_thread_state_of(self) == UNIT_THREAD_USED, "the forking thread keeps its block");
-        require(unit_thread_state_of(other) == UNIT_THREAD_ORPHAN, "a vanished thread's is an orphan");
-        require(unit_thread_state_of(unused) == UNIT_THREAD_FREE, "free ones stay free");
+        require(unit::state_of(self) == HZ_THREAD_USED, "the forking thread keeps its block");
+        require(unit::state_of(other) == HZ_THREAD_ORPHAN, "the block of a vanished thread is an orphan");
+        require(unit::state_of(unused) == HZ_THREAD_FREE, "a free block stays free");
         require(hz_registry_claim() == other, "orphans come first");
-        require(hz_registry_claim_orphan() == nullptr, "there was one");
-        require(hz_registry_claim() == unused, "then free ones");
+        require(hz_registry_claim_orphan() == nullptr, "there was one orphan");
+        require(hz_registry_claim() == unused, "free blocks come next");
         hz_registry_after_fork(nullptr);
-        require(unit_thread_state_of(self) == UNIT_THREAD_ORPHAN, "without a self all are orphans");
+        require(unit::state_of(self) == HZ_THREAD_ORPHAN, "without a self every used block is an orphan");
         hz_registry_after_fork(nullptr);
         for (int i = 0; i < 3; i++)
-            require(hz_registry_claim_orphan() != nullptr, "orphans of two forks are still orphans");
-        require(hz_registry_claim_orphan() == nullptr, "three in all");
+            require(hz_registry_claim_orphan() != nullptr, "an orphan stays an orphan in a second fork");
+        require(hz_registry_claim_orphan() == nullptr, "there were three orphans");
     });
 }
 
@@ -97,53 +97,54 @@ TEST(Registry, ThreadsNeverShareABlock) {
     with_registry([] {
         constexpr unsigned threads = 4;
         std::atomic<bool> good{true};
-        std::atomic<unsigned> published{0};
-        std::map<struct hz_registered *, unsigned> holders; /* filled before, so that lookups change nothing */
+        std::atomic<unsigned> claims{0};
+        std::map<struct hz_registered *, unsigned>
+            holders; /* filled before the threads start, so that lookups change nothing */
         std::atomic<unsigned> held[threads * 2] = {};
         for (unsigned i = 0; i < threads; i++)
-            holders[publish()] = i;
+            holders[add()] = i;
         for (auto &entry : holders)
             hz_registry_release(entry.first);
         unit::together(threads, [&](unsigned) {
             for (unsigned i = 0; i < unit::rounds(20000); i++) {
                 struct hz_registered *claimed = hz_registry_claim();
-                if (claimed == nullptr) /* a moment of somebody's release; there is one for each of us */
+                if (claimed == nullptr) /* another thread is just releasing one; there is a block for each thread */
                     continue;
                 std::atomic<unsigned> &holder = held[holders.at(claimed)];
                 good = good && holder.fetch_add(1) == 0;
-                published++;
+                claims++;
                 holder--;
                 hz_registry_release(claimed);
             }
         });
-        require(good, "one holder at a time");
-        require(published > threads, "blocks were claimed");
+        require(good, "a block has one holder at a time");
+        require(claims > threads, "blocks were claimed");
         for (unsigned i = 0; i < threads; i++)
-            require(hz_registry_claim() != nullptr, "all are there at the end");
-        require(hz_registry_claim() == nullptr, "and no more");
+            require(hz_registry_claim() != nullptr, "all blocks are there at the end");
+        require(hz_registry_claim() == nullptr, "there are no more blocks");
     });
 }
 
-TEST(Registry, ThreadsPublishAtOnce) {
+TEST(Registry, ThreadsAddAtTheSameTime) {
     with_registry([] {
         constexpr unsigned threads = 4;
         constexpr unsigned each = 500;
         unit::together(threads, [&](unsigned) {
             for (unsigned i = 0; i < each; i++)
-                publish();
+                add();
         });
         std::set<uint32_t> numbers;
         std::set<struct hz_registered *> blocks;
         for (struct hz_registered *thread : registered()) {
-            numbers.insert(unit_thread_number(thread));
+            numbers.insert(thread->number);
             blocks.insert(thread);
         }
-        require(blocks.size() == threads * each && numbers.size() == threads * each, "none is lost");
+        require(blocks.size() == threads * each && numbers.size() == threads * each, "no block is lost");
         require(*numbers.rbegin() == threads * each - 1, "numbers have no gaps");
     });
 }
 
-/* ---- hooks: once per process, so one test has them all ---- */
+/* ---- hooks: they are installed once per process, so they have one test ---- */
 
 std::atomic<unsigned> exits{0};
 std::atomic<void *> exit_value{nullptr};
@@ -167,17 +168,17 @@ TEST(Hooks, RunAtThreadExitAndInTheChildOfAFork) {
     std::thread([&] { EXPECT_FALSE(hz_hooks_arm_exit(&value)); }).join();
     EXPECT_EQ(exits, 0U) << "nothing is installed yet";
     hz_hooks_install(count_exit, count_fork);
-    hz_hooks_install(never, abort); /* the first ones stay */
+    hz_hooks_install(never, abort); /* the first hooks stay */
     std::thread([&] { EXPECT_TRUE(hz_hooks_arm_exit(&value)); }).join();
     EXPECT_EQ(exits, 1U);
     EXPECT_EQ(exit_value, &value);
     std::thread([] {}).join();
     EXPECT_EQ(exits, 1U) << "only armed threads have an exit hook";
     children::expect_good_end(children::start([] {
-        require(forks == 1, "the hook runs in the child");
+        require(forks == 1, "the fork hook runs in the child");
         return 0;
     }));
-    EXPECT_EQ(forks, 0U) << "and not in the parent";
+    EXPECT_EQ(forks, 0U) << "the fork hook does not run in the parent";
 }
 
 } // namespace

@@ -1,5 +1,5 @@
 /* Reports: the exact text and the exact JSON. */
-#include "unit/base/shim.h"
+#include "unit/library.h"
 
 #include "contract/json.h"
 
@@ -14,7 +14,7 @@
 
 namespace {
 
-/* What `body` reports, read back from a file in memory. */
+/* The report that `body` makes, read back from a file in memory. */
 std::string report(bool json, const std::function<void(struct hz_report *)> &body) {
     int fd = memfd_create("report", 0);
     EXPECT_GE(fd, 0);
@@ -67,7 +67,7 @@ TEST(Report, JsonIsExact) {
               "{\"bytes\":32,\"kind\":\"small\"}],\"last\":7}\n");
 }
 
-TEST(Report, EmptyOnesAreWellFormed) {
+TEST(Report, EmptyReportsAreWellFormed) {
     EXPECT_EQ(report(false, [](struct hz_report *) {}), "");
     EXPECT_EQ(report(true, [](struct hz_report *) {}), "{}\n");
     auto empty = [](struct hz_report *r) {
@@ -99,7 +99,7 @@ TEST(Report, NumbersOfEveryLength) {
     EXPECT_EQ(report(false, body), expected);
 }
 
-/* Longer than the buffer, in words of every length around it. */
+/* Reports longer than the buffer, made of words of every length around the buffer's. */
 TEST(Report, LongReportsKeepEveryByte) {
     std::vector<size_t> lengths = {1, 100, 1000, 3000};
     for (size_t length = 1010; length <= 1030; length++) /* the buffer ends within each part of a line */
@@ -124,7 +124,7 @@ TEST(Report, FirstErrorStays) {
     hz_report_begin(&report, -1, false);
     std::string word(2000, 'x');
     errno = EILSEQ;
-    hz_report_string(&report, "key", word.c_str()); /* does not fit: written now, refused */
+    hz_report_string(&report, "key", word.c_str()); /* does not fit into the buffer, so it is written now and refused */
     hz_report_number(&report, "n", 1);
     EXPECT_EQ(hz_report_end(&report), EBADF);
     EXPECT_EQ(errno, EILSEQ);
@@ -132,7 +132,7 @@ TEST(Report, FirstErrorStays) {
     ASSERT_GE(full, 0);
     hz_report_begin(&report, full, true);
     hz_report_number(&report, "n", 1);
-    EXPECT_EQ(hz_report_end(&report), ENOSPC) << "also when only the last write fails";
+    EXPECT_EQ(hz_report_end(&report), ENOSPC) << "the last write failed";
     close(full);
 }
 

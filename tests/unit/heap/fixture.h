@@ -1,14 +1,15 @@
 /*
- * fixture.h - what the unit tests of core share: the shard's lock as a scope, blocks taken from a shard's
- * pages past the bins, lists of them, and a shard that belongs to the test alone.
+ * fixture.h - what the unit tests of the heap share: the shard's lock as a scope, blocks taken from a shard's pages
+ * without the bins, lists of blocks, and a shard that belongs to the test alone.
  */
-#ifndef HZ_TESTS_UNIT_CORE_FIXTURE_H
-#define HZ_TESTS_UNIT_CORE_FIXTURE_H
+#ifndef HZ_TESTS_UNIT_HEAP_FIXTURE_H
+#define HZ_TESTS_UNIT_HEAP_FIXTURE_H
 
-#include "unit/heap/shim.h"
+#include "unit/base/fixture.h"
 #include "unit/on_cpu.h"
-#include "unit/together.h"
 
+#include <cstdlib>
+#include <cstring>
 #include <gtest/gtest.h>
 #include <vector>
 
@@ -16,8 +17,51 @@ namespace unit {
 
 using Blocks = std::vector<void *>;
 
-/* The smallest, one that is no power of two, the last linear, the first of the steps above, one near 1 KiB, the largest
-   small, a medium and the largest class. */
+/* The heap's constants as typed numbers: C++ warns when an enumerator is compared with an unsigned. */
+inline constexpr unsigned class_count = HZ_CLASS_COUNT;
+inline constexpr uint32_t home_count = HZ_HOME_COUNT;
+
+/* How this lane sends blocks home. */
+enum class Mail { tiers, inbox, pages };
+
+inline Mail mail() {
+    /* each knob belongs to one engine, so tests of both engines cannot use it as a constant */
+    const char *config = hz_heap_config_string();
+    if (std::strstr(config, " HZ_PAGE_LOCAL_REMOTE=1 ") != nullptr ||
+        std::strstr(config, " HZ_REMOTE_INBOX=0 ") != nullptr)
+        return Mail::pages;
+    return std::strstr(config, " HZ_REMOTE_INBOX=1 ") != nullptr ? Mail::inbox : Mail::tiers;
+}
+
+/* The calling thread's block; attaches the thread if necessary. Ends the program when there is no memory. */
+inline struct hz_thread_block *self() {
+    if (!hz_is_attached(hz_self) && hz_thread_attach() == nullptr)
+        abort();
+    return hz_self;
+}
+
+/* Blocks in a bin. `index`: a class or HZ_REMOTE_BIN. */
+inline uint32_t bin_count(struct hz_thread_block *thread, unsigned index) {
+    return hz_bin_held(&thread->cache, index);
+}
+
+/* Gives every bin of a thread all the room it can have. */
+inline void grow_bins(struct hz_thread_block *thread) {
+    for (unsigned size_class = 1; size_class < class_count; size_class++)
+        hz_bin_room_set(&thread->cache, size_class, hz_bin_capacity(size_class));
+}
+
+inline struct hz_page *partial(struct hz_shard *shard, unsigned size_class) {
+    return hz_load_rlx(&shard->classes[size_class].partial);
+}
+
+/* Blocks in the shard's carry alone. */
+inline uint32_t carry_count(struct hz_shard *shard, unsigned size_class) {
+    return hz_list_word_count(hz_load_rlx(&shard->classes[size_class].carry));
+}
+
+/* The smallest class, one that is no power of two, the last linear class, the first class above it, one near 1 KiB, the
+   largest small class, a medium class and the largest class. */
 inline std::vector<unsigned> some_classes() {
     return {1,
             3,
@@ -29,7 +73,7 @@ inline std::vector<unsigned> some_classes() {
             class_count - 1};
 }
 
-/* Those classes of some_classes() that `chosen` says yes to. */
+/* The classes of some_classes() for which `chosen` returns true. */
 template <typename Chosen> std::vector<unsigned> some_classes(Chosen chosen) {
     std::vector<unsigned> classes;
     for (unsigned size_class : some_classes())
@@ -41,7 +85,7 @@ template <typename Chosen> std::vector<unsigned> some_classes(Chosen chosen) {
 /* Holds a shard's exclusive. */
 class Exclusive {
   public:
-    explicit Exclusive(struct hz_shard *shard) : lock_(unit_shard_exclusive(shard)) {
+    explicit Exclusive(struct hz_shard *shard) : lock_(&shard->exclusive) {
         hz_lock_acquire(lock_);
     }
     ~Exclusive() {
@@ -59,14 +103,14 @@ inline Blocks take(struct hz_shard *shard, unsigned size_class, uint32_t count) 
     Blocks blocks(count);
     Exclusive exclusive(shard);
     for (uint32_t got = 0; got < count;) {
-        got += hz_pages_take_locked(shard, size_class, blocks.data() + got, count - got);
+        got += hz_pages_carve_locked(shard, size_class, blocks.data() + got, count - got);
         if (got < count && !hz_page_create_locked(shard, size_class))
             abort();
     }
     return blocks;
 }
 
-/* All of them back into the shard's pages; returns the pages retired. */
+/* Puts all blocks back into the shard's pages. Returns the number of pages retired. */
 inline uint32_t put(struct hz_shard *shard, const Blocks &blocks) {
     uint32_t retired = 0;
     Exclusive exclusive(shard);
@@ -97,7 +141,7 @@ inline Blocks blocks_of(const struct hz_list &list) {
     return blocks;
 }
 
-/* The same of a word that somebody took. */
+/* The blocks of a list word that was taken. */
 inline Blocks blocks_of(hz_list_word word) {
     return blocks_of({hz_list_word_head(word), nullptr, hz_list_word_count(word)});
 }
@@ -110,36 +154,40 @@ inline size_t retire_all(struct hz_shard *shard) {
     return retired;
 }
 
-/* The calling thread as one of another shard, which the test has claimed. */
+/* Makes the calling thread a thread of another shard, which the test has claimed. */
 class ThreadOf {
   public:
-    ThreadOf(struct hz_thread_block *self, struct hz_shard *shard) : self_(self), own_(unit_thread_shard(self)) {
-        unit_thread_shard_set(self_, shard);
+    ThreadOf(struct hz_thread_block *self, struct hz_shard *shard) : self_(self), own_(self->shard) {
+        set(shard);
     }
     ~ThreadOf() {
-        unit_thread_shard_set(self_, own_);
+        set(own_);
     }
     ThreadOf(const ThreadOf &) = delete;
     ThreadOf &operator=(const ThreadOf &) = delete;
 
   private:
+    void set(struct hz_shard *shard) {
+        self_->shard = shard;
+        self_->owner = static_cast<uint8_t>(shard->index);
+    }
     struct hz_thread_block *self_;
     struct hz_shard *own_;
 };
 
-/* Up to `want` blocks, as a thread of the shard gets them. */
+/* Up to `want` blocks, refilled by the calling thread as a thread of the shard. */
 inline Blocks refill(struct hz_shard *shard, unsigned size_class, uint32_t want) {
-    struct hz_thread_block *self = unit_self();
+    struct hz_thread_block *self = unit::self();
     ThreadOf as_owner(self, shard);
     Blocks blocks(want);
     blocks.resize(hz_supply_refill(self, size_class, blocks.data(), want));
     return blocks;
 }
 
-/* All that was sent to the shard goes into its pages; returns what turned out to be another shard's. */
+/* Puts everything that was sent to the shard into its pages. Returns the strays. */
 inline struct hz_list drain(struct hz_shard *shard, unsigned size_class) {
     Exclusive exclusive(shard);
-    return hz_shard_drain_locked(unit_self(), shard, size_class);
+    return hz_shard_drain_locked(unit::self(), shard, size_class);
 }
 
 struct SentCount {
@@ -148,15 +196,15 @@ struct SentCount {
     uint32_t blocks;
 };
 
-/* What was sent to the shard and is not in its pages, wherever this engine keeps it: in mailbox and carry, or with the
-   pages themselves. */
+/* Blocks that were sent to the shard and not drained yet, wherever this engine keeps them: in mailbox and carry, or in
+   the pages' remote lists. */
 inline uint32_t waiting(struct hz_shard *shard, unsigned size_class) {
-    SentCount sent = {unit_shard_index(shard), size_class, 0};
+    SentCount sent = {shard->index, size_class, 0};
     hz_pages_walk(
         [](void *context, struct hz_page *page) {
             auto *at = static_cast<SentCount *>(context);
-            struct unit_page seen = unit_page_of(page);
-            at->blocks += seen.shard == at->shard && seen.size_class == at->size_class ? seen.remote_count : 0;
+            if (hz_load_rlx(&page->shard) == at->shard && hz_load_acq(&page->size_class) == at->size_class)
+                at->blocks += hz_mpsc_count(&page->remote);
         },
         &sent);
     return sent.blocks + hz_shard_waiting(shard, size_class);
@@ -168,26 +216,26 @@ struct PageCount {
 };
 
 inline size_t pages_of(struct hz_shard *shard) {
-    PageCount count = {unit_shard_index(shard), 0};
+    PageCount count = {shard->index, 0};
     hz_pages_walk(
         [](void *context, struct hz_page *page) {
             auto *at = static_cast<PageCount *>(context);
-            at->pages += unit_page_of(page).shard == at->shard;
+            at->pages += hz_load_rlx(&page->shard) == at->shard;
         },
         &count);
     return count.pages;
 }
 
-/* A shard that no thread belongs to but the test, who has claimed it; it leaves no pages behind. */
+/* The test claims a shard that has no other thread, and leaves no pages behind in it. */
 class OwnShard : public testing::Test {
   protected:
     void SetUp() override {
-        self_ = unit_self();
-        hz_heap_purge(); /* no shard has pages to give to this one */
+        self_ = unit::self();
+        hz_heap_purge(); /* so that the shard cannot adopt pages */
         shard_ = hz_shard_claim();
         ASSERT_NE(shard_, nullptr);
-        ASSERT_NE(shard_, unit_thread_shard(self_));
-        ASSERT_EQ(unit_shard_threads(shard_), 1U);
+        ASSERT_NE(shard_, self_->shard);
+        ASSERT_EQ(hz_load_rlx(&shard_->threads), 1U);
     }
     void TearDown() override {
         for (unsigned size_class = 1; size_class < class_count; size_class++)

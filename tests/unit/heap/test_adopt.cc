@@ -1,4 +1,4 @@
-/* Pages of shards without threads go to those that need some; what was on its way to the old shard comes home. */
+/* Shards adopt pages of shards without threads. Blocks on their way to the old shard still come home. */
 #include "stress/children.h"
 #include "unit/heap/fixture.h"
 
@@ -14,9 +14,9 @@ using unit::Exclusive;
 class Adopt : public testing::Test {
   protected:
     void SetUp() override {
-        self_ = unit_self();
+        self_ = unit::self();
         hz_heap_purge();
-        own_ = unit_thread_shard(self_);
+        own_ = self_->shard;
         left_ = hz_shard_claim();
         ASSERT_NE(left_, own_);
     }
@@ -24,28 +24,28 @@ class Adopt : public testing::Test {
         hz_heap_purge(); /* drains and retires everything */
         for (unsigned index = 0; hz_shard_get(index) != nullptr; index++)
             EXPECT_EQ(unit::pages_of(hz_shard_get(index)), 0U) << "a block of shard " << index << " did not come home";
-        EXPECT_EQ(unit_shard_threads(left_), 0U);
+        EXPECT_EQ(hz_load_rlx(&left_->threads), 0U);
         EXPECT_EQ(support::live_bytes(), 0U);
     }
     void leave() {
         hz_shard_leave(self_, left_);
-        ASSERT_EQ(unit_shard_threads(left_), 0U);
+        ASSERT_EQ(hz_load_rlx(&left_->threads), 0U);
     }
-    /* Leaves a shard with one page of the class, of which `count` blocks are out; returns those. */
+    /* Leaves the shard with one page of the class. Returns its `count` blocks that are out. */
     Blocks leave_page(unsigned size_class, uint32_t count) {
         Blocks blocks = unit::take(left_, size_class, count);
         leave();
         return blocks;
     }
-    struct unit_counters counters() {
-        return unit_counters_of(self_);
+    struct hz_counters counters() {
+        return self_->counters;
     }
     void put_home(const Blocks &blocks) {
         for (void *block : blocks)
             hz_block_put(self_, block);
     }
     static uint32_t free_count(const void *block) {
-        return unit_page_of(hz_page_of(block)).free_count;
+        return hz_page_of(block)->free_count;
     }
     struct hz_thread_block *self_ = nullptr;
     struct hz_shard *own_ = nullptr;
@@ -62,45 +62,43 @@ TEST_F(Adopt, PagesOfAShardWithoutThreadsAreTakenOver) {
         SCOPED_TRACE("class " + std::to_string(size_class));
         Blocks &blocks = out[at++];
         struct hz_page *page = hz_page_of(blocks[0]);
-        ASSERT_EQ(unit_partial(left_, size_class), page);
-        struct unit_counters before = counters();
+        ASSERT_EQ(unit::partial(left_, size_class), page);
+        struct hz_counters before = counters();
         EXPECT_EQ(hz_pages_adopt(self_, size_class), 1U);
-        struct unit_counters after = counters();
+        struct hz_counters after = counters();
         EXPECT_EQ(after.page_adopt - before.page_adopt, 1U);
-        EXPECT_EQ(after.ls_acq_steal - before.ls_acq_steal, 1U) << "the old shard's lock";
-        EXPECT_EQ(after.ls_acq_self - before.ls_acq_self, 1U) << "and the new one's";
-        EXPECT_EQ(after.ls_acq_miss, before.ls_acq_miss) << "nobody else wants them";
-        struct unit_page moved = unit_page_of(page);
-        EXPECT_EQ(moved.shard, unit_shard_index(own_));
-        EXPECT_EQ(moved.list_state, UNIT_PAGE_LISTED);
-        EXPECT_EQ(unit_partial(own_, size_class), page);
-        EXPECT_EQ(unit_partial(left_, size_class), nullptr);
-        for (unsigned i = 0; i < moved.run_pages; i++)
-            ASSERT_EQ(unit_pagetag_of(moved.start + i * unit_page_bytes).owner, unit_shard_index(own_))
+        EXPECT_EQ(after.ls_acq_steal - before.ls_acq_steal, 1U) << "adoption takes the old shard's lock";
+        EXPECT_EQ(after.ls_acq_self - before.ls_acq_self, 1U) << "and the new shard's lock";
+        EXPECT_EQ(after.ls_acq_miss, before.ls_acq_miss) << "no other thread held either lock";
+        EXPECT_EQ(page->shard, own_->index);
+        EXPECT_EQ(page->list_state, HZ_PAGE_LISTED);
+        EXPECT_EQ(unit::partial(own_, size_class), page);
+        EXPECT_EQ(unit::partial(left_, size_class), nullptr);
+        for (unsigned i = 0; i < page->run_pages; i++)
+            ASSERT_EQ(hz_pagetag_owner(page->start + i * unit::page_bytes), own_->index)
                 << "page " << i << " of the run";
-        EXPECT_EQ(unit_pagetag_of(blocks[0]).size_class, size_class);
-        EXPECT_EQ(hz_pages_adopt(self_, size_class), 0U) << "once";
+        EXPECT_EQ(hz_pagetag_class(blocks[0]), size_class);
+        EXPECT_EQ(hz_pages_adopt(self_, size_class), 0U) << "a page is adopted once";
         EXPECT_EQ(counters().page_adopt, after.page_adopt);
-        Blocks given(moved.capacity);
-        given.resize(hz_supply_refill(self_, size_class, given.data(), moved.free_count));
-        ASSERT_EQ(given.size(), moved.free_count);
+        Blocks given(page->free_count);
+        ASSERT_EQ(hz_supply_refill(self_, size_class, given.data(), page->free_count), given.size());
         for (void *block : given)
-            ASSERT_EQ(hz_page_of(block), page) << "its blocks are given out";
+            ASSERT_EQ(hz_page_of(block), page) << "a refill takes blocks of the adopted page";
         EXPECT_EQ(counters().page_create, before.page_create);
         put_home(given);
         put_home(blocks);
-        EXPECT_EQ(unit_page_of(page).free_count, moved.capacity);
+        EXPECT_EQ(page->free_count, page->capacity);
     }
 }
 
-TEST_F(Adopt, SeveralPagesInSeveralTurns) {
+TEST_F(Adopt, ManyPagesTakeSeveralCalls) {
     constexpr uint32_t pages = 11;
     unsigned size_class = unit::class_count - 1;
     Blocks blocks = unit::take(left_, size_class, 1);
-    uint32_t capacity = unit_page_of(hz_page_of(blocks[0])).capacity;
+    uint32_t capacity = hz_page_of(blocks[0])->capacity;
     Blocks more = unit::take(left_, size_class, pages * capacity - 1);
     blocks.insert(blocks.end(), more.begin(), more.end());
-    for (uint32_t page = 0; page < pages; page++) /* one of each */
+    for (uint32_t page = 0; page < pages; page++) /* one block of each page */
         unit::put(left_, {blocks[size_t{page} * capacity]});
     leave();
     uint32_t adopted = 0;
@@ -117,7 +115,7 @@ TEST_F(Adopt, RefillAdoptsBeforeItMakesAPage) {
     for (unsigned size_class : unit::some_classes()) {
         Blocks out = unit::take(left_, size_class, 1);
         leave();
-        struct unit_counters before = counters();
+        struct hz_counters before = counters();
         void *block = t_malloc(hz_class_bytes(size_class));
         EXPECT_EQ(hz_page_of(block), hz_page_of(out[0])) << "class " << size_class;
         EXPECT_EQ(counters().page_create, before.page_create);
@@ -134,12 +132,13 @@ TEST_F(Adopt, RefillAdoptsBeforeItMakesAPage) {
 TEST_F(Adopt, NotFromAShardWithThreads) {
     Blocks out = unit::take(left_, 7, 2);
     struct hz_page *page = hz_page_of(out[0]);
-    struct unit_counters before = counters();
+    struct hz_counters before = counters();
     EXPECT_EQ(hz_pages_adopt(self_, 7), 0U);
     EXPECT_EQ(counters().page_adopt, before.page_adopt);
-    EXPECT_EQ(counters().ls_acq_steal, before.ls_acq_steal) << "not even looked at";
-    EXPECT_EQ(unit_page_of(page).shard, unit_shard_index(left_));
-    EXPECT_EQ(unit_partial(left_, 7), page);
+    EXPECT_EQ(counters().ls_acq_steal, before.ls_acq_steal)
+        << "a shard with threads is skipped without taking its lock";
+    EXPECT_EQ(page->shard, left_->index);
+    EXPECT_EQ(unit::partial(left_, 7), page);
     Blocks mine = unit::refill(own_, 7, 1);
     EXPECT_NE(hz_page_of(mine[0]), page);
     put_home(mine);
@@ -154,16 +153,16 @@ TEST_F(Adopt, NotItsOwn) {
     leave();
 }
 
-TEST_F(Adopt, PagesWithNothingToGiveStay) {
+TEST_F(Adopt, PagesWithoutFreeBlocksStay) {
     Blocks all = unit::take(left_, 7, 1);
     Blocks rest = unit::take(left_, 7, free_count(all[0]));
     all.insert(all.end(), rest.begin(), rest.end());
     leave();
     EXPECT_EQ(hz_pages_adopt(self_, 7), 0U);
-    EXPECT_EQ(unit_page_of(hz_page_of(all[0])).shard, unit_shard_index(left_));
+    EXPECT_EQ(hz_page_of(all[0])->shard, left_->index);
     put_home({all.back()});
     all.pop_back();
-    EXPECT_EQ(hz_pages_adopt(self_, 7), 1U) << "now it has";
+    EXPECT_EQ(hz_pages_adopt(self_, 7), 1U) << "now the page has a free block";
     put_home(all);
 }
 
@@ -178,15 +177,15 @@ TEST_F(Adopt, FreePagesGoToTheArenaInstead) {
     EXPECT_EQ(counters().page_retire - retired, 1U);
 }
 
-/* A sender that was late: the threads were gone before they could look. */
-TEST_F(Adopt, WhatWaitsForTheOldShardGoesIntoItsPagesFirst) {
+/* A sender was late, so the shard's threads ended before they could drain its list. */
+TEST_F(Adopt, BlocksSentToTheOldShardGoIntoItsPagesFirst) {
     Blocks all = unit::take(left_, 7, 1);
     Blocks rest = unit::take(left_, 7, free_count(all[0]));
     struct hz_list list = unit::list_of(rest);
     hz_shard_send(self_, left_, 7, &list);
     ASSERT_EQ(unit::waiting(left_, 7), rest.size());
-    ASSERT_EQ(unit_partial(left_, 7), nullptr);
-    unit_shard_threads_set(left_, 0);
+    ASSERT_EQ(unit::partial(left_, 7), nullptr);
+    hz_store_rlx(&left_->threads, 0);
     EXPECT_EQ(hz_pages_adopt(self_, 7), 1U);
     EXPECT_EQ(unit::waiting(left_, 7) + unit::waiting(own_, 7), 0U);
     EXPECT_EQ(free_count(all[0]), rest.size());
@@ -204,22 +203,21 @@ class Strays : public Adopt {
         out_ = leave_page(size_class, count);
         ASSERT_EQ(hz_pages_adopt(self_, size_class), 1U);
         page_ = hz_page_of(out_[0]);
-        capacity_ = unit_page_of(page_).capacity;
-        ASSERT_EQ(unit_page_of(page_).free_count, capacity_ - count);
+        capacity_ = page_->capacity;
+        ASSERT_EQ(page_->free_count, capacity_ - count);
     }
     void expect_all_home() {
-        struct unit_page page = unit_page_of(page_);
-        EXPECT_EQ(page.free_count, capacity_);
-        EXPECT_EQ(page.shard, unit_shard_index(own_));
+        EXPECT_EQ(page_->free_count, capacity_);
+        EXPECT_EQ(page_->shard, own_->index);
         EXPECT_EQ(unit::waiting(left_, size_class), 0U);
         EXPECT_EQ(unit::retire_all(left_), 0U);
         EXPECT_EQ(unit::retire_all(own_), 1U);
     }
-    /* Somebody claims the old shard again. */
+    /* The old shard gets a thread again. */
     void claim_left() {
         ASSERT_EQ(hz_shard_claim(), left_);
     }
-    Blocks out_; /* of a page that is another shard's by now */
+    Blocks out_; /* blocks of a page that another shard has adopted */
     struct hz_page *page_ = nullptr;
     uint32_t capacity_ = 0;
 };
@@ -234,9 +232,9 @@ TEST_F(Strays, SentToTheOldShardWithThreads) {
     claim_left();
     struct hz_list list = unit::list_of(out_);
     hz_shard_send(self_, left_, size_class, &list);
-    EXPECT_EQ(unit_page_of(page_).free_count, capacity_ - count);
+    EXPECT_EQ(page_->free_count, capacity_ - count);
     struct hz_list strays = unit::drain(left_, size_class);
-    EXPECT_EQ(strays.count, count) << "the drain gives them to its caller";
+    EXPECT_EQ(strays.count, count) << "the drain returns them to its caller";
     Blocks found = unit::blocks_of(strays);
     std::sort(found.begin(), found.end());
     std::sort(out_.begin(), out_.end());
@@ -259,13 +257,13 @@ TEST_F(Strays, DrainedByThePurger) {
     struct hz_list list = unit::list_of(out_);
     hz_shard_send(self_, left_, size_class, &list);
     hz_heap_purge();
-    EXPECT_EQ(unit::pages_of(left_) + unit::pages_of(own_), 0U) << "the page was to be given back too";
+    EXPECT_EQ(unit::pages_of(left_) + unit::pages_of(own_), 0U) << "the purge retires the page too";
     hz_shard_leave(self_, left_);
 }
 
-TEST_F(Strays, SentThroughAMailboxThatNobodyOwns) {
+TEST_F(Strays, SentToAMailboxOfAShardWithoutThreads) {
     struct hz_list list = unit::list_of(out_);
-    ASSERT_TRUE(hz_mail_send(self_, unit_mailbox(left_, size_class), size_class, &list)); /* its threads are gone */
+    ASSERT_TRUE(hz_mail_send(self_, &left_->classes[size_class].mail, size_class, &list));
     struct hz_list strays = unit::drain(left_, size_class);
     EXPECT_EQ(strays.count, count);
     hz_blocks_put(self_, &strays);
@@ -278,13 +276,13 @@ TEST_F(Strays, UsedByTheOldShardsNextThread) {
     hz_shard_send(self_, left_, size_class, &list);
     Blocks used = unit::refill(left_, size_class, count);
     EXPECT_EQ(used.size(), count);
-    EXPECT_EQ(hz_page_of(used[0]), page_) << "a block is a block";
+    EXPECT_EQ(hz_page_of(used[0]), page_) << "a refill may use a stray";
     hz_blocks_send(self_, used.data(), count);
     hz_shard_leave(self_, left_);
     expect_all_home();
 }
 
-TEST_F(Strays, PutByAThreadThatTakesThemForItsOwn) {
+TEST_F(Strays, PutByAThreadThatBelievesThemItsOwn) {
     claim_left();
     {
         unit::ThreadOf as_left(self_, left_);
@@ -295,22 +293,22 @@ TEST_F(Strays, PutByAThreadThatTakesThemForItsOwn) {
 }
 
 TEST_F(Strays, GroupedByTheNewOwner) {
-    std::thread([&] { /* whose shard is the old one again */
-                      struct hz_thread_block *other = unit_self();
-                      EXPECT_EQ(unit_thread_shard(other), left_);
-                      hz_blocks_send(other, out_.data(), count);
-                      EXPECT_EQ(unit::waiting(own_, size_class), count) << "they wait for their new owner";
-    })
-        .join();
+    /* a new thread gets the old shard */
+    std::thread([&] {
+        struct hz_thread_block *other = unit::self();
+        EXPECT_EQ(other->shard, left_);
+        hz_blocks_send(other, out_.data(), count);
+        EXPECT_EQ(unit::waiting(own_, size_class), count) << "the blocks wait for the page's new owner";
+    }).join();
     EXPECT_EQ(unit::drain(own_, size_class).count, 0U);
     expect_all_home();
 }
 
 TEST_F(Strays, FreedByAThreadOfTheOldShard) {
     std::thread([&] {
-        unit_self();
+        unit::self();
         for (void *block : out_)
-            unit_free(block);
+            hz_heap_free(block);
     }).join();
     EXPECT_EQ(unit::drain(own_, size_class).count, 0U);
     expect_all_home();
@@ -321,44 +319,43 @@ TEST_F(Strays, FreedByAThreadOfTheOldShard) {
 TEST_F(Adopt, MovingPagesAreNeitherListedNorRetired) {
     for (unsigned size_class : unit::some_classes()) {
         SCOPED_TRACE("class " + std::to_string(size_class));
-        Blocks other = unit::take(own_, size_class, 1); /* not the last page of its class */
+        Blocks other = unit::take(own_, size_class, 1); /* so that the page is not the last of its class */
         Blocks blocks = unit::take(left_, size_class, 3);
         struct hz_page *page = hz_page_of(blocks[0]);
         {
             Exclusive exclusive(left_);
             hz_page_depart_locked(left_, page, own_);
-            EXPECT_EQ(unit_partial(left_, size_class), nullptr);
+            EXPECT_EQ(unit::partial(left_, size_class), nullptr);
             struct hz_list strays = {};
             struct hz_list list = unit::list_of({blocks[0]});
             EXPECT_EQ(hz_pages_put_list_locked(left_, list.head, 1, &strays), 0U);
-            EXPECT_EQ(strays.count, 1U) << "it is the other's already";
+            EXPECT_EQ(strays.count, 1U) << "the page belongs to the other shard already";
         }
-        struct unit_page moving = unit_page_of(page);
-        EXPECT_EQ(moving.list_state, UNIT_PAGE_MOVING);
-        EXPECT_EQ(moving.shard, unit_shard_index(own_));
+        EXPECT_EQ(page->list_state, HZ_PAGE_MOVING);
+        EXPECT_EQ(page->shard, own_->index);
         put_home({blocks[0]});
         put_home({blocks[1]});
-        EXPECT_EQ(unit::put(own_, {blocks[2]}), 0U) << "the last one";
-        struct unit_page full = unit_page_of(page);
-        EXPECT_EQ(full.free_count, full.capacity);
-        EXPECT_EQ(full.list_state, UNIT_PAGE_MOVING);
-        EXPECT_EQ(full.size_class, size_class) << "not retired";
-        EXPECT_EQ(unit::retire_all(own_), 0U) << "nor by who retires all that is listed";
-        EXPECT_EQ(unit_partial(own_, size_class), hz_page_of(other[0]));
-        EXPECT_EQ(unit_page_of(hz_page_of(other[0])).next, nullptr);
+        EXPECT_EQ(unit::put(own_, {blocks[2]}), 0U) << "the last block is home";
+        EXPECT_EQ(page->free_count, page->capacity);
+        EXPECT_EQ(page->list_state, HZ_PAGE_MOVING);
+        EXPECT_EQ(page->size_class, size_class) << "not retired";
+        EXPECT_EQ(unit::retire_all(own_), 0U) << "not even when every listed page is retired";
+        EXPECT_EQ(unit::partial(own_, size_class), hz_page_of(other[0]));
+        EXPECT_EQ(hz_page_of(other[0])->next, nullptr);
         {
             Exclusive exclusive(own_);
-            EXPECT_EQ(hz_page_arrive_locked(own_, page), 1U) << "now it is: there is another one of its class";
-            EXPECT_EQ(unit_partial(own_, size_class), hz_page_of(other[0]));
+            EXPECT_EQ(hz_page_arrive_locked(own_, page), 1U)
+                << "now the page is retired, since its class has another one";
+            EXPECT_EQ(unit::partial(own_, size_class), hz_page_of(other[0]));
         }
-        EXPECT_EQ(unit_pagetag_of(blocks[0]).size_class, static_cast<unsigned>(HZ_CLASS_NONE));
+        EXPECT_EQ(hz_pagetag_class(blocks[0]), static_cast<unsigned>(HZ_CLASS_NONE));
         put_home(other);
         EXPECT_EQ(unit::retire_all(own_), 1U);
     }
     leave();
 }
 
-TEST_F(Adopt, AttachedPagesAreListedIfTheyHaveBlocksToGive) {
+TEST_F(Adopt, ArrivingPagesAreListedIfTheyHaveFreeBlocks) {
     Blocks blocks = unit::take(left_, 7, 3);
     struct hz_page *page = hz_page_of(blocks[0]);
     {
@@ -367,23 +364,23 @@ TEST_F(Adopt, AttachedPagesAreListedIfTheyHaveBlocksToGive) {
     }
     Exclusive exclusive(own_);
     EXPECT_EQ(hz_page_arrive_locked(own_, page), 0U);
-    EXPECT_EQ(unit_page_of(page).list_state, UNIT_PAGE_LISTED);
-    EXPECT_EQ(unit_partial(own_, 7), page);
+    EXPECT_EQ(page->list_state, HZ_PAGE_LISTED);
+    EXPECT_EQ(unit::partial(own_, 7), page);
     for (void *block : blocks)
         EXPECT_EQ(hz_page_put_locked(own_, block), 0U) << "the last page of its class stays";
     EXPECT_EQ(hz_pages_retire_all_locked(own_, 7), 1U);
-    hz_shard_leave(self_, left_); /* nothing was sent to it: takes no lock */
+    hz_shard_leave(self_, left_); /* takes no lock, since nothing was sent to the shard */
 }
 
 /* ---- a fork in the middle ---- */
 
-/* A thread that has taken a page off one shard and waits for its own shard's lock to attach it. */
+/* A thread whose page has departed from one shard and waits for the thread's own shard's lock to arrive there. */
 class Mover {
   public:
-    void start() { /* before the page's shard is without threads, or this thread would get it */
+    void start() { /* must come before the page's shard loses its threads, or this thread would get that shard */
         thread_ = std::thread([this] {
-            struct hz_thread_block *self = unit_self();
-            shard = unit_thread_shard(self);
+            struct hz_thread_block *self = unit::self();
+            shard = self->shard;
             ready_ = true;
             while (!go_)
                 std::this_thread::yield();
@@ -392,10 +389,10 @@ class Mover {
         while (!ready_)
             std::this_thread::yield();
     }
-    /* Comes back when the page is between the shards. Somebody holds the lock of the thread's shard. */
+    /* Returns when the page is between the shards. Another thread holds the lock of the mover's shard. */
     void move(void *block_in_page, struct hz_shard *from) {
         go_ = true;
-        while (unit_pagetag_of(block_in_page).owner != unit_shard_index(shard))
+        while (hz_pagetag_owner(block_in_page) != shard->index)
             std::this_thread::yield();
         std::thread([from] { Exclusive until_it_has_let_go(from); }).join();
     }
@@ -412,20 +409,20 @@ class Mover {
     std::atomic<bool> go_{false};
 };
 
-/* In the child: the page is in order, and can be had and used up. */
+/* In the child: the page is in order, and another shard can adopt it and use it up. */
 int use_settled_page(struct hz_shard *owner, const Blocks &out) {
     struct hz_page *page = hz_page_of(out[0]);
-    require(unit_page_of(page).list_state == UNIT_PAGE_LISTED, "it came to rest");
-    require(unit_page_of(page).shard == unit_shard_index(owner), "with its new owner");
-    require(unit_partial(owner, Mover::size_class) == page, "on that one's list");
-    require(unit_page_of(page).next == nullptr, "once");
-    require(unit_shard_threads(owner) == 0, "whose thread is not here");
-    require(hz_pages_adopt(unit_self(), Mover::size_class) == 1, "so it can be taken over");
+    require(page->list_state == HZ_PAGE_LISTED, "the page is listed");
+    require(page->shard == owner->index, "the page belongs to its new owner");
+    require(unit::partial(owner, Mover::size_class) == page, "the page is on the new owner's list");
+    require(page->next == nullptr, "the page is listed once");
+    require(hz_load_rlx(&owner->threads) == 0, "the owner's thread does not exist here");
+    require(hz_pages_adopt(unit::self(), Mover::size_class) == 1, "so the page can be adopted");
     for (void *block : out)
-        hz_block_put(unit_self(), block);
-    require(unit_page_of(page).free_count == unit_page_of(page).capacity, "all its blocks come home");
+        hz_block_put(unit::self(), block);
+    require(page->free_count == page->capacity, "all its blocks come home");
     hz_heap_purge();
-    require(unit::pages_of(owner) + unit::pages_of(unit_thread_shard(unit_self())) == 0, "and it can be retired");
+    require(unit::pages_of(owner) + unit::pages_of(unit::self()->shard) == 0, "the page can be retired");
     return 0;
 }
 
@@ -434,10 +431,10 @@ TEST_F(Adopt, ForkWhileAPageIsMoving) {
     mover.start();
     Blocks out = leave_page(Mover::size_class, 3);
     {
-        Exclusive exclusive(mover.shard); /* held by the thread that forks: nothing else of the shard is repaired */
+        Exclusive exclusive(mover.shard); /* held by the forking thread, so nothing else of the shard is repaired */
         mover.move(out[0], left_);
         children::expect_good_end(children::start([&] {
-            hz_lock_release(unit_shard_exclusive(mover.shard));
+            hz_lock_release(&mover.shard->exclusive);
             return use_settled_page(mover.shard, out);
         }));
     }
@@ -468,15 +465,15 @@ TEST_F(Adopt, ForkWhileAPageIsMovingToAShardThatIsHeld) {
     put_home(out);
 }
 
-/* ---- many at once ---- */
+/* ---- many threads at the same time ---- */
 
 struct Held {
     unsigned size_class;
     Blocks blocks;
 };
 
-/* One of the threads below: it holds blocks that carry its stamp, gets more, gives some up in every way there is, comes
-   and goes, and leaves shards with pages behind. */
+/* One of the threads below. It holds blocks marked with its index, gets more, sends or puts some in every possible way,
+   detaches and attaches, and leaves shards with pages behind. */
 class Worker {
   public:
     Worker(unsigned index, std::atomic<size_t> &wrong) : index_(index), random_(index), wrong_(wrong) {
@@ -487,11 +484,12 @@ class Worker {
 
     void get() {
         Held &held = any();
-        struct hz_thread_block *self = unit_self();
+        struct hz_thread_block *self = unit::self();
         Blocks some(16);
-        uint64_t before = unit_counters_of(self).page_adopt;
-        some.resize(hz_supply_refill(self, held.size_class, some.data(), static_cast<uint32_t>(random_.between(1, 16))));
-        adopted += unit_counters_of(self).page_adopt - before;
+        uint64_t before = self->counters.page_adopt;
+        some.resize(
+            hz_supply_refill(self, held.size_class, some.data(), static_cast<uint32_t>(random_.between(1, 16))));
+        adopted += self->counters.page_adopt - before;
         wrong_ += some.empty();
         keep(held, some);
     }
@@ -500,14 +498,14 @@ class Worker {
         Blocks some = let_go(held, random_.between(0, held.blocks.size()));
         if (some.empty())
             return;
-        struct hz_thread_block *self = unit_self();
+        struct hz_thread_block *self = unit::self();
         auto count = static_cast<uint32_t>(some.size());
         struct hz_list list = {};
         switch (random_.below(4)) {
         case 0:
             hz_blocks_send(self, some.data(), count);
             break;
-        case 1: /* by an old tag: its page may have been any shard's */
+        case 1: /* as after reading an old tag: the page may have belonged to any shard */
             list = unit::list_of(some);
             hz_shard_send(self, hz_shard_get(static_cast<unsigned>(random_.below(4))), held.size_class, &list);
             break;
@@ -519,12 +517,12 @@ class Worker {
             hz_blocks_put(self, &list);
         }
     }
-    /* Pages, some of whose blocks are out, of a shard that had a thread for a moment. */
+    /* Leaves pages with some blocks out in a shard that had a thread for a moment. */
     void leave_pages() {
         Held &held = any();
         struct hz_shard *shard = hz_shard_claim();
         Blocks some = unit::take(shard, held.size_class, static_cast<uint32_t>(random_.between(1, 30)));
-        hz_shard_leave(unit_self(), shard);
+        hz_shard_leave(unit::self(), shard);
         keep(held, some);
     }
     void turn() {
@@ -533,7 +531,7 @@ class Worker {
             leave_pages();
             break;
         case 1:
-            hz_thread_detach(unit_self());
+            hz_thread_detach(unit::self());
             break;
         case 2:
         case 3:
@@ -547,7 +545,7 @@ class Worker {
     void give_all() {
         for (Held &held : held_) {
             Blocks all = let_go(held, held.blocks.size());
-            hz_blocks_send(unit_self(), all.data(), static_cast<uint32_t>(all.size()));
+            hz_blocks_send(unit::self(), all.data(), static_cast<uint32_t>(all.size()));
         }
     }
 
@@ -565,7 +563,7 @@ class Worker {
         Blocks some(held.blocks.end() - static_cast<ptrdiff_t>(count), held.blocks.end());
         held.blocks.resize(held.blocks.size() - count);
         for (void *block : some) {
-            wrong_ += static_cast<uint64_t *>(block)[1] != index_; /* somebody else has it too */
+            wrong_ += static_cast<uint64_t *>(block)[1] != index_; /* another thread has the block too */
             static_cast<uint64_t *>(block)[1] = UINT64_MAX;
         }
         return some;
@@ -576,25 +574,25 @@ class Worker {
     std::atomic<size_t> &wrong_;
 };
 
-TEST_F(Adopt, ThreadsAdoptAndPutAtOnce) {
+TEST_F(Adopt, ThreadsAdoptAndPutAtTheSameTime) {
     constexpr unsigned threads = 4;
     std::atomic<size_t> wrong{0};
     std::atomic<uint64_t> adopted{0};
     unit::Barrier attached(threads + 1);
     unit::Barrier left(threads + 1);
     Blocks out;
-    std::thread leaver(
-        [&] { /* when all have a shard: pages that nobody owns, for whoever comes first */
-              attached.wait();
-              for (unsigned size_class : {7U, static_cast<unsigned>(HZ_LINEAR_CLASSES), unit::class_count - 9}) {
-                  Blocks some = unit::take(left_, size_class, 2);
-                  out.insert(out.end(), some.begin(), some.end());
-              }
-              unit_shard_threads_set(left_, 0);
-              left.wait();
-        });
+    /* once every thread has a shard: pages of a shard without threads, for whichever thread comes first */
+    std::thread leaver([&] {
+        attached.wait();
+        for (unsigned size_class : {7U, static_cast<unsigned>(HZ_LINEAR_CLASSES), unit::class_count - 9}) {
+            Blocks some = unit::take(left_, size_class, 2);
+            out.insert(out.end(), some.begin(), some.end());
+        }
+        hz_store_rlx(&left_->threads, 0);
+        left.wait();
+    });
     unit::together(threads, [&](unsigned index) {
-        unit_self();
+        unit::self();
         attached.wait();
         left.wait();
         Worker worker(index, wrong);

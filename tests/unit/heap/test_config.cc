@@ -1,5 +1,5 @@
-/* The configuration: the string names every knob, the derived figures keep their bounds. */
-#include "unit/heap/shim.h"
+/* The configuration: the string names every knob, and derived numbers keep their bounds. */
+#include "unit/library.h"
 
 #include "hakozuna/hakozuna.h"
 
@@ -11,7 +11,7 @@
 
 namespace {
 
-/* The words of the string; fails on anything that is not key=value, or twice. */
+/* The words of the string. Fails on a word that is not key=value, or that comes twice. */
 std::map<std::string, std::string> words() {
     std::map<std::string, std::string> found;
     std::istringstream text(hz_heap_config_string());
@@ -30,7 +30,7 @@ TEST(Config, StringIsOneLineOfWords) {
     EXPECT_EQ(text.find_first_of("\n\t"), std::string::npos);
     EXPECT_EQ(text.find("  "), std::string::npos);
     EXPECT_FALSE(isspace(static_cast<unsigned char>(text.front())) || isspace(static_cast<unsigned char>(text.back())));
-    EXPECT_EQ(text.find('"'), std::string::npos) << "no quotes of the preprocessor";
+    EXPECT_EQ(text.find('"'), std::string::npos) << "the preprocessor left no quotes";
     EXPECT_EQ(text.rfind("engine=" HZ_ENGINE_NAME " lane=", 0), 0U);
     EXPECT_STREQ(hz_config_string(), hz_heap_config_string());
     words();
@@ -38,13 +38,13 @@ TEST(Config, StringIsOneLineOfWords) {
 
 TEST(Config, StringHasEveryKnobWithItsValue) {
     std::map<std::string, std::string> found = words();
-#define KNOB(name, smallest, largest, text)                                                                            \
+#define KNOB(name, smallest, largest, default_value, unit, text)                                                       \
     EXPECT_EQ(found[#name], std::to_string(name));                                                                     \
     EXPECT_LE(smallest, name);                                                                                         \
     EXPECT_GE(largest, name);                                                                                          \
-    EXPECT_GT(sizeof(text), 10U) << #name " says what it trades";
-#include "heap/knobs.def"
+    EXPECT_GT(sizeof(text), 10U) << #name " has a text";
 #include "engine_knobs.def"
+#include "heap/knobs.def"
 #undef KNOB
     EXPECT_EQ(found["HZ_LINEAR_LOG2"], std::to_string(HZ_LINEAR_LOG2));
 }
@@ -69,20 +69,20 @@ TEST(Config, BinsAndBatchesKeepTheirBounds) {
         EXPECT_GE(capacity, 2U) << "class " << size_class;
         EXPECT_LE(capacity, static_cast<uint32_t>(HZ_BIN_COUNT));
         uint32_t start = hz_bin_start(size_class);
-        EXPECT_GE(start, 2U) << "two batches fit from the first block on";
+        EXPECT_GE(start, 2U) << "a new bin has room for two blocks";
         EXPECT_LE(start, capacity);
         EXPECT_EQ(start % 2, 0U);
         EXPECT_TRUE(start * bytes <= HZ_BIN_START_BYTES || start <= static_cast<uint32_t>(HZ_BIN_COUNT_MIN));
         EXPECT_GE(batch, 1U);
         EXPECT_LE(batch, static_cast<uint32_t>(HZ_BATCH_COUNT));
-        EXPECT_LE(2 * batch, capacity) << "a flush of half a bin leaves room for a batch";
+        EXPECT_LE(2 * batch, capacity) << "a bin that was flushed by half has room for a batch";
         EXPECT_TRUE(capacity * bytes <= HZ_BIN_BYTES || capacity <= static_cast<uint32_t>(HZ_BIN_COUNT_MIN));
         EXPECT_EQ(hz_class_is_home(size_class), static_cast<int>(bytes) < HZ_HOME_BELOW_BYTES);
         EXPECT_EQ(hz_class_is_shared(size_class),
                   !hz_class_is_home(size_class) && static_cast<int>(bytes) >= HZ_DEPOT_FROM_BYTES);
         EXPECT_EQ(hz_class_is_mid(size_class), bytes > HZ_SMALL_MAX);
         if (size_class > 1) {
-            EXPECT_LE(capacity, hz_bin_capacity(size_class - 1)) << "larger blocks, fewer of them";
+            EXPECT_LE(capacity, hz_bin_capacity(size_class - 1)) << "a bin of larger blocks holds no more of them";
         }
     }
 }

@@ -1,10 +1,9 @@
 /*
- * Every counter of the .def files counts what its text says, once, and nothing else does: each step below states all
- * that hz_stats_print shows to have been counted meanwhile. A counter that no step ever counts fails the program.
+ * Every counter of the .def files counts what its text says, once, and no other counter does. Each step below states
+ * everything that it counts, as hz_stats_print shows it. The program fails if some counter is counted by no step.
  */
 #include "contract/report.h"
 #include "unit/heap/fixture.h"
-#include "unit/heap/shim_counters.h"
 
 #include <condition_variable>
 #include <functional>
@@ -18,23 +17,40 @@ namespace {
 using report::Names;
 using report::Values;
 using unit::Blocks;
-using unit::Exclusive;
+using unit::mail;
+using unit::Mail;
 
 /* ---- which counters there are, and which were tested ---- */
 
-/* Figures that stand among the counters but are counted by nobody. */
+/* Figures that the report prints among the counters, but that are not counted. */
 const Names known = {"counters.threads",    "counters.thread_blocks",      "counters.shards",
                      "counters.meta_bytes", "remote.blocks_per_100_pages", "os.seg_acq"};
 
-/* Computed from others, where these are counted: in the stats build. The steps below state them too. */
+/* Computed from hot counters, so only the stats build has them. The steps below state them too. */
 const Names computed = {"mid.malloc_calls", "mid.free_calls", "mid.free_batch_enq"};
 
-/* Those of the .def files; `hot`: only them, or only the others. */
+/* A counter of the .def files. */
+struct DefCounter {
+    const char *group;
+    const char *name;
+    bool is_hot;
+};
+
+enum { IS_SUM = false, IS_MAX = false, IS_HOT = true };
+
+#define COUNTER(group, field, name, kind, text) {group, name, IS_##kind},
+const DefCounter def_counters[] = {
+#include "engine_counters.def"
+#include "heap/counters.def"
+};
+#undef COUNTER
+
+/* Names of the hot counters, or of all others. */
 Names names_in_def(bool hot) {
     Names names;
-    for (size_t i = 0; i < unit_counter_count; i++)
-        if (unit_counter_list[i].is_hot == hot)
-            names.insert(std::string(unit_counter_list[i].group) + "." + unit_counter_list[i].name);
+    for (const DefCounter &counter : def_counters)
+        if (counter.is_hot == hot)
+            names.insert(std::string(counter.group) + "." + counter.name);
     return names;
 }
 
@@ -49,26 +65,17 @@ Names &tested() {
     return names;
 }
 
-/* A number in the configuration string: knobs that only one engine has are not constants for the other. */
+/* A knob's value from the configuration string, since a knob of one engine is not a constant in the other. */
 size_t knob(const std::string &name) {
     std::string config = t_table.config_fn();
     size_t at = config.find(" " + name + "=");
     return at == std::string::npos ? 0 : strtoul(config.c_str() + at + name.size() + 2, nullptr, 10);
 }
 
-/* How this lane sends blocks home. */
-enum class Mail { tiers, inbox, pages };
-
-Mail mail() {
-    if (t_config_has("engine=hz3"))
-        return knob("HZ_PAGE_LOCAL_REMOTE") == 1 ? Mail::pages : Mail::tiers;
-    return knob("HZ_REMOTE_INBOX") == 1 ? Mail::inbox : Mail::pages;
-}
-
-/* What this lane has no use for, and never counts. */
+/* Counters that this lane never counts. */
 Names silent() {
     Names names;
-    if (HZ_HOME_BELOW_BYTES <= 16) /* no class goes home: nothing passes a remote buffer */
+    if (HZ_HOME_BELOW_BYTES <= 16) /* no class goes home, so nothing goes through a remote buffer */
         names = {"counters.remote_free", "remote.remote_flush_calls", "remote.rlen_ge_th"};
     if (mail() != Mail::pages)
         names.insert({"remote.blocks_per_100_pages", "remote.push_objs", "remote.pageq_enq", "remote.pop_calls",
@@ -92,8 +99,8 @@ class EveryCounterIsTested : public testing::Environment {
         if (testing::GTEST_FLAG(filter) != "*")
             return;
         Names all = report::names_of(counters());
-        EXPECT_EQ(without(without(all, silent()), tested()), Names()) << "no test makes these count";
-        EXPECT_EQ(without(silent(), all), Names()) << "of these, the report knows nothing";
+        EXPECT_EQ(without(without(all, silent()), tested()), Names()) << "no test counts these";
+        EXPECT_EQ(without(silent(), all), Names()) << "the report does not know these";
     }
 };
 
@@ -101,18 +108,42 @@ const testing::Environment *const environment = testing::AddGlobalTestEnvironmen
 
 /* ---- steps ---- */
 
-/* More of the same: a + b. */
+/* tick.c looks at the clock in every 32nd visit of a slow path. */
+enum { VISITS_FIRST = 1, VISITS_LAST = 31 };
+
+/* Sets every counter of every thread to 0, and delays the next look at the clock (hz_tick) as far as possible. No other
+   thread may be running. */
+void clear_counters() {
+    for (struct hz_registered *thread = hz_registry_first(); thread != nullptr; thread = thread->next) {
+        struct hz_thread_block *block = hz_thread_block_from(thread);
+        block->counters = {};
+        for (unsigned size_class = HZ_MID_CLASS_FIRST; size_class < HZ_CLASS_COUNT; size_class++)
+            block->counters.mid_moved -=
+                unit::bin_count(block, size_class); /* what bins hold now will not count as freed */
+        block->slow_count = VISITS_FIRST;
+    }
+}
+
+/* False when some thread may have looked at the clock since then: in that case its work depends on time. */
+bool clock_was_left_alone() {
+    bool left_alone = true;
+    for (struct hz_registered *thread = hz_registry_first(); thread != nullptr; thread = thread->next)
+        left_alone = left_alone && hz_thread_block_from(thread)->slow_count <= VISITS_LAST;
+    return left_alone;
+}
+
+/* Adds the values of two steps. */
 Values operator+(Values a, const Values &b) {
     for (const auto &[name, value] : b)
         a[name] += value;
     return a;
 }
 
-/* A thread that does what it is told, one job after the other. */
+/* A thread that runs the jobs it is given, one after the other. */
 class Worker {
   public:
     Worker() : thread_([this] { serve(); }) {
-        run([] { unit_bins_grow(unit_self()); });
+        run([] { unit::grow_bins(unit::self()); });
     }
     ~Worker() {
         end();
@@ -141,7 +172,7 @@ class Worker {
     }
     struct hz_shard *shard() {
         struct hz_shard *shard = nullptr;
-        run([&] { shard = unit_thread_shard(unit_self()); });
+        run([&] { shard = unit::self()->shard; });
         return shard;
     }
     Blocks take(unsigned size_class, size_t count) {
@@ -154,7 +185,7 @@ class Worker {
     }
     void take_all_of_bin(unsigned size_class, Blocks &blocks) {
         run([&] {
-            for (unsigned count = unit_bin_count(unit_self(), size_class); count > 0; count--)
+            for (unsigned count = unit::bin_count(unit::self(), size_class); count > 0; count--)
                 blocks.push_back(t_malloc(hz_class_bytes(size_class)));
         });
     }
@@ -179,17 +210,17 @@ class Worker {
     std::condition_variable changed_;
     std::function<void()> job_;
     bool ends_ = false;
-    std::thread thread_; /* last: it uses the others */
+    std::thread thread_; /* last, because it uses the other members */
 };
 
-/* Starts with every page given back, ends with every block freed. */
+/* Each test starts with every page purged, and ends with every block freed. */
 class Counters : public testing::Test {
   protected:
     void SetUp() override {
-        self_ = unit_self();
+        self_ = unit::self();
         hz_purge();
-        unit_bins_grow(self_);
-        unit_counters_clear();
+        unit::grow_bins(self_);
+        clear_counters();
     }
     void TearDown() override {
         give(blocks_);
@@ -197,13 +228,13 @@ class Counters : public testing::Test {
         EXPECT_EQ(live_bytes_at_start_, support::live_bytes());
     }
 
-    /* Runs the step; exactly that is counted, by all threads together. */
+    /* Runs the step, and checks that all threads together count exactly `expected`. */
     static void expect(const char *what, const Values &expected, const std::function<void()> &step) {
         SCOPED_TRACE(what);
-        ASSERT_TRUE(unit_clock_was_left_alone()) << "what came before this step depends on time";
-        unit_counters_clear();
+        ASSERT_TRUE(clock_was_left_alone()) << "the steps before this one depend on time";
+        clear_counters();
         step();
-        ASSERT_TRUE(unit_clock_was_left_alone()) << "this step depends on time";
+        ASSERT_TRUE(clock_was_left_alone()) << "this step depends on time";
         Values counted;
         for (const auto &[name, value] : counters())
             if (value != 0 && known.count(name) == 0)
@@ -217,13 +248,13 @@ class Counters : public testing::Test {
         EXPECT_EQ(counted, wanted);
     }
 
-    /* Blocks of this thread; freed at the end unless they are given before. */
+    /* Allocates blocks, which are freed at the end of the test at the latest. */
     void take(unsigned size_class, size_t count = 1) {
         for (size_t i = 0; i < count; i++)
             blocks_.push_back(t_malloc(hz_class_bytes(size_class)));
     }
     void take_all_of_bin(unsigned size_class) {
-        take(size_class, unit_bin_count(self_, size_class));
+        take(size_class, unit::bin_count(self_, size_class));
     }
     static void give(Blocks &blocks) {
         for (void *block : blocks)
@@ -249,16 +280,16 @@ class Counters : public testing::Test {
 };
 
 const unsigned small_class = hz_class_of(64);
-const unsigned mid_class = hz_class_of(2304);  /* 28 blocks a run */
+const unsigned mid_class = hz_class_of(2304);  /* 28 blocks in a run */
 const size_t class_count = HZ_CLASS_COUNT - 1; /* without class 0 */
 
-/* What an allocation of a mid class counts besides, and what not. */
+/* What allocating and freeing a block of a mid class counts in addition. */
 const Values mid_call = {{"mid.malloc_calls", 1}};
 const Values mid_free = {{"mid.free_calls", 1}, {"mid.free_batch_enq", 1}};
 const Values mid_hit = {{"mid.lock_path", 1}, {"mid.bin_hit", 1}};
 const Values mid_miss = {{"mid.lock_path", 1}, {"mid.bin_miss", 1}};
 
-/* A refill that finds nothing anywhere, and one from a page that is there. */
+/* A refill that has to make a page, and one from an existing page. */
 const Values from_new_page = {{"counters.refill", 1},
                               {"counters.refill_page", 1},
                               {"counters.page_create", 1},
@@ -268,7 +299,7 @@ const Values from_page = {
     {"counters.refill", 1}, {"counters.refill_page", 1}, {"remote.carry_miss", 1}, {"locks.ls_acq_self", 1}};
 const Values mid_new_page = mid_call + mid_miss + Values{{"mid.page_create", 1}};
 
-/* A list that is sent, and taken. `pages`: how many it lies in that were sent nothing yet; each gets enough. */
+/* Sending a list. `pages`: how many pages, to which nothing was sent before, get enough of its blocks to be queued. */
 Values sent(size_t blocks, size_t pages) {
     auto count = static_cast<double>(blocks);
     Values home = {{"counters.home_blocks", count}};
@@ -282,7 +313,7 @@ Values sent(size_t blocks, size_t pages) {
     }
 }
 
-/* From one page. */
+/* Taking a list whose blocks are of one page. */
 Values taken(size_t blocks) {
     switch (mail()) {
     case Mail::tiers:
@@ -306,17 +337,17 @@ TEST_F(Counters, ReportNamesAllOfTheDefFiles) {
             expected.insert(name);
     }
     EXPECT_EQ(report::names_of(counters()), expected);
-    EXPECT_EQ(names_in_def(true).size() + names_in_def(false).size(), unit_counter_count) << "two of one name";
+    EXPECT_EQ(names_in_def(true).size() + names_in_def(false).size(), std::size(def_counters))
+        << "two counters have the same name";
 }
 
-/* Without them, "hot" would mean nothing. */
 TEST_F(Counters, HotOnesAreThoseOfShortPaths) {
     EXPECT_EQ(names_in_def(true), Names({"mid.alloc_cache_hit"}));
     for (const std::string &name : names_in_def(true))
         EXPECT_EQ(counters().count(name), HZ_CONFIG_STATS ? 1U : 0U) << name;
 }
 
-TEST(CountersSelfTest, AnUntestedOneIsSeen) {
+TEST(CountersSelfTest, AnUntestedCounterIsSeen) {
     EXPECT_EQ(without({"os.a", "os.b"}, {"os.a"}), Names({"os.b"}));
     EXPECT_EQ(without(report::names_of(counters()), Names()).count("locks.ls_acq_self"), 1U);
 }
@@ -324,63 +355,63 @@ TEST(CountersSelfTest, AnUntestedOneIsSeen) {
 /* ---- bins, pages, depot ---- */
 
 TEST_F(Counters, SmallBlocksFromPagesAndBins) {
-    expect("the first of all", from_new_page, [&] { take(small_class); });
+    expect("a new page", from_new_page, [&] { take(small_class); });
     expect("from the bin", {}, [&] { take_all_of_bin(small_class); });
     expect("from the same page", from_page, [&] { take(small_class); });
-    expect("into the bin", {}, [&] { give(1); });
+    expect("freed into the bin", {}, [&] { give(1); });
 }
 
 TEST_F(Counters, MidBlocksFromPagesAndBins) {
-    expect("the first of all", from_new_page + mid_new_page, [&] { take(mid_class); });
+    expect("a new page", from_new_page + mid_new_page, [&] { take(mid_class); });
     expect("from the bin", {{"mid.malloc_calls", 1}, {"mid.alloc_cache_hit", 1}}, [&] { take(mid_class); });
     take_all_of_bin(mid_class);
     expect("from the same run", from_page + mid_call + mid_hit, [&] { take(mid_class); });
-    expect("into the bin", mid_free, [&] { give(1); });
+    expect("freed into the bin", mid_free, [&] { give(1); });
     expect("calloc", {{"mid.malloc_calls", 1}, {"mid.alloc_cache_hit", 1}},
            [&] { blocks_.push_back(t_calloc(1, hz_class_bytes(mid_class))); });
     expect("realloc in place", {}, [&] { blocks_.back() = t_realloc(blocks_.back(), hz_class_bytes(mid_class) - 1); });
 }
 
-/* Up to a full bin of free blocks, with none of them in the depot. */
+/* Starts from a full bin and an empty depot. */
 TEST_F(Counters, AFullBinIsFlushedIntoTheDepotOrHome) {
     for (unsigned size_class : {small_class, mid_class}) {
         unsigned capacity = hz_bin_capacity(size_class);
         bool is_mid = hz_class_is_mid(size_class);
         take(size_class, capacity + 1);
-        give(capacity - unit_bin_count(self_, size_class));
-        ASSERT_EQ(unit_bin_count(self_, size_class), capacity);
+        give(capacity - unit::bin_count(self_, size_class));
+        ASSERT_EQ(unit::bin_count(self_, size_class), capacity);
         Values moved = {{"counters.depot_push", 1}};
         if (!hz_class_is_shared(size_class))
             moved = {{"counters.home_blocks", capacity / 2},
-                     {"locks.ls_rel_self", (capacity / 2 + unit_home_count - 1) / unit_home_count}};
+                     {"locks.ls_rel_self", (capacity / 2 + unit::home_count - 1) / unit::home_count}};
         Values flushed = moved + Values{{"counters.flush", 1}};
         if (is_mid)
             flushed = flushed + mid_free + Values{{"mid.free_batch_flush", 1}};
-        expect("one more than it holds", flushed, [&] { give(1); });
+        expect("one more than the bin holds", flushed, [&] { give(1); });
         take_all_of_bin(size_class);
         Values served = from_page;
         if (hz_class_is_shared(size_class))
             served = {{"counters.refill", 1}, {"counters.refill_depot", 1}};
         if (is_mid)
             served = served + mid_call + Values{{"mid.depot_hit", 1}};
-        expect("found again", served, [&] { take(size_class); });
-        unit_counters_clear();
+        expect("allocated again", served, [&] { take(size_class); });
+        clear_counters();
     }
 }
 
 TEST_F(Counters, PagesAreRetiredAndCounted) {
     unsigned size_class = unit::class_count - 1;
     take(size_class);
-    size_t per_page = unit_page_of(hz_page_of(blocks_[0])).capacity;
+    size_t per_page = hz_page_of(blocks_[0])->capacity;
     take(size_class, 2 * per_page - 1);
     give(blocks_);
-    ASSERT_EQ(unit_bin_count(self_, size_class), 2 * per_page);
-    expect("of two pages, one is kept",
+    ASSERT_EQ(unit::bin_count(self_, size_class), 2 * per_page);
+    expect("of two free pages, one is kept",
            {{"counters.home_blocks", 2 * per_page}, {"counters.page_retire", 1}, {"locks.ls_rel_self", 1}},
            [&] { hz_thread_flush(self_); });
-    expect("a purge keeps none",
+    expect("a purge keeps no page",
            {{"counters.page_retire", 1},
-            {"locks.ls_rel_self", class_count + 1}, /* each to drain, one to retire */
+            {"locks.ls_rel_self", class_count + 1}, /* one to drain each class, one to retire */
             {"locks.ls_rel_steal", (shard_count() - 1) * class_count}},
            [] { (void)hz_purge(); });
 }
@@ -389,22 +420,22 @@ TEST_F(Counters, PagesOfShardsWithoutThreadsAreAdopted) {
     for (unsigned size_class : {small_class, mid_class}) {
         Worker worker;
         Blocks alive = worker.take(size_class, 1);
-        expect("the end of a thread takes its bin home",
+        expect("a thread that ends sends its bin home",
                {{"counters.home_blocks", hz_batch_count(size_class) - 1}, {"locks.ls_rel_self", 1}},
                [&] { worker.end(); });
         Values adopted = {{"counters.refill", 1},   {"counters.refill_page", 1}, {"counters.page_adopt", 1},
                           {"remote.carry_miss", 1}, {"locks.ls_acq_self", 3},    {"locks.ls_acq_steal", 1}};
         if (hz_class_is_mid(size_class))
             adopted = adopted + mid_call + mid_miss;
-        expect("another takes its page", adopted, [&] { take(size_class); });
+        expect("another thread's shard adopts its page", adopted, [&] { take(size_class); });
         give(alive);
-        unit_counters_clear();
+        clear_counters();
     }
 }
 
 /* ---- blocks on their way home ---- */
 
-TEST_F(Counters, WhatIsSentHomeIsTakenAndCarried) {
+TEST_F(Counters, BlocksSentHomeAreTakenAndCarried) {
     Worker owner;
     const size_t count = hz_batch_count(mid_class);
     Blocks blocks = owner.take(mid_class, count + 2); /* of one run */
@@ -415,7 +446,7 @@ TEST_F(Counters, WhatIsSentHomeIsTakenAndCarried) {
         struct hz_list list = unit::list_of(blocks, 0, count);
         hz_shard_send(self_, shard, mid_class, &list);
     });
-    expect("a second, to the same page", sent(2, 0), [&] {
+    expect("a second list is sent to the same page", sent(2, 0), [&] {
         struct hz_list list = unit::list_of(blocks, count, 2);
         hz_shard_send(self_, shard, mid_class, &list);
     });
@@ -423,30 +454,30 @@ TEST_F(Counters, WhatIsSentHomeIsTakenAndCarried) {
     Values got = Values{{"counters.refill", 1}, {"locks.ls_acq_self", 1}} + mid_call + mid_hit;
     Blocks again;
     auto one = [&] { again.push_back(owner.take(mid_class, 1)[0]); };
-    expect("the owner takes all of it, and uses a batch",
+    expect("the owner takes all blocks, and uses a batch",
            got + taken(count + 2) + Values{{"remote.carry_miss", 1}, {"remote.inbox_stash_max", 2}}, one);
     if (mail() == Mail::pages) {
         tested().insert("remote.blocks_per_100_pages");
-        EXPECT_EQ(counters()["remote.blocks_per_100_pages"], 100 * (count + 2)) << "of one page";
+        EXPECT_EQ(counters()["remote.blocks_per_100_pages"], 100 * (count + 2)) << "all blocks were of one page";
     }
     owner.take_all_of_bin(mid_class, again);
-    expect("what was left over", got + Values{{"counters.refill_carry", 1}, {"remote.carry_hit", 1}}, one);
+    expect("the leftovers", got + Values{{"counters.refill_carry", 1}, {"remote.carry_hit", 1}}, one);
     owner.give(blocks);
     owner.give(again);
-    unit_counters_clear();
+    clear_counters();
 }
 
-/* Lists of single blocks fill stash, transfer and central in turn; what finds no room is put home by its sender. */
-TEST_F(Counters, TiersOverflowInTurn) {
+/* Single blocks fill the stash, then transfer, then central. After that the sender puts blocks into their pages. */
+TEST_F(Counters, TiersOverflowOneIntoTheNext) {
     if (mail() != Mail::tiers)
-        GTEST_SKIP() << "this lane has none";
+        GTEST_SKIP() << "this lane has no tiers";
     unsigned size_class = unit::class_count - 1;
     size_t bytes = hz_class_bytes(size_class);
     size_t batch = hz_batch_count(size_class);
     size_t stash = std::max(knob("HZ_STASH_BYTES") / bytes, batch);
     size_t central = std::max(knob("HZ_CENTRAL_BYTES") / bytes, batch);
     constexpr size_t transfer = 8;
-    ASSERT_LE(stash, batch) << "the owner takes the stash at one go";
+    ASSERT_LE(stash, batch) << "one refill must take the whole stash";
     Worker owner;
     struct hz_shard *shard = owner.shard();
     Blocks blocks = owner.take(size_class, stash + transfer + central + 1);
@@ -472,33 +503,33 @@ TEST_F(Counters, TiersOverflowInTurn) {
     owner.take_all_of_bin(size_class, again);
     ASSERT_EQ(transfer % batch, 0U);
     for (size_t i = 0; i < transfer / batch; i++) {
-        expect("a batch of lists from transfer", got + Values{{"counters.refill_transfer", batch}}, one);
+        expect("from transfer, a batch of lists", got + Values{{"counters.refill_transfer", batch}}, one);
         owner.take_all_of_bin(size_class, again);
-        unit_counters_clear();
+        clear_counters();
     }
     expect("from central", got + Values{{"counters.refill_central", 1}, {"remote.inbox_stash_max", central - batch}},
            one);
     owner.give(again);
-    unit_counters_clear();
+    clear_counters();
 }
 
 TEST_F(Counters, AFullInboxSendsTheSenderToThePages) {
     if (mail() != Mail::inbox)
-        GTEST_SKIP() << "this lane has none, or it is never full";
+        GTEST_SKIP() << "this lane has no inbox";
     size_t room = std::max<size_t>(knob("HZ_INBOX_BYTES") / hz_class_bytes(small_class), HZ_REMOTE_COUNT);
-    Blocks blocks = unit::take(unit_thread_shard(self_), small_class, static_cast<uint32_t>(room + 1));
-    struct hz_shard *own = unit_thread_shard(self_);
+    Blocks blocks = unit::take(self_->shard, small_class, static_cast<uint32_t>(room + 1));
+    struct hz_shard *own = self_->shard;
     Worker sender;
     auto send = [&](size_t from, size_t count) {
         sender.run([&] {
             struct hz_list list = unit::list_of(blocks, from, count);
-            hz_shard_send(unit_self(), own, small_class, &list);
+            hz_shard_send(unit::self(), own, small_class, &list);
         });
     };
-    expect("as much as it holds", sent(room, 0), [&] { send(0, room); });
-    expect("one more", {{"counters.direct_home", 1}, {"counters.home_blocks", 1}, {"locks.ls_rel_steal", 1}},
+    expect("as many as the inbox holds", sent(room, 0), [&] { send(0, room); });
+    expect("one more block", {{"counters.direct_home", 1}, {"counters.home_blocks", 1}, {"locks.ls_rel_steal", 1}},
            [&] { send(room, 1); });
-    unit_counters_clear();
+    clear_counters();
 }
 
 TEST_F(Counters, RemoteBuffersAreSentWhenTheyAreFull) {
@@ -517,14 +548,14 @@ TEST_F(Counters, RemoteBuffersAreSentWhenTheyAreFull) {
         owner.give(blocks);
         return;
     }
-    expect("kept, for a batch", {}, [&] { free_some(HZ_REMOTE_COUNT); });
+    expect("kept in the remote buffer", {}, [&] { free_some(HZ_REMOTE_COUNT); });
     Values lists;
     for (size_t left = HZ_REMOTE_COUNT, pages = 1; left > 0; pages = 0) {
-        size_t count = std::min<size_t>(left, unit_home_count);
+        size_t count = std::min<size_t>(left, unit::home_count);
         lists = lists + sent(count, pages);
         left -= count;
     }
-    expect("the threshold is reached",
+    expect("the remote buffer is full",
            lists + Values{{"remote.remote_flush_calls", 1},
                           {"remote.rlen_ge_th", 1},
                           {"counters.remote_free", HZ_REMOTE_COUNT}},
@@ -536,12 +567,13 @@ TEST_F(Counters, RemoteBuffersAreSentWhenTheyAreFull) {
 
 /* ---- locks ---- */
 
-/* Lets the worker do the job while this thread has the shard's lock, and releases that when the worker waits for it. */
+/* Runs the job on the worker while this thread holds the shard's lock. Releases the lock when the worker waits for it.
+ */
 void meet(Worker &worker, struct hz_shard *shard, std::function<void()> job) {
-    struct hz_lock *lock = unit_shard_exclusive(shard);
+    struct hz_lock *lock = &shard->exclusive;
     hz_lock_acquire(lock);
     worker.start(std::move(job));
-    while (unit_lock_word(lock) != 2)
+    while (hz_load_rlx(&lock->word) != 2)
         std::this_thread::yield();
     hz_lock_release(lock);
     worker.finish();
@@ -551,7 +583,7 @@ TEST_F(Counters, LockOfTheOwnShardToGet) {
     Worker worker;
     Blocks blocks;
     struct hz_shard *shard = worker.shard();
-    expect("taken by another", from_new_page + Values{{"locks.ls_acq_miss", 1}},
+    expect("held by another thread", from_new_page + Values{{"locks.ls_acq_miss", 1}},
            [&] { meet(worker, shard, [&] { blocks.push_back(t_malloc(64)); }); });
     worker.take_all_of_bin(small_class, blocks);
     expect("free", from_page, [&] { blocks.push_back(worker.take(small_class, 1)[0]); });
@@ -564,8 +596,8 @@ TEST_F(Counters, LockOfTheOwnShardToGive) {
     for (double misses : {1.0, 0.0}) {
         Blocks blocks = worker.take(small_class, 1);
         worker.give(blocks);
-        auto flush = [] { hz_thread_flush(unit_self()); };
-        expect(misses > 0 ? "taken by another" : "free",
+        auto flush = [] { hz_thread_flush(unit::self()); };
+        expect(misses > 0 ? "held by another thread" : "free",
                {{"counters.home_blocks", hz_batch_count(small_class)},
                 {"locks.ls_rel_self", 1},
                 {"locks.ls_rel_miss", misses}},
@@ -575,14 +607,14 @@ TEST_F(Counters, LockOfTheOwnShardToGive) {
 
 TEST_F(Counters, LockOfAnotherShardToGet) {
     for (double misses : {1.0, 0.0}) {
-        Worker worker; /* before the other ends: it would get that one's shard */
+        Worker worker; /* starts before the other ends, or it would get the other's shard */
         Worker other;
         struct hz_shard *shard = other.shard();
         Blocks alive = other.take(small_class, 1);
         other.end();
         Blocks blocks;
         auto adopt = [&] { blocks.push_back(t_malloc(64)); };
-        expect(misses > 0 ? "taken by another" : "free",
+        expect(misses > 0 ? "held by another thread" : "free",
                {{"counters.refill", 1},
                 {"counters.refill_page", 1},
                 {"counters.page_adopt", 1},
@@ -595,7 +627,7 @@ TEST_F(Counters, LockOfAnotherShardToGet) {
         worker.give(alive);
         worker.end();
         hz_purge();
-        unit_counters_clear();
+        clear_counters();
     }
 }
 
@@ -607,8 +639,8 @@ TEST_F(Counters, LockOfAnotherShardToGive) {
         Blocks alive = other.take(mid_class, 1);
         other.end();
         worker.give(alive);
-        auto flush = [] { hz_thread_flush(unit_self()); };
-        expect(misses > 0 ? "taken by another" : "free",
+        auto flush = [] { hz_thread_flush(unit::self()); };
+        expect(misses > 0 ? "held by another thread" : "free",
                {{"counters.home_blocks", 1},
                 {"counters.direct_home", 1},
                 {"locks.ls_rel_steal", 1},
@@ -616,7 +648,7 @@ TEST_F(Counters, LockOfAnotherShardToGive) {
                [&] { misses > 0 ? meet(worker, shard, flush) : worker.run(flush); });
         worker.end();
         hz_purge();
-        unit_counters_clear();
+        clear_counters();
     }
 }
 
@@ -628,9 +660,9 @@ TEST_F(Counters, LargeBlocksAndTheirBytes) {
     for (size_t size : {size_t{HZ_CLASS_BYTES_MAX + 1}, span, direct}) {
         size_t usable = t_good_size(size);
         void *block = nullptr;
-        expect("given out", {{"counters.large_alloc", 1}, {"os.large_acq", usable}}, [&] { block = t_malloc(size); });
+        expect("allocated", {{"counters.large_alloc", 1}, {"os.large_acq", usable}}, [&] { block = t_malloc(size); });
         ASSERT_EQ(t_usable_size(block), usable);
-        expect("taken back", {{"counters.large_free", 1}, {"os.large_rel", usable}}, [&] { t_free(block); });
+        expect("freed", {{"counters.large_free", 1}, {"os.large_rel", usable}}, [&] { t_free(block); });
         expect("zeroed", {{"counters.large_alloc", 1}, {"os.large_acq", usable}}, [&] { block = t_calloc(1, size); });
         t_free(block);
         expect("aligned", {{"counters.large_alloc", 1}, {"os.large_acq", usable}},
@@ -639,10 +671,10 @@ TEST_F(Counters, LargeBlocksAndTheirBytes) {
     }
 }
 
-/* What was given out and not taken back is what is live, also after a block has changed its size where it is. */
+/* Bytes handed out minus bytes taken back are the live bytes, also after a block was resized in place. */
 TEST_F(Counters, LargeBytesBalanceAfterResizing) {
     for (size_t size : {support::MiB, 9 * support::MiB}) {
-        unit_counters_clear();
+        clear_counters();
         void *block = t_malloc(2 * size);
         for (size_t next : {size, size + size / 2, 3 * size}) {
             block = t_realloc(block, next);
@@ -656,7 +688,7 @@ TEST_F(Counters, LargeBytesBalanceAfterResizing) {
     }
 }
 
-/* ---- what is summed, and what is known without counting ---- */
+/* ---- sums over threads, and figures that need no counter ---- */
 
 TEST_F(Counters, ThreadsThatEndedStillCount) {
     Worker worker;
@@ -671,7 +703,7 @@ TEST_F(Counters, ThreadsThatEndedStillCount) {
            });
 }
 
-/* A maximum is that of one thread, and does not fall. */
+/* A maximum is the largest value of any thread, and never falls. */
 TEST_F(Counters, LeftoversAreAMaximum) {
     Worker first;
     Worker second;
@@ -692,15 +724,15 @@ TEST_F(Counters, LeftoversAreAMaximum) {
 }
 
 TEST_F(Counters, SegmentsThatWereAcquired) {
-    const size_t run_bytes = unit_run_pages_max * unit_page_bytes;
-    const size_t per_segment = unit_segment_bytes / run_bytes;
+    const size_t run_bytes = unit::run_pages_max * unit::page_bytes;
+    const size_t per_segment = unit::segment_bytes / run_bytes;
     auto segments = [] { return counters()["os.seg_acq"]; };
     auto take_runs = [&](size_t count) {
         for (; count > 0; count--)
             blocks_.push_back(t_malloc(run_bytes));
     };
     for (double before = segments(); segments() == before;)
-        take_runs(1); /* until a segment is new, and all others are full */
+        take_runs(1); /* until the arena acquires a segment because all others are full */
     take_runs(per_segment - 1);
     double full = segments();
     take_runs(1);
@@ -710,7 +742,7 @@ TEST_F(Counters, SegmentsThatWereAcquired) {
     take_runs(1);
     EXPECT_EQ(segments(), full + 4);
     give(blocks_);
-    EXPECT_EQ(segments(), full + 4) << "since the start";
+    EXPECT_EQ(segments(), full + 4) << "segments are counted since the start";
     tested().insert("os.seg_acq");
 }
 
@@ -729,7 +761,7 @@ TEST_F(Counters, ThreadsAndTheirBlocks) {
         EXPECT_GT(counters()["counters.meta_bytes"], before);
     }
     EXPECT_EQ(counters()["counters.threads"], 1);
-    EXPECT_EQ(counters()["counters.thread_blocks"], 1 + blocks + 20) << "they are kept for others";
+    EXPECT_EQ(counters()["counters.thread_blocks"], 1 + blocks + 20) << "thread blocks are kept for later threads";
     for (const char *name : {"counters.threads", "counters.thread_blocks", "counters.shards", "counters.meta_bytes"})
         tested().insert(name);
 }

@@ -1,4 +1,4 @@
-/* The depot: batches of pointers, in and out once, bounded, on any CPU; also when the same few circulate fast. */
+/* The depot: each batch of pointers comes out once, its size is bounded, on any CPU and under heavy circulation. */
 #include "unit/heap/fixture.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 using unit::Blocks;
 using unit::OnCpu;
 
-/* The depot never touches a block, so numbers do. */
+/* The depot never touches a block, so a number can stand for one. */
 void *block_number(size_t number) {
     return reinterpret_cast<void *>((number + 1) * 16);
 }
@@ -26,13 +26,13 @@ Blocks batch_of(size_t first, uint32_t count) {
     return blocks;
 }
 
-/* Each test has classes of its own and leaves them empty. */
+/* Each test uses its own classes and leaves them empty. */
 class Depot : public testing::Test {
   protected:
     void SetUp() override {
         if (HZ_DEPOT_BYTES == 0)
             GTEST_SKIP() << "this lane has no depot";
-        self_ = unit_self();
+        self_ = unit::self();
     }
     bool push(unsigned size_class, const Blocks &blocks) {
         return hz_depot_push(self_, size_class, blocks.data(), static_cast<uint32_t>(blocks.size()));
@@ -53,14 +53,14 @@ TEST_F(Depot, EmptyGivesNothing) {
 }
 
 TEST_F(Depot, NewestBatchFirstWholeAndUnchanged) {
-    OnCpu here; /* order is within a CPU's part */
+    OnCpu here; /* batches keep their order within a CPU's part */
     unsigned size_class = 1;
     uint32_t full = hz_batch_count(size_class);
     std::vector<Blocks> batches = {batch_of(0, full), batch_of(1000, 1), batch_of(2000, full - 1)};
     for (const Blocks &batch : batches)
         EXPECT_TRUE(push(size_class, batch));
     EXPECT_EQ(hz_depot_blocks(size_class), 2 * full);
-    EXPECT_TRUE(pop(size_class + 1).empty()) << "classes are apart";
+    EXPECT_TRUE(pop(size_class + 1).empty()) << "classes are separate";
     for (size_t i = batches.size(); i-- > 0;)
         EXPECT_EQ(pop(size_class), batches[i]);
     EXPECT_TRUE(pop(size_class).empty());
@@ -68,7 +68,7 @@ TEST_F(Depot, NewestBatchFirstWholeAndUnchanged) {
 }
 
 TEST_F(Depot, EveryClassHasACap) {
-    OnCpu here; /* else it may be up to twice */
+    OnCpu here; /* a thread that moves between CPUs can fill up to twice the cap */
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
         uint32_t full = hz_batch_count(size_class);
         size_t batch_bytes = full * hz_class_bytes(size_class);
@@ -79,18 +79,18 @@ TEST_F(Depot, EveryClassHasACap) {
                 << "class " << size_class;
         }
         EXPECT_GT((pushed + 1) * batch_bytes, static_cast<size_t>(HZ_DEPOT_BYTES)) << "class " << size_class;
-        EXPECT_EQ(hz_depot_blocks(size_class), pushed * full) << "a refused batch is not there";
+        EXPECT_EQ(hz_depot_blocks(size_class), pushed * full) << "a refused batch is not in the depot";
         for (size_t i = pushed; i-- > 0;)
             ASSERT_EQ(pop(size_class), batch_of(i * full, full));
         EXPECT_TRUE(pop(size_class).empty());
     }
 }
 
-/* What is laid in on a CPU is taken there first, and elsewhere when there is nothing. */
+/* A pop takes what was pushed on its own CPU, and looks elsewhere only when there is nothing. */
 TEST_F(Depot, EveryCpuHasAPart) {
     const std::vector<int> all = unit::cpus();
     if (HZ_DEPOT_PARTS == 1 || all.size() < 2)
-        GTEST_SKIP() << "there is one part only";
+        GTEST_SKIP() << "the depot has only one part";
     const unsigned size_class = 5;
     const int one = all.front();
     const int other = all.back();
@@ -111,15 +111,15 @@ TEST_F(Depot, EveryCpuHasAPart) {
         EXPECT_EQ(hz_depot_blocks(size_class), 0U);
     }
     push_on(one, 300);
-    EXPECT_EQ(pop_on(other), batch_of(300, 1)) << "what other CPUs have is found";
+    EXPECT_EQ(pop_on(other), batch_of(300, 1)) << "a pop finds what other CPUs pushed";
     EXPECT_TRUE(pop_on(one).empty());
 }
 
-/* What one CPU has laid in leaves the other its equal share, and no more. */
-TEST_F(Depot, APartHasWhatTheOthersLeave) {
+/* However much one CPU has pushed, the other can push its equal share, and no more. */
+TEST_F(Depot, EveryPartKeepsItsShare) {
     const std::vector<int> all = unit::cpus();
     if (HZ_DEPOT_PARTS == 1 || all.size() < 2)
-        GTEST_SKIP() << "there is one part only";
+        GTEST_SKIP() << "the depot has only one part";
     const size_t parts = std::min<size_t>(all.size(), HZ_DEPOT_PARTS);
     const unsigned size_class = 7;
     const uint32_t full = hz_batch_count(size_class);
@@ -131,24 +131,25 @@ TEST_F(Depot, APartHasWhatTheOthersLeave) {
         return pushed;
     };
     const size_t cap = fill_on(all.front());
-    EXPECT_EQ(cap, std::max<size_t>(HZ_DEPOT_BYTES / (full * hz_class_bytes(size_class)), 1)) << "alone it has all";
+    EXPECT_EQ(cap, std::max<size_t>(HZ_DEPOT_BYTES / (full * hz_class_bytes(size_class)), 1))
+        << "one CPU alone can fill the depot";
     EXPECT_EQ(fill_on(all.back()), cap / parts);
     EXPECT_EQ(fill_on(all.front()), 0U);
     for (size_t i = 0; i < cap / parts + cap / 2; i++)
         ASSERT_FALSE(pop(size_class).empty());
     fill_on(all.back());
-    EXPECT_EQ(hz_depot_blocks(size_class), cap * full) << "what the one took out the other may lay in";
+    EXPECT_EQ(hz_depot_blocks(size_class), cap * full) << "the other CPU may refill what was popped";
     while (!pop(size_class).empty()) {
     }
 }
 
-/* One CPU only lays in, the other only takes out: there are no more and more empty batches. */
+/* One CPU only pushes, the other only pops. The number of empty batches must not keep growing. */
 TEST_F(Depot, EmptyBatchesComeBackToWhereTheyAreNeeded) {
     const std::vector<int> all = unit::cpus();
     if (all.size() < 2)
-        GTEST_SKIP() << "there is one CPU only";
+        GTEST_SKIP() << "there is only one CPU";
     const unsigned size_class = 6;
-    const std::array<uint32_t, 2> counts = {1, hz_batch_count(size_class)}; /* a short batch, and a long one */
+    const std::array<uint32_t, 2> counts = {1, hz_batch_count(size_class)}; /* a short batch and a long one */
     size_t meta = 0;
     for (int turn = 0; turn < 40; turn++) {
         for (int cpu : {all.front(), all.back()}) {
@@ -160,7 +161,7 @@ TEST_F(Depot, EmptyBatchesComeBackToWhereTheyAreNeeded) {
                 else
                     ASSERT_FALSE(pop(size_class).empty());
             }
-            hz_depot_spare_release(self_);
+            hz_depot_spares_return(self_);
         }
         if (turn == 0)
             meta = hz_meta_bytes();
@@ -168,7 +169,7 @@ TEST_F(Depot, EmptyBatchesComeBackToWhereTheyAreNeeded) {
     EXPECT_EQ(hz_meta_bytes(), meta);
 }
 
-/* Batches of every length come out as they went in, short or long. */
+/* Short and long batches come out as they went in. */
 TEST_F(Depot, EveryLength) {
     const unsigned size_class = 1;
     for (uint32_t count = 1; count <= hz_batch_count(size_class); count++) {
@@ -182,30 +183,33 @@ TEST_F(Depot, EveryLength) {
     }
 }
 
-/* A share of all that a class has may rest, but only while threads take what others laid in, and two ageings longer. */
+/* A share of all blocks of a class may rest, but only while threads pop what others pushed, and for two ageing rounds
+   after that. */
 TEST_F(Depot, AShareRestsWhileBlocksPass) {
     if (HZ_DEPOT_PERCENT == 0)
-        GTEST_SKIP() << "this lane has no share";
-    OnCpu here; /* the others, too: they are started here */
+        GTEST_SKIP() << "in this lane no share may rest";
+    OnCpu here; /* and with this thread those that it starts */
     const unsigned size_class = HZ_LINEAR_CLASSES;
     const uint32_t full = hz_batch_count(size_class);
-    struct hz_shard *shard = unit_thread_shard(self_);
-    const size_t bytes = size_t{HZ_DEPOT_BYTES} * 200 / HZ_DEPOT_PERCENT; /* a share is twice the fixed part */
+    struct hz_shard *shard = self_->shard;
+    const size_t bytes = size_t{HZ_DEPOT_BYTES} * 200 / HZ_DEPOT_PERCENT; /* so the share is twice HZ_DEPOT_BYTES */
     const Blocks blocks = unit::take(shard, size_class, static_cast<uint32_t>(bytes / hz_class_bytes(size_class)));
     size_t resting = 0;
-    auto fill = [&] { /* until no more may rest; how many do then */
-                      while (push(size_class, batch_of(0, full)))
-                          resting++;
-                      return resting;
+    /* pushes until the depot refuses; returns the number of resting batches */
+    auto fill = [&] {
+        while (push(size_class, batch_of(0, full)))
+            resting++;
+        return resting;
     };
-    auto others = [&](auto &&work) { std::thread([&] { work(unit_self()); }).join(); };
+    auto others = [&](auto &&work) { std::thread([&] { work(unit::self()); }).join(); };
     auto buffer = Blocks(HZ_BATCH_COUNT);
 
     const size_t fixed = fill();
     ASSERT_EQ(pop(size_class).size(), full);
     resting--;
-    EXPECT_EQ(fill(), fixed) << "what a thread takes back itself does not pass";
-    others([&](struct hz_thread_block *other) { ASSERT_EQ(hz_depot_pop_home(other, size_class, buffer.data()), full); });
+    EXPECT_EQ(fill(), fixed) << "popping its own batch is not passing";
+    others(
+        [&](struct hz_thread_block *other) { ASSERT_EQ(hz_depot_pop_home(other, size_class, buffer.data()), full); });
     resting--;
     EXPECT_EQ(fill(), fixed) << "ageing is not passing";
 
@@ -221,35 +225,35 @@ TEST_F(Depot, AShareRestsWhileBlocksPass) {
     };
     hz_depot_forget_passing(size_class);
     room();
-    EXPECT_EQ(fill(), share) << "one ageing is not enough";
+    EXPECT_EQ(fill(), share) << "one round does not end the passing";
     hz_depot_forget_passing(size_class);
     room();
-    EXPECT_EQ(fill(), share - 1) << "it has not passed since two ageings";
+    EXPECT_EQ(fill(), share - 1) << "two rounds without passing end it";
     hz_depot_forget_passing(size_class);
     while (!pop(size_class).empty())
         resting--;
     EXPECT_EQ(resting, 0U);
-    EXPECT_EQ(fill(), fixed) << "as in the beginning";
+    EXPECT_EQ(fill(), fixed) << "the same as at first";
     while (!pop(size_class).empty()) {
     }
     unit::put(shard, blocks);
 }
 
-TEST_F(Depot, SpareBatchesCanBeGivenBack) {
+TEST_F(Depot, SpareBatchesCanBeReleased) {
     for (int turn = 0; turn < 20; turn++) {
         for (size_t i = 0; i < 8; i++)
             ASSERT_TRUE(push(3, batch_of(i, 1)));
         for (size_t i = 8; i-- > 0;)
             ASSERT_EQ(pop(3), batch_of(i, 1));
         size_t meta = hz_meta_bytes();
-        hz_depot_spare_release(self_);
-        ASSERT_TRUE(push(3, batch_of(0, 1))) << "from those given back";
+        hz_depot_spares_return(self_);
+        ASSERT_TRUE(push(3, batch_of(0, 1))) << "a released batch serves";
         ASSERT_EQ(pop(3), batch_of(0, 1));
         EXPECT_EQ(hz_meta_bytes(), meta) << "batches are used again";
     }
 }
 
-/* Who has which block; each thread that pops one must be alone with it. */
+/* Records which blocks are held: a thread that pops a block must be its only holder. */
 struct Held {
     explicit Held(size_t count) : flags(std::make_unique<std::atomic<uint32_t>[]>(count)) {
     }
@@ -266,18 +270,18 @@ struct Held {
     }
 };
 
-/* `batches` batches go round among threads: each pops one or two, and pushes them back, newest first or last. */
+/* `batches` batches circulate among threads: each pops one or two, and pushes them back in either order. */
 void circulate(unsigned size_class, size_t batches, unsigned turns) {
     constexpr unsigned threads = 4;
     uint32_t full = hz_batch_count(size_class);
     Held held(batches * full);
     Blocks buffer(HZ_BATCH_COUNT);
     for (size_t i = 0; i < batches; i++)
-        ASSERT_TRUE(hz_depot_push(unit_self(), size_class, batch_of(i * full, full).data(), full));
+        ASSERT_TRUE(hz_depot_push(unit::self(), size_class, batch_of(i * full, full).data(), full));
     std::atomic<bool> good{true};
     std::atomic<size_t> popped{0};
     unit::together(threads, [&](unsigned index) {
-        struct hz_thread_block *self = unit_self();
+        struct hz_thread_block *self = unit::self();
         support::Random random(index);
         for (unsigned turn = 0; turn < turns; turn++) {
             Blocks mine[2];
@@ -295,21 +299,21 @@ void circulate(unsigned size_class, size_t batches, unsigned turns) {
                 }
         }
     });
-    EXPECT_TRUE(good) << "a batch was in two hands, torn, or refused though there was room";
+    EXPECT_TRUE(good) << "a batch had two holders, lost blocks, or was refused though there was room";
     EXPECT_GT(popped, batches);
     EXPECT_EQ(hz_depot_blocks(size_class), batches * full);
     Blocks all;
     for (size_t i = 0; i < batches; i++) {
-        uint32_t count = hz_depot_pop(unit_self(), size_class, buffer.data());
+        uint32_t count = hz_depot_pop(unit::self(), size_class, buffer.data());
         all.insert(all.end(), buffer.begin(), buffer.begin() + count);
     }
     EXPECT_EQ(hz_depot_blocks(size_class), 0U);
     std::sort(all.begin(), all.end());
-    EXPECT_EQ(all, batch_of(0, static_cast<uint32_t>(batches * full))) << "every block is there, once";
+    EXPECT_EQ(all, batch_of(0, static_cast<uint32_t>(batches * full))) << "every block comes out once";
 }
 
 TEST_F(Depot, FewBatchesCirculateFast) {
-    circulate(2, 2, unit::rounds(40000)); /* the head comes back to the same batch all the time */
+    circulate(2, 2, unit::rounds(40000)); /* the same batch keeps coming back to the head */
     circulate(2, 3, unit::rounds(40000));
 }
 
@@ -325,10 +329,10 @@ TEST_F(Depot, ThreadsPushAndPopEveryBlockOnce) {
     const size_t each = unit::rounds(20000);
     std::vector<std::atomic<uint32_t>> seen(pushers * each * full);
     std::atomic<unsigned> pushing{pushers};
-    size_t cap_bytes = 2 * static_cast<size_t>(HZ_DEPOT_BYTES); /* twice: threads may move from CPU to CPU */
+    size_t cap_bytes = 2 * static_cast<size_t>(HZ_DEPOT_BYTES); /* twice, because threads may move between CPUs */
     std::atomic<bool> bounded{true};
     unit::together(pushers + poppers, [&](unsigned index) {
-        struct hz_thread_block *self = unit_self();
+        struct hz_thread_block *self = unit::self();
         if (index < pushers) {
             for (size_t i = 0; i < each; i++) {
                 Blocks batch = batch_of((index * each + i) * full, full);

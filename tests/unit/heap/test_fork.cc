@@ -1,4 +1,4 @@
-/* The child of a fork: usable whatever other threads did, heir to what they held. */
+/* The child of a fork works whatever other threads were doing, and reclaims what they held. */
 #include "stress/children.h"
 #include "unit/heap/fixture.h"
 
@@ -12,21 +12,21 @@ void use_every_class(uint64_t seed) {
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
         for (int i = 0; i < 3; i++) {
             blocks.push_back(t_malloc(hz_class_bytes(size_class)));
-            require(blocks.back() != nullptr, "a block can be had");
+            require(blocks.back() != nullptr, "a block can be allocated");
             support::fill(blocks.back(), hz_class_bytes(size_class), seed + blocks.size());
         }
     size_t at = 0;
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
         for (int i = 0; i < 3; i++, at++) {
-            require(support::holds(blocks[at], hz_class_bytes(size_class), seed + at + 1), "contents are kept");
+            require(support::holds(blocks[at], hz_class_bytes(size_class), seed + at + 1), "contents are intact");
             t_free(blocks[at]);
         }
     void *large = t_calloc(1, 3 * support::MiB);
-    require(large != nullptr && support::is_zero(large, 3 * support::MiB), "large ones too");
+    require(large != nullptr && support::is_zero(large, 3 * support::MiB), "a large block can be allocated");
     t_free(large);
 }
 
-/* Another thread that sets something up, and keeps it until the fork is over. */
+/* Another thread, which calls setup() before the fork and undo() after it. */
 class Other {
   public:
     template <typename Setup, typename Undo> Other(Setup setup, Undo undo) {
@@ -53,23 +53,23 @@ class Other {
 
 TEST(Fork, ChildWorksWhileAnotherThreadHeldItsOwnShard) {
     struct hz_shard *theirs = nullptr;
-    Blocks blocks; /* of the other thread's shard */
+    Blocks blocks; /* blocks of the other thread's shard */
     Other other(
         [&] {
-            theirs = unit_thread_shard(unit_self());
+            theirs = unit::self()->shard;
             blocks = unit::take(theirs, 5, 20);
-            hz_lock_acquire(unit_shard_exclusive(theirs));
+            hz_lock_acquire(&theirs->exclusive);
         },
         [&] {
-            hz_lock_release(unit_shard_exclusive(theirs));
+            hz_lock_release(&theirs->exclusive);
             unit::put(theirs, blocks);
         });
-    unit_self();
+    unit::self();
     children::expect_good_end(children::start([&] {
-        require(!hz_lock_abandoned(unit_shard_exclusive(theirs)), "the hook has freed the lock");
+        require(!hz_lock_abandoned(&theirs->exclusive), "the fork hook has freed the lock");
         use_every_class(1);
-        hz_blocks_send(unit_self(), blocks.data(), 20);
-        require(unit::waiting(theirs, 5) == 0, "nobody owns it: straight home");
+        hz_blocks_send(unit::self(), blocks.data(), 20);
+        require(unit::waiting(theirs, 5) == 0, "a shard without threads gets its blocks into its pages");
         use_every_class(2);
         hz_purge();
         return 0;
@@ -77,15 +77,14 @@ TEST(Fork, ChildWorksWhileAnotherThreadHeldItsOwnShard) {
 }
 
 TEST(Fork, ChildWorksWhileItsOwnShardWasHeldByAnother) {
-    struct hz_shard *own = unit_thread_shard(unit_self());
+    struct hz_shard *own = unit::self()->shard;
     void *mine = t_malloc(100);
     support::fill(mine, 100, 1);
-    Other other([&] { hz_lock_acquire(unit_shard_exclusive(own)); },
-                [&] { hz_lock_release(unit_shard_exclusive(own)); });
+    Other other([&] { hz_lock_acquire(&own->exclusive); }, [&] { hz_lock_release(&own->exclusive); });
     children::expect_good_end(children::start([&] {
-        hz_thread_flush(unit_self());
+        hz_thread_flush(unit::self());
         use_every_class(1);
-        require(support::holds(mine, 100, 1), "the parent's blocks are there");
+        require(support::holds(mine, 100, 1), "the parent's block is intact");
         t_free(mine);
         hz_purge();
         return 0;
@@ -95,19 +94,19 @@ TEST(Fork, ChildWorksWhileItsOwnShardWasHeldByAnother) {
 }
 
 TEST(Fork, ChildWorksWhileEveryShardWasHeld) {
-    unit_self();
+    unit::self();
     Other other(
         [] {
             for (unsigned index = 0; index < HZ_NUM_SHARDS; index++)
                 if (hz_shard_get(index) != nullptr) {
-                    /* one at a time has the rank: the others are taken by threads of their own */
-                    std::thread([=] { hz_lock_acquire(unit_shard_exclusive(hz_shard_get(index))); }).join();
+                    /* a thread may hold only one lock of a rank, so each is taken by its own thread */
+                    std::thread([=] { hz_lock_acquire(&hz_shard_get(index)->exclusive); }).join();
                 }
         },
         [] {
             for (unsigned index = 0; index < HZ_NUM_SHARDS; index++)
                 if (hz_shard_get(index) != nullptr)
-                    hz_lock_reset(unit_shard_exclusive(hz_shard_get(index))); /* their holders have ended */
+                    hz_lock_reset(&hz_shard_get(index)->exclusive); /* the holder has ended */
         });
     children::expect_good_end(children::start([] {
         use_every_class(1);
@@ -123,45 +122,45 @@ TEST(Fork, ChildRepairsListsThatWereCaughtHalfChanged) {
     uint32_t free_count = 0;
     Other other(
         [&] {
-            theirs = unit_thread_shard(unit_self());
+            theirs = unit::self()->shard;
             blocks = unit::take(theirs, 6, 30);
-            hz_lock_acquire(unit_shard_exclusive(theirs));
-            page = unit_partial(theirs, 6);
-            free_count = unit_page_of(page).free_count;
-            unit_page_free_count_set(page, free_count - 5);
+            hz_lock_acquire(&theirs->exclusive);
+            page = unit::partial(theirs, 6);
+            free_count = page->free_count;
+            hz_store_rlx(&page->free_count, free_count - 5);
         },
         [&] {
-            unit_page_free_count_set(page, free_count);
-            hz_lock_release(unit_shard_exclusive(theirs));
+            hz_store_rlx(&page->free_count, free_count);
+            hz_lock_release(&theirs->exclusive);
             unit::put(theirs, blocks);
         });
-    unit_self();
+    unit::self();
     children::expect_good_end(children::start([&] {
         unit::Exclusive exclusive(theirs);
-        require(unit_page_of(page).free_count == free_count, "counts are taken from the pages themselves");
-        require(unit_partial(theirs, 6) == page, "and the page is listed");
+        require(page->free_count == free_count, "free_count is counted again from the bits");
+        require(unit::partial(theirs, 6) == page, "the page is listed");
         return 0;
     }));
 }
 
 TEST(Fork, ShardsOfVanishedThreadsAreFree) {
     struct hz_shard *theirs = nullptr;
-    Other other([&] { theirs = unit_thread_shard(unit_self()); }, [] {});
-    struct hz_shard *own = unit_thread_shard(unit_self());
+    Other other([&] { theirs = unit::self()->shard; }, [] {});
+    struct hz_shard *own = unit::self()->shard;
     children::expect_good_end(children::start([&] {
-        require(unit_shard_threads(theirs) == 0, "its owner is not here");
-        require(unit_shard_threads(own) == 1, "this thread is");
-        require(unit_thread_shard(unit_self()) == own, "with its shard");
+        require(hz_load_rlx(&theirs->threads) == 0, "its thread does not exist here");
+        require(hz_load_rlx(&own->threads) == 1, "this thread exists");
+        require(unit::self()->shard == own, "this thread keeps its shard");
         return 0;
     }));
-    EXPECT_EQ(unit_shard_threads(theirs), 1U);
+    EXPECT_EQ(hz_load_rlx(&theirs->threads), 1U);
 }
 
-TEST(Fork, WhatVanishedThreadsCachedIsReclaimed) {
+TEST(Fork, BlocksCachedByVanishedThreadsAreReclaimed) {
     struct hz_thread_block *their_block = nullptr;
     Other other(
         [&] {
-            their_block = unit_self();
+            their_block = unit::self();
             Blocks blocks;
             for (int i = 0; i < 30; i++)
                 blocks.push_back(t_malloc(200));
@@ -169,29 +168,29 @@ TEST(Fork, WhatVanishedThreadsCachedIsReclaimed) {
                 t_free(block);
         },
         [] {});
-    unit_self();
+    unit::self();
     size_t live = support::live_bytes();
     unsigned size_class = hz_class_of(200);
-    ASSERT_GT(unit_bin_count(their_block, size_class), 0U);
+    ASSERT_GT(unit::bin_count(their_block, size_class), 0U);
     children::expect_good_end(children::start([&] {
-        require(unit_thread_state_of(unit_registered(their_block)) == UNIT_THREAD_ORPHAN, "left behind");
-        require(hz_orphan_reclaim(unit_self()), "there is one to reclaim");
-        require(unit_thread_state_of(unit_registered(their_block)) == UNIT_THREAD_FREE, "nobody's now");
-        require(unit_bin_count(their_block, size_class) == 0, "its bins are empty");
-        require(!hz_orphan_reclaim(unit_self()), "once");
+        require(unit::state_of(&their_block->registered) == HZ_THREAD_ORPHAN, "the block is an orphan");
+        require(hz_orphan_reclaim(unit::self()), "there is one to reclaim");
+        require(unit::state_of(&their_block->registered) == HZ_THREAD_FREE, "the block is free now");
+        require(unit::bin_count(their_block, size_class) == 0, "its bins are empty");
+        require(!hz_orphan_reclaim(unit::self()), "there was only one orphan");
         hz_purge();
-        require(support::live_bytes() == live, "no live block was lost");
+        require(support::live_bytes() == live, "live bytes are unchanged");
         return 0;
     }));
 }
 
 TEST(Fork, RefillReclaimsByItself) {
     struct hz_thread_block *their_block = nullptr;
-    Other other([&] { their_block = unit_self(); }, [] {});
-    unit_self();
+    Other other([&] { their_block = unit::self(); }, [] {});
+    unit::self();
     children::expect_good_end(children::start([&] {
         use_every_class(1);
-        require(unit_thread_state_of(unit_registered(their_block)) != UNIT_THREAD_ORPHAN, "taken over on the way");
+        require(unit::state_of(&their_block->registered) != HZ_THREAD_ORPHAN, "the refills reclaimed it");
         return 0;
     }));
 }
@@ -209,8 +208,8 @@ TEST(Fork, GrandchildrenWorkToo) {
     }));
 }
 
-/* The other thread was between the two stores of a bin: it is empty, and has a newest block. */
-TEST(Fork, AThreadOfTheChildGetsABinThatWasCaughtHalfChanged) {
+/* The other thread was between the two stores of a pop, so its bin is empty and still has a newest block. */
+TEST(Fork, AThreadOfTheChildGetsARepairedBin) {
     if (support::tsan)
         GTEST_SKIP() << "ThreadSanitizer allows no threads in the child of a threaded process";
     constexpr unsigned size_class = 7;
@@ -218,35 +217,35 @@ TEST(Fork, AThreadOfTheChildGetsABinThatWasCaughtHalfChanged) {
     void *handed_out = nullptr;
     Other other(
         [&] {
-            theirs = unit_self();
+            theirs = unit::self();
             handed_out = t_malloc(hz_class_bytes(size_class));
             hz_thread_flush(theirs);
-            unit_bin_newest_set(theirs, size_class, handed_out);
+            theirs->cache.bins[size_class].newest = handed_out;
         },
         [&] {
-            unit_bin_newest_set(theirs, size_class, nullptr);
+            theirs->cache.bins[size_class].newest = nullptr;
             t_free(handed_out);
         });
     children::expect_good_end(children::start([&] {
         std::thread heir([&] {
-            require(unit_self() == theirs, "it has the other's bins");
-            require(unit_bin_count(theirs, size_class) == 0, "which are empty");
+            require(unit::self() == theirs, "the new thread gets the vanished thread's block");
+            require(unit::bin_count(theirs, size_class) == 0, "its bin is empty");
             Blocks blocks;
             for (unsigned i = 0; i < 3 * hz_bin_capacity(size_class); i++) {
                 blocks.push_back(t_malloc(hz_class_bytes(size_class)));
-                require(blocks.back() != nullptr && blocks.back() != handed_out, "nobody else's block");
+                require(blocks.back() != nullptr && blocks.back() != handed_out, "the block is free");
             }
             for (void *block : blocks)
                 t_free(block);
             hz_thread_flush(theirs);
-            require(unit_bin_count(theirs, size_class) == 0, "and all of it can go home");
+            require(unit::bin_count(theirs, size_class) == 0, "everything can go home");
         });
         heir.join();
         return 0;
     }));
 }
 
-TEST(Fork, ChildMayStartThreads) {
+TEST(Fork, ChildCanStartThreads) {
     if (support::tsan)
         GTEST_SKIP() << "ThreadSanitizer allows no threads in the child of a threaded process";
     Other other([] { use_every_class(1); }, [] {});
@@ -256,7 +255,7 @@ TEST(Fork, ChildMayStartThreads) {
     }));
 }
 
-/* Other threads work on while this one forks: whatever they were at, the child works and its frees are sound. */
+/* Other threads go on working while this one forks. The child works, and can free the parent's blocks. */
 TEST(Fork, ChildrenOfABusyProcessWork) {
     constexpr unsigned threads = 3;
     std::atomic<bool> over{false};

@@ -1,4 +1,4 @@
-/* Mail by pages, in lanes and variants that have it: blocks are sent to the pages they lie in, and pages queued. */
+/* Mail through pages, in lanes and variants that have it: blocks are sent to their pages, and pages are queued. */
 #include "stress/children.h"
 #include "unit/heap/fixture.h"
 
@@ -15,17 +15,17 @@ class Pages : public unit::OwnShard {
     static constexpr unsigned size_class = 7;
     void SetUp() override {
         OwnShard::SetUp();
-        if (!unit_mail_is_of_pages)
+        if (unit::mail() != unit::Mail::pages)
             GTEST_SKIP() << "this lane sends lists to the shard";
         if (HZ_PAGE_LOCAL_THRESHOLD > 1)
-            GTEST_SKIP() << "in this variant one block does not queue a page";
+            GTEST_SKIP() << "in this variant one block is not enough to queue a page";
     }
     void send(unsigned size_class_, const Blocks &blocks) {
         struct hz_list list = unit::list_of(blocks);
         hz_shard_send(self_, shard_, size_class_, &list);
     }
-    struct unit_counters counters() {
-        return unit_counters_of(self_);
+    struct hz_counters counters() {
+        return self_->counters;
     }
     /* All blocks of three pages, page by page. */
     std::vector<Blocks> three_pages() {
@@ -39,23 +39,23 @@ class Pages : public unit::OwnShard {
         return pages;
     }
     static uint32_t free_count(const Blocks &page) {
-        return unit_page_of(hz_page_of(page[0])).free_count;
+        return hz_page_of(page[0])->free_count;
     }
     static uint32_t remote_count(const Blocks &page) {
-        return unit_page_of(hz_page_of(page[0])).remote_count;
+        return hz_mpsc_count(&hz_page_of(page[0])->remote);
     }
     struct hz_page_queue *queue() {
-        return unit_mailbox_pages(unit_mailbox(shard_, size_class));
+        return &shard_->classes[size_class].mail.pages;
     }
 };
 
-TEST_F(Pages, BlocksArePushedPagesQueuedAndDrained) {
+TEST_F(Pages, BlocksAreSentPagesQueuedAndDrained) {
     std::vector<Blocks> pages = three_pages();
-    struct unit_counters before = counters();
+    struct hz_counters before = counters();
     send(size_class, {pages[0][0], pages[1][0], pages[0][1], pages[2][0]});
     send(size_class, {pages[1][1], pages[1][2]});
-    EXPECT_EQ(counters().push_objs - before.push_objs, 6U) << "blocks";
-    EXPECT_EQ(counters().pageq_enq - before.pageq_enq, 3U) << "pages that had nothing before";
+    EXPECT_EQ(counters().push_objs - before.push_objs, 6U) << "blocks that were sent";
+    EXPECT_EQ(counters().pageq_enq - before.pageq_enq, 3U) << "pages to which nothing was sent before";
     EXPECT_EQ(counters().pageq_deq, before.pageq_deq);
     EXPECT_EQ(remote_count(pages[0]), 2U);
     EXPECT_EQ(remote_count(pages[1]), 3U);
@@ -73,50 +73,50 @@ TEST_F(Pages, BlocksArePushedPagesQueuedAndDrained) {
     EXPECT_EQ(counters().pageq_enq - before.pageq_enq, 4U) << "queued again";
     unit::drain(shard_, size_class);
     unit::put(shard_, some);
-    for (size_t i = 0; i < 3; i++) { /* those that were never sent */
+    for (size_t i = 0; i < 3; i++) { /* the blocks that were never sent */
         size_t sent = i == 2 ? 1 : 3;
         unit::put(shard_, Blocks(pages[i].begin() + static_cast<ptrdiff_t>(sent), pages[i].end()));
     }
 }
 
-TEST_F(Pages, NeverRefuse) {
+TEST_F(Pages, NeverRefuseAList) {
     Blocks blocks = unit::take(shard_, unit::class_count - 1, 500);
-    uint64_t direct = unit_counters_of(self_).direct_home;
+    uint64_t direct = self_->counters.direct_home;
     for (void *block : blocks)
         send(unit::class_count - 1, {block});
-    EXPECT_EQ(unit_counters_of(self_).direct_home, direct);
+    EXPECT_EQ(self_->counters.direct_home, direct);
     EXPECT_EQ(unit::waiting(shard_, unit::class_count - 1), 500U);
     unit::drain(shard_, unit::class_count - 1);
 }
 
-/* In the child: what was sent is in the pages, and the queue works. */
+/* In the child: the sent blocks are in their pages, and the queue works. */
 int use_settled_pages(struct hz_shard *shard, const std::vector<Blocks> &pages, const std::vector<uint32_t> &home) {
-    unsigned size_class = unit_page_of(hz_page_of(pages[0][0])).size_class;
+    unsigned size_class = hz_page_of(pages[0][0])->size_class;
     for (size_t i = 0; i < pages.size(); i++) {
-        struct unit_page page = unit_page_of(hz_page_of(pages[i][0]));
-        require(page.remote_count == 0, "nothing is left between sender and page");
-        require(page.free_count == home[i], "all of it is home");
+        struct hz_page *page = hz_page_of(pages[i][0]);
+        require(hz_mpsc_count(&page->remote) == 0, "the remote list is empty");
+        require(page->free_count == home[i], "all sent blocks are home");
     }
     struct hz_list none = unit::drain(shard, size_class);
     require(none.count == 0, "the queue is empty");
     for (const Blocks &page : pages) {
         struct hz_list list = unit::list_of({page.back()});
-        struct hz_mailbox *mail = unit_mailbox(shard, size_class);
-        require(hz_mail_send(unit_self(), mail, size_class, &list), "it works on");
-        require(unit_page_of(hz_page_of(page[0])).remote_count == 1, "there");
+        struct hz_mailbox *mail = &shard->classes[size_class].mail;
+        require(hz_mail_send(unit::self(), mail, size_class, &list), "the mailbox still works");
+        require(hz_mpsc_count(&hz_page_of(page[0])->remote) == 1, "the block is in the remote list");
     }
     unit::drain(shard, size_class);
     for (size_t i = 0; i < pages.size(); i++)
-        require(unit_page_of(hz_page_of(pages[i][0])).free_count == home[i] + 1, "and comes home");
+        require(hz_page_of(pages[i][0])->free_count == home[i] + 1, "the block comes home");
     return 0;
 }
 
 TEST_F(Pages, ForkWhileAPageWasNotQueuedYet) {
     std::vector<Blocks> pages = three_pages();
     send(size_class, {pages[0][0], pages[1][0], pages[1][1]});
-    struct hz_page *head = unit_pageq_head_set(queue(), nullptr); /* their sender had not come to it */
+    struct hz_page *head = std::exchange(queue()->head, nullptr); /* as if the senders had not queued the pages yet */
     children::expect_good_end(children::start([&] { return use_settled_pages(shard_, pages, {1, 2, 0}); }));
-    unit_pageq_head_set(queue(), head);
+    std::exchange(queue()->head, head);
     unit::drain(shard_, size_class);
     unit::put(shard_, Blocks(pages[0].begin() + 1, pages[0].end()));
     unit::put(shard_, Blocks(pages[1].begin() + 2, pages[1].end()));
@@ -130,7 +130,7 @@ TEST_F(Pages, ForkWhilePagesArePendingAndQueued) {
     Blocks taken;
     {
         unit::Exclusive exclusive(shard_);
-        taken = unit::blocks_of(hz_mail_take(self_, unit_mailbox(shard_, size_class)));
+        taken = unit::blocks_of(hz_mail_take(self_, &shard_->classes[size_class].mail));
     }
     ASSERT_EQ(taken.size(), 2U) << "page 0 is pending now";
     send(size_class, {pages[1][2]});
@@ -143,40 +143,40 @@ TEST_F(Pages, ForkWhilePagesArePendingAndQueued) {
     unit::put(shard_, Blocks(pages[2].begin() + 3, pages[2].end()));
 }
 
-/* A fork at any moment while others send and drain: in the child every page is in order. */
+/* Forks at any moment while other threads send and drain. In the child every page is in order. */
 TEST_F(Pages, ForksOfABusyProcess) {
     constexpr unsigned senders = 2;
     std::vector<Blocks> pages = three_pages();
     std::atomic<bool> over{false};
     std::vector<std::thread> busy;
     for (unsigned index = 0; index < senders; index++)
-        busy.emplace_back(
-            [&,
-             index] { /* each has one page's blocks, and sends what it can get again */
-                      struct hz_thread_block *self = unit_self();
-                      Blocks mine = pages[index];
-                      size_t at = 0;
-                      while (!over) {
-                          struct hz_list list = unit::list_of({mine[at % mine.size()], mine[(at + 1) % mine.size()]});
-                          hz_shard_send(self, shard_, size_class, &list);
-                          unit::drain(shard_, size_class);
-                          Blocks again = unit::take(shard_, size_class, 2);
-                          mine[at % mine.size()] = again[0];
-                          mine[(at + 1) % mine.size()] = again[1];
-                          at += 2;
-                      }
-                      pages[index] = mine;
-            });
+        /* each thread sends blocks of one page, and takes others instead */
+        busy.emplace_back([&, index] {
+            struct hz_thread_block *self = unit::self();
+            Blocks mine = pages[index];
+            size_t at = 0;
+            while (!over) {
+                struct hz_list list = unit::list_of({mine[at % mine.size()], mine[(at + 1) % mine.size()]});
+                hz_shard_send(self, shard_, size_class, &list);
+                unit::drain(shard_, size_class);
+                Blocks again = unit::take(shard_, size_class, 2);
+                mine[at % mine.size()] = again[0];
+                mine[(at + 1) % mine.size()] = again[1];
+                at += 2;
+            }
+            pages[index] = mine;
+        });
     for (unsigned i = 0; i < unit::rounds(40); i++) {
         pid_t child = children::start([&] {
-            hz_heap_purge(); /* drains all that is left */
-            require(unit::waiting(shard_, size_class) == 0, "nothing is stuck");
+            hz_heap_purge(); /* drains everything */
+            require(unit::waiting(shard_, size_class) == 0, "no block is stuck");
             Blocks page = unit::take(shard_, size_class, 100);
             struct hz_list list = unit::list_of(page);
-            require(hz_mail_send(unit_self(), unit_mailbox(shard_, size_class), size_class, &list), "it works on");
-            require(unit::waiting(shard_, size_class) == 100, "all of it is waiting");
+            require(hz_mail_send(unit::self(), &shard_->classes[size_class].mail, size_class, &list),
+                    "the mailbox still works");
+            require(unit::waiting(shard_, size_class) == 100, "all sent blocks wait");
             unit::drain(shard_, size_class);
-            require(unit::waiting(shard_, size_class) == 0, "and is found");
+            require(unit::waiting(shard_, size_class) == 0, "the drain finds all of them");
             return 0;
         });
         int status = children::wait_for(child);

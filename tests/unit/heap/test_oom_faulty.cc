@@ -1,4 +1,4 @@
-/* The public functions over an OS that refuses: NULL and ENOMEM, blocks intact, nothing lost, all works again after. */
+/* The public functions over an OS that refuses calls: NULL and ENOMEM, nothing lost, and they work again later. */
 #include "unit/base/faulty.h"
 #include "unit/heap/fixture.h"
 
@@ -11,7 +11,7 @@ using support::KiB;
 using support::MiB;
 
 constexpr size_t sizes[] = {1, 16, 300, 2000, 9 * KiB, 60 * KiB, 150 * KiB, MiB, 3 * MiB, 9 * MiB};
-constexpr size_t mark_bytes = 64; /* at both ends: there are many children */
+constexpr size_t mark_bytes = 64; /* at both ends; not the whole block, because there are many children */
 
 struct Block {
     unsigned char *start;
@@ -37,7 +37,7 @@ void keep(void *block, size_t size) {
     require(block != nullptr || errno == ENOMEM, "NULL comes with ENOMEM");
     if (block == nullptr)
         return;
-    require(t_usable_size(block) >= size, "usable");
+    require(t_usable_size(block) >= size, "the usable size is large enough");
     held[held_count] = {static_cast<unsigned char *>(block), size};
     mark(held[held_count], held_count);
     held_count++;
@@ -60,12 +60,13 @@ void allocate_everything() {
         keep(zeroed, size);
         errno = 0;
         void *aligned = t_aligned_alloc(32 * KiB, size);
-        require(support::aligned_to(aligned, 32 * KiB), "aligned");
+        require(support::aligned_to(aligned, 32 * KiB), "the block is aligned");
         keep(aligned, size);
         errno = EILSEQ;
         void *out = &out;
         int error = t_table.posix_memalign_fn(&out, 128, size);
-        require((error == 0 && out != &out) || (error == ENOMEM && out == &out), "posix_memalign's way");
+        require((error == 0 && out != &out) || (error == ENOMEM && out == &out),
+                "posix_memalign returns the error, and leaves the pointer alone");
         require(errno == EILSEQ, "posix_memalign leaves errno alone");
         errno = ENOMEM;
         keep(error == 0 ? out : nullptr, size);
@@ -82,16 +83,16 @@ void free_everything() {
     held_count = 0;
 }
 
-/* With an OS that works: nothing is lost, everything can be had. */
+/* With an OS that works again: nothing is lost, and every allocation succeeds. */
 void check() {
     free_everything();
-    require(support::live_bytes() == 0, "live bytes are those handed out");
+    require(support::live_bytes() == 0, "no bytes are live");
     allocate_everything();
-    require(held_count == 4 * std::size(sizes), "all works again");
+    require(held_count == 4 * std::size(sizes), "allocation works again");
     free_everything();
     hz_purge();
     struct hz_stats stats = {};
-    require(t_stats_get(&stats) == 0 && stats.live_bytes == 0 && stats.cached_bytes == 0, "all is home");
+    require(t_stats_get(&stats) == 0 && stats.live_bytes == 0 && stats.cached_bytes == 0, "all blocks are home");
     require(stats.mapping_count == 0, "no mapping is left");
 }
 
@@ -135,10 +136,10 @@ TEST_F(Oom, ReallocKeepsTheOldBlock) {
                 errno = 0;
                 void *resized = t_realloc(block.start, to);
                 require(resized != nullptr || errno == ENOMEM, "NULL comes with ENOMEM");
-                require(resized != nullptr || to > from, "a smaller size can always be had");
+                require(resized != nullptr || to > from, "shrinking always succeeds");
                 auto *now = static_cast<unsigned char *>(resized == nullptr ? block.start : resized);
-                require(support::holds(now, std::min(from, to), 1), "contents are kept");
-                require(t_usable_size(now) >= (resized == nullptr ? from : to), "usable");
+                require(support::holds(now, std::min(from, to), 1), "contents are intact");
+                require(t_usable_size(now) >= (resized == nullptr ? from : to), "the usable size is large enough");
                 t_free(now);
             }
     };
@@ -150,7 +151,7 @@ TEST_F(Oom, FreeAndPurgeNeverFail) {
     auto work = [] {
         free_everything();
         hz_purge();
-        require(support::live_bytes() == 0, "freed is freed");
+        require(support::live_bytes() == 0, "no bytes are live");
     };
     unit::fail_each_call_both_ways(5, prepare, work, check);
 }
@@ -167,7 +168,7 @@ TEST_F(Oom, ThreadsThatCannotAttach) {
 
 TEST_F(Oom, BlocksFreedByAThreadWithoutMemory) {
     auto work = [] { std::thread(free_everything).join(); };
-    /* all calls refused: the thread has no block of its own, and its frees go home directly */
+    /* with all calls refused the thread has no thread block, and each free puts its block into its page */
     unit::fail_each_call(UINT64_MAX, allocate_everything, work, check);
     unit::fail_each_call(1, allocate_everything, work, check);
 }
@@ -176,9 +177,9 @@ TEST_F(Oom, WithoutMemoryForTheFlatTable) {
     children::expect_good_end(children::start([] {
         hz_os_faulty_fail(0, 1);
         allocate_everything();
-        require(!unit_pagetags_flat(), "the small table");
+        require(!hz_pagetags.flat, "the table is small");
         unit::os_works_again();
-        require(held_count >= 3 * std::size(sizes), "it does");
+        require(held_count >= 3 * std::size(sizes), "the small table is enough");
         check();
         unit::together(3, [](unsigned index) {
             support::Random random(index);
@@ -186,7 +187,8 @@ TEST_F(Oom, WithoutMemoryForTheFlatTable) {
             size_t block_sizes[64] = {};
             for (unsigned i = 0; i < unit::rounds(20000); i++) {
                 size_t at = random.below(64);
-                require(blocks[at] == nullptr || support::holds(blocks[at], block_sizes[at], at), "contents");
+                require(blocks[at] == nullptr || support::holds(blocks[at], block_sizes[at], at),
+                        "contents are intact");
                 t_free(blocks[at]);
                 block_sizes[at] = random.between(1, random.below(100) == 0 ? 3 * MiB : 1000);
                 blocks[at] = t_malloc(block_sizes[at]);
@@ -204,16 +206,16 @@ TEST_F(Oom, WithoutMemoryForTheFlatTable) {
 TEST_F(Oom, StatisticsWorkWithoutMemory) {
     auto work = [] {
         struct hz_stats stats = {};
-        require(t_stats_get(&stats) == 0, "figures");
-        require(hz_good_size(100) >= 100, "good size");
+        require(t_stats_get(&stats) == 0, "statistics work");
+        require(hz_good_size(100) >= 100, "hz_good_size works");
         hz_os_faulty_fail(0, UINT64_MAX);
         keep(t_malloc(100), 100);
     };
     children::expect_good_end(children::start([=] {
         hz_os_faulty_fail(0, UINT64_MAX);
         work();
-        require(held_count == 0, "nothing can be had");
-        require(hz_purge() == 0, "and nothing given back");
+        require(held_count == 0, "every allocation fails");
+        require(hz_purge() == 0, "a purge finds nothing");
         unit::os_works_again();
         check();
         return 0;

@@ -1,4 +1,4 @@
-/* Pages: every block once, aligned, round from where the page begins; home again, and gone when all are home. */
+/* Pages: each block is handed out once, aligned, in ring order. A page whose blocks are all home is retired. */
 #include "stress/children.h"
 #include "unit/heap/fixture.h"
 
@@ -16,13 +16,13 @@ class Page : public unit::OwnShard {
     struct hz_page *create(unsigned size_class) {
         Exclusive exclusive(shard_);
         EXPECT_TRUE(hz_page_create_locked(shard_, size_class));
-        return unit_partial(shard_, size_class);
+        return unit::partial(shard_, size_class);
     }
-    /* Everything the shard's pages of the class have now. */
+    /* All free blocks of the shard's pages of the class. */
     Blocks take_all(unsigned size_class) {
         Blocks blocks(1 << 20);
         Exclusive exclusive(shard_);
-        blocks.resize(hz_pages_take_locked(shard_, size_class, blocks.data(), 1 << 20));
+        blocks.resize(hz_pages_carve_locked(shard_, size_class, blocks.data(), 1 << 20));
         return blocks;
     }
 };
@@ -36,88 +36,84 @@ TEST_F(Page, EveryClassFillsItsPage) {
         SCOPED_TRACE("class " + std::to_string(size_class));
         size_t bytes = hz_class_bytes(size_class);
         struct hz_page *page = create(size_class);
-        struct unit_page made = unit_page_of(page);
-        size_t run_bytes = made.run_pages * unit_page_bytes;
-        ASSERT_EQ(made.block_bytes, bytes);
-        ASSERT_EQ(made.size_class, size_class);
-        ASSERT_EQ(made.free_count, made.capacity);
-        ASSERT_EQ(made.list_state, UNIT_PAGE_LISTED);
-        ASSERT_EQ(made.capacity, run_bytes / bytes);
-        ASSERT_LE(run_bytes - made.capacity * bytes, run_bytes / 16) << "more than 1/16 is left over";
+        size_t run_bytes = page->run_pages * unit::page_bytes;
+        ASSERT_EQ(page->block_bytes, bytes);
+        ASSERT_EQ(page->size_class, size_class);
+        ASSERT_EQ(page->free_count, page->capacity);
+        ASSERT_EQ(page->list_state, HZ_PAGE_LISTED);
+        ASSERT_EQ(page->capacity, run_bytes / bytes);
+        ASSERT_LE(run_bytes - page->capacity * bytes, run_bytes / 16) << "more than 1/16 of the run is unused";
         Blocks blocks = take_all(size_class);
-        ASSERT_EQ(blocks.size(), made.capacity);
-        struct unit_page empty = unit_page_of(page);
-        ASSERT_EQ(empty.free_count, 0U);
-        ASSERT_EQ(empty.list_state, UNIT_PAGE_UNLISTED);
-        ASSERT_EQ(unit_partial(shard_, size_class), nullptr);
+        ASSERT_EQ(blocks.size(), page->capacity);
+        ASSERT_EQ(page->free_count, 0U);
+        ASSERT_EQ(page->list_state, HZ_PAGE_UNLISTED);
+        ASSERT_EQ(unit::partial(shard_, size_class), nullptr);
         for (void *block : blocks) {
             ASSERT_TRUE(support::aligned_to(block, natural_alignment(bytes)));
             ASSERT_EQ(hz_page_of(block), page);
             ASSERT_EQ(hz_page_of(static_cast<char *>(block) + bytes - 1), page);
-            struct unit_pagetag tag = unit_pagetag_of(block);
-            ASSERT_EQ(tag.size_class, size_class);
-            ASSERT_EQ(tag.owner, unit_shard_index(shard_));
+            ASSERT_EQ(hz_pagetag_class(block), size_class);
+            ASSERT_EQ(hz_pagetag_owner(block), shard_->index);
         }
         std::sort(blocks.begin(), blocks.end());
-        ASSERT_EQ(blocks[0], made.start);
+        ASSERT_EQ(blocks[0], page->start);
         for (size_t i = 0; i < blocks.size(); i++)
-            ASSERT_EQ(blocks[i], made.start + i * bytes) << "each block once, side by side";
+            ASSERT_EQ(blocks[i], page->start + i * bytes) << "a block is missing, or two overlap";
         ASSERT_EQ(unit::put(shard_, blocks), 0U);
-        ASSERT_EQ(unit_page_of(page).free_count, made.capacity);
+        ASSERT_EQ(page->free_count, page->capacity);
     }
 }
 
-TEST_F(Page, HandsOutRoundFromItsFirstBlock) {
+TEST_F(Page, HandsOutBlocksInRingOrder) {
     for (unsigned size_class : unit::some_classes()) {
         struct hz_page *page = create(size_class);
-        struct unit_page made = unit_page_of(page);
-        ASSERT_LT(made.rotation, made.capacity);
-        for (uint32_t i = 0; i < made.capacity; i++) {
+        ASSERT_LT(page->rotation, page->capacity);
+        for (uint32_t i = 0; i < page->capacity; i++) {
             Blocks one = unit::take(shard_, size_class, 1);
-            uint32_t index = (made.rotation + i) % made.capacity;
-            ASSERT_EQ(one[0], made.start + size_t{index} * made.block_bytes) << "block " << i;
+            uint32_t index = (page->rotation + i) % page->capacity;
+            ASSERT_EQ(one[0], page->start + size_t{index} * page->block_bytes) << "block " << i;
         }
-        for (uint32_t i = 0; i < made.capacity; i++)
-            unit::put(shard_, {made.start + size_t{i} * made.block_bytes});
+        for (uint32_t i = 0; i < page->capacity; i++)
+            unit::put(shard_, {page->start + size_t{i} * page->block_bytes});
     }
 }
 
-TEST_F(Page, BeginsDiffer) {
+TEST_F(Page, FirstBlocksDiffer) {
     std::set<uint32_t> begins;
     for (int i = 0; i < 16; i++)
-        begins.insert(unit_page_of(create(1)).rotation);
+        begins.insert(create(1)->rotation);
     EXPECT_GT(begins.size(), 8U) << "the first blocks of many pages must not share cache sets";
 }
 
 TEST_F(Page, LowestBlockIsLastInABatch) {
-    struct unit_page made = unit_page_of(create(1));
+    struct hz_page *page = create(1);
     Blocks batch = unit::take(shard_, 1, 8);
     for (uint32_t i = 0; i < 8; i++)
-        EXPECT_EQ(batch[i], made.start + size_t{(made.rotation + 7 - i) % made.capacity} * made.block_bytes)
-            << "a bin hands the last one out first: addresses rise";
+        EXPECT_EQ(batch[i], page->start + size_t{(page->rotation + 7 - i) % page->capacity} * page->block_bytes)
+            << "a bin hands out the last block first, so addresses must rise";
     unit::put(shard_, batch);
 }
 
-TEST_F(Page, TakeGivesWhatThereIsAcrossPages) {
+TEST_F(Page, TakeGoesOnWithTheNextPage) {
     for (unsigned size_class : unit::some_classes()) {
-        uint32_t capacity = unit_page_of(create(size_class)).capacity;
+        uint32_t capacity = create(size_class)->capacity;
         create(size_class);
         Blocks blocks(3 * capacity);
         {
             Exclusive exclusive(shard_);
-            EXPECT_EQ(hz_pages_take_locked(shard_, size_class, blocks.data(), capacity + 1), capacity + 1);
-            EXPECT_EQ(hz_pages_take_locked(shard_, size_class, blocks.data() + capacity + 1, 2 * capacity),
+            EXPECT_EQ(hz_pages_carve_locked(shard_, size_class, blocks.data(), capacity + 1), capacity + 1);
+            EXPECT_EQ(hz_pages_carve_locked(shard_, size_class, blocks.data() + capacity + 1, 2 * capacity),
                       capacity - 1);
-            EXPECT_EQ(hz_pages_take_locked(shard_, size_class, blocks.data(), 1), 0U) << "makes no page itself";
+            EXPECT_EQ(hz_pages_carve_locked(shard_, size_class, blocks.data(), 1), 0U) << "a take makes no page";
         }
         blocks.resize(2 * capacity);
         EXPECT_EQ(std::set<void *>(blocks.begin(), blocks.end()).size(), 2 * capacity);
-        EXPECT_EQ(unit::put(shard_, blocks), 1U) << "one of two empty pages is retired, the last one stays";
+        EXPECT_EQ(unit::put(shard_, blocks), 1U) << "one of two free pages is retired, the last one stays";
     }
 }
 
 TEST_F(Page, FreedBlocksAreTheOnesTaken) {
-    struct unit_page made = unit_page_of(create(2));
+    struct hz_page *page = create(2);
     Blocks blocks = take_all(2);
     support::Random random(3);
     Blocks returned;
@@ -127,53 +123,52 @@ TEST_F(Page, FreedBlocksAreTheOnesTaken) {
         blocks.erase(blocks.begin() + static_cast<ptrdiff_t>(index));
     }
     unit::put(shard_, returned);
-    struct hz_page *page = unit_partial(shard_, 2);
-    ASSERT_NE(page, nullptr) << "it has something to give again";
-    EXPECT_EQ(unit_page_of(page).free_count, 100U);
+    ASSERT_EQ(unit::partial(shard_, 2), page) << "the page is listed again";
+    EXPECT_EQ(page->free_count, 100U);
     Blocks again = take_all(2);
     std::sort(again.begin(), again.end());
     std::sort(returned.begin(), returned.end());
     EXPECT_EQ(again, returned);
     blocks.insert(blocks.end(), again.begin(), again.end());
-    EXPECT_EQ(blocks.size(), made.capacity);
+    EXPECT_EQ(blocks.size(), page->capacity);
     unit::put(shard_, blocks);
 }
 
 TEST_F(Page, RetiresWhenAllAreHomeButKeepsOne) {
     for (unsigned size_class : unit::some_classes()) {
         SCOPED_TRACE("class " + std::to_string(size_class));
-        uint32_t capacity = unit_page_of(create(size_class)).capacity;
+        uint32_t capacity = create(size_class)->capacity;
         Blocks first = take_all(size_class);
         create(size_class);
         Blocks second = take_all(size_class);
         ASSERT_EQ(second.size(), capacity);
         size_t pages = unit::pages_of(shard_);
-        char *start = unit_page_of(hz_page_of(first[0])).start;
-        EXPECT_EQ(unit::put(shard_, first), 0U) << "the only page with blocks to give stays";
+        char *start = hz_page_of(first[0])->start;
+        EXPECT_EQ(unit::put(shard_, first), 0U) << "the only page with free blocks stays";
         EXPECT_EQ(unit::pages_of(shard_), pages);
         Blocks most(second.begin(), second.end() - 1);
-        EXPECT_EQ(unit::put(shard_, most), 0U) << "not all are home";
+        EXPECT_EQ(unit::put(shard_, most), 0U) << "not all blocks are home";
         EXPECT_EQ(unit::put(shard_, {second.back()}), 1U);
         EXPECT_EQ(unit::pages_of(shard_), pages - 1);
-        EXPECT_EQ(unit_pagetag_of(second[0]).size_class, static_cast<unsigned>(HZ_CLASS_NONE));
+        EXPECT_EQ(hz_pagetag_class(second[0]), static_cast<unsigned>(HZ_CLASS_NONE));
         Exclusive exclusive(shard_);
         EXPECT_EQ(hz_pages_retire_all_locked(shard_, size_class), 1U);
-        EXPECT_EQ(unit_partial(shard_, size_class), nullptr);
-        EXPECT_EQ(unit_pagetag_of(start).size_class, static_cast<unsigned>(HZ_CLASS_NONE)) << "all its tags are gone";
+        EXPECT_EQ(unit::partial(shard_, size_class), nullptr);
+        EXPECT_EQ(hz_pagetag_class(start), static_cast<unsigned>(HZ_CLASS_NONE)) << "the tag is cleared";
         EXPECT_EQ(hz_pages_retire_all_locked(shard_, size_class), 0U);
     }
 }
 
-TEST_F(Page, RetireLeavesPagesWithBlocksOut) {
+TEST_F(Page, PagesWithLiveBlocksAreNotRetired) {
     create(1);
     Blocks one = unit::take(shard_, 1, 1);
     {
         Exclusive exclusive(shard_);
         EXPECT_EQ(hz_pages_retire_all_locked(shard_, 1), 0U);
-        EXPECT_NE(unit_partial(shard_, 1), nullptr);
+        EXPECT_NE(unit::partial(shard_, 1), nullptr);
     }
     static_cast<char *>(one[0])[15] = 1;
-    EXPECT_EQ(unit_pagetag_of(one[0]).size_class, 1U);
+    EXPECT_EQ(hz_pagetag_class(one[0]), 1U);
     unit::put(shard_, one);
 }
 
@@ -182,10 +177,10 @@ TEST_F(Page, ListsGoHomeByTheirCount) {
     struct hz_list list = unit::list_of(blocks);
     hz_block_link(list.tail, reinterpret_cast<void *>(uintptr_t{0xdead0})); /* the last link may be anything */
     Exclusive exclusive(shard_);
-    uint32_t before = unit_page_of(unit_partial(shard_, 5)).free_count;
+    uint32_t before = unit::partial(shard_, 5)->free_count;
     struct hz_list strays = {};
     EXPECT_EQ(hz_pages_put_list_locked(shard_, list.head, list.count, &strays), 0U);
-    EXPECT_EQ(unit_page_of(unit_partial(shard_, 5)).free_count, before + 50);
+    EXPECT_EQ(unit::partial(shard_, 5)->free_count, before + 50);
     EXPECT_EQ(strays.count, 0U);
 }
 
@@ -205,8 +200,8 @@ TEST_F(Page, BlocksOfOtherShardsAreStrays) {
         Exclusive exclusive(shard_);
         hz_pages_put_list_locked(shard_, list.head, list.count, &strays);
     }
-    struct unit_page page = unit_page_of(hz_page_of(mine[0]));
-    EXPECT_EQ(page.free_count, page.capacity);
+    struct hz_page *page = hz_page_of(mine[0]);
+    EXPECT_EQ(page->free_count, page->capacity);
     Blocks found = unit::blocks_of(strays);
     std::sort(found.begin(), found.end());
     std::sort(theirs.begin(), theirs.end());
@@ -217,10 +212,10 @@ TEST_F(Page, BlocksOfOtherShardsAreStrays) {
     hz_shard_leave(self_, other);
 }
 
-TEST_F(Page, ClassBlocksCountsThoseOfAllPages) {
+TEST_F(Page, ClassBlocksCountsAllPages) {
     for (unsigned size_class : unit::some_classes()) {
         ASSERT_EQ(hz_class_blocks(size_class), 0U);
-        uint32_t capacity = unit_page_of(create(size_class)).capacity;
+        uint32_t capacity = create(size_class)->capacity;
         create(size_class);
         EXPECT_EQ(hz_class_blocks(size_class), 2 * size_t{capacity});
         unit::put(shard_, take_all(size_class));
@@ -232,7 +227,7 @@ TEST_F(Page, ClassBlocksCountsThoseOfAllPages) {
 
 /* ---- misuse that reaches the page ---- */
 
-TEST_F(Page, BadFreesAreFoundWhenTheyComeHome) {
+TEST_F(Page, BadFreesAreFoundWhenTheBlockIsPut) {
     for (unsigned size_class : unit::some_classes()) {
         Blocks blocks = unit::take(shard_, size_class, 2);
         unit::put(shard_, {blocks[0]});
@@ -243,12 +238,12 @@ TEST_F(Page, BadFreesAreFoundWhenTheyComeHome) {
     }
 }
 
-TEST_F(Page, TheRestBehindTheLastBlockIsNoBlock) {
+TEST_F(Page, TheSpaceBehindTheLastBlockIsNoBlock) {
     unsigned size_class = 3; /* 48 does not divide the page */
-    struct unit_page made = unit_page_of(create(size_class));
-    ASSERT_LT(made.capacity * made.block_bytes, made.run_pages * unit_page_bytes);
+    struct hz_page *page = create(size_class);
+    ASSERT_LT(page->capacity * page->block_bytes, page->run_pages * unit::page_bytes);
     Blocks one = unit::take(shard_, size_class, 1);
-    char *behind = made.start + size_t{made.capacity} * made.block_bytes;
+    char *behind = page->start + size_t{page->capacity} * page->block_bytes;
     EXPECT_DEATH(unit::put(shard_, {behind}), "hakozuna: free of a pointer into the middle of a block: 0x");
     unit::put(shard_, one);
 }
@@ -260,15 +255,15 @@ TEST_F(Page, RelinkRebuildsTheLists) {
     for (unsigned size_class : unit::some_classes()) {
         create(size_class);
         create(size_class);
-        held.push_back(take_all(size_class)); /* both pages are full and on no list */
+        held.push_back(take_all(size_class)); /* all blocks of both pages are out, so both are unlisted */
         create(size_class);
         unit::put(shard_, {held.back()[0]});
     }
     size_t at = 0;
     for (unsigned size_class : unit::some_classes()) {
         struct hz_page *full_again = hz_page_of(held[at][0]);
-        unit_page_free_count_set(full_again, 777); /* an interrupted step */
-        unit_partial_forget(shard_, size_class);
+        hz_store_rlx(&full_again->free_count, 777); /* as an interrupted step might leave it */
+        hz_store_rlx(&shard_->classes[size_class].partial, nullptr);
         at++;
     }
     {
@@ -279,9 +274,9 @@ TEST_F(Page, RelinkRebuildsTheLists) {
     for (unsigned size_class : unit::some_classes()) {
         SCOPED_TRACE("class " + std::to_string(size_class));
         Blocks &blocks = held[at++];
-        EXPECT_EQ(unit_page_of(hz_page_of(blocks[0])).free_count, 1U);
+        EXPECT_EQ(hz_page_of(blocks[0])->free_count, 1U);
         Blocks rest = take_all(size_class);
-        EXPECT_EQ(rest.size(), 1 + blocks.size() / 2) << "the returned block and the third page";
+        EXPECT_EQ(rest.size(), 1 + blocks.size() / 2) << "the block that came back, and the third page";
         EXPECT_EQ(std::count(rest.begin(), rest.end(), blocks[0]), 1);
         unit::put(shard_, rest);
         unit::put(shard_, Blocks(blocks.begin() + 1, blocks.end()));
@@ -291,15 +286,15 @@ TEST_F(Page, RelinkRebuildsTheLists) {
 TEST_F(Page, RelinkLeavesOtherShardsAlone) {
     struct hz_shard *other = hz_shard_claim();
     Blocks theirs = unit::take(other, 1, 10);
-    struct hz_page *page = unit_partial(other, 1);
+    struct hz_page *page = unit::partial(other, 1);
     create(1);
     {
         Exclusive exclusive(shard_);
         hz_pages_relink_locked(shard_);
-        EXPECT_NE(unit_partial(shard_, 1), page);
-        EXPECT_EQ(unit_page_of(unit_partial(shard_, 1)).next, nullptr);
+        EXPECT_NE(unit::partial(shard_, 1), page);
+        EXPECT_EQ(unit::partial(shard_, 1)->next, nullptr);
     }
-    EXPECT_EQ(unit_partial(other, 1), page);
+    EXPECT_EQ(unit::partial(other, 1), page);
     unit::put(other, theirs);
     unit::retire_all(other);
     hz_shard_leave(self_, other);

@@ -1,4 +1,4 @@
-/* Page-local remote lists: a page is queued once however much is sent to it, and again when it was drained. */
+/* Page-local remote lists: a page is queued once however many blocks are sent to it, and again after it was drained. */
 #include "unit/heap/fixture.h"
 
 #include <algorithm>
@@ -11,23 +11,21 @@ class PageQueue : public unit::OwnShard {
   protected:
     void SetUp() override {
         OwnShard::SetUp();
-        queue_ = unit_pageq_new();
         if (HZ_PAGE_LOCAL_THRESHOLD > 1 && !with_threshold)
-            GTEST_SKIP() << "in this variant one block does not queue a page";
+            GTEST_SKIP() << "in this variant one block is not enough to queue a page";
     }
     void TearDown() override {
-        EXPECT_EQ(hz_page_local_take(unit_self(), queue_), 0U) << "nothing is left in the queue";
-        unit_delete(queue_);
+        EXPECT_EQ(hz_page_local_take(unit::self(), &queue_), 0U) << "nothing is left in the queue";
         OwnShard::TearDown();
     }
     /* All blocks of a new page. */
     Blocks page_blocks(unsigned size_class) {
         unit::Exclusive exclusive(shard_);
-        EXPECT_EQ(unit_partial(shard_, size_class), nullptr);
+        EXPECT_EQ(unit::partial(shard_, size_class), nullptr);
         EXPECT_TRUE(hz_page_create_locked(shard_, size_class));
-        uint32_t capacity = unit_page_of(unit_partial(shard_, size_class)).capacity;
+        uint32_t capacity = unit::partial(shard_, size_class)->capacity;
         Blocks blocks(capacity);
-        EXPECT_EQ(hz_pages_take_locked(shard_, size_class, blocks.data(), capacity), capacity);
+        EXPECT_EQ(hz_pages_carve_locked(shard_, size_class, blocks.data(), capacity), capacity);
         return blocks;
     }
     uint32_t send(const Blocks &blocks) {
@@ -35,20 +33,20 @@ class PageQueue : public unit::OwnShard {
     }
     /* Returns how many pages it queued. */
     uint32_t send_list(const struct hz_list &list) {
-        uint64_t before = unit_counters_of(unit_self()).pageq_enq;
-        hz_page_local_send(unit_self(), queue_, &list);
-        return static_cast<uint32_t>(unit_counters_of(unit_self()).pageq_enq - before);
+        uint64_t before = unit::self()->counters.pageq_enq;
+        hz_page_local_send(unit::self(), &queue_, &list);
+        return static_cast<uint32_t>(unit::self()->counters.pageq_enq - before);
     }
-    /* What one take gives, sorted. */
+    /* The blocks of one take, sorted. */
     Blocks take() {
-        Blocks blocks = unit::blocks_of(hz_page_local_take(unit_self(), queue_));
+        Blocks blocks = unit::blocks_of(hz_page_local_take(unit::self(), &queue_));
         std::sort(blocks.begin(), blocks.end());
         return blocks;
     }
     static uint32_t remote_count(const Blocks &blocks) {
-        return unit_page_of(hz_page_of(blocks[0])).remote_count;
+        return hz_mpsc_count(&hz_page_of(blocks[0])->remote);
     }
-    struct hz_page_queue *queue_ = nullptr;
+    struct hz_page_queue queue_ = {}; /* of no shard */
     bool with_threshold = false;
 };
 
@@ -59,7 +57,7 @@ Blocks part(const Blocks &blocks, size_t from, size_t count) {
     return some;
 }
 
-/* Variants with another threshold than one. */
+/* Variants with a threshold above one. */
 class Threshold : public PageQueue {
   protected:
     void SetUp() override {
@@ -71,19 +69,19 @@ class Threshold : public PageQueue {
     enum : size_t { enough = HZ_PAGE_LOCAL_THRESHOLD };
 };
 
-TEST_F(Threshold, TheBlockThatMakesItEnoughQueuesThePage) {
+TEST_F(Threshold, TheBlockThatReachesTheThresholdQueuesThePage) {
     Blocks page = page_blocks(5);
     for (size_t round = 0; round < 2; round++) {
         EXPECT_EQ(send(part(page, 0, enough - 1)), 0U);
         EXPECT_TRUE(take().empty());
         EXPECT_EQ(send({page[enough - 1]}), 1U);
-        EXPECT_EQ(send({page[enough]}), 0U) << "queued already";
+        EXPECT_EQ(send({page[enough]}), 0U) << "the page is queued already";
         EXPECT_EQ(take(), part(page, 0, enough + 1));
     }
     unit::put(shard_, page);
 }
 
-TEST_F(Threshold, APageWithFewerBlocksIsQueuedWhenItHasAll) {
+TEST_F(Threshold, APageWithFewerBlocksThanTheThresholdIsQueuedByTheLast) {
     unsigned size_class = unit::class_count - 1;
     Blocks page = page_blocks(size_class);
     size_t least = std::min<size_t>(enough, page.size());
@@ -93,14 +91,14 @@ TEST_F(Threshold, APageWithFewerBlocksIsQueuedWhenItHasAll) {
     unit::put(shard_, page);
 }
 
-TEST_F(Threshold, WhatIsTooLittleIsGatheredAndWhatIsQueuedIsNot) {
+TEST_F(Threshold, UnqueuedPagesAreGatheredAndQueuedPagesAreNot) {
     Blocks little = page_blocks(5);
     Blocks queued = page_blocks(5);
     EXPECT_EQ(send({little[0]}), 0U);
     EXPECT_EQ(send(part(queued, 0, enough)), 1U);
     hz_page_local_gather(self_);
     EXPECT_EQ(remote_count(little), 0U);
-    EXPECT_EQ(unit_page_of(hz_page_of(little[0])).free_count, 1U);
+    EXPECT_EQ(hz_page_of(little[0])->free_count, 1U);
     EXPECT_EQ(remote_count(queued), size_t{enough});
     EXPECT_EQ(take(), part(queued, 0, enough));
     unit::put(shard_, queued);
@@ -108,20 +106,20 @@ TEST_F(Threshold, WhatIsTooLittleIsGatheredAndWhatIsQueuedIsNot) {
 }
 
 TEST_F(PageQueue, EmptyGivesNothing) {
-    EXPECT_EQ(hz_page_local_take(unit_self(), queue_), 0U);
+    EXPECT_EQ(hz_page_local_take(unit::self(), &queue_), 0U);
 }
 
 TEST_F(PageQueue, APageIsQueuedOnceHoweverManyAreSent) {
     for (unsigned size_class : {1U, 5U}) {
         Blocks page = page_blocks(size_class);
         EXPECT_EQ(send(part(page, 0, 5)), 1U);
-        EXPECT_EQ(send(part(page, 5, 3)), 0U) << "it is in the queue already";
+        EXPECT_EQ(send(part(page, 5, 3)), 0U) << "the page is in the queue already";
         EXPECT_EQ(send({page[8]}), 0U);
         EXPECT_EQ(remote_count(page), 9U);
-        EXPECT_EQ(take(), part(page, 0, 9)) << "all of it, and once";
+        EXPECT_EQ(take(), part(page, 0, 9)) << "all blocks, each once";
         EXPECT_EQ(remote_count(page), 0U);
         EXPECT_TRUE(take().empty());
-        EXPECT_EQ(send(part(page, 0, 2)), 1U) << "again after it was drained";
+        EXPECT_EQ(send(part(page, 0, 2)), 1U) << "queued again after it was drained";
         EXPECT_EQ(take(), part(page, 0, 2));
         unit::put(shard_, page);
         unit::retire_all(shard_);
@@ -129,14 +127,14 @@ TEST_F(PageQueue, APageIsQueuedOnceHoweverManyAreSent) {
 }
 
 TEST_F(PageQueue, AWholePageCanBeSent) {
-    Blocks page = page_blocks(1); /* of the smallest blocks: the most there can be */
+    Blocks page = page_blocks(1); /* of the smallest class, which has the most blocks */
     EXPECT_EQ(send(page), 1U);
     EXPECT_EQ(remote_count(page), page.size());
     EXPECT_EQ(take(), part(page, 0, page.size()));
     unit::put(shard_, page);
 }
 
-TEST_F(PageQueue, OneListMayHoldBlocksOfManyPages) {
+TEST_F(PageQueue, OneListCanHoldBlocksOfManyPages) {
     Blocks a = page_blocks(5);
     Blocks b = page_blocks(5);
     Blocks c = page_blocks(5);
@@ -165,9 +163,9 @@ TEST_F(PageQueue, PendingPagesAreServedBeforeTheQueue) {
     Blocks d = page_blocks(5);
     for (const Blocks &page : {a, b, c})
         EXPECT_EQ(send({page[0]}), 1U);
-    EXPECT_EQ(take(), (Blocks{c[0]})) << "the newest first";
+    EXPECT_EQ(take(), (Blocks{c[0]})) << "the page queued last comes first";
     EXPECT_EQ(send({d[0]}), 1U);
-    EXPECT_EQ(send({a[1]}), 0U) << "it is pending: it will be drained";
+    EXPECT_EQ(send({a[1]}), 0U) << "the page is pending, so it will be drained";
     EXPECT_EQ(take(), (Blocks{b[0]}));
     EXPECT_EQ(take(), part(a, 0, 2));
     EXPECT_EQ(take(), (Blocks{d[0]}));
@@ -175,7 +173,7 @@ TEST_F(PageQueue, PendingPagesAreServedBeforeTheQueue) {
         unit::put(shard_, page);
 }
 
-/* A page that was drained is queued again while those behind it are still pending: its link is written anew. */
+/* A drained page is queued again while the pages behind it are still pending, so its link is overwritten. */
 TEST_F(PageQueue, PagesQueuedAgainDoNotDisturbThosePending) {
     if (HZ_PAGE_LOCAL_DRAIN_ALL == 0)
         GTEST_SKIP() << "in this variant no page is pending";
@@ -189,7 +187,7 @@ TEST_F(PageQueue, PagesQueuedAgainDoNotDisturbThosePending) {
     EXPECT_EQ(take(), (Blocks{b[0]}));
     EXPECT_EQ(send({b[1]}), 1U);
     EXPECT_EQ(take(), (Blocks{a[0]}));
-    EXPECT_EQ(take(), (Blocks{b[1]})) << "from the queue now";
+    EXPECT_EQ(take(), (Blocks{b[1]})) << "from the queue, since no page is pending";
     EXPECT_EQ(take(), (Blocks{c[1]}));
     for (const Blocks &page : {a, b, c})
         unit::put(shard_, page);
@@ -198,16 +196,16 @@ TEST_F(PageQueue, PagesQueuedAgainDoNotDisturbThosePending) {
 TEST_F(PageQueue, PagesWithBlocksOnTheirWayAreNotRetired) {
     Blocks a = page_blocks(5);
     Blocks b = page_blocks(5);
-    unit::put(shard_, b); /* not the last page of its class */
+    unit::put(shard_, b); /* so that the other page is not the last of its class */
     EXPECT_EQ(send(part(a, 0, 2)), 1U);
     EXPECT_EQ(unit::put(shard_, part(a, 2, a.size() - 2)), 0U);
-    EXPECT_EQ(unit_pagetag_of(a[0]).size_class, 5U);
-    EXPECT_EQ(unit::put(shard_, take()), 1U) << "when they are home";
+    EXPECT_EQ(hz_pagetag_class(a[0]), 5U);
+    EXPECT_EQ(unit::put(shard_, take()), 1U) << "all blocks are home";
 }
 
-/* Every block is sent once, in small lists, by several threads; one drains meanwhile, so that pages are queued again
-   all the time. A page that is lost keeps its blocks; one that is queued twice gives an empty list, and ends a chain
-   too early. */
+/* Several threads send each block once, in small lists, while another thread drains, so that pages keep being queued
+   again. If a page is lost, its blocks stay with it. If a page is queued twice, a take gets an empty list, and the
+   chain ends too early. */
 TEST_F(PageQueue, SendersAndTheTakerLoseNothing) {
     constexpr unsigned senders = 3;
     constexpr size_t pages = 4;
@@ -239,14 +237,15 @@ TEST_F(PageQueue, SendersAndTheTakerLoseNothing) {
             }
             for (bool last = false; !last;) {
                 last = sending.load() == 0;
-                for (hz_list_word word; (word = hz_page_local_take(unit_self(), queue_)) != 0; drained++)
+                for (hz_list_word word; (word = hz_page_local_take(unit::self(), &queue_)) != 0; drained++)
                     for (void *block : unit::blocks_of(word))
                         taken[static_cast<uint64_t *>(block)[1]]++;
                 std::this_thread::yield();
             }
         });
-        ASSERT_EQ(drained, queued.load()) << "pages drained, and queued";
-        ASSERT_EQ(std::count(taken.begin(), taken.end(), 1U), static_cast<ptrdiff_t>(all.size())) << "each block once";
+        ASSERT_EQ(drained, queued.load()) << "each queued page is drained once";
+        ASSERT_EQ(std::count(taken.begin(), taken.end(), 1U), static_cast<ptrdiff_t>(all.size()))
+            << "each block is taken once";
     }
     unit::put(shard_, all);
 }

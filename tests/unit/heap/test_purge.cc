@@ -1,4 +1,4 @@
-/* Memory goes back: the depot ages, a purge reaches what rests anywhere. */
+/* Memory goes back: the depot ages, and a purge reaches blocks wherever they rest. */
 #include "unit/heap/fixture.h"
 
 #include <algorithm>
@@ -30,24 +30,24 @@ void free_all(const Blocks &blocks) {
         t_free(block);
 }
 
-/* The first test: the clock of ageing has not run yet, so the first look at it finds that it is time. */
+/* Must be the first test: no round of ageing has run yet, so the first look at the clock starts one. */
 TEST(Age, PartOfTheDepotGoesHomeWhenItIsTime) {
     if (HZ_DEPOT_BYTES == 0)
         GTEST_SKIP() << "this lane has no depot";
-    struct hz_thread_block *self = unit_self();
+    struct hz_thread_block *self = unit::self();
     unsigned size_class = 2;
     uint32_t batch = hz_batch_count(size_class);
     constexpr uint32_t batches = 6;
-    Blocks blocks = unit::take(unit_thread_shard(self), size_class, batches * batch);
+    Blocks blocks = unit::take(self->shard, size_class, batches * batch);
     for (uint32_t i = 0; i < batches; i++)
         ASSERT_TRUE(hz_depot_push(self, size_class, blocks.data() + size_t{i} * batch, batch));
-    uint64_t home = unit_counters_of(self).home_blocks;
+    uint64_t home = self->counters.home_blocks;
     for (int i = 0; i < 1000 && hz_depot_blocks(size_class) == batches * batch; i++)
         hz_tick(self);
     uint32_t left = hz_depot_blocks(size_class);
     EXPECT_LT(left, batches * batch);
-    EXPECT_GT(left, 0U) << "a part at a time";
-    EXPECT_EQ(unit_counters_of(self).home_blocks - home, uint64_t{batches * batch - left});
+    EXPECT_GT(left, 0U) << "one round sends only a part home";
+    EXPECT_EQ(self->counters.home_blocks - home, uint64_t{batches * batch - left});
     hz_heap_purge();
     EXPECT_EQ(hz_depot_blocks(size_class), 0U);
     EXPECT_EQ(support::live_bytes(), 0U);
@@ -60,16 +60,16 @@ TEST(Purge, ReachesEverythingOfThisThread) {
     EXPECT_GT(resident(), before + 10 * MiB);
     EXPECT_GT(hz_purge(), 10 * MiB);
     EXPECT_EQ(resident(), 0U);
-    struct hz_thread_block *self = unit_self();
+    struct hz_thread_block *self = unit::self();
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
         EXPECT_EQ(hz_depot_blocks(size_class), 0U);
-        EXPECT_EQ(unit_bin_count(self, size_class), 0U);
+        EXPECT_EQ(unit::bin_count(self, size_class), 0U);
     }
-    EXPECT_EQ(unit::pages_of(unit_thread_shard(self)), 0U);
-    EXPECT_EQ(hz_purge(), 0U) << "the second one finds nothing";
+    EXPECT_EQ(unit::pages_of(self->shard), 0U);
+    EXPECT_EQ(hz_purge(), 0U) << "a second purge finds nothing";
 }
 
-TEST(Purge, KeepsWhatIsInUse) {
+TEST(Purge, KeepsBlocksInUse) {
     Blocks blocks = everything(10 * KiB);
     for (size_t i = 0; i < blocks.size(); i++)
         support::fill(blocks[i], t_usable_size(blocks[i]), i);
@@ -83,22 +83,23 @@ TEST(Purge, KeepsWhatIsInUse) {
     EXPECT_EQ(resident(), 0U);
 }
 
-TEST(Purge, ReachesWhatWaitsForSleepingShards) {
+TEST(Purge, ReachesBlocksSentToSleepingThreads) {
     hz_purge();
     std::atomic<int> step{0};
     Blocks blocks;
-    std::thread sleeper([&] { /* allocates, and then neither allocates nor frees */
-                              blocks = everything(50 * KiB);
-                              hz_thread_flush(unit_self()); /* its bins: bounded, and its own */
-                              step = 1;
-                              while (step != 2)
-                                  std::this_thread::yield();
+    /* allocates, and then makes no calls */
+    std::thread sleeper([&] {
+        blocks = everything(50 * KiB);
+        hz_thread_flush(unit::self()); /* its bins, which no other thread can reach */
+        step = 1;
+        while (step != 2)
+            std::this_thread::yield();
     });
     while (step != 1)
         std::this_thread::yield();
-    struct hz_thread_block *self = unit_self();
+    struct hz_thread_block *self = unit::self();
     hz_blocks_send(self, blocks.data(), static_cast<uint32_t>(blocks.size()));
-    EXPECT_GT(hz_purge(), 5 * MiB) << "though their owner sleeps";
+    EXPECT_GT(hz_purge(), 5 * MiB) << "though the owner sleeps";
     EXPECT_EQ(resident(), 0U);
     EXPECT_EQ(support::live_bytes(), 0U);
     step = 2;
@@ -107,14 +108,14 @@ TEST(Purge, ReachesWhatWaitsForSleepingShards) {
 
 TEST(Purge, WorksFromAThreadThatHasNeverAllocated) {
     free_all(everything(50 * KiB));
-    hz_thread_flush(unit_self());
+    hz_thread_flush(unit::self());
     size_t purged = 0;
     std::thread([&] { purged = hz_purge(); }).join();
     EXPECT_GT(purged, 5 * MiB);
     EXPECT_EQ(resident(), 0U);
 }
 
-/* Contents and zeroes hold while another thread purges all the time. */
+/* Contents stay intact and calloc gives zeroes while another thread keeps purging. */
 TEST(Purge, DoesNotDisturbOthers) {
     constexpr unsigned threads = 3;
     std::atomic<unsigned> working{threads};

@@ -1,4 +1,4 @@
-/* Bins: an empty one gets a batch, a full one gives up its oldest blocks; the depot in between. */
+/* Bins: an empty bin gets a batch, a full bin loses its oldest blocks. Also the depot between bins. */
 #include "unit/heap/fixture.h"
 
 #include <algorithm>
@@ -11,19 +11,19 @@ using unit::Blocks;
 class Bins : public testing::Test {
   protected:
     void SetUp() override {
-        self_ = unit_self();
-        hz_heap_purge(); /* bins and depot are empty */
-        unit_bins_grow(self_);
+        self_ = unit::self();
+        hz_heap_purge(); /* empties bins and depot */
+        unit::grow_bins(self_);
     }
     void TearDown() override {
         hz_heap_purge();
         EXPECT_EQ(support::live_bytes(), 0U);
     }
     uint32_t held(unsigned size_class) {
-        return unit_bin_count(self_, size_class);
+        return unit::bin_count(self_, size_class);
     }
-    struct unit_counters counters() {
-        return unit_counters_of(self_);
+    struct hz_counters counters() {
+        return self_->counters;
     }
     static Blocks allocate(unsigned size_class, size_t count) {
         Blocks blocks;
@@ -61,7 +61,7 @@ TEST_F(Bins, NewestBlockFirst) {
         Blocks blocks = allocate(size_class, 2);
         free_all(blocks);
         Blocks again = allocate(size_class, 2);
-        EXPECT_EQ(again, (Blocks{blocks[1], blocks[0]})) << "the one that is still in the cache";
+        EXPECT_EQ(again, (Blocks{blocks[1], blocks[0]})) << "the newest block is the most likely to be cached";
         free_all(again);
     }
 }
@@ -81,14 +81,14 @@ TEST_F(Bins, FullBinKeepsTheNewestHalf) {
         EXPECT_EQ(held(size_class), capacity / 2 + 1);
         for (uint32_t i = 0; i <= capacity / 2; i++) {
             Blocks one = allocate(size_class, 1);
-            ASSERT_EQ(one[0], blocks[capacity - i]) << "in order, newest first";
+            ASSERT_EQ(one[0], blocks[capacity - i]) << "the newest blocks stay, in order";
         }
         Blocks rest(blocks.begin() + capacity - capacity / 2, blocks.end());
         free_all(rest);
     }
 }
 
-TEST_F(Bins, FlushKeepsWhatItIsTold) {
+TEST_F(Bins, FlushKeepsAsManyAsTheCallerWants) {
     unsigned size_class = 2;
     Blocks blocks = allocate(size_class, 20);
     hz_bin_flush(self_, size_class, 0);
@@ -108,7 +108,7 @@ TEST_F(Bins, SurplusRestsInTheDepotForOthers) {
     std::vector<unsigned> classes = unit::some_classes(hz_class_is_shared);
     if (HZ_DEPOT_BYTES == 0 || classes.empty())
         GTEST_SKIP() << "this lane has no depot";
-    unit::OnCpu here; /* the newest batch is that of the CPU's part */
+    unit::OnCpu here; /* so that all threads use the same part of the depot */
     for (unsigned size_class : classes) {
         uint32_t batch = hz_batch_count(size_class);
         Blocks blocks = allocate(size_class, batch);
@@ -118,12 +118,12 @@ TEST_F(Bins, SurplusRestsInTheDepotForOthers) {
         hz_bin_flush(self_, size_class, 0);
         ASSERT_EQ(hz_depot_blocks(size_class), before + batch);
         std::thread([&] {
-            struct hz_thread_block *other = unit_self();
-            uint64_t refills = unit_counters_of(other).refill_depot; /* the block may have been another thread's */
+            struct hz_thread_block *other = unit::self();
+            uint64_t refills = other->counters.refill_depot; /* an earlier thread may have had the thread block */
             void *block = t_malloc(hz_class_bytes(size_class));
-            EXPECT_EQ(unit_counters_of(other).refill_depot, refills + 1);
+            EXPECT_EQ(other->counters.refill_depot, refills + 1);
             EXPECT_NE(std::find(blocks.begin(), blocks.end(), block), blocks.end()) << "this thread's surplus";
-            EXPECT_EQ(unit_bin_count(other, size_class), batch - 1);
+            EXPECT_EQ(unit::bin_count(other, size_class), batch - 1);
             t_free(block);
         }).join();
     }
@@ -145,7 +145,7 @@ TEST_F(Bins, SurplusOfOtherClassesGoesHome) {
     }
 }
 
-TEST_F(Bins, WhatTheDepotRefusesGoesHome) {
+TEST_F(Bins, BatchesThatTheDepotRefusesGoHome) {
     unsigned size_class = unit::class_count - 1; /* shared in every lane that has a depot */
     size_t count = 3 * HZ_DEPOT_BYTES / hz_class_bytes(size_class) + 4 * hz_bin_capacity(size_class);
     Blocks blocks = allocate(size_class, count);
@@ -161,7 +161,7 @@ TEST_F(Bins, HitsTakeNoSlowPath) {
     for (unsigned size_class : unit::some_classes()) {
         Blocks warm = allocate(size_class, 2);
         free_all(warm);
-        struct unit_counters before = counters();
+        struct hz_counters before = counters();
         for (int i = 0; i < 1000; i++) {
             Blocks two = allocate(size_class, 2);
             ASSERT_EQ(two, (Blocks{warm[1], warm[0]}));
@@ -173,7 +173,7 @@ TEST_F(Bins, HitsTakeNoSlowPath) {
     }
 }
 
-/* Threads allocate and free each other's blocks through one table, all classes. */
+/* Threads allocate blocks of all classes, and free each other's through one table. */
 TEST_F(Bins, ThreadsExchangeBlocks) {
     constexpr unsigned threads = 4;
     constexpr size_t slots = 512;

@@ -1,4 +1,4 @@
-/* How much a bin may hold: little at first, more for a class that comes to the slow paths again and again. */
+/* How many blocks a bin may hold: few at first, more for a class that keeps coming to the slow paths. */
 #include "unit/heap/fixture.h"
 
 #include <thread>
@@ -10,8 +10,8 @@ using unit::Blocks;
 class Room : public testing::Test {
   protected:
     void SetUp() override {
-        self_ = unit_self();
-        hz_heap_purge(); /* bins and depot are empty */
+        self_ = unit::self();
+        hz_heap_purge(); /* empties bins and depot */
         for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
             begin_small(size_class);
     }
@@ -22,10 +22,10 @@ class Room : public testing::Test {
     }
     void begin_small(unsigned size_class) {
         hz_bin_flush(self_, size_class, 0);
-        unit_bin_room_set(self_, size_class, hz_bin_start(size_class));
+        hz_bin_room_set(&self_->cache, size_class, hz_bin_start(size_class));
         other_class_comes();
     }
-    /* A visit of a class that no test here is about: what came before is no streak any more. */
+    /* A visit for a class that no test here uses, which ends the streak of any other class. */
     void other_class_comes() {
         hz_bin_flush(self_, unit::class_count - 1, 0);
         take(unit::class_count - 1, 1);
@@ -39,14 +39,14 @@ class Room : public testing::Test {
             t_free(block);
         blocks_.clear();
     }
-    void visit(unsigned size_class) { /* its bin is empty when it begins and when it ends */
-        uint64_t refills = unit_counters_of(self_).refill;
+    void visit(unsigned size_class) { /* the bin is empty before and after */
+        uint64_t refills = self_->counters.refill;
         take(size_class, 1);
-        EXPECT_EQ(unit_counters_of(self_).refill, refills + 1);
-        take(size_class, unit_bin_count(self_, size_class));
+        EXPECT_EQ(self_->counters.refill, refills + 1);
+        take(size_class, unit::bin_count(self_, size_class));
     }
     uint32_t room(unsigned size_class) {
-        return unit_bin_room(self_, size_class);
+        return hz_bin_room(&self_->cache, size_class);
     }
     static std::vector<unsigned> growing() {
         std::vector<unsigned> classes;
@@ -59,7 +59,7 @@ class Room : public testing::Test {
     Blocks blocks_;
 };
 
-TEST_F(Room, DoublesWhenOneClassComesAgainAndAgain) {
+TEST_F(Room, DoublesWhenOneClassKeepsComing) {
     if (growing().empty())
         GTEST_SKIP() << "in this lane bins have all their room from the start";
     for (unsigned size_class = 1; size_class < unit::class_count - 1; size_class++) {
@@ -75,13 +75,13 @@ TEST_F(Room, DoublesWhenOneClassComesAgainAndAgain) {
         }
         for (int i = 0; i < 2 * HZ_BIN_STREAK; i++)
             visit(size_class);
-        EXPECT_EQ(room(size_class), hz_bin_capacity(size_class)) << "and no further";
+        EXPECT_EQ(room(size_class), hz_bin_capacity(size_class)) << "the room never exceeds the capacity";
         release();
         other_class_comes();
     }
 }
 
-TEST_F(Room, StaysWhenClassesComeInTurns) {
+TEST_F(Room, StaysWhenClassesAlternate) {
     std::vector<unsigned> classes = growing();
     if (classes.size() < 2 || HZ_BIN_STREAK < 2)
         GTEST_SKIP() << "no two bins of this lane could grow";
@@ -104,11 +104,11 @@ TEST_F(Room, AFullBinGrowsInsteadOfFlushing) {
         blocks.swap(blocks_);
         for (void *block : blocks) {
             uint32_t before = room(size_class);
-            uint64_t flushes = unit_counters_of(self_).flush;
+            uint64_t flushes = self_->counters.flush;
             t_free(block);
             if (room(size_class) != before) {
-                ASSERT_EQ(unit_bin_count(self_, size_class), before + 1) << "it was full";
-                ASSERT_EQ(unit_counters_of(self_).flush, flushes) << "and kept all";
+                ASSERT_EQ(unit::bin_count(self_, size_class), before + 1) << "the bin was full";
+                ASSERT_EQ(self_->counters.flush, flushes) << "the bin kept all blocks";
             }
         }
         EXPECT_EQ(room(size_class), hz_bin_capacity(size_class));
@@ -128,10 +128,10 @@ TEST_F(Room, ALongBatchMakesRoom) {
             expected = std::min(2 * expected, hz_bin_capacity(size_class));
         longer += batch > expected;
         expected = std::max(expected, batch + batch % 2);
-        Blocks blocks = unit::take(unit_thread_shard(self_), size_class, batch);
+        Blocks blocks = unit::take(self_->shard, size_class, batch);
         ASSERT_TRUE(hz_depot_push(self_, size_class, blocks.data(), batch));
         take(size_class, 1);
-        EXPECT_EQ(unit_bin_count(self_, size_class), batch - 1);
+        EXPECT_EQ(unit::bin_count(self_, size_class), batch - 1);
         EXPECT_EQ(room(size_class), expected);
         other_class_comes();
     }
@@ -139,25 +139,25 @@ TEST_F(Room, ALongBatchMakesRoom) {
         GTEST_SKIP() << "no batch of this lane is longer than a bin's first room";
 }
 
-/* The next thread that has the same thread block goes on with its room. */
+/* The next thread that gets the thread block keeps its room. */
 TEST_F(Room, StaysWithTheThreadBlock) {
     if (growing().empty())
         GTEST_SKIP() << "in this lane bins have all their room from the start";
     unsigned size_class = growing().front();
     struct hz_thread_block *first = nullptr;
     std::thread([&] {
-        first = unit_self();
-        unit_bin_room_set(first, size_class, hz_bin_capacity(size_class));
+        first = unit::self();
+        hz_bin_room_set(&first->cache, size_class, hz_bin_capacity(size_class));
     }).join();
     std::thread([&] {
-        struct hz_thread_block *second = unit_self();
+        struct hz_thread_block *second = unit::self();
         ASSERT_EQ(second, first);
-        EXPECT_EQ(unit_bin_room(second, size_class), hz_bin_capacity(size_class));
-        unit_bin_room_set(second, size_class, hz_bin_start(size_class));
+        EXPECT_EQ(hz_bin_room(&second->cache, size_class), hz_bin_capacity(size_class));
+        hz_bin_room_set(&second->cache, size_class, hz_bin_start(size_class));
     }).join();
 }
 
-/* With any room: nothing is lost, and no bin holds more than it may. */
+/* Whatever its room, no bin ever holds more. */
 TEST_F(Room, BinsHoldNoMoreThanTheirRoom) {
     for (unsigned size_class : unit::some_classes())
         for (uint32_t round = 1; round <= 4; round++) {
@@ -166,7 +166,7 @@ TEST_F(Room, BinsHoldNoMoreThanTheirRoom) {
                 blocks.push_back(t_malloc(hz_class_bytes(size_class)));
             for (void *block : blocks) {
                 t_free(block);
-                ASSERT_LE(unit_bin_count(self_, size_class), room(size_class));
+                ASSERT_LE(unit::bin_count(self_, size_class), room(size_class));
             }
             ASSERT_LE(room(size_class), hz_bin_capacity(size_class));
             other_class_comes();

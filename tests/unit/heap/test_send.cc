@@ -1,4 +1,4 @@
-/* Sending home: any mixture of classes and owners ends where it belongs; the remote buffer, and who fills it. */
+/* Sending home: any mixture of classes and owners reaches the right shards. Also the remote buffer. */
 #include "unit/heap/fixture.h"
 
 #include <algorithm>
@@ -15,13 +15,13 @@ void shuffle(Blocks &blocks, uint64_t seed) {
         std::swap(blocks[i - 1], blocks[random.below(i)]);
 }
 
-/* Shards that the test has claimed, so that what is sent to them waits. */
+/* The test claims shards, so that blocks sent to them wait there. */
 class Home : public testing::Test {
   protected:
     void SetUp() override {
-        self_ = unit_self();
+        self_ = unit::self();
         hz_heap_purge();
-        own_ = unit_thread_shard(self_);
+        own_ = self_->shard;
         claim(5);
     }
     void TearDown() override {
@@ -37,12 +37,12 @@ class Home : public testing::Test {
         for (struct hz_shard *shard : shards_)
             hz_shard_leave(self_, shard);
     }
-    /* Until there are `count`, or no more to be had. */
+    /* Claims shards until there are `count`, or no more free ones. */
     void claim(size_t count) {
         while (shards_.size() < std::min<size_t>(count, HZ_NUM_SHARDS - 1))
             shards_.push_back(hz_shard_claim());
     }
-    /* Takes blocks of a shard, which are expected to wait for it later. */
+    /* Takes blocks from a shard, and expects them to wait for it later. */
     void add(struct hz_shard *shard, unsigned size_class, uint32_t count) {
         Blocks some = unit::take(shard, size_class, count);
         blocks_.insert(blocks_.end(), some.begin(), some.end());
@@ -50,9 +50,9 @@ class Home : public testing::Test {
             expected_[{shard, size_class}] += count;
     }
     void send_all() {
-        uint64_t before = unit_counters_of(self_).home_blocks;
+        uint64_t before = self_->counters.home_blocks;
         hz_blocks_send(self_, blocks_.data(), static_cast<uint32_t>(blocks_.size()));
-        EXPECT_EQ(unit_counters_of(self_).home_blocks - before, blocks_.size());
+        EXPECT_EQ(self_->counters.home_blocks - before, blocks_.size());
         blocks_.clear();
     }
     void expect_all_wait() {
@@ -60,6 +60,11 @@ class Home : public testing::Test {
         for (const auto &[group, count] : expected_)
             wrong += unit::waiting(group.first, group.second) != count;
         EXPECT_EQ(wrong, 0U) << "of " << expected_.size() << " groups";
+    }
+    /* As free does with a block of a home class; the buffer must have room. */
+    void push_remote(void *block) {
+        struct hz_bin *bin = &self_->cache.bins[HZ_REMOTE_BIN];
+        hz_bin_push(&self_->cache, bin, bin->top, block);
     }
     struct hz_thread_block *self_ = nullptr;
     struct hz_shard *own_ = nullptr;
@@ -69,7 +74,7 @@ class Home : public testing::Test {
 };
 
 TEST_F(Home, MixturesFindTheirShards) {
-    constexpr unsigned classes = 20; /* with 5 foreign owners: more groups than are sent at once */
+    constexpr unsigned classes = 20; /* with five other owners these are more groups than fit into one step */
     for (struct hz_shard *shard : shards_)
         for (unsigned size_class = 1; size_class <= classes; size_class++)
             add(shard, size_class, size_class);
@@ -79,9 +84,9 @@ TEST_F(Home, MixturesFindTheirShards) {
     send_all();
     expect_all_wait();
     for (unsigned size_class = 1; size_class <= classes; size_class++)
-        EXPECT_EQ(unit::waiting(own_, size_class), 0U) << "own ones need not wait";
+        EXPECT_EQ(unit::waiting(own_, size_class), 0U) << "own blocks need not wait";
     unit::retire_all(own_);
-    EXPECT_EQ(unit::pages_of(own_), 0U) << "they are in their pages";
+    EXPECT_EQ(unit::pages_of(own_), 0U) << "own blocks are in their pages";
 }
 
 TEST_F(Home, ManyOwnersAndClasses) {
@@ -92,22 +97,22 @@ TEST_F(Home, ManyOwnersAndClasses) {
         classes.push_back(size_class);
     for (struct hz_shard *shard : shards_)
         for (unsigned size_class : classes)
-            add(shard, size_class, 1 + (size_class + unit_shard_index(shard)) % 3);
+            add(shard, size_class, 1 + (size_class + shard->index) % 3);
     shuffle(blocks_, 2);
-    ASSERT_GT(blocks_.size(), 4 * size_t{unit_home_count});
+    ASSERT_GT(blocks_.size(), 4 * size_t{unit::home_count});
     send_all();
     expect_all_wait();
 }
 
-/* As many groups as the table takes at once, all of which begin to look at the same slot: class + 37 * owner is the
-   same in the table's size. */
+/* As many groups as the table takes in one step, all with the same first slot: class + 37 * owner is the same modulo
+   the table's size. */
 TEST_F(Home, GroupsThatCollideStayApart) {
     claim(HZ_NUM_SHARDS - 1);
-    for (uint32_t slot : {uint32_t{0}, unit_groups - 1, uint32_t{77}}) {
+    for (uint32_t slot : {uint32_t{0}, uint32_t{HZ_GROUPS - 1}, uint32_t{77}}) {
         size_t groups = 0;
         for (struct hz_shard *shard : shards_)
             for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
-                if ((size_class + unit_shard_index(shard) * 37) % unit_groups == slot && groups < unit_home_count) {
+                if ((size_class + shard->index * 37) % HZ_GROUPS == slot && groups < unit::home_count) {
                     add(shard, size_class, 1);
                     groups++;
                 }
@@ -124,11 +129,11 @@ TEST_F(Home, OneListPerGroup) {
             for (unsigned size_class : {9U, 10U})
                 add(shards_[owner], size_class, 1);
     for (size_t owner = 0; owner < 2; owner++)
-        hz_shard_leave(self_,
-                         shards_[owner]); /* without threads, so that lists go into their pages and are counted */
-    struct unit_counters before = unit_counters_of(self_);
+        hz_shard_leave(
+            self_, shards_[owner]); /* without threads, so that the sender puts the lists into pages and counts them */
+    struct hz_counters before = self_->counters;
     hz_blocks_send(self_, blocks_.data(), static_cast<uint32_t>(blocks_.size()));
-    struct unit_counters after = unit_counters_of(self_);
+    struct hz_counters after = self_->counters;
     EXPECT_EQ(after.direct_home - before.direct_home, 4U);
     EXPECT_EQ(after.ls_rel_steal - before.ls_rel_steal, 4U);
     EXPECT_EQ(after.home_blocks - before.home_blocks, 32U);
@@ -136,10 +141,10 @@ TEST_F(Home, OneListPerGroup) {
     EXPECT_EQ(claimed, (std::set<struct hz_shard *>{shards_[0], shards_[1]}));
 }
 
-/* Counts around the number of blocks that are grouped at once. */
+/* Numbers of blocks around the number that is grouped in one step. */
 TEST_F(Home, AnyNumberOfBlocks) {
-    for (uint32_t count : {uint32_t{1}, unit_home_count - 1, unit_home_count, unit_home_count + 1,
-                           2 * unit_home_count + 1, 5 * unit_home_count + 3}) {
+    for (uint32_t count : {uint32_t{1}, unit::home_count - 1, unit::home_count, unit::home_count + 1,
+                           2 * unit::home_count + 1, 5 * unit::home_count + 3}) {
         for (uint32_t i = 0; i < count; i++)
             add(i % 7 == 0 ? own_ : shards_[i % 3], 11 + i % 2, 1);
         send_all();
@@ -147,25 +152,25 @@ TEST_F(Home, AnyNumberOfBlocks) {
     }
 }
 
-TEST_F(Home, NothingIsNothing) {
-    struct unit_counters before = unit_counters_of(self_);
+TEST_F(Home, SendingNothingCountsNothing) {
+    struct hz_counters before = self_->counters;
     hz_blocks_send(self_, nullptr, 0);
     hz_remote_flush(self_);
-    struct unit_counters after = unit_counters_of(self_);
+    struct hz_counters after = self_->counters;
     EXPECT_EQ(after.home_blocks, before.home_blocks);
     EXPECT_EQ(after.remote_flush_calls, before.remote_flush_calls);
 }
 
-/* The table is cleared by counting. When the count begins anew, what was left behind under the same numbers long ago
-   must not be found. */
+/* Counting up the epoch clears the table. When the epoch wraps around, groups left from the same epochs long ago must
+   not be found. */
 TEST_F(Home, OldGroupsAreNotFoundWhenTheEpochWraps) {
-    for (uint32_t epoch : {uint32_t{0}, uint32_t{1}}) { /* what is sent next has the number after it */
-        unit_groups_epoch_set(self_, epoch);
+    for (uint32_t epoch : {uint32_t{0}, uint32_t{1}}) { /* the next send uses the epoch after this one */
+        self_->groups.epoch = epoch;
         for (unsigned size_class : {1U, 2U, 3U})
             add(shards_[0], size_class, 5);
         send_all();
     }
-    unit_groups_epoch_set(self_, UINT32_MAX - 1);
+    self_->groups.epoch = UINT32_MAX - 1;
     for (int turn = 0; turn < 4; turn++) {
         for (unsigned size_class : {1U, 2U, 3U})
             add(shards_[0], size_class, 2);
@@ -181,26 +186,26 @@ TEST_F(Home, RemoteFlushSendsEverything) {
     Blocks blocks = unit::take(shards_[0], 3, 5);
     Blocks others = unit::take(shards_[1], 4, 2);
     blocks.insert(blocks.end(), others.begin(), others.end());
-    struct unit_counters before = unit_counters_of(self_);
+    struct hz_counters before = self_->counters;
     for (void *block : blocks)
-        unit_remote_push(self_, block);
-    EXPECT_EQ(unit_remote_count(self_), 7U);
+        push_remote(block);
+    EXPECT_EQ(unit::bin_count(self_, HZ_REMOTE_BIN), 7U);
     hz_remote_flush(self_);
-    struct unit_counters after = unit_counters_of(self_);
-    EXPECT_EQ(unit_remote_count(self_), 0U);
+    struct hz_counters after = self_->counters;
+    EXPECT_EQ(unit::bin_count(self_, HZ_REMOTE_BIN), 0U);
     EXPECT_EQ(unit::waiting(shards_[0], 3), 5U);
     EXPECT_EQ(unit::waiting(shards_[1], 4), 2U);
     EXPECT_EQ(after.remote_flush_calls - before.remote_flush_calls, 1U);
     EXPECT_EQ(after.remote_free - before.remote_free, 7U);
-    EXPECT_EQ(after.remote_full, before.remote_full) << "it was not full";
+    EXPECT_EQ(after.remote_full, before.remote_full) << "the buffer was not full";
 }
 
 TEST_F(Home, ThreadFlushSendsTheRemoteBuffer) {
     Blocks blocks = unit::take(shards_[0], 3, 2);
     for (void *block : blocks)
-        unit_remote_push(self_, block);
+        push_remote(block);
     hz_thread_flush(self_);
-    EXPECT_EQ(unit_remote_count(self_), 0U);
+    EXPECT_EQ(unit::bin_count(self_, HZ_REMOTE_BIN), 0U);
     EXPECT_EQ(unit::waiting(shards_[0], 3), 2U);
 }
 
@@ -212,13 +217,13 @@ TEST_F(Home, FreeKeepsBlocksOfOthersUnlessTheirClassIsHome) {
         Blocks blocks = unit::take(shards_[0], size_class, 2);
         bool home = hz_class_is_home(size_class);
         for (void *block : blocks)
-            unit_free(block);
-        ASSERT_EQ(unit_remote_count(self_), home ? 2U : 0U);
-        ASSERT_EQ(unit_bin_count(self_, size_class), home ? 0U : 2U);
-        ASSERT_EQ(unit::waiting(shards_[0], size_class), 0U) << "not before there is a batch";
+            hz_heap_free(block);
+        ASSERT_EQ(unit::bin_count(self_, HZ_REMOTE_BIN), home ? 2U : 0U);
+        ASSERT_EQ(unit::bin_count(self_, size_class), home ? 0U : 2U);
+        ASSERT_EQ(unit::waiting(shards_[0], size_class), 0U) << "blocks wait in the remote buffer until it is flushed";
         hz_thread_flush(self_);
         ASSERT_EQ(unit::waiting(shards_[0], size_class), 2U);
-        ASSERT_EQ(unit_bin_count(self_, size_class) + unit_remote_count(self_), 0U);
+        ASSERT_EQ(unit::bin_count(self_, size_class) + unit::bin_count(self_, HZ_REMOTE_BIN), 0U);
     }
 }
 
@@ -226,9 +231,9 @@ TEST_F(Home, FreeKeepsOwnBlocksOfAnyClass) {
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
         Blocks blocks = unit::take(own_, size_class, 2);
         for (void *block : blocks)
-            unit_free(block);
-        ASSERT_EQ(unit_remote_count(self_), 0U) << "class " << size_class;
-        ASSERT_EQ(unit_bin_count(self_, size_class), 2U) << "class " << size_class;
+            hz_heap_free(block);
+        ASSERT_EQ(unit::bin_count(self_, HZ_REMOTE_BIN), 0U) << "class " << size_class;
+        ASSERT_EQ(unit::bin_count(self_, size_class), 2U) << "class " << size_class;
         hz_thread_flush(self_);
     }
 }
@@ -238,7 +243,7 @@ TEST_F(Home, FullRemoteBufferIsSentByFree) {
     if (classes.empty())
         GTEST_SKIP() << "no class of this lane goes home";
     constexpr auto room = static_cast<uint32_t>(HZ_REMOTE_COUNT);
-    Blocks blocks; /* of all home classes in turn: one buffer serves them all */
+    Blocks blocks; /* of all home classes, since one buffer serves all of them */
     std::map<unsigned, uint32_t> sent;
     for (uint32_t i = 0; i <= room; i++) {
         unsigned size_class = classes[i % classes.size()];
@@ -246,47 +251,47 @@ TEST_F(Home, FullRemoteBufferIsSentByFree) {
         if (i < room)
             sent[size_class]++;
     }
-    struct unit_counters before = unit_counters_of(self_);
+    struct hz_counters before = self_->counters;
     for (uint32_t i = 0; i < room; i++) {
-        unit_free(blocks[i]);
-        ASSERT_EQ(unit_remote_count(self_), i + 1);
+        hz_heap_free(blocks[i]);
+        ASSERT_EQ(unit::bin_count(self_, HZ_REMOTE_BIN), i + 1);
     }
-    EXPECT_EQ(unit_counters_of(self_).home_blocks, before.home_blocks);
-    unit_free(blocks[room]);
-    struct unit_counters after = unit_counters_of(self_);
-    EXPECT_EQ(unit_remote_count(self_), 1U) << "full: all were sent first";
+    EXPECT_EQ(self_->counters.home_blocks, before.home_blocks);
+    hz_heap_free(blocks[room]);
+    struct hz_counters after = self_->counters;
+    EXPECT_EQ(unit::bin_count(self_, HZ_REMOTE_BIN), 1U) << "the full buffer was sent before the push";
     for (const auto &[size_class, count] : sent)
         EXPECT_EQ(unit::waiting(shards_[0], size_class), count) << "class " << size_class;
     EXPECT_EQ(after.remote_full - before.remote_full, 1U);
     EXPECT_EQ(after.remote_flush_calls - before.remote_flush_calls, 1U);
     EXPECT_EQ(after.remote_free - before.remote_free, room);
-    EXPECT_EQ(after.flush, before.flush) << "no bin was";
+    EXPECT_EQ(after.flush, before.flush) << "no bin was full";
 }
 
-TEST_F(Home, ThreadsEndSendsItsRemoteBuffer) {
+TEST_F(Home, DetachSendsTheRemoteBuffer) {
     for (unsigned size_class : unit::some_classes()) {
         Blocks blocks = unit::take(shards_[0], size_class, 3);
         std::thread([&] {
-            struct hz_thread_block *other = unit_self();
-            uint64_t calls = unit_counters_of(other).remote_flush_calls;
+            struct hz_thread_block *other = unit::self();
+            uint64_t calls = other->counters.remote_flush_calls;
             for (void *block : blocks)
-                unit_free(block);
-            EXPECT_EQ(unit_remote_count(other), hz_class_is_home(size_class) ? 3U : 0U);
+                hz_heap_free(block);
+            EXPECT_EQ(unit::bin_count(other, HZ_REMOTE_BIN), hz_class_is_home(size_class) ? 3U : 0U);
             EXPECT_EQ(unit::waiting(shards_[0], size_class), 0U);
             hz_thread_detach(other);
-            EXPECT_EQ(unit_counters_of(other).remote_flush_calls - calls, hz_class_is_home(size_class) ? 1U : 0U);
+            EXPECT_EQ(other->counters.remote_flush_calls - calls, hz_class_is_home(size_class) ? 1U : 0U);
         }).join();
         EXPECT_EQ(unit::waiting(shards_[0], size_class), 3U) << "class " << size_class;
     }
 }
 
-TEST_F(Home, ThreadsExitHookSendsItsRemoteBuffer) {
+TEST_F(Home, ExitHookSendsTheRemoteBuffer) {
     for (unsigned size_class : unit::some_classes()) {
         Blocks blocks = unit::take(shards_[0], size_class, 3);
         std::thread([&] {
-            unit_self();
+            unit::self();
             for (void *block : blocks)
-                unit_free(block);
+                hz_heap_free(block);
         }).join();
         EXPECT_EQ(unit::waiting(shards_[0], size_class), 3U) << "class " << size_class;
     }

@@ -1,4 +1,4 @@
-/* Shards: one owner each while there are enough, shared beyond; inherited with their pages; the way home. */
+/* Shards: one thread each while there are enough, shared beyond; inherited with their pages; the way home. */
 #include "unit/heap/fixture.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 using unit::Blocks;
 using unit::Exclusive;
 
-/* Every shard but this thread's own, claimed; no other thread has one. */
+/* Claims every shard but this thread's own. No other thread has one. */
 std::vector<struct hz_shard *> claim_all_others() {
     std::vector<struct hz_shard *> claimed;
     while (claimed.size() + 1 < HZ_NUM_SHARDS)
@@ -18,29 +18,29 @@ std::vector<struct hz_shard *> claim_all_others() {
     return claimed;
 }
 
-/* Threads of all shards together. */
+/* The number of threads in all shards together. */
 size_t threads_in_all() {
     size_t threads = 0;
     for (unsigned index = 0; index < HZ_NUM_SHARDS; index++)
-        threads += hz_shard_get(index) == nullptr ? 0 : unit_shard_threads(hz_shard_get(index));
+        threads += hz_shard_get(index) == nullptr ? 0 : hz_load_rlx(&hz_shard_get(index)->threads);
     return threads;
 }
 
-TEST(ShardClaim, EachHasOneOwnerThenTheyShare) {
-    struct hz_thread_block *self = unit_self();
+TEST(ShardClaim, EachHasOneThreadThenTheyShare) {
+    struct hz_thread_block *self = unit::self();
     std::vector<struct hz_shard *> claimed;
-    std::set<struct hz_shard *> distinct = {unit_thread_shard(self)};
+    std::set<struct hz_shard *> distinct = {self->shard};
     while (distinct.size() < HZ_NUM_SHARDS) {
         claimed.push_back(hz_shard_claim());
-        ASSERT_EQ(unit_shard_threads(claimed.back()), 1U) << "a free one while there is one";
+        ASSERT_EQ(hz_load_rlx(&claimed.back()->threads), 1U) << "a free shard comes first";
         ASSERT_TRUE(distinct.insert(claimed.back()).second);
-        ASSERT_EQ(hz_shard_get(unit_shard_index(claimed.back())), claimed.back());
+        ASSERT_EQ(hz_shard_get(claimed.back()->index), claimed.back());
     }
     for (unsigned round = 2; round <= 4; round++)
         for (unsigned i = 0; i < HZ_NUM_SHARDS; i++) {
             claimed.push_back(hz_shard_claim());
-            ASSERT_NE(claimed.back(), nullptr) << "never too many threads";
-            ASSERT_EQ(unit_shard_threads(claimed.back()), round) << "the least used one";
+            ASSERT_NE(claimed.back(), nullptr) << "threads are never too many";
+            ASSERT_EQ(hz_load_rlx(&claimed.back()->threads), round) << "the shard with the fewest threads comes first";
         }
     EXPECT_EQ(threads_in_all(), size_t{4} * HZ_NUM_SHARDS);
     for (struct hz_shard *shard : claimed)
@@ -50,15 +50,16 @@ TEST(ShardClaim, EachHasOneOwnerThenTheyShare) {
     EXPECT_EQ(hz_shard_get(UINT32_MAX), nullptr);
 }
 
-TEST(ShardClaim, ThreadsThatClaimAtOnceGetDifferentOnes) {
+TEST(ShardClaim, ThreadsThatClaimAtTheSameTimeGetDifferentShards) {
     constexpr unsigned threads = HZ_NUM_SHARDS < 16 ? 2 : 4;
-    constexpr unsigned each = (HZ_NUM_SHARDS - threads - 1) / threads; /* those threads have one themselves */
+    constexpr unsigned each =
+        (HZ_NUM_SHARDS - threads - 1) / threads; /* the threads have shards of their own already */
     static_assert(each > 0, "too few shards");
     for (unsigned round = 0; round < unit::rounds(50); round++) {
         std::vector<struct hz_shard *> claimed[threads];
         unit::Barrier all_claimed(threads);
         unit::together(threads, [&](unsigned index) {
-            struct hz_thread_block *self = unit_self();
+            struct hz_thread_block *self = unit::self();
             for (unsigned i = 0; i < each; i++)
                 claimed[index].push_back(hz_shard_claim());
             all_claimed.wait();
@@ -78,7 +79,7 @@ TEST(ShardClaim, MoreThreadsThanShardsShareSafely) {
     std::vector<struct hz_shard *> shards(threads);
     unit::Barrier all_here(threads);
     unit::together(threads, [&](unsigned index) {
-        shards[index] = unit_thread_shard(unit_self());
+        shards[index] = unit::self()->shard;
         all_here.wait();
         void *blocks[40];
         for (size_t i = 0; i < 40; i++) {
@@ -94,20 +95,20 @@ TEST(ShardClaim, MoreThreadsThanShardsShareSafely) {
     EXPECT_EQ(threads_in_all(), 1U);
 }
 
-/* ---- what is inherited ---- */
+/* ---- what the next thread of a shard inherits ---- */
 
 TEST(ShardInherit, PagesStayWithTheShard) {
-    struct hz_thread_block *self = unit_self();
+    struct hz_thread_block *self = unit::self();
     struct hz_shard *shard = hz_shard_claim();
     Blocks blocks = unit::take(shard, 7, 10);
     struct hz_page *page = hz_page_of(blocks[0]);
     hz_shard_leave(self, shard);
-    ASSERT_EQ(unit_shard_threads(shard), 0U);
+    ASSERT_EQ(hz_load_rlx(&shard->threads), 0U);
     std::vector<struct hz_shard *> claimed = claim_all_others();
     ASSERT_EQ(std::count(claimed.begin(), claimed.end(), shard), 1);
-    EXPECT_EQ(unit_partial(shard, 7), page);
+    EXPECT_EQ(unit::partial(shard, 7), page);
     Blocks more = unit::take(shard, 7, 1);
-    EXPECT_EQ(hz_page_of(more[0]), page) << "the next owner goes on with them";
+    EXPECT_EQ(hz_page_of(more[0]), page) << "the next thread uses the page";
     unit::put(shard, blocks);
     unit::put(shard, more);
     unit::retire_all(shard);
@@ -117,8 +118,8 @@ TEST(ShardInherit, PagesStayWithTheShard) {
     EXPECT_EQ(threads_in_all(), 1U);
 }
 
-TEST(ShardInherit, ReleaseTakesHomeWhatWasSent) {
-    struct hz_thread_block *self = unit_self();
+TEST(ShardInherit, LeaveDrainsTheMailbox) {
+    struct hz_thread_block *self = unit::self();
     struct hz_shard *shard = hz_shard_claim();
     Blocks blocks = unit::take(shard, 7, 10);
     struct hz_list list = unit::list_of(blocks);
@@ -128,7 +129,7 @@ TEST(ShardInherit, ReleaseTakesHomeWhatWasSent) {
     hz_shard_leave(self, shard);
     EXPECT_EQ(unit::waiting(shard, 7), 0U);
     EXPECT_FALSE(hz_shard_was_sent(shard, 7));
-    EXPECT_EQ(unit::retire_all(shard), 1U) << "all ten are in their page";
+    EXPECT_EQ(unit::retire_all(shard), 1U) << "all ten blocks are in their page";
 }
 
 /* ---- the way home and back ---- */
@@ -145,8 +146,8 @@ class Shard : public unit::OwnShard {
     uint32_t waiting(unsigned size_class) {
         return unit::waiting(shard_, size_class);
     }
-    struct unit_counters counters() {
-        return unit_counters_of(self_);
+    struct hz_counters counters() {
+        return self_->counters;
     }
 };
 
@@ -155,11 +156,11 @@ Blocks sorted(Blocks blocks) {
     return blocks;
 }
 
-TEST_F(Shard, BlocksSentToAnOwnerWaitForIt) {
+TEST_F(Shard, SentBlocksWaitForTheShard) {
     for (unsigned size_class : unit::some_classes()) {
         SCOPED_TRACE("class " + std::to_string(size_class));
         Blocks blocks = unit::take(shard_, size_class, 10);
-        struct unit_counters before = counters();
+        struct hz_counters before = counters();
         ASSERT_FALSE(hz_shard_was_sent(shard_, size_class));
         send(size_class, blocks);
         EXPECT_EQ(counters().home_blocks, before.home_blocks + 10);
@@ -171,13 +172,13 @@ TEST_F(Shard, BlocksSentToAnOwnerWaitForIt) {
         struct hz_list strays = unit::drain(shard_, size_class);
         EXPECT_EQ(strays.count, 0U);
         EXPECT_EQ(waiting(size_class), 0U);
-        EXPECT_FALSE(hz_shard_was_sent(shard_, size_class)) << "forgotten until something is sent again";
+        EXPECT_FALSE(hz_shard_was_sent(shard_, size_class)) << "the drain forgets the mark";
         unit::retire_all(shard_);
-        EXPECT_EQ(unit::pages_of(shard_), 0U) << "all ten are in their pages";
+        EXPECT_EQ(unit::pages_of(shard_), 0U) << "all ten blocks are in their pages";
     }
 }
 
-TEST_F(Shard, MarksOfClassesAreApart) {
+TEST_F(Shard, MarksOfClassesAreSeparate) {
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
         Blocks blocks = unit::take(shard_, size_class, 1);
         send(size_class, blocks);
@@ -187,10 +188,10 @@ TEST_F(Shard, MarksOfClassesAreApart) {
     }
 }
 
-TEST_F(Shard, BlocksOfASleepingOrOwnShardGoIntoTheirPages) {
-    struct hz_shard *own = unit_thread_shard(self_);
+TEST_F(Shard, BlocksOfTheOwnOrAnUnusedShardGoIntoTheirPages) {
+    struct hz_shard *own = self_->shard;
     Blocks mine = unit::take(own, 7, 5);
-    struct unit_counters before = counters();
+    struct hz_counters before = counters();
     struct hz_list list = unit::list_of(mine);
     hz_shard_send(self_, own, 7, &list);
     EXPECT_EQ(counters().direct_home, before.direct_home + 1);
@@ -207,41 +208,41 @@ TEST_F(Shard, BlocksOfASleepingOrOwnShardGoIntoTheirPages) {
 }
 
 TEST_F(Shard, OwnBlocksArePutIntoTheirPages) {
-    struct hz_shard *own = unit_thread_shard(self_);
+    struct hz_shard *own = self_->shard;
     Blocks blocks = unit::take(own, 7, 5);
     Blocks others = unit::take(own, 9, 3);
     blocks.insert(blocks.end(), others.begin(), others.end());
-    struct unit_counters before = counters();
+    struct hz_counters before = counters();
     hz_shard_put(self_, blocks.data(), 8);
     EXPECT_EQ(counters().home_blocks, before.home_blocks + 8);
     EXPECT_EQ(counters().ls_rel_self, before.ls_rel_self + 1);
     EXPECT_EQ(unit::retire_all(own), 2U);
 }
 
-TEST_F(Shard, BlocksFindHomeWhoeverPutsThem) {
-    struct hz_shard *own = unit_thread_shard(self_);
+TEST_F(Shard, AnyThreadCanPutAnyBlock) {
+    struct hz_shard *own = self_->shard;
     Blocks blocks = unit::take(shard_, 7, 4);
     Blocks mine = unit::take(own, 7, 4);
     hz_block_put(self_, blocks[0]);
-    EXPECT_EQ(unit_page_of(hz_page_of(blocks[1])).free_count, unit_page_of(hz_page_of(blocks[1])).capacity - 3);
+    EXPECT_EQ(hz_page_of(blocks[1])->free_count, hz_page_of(blocks[1])->capacity - 3);
     Blocks mixed = {blocks[1], mine[0], blocks[2], mine[1], mine[2]};
     struct hz_list list = unit::list_of(mixed);
     hz_blocks_put(self_, &list);
-    hz_shard_put(self_, blocks.data() + 3, 1); /* a stray among what was thought to be its own */
+    hz_shard_put(self_, blocks.data() + 3, 1); /* a stray, in a call for own blocks */
     hz_shard_put(self_, mine.data() + 3, 1);
     EXPECT_EQ(unit::retire_all(shard_), 1U);
     EXPECT_EQ(unit::retire_all(own), 1U);
 }
 
-TEST_F(Shard, RefillTakesWhatWasSentThenPages) {
+TEST_F(Shard, RefillTakesSentBlocksThenPages) {
     Blocks blocks = unit::take(shard_, 7, 10);
     send(7, blocks);
-    struct unit_counters before = counters();
+    struct hz_counters before = counters();
     Blocks first = refill(7, 4);
     EXPECT_EQ(first.size(), 4U);
     EXPECT_EQ(counters().refill_carry, before.refill_carry);
     EXPECT_EQ(counters().carry_miss, before.carry_miss + 1);
-    EXPECT_EQ(unit_carry_count(shard_, 7), 6U) << "the rest is carried";
+    EXPECT_EQ(unit::carry_count(shard_, 7), 6U) << "the carry has the rest";
     EXPECT_EQ(waiting(7), 6U);
     Blocks second = refill(7, 6);
     EXPECT_EQ(second.size(), 6U);
@@ -260,14 +261,14 @@ TEST_F(Shard, RefillTakesWhatWasSentThenPages) {
     unit::put(shard_, third);
 }
 
-TEST_F(Shard, OneRefillMayHaveSeveralSources) {
+TEST_F(Shard, OneRefillCanHaveSeveralSources) {
     Blocks blocks = unit::take(shard_, 7, 10);
     send(7, Blocks(blocks.begin(), blocks.begin() + 4));
     Blocks carried = refill(7, 1);
     send(7, Blocks(blocks.begin() + 4, blocks.end()));
-    struct unit_counters before = counters();
+    struct hz_counters before = counters();
     Blocks all = refill(7, 20);
-    EXPECT_EQ(all.size(), 20U) << "carry, mail and pages together";
+    EXPECT_EQ(all.size(), 20U) << "blocks from carry, mailbox and pages";
     EXPECT_EQ(counters().refill_carry, before.refill_carry + 1);
     EXPECT_EQ(counters().refill_page, before.refill_page + 1);
     EXPECT_EQ(counters().page_create, before.page_create);
@@ -280,7 +281,7 @@ TEST_F(Shard, OneRefillMayHaveSeveralSources) {
     unit::put(shard_, all);
 }
 
-TEST_F(Shard, OneBatchIsOnePage) {
+TEST_F(Shard, OneRefillMakesOnePage) {
     for (unsigned size_class : unit::some_classes()) {
         uint64_t created = counters().page_create;
         Blocks blocks = refill(size_class, hz_batch_count(size_class));
@@ -291,17 +292,17 @@ TEST_F(Shard, OneBatchIsOnePage) {
     }
 }
 
-/* Single blocks are sent until whatever the engine has is full, if it ever is; nothing is lost. */
-TEST_F(Shard, NothingIsLostBeyondAnyBound) {
+/* Sends more single blocks than a bounded mailbox holds. No block is lost. */
+TEST_F(Shard, NothingIsLostWhenTheMailboxIsFull) {
     for (unsigned c : {unit::class_count - 1, unit::class_count - 9}) {
         Blocks blocks = unit::take(shard_, c, 400);
-        struct unit_counters before = counters();
+        struct hz_counters before = counters();
         for (void *block : blocks)
             send(c, {block});
-        struct unit_counters after = counters();
+        struct hz_counters after = counters();
         EXPECT_EQ(after.home_blocks - before.home_blocks, blocks.size());
         EXPECT_EQ(waiting(c) + after.direct_home - before.direct_home, blocks.size())
-            << "what finds no room the sender puts home itself";
+            << "the sender puts the blocks that find no room";
         Blocks back;
         while (waiting(c) > 0) {
             Blocks some = refill(c, std::min(10U, waiting(c)));
@@ -325,7 +326,7 @@ TEST_F(Shard, DrainEmptiesAll) {
     Blocks carried = refill(size_class, 1);
     unit::drain(shard_, size_class);
     EXPECT_EQ(waiting(size_class), 0U);
-    EXPECT_EQ(unit_carry_count(shard_, size_class), 0U);
+    EXPECT_EQ(unit::carry_count(shard_, size_class), 0U);
     unit::put(shard_, carried);
 }
 
@@ -336,13 +337,13 @@ TEST_F(Shard, SendersAndTheOwnerLoseNothing) {
     std::atomic<unsigned> sending{senders};
     std::atomic<size_t> wrong{0};
     unit::together(senders + 1, [&](unsigned index) {
-        struct hz_thread_block *self = unit_self();
-        if (index == senders) { /* consumes now and then, as an owner does */
+        struct hz_thread_block *self = unit::self();
+        if (index == senders) { /* refills now and then, as an owner does */
             for (bool last = false; !last;) {
                 last = sending.load() == 0;
                 Blocks some = refill(size_class, 16);
                 for (void *block : some)
-                    wrong += unit_pagetag_of(block).size_class != size_class;
+                    wrong += hz_pagetag_class(block) != size_class;
                 unit::put(shard_, some);
                 std::this_thread::yield();
             }

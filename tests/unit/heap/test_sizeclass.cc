@@ -1,5 +1,5 @@
-/* Every size, every class, every alignment: pure functions, so all of them are tried. */
-#include "unit/base/shim.h"
+/* Every size, class and alignment. The functions are pure, so the tests try all of them. */
+#include "unit/library.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -18,12 +18,12 @@ TEST(SizeClass, EverySizeHasTheSmallestClassThatHoldsIt) {
         ASSERT_LT(size_class, class_count) << "size " << size;
         ASSERT_GE(hz_class_bytes(size_class), size);
         if (size_class > first_class) {
-            ASSERT_LT(hz_class_bytes(size_class - 1), size) << "a smaller class would do";
+            ASSERT_LT(hz_class_bytes(size_class - 1), size) << "a smaller class is enough";
         }
     }
 }
 
-TEST(SizeClass, BlocksRiseInGranules) {
+TEST(SizeClass, ClassesRiseInGranules) {
     for (unsigned size_class = first_class; size_class < class_count; size_class++) {
         size_t bytes = hz_class_bytes(size_class);
         EXPECT_EQ(bytes % HZ_GRANULE_BYTES, 0U) << "class " << size_class;
@@ -59,7 +59,7 @@ TEST(SizeClass, PowersOfTwoHaveClassesOfTheirOwn) {
         EXPECT_EQ(hz_class_bytes(hz_class_of(bytes)), bytes);
 }
 
-/* The first class from which on `size` fits, among those whose block size is a multiple; by trying all. */
+/* The smallest of the candidates that holds `size`, found by trying all. */
 unsigned search(const std::vector<unsigned> &candidates, size_t size) {
     for (unsigned size_class : candidates)
         if (hz_class_bytes(size_class) >= size)

@@ -1,4 +1,4 @@
-/* Figures: exact when nothing moves. */
+/* Statistics, which are exact while no thread runs. */
 #include "unit/heap/fixture.h"
 
 #include "contract/json.h"
@@ -49,7 +49,7 @@ std::map<std::string, double> report() {
     return numbers;
 }
 
-/* Every class is filled, flushed, and emptied again: after each step the live bytes are those handed out. */
+/* Fills, flushes and empties every class. After each step the live bytes are the bytes of blocks that are not freed. */
 TEST(Stats, LiveBytesAreExactInEveryClass) {
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
         SCOPED_TRACE("class " + std::to_string(size_class));
@@ -61,13 +61,13 @@ TEST(Stats, LiveBytesAreExactInEveryClass) {
         Blocks kept(blocks.begin(), blocks.begin() + static_cast<ptrdiff_t>(count / 3));
         blocks.erase(blocks.begin(), blocks.begin() + static_cast<ptrdiff_t>(count / 3));
         free_all(blocks);
-        ASSERT_EQ(stats().live_bytes - before, kept.size() * bytes) << "also when bins have been flushed";
+        ASSERT_EQ(stats().live_bytes - before, kept.size() * bytes) << "also after bins were flushed";
         free_all(kept);
         ASSERT_EQ(stats().live_bytes, before);
     }
 }
 
-TEST(Stats, LiveBytesOfSpansAndMappings) {
+TEST(Stats, LiveBytesOfRunsAndMappings) {
     struct hz_stats before = stats();
     Blocks blocks;
     for (size_t size : {100 * KiB, MiB, 2 * MiB, 2 * MiB + 1, 9 * MiB})
@@ -104,28 +104,29 @@ TEST(Stats, LiveBytesAreExactAfterThreads) {
     EXPECT_EQ(stats().live_bytes, before);
 }
 
-TEST(Stats, CachedBytesAreThoseInBins) {
+TEST(Stats, CachedBytesIncludeBins) {
     hz_purge();
     struct hz_stats before = stats();
     EXPECT_EQ(before.cached_bytes, 0U) << "a purge leaves nothing in this thread's caches";
     unsigned size_class = 10;
     Blocks blocks = allocate(hz_class_bytes(size_class), 4);
     free_all(blocks);
-    EXPECT_EQ(stats().cached_bytes, unit_bin_count(unit_self(), size_class) * hz_class_bytes(size_class));
+    EXPECT_EQ(stats().cached_bytes, unit::bin_count(unit::self(), size_class) * hz_class_bytes(size_class));
     EXPECT_GT(stats().cached_bytes, 0U);
 }
 
-TEST(Stats, CachedBytesAreThoseOnTheirWayHome) {
+TEST(Stats, CachedBytesIncludeBlocksOnTheirWayHome) {
     hz_purge();
     struct hz_shard *shard = hz_shard_claim();
     Blocks blocks = unit::take(shard, 7, 10);
     EXPECT_EQ(stats().cached_bytes, 0U);
-    EXPECT_EQ(stats().live_bytes, 10 * hz_class_bytes(7)) << "who took them past the bins has them";
+    EXPECT_EQ(stats().live_bytes, 10 * hz_class_bytes(7))
+        << "the test took them without the bins, so they count as live";
     struct hz_list list = unit::list_of(blocks);
-    hz_shard_send(unit_self(), shard, 7, &list);
+    hz_shard_send(unit::self(), shard, 7, &list);
     EXPECT_EQ(stats().cached_bytes, 10 * hz_class_bytes(7));
     EXPECT_EQ(stats().live_bytes, 0U);
-    hz_shard_leave(unit_self(), shard);
+    hz_shard_leave(unit::self(), shard);
     EXPECT_EQ(stats().cached_bytes, 0U);
 }
 
@@ -160,7 +161,7 @@ TEST(StatsReport, AgreesWithTheFigures) {
             continue;
         found = true;
         EXPECT_EQ(numbers[prefix + "live"], 7);
-        EXPECT_EQ(numbers[prefix + "cached"], unit_bin_count(unit_self(), hz_class_of(100)));
+        EXPECT_EQ(numbers[prefix + "cached"], unit::bin_count(unit::self(), hz_class_of(100)));
         EXPECT_EQ(numbers[prefix + "pages"], 1);
     }
     EXPECT_TRUE(found) << "the class of 100 bytes has a row";
@@ -171,7 +172,7 @@ TEST(StatsReport, CountsEveryThread) {
     double refills = report()["counters.refill"];
     std::thread([] { t_free(t_malloc(4321)); }).join();
     std::map<std::string, double> after = report();
-    EXPECT_GE(after["counters.refill"], refills + 1) << "also of threads that have ended";
+    EXPECT_GE(after["counters.refill"], refills + 1) << "threads that have ended count too";
     EXPECT_EQ(after["counters.threads"], 1);
     double large = after["counters.large_alloc"];
     t_free(t_malloc(MiB));

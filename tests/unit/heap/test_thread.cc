@@ -1,4 +1,4 @@
-/* Threads come and go: attached at the first slow path, everything home at the end, blocks used again. */
+/* Threads attach in their first slow path, send everything home at their end, and reuse thread blocks. */
 #include "stress/children.h"
 #include "unit/heap/fixture.h"
 
@@ -10,7 +10,7 @@ namespace {
 using children::require;
 using unit::Blocks;
 
-/* Blocks of every class, and one span and one mapping. */
+/* Blocks of every class, a run of pages and a mapping. */
 Blocks some_of_everything() {
     Blocks blocks;
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
@@ -28,21 +28,21 @@ void free_all(const Blocks &blocks) {
 size_t cached_in_bins(struct hz_thread_block *thread) {
     size_t count = 0;
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
-        count += unit_bin_count(thread, size_class);
+        count += unit::bin_count(thread, size_class);
     return count;
 }
 
-/* The first test: this process has not used the allocator yet, nor has its child. */
+/* Must be the first test: neither this process nor its child has used the allocator yet. */
 TEST(FirstThreads, AllEndWell) {
     ASSERT_EQ(hz_registry_first(), nullptr);
     children::expect_good_end(children::start([] {
-        constexpr unsigned threads = 4; /* in a process where nobody has attached: they install the hooks at once */
+        constexpr unsigned threads = 4; /* no thread has attached yet, so these install the hooks at the same time */
         unit::together(threads, [](unsigned) { free_all(some_of_everything()); });
         for (int i = 0; i < 40; i++)
             std::thread([] { free_all(some_of_everything()); }).join();
         size_t used = 0;
-        for (struct hz_registered *thread = hz_registry_first(); thread != nullptr; thread = unit_thread_next(thread))
-            used += unit_thread_state_of(thread) == UNIT_THREAD_USED;
+        for (struct hz_registered *thread = hz_registry_first(); thread != nullptr; thread = thread->next)
+            used += unit::state_of(thread) == HZ_THREAD_USED;
         require(used == 0, "no thread block stays claimed");
         return 0;
     }));
@@ -50,11 +50,11 @@ TEST(FirstThreads, AllEndWell) {
 
 TEST(ThreadAttach, HappensAtTheFirstAllocation) {
     std::thread([] {
-        EXPECT_FALSE(unit_is_attached());
+        EXPECT_FALSE(hz_is_attached(hz_self));
         t_free(nullptr);
-        EXPECT_FALSE(unit_is_attached()) << "freeing nothing needs no thread block";
+        EXPECT_FALSE(hz_is_attached(hz_self)) << "freeing nothing needs no thread block";
         void *block = t_malloc(1);
-        EXPECT_TRUE(unit_is_attached());
+        EXPECT_TRUE(hz_is_attached(hz_self));
         t_free(block);
     }).join();
 }
@@ -74,10 +74,10 @@ TEST(ThreadAttach, EveryFirstOperationWorks) {
     };
     for (const auto &operation : operations)
         std::thread([&] {
-            ASSERT_FALSE(unit_is_attached());
+            ASSERT_FALSE(hz_is_attached(hz_self));
             void *block = operation.allocate();
             EXPECT_NE(block, nullptr) << operation.name;
-            EXPECT_TRUE(unit_is_attached()) << operation.name;
+            EXPECT_TRUE(hz_is_attached(hz_self)) << operation.name;
             t_free(block);
         }).join();
 }
@@ -97,23 +97,23 @@ TEST(ThreadDetach, LeavesNothingBehind) {
     size_t before = support::live_bytes();
     struct hz_thread_block *block = nullptr;
     std::thread([&] {
-        block = unit_self();
+        block = unit::self();
         free_all(some_of_everything());
         EXPECT_GT(cached_in_bins(block), 0U);
         hz_thread_flush(block);
         EXPECT_EQ(cached_in_bins(block), 0U);
-        EXPECT_TRUE(unit_is_attached());
+        EXPECT_TRUE(hz_is_attached(hz_self));
         free_all(some_of_everything());
-        struct hz_shard *shard = unit_thread_shard(block);
+        struct hz_shard *shard = block->shard;
         hz_thread_detach(block);
-        EXPECT_FALSE(unit_is_attached());
+        EXPECT_FALSE(hz_is_attached(hz_self));
         EXPECT_EQ(cached_in_bins(block), 0U);
-        EXPECT_EQ(unit_shard_threads(shard), 0U);
-        EXPECT_EQ(unit_thread_state_of(unit_registered(block)), UNIT_THREAD_FREE);
+        EXPECT_EQ(hz_load_rlx(&shard->threads), 0U);
+        EXPECT_EQ(unit::state_of(&block->registered), HZ_THREAD_FREE);
         free_all(some_of_everything());
-        EXPECT_TRUE(unit_is_attached()) << "a thread may come back";
+        EXPECT_TRUE(hz_is_attached(hz_self)) << "a thread can attach again";
     }).join();
-    EXPECT_EQ(unit_thread_state_of(unit_registered(block)), UNIT_THREAD_FREE);
+    EXPECT_EQ(unit::state_of(&block->registered), HZ_THREAD_FREE);
     EXPECT_EQ(cached_in_bins(block), 0U);
     EXPECT_EQ(support::live_bytes(), before);
 }
@@ -122,13 +122,13 @@ TEST(ThreadBlocks, AreUsedAgain) {
     std::set<struct hz_thread_block *> blocks;
     for (int i = 0; i < 50; i++)
         std::thread([&] {
-            blocks.insert(unit_self());
+            blocks.insert(unit::self());
             free_all(some_of_everything());
         }).join();
-    EXPECT_LE(blocks.size(), 2U) << "one after the other needs one block";
+    EXPECT_LE(blocks.size(), 2U) << "threads that run one after the other share a block";
 }
 
-TEST(ThreadBlocks, ChurnLosesNothing) {
+TEST(ThreadBlocks, ManyShortThreadsLoseNothing) {
     size_t before = support::live_bytes();
     std::vector<std::atomic<void *>> table(256);
     for (unsigned round = 0; round < unit::rounds(60); round++)
@@ -144,12 +144,12 @@ TEST(ThreadBlocks, ChurnLosesNothing) {
 
 /* ---- after the exit hook: destructors of other keys ---- */
 
-/* glibc makes four rounds of destructors; ThreadSanitizer ends its own part of the thread in the last one. */
+/* glibc makes four rounds of destructors. In the last one ThreadSanitizer ends its own part of the thread. */
 constexpr int late_rounds = support::tsan ? 3 : 4;
 pthread_key_t late_key;
 std::atomic<int> late_calls{0};
 
-/* Called in each round of destructors, long after the allocator's own. */
+/* Called in each round of destructors, also in those after the allocator's exit hook. */
 void use_late(void *value) {
     auto *block = static_cast<unsigned char *>(value);
     EXPECT_TRUE(support::holds(block, 100, 5));
@@ -163,7 +163,7 @@ void use_late(void *value) {
         t_free(next);
 }
 
-TEST(ThreadEnd, DestructorsMayAllocateAndFree) {
+TEST(ThreadEnd, DestructorsCanAllocateAndFree) {
     size_t before = support::live_bytes();
     ASSERT_EQ(pthread_key_create(&late_key, use_late), 0);
     std::thread([] {
@@ -175,8 +175,8 @@ TEST(ThreadEnd, DestructorsMayAllocateAndFree) {
     EXPECT_EQ(late_calls, late_rounds);
     EXPECT_EQ(support::live_bytes(), before);
     size_t used = 0;
-    for (struct hz_registered *thread = hz_registry_first(); thread != nullptr; thread = unit_thread_next(thread))
-        used += unit_thread_state_of(thread) == UNIT_THREAD_USED;
+    for (struct hz_registered *thread = hz_registry_first(); thread != nullptr; thread = thread->next)
+        used += unit::state_of(thread) == HZ_THREAD_USED;
     EXPECT_LE(used, 1U) << "at most the main thread's block is in use";
 }
 

@@ -1,6 +1,6 @@
-/* Central, without a lock and with one: the list behind stash and transfer, with a cap of its own. */
+/* Central, the list behind stash and transfer, with and without a lock. */
 #include "unit/heap/fixture.h"
-#include "unit/hz3/shim.h"
+#include "unit/hz3/library.h"
 
 namespace {
 
@@ -12,59 +12,64 @@ struct Node {
     uint32_t taken;
 };
 
-struct Mailbox {
-    struct hz_mailbox *mail = unit_mailbox_new();
-    ~Mailbox() {
-        unit_delete(mail);
-    }
+struct Implementation {
+    const char *name;
+    bool (*send)(struct hz_mailbox *mail, const struct hz_list *list, uint32_t cap);
+    hz_list_word (*take)(struct hz_mailbox *mail);
 };
 
-class Central : public testing::TestWithParam<unit_central> {};
+/* Both are tested, whichever the lane uses. */
+const Implementation implementations[] = {
+    {"lockfree", hz3_central_lockfree_send, hz3_central_lockfree_take},
+    {"mutex", hz3_central_mutex_send, hz3_central_mutex_take},
+};
 
-TEST_P(Central, TakesEverythingAtOnce) {
-    Mailbox box;
+class Central : public testing::TestWithParam<Implementation> {};
+
+TEST_P(Central, TakesEverythingAsOneList) {
+    struct hz_mailbox box = {};
     std::vector<Node> nodes(7);
     struct hz_list first = {};
     struct hz_list second = {};
     for (size_t i = 0; i < 7; i++)
         hz_list_push(i < 3 ? &first : &second, &nodes[i]);
-    EXPECT_EQ(GetParam().take(box.mail), 0U);
-    EXPECT_TRUE(GetParam().send(box.mail, &first, HZ_LIST_COUNT_MAX));
-    EXPECT_TRUE(GetParam().send(box.mail, &second, HZ_LIST_COUNT_MAX));
-    EXPECT_EQ(unit_central_count(box.mail), 7U);
-    Blocks blocks = unit::blocks_of(GetParam().take(box.mail));
+    EXPECT_EQ(GetParam().take(&box), 0U);
+    EXPECT_TRUE(GetParam().send(&box, &first, HZ_LIST_COUNT_MAX));
+    EXPECT_TRUE(GetParam().send(&box, &second, HZ_LIST_COUNT_MAX));
+    EXPECT_EQ(hz3_central_count(&box), 7U);
+    Blocks blocks = unit::blocks_of(GetParam().take(&box));
     EXPECT_EQ(blocks, (Blocks{&nodes[6], &nodes[5], &nodes[4], &nodes[3], &nodes[2], &nodes[1], &nodes[0]}));
-    EXPECT_EQ(GetParam().take(box.mail), 0U);
-    EXPECT_EQ(unit_central_count(box.mail), 0U);
+    EXPECT_EQ(GetParam().take(&box), 0U);
+    EXPECT_EQ(hz3_central_count(&box), 0U);
 }
 
-TEST_P(Central, WhatWaitsIsBounded) {
+TEST_P(Central, NeverExceedsItsCap) {
     for (uint32_t cap : {1U, 2U, 64U, static_cast<uint32_t>(HZ_LIST_COUNT_MAX)}) {
-        Mailbox box;
+        struct hz_mailbox box = {};
         std::vector<Node> nodes(cap + size_t{2});
         uint32_t sent = 0;
         for (Node &node : nodes) {
             struct hz_list one = {};
             hz_list_push(&one, &node);
-            if (!GetParam().send(box.mail, &one, cap))
+            if (!GetParam().send(&box, &one, cap))
                 break;
             sent++;
         }
         EXPECT_EQ(sent, cap);
-        EXPECT_EQ(unit_central_count(box.mail), cap);
+        EXPECT_EQ(hz3_central_count(&box), cap);
         struct hz_list two = {};
         for (size_t i = cap; i < cap + size_t{2}; i++)
             hz_list_push(&two, &nodes[i]);
-        EXPECT_FALSE(GetParam().send(box.mail, &two, cap));
-        EXPECT_EQ(unit::blocks_of(GetParam().take(box.mail)).size(), cap) << "what was refused changed nothing";
-        EXPECT_EQ(GetParam().send(box.mail, &two, cap), cap >= 2);
+        EXPECT_FALSE(GetParam().send(&box, &two, cap));
+        EXPECT_EQ(unit::blocks_of(GetParam().take(&box)).size(), cap) << "the refused list changed nothing";
+        EXPECT_EQ(GetParam().send(&box, &two, cap), cap >= 2);
     }
 }
 
 TEST_P(Central, ThreadsLoseNothing) {
     constexpr unsigned senders = 3;
-    constexpr uint32_t cap = 40; /* senders are refused now and then */
-    Mailbox box;
+    constexpr uint32_t cap = 40; /* small, so that senders are refused now and then */
+    struct hz_mailbox box = {};
     const size_t each = unit::rounds(20000);
     std::vector<std::vector<Node>> nodes(senders, std::vector<Node>(each));
     std::atomic<unsigned> sending{senders};
@@ -75,7 +80,7 @@ TEST_P(Central, ThreadsLoseNothing) {
                 nodes[index][i].payload = i + 1;
                 struct hz_list one = {};
                 hz_list_push(&one, &nodes[index][i]);
-                while (!GetParam().send(box.mail, &one, cap))
+                while (!GetParam().send(&box, &one, cap))
                     std::this_thread::yield();
             }
             sending--;
@@ -83,7 +88,7 @@ TEST_P(Central, ThreadsLoseNothing) {
         }
         for (bool last = false; !last;) {
             last = sending.load() == 0;
-            Blocks blocks = unit::blocks_of(GetParam().take(box.mail));
+            Blocks blocks = unit::blocks_of(GetParam().take(&box));
             wrong += blocks.size() > cap;
             for (void *block : blocks) {
                 auto *node = static_cast<Node *>(block);
@@ -100,7 +105,7 @@ TEST_P(Central, ThreadsLoseNothing) {
             ASSERT_EQ(node.taken, 1U);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Central, testing::ValuesIn(unit_centrals),
+INSTANTIATE_TEST_SUITE_P(All, Central, testing::ValuesIn(implementations),
                          [](const auto &param) { return param.param.name; });
 
 } // namespace

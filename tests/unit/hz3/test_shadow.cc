@@ -1,6 +1,6 @@
-/* The shadow of central: a block that comes twice and a link that changes there are found, and named. */
+/* The shadow of central finds a block that comes twice and a link that changes there, and names the block. */
 #include "unit/heap/fixture.h"
-#include "unit/hz3/shim.h"
+#include "unit/hz3/library.h"
 
 namespace {
 
@@ -31,7 +31,7 @@ class Shadow : public unit::OwnShard {
     hz_list_word word_ = 0;
 };
 
-TEST_F(Shadow, WhatIsPutThereCanBeTakenAgainAndAgain) {
+TEST_F(Shadow, SoundListsCanComeAndGoRepeatedly) {
     for (int turn = 0; turn < 3; turn++) {
         hz3_shadow_add(&list_);
         hz3_shadow_remove(word_);
@@ -42,7 +42,7 @@ TEST_F(Shadow, WhatIsPutThereCanBeTakenAgainAndAgain) {
     hz_list_push(&foreign, outside);
     hz3_shadow_prepare(&foreign);
     hz3_shadow_add(&foreign);
-    hz3_shadow_add(&foreign); /* not watched */
+    hz3_shadow_add(&foreign); /* not watched, since it is outside the arena */
     hz3_shadow_remove(hz_list_word_make(outside, 1));
 }
 
@@ -60,31 +60,30 @@ TEST_F(Shadow, ARewrittenLinkIsNamed) {
     hz_block_link(blocks_[2], blocks_[0]);
     EXPECT_DEATH(hz3_shadow_remove(word_), line(HZ3_TEXT_REWRITTEN, blocks_[2]));
     hz_block_link(blocks_[2], blocks_[1]);
-    hz_block_link(blocks_[0], blocks_[3]); /* the last: it had none */
+    hz_block_link(blocks_[0], blocks_[3]); /* the last block, which had no link */
     EXPECT_DEATH(hz3_shadow_remove(word_), line(HZ3_TEXT_REWRITTEN, blocks_[0]));
     hz_block_link(blocks_[0], nullptr);
     hz3_shadow_remove(word_);
 }
 
-/* Central with a mutex keeps the shadow itself, in the check build. */
 TEST(ShadowTexts, AreStable) {
     EXPECT_STREQ(HZ3_TEXT_TWICE, "block is on central already:");
     EXPECT_STREQ(HZ3_TEXT_REWRITTEN, "link was rewritten on central in block:");
 }
 
+/* In the check build central with a mutex keeps the shadow by itself. */
 TEST_F(Shadow, CentralFindsBoth) {
-    if (!unit_central_is_shadowed)
+    if (!HZ3_CENTRAL_SHADOWED)
         GTEST_SKIP() << "central is lock-free here, or nothing is checked";
-    struct hz_mailbox *mail = unit_mailbox_new();
-    ASSERT_TRUE(unit_centrals[1].send(mail, &list_, 100));
+    struct hz_mailbox mail = {};
+    ASSERT_TRUE(hz3_central_mutex_send(&mail, &list_, 100));
     struct hz_list again = unit::list_of(blocks_, 1, 1);
     hz_block_link(blocks_[1], blocks_[0]);
-    EXPECT_DEATH(unit_centrals[1].send(mail, &again, 100), line(HZ3_TEXT_TWICE, blocks_[1]));
+    EXPECT_DEATH(hz3_central_mutex_send(&mail, &again, 100), line(HZ3_TEXT_TWICE, blocks_[1]));
     hz_block_link(blocks_[3], blocks_[1]);
-    EXPECT_DEATH(unit_centrals[1].take(mail), line(HZ3_TEXT_REWRITTEN, blocks_[3]));
+    EXPECT_DEATH(hz3_central_mutex_take(&mail), line(HZ3_TEXT_REWRITTEN, blocks_[3]));
     hz_block_link(blocks_[3], blocks_[2]);
-    EXPECT_EQ(unit_centrals[1].take(mail), word_);
-    unit_delete(mail);
+    EXPECT_EQ(hz3_central_mutex_take(&mail), word_);
 }
 
 } // namespace

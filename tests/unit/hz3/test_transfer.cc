@@ -1,6 +1,6 @@
-/* Transfer slots, without a lock and with one: a few lists, each handed over whole and once. */
+/* Transfer slots, with and without a lock: each list is handed over whole, and once. */
 #include "unit/heap/fixture.h"
-#include "unit/hz3/shim.h"
+#include "unit/hz3/library.h"
 
 #include <set>
 
@@ -8,18 +8,11 @@ namespace {
 
 using unit::Blocks;
 
-/* Blocks that belong to nobody: the lists only link them. */
+/* Lists only link blocks, so these blocks need no heap. */
 struct Node {
     void *link;
     uint64_t payload;
     std::atomic<uint32_t> taken;
-};
-
-struct Mailbox {
-    struct hz_mailbox *mail = unit_mailbox_new();
-    ~Mailbox() {
-        unit_delete(mail);
-    }
 };
 
 struct hz_list list_of(std::vector<Node> &nodes, size_t from, size_t count) {
@@ -29,40 +22,54 @@ struct hz_list list_of(std::vector<Node> &nodes, size_t from, size_t count) {
     return list;
 }
 
-class Transfer : public testing::TestWithParam<unit_transfer> {};
+struct Implementation {
+    const char *name;
+    bool (*send)(struct hz_mailbox *mail, const struct hz_list *list);
+    hz_list_word (*take)(struct hz_mailbox *mail);
+};
+
+/* Both are tested, whichever the lane uses. */
+const Implementation implementations[] = {
+    {"lockfree", hz3_transfer_lockfree_send, hz3_transfer_lockfree_take},
+    {"mutex", hz3_transfer_mutex_send, hz3_transfer_mutex_take},
+};
+
+constexpr unsigned slot_count = HZ3_TRANSFER_SLOTS;
+
+class Transfer : public testing::TestWithParam<Implementation> {};
 
 TEST_P(Transfer, HoldsAsManyListsAsSlots) {
-    Mailbox box;
-    std::vector<Node> nodes(3 * (unit_transfer_slots + 1));
-    EXPECT_EQ(GetParam().take(box.mail), 0U);
-    for (unsigned slot = 0; slot < unit_transfer_slots; slot++) {
+    struct hz_mailbox box = {};
+    std::vector<Node> nodes(3 * (slot_count + 1));
+    EXPECT_EQ(GetParam().take(&box), 0U);
+    for (unsigned slot = 0; slot < slot_count; slot++) {
         struct hz_list list = list_of(nodes, 3 * slot, 3);
-        EXPECT_TRUE(GetParam().send(box.mail, &list));
-        EXPECT_EQ(unit_transfer_count(box.mail), 3 * (slot + 1));
+        EXPECT_TRUE(GetParam().send(&box, &list));
+        EXPECT_EQ(hz3_transfer_count(&box), 3 * (slot + 1));
     }
-    struct hz_list extra = list_of(nodes, 3 * unit_transfer_slots, 3);
-    EXPECT_FALSE(GetParam().send(box.mail, &extra)) << "every slot is taken";
-    EXPECT_EQ(unit_transfer_count(box.mail), 3 * unit_transfer_slots);
+    struct hz_list extra = list_of(nodes, 3 * slot_count, 3);
+    EXPECT_FALSE(GetParam().send(&box, &extra)) << "every slot is taken";
+    EXPECT_EQ(hz3_transfer_count(&box), 3 * slot_count);
     std::set<void *> seen;
-    for (unsigned slot = 0; slot < unit_transfer_slots; slot++) {
-        hz_list_word word = GetParam().take(box.mail);
+    for (unsigned slot = 0; slot < slot_count; slot++) {
+        hz_list_word word = GetParam().take(&box);
         ASSERT_EQ(hz_list_word_count(word), 3U);
         Blocks blocks = unit::blocks_of(word);
         EXPECT_EQ(hz_block_next(blocks.back()), nullptr);
         seen.insert(blocks.begin(), blocks.end());
     }
-    EXPECT_EQ(seen.size(), 3 * unit_transfer_slots);
-    EXPECT_EQ(seen.count(&nodes[3 * unit_transfer_slots]), 0U);
-    EXPECT_EQ(GetParam().take(box.mail), 0U);
-    EXPECT_EQ(unit_transfer_count(box.mail), 0U);
-    EXPECT_TRUE(GetParam().send(box.mail, &extra)) << "a slot that was emptied serves again";
+    EXPECT_EQ(seen.size(), 3 * slot_count);
+    EXPECT_EQ(seen.count(&nodes[3 * slot_count]), 0U);
+    EXPECT_EQ(GetParam().take(&box), 0U);
+    EXPECT_EQ(hz3_transfer_count(&box), 0U);
+    EXPECT_TRUE(GetParam().send(&box, &extra)) << "an emptied slot can be used again";
 }
 
 TEST_P(Transfer, ThreadsHandOverEveryListOnce) {
     constexpr unsigned senders = 3;
     constexpr unsigned takers = 2;
     constexpr size_t list_blocks = 4;
-    Mailbox box;
+    struct hz_mailbox box = {};
     const size_t lists = unit::rounds(8000);
     std::vector<std::vector<Node>> nodes;
     for (unsigned i = 0; i < senders; i++)
@@ -77,7 +84,7 @@ TEST_P(Transfer, ThreadsHandOverEveryListOnce) {
                     nodes[index][j].payload = j;
                     hz_list_push(&list, &nodes[index][j]);
                 }
-                while (!GetParam().send(box.mail, &list))
+                while (!GetParam().send(&box, &list))
                     std::this_thread::yield();
             }
             sending--;
@@ -85,12 +92,13 @@ TEST_P(Transfer, ThreadsHandOverEveryListOnce) {
         }
         for (bool last = false; !last;) {
             last = sending.load() == 0;
-            for (hz_list_word word; (word = GetParam().take(box.mail)) != 0;) {
+            for (hz_list_word word; (word = GetParam().take(&box)) != 0;) {
                 Blocks blocks = unit::blocks_of(word);
                 wrong += blocks.size() != list_blocks;
                 for (size_t i = 0; i < blocks.size(); i++) {
                     auto *node = static_cast<Node *>(blocks[i]);
-                    wrong += node->payload % list_blocks != list_blocks - 1 - i; /* in the order they were linked */
+                    wrong +=
+                        node->payload % list_blocks != list_blocks - 1 - i; /* in the order in which they were linked */
                     node->taken++;
                 }
             }
@@ -101,15 +109,14 @@ TEST_P(Transfer, ThreadsHandOverEveryListOnce) {
     for (const auto &each : nodes)
         for (const Node &node : each)
             ASSERT_EQ(node.taken, 1U) << "every block is taken once";
-    EXPECT_EQ(unit_transfer_count(box.mail), 0U);
+    EXPECT_EQ(hz3_transfer_count(&box), 0U);
 }
 
-/* A list that lies in a slot is written to. */
 TEST(TransferCheck, ItsTextIsStable) {
     EXPECT_STREQ(HZ3_TEXT_TRANSFER, "corrupt list in transfer at:");
 }
 
-TEST(TransferCheck, ListsThatAreShorterOrLongerAreFound) {
+TEST(TransferCheck, ListsOfAWrongLengthAreFound) {
     std::vector<Node> nodes(4);
     struct hz_list list = list_of(nodes, 0, 3); /* 2 -> 1 -> 0 */
     hz_block_link(list.tail, nullptr);
@@ -129,7 +136,7 @@ TEST(TransferCheck, ListsThatAreShorterOrLongerAreFound) {
     EXPECT_DEATH(hz3_transfer_check(word), line(&nodes[0]));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Transfer, testing::ValuesIn(unit_transfers),
+INSTANTIATE_TEST_SUITE_P(All, Transfer, testing::ValuesIn(implementations),
                          [](const auto &param) { return param.param.name; });
 
 } // namespace

@@ -1,7 +1,6 @@
-/* Mail of hz4: lists posted to the inbox, bounded. The other way is in core/test_mail_pages.cc. */
+/* Mail of hz4: lists sent to the inbox, which is bounded. heap/test_mail_pages.cc tests the other way. */
 #include "stress/children.h"
 #include "unit/heap/fixture.h"
-#include "unit/hz4/shim.h"
 
 #include <algorithm>
 
@@ -10,7 +9,7 @@ namespace {
 using children::require;
 using unit::Blocks;
 
-/* Blocks that belong to nobody: the lists only link them. */
+/* Lists only link blocks, so these blocks need no heap. */
 struct Node {
     void *link;
     uint64_t payload;
@@ -30,8 +29,8 @@ class Mail : public unit::OwnShard {
         struct hz_list list = unit::list_of(blocks);
         hz_shard_send(self_, shard_, size_class, &list);
     }
-    struct unit_hz4_counters counters() {
-        return unit_hz4_counters_of(self_);
+    struct hz_counters counters() {
+        return self_->counters;
     }
 };
 
@@ -39,62 +38,57 @@ class Inbox : public Mail {
   protected:
     void SetUp() override {
         Mail::SetUp();
-        mail_ = unit_mailbox_new();
         if (HZ_REMOTE_INBOX == 0)
             GTEST_SKIP() << "this lane sends blocks to their pages";
     }
-    void TearDown() override {
-        unit_delete(mail_);
-        Mail::TearDown();
-    }
-    bool post(unsigned size_class, const struct hz_list &list) {
-        return hz_mail_send(self_, mail_, size_class, &list);
+    bool mail_send(unsigned size_class, const struct hz_list &list) {
+        return hz_mail_send(self_, &mail_, size_class, &list);
     }
     Blocks take() {
-        return unit::blocks_of(hz_mail_take(self_, mail_));
+        return unit::blocks_of(hz_mail_take(self_, &mail_));
     }
-    struct hz_mailbox *mail_ = nullptr; /* of no shard */
+    struct hz_mailbox mail_ = {}; /* of no shard */
 };
 
-/* The longest list that is sent at once: what is grouped of home classes, of others a batch. */
+/* The longest list of a class: all blocks of one step for a home class, else a batch. */
 size_t longest(unsigned size_class) {
-    return hz_class_is_home(size_class) ? unit_home_count : hz_batch_count(size_class);
+    return hz_class_is_home(size_class) ? unit::home_count : hz_batch_count(size_class);
 }
 
-/* The most blocks of a class that may wait there: so many bytes, but one list at least. */
+/* The most blocks of a class that may wait in the inbox: HZ_INBOX_BYTES, or one list if that is more. */
 size_t bound(unsigned size_class) {
     size_t bytes = HZ_INBOX_BYTES;
     return std::min<size_t>(std::max(bytes / hz_class_bytes(size_class), longest(size_class)), HZ_LIST_COUNT_MAX);
 }
 
-TEST_F(Inbox, TakesEverythingAtOnceNewestFirst) {
+TEST_F(Inbox, TakesEverythingAsOneListNewestFirst) {
     std::vector<Node> nodes(7);
-    struct unit_hz4_counters before = counters();
-    EXPECT_EQ(hz_mail_take(self_, mail_), 0U);
-    EXPECT_EQ(counters().inbox_consume, before.inbox_consume) << "an empty one is not consumed";
-    EXPECT_TRUE(post(1, list_of(nodes, 0, 3)));
-    EXPECT_TRUE(post(1, list_of(nodes, 3, 4)));
-    EXPECT_EQ(hz_mail_count(mail_), 7U);
+    struct hz_counters before = counters();
+    EXPECT_EQ(hz_mail_take(self_, &mail_), 0U);
+    EXPECT_EQ(counters().inbox_consume, before.inbox_consume) << "taking from an empty inbox does not count";
+    EXPECT_TRUE(mail_send(1, list_of(nodes, 0, 3)));
+    EXPECT_TRUE(mail_send(1, list_of(nodes, 3, 4)));
+    EXPECT_EQ(hz_mail_count(&mail_), 7U);
     EXPECT_EQ(counters().inbox_push_list - before.inbox_push_list, 2U);
     EXPECT_EQ(take(), (Blocks{&nodes[6], &nodes[5], &nodes[4], &nodes[3], &nodes[2], &nodes[1], &nodes[0]}));
     EXPECT_EQ(counters().inbox_consume - before.inbox_consume, 1U);
-    EXPECT_EQ(hz_mail_count(mail_), 0U);
+    EXPECT_EQ(hz_mail_count(&mail_), 0U);
     EXPECT_TRUE(take().empty());
 }
 
-TEST_F(Inbox, WhatWaitsIsBounded) {
+TEST_F(Inbox, NeverExceedsItsBound) {
     for (unsigned size_class : unit::some_classes()) {
         SCOPED_TRACE("class " + std::to_string(size_class));
         size_t most = bound(size_class);
         std::vector<Node> nodes(most + 3);
-        uint64_t posted = counters().inbox_push_list;
-        EXPECT_TRUE(post(size_class, list_of(nodes, 0, most - 2)));
-        EXPECT_FALSE(post(size_class, list_of(nodes, most, 3))) << "one too many: none of them";
-        EXPECT_EQ(hz_mail_count(mail_), most - 2);
-        EXPECT_TRUE(post(size_class, list_of(nodes, most - 2, 2))) << "as many as there is room for";
+        uint64_t sent = counters().inbox_push_list;
+        EXPECT_TRUE(mail_send(size_class, list_of(nodes, 0, most - 2)));
+        EXPECT_FALSE(mail_send(size_class, list_of(nodes, most, 3))) << "one block too many, so none is accepted";
+        EXPECT_EQ(hz_mail_count(&mail_), most - 2);
+        EXPECT_TRUE(mail_send(size_class, list_of(nodes, most - 2, 2))) << "these blocks just fit";
         struct hz_list refused = list_of(nodes, most, 3);
-        EXPECT_FALSE(post(size_class, refused));
-        EXPECT_EQ(counters().inbox_push_list - posted, 2U) << "refused ones do not count";
+        EXPECT_FALSE(mail_send(size_class, refused));
+        EXPECT_EQ(counters().inbox_push_list - sent, 2U) << "refused lists do not count";
         EXPECT_EQ(unit::blocks_of(refused), (Blocks{&nodes[most + 2], &nodes[most + 1], &nodes[most]}))
             << "the sender still has all of them";
         Blocks taken = take();
@@ -102,7 +96,7 @@ TEST_F(Inbox, WhatWaitsIsBounded) {
         std::sort(taken.begin(), taken.end());
         EXPECT_EQ(std::unique(taken.begin(), taken.end()), taken.end());
         EXPECT_EQ(std::count(taken.begin(), taken.end(), &nodes[most]), 0);
-        EXPECT_TRUE(post(size_class, refused)) << "there is room again";
+        EXPECT_TRUE(mail_send(size_class, refused)) << "there is room again";
         EXPECT_EQ(take().size(), 3U);
     }
 }
@@ -110,37 +104,38 @@ TEST_F(Inbox, WhatWaitsIsBounded) {
 TEST_F(Inbox, OneListAlwaysFits) {
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
         std::vector<Node> nodes(longest(size_class));
-        EXPECT_TRUE(post(size_class, list_of(nodes, 0, nodes.size()))) << "class " << size_class;
+        EXPECT_TRUE(mail_send(size_class, list_of(nodes, 0, nodes.size()))) << "class " << size_class;
         EXPECT_EQ(take().size(), nodes.size());
     }
 }
 
-TEST_F(Inbox, WhatFindsNoRoomIsPutHomeBySender) {
+TEST_F(Inbox, SenderPutsBlocksThatFindNoRoom) {
     unsigned size_class = unit::class_count - 1;
     size_t most = bound(size_class);
     Blocks blocks = unit::take(shard_, size_class, static_cast<uint32_t>(most + 20));
-    uint64_t direct = unit_counters_of(self_).direct_home;
+    uint64_t direct = self_->counters.direct_home;
     for (void *block : blocks)
         send(size_class, {block});
     EXPECT_EQ(hz_shard_waiting(shard_, size_class), most);
-    EXPECT_EQ(unit_counters_of(self_).direct_home - direct, 20U);
+    EXPECT_EQ(self_->counters.direct_home - direct, 20U);
     Blocks back = unit::refill(shard_, size_class, static_cast<uint32_t>(most));
-    EXPECT_EQ(back, Blocks(blocks.rend() - static_cast<ptrdiff_t>(most), blocks.rend())) << "the newest first";
+    EXPECT_EQ(back, Blocks(blocks.rend() - static_cast<ptrdiff_t>(most), blocks.rend()))
+        << "the newest block comes first";
     unit::put(shard_, back);
 }
 
 TEST_F(Inbox, RefillConsumesItOnce) {
     Blocks blocks = unit::take(shard_, 7, 10);
-    struct unit_hz4_counters before = counters();
+    struct hz_counters before = counters();
     send(7, blocks);
     EXPECT_EQ(counters().inbox_push_list - before.inbox_push_list, 1U);
-    EXPECT_EQ(hz_mail_count(unit_mailbox(shard_, 7)), 10U);
+    EXPECT_EQ(hz_mail_count(&shard_->classes[7].mail), 10U);
     EXPECT_EQ(hz_shard_waiting(shard_, 7), 10U);
     Blocks first = unit::refill(shard_, 7, 4);
     EXPECT_EQ(counters().inbox_consume - before.inbox_consume, 1U);
-    EXPECT_GE(unit_counters_of(self_).inbox_stash_max, 6U);
+    EXPECT_GE(self_->counters.inbox_stash_max, 6U);
     Blocks second = unit::refill(shard_, 7, 6);
-    EXPECT_EQ(counters().inbox_consume - before.inbox_consume, 1U) << "from the carry";
+    EXPECT_EQ(counters().inbox_consume - before.inbox_consume, 1U) << "the blocks came from the carry";
     unit::put(shard_, first);
     unit::put(shard_, second);
 }
@@ -165,18 +160,19 @@ TEST_F(Inbox, OneListPerGroup) {
 
 TEST_F(Inbox, ThreadsLoseNothing) {
     constexpr unsigned senders = 3;
-    unsigned size_class = unit::class_count - 1; /* the smallest bound: senders are refused now and then */
+    unsigned size_class =
+        unit::class_count - 1; /* the class with the smallest bound, so that senders are refused now and then */
     const size_t each = unit::rounds(20000);
     std::vector<std::vector<Node>> nodes(senders, std::vector<Node>(each));
     std::atomic<unsigned> sending{senders};
     size_t wrong = 0;
     unit::together(senders + 1, [&](unsigned index) {
-        struct hz_thread_block *self = unit_self();
+        struct hz_thread_block *self = unit::self();
         if (index < senders) {
             for (size_t i = 0; i < each; i++) {
                 nodes[index][i].payload = i + 1;
                 struct hz_list one = list_of(nodes[index], i, 1);
-                while (!hz_mail_send(self, mail_, size_class, &one))
+                while (!hz_mail_send(self, &mail_, size_class, &one))
                     std::this_thread::yield();
             }
             sending--;
@@ -184,7 +180,7 @@ TEST_F(Inbox, ThreadsLoseNothing) {
         }
         for (bool last = false; !last;) {
             last = sending.load() == 0;
-            Blocks blocks = unit::blocks_of(hz_mail_take(self, mail_));
+            Blocks blocks = unit::blocks_of(hz_mail_take(self, &mail_));
             wrong += blocks.size() > bound(size_class);
             for (void *block : blocks) {
                 auto *node = static_cast<Node *>(block);
@@ -201,16 +197,16 @@ TEST_F(Inbox, ThreadsLoseNothing) {
             ASSERT_EQ(node.taken, 1U);
 }
 
-TEST_F(Inbox, IsTheSameInAChild) {
+TEST_F(Inbox, WorksInTheChildOfAFork) {
     Blocks blocks = unit::take(shard_, 7, 10);
     send(7, blocks);
     children::expect_good_end(children::start([&] {
-        require(hz_mail_count(unit_mailbox(shard_, 7)) == 10, "what waits waits there too");
-        require(unit::drain(shard_, 7).count == 0, "it can be taken");
-        require(unit::retire_all(shard_) == 1, "and is all there");
+        require(hz_mail_count(&shard_->classes[7].mail) == 10, "the child's inbox has the blocks");
+        require(unit::drain(shard_, 7).count == 0, "the child can drain the inbox");
+        require(unit::retire_all(shard_) == 1, "all blocks are in their page");
         return 0;
     }));
-    EXPECT_EQ(hz_mail_count(unit_mailbox(shard_, 7)), 10U);
+    EXPECT_EQ(hz_mail_count(&shard_->classes[7].mail), 10U);
     unit::drain(shard_, 7);
 }
 

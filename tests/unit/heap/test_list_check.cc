@@ -1,4 +1,4 @@
-/* The check of lists: a sound one passes, each kind of damage ends the program and names the block whose link it is. */
+/* The check of lists: a sound list passes. Any damage ends the program and names the block with the wrong link. */
 #include "unit/heap/fixture.h"
 
 #include "contract/support.h"
@@ -13,7 +13,7 @@ class ListCheck : public unit::OwnShard {
         OwnShard::SetUp();
         blocks_ = unit::take(shard_, size_class, 5);
         other_ = unit::take(shard_, size_class + 1, 1);
-        list_ = unit::list_of(blocks_); /* the last comes first */
+        list_ = unit::list_of(blocks_); /* the last block comes first */
     }
     void TearDown() override {
         unit::put(shard_, blocks_);
@@ -36,7 +36,7 @@ class ListCheck : public unit::OwnShard {
 };
 
 TEST_F(ListCheck, SoundListsPass) {
-    hz_block_link(blocks_[0], &list_); /* behind the end: nobody looks */
+    hz_block_link(blocks_[0], &list_); /* beyond the end, where the check does not look */
     for (uint32_t count = 0; count <= 5; count++)
         check(count);
     hz_list_check(size_class, nullptr, 0);
@@ -52,19 +52,19 @@ TEST_F(ListCheck, EachDamageIsFoundAndNamed) {
     for (void *link : bad) {
         hz_block_link(blocks_[2], link);
         EXPECT_DEATH(check(), line(blocks_[2])) << link;
-        check(3); /* what comes before is sound */
+        check(3); /* the blocks before it are sound */
     }
     hz_block_link(blocks_[2], blocks_[1]);
     for (void *head : bad)
         EXPECT_DEATH(hz_list_check(size_class, head, 1), line(head)) << head;
 }
 
-/* A free block that waits for its shard is written to. */
-TEST_F(ListCheck, WhatWasSentIsCheckedWhenItIsTaken) {
+/* Something writes to a free block that was sent to its shard. */
+TEST_F(ListCheck, ListsAreCheckedWhenTheyAreTaken) {
     if (!HZ_CONFIG_CHECKS)
         GTEST_SKIP() << "lists are checked in the check build";
     hz_shard_send(self_, shard_, size_class, &list_);
-    void *link = hz_block_next(blocks_[3]); /* not the first and not the last, whichever way they are sent */
+    void *link = hz_block_next(blocks_[3]); /* neither the first nor the last, however lists are sent */
     hz_block_link(blocks_[3], reinterpret_cast<void *>(uintptr_t{0x41414141}));
     EXPECT_DEATH(unit::refill(shard_, size_class, 1), line(blocks_[3]));
     EXPECT_DEATH(unit::drain(shard_, size_class), line(blocks_[3]));
@@ -73,7 +73,7 @@ TEST_F(ListCheck, WhatWasSentIsCheckedWhenItIsTaken) {
     blocks_.clear();
 }
 
-TEST_F(ListCheck, WhatIsSentIsCheckedBefore) {
+TEST_F(ListCheck, ListsAreCheckedBeforeTheyAreSent) {
     if (!HZ_CONFIG_CHECKS)
         GTEST_SKIP() << "lists are checked in the check build";
     hz_block_link(blocks_[4], other_[0]);
