@@ -19,7 +19,8 @@ endforeach()
 # build/release/bench/lib<name>.so, to be preloaded. Further arguments: the macros that select the prototype's variant.
 function(hz_add_sketch name source)
     add_library(${name} SHARED "${PROJECT_SOURCE_DIR}/bench/prototypes/${source}.c" src/base/check.c src/heap/sizeclass.c)
-    hz_set_lane_flags(${name} hz3 scale)
+    # the size classes as they were when the prototypes were measured
+    hz_set_lane_flags(${name} hz3 scale HZ_LINEAR_LOG2=11)
     target_compile_definitions(${name} PRIVATE ${ARGN})
     set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
 endfunction()

@@ -25,7 +25,7 @@ LANES_PAGE = "docs/lanes.md"
 ARCHITECTURE_PAGE = "docs/architecture.md"
 BEGIN = "<!-- written by tools/lanes.py: begin -->"
 END = "<!-- written by tools/lanes.py: end -->"
-TEXT_COLUMNS = 118
+TEXT_COLUMNS = 156
 
 KNOB = re.compile(
     r'KNOB\((?P<name>HZ_[A-Z0-9_]+), (?P<low>[0-9]+), (?P<high>[0-9]+), (?P<default>[0-9]+), "(?P<unit>[^"]+)", "(?P<text>[^"]+)"\)'

@@ -11,7 +11,6 @@
  *   free(p):   bin = the bin that p's page tag names;   bin full?   -> slow path (the older half goes to the depot)
  * Blocks never return to a page: all that is left of a page is where its fresh blocks begin.
  */
-#define HZ_LINEAR_LOG2 11 /* size classes as they were when the prototype was measured */
 #include "base/atomic.h"
 #include "heap/sizeclass.h"
 

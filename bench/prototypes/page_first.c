@@ -6,7 +6,6 @@
  *   malloc(n): page = current page of n's class;  no free block?  -> slow path (remote frees, carve, next page)
  *   free(p):   page = table[p];  the thread's own?  -> its free list;  otherwise -> the page's remote list
  */
-#define HZ_LINEAR_LOG2 11 /* size classes as they were when the prototype was measured */
 #include "base/compiler.h"
 #include "heap/sizeclass.h"
 
