@@ -30,12 +30,12 @@ enum {
 };
 
 struct arena {
-    _Atomic(bool) ready;                    /* sync: arena-init; up to `tight` the next fields are const after it */
+    _Atomic(bool) ready; /* sync: arena-init; the pointers and fields up to `tight` are const after it */
     _Atomic(struct hz_segment *) *segments; /* sync: segment-publish */
     _Atomic(uint64_t) *free_masks;          /* sync: run-release */
     _Atomic(uint64_t) *dirty_masks;         /* owner: the thread that has taken the page's free bit */
     _Atomic(uint32_t) *freed_at_ms;         /* hint */
-    _Atomic(uint32_t) *address_table;       /* sync: segment-publish; segment number -> directory index + 1 */
+    _Atomic(uint32_t) *address_table;       /* sync: segment-publish; address / 4 MiB -> directory index + 1 */
     uintptr_t address_mask;
     uint32_t capacity;
     bool tight;
@@ -51,7 +51,7 @@ struct arena {
 
     struct hz_lock lock;
     char *chunk;              /* lock: lock; address space that is reserved and not used yet */
-    size_t chunk_segments;    /* lock: lock; its length */
+    size_t chunk_segments;    /* lock: lock; segments left in `chunk` */
     struct hz_segment *spare; /* lock: lock; list of unused directory entries, linked through `base` */
 };
 
@@ -73,7 +73,8 @@ bool hz_arena_init(void) {
     arena.tight = !hz_pagetags.flat;
     size_t limit_segments = hz_os_address_space_limit() / HZ_SEGMENT_BYTES;
     arena.capacity = (uint32_t)hz_min(hz_max(limit_segments, DIRECTORY_TIGHT_COUNT), DIRECTORY_COUNT);
-    /* drops the same high address bits as the page tags: addresses with different entries here have different tags */
+    /* the mask drops the same high address bits as that of the page tags, so addresses with different entries in this
+     * table have different tags */
     uintptr_t page_mask = arena.tight ? hz_pagetags.mask : ((uintptr_t)1 << (HZ_ADDRESS_BITS - HZ_PAGE_LOG2)) - 1;
     arena.address_mask = page_mask >> (HZ_SEGMENT_LOG2 - HZ_PAGE_LOG2);
     size_t words = arena.capacity;
@@ -108,7 +109,7 @@ struct hz_segment *hz_segment_find(const void *address) {
         return NULL;
     /* sync: segment-publish, partner entry_get_locked */
     struct hz_segment *segment = hz_load_acq(&arena.segments[entry - 1]);
-    uintptr_t base = hz_load_rlx(&segment->base); /* relaxed: constant if the address is in use; others do not match */
+    uintptr_t base = hz_load_rlx(&segment->base); /* relaxed: const while the address is in use; others do not match */
     return base == ((uintptr_t)address & ~(uintptr_t)(HZ_SEGMENT_BYTES - 1)) ? segment : NULL;
 }
 
@@ -529,7 +530,7 @@ static bool purge_run(uint32_t index, uint64_t *tries, unsigned *purged) {
     /* sync: segment-publish, partner entry_get_locked */
     struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
     unsigned pages = (unsigned)__builtin_popcountll(run);
-    /* if another thread used and purged the pages before the CAS, they are purged twice */
+    /* `bits` can be stale: if another thread used and purged the pages before the CAS, they are purged twice */
     if (hz_os_purge(hz_segment_page_address(segment, (unsigned)__builtin_ctzll(run)), (size_t)pages << HZ_PAGE_LOG2)) {
         /* relaxed: owner of the run's bits; published with the free bits */
         hz_and_rlx(&arena.dirty_masks[index], ~run);
@@ -540,7 +541,7 @@ static bool purge_run(uint32_t index, uint64_t *tries, unsigned *purged) {
     return true;
 }
 
-/* Where address space is scarce: unmaps a segment if none of its pages is in use. */
+/* In tight mode: unmaps a segment if none of its pages is in use. */
 static void segment_release_unused(uint32_t index) {
     uint64_t expected = UINT64_MAX;
     if (!hz_cas_strong_acq_rlx(&arena.free_masks[index], &expected, 0)) /* sync: run-release, partner bits_release */

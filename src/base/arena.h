@@ -1,12 +1,12 @@
 /*
  * arena.h - segments, and runs of pages in them. Called by large.c and by the layer above, which cuts runs into blocks.
  *
- * A segment is 4 MiB of address space at a 4 MiB boundary: 64 pages of 64 KiB. The arena hands out runs of pages; a run
- * never leaves its segment. One 64-bit word per segment says which pages are free. It changes by CAS, so it needs no
- * lock, and a fork can copy it at any instant. A second word says which pages may hold memory ("dirty"). The arena
- * keeps free dirty pages for reuse, and purges them when they have rested for a while. The words of all segments lie
- * side by side (struct arena), so a search reads few cache lines. A block too large for a run is a segment of its own,
- * of the kind "direct": one mapping.
+ * A segment is 4 MiB of address space at a 4 MiB boundary: 64 pages of 64 KiB ("page" here is an arena page). The arena
+ * hands out runs of pages; a run never crosses its segment's end. One 64-bit word per segment says which pages are
+ * free. Each change of it is one atomic operation, so it needs no lock, and a fork can copy it at any instant. A second
+ * word says which pages may hold memory ("dirty"). The arena keeps free dirty pages for reuse, and purges them when
+ * they have rested for a while. The words of all segments lie side by side (struct arena), so a search reads few cache
+ * lines. A block too large for a run is a segment of its own, of the kind "direct": one mapping.
  *
  * Invariants of a segment: a page is never both free and handed out; a page that is not dirty reads as zero.
  * Edge "run-release": all writes to a run before hz_arena_run_free are over before hz_arena_run_alloc hands the pages
@@ -45,7 +45,7 @@ struct hz_page_meta {
 struct hz_segment {
     _Atomic(uintptr_t) base;      /* sync: segment-publish; changes only while the segment is unused or direct */
     _Atomic(size_t) direct_bytes; /* owner: the block's holder; usable length of a direct mapping */
-    _Atomic(size_t) mapped_bytes; /* owner: the block's holder; length of the mapping, more if the mapping is reused */
+    _Atomic(size_t) mapped_bytes; /* owner: the block's holder; length of the mapping, which can exceed direct_bytes */
     _Atomic(uint8_t) kind;        /* sync: segment-publish */
     _Atomic(_Atomic(uint64_t) *) livemap; /* sync: livemap-publish; check build, livemap.c */
     _Atomic(_Atomic(uintptr_t) *) notes;  /* sync: notes-publish; debugging, a word for each block start */
@@ -74,14 +74,14 @@ bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run
 void hz_arena_run_free(struct hz_segment *segment, unsigned first);
 
 /* Grow makes a run `more` pages longer; false when the pages behind it are not all free. *dirty_mask: as in hz_run.
-   Shrink cuts it down to `pages`. Only for the run's holder. */
+   Shrink cuts the run down to `pages`. Only for the run's holder. */
 bool hz_arena_run_grow(struct hz_segment *segment, unsigned first, unsigned more, uint64_t *dirty_mask);
 void hz_arena_run_shrink(struct hz_segment *segment, unsigned first, unsigned pages);
 
 /* The segment that an address is in; NULL when the address is not ours. Any address, any thread. */
 struct hz_segment *hz_segment_find(const void *address);
 
-/* The segment of a block that is known to be ours. Never NULL: ends the program when the block is not ours. */
+/* The segment of a block. Never NULL: ends the program when the address is not ours. */
 struct hz_segment *hz_segment_get(const void *address);
 
 /* Number of the address's page in its segment. */
@@ -95,36 +95,37 @@ HZ_INLINE void *hz_segment_page_address(struct hz_segment *segment, unsigned pag
     return (void *)(base + ((uintptr_t)page << HZ_PAGE_LOG2));
 }
 
-/* Direct segments: at least `bytes` (a multiple of the OS page) at an address aligned to max(alignment, segment); all
-   zero if `zeroed`. NULL when the OS refuses. The arena keeps a freed mapping for a while if it is not too large, and
-   serves a similar request from it without a system call. */
+/* A direct mapping: at least `bytes` (a multiple of the OS page) at an address aligned to max(alignment,
+   HZ_SEGMENT_BYTES); all zero if `zeroed`. NULL when the OS refuses. The arena keeps a freed mapping for a while if it
+   is not too large, and serves a similar request from it without a system call. */
 struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool zeroed);
 void hz_arena_direct_free(struct hz_segment *segment);
 
 /* Resizes in place, or moves the pages to another address: the segment stays the same, its base can differ. NULL when
-   the OS refuses; then nothing has changed. */
+   the OS refuses; in that case nothing has changed. */
 struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t bytes);
 
-/* For walks: the number of directory entries used so far, and one entry, NULL when it is unused now. Entries can come
-   and go during a walk. */
+/* For walks: the number of directory entries that were ever used, and one of them, NULL when it is unused now. Entries
+   can come and go during a walk. */
 uint32_t hz_arena_segment_count(void);
 struct hz_segment *hz_arena_segment(uint32_t index);
 
 /* Purges free dirty pages, and unmaps kept mappings, that have rested for `delay_ms` (0: all of them). Looks at no
-   further segment once it has tried `budget_pages` pages; mappings do not count. Returns bytes. Any thread. */
+   further segment once it has tried `budget_pages` pages; mappings do not count. Returns the bytes given back. Any
+   thread. */
 size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages);
 
 /* Housekeeping, called by slow paths: purges a little if it is time. */
 void hz_arena_tick(void);
 
 struct hz_arena_figures {
-    size_t mapped_bytes;      /* paged segments and direct mappings */
-    size_t dirty_bytes;       /* pages that may be resident, direct mappings included */
-    size_t free_dirty_bytes;  /* of these, pages that wait for reuse or purge */
+    size_t mapped_bytes;      /* paged segments, direct mappings and kept mappings */
+    size_t dirty_bytes;       /* what may be resident: dirty pages, direct mappings, kept mappings */
+    size_t free_dirty_bytes;  /* free dirty pages and kept mappings, which wait for reuse or purge */
     size_t used_bytes;        /* runs that are handed out */
     size_t direct_bytes;      /* direct mappings that are handed out */
-    size_t direct_count;      /* their number */
-    size_t purged_bytes;      /* since the start */
+    size_t direct_count;      /* number of direct mappings that are handed out */
+    size_t purged_bytes;      /* given back to the OS since the start */
     size_t segment_count;     /* paged segments */
     size_t segments_acquired; /* paged segments made since the start */
 };

@@ -36,7 +36,7 @@
     atomic_compare_exchange_weak_explicit((p), (e), (v), memory_order_release, memory_order_relaxed)
 #define hz_cas_ar_rlx(p, e, v)                                                                                         \
     atomic_compare_exchange_weak_explicit((p), (e), (v), memory_order_acq_rel, memory_order_relaxed)
-/* These never fail by chance, so a single attempt is enough. */
+/* The strong compare-and-swaps never fail by chance, so a single attempt is enough. */
 #define hz_cas_strong_acq_rlx(p, e, v)                                                                                 \
     atomic_compare_exchange_strong_explicit((p), (e), (v), memory_order_acquire, memory_order_relaxed)
 #define hz_cas_strong_rel_rlx(p, e, v)                                                                                 \
@@ -51,7 +51,7 @@
 /*
  * Adds a constant to a word that only the calling thread writes; other threads can read it at any time. All earlier
  * writes of the thread come before the addition (release). On x86-64 this is one instruction without a lock prefix.
- * Compilers make three of the portable form.
+ * Compilers turn the portable form into three instructions.
  */
 HZ_INLINE void hz_owner_add_rel(_Atomic(uint32_t) *word, int by) {
     if (HZ_ASM_X86_64)
@@ -60,7 +60,8 @@ HZ_INLINE void hz_owner_add_rel(_Atomic(uint32_t) *word, int by) {
         hz_store_rel(word, hz_load_rlx(word) + (uint32_t)by);
 }
 
-/* Keeps the compiler from moving memory accesses across it: for what a fork copies between two stores of a thread. */
+/* Keeps the compiler from moving memory accesses across it. Needed where a fork can copy memory between two stores of a
+   thread. */
 #define hz_signal_fence() atomic_signal_fence(memory_order_seq_cst)
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * check.c - prints the last line of a failing program. Any function that finds a failure calls it, on any thread. Locks
- * may be held and the heap may be broken, so it uses only the stack and write(2).
+ * check.c - prints the last line of a failing program. Any function that finds a failure calls this module, on any
+ * thread. Locks may be held and the heap may be broken, so the module uses only the stack and write(2).
  */
 #include "base/check.h"
 

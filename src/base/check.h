@@ -1,5 +1,5 @@
 /*
- * check.h - ends a program that misused memory, or a library that broke its own rules.
+ * check.h - ends the program when it has misused memory, or when the library has broken its own rules.
  *
  * hz_fail_* report a mistake of the program: one line goes to stderr in one write, its text is stable, and the program
  * aborts. hz_assert reports a mistake of ours. It checks in the check build only; in other builds it is compiled and

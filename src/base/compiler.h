@@ -24,7 +24,7 @@
 #define HZ_BUILD_NAME "custom"
 #endif
 
-/* ThreadSanitizer cannot see into inline assembly, so there is none under it. gcc and clang announce it differently. */
+/* ThreadSanitizer cannot see into inline assembly, so its builds have none. gcc and clang announce it differently. */
 #if defined(__SANITIZE_THREAD__)
 #define HZ_TSAN 1
 #elif defined(__has_feature)
@@ -64,8 +64,8 @@ enum {
 #define HZ_STRINGIFY(x)    HZ_STRINGIFY_(x)
 #define HZ_ARRAY_LENGTH(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Initial-exec: one instruction reaches the variable. All of them are a few words, so they fit into the static TLS that
-   glibc reserves for dlopen. */
+/* Initial-exec: one instruction reaches the variable. The library's thread-local variables take a few words together,
+   so they fit into the static TLS that glibc reserves for dlopen. */
 #define HZ_TLS __thread __attribute__((tls_model("initial-exec")))
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -76,7 +76,7 @@ enum {
 #define HZ_CPU_RELAX() ((void)0)
 #endif
 
-/* Fetches a cache line together with the right to write it, which saves a second trip when it is written. Compilers use
+/* Fetches a cache line together with the right to write it, so the later write needs no second trip. Compilers emit
    x86-64's instruction only when told to. All but the very first processors accept it, at least as a no-op. */
 #if HZ_ASM_X86_64
 #define HZ_PREFETCH_WRITE(p) __asm__ volatile("prefetchw %0" ::"m"(*(const char *)(p)))

@@ -15,7 +15,7 @@ static HZ_TLS bool installing;     /* owner */
 /* Several threads can be here at the same time. Each leaves with a key to arm, and with fork hooked. No thread waits
    for another, or relies on what another has only begun, because a fork may have left that thread out of this process.
    So fork can get hooked twice. That does no harm, unless a handler of the program, called between the two, starts a
-   thread. The calls can allocate, and so lead here again; `installing` ends that. */
+   thread. The calls can allocate, and so lead here again; `installing` stops the recursion. */
 void hz_hooks_install(void (*on_exit)(void *), void (*after_fork)(void)) {
     /* sync: hooks, partner the CAS below. relaxed: hint */
     if (installing || (hz_load_acq(&exit_key) != 0 && hz_load_rlx(&fork_hooked)))

@@ -1,5 +1,6 @@
 /*
- * hooks.h - tells the layer above when a thread ends and when the process has forked. Called by its thread code.
+ * hooks.h - tells the layer above when a thread ends and when the process has forked. That layer's thread code calls
+ * it.
  *
  * Edge "hooks": a thread that finds the exit hook's key sees it as glibc has made it.
  */
@@ -8,8 +9,8 @@
 
 #include "base/compiler.h"
 
-/* Installs the hooks unless the process has them. When a thread ends, `on_exit` gets the value that the thread armed.
-   In the child of each fork `after_fork` is called. Can allocate, so the calling thread must be able to allocate
+/* Installs the hooks unless the process has them already. When a thread ends, `on_exit` gets the value that the thread
+   armed. In the child of each fork `after_fork` is called. Can allocate, so the calling thread must be able to allocate
    already. */
 void hz_hooks_install(void (*on_exit)(void *), void (*after_fork)(void));
 

@@ -68,7 +68,7 @@ void hz_large_free(void *block) {
 
 size_t hz_large_usable(const void *block) {
     struct hz_segment *segment = hz_segment_get(block);
-    if (hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT) /* relaxed: as above */
+    if (hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT) /* relaxed: constant while the caller has the block */
         return hz_load_rlx(&segment->direct_bytes);       /* relaxed: owner */
     return (size_t)segment->run_pages[hz_segment_page(block)] << HZ_PAGE_LOG2;
 }
@@ -90,7 +90,7 @@ void *hz_large_resize(void *block, size_t size) {
     struct hz_segment *segment = hz_segment_get(block);
     if (size <= HZ_LARGE_ABOVE_BYTES || size > PTRDIFF_MAX)
         return NULL;                                      /* a size class serves it better, or nothing can */
-    if (hz_load_rlx(&segment->kind) != HZ_SEGMENT_DIRECT) /* relaxed: as above */
+    if (hz_load_rlx(&segment->kind) != HZ_SEGMENT_DIRECT) /* relaxed: constant while the caller has the block */
         return run_block_resize(segment, block, size);
     if (size <= run_bytes_max)
         return NULL;

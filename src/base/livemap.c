@@ -11,7 +11,7 @@ enum {
     MAP_BYTES = MAP_BITS / 8,
 };
 
-/* Stands for the map of a segment for whose map there was no memory: its blocks are never watched. */
+/* The map of each segment that could get no memory for one. The blocks of such a segment are never watched. */
 static _Atomic(uint64_t) unwatched[1];
 
 static uintptr_t bit_of(const void *block) {

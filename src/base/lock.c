@@ -55,7 +55,7 @@ static HZ_NOINLINE void acquire_slow(struct hz_lock *lock) {
         if (hz_load_rlx(&lock->word) == 0 && try_once(lock)) /* relaxed: hint */
             return;
     }
-    /* sync: lock, partner hz_lock_release. 2 even if no other thread sleeps, which costs one needless wake */
+    /* sync: lock, partner hz_lock_release. Stores 2 even if no other thread sleeps, which costs one needless wake */
     while (hz_xchg_acq(&lock->word, 2) != 0)
         hz_os_wait(&lock->word, 2);
 }
@@ -63,21 +63,21 @@ static HZ_NOINLINE void acquire_slow(struct hz_lock *lock) {
 void hz_lock_acquire(struct hz_lock *lock) {
     if (HZ_UNLIKELY(!try_once(lock)))
         acquire_slow(lock);
-    hz_store_rlx(&lock->owner, hz_lock_self()); /* relaxed: read by this thread, and by the only one of a child */
+    hz_store_rlx(&lock->owner, hz_lock_self()); /* relaxed: read by this thread, and by the only thread of a child */
     rank_enter(lock);
 }
 
 bool hz_lock_try_acquire(struct hz_lock *lock) {
     if (!try_once(lock))
         return false;
-    hz_store_rlx(&lock->owner, hz_lock_self()); /* relaxed: as above */
+    hz_store_rlx(&lock->owner, hz_lock_self()); /* relaxed: as in hz_lock_acquire */
     rank_enter(lock);
     return true;
 }
 
 void hz_lock_release(struct hz_lock *lock) {
     rank_leave(lock);
-    hz_store_rlx(&lock->owner, 0);                     /* relaxed: as above */
+    hz_store_rlx(&lock->owner, 0);                     /* relaxed: as in hz_lock_acquire */
     if (HZ_UNLIKELY(hz_xchg_rel(&lock->word, 0) == 2)) /* sync: lock, partner hz_lock_acquire */
         hz_os_wake(&lock->word, 1);
 }

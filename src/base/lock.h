@@ -2,8 +2,8 @@
  * lock.h - a small futex lock that survives fork.
  *
  * Zeroed memory is a free lock. Each lock has a rank, and a thread takes locks in strictly rising rank only (the check
- * build checks that). A lock remembers its holder. So the child of a fork can tell a lock that the forking thread
- * holds, and keeps, from one whose holder does not exist there (hz_lock_abandoned, hz_lock_reset). No lock is held
+ * build checks that). A lock remembers its holder. In the child of a fork the forking thread keeps the locks that it
+ * holds; a lock whose holder does not exist there can be told apart (hz_lock_abandoned) and reset. No lock is held
  * across user code or stdio.
  */
 #ifndef HZ_BASE_LOCK_H
@@ -23,7 +23,7 @@ enum hz_lock_rank {
 
 struct hz_lock {
     _Atomic(uint32_t) word;   /* sync: lock; 0 free, 1 held, 2 held and a thread may sleep */
-    _Atomic(uintptr_t) owner; /* owner; hz_lock_self() of the holder, 0 when free or just being taken */
+    _Atomic(uintptr_t) owner; /* owner; hz_lock_self() of the holder, 0 when free, or just being taken or released */
     enum hz_lock_rank rank;   /* const after publish */
 };
 
@@ -44,7 +44,7 @@ bool hz_lock_is_mine(struct hz_lock *lock);
 /* In a fork's child, by its only thread: whether the lock is held by a thread that does not exist here. */
 bool hz_lock_abandoned(struct hz_lock *lock);
 
-/* In a fork's child: frees an abandoned lock. The caller has repaired what it guards. */
+/* In a fork's child: frees an abandoned lock. The caller has repaired what the lock guards. */
 void hz_lock_reset(struct hz_lock *lock);
 
 #endif

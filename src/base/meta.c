@@ -1,7 +1,7 @@
 /*
  * meta.c - a bump allocator over chunks from the OS. Called by arena.c, livemap.c and the layer above, all rarely.
  *
- * Invariant at each instant, since a fork can copy any: either [cursor, end) is unused, zeroed memory, or end <=
+ * Invariant, at each instant because a fork can happen at any: either [cursor, end) is unused, zeroed memory, or end <=
  * cursor. The child repairs end < cursor.
  */
 #include "base/meta.h"
@@ -34,7 +34,7 @@ static void *alloc_locked(size_t bytes) {
         char *chunk = map_chunk(CHUNK_BYTES);
         if (chunk == NULL)
             return NULL;
-        end = NULL; /* fork: end < cursor between these stores, at whatever address the chunk is */
+        end = NULL; /* fork: keeps end < cursor between these stores, wherever the new chunk lies */
         hz_signal_fence();
         cursor = chunk;
         hz_signal_fence();

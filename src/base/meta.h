@@ -9,7 +9,7 @@
 /* `bytes` zeroed bytes that start on a cache line; NULL when the OS refuses. Any thread; takes the meta lock. */
 void *hz_meta_alloc(size_t bytes);
 
-/* Bytes mapped for metadata so far, without the tables that are touched lazily. */
+/* Bytes mapped for metadata so far, not counting page tags and segment directory, which are touched lazily. */
 size_t hz_meta_bytes(void);
 
 /* In a fork's child: makes the lock usable again. At most one chunk is lost. */

@@ -7,7 +7,7 @@
  * is the previous head, NULL at the end.
  *
  * Edge "send-take", in both directions: a taker sees what the senders wrote into their blocks and links; and a sender
- * that finds the queue empty comes after all that its last taker did before the take.
+ * that finds the queue empty comes after everything that the queue's last taker did before the take.
  */
 #ifndef HZ_BASE_MPSC_H
 #define HZ_BASE_MPSC_H
@@ -19,8 +19,8 @@ struct hz_mpsc {
     _Atomic(hz_list_word) word; /* sync: send-take */
 };
 
-/* Sends `list`. False if the queue would then hold more than `cap` blocks (<= HZ_LIST_COUNT_MAX); only the link of the
-   list's tail has changed then. *before: blocks in the queue before the send. Any thread. */
+/* Sends `list`. False if the queue would come to hold more than `cap` blocks (cap <= HZ_LIST_COUNT_MAX); in that case
+   at most the link of the list's tail has changed. *before: blocks in the queue before the send. Any thread. */
 HZ_INLINE bool hz_mpsc_send_counted(struct hz_mpsc *queue, const struct hz_list *list, uint32_t cap, uint32_t *before) {
     hz_list_word seen = hz_load_rlx(&queue->word); /* relaxed: cas */
     hz_list_word next;
@@ -28,7 +28,7 @@ HZ_INLINE bool hz_mpsc_send_counted(struct hz_mpsc *queue, const struct hz_list 
         uint32_t count = hz_list_word_count(seen) + list->count;
         if (count > cap)
             return false;
-        hz_block_link(list->tail, hz_list_word_head(seen)); /* again on every retry: the head has moved */
+        hz_block_link(list->tail, hz_list_word_head(seen)); /* relinked on every retry: the head may have moved */
         next = hz_list_word_make(list->head, count);
     } while (!hz_cas_ar_rlx(&queue->word, &seen, next)); /* sync: send-take, partner hz_mpsc_take */
     *before = hz_list_word_count(seen);
@@ -40,8 +40,8 @@ HZ_INLINE bool hz_mpsc_send(struct hz_mpsc *queue, const struct hz_list *list, u
     return hz_mpsc_send_counted(queue, list, cap, &before);
 }
 
-/* Takes everything; 0 when there is nothing. The caller is the only taker, by a lock of the layer above. Or it is one
-   of several takers that share nothing but this queue: the exchange gives each list to one of them. */
+/* Takes everything; 0 when there is nothing. Either a lock of the layer above makes the caller the only taker, or the
+   takers share nothing but this queue: the exchange gives each list to one of them. */
 HZ_INLINE hz_list_word hz_mpsc_take(struct hz_mpsc *queue) {
     if (hz_load_rlx(&queue->word) == 0) /* relaxed: hint, a late sender is found next time */
         return 0;

@@ -31,7 +31,8 @@ void hz_os_sparse(void *address, size_t bytes);
    contents are undefined then, and need not be zero. */
 bool hz_os_purge(void *address, size_t bytes);
 
-/* Ends a mapping or a part of one. False when refused: splitting a mapping needs a free slot. */
+/* Ends a mapping or a part of one. False when refused: cutting out the middle makes two mappings of one, and their
+   number is limited. */
 bool hz_os_unmap(void *address, size_t bytes);
 
 /* Resizes a mapping in place, or moves it onto the reserved range at `target` if that is not NULL. NULL when refused.
@@ -55,7 +56,7 @@ uint32_t hz_os_cpu(void);
 /* RLIMIT_AS in bytes, SIZE_MAX when unlimited. */
 size_t hz_os_address_space_limit(void);
 
-/* Monotonic time in milliseconds, cheap and coarse (some milliseconds). */
+/* Monotonic time in milliseconds. Cheap and coarse: it advances in steps of some milliseconds. */
 uint64_t hz_os_now_ms(void);
 
 /* Wait sleeps while *word == expected, and can return early. Wake ends the sleep of up to `count` threads. */

@@ -9,11 +9,11 @@
 
 static _Atomic(uint64_t) calls;                   /* counter */
 static _Atomic(uint64_t) failures;                /* counter */
-static _Atomic(uint64_t) fail_after = UINT64_MAX; /* hint, as the next */
-static _Atomic(uint64_t) fail_count;
+static _Atomic(uint64_t) fail_after = UINT64_MAX; /* hint */
+static _Atomic(uint64_t) fail_count;              /* hint */
 
 void hz_os_faulty_fail(uint64_t after, uint64_t count) {
-    /* relaxed, all: a test calls this while it is alone, or does not care which calls fail */
+    /* relaxed, all: a test calls this while no other thread runs, or does not care which calls fail */
     hz_store_rlx(&fail_after, UINT64_MAX);
     hz_store_rlx(&calls, 0);
     hz_store_rlx(&failures, 0);

@@ -1,5 +1,5 @@
 /*
- * os_linux.c - os.h for Linux: mmap, mprotect, madvise, mremap, futex, CPUs. Knows nothing of the rest.
+ * os_linux.c - os.h for Linux: mmap, mprotect, madvise, mremap, futex, CPUs. Knows nothing of the rest of the library.
  *
  * In the faulty build the seven functions that an OS can refuse are named hz_os_linux_*, and os_faulty.c calls them.
  */
@@ -47,7 +47,7 @@ static bool unmap(void *address, size_t bytes) {
     return done;
 }
 
-/* Tries the exact size first, which is often aligned. Otherwise maps more, and cuts off both ends. */
+/* Maps the exact size first, since its address is often aligned. Otherwise maps more, and cuts off both ends. */
 static void *map_aligned(size_t bytes, size_t alignment, int protection, int flags) {
     if (bytes == 0 || bytes > PTRDIFF_MAX - alignment)
         return NULL;
@@ -121,11 +121,11 @@ size_t hz_os_page_bytes(void) {
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The CPUs that the calling thread may run on; none when the system does not tell. */
+/* The CPUs that the calling thread may run on; an empty set when the system call fails. */
 static void cpus_get(union cpus *cpus) {
     int saved = errno;
     memset(cpus, 0, sizeof(*cpus));
-    (void)sched_getaffinity(0, sizeof(*cpus), &cpus->set); /* if it fails, they stay none */
+    (void)sched_getaffinity(0, sizeof(*cpus), &cpus->set); /* if it fails, the set stays empty */
     errno = saved;
 }
 

@@ -31,7 +31,7 @@ bool hz_pagetag_init(void) {
     size_t limit = hz_os_address_space_limit();
     if (limit == SIZE_MAX && tags_map(HZ_ADDRESS_BITS - HZ_PAGE_LOG2, true))
         return true;
-    /* addresses of four times the limit or more, so that the few mappings within the limit seldom share an entry */
+    /* the table covers at least four times the limit, so the few mappings within the limit seldom share an entry */
     unsigned pages_log2 = SMALL_PAGES_LOG2_MIN;
     while (pages_log2 < SMALL_PAGES_LOG2_MAX && ((size_t)HZ_PAGE_BYTES << pages_log2) / 4 < limit)
         pages_log2++;

@@ -11,7 +11,7 @@
  * Invariants: a page's tag is 0 unless the page is handed out. Of a large block only the first page has a tag.
  * Edge "tag-publish": a tag is written before the first block of its page leaves the thread that made the page, and
  * cleared after the last block has come back. A thread that passes a block on publishes the tag with it, so relaxed
- * loads and stores are enough. Only the owner can change in between (hz_pagetag_owner_set).
+ * loads and stores are enough. While blocks are out, only the tag's owner can change (hz_pagetag_owner_set).
  */
 #ifndef HZ_BASE_PAGETAG_H
 #define HZ_BASE_PAGETAG_H
@@ -54,12 +54,13 @@ HZ_INLINE unsigned hz_pagetag_class(const void *address) {
 }
 
 HZ_INLINE unsigned hz_pagetag_owner(const void *address) {
-    /* sync: tag-publish, partner hz_pagetag_owner_set. A thread that sees an owner sees what was published for it
-     * before */
+    /* sync: tag-publish, partner hz_pagetag_owner_set. A thread that reads an owner also sees what was published about
+     * that owner before */
     return hz_load_acq(&hz_pagetag_of(address)->owner);
 }
 
-/* Maps the table. Once, under a lock of rank HZ_RANK_INIT. False when there is no memory for the smallest. */
+/* Maps the table, flat if possible. Once, under a lock of rank HZ_RANK_INIT. False when the OS refuses the small table
+   too. */
 bool hz_pagetag_init(void);
 
 /* Makes the entries for [address, address + bytes) writable. False when the OS refuses. Under the arena lock. */
@@ -69,7 +70,7 @@ bool hz_pagetag_open(const void *address, size_t bytes);
 void hz_pagetag_set(const void *address, size_t pages, unsigned bin, unsigned size_class, unsigned owner);
 void hz_pagetag_clear(const void *address, size_t pages);
 
-/* Gives tagged pages another owner. Other threads can see the old one for a while. */
+/* Gives tagged pages another owner. Other threads can read the old owner for a while. */
 void hz_pagetag_owner_set(const void *address, size_t pages, unsigned owner);
 
 #endif

@@ -5,7 +5,7 @@
 
 static _Atomic(struct hz_registered *) newest; /* sync: thread-publish */
 static _Atomic(uint32_t) made_count;           /* counter */
-static _Atomic(uint32_t) unused_count;         /* hint: blocks whose state is free */
+static _Atomic(uint32_t) unused_count;         /* hint: thread blocks whose state is free */
 static _Atomic(uint32_t) orphan_count;         /* hint: orphans */
 
 struct hz_registered *hz_registry_first(void) {
@@ -13,7 +13,7 @@ struct hz_registered *hz_registry_first(void) {
 }
 
 static struct hz_registered *claim_from(uint32_t state, _Atomic(uint32_t) *count) {
-    if (hz_load_rlx(count) == 0) /* relaxed: hint; an old 0 costs at most a block more */
+    if (hz_load_rlx(count) == 0) /* relaxed: hint; a stale 0 costs at most one more thread block */
         return NULL;
     for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next) {
         uint32_t expected = state;

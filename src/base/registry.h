@@ -2,11 +2,12 @@
  * registry.h - all thread blocks of the process, whether a thread has them or not.
  *
  * A thread block is what the layer above keeps for one thread; a struct hz_registered inside it makes it known here.
- * Blocks are made once, added to a list that only grows, and recycled. The state says whether a living thread has the
- * block. The registry is lock-free, so a fork can copy it at any instant.
+ * Thread blocks are made once, added to a list that only grows, and recycled. The state says whether a living thread
+ * has the thread block. The registry is lock-free, so a fork can copy it at any instant.
  *
- * Edge "thread-claim": the next thread that claims a block (acquire, in the claiming CAS) sees how the former thread
- * left it (release, of the state). Edge "thread-publish": a walk sees the registered fields of each block on the list.
+ * Edge "thread-claim": the next thread that claims a thread block (acquire, in the claiming CAS) sees how the former
+ * thread left it (release, of the state). Edge "thread-publish": a walk sees the registered fields of each thread block
+ * on the list.
  */
 #ifndef HZ_BASE_REGISTRY_H
 #define HZ_BASE_REGISTRY_H
@@ -17,7 +18,7 @@
 enum hz_thread_state {
     HZ_THREAD_FREE = 0, /* no thread has it, and it is empty */
     HZ_THREAD_USED,     /* a living thread has it */
-    HZ_THREAD_ORPHAN,   /* a fork left its thread behind; it may still hold blocks */
+    HZ_THREAD_ORPHAN,   /* its thread does not exist in this child of a fork; it may still hold blocks */
 };
 
 struct hz_registered {
@@ -26,22 +27,23 @@ struct hz_registered {
     struct hz_registered *next; /* const after publish */
 };
 
-/* Claims a block that no thread has; NULL when there is none. Prefers an orphan, and the caller gets what it holds. */
+/* Claims a thread block that no thread has; NULL when there is none. Prefers an orphan, whose blocks the caller gets.
+ */
 struct hz_registered *hz_registry_claim(void);
 
-/* Claims an orphan only; NULL when there is none, which is cheap. */
+/* Claims an orphan only; NULL when there is none, which is cheap to find out. */
 struct hz_registered *hz_registry_claim_orphan(void);
 
-/* Adds a new block, which the caller has claimed then. */
+/* Adds a new thread block, already claimed for the caller. */
 void hz_registry_add(struct hz_registered *block);
 
-/* Gives up a claimed block. It holds nothing any more. */
+/* Gives up a claimed thread block. The caller has emptied it. */
 void hz_registry_release(struct hz_registered *block);
 
-/* For walks over all blocks: the newest one; `next` leads to the others, and ends with NULL. */
+/* For walks over all thread blocks: the newest one; `next` leads to the others, and ends with NULL. */
 struct hz_registered *hz_registry_first(void);
 
-/* In a fork's child: every block in use except `self`, which may be NULL, becomes an orphan. */
+/* In a fork's child: every thread block in use except `self`, which may be NULL, becomes an orphan. */
 void hz_registry_after_fork(struct hz_registered *self);
 
 #endif

@@ -40,7 +40,7 @@ static void put_number(struct hz_report *report, uint64_t value) {
     add(report, digits + at, sizeof(digits) - at);
 }
 
-/* Escapes quotes and backslashes, which a path or a compiler's name can contain. Our own strings are plain. */
+/* Escapes quotes and backslashes, which a path or a compiler's name can contain. Our own strings need no escapes. */
 static void put_quoted(struct hz_report *report, const char *text) {
     put(report, "\"");
     for (; *text != '\0'; text++) {
