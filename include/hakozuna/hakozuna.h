@@ -6,7 +6,7 @@
  * allocator under its own names, read its statistics, or return memory to the operating system.
  *
  * Thread rules: any thread may call any function at any time, and any thread may free any block. A
- * signal handler must not call a function of this header if it interrupted one.
+ * signal handler must not call a function of this header if it may have interrupted one.
  * Units: all sizes are in bytes.
  * Errors: a failing function returns NULL (or the value that its comment names) and sets errno. The
  * functions that free, and those that report without failing, leave errno unchanged.

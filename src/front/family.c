@@ -109,7 +109,7 @@ void *hz_front_pvalloc(size_t size) {
     return aligned(hz_os_page_bytes(), rounded);
 }
 
-/* The size that the program asked for fits the block's class, unless realloc left the block in place. */
+/* A correct `size` leads to the block's usable size, unless realloc left the block in place. */
 void hz_front_free_sized(void *block, size_t size) {
     if (HZ_CONFIG_CHECKS && block != NULL) {
         size_t usable = hz_query_usable(block);
@@ -119,7 +119,7 @@ void hz_front_free_sized(void *block, size_t size) {
     hz_front_free(block);
 }
 
-/* For its alignment the block may be of any larger class. */
+/* The block may be larger than `size` needs, for the sake of its alignment. */
 void hz_front_free_aligned_sized(void *block, size_t alignment, size_t size) {
     if (HZ_CONFIG_CHECKS && block != NULL &&
         (!hz_is_power_of_two(alignment) || (uintptr_t)block % alignment != 0 || hz_query_usable(block) < size))

@@ -1,5 +1,5 @@
 /*
- * live.c - see live.h. Says which misuse a pointer is that is no live block.
+ * live.c - see live.h. Chooses the message for a pointer that is no live block.
  */
 #include "front/live.h"
 

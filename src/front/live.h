@@ -7,10 +7,10 @@
 #include "base/compiler.h"
 #include "base/livemap.h"
 
-/* Ends the program unless `block` is live or NULL; it is not live any more. Check build only. */
+/* Ends the program unless `block` is live or NULL. Afterwards the block is not live any more. Check build only. */
 void hz_live_remove(const void *block);
 
-/* Marks a block that is handed out. NULL passes. Returns the block. */
+/* In the check build marks a block that is handed out. NULL is allowed. Returns the block. */
 HZ_INLINE void *hz_live_add(void *block) {
     if (HZ_CONFIG_CHECKS && block != NULL)
         hz_livemap_add(block);

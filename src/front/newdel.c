@@ -1,6 +1,6 @@
 /*
  * newdel.c - see newdel.h. C programs must not load libstdc++ because of us, so nothing of it is linked. Its functions
- * are looked up when they are needed, which is only in a C++ program, and that has it loaded.
+ * are looked up when they are needed. Only a C++ program needs them, and such a program has libstdc++ loaded.
  */
 #include "front/newdel.h"
 
@@ -15,8 +15,8 @@ typedef void (*throw_function)(void);
 typedef void *(*nothrow_new_function)(size_t size, const void *tag);
 typedef void *(*nothrow_new_aligned_function)(size_t size, size_t alignment, const void *tag);
 
-/* A function of the loaded libstdc++ (or libc++), even if only a privately loaded part of the program uses it. NULL if
- * there is none. */
+/* A function of the loaded libstdc++ (or libc++), even if only a part of the program that was loaded with RTLD_LOCAL
+ * uses it. NULL if there is none. */
 static void *runtime_function(const char *name) {
     static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
     void *function = NULL; /* the libraries come first: a search in the program's scope would find our own operators */

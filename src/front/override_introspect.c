@@ -43,7 +43,7 @@ HZ_EXPORT int mallopt(int parameter, int value HZ_UNUSED) {
 }
 
 /* Field meanings as in mallinfo(3): arena = from the OS for runs, hblks/hblkhd = direct mappings, uordblks = live,
-   fordblks = free (cached included), keepcost = could be given back at once. */
+   fordblks = free (cached included), fsmblks = cached, keepcost = free (cached excluded). */
 HZ_EXPORT struct mallinfo2 mallinfo2(void) {
     struct hz_stats stats;
     (void)hz_stats_get(&stats); /* fails for NULL only */
