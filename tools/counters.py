@@ -76,12 +76,12 @@ HEAD = """\
 <!-- written by tools/counters.py (make docs); do not edit -->
 # Counters
 
-`hz_stats_print` writes these figures, in one group each; `HAKOZUNA_SHOW_STATS=1` prints them when a process ends ([usage](usage.md#statistics)).
+`hz_stats_print` writes these figures in the groups below; `HAKOZUNA_SHOW_STATS=1` prints them when a process ends ([usage](usage.md#statistics)).
 Each thread writes counters of its own, in its thread block. The report adds up all thread blocks, used or not, since the start of the process.
-A fork's child goes on from its parent's counts.
+A fork's child continues from its parent's counts.
 
 * *engines*: the engines that print the counter.
-* *builds*: "stats" means that only builds with statistics count it, because the path is too short: the presets `stats`, `check`, `asan` and
+* *builds*: "stats" means that only builds with statistics count it, because the path is too short for a counter: the presets `stats`, `check`, `asan` and
   `tsan`, their clang twins, and any build with `-DHZ_STATS=ON`.
 """
 

@@ -252,23 +252,23 @@ def always(_: Figures) -> bool:
 # What is bounded, which lanes have it, its bytes, and the formula.
 BOUNDS: tuple[tuple[str, Callable[[Figures], bool], Callable[[Figures], int], str], ...] = (
     ("one thread: all bins full", always, lambda f: sum(c.bin * c.block for c in classes_of(f)), "sum of `hz_bin_capacity(c)` x block size"),
-    ("one thread: its fullest bin", always, most(lambda f, c: c.bin * c.block), "the largest of these products"),
+    ("one thread: its fullest bin", always, most(lambda f, c: c.bin * c.block), "the largest `hz_bin_capacity(c)` x block size"),
     ("one thread: remote buffer", always, most(lambda f, c: c.home * f["HZ_REMOTE_COUNT"] * c.block), "`HZ_REMOTE_COUNT` x the largest home block"),
     ("one shard, one class: stash", has("HZ_STASH_BYTES"), most(stash), "max(`HZ_STASH_BYTES`, one batch)"),
     ("one shard, one class: transfer", has("HZ3_TRANSFER_SLOTS"), most(transfer), "`HZ3_TRANSFER_SLOTS` lists of one bin (1)"),
     ("one shard, one class: central", has("HZ_CENTRAL_BYTES"), most(central), "max(`HZ_CENTRAL_BYTES`, one batch)"),
     ("one shard, one class: inbox", has_inbox, most(inbox), "max(`HZ_INBOX_BYTES`, one list) (1)"),
-    ("one shard, one class: all that waits", lambda f: has_inbox(f) or "HZ_STASH_BYTES" in f, most(waiting), "the rows above, and carry (2)"),
+    ("one shard, one class: all that waits", lambda f: has_inbox(f) or "HZ_STASH_BYTES" in f, most(waiting), "sum of the mailbox's rows, and carry (2)"),
     ("depot, one class: fixed part", always, most(depot), "max(`HZ_DEPOT_BYTES`, one batch) (3)"),
     ("a thread block itself", always, lambda f: f["thread_block_bytes"], "metadata, touched as bins are used (4)"),
     ("a shard itself", always, lambda f: f["shard_bytes"], "metadata, touched as classes are used (4)"),
 )  # fmt: skip
 
 BOUND_NOTES = (
-    "1. A list has at most `HZ_HOME_COUNT` blocks, and at most one full bin of them.",
-    "2. Carry is what is left of one list that was taken. In lane pageq blocks wait in the lists of their pages, without a bound.",
-    "3. While blocks of the class pass from thread to thread, `HZ_DEPOT_PERCENT` of all its blocks if that is more. Up to twice",
-    "   that after work has moved to other CPUs.",
+    "1. A list has at most `HZ_HOME_COUNT` blocks, and no more than a full bin or remote buffer holds.",
+    "2. Carry is what is left of the list last taken. In lane pageq blocks wait in the lists of their pages, without a bound.",
+    "3. While blocks of the class pass from thread to thread, the limit is `HZ_DEPOT_PERCENT` of all its blocks if that is more.",
+    "   After work has moved to other CPUs, the depot can hold up to twice the limit.",
     "4. Recycled, never unmapped.",
 )
 
@@ -370,7 +370,7 @@ def lanes_page(engines: list[Engine], lanes: list[Lane], figures: list[Figures])
         "",
         "* The lists of knobs:",
         *(f"  [`{path}`](../{path})" for path in files),
-        "* `hz_config_string()` tells a library's values at run time.",
+        "* `hz_config_string()` returns a library's values at run time.",
         '* To try other values: `make variant LANE=scale SET="BIN_COUNT=64 BATCH_COUNT=32"`. A value out of its range does not compile.',
         "",
         "## Lanes",

@@ -29,7 +29,7 @@ HZ_INLINE uint32_t hz_batch_count(unsigned size_class) {
 
 enum { HZ_HAS_HOME = (int)HZ_HOME_BELOW_BYTES > (int)HZ_GRANULE_BYTES };
 
-/* Whether blocks of the class go home when another thread frees them. Otherwise that thread adopts them. */
+/* Whether blocks of the class go home when a thread of another shard frees them. Otherwise that thread adopts them. */
 HZ_INLINE bool hz_class_is_home(unsigned size_class) {
     return (int)hz_class_bytes(size_class) < HZ_HOME_BELOW_BYTES;
 }

@@ -13,8 +13,8 @@ struct hz_counters {
 #include "engine_counters.def"
 #include "heap/counters.def"
 #undef COUNTER
-    /* Blocks that flushes took out of mid bins, minus blocks that refills brought, modulo 2^64. Together with the hits
-       and what the bins hold it tells how many were freed, so free need not count. */
+    /* Blocks that flushes took out of mid bins, minus blocks that refills brought, modulo 2^64. The number of frees
+       follows from it, the hits and what the bins hold, so free itself need not count. */
     _Atomic(uint64_t) mid_moved;
 };
 

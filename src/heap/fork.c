@@ -1,6 +1,7 @@
 /*
- * fork.c - see fork.h. No lock is taken before a fork, so other threads may have been anywhere. Each structure is sound
- * at each instant (see the notes where they are changed), and the few locked sections are repaired here.
+ * fork.c - see fork.h. No lock is taken before a fork, so other threads may have been at any point of the code. Each
+ * structure is sound at each instant (see the notes where they are changed), and the few locked sections are repaired
+ * here.
  *
  * Lost to the child, per vanished thread: the blocks that the thread had in its hands at that instant, that is, a bin's
  * blocks, a list's, or what it was taking home from one class of a shard.

@@ -11,8 +11,8 @@
 #include "heap/thread.h"
 #include "heap/tick.h"
 
-/* A thread that has never allocated puts its first frees straight into their pages. A thread's very last frees
-   (glibc's, of its own bookkeeping) would otherwise attach it too late for its exit hook. */
+/* A thread that has never allocated puts the first blocks that it frees straight into their pages. Otherwise a thread's
+   very last frees (glibc's, of its own bookkeeping) would attach it too late for its exit hook. */
 enum { FREES_BEFORE_ATTACH = 16 };
 
 static HZ_TLS uint32_t unattached_frees; /* owner */
@@ -62,6 +62,6 @@ void hz_free_slow(void *block) {
     }
     if (hz_is_attached(self))
         free_small(self, block, size_class);
-    else /* the thread is at its end, or has no memory for a thread block */
+    else /* the thread has freed little so far, is at its end, or there is no memory for a thread block */
         hz_block_put(self, block);
 }

@@ -6,13 +6,13 @@
 
 #include "heap/thread_block.h"
 
-/* NULL, a full bin, a large block, a foreign pointer, a thread that is not attached, the tight mode. */
+/* For NULL, a full bin, a large block, a foreign pointer, a thread that is not attached, and always in tight mode. */
 HZ_NOINLINE void hz_free_slow(void *block);
 
 /* Whether a block with this tag and bin offset is for the remote buffer: its class is a home class, and it is not of
    the thread's shard. An offset of 0 stands for no class. */
 HZ_INLINE bool hz_free_goes_home(const struct hz_thread_block *self, const struct hz_pagetag *tag, size_t offset) {
-    return HZ_HAS_HOME && hz_load_rlx(&tag->owner) != self->owner &&                        /* sync: tag-publish */
+    return HZ_HAS_HOME && hz_load_rlx(&tag->owner) != self->owner && /* sync: tag-publish, partner hz_pagetag_set */
            offset - hz_bin_offset(1) < hz_bin_offset(hz_class_of(HZ_HOME_BELOW_BYTES) - 1); /* a constant */
 }
 

@@ -4,9 +4,9 @@
  *   malloc(n):  block = newest of the bin of n's class;  none?  -> slow path (refill)
  *   free(p):    bin = the one that p's page tag names;  full? -> slow path (flush)
  *
- * A block of a home class that belongs to another shard goes into the remote buffer, which is a bin like any other. The
- * thread that frees a block of another class keeps it, whichever thread allocated it. A full bin, a foreign pointer and
- * a large block all look like "bin 0 is full". Allocations return NULL and set ENOMEM when there is no memory.
+ * A block of a home class that belongs to another shard goes into the remote buffer, which is a bin like any other. Any
+ * other block stays with the thread that frees it, whichever thread allocated it. The tags of NULL, foreign pointers
+ * and large blocks name bin 0, which is always full. Allocations return NULL and set ENOMEM when there is no memory.
  */
 #ifndef HZ_HEAP_HEAP_H
 #define HZ_HEAP_HEAP_H
@@ -28,7 +28,7 @@ HZ_INLINE void *hz_heap_malloc(size_t size) {
 HZ_INLINE void hz_heap_free(void *block) {
     struct hz_thread_block *self = hz_self;
     const struct hz_pagetag *tag = &self->tags[((uintptr_t)block >> HZ_PAGE_LOG2) & self->tag_mask];
-    size_t offset = hz_load_rlx(&tag->bin); /* sync: tag-publish */
+    size_t offset = hz_load_rlx(&tag->bin); /* sync: tag-publish, partner hz_pagetag_set */
     if (hz_free_goes_home(self, tag, offset))
         offset = hz_bin_offset(HZ_REMOTE_BIN);
     struct hz_bin *bin = hz_bin_at(&self->cache, offset);
@@ -40,7 +40,7 @@ HZ_INLINE void hz_heap_free(void *block) {
     hz_bin_push(&self->cache, bin, top, block);
 }
 
-/* Zeroed. */
+/* As hz_heap_malloc, and zeroed. */
 HZ_INLINE void *hz_heap_calloc(size_t size) {
     if (size > HZ_CLASS_BYTES_MAX)
         return hz_malloc_zeroed(size);

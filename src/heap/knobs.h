@@ -9,8 +9,8 @@
 
 #include "engine_config.h"
 
-/* HZ_PICK(setting, otherwise) is 8 if `setting` is a macro defined as HZ_SET(8). If it is not defined, it is one plain
-   word, and `otherwise` stays the second argument. */
+/* HZ_PICK(setting, otherwise) is 8 if `setting` is a macro defined as HZ_SET(8). An undefined `setting` is one plain
+   word, so `otherwise` stays the second argument and is picked. */
 #define HZ_SET(value)                      ~, value,
 #define HZ_SECOND_(first, second, ...)     second
 #define HZ_SECOND(...)                     HZ_SECOND_(__VA_ARGS__)

@@ -54,8 +54,8 @@ static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alig
     if (size > PTRDIFF_MAX)
         return no_memory();
     void *block = hz_large_alloc(size, alignment, zeroed);
-    /* What the size classes do not use may help. A mapping of its own can only lack address space, which a purge gives
-       back in the tight mode only */
+    /* A purge may free what the size classes do not use. From 4 MiB on that does not help: such a block can only lack
+       address space, which a purge gives back only in tight mode */
     if (block == NULL && (size < HZ_SEGMENT_BYTES || !hz_pagetags.flat)) {
         hz_heap_purge();
         block = hz_large_alloc(size, alignment, zeroed);
@@ -74,7 +74,7 @@ static void *malloc_any(struct hz_thread_block *self, size_t alignment, size_t s
     return malloc_large(self, hz_max(size, 1), alignment, false);
 }
 
-/* For a thread without a block: attaches, allocates, and, at the thread's end, detaches again. */
+/* For a thread that is not attached: attaches, allocates, and, at the thread's end, detaches again. */
 static void *malloc_unattached(size_t alignment, size_t size) {
     if (hz_thread_attach() == NULL)
         return no_memory();

@@ -6,10 +6,10 @@
 
 #include "heap/thread_block.h"
 
-/* A size up to HZ_CLASS_BYTES_MAX whose bin is empty, or a thread that is not attached. */
+/* For a size up to HZ_CLASS_BYTES_MAX whose bin is empty, or a thread that is not attached. */
 HZ_NOINLINE void *hz_malloc_slow(size_t size);
 
-/* A size above HZ_SMALL_MAX. */
+/* For a size above HZ_SMALL_MAX. */
 HZ_NOINLINE void *hz_malloc_medium(size_t size);
 
 /* Zeroed memory of a size above HZ_CLASS_BYTES_MAX. */

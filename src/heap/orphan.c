@@ -10,7 +10,7 @@ bool hz_orphan_reclaim(struct hz_thread_block *self) {
     if (HZ_LIKELY(orphan == NULL))
         return false;
     struct hz_thread_block *thread = hz_thread_block_from(orphan);
-    thread->shard = self->shard; /* a shard whose lists are sound; only the blocks' own shards matter */
+    thread->shard = self->shard; /* any sound shard will do: blocks go home by their own page tags */
     thread->owner = self->owner;
     hz_thread_flush(thread);
     hz_registry_release(orphan);

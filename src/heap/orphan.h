@@ -6,7 +6,7 @@
 
 #include "heap/thread_block.h"
 
-/* Claims one orphan, if there is any, and sends home what it holds. False when there is none, which is cheap. */
+/* Claims one orphan and sends home what it holds. False when there is none, which is cheap to find out. */
 bool hz_orphan_reclaim(struct hz_thread_block *self);
 
 /* In a fork's child: mends the bins of the threads that vanished. `self`: the block of the thread that did not, or

@@ -6,7 +6,7 @@
 #include "base/large.h"
 #include "heap/pages/page.h"
 
-/* Says what a pointer is that is no live block, and ends the program. */
+/* Ends the program with the message that fits a pointer whose page tag names no class. */
 static HZ_NORETURN HZ_COLD void fail_no_block(const void *block) {
     const void *start = hz_query_start(block);
     if (start != NULL)

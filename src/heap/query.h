@@ -6,16 +6,16 @@
 
 #include "heap/sizeclass.h"
 
-/* The class of a block, or HZ_CLASS_LARGE. Ends the program if the address is in no block of ours. */
+/* The class of a block, or HZ_CLASS_LARGE, by its page tag. Ends the program if the page is not ours. */
 unsigned hz_query_class(const void *block);
 
-/* Usable bytes of a live block. Ends the program if it is not one of ours. */
+/* Usable bytes of a live block. Ends the program if the block's page is not ours. */
 size_t hz_query_usable(const void *block);
 
 /* Usable bytes that a block of `size` would have; 0 when no block can be that large. */
 size_t hz_query_good_size(size_t size);
 
-/* Start of the block that an address lies in; NULL when it lies in no page of ours. */
+/* Start of the block, live or free, that an address lies in; NULL when it lies in no block of ours. */
 const void *hz_query_start(const void *address);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/compiler.h"
 
 /* The block, or its new address if its pages were remapped; NULL, with the block untouched, when only a copy can resize
-   it. size > 0. The block's holder. */
+   it. size > 0. Called by the block's holder. */
 void *hz_resize(void *block, size_t size);
 
 #endif

@@ -3,8 +3,8 @@
  *
  * Class 0 is "none". Classes 1..HZ_LINEAR_CLASSES are multiples of 16 bytes up to HZ_LINEAR_MAX. Above that each
  * doubling has HZ_STEPS_PER_DOUBLING equal steps, up to HZ_CLASS_BYTES_MAX, so at most 1/9 of a block is wasted. Larger
- * blocks are "large". Up to HZ_SMALL_MAX malloc reads the class from a table in the thread block and needs nothing
- * here. All functions are pure; any thread may call them.
+ * blocks are "large". Up to HZ_SMALL_MAX malloc finds the bin in a table in the thread block and needs nothing from
+ * this file. All functions are pure; any thread may call them.
  */
 #ifndef HZ_HEAP_SIZECLASS_H
 #define HZ_HEAP_SIZECLASS_H

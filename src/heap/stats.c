@@ -147,7 +147,7 @@ static void report_mid(struct hz_report *report) {
     }
     hz_report_number(report, "malloc_calls", allocated);
     hz_report_number(report, "free_calls", freed);
-    hz_report_number(report, "free_batch_enq", freed); /* every free: a bin is a batch */
+    hz_report_number(report, "free_batch_enq", freed); /* every free puts its block into a bin */
 }
 
 /* Average length of a page's remote list when it was taken, times 100. */
@@ -162,7 +162,7 @@ static uint64_t blocks_per_100_pages(void) {
     return pages > 0 ? blocks * 100 / pages : 0;
 }
 
-/* Figures that need no counter. */
+/* Figures that are computed instead of counted. */
 static void report_known(struct hz_report *report, const char *group) {
     if (HZ_CONFIG_STATS && strcmp(group, "mid") == 0)
         report_mid(report);

@@ -1,8 +1,9 @@
 /*
  * thread.h - threads attach to a thread block and give it up. All calls are for the calling thread.
  *
- * A thread attaches in its first slow path, and detaches in its exit hook. What it does after that hook, in destructors
- * that run later, is served one operation at a time: it attaches, does it, and detaches.
+ * A thread attaches in its first slow path, and detaches in its exit hook. Destructors can run after that hook: for
+ * each of their allocations the thread attaches and detaches again, and each of their frees puts the block into its
+ * page.
  */
 #ifndef HZ_HEAP_THREAD_H
 #define HZ_HEAP_THREAD_H
@@ -12,13 +13,13 @@
 /* NULL when there is no memory. */
 struct hz_thread_block *hz_thread_attach(void);
 
-/* Flushes and gives up the block. The thread is unattached then. */
+/* Flushes the thread block and gives it up. The thread is not attached any more. */
 void hz_thread_detach(struct hz_thread_block *thread);
 
-/* Whether the thread's end has begun: from then on it attaches for one operation at a time. */
+/* Whether the thread's end has begun: from then on the thread attaches for one operation at a time. */
 bool hz_thread_is_ending(void);
 
-/* Arms the exit hook unless it is armed. Slow paths call it again and again as long as it fails. */
+/* Arms the exit hook unless it is armed. After a failure later slow paths call this function again. */
 void hz_thread_arm(struct hz_thread_block *self);
 
 /* At load time: attaches the thread, which installs the hooks before the program installs its own. */

@@ -1,5 +1,6 @@
 /*
- * thread_block.c - makes thread blocks, and defines the one of a thread that has none. Called by thread.c.
+ * thread_block.c - makes thread blocks, and defines the one that stands in while a thread is not attached. Called by
+ * thread.c.
  */
 #include "heap/thread_block.h"
 

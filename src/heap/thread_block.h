@@ -1,9 +1,9 @@
 /*
  * thread_block.h - what the heap keeps for each thread. Behind a thread block lie the slots of its bins.
  *
- * Only the owner, the thread that attached to the block, reads and writes it, except where a field says otherwise. A
- * thread that is not attached has hz_thread_none: all its bins are zeros, which malloc reads as empty and free as full,
- * so both fall into their slow paths and no fast path checks whether the thread is attached.
+ * Only its owner, the thread that is attached to it, reads and writes a thread block, except where a field says
+ * otherwise. A thread that is not attached has hz_thread_none: all its bins are zeros, which malloc reads as empty and
+ * free as full, so both fall into their slow paths and no fast path checks whether the thread is attached.
  */
 #ifndef HZ_HEAP_THREAD_BLOCK_H
 #define HZ_HEAP_THREAD_BLOCK_H
@@ -23,7 +23,7 @@ enum {
 
 _Static_assert(HZ_GROUPS <= 256, "a slot's number must fit into a byte");
 
-/* Blocks of one owner and class that are about to be sent; valid if `epoch` is the table's. */
+/* Blocks of one shard and class that are about to be sent; valid if `epoch` equals the table's. */
 struct hz_group {
     uint32_t epoch;
     uint8_t owner;
@@ -31,7 +31,7 @@ struct hz_group {
     struct hz_list list;
 };
 
-/* A hash table with linear probing that is cleared by counting the epoch up. In use only during hz_blocks_send. */
+/* A hash table with linear probing. Raising the epoch clears it. In use only during hz_blocks_send. */
 struct hz_groups {
     uint32_t epoch;
     struct hz_group slots[HZ_GROUPS];
@@ -72,7 +72,7 @@ extern HZ_HIDDEN struct hz_thread_block hz_thread_none;
 /* Bytes of a thread block with its slots. */
 size_t hz_thread_block_bytes(void);
 
-/* A new thread block, claimed for the caller; NULL when there is no memory. The page tags exist already. */
+/* A new thread block, claimed for the caller; NULL when there is no memory. Call hz_pagetag_init before. */
 struct hz_thread_block *hz_thread_block_make(void);
 
 HZ_INLINE bool hz_is_attached(const struct hz_thread_block *thread) {

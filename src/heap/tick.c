@@ -1,5 +1,5 @@
 /*
- * tick.c - see tick.h. Called by refills that the depot did not serve, and by flushes.
+ * tick.c - see tick.h. Called by refills that the depot did not serve, and by frees that find their bin full.
  */
 #include "heap/tick.h"
 

@@ -13,8 +13,8 @@
 #include "central_mutex.h"
 #include "heap/knobs.h"
 
-/* False when central would then hold more than `cap` blocks; only the link of the list's last block has changed. Any
-   thread. */
+/* False when central would come to hold more than `cap` blocks; in that case at most the link of the list's last block
+   has changed. Any thread. */
 HZ_INLINE bool hz3_central_send(struct hz_mailbox *mail, const struct hz_list *list, uint32_t cap) {
     return HZ_CENTRAL_LOCKFREE ? hz3_central_lockfree_send(mail, list, cap) : hz3_central_mutex_send(mail, list, cap);
 }

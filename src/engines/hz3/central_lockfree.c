@@ -1,5 +1,5 @@
 /*
- * central_lockfree.c - central is the list of mpsc.h, and edge "central-publish" is that of mpsc.h. See central.h.
+ * central_lockfree.c - central is a queue of mpsc.h, and edge "central-publish" is its send-take. See central.h.
  */
 #include "central_lockfree.h"
 

@@ -1,10 +1,10 @@
 /*
  * mail.c - hz3's way to send blocks home: stash, then transfer, then central. Called by heap/pages/send.c and drain.c.
  *
- * Per class, HZ_STASH_BYTES + 8 lists + HZ_CENTRAL_BYTES (at least one batch each) may wait for a shard, and in the
- * carry what is left of the list last taken. Without a stash (HZ_STASH_BYTES=0) transfer comes first. No sender takes
- * the shard's lock. Transfer and central have locks of their own only in lanes with the mutex variants. Edge
- * "stash-publish": that of mpsc.h.
+ * Per class, a shard's stash holds up to HZ_STASH_BYTES, its central up to HZ_CENTRAL_BYTES (each at least one batch),
+ * its transfer up to 8 lists, and its carry what is left of the list last taken. Without a stash (HZ_STASH_BYTES=0)
+ * transfer comes first. No sender takes the shard's lock. Transfer and central use locks of their own only in lanes
+ * with the mutex variants. Edge "stash-publish" is mpsc.h's send-take.
  *
  * HZ_PAGE_LOCAL_REMOTE=1 replaces all that: blocks go to their pages (heap/pages/page_local.c), and only the pages' own
  * size bounds what waits.
@@ -22,7 +22,7 @@ _Static_assert(
 
 enum { HAS_STASH = HZ_STASH_BYTES > 0 };
 
-/* Blocks that take `bytes`, but at least a batch. */
+/* The number of blocks that fit into `bytes`, but at least a batch. */
 static uint32_t mail_cap(size_t bytes, unsigned size_class) {
     return (uint32_t)hz_min(hz_max(bytes / hz_class_bytes(size_class), hz_batch_count(size_class)), HZ_LIST_COUNT_MAX);
 }

@@ -23,7 +23,7 @@ static _Atomic(uintptr_t) *note_of(const void *block) {
 static void notes_make(struct hz_segment *segment) {
     _Atomic(uintptr_t) *none = NULL;
     _Atomic(uintptr_t) *made = hz_meta_alloc(SHADOW_WORDS * sizeof(*made));
-    /* sync: notes-publish, partner note_of. The loser of a race wastes its words, which debugging may */
+    /* sync: notes-publish, partner note_of. The loser of a race wastes its words, which is fine when debugging */
     if (made != NULL)
         (void)hz_cas_strong_ar_acq(&segment->notes, &none, made);
 }
@@ -44,7 +44,7 @@ void hz3_shadow_add(const struct hz_list *list) {
         const void *next = hz_block_next(block);
         _Atomic(uintptr_t) *note = note_of(block);
         if (note != NULL) {
-            if (hz_load_rlx(note) != 0) /* relaxed, both: the holder of a block has its note */
+            if (hz_load_rlx(note) != 0) /* relaxed, both: the holder of a block owns its note */
                 hz_fail_pointer(HZ3_TEXT_TWICE, block);
             hz_store_rlx(note, (uintptr_t)next + 1);
         }
@@ -58,7 +58,7 @@ void hz3_shadow_remove(hz_list_word word) {
         const void *next = hz_block_next(block);
         _Atomic(uintptr_t) *note = note_of(block);
         if (note != NULL) {
-            uintptr_t noted = hz_load_rlx(note);            /* relaxed, both: as above */
+            uintptr_t noted = hz_load_rlx(note);            /* relaxed, both: as in hz3_shadow_add */
             if (noted != 0 && noted != (uintptr_t)next + 1) /* 0: the block came before there was memory for notes */
                 hz_fail_pointer(HZ3_TEXT_REWRITTEN, block);
             hz_store_rlx(note, 0);

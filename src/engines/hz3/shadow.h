@@ -1,7 +1,7 @@
 /*
- * shadow.h - writes down what is on central a second time: for each block there, its link. It finds a block that comes
- * twice and a link that changed meanwhile, and names the block. For debugging (HZ_CENTRAL_SHADOW, and the check build
- * where central has a mutex): it doubles the memory of 16-byte blocks.
+ * shadow.h - keeps a second record of central: a note of each block's link. It finds a block that comes twice and a
+ * link that changed meanwhile, and names the block. For debugging (HZ_CENTRAL_SHADOW, and the check build where central
+ * has a mutex): notes take up to half as much memory as the blocks.
  *
  * Add and remove need the lock of the central that they work for. Blocks outside the arena are not watched, nor blocks
  * of a segment for whose notes there was no memory.

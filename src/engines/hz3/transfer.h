@@ -1,6 +1,6 @@
 /*
- * transfer.h - hands whole lists to a shard in a few slots. It stands behind the stash, for when that has reached its
- * cap or is off. There are two implementations, and the knob HZ_TRANSFER_LOCKFREE chooses; both are compiled and
+ * transfer.h - hands whole lists to a shard in a few slots. It stands behind the stash, for when the stash has reached
+ * its cap or is off. There are two implementations, and the knob HZ_TRANSFER_LOCKFREE chooses; both are compiled and
  * tested.
  *
  * A sender puts a list into an empty slot and touches no block but its last. A taker empties a slot. A slot never

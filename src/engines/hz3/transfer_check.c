@@ -9,14 +9,14 @@
 void hz3_transfer_check(hz_list_word word) {
     const void *block = hz_list_word_head(word);
     const void *sound = block;
-    bool is_ours = hz_segment_find(block) != NULL; /* if the head is, all must be: no wild link is followed */
+    bool is_ours = hz_segment_find(block) != NULL; /* if the head is ours, all must be: no wild link is followed */
     for (uint32_t left = hz_list_word_count(word); left > 0; left--) {
         if (block == NULL ||
-            (is_ours && hz_segment_find(block) == NULL)) /* it ends too early, or leads out of our memory */
+            (is_ours && hz_segment_find(block) == NULL)) /* the list ends too early, or leads out of our memory */
             hz_fail_pointer(HZ3_TEXT_TRANSFER, sound);
         sound = block;
         block = hz_block_next(block);
     }
-    if (word != 0 && block != NULL) /* it goes on */
+    if (word != 0 && block != NULL) /* the list goes on after its count */
         hz_fail_pointer(HZ3_TEXT_TRANSFER, sound);
 }

@@ -11,7 +11,8 @@
 
 enum { HZ3_TRANSFER_CHECKED = HZ_TRANSFER_FAILFAST == 1 || HZ_CONFIG_CHECKS == 1 };
 
-/* Ends the program unless the list that was taken has as many blocks as it says. Names the last sound block. */
+/* Ends the program unless the list that was taken has exactly as many blocks as its count says. Names the last sound
+   block. */
 void hz3_transfer_check(hz_list_word word);
 
 #endif

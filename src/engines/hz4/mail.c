@@ -2,9 +2,9 @@
  * mail.c - hz4's way to send blocks home: lists sent to the shard's inbox, or, with HZ_REMOTE_INBOX=0, each block
  * sent to its page and the page queued for the shard. Called by heap/pages/send.c and drain.c.
  *
- * No sender takes a lock. At most HZ_INBOX_BYTES of a class wait in an inbox (at least one list), and as much again may
- * be left in the carry of what was last taken. Nothing but the pages' own size bounds what waits in pages. Edge
- * "inbox-publish": that of mpsc.h. The pages' edges are in heap/pages/page_local.c.
+ * No sender takes a lock. At most HZ_INBOX_BYTES of a class wait in an inbox (or one list, if that is more), and the
+ * carry can have as much again, left over from the last take. Nothing but the pages' own size bounds what waits in
+ * pages. Edge "inbox-publish" is mpsc.h's send-take. The pages' edges are in heap/pages/page_local.c.
  */
 #include "heap/pages/mail.h"
 
@@ -13,7 +13,7 @@
 _Static_assert(HZ_EXCLUSIVE_ALWAYS || HZ_REMOTE_INBOX,
                "HZ_REMOTE_INBOX=0: needs HZ_EXCLUSIVE_ALWAYS=1, because the queue of pages allows one taker at a time");
 
-/* At least one list, of the remote buffer or of a bin. */
+/* Most blocks that may wait in an inbox: at least one list, of the remote buffer or of a bin. */
 static uint32_t inbox_cap(unsigned size_class) {
     uint32_t list = hz_class_is_home(size_class) ? HZ_HOME_COUNT : hz_batch_count(size_class);
     return (uint32_t)hz_min(hz_max(HZ_INBOX_BYTES / hz_class_bytes(size_class), list), HZ_LIST_COUNT_MAX);

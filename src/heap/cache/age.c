@@ -13,7 +13,7 @@ enum {
 
 static _Atomic(uint32_t) age_next_class; /* hint: where the last round's budget ended */
 
-/* Sends batches of the class home until that makes `share` blocks, or `batches` batches. Returns the batches sent. */
+/* Sends batches of the class home until it has sent `share` blocks or `batches` batches. Returns the batches sent. */
 static uint32_t send_class_home(struct hz_thread_block *self, unsigned size_class, uint32_t share, uint32_t batches) {
     void *blocks[HZ_BATCH_COUNT];
     uint32_t sent = 0;

@@ -1,5 +1,5 @@
 /*
- * age.h - the depot sends blocks home that rest in it. Any thread, holding no lock.
+ * age.h - sends home blocks that rest in the depot. Any thread, holding no lock.
  */
 #ifndef HZ_HEAP_CACHE_AGE_H
 #define HZ_HEAP_CACHE_AGE_H

@@ -101,7 +101,7 @@ HZ_INLINE void hz_bin_push(struct hz_cache *cache, struct hz_bin *bin, uint32_t 
 }
 
 /* Takes all blocks out and returns their number. Until the bin is used again they are base[1] .. base[count], oldest
-   first. A fork's copy made from now on has an empty bin. */
+   first. A fork's copy made after the call has an empty bin. */
 HZ_INLINE uint32_t hz_bin_empty(struct hz_cache *cache, unsigned index) {
     struct hz_bin *bin = &cache->bins[index];
     uint32_t count = hz_bin_held(cache, index);

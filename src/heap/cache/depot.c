@@ -11,7 +11,7 @@
  * Batches are never unmapped: reading the `next` of one that has just been popped is harmless, because the CAS fails.
  * Edge "depot-publish": a pop sees the pointers in its batch, and the contents of the blocks as their last holder left
  * them. (Pops in between are read-modify-writes and so belong to the release sequence.) Invariant: a batch is in one
- * stack, in one thread's hands, or among the empty ones.
+ * stack (of a class, or of empty batches) or in one thread's hands.
  *
  * The cost here is waiting for cache lines that another processor has written: the head, and the batch. So lines that
  * will be written are prefetched for writing, all lines of a batch in one go, and the batch for the next push ahead of
@@ -27,12 +27,12 @@
 
 struct batch {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint32_t) next; /* index of the batch below; sync: depot-publish */
-    _Atomic(uint16_t) count;                                /* sync: depot-publish; blocks; 1 for an empty batch */
-    uint16_t from;                                          /* owner: mark of the thread that pushed it; thread_mark */
+    _Atomic(uint16_t) count; /* sync: depot-publish; its blocks; an empty batch counts as 1 */
+    uint16_t from;           /* owner: mark of the thread that pushed it; thread_mark */
     void *blocks[];
 };
 
-/* Batches of large blocks are short: they have no more lines and memory than they need. */
+/* A batch of few blocks is short: it takes no more lines and memory than it needs. */
 enum batch_kind { SHORT, LONG, KINDS };
 
 enum { SHORT_COUNT = 4 * HZ_CACHE_LINE_BYTES / sizeof(void *) - 1 };
@@ -101,11 +101,11 @@ static uint64_t word_make(uint32_t index, uint32_t count, uint64_t old) {
 }
 
 void hz_depot_init(void) {
-    hz_store_rlx(&parts, hz_os_cpu_groups(part_of_cpu, CPUS, HZ_DEPOT_PARTS)); /* sync: init */
+    hz_store_rlx(&parts, hz_os_cpu_groups(part_of_cpu, CPUS, HZ_DEPOT_PARTS)); /* sync: init, partner hz_init */
 }
 
 static uint32_t part_count(void) {
-    return hz_load_rlx(&parts); /* sync: init; for statistics a figure */
+    return hz_load_rlx(&parts); /* sync: init, partner hz_init. In statistics a figure */
 }
 
 static uint32_t part_here(void) {
@@ -132,7 +132,8 @@ static bool stack_push(struct head *head, uint32_t index, uint32_t cap) {
     return true;
 }
 
-/* Prefetches the lines of a batch that the thread soon writes with `count` blocks, or reads and then writes. */
+/* Prefetches for writing those lines of a batch that `count` blocks take: the thread soon writes them, or reads them
+   and reuses the batch. */
 static void batch_prefetch(uint32_t index, uint32_t count) {
     struct batch *batch = batch_get(index);
     HZ_PREFETCH_WRITE(batch);
@@ -237,9 +238,9 @@ static uint16_t thread_mark(const struct hz_thread_block *self) {
 
 /* Most blocks that may rest in all parts together: HZ_DEPOT_BYTES, or, while blocks pass from thread to thread, a share
    of all blocks of the class if that is more. So a burst of frees on one side finds room while the other side sleeps,
-   and ageing takes it home afterwards. Where a thread takes back what it pushed itself, resting more than a little
-   would only waste memory. (Two threads on one CPU that push and pop alternately get each other's batches: that counts
-   as passing.) */
+   and ageing sends the blocks home afterwards. If a thread only pops what it pushed itself, more than a little at rest
+   would waste memory. (Two threads on one CPU that push and pop alternately get each other's batches: that counts as
+   passing.) */
 static uint32_t cap_of(unsigned size_class) {
     size_t fixed = HZ_DEPOT_BYTES / hz_class_bytes(size_class);
     fixed = hz_max(fixed, hz_batch_count(size_class)); /* at least a batch, or no class could ever start to pass */

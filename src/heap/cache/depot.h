@@ -14,13 +14,13 @@ void hz_depot_init(void);
    is no memory for a batch. */
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count);
 
-/* Up to hz_batch_count blocks into `out`; 0 when there are none. */
+/* Pops a batch of up to hz_batch_count blocks into `out`. Returns its length; 0 when there is none. */
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out);
 
-/* The same for a thread that sends the blocks home: this does not count as passing from thread to thread. */
+/* As hz_depot_pop, for a thread that sends the blocks home: this does not count as passing from thread to thread. */
 uint32_t hz_depot_pop_home(struct hz_thread_block *self, unsigned size_class, void **out);
 
-/* Called in each ageing round. Unless threads go on taking what others pushed, the class soon stops to count as
+/* Called in each ageing round. Unless threads go on popping what others pushed, the class soon stops counting as
    passing, and less of it may rest. */
 void hz_depot_forget_passing(unsigned size_class);
 

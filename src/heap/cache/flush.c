@@ -2,9 +2,9 @@
  * flush.c - see flush.h. Called by free's slow path when a bin is full, and for all bins at a thread's end, in a purge,
  * and for orphans of a fork.
  *
- * The surplus of a full bin goes to the depot in batches, for any thread. It goes home if enough of the class rests in
- * the depot or the class does not use it. The remote buffer goes home as a whole. A fork's copy made during a flush
- * must not have a block twice, so the bin is emptied first, and what stays is put back last.
+ * The surplus of a full bin goes to the depot in batches, for any thread. It goes home instead if enough of the class
+ * rests in the depot already, or if the class does not use the depot. The remote buffer goes home as a whole. A fork's
+ * copy made during a flush must not have a block twice, so the bin is emptied first, and what stays is put back last.
  */
 #include "heap/cache/flush.h"
 
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* To the depot in batches, or home. */
+/* Gives the blocks to the depot in batches, or sends them home. */
 static void move_on(struct hz_thread_block *self, unsigned size_class, void **blocks, uint32_t count) {
     uint32_t batch = hz_batch_count(size_class);
     while (count > 0) {

@@ -13,7 +13,7 @@ void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t ke
 /* Sends home what is in the remote buffer. */
 void hz_remote_flush(struct hz_thread_block *self);
 
-/* Sends home all that the thread block holds. It stays attached. */
+/* Sends home all blocks that the thread block holds, and returns its spare batches. Does not detach the thread. */
 void hz_thread_flush(struct hz_thread_block *thread);
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * refill.c - see refill.h. Called by malloc's slow path.
  *
- * Blocks are written above the bin's `top`, where nothing reads them, and hz_bin_fill makes them the bin's.
+ * Pointers to blocks are written above the bin's `top`, where nothing reads them. hz_bin_fill then adds them to the
+ * bin.
  */
 #include "heap/cache/refill.h"
 

@@ -9,10 +9,10 @@
 
 /* Both fill the class's empty bin and return one more block, or NULL and change nothing. */
 
-/* From the depot: what other threads had too much of; no lock, and no block is touched. Counts the visit. */
+/* From the depot: what threads had too much of. Takes no lock, touches no block, and counts the visit. */
 void *hz_refill_from_depot(struct hz_thread_block *self, unsigned size_class);
 
-/* From the thread's own shard. NULL: no memory. */
+/* From the thread's own shard. NULL when there is no memory. */
 void *hz_refill_from_shard(struct hz_thread_block *self, unsigned size_class);
 
 #endif

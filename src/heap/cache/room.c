@@ -3,8 +3,8 @@
  *
  * Every bin begins with little room. When a thread visits the slow paths several times in a row for the same class,
  * that class's bin gets twice the room. If one class or a few carry everything, trips to the depot become rare. If a
- * thread alternates between many classes, few visits repeat the class before, and the thread keeps less of each. Room
- * never shrinks; the next thread that gets the thread block inherits it.
+ * thread alternates between many classes, few visits are for the same class as the visit before, and the thread keeps
+ * less of each class. Room never shrinks; the next thread that gets the thread block inherits it.
  */
 #include "heap/cache/room.h"
 

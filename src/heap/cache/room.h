@@ -6,10 +6,11 @@
 
 #include "heap/thread_block.h"
 
-/* The thread is in a slow path because the class's bin is empty or full. The bin's room grows if that happens often. */
+/* The thread is in a slow path because the class's bin is empty or full. The bin's room grows after several such visits
+   in a row for the same class. */
 void hz_room_visit(struct hz_thread_block *self, unsigned size_class);
 
-/* Blocks that an empty bin should get: half its room, or as many as may move in one step. */
+/* Blocks that an empty bin should get: half its room, but at most as many as may move in one step. */
 uint32_t hz_room_batch(const struct hz_thread_block *self, unsigned size_class);
 
 /* Makes room in the empty bin for `count` blocks: a batch may come from a larger bin. */

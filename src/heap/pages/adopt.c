@@ -2,9 +2,9 @@
  * adopt.c - see adopt.h. Called by supply.c, on the way to a new page.
  *
  * A page changes hands in two steps, each under one lock. Under the old shard's exclusive it leaves the old list and
- * gets the new owner's name. Under the new shard's exclusive it joins the new list. In between it is "moving": on no
- * list, and never retired, whatever comes home. A thread that still reads the old owner from the page tag sends its
- * block to the old shard, which finds it to be a stray (put.c) or simply uses it.
+ * gets the new owner's number. Under the new shard's exclusive it joins the new list. In between it is "moving": on no
+ * list, and never retired, whatever comes home. A thread that still reads the old owner from the page tag sends the
+ * block to the old shard, where a drain finds it to be a stray (put.c), or a refill simply uses it.
  */
 #include "heap/pages/adopt.h"
 
@@ -16,8 +16,8 @@ enum { PAGES_AT_ONCE = 4 };
 
 static _Atomic(uint32_t) movers; /* counter: threads that may hold moving pages, for a fork's child */
 
-/* Makes up to PAGES_AT_ONCE pages depart. First what waits in the shard's mailbox goes into its pages, and pages that
-   are free then go back to the arena. */
+/* Makes up to PAGES_AT_ONCE pages depart. First what waits in the shard's mailbox goes into its pages, and pages whose
+   blocks are all home go back to the arena. */
 static uint32_t depart_pages(struct hz_thread_block *self, struct hz_shard *from, unsigned size_class,
                              struct hz_page **pages) {
     uint32_t count = 0;
@@ -35,7 +35,7 @@ static uint32_t depart_pages(struct hz_thread_block *self, struct hz_shard *from
     return count;
 }
 
-/* The shard has no threads, and has pages or was sent blocks. */
+/* Whether the shard has no threads, but has pages with free blocks or was sent some. */
 static bool may_have_pages(struct hz_shard *shard, unsigned size_class) {
     return hz_load_rlx(&shard->threads) == 0 && /* relaxed, all: hints */
            (hz_load_rlx(&shard->classes[size_class].partial) != NULL || hz_shard_was_sent(shard, size_class));
@@ -43,7 +43,7 @@ static bool may_have_pages(struct hz_shard *shard, unsigned size_class) {
 
 static uint32_t move_pages(struct hz_thread_block *self, struct hz_shard *from, unsigned size_class) {
     struct hz_page *pages[PAGES_AT_ONCE];
-    hz_add_rlx(&movers, 1); /* relaxed: counter, read by a child of this very moment */
+    hz_add_rlx(&movers, 1); /* relaxed: counter, read by a fork's child */
     uint32_t count = depart_pages(self, from, size_class, pages);
     if (count > 0) {
         hz_shard_lock(self, self->shard, HZ_TO_GET);
@@ -76,7 +76,7 @@ static void settle(void *context, struct hz_page *page) {
         return;
     struct hz_shard *shard = hz_shard_get(hz_load_rlx(&page->shard)); /* relaxed, all: one thread */
     hz_pagetag_owner_set(page->start, hz_load_rlx(&page->run_pages),
-                         shard->index); /* some may still name the old owner */
+                         shard->index); /* some of its tags may still name the old owner */
     (void)hz_page_arrive_locked(shard, page);
 }
 

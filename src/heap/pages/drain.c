@@ -41,10 +41,9 @@ static hz_list_word mail_take(struct hz_thread_block *self, struct hz_shard_clas
     return word;
 }
 
-/* The leftovers. Under the lock they stay in the carry until carry_keep, so a fork's copy never has them in neither
-   place. */
+/* Takes the leftovers. Under the lock they stay in the carry until carry_keep, so a fork's copy never lacks them. */
 static hz_list_word carry_take(struct hz_shard_class *home, unsigned size_class) {
-    hz_list_word word = hz_load_rlx(&home->carry); /* relaxed: lock; without it, a hint */
+    hz_list_word word = hz_load_rlx(&home->carry); /* relaxed: lock; without the lock, a hint */
     if (!HZ_EXCLUSIVE_ALWAYS && word != 0)
         word = hz_xchg_acq(&home->carry, 0); /* sync: carry-publish, partner carry_keep */
     if (HZ_LISTS_CHECKED)
@@ -56,7 +55,7 @@ static void carry_keep(struct hz_shard_class *home, hz_list_word word) {
     hz_store_rel(&home->carry, word); /* sync: carry-publish, partner carry_take */
 }
 
-/* Blocks of one list: of the leftovers, or else of the next list that was sent. */
+/* Takes blocks of one list: of the leftovers, or else of the next list that was sent. */
 static uint32_t take_once(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want) {
     struct hz_shard_class *home = &self->shard->classes[size_class];
     hz_list_word word = carry_take(home, size_class);
@@ -86,7 +85,7 @@ uint32_t hz_shard_refill_sent(struct hz_thread_block *self, unsigned size_class,
 struct hz_list hz_shard_drain_locked(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class) {
     struct hz_shard_class *home = &shard->classes[size_class];
     struct hz_list strays = {0};
-    size_t left = hz_class_blocks(size_class); /* senders may never stop; stop after as many blocks as there are */
+    size_t left = hz_class_blocks(size_class); /* senders may never stop, so stop after this many blocks */
     hz_assert(hz_lock_is_mine(&shard->exclusive));
     hz_shard_forget_sent(shard, size_class);
     hz_list_word word = carry_take(home, size_class);

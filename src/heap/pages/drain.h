@@ -1,7 +1,7 @@
 /*
  * drain.h - takes what was sent to a shard: into a bin that needs blocks, or into the pages.
  *
- * A list that is only partly needed leaves its rest in the shard's carry, from where the next refill goes on. Sending
+ * If a refill needs only part of a list, the rest stays in the shard's carry, and the next refill begins there. Sending
  * it back would cost a walk over cold blocks.
  */
 #ifndef HZ_HEAP_PAGES_DRAIN_H
@@ -13,16 +13,16 @@
    thread (HZ_EXCLUSIVE_ALWAYS=0). */
 uint32_t hz_shard_refill_sent(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want);
 
-/* Puts what was sent to the shard into its pages. Returns the strays, which belong to other shards by now: the caller
-   hands them to hz_blocks_put after it has released the lock. Needs the shard's exclusive. */
+/* Puts what was sent to the shard into its pages, for one class. Returns the strays, which belong to other shards by
+   now: the caller hands them to hz_blocks_put after it has released the lock. Needs the shard's exclusive. */
 struct hz_list hz_shard_drain_locked(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class);
 
-/* The same for all classes, each under the lock for itself so that the shard's threads wait only briefly. Holding no
-   lock. */
+/* Drains all classes. Takes and releases the lock for each class, so that the shard's threads wait only briefly. The
+   caller holds no lock. */
 void hz_shard_drain(struct hz_thread_block *self, struct hz_shard *shard);
 
-/* A thread leaves the shard. The last one drains the classes that have leftovers or a mark. These are hints: what they
-   miss stays for the next thread or purge. */
+/* A thread leaves the shard. The shard's last thread drains the classes that have leftovers or a mark. Both are hints:
+   what they miss stays for the shard's next thread, an adopting thread or a purge. */
 void hz_shard_leave(struct hz_thread_block *self, struct hz_shard *shard);
 
 /* Blocks waiting in carry and mailbox, at some recent moment. */

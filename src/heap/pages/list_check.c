@@ -1,7 +1,7 @@
 /*
  * list_check.c - checks lists where they are sent and where they are taken, with HZ_LIST_FAILFAST and in the check
- * build. A link that a stray write changed is found there, before its blocks are handed out, unless it leads to another
- * block of the class.
+ * build. A link that the program has overwritten is found there, before the list's blocks are handed out, unless it
+ * leads to another block of the class.
  */
 #include "heap/pages/list_check.h"
 

@@ -9,8 +9,8 @@
 #include "heap/thread_block.h"
 #include "mailbox.h"
 
-/* Sends the list. False when there is no room; then nothing has changed but links. Any thread; takes no shard's lock.
- */
+/* Sends the list. False when there is no room; in that case nothing but links has changed. Any thread; takes no shard's
+   lock. */
 bool hz_mail_send(struct hz_thread_block *self, struct hz_mailbox *mail, unsigned size_class,
                   const struct hz_list *list);
 
@@ -21,7 +21,7 @@ hz_list_word hz_mail_take(struct hz_thread_block *self, struct hz_mailbox *mail)
 /* Blocks waiting, at some recent moment. */
 uint32_t hz_mail_count(struct hz_mailbox *mail);
 
-/* In a fork's child, after the shards' locks and lists were repaired: repairs what the engine needs repaired. */
+/* In a fork's child, after the shards' locks and lists were repaired: repairs the mailboxes. */
 void hz_mail_after_fork(void);
 
 #endif

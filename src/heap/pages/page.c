@@ -140,7 +140,7 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
     hz_store_rlx(&page->free_count, page->capacity);
     hz_add_rlx(&class_blocks[size_class], page->capacity); /* relaxed: counter */
     unsigned bin = (unsigned)hz_bin_offset(size_class);
-    hz_pagetag_set(start, run.pages, bin, size_class, shard->index); /* sync: tag-publish */
+    hz_pagetag_set(start, run.pages, bin, size_class, shard->index); /* sync: tag-publish, partner hz_heap_free */
     /* sync: page-publish, partner hz_pages_walk. The tags come first: a fork's child relinks each page that has a
      * class, and must be able to free its blocks */
     hz_store_rel(&page->size_class, (uint8_t)size_class);
@@ -152,7 +152,8 @@ static void page_retire(struct hz_shard *shard, struct hz_page *page) {
     unsigned size_class = hz_load_rlx(&page->size_class); /* relaxed: lock */
     if (page->list_state == HZ_PAGE_LISTED)
         list_remove(shard, page);
-    /* sync: page-publish. The class goes first, so that a fork's child never relinks a page that is half gone */
+    /* sync: page-publish, partner hz_pages_walk. The class goes first, so that a fork's child never relinks a page that
+     * is half gone */
     hz_store_rel(&page->size_class, HZ_CLASS_NONE);
     hz_signal_fence();
     hz_sub_rlx(&class_blocks[size_class], page->capacity);        /* relaxed: counter */
@@ -164,8 +165,8 @@ static bool all_home(struct hz_page *page) {
     return hz_load_rlx(&page->free_count) == page->capacity; /* relaxed: lock */
 }
 
-/* Retires a listed page whose blocks are all home, unless it is the last on its list: a class that keeps needing one
-   page and giving it up would make and retire it for ever. */
+/* Retires a listed page whose blocks are all home, unless it is the only one on its list: otherwise a class that needs
+   one page now and then would make and retire it again and again. */
 static uint32_t retire_if_spare(struct hz_shard *shard, struct hz_page *page) {
     if (!all_home(page) || (page->next == NULL && page->previous == NULL))
         return 0;
@@ -240,7 +241,8 @@ void hz_pages_walk(void (*visit)(void *context, struct hz_page *page), void *con
         if (segment == NULL || hz_load_rlx(&segment->kind) != HZ_SEGMENT_PAGED)
             continue;
         for (unsigned page = 0; page < HZ_SEGMENT_PAGES; page++)
-            if (hz_load_acq(&page_at(segment, page)->size_class) != HZ_CLASS_NONE) /* sync: page-publish */
+            /* sync: page-publish, partners hz_page_create_locked, page_retire */
+            if (hz_load_acq(&page_at(segment, page)->size_class) != HZ_CLASS_NONE)
                 visit(context, page_at(segment, page));
     }
 }

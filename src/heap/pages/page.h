@@ -1,15 +1,16 @@
 /*
  * page.h - pages: runs of arena pages cut into blocks of one class, and each shard's lists of pages with free blocks.
  *
- * A page's description lives in the meta of its run's first arena page. A bitmap beside it says which blocks are free,
- * so a free block holds nothing of ours, and a block that was never used is never touched.
+ * A page's description lives in the meta of its run's first arena page. A bitmap beside it says which blocks are in the
+ * page, so such a block holds nothing of ours, and a block that was never used is never touched.
  *
  * Invariants: capacity = live + free_count, where live counts blocks in transit too, so a page with free_count ==
  * capacity has all its blocks home. free_count = ones in free_bits. A page is on its shard's list <=> free_count > 0,
  * unless it is moving. Bits below word `first_word` are 0. A fork may copy a page between any two stores: the bits are
  * valid at each instant, and the child recounts free_count.
  *
- * All functions need the exclusive of the page's shard, except hz_page_of, hz_pages_walk and hz_class_blocks.
+ * All functions need the exclusive of the page's shard, except hz_page_of, hz_page_is_of, hz_pages_walk and
+ * hz_class_blocks.
  */
 #ifndef HZ_HEAP_PAGES_PAGE_H
 #define HZ_HEAP_PAGES_PAGE_H
@@ -41,7 +42,7 @@ struct hz_page {
     struct hz_page *next;         /* lock */
     struct hz_page *previous;     /* lock */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_mpsc remote; /* sync: page-remote; blocks sent to the page itself */
-    struct hz_page *queue_next; /* first of the sender that queues the page, then of its taker */
+    struct hz_page *queue_next; /* owner: the sender that queues the page, later the taker of the queue */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) uint64_t free_bits[]; /* lock */
 };
 
@@ -51,7 +52,7 @@ _Static_assert(sizeof(struct hz_page) + HZ_PAGE_BYTES / HZ_GRANULE_BYTES / 8 <= 
 /* The page that a block lies in. The block is known to be ours. */
 struct hz_page *hz_page_of(const void *block);
 
-/* Whether the page belongs to the shard. Asked under the shard's exclusive, the answer holds as long as the lock. */
+/* Whether the page belongs to the shard. Under the shard's exclusive the answer stays true until the release. */
 bool hz_page_is_of(struct hz_page *page, const struct hz_shard *shard);
 
 /* Carves up to `want` free blocks out of the shard's partial pages; makes no new page. */
@@ -60,15 +61,16 @@ uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void
 /* Makes a page and lists it; false when there is no memory. */
 bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class);
 
-/* Puts one block of the shard into its page. Returns the pages retired because of it (0 or 1). */
+/* Puts one block of the shard into its page. Returns the number of pages retired by that (0 or 1). */
 uint32_t hz_page_put_locked(struct hz_shard *shard, void *block);
 
-/* Puts a list of blocks into their pages and returns the pages retired. Blocks of other shards come into `strays`. */
+/* Puts a list of blocks into their pages and returns the number of pages retired. Blocks of other shards go into
+   `strays`. */
 uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t count, struct hz_list *strays);
 
 /* A page with free blocks moves from one shard to another. It departs under the exclusive of the shard it leaves, and
-   later arrives under the exclusive of the other. In between it is neither listed nor retired. Arrival lists it, or
-   retires it if all its blocks have come home, and returns the pages retired (0 or 1). */
+   later arrives under the exclusive of the other. In between it is neither listed nor retired. Arrival lists the page
+   if it has free blocks, or retires it if all its blocks have come home. Returns the pages retired (0 or 1). */
 void hz_page_depart_locked(struct hz_shard *from, struct hz_page *page, struct hz_shard *to);
 uint32_t hz_page_arrive_locked(struct hz_shard *to, struct hz_page *page);
 

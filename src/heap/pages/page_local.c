@@ -1,9 +1,9 @@
 /*
  * page_local.c - see page_local.h. Called by an engine's mail.c, by tick.c and by purge.c.
  *
- * Edge "page-remote": that of mpsc.h, on a page's list, in both directions. The owner reads a page's `queue_next`
- * before a sender that fills the list again writes it. Edge "pageq-publish": the taker of the queue sees the link of
- * each queued page, and with it the blocks that made its list long enough.
+ * Edge "page-remote" is mpsc.h's send-take on a page's list, in both directions. So the owner reads a page's
+ * `queue_next` before a sender that fills the list again writes it. Edge "pageq-publish": the taker of the queue sees
+ * the link of each queued page, and with it the blocks that made its list long enough.
  */
 #include "heap/pages/page_local.h"
 
@@ -32,7 +32,7 @@ void hz_page_local_send(struct hz_thread_block *self, struct hz_page_queue *queu
         uint32_t threshold = threshold_of(page);
         struct hz_list one = {.head = block, .tail = block, .count = 1};
         uint32_t before;
-        /* sync: page-remote, partner hz_page_local_take. It never refuses: a page has fewer blocks than the cap */
+        /* sync: page-remote, partner hz_page_local_take. Never refused: a page has fewer blocks than the cap */
         if (hz_mpsc_send_counted(&page->remote, &one, HZ_LIST_COUNT_MAX, &before) && before + 1 == threshold) {
             enqueue(queue, page);
             queued++;
@@ -50,10 +50,10 @@ static struct hz_page *take_all(struct hz_page_queue *queue) {
     return hz_xchg_acq(&queue->head, NULL); /* sync: pageq-publish, partner enqueue */
 }
 
-/* One queued page. The head stays queued until this only taker takes it, so its link is still right when the CAS
-   succeeds (no ABA). */
+/* One queued page. The caller is the only taker, so the head stays queued until this CAS takes it, and the head's link
+   is still right then (no ABA). */
 static struct hz_page *take_one(struct hz_page_queue *queue) {
-    /* sync: pageq-publish, partner enqueue, here and below */
+    /* sync: pageq-publish, both, partner enqueue */
     struct hz_page *seen = hz_load_acq(&queue->head);
     while (seen != NULL && !hz_cas_acq_acq(&queue->head, &seen, seen->queue_next)) {
     }
@@ -76,8 +76,9 @@ hz_list_word hz_page_local_take(struct hz_thread_block *self, struct hz_page_que
     return word;
 }
 
-/* Takes what a page that is not queued was sent. 0 when there is nothing, or when the page is queued or about to be: in
-   that case the list stays for the thread that takes the queue. Under the exclusive of the page's shard. */
+/* Takes the blocks that were sent to a page that is not queued. 0 when there are none, or when the page is queued or
+   about to be: in that case the list stays for the thread that takes the queue. Under the exclusive of the page's
+   shard. */
 static hz_list_word take_unqueued(struct hz_page *page) {
     hz_list_word seen = hz_load_rlx(&page->remote.word); /* relaxed: cas */
     do {
@@ -100,9 +101,11 @@ static void gather(void *context, struct hz_page *page) {
     uint32_t retired = 0;
     if (hz_mpsc_count(&page->remote) == 0)
         return;
-    struct hz_shard *shard = hz_shard_get(hz_load_acq(&page->shard)); /* sync: page-move; checked under the lock */
+    /* sync: page-move, partner hz_page_depart_locked; checked again under the lock */
+    struct hz_shard *shard = hz_shard_get(hz_load_acq(&page->shard));
     hz_shard_lock(self, shard, HZ_TO_GIVE);
-    /* sync: page-publish. If the page is alive and this shard's, it stays both while the lock is held */
+    /* sync: page-publish, partners hz_page_create_locked, page_retire. If the page has a class and is this shard's,
+     * both stay true while the lock is held */
     if (hz_load_acq(&page->size_class) != HZ_CLASS_NONE && hz_page_is_of(page, shard))
         retired = put_word_locked(shard, page, take_unqueued(page));
     hz_shard_unlock(shard);
@@ -114,7 +117,7 @@ void hz_page_local_gather(struct hz_thread_block *self) {
         hz_pages_walk(gather, self);
 }
 
-/* The page is queued, or was about to be queued by a thread that is not in this process. */
+/* Puts home what was sent to the page. The queues are empty, and a vanished thread may have been about to queue it. */
 static void page_settle(void *context, struct hz_page *page) {
     (void)context;
     struct hz_shard *shard = hz_shard_get(hz_load_rlx(&page->shard)); /* relaxed, all: one thread */

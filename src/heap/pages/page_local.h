@@ -15,17 +15,17 @@
 #include "heap/pages/page_queue.h"
 #include "heap/thread_block.h"
 
-/* Sends each block of the list to its page, and queues the pages that have enough then. Any thread. */
+/* Sends each block of the list to its page, and queues each page whose list has become long enough. Any thread. */
 void hz_page_local_send(struct hz_thread_block *self, struct hz_page_queue *queue, const struct hz_list *list);
 
-/* What was sent to one of the queued pages; 0 when no page is queued. Needs the shard's exclusive. */
+/* Takes what was sent to one of the queued pages; 0 when no page is queued. Needs the shard's exclusive. */
 hz_list_word hz_page_local_take(struct hz_thread_block *self, struct hz_page_queue *queue);
 
-/* Puts home what was sent to pages that are not queued. Any thread, holding no lock. */
+/* Puts blocks that were sent to pages that are not queued into these pages. Any thread, holding no lock. */
 void hz_page_local_gather(struct hz_thread_block *self);
 
-/* In a fork's child, after the shards' locks and lists were repaired: puts home what was sent to pages, and empties all
-   queues. */
+/* In a fork's child, after the shards' locks and lists were repaired: empties all queues, and puts the blocks that were
+   sent to pages into these pages. */
 void hz_page_local_after_fork(void);
 
 #endif

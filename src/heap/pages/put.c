@@ -12,7 +12,8 @@
 /* Locks the shard that has the page, and returns it. */
 static struct hz_shard *lock_home_of(struct hz_thread_block *self, struct hz_page *page) {
     for (;;) {
-        struct hz_shard *shard = hz_shard_get(hz_load_acq(&page->shard)); /* sync: page-move; checked under the lock */
+        /* sync: page-move, partner hz_page_depart_locked; checked again under the lock */
+        struct hz_shard *shard = hz_shard_get(hz_load_acq(&page->shard));
         hz_shard_lock(self, shard, HZ_TO_GIVE);
         if (hz_page_is_of(page, shard))
             return shard;

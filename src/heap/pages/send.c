@@ -1,8 +1,8 @@
 /*
  * send.c - see send.h. Called by flush.c and age.c.
  *
- * A small hash table in the thread block finds the groups. It is cleared by counting its epoch up. Blocks of the
- * thread's own shard need no list and are not touched.
+ * A small hash table in the thread block finds the groups. Raising its epoch clears it. Blocks of the thread's own
+ * shard need no list and are not touched.
  */
 #include "heap/pages/send.h"
 
@@ -48,7 +48,7 @@ static struct hz_group *group_find(struct hz_groups *groups, unsigned owner, uns
     }
 }
 
-/* Up to HZ_HOME_COUNT blocks. */
+/* Sends up to HZ_HOME_COUNT blocks. */
 static void send_some(struct hz_thread_block *self, void **blocks, uint32_t count) {
     struct hz_groups *groups = &self->groups;
     uint8_t used[HZ_HOME_COUNT];

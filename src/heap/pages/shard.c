@@ -20,7 +20,7 @@ static struct hz_shard *shard_make(unsigned index) {
     hz_lock_init(&made->exclusive, HZ_RANK_OUTER);
     made->index = index;
     struct hz_shard *seen = NULL;
-    /* sync: shard-publish. The loser of a race wastes its shard: address space, hardly touched */
+    /* sync: shard-publish, partner hz_shard_get. The loser of a race wastes its shard: address space, hardly touched */
     return hz_cas_strong_ar_acq(&shards[index], &seen, made) ? made : seen;
 }
 
@@ -68,8 +68,9 @@ struct hz_shard *hz_shard_claim(void) {
             (best == NULL || hz_load_rlx(&shard->threads) < hz_load_rlx(&best->threads))) /* relaxed: hint */
             best = shard;
     }
+    /* sync: shard-claim, partner hz_shard_release. All that threads of a shard share is behind `exclusive` */
     if (best != NULL)
-        hz_add_ar(&best->threads, 1); /* sync: shard-claim. All that threads of a shard share is behind `exclusive` */
+        hz_add_ar(&best->threads, 1);
     return best;
 }
 
@@ -97,8 +98,8 @@ void hz_shard_unlock(struct hz_shard *shard) {
     hz_lock_release(&shard->exclusive);
 }
 
-/* A mark is a hint. Relaxed: if a drain misses a mark that is set at the same time, the next thread's refill finds it,
- * or a purge, which ignores marks. */
+/* A mark is a hint. Relaxed, in all three functions: if a drain misses a mark that is set at the same time, the blocks
+ * wait for the next thread's refill, or for a purge; both ignore marks. */
 bool hz_shard_was_sent(struct hz_shard *shard, unsigned size_class) {
     return (hz_load_rlx(&shard->sent[size_class / 64]) >> (size_class % 64) & 1) != 0;
 }

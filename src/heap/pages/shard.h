@@ -6,9 +6,9 @@
  * pages. So any thread can take a sleeping owner's memory home, and sharing needs no other rule. Senders to a mailbox
  * take no lock.
  *
- * HZ_EXCLUSIVE_ALWAYS=0 (one thread to a shard, or the program ends): the thread takes what was sent without the lock,
- * while a purge or an adopting thread may do so under it. An exchange takes each list, so each list has one taker.
- * Only the shard's own thread puts leftovers back, so none are overwritten. Pages still need the lock. Edge
+ * HZ_EXCLUSIVE_ALWAYS=0 (one thread to a shard, or the program ends): the shard's thread takes sent lists without the
+ * lock, and a purge or an adopting thread may take them under it. An exchange takes each list, so each list has one
+ * taker. Only the shard's own thread puts leftovers back, so none are overwritten. Pages still need the lock. Edge
  * "carry-publish": a purge that takes leftovers sees their links.
  */
 #ifndef HZ_HEAP_PAGES_SHARD_H
@@ -40,11 +40,11 @@ struct hz_shard {
     struct hz_shard_class classes[HZ_CLASS_COUNT];
 };
 
-/* Shards are made in order. NULL when no thread ever had this one. */
+/* The shard of that number; NULL when no thread ever had it. Shards are made in order. */
 struct hz_shard *hz_shard_get(unsigned index);
 
-/* The shard for a starting thread: a free one, else the one with the fewest threads. NULL when there is no memory for
-   the first shard. */
+/* The shard for a starting thread: one without threads, else the one with the fewest. NULL when there is no memory for
+   the first shard, or, with HZ_EXCLUSIVE_ALWAYS=0, for another one. */
 struct hz_shard *hz_shard_claim(void);
 
 /* Gives up a claim. Threads leave by hz_shard_leave (drain.c), which calls this. */
@@ -57,7 +57,7 @@ enum hz_lock_purpose { HZ_TO_GET, HZ_TO_GIVE };
 void hz_shard_lock(struct hz_thread_block *self, struct hz_shard *shard, enum hz_lock_purpose purpose);
 void hz_shard_unlock(struct hz_shard *shard);
 
-/* Whether the class may have been sent something since its mark was last forgotten. Hints; any thread. */
+/* Whether blocks of the class may have been sent to the shard since its mark was last forgotten. Hints; any thread. */
 bool hz_shard_was_sent(struct hz_shard *shard, unsigned size_class);
 void hz_shard_mark_sent(struct hz_shard *shard, unsigned size_class);
 void hz_shard_forget_sent(struct hz_shard *shard, unsigned size_class);

@@ -38,7 +38,8 @@ static uint32_t refill_by_lock(struct hz_thread_block *self, unsigned size_class
     hz_shard_unlock(self->shard);
     *hit = got > 0;
     if (!*hit) {
-        hz_pages_adopt(self, size_class); /* without this lock: it takes another shard's, and never holds two */
+        /* without the lock: adopting takes another shard's lock, and no thread holds two */
+        hz_pages_adopt(self, size_class);
         hz_shard_lock(self, self->shard, HZ_TO_GET);
         got = refill_locked(self, size_class, out, want); /* what was adopted, or has come home meanwhile */
         if (got == 0)

@@ -1,4 +1,4 @@
-/* Lane p32, for very many threads: 255 shards, as many as the owner in a page tag can name. */
+/* Lane p32, for very many threads: 255 shards, the most that HZ_NUM_SHARDS allows. */
 #ifndef HZ3_LANES_P32_H
 #define HZ3_LANES_P32_H
 

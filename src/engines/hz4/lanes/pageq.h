@@ -1,4 +1,4 @@
-/* Lane pageq, for comparison: as default, but each block is sent to its page, and pages are queued for their owner. */
+/* Lane pageq, for comparison: lane default, but blocks are sent to their pages, and pages queued for their owner. */
 #ifndef HZ4_LANES_PAGEQ_H
 #define HZ4_LANES_PAGEQ_H
 
