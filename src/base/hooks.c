@@ -12,7 +12,7 @@ static _Atomic(uint64_t) exit_key; /* sync: hooks; the key for the ends of threa
 static _Atomic(bool) fork_hooked;  /* hint: some thread has hooked fork */
 static HZ_TLS bool installing;     /* owner */
 
-/* Several threads can be here at the same time. Each leaves with a key to arm, and with fork hooked. No thread waits
+/* Several threads can be here at the same time. Each returns with a key to arm, and with fork hooked. No thread waits
    for another, or relies on what another has only begun, because a fork may have left that thread out of this process.
    So fork can get hooked twice. That does no harm, unless a handler of the program, called between the two, starts a
    thread. The calls can allocate, and so lead here again; `installing` stops the recursion. */
