@@ -53,7 +53,7 @@ static struct hz_page *take_all(struct hz_page_queue *queue) {
 /* One queued page. The caller is the only taker, so the head stays queued until this CAS takes it, and the head's link
    is still right then (no ABA). */
 static struct hz_page *take_one(struct hz_page_queue *queue) {
-    /* sync: pageq-publish, both, partner enqueue */
+    /* sync: pageq-publish, partner enqueue, here and below */
     struct hz_page *seen = hz_load_acq(&queue->head);
     while (seen != NULL && !hz_cas_acq_acq(&queue->head, &seen, seen->queue_next)) {
     }
