@@ -41,6 +41,6 @@ _Static_assert(!HZ_SHARD_COLLISION_FAILFAST || HZ_SHARDS_PER_CPU == 0,
 
 _Static_assert(HZ_EXCLUSIVE_ALWAYS == 1 || HZ_SHARD_COLLISION_FAILFAST == 1,
                "HZ_EXCLUSIVE_ALWAYS=0: needs HZ_SHARD_COLLISION_FAILFAST=1, or two threads of a shard could take what "
-               "was sent and overwrite each other's leftovers, whether transfer and central are lock-free or not");
+               "was sent and overwrite the leftovers of the other, whether transfer and central are lock-free or not");
 
 #endif

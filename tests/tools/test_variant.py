@@ -81,7 +81,7 @@ def test_bad_words_build_nothing(words, message):
             ("scale", "EXCLUSIVE_ALWAYS=0"),
             "hz3_scale+exclusive_always-0",
             "HZ_EXCLUSIVE_ALWAYS=0: needs HZ_SHARD_COLLISION_FAILFAST=1, or two threads of a shard could take what was sent and "
-            "overwrite each other's leftovers, whether transfer and central are lock-free or not",
+            "overwrite the leftovers of the other, whether transfer and central are lock-free or not",
         ),
         (
             ("fast", "EXCLUSIVE_ALWAYS=0", "SHARD_COLLISION_FAILFAST=1", "PAGE_LOCAL_REMOTE=1"),
