@@ -220,7 +220,7 @@ TEST_F(Arena, DoesNotGrowIntoANeighbour) {
 }
 
 TEST_F(Arena, DoesNotGrowBeyondItsSegment) {
-    /* aligned to half a segment: one of two such runs lies in a second half */
+    /* aligned to half a segment: of two such runs, one lies in the second half of its segment */
     struct hz_run a = alloc(unit::run_pages_max, unit::run_pages_max);
     struct hz_run b = alloc(unit::run_pages_max, unit::run_pages_max);
     for (const struct hz_run &run : {a, b}) {
@@ -329,7 +329,7 @@ TEST_F(Arena, DirectorySlotsAreUsedAgain) {
         ASSERT_NE(segment, nullptr);
         ASSERT_EQ(hz_arena_segment(segment->index), segment);
         hz_arena_direct_free(segment);
-        hz_arena_purge(0, SIZE_MAX); /* out of the cache of free mappings as well */
+        hz_arena_purge(0, SIZE_MAX); /* also empties the cache of free mappings */
         ASSERT_EQ(hz_arena_segment(segment->index), nullptr);
     }
     EXPECT_EQ(hz_arena_segment_count(), count);

@@ -1,4 +1,4 @@
-/* The base layer over an OS that refuses calls: it returns false or NULL, loses nothing, and works again later. */
+/* When the OS refuses calls, the base layer returns false or NULL, loses nothing, and works again later. */
 #include "unit/base/faulty.h"
 
 #include <gtest/gtest.h>

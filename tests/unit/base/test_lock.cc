@@ -115,7 +115,7 @@ TEST(LockFork, FreeAndOwnLocksAreNotAbandoned) {
     hz_lock_release(&own);
 }
 
-/* This thread forks while another one holds the lock and, if `awaited`, a third one sleeps for it. */
+/* This thread forks while another thread holds the lock. If `awaited`, a third thread sleeps until the lock is free. */
 void fork_while_held(bool awaited) {
     struct hz_lock guard = HZ_LOCK_INIT(HZ_RANK_OUTER);
     std::atomic<bool> held{false};

@@ -275,7 +275,7 @@ TEST_F(Os, CpusAreDividedIntoGroupsOfNeighbours) {
         uint32_t groups = hz_os_cpu_groups(group.data(), group.size(), most);
         EXPECT_EQ(groups, std::min<size_t>(all.size(), most));
         EXPECT_LT(*std::max_element(group.begin(), group.end()), groups)
-            << "every CPU has a group, also those that we may not run on";
+            << "every CPU has a group, even one that this process may not run on";
         std::vector<size_t> members(groups);
         for (size_t i = 0; i < all.size(); i++) {
             uint8_t mine = group[static_cast<size_t>(all[i])];

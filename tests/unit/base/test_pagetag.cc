@@ -1,4 +1,4 @@
-/* The page tag table, flat and small: tags of our pages, no tag elsewhere. */
+/* The page tag table, in its flat and in its small form: our pages have their tags, other addresses have none. */
 #include "stress/children.h"
 #include "unit/base/fixture.h"
 
@@ -28,7 +28,7 @@ const char *address(uintptr_t value) {
     return reinterpret_cast<const char *>(value);
 }
 
-/* Pointers that a program might pass by mistake, and random addresses. */
+/* True if no pointer that a program might pass by mistake, and no random address, has a tag. */
 bool strangers_have_no_tag() {
     int on_stack = 0;
     static int in_data;

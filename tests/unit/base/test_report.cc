@@ -99,7 +99,7 @@ TEST(Report, NumbersOfEveryLength) {
     EXPECT_EQ(report(false, body), expected);
 }
 
-/* Reports longer than the buffer, made of words of every length around the buffer's. */
+/* Reports longer than the buffer, made of words whose lengths are around the buffer's. */
 TEST(Report, LongReportsKeepEveryByte) {
     std::vector<size_t> lengths = {1, 100, 1000, 3000};
     for (size_t length = 1010; length <= 1030; length++) /* the buffer ends within each part of a line */

@@ -21,11 +21,11 @@ using Blocks = std::vector<void *>;
 inline constexpr unsigned class_count = HZ_CLASS_COUNT;
 inline constexpr uint32_t home_count = HZ_HOME_COUNT;
 
-/* How this lane sends blocks home. */
+/* How this lane sends blocks home. `tiers` stands for stash, transfer and central. */
 enum class Mail { tiers, inbox, pages };
 
 inline Mail mail() {
-    /* each knob belongs to one engine, so tests of both engines cannot use it as a constant */
+    /* each knob belongs to one engine, so a test that is built for both cannot use it as a constant */
     const char *config = hz_heap_config_string();
     if (std::strstr(config, " HZ_PAGE_LOCAL_REMOTE=1 ") != nullptr ||
         std::strstr(config, " HZ_REMOTE_INBOX=0 ") != nullptr)
@@ -61,7 +61,7 @@ inline uint32_t carry_count(struct hz_shard *shard, unsigned size_class) {
 }
 
 /* The smallest class, one that is no power of two, the last linear class, the first class above it, one near 1 KiB, the
-   largest small class, a medium class and the largest class. */
+   largest small class, a mid class and the largest class. */
 inline std::vector<unsigned> some_classes() {
     return {1,
             3,

@@ -31,7 +31,7 @@ class Adopt : public testing::Test {
         hz_shard_leave(self_, left_);
         ASSERT_EQ(hz_load_rlx(&left_->threads), 0U);
     }
-    /* Leaves the shard with one page of the class. Returns its `count` blocks that are out. */
+    /* Takes `count` blocks of one page of left_, then gives up left_, which keeps the page. Returns the blocks. */
     Blocks leave_page(unsigned size_class, uint32_t count) {
         Blocks blocks = unit::take(left_, size_class, count);
         leave();
@@ -374,7 +374,8 @@ TEST_F(Adopt, ArrivingPagesAreListedIfTheyHaveFreeBlocks) {
 
 /* ---- a fork in the middle ---- */
 
-/* A thread whose page has departed from one shard and waits for the thread's own shard's lock to arrive there. */
+/* A thread caught while it adopts a page: the page has departed from its old shard, and the thread waits for the lock
+   of its own shard, where the page is to arrive. */
 class Mover {
   public:
     void start() { /* must come before the page's shard loses its threads, or this thread would get that shard */
@@ -389,7 +390,8 @@ class Mover {
         while (!ready_)
             std::this_thread::yield();
     }
-    /* Returns when the page is between the shards. Another thread holds the lock of the mover's shard. */
+    /* Returns when the page is between the shards. A thread other than the mover must hold the lock of the mover's
+       shard, which stops the mover there. */
     void move(void *block_in_page, struct hz_shard *from) {
         go_ = true;
         while (hz_pagetag_owner(block_in_page) != shard->index)
@@ -409,7 +411,7 @@ class Mover {
     std::atomic<bool> go_{false};
 };
 
-/* In the child: the page is in order, and another shard can adopt it and use it up. */
+/* Run by the child: checks that the page is in order, and that another shard can adopt and retire it. */
 int use_settled_page(struct hz_shard *owner, const Blocks &out) {
     struct hz_page *page = hz_page_of(out[0]);
     require(page->list_state == HZ_PAGE_LISTED, "the page is listed");
@@ -431,7 +433,7 @@ TEST_F(Adopt, ForkWhileAPageIsMoving) {
     mover.start();
     Blocks out = leave_page(Mover::size_class, 3);
     {
-        Exclusive exclusive(mover.shard); /* held by the forking thread, so nothing else of the shard is repaired */
+        Exclusive exclusive(mover.shard); /* held by this thread, so the child repairs nothing else of the shard */
         mover.move(out[0], left_);
         children::expect_good_end(children::start([&] {
             hz_lock_release(&mover.shard->exclusive);
@@ -473,7 +475,7 @@ struct Held {
 };
 
 /* One of the threads below. It holds blocks marked with its index, gets more, sends or puts some in every possible way,
-   detaches and attaches, and leaves shards with pages behind. */
+   detaches and attaches, and leaves behind shards that have pages. */
 class Worker {
   public:
     Worker(unsigned index, std::atomic<size_t> &wrong) : index_(index), random_(index), wrong_(wrong) {
@@ -505,7 +507,7 @@ class Worker {
         case 0:
             hz_blocks_send(self, some.data(), count);
             break;
-        case 1: /* as after reading an old tag: the page may have belonged to any shard */
+        case 1: /* as a thread does that has read an old tag, which can name any shard */
             list = unit::list_of(some);
             hz_shard_send(self, hz_shard_get(static_cast<unsigned>(random_.below(4))), held.size_class, &list);
             break;
@@ -517,7 +519,7 @@ class Worker {
             hz_blocks_put(self, &list);
         }
     }
-    /* Leaves pages with some blocks out in a shard that had a thread for a moment. */
+    /* Claims a shard, takes blocks of its pages, and gives the shard up with the blocks still out. */
     void leave_pages() {
         Held &held = any();
         struct hz_shard *shard = hz_shard_claim();
@@ -581,7 +583,7 @@ TEST_F(Adopt, ThreadsAdoptAndPutAtTheSameTime) {
     unit::Barrier attached(threads + 1);
     unit::Barrier left(threads + 1);
     Blocks out;
-    /* once every thread has a shard: pages of a shard without threads, for whichever thread comes first */
+    /* once every thread has a shard, leaves pages in a shard without threads, for the first thread to adopt them */
     std::thread leaver([&] {
         attached.wait();
         for (unsigned size_class : {7U, static_cast<unsigned>(HZ_LINEAR_CLASSES), unit::class_count - 9}) {

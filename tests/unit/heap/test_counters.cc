@@ -1,6 +1,6 @@
 /*
- * Every counter of the .def files counts what its text says, once, and no other counter does. Each step below states
- * everything that it counts, as hz_stats_print shows it. The program fails if some counter is counted by no step.
+ * Every counter of the .def files counts what its text says, and nothing else. Each step below states all counters that
+ * it changes, as hz_stats_print shows them. The program fails if a counter is changed by no step.
  */
 #include "contract/report.h"
 #include "unit/heap/fixture.h"
@@ -26,7 +26,7 @@ using unit::Mail;
 const Names known = {"counters.threads",    "counters.thread_blocks",      "counters.shards",
                      "counters.meta_bytes", "remote.blocks_per_100_pages", "os.seg_acq"};
 
-/* Computed from hot counters, so only the stats build has them. The steps below state them too. */
+/* Computed from hot counters, so only builds with statistics have them. The steps below state them too. */
 const Names computed = {"mid.malloc_calls", "mid.free_calls", "mid.free_batch_enq"};
 
 /* A counter of the .def files. */
@@ -124,7 +124,7 @@ void clear_counters() {
     }
 }
 
-/* False when some thread may have looked at the clock since then: in that case its work depends on time. */
+/* False if some thread may have looked at the clock since clear_counters(). Then the thread's work depends on time. */
 bool clock_was_left_alone() {
     bool left_alone = true;
     for (struct hz_registered *thread = hz_registry_first(); thread != nullptr; thread = thread->next)

@@ -1,4 +1,4 @@
-/* The depot: each batch of pointers comes out once, its size is bounded, on any CPU and under heavy circulation. */
+/* The depot: its size is bounded, and each batch comes out once, on any CPU and while many threads pass batches. */
 #include "unit/heap/fixture.h"
 
 #include <algorithm>
@@ -86,7 +86,7 @@ TEST_F(Depot, EveryClassHasACap) {
     }
 }
 
-/* A pop takes what was pushed on its own CPU, and looks elsewhere only when there is nothing. */
+/* A pop takes from the part of its own CPU, and looks into other parts only when that part is empty. */
 TEST_F(Depot, EveryCpuHasAPart) {
     const std::vector<int> all = unit::cpus();
     if (HZ_DEPOT_PARTS == 1 || all.size() < 2)
@@ -115,7 +115,7 @@ TEST_F(Depot, EveryCpuHasAPart) {
     EXPECT_TRUE(pop_on(one).empty());
 }
 
-/* However much one CPU has pushed, the other can push its equal share, and no more. */
+/* Even when pushes on one CPU have filled the depot, pushes on another CPU can add one part's share, and no more. */
 TEST_F(Depot, EveryPartKeepsItsShare) {
     const std::vector<int> all = unit::cpus();
     if (HZ_DEPOT_PARTS == 1 || all.size() < 2)
@@ -138,7 +138,7 @@ TEST_F(Depot, EveryPartKeepsItsShare) {
     for (size_t i = 0; i < cap / parts + cap / 2; i++)
         ASSERT_FALSE(pop(size_class).empty());
     fill_on(all.back());
-    EXPECT_EQ(hz_depot_blocks(size_class), cap * full) << "the other CPU may refill what was popped";
+    EXPECT_EQ(hz_depot_blocks(size_class), cap * full) << "pushes on the other CPU can replace what was popped";
     while (!pop(size_class).empty()) {
     }
 }
@@ -188,7 +188,7 @@ TEST_F(Depot, EveryLength) {
 TEST_F(Depot, AShareRestsWhileBlocksPass) {
     if (HZ_DEPOT_PERCENT == 0)
         GTEST_SKIP() << "in this lane no share may rest";
-    OnCpu here; /* and with this thread those that it starts */
+    OnCpu here; /* the threads that this one starts stay here too */
     const unsigned size_class = HZ_LINEAR_CLASSES;
     const uint32_t full = hz_batch_count(size_class);
     struct hz_shard *shard = self_->shard;
@@ -329,7 +329,7 @@ TEST_F(Depot, ThreadsPushAndPopEveryBlockOnce) {
     const size_t each = unit::rounds(20000);
     std::vector<std::atomic<uint32_t>> seen(pushers * each * full);
     std::atomic<unsigned> pushing{pushers};
-    size_t cap_bytes = 2 * static_cast<size_t>(HZ_DEPOT_BYTES); /* twice, because threads may move between CPUs */
+    size_t cap_bytes = 2 * static_cast<size_t>(HZ_DEPOT_BYTES); /* twice, because threads can move between CPUs */
     std::atomic<bool> bounded{true};
     unit::together(pushers + poppers, [&](unsigned index) {
         struct hz_thread_block *self = unit::self();

@@ -99,7 +99,7 @@ TEST(Fork, ChildWorksWhileEveryShardWasHeld) {
         [] {
             for (unsigned index = 0; index < HZ_NUM_SHARDS; index++)
                 if (hz_shard_get(index) != nullptr) {
-                    /* a thread may hold only one lock of a rank, so each is taken by its own thread */
+                    /* a thread may hold only one lock of a rank, so each lock needs a thread of its own */
                     std::thread([=] { hz_lock_acquire(&hz_shard_get(index)->exclusive); }).join();
                 }
         },
@@ -208,7 +208,7 @@ TEST(Fork, GrandchildrenWorkToo) {
     }));
 }
 
-/* The other thread was between the two stores of a pop, so its bin is empty and still has a newest block. */
+/* As if the fork came between the two stores of the other thread's pop: the bin is empty, but has a newest block. */
 TEST(Fork, AThreadOfTheChildGetsARepairedBin) {
     if (support::tsan)
         GTEST_SKIP() << "ThreadSanitizer allows no threads in the child of a threaded process";

@@ -89,7 +89,7 @@ TEST_F(Pages, NeverRefuseAList) {
     unit::drain(shard_, unit::class_count - 1);
 }
 
-/* In the child: the sent blocks are in their pages, and the queue works. */
+/* Run by the child: checks that the sent blocks are in their pages, and that the queue works. */
 int use_settled_pages(struct hz_shard *shard, const std::vector<Blocks> &pages, const std::vector<uint32_t> &home) {
     unsigned size_class = hz_page_of(pages[0][0])->size_class;
     for (size_t i = 0; i < pages.size(); i++) {
@@ -150,7 +150,7 @@ TEST_F(Pages, ForksOfABusyProcess) {
     std::atomic<bool> over{false};
     std::vector<std::thread> busy;
     for (unsigned index = 0; index < senders; index++)
-        /* each thread sends blocks of one page, and takes others instead */
+        /* each thread starts with the blocks of one page, sends two at a time, and takes two others from the shard */
         busy.emplace_back([&, index] {
             struct hz_thread_block *self = unit::self();
             Blocks mine = pages[index];

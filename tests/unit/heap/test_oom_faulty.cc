@@ -1,4 +1,4 @@
-/* The public functions over an OS that refuses calls: NULL and ENOMEM, nothing lost, and they work again later. */
+/* When the OS refuses calls, the public functions return NULL and ENOMEM, lose nothing, and work again later. */
 #include "unit/base/faulty.h"
 #include "unit/heap/fixture.h"
 

@@ -1,4 +1,5 @@
-/* Pages: each block is handed out once, aligned, in ring order. A page whose blocks are all home is retired. */
+/* Pages: each block is handed out once, aligned, in ring order. A page whose blocks are all home is retired, unless it
+   is the shard's last page of that class with free blocks. */
 #include "stress/children.h"
 #include "unit/heap/fixture.h"
 

@@ -1,4 +1,5 @@
-/* Shards: one thread each while there are enough, shared beyond; inherited with their pages; the way home. */
+/* Shards: each thread gets its own until there are no more, then threads share. The next thread of a shard inherits its
+   pages. Blocks go home to their shard. */
 #include "unit/heap/fixture.h"
 
 #include <algorithm>

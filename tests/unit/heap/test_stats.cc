@@ -1,4 +1,4 @@
-/* Statistics, which are exact while no thread runs. */
+/* Statistics, which are exact while no other thread runs. */
 #include "unit/heap/fixture.h"
 
 #include "contract/json.h"

@@ -1,4 +1,4 @@
-/* Threads attach in their first slow path, send everything home at their end, and reuse thread blocks. */
+/* A thread attaches at its first allocation, and sends everything home at its end. Thread blocks are used again. */
 #include "stress/children.h"
 #include "unit/heap/fixture.h"
 

@@ -1,4 +1,4 @@
-/* Mail of hz3: blocks fill the stash, then transfer, then central, each bounded, and are taken in the same order. */
+/* Mail of hz3: blocks fill the stash, then transfer, then central, each bounded. Takes empty them in the same order. */
 #include "unit/heap/fixture.h"
 #include "unit/hz3/library.h"
 
@@ -63,7 +63,8 @@ TEST_F(Mail, OneListPerGroup) {
     hz_shard_leave(self_, other);
 }
 
-/* Sends single blocks until every tier is full. No block is lost, and the number of waiting blocks is bounded. */
+/* Sends single blocks until stash, transfer and central are full. No block is lost, and the number of waiting blocks is
+   bounded. */
 TEST_F(Mail, OverflowGoesThroughAllTiers) {
     for (unsigned c : {unit::class_count - 1, unit::class_count - 9}) {
         size_t bytes = hz_class_bytes(c);

@@ -71,7 +71,7 @@ TEST(ShadowTexts, AreStable) {
     EXPECT_STREQ(HZ3_TEXT_REWRITTEN, "link was rewritten on central in block:");
 }
 
-/* In the check build central with a mutex keeps the shadow by itself. */
+/* Where central has a mutex, it keeps the shadow by itself in the check build and with HZ_CENTRAL_SHADOW=1. */
 TEST_F(Shadow, CentralFindsBoth) {
     if (!HZ3_CENTRAL_SHADOWED)
         GTEST_SKIP() << "central is lock-free here, or nothing is checked";

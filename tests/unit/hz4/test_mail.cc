@@ -1,4 +1,5 @@
-/* Mail of hz4: lists sent to the inbox, which is bounded. heap/test_mail_pages.cc tests the other way. */
+/* Mail of hz4: lists sent to the inbox, which is bounded. heap/test_mail_pages.cc tests lanes that send blocks to their
+   pages instead. */
 #include "stress/children.h"
 #include "unit/heap/fixture.h"
 
@@ -50,7 +51,7 @@ class Inbox : public Mail {
     struct hz_mailbox mail_ = {}; /* of no shard */
 };
 
-/* The longest list of a class: all blocks of one step for a home class, else a batch. */
+/* The longest list of a class: as many blocks as one send groups for a home class, else a batch. */
 size_t longest(unsigned size_class) {
     return hz_class_is_home(size_class) ? unit::home_count : hz_batch_count(size_class);
 }
