@@ -31,8 +31,8 @@ inline void detach() {
         hz_thread_detach(unit::self());
 }
 
-/* malloc and free of a scenario, with a ledger. The hooks are installed before the scenario has threads, as in the
-   products, and no shard has a thread then. */
+/* malloc and free of a scenario, with a ledger. The constructor attaches and detaches the calling thread: so the hooks
+   are installed before the scenario has threads, as in the products, and no shard has a thread yet. */
 class Heap {
   public:
     Heap() {
@@ -64,7 +64,7 @@ class Heap {
     Ledger ledger;
 };
 
-/* When all threads have ended and all blocks were freed: a block that was lost keeps its page. */
+/* For the end, when all threads have ended and all blocks were freed. A lost block would keep its page. */
 inline void check_nothing_is_lost(const Heap &heap) {
     MODEL_CHECK(heap.ledger.held() == 0);
     hz_purge();

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Before the operation. Another thread may run here. */
+/* Before the operation. Another thread can run here. */
 void hz_model_point(const char *file, int line, const volatile void *place);
 
 /* The value that a load returns: the newest one, or an older one that the memory order still allows. */

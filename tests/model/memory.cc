@@ -1,8 +1,8 @@
 /*
- * memory.cc - models memory orders, after C11 with the release sequences of C++20. A load returns any value that is not
- * known to be overwritten: neither a later store nor any thread's load of it is in the loading thread's past. An
- * acquire load of a released value gets the releaser's past. A read-modify-write always finds the newest value, and
- * passes on what was released there before it.
+ * memory.cc - models memory orders, after C11 with the release sequences of C++20. A load can return any value that the
+ * loading thread does not know to be overwritten: its past has no later store to the object, and no load of a later
+ * store's value by any thread. An acquire load of a released value gets the releaser's past. A read-modify-write always
+ * finds the newest value, and passes on what was released there before it.
  */
 #include "model/hooks.h"
 #include "model/run.h"
@@ -54,7 +54,7 @@ bool is_known(const Store &store) {
     return known;
 }
 
-/* The oldest value that the thread may still see. */
+/* The oldest value that the calling thread can still see. */
 size_t oldest_visible(const Place &place) {
     size_t at = place.stores.size() - 1;
     while (at > 0 && !is_known(place.stores[at]))

@@ -4,7 +4,7 @@
  * in src knows of the model, and the model cannot change any other build.
  *
  * Only the thread that has the baton runs, so the operations themselves are plain. memory.cc models their memory
- * orders. hz_slot_* and hz_owner_add_rel are no points, because only the owner of a bin uses them.
+ * orders. hz_slot_* and hz_owner_add_rel are no points, because only its owner changes a bin.
  */
 #ifndef HZ_TESTS_MODEL_POINTS_H
 #define HZ_TESTS_MODEL_POINTS_H

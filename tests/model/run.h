@@ -25,7 +25,7 @@ struct Step {
 /* The result of a run. It lies in shared memory, so the process that started the run finds it however the run ended. */
 struct Report {
     enum : unsigned { STEPS_KEPT = 4096, TEXT_BYTES = 512 };
-    char text[TEXT_BYTES]; /* why the run failed; empty if it did not say */
+    char text[TEXT_BYTES]; /* why the run failed; empty if the run ended without saying why */
     uint64_t steps;        /* steps at which another thread could run */
     bool impossible;
     uint32_t facts[FACTS_MAX];
@@ -48,7 +48,7 @@ struct Thread {
     sem_t baton{};
 };
 
-/* ---- memory.cc: what loads may return ---- */
+/* ---- memory.cc: what loads can return ---- */
 
 struct Store {
     uint64_t value;

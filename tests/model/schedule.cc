@@ -1,9 +1,9 @@
 /*
- * schedule.cc - three ways to choose the next thread. Half of the seeds change threads by chance, at every second to
- * every 32nd step. The other seeds give each thread a priority: the thread with the highest one runs as long as it can,
- * and at up to three steps of the run the running thread gets the lowest. This finds bugs that need few changes at the
- * right steps with a known probability (Burckhardt, Kothari, Musuvathi, Nagarakatte: A Randomized Scheduler with
- * Probabilistic Guarantees of Finding Bugs, 2010). The third way follows a list of changes.
+ * schedule.cc - three ways to choose the next thread. Half of the seeds change threads at random, on average at every
+ * second to every 32nd step. The other seeds give each thread a priority: the thread with the highest one runs as long
+ * as it can, and at up to three steps of the run the running thread gets the lowest. This second way finds bugs that
+ * need few changes at the right steps with a known probability (Burckhardt, Kothari, Musuvathi, Nagarakatte: A
+ * Randomized Scheduler with Probabilistic Guarantees of Finding Bugs, 2010). The third way follows a list of changes.
  */
 #include "model/schedule.h"
 

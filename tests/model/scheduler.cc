@@ -24,7 +24,7 @@ thread_local Thread *myself;
 namespace {
 
 constexpr unsigned early_one_in = 8;
-constexpr unsigned exit_rounds = 3; /* of thread exit hooks; the library's has run by then */
+constexpr unsigned exit_rounds = 3; /* rounds of thread exit hooks, after which the library's hook has run */
 constexpr uint64_t points_per_ms = 4;
 
 pthread_key_t end_key; /* its hook is called when a thread of the scenario ends */
@@ -82,7 +82,7 @@ bool ends_with(const char *text, const char *end) {
     return length >= std::strlen(end) && std::strcmp(text + length - std::strlen(end), end) == 0;
 }
 
-/* Only the owner changes a thread's counters and bins, so operations on them are no points. */
+/* Only the thread itself changes its counters and bins, so operations on them are no points. */
 bool is_private(const char *file) {
     static const char *last_file;
     static bool last_answer;
@@ -93,8 +93,8 @@ bool is_private(const char *file) {
     return last_answer;
 }
 
-/* The library's exit hook may run after this one. So this one asks for another round twice, and ends the thread in the
-   third. */
+/* The library's exit hook can run after this one. So this one asks for another round twice, and ends the thread in the
+   third round. */
 void thread_end(void *value) {
     if (++myself->endings < exit_rounds) {
         pthread_setspecific(end_key, value);
@@ -187,7 +187,7 @@ void wake_all(const void *place) {
 }
 
 Clock past() {
-    now(); /* what this thread does later is not part of it */
+    now(); /* so that the past does not include what this thread does later */
     return myself->clock;
 }
 
@@ -199,7 +199,7 @@ void add_past(const Clock &clock) {
 
 namespace {
 
-/* All words of a small block but the link; only the start of a large one, since touching all of it would be slow. */
+/* The ledger marks all words of a small block but the link, and only the start of a large block, which is faster. */
 constexpr size_t words_most = 8;
 
 template <typename Visit> void each_word(void *block, size_t bytes, Visit visit) {
@@ -219,7 +219,7 @@ void Ledger::taken(void *block, size_t bytes, bool kept) {
         fail("a block has two holders");
     if (!is_new && !has_happened(entry.given))
         fail("a block has come without its past: what thread " + std::to_string(entry.given.thread) +
-             " did to it need not be over");
+             " did to it need not have happened before");
     bool changed = false;
     if (kept && !is_new)
         each_word(block, bytes, [&](uint64_t word, size_t i) { changed = changed || word != entry.mark + i; });
@@ -271,7 +271,7 @@ void hz_model_point(const char *file, int line, const volatile void *place) {
 
 extern "C" {
 
-/* Works as a futex. Without other threads, no thread would wake this one. */
+/* Works as a futex. A wait without other threads is a deadlock, because no thread could end it. */
 void hz_os_wait(const void *word, uint32_t expected) {
     if (myself == nullptr)
         return;

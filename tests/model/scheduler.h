@@ -10,11 +10,12 @@
  *   HZ_MODEL_SCHEDULES  run this many schedules instead of the scenario's number
  *   HZ_MODEL_EXPECT     `bug`: the scenario must fail, and fail again with the same seed
  *
- * What it sees: every order of atomic operations that some seed makes, from threads that run for long to threads that
- * change at every step. In every other schedule it also sees loads that return an older value where C11 allows it,
- * compare-and-swaps that fail by chance, and waits that end early. Vector clocks track happens-before, from the memory
- * orders that the sources name. So the Ledger finds a block that arrives without its past, even on a machine that
- * orders more than C11 does. If no thread can run, that is a deadlock; more than STEPS_MAX steps are a livelock.
+ * What it sees: every order of atomic operations that some seed makes. With some seeds a thread runs for long, with
+ * others the thread changes at about every second step. In every other schedule it also sees loads that return an older
+ * value where C11 allows it, compare-and-swaps that fail by chance, and waits that end early. Vector clocks track
+ * happens-before, from the memory orders that the sources name. So the Ledger finds a block that arrives without its
+ * past, even on a machine that orders more than C11 does. If no thread can run, that is a deadlock; more than STEPS_MAX
+ * steps are a livelock.
  *
  * What it does not see: races of plain fields, except by their consequences (ThreadSanitizer sees them); a thread that
  * stops between two plain stores; loads that return a value from the future, and stores that overtake earlier loads;
@@ -112,7 +113,7 @@ template <typename Value> class Channel {
     std::deque<std::pair<Value, Clock>> values_;
 };
 
-/* Threads wait here for each other, so that their order matters only from here on. Hands on no thread's past. */
+/* Threads wait here for each other, so that their order matters only from here on. No thread gets another's past. */
 class Start {
   public:
     explicit Start(unsigned count) : missing_(count) {
@@ -135,7 +136,7 @@ class Ledger {
   public:
     /* The caller holds the block from now on. `kept`: all but its link must be as it was when the block was given. */
     void taken(void *block, size_t bytes, bool kept = false);
-    /* The caller gives the block up. What it does next may hand the block to any thread. */
+    /* The caller gives the block up. Its next operation can hand the block to any thread. */
     void given(void *block);
     size_t held() const {
         return held_;

@@ -98,8 +98,8 @@ TEST(Mail, SendersAndTakersUnderALock) {
     model::explore(edges, 300, [] { send_and_take(2, 4, 2, MIDDLE); });
 }
 
-/* Fifteen lists are more than stash, transfer and central have room for together. The queue of pages refuses nothing.
- */
+/* Fifteen lists are more than an inbox holds, and more than stash, transfer and central hold together. The queue of
+   pages refuses nothing. */
 TEST(Mail, Full) {
     model::Explored found = model::explore(edges, 300, [] { send_and_take(3, 5, 1, model::PAGED); });
     if (unit::mail() != unit::Mail::pages) {

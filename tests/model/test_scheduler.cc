@@ -78,7 +78,7 @@ TEST(Scheduler, ListsEverySchedule) {
     EXPECT_TRUE(all);
 }
 
-/* All that two threads of two steps each can see of each other appears, if there are enough changes. */
+/* With enough changes of thread, everything appears that two threads of two steps each can see of each other. */
 TEST(Scheduler, ListsAllOutcomes) {
     bool all = false;
     Explored found = model::search_all(
@@ -167,7 +167,7 @@ TEST(Memory, AChangePassesTheReleaseOn) {
     EXPECT_TRUE(message_with(false).failed);
 }
 
-/* A value that a thread has read, in whatever order, is not older for a thread that comes after it. */
+/* When a thread has read a value, a thread that comes after it cannot read an older one, whatever the stores' order. */
 TEST(Memory, ThePastIncludesWhatWasRead) {
     for (int order : {__ATOMIC_RELEASE, __ATOMIC_RELAXED}) {
         Explored found = model::search(400, [=] {
@@ -196,7 +196,7 @@ TEST(Memory, AThreadDoesNotSeeItsOwnStoresUndone) {
     EXPECT_FALSE(found.failed) << found.text;
 }
 
-/* The same with a block: the ledger finds that the block arrives without its past. */
+/* As message(), with a block: without a release, the ledger finds that the block arrives without its past. */
 Explored block_through(int release) {
     return model::search(200, [=] {
         static uint64_t block[4];

@@ -57,7 +57,7 @@ TEST(Shards, TwoTakersAndASender) {
     });
 }
 
-/* The owner of blocks ends while another thread frees them; a third may get its shard. */
+/* The owner of blocks ends while another thread frees them. A third thread can get the owner's shard. */
 TEST(Shards, TheOwnerEndsWhileOthersSend) {
     model::Explored found =
         model::explore("shard-claim stash-publish inbox-publish page-remote pageq-publish lock hooks", 400, [] {
@@ -104,7 +104,7 @@ TEST(Shards, PagesChangeHands) {
     EXPECT_GT(found.facts[ADOPTED], 0U);
 }
 
-/* A thread purges, and so reaches all blocks that rest between threads, while these work. */
+/* While other threads work, a thread purges, and so reaches all blocks that rest between threads. */
 TEST(Shards, PurgeWhileOthersWork) {
     model::explore("lock run-release page-publish page-move", 200, [] {
         Heap heap;

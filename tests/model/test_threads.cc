@@ -49,7 +49,7 @@ TEST(Threads, EndAndStart) {
     EXPECT_GT(found.facts[RECYCLED], 0U);
 }
 
-/* Blocks of several classes are freed by other threads than those that allocated them. */
+/* Threads free blocks of several classes that other threads allocated. */
 TEST(Threads, HandOn) {
     model::explore(
         "depot-publish tag-publish lock livemap-publish stash-publish inbox-publish page-remote pageq-publish", 300,
