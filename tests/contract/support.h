@@ -1,7 +1,7 @@
 /*
- * support.h - shared by the contract, stress and death suites: block contents that can be verified, the list of
- * edge sizes, seeded random numbers, resident memory. Apart from live_bytes, which reads its statistics, only
- * edge_sizes calls the allocator under test, to find out where its classes end.
+ * support.h - shared by the contract, stress and death suites: block contents that can be verified, the list of edge
+ * sizes, seeded random numbers, resident memory. Only two functions call the allocator under test: edge_sizes finds out
+ * where the allocator's classes end, and live_bytes reads its statistics.
  */
 #ifndef HZ_TESTS_CONTRACT_SUPPORT_H
 #define HZ_TESTS_CONTRACT_SUPPORT_H
@@ -88,7 +88,7 @@ inline void fill(void *block, size_t size, uint64_t seed) {
     memcpy(bytes + words * 8, &last, size % 8);
 }
 
-/* True when the first `size` bytes are those that fill wrote with this seed; that fill may have been longer. */
+/* True when the first `size` bytes are those that fill wrote with this seed. fill may have written more than that. */
 inline bool holds(const void *block, size_t size, uint64_t seed) {
     const auto *bytes = static_cast<const unsigned char *>(block);
     uint64_t start = mix(seed);
@@ -144,7 +144,7 @@ inline std::vector<size_t> edge_sizes(size_t limit = 4 * MiB + 1) {
     return sizes;
 }
 
-/* A few sizes of each kind: small, medium, spans, direct mappings. */
+/* A few sizes of each kind: small, mid, runs of pages, direct mappings. */
 inline std::vector<size_t> sample_sizes() {
     return {1,      8,         16,      17,          100,      256,          1000,        1024,
             2048,   2049,      4 * KiB, 10000,       32 * KiB, 64 * KiB - 1, 64 * KiB,    64 * KiB + 1,

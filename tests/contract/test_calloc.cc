@@ -44,7 +44,7 @@ TEST(Calloc, IsZeroAfterDirtyBlocksAtEveryEdgeSize) {
     }
 }
 
-/* Memory also changes its size: many small blocks become one large block, and the other way round. */
+/* The same memory serves blocks of other sizes: many small blocks become one large block, and the other way round. */
 TEST(Calloc, IsZeroWhenMemoryChangesItsClass) {
     std::vector<size_t> sizes = sample_sizes();
     for (size_t dirty : sizes)

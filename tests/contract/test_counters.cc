@@ -1,6 +1,6 @@
 /*
  * The counters of a report as a program sees them: both formats, the builds that have them, and how calls of the malloc
- * family change them. Unit tests cover what each counter counts internally (unit/core/test_counters.cc).
+ * family change them. Unit tests cover what each counter counts internally (unit/heap/test_counters.cc).
  */
 #include "api.h"
 #include "report.h"

@@ -57,7 +57,7 @@ TEST(Free, KeepsErrnoWhenManyAreFreed) {
     }
 }
 
-/* Checks only where nothing but the test allocates; under preload the test framework's blocks count too. */
+/* Under the system's names this checks nothing, because the test framework's blocks count too. */
 void expect_live(size_t expected) {
     if (!t_system) {
         EXPECT_EQ(live_bytes(), expected);

@@ -12,7 +12,7 @@ namespace {
 using namespace support;
 
 constexpr size_t burst_bytes = 200 * MiB;
-/* glibc keeps one heap of 64 MiB for the arena of a dead thread. */
+/* glibc keeps 64 MiB for the arena of a thread that has ended. */
 const size_t may_stay_bytes = t_ours() ? 24 * MiB : 88 * MiB;
 
 class Purge : public testing::TestWithParam<size_t> {

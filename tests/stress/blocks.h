@@ -68,7 +68,7 @@ inline bool drop(void *block) {
     return true;
 }
 
-/* Sizes typical of programs: mostly small, some medium, few spans, rarely a direct mapping. */
+/* Sizes typical of programs: mostly small, some mid, few runs of pages, rarely 1 to 5 MiB. */
 inline size_t pick_size(Random &random) {
     size_t dice = random.below(2000);
     if (dice < 1500)

@@ -15,7 +15,7 @@ constexpr size_t blocks_per_thread = 40;
 struct Life {
     uint64_t seed;
     void *kept[blocks_per_thread];      /* blocks that outlive the thread */
-    void *inherited[blocks_per_thread]; /* blocks of a dead thread; this thread frees them */
+    void *inherited[blocks_per_thread]; /* blocks of a thread that has ended; this thread frees them */
     size_t damaged;
 };
 
@@ -115,7 +115,7 @@ TEST(Churn, BlocksOfDeadThreadsStayValidUntilFreed) {
     }
 }
 
-/* 300 threads alive at the same time, far more than the 63 shards of a lane, free one another's blocks. */
+/* 300 threads alive at the same time, more than any lane has shards, free one another's blocks. */
 constexpr size_t crowd_size = 300;
 constexpr size_t crowd_rounds = sanitized ? 60 : 2000;
 

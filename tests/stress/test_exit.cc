@@ -1,5 +1,5 @@
 /* The end of a process: exit while threads allocate, exit handlers and static destructors that free, a main thread
-   that leaves first. The beginning of a process: constructors that allocate before main. */
+   that ends first. The beginning of a process: constructors that allocate before main. */
 #include "blocks.h"
 #include "children.h"
 #include "threads.h"

@@ -47,7 +47,7 @@ void *allocate_and_exchange(void *argument) {
             load->failures.fetch_add(blocks::drop(block) ? 0 : 1);
         if (random.below(3) != 0)
             load->failures.fetch_add(blocks::drop(load->exchange.try_pop()) ? 0 : 1);
-        sched_yield(); /* otherwise the forking thread and its children wait for whole time slices on few cores */
+        sched_yield(); /* otherwise the forking thread and its children wait for whole time slices on few CPUs */
     }
     return nullptr;
 }
@@ -311,7 +311,7 @@ TEST(Fork, WhileOthersHoldStdioLocksAndAllocate) {
     }
 }
 
-/* A signal handler interrupts malloc or free and forks. The child may only leave; the parent continues. */
+/* A signal handler interrupts malloc or free and forks. All that the child may do is _exit; the parent continues. */
 std::atomic<size_t> forks_in_handler{0};
 std::atomic<size_t> failures_in_handler{0};
 

@@ -1,8 +1,8 @@
 /*
  * Every size from 16 bytes to 64 KiB, and some up to 1 MiB, allocated by some threads and freed by others. There are
- * more threads at a time than a lane has shards. Each thread does little work and is then replaced by another, so that
- * blocks come from threads that are ending and are sent to them. The thread that receives a block verifies it. At the
- * end nothing is live, and a purge leaves no cached blocks.
+ * more threads at a time than any lane but hz3/p32 has shards. Each thread does little work and is then replaced by
+ * another, so that threads that are ending send blocks, and blocks are sent to them. The thread that receives a block
+ * verifies it. At the end nothing is live, and a purge leaves no cached blocks.
  */
 #include "blocks.h"
 #include "threads.h"
@@ -49,7 +49,7 @@ void drop(World *world, void *block) {
         world->damaged.fetch_add(1, std::memory_order_relaxed);
 }
 
-/* Every other block has the next size in the series; the others are mostly small, and rarely a span. */
+/* Every other block has the next size in the series; the others are mostly small, and rarely a run of pages. */
 size_t pick_size(World *world, Random &random, size_t turn) {
     if (turn % 2 == 0)
         return least + world->next_size.fetch_add(1, std::memory_order_relaxed) * stride % sizes;
@@ -75,7 +75,7 @@ void *live(void *argument) {
             if (void *received = world->inboxes[place->index].try_pop())
                 drop(world, received);
     }
-    return nullptr; /* the next thread of this place takes the blocks left in the inbox */
+    return nullptr; /* the next thread of this place takes the blocks that are left for the place */
 }
 
 TEST(Mixed, AllSizesThroughManyThreadsThatComeAndGo) {

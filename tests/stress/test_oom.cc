@@ -1,7 +1,7 @@
 /*
  * Out of memory: every function returns NULL with ENOMEM, nothing is lost or damaged, and everything works again once
- * blocks are freed or the limit is lifted. The roles run under RLIMIT_AS from their first instruction. They link their
- * blocks through the blocks themselves, and report only at the end, because reporting allocates.
+ * blocks are freed or the limit is lifted. The roles (children.h) run under RLIMIT_AS from their first instruction.
+ * They link their blocks through the blocks themselves, and report only at the end, because reporting allocates.
  */
 #include "blocks.h"
 #include "children.h"

@@ -138,7 +138,7 @@ TEST_F(ThreadExit, AllDestructorsMayAllocateAndFree) {
     EXPECT_EQ(stages.load(), thread_count * (1 + 2 * static_cast<size_t>(rounds)));
 }
 
-/* A thread that first uses the heap in its destructors registers while it is ending. */
+/* A thread whose first use of the heap is in a destructor attaches while it is ending. */
 TEST_F(ThreadExit, FirstUseMayBeInADestructor) {
     run(thread_count, false);
     EXPECT_EQ(stages.load(), thread_count * 2 * static_cast<size_t>(rounds));
@@ -161,7 +161,7 @@ TEST_F(ThreadExit, NothingIsLost) {
     }
 }
 
-/* Freed by its destructor when pthread_exit unwinds the stack. */
+/* A block that its destructor frees when pthread_exit unwinds the stack. */
 struct Guard {
     explicit Guard(size_t size) : block(blocks::make(size, size)) {
     }
