@@ -207,7 +207,7 @@ def run(*command: str) -> str:
 
 
 def exported_symbols(library: pathlib.Path) -> dict[str, int]:
-    """Addresses by exported name. A listing's labels do not do: they show only one of several names of an address."""
+    """Addresses by exported name. The labels of a listing are not enough: of several names of an address they show only one."""
     symbols = {}
     for line in run("nm", "-D", "--defined-only", str(library)).splitlines():
         words = line.split()

@@ -102,7 +102,7 @@ READING = """
 
 
 def read_counters(text: str, path: str, engines: tuple[str, ...] = (), before: tuple[Counter, ...] = ()) -> list[Counter]:
-    """The counters of one file. `before`: those that the library has from elsewhere."""
+    """The counters of one file. `before`: counters that the library already has, from other files."""
     found: list[Counter] = []
     for number, line in enumerate(lanes.strip_comments(text).splitlines(), 1):
         line, place = line.strip(), f"{path}:{number}"
@@ -123,7 +123,7 @@ def read_counters(text: str, path: str, engines: tuple[str, ...] = (), before: t
 
 
 def require_computed(text: str, path: str) -> None:
-    """Each figure that the report computes is in COMPUTED, and none besides."""
+    """Each figure that the report computes is in COMPUTED, and COMPUTED has no other figure."""
     there = {found["name"]: text.count("\n", 0, found.start()) + 1 for found in REPORTED.finditer(text)}
     described = {counter.name for counter in COMPUTED}
     for name in sorted(set(there) - described):

@@ -85,7 +85,7 @@ def strip_comments(text: str) -> str:
 
 
 def read_knobs(text: str, path: str, before: tuple[Knob, ...] = ()) -> list[Knob]:
-    """The knobs of one file. `before`: those that the engine has from elsewhere."""
+    """The knobs of one file. `before`: knobs that the engine already has, from the heap's file."""
     knobs: list[Knob] = []
     for number, line in enumerate(strip_comments(text).splitlines(), 1):
         if not line.strip():
@@ -195,7 +195,7 @@ def classes_of(f: Figures) -> list[Class]:
 
 
 def capped(f: Figures, c: Class, limit: str, least: int) -> int:
-    """Bytes of a list that takes `limit` bytes, but at least `least` blocks."""
+    """Bytes of as many blocks as fit into `limit` bytes, or of `least` blocks if that is more."""
     return min(max(f[limit] // c.block, least), f["HZ_LIST_COUNT_MAX"]) * c.block
 
 
@@ -212,7 +212,7 @@ def inbox(f: Figures, c: Class) -> int:
 
 
 def sent_list(f: Figures, c: Class) -> int:
-    """The longest list that a thread sends: all that it has of the class, but grouped so many blocks at a time."""
+    """Bytes of the longest list that a thread sends: all its blocks of the class, but at most HZ_HOME_COUNT at a time."""
     return min(f["HZ_HOME_COUNT"], max(c.bin, f["HZ_REMOTE_COUNT"] if c.home else 0)) * c.block
 
 

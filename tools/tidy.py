@@ -15,8 +15,8 @@ Rules:
   condition   #if and its relatives only in base/compiler.h, base/os_*.c, config.[ch], engine_config.h,
               lanes, the public header and headers of tests; include guards and `#ifdef __cplusplus`
               excepted
-  atomic      the compiler's and the standard's atomic functions only in base/atomic.h
-  note        a comment behind code ends on its line; a longer one stands above the statement
+  atomic      in src, the compiler's and the standard's atomic functions only in base/atomic.h
+  note        in src, a comment behind code ends on its line; a longer one stands above the statement
   word        no paths of somebody's machine, no marks of unfinished work
   format      clang-format would change nothing
 """
@@ -167,7 +167,7 @@ def layer_breach(layer: str, name: str, targets: set[str], engines: list[str]) -
     if layer in {"heap", "front"}:
         named = re.match(r"(?:\.\./|src/|engines/)*(hz[0-9]+)/", name)
         if named:
-            return f'{layer} names engine {named.group(1)} in "{name}"; the build binds one'
+            return f'{layer} names engine {named.group(1)} in "{name}"; the build chooses the engine'
     if layer == "heap" and name in ENGINE_FILES:
         lacking = sorted(set(engines) - targets)
         return f'heap includes "{name}", which {", ".join(lacking)} does not have' if lacking else None
@@ -192,7 +192,7 @@ def order_breach(path: str, name: str, targets: set[str]) -> str | None:
 
 
 def includes_of(source: Source) -> Iterator[tuple[int, str, set[str]]]:
-    """(line, name, files it may mean) of each include, system headers left out."""
+    """(line, name, files that the name can mean) of each include, system headers left out."""
     # source.bare() blanks the quoted names too, so only comments are blanked here.
     text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group(0).count("\n"), source.text, flags=re.DOTALL)
     for match in INCLUDE.finditer(text):

@@ -6,8 +6,8 @@ usage: variant.py [--test] LANE [NAME=VALUE ...]
 LANE is ENGINE/LANE, or ENGINE alone for its lane `default`, or a lane's name alone if only one engine has a lane of that
 name. NAME is a knob, with or without its HZ_. The library is build/variants/V/lib/libhakozuna_V.so, where V consists of the
 lane and the overrides in the order of the knobs; its configuration string has them as overrides=NAME:VALUE,... . Each
-variant has its own build directory. With `--test`, the variant is built with internal assertions in
-build/variants/V.check, and all suites are run on it instead.
+variant has its own build directory. With `--test`, the tool instead builds the variant with internal assertions,
+in build/variants/V.check, and runs its unit, contract, death and stress suites.
 An unknown lane or knob and a value out of range (exit 2), and a combination that does not compile (exit 1), are refused
 with the reason, and no library is built.
 """
@@ -106,7 +106,7 @@ def test(name: str, lane: lanes.Lane, overrides: dict[str, int], jobs: int) -> i
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Builds a lane with some knobs changed.")
-    parser.add_argument("--test", action="store_true", help="build with internal assertions and run all suites instead")
+    parser.add_argument("--test", action="store_true", help="instead build with internal assertions and run the suites")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("lane", metavar="LANE")
     parser.add_argument("overrides", metavar="NAME=VALUE", nargs="*")

@@ -1,4 +1,4 @@
-"""The pages made from the knobs are up to date, and what is wrong with a knob or a lane is said with file and line."""
+"""The pages made from the knobs are up to date, and each fault in a knob or a lane is reported with its file and line."""
 
 import pathlib
 import subprocess
@@ -22,7 +22,7 @@ def test_committed_pages_are_up_to_date():
 
 @pytest.fixture
 def other_pages(tmp_path, monkeypatch):
-    """The tool's own root, with the pages it writes elsewhere."""
+    """Lets the tool read its own root, but write to copies of its pages in tmp_path."""
     for name, path in (("LANES_PAGE", "lanes.md"), ("ARCHITECTURE_PAGE", "architecture.md")):
         (tmp_path / path).write_text((lanes.ROOT / getattr(lanes, name)).read_text())
         monkeypatch.setattr(lanes, name, str(tmp_path / path))
@@ -169,7 +169,7 @@ def test_a_lane_is_listed_with_what_it_sets():
 
 
 def figures(**knobs: int) -> lanes.Figures:
-    """Of two classes: blocks of 16 bytes, which go home, and of 64 KiB, which are shared."""
+    """The figures of a lane with two classes: blocks of 16 bytes go home, blocks of 64 KiB can rest in the depot."""
     common = {"HZ_CLASS_COUNT": 3, "HZ_HOME_COUNT": 64, "HZ_LIST_COUNT_MAX": 65535, "HZ_REMOTE_COUNT": 96, "HZ_DEPOT_BYTES": 1 << 20}
     small = {"class_1_bytes": 16, "class_1_bin": 128, "class_1_start": 96, "class_1_batch": 64, "class_1_home": 1, "class_1_shared": 0}
     big = {"class_2_bytes": 65536, "class_2_bin": 8, "class_2_start": 8, "class_2_batch": 4, "class_2_home": 0, "class_2_shared": 1}
