@@ -49,7 +49,7 @@ unit contract death stress: build-$(BUILD)
 unit: ## run the unit tests of preset BUILD
 contract: ## test the public API in preset BUILD: under our names, on glibc, and preloaded
 death: ## test in preset BUILD that misuse ends the program with the documented message
-stress: ## stress threads, fork and churn in preset BUILD
+stress: ## run the stress tests of preset BUILD: threads, fork, exit, little memory
 
 model: venv build-check ## run the model tests, whose scheduler tries orders of atomic operations, and the spin models
 	ctest --preset check -j $(JOBS) -L '^$@$$'
@@ -64,7 +64,7 @@ preload: venv libs ## run real programs under the release library of each engine
 asm: libs ## compare the fast paths of the release libraries with tests/asm/budget.txt
 	tools/asm_budget.py --libs $(LIB) tests/asm/budget.txt
 
-pytests: venv libs build-release ## run the tests of the Python tools
+pytests: venv libs build-release ## run the tests written in Python, except those of `preload`
 	HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) tests --ignore tests/preload
 
 tidy: ## check the house rules, including clang-format

@@ -3,7 +3,7 @@
 #   <lane>.model.test_<file>        a file of scenarios, run on the unchanged sources
 #   <lane>.model.mutant.<name>      a scenario run on sources with the bug of tests/model/mutants/<name>.patch; the
 #                                   scenario must find it
-#   <lane>_<variant>.model...       the same tests for a variant: the lane with further knobs changed
+#   <lane>_<variant>.model...       some of these tests for a variant: the lane with further knobs changed
 
 # All model tests build the sources with few shards and small bins, so that every state is a few steps away.
 
@@ -43,7 +43,7 @@ function(hz_patch_source patch_file name result)
     set(${result} "${copy}" PARENT_SCOPE)
 endfunction()
 
-# Spinning before a lock waits adds schedules but no new cases: the patch leaves one round.
+# A thread that spins before it sleeps for a lock adds schedules but no new cases: the patch leaves one round.
 hz_patch_source("${hz_model}/short_spin.patch" short_spin hz_model_lock)
 
 # The scheduler, and the OS layer without the functions that the scheduler replaces: time, waiting and the CPU number.

@@ -1,7 +1,7 @@
 # The GoogleTest suites. Each tests/<suite>/**/*.cc becomes one program and one CTest test, named
 #   <lane>.<suite>.<directories>.<file>   linked with <lane>_api (files named *_faulty.cc: <lane>_faulty)
 #   system.<suite>.<file>                 contract and stress on the system's malloc
-#   <lane>.preload.<suite>.<file>         the system program with the product preloaded
+#   <lane>.preload.<suite>.<file>         the program of system.<suite>.<file>, with the product preloaded
 # Each file runs in its own process, so its effects on the allocator do not reach other files.
 
 # Tests deliberately do what these warnings are about.
@@ -58,7 +58,8 @@ function(hz_add_test_program target source)
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
 endfunction()
 
-# Compiles a source that does not depend on a lane once, to be linked with each lane. Sets `objects` to its objects.
+# Compiles a source that does not depend on the lane. It is compiled only once, and its objects, to which this sets
+# `objects`, are linked with each lane.
 function(hz_compile_test_once source name)
     set(target "objects.${name}")
     if(NOT TARGET ${target})
@@ -90,7 +91,7 @@ endfunction()
 set(hz_sanitizer_environment "ASAN_OPTIONS=abort_on_error=0:detect_stack_use_after_return=1"
                              "UBSAN_OPTIONS=print_stacktrace=1" "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:report_thread_leaks=0")
 
-# tests/unit/hz3/test_bin.cc -> unit.hz3.test_bin
+# tests/unit/hz3/test_mail.cc -> unit.hz3.test_mail
 function(hz_name_test source result)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/tests" OUTPUT_VARIABLE relative)
     cmake_path(REMOVE_EXTENSION relative LAST_ONLY)
