@@ -1,4 +1,5 @@
-/* Shards: threads that share one, threads that come and go, pages that change hands. The heap has two shards here. */
+/* Shards: threads that share one, threads that come and go, pages that change hands. The heap has two shards here,
+ * four in the variant `alone`. */
 #include "model/heap.h"
 
 namespace {

@@ -28,7 +28,7 @@ inline int wait_for(pid_t child) {
     return status;
 }
 
-/* For use in a child: waits for a grandchild and returns its exit code (0: it succeeded). */
+/* For use in a child or a signal handler: waits for `child` and returns its exit code; 99 if it did not exit. */
 inline int code_of(pid_t child) {
     int status = child < 0 ? -1 : wait_for(child);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 99;

@@ -1,8 +1,8 @@
 /*
  * Every call to the operating system fails once. For N = 0, 1, 2, ... a fresh process does the same work while call N
- * fails (N alone, N and the next two, or N and all later ones), until N exceeds the number of calls of the work.
- * Meanwhile malloc must either succeed or return NULL with ENOMEM, and blocks stay intact. When the OS works again,
- * everything works again.
+ * fails (N alone, N and the next two, or N and all later ones), until N exceeds the number of calls of the work
+ * (sanitizer builds take every seventh N). Meanwhile malloc must either succeed or return NULL with ENOMEM, and blocks
+ * stay intact. When the OS works again, everything works again.
  */
 extern "C" {
 #include "base/os_faulty.h"

@@ -470,7 +470,7 @@ TEST_F(Counters, BlocksSentHomeAreTakenAndCarried) {
 /* Single blocks fill the stash, then transfer, then central. After that the sender puts blocks into their pages. */
 TEST_F(Counters, TiersOverflowOneIntoTheNext) {
     if (mail() != Mail::tiers)
-        GTEST_SKIP() << "this lane has no tiers";
+        GTEST_SKIP() << "this lane has no stash";
     unsigned size_class = unit::class_count - 1;
     size_t bytes = hz_class_bytes(size_class);
     size_t batch = hz_batch_count(size_class);

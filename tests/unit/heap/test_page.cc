@@ -105,7 +105,7 @@ TEST_F(Page, TakeGoesOnWithTheNextPage) {
             EXPECT_EQ(hz_pages_carve_locked(shard_, size_class, blocks.data(), capacity + 1), capacity + 1);
             EXPECT_EQ(hz_pages_carve_locked(shard_, size_class, blocks.data() + capacity + 1, 2 * capacity),
                       capacity - 1);
-            EXPECT_EQ(hz_pages_carve_locked(shard_, size_class, blocks.data(), 1), 0U) << "a take makes no page";
+            EXPECT_EQ(hz_pages_carve_locked(shard_, size_class, blocks.data(), 1), 0U) << "carving makes no page";
         }
         blocks.resize(2 * capacity);
         EXPECT_EQ(std::set<void *>(blocks.begin(), blocks.end()).size(), 2 * capacity);

@@ -74,7 +74,7 @@ class Home : public testing::Test {
 };
 
 TEST_F(Home, MixturesFindTheirShards) {
-    constexpr unsigned classes = 20; /* with five other owners these are more groups than fit into one step */
+    constexpr unsigned classes = 20; /* with five other owners these are more blocks than one step groups */
     for (struct hz_shard *shard : shards_)
         for (unsigned size_class = 1; size_class <= classes; size_class++)
             add(shard, size_class, size_class);
@@ -104,8 +104,8 @@ TEST_F(Home, ManyOwnersAndClasses) {
     expect_all_wait();
 }
 
-/* As many groups as the table takes in one step, all with the same first slot: class + 37 * owner is the same modulo
-   the table's size. */
+/* Groups that all begin their search in the same slot of the table: class + 37 * owner is the same modulo the table's
+   size. */
 TEST_F(Home, GroupsThatCollideStayApart) {
     claim(HZ_NUM_SHARDS - 1);
     for (uint32_t slot : {uint32_t{0}, uint32_t{HZ_GROUPS - 1}, uint32_t{77}}) {
