@@ -78,7 +78,7 @@ def _ask_config(library: pathlib.Path) -> str:
 
 
 def load(name: str, library: pathlib.Path, version: str = "", source: str = "file") -> Allocator:
-    """Raises ValueError when the file cannot be preloaded for sure. Only a run shows whether it really can."""
+    """Raises ValueError when it is certain that the file cannot be preloaded. Only a run shows that it can."""
     library = library.absolute()
     if any(character in str(library) for character in " :"):
         raise ValueError(f"allocator {name}: '{library}' has a blank or colon, which LD_PRELOAD takes as a separator")

@@ -80,8 +80,8 @@ def commit() -> str:
 
 
 def look(sample_seconds: float = 0.5) -> Machine:
-    """Looks for `sample_seconds`. The load average still contains a build that ended a minute ago, so the cpu times
-    of these seconds decide whether the machine is busy."""
+    """Observes the machine for `sample_seconds`. The load average still contains a build that ended a
+    minute ago, so the cpu times of these seconds decide whether the machine is busy."""
     before = CpuTimes.now()
     time.sleep(sample_seconds)
     busy_share = CpuTimes.now().share_since(before) or 0.0

@@ -8,8 +8,8 @@
     mt-t2-r90,hz4,1,1,,,26.01,...                                 a run
 
 A line of constants holds for the runs below it until the next line for the same row or allocator. The writer adds one
-whenever a constant is new or has changed, so every run is complete in what stands above it: an interrupted suite keeps
-what it has, and `run --resume` appends to it. Files of older versions repeat every column in every line; `read` reads
+whenever a constant is new or has changed, so all constants of a run stand above it: an interrupted suite keeps what it
+has, and `run --resume` appends to it. Files of older versions repeat every column in every line; `read` reads
 both. Beside X.csv there can be X.rss.csv: the RSS over time of the runs whose row asks for samples.
 """
 

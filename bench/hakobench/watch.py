@@ -13,9 +13,9 @@ class Watcher:
     """Watches one run. The runner calls `start` with the pid right after the start of the program, and `stop` after its
     end.
 
-    `seen`: the library was in /proc/PID/maps. `looked`: the maps were read when the library would have been there, that
-    is when the C library was, because the loader maps preloaded libraries before it. `samples`: pairs of milliseconds
-    since the start and RSS in KiB.
+    `seen`: the library was in /proc/PID/maps. `looked`: the maps were read when the C library was already there.
+    The preloaded library would then be there too, because the loader maps preloaded libraries first. `samples`: pairs
+    of milliseconds since the start and RSS in KiB.
     """
 
     def __init__(self, library: pathlib.Path | None, rss_every_ms: int):

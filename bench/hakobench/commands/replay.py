@@ -47,8 +47,8 @@ def options(function):
             show_default=True,
             help="What is written to a new block: first and last bytes, a byte in each page too, or everything.",
         ),
-        click.option("--repeat", type=click.IntRange(1, replays.REPEAT_MAX), help="Replays within a run; default: so "
-                     "many that a run makes 5 million calls."),
+        click.option("--repeat", type=click.IntRange(1, replays.REPEAT_MAX), help="Replays within a run; default: "
+                     "enough for about 5 million calls a run."),
         click.option("--rounds", type=click.IntRange(1, 1000), default=DEFAULT_ROUNDS, show_default=True),
     ):  # fmt: skip
         function = option(function)

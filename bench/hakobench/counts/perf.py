@@ -1,9 +1,10 @@
 """Counts by the processor itself (`perf stat`), and where the time goes (`perf record`, `perf annotate`).
 
 Many virtual machines have no counters: perf then prints "<not supported>", and the samples come from a timer
-(cpu-clock), which is coarser. With more events than counters, perf counts them by turns and scales up: each figure
-comes with the share of the run in which it was counted. A processor takes an interrupt a few instructions late, so a
-hot instruction often stands after the one that waits. The workload's output goes into a pipe and is not shown.
+(cpu-clock), which is coarser. With more events than counters, perf counts each event part of the time and scales up:
+each figure comes with the share of the run in which it was counted. A processor takes an interrupt a few instructions
+late, so a hot instruction often stands after the one that waits. The workload's output goes into a pipe and is not
+shown.
 """
 
 import dataclasses

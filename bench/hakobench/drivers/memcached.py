@@ -1,5 +1,5 @@
-"""Runs memcached under the allocator, with load from kv_load over a unix socket and a thread for each cpu of the
-server.
+"""Runs memcached under the allocator, with a memcached thread for each of its cpus. kv_load loads it over a unix
+socket.
 
 The row's params are `limit_mb`, the memory limit (default 1024), and idle_ms as for redis. The RSS after flush_all
 contains all slabs, because memcached never gives them back."""

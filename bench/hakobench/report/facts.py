@@ -87,7 +87,7 @@ class Verdict:
 
     @property
     def clear_wins(self) -> list[str]:
-        """Wins in which no round of ours overlaps with one of the best peer."""
+        """Wins in which every round of ours has a better figure than every round of the best peer."""
         return [row for row in self.wins if row not in self.within_spread]
 
     @property

@@ -55,7 +55,7 @@ def _find(directory: pathlib.Path) -> tuple[list[Process], list[str]]:
 
 @contextlib.contextmanager
 def _program_decides() -> Iterator[None]:
-    """Leaves Ctrl-C to the program, which can end by it; the calls until then are kept."""
+    """Leaves Ctrl-C to the program, which may end or go on; the calls made until then are kept."""
     before = signal.signal(signal.SIGINT, lambda _signal, _frame: None)
     try:
         yield
