@@ -1,9 +1,9 @@
 /*
  * recorder.c - libhakotrace.so: the malloc family in front of another one, with every call recorded (record.h).
  *
- * The library is preloaded, in front of an allocator that is preloaded too. HAKOTRACE_FILE names the file; without it
- * the library only forwards calls. The C++ operators of the standard library call malloc and free. glibc itself calls
- * these names (strdup, fopen, thread creation), so its blocks are recorded like the program's.
+ * The library is preloaded; if an allocator is preloaded too, the library stands in front of it. HAKOTRACE_FILE names
+ * the file; without it the library only forwards calls. The C++ operators of the standard library call malloc and
+ * free. glibc itself calls these names (strdup, fopen, thread creation), so its blocks are recorded like the program's.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -2,9 +2,9 @@
  * hakoreplay - repeats the allocation calls of a recorded program, with its threads and in its order.
  *
  * Each thread makes its own calls one after another. A call that concerns a block on which another thread must act
- * first waits until that is done (plan.h). A thread starts when all threads have ended whose last recorded call came
- * before its first. So as many threads live at a time as in the recording, and their ends are part of the work. Apart
- * from touching the blocks, the replay leaves out the program's work between its calls.
+ * first waits until that is done (plan.h). Before a thread starts, every thread whose last recorded call came before
+ * the first call of the new one has ended. So as many threads live at a time as in the recording, and their ends are
+ * part of the work. Apart from touching the blocks, the replay leaves out the program's work between its calls.
  *
  * A thread that only allocates would run far ahead of those that free, and the replay would need memory that the
  * program never needed, because the program's queues were bounded. So while more bytes are live than ever were in the

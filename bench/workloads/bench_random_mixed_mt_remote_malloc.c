@@ -9,7 +9,7 @@
  *
  * When the ring is full: with --full=fallback the sender frees the block itself (counted in local_freed and in
  * ring_full_fallback; the figures mean little when that happens in more than 0.1 % of the sends). With --full=wait it
- * drains the ring it receives from, yields and tries again, so every allocator does the same work even on few cores.
+ * drains the ring it receives from, yields and tries again, so every allocator does the same work even on few CPUs.
  *
  * A thread that has finished its iterations keeps draining until its predecessor has finished too and the ring is
  * empty; then its clock stops. The blocks left in its slots are freed after that (remaining_freed). This version has no

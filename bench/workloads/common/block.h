@@ -4,9 +4,9 @@
  * A workload holds a block as a ticket: the address, and from bit 48 on a tag from a counter of the allocating thread.
  * A live block has at least 8 bytes and carries a seal: the first word is key(address) ^ tag << 32 ^ size, and the last
  * byte repeats the last byte of that word (in a block of 8 bytes it is that byte). At release the size is computed from
- * the word and the ticket's tag; a wrong tag gives an impossible size. So a block is noticed that was handed out twice,
- * moved, overlapped at either end or overwritten. --check=full also fills and verifies all bytes in between, and checks
- * the alignment.
+ * the word and the ticket's tag; a wrong tag gives an impossible size. So the check notices a block that was handed
+ * out twice, moved, overlapped at either end or overwritten. --check=full also fills and verifies all bytes in between,
+ * and checks the alignment.
  *
  * The release does not wipe the seal: that would dirty cache lines that an allocator may leave untouched.
  */
