@@ -61,7 +61,7 @@ def test_a_page_has_its_plots_and_the_document_its_table(document: pathlib.Path,
 
 
 def test_the_table_counts_what_the_page_says(document: pathlib.Path, results: pathlib.Path) -> None:
-    """A row is clearly ahead or behind only when no rounds overlap."""
+    """A row is clearly ahead or behind only when each round of one side beats every round of the other."""
     row = MadeRow("one", "", "")
     values = {"glibc": ((9, 10, 11), (9, 10, 11), (9, 10, 11)), "hz4": ((12, 13, 14), (11, 12, 13), (6, 7, 8))}
     runs = [

@@ -203,7 +203,7 @@ def test_the_order_is_that_of_the_numbers() -> None:
 
 
 def test_a_moved_block_stays_the_same_block() -> None:
-    """Its old address is given to another thread while realloc is still copying."""
+    """Another thread gets the old address of a block while realloc is still copying the block."""
     calls = [
         (1, 1, 100, 8, 0), (REALLOC | OLD, 2, 100, 0, 0), (REALLOC | NEW, 5, 200, 16, 0), (1, 3, 100, 8, 1),
         (10, 4, 100, 0, 1), (10, 6, 200, 0, 1),

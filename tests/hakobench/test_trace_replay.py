@@ -145,8 +145,8 @@ def test_threads_wait_for_each_other(tools: pathlib.Path, tmp_path: pathlib.Path
 
 
 def test_no_thread_runs_far_ahead_of_those_that_free(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """A queue of 100 blocks of 4 KiB. Without it the first thread could allocate all 400 MiB before the second
-    frees."""
+    """The program has a queue of 100 blocks of 4 KiB. A replay without pacing could let the first thread allocate all
+    400 MiB before the second frees."""
     rows = []
     for block in range(100_000):
         rows.append((MALLOC, events.ALLOCATE, 0, block, 4096, 0))
