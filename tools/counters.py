@@ -81,8 +81,8 @@ Each thread writes counters of its own, in its thread block. The report adds up 
 A fork's child continues from its parent's counts.
 
 * *engines*: the engines that print the counter.
-* *builds*: "stats" means that only builds with statistics count it, because the path is too short for a counter: the presets `stats`, `check`, `asan` and
-  `tsan`, their clang twins, and any build with `-DHZ_STATS=ON`.
+* *builds*: "stats" means that only builds with statistics count it, because the path is too short for a counter: the presets `stats`, `check`, `asan`,
+  `tsan`, `clang-check`, `clang-asan` and `clang-tsan`, and any build with `-DHZ_STATS=ON`.
 """
 
 READING = """
