@@ -29,6 +29,7 @@ METRICS = {
     "final_rss_kb": Metric("MiB after", True, 1024),
     "idle_rss_kb": Metric("MiB idle", True, 1024),
     "trimmed_rss_kb": Metric("MiB trimmed", True, 1024),
+    "after5_rss_kb": Metric("MiB 5 s later", True, 1024),
 }
 
 
