@@ -2,6 +2,8 @@
 #include "unit/heap/fixture.h"
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 namespace {
 
@@ -50,6 +52,44 @@ TEST(Age, PartOfTheDepotGoesHomeWhenItIsTime) {
     EXPECT_EQ(self->counters.home_blocks - home, uint64_t{batches * batch - left});
     hz_heap_purge();
     EXPECT_EQ(hz_depot_blocks(size_class), 0U);
+    EXPECT_EQ(support::live_bytes(), 0U);
+}
+
+/* While another thread pushes all the time, each call sends home what rested when it began. */
+TEST(Age, EndsWhileAnotherThreadKeepsPushing) {
+    if (HZ_DEPOT_BYTES == 0)
+        GTEST_SKIP() << "this lane has no depot";
+    unsigned size_class = unit::class_count - 1;
+    uint32_t batch = hz_batch_count(size_class);
+    uint64_t cap = std::max<uint64_t>(HZ_DEPOT_BYTES / hz_class_bytes(size_class), batch);
+    std::atomic<bool> started{false};
+    std::atomic<bool> stop{false};
+    std::thread pusher([&] {
+        struct hz_thread_block *self = unit::self();
+        Blocks blocks(batch);
+        while (!stop) {
+            uint32_t got = hz_supply_refill(self, size_class, blocks.data(), batch);
+            if (got > 0 && hz_depot_push(self, size_class, blocks.data(), got))
+                started = true;
+            else if (got > 0)
+                hz_blocks_send(self, blocks.data(), got);
+        }
+    });
+    struct hz_thread_block *self = unit::self();
+    while (!started)
+        std::this_thread::yield();
+    uint64_t most = 0;
+    for (unsigned i = 0; i < unit::rounds(20000); i++) {
+        uint64_t home = self->counters.home_blocks;
+        hz_age_depot_fully(self);
+        most = std::max(most, self->counters.home_blocks - home);
+    }
+    stop = true;
+    pusher.join();
+    hz_heap_purge();
+    EXPECT_EQ(hz_depot_blocks(size_class), 0U);
+    EXPECT_GT(most, 0U);
+    EXPECT_LE(most, 2 * cap + batch) << "work that has moved between CPUs can leave twice the cap";
     EXPECT_EQ(support::live_bytes(), 0U);
 }
 
