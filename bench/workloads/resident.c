@@ -1,18 +1,18 @@
 /*
  * resident - how much memory a program keeps after its work, for several shapes of program.
  *
- * Shapes (SHAPE), each with MIB of blocks:
+ * The shapes (--shape), each with MIB of blocks:
  *   classes   one thread allocates MIB of each of 80 sizes, one size after the other, and frees each in random order
- *   shift     one thread keeps MIB live and replaces all blocks by blocks of the next size, 80 times; a few of each
- * stay queues    THREADS pairs: a producer allocates 16 B to 32 KiB, a consumer frees; MIB are in the queues at most
+ *   shift     one thread keeps MIB live and replaces all blocks by blocks of the next size, 80 times; a few stay
+ *   queues    THREADS pairs: a producer allocates 16 B to 32 KiB, a consumer frees; MIB are in the queues at most
  *   relay     THREADS threads allocate MIB of one size, the next thread frees them in random order; then the next size
  *   sleepers  THREADS threads use MIB of all sizes in turn, free them, and sleep
  *   stranger  one thread allocates MIB of 64 B, another thread frees them in random order; both sleep
  *   ended     THREADS threads use MIB of all sizes in turn, free them, and end; main goes on with a little work
  *
  * Printed in KiB: table_kb (the workload's own tables, which count as RSS), live_kb (what the program holds at the
- * end), end_rss_kb, after1_rss_kb and after5_rss_kb (when the work ends, and after 1 and 5 s of sleep), trimmed_rss_kb
- * (after malloc_trim(0)). hakobench samples the RSS over time from outside.
+ * end), end_rss_kb (when the work ends), after1_rss_kb and after5_rss_kb (after 1 s and after --idle seconds of sleep,
+ * 5 by default), trimmed_rss_kb (after malloc_trim(0)). hakobench samples the RSS over time from outside.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>

@@ -21,7 +21,8 @@
 #define HZ_OVERRIDES "none"
 #endif
 
-/* "shards=63" in front repeats one knob under a short name that tools read. SHARDS picks it out of the list. */
+/* "shards=63" in front repeats one knob under a short name that tools read. SHARDS_HZ_NUM_SHARDS picks that knob out of
+ * the list. */
 #define NUMBER_OF_SHARDS(value) " shards=" HZ_STRINGIFY(value)
 #define NOTHING(value)
 #define SHARDS_HZ_NUM_SHARDS HZ_SET(NUMBER_OF_SHARDS)

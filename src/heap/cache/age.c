@@ -38,7 +38,8 @@ void hz_age_depot(struct hz_thread_block *self) {
     hz_store_rlx(&age_next_class, size_class); /* relaxed: hint */
 }
 
-/* Sends what rests when it comes to a class, not what threads push meanwhile: so it ends, whatever they do. */
+/* Sends at most as many blocks of a class as rest when the class's turn comes. So the call ends even if other threads
+   never stop pushing. */
 void hz_age_depot_fully(struct hz_thread_block *self) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         send_class_home(self, size_class, hz_depot_blocks(size_class), UINT32_MAX);

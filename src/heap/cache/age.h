@@ -10,7 +10,7 @@
    class. */
 void hz_age_depot(struct hz_thread_block *self);
 
-/* The blocks of all classes that rest now go home. Ends even if other threads keep pushing. */
+/* Sends home the blocks of all classes that rest now. Ends even if other threads keep pushing. */
 void hz_age_depot_fully(struct hz_thread_block *self);
 
 #endif
