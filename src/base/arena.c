@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/meta.h"
 #include "base/os.h"
+#include "base/runmap.h"
 
 #include <string.h>
 
@@ -18,7 +19,6 @@ enum {
     DIRECTORY_TIGHT_COUNT = 1 << 12,
     TABLE_COUNT = 2,
     CHUNK_SEGMENTS = 16, /* segments whose address space is reserved in one step */
-    SIZE_BUCKETS = 6,    /* 1, 2, 3-4, 5-8, 9-16, 17-32 pages */
     COLLISION_TRIES = 8,
     CACHE_SLOTS = 8,                 /* most free direct mappings kept for reuse */
     CACHE_ENTRY_BYTES_MAX = 8 << 20, /* the largest mapping that is kept */
@@ -32,19 +32,17 @@ enum {
 struct arena {
     _Atomic(bool) ready; /* sync: arena-init; the pointers and fields up to `tight` are const after it */
     _Atomic(struct hz_segment *) *segments; /* sync: segment-publish */
-    _Atomic(uint64_t) *free_masks;          /* sync: run-release */
-    _Atomic(uint64_t) *dirty_masks;         /* owner: the thread that has taken the page's free bit */
+    struct hz_runmap pages;                 /* a word per segment */
     _Atomic(uint32_t) *freed_at_ms;         /* hint */
     _Atomic(uint32_t) *address_table;       /* sync: segment-publish; address / 4 MiB -> directory index + 1 */
     uintptr_t address_mask;
     uint32_t capacity;
     bool tight;
 
-    _Atomic(uint32_t) count;                   /* sync: segment-publish */
-    _Atomic(uint32_t) first_fit[SIZE_BUCKETS]; /* hint: no segment before this one has a run of that size */
-    _Atomic(size_t) purged_bytes;              /* counter */
-    _Atomic(size_t) segments_acquired;         /* counter */
-    _Atomic(uint64_t) ticked_at_ms;            /* hint */
+    _Atomic(uint32_t) count;           /* sync: segment-publish */
+    _Atomic(size_t) purged_bytes;      /* counter */
+    _Atomic(size_t) segments_acquired; /* counter */
+    _Atomic(uint64_t) ticked_at_ms;    /* hint */
 
     _Atomic(struct hz_segment *) cache[CACHE_SLOTS]; /* sync: cache-publish */
     _Atomic(size_t) cache_bytes;                     /* counter: bytes in the cache or on their way into it */
@@ -78,14 +76,14 @@ bool hz_arena_init(void) {
     uintptr_t page_mask = arena.tight ? hz_pagetags.mask : ((uintptr_t)1 << (HZ_ADDRESS_BITS - HZ_PAGE_LOG2)) - 1;
     arena.address_mask = page_mask >> (HZ_SEGMENT_LOG2 - HZ_PAGE_LOG2);
     size_t words = arena.capacity;
-    if (!table_map(&tables[0], words * (8 + 8 + 8 + 4), true) ||
+    size_t map_bytes = hz_runmap_bytes(arena.capacity);
+    if (!table_map(&tables[0], words * (8 + 4) + map_bytes, true) ||
         !table_map(&tables[1], (arena.address_mask + 1) * sizeof(arena.address_table[0]), false))
         return false;
     char *directory = tables[0];
     arena.segments = (_Atomic(struct hz_segment *) *)(void *)directory;
-    arena.free_masks = (_Atomic(uint64_t) *)(void *)(directory + words * 8);
-    arena.dirty_masks = (_Atomic(uint64_t) *)(void *)(directory + words * 16);
-    arena.freed_at_ms = (_Atomic(uint32_t) *)(void *)(directory + words * 24);
+    arena.freed_at_ms = (_Atomic(uint32_t) *)(void *)(directory + words * 8);
+    hz_runmap_init(&arena.pages, directory + words * 12, arena.capacity);
     arena.address_table = tables[1];
     hz_store_rel(&arena.ready, true); /* sync: arena-init, partner is_ready */
     return true;
@@ -223,9 +221,8 @@ static bool segment_add_locked(void) {
     hz_signal_fence();
     arena.chunk += HZ_SEGMENT_BYTES;
     publish_locked(segment, base, HZ_SEGMENT_PAGED);
-    hz_add_rlx(&arena.segments_acquired, 1);                     /* relaxed: counter */
-    hz_store_rlx(&arena.dirty_masks[segment->index], 0);         /* relaxed: published by the next store */
-    hz_store_rel(&arena.free_masks[segment->index], UINT64_MAX); /* sync: run-release, partner run_claim */
+    hz_add_rlx(&arena.segments_acquired, 1); /* relaxed: counter */
+    hz_runmap_add(&arena.pages, segment->index);
     return true;
 }
 
@@ -240,65 +237,8 @@ static bool segment_add(uint32_t seen_count) {
 
 /* ---- runs ------------------------------------------------------------------------------------------ */
 
-/* Bit i of the result is set if `mask` has `pages` ones from bit i on. */
-static uint64_t runs_in(uint64_t mask, unsigned pages) {
-    for (unsigned length = 1; length < pages;) {
-        unsigned step = (unsigned)hz_min(length, pages - length);
-        mask &= mask >> step;
-        length += step;
-    }
-    return mask;
-}
-
-static uint64_t run_bits(unsigned first, unsigned pages) {
-    return (pages == 64 ? UINT64_MAX : (UINT64_C(1) << pages) - 1) << first;
-}
-
-static unsigned size_bucket(unsigned pages) {
-    return pages == 1 ? 0 : hz_log2(pages - 1) + 1;
-}
-
-/* Claims a run of the segment `index`; false when it has none. Prefers pages that hold memory already. `starts`: the
-   bits at which a run can begin. */
-static bool run_claim(uint32_t index, unsigned pages, uint64_t starts, unsigned *first) {
-    uint64_t seen = hz_load_rlx(&arena.free_masks[index]); /* relaxed: cas */
-    for (;;) {
-        uint64_t fitting = runs_in(seen, pages) & starts;
-        if (fitting == 0)
-            return false;
-        uint64_t dirty = hz_load_rlx(&arena.dirty_masks[index]); /* relaxed: hint */
-        uint64_t reusable = runs_in(seen & dirty, pages) & starts;
-        *first = (unsigned)__builtin_ctzll(reusable != 0 ? reusable : fitting);
-        uint64_t left = seen & ~run_bits(*first, pages);
-        if (hz_cas_acq_rlx(&arena.free_masks[index], &seen, left)) /* sync: run-release, partner bits_release */
-            return true;
-    }
-}
-
-static void bits_release(uint32_t index, uint64_t bits) {
-    /* sync: run-release, partners run_claim, hz_arena_run_grow, purge_run, segment_release_unused */
-    hz_or_rel(&arena.free_masks[index], bits);
-    for (unsigned bucket = 0; bucket < SIZE_BUCKETS; bucket++)
-        if (hz_load_rlx(&arena.first_fit[bucket]) > index) /* relaxed: hint; a lost update costs a search from 0 */
-            hz_store_rlx(&arena.first_fit[bucket], index); /* relaxed: hint */
-}
-
-static bool run_find(uint32_t from, uint32_t to, unsigned pages, uint64_t starts, struct hz_run *run) {
-    for (uint32_t index = from; index < to; index++) {
-        unsigned first;
-        if (hz_load_rlx(&arena.free_masks[index]) == 0 || !run_claim(index, pages, starts, &first)) /* relaxed: hint */
-            continue;
-        run->segment = hz_load_acq(&arena.segments[index]); /* sync: segment-publish, partner entry_get_locked */
-        run->first = first;
-        run->pages = pages;
-        return true;
-    }
-    return false;
-}
-
-static void run_begin(struct hz_run *run) {
-    uint64_t bits = run_bits(run->first, run->pages);
-    run->dirty_mask = hz_or_rlx(&arena.dirty_masks[run->segment->index], bits); /* relaxed: owner of the run's bits */
+static void run_begin(struct hz_run *run, const struct hz_claim *claim) {
+    run->dirty_mask = claim->dirty;
     run->segment->run_pages[run->first] = (uint8_t)run->pages;
     for (unsigned page = run->first; page < run->first + run->pages; page++)
         run->segment->run_first[page] = (uint8_t)run->first;
@@ -306,50 +246,43 @@ static void run_begin(struct hz_run *run) {
 
 bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run) {
     hz_assert(pages >= 1 && pages <= HZ_RUN_PAGES_MAX && hz_is_power_of_two(align_pages));
-    uint64_t starts = UINT64_MAX / ((UINT64_C(1) << align_pages) - 1); /* a one at each multiple of align_pages */
-    unsigned bucket = size_bucket(pages);
+    struct hz_claim claim;
     for (;;) {
         uint32_t count = hz_arena_segment_count();
-        uint32_t from = hz_load_rlx(&arena.first_fit[bucket]); /* relaxed: hint */
-        if (run_find(from, count, pages, starts, run)) {
-            if (run->segment->index > from && align_pages == 1)
-                hz_store_rlx(&arena.first_fit[bucket], run->segment->index); /* relaxed: hint */
+        if (hz_runmap_claim(&arena.pages, pages, align_pages, &claim))
             break;
-        }
-        if (run_find(0, (uint32_t)hz_min(from, count), pages, starts, run)) {
-            hz_store_rlx(&arena.first_fit[bucket], run->segment->index); /* relaxed: hint */
-            break;
-        }
         if (!segment_add(count))
             return false;
     }
-    run_begin(run);
+    run->segment = hz_load_acq(&arena.segments[claim.index]); /* sync: segment-publish, partner entry_get_locked */
+    run->first = claim.first;
+    run->pages = pages;
+    run_begin(run, &claim);
     return true;
+}
+
+static void run_release(struct hz_segment *segment, unsigned first, unsigned pages) {
+    hz_store_rlx(&arena.freed_at_ms[segment->index], (uint32_t)hz_os_now_ms()); /* relaxed: hint */
+    hz_runmap_release(&arena.pages, segment->index, hz_run_bits(first, pages));
 }
 
 void hz_arena_run_free(struct hz_segment *segment, unsigned first) {
     unsigned pages = segment->run_pages[first];
     hz_assert(pages > 0);
     segment->run_pages[first] = 0;
-    hz_store_rlx(&arena.freed_at_ms[segment->index], (uint32_t)hz_os_now_ms()); /* relaxed: hint */
-    bits_release(segment->index, run_bits(first, pages));
+    run_release(segment, first, pages);
 }
 
 bool hz_arena_run_grow(struct hz_segment *segment, unsigned first, unsigned more, uint64_t *dirty_mask) {
     unsigned pages = segment->run_pages[first];
     if (more > HZ_RUN_PAGES_MAX || pages + more > HZ_RUN_PAGES_MAX || first + pages + more > HZ_SEGMENT_PAGES)
         return false;
-    uint64_t bits = run_bits(first + pages, more);
-    uint64_t seen = hz_load_rlx(&arena.free_masks[segment->index]); /* relaxed: cas */
-    do {
-        if ((seen & bits) != bits)
-            return false;
-        /* sync: run-release, partner bits_release */
-    } while (!hz_cas_acq_rlx(&arena.free_masks[segment->index], &seen, seen & ~bits));
+    struct hz_claim claim;
+    if (!hz_runmap_claim_bits(&arena.pages, segment->index, hz_run_bits(first + pages, more), &claim))
+        return false;
     struct hz_run run = {.segment = segment, .first = first, .pages = pages + more};
-    uint64_t dirty = hz_load_rlx(&arena.dirty_masks[segment->index]); /* relaxed: owner of the new pages' bits */
-    run_begin(&run);
-    *dirty_mask = dirty;
+    run_begin(&run, &claim);
+    *dirty_mask = claim.dirty;
     return true;
 }
 
@@ -359,8 +292,7 @@ void hz_arena_run_shrink(struct hz_segment *segment, unsigned first, unsigned pa
     if (pages == old)
         return;
     segment->run_pages[first] = (uint8_t)pages;
-    hz_store_rlx(&arena.freed_at_ms[segment->index], (uint32_t)hz_os_now_ms()); /* relaxed: hint */
-    bits_release(segment->index, run_bits(first + pages, old - pages));
+    run_release(segment, first + pages, old - pages);
 }
 
 /* ---- direct mappings --------------------------------------------------------------------------------- */
@@ -513,38 +445,44 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
 
 /* ---- purge --------------------------------------------------------------------------------------- */
 
+/* The free dirty pages of a segment. */
+static uint64_t resting_pages(uint32_t index) {
+    /* relaxed, both: hints, checked by the claim */
+    return hz_load_rlx(&arena.pages.free_masks[index]) & hz_load_rlx(&arena.pages.dirty_masks[index]);
+}
+
 /* Purges one run of pages that are free, dirty and in `tries`, and removes it from `tries`; false when there is none.
    No other thread can get the run meanwhile. */
 static bool purge_run(uint32_t index, uint64_t *tries, unsigned *purged) {
-    uint64_t seen = hz_load_rlx(&arena.free_masks[index]); /* relaxed: cas */
+    struct hz_claim claim;
     uint64_t run;
     do {
-        uint64_t bits = seen & *tries & hz_load_rlx(&arena.dirty_masks[index]); /* relaxed: hint */
+        uint64_t bits = *tries & resting_pages(index);
         if (bits == 0)
             return false;
         unsigned first = (unsigned)__builtin_ctzll(bits);
         uint64_t after = ~(bits >> first);
-        run = run_bits(first, after == 0 ? 64 - first : (unsigned)__builtin_ctzll(after));
-        /* sync: run-release, partner bits_release */
-    } while (!hz_cas_acq_rlx(&arena.free_masks[index], &seen, seen & ~run));
+        run = hz_run_bits(first, after == 0 ? 64 - first : (unsigned)__builtin_ctzll(after));
+    } while (!hz_runmap_claim_bits(&arena.pages, index, run, &claim));
     /* sync: segment-publish, partner entry_get_locked */
     struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
-    unsigned pages = (unsigned)__builtin_popcountll(run);
-    /* `bits` can be stale: if another thread used and purged the pages before the CAS, they are purged twice */
-    if (hz_os_purge(hz_segment_page_address(segment, (unsigned)__builtin_ctzll(run)), (size_t)pages << HZ_PAGE_LOG2)) {
-        /* relaxed: owner of the run's bits; published with the free bits */
-        hz_and_rlx(&arena.dirty_masks[index], ~run);
+    unsigned pages = hz_bits_count(run);
+    /* if another thread used and purged some of the pages before the claim, they are purged twice */
+    if (hz_os_purge(hz_segment_page_address(segment, claim.first), (size_t)pages << HZ_PAGE_LOG2)) {
+        hz_runmap_clean(&arena.pages, index, run);
         *purged += pages;
+    } else {
+        hz_runmap_clean(&arena.pages, index, run & ~claim.dirty);
     }
     *tries &= ~run;
-    hz_or_rel(&arena.free_masks[index], run); /* sync: run-release, partners as in bits_release */
+    hz_runmap_release(&arena.pages, index, run);
     return true;
 }
 
 /* In tight mode: unmaps a segment if none of its pages is in use. */
 static void segment_release_unused(uint32_t index) {
-    uint64_t expected = UINT64_MAX;
-    if (!hz_cas_strong_acq_rlx(&arena.free_masks[index], &expected, 0)) /* sync: run-release, partner bits_release */
+    struct hz_claim claim;
+    if (!hz_runmap_claim_bits(&arena.pages, index, UINT64_MAX, &claim))
         return;
     /* sync: segment-publish, partner entry_get_locked */
     struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
@@ -571,8 +509,8 @@ size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages) {
         int32_t age = (int32_t)(now - hz_load_rlx(&arena.freed_at_ms[index]));
         if (delay_ms > 0 && age < (int32_t)delay_ms)
             continue;
-        uint64_t tries = hz_load_rlx(&arena.free_masks[index]) & hz_load_rlx(&arena.dirty_masks[index]);
-        budget_pages -= hz_min(budget_pages, (size_t)__builtin_popcountll(tries));
+        uint64_t tries = resting_pages(index);
+        budget_pages -= hz_min(budget_pages, hz_bits_count(tries));
         while (tries != 0 && purge_run(index, &tries, &purged)) {
         }
         if (arena.tight && delay_ms == 0)
@@ -616,8 +554,8 @@ void hz_arena_figures_get(struct hz_arena_figures *figures) {
             figures->direct_count++;
             continue;
         }
-        uint64_t dirty = hz_load_rlx(&arena.dirty_masks[index]);
-        uint64_t unused = hz_load_rlx(&arena.free_masks[index]);
+        uint64_t dirty = hz_load_rlx(&arena.pages.dirty_masks[index]);
+        uint64_t unused = hz_load_rlx(&arena.pages.free_masks[index]);
         figures->segment_count++;
         figures->mapped_bytes += HZ_SEGMENT_BYTES;
         figures->dirty_bytes += (size_t)__builtin_popcountll(dirty) << HZ_PAGE_LOG2;
@@ -627,6 +565,9 @@ void hz_arena_figures_get(struct hz_arena_figures *figures) {
 }
 
 void hz_arena_after_fork(void) {
+    uint32_t count = is_ready() ? hz_arena_segment_count() : 0;
+    for (uint32_t index = 0; index < count; index++)
+        hz_runmap_repair(&arena.pages, index);
     if (!hz_lock_abandoned(&arena.lock))
         return;
     /* the fields are sound after each step of the holder; what it had taken out of them is lost */

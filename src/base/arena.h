@@ -2,15 +2,12 @@
  * arena.h - segments, and runs of pages in them. Called by large.c and by the layer above, which cuts runs into blocks.
  *
  * A segment is 4 MiB of address space at a 4 MiB boundary: 64 pages of 64 KiB ("page" here is an arena page). The arena
- * hands out runs of pages; a run never crosses its segment's end. One 64-bit word per segment says which pages are
- * free. Each change of it is one atomic operation, so it needs no lock, and a fork can copy it at any instant. A second
- * word says which pages may hold memory ("dirty"). The arena keeps free dirty pages for reuse, and purges them when
- * they have rested for a while. The words of all segments lie side by side (struct arena), so a search reads few cache
- * lines. A block too large for a run is a segment of its own, of the kind "direct": one mapping.
+ * hands out runs of pages; a run never crosses its segment's end. The segment's word in a runmap says which pages are
+ * free, and which may hold memory ("dirty"). Taking and freeing a run takes no lock. The arena keeps free dirty pages
+ * for reuse, and purges them when they have rested for a while. A block too large for a run is a segment of its own, of
+ * the kind "direct": one mapping.
  *
- * Invariants of a segment: a page is never both free and handed out; a page that is not dirty reads as zero.
- * Edge "run-release": all writes to a run before hz_arena_run_free are over before hz_arena_run_alloc hands the pages
- * out again (free_masks: release on free, acquire on alloc).
+ * Invariants of a segment: those of runmap.h; a page that is not dirty reads as zero.
  */
 #ifndef HZ_BASE_ARENA_H
 #define HZ_BASE_ARENA_H

@@ -1,0 +1,67 @@
+/*
+ * runmap.h - which units of address space are free, and which may hold memory. Used by arena.c.
+ *
+ * Owns words of 64 units each: a bit in `free_masks` says that a unit is free, a bit in `dirty_masks` that it may hold
+ * memory. A claim takes a run of neighbouring units of one word, dirty ones if it can; a release gives units back. Each
+ * changes the free mask by one atomic operation, so it needs no lock, and a fork can copy it at any instant. Summaries
+ * find a word with a long enough run, so no call is linear in the number of words.
+ *
+ * Invariants: a unit is never both free and handed out. Only the thread that has taken a unit's free bit changes its
+ * dirty bit. A unit that is handed out is dirty.
+ * Edge "run-release": all writes to units before hz_runmap_release are over before hz_runmap_claim hands them out again
+ * (free_masks: release on free, acquire on claim).
+ */
+#ifndef HZ_BASE_RUNMAP_H
+#define HZ_BASE_RUNMAP_H
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "base/summary.h"
+
+struct hz_runmap {
+    _Atomic(uint64_t) *free_masks;  /* sync: run-release */
+    _Atomic(uint64_t) *dirty_masks; /* owner: the thread that has taken the unit's free bit */
+    _Atomic(uint16_t) *longest;     /* sync: longest-publish; longest free run, and longest free dirty run << 8 */
+    struct hz_summary free_runs;
+    struct hz_summary dirty_runs; /* of units that are free and dirty */
+};
+
+struct hz_claim {
+    uint32_t index; /* of the word */
+    unsigned first; /* number of the first unit in the word */
+    uint64_t bits;  /* the units */
+    uint64_t dirty; /* units of the word that were dirty before; right for the claimed ones */
+};
+
+HZ_INLINE uint64_t hz_run_bits(unsigned first, unsigned units) {
+    return (units == 64 ? UINT64_MAX : (UINT64_C(1) << units) - 1) << first;
+}
+
+HZ_INLINE unsigned hz_bits_count(uint64_t bits) {
+    return (unsigned)__builtin_popcountll(bits);
+}
+
+/* Zeroed memory for a map of `words` words. Init: once, before any other call; all units are taken at first. */
+size_t hz_runmap_bytes(uint32_t words);
+void hz_runmap_init(struct hz_runmap *map, void *memory, uint32_t words);
+
+/* Makes the units of a new word free and clean. Only while all its units are taken. */
+void hz_runmap_add(struct hz_runmap *map, uint32_t index);
+
+/* Takes a run of `units` (1..64) whose first number is a multiple of `align` (a power of two up to 64). False when it
+   finds none. */
+bool hz_runmap_claim(struct hz_runmap *map, unsigned units, unsigned align, struct hz_claim *claim);
+
+/* Takes exactly these units; false when they are not all free. */
+bool hz_runmap_claim_bits(struct hz_runmap *map, uint32_t index, uint64_t bits, struct hz_claim *claim);
+
+/* Notes that units which the caller has claimed hold no memory any more. */
+void hz_runmap_clean(struct hz_runmap *map, uint32_t index, uint64_t bits);
+
+/* Gives units back. */
+void hz_runmap_release(struct hz_runmap *map, uint32_t index, uint64_t bits);
+
+/* In a fork's child, for each word that was ever added: makes the summaries agree with the masks. */
+void hz_runmap_repair(struct hz_runmap *map, uint32_t index);
+
+#endif

@@ -1,0 +1,217 @@
+/* Maps of units: the summaries find each word that has a long enough run, whatever was claimed and released. */
+#include "unit/base/fixture.h"
+
+extern "C" {
+#include "base/runmap.h"
+}
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <memory>
+
+namespace {
+
+unsigned longest(uint64_t mask) {
+    unsigned best = 0;
+    for (unsigned bit = 0, length = 0; bit < 64; bit++) {
+        length = (mask >> bit & 1) != 0 ? length + 1 : 0;
+        best = std::max(best, length);
+    }
+    return best;
+}
+
+class RunMap : public testing::Test {
+  protected:
+    void make(uint32_t words) {
+        size_t bytes = hz_runmap_bytes(words);
+        memory_ = std::make_unique<uint64_t[]>((bytes + 7) / 8);
+        hz_runmap_init(&map_, memory_.get(), words);
+        for (words_ = 0; words_ < words; words_++)
+            hz_runmap_add(&map_, words_);
+    }
+    uint64_t free_mask(uint32_t index) {
+        return hz_load_rlx(&map_.free_masks[index]);
+    }
+    uint64_t dirty_mask(uint32_t index) {
+        return hz_load_rlx(&map_.dirty_masks[index]);
+    }
+    /* Whether some word has a free run of that length. */
+    bool any_has(unsigned units) {
+        for (uint32_t index = 0; index < words_; index++)
+            if (longest(free_mask(index)) >= units)
+                return true;
+        return false;
+    }
+    /* Each length that the words have is found, and nothing longer. */
+    void check_summaries() {
+        unsigned free_best = 0;
+        unsigned dirty_best = 0;
+        for (uint32_t index = 0; index < words_; index++) {
+            free_best = std::max(free_best, longest(free_mask(index)));
+            dirty_best = std::max(dirty_best, longest(free_mask(index) & dirty_mask(index)));
+        }
+        check_best(&map_.free_runs, free_best);
+        check_best(&map_.dirty_runs, dirty_best);
+    }
+    struct hz_runmap map_ = {};
+    uint32_t words_ = 0;
+
+  private:
+    static void check_best(struct hz_summary *summary, unsigned best) {
+        uint32_t index = 0;
+        if (best > 0) {
+            unsigned length = best;
+            EXPECT_TRUE(hz_summary_find(summary, &length, &index)) << best;
+            EXPECT_EQ(length, best);
+        }
+        for (unsigned length = best + 1; length <= 64; length++) {
+            unsigned asked = length;
+            EXPECT_FALSE(hz_summary_find(summary, &asked, &index)) << length << " where the longest is " << best;
+        }
+    }
+    std::unique_ptr<uint64_t[]> memory_;
+};
+
+TEST_F(RunMap, FindsTheLastWordOfMany) {
+    constexpr uint32_t words = 3 * 4096 + 70;
+    make(words);
+    struct hz_claim claim = {};
+    for (uint32_t i = 0; i < words; i++) {
+        ASSERT_TRUE(hz_runmap_claim(&map_, 64, 1, &claim));
+        ASSERT_EQ(claim.index, i) << "the first word comes first";
+    }
+    EXPECT_FALSE(hz_runmap_claim(&map_, 1, 1, &claim));
+    for (uint32_t index : {words - 1, 4096U, 63U, 64U, 0U}) {
+        hz_runmap_release(&map_, index, hz_run_bits(7, 20));
+        EXPECT_FALSE(hz_runmap_claim(&map_, 21, 1, &claim));
+        ASSERT_TRUE(hz_runmap_claim(&map_, 20, 1, &claim));
+        EXPECT_EQ(claim.index, index);
+        EXPECT_EQ(claim.first, 7U);
+        EXPECT_FALSE(hz_runmap_claim(&map_, 1, 1, &claim)) << "a claimed word is not found again";
+    }
+}
+
+TEST_F(RunMap, TheShortestRunThatFitsIsTaken) {
+    make(3);
+    struct hz_claim claim = {};
+    for (int i = 0; i < 3; i++)
+        ASSERT_TRUE(hz_runmap_claim(&map_, 64, 1, &claim));
+    hz_runmap_release(&map_, 0, hz_run_bits(0, 30));
+    hz_runmap_release(&map_, 1, hz_run_bits(40, 10));
+    hz_runmap_release(&map_, 2, hz_run_bits(60, 4));
+    ASSERT_TRUE(hz_runmap_claim(&map_, 5, 1, &claim));
+    EXPECT_EQ(claim.index, 1U);
+    ASSERT_TRUE(hz_runmap_claim(&map_, 10, 1, &claim));
+    EXPECT_EQ(claim.index, 0U);
+    ASSERT_TRUE(hz_runmap_claim(&map_, 4, 1, &claim));
+    EXPECT_EQ(claim.index, 2U);
+    check_summaries();
+}
+
+TEST_F(RunMap, DirtyUnitsOfAnyWordComeFirst) {
+    make(100);
+    struct hz_claim claim = {};
+    std::vector<struct hz_claim> claims;
+    for (int i = 0; i < 100; i++) {
+        ASSERT_TRUE(hz_runmap_claim(&map_, 32, 32, &claim));
+        claims.push_back(claim);
+    }
+    hz_runmap_release(&map_, claims[90].index, claims[90].bits);
+    ASSERT_TRUE(hz_runmap_claim(&map_, 30, 1, &claim));
+    EXPECT_EQ(claim.index, claims[90].index) << "clean words before it have room too";
+    EXPECT_EQ(claim.dirty & claim.bits, claim.bits);
+    hz_runmap_clean(&map_, claim.index, claim.bits);
+    hz_runmap_release(&map_, claim.index, claim.bits);
+    ASSERT_TRUE(hz_runmap_claim_bits(&map_, claim.index, claim.bits, &claim));
+    EXPECT_EQ(claim.dirty & claim.bits, 0U) << "they were cleaned";
+    EXPECT_FALSE(hz_runmap_claim_bits(&map_, claim.index, claim.bits, &claim)) << "they are taken";
+    check_summaries();
+}
+
+TEST_F(RunMap, AlignedRuns) {
+    make(8);
+    struct hz_claim claim = {};
+    ASSERT_TRUE(hz_runmap_claim(&map_, 1, 1, &claim));
+    for (unsigned align = 1; align <= 64; align *= 2) {
+        ASSERT_TRUE(hz_runmap_claim(&map_, 1, align, &claim));
+        EXPECT_EQ(claim.first % align, 0U);
+    }
+    check_summaries();
+}
+
+TEST_F(RunMap, RandomClaimsMatchTheMasks) {
+    make(130);
+    support::Random random(1);
+    std::vector<struct hz_claim> held;
+    for (unsigned i = 0; i < unit::rounds(20000); i++) {
+        if (random.below(2) == 0 || held.empty()) {
+            struct hz_claim claim = {};
+            unsigned units = static_cast<unsigned>(random.between(1, 40));
+            bool found = hz_runmap_claim(&map_, units, 1, &claim);
+            ASSERT_EQ(hz_bits_count(claim.bits), found ? units : 0);
+            if (found)
+                held.push_back(claim);
+            else
+                ASSERT_FALSE(any_has(units));
+        } else {
+            size_t index = random.below(held.size());
+            if (random.below(3) == 0)
+                hz_runmap_clean(&map_, held[index].index, held[index].bits);
+            hz_runmap_release(&map_, held[index].index, held[index].bits);
+            held[index] = held.back();
+            held.pop_back();
+        }
+        if (i % 500 == 0)
+            check_summaries();
+    }
+    check_summaries();
+}
+
+/* Threads claim and release units of few words, so that they meet in the same nodes. Afterwards nothing is hidden. */
+TEST_F(RunMap, ThreadsHideNothing) {
+    for (unsigned round = 0; round < unit::rounds(40); round++) {
+        make(66);
+        unit::together(4, [&](unsigned index) {
+            support::Random random(round * 4 + index);
+            std::vector<struct hz_claim> held;
+            for (unsigned i = 0; i < 400; i++) {
+                struct hz_claim claim = {};
+                if (random.below(2) == 0 &&
+                    hz_runmap_claim(&map_, static_cast<unsigned>(random.between(20, 64)), 1, &claim)) {
+                    held.push_back(claim);
+                } else if (!held.empty()) {
+                    hz_runmap_release(&map_, held.back().index, held.back().bits);
+                    held.pop_back();
+                }
+            }
+            for (const struct hz_claim &claim : held)
+                hz_runmap_release(&map_, claim.index, claim.bits);
+        });
+        struct hz_claim claim = {};
+        for (unsigned i = 0; i < 66; i++)
+            ASSERT_TRUE(hz_runmap_claim(&map_, 64, 1, &claim)) << "word " << i << " of 66 is hidden";
+        EXPECT_FALSE(hz_runmap_claim(&map_, 1, 1, &claim)) << "ends, and drops leaves that are old";
+        check_summaries();
+    }
+}
+
+/* What a fork's child sees if a thread was between two steps: the leaf without the bits above, or no leaf at all. */
+TEST_F(RunMap, RepairFindsWhatAVanishedThreadLeft) {
+    make(70);
+    struct hz_claim claim = {};
+    for (int i = 0; i < 70; i++)
+        ASSERT_TRUE(hz_runmap_claim(&map_, 64, 1, &claim));
+    hz_or_rel(&map_.free_masks[65], UINT64_C(0xff)); /* released, not classified */
+    EXPECT_FALSE(hz_runmap_claim(&map_, 8, 1, &claim));
+    hz_store_rel(&map_.longest[3], uint16_t{4}); /* classified, but the summary has no bit yet */
+    hz_or_rel(&map_.free_masks[3], UINT64_C(0xf0));
+    for (uint32_t index = 0; index < 70; index++)
+        hz_runmap_repair(&map_, index);
+    ASSERT_TRUE(hz_runmap_claim(&map_, 8, 1, &claim));
+    EXPECT_EQ(claim.index, 65U);
+    ASSERT_TRUE(hz_runmap_claim(&map_, 4, 1, &claim));
+    EXPECT_EQ(claim.index, 3U);
+    check_summaries();
+}
+
+} // namespace
