@@ -27,13 +27,21 @@ enum {
     PURGE_DELAY_MS = 500,            /* free pages and kept mappings rest this long before a tick purges them */
     TICK_MS = 100,
     TICK_BUDGET_PAGES = 512,
+
+    /* The dirty budget: what may rest, that is, be free and hold memory */
+    BUDGET_BYTES = 8 << 20,
+    BUDGET_USED_SHARE = 8,         /* ... and 1/8 of what is in use */
+    BUDGET_LOOP_BYTES = 128 << 20, /* ... and at most this much more for a loop that frees and allocates it again */
+    BUDGET_LOOP_BYTES_MIN = 1 << 20,
+    BUDGET_LOW_SHARE = 4,   /* a purge goes 1/4 below the budget, so that not each free has to purge */
+    BUDGET_STEP_PAGES = 64, /* most pages that one free purges */
 };
 
 struct arena {
     _Atomic(bool) ready; /* sync: arena-init; the pointers and fields up to `tight` are const after it */
     _Atomic(struct hz_segment *) *segments; /* sync: segment-publish */
     struct hz_runmap pages;                 /* a word per segment */
-    _Atomic(uint32_t) *freed_at_ms;         /* hint */
+    _Atomic(uint32_t) *freed_at_ms;         /* hint; of kept mappings */
     _Atomic(uint32_t) *address_table;       /* sync: segment-publish; address / 4 MiB -> directory index + 1 */
     uintptr_t address_mask;
     uint32_t capacity;
@@ -43,6 +51,12 @@ struct arena {
     _Atomic(size_t) purged_bytes;      /* counter */
     _Atomic(size_t) segments_acquired; /* counter */
     _Atomic(uint64_t) ticked_at_ms;    /* hint */
+
+    _Atomic(bool) purging;        /* hint: a thread purges because the dirty budget is exceeded */
+    _Atomic(size_t) direct_bytes; /* counter: usable bytes of direct mappings that are handed out */
+    _Atomic(size_t) loop_bytes;   /* hint: what the budget has more, because a loop needs it */
+    _Atomic(size_t) regret_bytes; /* hint: what was purged lately because the budget was exceeded */
+    _Atomic(bool) loop_used;      /* hint: loop_bytes was needed since the last tick */
 
     _Atomic(struct hz_segment *) cache[CACHE_SLOTS]; /* sync: cache-publish */
     _Atomic(size_t) cache_bytes;                     /* counter: bytes in the cache or on their way into it */
@@ -66,6 +80,14 @@ static bool table_map(void **table, size_t bytes, bool writable) {
     return *table != NULL;
 }
 
+/* Gives the memory of claimed pages of a segment back. */
+static bool pages_give_back(uint32_t index, uint64_t bits) {
+    /* sync: segment-publish, partner entry_get_locked */
+    struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
+    void *start = hz_segment_page_address(segment, (unsigned)__builtin_ctzll(bits));
+    return hz_os_purge(start, (size_t)hz_bits_count(bits) << HZ_PAGE_LOG2);
+}
+
 bool hz_arena_init(void) {
     static void *tables[TABLE_COUNT]; /* lock: the caller's, of rank HZ_RANK_INIT */
     arena.tight = !hz_pagetags.flat;
@@ -83,7 +105,7 @@ bool hz_arena_init(void) {
     char *directory = tables[0];
     arena.segments = (_Atomic(struct hz_segment *) *)(void *)directory;
     arena.freed_at_ms = (_Atomic(uint32_t) *)(void *)(directory + words * 8);
-    hz_runmap_init(&arena.pages, directory + words * 12, arena.capacity);
+    hz_runmap_init(&arena.pages, directory + words * 12, arena.capacity, pages_give_back);
     arena.address_table = tables[1];
     hz_store_rel(&arena.ready, true); /* sync: arena-init, partner is_ready */
     return true;
@@ -235,6 +257,69 @@ static bool segment_add(uint32_t seen_count) {
     return done;
 }
 
+/* ---- the dirty budget ----------------------------------------------------------------------------------- */
+
+size_t hz_arena_resting_bytes(void) {
+    /* relaxed: counter */
+    return (hz_runmap_resting(&arena.pages) << HZ_PAGE_LOG2) + hz_load_rlx(&arena.cache_bytes);
+}
+
+size_t hz_arena_used_bytes(void) {
+    return (hz_runmap_used(&arena.pages) << HZ_PAGE_LOG2) + hz_load_rlx(&arena.direct_bytes); /* relaxed: counter */
+}
+
+/* What may rest without regard to loops. */
+static size_t budget_base(void) {
+    return BUDGET_BYTES + hz_arena_used_bytes() / BUDGET_USED_SHARE;
+}
+
+/* Purges at most `most` pages if more rests than the budget allows. */
+static void budget_keep(size_t most) {
+    size_t limit = budget_base() + hz_load_rlx(&arena.loop_bytes); /* relaxed: hint */
+    size_t resting = hz_arena_resting_bytes();
+    if (HZ_LIKELY(resting <= limit))
+        return;
+    bool expected = false;
+    /* relaxed, all: the CAS picks one thread, and publishes nothing */
+    if (hz_load_rlx(&arena.purging) || !hz_cas_rlx_rlx(&arena.purging, &expected, true))
+        return;
+    size_t pages = (resting - (limit - limit / BUDGET_LOW_SHARE)) >> HZ_PAGE_LOG2;
+    size_t purged = hz_runmap_purge_oldest(&arena.pages, hz_min(pages, most)) << HZ_PAGE_LOG2;
+    hz_add_rlx(&arena.purged_bytes, purged);
+    hz_add_rlx(&arena.regret_bytes, purged);
+    hz_store_rlx(&arena.purging, false);
+}
+
+/* An allocation got `fresh` bytes without memory and `reused` bytes that rested. If memory was purged lately because of
+   the budget, the program frees and allocates the same in a loop, and a larger budget would have spared it that. */
+static void budget_learn(size_t fresh, size_t reused) {
+    size_t loop_bytes = hz_load_rlx(&arena.loop_bytes); /* relaxed, all: hints */
+    if (fresh > 0) {
+        size_t purged = hz_load_rlx(&arena.regret_bytes);
+        size_t regret = hz_min(fresh, purged);
+        if (regret == 0 || loop_bytes >= BUDGET_LOOP_BYTES)
+            return;
+        hz_store_rlx(&arena.regret_bytes,
+                     purged - regret); /* stores: sums could leave the range, updates may be lost */
+        hz_store_rlx(&arena.loop_bytes, hz_min(loop_bytes + regret, BUDGET_LOOP_BYTES));
+        hz_store_rlx(&arena.loop_used, true);
+    } else if (loop_bytes > 0 && !hz_load_rlx(&arena.loop_used) && hz_arena_resting_bytes() + reused > budget_base()) {
+        hz_store_rlx(&arena.loop_used, true);
+    }
+}
+
+/* Forgets half of what was learnt, if it was of no use since the last tick, and the rest once nothing rests. */
+static void budget_age(void) {
+    bool is_used = hz_load_rlx(&arena.loop_used); /* relaxed, all: hints */
+    bool is_over = !is_used && hz_arena_resting_bytes() == 0;
+    size_t left = hz_load_rlx(&arena.loop_bytes) / 2;
+    hz_store_rlx(&arena.regret_bytes, is_over ? 0 : hz_load_rlx(&arena.regret_bytes) / 2);
+    if (is_used)
+        hz_store_rlx(&arena.loop_used, false);
+    else
+        hz_store_rlx(&arena.loop_bytes, left < BUDGET_LOOP_BYTES_MIN || is_over ? 0 : left);
+}
+
 /* ---- runs ------------------------------------------------------------------------------------------ */
 
 static void run_begin(struct hz_run *run, const struct hz_claim *claim) {
@@ -258,12 +343,14 @@ bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run
     run->first = claim.first;
     run->pages = pages;
     run_begin(run, &claim);
+    size_t reused = hz_bits_count(claim.dirty & claim.bits);
+    budget_learn((pages - reused) << HZ_PAGE_LOG2, reused << HZ_PAGE_LOG2);
     return true;
 }
 
 static void run_release(struct hz_segment *segment, unsigned first, unsigned pages) {
-    hz_store_rlx(&arena.freed_at_ms[segment->index], (uint32_t)hz_os_now_ms()); /* relaxed: hint */
     hz_runmap_release(&arena.pages, segment->index, hz_run_bits(first, pages));
+    budget_keep(BUDGET_STEP_PAGES);
 }
 
 void hz_arena_run_free(struct hz_segment *segment, unsigned first) {
@@ -386,8 +473,10 @@ struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool ze
             cache_purge(0, 0);
             segment = direct_map(bytes, alignment);
         }
+        hz_add_rlx(&arena.direct_bytes, segment != NULL ? bytes : 0); /* relaxed: counter */
         return segment;
     }
+    hz_add_rlx(&arena.direct_bytes, bytes); /* relaxed: counter */
     if (zeroed) {
         void *base = hz_segment_page_address(segment, 0);
         if (!hz_os_purge(base, hz_load_rlx(&segment->mapped_bytes))) /* relaxed: owner */
@@ -397,7 +486,8 @@ struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool ze
 }
 
 void hz_arena_direct_free(struct hz_segment *segment) {
-    if (!cache_keep(segment, hz_load_rlx(&segment->mapped_bytes))) /* relaxed: owner */
+    hz_sub_rlx(&arena.direct_bytes, hz_load_rlx(&segment->direct_bytes)); /* relaxed, both: counter, owner */
+    if (!cache_keep(segment, hz_load_rlx(&segment->mapped_bytes)))        /* relaxed: owner */
         direct_unmap(segment);
 }
 
@@ -416,8 +506,10 @@ static void direct_unmap(struct hz_segment *segment) {
 struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t bytes) {
     char *base = (char *)hz_load_rlx(&segment->base); /* relaxed, all: owner */
     size_t old_bytes = hz_load_rlx(&segment->mapped_bytes);
+    size_t old_direct = hz_load_rlx(&segment->direct_bytes);
     if (bytes <= old_bytes && old_bytes - bytes <= old_bytes / CACHE_FIT_SHARE && old_bytes <= CACHE_ENTRY_BYTES_MAX) {
-        hz_store_rlx(&segment->direct_bytes, bytes); /* the mapping fits, and keeps its length */
+        hz_store_rlx(&segment->direct_bytes, bytes);         /* the mapping fits, and keeps its length */
+        hz_add_rlx(&arena.direct_bytes, bytes - old_direct); /* relaxed: counter */
         return segment;
     }
     hz_lock_acquire(&arena.lock);
@@ -438,46 +530,13 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
     if (done) {
         hz_store_rlx(&segment->direct_bytes, bytes);
         hz_store_rlx(&segment->mapped_bytes, bytes);
+        hz_add_rlx(&arena.direct_bytes, bytes - old_direct); /* relaxed: counter */
     }
     hz_lock_release(&arena.lock);
     return done ? segment : NULL;
 }
 
 /* ---- purge --------------------------------------------------------------------------------------- */
-
-/* The free dirty pages of a segment. */
-static uint64_t resting_pages(uint32_t index) {
-    /* relaxed, both: hints, checked by the claim */
-    return hz_load_rlx(&arena.pages.free_masks[index]) & hz_load_rlx(&arena.pages.dirty_masks[index]);
-}
-
-/* Purges one run of pages that are free, dirty and in `tries`, and removes it from `tries`; false when there is none.
-   No other thread can get the run meanwhile. */
-static bool purge_run(uint32_t index, uint64_t *tries, unsigned *purged) {
-    struct hz_claim claim;
-    uint64_t run;
-    do {
-        uint64_t bits = *tries & resting_pages(index);
-        if (bits == 0)
-            return false;
-        unsigned first = (unsigned)__builtin_ctzll(bits);
-        uint64_t after = ~(bits >> first);
-        run = hz_run_bits(first, after == 0 ? 64 - first : (unsigned)__builtin_ctzll(after));
-    } while (!hz_runmap_claim_bits(&arena.pages, index, run, &claim));
-    /* sync: segment-publish, partner entry_get_locked */
-    struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
-    unsigned pages = hz_bits_count(run);
-    /* if another thread used and purged some of the pages before the claim, they are purged twice */
-    if (hz_os_purge(hz_segment_page_address(segment, claim.first), (size_t)pages << HZ_PAGE_LOG2)) {
-        hz_runmap_clean(&arena.pages, index, run);
-        *purged += pages;
-    } else {
-        hz_runmap_clean(&arena.pages, index, run & ~claim.dirty);
-    }
-    *tries &= ~run;
-    hz_runmap_release(&arena.pages, index, run);
-    return true;
-}
 
 /* In tight mode: unmaps a segment if none of its pages is in use. */
 static void segment_release_unused(uint32_t index) {
@@ -490,6 +549,7 @@ static void segment_release_unused(uint32_t index) {
     unpublish(segment);
     if (!hz_os_unmap(base, HZ_SEGMENT_BYTES))
         (void)hz_os_purge(base, HZ_SEGMENT_BYTES); /* as in direct_unmap */
+    hz_runmap_remove(&arena.pages, index);
     hz_lock_acquire(&arena.lock);
     entry_release_locked(segment);
     hz_lock_release(&arena.lock);
@@ -498,35 +558,29 @@ static void segment_release_unused(uint32_t index) {
 size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages) {
     if (!is_ready())
         return 0;
-    uint32_t now = (uint32_t)hz_os_now_ms();
-    uint32_t count = hz_arena_segment_count();
-    unsigned purged = 0;
     size_t unmapped = hz_load_rlx(&arena.purged_bytes); /* relaxed: counter; other threads can add to it meanwhile */
-    cache_purge(now, delay_ms);
+    cache_purge((uint32_t)hz_os_now_ms(), delay_ms);
     unmapped = hz_load_rlx(&arena.purged_bytes) - unmapped;
-    for (uint32_t index = 0; index < count && budget_pages > 0; index++) {
-        /* relaxed, all: hints. Ages are modulo 2^32 ms; a free after `now` has a negative age */
-        int32_t age = (int32_t)(now - hz_load_rlx(&arena.freed_at_ms[index]));
-        if (delay_ms > 0 && age < (int32_t)delay_ms)
-            continue;
-        uint64_t tries = resting_pages(index);
-        budget_pages -= hz_min(budget_pages, hz_bits_count(tries));
-        while (tries != 0 && purge_run(index, &tries, &purged)) {
-        }
-        if (arena.tight && delay_ms == 0)
+    size_t purged = delay_ms == 0 ? hz_runmap_purge_all(&arena.pages, budget_pages)
+                                  : hz_runmap_purge_rested(&arena.pages, (uint32_t)delay_ms, budget_pages);
+    purged <<= HZ_PAGE_LOG2;
+    if (arena.tight && delay_ms == 0)
+        for (uint32_t index = 0; index < hz_arena_segment_count(); index++)
             segment_release_unused(index);
-    }
-    hz_add_rlx(&arena.purged_bytes, (size_t)purged << HZ_PAGE_LOG2); /* relaxed: counter */
-    return ((size_t)purged << HZ_PAGE_LOG2) + unmapped;
+    hz_add_rlx(&arena.purged_bytes, purged); /* relaxed: counter */
+    return purged + unmapped;
 }
 
-void hz_arena_tick(void) {
+bool hz_arena_tick(void) {
     uint64_t now = hz_os_now_ms();
     uint64_t last = hz_load_rlx(&arena.ticked_at_ms); /* relaxed: hint */
     /* relaxed: the CAS picks one thread, and publishes nothing */
-    if (now < last + TICK_MS || !hz_cas_rlx_rlx(&arena.ticked_at_ms, &last, now))
-        return;
-    hz_arena_purge(PURGE_DELAY_MS, TICK_BUDGET_PAGES);
+    if (now >= last + TICK_MS && hz_cas_rlx_rlx(&arena.ticked_at_ms, &last, now)) {
+        hz_arena_purge(PURGE_DELAY_MS, TICK_BUDGET_PAGES);
+        budget_age();
+        budget_keep(TICK_BUDGET_PAGES);
+    }
+    return hz_arena_resting_bytes() > 0;
 }
 
 void hz_arena_figures_get(struct hz_arena_figures *figures) {
@@ -565,9 +619,9 @@ void hz_arena_figures_get(struct hz_arena_figures *figures) {
 }
 
 void hz_arena_after_fork(void) {
-    uint32_t count = is_ready() ? hz_arena_segment_count() : 0;
-    for (uint32_t index = 0; index < count; index++)
-        hz_runmap_repair(&arena.pages, index);
+    if (is_ready())
+        hz_runmap_repair(&arena.pages, hz_arena_segment_count());
+    hz_store_rlx(&arena.purging, false); /* relaxed: one thread */
     if (!hz_lock_abandoned(&arena.lock))
         return;
     /* the fields are sound after each step of the holder; what it had taken out of them is lost */

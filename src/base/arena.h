@@ -4,8 +4,8 @@
  * A segment is 4 MiB of address space at a 4 MiB boundary: 64 pages of 64 KiB ("page" here is an arena page). The arena
  * hands out runs of pages; a run never crosses its segment's end. The segment's word in a runmap says which pages are
  * free, and which may hold memory ("dirty"). Taking and freeing a run takes no lock. The arena keeps free dirty pages
- * for reuse, and purges them when they have rested for a while. A block too large for a run is a segment of its own, of
- * the kind "direct": one mapping.
+ * for reuse within a budget, and purges them when they have rested for a while. A block too large for a run is a
+ * segment of its own, of the kind "direct": one mapping.
  *
  * Invariants of a segment: those of runmap.h; a page that is not dirty reads as zero.
  */
@@ -107,13 +107,20 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
 uint32_t hz_arena_segment_count(void);
 struct hz_segment *hz_arena_segment(uint32_t index);
 
-/* Purges free dirty pages, and unmaps kept mappings, that have rested for `delay_ms` (0: all of them). Looks at no
-   further segment once it has tried `budget_pages` pages; mappings do not count. Returns the bytes given back. Any
-   thread. */
+/* Purges at most `budget_pages` free dirty pages that have rested for `delay_ms`, and unmaps kept mappings that have,
+   in any number. 0 ms: all of them; else those that rested at two calls that far apart. Returns the bytes given back.
+   Any thread. */
 size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages);
 
-/* Housekeeping, called by slow paths: purges a little if it is time. */
-void hz_arena_tick(void);
+/* Housekeeping, called by slow paths as often as they like: purges a little if it is time. Returns whether anything
+   rests, so that it is worth to call again. Any thread. */
+bool hz_arena_tick(void);
+
+/* Bytes that rest, that is, free dirty pages and kept mappings, and bytes that are handed out. The first may not exceed
+   the dirty budget: 8 MiB, and 1/8 of the second, and at most 128 MiB for a loop that frees and allocates it again. A
+   free that exceeds the budget purges up to 4 MiB at once. Both read one or two counters. */
+size_t hz_arena_resting_bytes(void);
+size_t hz_arena_used_bytes(void);
 
 struct hz_arena_figures {
     size_t mapped_bytes;      /* paged segments, direct mappings and kept mappings */

@@ -9,15 +9,25 @@
 #include "base/runmap.h"
 
 #include "base/check.h"
+#include "base/os.h"
 
-enum { DIRTY_SHIFT = 8, LENGTH_MASK = 0xff };
+enum {
+    DIRTY_SHIFT = 8,
+    LENGTH_MASK = 0xff,
+    LOOK_WORDS = 1024, /* words that a purge of rested units looks at in one call */
+    OLDEST_WORDS = 8,  /* words of which a purge of the oldest units takes the oldest */
+};
+
+static const uint64_t one_used = UINT64_C(1) << 32;
 
 size_t hz_runmap_bytes(uint32_t words) {
-    return 2 * hz_summary_bytes(words) + (size_t)words * (8 + 8 + 2);
+    return 2 * hz_summary_bytes(words) + (size_t)words * (8 + 8 + 8 + 4 + 4 + 2);
 }
 
-void hz_runmap_init(struct hz_runmap *map, void *memory, uint32_t words) {
+void hz_runmap_init(struct hz_runmap *map, void *memory, uint32_t words,
+                    bool (*give_back)(uint32_t index, uint64_t bits)) {
     char *next = memory;
+    map->give_back = give_back;
     hz_summary_init(&map->free_runs, next, words);
     next += hz_summary_bytes(words);
     hz_summary_init(&map->dirty_runs, next, words);
@@ -26,6 +36,12 @@ void hz_runmap_init(struct hz_runmap *map, void *memory, uint32_t words) {
     next += (size_t)words * 8;
     map->dirty_masks = (_Atomic(uint64_t) *)(void *)next;
     next += (size_t)words * 8;
+    map->rested_masks = (_Atomic(uint64_t) *)(void *)next;
+    next += (size_t)words * 8;
+    map->looked_at_ms = (_Atomic(uint32_t) *)(void *)next;
+    next += (size_t)words * 4;
+    map->freed_at_ms = (_Atomic(uint32_t) *)(void *)next;
+    next += (size_t)words * 4;
     map->longest = (_Atomic(uint16_t) *)(void *)next;
 }
 
@@ -108,13 +124,25 @@ static void classify(struct hz_runmap *map, uint32_t index) {
     }
 }
 
-void hz_runmap_repair(struct hz_runmap *map, uint32_t index) {
+static void repair(struct hz_runmap *map, uint32_t index) {
     classify(map, index);
     unsigned now = hz_load_rlx(&map->longest[index]); /* relaxed: one thread */
     if ((now & LENGTH_MASK) != 0)
         hz_summary_repair(&map->free_runs, now & LENGTH_MASK, index);
     if (now >> DIRTY_SHIFT != 0)
         hz_summary_repair(&map->dirty_runs, now >> DIRTY_SHIFT, index);
+}
+
+void hz_runmap_repair(struct hz_runmap *map, uint32_t words) {
+    uint64_t counts = 0;
+    for (uint32_t index = 0; index < words; index++) {
+        uint64_t free_mask = hz_load_rlx(&map->free_masks[index]); /* relaxed, all: one thread */
+        uint64_t dirty_mask = hz_load_rlx(&map->dirty_masks[index]);
+        /* a unit that is handed out is dirty, and one that a vanished thread had in its hands may be */
+        counts += one_used * hz_bits_count(dirty_mask & ~free_mask) + hz_bits_count(dirty_mask & free_mask);
+        repair(map, index);
+    }
+    hz_store_rlx(&map->counts, counts);
 }
 
 /* ---- claim and release ------------------------------------------------------------------------------- */
@@ -125,12 +153,16 @@ void hz_runmap_add(struct hz_runmap *map, uint32_t index) {
     classify(map, index);
 }
 
-/* Marks claimed units dirty, since their holder will write to them. */
+/* Counts claimed units, and marks them dirty, since their holder will write to them. */
 static void claimed(struct hz_runmap *map, uint32_t index, uint64_t bits, struct hz_claim *claim) {
     claim->index = index;
     claim->first = (unsigned)__builtin_ctzll(bits);
     claim->bits = bits;
     claim->dirty = hz_or_rlx(&map->dirty_masks[index], bits); /* relaxed: owner of the units' bits */
+    /* relaxed: counter */
+    hz_add_rlx(&map->counts, one_used * hz_bits_count(bits) - hz_bits_count(claim->dirty & bits));
+    if ((hz_load_rlx(&map->rested_masks[index]) & bits) != 0) /* relaxed, both: hint */
+        hz_and_rlx(&map->rested_masks[index], ~bits);
     classify(map, index);
 }
 
@@ -197,7 +229,144 @@ void hz_runmap_clean(struct hz_runmap *map, uint32_t index, uint64_t bits) {
     hz_and_rlx(&map->dirty_masks[index], ~bits); /* relaxed: owner of the units' bits; published with the free bits */
 }
 
-void hz_runmap_release(struct hz_runmap *map, uint32_t index, uint64_t bits) {
+/* Gives units back, some of which can be clean. */
+static void put_back(struct hz_runmap *map, uint32_t index, uint64_t bits) {
+    uint64_t dirty = hz_load_rlx(&map->dirty_masks[index]) & bits; /* relaxed: owner of the units' bits */
+    /* relaxed: counter. First: a claim that follows must find the units counted */
+    hz_add_rlx(&map->counts, hz_bits_count(dirty) - one_used * hz_bits_count(bits));
     hz_or_rel(&map->free_masks[index], bits); /* sync: run-release, partners claim_in, hz_runmap_claim_bits */
     classify(map, index);
+}
+
+void hz_runmap_release(struct hz_runmap *map, uint32_t index, uint64_t bits) {
+    hz_store_rlx(&map->freed_at_ms[index], (uint32_t)hz_os_now_ms()); /* relaxed: hint */
+    put_back(map, index, bits);
+}
+
+void hz_runmap_remove(struct hz_runmap *map, uint32_t index) {
+    hz_store_rlx(&map->dirty_masks[index], 0); /* relaxed: owner of all units */
+    hz_sub_rlx(&map->counts, one_used * 64);   /* relaxed: counter */
+}
+
+/* ---- purge ------------------------------------------------------------------------------------------- */
+
+static uint64_t resting_units(struct hz_runmap *map, uint32_t index) {
+    /* relaxed, both: hints, checked by the claim */
+    return hz_load_rlx(&map->free_masks[index]) & hz_load_rlx(&map->dirty_masks[index]);
+}
+
+/* Purges one run of units that rest and are in `tries`, and removes it from `tries`; false when there is none. No other
+   thread can get the units meanwhile. */
+static bool purge_run(struct hz_runmap *map, uint32_t index, uint64_t *tries, size_t *purged) {
+    struct hz_claim claim;
+    uint64_t run;
+    do {
+        uint64_t bits = *tries & resting_units(map, index);
+        if (bits == 0)
+            return false;
+        unsigned first = (unsigned)__builtin_ctzll(bits);
+        uint64_t after = ~(bits >> first);
+        run = hz_run_bits(first, after == 0 ? 64 - first : (unsigned)__builtin_ctzll(after));
+    } while (!hz_runmap_claim_bits(map, index, run, &claim));
+    /* if another thread used and purged some of the units before the claim, they are purged twice */
+    bool done = map->give_back(index, run);
+    hz_runmap_clean(map, index, done ? run : run & ~claim.dirty);
+    *purged += done ? hz_bits_count(run) : 0;
+    *tries &= ~run;
+    put_back(map, index, run);
+    return true;
+}
+
+/* The lowest `most` ones of `bits`. */
+static uint64_t lowest_bits(uint64_t bits, size_t most) {
+    if (hz_bits_count(bits) <= most)
+        return bits;
+    uint64_t others = bits;
+    while (most-- > 0)
+        others &= others - 1;
+    return bits & ~others;
+}
+
+/* Purges at most `most` of the units of `tries` that rest. Returns the number of units that it tried. */
+static size_t purge_word(struct hz_runmap *map, uint32_t index, uint64_t tries, size_t most, size_t *purged) {
+    tries = lowest_bits(tries & resting_units(map, index), most);
+    size_t tried = hz_bits_count(tries);
+    while (tries != 0 && purge_run(map, index, &tries, purged)) {
+    }
+    return tried;
+}
+
+size_t hz_runmap_purge_all(struct hz_runmap *map, size_t most) {
+    size_t purged = 0;
+    uint32_t index;
+    for (uint32_t from = 0; most > 0 && hz_summary_next(&map->dirty_runs, from, &index); from = index + 1)
+        most -= purge_word(map, index, UINT64_MAX, most, &purged);
+    return purged;
+}
+
+/* The next word with resting units after the cursor, which wraps around. */
+static bool next_word(struct hz_runmap *map, uint32_t *cursor, uint32_t *index) {
+    if (!hz_summary_next(&map->dirty_runs, *cursor, index) && !hz_summary_next(&map->dirty_runs, 0, index))
+        return false;
+    *cursor = *index + 1;
+    return true;
+}
+
+size_t hz_runmap_purge_rested(struct hz_runmap *map, uint32_t delay_ms, size_t most) {
+    uint32_t now = (uint32_t)hz_os_now_ms();
+    size_t purged = 0;
+    uint32_t first = UINT32_MAX;
+    uint32_t cursor = hz_load_rlx(&map->look_cursor); /* relaxed, all: hints */
+    uint32_t index;
+    for (unsigned words = 0; words < LOOK_WORDS && most > 0 && next_word(map, &cursor, &index); words++) {
+        if (index == first)
+            break;
+        if (words == 0)
+            first = index;
+        if (now - hz_load_rlx(&map->looked_at_ms[index]) < delay_ms)
+            continue;
+        most -= purge_word(map, index, hz_load_rlx(&map->rested_masks[index]), most, &purged);
+        if (most == 0) { /* the next call goes on with this word */
+            cursor = index;
+            break;
+        }
+        hz_store_rlx(&map->looked_at_ms[index], now);
+        /* a unit that is claimed between these two steps and freed again is thought to have rested: it is purged early
+         */
+        hz_store_rlx(&map->rested_masks[index], resting_units(map, index));
+    }
+    hz_store_rlx(&map->look_cursor, cursor);
+    return purged;
+}
+
+/* Of the next few words with resting units, the one that was freed into the longest time ago; UINT32_MAX when there is
+   none. */
+static uint32_t oldest_word(struct hz_runmap *map) {
+    uint32_t now = (uint32_t)hz_os_now_ms();
+    uint32_t cursor = hz_load_rlx(&map->purge_cursor); /* relaxed, all: hints */
+    uint32_t oldest = UINT32_MAX;
+    int32_t oldest_age = 0;
+    uint32_t index;
+    for (unsigned words = 0; words < OLDEST_WORDS && next_word(map, &cursor, &index); words++) {
+        int32_t age = (int32_t)(now - hz_load_rlx(&map->freed_at_ms[index]));
+        if (oldest == UINT32_MAX || age > oldest_age) {
+            oldest = index;
+            oldest_age = age;
+        }
+    }
+    hz_store_rlx(&map->purge_cursor, oldest + 1); /* 0 if there is none */
+    return oldest;
+}
+
+size_t hz_runmap_purge_oldest(struct hz_runmap *map, size_t most) {
+    size_t purged = 0;
+    while (most > 0) {
+        uint32_t index = oldest_word(map);
+        if (index == UINT32_MAX)
+            break;
+        uint64_t rested = hz_load_rlx(&map->rested_masks[index]) & resting_units(map, index); /* relaxed: hint */
+        size_t tried = purge_word(map, index, rested != 0 ? rested : UINT64_MAX, most, &purged);
+        most -= hz_max(tried, 1); /* a word that other threads have emptied counts, so the loop ends */
+    }
+    return purged;
 }

@@ -24,6 +24,18 @@ struct hz_runmap {
     _Atomic(uint16_t) *longest;     /* sync: longest-publish; longest free run, and longest free dirty run << 8 */
     struct hz_summary free_runs;
     struct hz_summary dirty_runs; /* of units that are free and dirty */
+
+    /* counter: units that are claimed << 32 | units that rest, that is, are free and dirty */
+    _Atomic(uint64_t) counts;
+
+    _Atomic(uint64_t) *rested_masks; /* hint: units that rested at the last look, and were not claimed since */
+    _Atomic(uint32_t) *looked_at_ms; /* hint */
+    _Atomic(uint32_t) *freed_at_ms;  /* hint */
+    _Atomic(uint32_t) look_cursor;   /* hint: next word to look at */
+    _Atomic(uint32_t) purge_cursor;  /* hint: next word to purge when there is too much */
+
+    /* const after publish. Gives the memory of neighbouring units back, which the caller has claimed */
+    bool (*give_back)(uint32_t index, uint64_t bits);
 };
 
 struct hz_claim {
@@ -41,12 +53,26 @@ HZ_INLINE unsigned hz_bits_count(uint64_t bits) {
     return (unsigned)__builtin_popcountll(bits);
 }
 
-/* Zeroed memory for a map of `words` words. Init: once, before any other call; all units are taken at first. */
+/* Zeroed memory for a map of `words` words. Init: once, before any other call; there are no units at first. */
 size_t hz_runmap_bytes(uint32_t words);
-void hz_runmap_init(struct hz_runmap *map, void *memory, uint32_t words);
+void hz_runmap_init(struct hz_runmap *map, void *memory, uint32_t words,
+                    bool (*give_back)(uint32_t index, uint64_t bits));
 
-/* Makes the units of a new word free and clean. Only while all its units are taken. */
+/* Makes the units of a new word free and clean. */
 void hz_runmap_add(struct hz_runmap *map, uint32_t index);
+
+/* Ends a word all of whose units the caller has claimed. */
+void hz_runmap_remove(struct hz_runmap *map, uint32_t index);
+
+/* Units that are claimed, and units that rest. Both are exact when no call is under way: only the thread that has taken
+   a unit's free bit counts it, the claim after it took the bit, the release before it sets the bit. */
+HZ_INLINE size_t hz_runmap_used(struct hz_runmap *map) {
+    return hz_load_rlx(&map->counts) >> 32; /* relaxed: counter */
+}
+
+HZ_INLINE size_t hz_runmap_resting(struct hz_runmap *map) {
+    return (uint32_t)hz_load_rlx(&map->counts); /* relaxed: counter */
+}
 
 /* Takes a run of `units` (1..64) whose first number is a multiple of `align` (a power of two up to 64). False when it
    finds none. */
@@ -61,7 +87,17 @@ void hz_runmap_clean(struct hz_runmap *map, uint32_t index, uint64_t bits);
 /* Gives units back. */
 void hz_runmap_release(struct hz_runmap *map, uint32_t index, uint64_t bits);
 
-/* In a fork's child, for each word that was ever added: makes the summaries agree with the masks. */
-void hz_runmap_repair(struct hz_runmap *map, uint32_t index);
+/* Purges of at most `most` units. Each returns the number of units given back. A unit that the system keeps stays
+   dirty.
+   All: those of every word.
+   Rested: units that rested at two looks at their word at least `delay_ms` apart, whatever happened to other units of
+   the word. A call looks at each word at most once, and at a limited number of words; the next one goes on there.
+   Oldest: of the next few words with resting units, the one into which nothing was freed for the longest time. */
+size_t hz_runmap_purge_all(struct hz_runmap *map, size_t most);
+size_t hz_runmap_purge_rested(struct hz_runmap *map, uint32_t delay_ms, size_t most);
+size_t hz_runmap_purge_oldest(struct hz_runmap *map, size_t most);
+
+/* In a fork's child: makes the counts and the summaries of the first `words` words agree with the masks. */
+void hz_runmap_repair(struct hz_runmap *map, uint32_t words);
 
 #endif

@@ -19,6 +19,7 @@ size_t hz_summary_bytes(uint32_t words) {
 
 void hz_summary_init(struct hz_summary *summary, void *memory, uint32_t words) {
     _Atomic(uint64_t) *next = memory;
+    summary->words = words;
     for (unsigned level = 0; level < TOP; level++) {
         summary->levels[level] = next;
         next += level_words(words, level);
@@ -89,6 +90,36 @@ bool hz_summary_find(struct hz_summary *summary, unsigned *length, uint32_t *ind
         }
         clear_from(summary, level, found, at); /* a bit over a node that is zero */
     }
+}
+
+/* The nodes of all lengths together. */
+static uint64_t node_of_any(struct hz_summary *summary, unsigned level, uint32_t index) {
+    uint64_t any = 0;
+    for (unsigned length = 1; length <= HZ_SUMMARY_LENGTHS; length++)
+        any |= hz_load_rlx(node_of(summary, level, length, index)); /* relaxed: hint */
+    return any;
+}
+
+bool hz_summary_next(struct hz_summary *summary, uint32_t from, uint32_t *index) {
+    while (from < summary->words) {
+        unsigned level = 0;
+        uint64_t node = 0;
+        while (from < summary->words && level < TOP) {
+            node = node_of_any(summary, level, from) & (UINT64_MAX << ((from >> (6 * level)) % 64));
+            if (node != 0)
+                break;
+            level++; /* nothing in the rest of this node: on to the next one, whose bit is in the level above */
+            from = ((from >> (6 * level)) + 1) << (6 * level);
+        }
+        if (node == 0)
+            return false;
+        from = (from >> (6 * (level + 1)) << (6 * (level + 1))) | (uint32_t)__builtin_ctzll(node) << (6 * level);
+        if (level == 0) {
+            *index = from;
+            return true;
+        }
+    }
+    return false;
 }
 
 void hz_summary_repair(struct hz_summary *summary, unsigned length, uint32_t index) {

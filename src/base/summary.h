@@ -25,6 +25,7 @@ enum {
 struct hz_summary {
     _Atomic(uint64_t) *levels[HZ_SUMMARY_LEVELS]; /* const after publish; sync: summary-set */
     _Atomic(uint64_t) lengths;                    /* sync: summary-set; bit n: some word has a run of n + 1 */
+    uint32_t words;                               /* const after publish */
 };
 
 /* Zeroed memory that a summary of `words` words takes, a multiple of 64. */
@@ -40,6 +41,9 @@ void hz_summary_clear(struct hz_summary *summary, unsigned length, uint32_t inde
 /* The first word of the smallest length that is at least `*length` (1..64). Writes its length and number; false when
    there is none. */
 bool hz_summary_find(struct hz_summary *summary, unsigned *length, uint32_t *index);
+
+/* The first word from `from` on that has a run of any length; false when there is none. */
+bool hz_summary_next(struct hz_summary *summary, uint32_t from, uint32_t *index);
 
 /* In a fork's child: makes the bits above a leaf agree with it. */
 void hz_summary_repair(struct hz_summary *summary, unsigned length, uint32_t index);

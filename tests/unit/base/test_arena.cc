@@ -177,6 +177,121 @@ TEST_F(Arena, PurgeKeepsToItsDelayAndBudget) {
     EXPECT_EQ(hz_arena_purge(0, SIZE_MAX), dirty - some);
 }
 
+/* The bound that arena.h promises for a thread that is alone, without what a loop may have in addition. */
+size_t budget() {
+    return 8 * MiB + hz_arena_used_bytes() / 8;
+}
+
+void expect_exact_counts() {
+    struct hz_arena_figures now = figures();
+    EXPECT_EQ(hz_arena_resting_bytes(), now.free_dirty_bytes);
+    EXPECT_EQ(hz_arena_used_bytes(), now.used_bytes + now.direct_bytes);
+}
+
+/* Ticks until nothing rests, and for two ticks at least, which forget loops of earlier tests; false if that takes
+   longer than two seconds. */
+bool rests_nothing_soon() {
+    uint64_t start = hz_os_now_ms();
+    while (hz_arena_tick() ? hz_os_now_ms() < start + 2000 : hz_os_now_ms() < start + 250)
+        std::this_thread::yield();
+    return hz_arena_resting_bytes() == 0;
+}
+
+TEST_F(Arena, NoMoreRestsThanTheBudget) {
+    ASSERT_TRUE(rests_nothing_soon());
+    std::vector<struct hz_run> runs;
+    for (int i = 0; i < 200; i++) {
+        runs.push_back(alloc(static_cast<unsigned>(1 + i % unit::run_pages_max)));
+        memset(start_of(runs.back()), 1, bytes_of(runs.back()));
+    }
+    expect_exact_counts();
+    size_t purged = figures().purged_bytes;
+    size_t most = 0;
+    for (const struct hz_run &run : runs) {
+        free(run);
+        ASSERT_LE(hz_arena_resting_bytes(), budget());
+        most = std::max(most, hz_arena_resting_bytes());
+    }
+    EXPECT_GT(most, 8 * MiB) << "the budget is used";
+    EXPECT_GT(figures().purged_bytes, purged);
+    expect_exact_counts();
+}
+
+TEST_F(Arena, AShrunkRunCountsToo) {
+    ASSERT_TRUE(rests_nothing_soon());
+    struct hz_run run = alloc(unit::run_pages_max);
+    hz_arena_run_shrink(run.segment, run.first, 10);
+    EXPECT_EQ(hz_arena_resting_bytes(), (unit::run_pages_max - 10) * unit::page_bytes);
+    uint64_t dirty = 0;
+    ASSERT_TRUE(hz_arena_run_grow(run.segment, run.first, 3, &dirty));
+    EXPECT_EQ(hz_arena_resting_bytes(), (unit::run_pages_max - 13) * unit::page_bytes);
+    expect_exact_counts();
+    free(run);
+    expect_exact_counts();
+}
+
+/* Live blocks whose sizes vary, replaced one by one: what is freed is used again, not purged. */
+TEST_F(Arena, ASteadyStateDoesNotPurge) {
+    support::Random random(7);
+    std::vector<struct hz_run> runs;
+    auto one = [&] { return alloc(static_cast<unsigned>(random.between(1, unit::run_pages_max))); };
+    for (int i = 0; i < 400; i++)
+        runs.push_back(one());
+    auto replace = [&](unsigned rounds) {
+        for (unsigned i = 0; i < rounds; i++) {
+            struct hz_run &run = runs[random.below(runs.size())];
+            free(run);
+            run = one();
+        }
+    };
+    replace(4000); /* until it is steady */
+    size_t before = figures().purged_bytes;
+    replace(4000);
+    size_t churned = 4000 * unit::run_pages_max / 2 * unit::page_bytes;
+    EXPECT_LT(figures().purged_bytes - before, churned / 50);
+    for (const struct hz_run &run : runs)
+        free(run);
+}
+
+/* The second round regrets what the first one purged; from the third on the memory is reused. Then it ages. */
+TEST_F(Arena, ALoopKeepsWhatItUsesAndGivesItBackLater) {
+    ASSERT_TRUE(rests_nothing_soon());
+    auto round = [] {
+        std::vector<struct hz_run> runs;
+        for (int i = 0; i < 25; i++) {
+            runs.push_back(alloc(unit::run_pages_max));
+            memset(start_of(runs.back()), 1, bytes_of(runs.back()));
+        }
+        size_t before = figures().purged_bytes;
+        for (const struct hz_run &run : runs)
+            free(run);
+        return figures().purged_bytes - before;
+    };
+    EXPECT_GT(round(), 20 * MiB) << "50 MiB are more than the budget";
+    round();
+    EXPECT_EQ(round(), 0U);
+    EXPECT_GT(hz_arena_resting_bytes(), 40 * MiB);
+    EXPECT_TRUE(rests_nothing_soon());
+    expect_exact_counts();
+    EXPECT_GT(round(), 20 * MiB) << "what was learnt is forgotten";
+}
+
+/* Pages of a segment that a thread allocates from and frees into all the time. */
+TEST_F(Arena, ATickPurgesPagesWithBusyNeighbours) {
+    ASSERT_TRUE(rests_nothing_soon());
+    struct hz_run run = alloc(8);
+    hz_arena_run_shrink(run.segment, run.first, 1);
+    uint64_t end = hz_os_now_ms() + 2000;
+    while (hz_arena_resting_bytes() > unit::page_bytes && hz_os_now_ms() < end) {
+        uint64_t dirty = 0;
+        ASSERT_TRUE(hz_arena_run_grow(run.segment, run.first, 1, &dirty));
+        hz_arena_run_shrink(run.segment, run.first, 1);
+        hz_arena_tick();
+    }
+    EXPECT_EQ(hz_arena_resting_bytes(), unit::page_bytes) << "only the busy page rests";
+    free(run);
+}
+
 TEST_F(Arena, GrowsIntoFreePagesOnly) {
     struct hz_run run = alloc(unit::run_pages_max);
     hz_arena_run_shrink(run.segment, run.first, 1);

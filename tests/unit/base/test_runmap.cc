@@ -20,12 +20,24 @@ unsigned longest(uint64_t mask) {
     return best;
 }
 
+/* What the map has given back; the system refuses on request. */
+std::vector<std::pair<uint32_t, uint64_t>> given_back;
+bool refuses;
+
+bool give_back(uint32_t index, uint64_t bits) {
+    given_back.emplace_back(index, bits);
+    return !refuses;
+}
+
 class RunMap : public testing::Test {
   protected:
     void make(uint32_t words) {
         size_t bytes = hz_runmap_bytes(words);
         memory_ = std::make_unique<uint64_t[]>((bytes + 7) / 8);
-        hz_runmap_init(&map_, memory_.get(), words);
+        map_ = {};
+        hz_runmap_init(&map_, memory_.get(), words, give_back);
+        given_back.clear();
+        refuses = false;
         for (words_ = 0; words_ < words; words_++)
             hz_runmap_add(&map_, words_);
     }
@@ -42,8 +54,27 @@ class RunMap : public testing::Test {
                 return true;
         return false;
     }
+    struct hz_claim claim(unsigned units) {
+        struct hz_claim got = {};
+        EXPECT_TRUE(hz_runmap_claim(&map_, units, 1, &got));
+        return got;
+    }
+    void release(const struct hz_claim &claim) {
+        hz_runmap_release(&map_, claim.index, claim.bits);
+    }
+    void check_counts() {
+        size_t used = 0;
+        size_t resting = 0;
+        for (uint32_t index = 0; index < words_; index++) {
+            used += hz_bits_count(~free_mask(index));
+            resting += hz_bits_count(free_mask(index) & dirty_mask(index));
+        }
+        EXPECT_EQ(hz_runmap_used(&map_), used);
+        EXPECT_EQ(hz_runmap_resting(&map_), resting);
+    }
     /* Each length that the words have is found, and nothing longer. */
     void check_summaries() {
+        check_counts();
         unsigned free_best = 0;
         unsigned dirty_best = 0;
         for (uint32_t index = 0; index < words_; index++) {
@@ -205,12 +236,114 @@ TEST_F(RunMap, RepairFindsWhatAVanishedThreadLeft) {
     EXPECT_FALSE(hz_runmap_claim(&map_, 8, 1, &claim));
     hz_store_rel(&map_.longest[3], uint16_t{4}); /* classified, but the summary has no bit yet */
     hz_or_rel(&map_.free_masks[3], UINT64_C(0xf0));
-    for (uint32_t index = 0; index < 70; index++)
-        hz_runmap_repair(&map_, index);
+    hz_runmap_repair(&map_, 70);
+    check_counts();
     ASSERT_TRUE(hz_runmap_claim(&map_, 8, 1, &claim));
     EXPECT_EQ(claim.index, 65U);
     ASSERT_TRUE(hz_runmap_claim(&map_, 4, 1, &claim));
     EXPECT_EQ(claim.index, 3U);
+    check_summaries();
+}
+
+TEST_F(RunMap, NextFindsEachWordThatHasResting) {
+    constexpr uint32_t words = 2 * 4096 + 3;
+    make(words);
+    uint32_t found = 0;
+    EXPECT_FALSE(hz_summary_next(&map_.dirty_runs, 0, &found));
+    const std::vector<uint32_t> some = {0, 1, 63, 64, 200, 4095, 4096, 8191, 8194};
+    for (uint32_t index : some) {
+        struct hz_claim claim = {};
+        ASSERT_TRUE(hz_runmap_claim_bits(&map_, index, hz_run_bits(index % 60, 1 + index % 4), &claim));
+        release(claim);
+    }
+    std::vector<uint32_t> seen;
+    for (uint32_t from = 0; hz_summary_next(&map_.dirty_runs, from, &found); from = found + 1)
+        seen.push_back(found);
+    EXPECT_EQ(seen, some);
+    EXPECT_FALSE(hz_summary_next(&map_.dirty_runs, words, &found));
+}
+
+TEST_F(RunMap, PurgesAllOrAsManyAsWanted) {
+    make(3);
+    struct hz_claim a = claim(64);
+    struct hz_claim b = claim(10);
+    release(a);
+    release(b);
+    check_counts();
+    EXPECT_EQ(hz_runmap_purge_all(&map_, 5), 5U);
+    EXPECT_EQ(hz_runmap_resting(&map_), 69U);
+    EXPECT_EQ(hz_runmap_purge_all(&map_, SIZE_MAX), 69U);
+    EXPECT_EQ(hz_runmap_resting(&map_), 0U);
+    EXPECT_EQ(hz_runmap_purge_all(&map_, SIZE_MAX), 0U);
+    check_summaries();
+    uint64_t bits = 0;
+    for (const auto &[index, some] : given_back)
+        bits |= index == a.index ? some : 0;
+    EXPECT_EQ(bits, a.bits);
+}
+
+TEST_F(RunMap, RefusedUnitsStayDirty) {
+    make(1);
+    release(claim(7));
+    refuses = true;
+    EXPECT_EQ(hz_runmap_purge_all(&map_, SIZE_MAX), 0U);
+    EXPECT_EQ(given_back.size(), 1U) << "one run, tried once";
+    EXPECT_EQ(hz_runmap_resting(&map_), 7U);
+    EXPECT_EQ(hz_runmap_purge_oldest(&map_, 3), 0U) << "ends";
+    EXPECT_EQ(hz_runmap_resting(&map_), 7U);
+    check_summaries();
+}
+
+/* Without a delay, two looks are enough. Neighbours come and go in between. */
+TEST_F(RunMap, UnitsThatRestedArePurgedAlthoughNeighboursAreUsed) {
+    make(1);
+    struct hz_claim old = claim(4);
+    struct hz_claim busy = claim(2);
+    release(old);
+    release(busy);
+    EXPECT_EQ(hz_runmap_purge_rested(&map_, 0, SIZE_MAX), 0U) << "the first look";
+    ASSERT_TRUE(hz_runmap_claim_bits(&map_, busy.index, busy.bits, &busy));
+    release(busy);
+    EXPECT_EQ(hz_runmap_purge_rested(&map_, 0, SIZE_MAX), 4U) << "the busy ones were claimed since";
+    EXPECT_EQ(dirty_mask(0), busy.bits);
+    EXPECT_EQ(hz_runmap_purge_rested(&map_, 3600000, SIZE_MAX), 0U) << "too early for a look";
+    EXPECT_EQ(hz_runmap_purge_rested(&map_, 0, 1), 1U) << "no more than wanted";
+    EXPECT_EQ(hz_runmap_purge_rested(&map_, 0, SIZE_MAX), 1U) << "goes on where it ended";
+    check_summaries();
+}
+
+TEST_F(RunMap, LooksAtAllWordsInTurns) {
+    make(3000);
+    for (uint32_t index = 0; index < 3000; index++) {
+        struct hz_claim claim = {};
+        ASSERT_TRUE(hz_runmap_claim_bits(&map_, index, 6, &claim));
+        release(claim);
+    }
+    unsigned calls = 0;
+    while (hz_runmap_resting(&map_) > 0 && calls < 100) {
+        hz_runmap_purge_rested(&map_, 0, SIZE_MAX);
+        calls++;
+    }
+    EXPECT_EQ(hz_runmap_resting(&map_), 0U);
+    EXPECT_GT(calls, 3U) << "a call looks at a limited number of words";
+    check_summaries();
+}
+
+TEST_F(RunMap, TheOldestWordIsPurgedFirst) {
+    make(6);
+    std::vector<struct hz_claim> claims;
+    for (int i = 0; i < 6; i++)
+        claims.push_back(claim(64));
+    for (uint32_t i = 0; i < 6; i++) {
+        release(claims[i]);
+        /* as if the words were freed into at different times, the fourth one first */
+        hz_store_rlx(&map_.freed_at_ms[i], static_cast<uint32_t>(hz_os_now_ms()) - (i == 3 ? 1000 : 100 + i));
+    }
+    EXPECT_EQ(hz_runmap_purge_oldest(&map_, 64), 64U);
+    EXPECT_EQ(dirty_mask(3), 0U);
+    EXPECT_EQ(hz_runmap_purge_oldest(&map_, 65), 65U);
+    EXPECT_EQ(dirty_mask(5), 0U) << "then the next one";
+    EXPECT_EQ(hz_runmap_resting(&map_), 4U * 64 - 1);
     check_summaries();
 }
 
