@@ -268,6 +268,10 @@ size_t hz_arena_used_bytes(void) {
     return (hz_runmap_used(&arena.pages) << HZ_PAGE_LOG2) + hz_load_rlx(&arena.direct_bytes); /* relaxed: counter */
 }
 
+size_t hz_arena_purged_bytes(void) {
+    return hz_load_rlx(&arena.purged_bytes); /* relaxed: counter */
+}
+
 /* What may rest without regard to loops. */
 static size_t budget_base(void) {
     return BUDGET_BYTES + hz_arena_used_bytes() / BUDGET_USED_SHARE;

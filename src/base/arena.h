@@ -122,6 +122,9 @@ bool hz_arena_tick(void);
 size_t hz_arena_resting_bytes(void);
 size_t hz_arena_used_bytes(void);
 
+/* Bytes that were given back to the OS since the start, by any thread and for any reason. */
+size_t hz_arena_purged_bytes(void);
+
 struct hz_arena_figures {
     size_t mapped_bytes;      /* paged segments, direct mappings and kept mappings */
     size_t dirty_bytes;       /* what may be resident: dirty pages, direct mappings, kept mappings */

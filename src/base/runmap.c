@@ -185,8 +185,8 @@ static bool claim_in(struct hz_runmap *map, uint32_t index, unsigned units, uint
     }
 }
 
-static bool claim_from(struct hz_runmap *map, struct hz_summary *summary, unsigned shift, unsigned units,
-                       unsigned align, struct hz_claim *claim) {
+static bool claim_by(struct hz_runmap *map, struct hz_summary *summary, unsigned shift, unsigned units, unsigned align,
+                     struct hz_claim *claim) {
     /* a one at each multiple of `align` */
     uint64_t starts = align == 64 ? 1 : UINT64_MAX / ((UINT64_C(1) << align) - 1);
     uint32_t index;
@@ -210,8 +210,8 @@ static bool claim_from(struct hz_runmap *map, struct hz_summary *summary, unsign
 
 bool hz_runmap_claim(struct hz_runmap *map, unsigned units, unsigned align, struct hz_claim *claim) {
     hz_assert(units >= 1 && units <= 64 && hz_is_power_of_two(align));
-    return claim_from(map, &map->dirty_runs, DIRTY_SHIFT, units, align, claim) ||
-           claim_from(map, &map->free_runs, 0, units, align, claim);
+    return claim_by(map, &map->dirty_runs, DIRTY_SHIFT, units, align, claim) ||
+           claim_by(map, &map->free_runs, 0, units, align, claim);
 }
 
 bool hz_runmap_claim_bits(struct hz_runmap *map, uint32_t index, uint64_t bits, struct hz_claim *claim) {
@@ -304,38 +304,42 @@ size_t hz_runmap_purge_all(struct hz_runmap *map, size_t most) {
     return purged;
 }
 
-/* The next word with resting units after the cursor, which wraps around. */
-static bool next_word(struct hz_runmap *map, uint32_t *cursor, uint32_t *index) {
-    if (!hz_summary_next(&map->dirty_runs, *cursor, index) && !hz_summary_next(&map->dirty_runs, 0, index))
+/* The next word with resting units from `place` on, and around. */
+static bool next_word(struct hz_runmap *map, uint32_t *place, uint32_t *index) {
+    if (!hz_summary_next(&map->dirty_runs, *place, index) && !hz_summary_next(&map->dirty_runs, 0, index))
         return false;
-    *cursor = *index + 1;
+    *place = *index + 1;
     return true;
 }
 
 size_t hz_runmap_purge_rested(struct hz_runmap *map, uint32_t delay_ms, size_t most) {
     uint32_t now = (uint32_t)hz_os_now_ms();
     size_t purged = 0;
-    uint32_t first = UINT32_MAX;
-    uint32_t cursor = hz_load_rlx(&map->look_cursor); /* relaxed, all: hints */
-    uint32_t index;
-    for (unsigned words = 0; words < LOOK_WORDS && most > 0 && next_word(map, &cursor, &index); words++) {
-        if (index == first)
+    uint32_t place = hz_load_rlx(&map->look_cursor); /* relaxed, all: hints */
+    uint32_t start = place;
+    bool is_round = false; /* the search has wrapped around */
+    for (unsigned words = 0; words < LOOK_WORDS && most > 0; words++) {
+        uint32_t before = place;
+        uint32_t index;
+        if (!next_word(map, &place, &index))
             break;
-        if (words == 0)
-            first = index;
+        if (index < before && is_round)
+            break;
+        is_round = is_round || index < before;
+        if (is_round && index >= start)
+            break;
         if (now - hz_load_rlx(&map->looked_at_ms[index]) < delay_ms)
             continue;
         most -= purge_word(map, index, hz_load_rlx(&map->rested_masks[index]), most, &purged);
         if (most == 0) { /* the next call goes on with this word */
-            cursor = index;
+            place = index;
             break;
         }
         hz_store_rlx(&map->looked_at_ms[index], now);
-        /* a unit that is claimed between these two steps and freed again is thought to have rested: it is purged early
-         */
+        /* a unit that is claimed between these two steps, and freed again, is purged early */
         hz_store_rlx(&map->rested_masks[index], resting_units(map, index));
     }
-    hz_store_rlx(&map->look_cursor, cursor);
+    hz_store_rlx(&map->look_cursor, place);
     return purged;
 }
 
@@ -343,11 +347,11 @@ size_t hz_runmap_purge_rested(struct hz_runmap *map, uint32_t delay_ms, size_t m
    none. */
 static uint32_t oldest_word(struct hz_runmap *map) {
     uint32_t now = (uint32_t)hz_os_now_ms();
-    uint32_t cursor = hz_load_rlx(&map->purge_cursor); /* relaxed, all: hints */
+    uint32_t place = hz_load_rlx(&map->purge_cursor); /* relaxed, all: hints */
     uint32_t oldest = UINT32_MAX;
     int32_t oldest_age = 0;
     uint32_t index;
-    for (unsigned words = 0; words < OLDEST_WORDS && next_word(map, &cursor, &index); words++) {
+    for (unsigned words = 0; words < OLDEST_WORDS && next_word(map, &place, &index); words++) {
         int32_t age = (int32_t)(now - hz_load_rlx(&map->freed_at_ms[index]));
         if (oldest == UINT32_MAX || age > oldest_age) {
             oldest = index;

@@ -24,6 +24,7 @@ static void shard_retire(struct hz_thread_block *self, struct hz_shard *shard) {
 }
 
 static size_t purge(struct hz_thread_block *self) {
+    size_t before = hz_arena_purged_bytes(); /* what the pages that come home give back counts too */
     while (hz_orphan_reclaim(self)) {
     }
     hz_thread_flush(self);
@@ -35,7 +36,8 @@ static size_t purge(struct hz_thread_block *self) {
     /* after all drains, because strays have gone to other shards' pages */
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
         shard_retire(self, shard);
-    return hz_arena_purge(0, SIZE_MAX);
+    hz_arena_purge(0, SIZE_MAX);
+    return hz_arena_purged_bytes() - before;
 }
 
 size_t hz_heap_purge(void) {
