@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/meta.h"
 #include "base/os.h"
+#include "base/region.h"
 #include "base/runmap.h"
 
 #include <string.h>
@@ -17,14 +18,11 @@
 enum {
     DIRECTORY_COUNT = 1 << 18, /* 1 TiB of segments */
     DIRECTORY_TIGHT_COUNT = 1 << 12,
-    TABLE_COUNT = 2,
+    TABLE_COUNT = 3,
     CHUNK_SEGMENTS = 16, /* segments whose address space is reserved in one step */
     COLLISION_TRIES = 8,
-    CACHE_SLOTS = 8,                 /* most free direct mappings kept for reuse */
-    CACHE_ENTRY_BYTES_MAX = 8 << 20, /* the largest mapping that is kept */
-    CACHE_BYTES_MAX = 16 << 20,      /* most bytes of all kept mappings */
-    CACHE_FIT_SHARE = 4,             /* a mapping serves a request that leaves at most 1/4 of it unused */
-    PURGE_DELAY_MS = 500,            /* free pages and kept mappings rest this long before a tick purges them */
+    TAIL_SHARE = 4,       /* a block that shrinks by more than 1/4 within its units gives the tail's memory back */
+    PURGE_DELAY_MS = 500, /* free pages and kept mappings rest this long before a tick purges them */
     TICK_MS = 100,
     TICK_BUDGET_PAGES = 512,
 
@@ -41,7 +39,6 @@ struct arena {
     _Atomic(bool) ready; /* sync: arena-init; the pointers and fields up to `tight` are const after it */
     _Atomic(struct hz_segment *) *segments; /* sync: segment-publish */
     struct hz_runmap pages;                 /* a word per segment */
-    _Atomic(uint32_t) *freed_at_ms;         /* hint; of kept mappings */
     _Atomic(uint32_t) *address_table;       /* sync: segment-publish; address / 4 MiB -> directory index + 1 */
     uintptr_t address_mask;
     uint32_t capacity;
@@ -58,13 +55,11 @@ struct arena {
     _Atomic(size_t) regret_bytes; /* hint: what was purged lately because the budget was exceeded */
     _Atomic(bool) loop_used;      /* hint: loop_bytes was needed since the last tick */
 
-    _Atomic(struct hz_segment *) cache[CACHE_SLOTS]; /* sync: cache-publish */
-    _Atomic(size_t) cache_bytes;                     /* counter: bytes in the cache or on their way into it */
-
     struct hz_lock lock;
-    char *chunk;              /* lock: lock; address space that is reserved and not used yet */
-    size_t chunk_segments;    /* lock: lock; segments left in `chunk` */
-    struct hz_segment *spare; /* lock: lock; list of unused directory entries, linked through `base` */
+    char *chunk;           /* lock: lock; address space that is reserved and not used yet */
+    size_t chunk_segments; /* lock: lock; segments left in `chunk` */
+    /* lock: lock; lists of unused directory entries, linked through `base`: paged, direct */
+    struct hz_segment *spare[2];
 };
 
 static struct arena arena = {.lock = HZ_LOCK_INIT(HZ_RANK_ARENA)};
@@ -99,14 +94,16 @@ bool hz_arena_init(void) {
     arena.address_mask = page_mask >> (HZ_SEGMENT_LOG2 - HZ_PAGE_LOG2);
     size_t words = arena.capacity;
     size_t map_bytes = hz_runmap_bytes(arena.capacity);
-    if (!table_map(&tables[0], words * (8 + 4) + map_bytes, true) ||
-        !table_map(&tables[1], (arena.address_mask + 1) * sizeof(arena.address_table[0]), false))
+    if (!table_map(&tables[0], words * 8 + map_bytes, true) ||
+        !table_map(&tables[1], (arena.address_mask + 1) * sizeof(arena.address_table[0]), false) ||
+        (!arena.tight && !table_map(&tables[2], hz_region_table_bytes(), true)))
         return false;
     char *directory = tables[0];
     arena.segments = (_Atomic(struct hz_segment *) *)(void *)directory;
-    arena.freed_at_ms = (_Atomic(uint32_t) *)(void *)(directory + words * 8);
-    hz_runmap_init(&arena.pages, directory + words * 12, arena.capacity, pages_give_back);
+    hz_runmap_init(&arena.pages, directory + words * 8, arena.capacity, pages_give_back);
     arena.address_table = tables[1];
+    if (!arena.tight)
+        hz_region_init(tables[2]);
     hz_store_rel(&arena.ready, true); /* sync: arena-init, partner is_ready */
     return true;
 }
@@ -153,18 +150,19 @@ struct hz_segment *hz_arena_segment(uint32_t index) {
 
 /* ---- segments come and go ------------------------------------------------------------------------- */
 
-/* Gets an unused directory entry; NULL when there is none. An entry keeps its struct for ever. */
-static struct hz_segment *entry_get_locked(void) {
-    struct hz_segment *segment = arena.spare;
+/* Gets an unused directory entry; NULL when there is none. An entry keeps its struct for ever. That of a direct block
+   ends before what describes runs and pages. */
+static struct hz_segment *entry_get_locked(bool is_direct) {
+    struct hz_segment *segment = arena.spare[is_direct];
     if (segment != NULL) {
-        arena.spare = (struct hz_segment *)hz_load_rlx(&segment->base); /* relaxed: lock */
+        arena.spare[is_direct] = (struct hz_segment *)hz_load_rlx(&segment->base); /* relaxed: lock */
         hz_signal_fence(); /* fork: the entry leaves the spare list before it gets a new base */
         return segment;
     }
     uint32_t index = hz_load_rlx(&arena.count); /* relaxed: lock */
     if (index == arena.capacity)
         return NULL;
-    segment = hz_meta_alloc(sizeof(*segment));
+    segment = hz_meta_alloc(is_direct ? offsetof(struct hz_segment, run_first) : sizeof(*segment));
     if (segment == NULL)
         return NULL;
     segment->index = index;
@@ -173,11 +171,12 @@ static struct hz_segment *entry_get_locked(void) {
     return segment;
 }
 
-static void entry_release_locked(struct hz_segment *segment) {
-    hz_store_rel(&segment->kind, HZ_SEGMENT_NONE);        /* sync: segment-publish, partner hz_arena_segment */
-    hz_store_rlx(&segment->base, (uintptr_t)arena.spare); /* relaxed: lock; no address leads here any more */
+static void entry_release_locked(struct hz_segment *segment, bool is_direct) {
+    hz_store_rel(&segment->kind, HZ_SEGMENT_NONE); /* sync: segment-publish, partner hz_arena_segment */
+    /* relaxed: lock; no address leads here any more */
+    hz_store_rlx(&segment->base, (uintptr_t)arena.spare[is_direct]);
     hz_signal_fence();
-    arena.spare = segment;
+    arena.spare[is_direct] = segment;
 }
 
 static bool address_is_taken(const char *base) {
@@ -235,7 +234,7 @@ static bool segment_add_locked(void) {
     }
     if (!hz_os_commit(arena.chunk, HZ_SEGMENT_BYTES) || !tables_open_locked(arena.chunk, HZ_SEGMENT_BYTES))
         return false;
-    struct hz_segment *segment = entry_get_locked();
+    struct hz_segment *segment = entry_get_locked(false);
     if (segment == NULL)
         return false;
     char *base = arena.chunk;
@@ -260,8 +259,7 @@ static bool segment_add(uint32_t seen_count) {
 /* ---- the dirty budget ----------------------------------------------------------------------------------- */
 
 size_t hz_arena_resting_bytes(void) {
-    /* relaxed: counter */
-    return (hz_runmap_resting(&arena.pages) << HZ_PAGE_LOG2) + hz_load_rlx(&arena.cache_bytes);
+    return (hz_runmap_resting(&arena.pages) << HZ_PAGE_LOG2) + (hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2);
 }
 
 size_t hz_arena_used_bytes(void) {
@@ -277,7 +275,7 @@ static size_t budget_base(void) {
     return BUDGET_BYTES + hz_arena_used_bytes() / BUDGET_USED_SHARE;
 }
 
-/* Purges at most `most` pages if more rests than the budget allows. */
+/* Purges at most `most` bytes if more rests than the budget allows: first what there is more of, pages or units. */
 static void budget_keep(size_t most) {
     size_t limit = budget_base() + hz_load_rlx(&arena.loop_bytes); /* relaxed: hint */
     size_t resting = hz_arena_resting_bytes();
@@ -287,8 +285,12 @@ static void budget_keep(size_t most) {
     /* relaxed, all: the CAS picks one thread, and publishes nothing */
     if (hz_load_rlx(&arena.purging) || !hz_cas_rlx_rlx(&arena.purging, &expected, true))
         return;
-    size_t pages = (resting - (limit - limit / BUDGET_LOW_SHARE)) >> HZ_PAGE_LOG2;
-    size_t purged = hz_runmap_purge_oldest(&arena.pages, hz_min(pages, most)) << HZ_PAGE_LOG2;
+    most = hz_min(most, resting - (limit - limit / BUDGET_LOW_SHARE));
+    size_t purged = 0;
+    if (hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2 > resting / 2)
+        purged = hz_runmap_purge_oldest(&hz_region_units, (most + HZ_UNIT_BYTES - 1) >> HZ_UNIT_LOG2) << HZ_UNIT_LOG2;
+    if (purged < most)
+        purged += hz_runmap_purge_oldest(&arena.pages, (most - purged) >> HZ_PAGE_LOG2) << HZ_PAGE_LOG2;
     hz_add_rlx(&arena.purged_bytes, purged);
     hz_add_rlx(&arena.regret_bytes, purged);
     hz_store_rlx(&arena.purging, false);
@@ -303,8 +305,7 @@ static void budget_learn(size_t fresh, size_t reused) {
         size_t regret = hz_min(fresh, purged);
         if (regret == 0 || loop_bytes >= BUDGET_LOOP_BYTES)
             return;
-        hz_store_rlx(&arena.regret_bytes,
-                     purged - regret); /* stores: sums could leave the range, updates may be lost */
+        hz_store_rlx(&arena.regret_bytes, purged - regret); /* a store: differences could fall below 0 */
         hz_store_rlx(&arena.loop_bytes, hz_min(loop_bytes + regret, BUDGET_LOOP_BYTES));
         hz_store_rlx(&arena.loop_used, true);
     } else if (loop_bytes > 0 && !hz_load_rlx(&arena.loop_used) && hz_arena_resting_bytes() + reused > budget_base()) {
@@ -354,7 +355,7 @@ bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run
 
 static void run_release(struct hz_segment *segment, unsigned first, unsigned pages) {
     hz_runmap_release(&arena.pages, segment->index, hz_run_bits(first, pages));
-    budget_keep(BUDGET_STEP_PAGES);
+    budget_keep(BUDGET_STEP_PAGES << HZ_PAGE_LOG2);
 }
 
 void hz_arena_run_free(struct hz_segment *segment, unsigned first) {
@@ -386,158 +387,166 @@ void hz_arena_run_shrink(struct hz_segment *segment, unsigned first, unsigned pa
     run_release(segment, first + pages, old - pages);
 }
 
-/* ---- direct mappings --------------------------------------------------------------------------------- */
+/* ---- direct blocks ----------------------------------------------------------------------------------- */
 
-static void direct_unmap(struct hz_segment *segment);
-
-/* Keeps a freed mapping for reuse; false when there is no room. */
-static bool cache_keep(struct hz_segment *segment, size_t bytes) {
-    if (bytes > CACHE_ENTRY_BYTES_MAX)
-        return false;
-    if (hz_add_rlx(&arena.cache_bytes, bytes) + bytes <= CACHE_BYTES_MAX) {         /* relaxed: counter */
-        hz_store_rlx(&arena.freed_at_ms[segment->index], (uint32_t)hz_os_now_ms()); /* relaxed: hint */
-        hz_store_rel(&segment->kind, HZ_SEGMENT_CACHED); /* sync: segment-publish, partner hz_arena_segment */
-        for (unsigned slot = 0; slot < CACHE_SLOTS; slot++) {
-            struct hz_segment *expected = NULL;
-            /* relaxed: hint. sync: cache-publish, partners cache_find, cache_purge, cache_take */
-            if (hz_load_rlx(&arena.cache[slot]) == NULL &&
-                hz_cas_strong_rel_rlx(&arena.cache[slot], &expected, segment))
-                return true;
-        }
-        hz_store_rel(&segment->kind, HZ_SEGMENT_DIRECT); /* sync: segment-publish, partner hz_arena_segment */
-    }
-    hz_sub_rlx(&arena.cache_bytes, bytes); /* relaxed: counter */
-    return false;
+static unsigned units_for(size_t bytes) {
+    return (unsigned)((bytes + HZ_UNIT_BYTES - 1) >> HZ_UNIT_LOG2);
 }
 
-/* Takes the mapping out of a slot if it is still `segment`. The caller owns it then. */
-static bool cache_take(unsigned slot, struct hz_segment *segment) {
-    struct hz_segment *expected = segment;
-    if (!hz_cas_strong_acq_rlx(&arena.cache[slot], &expected, NULL)) /* sync: cache-publish, partner cache_keep */
-        return false;
-    hz_sub_rlx(&arena.cache_bytes, hz_load_rlx(&segment->mapped_bytes)); /* relaxed: counter; owner */
-    return true;
-}
-
-static bool fits(struct hz_segment *segment, size_t bytes, size_t alignment) {
-    size_t has = hz_load_rlx(&segment->mapped_bytes); /* relaxed: hint, until the caller has taken the segment */
-    return has >= bytes && has - bytes <= has / CACHE_FIT_SHARE && (hz_load_rlx(&segment->base) & (alignment - 1)) == 0;
-}
-
-static struct hz_segment *cache_find(size_t bytes, size_t alignment) {
-    for (unsigned slot = 0; slot < CACHE_SLOTS; slot++) {
-        /* sync: cache-publish, partner cache_keep. Structs of entries are never freed */
-        struct hz_segment *segment = hz_load_acq(&arena.cache[slot]);
-        if (segment == NULL || !fits(segment, bytes, alignment) || !cache_take(slot, segment))
-            continue;
-        /* checked again: before the take, the struct can have left and come back as another mapping */
-        if (fits(segment, bytes, alignment)) {
-            hz_store_rlx(&segment->direct_bytes, bytes);     /* relaxed: owner */
-            hz_store_rel(&segment->kind, HZ_SEGMENT_DIRECT); /* sync: segment-publish, partner hz_arena_segment */
-            return segment;
-        }
-        direct_unmap(segment);
-    }
-    return NULL;
-}
-
-static void cache_purge(uint32_t now, uint64_t delay_ms) {
-    for (unsigned slot = 0; slot < CACHE_SLOTS; slot++) {
-        struct hz_segment *segment = hz_load_acq(&arena.cache[slot]); /* sync: cache-publish, partner cache_keep */
-        if (segment == NULL)
-            continue;
-        int32_t age = (int32_t)(now - hz_load_rlx(&arena.freed_at_ms[segment->index])); /* relaxed: hint */
-        if ((delay_ms == 0 || age >= (int32_t)delay_ms) && cache_take(slot, segment))
-            direct_unmap(segment);
-    }
-}
-
-static struct hz_segment *direct_map(size_t bytes, size_t alignment) {
+/* Adds a region, unless another thread has done so since the caller read `seen_count`. */
+static bool region_add(uint32_t seen_count) {
     hz_lock_acquire(&arena.lock);
-    char *base = reserve_locked(bytes, hz_max(alignment, HZ_SEGMENT_BYTES));
-    struct hz_segment *segment = NULL;
-    if (base != NULL && hz_os_commit(base, bytes) && tables_open_locked(base, HZ_PAGE_BYTES))
-        segment = entry_get_locked();
+    bool done = hz_region_count() != seen_count;
+    if (!done) {
+        char *base = reserve_locked(HZ_REGION_BYTES, HZ_REGION_BYTES);
+        done = base != NULL && tables_open_locked(base, HZ_REGION_BYTES) && hz_region_add_locked(base);
+        if (base != NULL && !done)
+            (void)hz_os_unmap(base, HZ_REGION_BYTES); /* if refused, address space is lost */
+    }
+    hz_lock_release(&arena.lock);
+    return done;
+}
+
+/* Units for a block; NULL when the OS refuses, or such blocks are mapped alone. */
+static char *region_space(size_t bytes, size_t alignment, struct hz_claim *claim) {
+    if (arena.tight || bytes > HZ_REGION_BLOCK_BYTES_MAX || alignment > HZ_REGION_BYTES)
+        return NULL;
+    for (;;) {
+        uint32_t seen_count = hz_region_count();
+        bool is_full;
+        char *base = hz_region_claim(units_for(bytes), units_for(alignment), claim, &is_full);
+        if (base != NULL || !is_full || !region_add(seen_count))
+            return base;
+    }
+}
+
+/* A mapping of its own. */
+static char *alone_space(size_t bytes, size_t alignment) {
+    hz_lock_acquire(&arena.lock);
+    char *base = reserve_locked(bytes, alignment);
+    if (base != NULL && !(hz_os_commit(base, bytes) && tables_open_locked(base, HZ_PAGE_BYTES))) {
+        (void)hz_os_unmap(base, bytes);
+        base = NULL;
+    }
+    hz_lock_release(&arena.lock);
+    return base;
+}
+
+static void space_release(char *base, size_t bytes, uint32_t region) {
+    if (region != 0)
+        hz_region_release(region - 1, base, units_for(bytes));
+    else if (!hz_os_unmap(base, bytes))
+        (void)hz_os_purge(base, bytes); /* too many mappings to split one: address space is lost, but no memory */
+}
+
+/* Makes the memory at `base` a block; NULL when there is no directory entry. */
+static struct hz_segment *direct_publish(char *base, size_t bytes, uint32_t region) {
+    hz_lock_acquire(&arena.lock);
+    struct hz_segment *segment = entry_get_locked(true);
     if (segment != NULL) {
         hz_store_rlx(&segment->direct_bytes, bytes); /* relaxed, both: published by publish_locked */
-        hz_store_rlx(&segment->mapped_bytes, bytes);
+        hz_store_rlx(&segment->region, region);
         publish_locked(segment, base, HZ_SEGMENT_DIRECT);
-    } else if (base != NULL) {
-        (void)hz_os_unmap(base, bytes);
     }
     hz_lock_release(&arena.lock);
     return segment;
 }
 
 struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool zeroed) {
-    struct hz_segment *segment = cache_find(bytes, hz_max(alignment, HZ_SEGMENT_BYTES));
+    struct hz_claim claim = {.index = 0};
+    alignment = hz_max(alignment, HZ_SEGMENT_BYTES);
+    char *base = region_space(bytes, alignment, &claim);
+    uint32_t region = base != NULL ? claim.index + 1 : 0;
+    if (base == NULL)
+        base = alone_space(bytes, alignment);
+    if (base == NULL)
+        return NULL;
+    unsigned reused = hz_bits_count(claim.dirty & claim.bits);
+    if (zeroed && reused > 0 && !hz_os_purge(base, bytes))
+        memset(base, 0, bytes);
+    struct hz_segment *segment = direct_publish(base, bytes, region);
     if (segment == NULL) {
-        segment = direct_map(bytes, alignment);
-        if (segment == NULL) { /* mappings in the cache count against the same limits */
-            cache_purge(0, 0);
-            segment = direct_map(bytes, alignment);
-        }
-        hz_add_rlx(&arena.direct_bytes, segment != NULL ? bytes : 0); /* relaxed: counter */
-        return segment;
+        space_release(base, bytes, region);
+        return NULL;
     }
     hz_add_rlx(&arena.direct_bytes, bytes); /* relaxed: counter */
-    if (zeroed) {
-        void *base = hz_segment_page_address(segment, 0);
-        if (!hz_os_purge(base, hz_load_rlx(&segment->mapped_bytes))) /* relaxed: owner */
-            memset(base, 0, bytes);
-    }
+    if (region != 0)
+        budget_learn((size_t)(hz_bits_count(claim.bits) - reused) << HZ_UNIT_LOG2, (size_t)reused << HZ_UNIT_LOG2);
     return segment;
 }
 
 void hz_arena_direct_free(struct hz_segment *segment) {
-    hz_sub_rlx(&arena.direct_bytes, hz_load_rlx(&segment->direct_bytes)); /* relaxed, both: counter, owner */
-    if (!cache_keep(segment, hz_load_rlx(&segment->mapped_bytes)))        /* relaxed: owner */
-        direct_unmap(segment);
+    char *base = (char *)hz_load_rlx(&segment->base); /* relaxed, all: owner */
+    size_t bytes = hz_load_rlx(&segment->direct_bytes);
+    uint32_t region = hz_load_rlx(&segment->region);
+    unpublish(segment); /* first: once it is released, anybody can get the address */
+    hz_lock_acquire(&arena.lock);
+    entry_release_locked(segment, true);
+    hz_lock_release(&arena.lock);
+    hz_sub_rlx(&arena.direct_bytes, bytes); /* relaxed, both: counters */
+    hz_add_rlx(&arena.purged_bytes, region == 0 ? bytes : 0);
+    space_release(base, bytes, region);
+    if (region != 0)
+        budget_keep(hz_max((size_t)BUDGET_STEP_PAGES << HZ_PAGE_LOG2, bytes));
 }
 
-static void direct_unmap(struct hz_segment *segment) {
-    void *base = (void *)hz_load_rlx(&segment->base); /* relaxed, both: owner */
-    size_t bytes = hz_load_rlx(&segment->mapped_bytes);
-    unpublish(segment); /* first: once it is unmapped, anybody can get the address */
-    if (!hz_os_unmap(base, bytes))
-        (void)hz_os_purge(base, bytes); /* too many mappings to split one: address space is lost, but no memory */
+static void direct_resized(struct hz_segment *segment, size_t bytes) {
+    /* relaxed, all: counter, owner */
+    hz_add_rlx(&arena.direct_bytes, bytes - hz_load_rlx(&segment->direct_bytes));
+    hz_store_rlx(&segment->direct_bytes, bytes);
+}
+
+/* Resizes a block within its region. */
+static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t bytes) {
+    if (bytes > HZ_REGION_BLOCK_BYTES_MAX)
+        return false;
+    unsigned old_units = units_for(old_bytes);
+    unsigned units = units_for(bytes);
+    if (units > old_units)
+        return hz_region_grow(region, base, old_units, units - old_units);
+    size_t end = hz_min(old_bytes, (size_t)units << HZ_UNIT_LOG2);
+    if (end > bytes && old_bytes - bytes > old_bytes / TAIL_SHARE)
+        (void)hz_os_purge(base + bytes, end - bytes); /* if refused, the memory stays with the block */
+    if (units < old_units)
+        hz_region_release(region, base + ((size_t)units << HZ_UNIT_LOG2), old_units - units);
+    return true;
+}
+
+/* Moves the pages of a block to a mapping of its own. */
+static bool direct_move(struct hz_segment *segment, char *base, size_t old_bytes, size_t bytes) {
     hz_lock_acquire(&arena.lock);
-    entry_release_locked(segment);
+    char *target = reserve_locked(bytes, HZ_SEGMENT_BYTES);
+    bool done = target != NULL && tables_open_locked(target, HZ_PAGE_BYTES);
+    if (target != NULL && !done)
+        (void)hz_os_unmap(target, bytes);
+    /* if the move fails, the kernel may or may not have unmapped the target. So the target is left alone, at worst
+     * reserved for nothing */
+    done = done && hz_os_remap(base, old_bytes, bytes, target) != NULL;
+    if (done) {
+        unpublish(segment);
+        hz_store_rlx(&segment->region, 0); /* relaxed: published by publish_locked */
+        publish_locked(segment, target, HZ_SEGMENT_DIRECT);
+    }
     hz_lock_release(&arena.lock);
-    hz_add_rlx(&arena.purged_bytes, bytes); /* relaxed: counter */
+    return done;
 }
 
 struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t bytes) {
     char *base = (char *)hz_load_rlx(&segment->base); /* relaxed, all: owner */
-    size_t old_bytes = hz_load_rlx(&segment->mapped_bytes);
-    size_t old_direct = hz_load_rlx(&segment->direct_bytes);
-    if (bytes <= old_bytes && old_bytes - bytes <= old_bytes / CACHE_FIT_SHARE && old_bytes <= CACHE_ENTRY_BYTES_MAX) {
-        hz_store_rlx(&segment->direct_bytes, bytes);         /* the mapping fits, and keeps its length */
-        hz_add_rlx(&arena.direct_bytes, bytes - old_direct); /* relaxed: counter */
-        return segment;
+    size_t old_bytes = hz_load_rlx(&segment->direct_bytes);
+    uint32_t region = hz_load_rlx(&segment->region);
+    bool done = region != 0 ? region_resize(region - 1, base, old_bytes, bytes)
+                            : hz_os_remap(base, old_bytes, bytes, NULL) != NULL;
+    if (!done && bytes > old_bytes) {
+        unsigned units = units_for(old_bytes);
+        done = direct_move(segment, base, region != 0 ? (size_t)units << HZ_UNIT_LOG2 : old_bytes, bytes);
+        if (done && region != 0)
+            hz_region_release_hole(region - 1, base, units);
     }
-    hz_lock_acquire(&arena.lock);
-    bool done = hz_os_remap(base, old_bytes, bytes, NULL) != NULL;
-    if (!done) {
-        char *target = reserve_locked(bytes, HZ_SEGMENT_BYTES);
-        bool opened = target != NULL && tables_open_locked(target, HZ_PAGE_BYTES);
-        if (target != NULL && !opened)
-            (void)hz_os_unmap(target, bytes);
-        /* if the move fails, the kernel may or may not have unmapped the target. So the target is left alone, at worst
-         * reserved for nothing */
-        done = opened && hz_os_remap(base, old_bytes, bytes, target) != NULL;
-        if (done) {
-            unpublish(segment);
-            publish_locked(segment, target, HZ_SEGMENT_DIRECT);
-        }
-    }
-    if (done) {
-        hz_store_rlx(&segment->direct_bytes, bytes);
-        hz_store_rlx(&segment->mapped_bytes, bytes);
-        hz_add_rlx(&arena.direct_bytes, bytes - old_direct); /* relaxed: counter */
-    }
-    hz_lock_release(&arena.lock);
-    return done ? segment : NULL;
+    if (!done)
+        return NULL;
+    direct_resized(segment, bytes);
+    return segment;
 }
 
 /* ---- purge --------------------------------------------------------------------------------------- */
@@ -552,27 +561,30 @@ static void segment_release_unused(uint32_t index) {
     void *base = hz_segment_page_address(segment, 0);
     unpublish(segment);
     if (!hz_os_unmap(base, HZ_SEGMENT_BYTES))
-        (void)hz_os_purge(base, HZ_SEGMENT_BYTES); /* as in direct_unmap */
+        (void)hz_os_purge(base, HZ_SEGMENT_BYTES); /* as in space_release */
     hz_runmap_remove(&arena.pages, index);
     hz_lock_acquire(&arena.lock);
-    entry_release_locked(segment);
+    entry_release_locked(segment, false);
     hz_lock_release(&arena.lock);
+}
+
+static size_t runmap_purge(struct hz_runmap *map, uint64_t delay_ms, size_t most) {
+    return delay_ms == 0 ? hz_runmap_purge_all(map, most) : hz_runmap_purge_rested(map, (uint32_t)delay_ms, most);
 }
 
 size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages) {
     if (!is_ready())
         return 0;
-    size_t unmapped = hz_load_rlx(&arena.purged_bytes); /* relaxed: counter; other threads can add to it meanwhile */
-    cache_purge((uint32_t)hz_os_now_ms(), delay_ms);
-    unmapped = hz_load_rlx(&arena.purged_bytes) - unmapped;
-    size_t purged = delay_ms == 0 ? hz_runmap_purge_all(&arena.pages, budget_pages)
-                                  : hz_runmap_purge_rested(&arena.pages, (uint32_t)delay_ms, budget_pages);
-    purged <<= HZ_PAGE_LOG2;
+    size_t pages = runmap_purge(&arena.pages, delay_ms, budget_pages);
+    size_t units = 0;
+    if (!arena.tight && pages < budget_pages)
+        units = runmap_purge(&hz_region_units, delay_ms, (budget_pages - pages - 1) / HZ_SEGMENT_PAGES + 1);
     if (arena.tight && delay_ms == 0)
         for (uint32_t index = 0; index < hz_arena_segment_count(); index++)
             segment_release_unused(index);
+    size_t purged = (pages << HZ_PAGE_LOG2) + (units << HZ_UNIT_LOG2);
     hz_add_rlx(&arena.purged_bytes, purged); /* relaxed: counter */
-    return purged + unmapped;
+    return purged;
 }
 
 bool hz_arena_tick(void) {
@@ -582,7 +594,7 @@ bool hz_arena_tick(void) {
     if (now >= last + TICK_MS && hz_cas_rlx_rlx(&arena.ticked_at_ms, &last, now)) {
         hz_arena_purge(PURGE_DELAY_MS, TICK_BUDGET_PAGES);
         budget_age();
-        budget_keep(TICK_BUDGET_PAGES);
+        budget_keep(TICK_BUDGET_PAGES << HZ_PAGE_LOG2);
     }
     return hz_arena_resting_bytes() > 0;
 }
@@ -593,22 +605,18 @@ void hz_arena_figures_get(struct hz_arena_figures *figures) {
         .segments_acquired = hz_load_rlx(&arena.segments_acquired),
     };
     uint32_t count = is_ready() ? hz_arena_segment_count() : 0;
+    size_t resting = hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2;
+    figures->mapped_bytes = figures->dirty_bytes = figures->free_dirty_bytes = resting;
     for (uint32_t index = 0; index < count; index++) {
         struct hz_segment *segment = hz_arena_segment(index);
         if (segment == NULL)
             continue;
         unsigned kind = hz_load_rlx(&segment->kind); /* relaxed, all: figures, which can change meanwhile */
-        size_t bytes = hz_load_rlx(&segment->mapped_bytes);
-        if (kind == HZ_SEGMENT_CACHED) {
-            figures->mapped_bytes += bytes;
-            figures->dirty_bytes += bytes;
-            figures->free_dirty_bytes += bytes;
-            continue;
-        }
+        size_t bytes = hz_load_rlx(&segment->direct_bytes);
         if (kind == HZ_SEGMENT_DIRECT) {
             figures->mapped_bytes += bytes;
             figures->dirty_bytes += bytes;
-            figures->direct_bytes += hz_load_rlx(&segment->direct_bytes);
+            figures->direct_bytes += bytes;
             figures->direct_count++;
             continue;
         }
@@ -625,6 +633,8 @@ void hz_arena_figures_get(struct hz_arena_figures *figures) {
 void hz_arena_after_fork(void) {
     if (is_ready())
         hz_runmap_repair(&arena.pages, hz_arena_segment_count());
+    if (is_ready() && !arena.tight)
+        hz_runmap_repair(&hz_region_units, hz_region_count());
     hz_store_rlx(&arena.purging, false); /* relaxed: one thread */
     if (!hz_lock_abandoned(&arena.lock))
         return;

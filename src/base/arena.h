@@ -5,7 +5,7 @@
  * hands out runs of pages; a run never crosses its segment's end. The segment's word in a runmap says which pages are
  * free, and which may hold memory ("dirty"). Taking and freeing a run takes no lock. The arena keeps free dirty pages
  * for reuse within a budget, and purges them when they have rested for a while. A block too large for a run is a
- * segment of its own, of the kind "direct": one mapping.
+ * segment of its own, of the kind "direct".
  *
  * Invariants of a segment: those of runmap.h; a page that is not dirty reads as zero.
  */
@@ -31,7 +31,6 @@ enum hz_segment_kind {
     HZ_SEGMENT_NONE = 0, /* unused entry of the directory */
     HZ_SEGMENT_PAGED,
     HZ_SEGMENT_DIRECT,
-    HZ_SEGMENT_CACHED, /* a free direct mapping, kept for reuse */
 };
 
 /* Space in which a run's holder describes the run. Only the meta of the run's first page is used. */
@@ -41,14 +40,15 @@ struct hz_page_meta {
 
 struct hz_segment {
     _Atomic(uintptr_t) base;      /* sync: segment-publish; changes only while the segment is unused or direct */
-    _Atomic(size_t) direct_bytes; /* owner: the block's holder; usable length of a direct mapping */
-    _Atomic(size_t) mapped_bytes; /* owner: the block's holder; length of the mapping, which can exceed direct_bytes */
+    _Atomic(size_t) direct_bytes; /* owner: the block's holder; usable length of a direct block */
     _Atomic(uint8_t) kind;        /* sync: segment-publish */
     _Atomic(_Atomic(uint64_t) *) livemap; /* sync: livemap-publish; check build, livemap.c */
     _Atomic(_Atomic(uintptr_t) *) notes;  /* sync: notes-publish; debugging, a word for each block start */
     uint32_t index;                       /* const after publish; in the directory */
-    uint8_t run_first[HZ_SEGMENT_PAGES];  /* owner: the run's holder; first page of the run that a page is in */
-    uint8_t run_pages[HZ_SEGMENT_PAGES];  /* owner: the run's holder; length of the run, at its first page */
+    _Atomic(uint32_t) region;             /* owner: the block's holder; 1 + number of its region, 0: mapped alone */
+    /* the entry of a direct block ends here */
+    uint8_t run_first[HZ_SEGMENT_PAGES]; /* owner: the run's holder; first page of the run that a page is in */
+    uint8_t run_pages[HZ_SEGMENT_PAGES]; /* owner: the run's holder; length of the run, at its first page */
     struct hz_page_meta meta[HZ_SEGMENT_PAGES];
 };
 
@@ -92,14 +92,15 @@ HZ_INLINE void *hz_segment_page_address(struct hz_segment *segment, unsigned pag
     return (void *)(base + ((uintptr_t)page << HZ_PAGE_LOG2));
 }
 
-/* A direct mapping: at least `bytes` (a multiple of the OS page) at an address aligned to max(alignment,
-   HZ_SEGMENT_BYTES); all zero if `zeroed`. NULL when the OS refuses. The arena keeps a freed mapping for a while if it
-   is not too large, and serves a similar request from it without a system call. */
+/* A direct block: at least `bytes` (a multiple of the OS page) at an address aligned to max(alignment,
+   HZ_SEGMENT_BYTES); all zero if `zeroed`. NULL when the OS refuses. Up to 64 MiB it takes units of a region
+   (region.h), which rest when it is freed; above that, and in tight mode, it is a mapping of its own, which ends when
+   it is freed. */
 struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool zeroed);
 void hz_arena_direct_free(struct hz_segment *segment);
 
-/* Resizes in place, or moves the pages to another address: the segment stays the same, its base can differ. NULL when
-   the OS refuses; in that case nothing has changed. */
+/* Resizes in place, or moves the pages to a mapping of their own: the segment stays the same, its base can differ. NULL
+   when the OS refuses; in that case nothing has changed. What is new can hold anything. */
 struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t bytes);
 
 /* For walks: the number of directory entries that were ever used, and one of them, NULL when it is unused now. Entries
@@ -107,18 +108,19 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
 uint32_t hz_arena_segment_count(void);
 struct hz_segment *hz_arena_segment(uint32_t index);
 
-/* Purges at most `budget_pages` free dirty pages that have rested for `delay_ms`, and unmaps kept mappings that have,
-   in any number. 0 ms: all of them; else those that rested at two calls that far apart. Returns the bytes given back.
-   Any thread. */
+/* Purges pages and units (of 64 pages) that have rested for `delay_ms`, at most `budget_pages`, or less than a unit
+   more. 0 ms: all of them; else those that rested at two calls that far apart. Returns the bytes given back. Any
+   thread. */
 size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages);
 
 /* Housekeeping, called by slow paths as often as they like: purges a little if it is time. Returns whether anything
    rests, so that it is worth to call again. Any thread. */
 bool hz_arena_tick(void);
 
-/* Bytes that rest, that is, free dirty pages and kept mappings, and bytes that are handed out. The first may not exceed
-   the dirty budget: 8 MiB, and 1/8 of the second, and at most 128 MiB for a loop that frees and allocates it again. A
-   free that exceeds the budget purges up to 4 MiB at once. Both read one or two counters. */
+/* Bytes that rest, that is, free dirty pages of segments and units of regions, and bytes that are handed out. The first
+   may not exceed the dirty budget: 8 MiB, and 1/8 of the second, and at most 128 MiB for a loop that frees and
+   allocates it again. A free that exceeds the budget purges up to 4 MiB at once, or as much as it frees. Both read one
+   or two counters. */
 size_t hz_arena_resting_bytes(void);
 size_t hz_arena_used_bytes(void);
 
@@ -126,12 +128,12 @@ size_t hz_arena_used_bytes(void);
 size_t hz_arena_purged_bytes(void);
 
 struct hz_arena_figures {
-    size_t mapped_bytes;      /* paged segments, direct mappings and kept mappings */
-    size_t dirty_bytes;       /* what may be resident: dirty pages, direct mappings, kept mappings */
-    size_t free_dirty_bytes;  /* free dirty pages and kept mappings, which wait for reuse or purge */
+    size_t mapped_bytes;      /* paged segments, direct blocks and resting units */
+    size_t dirty_bytes;       /* what may be resident: dirty pages, direct blocks, resting units */
+    size_t free_dirty_bytes;  /* what rests: free dirty pages and units */
     size_t used_bytes;        /* runs that are handed out */
-    size_t direct_bytes;      /* direct mappings that are handed out */
-    size_t direct_count;      /* number of direct mappings that are handed out */
+    size_t direct_bytes;      /* direct blocks that are handed out */
+    size_t direct_count;      /* number of direct blocks that are handed out */
     size_t purged_bytes;      /* given back to the OS since the start */
     size_t segment_count;     /* paged segments */
     size_t segments_acquired; /* paged segments made since the start */

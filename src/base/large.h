@@ -1,10 +1,10 @@
 /*
- * large.h - blocks above the size classes: runs of pages up to 2 MiB, direct mappings above that.
+ * large.h - blocks above the size classes: runs of pages up to 2 MiB, direct blocks above that.
  *
  * A large block has no header: the tag of its first page says HZ_CLASS_LARGE, and the segment knows its length. The
- * usable size is a multiple of 64 KiB for a run, and of the system's page size for a mapping. The arena keeps freed
- * runs until it purges them, so a steady state makes no system calls. Any thread can call these functions on a block
- * that it holds.
+ * usable size is a multiple of 64 KiB for a run, and of the system's page size for a direct block. The arena keeps
+ * freed runs until it purges them, so a steady state makes no system calls. Any thread can call these functions on a
+ * block that it holds.
  */
 #ifndef HZ_BASE_LARGE_H
 #define HZ_BASE_LARGE_H
@@ -24,7 +24,7 @@ void *hz_large_alloc(size_t size, size_t alignment, bool zeroed);
 void hz_large_free(void *block);
 size_t hz_large_usable(const void *block);
 
-/* Resizes without copying: in place, or by moving the pages of a direct mapping. When that is not possible: NULL, and
+/* Resizes without copying: in place, or by moving the pages of a direct block. When that is not possible: NULL, and
    the block is unchanged. `size` > 0. */
 void *hz_large_resize(void *block, size_t size);
 

@@ -35,6 +35,12 @@ bool hz_os_purge(void *address, size_t bytes);
    number is limited. */
 bool hz_os_unmap(void *address, size_t bytes);
 
+/* The reverse of hz_os_commit: gives the memory back, and makes the range reserved space again. False when refused. */
+bool hz_os_close(void *address, size_t bytes);
+
+/* Maps readable and writable memory at an address where nothing is mapped. False when refused, or when something is. */
+bool hz_os_fill(void *address, size_t bytes);
+
 /* Resizes a mapping in place, or moves it onto the reserved range at `target` if that is not NULL. NULL when refused.
  */
 void *hz_os_remap(void *address, size_t old_bytes, size_t new_bytes, void *target);

@@ -62,6 +62,14 @@ bool hz_os_unmap(void *address, size_t bytes) {
     return !refuse() && hz_os_linux_unmap(address, bytes);
 }
 
+bool hz_os_close(void *address, size_t bytes) {
+    return !refuse() && hz_os_linux_close(address, bytes);
+}
+
+bool hz_os_fill(void *address, size_t bytes) {
+    return !refuse() && hz_os_linux_fill(address, bytes);
+}
+
 void *hz_os_remap(void *address, size_t old_bytes, size_t new_bytes, void *target) {
     return refuse() ? NULL : hz_os_linux_remap(address, old_bytes, new_bytes, target);
 }

@@ -1,7 +1,7 @@
 /*
  * os_linux.c - os.h for Linux: mmap, mprotect, madvise, mremap, futex, CPUs. Knows nothing of the rest of the library.
  *
- * In the faulty build the seven functions that an OS can refuse are named hz_os_linux_*, and os_faulty.c calls them.
+ * In the faulty build the nine functions that an OS can refuse are named hz_os_linux_*, and os_faulty.c calls them.
  */
 #define _GNU_SOURCE
 #include "base/os.h"
@@ -106,6 +106,23 @@ bool IMPL(purge)(void *address, size_t bytes) {
 
 bool IMPL(unmap)(void *address, size_t bytes) {
     return unmap(address, bytes);
+}
+
+bool IMPL(close)(void *address, size_t bytes) {
+    int saved = errno;
+    void *mapped = mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    errno = saved;
+    return mapped == address;
+}
+
+bool IMPL(fill)(void *address, size_t bytes) {
+    int saved = errno;
+    void *mapped = mmap(address, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (mapped != MAP_FAILED && mapped != address)
+        (void)munmap(mapped, bytes); /* a kernel before 4.17 takes the address for a hint */
+    errno = saved;
+    return mapped == address;
 }
 
 void *IMPL(remap)(void *address, size_t old_bytes, size_t new_bytes, void *target) {

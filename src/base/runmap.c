@@ -97,8 +97,8 @@ static void forget(struct hz_runmap *map, struct hz_summary *summary, unsigned s
         hz_summary_set(summary, length, index);
 }
 
-static void move(struct hz_runmap *map, struct hz_summary *summary, unsigned shift, unsigned before, unsigned now,
-                 uint32_t index) {
+static void reclassify(struct hz_runmap *map, struct hz_summary *summary, unsigned shift, unsigned before, unsigned now,
+                       uint32_t index) {
     before = before >> shift & LENGTH_MASK;
     now = now >> shift & LENGTH_MASK;
     if (before == now)
@@ -115,8 +115,8 @@ static void classify(struct hz_runmap *map, uint32_t index) {
     for (;;) {
         /* sync: longest-publish, partners classify, forget */
         unsigned before = hz_xchg_ar(&map->longest[index], (uint16_t)now);
-        move(map, &map->free_runs, 0, before, now, index);
-        move(map, &map->dirty_runs, DIRTY_SHIFT, before, now, index);
+        reclassify(map, &map->free_runs, 0, before, now, index);
+        reclassify(map, &map->dirty_runs, DIRTY_SHIFT, before, now, index);
         unsigned again = lengths_of(map, index);
         if (again == now)
             return;

@@ -32,7 +32,7 @@ static _Atomic(uint64_t) *node_of(struct hz_summary *summary, unsigned level, un
     return &summary->levels[level][(size_t)(index >> (6 * (level + 1))) * HZ_SUMMARY_LENGTHS + length - 1];
 }
 
-static uint64_t bit_of(unsigned level, unsigned length, uint32_t index) {
+static uint64_t level_bit(unsigned level, unsigned length, uint32_t index) {
     return UINT64_C(1) << (level == TOP ? length - 1 : (index >> (6 * level)) % 64);
 }
 
@@ -40,13 +40,13 @@ static void set_from(struct hz_summary *summary, unsigned level, unsigned length
     for (; level <= TOP; level++)
         /* sync: summary-set, partner clear_from. A node that was not zero has its bit above, or the thread that set its
          * first bit is about to set that */
-        if (hz_or_rel(node_of(summary, level, length, index), bit_of(level, length, index)) != 0)
+        if (hz_or_rel(node_of(summary, level, length, index), level_bit(level, length, index)) != 0)
             return;
 }
 
 static void clear_from(struct hz_summary *summary, unsigned level, unsigned length, uint32_t index) {
     for (; level <= TOP; level++) {
-        uint64_t bit = bit_of(level, length, index);
+        uint64_t bit = level_bit(level, length, index);
         /* sync: summary-set, partner set_from */
         uint64_t left = hz_and_acq(node_of(summary, level, length, index), ~bit) & ~bit;
         /* relaxed: ordered by the acquire above */
@@ -124,5 +124,5 @@ bool hz_summary_next(struct hz_summary *summary, uint32_t from, uint32_t *index)
 
 void hz_summary_repair(struct hz_summary *summary, unsigned length, uint32_t index) {
     for (unsigned level = 0; level <= TOP; level++) /* relaxed: one thread */
-        hz_or_rlx(node_of(summary, level, length, index), bit_of(level, length, index));
+        hz_or_rlx(node_of(summary, level, length, index), level_bit(level, length, index));
 }

@@ -37,11 +37,11 @@ const void *hz_query_start(const void *address) {
     struct hz_segment *segment = hz_segment_find(address);
     if (segment == NULL)
         return NULL;
+    if (hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT) /* relaxed: hz_segment_find has acquired it */
+        return hz_segment_page_address(segment, 0);
     unsigned page_number = hz_segment_page(address);
     unsigned first = segment->run_first[page_number];
     const void *run = hz_segment_page_address(segment, first);
-    if (hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT) /* relaxed: hz_segment_find has acquired it */
-        return hz_segment_page_address(segment, 0);
     if (page_number >= first + segment->run_pages[first])
         return NULL; /* the page is free: its last run is gone */
     if (hz_pagetag_class(run) == HZ_CLASS_LARGE)

@@ -170,25 +170,27 @@ TEST_F(Large, MappingResizesInPlace) {
     hz_large_free(block);
 }
 
-TEST_F(Large, MappingMovesWhenItCannotGrow) {
-    size_t size = 6 * MiB;
-    auto *block = static_cast<char *>(hz_large_alloc(size, 1, false));
-    support::fill(block, size, 1);
-    /* a page right behind the block, unless something is mapped there already */
-    void *blocker =
-        mmap(block + size, hz_os_page_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    auto *moved = static_cast<char *>(hz_large_resize(block, 3 * size));
-    ASSERT_NE(moved, nullptr);
-    ASSERT_NE(moved, block);
-    EXPECT_EQ(hz_large_usable(moved), 3 * size);
-    EXPECT_TRUE(support::holds(moved, size, 1));
-    EXPECT_TRUE(support::is_zero(moved + size, 2 * size));
-    EXPECT_EQ(hz_pagetag_class(moved), static_cast<unsigned>(HZ_CLASS_LARGE));
-    EXPECT_EQ(hz_pagetag_class(block), static_cast<unsigned>(HZ_CLASS_NONE));
-    EXPECT_EQ(hz_segment_find(block), nullptr) << "nothing of ours is at the old address";
-    hz_large_free(moved);
-    if (blocker != MAP_FAILED)
-        munmap(blocker, hz_os_page_bytes());
+/* A block of a region that becomes too long for it, and one that is mapped alone already. */
+TEST_F(Large, BlockMovesWhenItCannotGrow) {
+    for (size_t size : {6 * MiB, 70 * MiB}) {
+        auto *block = static_cast<char *>(hz_large_alloc(size, 1, false));
+        support::fill(block, size, 1);
+        /* a page right behind the block, unless something is mapped there already */
+        void *blocker =
+            mmap(block + size, hz_os_page_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        auto *moved = static_cast<char *>(hz_large_resize(block, size + 80 * MiB));
+        ASSERT_NE(moved, nullptr);
+        ASSERT_NE(moved, block);
+        EXPECT_EQ(hz_large_usable(moved), size + 80 * MiB);
+        EXPECT_TRUE(support::holds(moved, size, 1));
+        memset(moved + size, 2, 80 * MiB);
+        EXPECT_EQ(hz_pagetag_class(moved), static_cast<unsigned>(HZ_CLASS_LARGE));
+        EXPECT_EQ(hz_pagetag_class(block), static_cast<unsigned>(HZ_CLASS_NONE));
+        EXPECT_EQ(hz_segment_find(block), nullptr) << "nothing of ours is at the old address";
+        hz_large_free(moved);
+        if (blocker != MAP_FAILED)
+            munmap(blocker, hz_os_page_bytes());
+    }
     errno = EILSEQ;
 }
 

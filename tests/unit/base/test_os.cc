@@ -299,4 +299,31 @@ TEST(OsGetenv, ReadsTheEnvironment) {
     EXPECT_EQ(hz_os_getenv("HZ_UNIT_TEST"), nullptr);
 }
 
+TEST_F(Os, CloseGivesBackAndCommitOpensAgain) {
+    auto *space = static_cast<char *>(hz_os_reserve(4 * MiB, MiB));
+    ASSERT_TRUE(hz_os_commit(space, 3 * MiB));
+    memset(space, 1, 3 * MiB);
+    ASSERT_TRUE(hz_os_close(space + MiB, MiB));
+    errno = EILSEQ;
+    EXPECT_FALSE(readable(space + MiB));
+    EXPECT_EQ(space[MiB - 1], 1);
+    EXPECT_EQ(space[2 * MiB], 1);
+    ASSERT_TRUE(hz_os_commit(space + MiB, MiB));
+    EXPECT_TRUE(is_zero(space + MiB, MiB));
+    errno = EILSEQ;
+    EXPECT_TRUE(hz_os_unmap(space, 4 * MiB));
+}
+
+TEST_F(Os, FillTakesAHoleAndNothingElse) {
+    auto *space = static_cast<char *>(hz_os_map(3 * MiB, MiB, true));
+    memset(space, 1, 3 * MiB);
+    EXPECT_FALSE(hz_os_fill(space + MiB, MiB)) << "something is there";
+    EXPECT_EQ(space[MiB], 1);
+    ASSERT_TRUE(hz_os_unmap(space + MiB, MiB));
+    ASSERT_TRUE(hz_os_fill(space + MiB, MiB));
+    EXPECT_TRUE(is_zero(space + MiB, MiB));
+    space[MiB] = 1;
+    EXPECT_TRUE(hz_os_unmap(space, 3 * MiB));
+}
+
 } // namespace

@@ -1,0 +1,133 @@
+/*
+ * region.c - see region.h. Called by arena.c.
+ *
+ * Only the thread that has taken a unit's free bit changes the unit's bit in `accessible_units`; the free bit publishes
+ * it (run-release).
+ */
+#include "base/region.h"
+
+#include "base/os.h"
+
+struct hz_runmap hz_region_units;
+
+static _Atomic(uintptr_t) *region_bases;    /* const after publish */
+static _Atomic(uint64_t) *accessible_units; /* owner: the thread that has taken the unit's free bit */
+static _Atomic(uint32_t) region_count;      /* hint; written under the lock of the caller of hz_region_add_locked */
+
+static char *unit_address(uint32_t region, unsigned unit) {
+    /* sync: run-release, partner hz_region_add_locked, through the claimed unit */
+    return (char *)hz_load_rlx(&region_bases[region]) + ((size_t)unit << HZ_UNIT_LOG2);
+}
+
+static unsigned unit_of(const char *address) {
+    return (unsigned)((uintptr_t)address >> HZ_UNIT_LOG2) % HZ_REGION_UNITS;
+}
+
+static bool units_give_back(uint32_t region, uint64_t bits) {
+    return hz_os_purge(unit_address(region, (unsigned)__builtin_ctzll(bits)), (size_t)hz_bits_count(bits)
+                                                                                  << HZ_UNIT_LOG2);
+}
+
+size_t hz_region_table_bytes(void) {
+    return hz_runmap_bytes(HZ_REGIONS_MAX) + (size_t)HZ_REGIONS_MAX * (8 + 8);
+}
+
+void hz_region_init(void *memory) {
+    region_bases = memory;
+    accessible_units = (_Atomic(uint64_t) *)memory + HZ_REGIONS_MAX;
+    hz_runmap_init(&hz_region_units, (char *)memory + (size_t)HZ_REGIONS_MAX * (8 + 8), HZ_REGIONS_MAX,
+                   units_give_back);
+}
+
+uint32_t hz_region_count(void) {
+    return hz_load_rlx(&region_count); /* relaxed: hint, or one thread */
+}
+
+bool hz_region_add_locked(char *base) {
+    uint32_t region = hz_load_rlx(&region_count); /* relaxed, all: lock; hz_runmap_add publishes the base */
+    if (region == HZ_REGIONS_MAX)
+        return false;
+    hz_store_rlx(&region_bases[region], (uintptr_t)base);
+    hz_signal_fence(); /* fork: the region is complete before it counts */
+    hz_store_rlx(&region_count, region + 1);
+    hz_runmap_add(&hz_region_units, region);
+    return true;
+}
+
+/* Makes claimed units accessible. */
+static bool open_units(uint32_t region, uint64_t bits) {
+    uint64_t closed = bits & ~hz_load_rlx(&accessible_units[region]); /* relaxed, both: owner of the units' bits */
+    if (closed == 0)
+        return true;
+    unsigned first = (unsigned)__builtin_ctzll(closed);
+    unsigned last = 63 - (unsigned)__builtin_clzll(closed);
+    if (!hz_os_commit(unit_address(region, first), (size_t)(last - first + 1) << HZ_UNIT_LOG2))
+        return false;
+    hz_or_rlx(&accessible_units[region], closed);
+    return true;
+}
+
+/* Gives claimed units back of which `dirty` may hold memory. */
+static void units_put(uint32_t region, uint64_t bits, uint64_t dirty) {
+    hz_runmap_clean(&hz_region_units, region, bits & ~dirty);
+    hz_runmap_release(&hz_region_units, region, bits);
+}
+
+char *hz_region_claim(unsigned units, unsigned align, struct hz_claim *claim, bool *is_full) {
+    *is_full = !hz_runmap_claim(&hz_region_units, units, align, claim);
+    if (*is_full)
+        return NULL;
+    if (open_units(claim->index, claim->bits))
+        return unit_address(claim->index, claim->first);
+    units_put(claim->index, claim->bits, claim->dirty);
+    return NULL;
+}
+
+bool hz_region_grow(uint32_t region, const char *base, unsigned units, unsigned more) {
+    unsigned first = unit_of(base) + units;
+    struct hz_claim claim;
+    if (first + more > HZ_REGION_UNITS ||
+        !hz_runmap_claim_bits(&hz_region_units, region, hz_run_bits(first, more), &claim))
+        return false;
+    if (open_units(region, claim.bits))
+        return true;
+    units_put(region, claim.bits, claim.dirty);
+    return false;
+}
+
+void hz_region_release(uint32_t region, const char *start, unsigned units) {
+    hz_runmap_release(&hz_region_units, region, hz_run_bits(unit_of(start), units));
+}
+
+void hz_region_release_hole(uint32_t region, char *start, unsigned units) {
+    if (hz_os_fill(start, (size_t)units << HZ_UNIT_LOG2))
+        units_put(region, hz_run_bits(unit_of(start), units), 0);
+}
+
+size_t hz_region_withdraw(void) {
+    size_t bytes = 0;
+    uint32_t regions = hz_region_count();
+    for (uint32_t region = 0; region < regions; region++)
+        for (;;) { /* one run of free accessible units after the other */
+            /* relaxed, both: hints, checked by the claim */
+            uint64_t bits = hz_load_rlx(&hz_region_units.free_masks[region]) & hz_load_rlx(&accessible_units[region]);
+            if (bits == 0)
+                break;
+            unsigned first = (unsigned)__builtin_ctzll(bits);
+            uint64_t after = ~(bits >> first);
+            uint64_t run = hz_run_bits(first, after == 0 ? 64 - first : (unsigned)__builtin_ctzll(after));
+            struct hz_claim claim;
+            if (!hz_runmap_claim_bits(&hz_region_units, region, run, &claim))
+                continue;
+            size_t run_bytes = (size_t)hz_bits_count(run) << HZ_UNIT_LOG2;
+            bool done = hz_os_close(unit_address(region, first), run_bytes);
+            if (done) {
+                hz_and_rlx(&accessible_units[region], ~run); /* relaxed: owner of the units' bits */
+                bytes += run_bytes;
+            }
+            units_put(region, run, done ? 0 : claim.dirty);
+            if (!done)
+                break;
+        }
+    return bytes;
+}
