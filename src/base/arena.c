@@ -256,6 +256,39 @@ static bool segment_add(uint32_t seen_count) {
     return done;
 }
 
+/* Unmaps a segment if none of its pages is in use. */
+static size_t segment_release_unused(uint32_t index) {
+    struct hz_claim claim;
+    if (!hz_runmap_claim_bits(&arena.pages, index, UINT64_MAX, &claim))
+        return 0;
+    /* sync: segment-publish, partner entry_get_locked */
+    struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
+    void *base = hz_segment_page_address(segment, 0);
+    unpublish(segment);
+    if (!hz_os_unmap(base, HZ_SEGMENT_BYTES))
+        (void)hz_os_purge(base, HZ_SEGMENT_BYTES); /* too many mappings to split one: address space is lost */
+    hz_runmap_remove(&arena.pages, index);
+    hz_lock_acquire(&arena.lock);
+    entry_release_locked(segment, false);
+    hz_lock_release(&arena.lock);
+    return HZ_SEGMENT_BYTES;
+}
+
+static size_t segments_release_unused(void) {
+    size_t bytes = 0;
+    uint32_t count = hz_arena_segment_count();
+    for (uint32_t index = 0; index < count; index++)
+        bytes += segment_release_unused(index);
+    return bytes;
+}
+
+/* For an allocation of `bytes` that the OS has refused: gives up what is accessible but unused, since that can count
+   against a limit (RLIMIT_DATA, strict overcommit). False when there was nothing, or it would not be enough. */
+static bool unused_give_up(size_t bytes) {
+    size_t all = ((size_t)hz_arena_segment_count() << HZ_SEGMENT_LOG2) + (size_t)hz_region_count() * HZ_REGION_BYTES;
+    return bytes <= all && segments_release_unused() + (arena.tight ? 0 : hz_region_withdraw()) > 0;
+}
+
 /* ---- the dirty budget ----------------------------------------------------------------------------------- */
 
 size_t hz_arena_resting_bytes(void) {
@@ -337,12 +370,16 @@ static void run_begin(struct hz_run *run, const struct hz_claim *claim) {
 bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run) {
     hz_assert(pages >= 1 && pages <= HZ_RUN_PAGES_MAX && hz_is_power_of_two(align_pages));
     struct hz_claim claim;
+    bool is_last_try = false;
     for (;;) {
         uint32_t count = hz_arena_segment_count();
         if (hz_runmap_claim(&arena.pages, pages, align_pages, &claim))
             break;
-        if (!segment_add(count))
+        if (segment_add(count))
+            continue;
+        if (is_last_try || !unused_give_up((size_t)pages << HZ_PAGE_LOG2))
             return false;
+        is_last_try = true;
     }
     run->segment = hz_load_acq(&arena.segments[claim.index]); /* sync: segment-publish, partner entry_get_locked */
     run->first = claim.first;
@@ -432,6 +469,17 @@ static char *alone_space(size_t bytes, size_t alignment) {
     return base;
 }
 
+/* Space for a block; *region is 1 + the number of its region, 0 if it is mapped alone. */
+static char *direct_space(size_t bytes, size_t alignment, struct hz_claim *claim, uint32_t *region) {
+    *claim = (struct hz_claim){.index = 0};
+    char *base = region_space(bytes, alignment, claim);
+    *region = base != NULL ? claim->index + 1 : 0;
+    if (base != NULL)
+        return base;
+    *claim = (struct hz_claim){.index = 0};
+    return alone_space(bytes, alignment);
+}
+
 static void space_release(char *base, size_t bytes, uint32_t region) {
     if (region != 0)
         hz_region_release(region - 1, base, units_for(bytes));
@@ -453,12 +501,12 @@ static struct hz_segment *direct_publish(char *base, size_t bytes, uint32_t regi
 }
 
 struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool zeroed) {
-    struct hz_claim claim = {.index = 0};
+    struct hz_claim claim;
     alignment = hz_max(alignment, HZ_SEGMENT_BYTES);
-    char *base = region_space(bytes, alignment, &claim);
-    uint32_t region = base != NULL ? claim.index + 1 : 0;
-    if (base == NULL)
-        base = alone_space(bytes, alignment);
+    uint32_t region;
+    char *base = direct_space(bytes, alignment, &claim, &region);
+    if (base == NULL && unused_give_up(bytes))
+        base = direct_space(bytes, alignment, &claim, &region);
     if (base == NULL)
         return NULL;
     unsigned reused = hz_bits_count(claim.dirty & claim.bits);
@@ -551,23 +599,6 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
 
 /* ---- purge --------------------------------------------------------------------------------------- */
 
-/* In tight mode: unmaps a segment if none of its pages is in use. */
-static void segment_release_unused(uint32_t index) {
-    struct hz_claim claim;
-    if (!hz_runmap_claim_bits(&arena.pages, index, UINT64_MAX, &claim))
-        return;
-    /* sync: segment-publish, partner entry_get_locked */
-    struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
-    void *base = hz_segment_page_address(segment, 0);
-    unpublish(segment);
-    if (!hz_os_unmap(base, HZ_SEGMENT_BYTES))
-        (void)hz_os_purge(base, HZ_SEGMENT_BYTES); /* as in space_release */
-    hz_runmap_remove(&arena.pages, index);
-    hz_lock_acquire(&arena.lock);
-    entry_release_locked(segment, false);
-    hz_lock_release(&arena.lock);
-}
-
 static size_t runmap_purge(struct hz_runmap *map, uint64_t delay_ms, size_t most) {
     return delay_ms == 0 ? hz_runmap_purge_all(map, most) : hz_runmap_purge_rested(map, (uint32_t)delay_ms, most);
 }
@@ -580,8 +611,7 @@ size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages) {
     if (!arena.tight && pages < budget_pages)
         units = runmap_purge(&hz_region_units, delay_ms, (budget_pages - pages - 1) / HZ_SEGMENT_PAGES + 1);
     if (arena.tight && delay_ms == 0)
-        for (uint32_t index = 0; index < hz_arena_segment_count(); index++)
-            segment_release_unused(index);
+        (void)segments_release_unused();
     size_t purged = (pages << HZ_PAGE_LOG2) + (units << HZ_UNIT_LOG2);
     hz_add_rlx(&arena.purged_bytes, purged); /* relaxed: counter */
     return purged;

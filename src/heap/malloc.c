@@ -54,9 +54,8 @@ static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alig
     if (size > PTRDIFF_MAX)
         return no_memory();
     void *block = hz_large_alloc(size, alignment, zeroed);
-    /* A purge may free what the size classes do not use. From 4 MiB on that does not help: such a block can only lack
-       address space, which a purge gives back only in tight mode */
-    if (block == NULL && (size < HZ_SEGMENT_BYTES || !hz_pagetags.flat)) {
+    /* a purge can give back no more than is handed out */
+    if (block == NULL && (size < HZ_SEGMENT_BYTES || size <= hz_arena_used_bytes())) {
         hz_heap_purge();
         block = hz_large_alloc(size, alignment, zeroed);
     }

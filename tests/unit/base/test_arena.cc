@@ -6,9 +6,11 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <memory>
+#include <sys/resource.h>
 
 namespace {
 
+using children::require;
 using support::MiB;
 using unit::figures;
 
@@ -548,6 +550,34 @@ TEST_F(Arena, DirectorySlotsAreUsedAgain) {
         ASSERT_EQ(hz_arena_segment(segment->index), nullptr);
     }
     EXPECT_EQ(hz_arena_segment_count(), count);
+}
+
+/* Under RLIMIT_DATA, memory that was used for pages serves blocks, and the other way round. */
+TEST(ArenaLimit, WhatIsUnusedIsGivenUpForTheOtherKind) {
+    if (support::sanitized)
+        GTEST_SKIP() << "a sanitizer's memory does not fit";
+    children::expect_good_end(children::start([] {
+        require(unit::base_init(), "the base starts");
+        struct rlimit limit = {300 * MiB, 300 * MiB};
+        require(setrlimit(RLIMIT_DATA, &limit) == 0, "the limit is set");
+        for (int round = 0; round < 3; round++) {
+            std::vector<struct hz_run> runs(1);
+            while (hz_arena_run_alloc(unit::run_pages_max, 1, &runs.back()))
+                runs.emplace_back();
+            runs.pop_back();
+            require(runs.size() > 100, "200 MiB of runs fit");
+            for (const struct hz_run &run : runs)
+                hz_arena_run_free(run.segment, run.first);
+            std::vector<struct hz_segment *> blocks;
+            while (struct hz_segment *segment = hz_arena_direct_alloc(8 * MiB, 1, false))
+                blocks.push_back(segment);
+            require(blocks.size() > 25, "200 MiB of blocks fit");
+            for (struct hz_segment *segment : blocks)
+                hz_arena_direct_free(segment);
+        }
+        require(hz_arena_direct_alloc(size_t{1} << 40, 1, false) == nullptr, "a terabyte does not fit");
+        return 0;
+    }));
 }
 
 /* Records which pages are held, so a claim of a held page is found immediately. */

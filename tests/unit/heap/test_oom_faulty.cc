@@ -109,7 +109,7 @@ TEST_F(Oom, FirstAllocationsOfAProcess) {
 }
 
 TEST_F(Oom, AllocationsOfAProcessThatRuns) {
-    unit::fail_each_call_both_ways(15, warm_up, allocate_everything, check);
+    unit::fail_each_call_both_ways(12, warm_up, allocate_everything, check);
 }
 
 TEST_F(Oom, ManySmallBlocks) {
@@ -143,7 +143,7 @@ TEST_F(Oom, ReallocKeepsTheOldBlock) {
                 t_free(now);
             }
     };
-    unit::fail_each_call_both_ways(10, warm_up, work, check);
+    unit::fail_each_call_both_ways(6, warm_up, work, check);
 }
 
 TEST_F(Oom, FreeAndPurgeNeverFail) {
