@@ -27,6 +27,10 @@ void *hz_os_map_zero(size_t bytes, size_t alignment);
 /* Asks for no huge pages in a range that is touched sparsely. A hint, so it cannot fail. */
 void hz_os_sparse(void *address, size_t bytes);
 
+/* Asks for huge pages of zeros in a range of hz_os_map_zero, so that all of it can be read or locked with few page
+   faults. What is committed later needs hz_os_sparse. A hint, so it cannot fail. */
+void hz_os_zero_huge(void *address, size_t bytes);
+
 /* Gives the memory back immediately. The range stays readable and writable, and reads as zero. False when refused; the
    contents are undefined then, and need not be zero. */
 bool hz_os_purge(void *address, size_t bytes);

@@ -97,6 +97,12 @@ void hz_os_sparse(void *address, size_t bytes) {
     errno = saved;
 }
 
+void hz_os_zero_huge(void *address, size_t bytes) {
+    int saved = errno;
+    (void)madvise(address, bytes, MADV_HUGEPAGE); /* a kernel without huge pages refuses, which does no harm */
+    errno = saved;
+}
+
 bool IMPL(purge)(void *address, size_t bytes) {
     int saved = errno;
     bool done = madvise(address, bytes, MADV_DONTNEED) == 0;

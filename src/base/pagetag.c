@@ -9,6 +9,7 @@
 enum {
     SMALL_PAGES_LOG2_MIN = 14, /* 1 GiB of addresses without sharing, 64 KiB of table */
     SMALL_PAGES_LOG2_MAX = 26,
+    HUGE_PAGE_BYTES = 2 << 20,
 };
 
 static struct hz_pagetag no_tag; /* before initialisation no address is ours */
@@ -17,10 +18,14 @@ struct hz_pagetag_table hz_pagetags = {.tags = &no_tag, .mask = 0, .flat = false
 
 static bool tags_map(unsigned pages_log2, bool flat) {
     size_t bytes = ((size_t)1 << pages_log2) * sizeof(struct hz_pagetag);
-    struct hz_pagetag *tags = hz_os_map_zero(bytes, hz_os_page_bytes());
+    struct hz_pagetag *tags = hz_os_map_zero(bytes, flat ? HUGE_PAGE_BYTES : hz_os_page_bytes());
     if (tags == NULL)
         return false;
-    hz_os_sparse(tags, bytes);
+    /* NULL needs one small page; mlockall reads the rest of a flat table */
+    size_t small_bytes = flat ? HUGE_PAGE_BYTES : bytes;
+    hz_os_sparse(tags, small_bytes);
+    if (flat)
+        hz_os_zero_huge((char *)tags + small_bytes, bytes - small_bytes);
     hz_pagetags.tags = tags;
     hz_pagetags.mask = ((uintptr_t)1 << pages_log2) - 1;
     hz_pagetags.flat = flat;
@@ -42,7 +47,10 @@ bool hz_pagetag_open(const void *address, size_t bytes) {
     uintptr_t os_page = hz_os_page_bytes();
     uintptr_t first = (uintptr_t)hz_pagetag_of(address) & ~(os_page - 1);
     uintptr_t last = (uintptr_t)hz_pagetag_of((const char *)address + bytes - 1) & ~(os_page - 1);
-    return hz_os_commit((void *)first, last - first + os_page);
+    if (!hz_os_commit((void *)first, last - first + os_page))
+        return false;
+    hz_os_sparse((void *)first, last - first + os_page);
+    return true;
 }
 
 void hz_pagetag_set(const void *address, size_t pages, unsigned bin, unsigned size_class, unsigned owner) {

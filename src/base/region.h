@@ -17,7 +17,7 @@ enum {
     HZ_UNIT_BYTES = 1 << HZ_UNIT_LOG2,
     HZ_REGION_UNITS = 64,
     HZ_REGION_BYTES = HZ_REGION_UNITS * HZ_UNIT_BYTES, /* and its alignment */
-    HZ_REGIONS_MAX = 1 << 16,                          /* 16 TiB */
+    HZ_REGIONS_MAX = 1 << 14,                          /* 4 TiB */
     HZ_REGION_BLOCK_BYTES_MAX = HZ_REGION_BYTES / 4,   /* longer blocks are mapped alone */
 };
 
