@@ -24,6 +24,7 @@ enum {
     TAIL_SHARE = 4,       /* a block that shrinks by more than 1/4 within its units gives the tail's memory back */
     PURGE_DELAY_MS = 500, /* free pages and kept mappings rest this long before a tick purges them */
     TICK_MS = 100,
+    TAG_ROOM_LOG2 = 37, /* addresses around ours whose tags stay when address space becomes scarce: 8 MiB of tags */
     TICK_BUDGET_PAGES = 512,
 
     /* The dirty budget: what may rest, that is, be free and hold memory */
@@ -56,8 +57,11 @@ struct arena {
     _Atomic(bool) loop_used;      /* hint: loop_bytes was needed since the last tick */
 
     struct hz_lock lock;
-    char *chunk;           /* lock: lock; address space that is reserved and not used yet */
-    size_t chunk_segments; /* lock: lock; segments left in `chunk` */
+    char *chunk;             /* lock: lock; address space that is reserved and not used yet */
+    size_t chunk_segments;   /* lock: lock; segments left in `chunk` */
+    uintptr_t lowest;        /* lock: lock; addresses that were ever reserved are in [lowest, highest) */
+    uintptr_t highest;       /* lock: lock */
+    _Atomic(bool) is_shrunk; /* hint; written under the lock */
     /* lock: lock; lists of unused directory entries, linked through `base`: paged, direct */
     struct hz_segment *spare[2];
 };
@@ -102,6 +106,7 @@ bool hz_arena_init(void) {
     arena.segments = (_Atomic(struct hz_segment *) *)(void *)directory;
     hz_runmap_init(&arena.pages, directory + words * 8, arena.capacity, pages_give_back);
     arena.address_table = tables[1];
+    arena.lowest = arena.highest = (uintptr_t)directory; /* the kernel maps in the neighbourhood */
     if (!arena.tight)
         hz_region_init(tables[2]);
     hz_store_rel(&arena.ready, true); /* sync: arena-init, partner is_ready */
@@ -203,18 +208,22 @@ static void unpublish(struct hz_segment *segment) {
     hz_store_rel(address_entry(hz_load_rlx(&segment->base)), 0);
 }
 
-/* Reserves aligned space whose table entry is free. In tight mode addresses share entries: space that collides is kept
-   until other space is found, so that the OS does not offer it again. */
+/* Reserves aligned space whose table entry is free, and which has page tags. In tight mode addresses share entries:
+   space that collides is kept until other space is found, so that the OS does not offer it again. */
 static char *reserve_locked(size_t bytes, size_t alignment) {
     char *rejected[COLLISION_TRIES];
     size_t rejected_count = 0;
     char *space = hz_os_reserve(bytes, alignment);
-    while (space != NULL && address_is_taken(space)) {
+    while (space != NULL && (address_is_taken(space) || !hz_pagetag_covers(space, bytes))) {
         rejected[rejected_count++] = space;
         space = rejected_count < COLLISION_TRIES ? hz_os_reserve(bytes, alignment) : NULL;
     }
     while (rejected_count > 0)
         (void)hz_os_unmap(rejected[--rejected_count], bytes); /* if refused, address space is lost, but no memory */
+    if (space != NULL) {
+        arena.lowest = hz_min(arena.lowest, (uintptr_t)space);
+        arena.highest = hz_max(arena.highest, (uintptr_t)space + bytes);
+    }
     return space;
 }
 
@@ -282,11 +291,30 @@ static size_t segments_release_unused(void) {
     return bytes;
 }
 
+/* When the program has limited its address space after the start: gives up most of the flat table of page tags, which
+   counts against the limit. Keeps what is within 128 GiB of ours, where the kernel maps next. */
+static bool tags_give_up(void) {
+    /* relaxed, both: hint */
+    if (arena.tight || hz_load_rlx(&arena.is_shrunk) || hz_os_address_space_limit() == SIZE_MAX)
+        return false;
+    hz_lock_acquire(&arena.lock);
+    bool is_mine = !hz_load_rlx(&arena.is_shrunk);
+    if (is_mine) {
+        uintptr_t room = (uintptr_t)1 << TAG_ROOM_LOG2;
+        hz_pagetag_shrink(arena.lowest > room ? arena.lowest - room : 0, arena.highest + room);
+        hz_store_rlx(&arena.is_shrunk, true);
+    }
+    hz_lock_release(&arena.lock);
+    return is_mine;
+}
+
 /* For an allocation of `bytes` that the OS has refused: gives up what is accessible but unused, since that can count
-   against a limit (RLIMIT_DATA, strict overcommit). False when there was nothing, or it would not be enough. */
+   against a limit (RLIMIT_DATA, RLIMIT_AS, strict overcommit). False when there was nothing, or it would not be enough.
+ */
 static bool unused_give_up(size_t bytes) {
     size_t all = ((size_t)hz_arena_segment_count() << HZ_SEGMENT_LOG2) + (size_t)hz_region_count() * HZ_REGION_BYTES;
-    return bytes <= all && segments_release_unused() + (arena.tight ? 0 : hz_region_withdraw()) > 0;
+    bool done = tags_give_up();
+    return (bytes <= all && segments_release_unused() + (arena.tight ? 0 : hz_region_withdraw()) > 0) || done;
 }
 
 /* ---- the dirty budget ----------------------------------------------------------------------------------- */
@@ -624,6 +652,7 @@ bool hz_arena_tick(void) {
     if (now >= last + TICK_MS && hz_cas_rlx_rlx(&arena.ticked_at_ms, &last, now)) {
         hz_arena_purge(PURGE_DELAY_MS, TICK_BUDGET_PAGES);
         budget_age();
+        (void)tags_give_up();
         budget_keep(TICK_BUDGET_PAGES << HZ_PAGE_LOG2);
     }
     return hz_arena_resting_bytes() > 0;

@@ -43,6 +43,30 @@ bool hz_pagetag_init(void) {
     return tags_map(pages_log2, false);
 }
 
+static uintptr_t covered_first;             /* lock: the arena's; pages that have tags, beside the lowest ones */
+static uintptr_t covered_end = UINTPTR_MAX; /* lock: the arena's */
+
+static void tags_unmap(uintptr_t first_page, uintptr_t end_page) {
+    uintptr_t os_page = hz_os_page_bytes();
+    uintptr_t start = hz_round_up((uintptr_t)&hz_pagetags.tags[first_page], os_page);
+    uintptr_t end = (uintptr_t)&hz_pagetags.tags[end_page] & ~(os_page - 1);
+    if (start < end)
+        (void)hz_os_unmap((void *)start, end - start); /* if refused, the limit stays exceeded */
+}
+
+void hz_pagetag_shrink(uintptr_t first, uintptr_t end) {
+    uintptr_t lowest_end = HUGE_PAGE_BYTES / sizeof(struct hz_pagetag);
+    covered_first = hz_max(first >> HZ_PAGE_LOG2, lowest_end);
+    covered_end = hz_min(end >> HZ_PAGE_LOG2, hz_pagetags.mask + 1);
+    tags_unmap(lowest_end, covered_first);
+    tags_unmap(covered_end, hz_pagetags.mask + 1);
+}
+
+bool hz_pagetag_covers(const void *address, size_t bytes) {
+    uintptr_t first = (uintptr_t)address >> HZ_PAGE_LOG2;
+    return first >= covered_first && first + (bytes >> HZ_PAGE_LOG2) < covered_end;
+}
+
 bool hz_pagetag_open(const void *address, size_t bytes) {
     uintptr_t os_page = hz_os_page_bytes();
     uintptr_t first = (uintptr_t)hz_pagetag_of(address) & ~(os_page - 1);

@@ -6,7 +6,8 @@
  * zero. The part for an address becomes writable when the arena gets memory there, so the table counts neither for
  * strict overcommit nor for RLIMIT_DATA. Where address space is limited (RLIMIT_AS) the table is small, and different
  * addresses share an entry. `bin` is 0 everywhere then, so that every free takes the slow path, which asks the segment
- * directory whether the address is ours. The choice is made once, at start.
+ * directory whether the address is ours. The choice is made once, at start. A flat table can lose parts later
+ * (hz_pagetag_shrink), but no part for addresses that are ours.
  *
  * Invariants: a page's tag is 0 unless the page is handed out. Of a large block only the first page has a tag.
  * Edge "tag-publish": a tag is written before the first block of its page leaves the thread that made the page, and
@@ -65,6 +66,14 @@ bool hz_pagetag_init(void);
 
 /* Makes the entries for [address, address + bytes) writable. False when the OS refuses. Under the arena lock. */
 bool hz_pagetag_open(const void *address, size_t bytes);
+
+/* Unmaps the parts of a flat table for addresses outside [first, end), except those of the lowest addresses, since they
+   count against a limit of the address space that was set late. From then on a free of a foreign pointer can end the
+   program without a message. Under the arena lock. */
+void hz_pagetag_shrink(uintptr_t first, uintptr_t end);
+
+/* Whether the table has tags for these addresses. Under the arena lock. */
+bool hz_pagetag_covers(const void *address, size_t bytes);
 
 /* Sets or clears the tags of `pages` pages from `address` on. The caller owns the pages. A small table drops `bin`. */
 void hz_pagetag_set(const void *address, size_t pages, unsigned bin, unsigned size_class, unsigned owner);

@@ -14,6 +14,8 @@ static _Atomic(uintptr_t) *region_bases;    /* const after publish */
 static _Atomic(uint64_t) *accessible_units; /* owner: the thread that has taken the unit's free bit */
 static _Atomic(uint32_t) region_count;      /* hint; written under the lock of the caller of hz_region_add_locked */
 
+static _Atomic(uint32_t) vacant_count; /* hint; regions that were unmapped, whose base is 0 */
+
 static char *unit_address(uint32_t region, unsigned unit) {
     /* sync: run-release, partner hz_region_add_locked, through the claimed unit */
     return (char *)hz_load_rlx(&region_bases[region]) + ((size_t)unit << HZ_UNIT_LOG2);
@@ -44,12 +46,19 @@ uint32_t hz_region_count(void) {
 }
 
 bool hz_region_add_locked(char *base) {
-    uint32_t region = hz_load_rlx(&region_count); /* relaxed, all: lock; hz_runmap_add publishes the base */
+    uint32_t count = hz_load_rlx(&region_count); /* relaxed, all: lock; hz_runmap_add publishes the base */
+    uint32_t region = hz_load_rlx(&vacant_count) > 0 ? 0 : count;
+    /* sync: region-vacant, partner region_unmap */
+    while (region < count && hz_load_acq(&region_bases[region]) != 0)
+        region++;
     if (region == HZ_REGIONS_MAX)
         return false;
     hz_store_rlx(&region_bases[region], (uintptr_t)base);
     hz_signal_fence(); /* fork: the region is complete before it counts */
-    hz_store_rlx(&region_count, region + 1);
+    if (region < count)
+        hz_sub_rlx(&vacant_count, 1);
+    else
+        hz_store_rlx(&region_count, region + 1);
     hz_runmap_add(&hz_region_units, region);
     return true;
 }
@@ -104,30 +113,52 @@ void hz_region_release_hole(uint32_t region, char *start, unsigned units) {
         units_put(region, hz_run_bits(unit_of(start), units), 0);
 }
 
+/* Unmaps a region if none of its units is in use. */
+static bool region_unmap(uint32_t region) {
+    struct hz_claim claim;
+    if (!hz_runmap_claim_bits(&hz_region_units, region, UINT64_MAX, &claim))
+        return false;
+    if (!hz_os_unmap(unit_address(region, 0), HZ_REGION_BYTES)) {
+        units_put(region, UINT64_MAX, claim.dirty);
+        return false;
+    }
+    hz_runmap_remove(&hz_region_units, region);
+    hz_store_rlx(&accessible_units[region], 0); /* relaxed: owner of the units' bits */
+    hz_store_rel(&region_bases[region], 0);     /* sync: region-vacant, partner hz_region_add_locked */
+    hz_add_rlx(&vacant_count, 1);               /* relaxed: hint */
+    return true;
+}
+
+static size_t units_close(uint32_t region) {
+    size_t bytes = 0;
+    for (;;) { /* one run of free accessible units after the other */
+        /* relaxed, both: hints, checked by the claim */
+        uint64_t bits = hz_load_rlx(&hz_region_units.free_masks[region]) & hz_load_rlx(&accessible_units[region]);
+        if (bits == 0)
+            break;
+        unsigned first = (unsigned)__builtin_ctzll(bits);
+        uint64_t after = ~(bits >> first);
+        uint64_t run = hz_run_bits(first, after == 0 ? 64 - first : (unsigned)__builtin_ctzll(after));
+        struct hz_claim claim;
+        if (!hz_runmap_claim_bits(&hz_region_units, region, run, &claim))
+            continue;
+        size_t run_bytes = (size_t)hz_bits_count(run) << HZ_UNIT_LOG2;
+        bool done = hz_os_close(unit_address(region, first), run_bytes);
+        if (done) {
+            hz_and_rlx(&accessible_units[region], ~run); /* relaxed: owner of the units' bits */
+            bytes += run_bytes;
+        }
+        units_put(region, run, done ? 0 : claim.dirty);
+        if (!done)
+            break;
+    }
+    return bytes;
+}
+
 size_t hz_region_withdraw(void) {
     size_t bytes = 0;
     uint32_t regions = hz_region_count();
     for (uint32_t region = 0; region < regions; region++)
-        for (;;) { /* one run of free accessible units after the other */
-            /* relaxed, both: hints, checked by the claim */
-            uint64_t bits = hz_load_rlx(&hz_region_units.free_masks[region]) & hz_load_rlx(&accessible_units[region]);
-            if (bits == 0)
-                break;
-            unsigned first = (unsigned)__builtin_ctzll(bits);
-            uint64_t after = ~(bits >> first);
-            uint64_t run = hz_run_bits(first, after == 0 ? 64 - first : (unsigned)__builtin_ctzll(after));
-            struct hz_claim claim;
-            if (!hz_runmap_claim_bits(&hz_region_units, region, run, &claim))
-                continue;
-            size_t run_bytes = (size_t)hz_bits_count(run) << HZ_UNIT_LOG2;
-            bool done = hz_os_close(unit_address(region, first), run_bytes);
-            if (done) {
-                hz_and_rlx(&accessible_units[region], ~run); /* relaxed: owner of the units' bits */
-                bytes += run_bytes;
-            }
-            units_put(region, run, done ? 0 : claim.dirty);
-            if (!done)
-                break;
-        }
+        bytes += region_unmap(region) ? HZ_REGION_BYTES : units_close(region);
     return bytes;
 }

@@ -3,7 +3,7 @@
  *
  * A region is 256 MiB of address space: 64 units of 4 MiB, which a runmap keeps. A block takes neighbouring units of
  * one region. Units become accessible when they are first claimed and stay so, whole, so neighbours are one mapping for
- * the kernel, whose number of mappings is limited. Regions are never unmapped. A free unit can rest: it keeps its
+ * the kernel, whose number of mappings is limited. A free unit can rest: it keeps its
  * memory for the next block until it is purged.
  */
 #ifndef HZ_BASE_REGION_H
@@ -48,7 +48,8 @@ void hz_region_release(uint32_t region, const char *start, unsigned units);
    meanwhile, the units are lost. */
 void hz_region_release_hole(uint32_t region, char *start, unsigned units);
 
-/* Makes all free units inaccessible again, so that they do not count against a limit. Returns their bytes. */
+/* Makes all free units inaccessible again, and unmaps regions without used units, so that they do not count against a
+   limit. Returns their bytes. */
 size_t hz_region_withdraw(void);
 
 #endif

@@ -73,36 +73,37 @@ TEST(Threads, HandOn) {
 /* Runs of pages and mappings that one thread frees and another one gets, with a purge in between. */
 TEST(Arena, RunsAndMappings) {
     enum Fact { CACHED };
-    model::Explored found = model::explore("run-release longest-publish summary-set segment-publish lock", 200, [] {
-        Heap heap;
-        std::map<void *, unsigned> users;
-        auto work = [&](std::initializer_list<size_t> sizes) {
-            for (size_t bytes : sizes) {
-                void *block = heap.take(bytes);
-                if (bytes == model::MAPPED && users[block]++ > 0)
-                    model::reached(CACHED);
-                heap.give(block);
-            }
-        };
-        model::together({[&] {
-                             work({model::MAPPED, model::RUN, model::MAPPED});
-                         },
-                         [&] {
-                             work({model::RUN, model::MAPPED});
-                             auto *zeroed = static_cast<uint64_t *>(hz_calloc(1, model::MAPPED));
-                             for (size_t i = 0; i < 16; i++)
-                                 MODEL_CHECK(zeroed[i] == 0);
-                             hz_free(zeroed);
-                         },
-                         [&] {
-                             void *block = hz_malloc(model::RUN);
-                             block = hz_realloc(block, 2 * model::RUN);
-                             MODEL_CHECK(block != nullptr);
-                             hz_free(block);
-                             hz_purge();
-                         }});
-        model::check_nothing_is_lost(heap);
-    });
+    model::Explored found =
+        model::explore("run-release longest-publish summary-set region-vacant segment-publish lock", 200, [] {
+            Heap heap;
+            std::map<void *, unsigned> users;
+            auto work = [&](std::initializer_list<size_t> sizes) {
+                for (size_t bytes : sizes) {
+                    void *block = heap.take(bytes);
+                    if (bytes == model::MAPPED && users[block]++ > 0)
+                        model::reached(CACHED);
+                    heap.give(block);
+                }
+            };
+            model::together({[&] {
+                                 work({model::MAPPED, model::RUN, model::MAPPED});
+                             },
+                             [&] {
+                                 work({model::RUN, model::MAPPED});
+                                 auto *zeroed = static_cast<uint64_t *>(hz_calloc(1, model::MAPPED));
+                                 for (size_t i = 0; i < 16; i++)
+                                     MODEL_CHECK(zeroed[i] == 0);
+                                 hz_free(zeroed);
+                             },
+                             [&] {
+                                 void *block = hz_malloc(model::RUN);
+                                 block = hz_realloc(block, 2 * model::RUN);
+                                 MODEL_CHECK(block != nullptr);
+                                 hz_free(block);
+                                 hz_purge();
+                             }});
+            model::check_nothing_is_lost(heap);
+        });
     EXPECT_GT(found.facts[CACHED], 0U) << "no mapping was used again";
 }
 

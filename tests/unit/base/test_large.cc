@@ -5,9 +5,11 @@
 #include <cerrno>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 namespace {
 
+using children::require;
 using support::KiB;
 using support::MiB;
 
@@ -214,6 +216,33 @@ TEST_F(Large, ThreadsKeepTheirContents) {
         }
     });
     EXPECT_TRUE(good);
+}
+
+/* A limit of the address space that a program sets after the start: the 8 GiB of page tags exceed it at once. */
+TEST(LargeLimit, ALateLimitOfTheAddressSpaceLeavesAWorkingHeap) {
+    if (support::sanitized)
+        GTEST_SKIP() << "a sanitizer's shadow does not fit";
+    children::expect_good_end(children::start([] {
+        require(unit::base_init(), "the base starts");
+        auto *early = static_cast<char *>(hz_large_alloc(3 * MiB, 1, false));
+        struct rlimit limit = {1024 * MiB, 1024 * MiB};
+        require(setrlimit(RLIMIT_AS, &limit) == 0, "the limit is set");
+        std::vector<char *> blocks;
+        while (auto *block = static_cast<char *>(hz_large_alloc(blocks.size() % 2 == 0 ? MiB : 3 * MiB, 1, false))) {
+            require(hz_pagetag_class(block) == HZ_CLASS_LARGE, "the block has a tag");
+            memset(block, 1, MiB);
+            blocks.push_back(block);
+        }
+        require(blocks.size() > 200, "400 MiB can be had");
+        for (char *block : blocks)
+            hz_large_free(block);
+        require(hz_pagetag_class(nullptr) == HZ_CLASS_NONE, "NULL can be looked up");
+        require(hz_pagetag_class(early) == HZ_CLASS_LARGE, "older blocks keep their tags");
+        hz_large_free(early);
+        void *other = mmap(nullptr, 100 * MiB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        require(other != MAP_FAILED, "the program can map something");
+        return 0;
+    }));
 }
 
 } // namespace
