@@ -49,15 +49,15 @@ static uintptr_t covered_end = UINTPTR_MAX; /* lock: the arena's */
 static void tags_unmap(uintptr_t first_page, uintptr_t end_page) {
     uintptr_t os_page = hz_os_page_bytes();
     uintptr_t start = hz_round_up((uintptr_t)&hz_pagetags.tags[first_page], os_page);
-    uintptr_t end = (uintptr_t)&hz_pagetags.tags[end_page] & ~(os_page - 1);
-    if (start < end)
-        (void)hz_os_unmap((void *)start, end - start); /* if refused, the limit stays exceeded */
+    uintptr_t after = (uintptr_t)&hz_pagetags.tags[end_page] & ~(os_page - 1);
+    if (start < after)
+        (void)hz_os_unmap((void *)start, after - start); /* if refused, the limit stays exceeded */
 }
 
-void hz_pagetag_shrink(uintptr_t first, uintptr_t end) {
+void hz_pagetag_shrink(uintptr_t first, uintptr_t after) {
     uintptr_t lowest_end = HUGE_PAGE_BYTES / sizeof(struct hz_pagetag);
     covered_first = hz_max(first >> HZ_PAGE_LOG2, lowest_end);
-    covered_end = hz_min(end >> HZ_PAGE_LOG2, hz_pagetags.mask + 1);
+    covered_end = hz_min(after >> HZ_PAGE_LOG2, hz_pagetags.mask + 1);
     tags_unmap(lowest_end, covered_first);
     tags_unmap(covered_end, hz_pagetags.mask + 1);
 }
