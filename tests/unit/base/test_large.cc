@@ -239,7 +239,10 @@ TEST(LargeLimit, ALateLimitOfTheAddressSpaceLeavesAWorkingHeap) {
         require(hz_pagetag_class(nullptr) == HZ_CLASS_NONE, "NULL can be looked up");
         require(hz_pagetag_class(early) == HZ_CLASS_LARGE, "older blocks keep their tags");
         hz_large_free(early);
-        void *other = mmap(nullptr, 100 * MiB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void *huge = hz_large_alloc(400 * MiB, 1, false);
+        require(huge != nullptr, "what was freed makes room for another kind of block");
+        hz_large_free(huge);
+        void *other = mmap(nullptr, 300 * MiB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         require(other != MAP_FAILED, "the program can map something");
         return 0;
     }));
