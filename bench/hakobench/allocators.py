@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -95,9 +96,9 @@ def own_libraries() -> dict[str, pathlib.Path]:
     return {path.stem.removeprefix("libhakozuna_"): path for path in sorted(LIB_DIR.glob("libhakozuna_*.so"))}
 
 
-def _found_peers(remarks: list[str], optional: bool) -> dict[str, Allocator]:
+def _found_peers(remarks: list[str], optional: bool, named: Sequence[str]) -> dict[str, Allocator]:
     found = {}
-    for name, peer in peers.installed(remarks, optional).items():
+    for name, peer in peers.installed(remarks, optional, named).items():
         settings = tuple(sorted(peer.environment.items()))
         found[name] = Allocator(name, peer.library, "", peer.sha256, peer.version, peer.source, settings)
     return found
@@ -116,14 +117,16 @@ def _stale(own: dict[str, pathlib.Path]) -> list[str]:
     ]
 
 
-def select(names: str | None, extra: dict[str, pathlib.Path]) -> tuple[list[Allocator], list[str]]:
+def select(
+    names: str | None, extra: dict[str, pathlib.Path], optional: Sequence[str] = ()
+) -> tuple[list[Allocator], list[str]]:
     """The chosen allocators, and remarks about those that are missing.
 
-    Without `names` it takes all that it finds; with them it raises ValueError for a name that is missing. `extra`
+    Without `names` it takes all that it finds, and of the optional peers those in `optional`; with them it raises ValueError for a name that is missing. `extra`
     (--lib) is always among the chosen, and replaces a built-in of the same name.
     """
     remarks: list[str] = []
-    known = _found_peers(remarks, optional=names is not None)
+    known = _found_peers(remarks, names is not None, optional)
     own = own_libraries()
     if not own:
         remarks.append(f"no libhakozuna_*.so in {public_path(LIB_DIR)}; 'make libs' builds them")

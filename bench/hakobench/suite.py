@@ -2,6 +2,7 @@
 
     about = "one line"
     rounds = 5
+    peers = ["jemalloc-background"]              # optional peers that take part
 
     [[row]]
     name = "mt-t{threads}-r{remote}"             # unique after the placeholders are filled in
@@ -33,9 +34,11 @@ import pathlib
 import re
 import string
 import tomllib
+from collections.abc import Sequence
 
+from hakobench import peers
 from hakobench.drivers.registry import DRIVERS
-from hakobench.rows import METRICS, NAME, Row
+from hakobench.rows import JUDGING, METRICS, NAME, Row
 
 SUITES_DIR = pathlib.Path(__file__).parent / "suites"
 
@@ -53,13 +56,14 @@ class SeedRatio:
 
 @dataclasses.dataclass(frozen=True)
 class Suite:
-    """`rounds` is the default number of runs of each cell."""
+    """`rounds` is the default number of runs of each cell. `peers` are the optional peers that take part in it."""
 
     name: str
     about: str
     rounds: int
     rows: tuple[Row, ...]
     seeds: tuple[SeedRatio, ...] = ()
+    peers: tuple[str, ...] = ()
 
     def select(self, patterns: str | None) -> tuple[Row, ...]:
         """The rows whose name matches one of the comma-separated names and shell patterns, or that have a tag `@TAG`.
@@ -163,7 +167,7 @@ def _tables(path: pathlib.Path, lines: list[str], document: dict, kind: str) -> 
 
 def _suite(path: pathlib.Path, lines: list[str], document: dict) -> Suite:
     top = _Table(path, lines, 0, len(lines), {k: v for k, v in document.items() if k not in ("row", "seed")})
-    top.check_keys({"about", "rounds"}, {"about"})
+    top.check_keys({"about", "rounds", "peers"}, {"about"})
     rounds = int(top.number("rounds", 1, 1000, 5))
     rows: list[Row] = []
     for table in _tables(path, lines, document, "row"):
@@ -174,7 +178,16 @@ def _suite(path: pathlib.Path, lines: list[str], document: dict) -> Suite:
     if not rows:
         raise ValueError(f"{path}:1: no [[row]] in it")
     seeds = tuple(_seed(table, rows) for table in _tables(path, lines, document, "seed"))
-    return Suite(path.stem, top.get("about", str), rounds, tuple(rows), seeds)
+    return Suite(path.stem, top.get("about", str), rounds, tuple(rows), seeds, _peers(top))
+
+
+def _peers(top: _Table) -> tuple[str, ...]:
+    names = _texts(top, "peers", {})
+    try:
+        peers.choose(names)
+    except ValueError as error:
+        raise top.error("peers", str(error)) from error
+    return names
 
 
 def _seed(table: _Table, rows: list[Row]) -> SeedRatio:

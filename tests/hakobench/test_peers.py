@@ -148,12 +148,17 @@ def test_shipped_recipes_are_well_formed() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[[peer]]\nname = "a"\nkind = "magic"\n', "peer a: kind is 'magic'; allowed: system, debian, wheel, crate"),
+        ('[[peer]]\nname = "a"\nkind = "magic"\n', "peer a: kind is 'magic'; allowed: system, debian, wheel, crate, settings"),
         ('[[peer]]\nname = "a"\nkind = "system"\ncolour = 1\n', "peer a: unknown key 'colour'"),
         ('[[peer]]\nname = "a"\nkind = "wheel"\npackage = "p"\n', "peer a: kind wheel needs 'version'"),
         (RECIPE.format(name="a", sha256="0", library="l", build="guess", more=""), "peer a: build is 'guess'"),
         ('[[peer]]\nname = "a"\nkind = "system"\n' * 2, "two peers are called a"),
         ('[[peer]]\nkind = "system"\n', "no usable name"),
+        ('[[peer]]\nname = "a"\nkind = "settings"\nof = "b"\n', "peer a: kind settings needs 'environment'"),
+        (
+            '[[peer]]\nname = "a"\nkind = "settings"\nof = "b"\nenvironment = { K = "1" }\n',
+            "peer a: of is 'b'; allowed: a library listed before it",
+        ),
         ("[[peer]\n", "recipes.toml: "),
     ],
 )
@@ -683,3 +688,45 @@ def test_real_peers_replace_malloc(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("no peer is here; `hakobench peers` brings them")
     for peer in found:
         probe.check(peer.library, peer.environment)
+
+
+# ---- settings --------------------------------------------------------------------------------------
+
+SETTINGS_RECIPE = """
+[[peer]]
+name = "fake-lazy"
+kind = "settings"
+of = "fake"
+environment = { MODE = "lazy" }
+optional = true
+"""
+
+
+def test_a_library_with_other_settings_is_a_peer_of_its_own(world: pathlib.Path) -> None:
+    give_crate(world, {"upstream/fake.c": GOOD_C}, more='sources = ["fake.c"]\nenvironment = { KEY = "1" }')
+    with (world / "recipes.toml").open("a") as text:
+        text.write(SETTINGS_RECIPE)
+    remarks: list[str] = []
+    assert list(peers.installed(remarks, named=["fake-lazy"])) == ["glibc"]
+    assert remarks[1] == "fake-lazy: not in the cache; 'hakobench peers fake' brings it"
+    (status,) = ensure("fake-lazy")
+    assert (status.state, status.peer.name, status.remark) == ("cached", "fake-lazy", "")
+    assert status.peer.environment == {"KEY": "1", "MODE": "lazy"}
+    found = peers.installed([], named=["fake-lazy"])
+    assert list(found) == ["glibc", "fake", "fake-lazy"]
+    assert found["fake"].library == found["fake-lazy"].library
+    assert found["fake"].environment == {"KEY": "1"}
+
+
+def test_optional_peers_that_a_suite_names(world: pathlib.Path) -> None:
+    give_crate(world, {"upstream/fake.c": GOOD_C})
+    with (world / "recipes.toml").open("a") as text:
+        text.write(SETTINGS_RECIPE)
+    ensure_fake()
+    assert list(peers.installed([])) == ["glibc", "fake"]
+    chosen, _ = allocators.select(None, {}, ["fake-lazy"])
+    lazy = next(one for one in chosen if one.name == "fake-lazy")
+    assert lazy.environment()["MODE"] == "lazy"
+    assert "fake-lazy" not in {one.name for one in allocators.select(None, {})[0]}
+    with pytest.raises(ValueError, match="no peer is called 'fake-busy'"):
+        peers.installed([], named=["fake-busy"])

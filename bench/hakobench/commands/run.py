@@ -180,8 +180,8 @@ def command(
         if list_only:
             _list_rows(suite_name)
             return
-        picked, remarks = allocators.select(names, extra)
         chosen = suite.load(suite_name)
+        picked, remarks = allocators.select(names, extra, chosen.peers)
         plan, left_out = new_plan(
             chosen, row_names, picked, rounds, scale, seed, results_dir, log_dir, bin_dir, force
         )

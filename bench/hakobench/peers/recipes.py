@@ -6,7 +6,7 @@ import pathlib
 import tomllib
 
 PATH = pathlib.Path(__file__).with_name("recipes.toml")
-KINDS = ("system", "debian", "wheel", "crate")
+KINDS = ("system", "debian", "wheel", "crate", "settings")
 BUILDS = ("cmake", "configure", "sources")
 
 
@@ -22,6 +22,7 @@ class Recipe:
     sha256: str = ""
     library: str = ""
     machine: str = ""
+    of: str = ""
     optional: bool = False
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     environment_why: str = ""
@@ -51,7 +52,7 @@ class Recipe:
     @property
     def digest(self) -> str:
         """Depends on everything that the build depends on, so an edited recipe builds again."""
-        ignored = {"seconds", "log_lines", "optional"}
+        ignored = {"seconds", "log_lines", "optional", "of"}  # a peer `of` another is never built
         fields = {key: value for key, value in dataclasses.asdict(self).items() if key not in ignored}
         return hashlib.sha256(repr(sorted(fields.items())).encode()).hexdigest()
 
@@ -60,7 +61,7 @@ def _check(recipe: Recipe) -> str | None:
     """What is wrong with a recipe, if anything."""
     if recipe.kind not in KINDS:
         return f"kind is '{recipe.kind}'; allowed: {', '.join(KINDS)}"
-    needed = {"system": (), "debian": ("package", "library")}
+    needed = {"system": (), "debian": ("package", "library"), "settings": ("of", "environment")}
     for field in needed.get(recipe.kind, ("package", "version", "sha256", "library")):
         if not getattr(recipe, field):
             return f"kind {recipe.kind} needs '{field}'"
@@ -97,5 +98,7 @@ def load(path: pathlib.Path | None = None) -> dict[str, Recipe]:
         recipe = _parse(table, path)
         if recipe.name in recipes:
             raise ValueError(f"{path.name}: two peers are called {recipe.name}")
+        if recipe.of and (recipe.of not in recipes or recipes[recipe.of].kind in ("system", "settings")):
+            raise ValueError(f"{path.name}: peer {recipe.name}: of is '{recipe.of}'; allowed: a library listed before it")
         recipes[recipe.name] = recipe
     return recipes

@@ -18,7 +18,12 @@ from hakobench.peers.recipes import Recipe
 from hakobench.project import public_text
 
 GLIBC = "glibc"
-_SYSTEM_PATTERNS = ("usr/lib/*-linux-gnu/{file}", "usr/lib64/{file}", "usr/lib/{file}")
+_SYSTEM_PATTERNS = (
+    "usr/lib/*-linux-gnu/{file}",
+    "usr/lib64/{file}",
+    "usr/lib/{file}",
+    "usr/lib/llvm-*/lib/clang/*/lib/linux/{file}",
+)
 SYSTEM_ROOT = pathlib.Path("/")
 
 
@@ -79,8 +84,19 @@ def _replaced(recipe: Recipe, value: str) -> Status:
     return Status(recipe, "replaced", peer, f"{recipe.variable} names {cache.shown(library)}")
 
 
+def _with_settings(recipe: Recipe, status: Status) -> Status:
+    """The status of a peer of kind settings, from that of the peer whose library it is."""
+    if status.peer is None:
+        return Status(recipe, status.state, None, status.remark)
+    environment = status.peer.environment | recipe.environment
+    peer = dataclasses.replace(status.peer, name=recipe.name, environment=environment)
+    return Status(recipe, status.state, peer, status.remark)
+
+
 def inspect(recipe: Recipe) -> Status:
     """The state of one peer on this machine and in the cache. Fetches and changes nothing."""
+    if recipe.kind == "settings":
+        return _with_settings(recipe, inspect(recipes.load()[recipe.of]))
     if recipe.kind == "system":
         return Status(recipe, "system", Peer(recipe.name, None, _glibc_version(), recipe.origin, ""))
     value = os.environ.get(recipe.variable)
@@ -105,13 +121,17 @@ def inspect(recipe: Recipe) -> Status:
     return Status(recipe, "cached", peer)
 
 
-def installed(remarks: list[str], optional: bool = False) -> dict[str, Peer]:
+def installed(remarks: list[str], optional: bool = False, named: Iterable[str] = ()) -> dict[str, Peer]:
     """The peers of this machine, glibc first, without fetching any; `remarks` name the others.
 
-    With `optional` it includes the peers that are otherwise used only by name.
+    With `optional` it includes the peers that are otherwise used only by name, else those of them that are `named`.
+    Raises ValueError for a name that no peer has.
     """
+    wanted = {recipe.name for recipe in [*choose(None, optional), *choose(named)]}
     found = {}
-    for recipe in choose(None, optional):
+    for recipe in choose(None, optional=True):
+        if recipe.name not in wanted:
+            continue
         status = inspect(recipe)
         if status.peer is not None:
             found[recipe.name] = status.peer
@@ -210,6 +230,8 @@ def _attempt(recipe: Recipe, folder: pathlib.Path, on_line: Callable[[], None]) 
 
 def _bring(recipe: Recipe, on_wait: Callable[[], None], on_line: Callable[[], None]) -> Status:
     """Makes one missing peer, unless another process made it while this one waited for the lock."""
+    if recipe.kind == "settings":
+        return _with_settings(recipe, _bring(recipes.load()[recipe.of], on_wait, on_line))
     try:
         with cache.locked(recipe.name, on_wait) as folder:
             status = inspect(recipe)
