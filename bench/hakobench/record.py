@@ -35,7 +35,8 @@ class Run:
     figure in `unit`, 0 after a failure. `marks` are words that cast doubt on the figure: busy, forced, noisy, fallback,
     unverified. `figures` holds every figure of the run as key=value words. `other_cpu_share` is the share of the
     machine (0..1) that other processes used during the run, None when the run was too short to tell. `ours` is true
-    for a library of this project, false for a peer.
+    for a library of this project, false for a peer. `also` are the names of the figures that reports show beside
+    `metric`.
     """
 
     suite: str
@@ -76,6 +77,7 @@ class Run:
     seed: int
     scale: float
     started: str
+    also: str = ""
 
     def figure(self, name: str) -> float | None:
         """The number that `figures` gives for `name`; None without one."""
@@ -99,14 +101,15 @@ SCOPES = {
     ),
     "row": Scope(
         ("row",),
-        ("row_index", "about", "tags", "params", "metric", "unit", "less_is_better", "program_sha256"),
+        ("row_index", "about", "tags", "params", "metric", "unit", "less_is_better", "also", "program_sha256"),
     ),
     "allocator": Scope(("allocator",), ("ours", "library", "library_sha256", "library_version", "config")),
     "cell": Scope(("row", "allocator"), ("command",)),
 }
 CONSTANT = "# "  # begins a line of constants
 _TYPES = {field.name: field.type for field in dataclasses.fields(Run)}
-OLD_COLUMNS = tuple(_TYPES)  # every column in every line, as older versions wrote them
+LATER = {"also": ""}  # constants that files of older versions lack, and what they mean there
+OLD_COLUMNS = tuple(name for name in _TYPES if name not in LATER)  # every column in every line, as the oldest files
 COLUMNS = tuple(name for name in _TYPES if all(name not in scope.constants for scope in SCOPES.values()))
 
 
@@ -248,7 +251,8 @@ def _constants(where: str, values: list[str]) -> tuple[tuple[str, ...], dict[str
     scope = SCOPES[name]
     end = 1 + len(scope.keys)
     texts = dict(value.split("=", 1) for value in values[end:] if "=" in value)
-    if tuple(texts) != scope.constants or len(texts) != len(values) - end:
+    needed = tuple(constant for constant in scope.constants if constant in texts or constant not in LATER)
+    if tuple(texts) != needed or len(texts) != len(values) - end:
         raise ValueError(f"{where}: a line of constants of a {name} gives {', '.join(scope.constants)}; this one does not")
     return (name, *values[1:end]), _typed(where, texts)
 

@@ -8,12 +8,15 @@ NAME = re.compile(r"[A-Za-z0-9_.+-]+")  # of rows and allocators, which become n
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """The driver's figure divided by `divisor` is in `unit`. `of_process`: known without the program's output."""
+    """The driver's figure divided by `divisor` is in `unit`. `of_process`: known without the program's output.
+    `of_samples`: needs samples of the RSS. `is_neutral`: no allocator is better for it, so no row is judged by it."""
 
     unit: str
     less_is_better: bool
     divisor: float = 1.0
     of_process: bool = False
+    of_samples: bool = False
+    is_neutral: bool = False
 
 
 METRICS = {
@@ -29,13 +32,20 @@ METRICS = {
     "final_rss_kb": Metric("MiB after", True, 1024),
     "idle_rss_kb": Metric("MiB idle", True, 1024),
     "trimmed_rss_kb": Metric("MiB trimmed", True, 1024),
+    "rss_mib_s": Metric("MiB s", True, of_process=True, of_samples=True),
+    "end_rss_kb": Metric("MiB at the end", True, 1024),
+    "after1_rss_kb": Metric("MiB 1 s later", True, 1024),
     "after5_rss_kb": Metric("MiB 5 s later", True, 1024),
+    "live_kb": Metric("MiB live", True, 1024, is_neutral=True),
+    "live_pages_kb": Metric("MiB live pages", True, 1024),
 }
+JUDGING = tuple(name for name, metric in METRICS.items() if not metric.is_neutral)
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One line of the table. `work` is the amount of work at scale 1, 0 when the row has nothing to scale."""
+    """One line of the table. `work` is the amount of work at scale 1, 0 when the row has nothing to scale. `also` are
+    the metrics shown beside `metric`, which alone judges the row."""
 
     name: str
     about: str
@@ -46,6 +56,7 @@ class Row:
     work: int
     tags: tuple[str, ...]
     params: dict[str, str] = dataclasses.field(hash=False)
+    also: tuple[str, ...] = ()
     discard_output: bool = False
     rss_every_ms: int = 0
     timeout: float = 120.0

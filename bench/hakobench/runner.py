@@ -98,7 +98,8 @@ def check_resumable(plan: Plan, seen: machine.Machine, done: list[record.Run]) -
         if run.program_sha256 != programs[row.name]:
             raise ValueError(f"{where}: the program {row.workload} has changed since")
         args = shlex.join(row.scaled_args(plan.scale)) if row.driver == "program" else ""
-        if (run.metric, run.params) != (row.metric, _params(row)) or (not run.failure and args not in run.command):
+        known = (run.metric, run.also, run.params) == (row.metric, " ".join(row.also), _params(row))
+        if not known or (not run.failure and args not in run.command):
             raise ValueError(f"{where}: the suite's file has changed since")
         if (run.cpu, run.cores, run.kernel) != (seen.cpu, seen.cores, seen.kernel):
             raise ValueError(f"{where} was made on another machine")
@@ -186,12 +187,14 @@ class Runner:
             library_sha256=allocator.sha256, library_version=allocator.version, config=allocator.config,
             program_sha256=self._program_digest(row), commit=seen.commit, cpu=seen.cpu, cores=seen.cores,
             kernel=seen.kernel, governor=seen.governor, load=seen.load, busy_share=seen.busy_share,
-            seed=self._plan.seed, scale=self._plan.scale, started=started,
+            seed=self._plan.seed, scale=self._plan.scale, started=started, also=" ".join(row.also),
         )  # fmt: skip
 
     def _fill(self, run: record.Run, step: Step, outcome: Outcome, watcher: Watcher) -> None:
         """Fills in the figures, unless the run failed, and the marks."""
         figures = outcome.figures
+        if watcher.samples:
+            figures["rss_mib_s"] = f"{rss_integral(watcher.samples):.3f}"
         run.figures = " ".join(f"{key}={value}" for key, value in figures.items() if key != "malloc_from")
         marks = ["forced"] if self._plan.forced and self._machine.is_busy else []
         if run.other_cpu_share is not None and run.other_cpu_share > NOISY_SHARE:
@@ -205,9 +208,13 @@ class Runner:
                 run.cpu_seconds = float(figures.get("cpu_seconds", 0))
                 run.peak_rss_kb = int(float(figures.get("peak_rss_kb", 0)))
                 run.final_rss_kb = int(float(figures.get("final_rss_kb", 0)))
+                for name in step.row.also:
+                    if not (math.isfinite(float(figures[name])) and float(figures[name]) >= 0):
+                        raise ValueError(f"{name}={figures[name]}")
                 if float(figures.get("fallback_rate", "0").rstrip("%")) > FALLBACK_PERCENT_MAX:
                     marks.append("fallback")
             except KeyError as error:
+                run.value = 0.0
                 run.failure = f"the output has no figure {error}"
             except ValueError as error:
                 run.value = 0.0
@@ -248,6 +255,15 @@ class Runner:
             failure = f"FAILED: {run.failure}\n" if run.failure else ""
             marks = f"marks: {run.marks}\n" if run.marks else ""
             log.write(f"{HEADER} {words}\n$ {run.command}\n{outcome.output.rstrip()}\n{failure}{marks}\n")
+
+
+def rss_integral(samples: list[tuple[int, int]]) -> float:
+    """The area below the samples, pairs of (ms, KiB), in MiB x s. The first sample holds from the start on."""
+    area, before_ms, before_kb = 0.0, 0, samples[0][1]
+    for at_ms, kb in samples:
+        area += (at_ms - before_ms) * (before_kb + kb) / 2
+        before_ms, before_kb = at_ms, kb
+    return area / 1000 / 1024
 
 
 def _own_cpu_seconds() -> float:

@@ -10,7 +10,8 @@
     workload = "bench_random_mixed_mt_remote_malloc"   # a program of bench/workloads, or of the driver
     driver = "program"                           # of hakobench.drivers; this is the default
     args = ["{threads}", "{work}", "400", "16", "2048", "{remote}", "1024", "--full=wait"]
-    metric = "ops_per_s"                         # one of METRICS
+    metric = "ops_per_s"                         # one of METRICS; it judges the row
+    also = ["peak_rss_kb"]                       # METRICS that a table shows beside it
     work = 16_000_000                            # amount of work; {work} is work x scale / {threads} (or / 1)
     tags = ["mt", "r{remote}"]
     params = { low = 16 }                        # more placeholders, kept in the raw results
@@ -228,20 +229,42 @@ def _texts(table: _Table, key: str, params: dict[str, str]) -> tuple[str, ...]:
     return tuple(_fill(table, key, value, params) for value in values)
 
 
-def _choice(table: _Table, key: str, allowed: list[str], default: str | None = None) -> str:
+def _choice(table: _Table, key: str, allowed: Sequence[str], default: str | None = None) -> str:
     value = table.get(key, str, default)
     if value not in allowed:
         raise table.error(key, f"{key} is '{value}'; allowed: {', '.join(allowed)}")
     return value
 
 
+def _also(table: _Table, metric: str) -> tuple[str, ...]:
+    """The metrics beside the one that judges the row."""
+    names = _texts(table, "also", {})
+    for name in names:
+        if name not in METRICS:
+            raise table.error("also", f"also has '{name}'; allowed: {', '.join(METRICS)}")
+    twice = next((name for name in names if (metric, *names).count(name) > 1), None)
+    if twice is not None:
+        raise table.error("also", f"the row has the metric '{twice}' twice")
+    return names
+
+
+def _check_sources(table: _Table, metrics: Sequence[str], discard: bool, rss_every_ms: int) -> None:
+    """Every metric of the row has something it comes from."""
+    for name in metrics:
+        if discard and not METRICS[name].of_process:
+            of_process = ", ".join(other for other, one in METRICS.items() if one.of_process)
+            raise table.error("output", f"discarded output cannot give the metric '{name}'; allowed: {of_process}")
+        if METRICS[name].of_samples and not rss_every_ms:
+            raise table.error("", f"the metric '{name}' needs samples: rss_every_ms must be above 0")
+
+
 def _rows(table: _Table) -> list[Row]:
     table.check_keys(_ROW_KEYS, _ROW_REQUIRED)
-    metric = _choice(table, "metric", list(METRICS))
+    metric = _choice(table, "metric", JUDGING)
+    also = _also(table, metric)
     discard = _choice(table, "output", ["keep", "discard"], "keep") == "discard"
-    if discard and not METRICS[metric].of_process:
-        of_process = ", ".join(name for name, one in METRICS.items() if one.of_process)
-        raise table.error("output", f"discarded output cannot give the metric '{metric}'; allowed: {of_process}")
+    rss_every_ms = int(table.number("rss_every_ms", 0, 60_000, 0))
+    _check_sources(table, (metric, *also), discard, rss_every_ms)
     fixed = {key: str(value) for key, value in table.get("params", dict, {}).items()}
     rows = []
     for chosen in _each(table):
@@ -263,8 +286,9 @@ def _rows(table: _Table) -> list[Row]:
                 work=int(table.number("work", 0, 10**12, 0)),
                 tags=_texts(table, "tags", params),
                 params=params,
+                also=also,
                 discard_output=discard,
-                rss_every_ms=int(table.number("rss_every_ms", 0, 60_000, 0)),
+                rss_every_ms=rss_every_ms,
                 timeout=float(table.number("timeout", 1, 86_400, 120, whole=False)),
             )
         )

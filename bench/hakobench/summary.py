@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Sequence
 
 from hakobench.record import Run
+from hakobench.rows import METRICS, Metric
 
 NOISY_SHARE = 0.05  # of the machine that other processes used during a run; median over a row
 FEW_ROUNDS = 5
@@ -14,7 +15,8 @@ RSS_PEER_SPEED = 0.8  # the leanest peer is one that reaches this share of our s
 @dataclasses.dataclass(frozen=True)
 class Cell:
     """One allocator in one row: medians over its rounds. `failures` counts the failed runs, `values` are those of the
-    good runs. `spread` is half of (max - min), relative to the median."""
+    good runs. `spread` is half of (max - min), relative to the median. `beside` has the medians of the figures that the
+    row shows beside its metric."""
 
     allocator: str
     ours: bool
@@ -26,6 +28,7 @@ class Cell:
     failures: int
     rounds: int
     marks: frozenset[str]
+    beside: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
@@ -45,6 +48,31 @@ class Line:
     params: str
     cells: dict[str, Cell]
     other_cpu_share: float
+    also: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> list[tuple[str, str, bool]]:
+        """The metric and those beside it: name, unit, whether less is better."""
+        beside = [(name, _metric(name).unit, _metric(name).less_is_better) for name in self.also]
+        return [(self.metric, self.unit, self.less_is_better), *beside]
+
+    def figure_of(self, name: str, metric: str) -> float | None:
+        """The median of an allocator's figure `metric`; None without a good run."""
+        cell = self.cells.get(name)
+        if cell is None or not cell.values:
+            return None
+        return cell.value if metric == self.metric else cell.beside.get(metric)
+
+    def best_of(self, metric: str, less_is_better: bool) -> str | None:
+        """The peer with the best figure `metric`; None when it judges nothing or no peer has it."""
+        known = [
+            (found, cell.allocator)
+            for cell in self.cells.values()
+            if not cell.ours and not cell.failed and (found := self.figure_of(cell.allocator, metric)) is not None
+        ]
+        if not known or _metric(metric).is_neutral:
+            return None
+        return (min if less_is_better else max)(known, key=lambda one: one[0])[1]
 
     @property
     def best_peer(self) -> Cell | None:
@@ -91,6 +119,16 @@ class Line:
         return mine.peak_rss_mb / min(lean) if lean else None
 
 
+def _metric(name: str) -> Metric:
+    """A metric that this version no longer knows keeps its name as its unit."""
+    return METRICS.get(name, Metric(name, True, is_neutral=True))
+
+
+def _beside(names: Sequence[str], runs: Sequence[Run]) -> dict[str, float]:
+    printed = {name: [found for run in runs if (found := run.figure(name)) is not None] for name in names}
+    return {name: statistics.median(found) / _metric(name).divisor for name, found in printed.items() if found}
+
+
 def _cell(name: str, runs: Sequence[Run]) -> Cell:
     good = [run for run in runs if not run.failure]
     marks = frozenset(mark for run in runs for mark in run.marks.split())
@@ -110,6 +148,7 @@ def _cell(name: str, runs: Sequence[Run]) -> Cell:
         failures,
         len(runs),
         marks,
+        _beside(runs[0].also.split(), good),
     )
 
 
@@ -126,7 +165,7 @@ def lines(runs: Sequence[Run]) -> list[Line]:
         table.append(
             Line(
                 row, first.about, first.unit, first.metric, first.less_is_better, tuple(first.tags.split()),
-                first.params, cells, statistics.median(others) if others else 0.0,
+                first.params, cells, statistics.median(others) if others else 0.0, tuple(first.also.split()),
             )
         )  # fmt: skip
     return table
@@ -135,6 +174,21 @@ def lines(runs: Sequence[Run]) -> list[Line]:
 def figure(value: float) -> str:
     """Three digits, as a table shows them."""
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def cell_text(line: Line, name: str, metric: str) -> str:
+    """One figure of an allocator as a table shows it: "failed" without a good run, a dash when it was not measured."""
+    cell = line.cells.get(name)
+    if cell is not None and not cell.values:
+        return "failed"
+    value = line.figure_of(name, metric)
+    text = "–" if value is None else "0" if value == 0 else figure(value)
+    return f"{text} ({cell.failures}/{cell.rounds} failed)" if cell is not None and cell.failures else text
+
+
+def with_columns(table: Sequence[Line]) -> list[Line]:
+    """The rows that show figures beside their metric."""
+    return [line for line in table if line.also]
 
 
 def times(ratio: float | None) -> str:

@@ -222,3 +222,31 @@ def test_no_peer_is_too_slow_for_memory_rows() -> None:
 def test_rows_keep_the_order_of_the_suite() -> None:
     runs = [a_run(row="b", row_index=1), a_run(row="a", row_index=0, position=2)]
     assert [line.row for line in summary.lines(runs)] == ["a", "b"]
+
+
+def test_a_file_from_before_the_figures_side_by_side(tmp_path: pathlib.Path) -> None:
+    """Its lines of constants lack `also`; they can be read, and a new writer appends to them."""
+    path = written(tmp_path / "x.csv", [a_run()])
+    text = path.read_text(encoding="utf-8")
+    assert text.count(",also=,") == 1
+    path.write_text(text.replace(",also=,", ","), encoding="utf-8")
+    assert record.read(path).runs == [a_run()]
+    written(path, [a_run(position=2, also="p99_us peak_rss_kb")])
+    assert [run.also for run in record.read(path).runs] == ["", "p99_us peak_rss_kb"]
+
+
+def test_figures_side_by_side_are_medians_in_their_units() -> None:
+    runs = [
+        a_run(also="peak_rss_kb live_kb gone", figures=f"peak_rss_kb={kb} live_kb=512", position=at, round=at)
+        for at, kb in enumerate((1024, 4096, 2048), 1)
+    ]
+    runs += [a_run(allocator="jemalloc", also="peak_rss_kb live_kb gone", figures="peak_rss_kb=1024 live_kb=0")]
+    runs += [a_run(allocator="hz4", ours=True, also="peak_rss_kb live_kb gone", figures="peak_rss_kb=1 live_kb=512")]
+    (line,) = summary.lines(runs)
+    assert [column[0] for column in line.columns] == ["ops_per_s", "peak_rss_kb", "live_kb", "gone"]
+    assert [column[1] for column in line.columns] == ["M ops/s", "MiB peak", "MiB live", "gone"]
+    assert [line.figure_of("glibc", name) for name, _, _ in line.columns] == [1.5, 2.0, 0.5, None]
+    assert [summary.cell_text(line, "jemalloc", name) for name, _, _ in line.columns] == ["1.50", "1.00", "0", "–"]
+    assert line.best_of("peak_rss_kb", True) == "jemalloc"  # ours are no peers
+    assert line.best_of("live_kb", True) is None
+    assert line.best_of("gone", True) is None

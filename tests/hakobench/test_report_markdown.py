@@ -262,3 +262,26 @@ def test_ratios_of_the_documents_stand_beside_ours(tmp_path: pathlib.Path, monke
 def test_the_pages_of_the_repository_are_what_its_results_give() -> None:
     done = _run("--check")
     assert done.exit_code == 0, done.output
+
+
+def test_figures_side_by_side_have_a_table_of_their_row(document: pathlib.Path, results: pathlib.Path) -> None:
+    row = MadeRow("idle", "sleeps", "", "after5_rss_kb", "MiB 5 s later", True)
+    peaks = {"glibc": (2048, 8.0), "jemalloc": (1024, 16.0), "hz4": (512, 4.0)}
+    runs = [
+        make_run(row, 0, name, name == "hz4", value=value, also="peak_rss_kb live_kb", figures=f"peak_rss_kb={kb} live_kb=0")
+        for name, (kb, value) in peaks.items()
+    ]
+    runs.append(make_run(row, 0, "rpmalloc", failure="killed by SIGSEGV", also="peak_rss_kb live_kb", figures=""))
+    results.unlink()
+    path = report_recordings.write(results.with_name("x.csv"), [(run, []) for run in runs])
+    assert _report(document, results.parent, "--markdown", path).exit_code == 0
+    text = results.with_name("synthetic.md").read_text(encoding="utf-8")
+    table = text[text.index("| allocator | MiB 5 s later") :].split("\n\n")[0].splitlines()
+    assert table == [
+        "| allocator | MiB 5 s later ↓ | MiB peak ↓ | MiB live ↓ |",
+        "|---|--:|--:|--:|",
+        "| hz4 | 4.00 | 0.50 | 0 |",
+        "| glibc | **8.00** | 2.00 | 0 |",
+        "| jemalloc | 16.0 | **1.00** | 0 |",
+        "| rpmalloc | failed | failed | failed |",
+    ]

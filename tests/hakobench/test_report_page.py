@@ -335,3 +335,16 @@ def test_log_ticks_are_within(low: float, high: float) -> None:
     ticks = canvas.log_ticks(low, high)
     assert 2 <= len(ticks) <= 14
     assert all(low * 0.998 <= tick <= high * 1.002 for tick in ticks)
+
+
+def test_figures_side_by_side_are_on_the_page() -> None:
+    row = dataclasses.replace(TIME, name="idle")
+    runs = [
+        make_run(row, 0, name, value=2.0, also="after5_rss_kb", figures=f"after5_rss_kb={kb}")
+        for name, kb in (("glibc", 2048), ("jemalloc", 31_744))
+    ]
+    page = _render(*runs)
+    assert "idle: all figures" in page
+    assert re.search(r'<td class="num best" data-value="2.0">2.00</td>', page)
+    assert re.search(r'<td class="num" data-value="31.0">31.0</td>', page)
+    assert "idle: all figures" not in _render(make_run(row, 0))

@@ -102,6 +102,25 @@ work = 300_000
 rss_every_ms = 1
 
 [[row]]
+name = "sampled"
+about = "figures beside the metric"
+workload = "cache_thrash"
+args = ["2", "1000", "{work}"]
+metric = "seconds"
+also = ["rss_mib_s", "peak_rss_kb"]
+work = 3_000_000
+rss_every_ms = 1
+
+[[row]]
+name = "lacking"
+about = "a figure beside that the program does not print"
+workload = "larson"
+args = ["2", "8", "1000", "1000", "{work}"]
+metric = "ops_per_s"
+also = ["idle_rss_kb"]
+work = 2000
+
+[[row]]
 name = "silent"
 about = "its output is discarded"
 workload = "larson"
@@ -476,7 +495,7 @@ def test_callers_settings_do_not_reach_the_workload(bench: Bench, libraries: dic
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--rows", "arsg"], "suite mine has no row 'arsg'; rows: args, live, mt-r0, mt-r90, thrash, silent"),
+        (["--rows", "arsg"], "suite mine has no row 'arsg'; rows: args, live, mt-r0, mt-r90, thrash, sampled, lacking, silent"),
         (["--rows", "mt-*,zz*"], "suite mine has no row 'zz*'; rows: "),
         (["--rows", "@fast"], "suite mine has no row '@fast'"),
         (["--allocators", "glib"], "no allocator is called 'glib'; here: "),
@@ -566,3 +585,28 @@ def test_no_path_of_this_machine_in_results() -> None:
     assert public_path(pathlib.Path("/opt/elsewhere/libz.so")) == "libz.so"
     outside = pathlib.Path("/opt/elsewhere/libz.so")
     assert public_text(f"'{outside}' and {ROOT}/build/x", outside) == "'libz.so' and build/x"
+
+
+def test_figures_beside_the_metric_are_measured_and_shown(bench: Bench) -> None:
+    done = bench("--rows", "sampled", "--allocators", "glibc", "--scale", "0.01")
+    assert done.returncode == 0, done.stderr
+    (run,) = bench.runs()
+    assert run.also == "rss_mib_s peak_rss_kb"
+    area, peak_kb, seconds = run.figure("rss_mib_s"), run.figure("peak_rss_kb"), run.wall_seconds
+    assert 0 < area <= peak_kb / 1024 * seconds * 1.1
+    titles = next(line for line in done.stdout.splitlines() if "MiB s ↓" in line)
+    assert "MiB peak ↓" in titles
+
+
+def test_a_figure_beside_the_metric_must_be_there(bench: Bench) -> None:
+    done = bench("--rows", "lacking", "--allocators", "glibc", "--scale", "0.001")
+    assert done.returncode == 1
+    (run,) = bench.runs()
+    assert (run.failure, run.value) == ("the output has no figure 'idle_rss_kb'", 0.0)
+
+
+def test_the_area_below_the_samples() -> None:
+    """The first sample holds from the start; between two samples the RSS is a straight line."""
+    assert runner.rss_integral([(1000, 2048)]) == 2.0
+    assert runner.rss_integral([(0, 1024), (2000, 3072)]) == 4.0
+    assert runner.rss_integral([(500, 1024), (1000, 1024), (1500, 0)]) == 1.25

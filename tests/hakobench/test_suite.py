@@ -129,3 +129,38 @@ def test_suites_of_the_package(name: str) -> None:
 def test_every_workload_is_in_a_suite() -> None:
     rows = [row for name in ("full", "rss") for row in suite.load(name).rows]
     assert {row.workload for row in rows if row.driver == "program"} == set(NAMES)
+
+
+BESIDE = """about = "figures side by side"
+
+[[row]]
+name = "one"
+about = "one"
+workload = "resident"
+args = ["1"]
+metric = "after5_rss_kb"
+also = ["peak_rss_kb", "rss_mib_s", "live_kb"]
+rss_every_ms = 20
+"""
+
+
+def test_metrics_beside_the_one_that_judges(tmp_path: pathlib.Path) -> None:
+    (row,) = suite.load(write(tmp_path, BESIDE)).rows
+    assert (row.metric, row.also) == ("after5_rss_kb", ("peak_rss_kb", "rss_mib_s", "live_kb"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"live_kb"]', '"love_kb"]', r":9: also has 'love_kb'; allowed: ops_per_s, "),
+        ('"live_kb"]', '"peak_rss_kb"]', r":9: the row has the metric 'peak_rss_kb' twice"),
+        ('"live_kb"]', '"after5_rss_kb"]', r":9: the row has the metric 'after5_rss_kb' twice"),
+        ('metric = "after5_rss_kb"', 'metric = "live_kb"', r":8: metric is 'live_kb'; allowed: ops_per_s, "),
+        ("rss_every_ms = 20\n", "", r":3: the metric 'rss_mib_s' needs samples: rss_every_ms must be above 0"),
+        ("rss_every_ms = 20", 'output = "discard"', r":10: discarded output cannot give the metric 'after5_rss_kb'"),
+    ],
+)
+def test_metrics_that_cannot_be_shown(tmp_path: pathlib.Path, old: str, new: str, message: str) -> None:
+    assert BESIDE.count(old) == 1
+    with pytest.raises(ValueError, match=r"mine\.toml" + message):
+        suite.load(write(tmp_path, BESIDE.replace(old, new)))

@@ -43,12 +43,27 @@ def _speed_table(table: list[summary.Line]) -> Table:
     return shown
 
 
+def _row_table(line: summary.Line) -> Table:
+    """The figures of one row: a line an allocator, the best peer of each column bold."""
+    columns = [unit + (" ↓" if less_is_better else "") for _, unit, less_is_better in line.columns]
+    shown = Table(escape(line.row), *columns)
+    for name in line.cells:
+        cells = []
+        for metric, _, less_is_better in line.columns:
+            text = escape(summary.cell_text(line, name, metric))
+            cells.append(f"[bold]{text}[/bold]" if line.best_of(metric, less_is_better) == name else text)
+        shown.add_row(name, *cells)
+    return shown
+
+
 def print_result(runs: list[record.Run], console: Console) -> None:
     """Prints the table, and what its reader has to know."""
     table = summary.lines(runs)
     if not console.is_terminal:
         console.width = 60 + 18 * len({run.allocator for run in runs})
     console.print(_speed_table(table))
+    for line in summary.with_columns(table):
+        console.print(_row_table(line))
     rounds = max(cell.rounds for line in table for cell in line.cells.values())
     if rounds < summary.FEW_ROUNDS:
         console.print(f"Only {rounds} rounds: do not quote these figures (from {summary.FEW_ROUNDS} on).")

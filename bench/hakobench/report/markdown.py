@@ -101,14 +101,26 @@ def _latency(line: facts.Latency, name: str) -> str:
     return " / ".join("–" if value is None else summary.figure(value) for value in line.cells[name])
 
 
+def _beside(line: summary.Line, name: str) -> list[str]:
+    """The row's figures under one allocator, the best peer's bold."""
+    texts = []
+    for metric, _, less_is_better in line.columns:
+        value = line.figure_of(name, metric)
+        text = summary.cell_text(line, name, metric)
+        best = value is not None and line.best_of(metric, less_is_better) == name
+        texts.append(f"**{text}**" if best else text)
+    return texts
+
+
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(page.TEMPLATES), trim_blocks=True, lstrip_blocks=True, autoescape=False,
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True,
     )  # fmt: skip
     environment.filters |= {"cell": _cell_text, "times": summary.times}
-    environment.globals |= {"speed": _speed, "rss": _rss, "latency": _latency}
+    environment.globals |= {"speed": _speed, "rss": _rss, "latency": _latency, "beside": _beside}
     environment.globals |= {"ratio_text": facts.ratio_text, "doubtful_mark": facts.DOUBTFUL}
+    environment.filters |= {"with_columns": summary.with_columns}
     return environment
 
 

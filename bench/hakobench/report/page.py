@@ -364,7 +364,8 @@ def render(recording: Recording, history: History, step: Step = lambda _: None) 
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )  # fmt: skip
-    environment.filters |= {"figure": summary.figure, "times": summary.times}
+    environment.filters |= {"figure": summary.figure, "times": summary.times, "with_columns": summary.with_columns}
+    environment.globals |= {"cell_text": summary.cell_text}
     environment.globals |= {"ratio_text": facts.ratio_text, "doubtful_mark": facts.DOUBTFUL}
     with svg.settings():
         builder = Builder(found, history, step)
