@@ -10,19 +10,20 @@
  *   stranger  one thread allocates MIB of 64 B, another thread frees them in random order; both sleep
  *   ended     THREADS threads use MIB of all sizes in turn, free them, and end; main goes on with a little work
  *
- * Printed in KiB: table_kb (the workload's own tables, which count as RSS), live_kb (what the program holds at the
- * end), end_rss_kb (when the work ends), after1_rss_kb and after5_rss_kb (after 1 s and after --idle seconds of sleep,
- * 5 by default), trimmed_rss_kb (after malloc_trim(0)). hakobench samples the RSS over time from outside.
+ * Printed in KiB: table_kb (the workload's own tables, which count as RSS), live_kb and live_pages_kb (what the program
+ * holds at the end, and the system pages that hold it), end_rss_kb (when the work ends), after1_rss_kb and
+ * after5_rss_kb (after 1 s and after --idle seconds of sleep, 5 by default), trimmed_rss_kb (after malloc_trim(0)).
+ * hakobench samples the RSS over time from outside.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "common/args.h"
 #include "common/block.h"
+#include "common/idle.h"
+#include "common/live_pages.h"
 #include "common/machine.h"
 #include "common/rng.h"
 #include "common/worker.h"
@@ -160,6 +161,16 @@ static uint64_t shift_run(const struct config *config, struct shift *shift) {
     return made;
 }
 
+static uint64_t shift_pages_kb(const struct shift *shift) {
+    struct live_pages set;
+    live_pages_open(&set);
+    for (uint64_t i = 0; i < shift->count; i++)
+        live_pages_add(&set, shift->tables[SIZES % 2][i]);
+    for (uint64_t i = 0; i < shift->stayed_count; i++)
+        live_pages_add(&set, shift->stayed[i]);
+    return live_pages_close_kb(&set);
+}
+
 static void shift_end(const struct shift *shift) {
     release_all(shift->tables[SIZES % 2], shift->count); /* where the last turn put its blocks */
     release_all(shift->stayed, shift->stayed_count);
@@ -281,27 +292,17 @@ static void *member_main(void *argument) {
 
 /* ---- measuring ------------------------------------------------------------------------------------------ */
 
-static void sleep_for(uint64_t seconds) {
-    const struct timespec idle = {(time_t)seconds, 0};
-    clock_nanosleep(CLOCK_MONOTONIC, 0, &idle, NULL);
-}
-
-static void measure(const struct config *config, uint64_t live) {
+static void measure(const struct config *config, const struct shift *shift) {
+    idle_measure(config->idle);
     printf("table_kb=%" PRIu64 "\n", table_bytes >> 10);
-    printf("live_kb=%" PRIu64 "\n", live >> 10);
-    printf("end_rss_kb=%" PRIu64 "\n", machine_status_kb("VmRSS:"));
-    sleep_for(config->idle > 0 ? 1 : 0);
-    printf("after1_rss_kb=%" PRIu64 "\n", machine_status_kb("VmRSS:"));
-    sleep_for(config->idle > 1 ? config->idle - 1 : 0);
-    printf("after5_rss_kb=%" PRIu64 "\n", machine_status_kb("VmRSS:"));
-    malloc_trim(0);
-    printf("trimmed_rss_kb=%" PRIu64 "\n", machine_status_kb("VmRSS:"));
+    printf("live_kb=%" PRIu64 "\n", shift != NULL ? shift->live >> 10 : 0);
+    printf("live_pages_kb=%" PRIu64 "\n", shift != NULL ? shift_pages_kb(shift) : 0);
 }
 
 static void *measuring_main(void *argument) {
     struct member *first = argument;
     pthread_barrier_wait(first->measured);
-    measure(first->config, 0);
+    measure(first->config, NULL);
     pthread_barrier_wait(first->measured);
     return NULL;
 }
@@ -348,7 +349,7 @@ static double threads_run(const struct config *config, uint64_t *made) {
         pthread_join(measuring, NULL);
     } else {
         little_work(config->seed);
-        measure(config, 0);
+        measure(config, NULL);
     }
     *made = 0;
     for (unsigned i = 0; i < count; i++)
@@ -385,7 +386,7 @@ int main(int argc, char **argv) {
         uint64_t start = machine_now_ns();
         made = config.shape == CLASSES ? classes_run(&config) : shift_run(&config, &shift);
         seconds = (double)(machine_now_ns() - start) / 1e9;
-        measure(&config, shift.live);
+        measure(&config, &shift);
         shift_end(&shift);
     } else {
         seconds = threads_run(&config, &made);

@@ -166,6 +166,53 @@ def test_xmalloc_by_time_ends_and_balances(programs: pathlib.Path) -> None:
     assert found["allocated"] == found["freed"] != "0"
 
 
+SPARSE = """
+#include "next.h"
+extern void *__libc_memalign(size_t alignment, size_t size);
+void *malloc(size_t size) { return __libc_memalign(4096, size); }
+"""
+
+
+def test_live_bytes_and_their_pages(programs: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """An allocator that puts each block on a page of its own needs more pages for the same bytes."""
+    args = "1 --shape=shift --idle=0"
+    dense = check_good_run("resident", run(programs, "resident", args))
+    sparse = check_good_run("resident", run(programs, "resident", args, build_library(tmp_path / "sparse.so", SPARSE)))
+    assert int(dense["live_kb"]) == int(sparse["live_kb"]) > 1024
+    assert int(dense["live_kb"]) <= int(dense["live_pages_kb"]) < int(sparse["live_pages_kb"]) - 2000
+    none = check_good_run("resident", run(programs, "resident", "1 2 --shape=relay --idle=0"))
+    assert (none["live_kb"], none["live_pages_kb"]) == ("0", "0")
+
+
+def test_pages_are_counted_exactly(tmp_path: pathlib.Path) -> None:
+    source = tmp_path / "pages.c"
+    source.write_text(
+        '#include <stdio.h>\n#include "live_pages.h"\n#include "machine.h"\n'
+        "int main(void) {\n"
+        "    const struct block_rules rules = {8, 100000, false};\n"
+        "    uint32_t tags = 7;\n"
+        "    unsigned char *memory = machine_map(400, 1 << 21);\n"
+        "    struct live_pages set;\n"
+        "    live_pages_open(&set);\n"
+        '    printf("%d", (int)live_pages_close_kb(&set));\n'
+        "    live_pages_open(&set);\n"
+        "    live_pages_add(&set, block_sealed(&rules, memory, 4096, &tags));\n"  # one page
+        "    live_pages_add(&set, block_sealed(&rules, memory + 4096 + 4000, 97, &tags));\n"  # two
+        "    live_pages_add(&set, block_sealed(&rules, memory + 8200, 8, &tags));\n"  # the second of them
+        "    for (int i = 1; i < 400; i++)\n"  # one in each region of 2 MiB
+        "        live_pages_add(&set, block_sealed(&rules, memory + ((size_t)i << 21) + 65536, 4096, &tags));\n"
+        '    printf(" %d\\n", (int)live_pages_close_kb(&set));\n'
+        "    return 0;\n"
+        "}\n"
+    )
+    common = SOURCES / "common"
+    program = tmp_path / "pages"
+    parts = [source, *(common / f"{name}.c" for name in ("live_pages", "machine", "block"))]
+    subprocess.run(["cc", "-std=c11", "-pthread", "-I", common, "-o", program, *parts], check=True)
+    done = subprocess.run([program], capture_output=True, text=True, check=True)
+    assert done.stdout == f"0 {(3 + 399) * 4}\n"
+
+
 def test_help_names_ranges(programs: pathlib.Path) -> None:
     for name in NAMES:
         done = run(programs, name, "--help")

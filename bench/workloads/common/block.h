@@ -56,9 +56,9 @@ static inline uint32_t block_first_tag(uint32_t index) {
     return index * 641;
 }
 
-/* `tags` is the calling thread's counter. */
-static inline block_ticket block_new(const struct block_rules *rules, uint32_t size, uint32_t *tags) {
-    unsigned char *block = malloc(size);
+/* The ticket of `block`, which malloc(size) has returned. `tags` is the calling thread's counter. */
+static inline block_ticket block_sealed(const struct block_rules *rules, unsigned char *block, uint32_t size,
+                                        uint32_t *tags) {
     uint64_t address = (uint64_t)(uintptr_t)block;
     if (address - 1 >= BLOCK_ADDRESS_MASK) {
         block_fail_address(block, size);
@@ -73,7 +73,20 @@ static inline block_ticket block_new(const struct block_rules *rules, uint32_t s
     return address | tag << BLOCK_TAG_SHIFT;
 }
 
-static inline void block_release(const struct block_rules *rules, block_ticket ticket) {
+static inline block_ticket block_new(const struct block_rules *rules, uint32_t size, uint32_t *tags) {
+    return block_sealed(rules, malloc(size), size, tags);
+}
+
+/* The size that a live block was requested with. */
+static inline uint64_t block_bytes(block_ticket ticket) {
+    uint64_t address = ticket & BLOCK_ADDRESS_MASK;
+    uint64_t seal;
+    memcpy(&seal, (const unsigned char *)(uintptr_t)address, sizeof seal);
+    return seal ^ block_key(address) ^ ticket >> BLOCK_TAG_SHIFT << 32;
+}
+
+/* Checks a live block; the caller frees what it returns. */
+static inline unsigned char *block_checked(const struct block_rules *rules, block_ticket ticket) {
     uint64_t address = ticket & BLOCK_ADDRESS_MASK;
     unsigned char *block = (unsigned char *)(uintptr_t)address;
     uint64_t seal;
@@ -85,7 +98,11 @@ static inline void block_release(const struct block_rules *rules, block_ticket t
     if (rules->full) {
         block_verify(block, (uint32_t)size, seal);
     }
-    free(block);
+    return block;
+}
+
+static inline void block_release(const struct block_rules *rules, block_ticket ticket) {
+    free(block_checked(rules, ticket));
 }
 
 #endif /* WORKLOADS_BLOCK_H */

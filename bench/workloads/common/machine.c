@@ -61,6 +61,12 @@ void *machine_map(size_t count, size_t bytes_each) {
     return memory;
 }
 
+void machine_unmap(void *memory, size_t count, size_t bytes_each) {
+    if (munmap(memory, count * bytes_each) != 0) {
+        machine_fail("cannot unmap %zu bytes of the workload's own tables: %s", count * bytes_each, strerror(errno));
+    }
+}
+
 void machine_print_malloc_source(void) {
     /* dlsym, not &malloc: in a program that is not position-independent, &malloc is a stub in the program itself */
     Dl_info info;

@@ -24,6 +24,9 @@ void machine_pin(unsigned index);
    allocator under test nor cause page faults within the measured time. Ends the program when there is no memory. */
 void *machine_map(size_t count, size_t bytes_each);
 
+/* Gives back what machine_map returned for the same numbers. */
+void machine_unmap(void *memory, size_t count, size_t bytes_each);
+
 /* Prints "malloc_from=<file that malloc resolves to>". The runner compares it with the library it preloaded. */
 void machine_print_malloc_source(void);
 
