@@ -17,13 +17,13 @@
  */
 #include <inttypes.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 
 #include "common/args.h"
 #include "common/block.h"
 #include "common/draws.h"
 #include "common/machine.h"
+#include "common/ring.h"
 #include "common/worker.h"
 
 enum { RING_SLOTS_DEFAULT = 1024, RING_SLOTS_MAX = 1 << 24, FULL_FALLBACK = 0, FULL_WAIT = 1 };
@@ -32,15 +32,6 @@ static const char *const full_words[] = {"fallback", "wait", NULL};
 struct config {
     uint64_t threads, iters, slot_count, size_min, size_max, remote_percent, ring_slots;
     uint64_t full, seed, check;
-};
-
-struct ring {
-    _Alignas(MACHINE_LINE_BYTES) _Atomic(uint64_t) sent;     /* sync: ring-publish; written by the producer */
-    uint64_t room_until;                                     /* owner: producer; no send below this number blocks */
-    _Atomic(bool) closed;                                    /* sync: ring-close; the producer sends no more */
-    _Alignas(MACHINE_LINE_BYTES) _Atomic(uint64_t) received; /* sync: ring-free; written by the consumer */
-    _Alignas(MACHINE_LINE_BYTES) block_ticket *blocks;       /* const after publish */
-    uint64_t mask;                                           /* const after publish */
 };
 
 struct counts {
@@ -54,39 +45,17 @@ struct peer {
     struct counts counts; /* owner; read after the thread was joined */
 };
 
-/* Consumer. ring-publish: a thread that reads the raised `sent` also sees the blocks stored before the raise. */
 static uint64_t ring_drain(struct ring *ring, const struct block_rules *rules) {
-    /* relaxed: owner */
-    uint64_t first = atomic_load_explicit(&ring->received, memory_order_relaxed);
-    /* sync: ring-publish, ring_send */
-    uint64_t end = atomic_load_explicit(&ring->sent, memory_order_acquire);
+    uint64_t first;
+    uint64_t end = ring_sent(ring, &first);
     if (first == end) {
         return 0;
     }
     for (uint64_t i = first; i != end; i++) {
         block_release(rules, ring->blocks[i & ring->mask]);
     }
-    /* sync: ring-free, ring_send */
-    atomic_store_explicit(&ring->received, end, memory_order_release);
+    ring_received(ring, end);
     return end - first;
-}
-
-/* Producer; false when the ring is full. ring-free: a thread that reads the raised `received` may overwrite the entries
-   that were read before the raise. */
-static bool ring_send(struct ring *ring, block_ticket block) {
-    /* relaxed: owner */
-    uint64_t at = atomic_load_explicit(&ring->sent, memory_order_relaxed);
-    if (at == ring->room_until) {
-        /* sync: ring-free, ring_drain */
-        ring->room_until = atomic_load_explicit(&ring->received, memory_order_acquire) + ring->mask + 1;
-        if (at == ring->room_until) {
-            return false;
-        }
-    }
-    ring->blocks[at & ring->mask] = block;
-    /* sync: ring-publish, ring_drain */
-    atomic_store_explicit(&ring->sent, at + 1, memory_order_release);
-    return true;
 }
 
 static void send_or_fall_back(struct peer *self, const struct block_rules *rules, block_ticket block,
@@ -129,8 +98,7 @@ static void run_iterations(struct peer *self, const struct block_rules *rules, s
 }
 
 static void drain_to_the_end(struct peer *self, const struct block_rules *rules, struct counts *counts) {
-    /* sync: ring-close: all sends come before `closed`, so a drain after reading true gets the last block */
-    while (!atomic_load_explicit(&self->in->closed, memory_order_acquire)) {
+    while (!ring_is_closed(self->in)) {
         counts->remote_received += ring_drain(self->in, rules);
         sched_yield();
     }
@@ -151,8 +119,7 @@ static void *peer_main(void *argument) {
 
     worker_start(&self->worker);
     run_iterations(self, &rules, &draws, slots, &counts);
-    /* sync: ring-close, drain_to_the_end */
-    atomic_store_explicit(&self->out->closed, true, memory_order_release);
+    ring_close(self->out);
     drain_to_the_end(self, &rules, &counts);
     worker_finish(&self->worker);
 
@@ -236,9 +203,7 @@ int main(int argc, char **argv) {
     struct peer *peers = machine_map(config.threads, sizeof *peers);
     struct ring *rings = machine_map(config.threads, sizeof *rings);
     for (uint64_t i = 0; i < config.threads; i++) {
-        rings[i].blocks = machine_map(config.ring_slots, sizeof *rings[i].blocks);
-        rings[i].mask = config.ring_slots - 1;
-        rings[i].room_until = config.ring_slots;
+        ring_open(&rings[i], config.ring_slots);
         peers[i].config = &config;
         peers[i].in = &rings[i];
         peers[i].out = &rings[(i + 1) % config.threads];

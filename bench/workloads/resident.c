@@ -75,7 +75,7 @@ static void shuffle(block_ticket *blocks, uint64_t count, uint64_t *random) {
 
 static void fill(block_ticket *blocks, uint64_t count, uint32_t size, uint32_t *tags) {
     for (uint64_t i = 0; i < count; i++)
-        blocks[i] = block_new(&rules, size, tags);
+        blocks[i] = block_touched(block_new(&rules, size, tags));
 }
 
 static void release_all(const block_ticket *blocks, uint64_t count) {
@@ -124,7 +124,7 @@ static void shift_once(struct shift *shift, unsigned turn, uint32_t old_size, ui
     uint64_t done = 0;
     shuffle(old, shift->count, random);
     for (uint64_t i = 0; i < count; i++) {
-        made[i] = block_new(&rules, size, tags);
+        made[i] = block_touched(block_new(&rules, size, tags));
         for (; done < shift->count && done * old_size <= i * size; done++) {
             if (done % STAY_SHARE == 0) {
                 shift->stayed[shift->stayed_count++] = old[done];
@@ -228,7 +228,7 @@ static void queues_body(struct member *self, uint64_t *random, uint32_t *tags) {
     for (uint64_t i = 0; i < config->rounds; i++) {
         if (produces) {
             uint32_t size = 16 + rng_below(random, QUEUE_BYTES_MAX - 15);
-            queue_put(self->queue, block_new(&rules, size, tags), size);
+            queue_put(self->queue, block_touched(block_new(&rules, size, tags)), size);
         } else {
             block_release(&rules, queue_get(self->queue));
         }

@@ -43,10 +43,24 @@ SMALL_RUNS = [
     ("resident", "1 5 --shape=sleepers --idle=1"),
     ("resident", "2 --shape=stranger --idle=0"),
     ("resident", "1 4 --shape=ended --idle=0"),
+    ("threads", "20 10 --idle=0"),
+    ("threads", "5 50 8 9000 --idle=1 --seed=4 --check=full"),
+    ("trivial", "5"),
+    ("limit", "16384"),
+    ("limit", "16384 512 9000 --when=late --seed=3"),
+    ("latency", "3 3000 100 16 512 90"),
+    ("latency", "1 2000 10 8 8 0 --check=full"),
+    ("service", "1 3 --seconds=1"),
+    ("service", "2 1 --seconds=1 --seed=9"),
     ("cache_scratch", "2 20 100"),
     ("cache_scratch", "3 20 100 1"),
     ("cache_thrash", "2 20 100 24"),
 ]
+
+# The last figure of a workload, if it is not a rate of operations.
+FIGURES = {"cache_scratch": "seconds", "cache_thrash": "seconds", "trivial": "startup_us", "limit": "obtained_kb"}
+# A sanitizer needs more address space than the workload leaves it.
+WITHOUT_SANITIZERS = {"limit"}
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +86,7 @@ def check_good_run(name: str, done: subprocess.CompletedProcess[str]) -> dict[st
     remarks = re.sub(r"\Awarning: \d+\.\d\d % of the sends met a full ring .*\n", "", done.stderr)
     assert (done.returncode, remarks) == (0, "")
     found = values(done.stdout)
-    figure = "seconds" if name.startswith("cache_") else "ops_per_s"
+    figure = FIGURES.get(name, "ops_per_s")
     assert done.stdout.splitlines()[-1].startswith(f"{figure}=")
     assert float(found[figure]) > 0
     assert float(found["seconds"]) > 0
@@ -94,7 +108,8 @@ def test_small_run(programs: pathlib.Path, name: str, args: str) -> None:
 def test_sanitizer_finds_nothing(tmp_path: pathlib.Path, sanitizer: str) -> None:
     built = build_workloads(tmp_path, f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
     for name, args in SMALL_RUNS:
-        check_good_run(name, run(built, name, args))
+        if name not in WITHOUT_SANITIZERS:
+            check_good_run(name, run(built, name, args))
 
 
 def test_toggle_frees_and_allocates_one_each_step(programs: pathlib.Path) -> None:
@@ -213,6 +228,143 @@ def test_pages_are_counted_exactly(tmp_path: pathlib.Path) -> None:
     assert done.stdout == f"0 {(3 + 399) * 4}\n"
 
 
+def test_threads_are_all_alive_at_once(programs: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """With each block on a page of its own, the pages tell how many blocks were live."""
+    sparse = build_library(tmp_path / "sparse.so", SPARSE)
+    found = check_good_run("threads", run(programs, "threads", "50 20 --idle=0", sparse))
+    assert int(found["live_pages_kb"]) == 50 * 20 * 4
+    assert int(found["during_rss_kb"]) - int(found["started_rss_kb"]) >= 50 * 20 * 4
+    assert 50 * 20 * 400 < int(found["live_kb"]) * 1024 < 50 * 20 * 640
+
+
+SLOW_TO_START = """
+#include <stdint.h>
+#include <time.h>
+static unsigned char table[8 << 20];
+__attribute__((constructor)) static void begin(void) {
+    const struct timespec pause = {0, 20000000};
+    for (unsigned i = 0; i < sizeof table; i += 4096) ((volatile unsigned char *)table)[i] = 1;
+    nanosleep(&pause, 0);
+}
+"""
+
+
+def test_trivial_measures_what_a_library_adds(programs: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    plain = check_good_run("trivial", run(programs, "trivial", "9"))
+    slow = check_good_run("trivial", run(programs, "trivial", "9", build_library(tmp_path / "slow.so", SLOW_TO_START)))
+    assert float(slow["startup_min_us"]) > 20_000 > float(plain["startup_min_us"])
+    assert float(plain["startup_min_us"]) <= float(plain["startup_us"])
+    assert int(slow["start_rss_kb"]) > int(plain["start_rss_kb"]) + 8000
+
+
+def test_trivial_does_nothing_with_0_and_notices_a_failing_child(programs: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    done = run(programs, "trivial", "0")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    code = "#include <unistd.h>\n__attribute__((destructor)) static void end(void) { _exit(3); }\n"
+    failing = run(programs, "trivial", "2", build_library(tmp_path / "failing.so", code))
+    assert failing.returncode == 1
+    assert failing.stderr == "trivial: a child that does nothing ended with status 0x300\n"
+
+
+RESERVES = """
+#define _GNU_SOURCE
+#include <sys/mman.h>
+__attribute__((constructor)) static void begin(void) {
+    mmap(0, 24 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+"""
+
+
+@pytest.mark.parametrize("when", ["start", "late"])
+def test_limit_counts_what_an_allocator_reserves(programs: pathlib.Path, tmp_path: pathlib.Path, when: str) -> None:
+    args = f"65536 --when={when}"
+    plain = check_good_run("limit", run(programs, "limit", args))
+    lavish = check_good_run("limit", run(programs, "limit", args, build_library(tmp_path / "lavish.so", RESERVES)))
+    assert 50_000 < int(plain["obtained_kb"]) <= int(plain["filled_kb"]) < 65_536
+    assert int(plain["again_kb"]) > 50_000
+    missing = int(plain["filled_kb"]) - int(lavish["filled_kb"])
+    assert 23 * 1024 < missing < 26 * 1024
+
+
+def test_limit_wants_enomem(programs: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    code = """
+    #include "next.h"
+    void *malloc(size_t size) {
+        static int calls;
+        return size >= 1024 && size <= 65536 && ++calls > 100 ? NULL : next_malloc(size);
+    }
+    """
+    done = run(programs, "limit", "65536", build_library(tmp_path / "silent.so", code))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"limit: malloc\(\d+\) returned NULL with errno 0, not ENOMEM\n", done.stderr)
+
+
+# One malloc in 1000 takes a millisecond.
+PAUSES = """
+#define _GNU_SOURCE
+#include "next.h"
+#include <time.h>
+static long long now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+void *malloc(size_t size) {
+    static _Thread_local unsigned calls;
+    if (size == 64 && ++calls % 1000 == 0) for (long long end = now() + 1000000; now() < end;) { }
+    return next_malloc(size);
+}
+"""
+
+
+def test_latency_shows_rare_pauses(programs: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    library = build_library(tmp_path / "pauses.so", PAUSES)
+    found = check_good_run("latency", run(programs, "latency", "2 50000 100 64 64 50", library))
+    assert found["allocated"] == found["freed"] == "100000"
+    assert 40_000 < int(found["sent"]) < 60_000
+    times = {key: float(value) for key, value in found.items() if key.endswith("_ns")}
+    assert 0 < times["malloc_p50_ns"] <= times["malloc_p99_ns"] < 900_000
+    assert 960_000 < times["malloc_p9999_ns"] <= times["malloc_max_ns"]
+    assert 0 < times["free_p50_ns"] <= times["free_p99_ns"] < 900_000
+    assert times["free_p99_ns"] <= times["free_p9999_ns"] <= times["free_max_ns"]
+    assert 0 < times["timer_ns"] < 10_000
+
+
+def hours(out: str) -> list[dict[str, str]]:
+    return [values(line) for line in out.splitlines() if line.startswith("hour=")]
+
+
+def test_service_has_a_day_of_24_hours(programs: pathlib.Path) -> None:
+    done = run(programs, "service", "16 3 --seconds=1")
+    found = check_good_run("service", done)
+    day = hours(done.stdout)
+    assert [one["hour"] for one in day] == [str(hour) for hour in range(1, 25)]
+    live = [int(one["live_kb"]) for one in day]
+    assert 0.09 * 16384 < live[0] < 0.17 * 16384
+    assert live[11] > 0.75 * 16384
+    assert live[23] < 0.4 * live[11]
+    assert all(int(one["live_kb"]) <= int(one["live_pages_kb"]) <= int(one["rss_kb"]) for one in day)
+    assert int(found["threads_started"]) > 3
+    assert {one["size"] for one in day} != {day[0]["size"]}
+
+
+def test_service_draws_its_day_from_the_seed(programs: pathlib.Path) -> None:
+    first, again, other = (
+        [one["size"] for one in hours(run(programs, "service", f"1 1 --seconds=1 --seed={seed}").stdout)]
+        for seed in ("5", "0x5", "6")
+    )
+    assert first == again != other
+
+
+def test_service_sees_memory_that_stays(programs: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Without any free, the RSS of the night is that of all blocks of the day."""
+    plain = check_good_run("service", run(programs, "service", "2 2 --seconds=1"))
+    code = '#include "next.h"\nvoid free(void *block) { (void)block; }\n'
+    leaking = check_good_run("service", run(programs, "service", "2 2 --seconds=1", build_library(tmp_path / "leaks.so", code)))
+    assert float(leaking["hour24_ratio"]) > 5 * float(plain["hour24_ratio"])
+    assert float(plain["hour1_ratio"]) > 1
+
+
 def test_help_names_ranges(programs: pathlib.Path) -> None:
     for name in NAMES:
         done = run(programs, name, "--help")
@@ -254,6 +406,19 @@ BAD_ARGUMENTS = [
     ("burst_idle", "1 1 1 16 8", "MIN: '16' must not be above MAX, which is 8"),
     ("resident", "0", "MIB: '0' is not a whole number from 1 to 1048576"),
     ("resident", "1 --shape=round", "--shape: 'round' is not classes or shift or queues or relay or sleepers or stranger or ended"),
+    ("threads", "0", "THREADS: '0' is not a whole number from 1 to 32768"),
+    ("threads", "1 1 32 16", "MIN: '32' must not be above MAX, which is 16"),
+    ("threads", "1 --idle=never", "idle: 'never' is not a whole number from 0 to 86400"),
+    ("trivial", "-1", "REPEATS: '-1' is not a whole number from 0 to 1000000"),
+    ("trivial", "7 --report", "--report: only with 0 for REPEATS"),
+    ("limit", "100", "LIMIT_KIB: '100' is not a whole number from 8192 to 16777216"),
+    ("limit", "8192 2048 1024", "MIN: '2048' must not be above MAX, which is 1024"),
+    ("limit", "8192 --when=never", "--when: 'never' is not start or late"),
+    ("latency", "2", "ITERS is missing (steps of each thread, 1..1099511627776)"),
+    ("latency", "2 10 10 16 32 101", "REMOTE_PCT: '101' is not a whole number from 0 to 100"),
+    ("service", "0", "MIB: '0' is not a whole number from 1 to 65536"),
+    ("service", "1 1 --seconds=0", "seconds: '0' is not a whole number from 1 to 86400"),
+    ("service", "1 1 --seed=x", "seed: 'x' is not a whole number from 0 to 18446744073709551615"),
     ("larson", "1 8 16 1 1 --generations=0", "generations: '0' is not a whole number from 1 to 10000"),
     ("cache_scratch", "1 1", "WRITES is missing"),
     ("cache_thrash", "1 1 1 0", "SIZE: '0' is not a whole number from 1 to 1048576"),
