@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -21,14 +22,15 @@ from hakobench.drivers import app, command, redis, rocksdb
 from hakobench.drivers.job import Job, Outcome
 from hakobench.drivers.registry import DRIVERS
 from hakobench.project import BIN_DIR, ROOT
-from hakobench.rows import Row
+from hakobench.rows import METRICS, Row
 from hakobench.watch import Watcher
 
 LIBRARY = pathlib.Path(os.environ.get("HZ_LIB", ROOT / "build/lib/libhakozuna.so"))
 APPS = suite.load("apps")
 SEEDS_REDIS = suite.load("seeds").select("redis-*")
+RSS_APPS = suite.load("rss").select("@app")
 GENERATOR = ROOT / "bench/apps/generate.py"
-PYTHON_SCRIPTS = ("json_documents", "text_patterns", "object_graph", "dict_churn")
+PYTHON_SCRIPTS = ("json_documents", "text_patterns", "object_graph", "dict_churn", "json_service")
 
 RECORDED_REDIS = """\
 "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
@@ -424,6 +426,24 @@ def test_another_result_is_a_failure(tmp_path: pathlib.Path) -> None:
     assert ", under glibc it is " in by_name["wrong"].failure
 
 
+def test_figures_that_a_command_writes(tmp_path: pathlib.Path) -> None:
+    text = "echo during_rss_kb=17 wall_seconds=3 >figures.txt; echo told"
+    outcome = run(make_job(make_row("command", "sh", "-c", text, figures="figures.txt"), tmp_path))
+    assert (outcome.failure, outcome.figures["during_rss_kb"], outcome.figures["wall_seconds"]) == ("", "17", "3")
+    silent = run(make_job(make_row("command", "sh", "-c", "exit 0", figures="none.txt"), tmp_path))
+    assert silent.failure == "the program ended well, but its figures none.txt are not there"
+
+
+def test_a_server_is_left_alone_before_its_rss_counts(tmp_path: pathlib.Path) -> None:
+    """The three readings lie in the time that the row asks for."""
+    row = make_row("redis", "redis-server", "redis-benchmark", "-t", "set", "-n", "100", idle_ms="1500")
+    began = time.monotonic()
+    outcome = run(make_job(row, tmp_path))
+    assert outcome.failure == ""
+    assert time.monotonic() - began > 1.5
+    assert all(int(outcome.figures[f"{name}_rss_kb"]) > 1000 for name in ("end", "after1", "after5", "final"))
+
+
 # ---- inputs ----------------------------------------------------------------------------------------
 
 
@@ -467,7 +487,7 @@ def test_input_is_cached_and_copied(tmp_path: pathlib.Path, monkeypatch: pytest.
 
 # ---- every row -------------------------------------------------------------------------------------
 
-ROWS = [*APPS.rows, *SEEDS_REDIS]
+ROWS = [*APPS.rows, *SEEDS_REDIS, *RSS_APPS]
 
 
 def test_missing_programs_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
@@ -497,7 +517,7 @@ def results() -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize("library", [None, LIBRARY], ids=["glibc", "preload"])
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.name}-{row.metric}")
 def test_row(
     row: Row, library: pathlib.Path | None, tmp_path: pathlib.Path, results: dict[str, str]
 ) -> None:
@@ -505,12 +525,14 @@ def test_row(
     failure, because tools/setup installs all of them."""
     driver = DRIVERS[row.driver]
     assert driver.missing(row, BIN_DIR) == ""
-    row.params.pop("idle_ms", None)
+    for name in ("idle_ms", "IDLE_SECONDS"):
+        row.params.pop(name, None)
     watcher = Watcher(library, 0)
     outcome = run(make_job(row, tmp_path, scale=0.01, library=library, watch=watcher.start))
     watcher.stop()
     assert outcome.failure == ""
-    assert float(outcome.figures[row.metric]) > 0
+    measured = [name for name in row.also if not METRICS[name].of_samples]  # the runner adds the others
+    assert all(float(outcome.figures[name]) > 0 for name in (row.metric, *measured))
     assert int(outcome.figures["peak_rss_kb"]) > 1000
     is_server = row.driver in ("redis", "memcached")
     if is_server:

@@ -231,6 +231,12 @@ def missing_server(row: Row, bin_dir: pathlib.Path) -> str:
     return next((why for why in found if why), "")
 
 
-def idle_seconds(job: Job) -> float:
-    """How long the server is left alone before its RSS is read: users of a server see what it keeps after the work."""
-    return int(job.row.params.get("idle_ms", "0")) / 1000
+def idle_figures(job: Job, server: Server) -> dict[str, str]:
+    """Leaves the server alone for idle_ms, because its users see what it keeps after the work. The RSS at the start of
+    that time, after a second of it, and at its end."""
+    seconds = int(job.row.params.get("idle_ms", "0")) / 1000
+    figures = {}
+    for name, pause in (("end", 0.0), ("after1", min(1.0, seconds)), ("after5", max(0.0, seconds - 1.0))):
+        server.stay_up(pause)
+        figures[f"{name}_rss_kb"] = server.rss_figures()["final_rss_kb"]
+    return figures

@@ -6,6 +6,7 @@ folder. Words in args:
     bench/...         a file of the project
 params:
     result = "FILE"   the program's output file. FILE and stdout have to be the same under every allocator
+    figures = "FILE"  a file of key=value words that the program writes; they join the figures
     cpus = "all"      for a program with threads: it can use all cpus, not only those of a program under test
     NAME = "VALUE"    in capitals: an environment variable
 """
@@ -91,6 +92,14 @@ def result_digest(stdout: str, file: pathlib.Path | None) -> str:
     return digest.hexdigest()[:RESULT_DIGITS]
 
 
+def printed_figures(file: pathlib.Path) -> dict[str, str]:
+    """The figures that the program wrote to a file. Raises FailedError without that file."""
+    try:
+        return process.key_values(file.read_text(encoding="utf-8", errors="replace"))
+    except OSError as error:
+        raise app.FailedError(f"the program ended well, but its figures {file.name} are not there") from error
+
+
 def _watch_child(watch: Callable[[int], None], parent: int) -> None:
     """Calls `watch` with the pid of the only child of `parent`, as soon as it runs another program than `parent`."""
     pidfd = os.pidfd_open(parent)
@@ -140,5 +149,7 @@ def run(job: Job) -> Outcome:
         written = job.row.params.get("result")
         result = result_digest(ended.stdout, job.scratch / written if written else None)
         outcome.figures = figures | {"result": result}
+        if "figures" in job.row.params:
+            outcome.figures |= printed_figures(job.scratch / job.row.params["figures"])
 
     return app.guarded(outcome, work)

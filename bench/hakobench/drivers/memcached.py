@@ -73,7 +73,6 @@ def run(job: Job) -> Outcome:
             outcome.figures["wall_seconds"] = f"{ended.wall_seconds:.6f}"
             _check(server)
             ask(server, "flush_all", "OK")
-            server.stay_up(app.idle_seconds(job))
-            outcome.figures |= server.rss_figures() | server.stop()
+            outcome.figures |= app.idle_figures(job, server) | server.rss_figures() | server.stop()
 
     return app.guarded(outcome, work)

@@ -116,8 +116,7 @@ def _measure(job: Job, outcome: Outcome, server: app.Server, load: list[str]) ->
         _flush(client)
     finally:
         client.close()
-    server.stay_up(app.idle_seconds(job))
-    outcome.figures |= server.rss_figures() | server.stop()
+    outcome.figures |= app.idle_figures(job, server) | server.rss_figures() | server.stop()
 
 
 def run(job: Job) -> Outcome:
