@@ -231,9 +231,13 @@ static void *burst_drain_main(void *argument) {
 /* ---- the day
  * --------------------------------------------------------------------------------------------------------- */
 
+struct measured {
+    uint64_t live_kb, pages_kb, rss_kb;
+};
+
 struct totals {
     uint64_t allocated, freed, started;
-    double first_ratio, last_ratio;
+    struct measured hours[HOURS];
 };
 
 static void member_start(struct service *service, struct member *member, unsigned index, unsigned h, uint64_t stream) {
@@ -266,9 +270,9 @@ static void burst(struct service *service, unsigned h, struct totals *totals) {
     }
 }
 
-/* All threads wait meanwhile. Returns the RSS without the tables as a multiple of the live bytes. */
-static double measure(const struct service *service, unsigned h, uint64_t late_ns) {
-    uint64_t rss_kb = machine_status_kb("VmRSS:");
+/* All threads wait meanwhile. */
+static struct measured measure(const struct service *service, unsigned h, uint64_t late_ns) {
+    struct measured found = {.rss_kb = machine_status_kb("VmRSS:")};
     uint64_t live = 0;
     struct live_pages set;
     live_pages_open(&set);
@@ -280,12 +284,30 @@ static double measure(const struct service *service, unsigned h, uint64_t late_n
             }
         }
     }
+    found.live_kb = live >> 10;
+    found.pages_kb = live_pages_close_kb(&set);
     printf("hour=%u load=%u threads=%u size=%" PRIu32 " live_kb=%" PRIu64 " live_pages_kb=%" PRIu64 " rss_kb=%" PRIu64
            " late_ms=%" PRIu64 "\n",
-           h + 1, loads[h], service->hours[h].threads, service->hours[h].size, live >> 10, live_pages_close_kb(&set),
-           rss_kb, late_ns / 1000000);
+           h + 1, loads[h], service->hours[h].threads, service->hours[h].size, found.live_kb, found.pages_kb,
+           found.rss_kb, late_ns / 1000000);
     fflush(stdout);
-    return ((double)rss_kb - (double)(service->table_bytes >> 10)) / ((double)(live + 1) / 1024);
+    return found;
+}
+
+/* The RSS without the tables, as a multiple of the live bytes. */
+static double ratio(const struct service *service, const struct measured *hour) {
+    return ((double)hour->rss_kb - (double)(service->table_bytes >> 10)) / (double)(hour->live_kb + 1);
+}
+
+/* The day in one word each, for readers that keep the last value of a key only. */
+static void print_day(const struct service *service, const struct measured *hours) {
+    for (unsigned h = 0; h < HOURS; h++) {
+        printf("%s%" PRIu64, h == 0 ? "live_by_hour_kb=" : ",", hours[h].live_kb);
+    }
+    for (unsigned h = 0; h < HOURS; h++) {
+        printf("%s%" PRIu64, h == 0 ? "\nrss_by_hour_kb=" : ",", hours[h].rss_kb);
+    }
+    printf("\nhour1_ratio=%.3f\nhour24_ratio=%.3f\n", ratio(service, &hours[0]), ratio(service, &hours[HOURS - 1]));
 }
 
 static void hour_run(struct service *service, struct member *members, unsigned h, struct totals *totals) {
@@ -310,9 +332,7 @@ static void hour_run(struct service *service, struct member *members, unsigned h
     uint64_t now = machine_now_ns();
     uint64_t end = time_in_hour(service, h, 100);
     sleep_until(end);
-    double ratio = measure(service, h, now > end ? now - end : 0);
-    totals->first_ratio = h == 0 ? ratio : totals->first_ratio;
-    totals->last_ratio = ratio;
+    totals->hours[h] = measure(service, h, now > end ? now - end : 0);
     for (unsigned i = 0; i < service->config.threads; i++) {
         if (members[i].lives && members[i].last_hour == h) {
             member_join(&members[i], totals);
@@ -379,7 +399,7 @@ int main(int argc, char **argv) {
     machine_require_equal("freed = allocated", totals.freed, totals.allocated);
     printf("table_kb=%" PRIu64 " allocated=%" PRIu64 " threads_started=%" PRIu64 "\n", service->table_bytes >> 10,
            totals.allocated, totals.started);
-    printf("hour1_ratio=%.3f\nhour24_ratio=%.3f\n", totals.first_ratio, totals.last_ratio);
+    print_day(service, totals.hours);
     workers_print_result(seconds, "ops_per_s", (double)(2 * totals.allocated) / seconds);
     return 0;
 }

@@ -345,6 +345,10 @@ def test_service_has_a_day_of_24_hours(programs: pathlib.Path) -> None:
     assert live[23] < 0.4 * live[11]
     assert all(int(one["live_kb"]) <= int(one["live_pages_kb"]) <= int(one["rss_kb"]) for one in day)
     assert int(found["threads_started"]) > 3
+    assert found["rss_by_hour_kb"] == ",".join(one["rss_kb"] for one in day)
+    assert found["live_by_hour_kb"] == ",".join(one["live_kb"] for one in day)
+    expected = (int(day[23]["rss_kb"]) - int(found["table_kb"])) / int(day[23]["live_kb"])
+    assert float(found["hour24_ratio"]) == pytest.approx(expected, rel=0.01)
     assert {one["size"] for one in day} != {day[0]["size"]}
 
 
