@@ -38,6 +38,7 @@ METRICS = {
     "end_rss_kb": Metric("MiB at the end", True, 1024),
     "after1_rss_kb": Metric("MiB 1 s later", True, 1024),
     "after5_rss_kb": Metric("MiB 5 s later", True, 1024),
+    "table_kb": Metric("MiB tables", True, 1024, is_neutral=True),
     "live_kb": Metric("MiB live", True, 1024, is_neutral=True),
     "live_pages_kb": Metric("MiB live pages", True, 1024),
     "rss_kb": Metric("MiB in the last hour", True, 1024),
