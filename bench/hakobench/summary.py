@@ -186,6 +186,11 @@ def cell_text(line: Line, name: str, metric: str) -> str:
     return f"{text} ({cell.failures}/{cell.rounds} failed)" if cell is not None and cell.failures else text
 
 
+def heading(metric: str, unit: str, less_is_better: bool) -> str:
+    """The head of a figure's column: an arrow says that less is better, where anything is."""
+    return unit + (" ↓" if less_is_better and not _metric(metric).is_neutral else "")
+
+
 def with_columns(table: Sequence[Line]) -> list[Line]:
     """The rows that show figures beside their metric."""
     return [line for line in table if line.also]

@@ -14,6 +14,7 @@ from hakobench import suite
 from hakobench.commands import report
 from hakobench.report import facts, markdown, svg
 from hakobench.record import Recording
+from hakobench.rows import METRICS
 from report_recordings import Made, MadeRow, make_run
 
 ABOVE, BELOW = "# Benchmarks\n\nWritten by hand.\n\n", "\nAlso by hand: <!-- not: a marker -->\n"
@@ -278,10 +279,31 @@ def test_figures_side_by_side_have_a_table_of_their_row(document: pathlib.Path, 
     text = results.with_name("synthetic.md").read_text(encoding="utf-8")
     table = text[text.index("| allocator | MiB 5 s later") :].split("\n\n")[0].splitlines()
     assert table == [
-        "| allocator | MiB 5 s later ↓ | MiB peak ↓ | MiB live ↓ |",
+        "| allocator | MiB 5 s later ↓ | MiB peak ↓ | MiB live |",
         "|---|--:|--:|--:|",
         "| hz4 | 4.00 | 0.50 | 0 |",
         "| glibc | **8.00** | 2.00 | 0 |",
         "| jemalloc | 16.0 | **1.00** | 0 |",
         "| rpmalloc | failed | failed | failed |",
     ]
+
+
+def test_no_line_of_a_table_is_too_wide(document: pathlib.Path, results: pathlib.Path) -> None:
+    """Tables with many allocators or many figures are several tables, and show all of them."""
+    row = MadeRow("idle", "sleeps", "", "after5_rss_kb", "MiB 5 s later", True)
+    also = [name for name, metric in METRICS.items() if metric.less_is_better and name != "after5_rss_kb"][:16]
+    names = [f"allocator-{at:02}" for at in range(20)]
+    figures = " ".join(f"{name}={1234567}" for name in also)
+    runs = [
+        make_run(row, 0, name, at == 0, value=123.4, also=" ".join(also), figures=figures, peak_rss_kb=123_456)
+        for at, name in enumerate(names)
+    ]
+    results.unlink()
+    path = report_recordings.write(results.with_name("x.csv"), [(run, []) for run in runs])
+    assert _report(document, results.parent, "--markdown", path).exit_code == 0
+    lines = results.with_name("synthetic.md").read_text(encoding="utf-8").splitlines()
+    assert max(len(line) for line in lines if not line.startswith("!")) <= 160
+    heads = [line for line in lines if line.startswith("| row, unit |")]
+    assert [word for head in heads for word in head.strip("| ").split(" | ")[1:]] == names
+    heads = [line for line in lines if line.startswith("| allocator | ") and "version" not in line]
+    assert sum(len(head.strip("| ").split(" | ")) - 1 for head in heads) == 1 + len(also)

@@ -45,8 +45,7 @@ def _speed_table(table: list[summary.Line]) -> Table:
 
 def _row_table(line: summary.Line) -> Table:
     """The figures of one row: a line an allocator, the best peer of each column bold."""
-    columns = [unit + (" ↓" if less_is_better else "") for _, unit, less_is_better in line.columns]
-    shown = Table(escape(line.row), *columns)
+    shown = Table(escape(line.row), *(summary.heading(*column) for column in line.columns))
     for name in line.cells:
         cells = []
         for metric, _, less_is_better in line.columns:

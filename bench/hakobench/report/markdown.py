@@ -6,6 +6,7 @@ the same bytes, so a test can tell whether pages and table are what the results 
 """
 
 import dataclasses
+import math
 import os
 import pathlib
 import re
@@ -26,6 +27,8 @@ _RESULTS = re.compile(r"^<!-- results: (.+) -->\n")
 LINES_IN_PLOT = 6  # groups in one picture of scaling
 TEXT_COLUMNS = 120  # width of wrapped text; tables are wider
 LOSSES_IN_TABLE = 2
+NAMES_IN_TABLE = 9  # allocators; a table with more is two tables
+HEAD_COLUMNS = 150  # width of the head of a table
 
 
 def _read(path: pathlib.Path) -> str:
@@ -101,10 +104,27 @@ def _latency(line: facts.Latency, name: str) -> str:
     return " / ".join("–" if value is None else summary.figure(value) for value in line.cells[name])
 
 
-def _beside(line: summary.Line, name: str) -> list[str]:
-    """The row's figures under one allocator, the best peer's bold."""
+def _parts(items: Sequence, count: int) -> list[Sequence]:
+    """`count` parts of about the same length, in order."""
+    ends = [len(items) * part // count for part in range(count + 1)]
+    return [items[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+
+
+def _name_parts(names: Sequence[str]) -> list[Sequence[str]]:
+    """The allocators of each table that shows all of them side by side."""
+    return _parts(names, max(1, math.ceil(len(names) / NAMES_IN_TABLE)))
+
+
+def _column_parts(line: summary.Line) -> list[Sequence[tuple[str, str, bool]]]:
+    """The row's figures in tables whose heads are not too wide."""
+    width = sum(len(summary.heading(*column)) + len(" |  ") for column in line.columns)
+    return _parts(line.columns, math.ceil(width / HEAD_COLUMNS))
+
+
+def _beside(line: summary.Line, name: str, columns: Sequence[tuple[str, str, bool]]) -> list[str]:
+    """Figures of the row under one allocator, the best peer's bold."""
     texts = []
-    for metric, _, less_is_better in line.columns:
+    for metric, _, less_is_better in columns:
         value = line.figure_of(name, metric)
         text = summary.cell_text(line, name, metric)
         best = value is not None and line.best_of(metric, less_is_better) == name
@@ -119,6 +139,7 @@ def _environment() -> jinja2.Environment:
     )  # fmt: skip
     environment.filters |= {"cell": _cell_text, "times": summary.times}
     environment.globals |= {"speed": _speed, "rss": _rss, "latency": _latency, "beside": _beside}
+    environment.globals |= {"name_parts": _name_parts, "column_parts": _column_parts, "heading": summary.heading}
     environment.globals |= {"ratio_text": facts.ratio_text, "doubtful_mark": facts.DOUBTFUL}
     environment.filters |= {"with_columns": summary.with_columns}
     return environment

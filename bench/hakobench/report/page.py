@@ -365,7 +365,7 @@ def render(recording: Recording, history: History, step: Step = lambda _: None) 
         undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     environment.filters |= {"figure": summary.figure, "times": summary.times, "with_columns": summary.with_columns}
-    environment.globals |= {"cell_text": summary.cell_text}
+    environment.globals |= {"cell_text": summary.cell_text, "heading": summary.heading}
     environment.globals |= {"ratio_text": facts.ratio_text, "doubtful_mark": facts.DOUBTFUL}
     with svg.settings():
         builder = Builder(found, history, step)
