@@ -20,7 +20,7 @@ from json_documents import order
 
 THREADS = 4
 ORDERS = 60
-KEPT = 40  # documents that a thread holds
+KEPT = 120  # documents that a thread holds
 HELD: list[collections.deque] = []  # what the threads held at their end
 
 
