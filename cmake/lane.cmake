@@ -9,9 +9,12 @@ file(GLOB_RECURSE hz_heap_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/h
 file(GLOB hz_front_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/*.c")
 set(hz_os_faulty "${PROJECT_SOURCE_DIR}/src/base/os_faulty.c")
 file(GLOB hz_override_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/override*.c")
+# These are in the shared products only.
+set(hz_shared_sources "${PROJECT_SOURCE_DIR}/src/front/override_thread.c")
+list(REMOVE_ITEM hz_override_sources ${hz_shared_sources})
 set(hz_exports "${PROJECT_SOURCE_DIR}/src/front/exports.map")
 list(REMOVE_ITEM hz_base_sources "${hz_os_faulty}")
-list(REMOVE_ITEM hz_front_sources ${hz_override_sources})
+list(REMOVE_ITEM hz_front_sources ${hz_override_sources} ${hz_shared_sources})
 
 # All products, for `make libs`.
 add_custom_target(libs)
@@ -74,7 +77,8 @@ endfunction()
 function(hz_add_products engine lane_file lane sources)
     add_library(hakozuna_${lane}_objects OBJECT ${sources} ${hz_override_sources})
     hz_set_lane_flags(hakozuna_${lane}_objects ${engine} ${lane_file})
-    add_library(hakozuna_${lane} SHARED)
+    add_library(hakozuna_${lane} SHARED ${hz_shared_sources})
+    hz_set_lane_flags(hakozuna_${lane} ${engine} ${lane_file})
     add_library(hakozuna_${lane}_static STATIC)
     set_target_properties(hakozuna_${lane}_static PROPERTIES OUTPUT_NAME hakozuna_${lane})
     foreach(product hakozuna_${lane} hakozuna_${lane}_static)

@@ -46,13 +46,15 @@ endfunction()
 # A thread that spins before it sleeps for a lock adds schedules but no new cases: the patch leaves one round.
 hz_patch_source("${hz_model}/short_spin.patch" short_spin hz_model_lock)
 
-# The scheduler, and the OS layer without the functions that the scheduler replaces: time, waiting and the CPU number.
+# The scheduler, and the OS layer without the functions that the scheduler replaces: time, waiting, the CPU number and the
+# barrier of all threads.
 function(hz_add_model_scheduler)
     add_library(model_os OBJECT "${PROJECT_SOURCE_DIR}/src/base/os_linux.c")
     target_include_directories(model_os PRIVATE "${PROJECT_SOURCE_DIR}/src")
     target_compile_definitions(model_os PRIVATE hz_os_wait=hz_os_linux_wait hz_os_wake=hz_os_linux_wake
                                                 hz_os_now_ms=hz_os_linux_now_ms hz_os_cpu=hz_os_linux_cpu
-                                                hz_os_cpu_groups=hz_os_linux_cpu_groups)
+                                                hz_os_cpu_groups=hz_os_linux_cpu_groups
+                                                hz_os_barrier=hz_os_linux_barrier)
     add_library(model_scheduler STATIC "${hz_model}/scheduler.cc" "${hz_model}/memory.cc" "${hz_model}/schedule.cc"
                                        "${hz_model}/explore.cc" $<TARGET_OBJECTS:model_os>)
     hz_set_test_flags(model_scheduler)

@@ -36,6 +36,7 @@ GROUPS = {
     "blocks are sent to their pages: lane hz4/pageq, and hz3 with `HZ_PAGE_LOCAL_REMOTE=1`.",
     "os": "Memory from the operating system.",
     "locks": "A shard's lock, `exclusive`.",
+    "rest": "Bytes of free memory, by where it rests ([memory](memory.md)).",
     "classes": "One row for each size class that has pages.",
 }
 
@@ -64,6 +65,12 @@ COMPUTED = [
     Counter("mid", "free_batch_enq", "HOT", "frees that put the block into a bin: the same number as `free_calls`"),
     Counter("remote", "blocks_per_100_pages", "SUM", "average length of a page's remote list when it was taken, times 100: `drain_total` * 100 / `pageq_deq`"),
     Counter("os", "seg_acq", "SUM", "segments of 4 MiB obtained for pages"),
+    Counter("rest", "bins_bytes", "SUM", "freed blocks in the bins of threads"),
+    Counter("rest", "depot_bytes", "SUM", "freed blocks in the depot"),
+    Counter("rest", "waiting_bytes", "SUM", "freed blocks that wait for a shard, in mailboxes and in carry"),
+    Counter("rest", "pages_bytes", "SUM", "free blocks in pages that hold memory: the slack"),
+    Counter("rest", "arena_bytes", "SUM", "free pages and units that hold memory"),
+    Counter("rest", "keeper", "SUM", "1 while the keeper runs"),
     Counter("classes", "block_bytes", "SUM", "size of a block"),
     Counter("classes", "pages", "SUM", "pages of the class"),
     Counter("classes", "live", "SUM", "blocks handed out and not freed"),

@@ -112,9 +112,9 @@ BELOW = {"base": set(), "heap": {"base"}, "front": {"base", "heap"}, "engine": {
 HEAP_ORDER = (
     "knobs sizeclass class_policy counters cache/bin thread_block "
     "pages/page_queue mailbox pages/shard pages/page pages/list_check pages/page_local pages/mail engine "
-    "pages/put pages/send pages/drain pages/adopt pages/supply "
-    "cache/room cache/depot cache/flush cache/age cache/refill "
-    "init orphan fork thread tick purge query resize malloc free heap stats config"
+    "pages/density pages/page_purge pages/put pages/send pages/drain pages/adopt pages/supply "
+    "cache/room cache/depot cache/flush cache/idle cache/age cache/refill "
+    "init park orphan keeper fork thread tick purge query resize malloc free heap stats config"
 ).split()
 
 

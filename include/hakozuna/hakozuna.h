@@ -95,10 +95,10 @@ HZ_API size_t hz_good_size(size_t size);
 
 /* ---- statistics, and returning memory ---------------------------------------------------------- */
 
-/* Returns as much memory to the OS as it can: the caches of the calling thread, the blocks that rest
-   between threads, and the free pages of all threads. Blocks in the caches of other running threads stay
-   there; docs/architecture.md says how many these can be. Returns the number of bytes given to the OS.
-   A call takes milliseconds, so keep it out of hot loops. */
+/* Returns as much memory to the OS as it can: what rests in the caches of all threads and between them,
+   all free pages, and the parts of other pages that hold no live block. In the cache of another thread
+   two blocks of each size may stay; docs/memory.md says when. Returns the number of bytes given to the
+   OS. Ends even if other threads keep allocating. A call takes milliseconds, so keep it out of hot loops. */
 HZ_API size_t hz_purge(void);
 
 /* The version of the library as a constant string, such as "0.1.0"; never NULL. */

@@ -1,5 +1,5 @@
 /*
- * arena.c - the directory of segments, runs of pages, direct mappings and the purge. See arena.h for the invariants.
+ * arena.c - the directory of segments, runs of pages, direct blocks and the purge. See arena.h for the invariants.
  *
  * The order of stores keeps a copy made by fork sound at any instant. An alloc clears free bits before it hands out the
  * pages. A free sets the bits after the caller has cleared the tags. A purge takes the bits out like an alloc, purges,
@@ -22,16 +22,18 @@ enum {
     CHUNK_SEGMENTS = 16, /* segments whose address space is reserved in one step */
     COLLISION_TRIES = 8,
     TAIL_SHARE = 4,       /* a block that shrinks by more than 1/4 within its units gives the tail's memory back */
-    PURGE_DELAY_MS = 500, /* free pages and kept mappings rest this long before a tick purges them */
+    PURGE_DELAY_MS = 500, /* free pages and units rest this long before a tick purges them */
     TICK_MS = 100,
     TAG_ROOM_LOG2 = 37, /* addresses around ours whose tags stay when address space becomes scarce: 8 MiB of tags */
     TICK_BUDGET_PAGES = 512,
 
     /* The dirty budget: what may rest, that is, be free and hold memory */
     BUDGET_BYTES = 8 << 20,
-    BUDGET_USED_SHARE = 8,         /* ... and 1/8 of what is in use */
+    BUDGET_USED_SHARE = 16,        /* ... and 1/16 of what is in use */
     BUDGET_LOOP_BYTES = 128 << 20, /* ... and at most this much more for a loop that frees and allocates it again */
     BUDGET_LOOP_BYTES_MIN = 1 << 20,
+    BUDGET_LOOP_PAGES_BYTES =
+        4 << 20,            /* ... of which pages may be this much, and what the base has: there may be no tick */
     BUDGET_LOW_SHARE = 4,   /* a purge goes 1/4 below the budget, so that not each free has to purge */
     BUDGET_STEP_PAGES = 64, /* most pages that one free purges */
 };
@@ -51,8 +53,9 @@ struct arena {
     _Atomic(uint64_t) ticked_at_ms;    /* hint */
 
     _Atomic(bool) purging;        /* hint: a thread purges because the dirty budget is exceeded */
-    _Atomic(size_t) direct_bytes; /* counter: usable bytes of direct mappings that are handed out */
-    _Atomic(size_t) loop_bytes;   /* hint: what the budget has more, because a loop needs it */
+    _Atomic(size_t) direct_bytes; /* counter: usable bytes of direct blocks that are handed out */
+    _Atomic(size_t) hollow_bytes; /* counter: bytes of runs in use that hold no memory, as their holders say */
+    _Atomic(size_t) loop_bytes;   /* hint: what the budget allows in addition, for a loop */
     _Atomic(size_t) regret_bytes; /* hint: what was purged lately because the budget was exceeded */
     _Atomic(bool) loop_used;      /* hint: loop_bytes was needed since the last tick */
 
@@ -79,7 +82,7 @@ static bool table_map(void **table, size_t bytes, bool writable) {
     return *table != NULL;
 }
 
-/* Gives the memory of claimed pages of a segment back. */
+/* Gives back the memory of claimed pages of a segment. */
 static bool pages_give_back(uint32_t index, uint64_t bits) {
     /* sync: segment-publish, partner entry_get_locked */
     struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
@@ -155,8 +158,8 @@ struct hz_segment *hz_arena_segment(uint32_t index) {
 
 /* ---- segments come and go ------------------------------------------------------------------------- */
 
-/* Gets an unused directory entry; NULL when there is none. An entry keeps its struct for ever. That of a direct block
-   ends before what describes runs and pages. */
+/* Gets an unused directory entry; NULL when there is none. An entry keeps its struct for ever. The struct of a direct
+   block ends before the fields that describe runs and pages. */
 static struct hz_segment *entry_get_locked(bool is_direct) {
     struct hz_segment *segment = arena.spare[is_direct];
     if (segment != NULL) {
@@ -291,8 +294,8 @@ static size_t segments_release_unused(void) {
     return bytes;
 }
 
-/* When the program has limited its address space after the start: gives up most of the flat table of page tags, which
-   counts against the limit. Keeps what is within 128 GiB of ours, where the kernel maps next. */
+/* If the program has limited its address space since the start, unmaps most of the flat table of page tags, which
+   counts against the limit. Tags of addresses within 128 GiB of ours stay, because the kernel maps there next. */
 static bool tags_give_up(void) {
     /* relaxed, both: hint */
     if (arena.tight || hz_load_rlx(&arena.is_shrunk) || hz_os_address_space_limit() == SIZE_MAX)
@@ -309,8 +312,8 @@ static bool tags_give_up(void) {
 }
 
 /* For an allocation of `bytes` that the OS has refused: gives up what is accessible but unused, since that can count
-   against a limit (RLIMIT_DATA, RLIMIT_AS, strict overcommit). False when there was nothing, or it would not be enough.
- */
+   against a limit (RLIMIT_DATA, RLIMIT_AS, strict overcommit). False when nothing was given up. Leaves segments and
+   regions alone when all of them together would not be enough. */
 static bool unused_give_up(size_t bytes) {
     size_t all = ((size_t)hz_arena_segment_count() << HZ_SEGMENT_LOG2) + (size_t)hz_region_count() * HZ_REGION_BYTES;
     bool done = tags_give_up();
@@ -324,22 +327,36 @@ size_t hz_arena_resting_bytes(void) {
 }
 
 size_t hz_arena_used_bytes(void) {
-    return (hz_runmap_used(&arena.pages) << HZ_PAGE_LOG2) + hz_load_rlx(&arena.direct_bytes); /* relaxed: counter */
+    /* relaxed, all: counters, which can change meanwhile */
+    size_t handed_out = (hz_runmap_used(&arena.pages) << HZ_PAGE_LOG2) + hz_load_rlx(&arena.direct_bytes);
+    return handed_out - hz_min(handed_out, hz_load_rlx(&arena.hollow_bytes));
+}
+
+void hz_arena_count_hollow(ptrdiff_t bytes) {
+    hz_add_rlx(&arena.hollow_bytes, (size_t)bytes); /* relaxed: counter */
+}
+
+void hz_arena_count_purged(size_t bytes) {
+    hz_add_rlx(&arena.purged_bytes, bytes); /* relaxed: counter */
 }
 
 size_t hz_arena_purged_bytes(void) {
     return hz_load_rlx(&arena.purged_bytes); /* relaxed: counter */
 }
 
-/* What may rest without regard to loops. */
+/* The dirty budget without its addition for loops. */
 static size_t budget_base(void) {
     return BUDGET_BYTES + hz_arena_used_bytes() / BUDGET_USED_SHARE;
 }
 
-/* Purges at most `most` bytes if more rests than the budget allows: first what there is more of, pages or units. */
+/* If more rests than the budget allows, purges up to `most` bytes, rounded up to units. Begins with units if they are
+   more than half of what rests, else purges pages only. */
 static void budget_keep(size_t most) {
-    size_t limit = budget_base() + hz_load_rlx(&arena.loop_bytes); /* relaxed: hint */
+    size_t units = hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2;
     size_t resting = hz_arena_resting_bytes();
+    /* relaxed: hint */
+    size_t limit = budget_base() + hz_min(hz_load_rlx(&arena.loop_bytes),
+                                          BUDGET_LOOP_PAGES_BYTES + units + hz_arena_used_bytes() / BUDGET_USED_SHARE);
     if (HZ_LIKELY(resting <= limit))
         return;
     bool expected = false;
@@ -348,7 +365,7 @@ static void budget_keep(size_t most) {
         return;
     most = hz_min(most, resting - (limit - limit / BUDGET_LOW_SHARE));
     size_t purged = 0;
-    if (hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2 > resting / 2)
+    if (units > resting / 2)
         purged = hz_runmap_purge_oldest(&hz_region_units, (most + HZ_UNIT_BYTES - 1) >> HZ_UNIT_LOG2) << HZ_UNIT_LOG2;
     if (purged < most)
         purged += hz_runmap_purge_oldest(&arena.pages, (most - purged) >> HZ_PAGE_LOG2) << HZ_PAGE_LOG2;
@@ -357,8 +374,9 @@ static void budget_keep(size_t most) {
     hz_store_rlx(&arena.purging, false);
 }
 
-/* An allocation got `fresh` bytes without memory and `reused` bytes that rested. If memory was purged lately because of
-   the budget, the program frees and allocates the same in a loop, and a larger budget would have spared it that. */
+/* An allocation got `fresh` bytes that hold no memory and `reused` bytes that rested. If the budget made a free purge
+   memory lately, the program allocates again what it freed: a loop, for which a larger budget would have avoided the
+   purge. */
 static void budget_learn(size_t fresh, size_t reused) {
     size_t loop_bytes = hz_load_rlx(&arena.loop_bytes); /* relaxed, all: hints */
     if (fresh > 0) {
@@ -374,7 +392,7 @@ static void budget_learn(size_t fresh, size_t reused) {
     }
 }
 
-/* Forgets half of what was learnt, if it was of no use since the last tick, and the rest once nothing rests. */
+/* Halves the addition for loops if it was not needed since the last tick, and ends it once nothing rests. */
 static void budget_age(void) {
     bool is_used = hz_load_rlx(&arena.loop_used); /* relaxed, all: hints */
     bool is_over = !is_used && hz_arena_resting_bytes() == 0;
@@ -393,6 +411,8 @@ static void run_begin(struct hz_run *run, const struct hz_claim *claim) {
     run->segment->run_pages[run->first] = (uint8_t)run->pages;
     for (unsigned page = run->first; page < run->first + run->pages; page++)
         run->segment->run_first[page] = (uint8_t)run->first;
+    if (!hz_load_rlx(&run->segment->is_described)) /* relaxed, both: hint, published with the run's free bits */
+        hz_store_rlx(&run->segment->is_described, true);
 }
 
 bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run) {
@@ -497,7 +517,7 @@ static char *alone_space(size_t bytes, size_t alignment) {
     return base;
 }
 
-/* Space for a block; *region is 1 + the number of its region, 0 if it is mapped alone. */
+/* Space for a block; NULL when the OS refuses. *region: 1 + the number of its region, 0 if it is mapped alone. */
 static char *direct_space(size_t bytes, size_t alignment, struct hz_claim *claim, uint32_t *region) {
     *claim = (struct hz_claim){.index = 0};
     char *base = region_space(bytes, alignment, claim);
@@ -555,7 +575,7 @@ void hz_arena_direct_free(struct hz_segment *segment) {
     char *base = (char *)hz_load_rlx(&segment->base); /* relaxed, all: owner */
     size_t bytes = hz_load_rlx(&segment->direct_bytes);
     uint32_t region = hz_load_rlx(&segment->region);
-    unpublish(segment); /* first: once it is released, anybody can get the address */
+    unpublish(segment); /* first: once the space is released, any thread can get the address */
     hz_lock_acquire(&arena.lock);
     entry_release_locked(segment, true);
     hz_lock_release(&arena.lock);
@@ -645,6 +665,34 @@ size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages) {
     return purged;
 }
 
+/* Zeros describe a segment without runs. */
+static size_t segment_meta_purge(struct hz_segment *segment) {
+    uintptr_t os_page = hz_os_page_bytes();
+    uintptr_t begin = hz_round_up((uintptr_t)segment->meta, os_page);
+    uintptr_t behind = (uintptr_t)(segment + 1) & ~(os_page - 1);
+    struct hz_claim claim;
+    /* relaxed, both: hint. Whoever holds a run of the segment has claimed its bits */
+    if (!hz_load_rlx(&segment->is_described) || !hz_runmap_claim_bits(&arena.pages, segment->index, UINT64_MAX, &claim))
+        return 0;
+    size_t bytes = begin < behind && hz_os_purge((void *)begin, behind - begin) ? behind - begin : 0;
+    hz_store_rlx(&segment->is_described, false);
+    hz_runmap_clean(&arena.pages, segment->index, ~claim.dirty);
+    hz_runmap_release(&arena.pages, segment->index, UINT64_MAX);
+    return bytes;
+}
+
+size_t hz_arena_meta_purge(void) {
+    size_t bytes = 0;
+    uint32_t count = hz_arena_segment_count();
+    for (uint32_t index = 0; index < count; index++) {
+        struct hz_segment *segment = hz_arena_segment(index);
+        if (segment != NULL && hz_load_rlx(&segment->kind) == HZ_SEGMENT_PAGED) /* relaxed: checked by the claim */
+            bytes += segment_meta_purge(segment);
+    }
+    hz_arena_count_purged(bytes);
+    return bytes;
+}
+
 bool hz_arena_tick(void) {
     uint64_t now = hz_os_now_ms();
     uint64_t last = hz_load_rlx(&arena.ticked_at_ms); /* relaxed: hint */
@@ -662,6 +710,7 @@ void hz_arena_figures_get(struct hz_arena_figures *figures) {
     *figures = (struct hz_arena_figures){
         .purged_bytes = hz_load_rlx(&arena.purged_bytes), /* relaxed: counters */
         .segments_acquired = hz_load_rlx(&arena.segments_acquired),
+        .hollow_bytes = hz_load_rlx(&arena.hollow_bytes),
     };
     uint32_t count = is_ready() ? hz_arena_segment_count() : 0;
     size_t resting = hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2;

@@ -21,7 +21,7 @@ enum {
     HZ_SEGMENT_LOG2 = 22,
     HZ_SEGMENT_BYTES = 1 << HZ_SEGMENT_LOG2,
     HZ_SEGMENT_PAGES = HZ_SEGMENT_BYTES / HZ_PAGE_BYTES,
-    HZ_RUN_PAGES_MAX = HZ_SEGMENT_PAGES / 2, /* a longer block is a direct mapping */
+    HZ_RUN_PAGES_MAX = HZ_SEGMENT_PAGES / 2, /* a longer block is a direct block */
     HZ_PAGE_META_BYTES = 2 * HZ_CACHE_LINE_BYTES + HZ_PAGE_BYTES / HZ_GRANULE_BYTES / 8, /* a bit per smallest block */
 };
 
@@ -47,6 +47,7 @@ struct hz_segment {
     uint32_t index;                       /* const after publish; in the directory */
     _Atomic(uint32_t) region;             /* owner: the block's holder; 1 + number of its region, 0: mapped alone */
     /* the entry of a direct block ends here */
+    _Atomic(bool) is_described;          /* hint: a run was handed out since `meta` was last purged */
     uint8_t run_first[HZ_SEGMENT_PAGES]; /* owner: the run's holder; first page of the run that a page is in */
     uint8_t run_pages[HZ_SEGMENT_PAGES]; /* owner: the run's holder; length of the run, at its first page */
     struct hz_page_meta meta[HZ_SEGMENT_PAGES];
@@ -108,30 +109,43 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
 uint32_t hz_arena_segment_count(void);
 struct hz_segment *hz_arena_segment(uint32_t index);
 
-/* Purges pages and units (of 64 pages) that have rested for `delay_ms`, at most `budget_pages`, or less than a unit
-   more. 0 ms: all of them; else those that rested at two calls that far apart. Returns the bytes given back. Any
-   thread. */
+/* Purges free dirty pages and units: with `delay_ms` 0 any of them, else those that rested at two calls at least so far
+   apart. A unit counts as 64 pages. Stops at `budget_pages`, which the last unit can exceed. Returns the bytes given
+   back. Any thread. */
 size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages);
 
-/* Housekeeping, called by slow paths as often as they like: purges a little if it is time. Returns whether anything
-   rests, so that it is worth to call again. Any thread. */
+/* Housekeeping, called by slow paths as often as they like: purges a little every 100 ms. True while anything rests, so
+   that another call is worthwhile. Any thread. */
 bool hz_arena_tick(void);
 
-/* Bytes that rest, that is, free dirty pages of segments and units of regions, and bytes that are handed out. The first
-   may not exceed the dirty budget: 8 MiB, and 1/8 of the second, and at most 128 MiB for a loop that frees and
-   allocates it again. A free that exceeds the budget purges up to 4 MiB at once, or as much as it frees. Both read one
-   or two counters. */
+/* Resting: bytes of free dirty pages and units. Used: bytes that are handed out and not hollow. The resting bytes may
+   not exceed the dirty budget: 8 MiB, and 1/16 of the used bytes, and up to 128 MiB (4 MiB of pages) while the program
+   frees and allocates the same memory in a loop. A free that exceeds the budget purges up to 4 MiB at once, or as much
+   as it frees if that is more. Both functions only read counters. */
 size_t hz_arena_resting_bytes(void);
 size_t hz_arena_used_bytes(void);
 
+/* Gives back the memory that describes the runs of segments in which no run is handed out. Returns the bytes. Any
+   thread. */
+size_t hz_arena_meta_purge(void);
+
 /* Bytes that were given back to the OS since the start, by any thread and for any reason. */
 size_t hz_arena_purged_bytes(void);
+
+/* Counts bytes that the layer above gave back. */
+void hz_arena_count_purged(size_t bytes);
+
+/* The holder of a run says that `bytes` of it are hollow, that is, hold no memory, because it purged them or has not
+   touched them yet. Negative: they may hold memory again, or the run is about to be freed. Hollow bytes do not count as
+   used. */
+void hz_arena_count_hollow(ptrdiff_t bytes);
 
 struct hz_arena_figures {
     size_t mapped_bytes;      /* paged segments, direct blocks and resting units */
     size_t dirty_bytes;       /* what may be resident: dirty pages, direct blocks, resting units */
     size_t free_dirty_bytes;  /* what rests: free dirty pages and units */
     size_t used_bytes;        /* runs that are handed out */
+    size_t hollow_bytes;      /* of used_bytes: hold no memory, as the holders say */
     size_t direct_bytes;      /* direct blocks that are handed out */
     size_t direct_count;      /* number of direct blocks that are handed out */
     size_t purged_bytes;      /* given back to the OS since the start */
@@ -140,8 +154,8 @@ struct hz_arena_figures {
 };
 void hz_arena_figures_get(struct hz_arena_figures *figures);
 
-/* In a fork's child: makes the lock usable again. A step that a vanished thread had not finished loses at most the
-   address space that it was working on. */
+/* In a fork's child: repairs the counts and summaries, and makes the lock usable again. A step that a vanished thread
+   had not finished loses at most the address space that it was working on. */
 void hz_arena_after_fork(void);
 
 #endif

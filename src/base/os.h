@@ -69,6 +69,22 @@ size_t hz_os_address_space_limit(void);
 /* Monotonic time in milliseconds. Cheap and coarse: it advances in steps of some milliseconds. */
 uint64_t hz_os_now_ms(void);
 
+/* Sleeps for `ms`; a signal can end the sleep early. */
+void hz_os_sleep_ms(uint32_t ms);
+
+/* The kernel's numbers of the calling thread and of the process. A process has the number of its first thread. */
+uint32_t hz_os_thread_id(void);
+uint32_t hz_os_process_id(void);
+
+/* Whether the process restricts its system calls (seccomp): a call that the program itself never makes may end it. True
+   when unknown. */
+bool hz_os_is_sandboxed(void);
+
+/* hz_os_barrier makes each running thread of the process pass a full memory barrier before the call returns. Call
+   hz_os_barrier_prepare once in each process before. False when the kernel cannot. */
+bool hz_os_barrier_prepare(void);
+bool hz_os_barrier(void);
+
 /* Wait sleeps while *word == expected, and can return early. Wake ends the sleep of up to `count` threads. */
 void hz_os_wait(const void *word, uint32_t expected);
 void hz_os_wake(const void *word, int count);

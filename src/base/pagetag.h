@@ -67,9 +67,9 @@ bool hz_pagetag_init(void);
 /* Makes the entries for [address, address + bytes) writable. False when the OS refuses. Under the arena lock. */
 bool hz_pagetag_open(const void *address, size_t bytes);
 
-/* Unmaps the parts of a flat table for addresses outside [first, after), except those of the lowest addresses, since
-   they count against a limit of the address space that was set late. From then on a free of a foreign pointer can end
-   the program without a message. Under the arena lock. */
+/* Unmaps the parts of a flat table for addresses outside [first, after), because they count against a limit of the
+   address space that was set late. The part for the lowest addresses stays. From then on a free of a foreign pointer
+   can end the program without our message. Under the arena lock. */
 void hz_pagetag_shrink(uintptr_t first, uintptr_t after);
 
 /* Whether the table has tags for these addresses. Under the arena lock. */

@@ -2,9 +2,9 @@
  * region.h - address space that direct blocks share. Used by arena.c.
  *
  * A region is 256 MiB of address space: 64 units of 4 MiB, which a runmap keeps. A block takes neighbouring units of
- * one region. Units become accessible when they are first claimed and stay so, whole, so neighbours are one mapping for
- * the kernel, whose number of mappings is limited. A free unit can rest: it keeps its
- * memory for the next block until it is purged.
+ * one region. A unit becomes accessible as a whole when it is first claimed, and stays so until
+ * hz_region_withdraw. So neighbours are one mapping for the kernel, which limits the number of mappings. A free unit
+ * can rest: it keeps its memory for the next block until it is purged.
  */
 #ifndef HZ_BASE_REGION_H
 #define HZ_BASE_REGION_H
@@ -27,25 +27,25 @@ extern HZ_HIDDEN struct hz_runmap hz_region_units; /* a word per region */
 size_t hz_region_table_bytes(void);
 void hz_region_init(void *memory);
 
-/* Number of regions that were ever added. */
+/* One more than the highest region number ever used. The number of an unmapped region is used again. */
 uint32_t hz_region_count(void);
 
 /* Adds reserved space at a multiple of HZ_REGION_BYTES as a region. False when there are HZ_REGIONS_MAX. Under a lock
    of the caller's. */
 bool hz_region_add_locked(char *base);
 
-/* Takes neighbouring units that are accessible, the first one at a multiple of `align` units. NULL when no region has
-   them, which *is_full says, or the system refuses. Any thread. */
+/* Takes neighbouring units, the first one at a multiple of `align` units, and makes them accessible. NULL when no
+   region has such units (*is_full is true) or when the OS refuses (*is_full is false). Any thread. */
 char *hz_region_claim(unsigned units, unsigned align, struct hz_claim *claim, bool *is_full);
 
 /* Takes the `more` units behind the first `units` of a block, if they are free. */
 bool hz_region_grow(uint32_t region, const char *base, unsigned units, unsigned more);
 
-/* Gives `units` units from `start` on back; they rest. */
+/* Gives back `units` units from `start` on; they rest. */
 void hz_region_release(uint32_t region, const char *start, unsigned units);
 
-/* Gives units back whose pages were moved elsewhere, which has left a hole. If another mapping has come there
-   meanwhile, the units are lost. */
+/* Gives back units whose pages mremap has moved elsewhere, leaving a hole in the region. If another mapping has been
+   put into the hole meanwhile, the units are lost. */
 void hz_region_release_hole(uint32_t region, char *start, unsigned units);
 
 /* Makes all free units inaccessible again, and unmaps regions without used units, so that they do not count against a

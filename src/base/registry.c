@@ -37,6 +37,16 @@ struct hz_registered *hz_registry_claim(void) {
     return thread != NULL ? thread : claim_from(HZ_THREAD_FREE, &unused_count);
 }
 
+bool hz_registry_claim_this(struct hz_registered *block) {
+    uint32_t expected = HZ_THREAD_FREE;
+    /* relaxed: hint. sync: thread-claim, partner hz_registry_release */
+    if (hz_load_rlx(&block->state) != HZ_THREAD_FREE ||
+        !hz_cas_strong_acq_rlx(&block->state, &expected, HZ_THREAD_USED))
+        return false;
+    hz_sub_rlx(&unused_count, 1); /* relaxed: hint */
+    return true;
+}
+
 void hz_registry_add(struct hz_registered *thread) {
     thread->number = hz_add_rlx(&made_count, 1);       /* relaxed: counter */
     hz_store_rlx(&thread->state, HZ_THREAD_USED);      /* relaxed: published by the CAS */

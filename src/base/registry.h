@@ -34,6 +34,9 @@ struct hz_registered *hz_registry_claim(void);
 /* Claims an orphan only; NULL when there is none, which is cheap to find out. */
 struct hz_registered *hz_registry_claim_orphan(void);
 
+/* Claims this thread block if no thread has it. */
+bool hz_registry_claim_this(struct hz_registered *block);
+
 /* Adds a new thread block, already claimed for the caller. */
 void hz_registry_add(struct hz_registered *block);
 

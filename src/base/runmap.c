@@ -3,8 +3,8 @@
  *
  * Edge "longest-publish": a thread that has changed a free mask classifies the word: it writes the lengths of the
  * word's longest runs with one exchange, moves the word's bits in the summaries, and looks at the masks again. Each
- * exchange comes after the one before it, so the thread of the last exchange sees every change that was classified, and
- * a thread that clears a leaf sees the length that made another thread set it.
+ * exchange acquires the one before it, so the thread of the last exchange sees every change that was classified, and a
+ * thread that clears a leaf sees the length for which another thread set it.
  */
 #include "base/runmap.h"
 
@@ -138,7 +138,7 @@ void hz_runmap_repair(struct hz_runmap *map, uint32_t words) {
     for (uint32_t index = 0; index < words; index++) {
         uint64_t free_mask = hz_load_rlx(&map->free_masks[index]); /* relaxed, all: one thread */
         uint64_t dirty_mask = hz_load_rlx(&map->dirty_masks[index]);
-        /* a unit that is handed out is dirty, and one that a vanished thread had in its hands may be */
+        /* a unit that is handed out is dirty; one that a vanished thread had claimed may be, and then counts as used */
         counts += one_used * hz_bits_count(dirty_mask & ~free_mask) + hz_bits_count(dirty_mask & free_mask);
         repair(map, index);
     }
@@ -304,7 +304,7 @@ size_t hz_runmap_purge_all(struct hz_runmap *map, size_t most) {
     return purged;
 }
 
-/* The next word with resting units from `place` on, and around. */
+/* The next word with resting units from `place` on; after the last word the search wraps around. */
 static bool next_word(struct hz_runmap *map, uint32_t *place, uint32_t *index) {
     if (!hz_summary_next(&map->dirty_runs, *place, index) && !hz_summary_next(&map->dirty_runs, 0, index))
         return false;
@@ -343,8 +343,7 @@ size_t hz_runmap_purge_rested(struct hz_runmap *map, uint32_t delay_ms, size_t m
     return purged;
 }
 
-/* Of the next few words with resting units, the one that was freed into the longest time ago; UINT32_MAX when there is
-   none. */
+/* Of the next few words with resting units, the one whose last free is the oldest; UINT32_MAX when there is none. */
 static uint32_t oldest_word(struct hz_runmap *map) {
     uint32_t now = (uint32_t)hz_os_now_ms();
     uint32_t place = hz_load_rlx(&map->purge_cursor); /* relaxed, all: hints */

@@ -34,7 +34,7 @@ struct hz_runmap {
     _Atomic(uint32_t) look_cursor;   /* hint: next word to look at */
     _Atomic(uint32_t) purge_cursor;  /* hint: next word to purge when there is too much */
 
-    /* const after publish. Gives the memory of neighbouring units back, which the caller has claimed */
+    /* const after publish. Gives back the memory of neighbouring units, which the caller has claimed */
     bool (*give_back)(uint32_t index, uint64_t bits);
 };
 
@@ -64,8 +64,8 @@ void hz_runmap_add(struct hz_runmap *map, uint32_t index);
 /* Ends a word all of whose units the caller has claimed. */
 void hz_runmap_remove(struct hz_runmap *map, uint32_t index);
 
-/* Units that are claimed, and units that rest. Both are exact when no call is under way: only the thread that has taken
-   a unit's free bit counts it, the claim after it took the bit, the release before it sets the bit. */
+/* Units that are claimed, and units that rest. Both are exact when no call is under way, because only the thread that
+   has taken a unit's free bit counts the unit: a claim counts after taking the bit, a release before setting it. */
 HZ_INLINE size_t hz_runmap_used(struct hz_runmap *map) {
     return hz_load_rlx(&map->counts) >> 32; /* relaxed: counter */
 }
@@ -87,11 +87,10 @@ void hz_runmap_clean(struct hz_runmap *map, uint32_t index, uint64_t bits);
 /* Gives units back. */
 void hz_runmap_release(struct hz_runmap *map, uint32_t index, uint64_t bits);
 
-/* Purges of at most `most` units. Each returns the number of units given back. A unit that the system keeps stays
-   dirty.
-   All: those of every word.
+/* Each purges at most `most` resting units and returns the number given back. If the OS refuses, units stay dirty.
+   All: resting units of every word.
    Rested: units that rested at two looks at their word at least `delay_ms` apart, whatever happened to other units of
-   the word. A call looks at each word at most once, and at a limited number of words; the next one goes on there.
+   the word. A call looks at each word at most once, and at a limited number of words; the next call goes on there.
    Oldest: of the next few words with resting units, the one into which nothing was freed for the longest time. */
 size_t hz_runmap_purge_all(struct hz_runmap *map, size_t most);
 size_t hz_runmap_purge_rested(struct hz_runmap *map, uint32_t delay_ms, size_t most);

@@ -6,9 +6,9 @@
  * words there are. The nodes of all lengths lie side by side, so a small program touches a page or two.
  *
  * The trees are hints: a caller checks the word that it gets. No lock: each change is one atomic operation on each
- * level. After all changes are over, a set bit is found. That rests on the edge "summary-set": whoever sets a leaf then
- * sets the bit above, and whoever clears a bit above looks at the node below once more, so one of the two sees the
- * other.
+ * level. After all changes are over, a set bit is found. The edge "summary-set" ensures
+ * that: a thread that sets a leaf then sets the bit above, and a thread that clears a bit above then looks at the node
+ * below once more, so one of the two sees the other.
  */
 #ifndef HZ_BASE_SUMMARY_H
 #define HZ_BASE_SUMMARY_H
@@ -24,7 +24,7 @@ enum {
 
 struct hz_summary {
     _Atomic(uint64_t) *levels[HZ_SUMMARY_LEVELS]; /* const after publish; sync: summary-set */
-    _Atomic(uint64_t) lengths;                    /* sync: summary-set; bit n: some word has a run of n + 1 */
+    _Atomic(uint64_t) lengths;                    /* sync: summary-set; bit n: the longest run of some word is n + 1 */
     uint32_t words;                               /* const after publish */
 };
 

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/compiler.h"
+#include "heap/purge.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -19,9 +20,9 @@ static size_t direct_bytes(void) {
     return figures.direct_bytes;
 }
 
-/* Returns 1 if memory was given back. There is no top of the heap, so `pad` has no meaning here. */
-HZ_EXPORT int malloc_trim(size_t pad HZ_UNUSED) {
-    return hz_purge() > 0;
+/* Returns 1 if memory was given back. `pad`: bytes of free memory that may stay, wherever they are. */
+HZ_EXPORT int malloc_trim(size_t pad) {
+    return hz_heap_trim(pad) > 0;
 }
 
 /* Lanes are compiled in, so known parameters are accepted and have no effect. Unknown ones are refused. */

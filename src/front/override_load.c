@@ -18,7 +18,10 @@ static bool is_set(const char *variable, const char *wanted) {
    child in the order of installation, and the program's may allocate. HAKOZUNA_SHOW_CONFIG=1 prints the configuration
    on stderr. */
 __attribute__((constructor)) static void at_load(void) {
-    hz_thread_start();
+    if (hz_os_thread_id() == hz_os_process_id())
+        hz_thread_start();
+    else
+        (void)hz_thread_attach(); /* dlopen; without memory the first allocation tries again */
     if (!is_set("HAKOZUNA_SHOW_CONFIG", "1"))
         return;
     const char *config = hz_config_string();

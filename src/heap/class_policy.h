@@ -16,7 +16,14 @@ HZ_INLINE uint32_t hz_bin_capacity(unsigned size_class) {
     return (uint32_t)hz_max(count, least) & ~1U; /* even, since half a bin is a batch */
 }
 
+enum { HZ_BIN_FIRST_COUNT = 4 };
+
 /* Room of a new bin, in blocks. */
+HZ_INLINE uint32_t hz_bin_first(unsigned size_class) {
+    return (uint32_t)hz_min(HZ_BIN_FIRST_COUNT, hz_bin_capacity(size_class));
+}
+
+/* Room, in blocks, that a bin gets by doubling in each visit; more only when visits follow one another (room.c). */
 HZ_INLINE uint32_t hz_bin_start(unsigned size_class) {
     size_t count = hz_max(HZ_BIN_START_BYTES / hz_class_bytes(size_class), HZ_BIN_COUNT_MIN);
     return (uint32_t)hz_min(count, hz_bin_capacity(size_class)) & ~1U;

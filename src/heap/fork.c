@@ -11,17 +11,21 @@
 #include "base/arena.h"
 #include "base/meta.h"
 #include "heap/init.h"
+#include "heap/keeper.h"
 #include "heap/orphan.h"
 #include "heap/pages/adopt.h"
 #include "heap/pages/mail.h"
 #include "heap/pages/page.h"
 #include "heap/pages/shard.h"
+#include "heap/park.h"
 
 void hz_heap_after_fork(void) {
     hz_meta_after_fork();
     hz_arena_after_fork();
     hz_init_after_fork();
-    struct hz_thread_block *self = hz_is_attached(hz_self) ? hz_self : NULL;
+    struct hz_thread_block *self = hz_thread_mine;
+    hz_park_after_fork();
+    hz_keeper_after_fork(self != NULL && self->exit_armed);
     for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) {
         struct hz_shard *shard = hz_shard_get(index);
         if (shard == NULL)

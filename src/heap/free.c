@@ -6,7 +6,9 @@
 #include "base/large.h"
 #include "heap/cache/flush.h"
 #include "heap/cache/room.h"
+#include "heap/pages/density.h"
 #include "heap/pages/put.h"
+#include "heap/park.h"
 #include "heap/query.h"
 #include "heap/thread.h"
 #include "heap/tick.h"
@@ -24,10 +26,13 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
         offset = hz_bin_offset(HZ_REMOTE_BIN);
     struct hz_bin *bin = hz_bin_at(&self->cache, offset);
     if (hz_load_rlx(&bin->top) == bin->limit) { /* relaxed: owner */
-        hz_tick(self);
+        hz_tick(self, is_remote ? HZ_REMOTE_BIN : size_class);
         if (is_remote) {
             hz_count(&self->counters.remote_full, 1);
             hz_remote_flush(self);
+        } else if (hz_class_is_sparse(size_class)) {
+            hz_bin_send_home(self, size_class);
+            hz_room_shrink(self, size_class);
         } else {
             hz_room_visit(self, size_class);
             if (hz_load_rlx(&bin->top) == bin->limit) /* relaxed: owner */
@@ -51,17 +56,15 @@ void hz_free_slow(void *block) {
     if (block == NULL)
         return;
     unsigned size_class = hz_query_class(block);
-    struct hz_thread_block *self = hz_self;
-    if (size_class == HZ_CLASS_LARGE) {
+    struct hz_thread_block *self = hz_thread_enter();
+    if (size_class != HZ_CLASS_LARGE && !hz_is_attached(self) && !hz_thread_is_ending() &&
+        ++unattached_frees > FREES_BEFORE_ATTACH && hz_thread_attach() != NULL)
+        self = hz_thread_enter();
+    if (size_class == HZ_CLASS_LARGE)
         free_large(self, block);
-        return;
-    }
-    if (!hz_is_attached(self) && !hz_thread_is_ending() && ++unattached_frees > FREES_BEFORE_ATTACH) {
-        hz_thread_attach(); /* without memory it fails, and the block goes straight into its page */
-        self = hz_self;
-    }
-    if (hz_is_attached(self))
+    else if (hz_is_attached(self))
         free_small(self, block, size_class);
     else /* the thread has freed little so far, is at its end, or there is no memory for a thread block */
         hz_block_put(self, block);
+    hz_thread_leave(self);
 }

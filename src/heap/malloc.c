@@ -7,6 +7,7 @@
 #include "base/large.h"
 #include "heap/cache/refill.h"
 #include "heap/orphan.h"
+#include "heap/park.h"
 #include "heap/purge.h"
 #include "heap/thread.h"
 #include "heap/tick.h"
@@ -28,10 +29,12 @@ HZ_INLINE void *pop_counted(struct hz_thread_block *self, unsigned size_class) {
 
 void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class) {
     void *block = hz_refill_from_depot(self, size_class);
-    if (block != NULL)
+    if (block != NULL) {
+        hz_tick(self, size_class);
         return block;
+    }
     hz_orphan_reclaim(self);
-    hz_tick(self);
+    hz_tick(self, size_class);
     block = pop_counted(self, size_class); /* the tick may have allocated, and so filled the bin */
     if (HZ_UNLIKELY(block != NULL))
         return block;
@@ -73,46 +76,56 @@ static void *malloc_any(struct hz_thread_block *self, size_t alignment, size_t s
     return malloc_large(self, hz_max(size, 1), alignment, false);
 }
 
-/* For a thread that is not attached: attaches, allocates, and, at the thread's end, detaches again. */
-static void *malloc_unattached(size_t alignment, size_t size) {
-    if (hz_thread_attach() == NULL)
-        return no_memory();
-    void *block = malloc_any(hz_self, alignment, size);
-    if (hz_thread_is_ending())
-        hz_thread_detach(hz_self);
-    return block;
+/* Begins a slow path that needs a thread block: attaches the thread if necessary. NULL when there is no memory. */
+static struct hz_thread_block *slow_begin(bool *attached) {
+    struct hz_thread_block *self = hz_thread_enter();
+    *attached = hz_is_attached(self);
+    if (HZ_LIKELY(*attached))
+        return self;
+    return hz_thread_attach() != NULL ? hz_thread_enter() : NULL;
 }
 
-static HZ_NOINLINE void *malloc_above_classes(size_t size) {
-    struct hz_thread_block *self = hz_self;
-    return HZ_LIKELY(hz_is_attached(self)) ? malloc_large(self, size, 1, false) : malloc_unattached(1, size);
+/* Ends the slow path. Detaches again a thread that `slow_begin` attached while the thread was ending. */
+static void slow_end(struct hz_thread_block *self, bool attached) {
+    if (HZ_UNLIKELY(!attached && hz_thread_is_ending()))
+        hz_thread_detach(self);
+    else
+        hz_thread_leave(self);
 }
 
 void *hz_malloc_medium(size_t size) {
     if (HZ_UNLIKELY(size > HZ_CLASS_BYTES_MAX))
-        return malloc_above_classes(size);
-    void *block = pop_counted(hz_self, hz_class_of_medium(size));
+        return hz_malloc_aligned(1, size);
+    void *block = pop_counted(hz_self(), hz_class_of_medium(size));
     return HZ_LIKELY(block != NULL) ? block : hz_malloc_slow(size);
 }
 
 void *hz_malloc_slow(size_t size) {
-    struct hz_thread_block *self = hz_self;
-    if (HZ_UNLIKELY(!hz_is_attached(self)))
-        return malloc_unattached(1, size);
-    return malloc_class(self, hz_class_of(size)); /* size 0 comes here too, and its class may have blocks */
+    bool attached;
+    struct hz_thread_block *self = slow_begin(&attached);
+    if (HZ_UNLIKELY(self == NULL))
+        return no_memory();
+    void *block = malloc_class(self, hz_class_of(size)); /* size 0 comes here too, and its class may have blocks */
+    slow_end(self, attached);
+    return block;
 }
 
 void *hz_malloc_zeroed(size_t size) {
-    bool attached = hz_is_attached(hz_self);
-    if (!attached && hz_thread_attach() == NULL)
+    bool attached;
+    struct hz_thread_block *self = slow_begin(&attached);
+    if (HZ_UNLIKELY(self == NULL))
         return no_memory();
-    void *block = malloc_large(hz_self, size, 1, true);
-    if (!attached && hz_thread_is_ending())
-        hz_thread_detach(hz_self);
+    void *block = malloc_large(self, size, 1, true);
+    slow_end(self, attached);
     return block;
 }
 
 void *hz_malloc_aligned(size_t alignment, size_t size) {
-    struct hz_thread_block *self = hz_self;
-    return hz_is_attached(self) ? malloc_any(self, alignment, size) : malloc_unattached(alignment, size);
+    bool attached;
+    struct hz_thread_block *self = slow_begin(&attached);
+    if (HZ_UNLIKELY(self == NULL))
+        return no_memory();
+    void *block = malloc_any(self, alignment, size);
+    slow_end(self, attached);
+    return block;
 }

@@ -6,10 +6,13 @@
 #include "base/arena.h"
 #include "heap/cache/age.h"
 #include "heap/cache/flush.h"
+#include "heap/keeper.h"
 #include "heap/orphan.h"
 #include "heap/pages/drain.h"
 #include "heap/pages/page.h"
 #include "heap/pages/page_local.h"
+#include "heap/pages/page_purge.h"
+#include "heap/park.h"
 #include "heap/thread.h"
 
 static void shard_retire(struct hz_thread_block *self, struct hz_shard *shard) {
@@ -23,11 +26,23 @@ static void shard_retire(struct hz_thread_block *self, struct hz_shard *shard) {
     }
 }
 
-static size_t purge(struct hz_thread_block *self) {
-    size_t before = hz_arena_purged_bytes(); /* what the pages that come home give back counts too */
+/* Empties the other threads' bins, as far as park.h allows. */
+static void others_empty(struct hz_thread_block *self) {
+    if (!hz_keeper_runs()) /* it has prepared the barrier; elsewhere a sandbox may forbid that call */
+        return;
+    for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
+        struct hz_thread_block *thread = hz_thread_block_from(each);
+        if (thread != self && hz_load_rlx(&each->state) == HZ_THREAD_USED && hz_park(thread)) /* relaxed: hint */
+            hz_park_empty(self, thread);
+    }
+}
+
+static size_t purge(struct hz_thread_block *self, size_t keep) {
+    size_t before = hz_arena_purged_bytes(); /* a free that exceeds the dirty budget purges too */
     while (hz_orphan_reclaim(self)) {
     }
     hz_thread_flush(self);
+    others_empty(self);
     hz_age_depot_fully(self);
     struct hz_shard *shard; /* shards are made in order */
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
@@ -36,16 +51,33 @@ static size_t purge(struct hz_thread_block *self) {
     /* after all drains, because strays have gone to other shards' pages */
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
         shard_retire(self, shard);
-    hz_arena_purge(0, SIZE_MAX);
+    hz_pages_purge_all(self);
+    hz_thread_blocks_purge();
+    size_t resting = hz_arena_resting_bytes();
+    if (keep == 0)
+        hz_arena_purge(0, SIZE_MAX);
+    else if (resting > keep)
+        hz_arena_purge(0, (resting - keep) >> HZ_PAGE_LOG2);
+    hz_arena_meta_purge();
     return hz_arena_purged_bytes() - before;
 }
 
-size_t hz_heap_purge(void) {
-    bool attached = hz_is_attached(hz_self);
-    if (!attached && hz_thread_attach() == NULL)
-        return 0;
-    size_t bytes = purge(hz_self);
+size_t hz_heap_trim(size_t keep) {
+    struct hz_thread_block *self = hz_thread_enter();
+    bool attached = hz_is_attached(self);
+    if (!attached) {
+        if (hz_thread_attach() == NULL)
+            return 0;
+        self = hz_thread_enter();
+    }
+    size_t bytes = purge(self, keep);
     if (!attached && hz_thread_is_ending())
-        hz_thread_detach(hz_self);
+        hz_thread_detach(self);
+    else
+        hz_thread_leave(self);
     return bytes;
+}
+
+size_t hz_heap_purge(void) {
+    return hz_heap_trim(0);
 }

@@ -6,9 +6,13 @@
 
 #include "base/compiler.h"
 
-/* Sends home what the calling thread's bins, the depot and all mailboxes hold, retires all pages whose blocks are home,
-   and purges all free pages. Bins of other running threads stay as they are. Returns the bytes given back. Any thread,
-   holding no lock. */
+/* Empties the bins of all threads (as far as park.h allows), the depot and all mailboxes: what each holds when its turn
+   comes goes home. Then retires the pages whose blocks are all home, purges the parts of other pages in which all
+   blocks are free, and purges free pages until `keep` bytes rest. Returns the bytes given back. Any thread, holding no
+   lock. */
+size_t hz_heap_trim(size_t keep);
+
+/* As hz_heap_trim(0). */
 size_t hz_heap_purge(void);
 
 #endif

@@ -4,16 +4,16 @@
 #include "heap/resize.h"
 
 #include "base/large.h"
+#include "heap/park.h"
 #include "heap/query.h"
-#include "heap/thread_block.h"
 
 void *hz_resize(void *block, size_t size) {
     if (hz_query_class(block) != HZ_CLASS_LARGE)
         return NULL;
     size_t before = hz_large_usable(block);
     void *resized = hz_large_resize(block, size);
-    struct hz_thread_block *self = hz_self;
-    if (resized != NULL && hz_is_attached(self)) {
+    struct hz_thread_block *self = hz_thread_mine;
+    if (resized != NULL && self != NULL) {
         size_t after = hz_large_usable(resized);
         hz_count(&self->counters.large_acq, after > before ? after - before : 0);
         hz_count(&self->counters.large_rel, before > after ? before - after : 0);

@@ -8,6 +8,8 @@
 #include "base/meta.h"
 #include "base/report.h"
 #include "heap/cache/depot.h"
+#include "heap/keeper.h"
+#include "heap/pages/density.h"
 #include "heap/pages/drain.h"
 #include "heap/pages/page.h"
 
@@ -66,7 +68,7 @@ static void figures_get(struct figures *figures) {
             if (hz_shard_get(index) != NULL)
                 f->cached += hz_shard_waiting(hz_shard_get(index), size_class);
         for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next)
-            f->cached += hz_bin_held(&hz_thread_block_from(thread)->cache, size_class);
+            f->cached += hz_bin_count(&hz_thread_block_from(thread)->cache, size_class);
     }
 }
 
@@ -80,7 +82,7 @@ void hz_heap_stats(struct hz_stats *stats) {
     struct hz_arena_figures of_arena;
     hz_arena_figures_get(&of_arena);
     *stats = (struct hz_stats){
-        .resident_bytes = of_arena.dirty_bytes,
+        .resident_bytes = not_below_zero(of_arena.dirty_bytes, of_arena.hollow_bytes),
         .mapped_bytes = of_arena.mapped_bytes,
         .purged_bytes = of_arena.purged_bytes,
         .mapping_count = of_arena.direct_count,
@@ -96,6 +98,7 @@ void hz_heap_stats(struct hz_stats *stats) {
         stats->cached_bytes += f->cached * block_bytes;
         stats->free_bytes += f->free_blocks * block_bytes;
     }
+    stats->free_bytes = not_below_zero(stats->free_bytes, of_arena.hollow_bytes);
     size_t run_bytes = not_below_zero(of_arena.used_bytes, small_pages << HZ_PAGE_LOG2);
     stats->live_bytes = not_below_zero(out_bytes, stats->cached_bytes) + run_bytes + of_arena.direct_bytes;
 }
@@ -143,7 +146,7 @@ static void report_mid(struct hz_report *report) {
         allocated += taken;
         freed += taken + hz_load_rlx(&c->mid_moved);
         for (unsigned size_class = HZ_MID_CLASS_FIRST; size_class < HZ_CLASS_COUNT; size_class++)
-            freed += hz_bin_held(&thread->cache, size_class);
+            freed += hz_bin_count(&thread->cache, size_class);
     }
     hz_report_number(report, "malloc_calls", allocated);
     hz_report_number(report, "free_calls", freed);
@@ -200,10 +203,34 @@ static void report_counters(struct hz_report *report) {
     }
 }
 
+/* What rests outside the pages, what pages hold beside the blocks that are out, and what rests in the arena. */
+static void report_rest(struct hz_report *report, const struct figures *figures) {
+    size_t all = 0;
+    size_t in_depot = 0;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        all += figures->classes[size_class].cached * hz_class_bytes(size_class);
+        in_depot += hz_depot_blocks(size_class) * hz_class_bytes(size_class);
+    }
+    size_t waiting = 0;
+    struct hz_shard *shard;
+    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
+        for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+            waiting += hz_shard_waiting(shard, size_class) * hz_class_bytes(size_class);
+    hz_report_group_open(report, "rest");
+    hz_report_number(report, "bins_bytes", not_below_zero(all, in_depot + waiting));
+    hz_report_number(report, "depot_bytes", in_depot);
+    hz_report_number(report, "waiting_bytes", waiting);
+    hz_report_number(report, "pages_bytes", hz_density_slack());
+    hz_report_number(report, "arena_bytes", hz_arena_resting_bytes());
+    hz_report_number(report, "keeper", hz_keeper_runs());
+    hz_report_group_close(report);
+}
+
 void hz_heap_report(struct hz_report *report) {
     report_counters(report);
     struct figures figures;
     figures_get(&figures);
+    report_rest(report, &figures);
     hz_report_rows_open(report, "classes");
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
         const struct class_figures *f = &figures.classes[size_class];

@@ -4,17 +4,23 @@
 #include "heap/thread.h"
 
 #include "base/hooks.h"
+#include "base/os.h"
 #include "heap/cache/flush.h"
 #include "heap/fork.h"
 #include "heap/init.h"
+#include "heap/keeper.h"
 #include "heap/pages/drain.h"
 #include "heap/pages/shard.h"
+#include "heap/park.h"
 
 static HZ_TLS bool thread_ending;
 
 static void thread_exit(void *value) {
-    if (value == hz_self)
-        hz_thread_detach(hz_self);
+    /* the process ends when the last thread of the program has ended, so the keeper must not stay behind */
+    if (hz_os_thread_id() == hz_os_process_id())
+        hz_keeper_stop();
+    if (value == hz_thread_mine)
+        hz_thread_detach(hz_thread_enter());
     thread_ending = true;
 }
 
@@ -36,13 +42,19 @@ struct hz_thread_block *hz_thread_attach(void) {
     struct hz_thread_block *thread = recycled != NULL ? hz_thread_block_from(recycled) : hz_thread_block_make();
     if (thread == NULL)
         return NULL;
+    thread->is_keeper = false;
+    thread->is_hollow = false;
+    if (recycled != NULL)
+        hz_park_reset(thread);
     thread->shard = hz_shard_claim();
     if (thread->shard == NULL) {
         hz_registry_release(&thread->registered);
         return NULL;
     }
     thread->owner = (uint8_t)thread->shard->index;
-    hz_self = thread; /* from here on the thread can allocate, as the next calls may */
+    hz_thread_mine = thread;
+    hz_store_rlx(&hz_self_word,
+                 thread); /* from here on the thread can allocate, as the next calls may. relaxed: owner */
     thread->exit_armed = false;
     hz_thread_arm(thread);
     return thread;
@@ -51,11 +63,21 @@ struct hz_thread_block *hz_thread_attach(void) {
 void hz_thread_detach(struct hz_thread_block *thread) {
     hz_thread_flush(thread);
     hz_shard_leave(thread, thread->shard);
-    hz_self = &hz_thread_none;
+    hz_park_close(thread);
+    hz_thread_mine = NULL;
+    hz_store_rlx(&hz_self_word, &hz_thread_none); /* relaxed, both: owner */
+    hz_store_rlx(&thread->busy, 0);
     hz_registry_release(&thread->registered);
 }
 
 void hz_thread_start(void) {
-    if (!hz_is_attached(hz_self))
-        hz_thread_attach(); /* without memory the first allocation tries again */
+    if (hz_thread_mine != NULL || hz_thread_attach() == NULL) /* without memory the first allocation tries again */
+        return;
+    struct hz_thread_block *self = hz_thread_enter();
+    if (self->exit_armed) {
+        hz_park_open(self);
+        if (hz_os_thread_id() == hz_os_process_id())
+            hz_keeper_allow();
+    }
+    hz_thread_leave(self);
 }

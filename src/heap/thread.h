@@ -22,7 +22,9 @@ bool hz_thread_is_ending(void);
 /* Arms the exit hook unless it is armed. After a failure later slow paths call this function again. */
 void hz_thread_arm(struct hz_thread_block *self);
 
-/* At load time: attaches the thread, which installs the hooks before the program installs its own. */
+/* At the beginning of a thread, before any destructor of thread-specific data can run: attaches it, and lets it be
+   parked. A thread that attaches later must not be: it may be at its end already, where the exit hook is armed in vain,
+   and the keeper would write the word of a thread that does not exist. */
 void hz_thread_start(void);
 
 #endif

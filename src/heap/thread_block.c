@@ -4,7 +4,9 @@
  */
 #include "heap/thread_block.h"
 
+#include "base/arena.h"
 #include "base/meta.h"
+#include "base/os.h"
 
 static const struct hz_pagetag untagged;
 
@@ -13,7 +15,7 @@ struct hz_thread_block hz_thread_none = {
     .tag_mask = 0,
 };
 
-HZ_TLS struct hz_thread_block *hz_self = &hz_thread_none;
+HZ_TLS _Atomic(struct hz_thread_block *) hz_self_word = &hz_thread_none;
 
 static size_t slot_count(void) {
     size_t count = 0;
@@ -39,9 +41,32 @@ struct hz_thread_block *hz_thread_block_make(void) {
         struct hz_cache *cache = &thread->cache;
         hz_store_rlx(&cache->bins[index].top, offset); /* relaxed: not shared yet. The first slot stays NULL */
         cache->bases[index] = offset;
-        hz_bin_room_set(cache, index, index == HZ_REMOTE_BIN ? HZ_REMOTE_COUNT : hz_bin_start(index));
+        hz_bin_room_set(cache, index, index == HZ_REMOTE_BIN ? HZ_REMOTE_COUNT : hz_bin_first(index));
         offset += (hz_bin_slots(index) + 1) * (uint32_t)sizeof(void *);
     }
     hz_registry_add(&thread->registered);
     return thread;
+}
+
+/* From the groups on, zeros are a sound beginning: the slots of empty bins, and a table that no epoch has used. */
+static size_t thread_block_purge(struct hz_thread_block *thread) {
+    uintptr_t os_page = hz_os_page_bytes();
+    uintptr_t begin = hz_round_up((uintptr_t)&thread->groups, os_page);
+    uintptr_t behind = ((uintptr_t)thread + hz_thread_block_bytes()) & ~(os_page - 1);
+    return begin < behind && hz_os_purge((void *)begin, behind - begin) ? behind - begin : 0;
+}
+
+size_t hz_thread_blocks_purge(void) {
+    size_t bytes = 0;
+    for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
+        struct hz_thread_block *thread = hz_thread_block_from(each);
+        if (!hz_registry_claim_this(each))
+            continue;
+        if (!thread->is_hollow)
+            bytes += thread_block_purge(thread);
+        thread->is_hollow = true;
+        hz_registry_release(each);
+    }
+    hz_arena_count_purged(bytes);
+    return bytes;
 }

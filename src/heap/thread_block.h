@@ -9,6 +9,7 @@
 #define HZ_HEAP_THREAD_BLOCK_H
 
 #include "base/list.h"
+#include "base/lock.h"
 #include "base/pagetag.h"
 #include "base/registry.h"
 #include "heap/cache/bin.h"
@@ -44,6 +45,16 @@ struct hz_spares {
 };
 
 struct hz_shard;
+struct hz_thread_block;
+
+/* How the keeper takes blocks out of the bins of a thread that does not use them (park.h). */
+struct hz_parking {
+    struct hz_lock lock;                          /* a leaf */
+    _Atomic(struct hz_thread_block *) *self_word; /* lock: lock; the thread's hz_self_word; NULL: it cannot be parked */
+    _Atomic(bool) parked;                         /* lock: lock; atomic for hints */
+    bool has_holes;     /* lock: lock; bins may have NULL in slots below the top (hz_bin_take_old) */
+    uint64_t tops_seen; /* keeper: digest of the bins' tops at the last round */
+};
 
 struct hz_thread_block {
     struct hz_cache cache;
@@ -52,25 +63,42 @@ struct hz_thread_block {
     uintptr_t tag_mask;
     uint8_t owner;   /* index of the thread's shard */
     bool exit_armed; /* the exit hook will be called for the thread */
+    bool is_hollow;  /* no thread has it, and the memory of its slots was given back */
+    bool is_keeper;  /* it puts blocks into their pages, and sends none to a mailbox (keeper.c) */
     /* const after publish: the bin's offset by the size in granules; 0 for size 0 */
     uint16_t bin_of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1];
-    struct hz_shard *shard; /* the shard that the thread belongs to */
-    uint8_t streak_class;   /* class of the last slow-path visits (cache/room.c) */
-    uint8_t streak;         /* visits in a row for that class since its bin last grew */
-    uint32_t slow_count;    /* slow-path visits; every 32nd looks at the clock (tick.c) */
+    struct hz_shard *shard;      /* the shard that the thread belongs to */
+    uint8_t streak_class;        /* class of the last slow-path visits (cache/room.c) */
+    uint8_t streak;              /* visits in a row for that class since its bin last grew */
+    uint32_t slow_count;         /* slow-path visits by weight since the last tick (tick.c) */
+    uint64_t idle_at_ms;         /* when the last look for idle bins began (cache/idle.c) */
+    uint32_t idle_next;          /* bin at which the look goes on; 0: none goes on */
+    uint32_t idle_tops[HZ_BINS]; /* each bin's top at the look before */
     struct hz_spares spares[HZ_SPARE_KINDS];
+    _Atomic(uint32_t) busy; /* sync: park; slow paths that the thread is in, one inside the other */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_registered registered; /* other threads read it: on a line of its own */
+    struct hz_parking parking;
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_counters counters;
     struct hz_groups groups;
 };
 
 _Static_assert(offsetof(struct hz_thread_block, cache) == 0, "a bin's offset is counted from the thread block's start");
 
-extern HZ_HIDDEN HZ_TLS struct hz_thread_block *hz_self; /* never NULL: hz_thread_none until attached */
 extern HZ_HIDDEN struct hz_thread_block hz_thread_none;
+
+/* sync: park; the thread's block, or hz_thread_none while it is not attached or is parked (park.h). Never NULL */
+extern HZ_HIDDEN HZ_TLS _Atomic(struct hz_thread_block *) hz_self_word;
+
+/* What the fast paths use. Slow paths call hz_thread_enter. */
+HZ_INLINE struct hz_thread_block *hz_self(void) {
+    return hz_load_rlx(&hz_self_word); /* sync: park, partner hz_park */
+}
 
 /* Bytes of a thread block with its slots. */
 size_t hz_thread_block_bytes(void);
+
+/* Gives back the memory of the slots of all thread blocks that no thread has. Returns the bytes. Any thread. */
+size_t hz_thread_blocks_purge(void);
 
 /* A new thread block, claimed for the caller; NULL when there is no memory. Call hz_pagetag_init before. */
 struct hz_thread_block *hz_thread_block_make(void);

@@ -6,7 +6,8 @@
 
 #include "heap/thread_block.h"
 
-/* Now and then the depot ages and free pages are purged. May allocate, for the exit hook. Holding no lock. */
-void hz_tick(struct hz_thread_block *self);
+/* The thread is in a slow path for the bin `index`, a class or HZ_REMOTE_BIN. Now and then idle bins and the depot send
+   blocks home, and free memory is purged, a little in each call. May allocate, for the exit hook. Holding no lock. */
+void hz_tick(struct hz_thread_block *self, unsigned index);
 
 #endif

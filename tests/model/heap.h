@@ -27,7 +27,7 @@ enum : size_t {
 
 /* The calling thread detaches, as at its end. */
 inline void detach() {
-    if (hz_is_attached(hz_self))
+    if (hz_is_attached(hz_self()))
         hz_thread_detach(unit::self());
 }
 

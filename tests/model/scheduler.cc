@@ -311,6 +311,19 @@ uint32_t hz_os_cpu(void) {
     return myself != nullptr && run->schedule.chance(8) ? 1 : 0;
 }
 
+/* Every thread passes a barrier: from now on each knows what any of them has done so far. */
+bool hz_os_barrier(void) {
+    if (run == nullptr)
+        return true;
+    hz_model_point(__FILE__, __LINE__, run);
+    Clock all;
+    for (unsigned i = 0; i < run->count; i++)
+        all.join(run->threads[i].clock);
+    for (unsigned i = 0; i < run->count; i++)
+        run->threads[i].clock.join(all);
+    return true;
+}
+
 /* Time advances with the steps, so that it is the same in every run of a schedule. */
 uint64_t hz_os_now_ms(void) {
     return run == nullptr ? 1 : 1 + run->points / points_per_ms;

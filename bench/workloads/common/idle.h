@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* Sleeps for so long; a signal ends it early. */
+/* Sleeps; a signal can end the sleep early. */
 void idle_sleep_ms(uint64_t milliseconds);
 
 /* Prints in KiB: end_rss_kb (now), after1_rss_kb and after5_rss_kb (after 1 s and after `seconds` of sleep), and

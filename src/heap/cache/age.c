@@ -1,46 +1,77 @@
 /*
- * age.c - see age.h. Called by tick.c and purge.c.
+ * age.c - see age.h. Called by tick.c, keeper.c and purge.c.
  */
 #include "heap/cache/age.h"
 
 #include "heap/cache/depot.h"
+#include "heap/pages/density.h"
 #include "heap/pages/send.h"
 
-enum {
-    AGE_SHARE = 32,  /* a class sends one in this many of its blocks home in each round */
-    AGE_BUDGET = 64, /* most batches in one round, so that no caller waits long */
-};
+enum { AGE_SHARE = 32 }; /* a class in use sends one in this many of its blocks home in each round */
 
-static _Atomic(uint32_t) age_next_class; /* hint: where the last round's budget ended */
+static _Atomic(uint32_t) due_blocks[HZ_CLASS_COUNT]; /* hint: blocks that are still to go home in this round */
+static _Atomic(uint32_t) due_class;                  /* hint: no class before this one has something due */
 
-/* Sends batches of the class home until it has sent `share` blocks or `batches` batches. Returns the batches sent. */
-static uint32_t send_class_home(struct hz_thread_block *self, unsigned size_class, uint32_t share, uint32_t batches) {
+/* Sends a batch of the class home and returns its blocks; 0 when none rests. */
+static uint32_t send_batch_home(struct hz_thread_block *self, unsigned size_class) {
     void *blocks[HZ_BATCH_COUNT];
-    uint32_t sent = 0;
-    uint32_t done = 0;
-    uint32_t count;
-    for (; sent < share && done < batches && (count = hz_depot_pop_home(self, size_class, blocks)) > 0; done++) {
+    uint32_t count = hz_depot_pop_home(self, size_class, blocks);
+    if (count > 0)
         hz_blocks_send(self, blocks, count);
-        sent += count;
-    }
-    return done;
+    return count;
 }
 
-void hz_age_depot(struct hz_thread_block *self) {
-    uint32_t left = AGE_BUDGET;
-    uint32_t size_class = hz_load_rlx(&age_next_class); /* relaxed: hint */
-    for (unsigned i = 1; i < HZ_CLASS_COUNT && left > 0; i++) {
-        size_class = size_class + 1 < HZ_CLASS_COUNT ? size_class + 1 : 1;
-        uint32_t share = (hz_depot_blocks(size_class) + AGE_SHARE - 1) / AGE_SHARE;
-        left -= send_class_home(self, size_class, share, left);
+void hz_age_depot_begin(void) {
+    if (hz_load_rlx(&due_class) != 0) /* relaxed: hint */
+        return;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        uint32_t rest = hz_depot_blocks(size_class);
+        bool idle = !hz_depot_was_used(size_class);
+        bool all = idle || hz_class_is_sparse(size_class);
+        hz_store_rlx(&due_blocks[size_class], all ? rest : (rest + AGE_SHARE - 1) / AGE_SHARE); /* relaxed: hint */
         hz_depot_forget_passing(size_class);
     }
-    hz_store_rlx(&age_next_class, size_class); /* relaxed: hint */
+    hz_store_rlx(&due_class, 1); /* relaxed: hint */
+}
+
+bool hz_age_depot_step(struct hz_thread_block *self, uint32_t batches) {
+    uint32_t size_class = hz_load_rlx(&due_class); /* relaxed, all: hint; two threads may do some work twice */
+    if (size_class == 0)
+        return false;
+    for (; size_class < HZ_CLASS_COUNT && batches > 0; size_class++) {
+        uint32_t left = hz_load_rlx(&due_blocks[size_class]);
+        for (; left > 0 && batches > 0; batches--) {
+            uint32_t sent = send_batch_home(self, size_class);
+            left = sent == 0 ? 0 : left - (uint32_t)hz_min(sent, left);
+        }
+        hz_store_rlx(&due_blocks[size_class], left);
+        (void)hz_depot_was_used(size_class); /* the pops above must not count as use */
+        if (left > 0)
+            break;
+    }
+    hz_store_rlx(&due_class, size_class < HZ_CLASS_COUNT ? size_class : 0);
+    return size_class < HZ_CLASS_COUNT;
+}
+
+void hz_age_depot_class(struct hz_thread_block *self, unsigned size_class, uint32_t batches) {
+    while (batches > 0 && send_batch_home(self, size_class) > 0)
+        batches--;
+}
+
+size_t hz_age_resting_bytes(void) {
+    size_t bytes = 0;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        bytes += hz_depot_blocks(size_class) * hz_class_bytes(size_class);
+    return bytes;
 }
 
 /* Sends at most as many blocks of a class as rest when the class's turn comes. So the call ends even if other threads
    never stop pushing. */
 void hz_age_depot_fully(struct hz_thread_block *self) {
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        send_class_home(self, size_class, hz_depot_blocks(size_class), UINT32_MAX);
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        uint32_t left = hz_depot_blocks(size_class);
+        uint32_t sent = 1;
+        for (; left > 0 && sent > 0; left -= (uint32_t)hz_min(sent, left))
+            sent = send_batch_home(self, size_class);
+    }
 }

@@ -6,9 +6,18 @@
 
 #include "heap/thread_block.h"
 
-/* One round: each class sends a 32nd of its resting blocks home, within a budget. The next round goes on with the next
-   class. */
-void hz_age_depot(struct hz_thread_block *self);
+/* Begins a round unless one is under way. Due to go home are all resting blocks of a class that is sparse, or that no
+   thread pushed or popped since the last round, and a 32nd of any other class. */
+void hz_age_depot_begin(void);
+
+/* Sends up to `batches` batches home of what is due. False when nothing is left of the round. */
+bool hz_age_depot_step(struct hz_thread_block *self, uint32_t batches);
+
+/* Sends up to `batches` batches of one class home. */
+void hz_age_depot_class(struct hz_thread_block *self, unsigned size_class, uint32_t batches);
+
+/* Bytes of all blocks that rest. Any thread; a figure. */
+size_t hz_age_resting_bytes(void);
 
 /* Sends home the blocks of all classes that rest now. Ends even if other threads keep pushing. */
 void hz_age_depot_fully(struct hz_thread_block *self);

@@ -68,6 +68,15 @@ HZ_INLINE uint32_t hz_bin_held(struct hz_cache *cache, unsigned index) {
     return (uint32_t)(hz_slot_at(cache, hz_load_rlx(&cache->bins[index].top)) - hz_bin_base(cache, index));
 }
 
+/* As hz_bin_held, without the holes in a parked thread's bin (park.h). Slower; for statistics. */
+HZ_INLINE uint32_t hz_bin_count(struct hz_cache *cache, unsigned index) {
+    uint32_t held = hz_bin_held(cache, index);
+    uint32_t count = held > 0;
+    for (uint32_t i = 1; i < held; i++)
+        count += hz_slot_load_rlx(hz_bin_base(cache, index) + i) != NULL; /* relaxed: figure */
+    return count;
+}
+
 /* Blocks that a bin may hold now. Owner. */
 HZ_INLINE uint32_t hz_bin_room(const struct hz_cache *cache, unsigned index) {
     return (cache->bins[index].limit - cache->bases[index]) / (uint32_t)sizeof(void *);
@@ -114,6 +123,24 @@ HZ_INLINE uint32_t hz_bin_empty(struct hz_cache *cache, unsigned index) {
     return count;
 }
 
+/* Takes blocks out of the middle of a bin whose owner may be in the middle of one pop or push, but in nothing else:
+   copies them to `out`, and leaves NULL in their slots. The two newest blocks stay, because a pop may have read them
+   already. Returns the number taken. */
+HZ_INLINE uint32_t hz_bin_take_old(struct hz_cache *cache, unsigned index, void **out) {
+    /* sync: park, partner hz_owner_add_rel: sees the slots below the top */
+    uint32_t top = hz_load_acq(&cache->bins[index].top);
+    void **base = hz_bin_base(cache, index);
+    uint32_t count = 0;
+    for (void **slot = base + 1; slot + 1 < hz_slot_at(cache, top); slot++) {
+        void *block = hz_slot_load_rlx(slot); /* relaxed, both: the owner touches no slot so far below the top */
+        if (block == NULL)
+            continue;
+        hz_slot_store_rlx(slot, NULL);
+        out[count++] = block;
+    }
+    return count;
+}
+
 /* Makes base[1] .. base[count] the blocks of an empty bin. */
 HZ_INLINE void hz_bin_fill(struct hz_cache *cache, unsigned index, uint32_t count) {
     struct hz_bin *bin = &cache->bins[index];
@@ -121,6 +148,23 @@ HZ_INLINE void hz_bin_fill(struct hz_cache *cache, unsigned index, uint32_t coun
     hz_slot_store_rlx(&bin->newest, count > 0 ? hz_bin_base(cache, index)[count] : NULL); /* relaxed, all: owner */
     /* release: a fork's copy must not have the top without the blocks */
     hz_store_rel(&bin->top, hz_load_rlx(&bin->top) + count * (uint32_t)sizeof(void *));
+}
+
+/* Closes the holes that hz_bin_take_old left. Owner. */
+HZ_INLINE void hz_bin_close_holes(struct hz_cache *cache, unsigned index) {
+    void **base = hz_bin_base(cache, index);
+    uint32_t count = hz_bin_empty(cache, index); /* a fork's copy must not have a block twice */
+    uint32_t kept = 0;
+    if (hz_slot_load_rlx(&cache->bins[index].newest) != NULL) /* in a fork's child it may have stayed behind */
+        hz_slot_store_rlx(&cache->bins[index].newest, NULL);
+    if (count == 0)
+        return;
+    for (uint32_t i = 1; i <= count; i++) {
+        void *block = hz_slot_load_rlx(base + i); /* relaxed, both: owner */
+        if (block != NULL)
+            hz_slot_store_rlx(base + ++kept, block);
+    }
+    hz_bin_fill(cache, index, kept);
 }
 
 #endif

@@ -64,11 +64,13 @@ enum {
 };
 
 static struct head heads[HZ_DEPOT_PARTS][EMPTY + KINDS];
-static _Atomic(uint32_t) parts = 1;                /* const after init; atomic for statistics */
-static uint8_t part_of_cpu[CPUS];                  /* const after init; by the CPU's number modulo CPUS */
-static _Atomic(uint32_t) passing[HZ_CLASS_COUNT];  /* hint: above 0 while threads take what others pushed */
-static _Atomic(char *) chunks[KINDS][CHUNK_COUNT]; /* sync: chunk-publish */
-static _Atomic(uint32_t) made_counts[KINDS];       /* cas: batch numbers handed out */
+static _Atomic(uint32_t) parts = 1;               /* const after init; atomic for statistics */
+static uint8_t part_of_cpu[CPUS];                 /* const after init; by the CPU's number modulo CPUS */
+static _Atomic(uint32_t) passing[HZ_CLASS_COUNT]; /* hint: above 0 while threads take what others pushed */
+static _Atomic(uint64_t) seen_words[HZ_DEPOT_PARTS]
+                                   [HZ_CLASS_COUNT]; /* hint: heads as hz_depot_was_used last saw them */
+static _Atomic(char *) chunks[KINDS][CHUNK_COUNT];   /* sync: chunk-publish */
+static _Atomic(uint32_t) made_counts[KINDS];         /* cas: batch numbers handed out */
 
 static size_t batch_bytes(enum batch_kind kind) {
     size_t blocks = kind == SHORT ? SHORT_COUNT : HZ_BATCH_COUNT;
@@ -326,6 +328,19 @@ bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *cons
     }
     empty_keep(self, index);
     return false;
+}
+
+/* The tags make each state of a head a new word. */
+bool hz_depot_was_used(unsigned size_class) {
+    bool used = false;
+    for (uint32_t part = 0; part < part_count(); part++) {
+        uint64_t word = hz_load_rlx(&heads[part][size_class].word); /* relaxed, all: hint */
+        if (word != hz_load_rlx(&seen_words[part][size_class])) {
+            hz_store_rlx(&seen_words[part][size_class], word);
+            used = true;
+        }
+    }
+    return used;
 }
 
 uint32_t hz_depot_blocks(unsigned size_class) {

@@ -27,6 +27,9 @@ void hz_depot_forget_passing(unsigned size_class);
 /* Blocks of the class that rest now. */
 uint32_t hz_depot_blocks(unsigned size_class);
 
+/* Whether batches of the class were pushed or popped since the last call for it. One thread at a time, else a hint. */
+bool hz_depot_was_used(unsigned size_class);
+
 /* Returns the thread's spare batches to the depot. */
 void hz_depot_spares_return(struct hz_thread_block *self);
 

@@ -9,6 +9,7 @@
 #include "heap/cache/flush.h"
 
 #include "heap/cache/depot.h"
+#include "heap/pages/density.h"
 #include "heap/pages/send.h"
 
 #include <string.h>
@@ -18,7 +19,8 @@ static void move_on(struct hz_thread_block *self, unsigned size_class, void **bl
     uint32_t batch = hz_batch_count(size_class);
     while (count > 0) {
         uint32_t part = (uint32_t)hz_min(count, batch);
-        if (!hz_class_is_shared(size_class) || !hz_depot_push(self, size_class, blocks, part))
+        if (!hz_class_is_shared(size_class) || hz_class_is_sparse(size_class) ||
+            !hz_depot_push(self, size_class, blocks, part))
             hz_blocks_send(self, blocks, part);
         blocks += part;
         count -= part;
@@ -55,15 +57,21 @@ void hz_remote_flush(struct hz_thread_block *self) {
     hz_blocks_send(self, blocks, count);
 }
 
-void hz_thread_flush(struct hz_thread_block *thread) {
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
-        uint32_t count = hz_bin_empty(&thread->cache, size_class); /* before any block is on its way home */
-        if (count == 0)
-            continue;
-        if (hz_class_is_mid(size_class))
-            hz_count(&thread->counters.mid_moved, count);
-        hz_blocks_send(thread, hz_bin_base(&thread->cache, size_class) + 1, count);
+void hz_bin_send_home(struct hz_thread_block *self, unsigned index) {
+    if (index == HZ_REMOTE_BIN) {
+        hz_remote_flush(self);
+        return;
     }
-    hz_remote_flush(thread);
+    uint32_t count = hz_bin_empty(&self->cache, index); /* before any block is on its way home */
+    if (count == 0)
+        return;
+    if (hz_class_is_mid(index))
+        hz_count(&self->counters.mid_moved, count);
+    hz_blocks_send(self, hz_bin_base(&self->cache, index) + 1, count);
+}
+
+void hz_thread_flush(struct hz_thread_block *thread) {
+    for (unsigned index = 1; index < HZ_BINS; index++)
+        hz_bin_send_home(thread, index);
     hz_depot_spares_return(thread);
 }

@@ -10,6 +10,9 @@
 /* Takes the oldest blocks out of a bin until `keep` are left. */
 void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t keep);
 
+/* Sends home all blocks of a bin. `index`: a class or HZ_REMOTE_BIN. */
+void hz_bin_send_home(struct hz_thread_block *self, unsigned index);
+
 /* Sends home what is in the remote buffer. */
 void hz_remote_flush(struct hz_thread_block *self);
 

@@ -13,6 +13,10 @@ void hz_room_visit(struct hz_thread_block *self, unsigned size_class);
 /* Blocks that an empty bin should get: half its room, but at most as many as may move in one step. */
 uint32_t hz_room_batch(const struct hz_thread_block *self, unsigned size_class);
 
+/* Reduces the room of an empty bin: to a few blocks if the class is sparse, else by half. `index`: a class, or
+   HZ_REMOTE_BIN, whose room stays. */
+void hz_room_shrink(struct hz_thread_block *self, unsigned index);
+
 /* Makes room in the empty bin for `count` blocks: a batch may come from a larger bin. */
 void hz_room_ensure(struct hz_thread_block *self, unsigned size_class, uint32_t count);
 

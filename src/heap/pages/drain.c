@@ -118,11 +118,39 @@ void hz_shard_drain(struct hz_thread_block *self, struct hz_shard *shard) {
         drain_class(self, shard, size_class);
 }
 
+void hz_shards_age_sent(void) {
+    struct hz_shard *shard;
+    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) /* shards are made in order */
+        hz_shard_age_sent(shard);
+}
+
+bool hz_shards_drain_due(struct hz_thread_block *self, uint32_t classes) {
+    struct hz_shard *shard;
+    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) {
+        unsigned size_class;
+        for (; (size_class = hz_shard_due(shard)) != HZ_CLASS_NONE; classes--) {
+            if (classes == 0)
+                return true;
+            drain_class(self, shard, size_class);
+        }
+    }
+    return false;
+}
+
+static void drain_if_marked(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class) {
+    if (hz_shard_was_sent(shard, size_class) || hz_load_rlx(&shard->classes[size_class].carry) != 0) /* relaxed: hint */
+        drain_class(self, shard, size_class);
+}
+
+void hz_shards_drain_class(struct hz_thread_block *self, unsigned size_class) {
+    struct hz_shard *shard;
+    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) /* shards are made in order */
+        drain_if_marked(self, shard, size_class);
+}
+
 static void drain_marked(struct hz_thread_block *self, struct hz_shard *shard) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        if (hz_shard_was_sent(shard, size_class) ||
-            hz_load_rlx(&shard->classes[size_class].carry) != 0) /* relaxed: hint */
-            drain_class(self, shard, size_class);
+        drain_if_marked(self, shard, size_class);
 }
 
 void hz_shard_leave(struct hz_thread_block *self, struct hz_shard *shard) {

@@ -21,6 +21,15 @@ struct hz_list hz_shard_drain_locked(struct hz_thread_block *self, struct hz_sha
    caller holds no lock. */
 void hz_shard_drain(struct hz_thread_block *self, struct hz_shard *shard);
 
+/* Drains one class of every shard that was sent something. The caller holds no lock. */
+void hz_shards_drain_class(struct hz_thread_block *self, unsigned size_class);
+
+/* A round of ageing for the mailboxes of all shards: says which classes are due. */
+void hz_shards_age_sent(void);
+
+/* Drains up to `classes` classes that are due. False when none is left. The caller holds no lock. */
+bool hz_shards_drain_due(struct hz_thread_block *self, uint32_t classes);
+
 /* A thread leaves the shard. The shard's last thread drains the classes that have leftovers or a mark. Both are hints:
    what they miss stays for the shard's next thread, an adopting thread or a purge. */
 void hz_shard_leave(struct hz_thread_block *self, struct hz_shard *shard);

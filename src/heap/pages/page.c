@@ -14,10 +14,16 @@ enum {
     RECIPROCAL_SHIFT = 42, /* exact for offsets below 2^42 / block_bytes; runs are below 2^22, products below 2^60 */
 };
 
-static _Atomic(size_t) class_blocks[HZ_CLASS_COUNT]; /* counter: changes when pages are made and retired */
+/* counters: change when pages are made and retired */
+static _Atomic(size_t) class_blocks[HZ_CLASS_COUNT];
+static _Atomic(size_t) pages_bytes;
 
 size_t hz_class_blocks(unsigned size_class) {
     return hz_load_rlx(&class_blocks[size_class]); /* relaxed: counter */
+}
+
+size_t hz_pages_bytes(void) {
+    return hz_load_rlx(&pages_bytes); /* relaxed: counter */
 }
 
 static struct hz_page *page_at(struct hz_segment *segment, unsigned page) {
@@ -58,6 +64,44 @@ static void list_remove(struct hz_shard *shard, struct hz_page *page) {
     page->list_state = HZ_PAGE_UNLISTED;
 }
 
+/* Counts blocks that came into the shard's pages (negative: left them). */
+static void free_blocks_add(struct hz_shard *shard, const struct hz_page *page, unsigned size_class, int64_t blocks) {
+    struct hz_shard_class *home = &shard->classes[size_class];
+    /* relaxed, all: lock */
+    hz_store_rlx(&home->free_blocks, hz_load_rlx(&home->free_blocks) + (uint32_t)blocks);
+    hz_store_rlx(&shard->free_bytes, hz_load_rlx(&shard->free_bytes) + (size_t)(blocks * page->block_bytes));
+}
+
+/* Bytes of the units that belong to blocks: what is left over behind the last block is not free space. */
+static size_t block_bytes_of(const struct hz_page *page, uint64_t units) {
+    unsigned log2 = hz_page_unit_log2(page);
+    size_t bytes = (size_t)page->capacity * page->block_bytes;
+    uint64_t of_blocks = units & hz_units_touched(log2, 0, bytes);
+    size_t last = (bytes - 1) >> log2;
+    size_t behind = (of_blocks >> last & 1) != 0 ? ((last + 1) << log2) - bytes : 0;
+    return ((size_t)__builtin_popcountll(of_blocks) << log2) - behind;
+}
+
+/* The same for all bytes of the units. */
+static ptrdiff_t all_bytes_of(const struct hz_page *page, uint64_t units) {
+    return (ptrdiff_t)((size_t)__builtin_popcountll(units) << hz_page_unit_log2(page));
+}
+
+void hz_page_count_purged_locked(struct hz_shard *shard, const struct hz_page *page, uint64_t units, int sign) {
+    size_t bytes = (size_t)((ptrdiff_t)block_bytes_of(page, units) * sign);
+    hz_store_rlx(&shard->free_bytes, hz_load_rlx(&shard->free_bytes) - bytes); /* relaxed, all: lock */
+    hz_store_rlx(&shard->purged_bytes, hz_load_rlx(&shard->purged_bytes) + bytes);
+    hz_arena_count_hollow(all_bytes_of(page, units) * sign);
+}
+
+/* A page comes to the shard, or leaves it, with its free blocks. */
+static void page_count(struct hz_shard *shard, const struct hz_page *page, int sign) {
+    unsigned size_class = hz_load_rlx(&page->size_class); /* relaxed, both: lock */
+    free_blocks_add(shard, page, size_class, (int64_t)sign * hz_load_rlx(&page->free_count));
+    if (page->purged_units != 0)
+        hz_page_count_purged_locked(shard, page, page->purged_units, sign);
+}
+
 static void *block_at(const struct hz_page *page, uint32_t bit) {
     uint32_t index = bit + page->rotation;
     index -= index >= page->capacity ? page->capacity : 0;
@@ -89,9 +133,19 @@ static uint32_t page_carve(struct hz_page *page, void **out, uint32_t want) {
         page->free_bits[word] = bits; /* fork: the page lacks the blocks before any bin has them */
         word += bits == 0 && left > 0;
     }
-    page->first_word = word;
+    page->first_word = (uint16_t)word;
     hz_store_rlx(&page->free_count, free_count - count); /* relaxed: lock */
     return count;
+}
+
+/* The units that `count` carved blocks touch are no longer purged. */
+static void unpurge(struct hz_shard *shard, struct hz_page *page, void *const *blocks, uint32_t count) {
+    unsigned log2 = hz_page_unit_log2(page);
+    uint64_t left = page->purged_units;
+    for (uint32_t i = 0; i < count; i++)
+        left &= ~hz_units_touched(log2, (size_t)((char *)blocks[i] - page->start), page->block_bytes);
+    hz_page_count_purged_locked(shard, page, page->purged_units & ~left, -1);
+    page->purged_units = left;
 }
 
 static void page_put(struct hz_page *page, void *block) {
@@ -100,19 +154,34 @@ static void page_put(struct hz_page *page, void *block) {
     if (HZ_UNLIKELY((page->free_bits[bit / 64] & mask) != 0))
         hz_fail_pointer(HZ_TEXT_DOUBLE_FREE, block);
     page->free_bits[bit / 64] |= mask;
-    page->first_word = (uint32_t)hz_min(page->first_word, bit / 64);
-    hz_store_rlx(&page->free_count, hz_load_rlx(&page->free_count) + 1); /* relaxed: lock */
+    page->first_word = (uint16_t)hz_min(page->first_word, bit / 64);
+    hz_store_rlx(&page->free_count, hz_load_rlx(&page->free_count) + 1); /* relaxed, both: lock; hint */
+    hz_store_rlx(&page->looked_free, 0); /* there may be more to purge, even if the count is as it was */
 }
 
 uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want) {
     uint32_t got = 0;
     struct hz_page *page;
     while (got < want && (page = hz_load_rlx(&shard->classes[size_class].partial)) != NULL) { /* relaxed: lock */
-        got += page_carve(page, out + got, want - got);
+        uint32_t carved = page_carve(page, out + got, want - got);
+        if (HZ_UNLIKELY(page->purged_units != 0))
+            unpurge(shard, page, out + got, carved);
+        free_blocks_add(shard, page, size_class, -(int64_t)carved);
+        got += carved;
         if (hz_load_rlx(&page->free_count) == 0) /* relaxed: lock */
             list_remove(shard, page);
     }
     return got;
+}
+
+/* The units of a new page that lie in arena pages without memory. */
+static uint64_t untouched_units(const struct hz_run *run, const struct hz_page *page) {
+    unsigned log2 = hz_page_unit_log2(page);
+    uint64_t units = 0;
+    for (unsigned index = 0; index < run->pages; index++)
+        if ((run->dirty_mask >> (run->first + index) & 1) == 0)
+            units |= hz_units_touched(log2, (size_t)index << HZ_PAGE_LOG2, HZ_PAGE_BYTES);
+    return units;
 }
 
 bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
@@ -128,36 +197,42 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
     page->capacity = (uint32_t)(((size_t)run.pages << HZ_PAGE_LOG2) / block_bytes);
     page->reciprocal = ((UINT64_C(1) << RECIPROCAL_SHIFT) + block_bytes - 1) / block_bytes;
     /* any odd stride over pages and classes will do */
-    page->rotation = (uint32_t)(((uintptr_t)start >> HZ_PAGE_LOG2) * 7 + size_class * 5) % page->capacity;
+    page->rotation = (uint16_t)(((uint32_t)((uintptr_t)start >> HZ_PAGE_LOG2) * 7 + size_class * 5) % page->capacity);
     page->start = start;
     page->list_state = HZ_PAGE_UNLISTED;
     page->first_word = 0;
+    hz_store_rlx(&page->looked_free, 0);
+    page->purged_units = untouched_units(&run, page);
     for (uint32_t word = 0; word < word_count(page); word++)
         page->free_bits[word] = UINT64_MAX;
     if (page->capacity % 64 != 0)
         page->free_bits[page->capacity / 64] = (UINT64_C(1) << (page->capacity % 64)) - 1;
     hz_assert(hz_mpsc_count(&page->remote) == 0);
     hz_store_rlx(&page->free_count, page->capacity);
-    hz_add_rlx(&class_blocks[size_class], page->capacity); /* relaxed: counter */
+    hz_add_rlx(&class_blocks[size_class], page->capacity); /* relaxed, both: counter */
+    hz_add_rlx(&pages_bytes, (size_t)run.pages << HZ_PAGE_LOG2);
     unsigned bin = (unsigned)hz_bin_offset(size_class);
     hz_pagetag_set(start, run.pages, bin, size_class, shard->index); /* sync: tag-publish, partner hz_heap_free */
     /* sync: page-publish, partner hz_pages_walk. The tags come first: a fork's child relinks each page that has a
      * class, and must be able to free its blocks */
     hz_store_rel(&page->size_class, (uint8_t)size_class);
+    page_count(shard, page, 1);
     list_add(shard, page);
     return true;
 }
 
-static void page_retire(struct hz_shard *shard, struct hz_page *page) {
+void hz_page_retire_locked(struct hz_shard *shard, struct hz_page *page) {
     unsigned size_class = hz_load_rlx(&page->size_class); /* relaxed: lock */
     if (page->list_state == HZ_PAGE_LISTED)
         list_remove(shard, page);
+    page_count(shard, page, -1);
     /* sync: page-publish, partner hz_pages_walk. The class goes first, so that a fork's child never relinks a page that
      * is half gone */
     hz_store_rel(&page->size_class, HZ_CLASS_NONE);
     hz_signal_fence();
-    hz_sub_rlx(&class_blocks[size_class], page->capacity);        /* relaxed: counter */
-    hz_pagetag_clear(page->start, hz_load_rlx(&page->run_pages)); /* relaxed: lock */
+    hz_sub_rlx(&class_blocks[size_class], page->capacity); /* relaxed, all: counter, lock */
+    hz_sub_rlx(&pages_bytes, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
+    hz_pagetag_clear(page->start, hz_load_rlx(&page->run_pages));
     hz_arena_run_free(hz_segment_get(page->start), hz_segment_page(page->start));
 }
 
@@ -170,7 +245,7 @@ static bool all_home(struct hz_page *page) {
 static uint32_t retire_if_spare(struct hz_shard *shard, struct hz_page *page) {
     if (!all_home(page) || (page->next == NULL && page->previous == NULL))
         return 0;
-    page_retire(shard, page);
+    hz_page_retire_locked(shard, page);
     return 1;
 }
 
@@ -179,7 +254,8 @@ uint32_t hz_page_put_locked(struct hz_shard *shard, void *block) {
     hz_assert(hz_load_rlx(&page->shard) == shard->index); /* relaxed: lock */
     page_put(page, block);
     if (page->list_state == HZ_PAGE_MOVING)
-        return 0;
+        return 0;                                                    /* counted when it arrives */
+    free_blocks_add(shard, page, hz_load_rlx(&page->size_class), 1); /* relaxed: lock */
     if (page->list_state == HZ_PAGE_UNLISTED)
         list_add(shard, page);
     return retire_if_spare(shard, page);
@@ -205,6 +281,7 @@ bool hz_page_is_of(struct hz_page *page, const struct hz_shard *shard) {
 
 void hz_page_depart_locked(struct hz_shard *from, struct hz_page *page, struct hz_shard *to) {
     list_remove(from, page);
+    page_count(from, page, -1);
     page->list_state = HZ_PAGE_MOVING;
     /* sync: page-move, partner hz_page_is_of. MOVING is set before the new owner is published; otherwise the page would
      * count as on the new owner's list */
@@ -214,6 +291,7 @@ void hz_page_depart_locked(struct hz_shard *from, struct hz_page *page, struct h
 
 uint32_t hz_page_arrive_locked(struct hz_shard *to, struct hz_page *page) {
     page->list_state = HZ_PAGE_UNLISTED;
+    page_count(to, page, 1);
     if (hz_load_rlx(&page->free_count) == 0) /* relaxed: lock */
         return 0;
     list_add(to, page);
@@ -226,25 +304,28 @@ uint32_t hz_pages_retire_all_locked(struct hz_shard *shard, unsigned size_class)
     for (struct hz_page *next; page != NULL; page = next) {
         next = page->next;
         if (all_home(page)) {
-            page_retire(shard, page);
+            hz_page_retire_locked(shard, page);
             retired++;
         }
     }
     return retired;
 }
 
+void hz_pages_walk_segment(uint32_t index, void (*visit)(void *context, struct hz_page *page), void *context) {
+    struct hz_segment *segment = hz_arena_segment(index);
+    /* relaxed: hz_arena_segment has acquired it */
+    if (segment == NULL || hz_load_rlx(&segment->kind) != HZ_SEGMENT_PAGED)
+        return;
+    for (unsigned page = 0; page < HZ_SEGMENT_PAGES; page++)
+        /* sync: page-publish, partners hz_page_create_locked, hz_page_retire_locked */
+        if (hz_load_acq(&page_at(segment, page)->size_class) != HZ_CLASS_NONE)
+            visit(context, page_at(segment, page));
+}
+
 void hz_pages_walk(void (*visit)(void *context, struct hz_page *page), void *context) {
     uint32_t count = hz_arena_segment_count();
-    for (uint32_t index = 0; index < count; index++) {
-        struct hz_segment *segment = hz_arena_segment(index);
-        /* relaxed: hz_arena_segment has acquired it */
-        if (segment == NULL || hz_load_rlx(&segment->kind) != HZ_SEGMENT_PAGED)
-            continue;
-        for (unsigned page = 0; page < HZ_SEGMENT_PAGES; page++)
-            /* sync: page-publish, partners hz_page_create_locked, page_retire */
-            if (hz_load_acq(&page_at(segment, page)->size_class) != HZ_CLASS_NONE)
-                visit(context, page_at(segment, page));
-    }
+    for (uint32_t index = 0; index < count; index++)
+        hz_pages_walk_segment(index, visit, context);
 }
 
 static void relink(void *context, struct hz_page *page) {
@@ -259,12 +340,18 @@ static void relink(void *context, struct hz_page *page) {
     if (page->list_state == HZ_PAGE_MOVING) /* some of its tags may still name the old owner */
         hz_pagetag_owner_set(page->start, hz_load_rlx(&page->run_pages), shard->index);
     page->list_state = HZ_PAGE_UNLISTED;
+    hz_arena_count_hollow(-all_bytes_of(page, page->purged_units)); /* counted again in the next step */
+    page_count(shard, page, 1);
     if (count > 0)
         list_add(shard, page);
 }
 
 void hz_pages_relink_locked(struct hz_shard *shard) {
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        hz_store_rlx(&shard->classes[size_class].partial, NULL); /* relaxed: one thread */
+    hz_store_rlx(&shard->free_bytes, 0); /* relaxed, all: one thread */
+    hz_store_rlx(&shard->purged_bytes, 0);
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        hz_store_rlx(&shard->classes[size_class].free_blocks, 0);
+        hz_store_rlx(&shard->classes[size_class].partial, NULL);
+    }
     hz_pages_walk(relink, shard);
 }

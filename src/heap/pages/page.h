@@ -19,6 +19,7 @@
 #include "base/atomic.h"
 #include "base/list.h"
 #include "base/mpsc.h"
+#include "base/os.h"
 #include "heap/pages/shard.h"
 
 enum hz_page_list_state {
@@ -34,13 +35,15 @@ struct hz_page {
     uint8_t list_state;          /* lock: enum hz_page_list_state */
     uint32_t block_bytes;        /* const after publish */
     uint32_t capacity;           /* const after publish */
-    uint32_t rotation;           /* const after publish: the block that bit 0 stands for; the others follow in a ring */
-    _Atomic(uint32_t) free_count; /* lock; atomic for statistics */
-    uint32_t first_word;          /* lock */
-    uint64_t reciprocal;          /* const after publish: 2^RECIPROCAL_SHIFT / block_bytes, rounded up */
-    char *start;                  /* const after publish */
-    struct hz_page *next;         /* lock */
-    struct hz_page *previous;     /* lock */
+    uint16_t rotation;           /* const after publish: the block that bit 0 stands for; the others follow in a ring */
+    uint16_t first_word;         /* lock */
+    _Atomic(uint32_t) free_count;  /* lock; atomic for statistics */
+    _Atomic(uint32_t) looked_free; /* hint: free_count when a walk last looked at the page (page_purge.c) */
+    uint64_t reciprocal;           /* const after publish: 2^RECIPROCAL_SHIFT / block_bytes, rounded up */
+    char *start;                   /* const after publish */
+    struct hz_page *next;          /* lock */
+    struct hz_page *previous;      /* lock */
+    uint64_t purged_units;         /* lock: units without memory: purged or never touched, and not carved from since */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_mpsc remote; /* sync: page-remote; blocks sent to the page itself */
     struct hz_page *queue_next; /* owner: the sender that queues the page, later the taker of the queue */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) uint64_t free_bits[]; /* lock */
@@ -48,6 +51,19 @@ struct hz_page {
 
 _Static_assert(sizeof(struct hz_page) + HZ_PAGE_BYTES / HZ_GRANULE_BYTES / 8 <= HZ_PAGE_META_BYTES,
                "a page's description and its bits must fit into the arena's");
+
+/* A page is purged in units: its units are the bits of one word. A unit is the OS's page, or more in a long run. */
+HZ_INLINE unsigned hz_page_unit_log2(const struct hz_page *page) {
+    unsigned pages = hz_load_rlx(&page->run_pages); /* relaxed: lock */
+    unsigned least = HZ_PAGE_LOG2 - 6 + (pages == 1 ? 0 : hz_log2(pages - 1) + 1);
+    return (unsigned)hz_max(least, hz_log2(hz_os_page_bytes()));
+}
+
+/* The units of 2^unit_log2 bytes that `bytes` bytes (not 0) from `offset` on touch. */
+HZ_INLINE uint64_t hz_units_touched(unsigned unit_log2, size_t offset, size_t bytes) {
+    size_t first = offset >> unit_log2;
+    return (UINT64_MAX >> (63 - (((offset + bytes - 1) >> unit_log2) - first))) << first;
+}
 
 /* The page that a block lies in. The block is known to be ours. */
 struct hz_page *hz_page_of(const void *block);
@@ -74,16 +90,25 @@ uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t c
 void hz_page_depart_locked(struct hz_shard *from, struct hz_page *page, struct hz_shard *to);
 uint32_t hz_page_arrive_locked(struct hz_shard *to, struct hz_page *page);
 
+/* Retires a page of the shard whose blocks are all home. */
+void hz_page_retire_locked(struct hz_shard *shard, struct hz_page *page);
+
 /* Retires every page of the shard and class whose blocks are all home. Returns their number. */
 uint32_t hz_pages_retire_all_locked(struct hz_shard *shard, unsigned size_class);
 
 /* In a fork's child: rebuilds the shard's lists from the pages themselves. */
 void hz_pages_relink_locked(struct hz_shard *shard);
 
-/* Blocks of the class in all pages of all shards, free or not. Any thread. */
-size_t hz_class_blocks(unsigned size_class);
+/* Counts units of the page that were purged (sign 1) or are used again (sign -1). */
+void hz_page_count_purged_locked(struct hz_shard *shard, const struct hz_page *page, uint64_t units, int sign);
 
-/* Calls `visit` for each page of any shard. Any thread; pages may come and go meanwhile. */
+/* Blocks of the class in all pages of all shards, free or not, and bytes of all pages. Any thread. */
+size_t hz_class_blocks(unsigned size_class);
+size_t hz_pages_bytes(void);
+
+/* Calls `visit` for each page of any shard, or for those in the arena's segment `index`. Any thread; pages may come and
+   go meanwhile. */
 void hz_pages_walk(void (*visit)(void *context, struct hz_page *page), void *context);
+void hz_pages_walk_segment(uint32_t index, void (*visit)(void *context, struct hz_page *page), void *context);
 
 #endif

@@ -6,6 +6,7 @@
  */
 #include "heap/pages/send.h"
 
+#include "heap/pages/density.h"
 #include "heap/pages/list_check.h"
 #include "heap/pages/mail.h"
 #include "heap/pages/put.h"
@@ -16,9 +17,10 @@ void hz_shard_send(struct hz_thread_block *self, struct hz_shard *shard, unsigne
     hz_count(&self->counters.home_blocks, list->count);
     if (HZ_LISTS_CHECKED)
         hz_list_check(size_class, list->head, list->count);
-    /* relaxed: hint. A shard without threads would not look into its mailbox soon */
-    if (shard != self->shard && hz_load_rlx(&shard->threads) > 0 &&
-        hz_mail_send(self, &shard->classes[size_class].mail, size_class, list))
+    /* relaxed: hint. A shard without threads would not look into its mailbox soon. Blocks of a sparse class, and
+     * those that the keeper sends home, must not wait */
+    if (shard != self->shard && hz_load_rlx(&shard->threads) > 0 && !hz_class_is_sparse(size_class) &&
+        !self->is_keeper && hz_mail_send(self, &shard->classes[size_class].mail, size_class, list))
         hz_shard_mark_sent(shard, size_class);
     else
         hz_shard_put_list(self, shard, list);

@@ -29,14 +29,25 @@ struct hz_shard_class {
     /* lock: leftovers of the list that was last taken; atomic for statistics */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(hz_list_word) carry;
     _Atomic(struct hz_page *) partial; /* lock: pages with free blocks, doubly linked; atomic for hints */
+    _Atomic(uint32_t) free_blocks;     /* lock: free blocks in the shard's pages; atomic for hints */
 };
+
+enum { HZ_CLASS_WORDS = (HZ_CLASS_COUNT + 63) / 64 };
 
 struct hz_shard {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_lock exclusive;
+    /* lock, both; atomic for hints. `free_bytes`: of the free blocks in the shard's pages, less `purged_bytes`: the
+       shard's slack. `purged_bytes`: of the pages' purged_units */
+    _Atomic(size_t) free_bytes;
+    _Atomic(size_t) purged_bytes;
     /* Every sender reads the next fields, so they are not on the lock's line. */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint32_t) threads; /* sync: shard-claim; threads that belong to it */
     uint32_t index;                                            /* const after publish */
-    _Atomic(uint64_t) sent[(HZ_CLASS_COUNT + 63) / 64]; /* hint: classes that were sent something since their drain */
+    /* hints, of mailboxes that may hold something. `sent`: since the last round of ageing something was sent;
+       `waiting`: before that round; `due`: before it, but nothing in the interval that it ended */
+    _Atomic(uint64_t) sent[HZ_CLASS_WORDS];
+    _Atomic(uint64_t) waiting[HZ_CLASS_WORDS];
+    _Atomic(uint64_t) due[HZ_CLASS_WORDS];
     struct hz_shard_class classes[HZ_CLASS_COUNT];
 };
 
@@ -61,5 +72,11 @@ void hz_shard_unlock(struct hz_shard *shard);
 bool hz_shard_was_sent(struct hz_shard *shard, unsigned size_class);
 void hz_shard_mark_sent(struct hz_shard *shard, unsigned size_class);
 void hz_shard_forget_sent(struct hz_shard *shard, unsigned size_class);
+
+/* A round of ageing: a class that was sent something, but nothing since the last round, is due for a drain. */
+void hz_shard_age_sent(struct hz_shard *shard);
+
+/* A class that is due; HZ_CLASS_NONE when there is none. */
+unsigned hz_shard_due(struct hz_shard *shard);
 
 #endif

@@ -35,9 +35,9 @@ inline Mail mail() {
 
 /* The calling thread's block; attaches the thread if necessary. Ends the program when there is no memory. */
 inline struct hz_thread_block *self() {
-    if (!hz_is_attached(hz_self) && hz_thread_attach() == nullptr)
+    if (!hz_is_attached(hz_self()) && hz_thread_attach() == nullptr)
         abort();
-    return hz_self;
+    return hz_self();
 }
 
 /* Blocks in a bin. `index`: a class or HZ_REMOTE_BIN. */

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 namespace {
@@ -32,27 +33,75 @@ void free_all(const Blocks &blocks) {
         t_free(block);
 }
 
-/* Must be the first test: no round of ageing has run yet, so the first look at the clock starts one. */
-TEST(Age, PartOfTheDepotGoesHomeWhenItIsTime) {
+/* Pushes `batches` batches of a class into the depot. Returns the blocks pushed. */
+uint32_t rest(struct hz_thread_block *self, unsigned size_class, uint32_t batches) {
+    uint32_t batch = hz_batch_count(size_class);
+    Blocks blocks = unit::take(self->shard, size_class, batches * batch);
+    for (uint32_t i = 0; i < batches; i++)
+        if (!hz_depot_push(self, size_class, blocks.data() + size_t{i} * batch, batch))
+            abort();
+    return batches * batch;
+}
+
+void age_round(struct hz_thread_block *self) {
+    hz_age_depot_begin();
+    while (hz_age_depot_step(self, 1)) {
+    }
+}
+
+TEST(Age, AClassInUseSendsASmallPartHomeAndAnIdleOneEverything) {
     if (HZ_DEPOT_BYTES == 0)
         GTEST_SKIP() << "this lane has no depot";
     struct hz_thread_block *self = unit::self();
+    hz_heap_purge();
     unsigned size_class = 2;
     uint32_t batch = hz_batch_count(size_class);
-    constexpr uint32_t batches = 6;
-    Blocks blocks = unit::take(self->shard, size_class, batches * batch);
-    for (uint32_t i = 0; i < batches; i++)
-        ASSERT_TRUE(hz_depot_push(self, size_class, blocks.data() + size_t{i} * batch, batch));
+    age_round(self); /* what earlier tests pushed is no use of this round */
+    uint32_t pushed = rest(self, size_class, 6);
     uint64_t home = self->counters.home_blocks;
-    for (int i = 0; i < 1000 && hz_depot_blocks(size_class) == batches * batch; i++)
-        hz_tick(self);
-    uint32_t left = hz_depot_blocks(size_class);
-    EXPECT_LT(left, batches * batch);
-    EXPECT_GT(left, 0U) << "one round sends only a part home";
-    EXPECT_EQ(self->counters.home_blocks - home, uint64_t{batches * batch - left});
-    hz_heap_purge();
+    age_round(self);
+    EXPECT_EQ(hz_depot_blocks(size_class), pushed - batch) << "a 32nd of six batches is less than one batch";
+    EXPECT_EQ(self->counters.home_blocks - home, batch);
+    age_round(self); /* what the round before popped was no use */
     EXPECT_EQ(hz_depot_blocks(size_class), 0U);
+    EXPECT_EQ(self->counters.home_blocks - home, pushed);
+    hz_heap_purge();
     EXPECT_EQ(support::live_bytes(), 0U);
+}
+
+TEST(Age, AStepSendsNoMoreThanItsBatches) {
+    if (HZ_DEPOT_BYTES == 0)
+        GTEST_SKIP() << "this lane has no depot";
+    struct hz_thread_block *self = unit::self();
+    hz_heap_purge();
+    unsigned size_class = 2;
+    uint32_t pushed = rest(self, size_class, 6);
+    age_round(self);
+    uint32_t left = hz_depot_blocks(size_class);
+    ASSERT_LT(left, pushed);
+    hz_age_depot_begin();
+    EXPECT_TRUE(hz_age_depot_step(self, 2));
+    EXPECT_EQ(hz_depot_blocks(size_class), left - 2 * hz_batch_count(size_class));
+    hz_age_depot_begin(); /* while a round goes on, no other begins */
+    while (hz_age_depot_step(self, 1)) {
+    }
+    EXPECT_EQ(hz_depot_blocks(size_class), 0U);
+    hz_heap_purge();
+}
+
+/* Without a keeper the ticks do it, when it is time. */
+TEST(Age, TicksDriveIt) {
+    if (HZ_DEPOT_BYTES == 0)
+        GTEST_SKIP() << "this lane has no depot";
+    struct hz_thread_block *self = unit::self();
+    ASSERT_FALSE(hz_keeper_runs());
+    unsigned size_class = 2;
+    uint32_t pushed = rest(self, size_class, 2);
+    auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (hz_depot_blocks(size_class) > 0 && std::chrono::steady_clock::now() < deadline)
+        hz_tick(self, 1);
+    EXPECT_EQ(hz_depot_blocks(size_class), 0U) << "of " << pushed;
+    hz_heap_purge();
 }
 
 /* While another thread pushes all the time, each call sends home what rested when it began. */

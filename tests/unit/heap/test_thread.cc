@@ -50,11 +50,11 @@ TEST(FirstThreads, AllEndWell) {
 
 TEST(ThreadAttach, HappensAtTheFirstAllocation) {
     std::thread([] {
-        EXPECT_FALSE(hz_is_attached(hz_self));
+        EXPECT_FALSE(hz_is_attached(hz_self()));
         t_free(nullptr);
-        EXPECT_FALSE(hz_is_attached(hz_self)) << "freeing nothing needs no thread block";
+        EXPECT_FALSE(hz_is_attached(hz_self())) << "freeing nothing needs no thread block";
         void *block = t_malloc(1);
-        EXPECT_TRUE(hz_is_attached(hz_self));
+        EXPECT_TRUE(hz_is_attached(hz_self()));
         t_free(block);
     }).join();
 }
@@ -74,10 +74,10 @@ TEST(ThreadAttach, EveryFirstOperationWorks) {
     };
     for (const auto &operation : operations)
         std::thread([&] {
-            ASSERT_FALSE(hz_is_attached(hz_self));
+            ASSERT_FALSE(hz_is_attached(hz_self()));
             void *block = operation.allocate();
             EXPECT_NE(block, nullptr) << operation.name;
-            EXPECT_TRUE(hz_is_attached(hz_self)) << operation.name;
+            EXPECT_TRUE(hz_is_attached(hz_self())) << operation.name;
             t_free(block);
         }).join();
 }
@@ -102,16 +102,16 @@ TEST(ThreadDetach, LeavesNothingBehind) {
         EXPECT_GT(cached_in_bins(block), 0U);
         hz_thread_flush(block);
         EXPECT_EQ(cached_in_bins(block), 0U);
-        EXPECT_TRUE(hz_is_attached(hz_self));
+        EXPECT_TRUE(hz_is_attached(hz_self()));
         free_all(some_of_everything());
         struct hz_shard *shard = block->shard;
         hz_thread_detach(block);
-        EXPECT_FALSE(hz_is_attached(hz_self));
+        EXPECT_FALSE(hz_is_attached(hz_self()));
         EXPECT_EQ(cached_in_bins(block), 0U);
         EXPECT_EQ(hz_load_rlx(&shard->threads), 0U);
         EXPECT_EQ(unit::state_of(&block->registered), HZ_THREAD_FREE);
         free_all(some_of_everything());
-        EXPECT_TRUE(hz_is_attached(hz_self)) << "a thread can attach again";
+        EXPECT_TRUE(hz_is_attached(hz_self())) << "a thread can attach again";
     }).join();
     EXPECT_EQ(unit::state_of(&block->registered), HZ_THREAD_FREE);
     EXPECT_EQ(cached_in_bins(block), 0U);

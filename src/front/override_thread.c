@@ -1,0 +1,84 @@
+/*
+ * override_thread.c - pthread_create, so that the keeper starts when the program has started its first thread, and not
+ * in a process that has none. In the shared products only: an archive cannot find the C library's pthread_create.
+ */
+#include "hakozuna/hakozuna.h"
+
+#include "base/atomic.h"
+#include "base/os.h"
+#include "heap/keeper.h"
+#include "heap/thread.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+static create_function *next_create(void) {
+    static _Atomic(uintptr_t) found; /* hint: every search has the same result */
+    uintptr_t next = hz_load_rlx(&found);
+    if (next == 0) {
+        next = (uintptr_t)dlsym(RTLD_NEXT, "pthread_create");
+        hz_store_rlx(&found, next);
+    }
+    return (create_function *)next;
+}
+
+static void say_unknown(const char *value) {
+    char text[160];
+    int length = snprintf(text, sizeof(text), "hakozuna: HAKOZUNA_BACKGROUND=%.80s: allowed are 0 and 1\n", value);
+    if (length > 0)
+        (void)hz_os_write(STDERR_FILENO, text, (size_t)length); /* diagnostics: a closed stderr cannot be reported */
+}
+
+/* HAKOZUNA_BACKGROUND: 0 forbids the keeper, 1 or nothing allows it. Any other value is named, once. */
+static bool is_wanted(void) {
+    enum answer { UNKNOWN, NO, YES };
+    static _Atomic(uint32_t) answer; /* hint: every look has the same result */
+    uint32_t seen = hz_load_rlx(&answer);
+    if (seen == UNKNOWN) {
+        const char *value = hz_os_getenv("HAKOZUNA_BACKGROUND");
+        seen = value != NULL && strcmp(value, "0") == 0 ? NO : YES;
+        if (seen == YES && value != NULL && strcmp(value, "1") != 0)
+            say_unknown(value);
+        hz_store_rlx(&answer, seen);
+    }
+    return seen == YES;
+}
+
+struct beginning {
+    void *(*start)(void *);
+    void *argument;
+};
+
+/* A new thread attaches first of all (hz_thread_start says why), and then runs the program's function. */
+static void *thread_begin(void *argument) {
+    struct beginning beginning = *(struct beginning *)argument;
+    hz_free(argument);
+    hz_thread_start();
+    return beginning.start(beginning.argument);
+}
+
+__attribute__((visibility("default"))) int pthread_create(pthread_t *restrict thread,
+                                                          const pthread_attr_t *restrict attributes,
+                                                          void *(*start)(void *), void *restrict argument) {
+    create_function *create = next_create();
+    if (create == NULL)
+        return EAGAIN;
+    if (hz_keeper_is(start))
+        return create(thread, attributes, start, argument);
+    struct beginning *beginning = hz_malloc(sizeof(*beginning));
+    if (beginning == NULL)
+        return EAGAIN;
+    *beginning = (struct beginning){.start = start, .argument = argument};
+    int error = create(thread, attributes, thread_begin, beginning);
+    if (error != 0)
+        hz_free(beginning);
+    if (error == 0 && is_wanted())
+        (void)hz_keeper_start(); /* without it slow paths do what they can */
+    return error;
+}

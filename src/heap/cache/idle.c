@@ -1,0 +1,35 @@
+/*
+ * idle.c - see idle.h. Called by tick.c.
+ *
+ * If a bin's top is where it was a round ago, the bin was not used since, or as many blocks came as went; in that case
+ * the thread refills it. An idle bin goes home whole and not by halves: if its blocks were freed in random order, half
+ * of them hold nearly as many pages as all of them.
+ */
+#include "heap/cache/idle.h"
+
+#include "heap/cache/flush.h"
+#include "heap/cache/room.h"
+
+enum { BINS_AT_ONCE = 4 }; /* most bins that are flushed in one call */
+
+void hz_idle_bins_flush(struct hz_thread_block *self, unsigned busy, uint64_t now_ms) {
+    if (self->idle_next == 0) { /* no round goes on */
+        if (now_ms < self->idle_at_ms + HZ_DEPOT_AGE_MS)
+            return;
+        self->idle_at_ms = now_ms;
+        self->idle_next = 1;
+    }
+    unsigned flushed = 0;
+    while (self->idle_next < HZ_BINS && flushed < BINS_AT_ONCE) {
+        unsigned index = self->idle_next++;
+        uint32_t top = hz_load_rlx(&self->cache.bins[index].top); /* relaxed: owner */
+        if (index != busy && top == self->idle_tops[index] && hz_bin_held(&self->cache, index) > 0) {
+            hz_bin_send_home(self, index);
+            hz_room_shrink(self, index);
+            flushed++;
+        }
+        self->idle_tops[index] = hz_load_rlx(&self->cache.bins[index].top); /* relaxed: owner */
+    }
+    if (self->idle_next == HZ_BINS)
+        self->idle_next = 0;
+}

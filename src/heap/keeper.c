@@ -1,0 +1,264 @@
+/*
+ * keeper.c - see keeper.h. Started by front/override_thread.c when the program has started a thread.
+ *
+ * Every HZ_DEPOT_AGE_MS the keeper does a round: the depot and the mailboxes age, bins of threads that did not use them
+ * since the last round are emptied (park.h), parts of pages and free pages are purged. When for a while nothing has
+ * changed, nothing can age any more: it sleeps without a timer, until a thread comes to a slow path. Edge "park":
+ * the keeper says that it sleeps, has all threads pass a barrier, and then looks whether one is in a
+ * slow path. So a thread that begins one either is seen or sees that it must wake the keeper.
+ */
+#include "heap/keeper.h"
+
+#include "base/arena.h"
+#include "base/os.h"
+#include "heap/cache/age.h"
+#include "heap/cache/depot.h"
+#include "heap/cache/flush.h"
+#include "heap/init.h"
+#include "heap/pages/density.h"
+#include "heap/pages/drain.h"
+#include "heap/pages/page.h"
+#include "heap/pages/page_local.h"
+#include "heap/pages/page_purge.h"
+#include "heap/pages/send.h"
+#include "heap/park.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+
+enum keeper_state { KEEPER_NONE, KEEPER_STARTING, KEEPER_RUNS, KEEPER_CANNOT };
+
+enum {
+    WALK_ROUNDS = 5,         /* rounds from one walk over the pages to the next */
+    QUIET_ROUNDS = 20,       /* rounds without a change after which nothing can age any more */
+    STACK_BYTES = 128 << 10, /* beside what the C library takes of it */
+};
+
+static _Atomic(uint32_t) state;  /* cas: enum keeper_state */
+static _Atomic(bool) is_allowed; /* hint: the exit hook will tell when the process's first thread ends */
+
+bool hz_keeper_runs(void) {
+    uint32_t seen = hz_load_rlx(&state); /* relaxed: hint */
+    return seen == KEEPER_RUNS || seen == KEEPER_STARTING;
+}
+
+/* ---- a round --------------------------------------------------------------------------------------- */
+
+/* A digest of the tops of all bins. */
+static uint64_t tops_digest(struct hz_thread_block *thread) {
+    uint64_t digest = 0;
+    for (unsigned index = 1; index < HZ_BINS; index++) {
+        uint32_t top = hz_load_rlx(&thread->cache.bins[index].top); /* relaxed: hint */
+        digest = (digest ^ top) * UINT64_C(0x9E3779B97F4A7C15);
+    }
+    return digest;
+}
+
+/* Parks a thread whose bins' tops are where they were in the last round, and empties its bins. True if the tops have
+   changed. A thread with empty bins is parked too: its next free could otherwise fill them unseen. */
+static bool thread_look(struct hz_thread_block *self, struct hz_thread_block *thread) {
+    struct hz_parking *parking = &thread->parking;
+    if (hz_load_rlx(&parking->parked)) /* relaxed: hint */
+        return false;
+    uint64_t digest = tops_digest(thread);
+    if (digest != parking->tops_seen) {
+        parking->tops_seen = digest;
+        return true;
+    }
+    if (hz_park(thread))
+        hz_park_empty(self, thread);
+    return false;
+}
+
+static bool threads_look(struct hz_thread_block *self) {
+    bool changed = false;
+    for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next)
+        if (each != &self->registered && hz_load_rlx(&each->state) == HZ_THREAD_USED) /* relaxed: hint */
+            changed |= thread_look(self, hz_thread_block_from(each));
+    return changed;
+}
+
+static bool depot_look(struct hz_thread_block *self) {
+    bool changed = false;
+    hz_age_depot_begin();
+    while (hz_age_depot_step(self, UINT32_MAX))
+        changed = true;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        changed |= hz_depot_blocks(size_class) > 0;
+    return changed;
+}
+
+static bool mail_look(struct hz_thread_block *self) {
+    struct hz_shard *shard;
+    bool waits = false;
+    hz_shards_age_sent();
+    hz_shards_drain_due(self, UINT32_MAX);
+    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
+        for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+            waits |= hz_shard_was_sent(shard, size_class);
+    return waits;
+}
+
+/* True if something has changed, or waits for the next round. */
+static bool keeper_round(struct hz_thread_block *self, uint32_t number) {
+    static size_t held_seen;
+    static size_t slack_seen;
+    static size_t resting_seen;
+    bool changed = depot_look(self);
+    changed |= mail_look(self);
+    changed |= threads_look(self);
+    hz_page_local_gather(self);
+    if (number % WALK_ROUNDS == 0) {
+        uint32_t next = 0;
+        (void)hz_pages_purge(self, HZ_PURGE_AGED, &next, UINT32_MAX, UINT32_MAX);
+        changed |= hz_thread_blocks_purge() + hz_arena_meta_purge() > 0;
+    }
+    hz_arena_tick();
+    size_t held = hz_pages_bytes();
+    size_t slack = hz_density_slack();
+    size_t resting = hz_arena_resting_bytes();
+    changed |= held != held_seen || slack != slack_seen || resting != resting_seen;
+    held_seen = held;
+    slack_seen = slack;
+    resting_seen = resting;
+    return changed;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------------ */
+
+static bool somebody_is_busy(void) {
+    for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next)
+        if (hz_load_rlx(&hz_thread_block_from(each)->busy) != 0) /* sync: park, partner hz_thread_enter */
+            return true;
+    return false;
+}
+
+/* Sleeps until a thread comes to a slow path. */
+static void keeper_sleep(void) {
+    hz_store_rlx(&hz_keeper_sleeps, 1); /* sync: park, partner hz_thread_enter */
+    if (!hz_os_barrier() || somebody_is_busy())
+        hz_store_rlx(&hz_keeper_sleeps, 0);
+    while (hz_load_rlx(&hz_keeper_sleeps) == 1 && hz_load_rlx(&state) == KEEPER_RUNS)
+        hz_os_wait(&hz_keeper_sleeps, 1);
+}
+
+/* A thread block of the keeper's own. It belongs to the first shard, without being counted as one of its threads. */
+static struct hz_thread_block *keeper_block(void) {
+    struct hz_shard *shard = hz_init() ? hz_shard_get(0) : NULL;
+    struct hz_registered *recycled = shard != NULL ? hz_registry_claim() : NULL;
+    struct hz_thread_block *self = recycled != NULL ? hz_thread_block_from(recycled) : NULL;
+    if (self == NULL && shard != NULL)
+        self = hz_thread_block_make();
+    if (self == NULL)
+        return NULL;
+    if (recycled != NULL)
+        hz_park_reset(self);
+    self->shard = shard;
+    self->owner = (uint8_t)shard->index;
+    self->is_keeper = true;
+    if (recycled != NULL)
+        hz_thread_flush(self); /* an orphan's blocks */
+    return self;
+}
+
+static void *keeper_main(void *unused) {
+    (void)unused;
+    bool can = hz_os_barrier_prepare();
+    struct hz_thread_block *self = can ? keeper_block() : NULL;
+    if (self == NULL) { /* without memory the program's next thread tries again */
+        uint32_t expected = KEEPER_STARTING;
+        /* cas: the first thread may have ended meanwhile */
+        (void)hz_cas_strong_acq_rlx(&state, &expected, can ? KEEPER_NONE : KEEPER_CANNOT);
+        return NULL;
+    }
+    uint32_t starting = KEEPER_STARTING;
+    (void)hz_cas_strong_acq_rlx(&state, &starting, KEEPER_RUNS); /* cas: fails if the first thread ended meanwhile */
+    (void)pthread_setname_np(pthread_self(), "hakozuna");        /* a name is only for people */
+    uint32_t quiet = 0;
+    for (uint32_t number = 0; hz_load_rlx(&state) == KEEPER_RUNS; number++) { /* relaxed: the wait below publishes it */
+        hz_os_sleep_ms(HZ_DEPOT_AGE_MS);
+        quiet = keeper_round(self, number) ? 0 : quiet + 1;
+        if (quiet < QUIET_ROUNDS)
+            continue;
+        keeper_sleep();
+        quiet = 0;
+    }
+    self->is_keeper = false;
+    hz_thread_flush(self);
+    hz_registry_release(&self->registered);
+    return NULL;
+}
+
+/* What glibc takes of a stack: thread-local data are a part of it, and pthread_attr_setstacksize counts none of them. 0
+   when unknown. */
+static size_t stack_overhead(const pthread_attr_t *attributes) {
+    typedef size_t minimum_function(const pthread_attr_t *);
+    minimum_function *minimum = (minimum_function *)(uintptr_t)dlsym(RTLD_DEFAULT, "__pthread_get_minstack");
+    return minimum != NULL ? minimum(attributes) : 0;
+}
+
+static int thread_start(void) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    const struct sched_param ordinary = {0};
+    int error = pthread_attr_init(&attributes);
+    if (error != 0)
+        return error;
+    size_t overhead = stack_overhead(&attributes);
+    error = pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    if (error == 0 && overhead > 0) /* otherwise the default is large enough */
+        error = pthread_attr_setstacksize(&attributes, hz_round_up(overhead + STACK_BYTES, hz_os_page_bytes()));
+    if (error == 0) /* not the priority of the thread that happens to start it */
+        error = pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
+    if (error == 0)
+        error = pthread_attr_setschedpolicy(&attributes, SCHED_OTHER);
+    if (error == 0)
+        error = pthread_attr_setschedparam(&attributes, &ordinary);
+    if (error == 0)
+        error = pthread_create(&thread, &attributes, keeper_main, NULL);
+    (void)pthread_attr_destroy(&attributes);
+    return error;
+}
+
+bool hz_keeper_start(void) {
+    uint32_t none = KEEPER_NONE;
+    if (!hz_load_rlx(&is_allowed) || hz_load_rlx(&state) != KEEPER_NONE || /* relaxed, both: hint */
+        !hz_cas_strong_acq_rlx(&state, &none, KEEPER_STARTING))            /* cas */
+        return hz_keeper_runs();
+    if (hz_os_is_sandboxed()) {
+        hz_store_rlx(&state, KEEPER_CANNOT); /* relaxed: publishes nothing */
+        return false;
+    }
+    sigset_t all;
+    sigset_t saved;
+    sigfillset(&all);
+    bool started = false;
+    if (pthread_sigmask(SIG_SETMASK, &all, &saved) == 0) {
+        started = thread_start() == 0;
+        (void)pthread_sigmask(SIG_SETMASK, &saved, NULL); /* cannot fail with a mask that was in force */
+    }
+    none = KEEPER_STARTING;
+    if (!started) /* the next thread tries again, unless the first one has ended meanwhile */
+        (void)hz_cas_strong_acq_rlx(&state, &none, KEEPER_NONE);
+    return started;
+}
+
+bool hz_keeper_is(void *(*start)(void *)) {
+    return start == keeper_main;
+}
+
+void hz_keeper_allow(void) {
+    hz_store_rlx(&is_allowed, true); /* relaxed: hint */
+}
+
+void hz_keeper_stop(void) {
+    hz_store_rlx(&is_allowed, false);    /* relaxed: hint */
+    hz_store_rlx(&state, KEEPER_CANNOT); /* relaxed: the keeper looks in each round */
+    hz_keeper_wake();
+}
+
+void hz_keeper_after_fork(bool allowed) {
+    hz_store_rlx(&is_allowed, allowed); /* relaxed: one thread */
+    hz_store_rlx(&state, KEEPER_NONE);  /* relaxed: one thread */
+}

@@ -1,0 +1,119 @@
+/*
+ * page_purge.c - see page_purge.h. Called by tick.c, keeper.c and purge.c.
+ *
+ * The memory goes back under the exclusive of the page's shard, so that no block of it is carved meanwhile. One call of
+ * the OS takes about a microsecond, so CALLS_AT_ONCE bounds how long the shard's threads can wait.
+ */
+#include "heap/pages/page_purge.h"
+
+#include "heap/pages/page.h"
+
+enum {
+    CALLS_AT_ONCE = 16,      /* most calls of the OS under one lock */
+    TRIED = (int)(1U << 30), /* in looked_free: the look left no unit to purge */
+};
+
+struct walk {
+    struct hz_thread_block *self;
+    enum hz_page_purge_mode mode;
+    uint32_t calls; /* left */
+};
+
+/* Units that no block that is out touches. Takes the blocks that are out in runs of neighbouring bits. */
+static uint64_t free_units(const struct hz_page *page) {
+    unsigned log2 = hz_page_unit_log2(page);
+    uint64_t used_units = 0;
+    for (uint32_t word = 0; word * 64 < page->capacity; word++) {
+        uint32_t bits = (uint32_t)hz_min(page->capacity - word * 64, 64);
+        uint64_t used = ~page->free_bits[word] & (UINT64_MAX >> (64 - bits));
+        while (used != 0) {
+            unsigned first = (unsigned)__builtin_ctzll(used);
+            uint64_t after = ~(used >> first);
+            unsigned count = after == 0 ? 64 : (unsigned)__builtin_ctzll(after);
+            used &= ~((UINT64_MAX >> (64 - count)) << first);
+            uint32_t index = (word * 64 + first + page->rotation) % page->capacity;
+            uint32_t straight = (uint32_t)hz_min(count, page->capacity - index); /* the rest begins at block 0 */
+            used_units |=
+                hz_units_touched(log2, (size_t)index * page->block_bytes, (size_t)straight * page->block_bytes);
+            if (straight < count)
+                used_units |= hz_units_touched(log2, 0, (size_t)(count - straight) * page->block_bytes);
+        }
+    }
+    size_t run_bytes = (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2; /* relaxed: lock */
+    return hz_units_touched(log2, 0, run_bytes) & ~used_units;
+}
+
+/* Purges up to CALLS_AT_ONCE runs of units. False when there is more to do. */
+static bool purge_units_locked(struct walk *walk, struct hz_shard *shard, struct hz_page *page) {
+    unsigned log2 = hz_page_unit_log2(page);
+    uint64_t units = free_units(page) & ~page->purged_units;
+    for (unsigned calls = CALLS_AT_ONCE; units != 0 && calls > 0; calls--) {
+        unsigned first = (unsigned)__builtin_ctzll(units);
+        uint64_t after = ~(units >> first);
+        unsigned count = after == 0 ? 64 - first : (unsigned)__builtin_ctzll(after);
+        uint64_t run = (UINT64_MAX >> (64 - count)) << first;
+        units &= ~run;
+        walk->calls -= walk->calls > 0;
+        if (!hz_os_purge(page->start + ((size_t)first << log2), (size_t)count << log2))
+            continue; /* the memory may be locked; what it holds does not matter */
+        page->purged_units |= run;
+        hz_page_count_purged_locked(shard, page, run, 1);
+        hz_arena_count_purged((size_t)count << log2);
+    }
+    return units == 0;
+}
+
+/* Whether the page's turn has come, by what the last walk saw. */
+static bool is_due(struct hz_page *page, enum hz_page_purge_mode mode) {
+    uint32_t unused = hz_load_rlx(&page->free_count); /* relaxed, all: hint */
+    uint32_t looked = hz_load_rlx(&page->looked_free);
+    if (unused == 0 || looked == (unused | TRIED))
+        return false;
+    if (mode == HZ_PURGE_RECENT || looked == unused)
+        return true;
+    hz_store_rlx(&page->looked_free, unused);
+    return false;
+}
+
+static void page_look(void *context, struct hz_page *page) {
+    struct walk *walk = context;
+    if (walk->calls == 0 || !is_due(page, walk->mode))
+        return;
+    /* sync: page-move, partner hz_page_depart_locked; checked again under the lock */
+    struct hz_shard *shard = hz_shard_get(hz_load_acq(&page->shard));
+    uint32_t retired = 0;
+    hz_shard_lock(walk->self, shard, HZ_TO_GIVE);
+    /* sync: page-publish, partners hz_page_create_locked, hz_page_retire_locked. If the page has a class and is this
+     * shard's, both stay true while the lock is held */
+    if (hz_load_acq(&page->size_class) != HZ_CLASS_NONE && hz_page_is_of(page, shard) &&
+        page->list_state == HZ_PAGE_LISTED) {
+        uint32_t unused = hz_load_rlx(&page->free_count); /* relaxed, both: lock; hint */
+        if (unused == page->capacity) {
+            hz_page_retire_locked(shard, page);
+            retired = 1;
+        } else if (purge_units_locked(walk, shard, page)) {
+            hz_store_rlx(&page->looked_free, unused | TRIED);
+        }
+    }
+    hz_shard_unlock(shard);
+    hz_count(&walk->self->counters.page_retire, retired);
+}
+
+void hz_pages_purge_all(struct hz_thread_block *self) {
+    struct walk walk = {.self = self, .mode = HZ_PURGE_RECENT, .calls = UINT32_MAX};
+    hz_pages_walk(page_look, &walk);
+}
+
+bool hz_pages_purge(struct hz_thread_block *self, enum hz_page_purge_mode mode, uint32_t *next, uint32_t segments,
+                    uint32_t calls) {
+    struct walk walk = {.self = self, .mode = mode, .calls = calls};
+    uint32_t count = hz_arena_segment_count();
+    for (; *next < count && segments > 0 && walk.calls > 0; segments--) {
+        hz_pages_walk_segment(*next, page_look, &walk);
+        *next += walk.calls > 0; /* otherwise the next call goes on in this segment */
+    }
+    if (*next < count)
+        return false;
+    *next = 0;
+    return true;
+}

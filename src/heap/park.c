@@ -1,0 +1,118 @@
+/*
+ * park.c - see park.h. Called by slow paths (enter and leave), thread.c, orphan.c, keeper.c, purge.c and fork.c.
+ */
+#include "heap/park.h"
+
+#include "base/os.h"
+#include "heap/pages/send.h"
+
+_Atomic(uint32_t) hz_keeper_sleeps;
+
+HZ_TLS struct hz_thread_block *hz_thread_mine;
+
+/* A parked thread takes its thread block back. It may no longer be parked, if the keeper has given up. */
+HZ_NOINLINE struct hz_thread_block *hz_thread_resume(void) {
+    struct hz_thread_block *self = hz_thread_mine;
+    if (self == NULL)
+        return &hz_thread_none;
+    struct hz_parking *parking = &self->parking;
+    hz_lock_acquire(&parking->lock);
+    hz_store_rlx(&self->busy, hz_load_rlx(&self->busy) + 1); /* relaxed, all: owner, lock */
+    hz_store_rlx(&hz_self_word, self);
+    hz_store_rlx(&parking->parked, false);
+    bool has_holes = parking->has_holes;
+    parking->has_holes = false;
+    hz_lock_release(&parking->lock);
+    for (unsigned index = 1; has_holes && index < HZ_BINS; index++)
+        hz_bin_close_holes(&self->cache, index);
+    if (hz_load_rlx(&hz_keeper_sleeps) != 0) /* sync: park, partner keeper_sleep */
+        hz_keeper_wake();
+    return self;
+}
+
+void hz_keeper_wake(void) {
+    uint32_t sleeps = 1;
+    /* relaxed: only picks the thread that wakes */
+    if (hz_cas_strong_acq_rlx(&hz_keeper_sleeps, &sleeps, 0))
+        hz_os_wake(&hz_keeper_sleeps, 1);
+}
+
+/* The thread block may be an orphan's: the fork then may have come while the keeper was emptying its bins. */
+void hz_park_reset(struct hz_thread_block *self) {
+    self->parking.has_holes = false;
+    hz_store_rlx(&self->parking.parked, false); /* relaxed, both: nobody parks it before hz_park_open */
+    hz_store_rlx(&self->busy, 0);
+    for (unsigned index = 1; index < HZ_BINS; index++)
+        hz_bin_close_holes(&self->cache, index);
+}
+
+void hz_park_open(struct hz_thread_block *self) {
+    hz_lock_acquire(&self->parking.lock);
+    self->parking.self_word = &hz_self_word;
+    hz_lock_release(&self->parking.lock);
+}
+
+void hz_park_close(struct hz_thread_block *self) {
+    hz_lock_acquire(&self->parking.lock);
+    self->parking.self_word = NULL;
+    hz_lock_release(&self->parking.lock);
+}
+
+bool hz_park(struct hz_thread_block *thread) {
+    struct hz_parking *parking = &thread->parking;
+    if (hz_load_rlx(&thread->busy) != 0) /* relaxed: hint, spares the thread a wait */
+        return false;
+    hz_lock_acquire(&parking->lock);
+    bool parked = hz_load_rlx(&parking->parked); /* relaxed: lock */
+    if (!parked && parking->self_word != NULL) {
+        hz_store_rlx(parking->self_word, &hz_thread_none); /* sync: park, partners hz_self, hz_thread_enter */
+        /* sync: park, partners hz_thread_enter, hz_thread_leave. Acquire: what a slow path did to the bins */
+        parked = hz_os_barrier() && hz_load_acq(&thread->busy) == 0;
+        if (!parked && parking->self_word != NULL) /* NULL: a signal handler has forked here, and this is the child */
+            hz_store_rlx(parking->self_word, thread);
+        hz_store_rlx(&parking->parked, parked); /* relaxed: lock */
+    }
+    hz_lock_release(&parking->lock);
+    return parked;
+}
+
+uint32_t hz_park_take(struct hz_thread_block *thread, unsigned index, void **out) {
+    struct hz_parking *parking = &thread->parking;
+    uint32_t count = 0;
+    hz_lock_acquire(&parking->lock);
+    if (hz_load_rlx(&parking->parked)) { /* relaxed: lock */
+        count = hz_bin_take_old(&thread->cache, index, out);
+        parking->has_holes |= count > 0;
+    }
+    hz_lock_release(&parking->lock);
+    return count;
+}
+
+void hz_park_empty(struct hz_thread_block *self, struct hz_thread_block *thread) {
+    void *blocks[HZ_BIN_COUNT > HZ_REMOTE_COUNT ? HZ_BIN_COUNT : HZ_REMOTE_COUNT];
+    for (unsigned index = 1; index < HZ_BINS; index++) {
+        uint32_t count = hz_park_take(thread, index, blocks);
+        if (hz_class_is_mid(index) && index != HZ_REMOTE_BIN)
+            hz_count(&self->counters.mid_moved, count);
+        hz_blocks_send(self, blocks, count);
+    }
+}
+
+/* Other threads do not exist here, and the keeper may have been anywhere. A thread whose word is empty resumes in its
+   next slow path, not here: a signal handler that interrupted a fast path may fork. */
+void hz_park_after_fork(void) {
+    hz_store_rlx(&hz_keeper_sleeps, 0); /* relaxed, all: one thread */
+    for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
+        struct hz_thread_block *thread = hz_thread_block_from(each);
+        struct hz_parking *parking = &thread->parking;
+        if (hz_lock_abandoned(&parking->lock))
+            hz_lock_reset(&parking->lock);
+        if (thread != hz_thread_mine && parking->self_word != NULL) /* writes only where it must */
+            parking->self_word = NULL;
+    }
+    struct hz_thread_block *self = hz_thread_mine;
+    if (self == NULL)
+        return;
+    if (self->parking.self_word != NULL)
+        self->parking.has_holes |= hz_self() != self;
+}

@@ -1,0 +1,74 @@
+/*
+ * park.h - how the keeper (or a purge) takes the blocks out of another thread's bins, at no cost to the fast paths.
+ *
+ * The fast paths read `hz_self_word` once and then use the bins of the thread block that it names. To park a thread the
+ * keeper stores hz_thread_none into the thread's own word, and has all running threads pass a memory barrier. From then
+ * on each operation that the thread begins finds empty bins and falls into its slow path, where it waits
+ * for its parking lock and takes its thread block back (it resumes). Only an operation that it began before the barrier
+ * can still touch the bins:
+ *   - a slow path raises `busy` before it reads the word again. The keeper reads `busy` after the barrier. One of them
+ *     sees the other: the slow path gives way, or the keeper gives up;
+ *   - a pop or a push may be anywhere between its first and its last access, and stay there for long, if a signal
+ *     handler interrupted it and sleeps. It touches one bin, and there only the newest block and the slot below it. So
+ *     the keeper leaves two blocks in each bin. There is one such operation at most, since a handler that interrupts
+ *     malloc must not call malloc (signal-safety(7)).
+ *
+ * Edge "park": the keeper's store of the word and its barrier, against `busy` and the next load of the word.
+ */
+#ifndef HZ_HEAP_PARK_H
+#define HZ_HEAP_PARK_H
+
+#include "heap/thread_block.h"
+
+extern HZ_HIDDEN _Atomic(uint32_t) hz_keeper_sleeps; /* sync: park; not 0 while the keeper waits to be woken */
+
+/* The thread's block, parked or not; NULL when it has none. */
+extern HZ_HIDDEN HZ_TLS struct hz_thread_block *hz_thread_mine;
+
+struct hz_thread_block *hz_thread_resume(void);
+void hz_keeper_wake(void);
+
+/* Begins a slow path: returns the thread's block, which is not parked before the matching hz_thread_leave, or
+   hz_thread_none if the thread is not attached. Slow paths may be nested. */
+HZ_INLINE struct hz_thread_block *hz_thread_enter(void) {
+    struct hz_thread_block *self = hz_self();
+    if (HZ_LIKELY(hz_is_attached(self))) {
+        hz_store_rlx(&self->busy, hz_load_rlx(&self->busy) + 1); /* relaxed: owner. sync: park, partner hz_park */
+        hz_signal_fence();
+        if (HZ_UNLIKELY(hz_load_rlx(&hz_keeper_sleeps) != 0)) /* sync: park, partner keeper_sleep */
+            hz_keeper_wake();
+        if (HZ_LIKELY(hz_self() == self))
+            return self;
+        hz_store_rel(&self->busy, hz_load_rlx(&self->busy) - 1); /* relaxed: owner */
+    }
+    return hz_thread_resume();
+}
+
+/* Ends a slow path. */
+HZ_INLINE void hz_thread_leave(struct hz_thread_block *self) {
+    if (hz_is_attached(self))
+        hz_store_rel(&self->busy, hz_load_rlx(&self->busy) - 1); /* relaxed: owner. sync: park, partner hz_park */
+}
+
+/* Makes a recycled thread block usable, before its new owner attaches. */
+void hz_park_reset(struct hz_thread_block *self);
+
+/* From now on the thread can be parked: its exit hook will detach it. Close: no longer. Owner. */
+void hz_park_open(struct hz_thread_block *self);
+void hz_park_close(struct hz_thread_block *self);
+
+/* Parks another thread unless it is in a slow path; true if it is parked. Any thread, after hz_os_barrier_prepare. */
+bool hz_park(struct hz_thread_block *thread);
+
+/* Sends home what is in the bins of a parked thread, but for two blocks in each. Stops when the thread resumes. Any
+   thread, holding no lock. */
+void hz_park_empty(struct hz_thread_block *self, struct hz_thread_block *thread);
+
+/* Takes blocks out of a bin of a parked thread for hz_park_empty, and returns their number; 0 once the thread has
+   resumed. `index`: a class or HZ_REMOTE_BIN. out: hz_bin_slots(index) pointers. */
+uint32_t hz_park_take(struct hz_thread_block *thread, unsigned index, void **out);
+
+/* In a fork's child: repairs the thread blocks' locks. */
+void hz_park_after_fork(void);
+
+#endif
