@@ -227,13 +227,16 @@ int allocate_after_handler_freed() {
     struct rlimit limit = {size, size};
     if (setrlimit(RLIMIT_AS, &limit) != 0)
         return 2;
+    volatile size_t wanted = 96 * MiB;
+    volatile unsigned filled = 0; /* an allocator may give up address space of its own before it fails */
+    while (::operator new(wanted, std::nothrow) != nullptr)
+        filled = filled + 1;
     std::set_new_handler([] {
         if (reserve == nullptr)
             std::set_new_handler(nullptr);
         ::operator delete(reserve);
         reserve = nullptr;
     });
-    volatile size_t wanted = 96 * MiB;
     char *block = static_cast<char *>(::operator new(wanted));
     memset(block, 1, wanted);
     return reserve == nullptr ? 0 : 3;
