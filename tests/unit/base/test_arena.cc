@@ -203,8 +203,8 @@ bool rests_nothing_soon() {
 TEST_F(Arena, NoMoreRestsThanTheBudget) {
     ASSERT_TRUE(rests_nothing_soon());
     std::vector<struct hz_run> runs;
-    for (int i = 0; i < 200; i++) {
-        runs.push_back(alloc(static_cast<unsigned>(1 + i % unit::run_pages_max)));
+    for (unsigned i = 0; i < 200; i++) {
+        runs.push_back(alloc(1 + i % unit::run_pages_max));
         memset(start_of(runs.back()), 1, bytes_of(runs.back()));
     }
     expect_exact_counts();
