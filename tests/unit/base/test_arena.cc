@@ -722,7 +722,8 @@ TEST_F(Arena, ThreadsMapAndUnmapDirectly) {
             base[bytes - 1] = 1;
             segment = hz_arena_direct_resize(segment, bytes + hz_os_page_bytes());
             base = unit::page_address(segment, 0);
-            good = good && support::holds(base, 64, index * 1000 + i) && base[bytes] == 0;
+            base[bytes] = 1; /* what is new can hold anything, but it is there */
+            good = good && support::holds(base, 64, index * 1000 + i);
             hz_arena_direct_free(segment);
         }
     });
