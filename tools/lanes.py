@@ -336,8 +336,8 @@ def lane_table(lanes: list[Lane], engines: list[Engine]) -> list[str]:
     knobs = {knob.name: knob for engine in engines for knob in engine.knobs}
     rows = [
         [
-            f"[{lane.title}](../{lane.path})",
-            ", ".join(f"`{name.removeprefix('HZ_')}` {value_text(knobs[name], value)}" for name, value in lane.set_here.items()) or "nothing",
+            lane.title,
+            ", ".join(f"{name.removeprefix('HZ_')} {value_text(knobs[name], value)}" for name, value in lane.set_here.items()) or "nothing",
         ]
         for lane in lanes
     ]
@@ -375,7 +375,7 @@ def lanes_page(engines: list[Engine], lanes: list[Lane], figures: list[Figures])
         "",
         "## Lanes",
         "",
-        "The library of lane E/L is `libhakozuna_E_L.so`. The library of a lane `default` is `libhakozuna_E.so`.",
+        "The header of lane E/L is `src/engines/E/lanes/L.h`, its library `libhakozuna_E_L.so`, that of a lane `default` `libhakozuna_E.so`.",
         "",
         *lane_table(lanes, engines),
         "",
@@ -394,7 +394,7 @@ def lanes_page(engines: list[Engine], lanes: list[Lane], figures: list[Figures])
         "## Bins and batches",
         "",
         f"There are {figures[0]['HZ_CLASS_COUNT'] - 1} size classes. The table has those that are powers of two. A bin holds at most",
-        "`hz_bin_capacity(class)` blocks, and at first `hz_bin_start(class)`. At most `hz_batch_count(class)` blocks move in one step.",
+        "`hz_bin_capacity(class)` blocks, and soon `hz_bin_start(class)`. At most `hz_batch_count(class)` blocks move in one step.",
         "",
         *bins_table(lanes, figures),
     ]

@@ -52,6 +52,9 @@ struct arena {
     _Atomic(size_t) segments_acquired; /* counter */
     _Atomic(uint64_t) ticked_at_ms;    /* hint */
 
+    _Atomic(size_t) soft_bytes; /* hint; limits of what is held, 0: none */
+    _Atomic(size_t) hard_bytes; /* hint */
+
     _Atomic(bool) purging;        /* hint: a thread purges because the dirty budget is exceeded */
     _Atomic(size_t) direct_bytes; /* counter: usable bytes of direct blocks that are handed out */
     _Atomic(size_t) hollow_bytes; /* counter: bytes of runs in use that hold no memory, as their holders say */
@@ -344,9 +347,50 @@ size_t hz_arena_purged_bytes(void) {
     return hz_load_rlx(&arena.purged_bytes); /* relaxed: counter */
 }
 
+void hz_arena_limit(size_t soft_bytes, size_t hard_bytes) {
+    hz_store_rlx(&arena.soft_bytes, soft_bytes); /* relaxed, both: hint */
+    hz_store_rlx(&arena.hard_bytes, hard_bytes);
+}
+
+void hz_arena_limits(size_t *soft_bytes, size_t *hard_bytes) {
+    *soft_bytes = hz_load_rlx(&arena.soft_bytes); /* relaxed, both: hint */
+    *hard_bytes = hz_load_rlx(&arena.hard_bytes);
+}
+
+size_t hz_arena_held_bytes(void) {
+    return hz_arena_used_bytes() + hz_arena_resting_bytes();
+}
+
+static bool is_over(_Atomic(size_t) *limit_bytes, size_t more) {
+    size_t limit = hz_load_rlx(limit_bytes); /* relaxed: hint */
+    return HZ_UNLIKELY(limit != 0) && hz_arena_held_bytes() + more > limit;
+}
+
+bool hz_arena_is_over_soft(void) {
+    return is_over(&arena.soft_bytes, 0);
+}
+
+/* Whether `more` bytes would exceed the hard limit, even after what rests has gone back. */
+static bool hard_forbids(size_t more) {
+    if (HZ_LIKELY(!is_over(&arena.hard_bytes, more)))
+        return false;
+    hz_arena_purge(0, SIZE_MAX);
+    return is_over(&arena.hard_bytes, more);
+}
+
+bool hz_arena_is_over_hard(void) {
+    return hard_forbids(0);
+}
+
+/* Gives back a claim that the hard limit forbids: with its `bits`, the units that were dirty before. */
+static void claim_undo(struct hz_runmap *map, const struct hz_claim *claim) {
+    hz_runmap_clean(map, claim->index, claim->bits & ~claim->dirty);
+    hz_runmap_release(map, claim->index, claim->bits);
+}
+
 /* The dirty budget without its addition for loops. */
 static size_t budget_base(void) {
-    return BUDGET_BYTES + hz_arena_used_bytes() / BUDGET_USED_SHARE;
+    return hz_arena_is_over_soft() ? 0 : BUDGET_BYTES + hz_arena_used_bytes() / BUDGET_USED_SHARE;
 }
 
 /* If more rests than the budget allows, purges up to `most` bytes, rounded up to units. Begins with units if they are
@@ -355,8 +399,10 @@ static void budget_keep(size_t most) {
     size_t units = hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2;
     size_t resting = hz_arena_resting_bytes();
     /* relaxed: hint */
-    size_t limit = budget_base() + hz_min(hz_load_rlx(&arena.loop_bytes),
-                                          BUDGET_LOOP_PAGES_BYTES + units + hz_arena_used_bytes() / BUDGET_USED_SHARE);
+    size_t limit = budget_base();
+    if (limit > 0)
+        limit += hz_min(hz_load_rlx(&arena.loop_bytes),
+                        BUDGET_LOOP_PAGES_BYTES + units + hz_arena_used_bytes() / BUDGET_USED_SHARE);
     if (HZ_LIKELY(resting <= limit))
         return;
     bool expected = false;
@@ -395,13 +441,13 @@ static void budget_learn(size_t fresh, size_t reused) {
 /* Halves the addition for loops if it was not needed since the last tick, and ends it once nothing rests. */
 static void budget_age(void) {
     bool is_used = hz_load_rlx(&arena.loop_used); /* relaxed, all: hints */
-    bool is_over = !is_used && hz_arena_resting_bytes() == 0;
+    bool has_ended = !is_used && hz_arena_resting_bytes() == 0;
     size_t left = hz_load_rlx(&arena.loop_bytes) / 2;
-    hz_store_rlx(&arena.regret_bytes, is_over ? 0 : hz_load_rlx(&arena.regret_bytes) / 2);
+    hz_store_rlx(&arena.regret_bytes, has_ended ? 0 : hz_load_rlx(&arena.regret_bytes) / 2);
     if (is_used)
         hz_store_rlx(&arena.loop_used, false);
     else
-        hz_store_rlx(&arena.loop_bytes, left < BUDGET_LOOP_BYTES_MIN || is_over ? 0 : left);
+        hz_store_rlx(&arena.loop_bytes, left < BUDGET_LOOP_BYTES_MIN || has_ended ? 0 : left);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------------ */
@@ -428,6 +474,10 @@ bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run
         if (is_last_try || !unused_give_up((size_t)pages << HZ_PAGE_LOG2))
             return false;
         is_last_try = true;
+    }
+    if (hard_forbids(0)) { /* the claim is counted */
+        claim_undo(&arena.pages, &claim);
+        return false;
     }
     run->segment = hz_load_acq(&arena.segments[claim.index]); /* sync: segment-publish, partner entry_get_locked */
     run->first = claim.first;
@@ -457,6 +507,10 @@ bool hz_arena_run_grow(struct hz_segment *segment, unsigned first, unsigned more
     struct hz_claim claim;
     if (!hz_runmap_claim_bits(&arena.pages, segment->index, hz_run_bits(first + pages, more), &claim))
         return false;
+    if (hard_forbids(0)) {
+        claim_undo(&arena.pages, &claim);
+        return false;
+    }
     struct hz_run run = {.segment = segment, .first = first, .pages = pages + more};
     run_begin(&run, &claim);
     *dirty_mask = claim.dirty;
@@ -557,6 +611,13 @@ struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool ze
         base = direct_space(bytes, alignment, &claim, &region);
     if (base == NULL)
         return NULL;
+    if (hard_forbids(bytes)) {
+        if (region != 0)
+            claim_undo(&hz_region_units, &claim);
+        else
+            space_release(base, bytes, region);
+        return NULL;
+    }
     unsigned reused = hz_bits_count(claim.dirty & claim.bits);
     if (zeroed && reused > 0 && !hz_os_purge(base, bytes))
         memset(base, 0, bytes);
@@ -631,6 +692,8 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
     char *base = (char *)hz_load_rlx(&segment->base); /* relaxed, all: owner */
     size_t old_bytes = hz_load_rlx(&segment->direct_bytes);
     uint32_t region = hz_load_rlx(&segment->region);
+    if (bytes > old_bytes && hard_forbids(bytes - old_bytes))
+        return NULL;
     bool done = region != 0 ? region_resize(region - 1, base, old_bytes, bytes)
                             : hz_os_remap(base, old_bytes, bytes, NULL) != NULL;
     if (!done && bytes > old_bytes) {

@@ -125,6 +125,14 @@ bool hz_arena_tick(void);
 size_t hz_arena_resting_bytes(void);
 size_t hz_arena_used_bytes(void);
 
+/* Limits of what is held, that is, used or at rest; 0: none. Above the soft limit nothing may rest. What would exceed
+   the hard limit is refused, as if the OS had refused it. Set: any thread, for what is allocated from now on. */
+void hz_arena_limit(size_t soft_bytes, size_t hard_bytes);
+void hz_arena_limits(size_t *soft_bytes, size_t *hard_bytes);
+size_t hz_arena_held_bytes(void);
+bool hz_arena_is_over_soft(void);
+bool hz_arena_is_over_hard(void); /* even after a purge of what rests */
+
 /* Gives back the memory that describes the runs of segments in which no run is handed out. Returns the bytes. Any
    thread. */
 size_t hz_arena_meta_purge(void);

@@ -80,6 +80,9 @@ uint32_t hz_os_process_id(void);
    when unknown. */
 bool hz_os_is_sandboxed(void);
 
+/* Reads the beginning of a file as a string: at most room - 1 bytes, "" when it cannot be read. */
+void hz_os_read_file(const char *path, char *text, size_t room);
+
 /* hz_os_barrier makes each running thread of the process pass a full memory barrier before the call returns. Call
    hz_os_barrier_prepare once in each process before. False when the kernel cannot. */
 bool hz_os_barrier_prepare(void);

@@ -235,21 +235,25 @@ bool hz_os_barrier(void) {
     return barrier_call(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
+void hz_os_read_file(const char *path, char *text, size_t room) {
+    int saved = errno;
+    ssize_t got = -1;
+    /* not the C library's functions: those are cancellation points */
+    long file = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    if (file >= 0) {
+        got = (ssize_t)syscall(SYS_read, file, text, room - 1);
+        (void)syscall(SYS_close, file);
+    }
+    text[got > 0 ? got : 0] = '\0';
+    errno = saved;
+}
+
 bool hz_os_is_sandboxed(void) {
     enum { STATUS_BYTES = 4096 };
     static const char label[] = "\nSeccomp:\t";
     char text[STATUS_BYTES];
-    int saved = errno;
-    ssize_t got = -1;
-    /* not the C library's functions: those are cancellation points */
-    long file = syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/status", O_RDONLY | O_CLOEXEC, 0);
-    if (file >= 0) {
-        got = (ssize_t)syscall(SYS_read, file, text, sizeof(text) - 1);
-        (void)syscall(SYS_close, file);
-    }
-    text[got > 0 ? got : 0] = '\0';
+    hz_os_read_file("/proc/thread-self/status", text, sizeof(text));
     const char *mode = strstr(text, label);
-    errno = saved;
     return mode == NULL || mode[sizeof(label) - 1] != '0';
 }
 

@@ -3,10 +3,12 @@
  */
 #include "hakozuna/hakozuna.h"
 
+#include "base/arena.h"
 #include "base/report.h"
 #include "front/family.h"
 #include "front/front.h"
 #include "heap/config.h"
+#include "heap/limit.h"
 #include "heap/purge.h"
 #include "heap/query.h"
 #include "heap/stats.h"
@@ -67,6 +69,24 @@ size_t hz_usable_size(const void *block) {
 
 size_t hz_good_size(size_t size) {
     return hz_query_good_size(size);
+}
+
+int hz_limit_set(size_t soft_bytes, size_t hard_bytes) {
+    if (soft_bytes > hard_bytes && hard_bytes != 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    hz_heap_limit_set(soft_bytes, hard_bytes);
+    return 0;
+}
+
+void hz_limit_get(struct hz_limits *out) {
+    hz_arena_limits(&out->soft_bytes, &out->hard_bytes);
+    out->held_bytes = hz_arena_held_bytes();
+}
+
+void hz_limit_notify(hz_limit_callback *callback, void *context) {
+    hz_heap_limit_notify(callback, context);
 }
 
 size_t hz_purge(void) {

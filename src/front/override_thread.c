@@ -7,6 +7,7 @@
 #include "base/atomic.h"
 #include "base/os.h"
 #include "heap/keeper.h"
+#include "heap/limit.h"
 #include "heap/thread.h"
 
 #include <dlfcn.h>
@@ -78,7 +79,7 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *restrict th
     int error = create(thread, attributes, thread_begin, beginning);
     if (error != 0)
         hz_free(beginning);
-    if (error == 0 && is_wanted())
-        (void)hz_keeper_start(); /* without it slow paths do what they can */
+    if (error == 0 && is_wanted() && hz_keeper_start()) /* without it slow paths do what they can */
+        hz_heap_limit_default();
     return error;
 }

@@ -16,11 +16,16 @@ HZ_INLINE uint32_t hz_bin_capacity(unsigned size_class) {
     return (uint32_t)hz_max(count, least) & ~1U; /* even, since half a bin is a batch */
 }
 
-enum { HZ_BIN_FIRST_COUNT = 4 };
+enum {
+    HZ_BIN_FIRST_COUNT = 4,
+    HZ_BIN_FIRST_COUNT_LARGE = 2, /* from this many bytes on: */
+    HZ_BIN_FIRST_LARGE_BYTES = 1024,
+};
 
 /* Room of a new bin, in blocks. */
 HZ_INLINE uint32_t hz_bin_first(unsigned size_class) {
-    return (uint32_t)hz_min(HZ_BIN_FIRST_COUNT, hz_bin_capacity(size_class));
+    bool is_large = hz_class_bytes(size_class) >= HZ_BIN_FIRST_LARGE_BYTES;
+    return (uint32_t)hz_min(is_large ? HZ_BIN_FIRST_COUNT_LARGE : HZ_BIN_FIRST_COUNT, hz_bin_capacity(size_class));
 }
 
 /* Room, in blocks, that a bin gets by doubling in each visit; more only when visits follow one another (room.c). */

@@ -10,8 +10,10 @@
 
 #include "base/arena.h"
 #include "base/meta.h"
+#include "heap/cache/allowance.h"
 #include "heap/init.h"
 #include "heap/keeper.h"
+#include "heap/limit.h"
 #include "heap/orphan.h"
 #include "heap/pages/adopt.h"
 #include "heap/pages/mail.h"
@@ -25,6 +27,7 @@ void hz_heap_after_fork(void) {
     hz_init_after_fork();
     struct hz_thread_block *self = hz_thread_mine;
     hz_park_after_fork();
+    hz_allowance_after_fork(self != NULL && hz_self() == self);
     hz_keeper_after_fork(self != NULL && self->exit_armed);
     for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) {
         struct hz_shard *shard = hz_shard_get(index);
@@ -36,6 +39,7 @@ void hz_heap_after_fork(void) {
         }
         hz_store_rlx(&shard->threads, self != NULL && self->shard == shard ? 1 : 0); /* relaxed: one thread */
     }
+    hz_heap_limit_after_fork();
     hz_orphan_bins_after_fork(self);
     hz_adopt_after_fork();
     hz_mail_after_fork();

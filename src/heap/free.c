@@ -14,10 +14,16 @@
 #include "heap/tick.h"
 
 /* A thread that has never allocated puts the first blocks that it frees straight into their pages. Otherwise a thread's
-   very last frees (glibc's, of its own bookkeeping) would attach it too late for its exit hook. */
-enum { FREES_BEFORE_ATTACH = 16 };
+   very last frees (glibc's, of its own bookkeeping) would attach it too late for its exit hook. And a thread that frees
+   what it was given and allocates as much would get blocks that share cache lines with those given to others. */
+enum { FREES_AT_ONCE = 16 };
 
-static HZ_TLS uint32_t unattached_frees; /* owner */
+static HZ_TLS uint32_t frees_at_once; /* owner */
+
+static bool is_freed_at_once(unsigned size_class) {
+    struct hz_thread_block *self = hz_thread_mine;
+    return size_class != HZ_CLASS_LARGE && (self == NULL || self->is_new) && frees_at_once < FREES_AT_ONCE;
+}
 
 static void free_small(struct hz_thread_block *self, void *block, unsigned size_class) {
     size_t offset = hz_bin_offset(size_class);
@@ -34,9 +40,11 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
             hz_bin_send_home(self, size_class);
             hz_room_shrink(self, size_class);
         } else {
-            hz_room_visit(self, size_class);
+            bool too_much = hz_room_visit(self, size_class);
             if (hz_load_rlx(&bin->top) == bin->limit) /* relaxed: owner */
-                hz_bin_flush(self, size_class, hz_bin_room(&self->cache, size_class) / 2);
+                hz_bin_flush(self, size_class, hz_bin_room(&self->cache, size_class) / (too_much ? 4 : 2));
+            if (too_much)
+                hz_room_shrink(self, size_class);
         }
     }
     hz_bin_push(&self->cache, bin, hz_load_rlx(&bin->top), block); /* relaxed: owner */
@@ -56,9 +64,13 @@ void hz_free_slow(void *block) {
     if (block == NULL)
         return;
     unsigned size_class = hz_query_class(block);
+    if (is_freed_at_once(size_class)) {
+        frees_at_once++;
+        hz_block_put(&hz_thread_none, block);
+        return;
+    }
     struct hz_thread_block *self = hz_thread_enter();
-    if (size_class != HZ_CLASS_LARGE && !hz_is_attached(self) && !hz_thread_is_ending() &&
-        ++unattached_frees > FREES_BEFORE_ATTACH && hz_thread_attach() != NULL)
+    if (size_class != HZ_CLASS_LARGE && !hz_is_attached(self) && !hz_thread_is_ending() && hz_thread_attach() != NULL)
         self = hz_thread_enter();
     if (size_class == HZ_CLASS_LARGE)
         free_large(self, block);

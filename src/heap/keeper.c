@@ -22,6 +22,7 @@
 #include "heap/pages/page_purge.h"
 #include "heap/pages/send.h"
 #include "heap/park.h"
+#include "heap/settle.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -30,6 +31,7 @@
 enum keeper_state { KEEPER_NONE, KEEPER_STARTING, KEEPER_RUNS, KEEPER_CANNOT };
 
 enum {
+    PARK_ROUNDS = 10,        /* rounds in which a thread must not have used its bins, as it may only wait for a CPU */
     WALK_ROUNDS = 5,         /* rounds from one walk over the pages to the next */
     QUIET_ROUNDS = 20,       /* rounds without a change after which nothing can age any more */
     STACK_BYTES = 128 << 10, /* beside what the C library takes of it */
@@ -55,28 +57,34 @@ static uint64_t tops_digest(struct hz_thread_block *thread) {
     return digest;
 }
 
-/* Parks a thread whose bins' tops are where they were in the last round, and empties its bins. True if the tops have
-   changed. A thread with empty bins is parked too: its next free could otherwise fill them unseen. */
-static bool thread_look(struct hz_thread_block *self, struct hz_thread_block *thread) {
+enum activity { PARKED, WAITS, WORKS };
+
+/* Parks a thread whose bins' tops have not moved for PARK_ROUNDS rounds, and empties its bins. A thread with empty bins
+   is parked too: its next free could otherwise fill them unseen. */
+static enum activity thread_look(struct hz_thread_block *self, struct hz_thread_block *thread) {
     struct hz_parking *parking = &thread->parking;
     if (hz_load_rlx(&parking->parked)) /* relaxed: hint */
-        return false;
+        return PARKED;
     uint64_t digest = tops_digest(thread);
     if (digest != parking->tops_seen) {
         parking->tops_seen = digest;
-        return true;
+        parking->rounds_unused = 0;
+        return WORKS;
     }
+    if (++parking->rounds_unused < PARK_ROUNDS)
+        return WAITS;
     if (hz_park(thread))
         hz_park_empty(self, thread);
-    return false;
+    return PARKED;
 }
 
-static bool threads_look(struct hz_thread_block *self) {
-    bool changed = false;
+/* The activity of the busiest thread. */
+static enum activity threads_look(struct hz_thread_block *self) {
+    enum activity most = PARKED;
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next)
         if (each != &self->registered && hz_load_rlx(&each->state) == HZ_THREAD_USED) /* relaxed: hint */
-            changed |= thread_look(self, hz_thread_block_from(each));
-    return changed;
+            most = (enum activity)hz_max(most, thread_look(self, hz_thread_block_from(each)));
+    return most;
 }
 
 static bool depot_look(struct hz_thread_block *self) {
@@ -107,9 +115,12 @@ static bool keeper_round(struct hz_thread_block *self, uint32_t number) {
     static size_t resting_seen;
     bool changed = depot_look(self);
     changed |= mail_look(self);
-    changed |= threads_look(self);
+    enum activity activity = threads_look(self);
+    changed |= activity != PARKED;
     hz_page_local_gather(self);
-    if (number % WALK_ROUNDS == 0) {
+    hz_density_age();
+    hz_settle_all(self);
+    if (number % WALK_ROUNDS == 0 && (activity != WORKS || hz_settle_is_loose())) {
         uint32_t next = 0;
         (void)hz_pages_purge(self, HZ_PURGE_AGED, &next, UINT32_MAX, UINT32_MAX);
         changed |= hz_thread_blocks_purge() + hz_arena_meta_purge() > 0;

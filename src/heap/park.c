@@ -4,6 +4,7 @@
 #include "heap/park.h"
 
 #include "base/os.h"
+#include "heap/cache/allowance.h"
 #include "heap/pages/send.h"
 
 _Atomic(uint32_t) hz_keeper_sleeps;
@@ -19,6 +20,9 @@ HZ_NOINLINE struct hz_thread_block *hz_thread_resume(void) {
     hz_lock_acquire(&parking->lock);
     hz_store_rlx(&self->busy, hz_load_rlx(&self->busy) + 1); /* relaxed, all: owner, lock */
     hz_store_rlx(&hz_self_word, self);
+    self->is_new = false;
+    if (hz_load_rlx(&parking->parked))
+        hz_allowance_join();
     hz_store_rlx(&parking->parked, false);
     bool has_holes = parking->has_holes;
     parking->has_holes = false;
@@ -58,6 +62,15 @@ void hz_park_close(struct hz_thread_block *self) {
     hz_lock_release(&self->parking.lock);
 }
 
+void hz_park_begin(struct hz_thread_block *self) {
+    hz_lock_acquire(&self->parking.lock);
+    self->is_new = true;
+    hz_store_rlx(&hz_self_word, &hz_thread_none); /* relaxed, both: owner, lock */
+    hz_store_rlx(&self->parking.parked, true);
+    hz_lock_release(&self->parking.lock);
+    hz_allowance_leave();
+}
+
 bool hz_park(struct hz_thread_block *thread) {
     struct hz_parking *parking = &thread->parking;
     if (hz_load_rlx(&thread->busy) != 0) /* relaxed: hint, spares the thread a wait */
@@ -71,6 +84,8 @@ bool hz_park(struct hz_thread_block *thread) {
         if (!parked && parking->self_word != NULL) /* NULL: a signal handler has forked here, and this is the child */
             hz_store_rlx(parking->self_word, thread);
         hz_store_rlx(&parking->parked, parked); /* relaxed: lock */
+        if (parked)
+            hz_allowance_leave();
     }
     hz_lock_release(&parking->lock);
     return parked;

@@ -57,6 +57,9 @@ void hz_park_reset(struct hz_thread_block *self);
 void hz_park_open(struct hz_thread_block *self);
 void hz_park_close(struct hz_thread_block *self);
 
+/* The calling thread begins parked: it resumes when it allocates, or when it has freed some blocks (free.c). */
+void hz_park_begin(struct hz_thread_block *self);
+
 /* Parks another thread unless it is in a slow path; true if it is parked. Any thread, after hz_os_barrier_prepare. */
 bool hz_park(struct hz_thread_block *thread);
 

@@ -5,6 +5,7 @@
 
 #include "base/hooks.h"
 #include "base/os.h"
+#include "heap/cache/allowance.h"
 #include "heap/cache/flush.h"
 #include "heap/fork.h"
 #include "heap/init.h"
@@ -52,6 +53,7 @@ struct hz_thread_block *hz_thread_attach(void) {
         return NULL;
     }
     thread->owner = (uint8_t)thread->shard->index;
+    hz_allowance_join();
     hz_thread_mine = thread;
     hz_store_rlx(&hz_self_word,
                  thread); /* from here on the thread can allocate, as the next calls may. relaxed: owner */
@@ -63,6 +65,7 @@ struct hz_thread_block *hz_thread_attach(void) {
 void hz_thread_detach(struct hz_thread_block *thread) {
     hz_thread_flush(thread);
     hz_shard_leave(thread, thread->shard);
+    hz_allowance_leave();
     hz_park_close(thread);
     hz_thread_mine = NULL;
     hz_store_rlx(&hz_self_word, &hz_thread_none); /* relaxed, both: owner */
@@ -80,4 +83,5 @@ void hz_thread_start(void) {
             hz_keeper_allow();
     }
     hz_thread_leave(self);
+    hz_park_begin(self);
 }

@@ -52,8 +52,9 @@ struct hz_parking {
     struct hz_lock lock;                          /* a leaf */
     _Atomic(struct hz_thread_block *) *self_word; /* lock: lock; the thread's hz_self_word; NULL: it cannot be parked */
     _Atomic(bool) parked;                         /* lock: lock; atomic for hints */
-    bool has_holes;     /* lock: lock; bins may have NULL in slots below the top (hz_bin_take_old) */
-    uint64_t tops_seen; /* keeper: digest of the bins' tops at the last round */
+    bool has_holes;         /* lock: lock; bins may have NULL in slots below the top (hz_bin_take_old) */
+    uint64_t tops_seen;     /* keeper: digest of the bins' tops at the last round */
+    uint32_t rounds_unused; /* keeper: rounds since the tops moved */
 };
 
 struct hz_thread_block {
@@ -63,17 +64,23 @@ struct hz_thread_block {
     uintptr_t tag_mask;
     uint8_t owner;   /* index of the thread's shard */
     bool exit_armed; /* the exit hook will be called for the thread */
+    bool is_new;     /* the thread has not allocated yet (thread.c) */
     bool is_hollow;  /* no thread has it, and the memory of its slots was given back */
     bool is_keeper;  /* it puts blocks into their pages, and sends none to a mailbox (keeper.c) */
     /* const after publish: the bin's offset by the size in granules; 0 for size 0 */
     uint16_t bin_of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1];
-    struct hz_shard *shard;      /* the shard that the thread belongs to */
-    uint8_t streak_class;        /* class of the last slow-path visits (cache/room.c) */
-    uint8_t streak;              /* visits in a row for that class since its bin last grew */
-    uint32_t slow_count;         /* slow-path visits by weight since the last tick (tick.c) */
-    uint64_t idle_at_ms;         /* when the last look for idle bins began (cache/idle.c) */
-    uint32_t idle_next;          /* bin at which the look goes on; 0: none goes on */
-    uint32_t idle_tops[HZ_BINS]; /* each bin's top at the look before */
+    struct hz_shard *shard;              /* the shard that the thread belongs to */
+    uint32_t search_after;               /* `visits` at which a bin to empty may be searched again (cache/room.c) */
+    ptrdiff_t room_bytes;                /* of all classes' bins, beyond that of new bins (cache/room.c) */
+    uint32_t visits;                     /* slow-path visits (cache/room.c) */
+    uint32_t visited[HZ_CLASS_COUNT];    /* for each bin, `visits` at the last one */
+    uint16_t visit_gaps[HZ_CLASS_COUNT]; /* for each bin, visits from one to the next, smoothed */
+    uint8_t streak_class;                /* class of the last slow-path visits (cache/room.c) */
+    uint8_t streak;                      /* visits in a row for that class since its bin last grew */
+    uint32_t slow_count;                 /* slow-path visits by weight since the last tick (tick.c) */
+    uint64_t idle_at_ms;                 /* when the last look for idle bins began (cache/idle.c) */
+    uint32_t idle_next;                  /* bin at which the look goes on; 0: none goes on */
+    uint32_t idle_tops[HZ_BINS];         /* each bin's top at the look before */
     struct hz_spares spares[HZ_SPARE_KINDS];
     _Atomic(uint32_t) busy; /* sync: park; slow paths that the thread is in, one inside the other */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_registered registered; /* other threads read it: on a line of its own */

@@ -222,7 +222,7 @@ REPEATED = [
     ("src/base/arena.c", "DIRECTORY_COUNT = 1 << 18,", "docs/usage.md", "2^18 segments"),
     ("src/heap/cache/age.c", "AGE_SHARE = 32 ", "docs/usage.md", "a 32nd of each size class"),
     ("src/heap/knobs.def", r"HZ_DEPOT_AGE_MS, \d+, \d+, 100,", "docs/usage.md", "every 100 ms, a 32nd"),
-    ("src/heap/free.c", "FREES_BEFORE_ATTACH = 16 ", "docs/hz3.md", "after 16 frees"),
+    ("src/heap/free.c", "FREES_AT_ONCE = 16 ", "docs/hz3.md", "after 16 frees"),
     ("src/heap/pages/page.c", "BLOCKS_MIN = 4,", "docs/hz3.md", "at least 4 blocks"),
     ("src/heap/pages/page.c", "WASTE_SHARE_MAX = 16,", "docs/hz3.md", "at most 1/16"),
     ("src/heap/pages/adopt.c", "PAGES_AT_ONCE = 4 ", "docs/hz3.md", "up to 4 others"),

@@ -14,6 +14,7 @@
 extern "C" {
 #include "base/arena.h"
 #include "base/atomic.h"
+#include "base/cgroup.h"
 #include "base/check.h"
 #include "base/compiler.h"
 #include "base/hooks.h"
@@ -28,6 +29,7 @@ extern "C" {
 #include "base/registry.h"
 #include "base/report.h"
 #include "heap/cache/age.h"
+#include "heap/cache/allowance.h"
 #include "heap/cache/bin.h"
 #include "heap/cache/depot.h"
 #include "heap/cache/flush.h"
@@ -42,6 +44,7 @@ extern "C" {
 #include "heap/heap.h"
 #include "heap/init.h"
 #include "heap/keeper.h"
+#include "heap/limit.h"
 #include "heap/malloc.h"
 #include "heap/orphan.h"
 #include "heap/pages/adopt.h"

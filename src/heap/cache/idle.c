@@ -23,10 +23,10 @@ void hz_idle_bins_flush(struct hz_thread_block *self, unsigned busy, uint64_t no
     while (self->idle_next < HZ_BINS && flushed < BINS_AT_ONCE) {
         unsigned index = self->idle_next++;
         uint32_t top = hz_load_rlx(&self->cache.bins[index].top); /* relaxed: owner */
-        if (index != busy && top == self->idle_tops[index] && hz_bin_held(&self->cache, index) > 0) {
+        if (index != busy && top == self->idle_tops[index]) {
+            flushed += hz_bin_held(&self->cache, index) > 0;
             hz_bin_send_home(self, index);
             hz_room_shrink(self, index);
-            flushed++;
         }
         self->idle_tops[index] = hz_load_rlx(&self->cache.bins[index].top); /* relaxed: owner */
     }

@@ -6,6 +6,7 @@
  */
 #include "heap/cache/refill.h"
 
+#include "base/arena.h"
 #include "heap/cache/depot.h"
 #include "heap/cache/room.h"
 #include "heap/pages/supply.h"
@@ -23,7 +24,8 @@ void *hz_refill_from_depot(struct hz_thread_block *self, unsigned size_class) {
     void **base = hz_bin_base(&self->cache, size_class);
     hz_assert(hz_bin_held(&self->cache, size_class) == 0);
     hz_count(&self->counters.refill, 1);
-    hz_room_visit(self, size_class);
+    if (hz_room_visit(self, size_class))
+        hz_room_shrink(self, size_class);
     uint32_t got = hz_class_is_shared(size_class) ? hz_depot_pop(self, size_class, base + 1) : 0;
     if (got == 0)
         return NULL;
@@ -36,6 +38,8 @@ void *hz_refill_from_depot(struct hz_thread_block *self, unsigned size_class) {
 }
 
 void *hz_refill_from_shard(struct hz_thread_block *self, unsigned size_class) {
+    if (hz_arena_is_over_hard()) /* pages that were given back in parts could fill again without the arena */
+        return NULL;
     void **base = hz_bin_base(&self->cache, size_class);
     uint32_t got = hz_supply_refill(self, size_class, base + 1, hz_room_batch(self, size_class));
     return got > 0 ? fill(self, size_class, got) : NULL;

@@ -5,20 +5,38 @@
  * visit doubles it up to hz_bin_start. Above that it doubles when a thread visits the slow paths several times in
  * a row for the same class. If one class or a few carry everything, trips to the depot become rare. If a thread
  * alternates between many classes, few visits are for the same class as the visit before, and the thread keeps less of
- * each class. Room shrinks when the bin is idle or its class sparse. The next thread that gets the thread block
- * inherits it.
+ * each class. Room shrinks when the bin is idle, when its class is sparse, or when the thread's bins have more room
+ * than is allowed. The next thread that gets the thread block inherits it.
  */
 #include "heap/cache/room.h"
 
+#include "heap/cache/allowance.h"
+#include "heap/cache/flush.h"
 #include "heap/pages/density.h"
 
-enum { SPARSE_ROOM = 8 }; /* blocks */
+enum {
+    SPARSE_ROOM = 8, /* blocks */
+    OLD_VISITS = 64, /* a bin that the thread's last visits were not for may be emptied for another one, */
+    OLD_GAPS = 8,    /* if that one is visited much more often */
+    GAP_MAX = 1024,
+    VISITS_BETWEEN = 16, /* from a search for such a bin that found none to the next one */
+    EXCESS_SHARE = 16,   /* room shrinks if it exceeds the allowance by more than 1/16, which varies a little */
+};
 
-static void grow_to(struct hz_thread_block *self, unsigned size_class, uint32_t room) {
-    hz_bin_room_set(&self->cache, size_class, (uint32_t)hz_min(room, hz_bin_capacity(size_class)));
+/* Bytes that a bin's room costs. The room of a new bin is not charged. */
+static ptrdiff_t room_charge(unsigned size_class, uint32_t room) {
+    uint32_t first = hz_bin_first(size_class);
+    return room > first ? (ptrdiff_t)((room - first) * hz_class_bytes(size_class)) : 0;
 }
 
-void hz_room_visit(struct hz_thread_block *self, unsigned size_class) {
+void hz_room_set(struct hz_thread_block *self, unsigned size_class, uint32_t room) {
+    ptrdiff_t before = room_charge(size_class, hz_bin_room(&self->cache, size_class));
+    self->room_bytes += room_charge(size_class, room) - before;
+    hz_bin_room_set(&self->cache, size_class, room);
+}
+
+/* The room that a visit asks for. */
+static uint32_t room_wanted(struct hz_thread_block *self, unsigned size_class) {
     if (size_class != self->streak_class) {
         self->streak_class = (uint8_t)size_class;
         self->streak = 0;
@@ -26,21 +44,56 @@ void hz_room_visit(struct hz_thread_block *self, unsigned size_class) {
     uint32_t room = hz_bin_room(&self->cache, size_class);
     if (++self->streak >= HZ_BIN_STREAK) {
         self->streak = 0;
-        grow_to(self, size_class, 2 * room);
-    } else if (room < hz_bin_start(size_class)) {
-        grow_to(self, size_class, (uint32_t)hz_min(2 * room, hz_bin_start(size_class)));
+        return (uint32_t)hz_min(2 * room, hz_bin_capacity(size_class));
     }
+    return (uint32_t)hz_max(room, hz_min(2 * room, hz_bin_start(size_class)));
+}
+
+/* Counts a visit, and smooths the number of visits between two for the class. */
+static void visit_count(struct hz_thread_block *self, unsigned size_class) {
+    uint32_t gap = (uint32_t)hz_min(++self->visits - self->visited[size_class], GAP_MAX);
+    self->visited[size_class] = self->visits;
+    self->visit_gaps[size_class] = (uint16_t)((3U * self->visit_gaps[size_class] + gap) / 4);
+}
+
+/* Empties the bin whose last visit was the longest ago, if it is used much less than the class that wants to grow. */
+static void old_bin_empty(struct hz_thread_block *self, unsigned size_class) {
+    unsigned oldest = 0;
+    uint32_t oldest_age = (uint32_t)hz_max(OLD_GAPS * self->visit_gaps[size_class], OLD_VISITS);
+    for (unsigned other = 1; other < HZ_CLASS_COUNT; other++) {
+        uint32_t age = self->visits - self->visited[other];
+        if (age > oldest_age && hz_bin_room(&self->cache, other) > hz_bin_first(other)) {
+            oldest = other;
+            oldest_age = age;
+        }
+    }
+    if (oldest == 0) {
+        self->search_after = self->visits + VISITS_BETWEEN;
+        return;
+    }
+    hz_bin_send_home(self, oldest);
+    hz_room_set(self, oldest, hz_bin_first(oldest));
+}
+
+bool hz_room_visit(struct hz_thread_block *self, unsigned size_class) {
+    visit_count(self, size_class);
+    ptrdiff_t allowance = (ptrdiff_t)hz_allowance();
+    uint32_t wanted = room_wanted(self, size_class);
+    ptrdiff_t more = room_charge(size_class, wanted) - room_charge(size_class, hz_bin_room(&self->cache, size_class));
+    if (self->room_bytes + more > allowance && (int32_t)(self->visits - self->search_after) >= 0)
+        old_bin_empty(self, size_class);
+    if (self->room_bytes + more <= allowance)
+        hz_room_set(self, size_class, wanted);
+    return self->room_bytes > allowance + allowance / EXCESS_SHARE;
 }
 
 void hz_room_shrink(struct hz_thread_block *self, unsigned index) {
     if (index == HZ_REMOTE_BIN)
         return;
-    hz_assert(hz_bin_held(&self->cache, index) == 0);
     uint32_t room = hz_bin_room(&self->cache, index);
-    if (hz_class_is_sparse(index))
-        hz_bin_room_set(&self->cache, index, (uint32_t)hz_min(room, SPARSE_ROOM));
-    else
-        hz_bin_room_set(&self->cache, index, (uint32_t)hz_max(room / 2 & ~1U, hz_bin_first(index)));
+    uint32_t least = hz_class_is_sparse(index) ? SPARSE_ROOM : (uint32_t)hz_max(room / 2 & ~1U, hz_bin_first(index));
+    hz_assert(hz_bin_held(&self->cache, index) < hz_min(room, least));
+    hz_room_set(self, index, (uint32_t)hz_min(room, least));
 }
 
 uint32_t hz_room_batch(const struct hz_thread_block *self, unsigned size_class) {
@@ -49,5 +102,5 @@ uint32_t hz_room_batch(const struct hz_thread_block *self, unsigned size_class) 
 
 void hz_room_ensure(struct hz_thread_block *self, unsigned size_class, uint32_t count) {
     if (count > hz_bin_room(&self->cache, size_class))
-        grow_to(self, size_class, count + count % 2);
+        hz_room_set(self, size_class, (uint32_t)hz_min(count + count % 2, hz_bin_capacity(size_class)));
 }

@@ -7,10 +7,13 @@
 
 enum {
     DENSE_SHARE = 2, /* a class is sparse if less than one in this many of its blocks is out */
+    OUT_AGE_SHARE = 8,
     SPARSE_WORDS = (HZ_CLASS_COUNT + 63) / 64,
 };
 
 static _Atomic(uint64_t) sparse[SPARSE_WORDS]; /* hint: a bit per class */
+
+static _Atomic(size_t) recent_out; /* hint */
 
 struct totals {
     size_t slack;
@@ -51,11 +54,32 @@ bool hz_class_look(unsigned size_class) {
     return out * DENSE_SHARE < blocks;
 }
 
-bool hz_density_is_low(size_t resting, struct hz_density_bound bound) {
-    struct totals totals = totals_get();
+static size_t out_of(struct totals totals) {
     size_t held = hz_pages_bytes();
-    size_t out = held - hz_min(held, totals.slack + totals.purged);
-    if (totals.slack + resting > bound.bytes + out / bound.share)
+    return held - hz_min(held, totals.slack + totals.purged);
+}
+
+size_t hz_density_out(void) {
+    return out_of(totals_get());
+}
+
+size_t hz_density_recent_out(void) {
+    return hz_load_rlx(&recent_out); /* relaxed: hint */
+}
+
+void hz_density_look(void) {
+    size_t out = hz_density_out();
+    if (out > hz_density_recent_out())
+        hz_store_rlx(&recent_out, out); /* relaxed: hint */
+}
+
+void hz_density_age(void) {
+    size_t recent = hz_density_recent_out();
+    hz_store_rlx(&recent_out, hz_max(recent - recent / OUT_AGE_SHARE, hz_density_out())); /* relaxed: hint */
+}
+
+bool hz_density_is_low(size_t resting, struct hz_density_bound bound) {
+    if (hz_density_slack() + resting > bound.bytes + hz_density_recent_out() / bound.share)
         return true;
     for (unsigned word = 0; word < SPARSE_WORDS; word++)
         if (hz_load_rlx(&sparse[word]) != 0) /* relaxed, both: hint */

@@ -13,7 +13,16 @@
 /* Bytes that the shards' pages hold beside the blocks that are out. */
 size_t hz_density_slack(void);
 
-/* What the slack and the depot may have together: these bytes, and one in `share` of the bytes that are out. */
+/* Bytes of the blocks that are out of the pages, live or at rest. */
+size_t hz_density_out(void);
+
+/* The highest such figure of late: a look raises it, ageing lets it fall by 1/8 in each interval. Any thread. */
+size_t hz_density_recent_out(void);
+void hz_density_look(void);
+void hz_density_age(void);
+
+/* What the slack and the depot may have together: these bytes, and one in `share` of the bytes that were out of late.
+ */
 struct hz_density_bound {
     size_t bytes;
     size_t share;

@@ -45,7 +45,7 @@ inline uint32_t bin_count(struct hz_thread_block *thread, unsigned index) {
     return hz_bin_held(&thread->cache, index);
 }
 
-/* Gives every bin of a thread all the room it can have. */
+/* Gives every bin of a thread all the room it can have, beside its allowance. */
 inline void grow_bins(struct hz_thread_block *thread) {
     for (unsigned size_class = 1; size_class < class_count; size_class++)
         hz_bin_room_set(&thread->cache, size_class, hz_bin_capacity(size_class));

@@ -22,7 +22,7 @@ class Room : public testing::Test {
     }
     void begin_small(unsigned size_class) {
         hz_bin_flush(self_, size_class, 0);
-        hz_bin_room_set(&self_->cache, size_class, hz_bin_start(size_class));
+        hz_room_set(self_, size_class, hz_bin_start(size_class));
         other_class_comes();
     }
     /* A visit for a class that no test here uses, which ends the streak of any other class. */
@@ -147,13 +147,13 @@ TEST_F(Room, StaysWithTheThreadBlock) {
     struct hz_thread_block *first = nullptr;
     std::thread([&] {
         first = unit::self();
-        hz_bin_room_set(&first->cache, size_class, hz_bin_capacity(size_class));
+        hz_room_set(first, size_class, hz_bin_capacity(size_class));
     }).join();
     std::thread([&] {
         struct hz_thread_block *second = unit::self();
         ASSERT_EQ(second, first);
         EXPECT_EQ(hz_bin_room(&second->cache, size_class), hz_bin_capacity(size_class));
-        hz_bin_room_set(&second->cache, size_class, hz_bin_start(size_class));
+        hz_room_set(second, size_class, hz_bin_start(size_class));
     }).join();
 }
 

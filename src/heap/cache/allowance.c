@@ -1,0 +1,25 @@
+/*
+ * allowance.c - see allowance.h. Called by room.c; by thread.c and park.c when threads come and go; by tick.c.
+ */
+#include "heap/cache/allowance.h"
+
+#include "heap/pages/density.h"
+
+static _Atomic(uint32_t) sharing; /* hint: threads that are attached and not parked */
+
+size_t hz_allowance(void) {
+    size_t threads = hz_max(hz_load_rlx(&sharing), 1); /* relaxed: hint */
+    return HZ_ROOM_BYTES + (HZ_ROOM_SHARED_BYTES + hz_density_recent_out() / 2) / threads;
+}
+
+void hz_allowance_join(void) {
+    hz_add_rlx(&sharing, 1); /* relaxed: hint */
+}
+
+void hz_allowance_leave(void) {
+    hz_sub_rlx(&sharing, 1); /* relaxed: hint */
+}
+
+void hz_allowance_after_fork(uint32_t threads) {
+    hz_store_rlx(&sharing, threads); /* relaxed: hint */
+}

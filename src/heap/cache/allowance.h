@@ -1,0 +1,25 @@
+/*
+ * allowance.h - how much room the bins of one thread may have together.
+ *
+ * A bin's room says how many blocks it may hold (room.h). A few threads may have all the room that they ask for. If
+ * there are many threads they share what is allowed for all, so that they do not keep far more than the program has
+ * live.
+ */
+#ifndef HZ_HEAP_CACHE_ALLOWANCE_H
+#define HZ_HEAP_CACHE_ALLOWANCE_H
+
+#include "heap/thread_block.h"
+
+/* Bytes of room for one thread: HZ_ROOM_BYTES, and an equal share of HZ_ROOM_SHARED_BYTES and of half the bytes that
+   were out of the pages of late. Bins are half full on average. So all together hold about (HZ_ROOM_SHARED_BYTES +
+   threads x HZ_ROOM_BYTES) x 2/3, and a third of what is live. Any thread. */
+size_t hz_allowance(void);
+
+/* A thread begins to share, because it attaches or resumes; or it ends, or was parked. Any thread. */
+void hz_allowance_join(void);
+void hz_allowance_leave(void);
+
+/* In a fork's child: `threads` are left that share. */
+void hz_allowance_after_fork(uint32_t threads);
+
+#endif

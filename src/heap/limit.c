@@ -1,0 +1,96 @@
+/*
+ * limit.c - see limit.h. Called by the slow paths of malloc, by pthread_create, by hz_limit_set, and by fork.c.
+ */
+#include "heap/limit.h"
+
+#include "base/arena.h"
+#include "base/cgroup.h"
+#include "base/lock.h"
+#include "base/os.h"
+
+enum {
+    PURGE_MS = 1000,
+    REARM_SHARE = 16, /* the callback is called again after the heap was this part below the soft limit */
+    GROUP_SHARE = 8,  /* of memory.max, 1/8 is left to the rest of the program */
+};
+
+static struct hz_lock limit_lock;                        /* a leaf */
+static void (*notify)(size_t held_bytes, void *context); /* lock: limit_lock */
+static void *notify_context;                             /* lock: limit_lock */
+static bool is_chosen;                                   /* lock: limit_lock; the program has set the limits */
+static _Atomic(bool) is_told;                            /* hint: called since the heap was below the limit */
+static _Atomic(uint64_t) purged_at_ms;                   /* hint */
+
+static void limit_set(size_t soft_bytes, size_t hard_bytes, bool chosen) {
+    hz_lock_acquire(&limit_lock);
+    if (chosen || !is_chosen)
+        hz_arena_limit(soft_bytes, hard_bytes);
+    is_chosen = is_chosen || chosen;
+    hz_lock_release(&limit_lock);
+}
+
+void hz_heap_limit_set(size_t soft_bytes, size_t hard_bytes) {
+    limit_set(soft_bytes, hard_bytes, true);
+    hz_store_rlx(&is_told, false); /* relaxed: hint */
+}
+
+void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), void *context) {
+    hz_lock_acquire(&limit_lock);
+    notify = NULL;
+    hz_signal_fence(); /* fork: a copy must not have a callback with the context of another */
+    notify_context = context;
+    hz_signal_fence();
+    notify = callback;
+    hz_lock_release(&limit_lock);
+    hz_store_rlx(&is_told, false); /* relaxed: hint */
+}
+
+void hz_heap_limit_default(void) {
+    static _Atomic(bool) done; /* hint: every look has the same result */
+    if (hz_load_rlx(&done))
+        return;
+    hz_store_rlx(&done, true);
+    size_t high;
+    size_t max;
+    hz_cgroup_memory(&high, &max);
+    size_t soft = hz_min(high, max - max / GROUP_SHARE);
+    if (high != SIZE_MAX || max != SIZE_MAX)
+        limit_set(soft, 0, false);
+}
+
+bool hz_heap_limit_is_exceeded(void) {
+    size_t soft;
+    size_t hard;
+    hz_arena_limits(&soft, &hard);
+    if (HZ_LIKELY(soft == 0))
+        return false;
+    size_t held = hz_arena_held_bytes();
+    if (held < soft - soft / REARM_SHARE && hz_load_rlx(&is_told)) /* relaxed, both: hint */
+        hz_store_rlx(&is_told, false);
+    return held > soft;
+}
+
+bool hz_heap_limit_purge_is_due(void) {
+    uint64_t now = hz_os_now_ms();
+    uint64_t last = hz_load_rlx(&purged_at_ms); /* relaxed: hint */
+    /* relaxed: the CAS picks one thread, and publishes nothing */
+    return (last == 0 || now >= last + PURGE_MS) && hz_cas_rlx_rlx(&purged_at_ms, &last, now);
+}
+
+void hz_heap_limit_tell(void) {
+    bool told = false;
+    /* relaxed: the CAS picks one thread, and publishes nothing */
+    if (!hz_arena_is_over_soft() || !hz_cas_rlx_rlx(&is_told, &told, true))
+        return;
+    hz_lock_acquire(&limit_lock);
+    void (*callback)(size_t, void *) = notify;
+    void *context = notify_context;
+    hz_lock_release(&limit_lock);
+    if (callback != NULL)
+        callback(hz_arena_held_bytes(), context);
+}
+
+void hz_heap_limit_after_fork(void) {
+    if (hz_lock_abandoned(&limit_lock))
+        hz_lock_reset(&limit_lock); /* the fields are sound after each step */
+}

@@ -1,0 +1,102 @@
+/*
+ * settle.c - see settle.h. Called by tick.c and keeper.c.
+ */
+#include "heap/settle.h"
+
+#include "base/arena.h"
+#include "heap/cache/age.h"
+#include "heap/cache/flush.h"
+#include "heap/cache/room.h"
+#include "heap/pages/density.h"
+#include "heap/pages/drain.h"
+#include "heap/pages/page_purge.h"
+
+enum {
+    SETTLE_SEGMENTS = 4, /* limits of a tick: segments that one walk looks at, */
+    SETTLE_CALLS = 32,   /* calls of the OS in one walk, about, */
+    SETTLE_BATCHES = 8,  /* and batches of a sparse class that leave the depot */
+    LOOSE_BYTES = 32 << 20,
+    LOOSE_SHARE = 4,
+    RESTING_TURNS = 8, /* ticks from one sum over the depot to the next */
+};
+
+/* The keeper comes every 100 ms. Ticks help it only against what grows much faster. */
+static const struct hz_density_bound bound_of_keeper = {.bytes = 64 << 20, .share = 1};
+static const struct hz_density_bound bound_with_keeper = {.bytes = 128 << 20, .share = 1};
+static const struct hz_density_bound bound_alone = {.bytes = 4 << 20, .share = 8};
+static const struct hz_density_bound bound_above_soft = {.bytes = 0, .share = 32};
+
+static _Atomic(uint32_t) next_segment[HZ_PURGE_MODES]; /* hint: where the walks go on */
+static _Atomic(uint32_t) turn_class;                   /* hint: the class whose turn it was */
+static _Atomic(size_t) resting_seen;                   /* hint: bytes in the depot */
+static _Atomic(size_t) futile_slack; /* hint: the slack that a walk left because live blocks hold it */
+
+/* Does a part of a walk over the pages; true when the walk has ended. Two threads that walk at once see pages twice. */
+static bool walk_part(struct hz_thread_block *self, enum hz_page_purge_mode mode) {
+    uint32_t next = hz_load_rlx(&next_segment[mode]); /* relaxed, both: hint */
+    bool done = hz_pages_purge(self, mode, &next, SETTLE_SEGMENTS, SETTLE_CALLS);
+    hz_store_rlx(&next_segment[mode], next);
+    return done;
+}
+
+bool hz_settle_is_loose(void) {
+    return hz_density_slack() > LOOSE_BYTES + hz_density_out() / LOOSE_SHARE;
+}
+
+bool hz_settle_walk(struct hz_thread_block *self) {
+    return walk_part(self, HZ_PURGE_AGED);
+}
+
+static bool density_is_low(struct hz_density_bound bound) {
+    if (hz_arena_is_over_soft())
+        bound = bound_above_soft;
+    return hz_density_is_low(hz_load_rlx(&resting_seen), bound); /* relaxed: hint */
+}
+
+/* If a walk over all pages has made the slack no smaller, since live blocks hold it, the next walk begins when the
+   slack has grown by a sixteenth or has halved. */
+static bool is_futile(void) {
+    size_t slack = hz_density_slack();
+    size_t futile = hz_load_rlx(&futile_slack); /* relaxed: hint */
+    return slack <= futile + futile / 16 && slack >= futile / 2;
+}
+
+/* If the class is sparse, sends home what rests of it in the depot and in the mailboxes. */
+static bool class_settle(struct hz_thread_block *self, unsigned size_class, uint32_t batches) {
+    if (!hz_class_look(size_class))
+        return false;
+    hz_age_depot_class(self, size_class, batches);
+    hz_shards_drain_class(self, size_class);
+    return true;
+}
+
+/* Settles the class that the thread is here for and the next one in turn. */
+static void classes_turn(struct hz_thread_block *self, unsigned busy) {
+    uint32_t turn = hz_load_rlx(&turn_class); /* relaxed, both: hint */
+    turn = turn + 1 < HZ_CLASS_COUNT ? turn + 1 : 1;
+    hz_store_rlx(&turn_class, turn);
+    if (busy != HZ_REMOTE_BIN)
+        (void)class_settle(self, busy, SETTLE_BATCHES);
+    if (class_settle(self, turn, SETTLE_BATCHES) && turn != busy) {
+        hz_bin_send_home(self, turn);
+        hz_room_shrink(self, turn);
+    }
+}
+
+void hz_settle_tick(struct hz_thread_block *self, unsigned busy, bool keeper_runs) {
+    if (!keeper_runs && hz_load_rlx(&turn_class) % RESTING_TURNS == 0) /* relaxed, all: hint */
+        hz_store_rlx(&resting_seen, hz_age_resting_bytes());
+    if (!density_is_low(keeper_runs ? bound_with_keeper : bound_alone))
+        return;
+    classes_turn(self, busy);
+    if (!is_futile() && walk_part(self, HZ_PURGE_RECENT))
+        hz_store_rlx(&futile_slack, hz_density_slack());
+}
+
+void hz_settle_all(struct hz_thread_block *self) {
+    hz_store_rlx(&resting_seen, hz_age_resting_bytes()); /* relaxed: hint */
+    if (!density_is_low(bound_of_keeper))
+        return;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        (void)class_settle(self, size_class, UINT32_MAX);
+}

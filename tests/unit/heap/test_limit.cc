@@ -1,0 +1,232 @@
+/* Limits of what the heap may hold: the hard one refuses, the soft one purges and calls. */
+#include "unit/heap/fixture.h"
+
+#include <atomic>
+#include <cerrno>
+#include <fstream>
+#include <string>
+#include <thread>
+
+namespace {
+
+using support::KiB;
+using support::MiB;
+using unit::Blocks;
+
+class Limit : public testing::Test {
+  protected:
+    void SetUp() override {
+        unit::self();
+        hz_heap_purge();
+    }
+    void TearDown() override {
+        hz_heap_limit_set(0, 0);
+        hz_heap_limit_notify(nullptr, nullptr);
+        release();
+        hz_heap_purge();
+        EXPECT_EQ(support::live_bytes(), 0U);
+    }
+    /* Allocates blocks of `size` until there is no memory, or `bytes` are allocated. */
+    size_t take(size_t size, size_t bytes) {
+        size_t taken = 0;
+        while (taken < bytes) {
+            errno = 0;
+            void *block = t_malloc(size);
+            if (block == nullptr) {
+                EXPECT_EQ(errno, ENOMEM);
+                break;
+            }
+            memset(block, 1, size);
+            blocks_.push_back(block);
+            taken += size;
+        }
+        return taken;
+    }
+    void release() {
+        for (void *block : blocks_)
+            t_free(block);
+        blocks_.clear();
+    }
+    Blocks blocks_;
+};
+
+TEST_F(Limit, AHardLimitRefusesBlocksOfEverySize) {
+    for (size_t size : {64 * 1, 1000, 30000, 300000, 3000000}) {
+        SCOPED_TRACE("size " + std::to_string(size));
+        size_t before = hz_arena_held_bytes();
+        size_t hard = before + 64 * MiB;
+        hz_heap_limit_set(0, hard);
+        size_t taken = take(size, 1024 * MiB);
+        EXPECT_LE(hz_arena_held_bytes(), hard);
+        EXPECT_LE(taken, 64 * MiB);
+        EXPECT_GE(taken, 48 * MiB);
+        void *block = blocks_.back();
+        blocks_.pop_back();
+        t_free(block);
+        block = t_malloc(size);
+        EXPECT_NE(block, nullptr) << "what was freed can be allocated again";
+        t_free(block);
+        release();
+        EXPECT_GE(take(size, 40 * MiB), 40 * MiB) << "what rests makes way";
+        release();
+        hz_heap_limit_set(0, 0);
+        EXPECT_GE(take(size, 80 * MiB), 80 * MiB) << "no limit any more";
+        release();
+        hz_heap_purge();
+    }
+}
+
+TEST_F(Limit, ABlockDoesNotGrowBeyondTheHardLimit) {
+    auto *block = static_cast<char *>(t_malloc(10 * MiB));
+    ASSERT_NE(block, nullptr);
+    support::fill(block, 10 * MiB, 7);
+    hz_heap_limit_set(0, hz_arena_held_bytes() + 4 * MiB);
+    errno = 0;
+    EXPECT_EQ(t_realloc(block, 20 * MiB), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+    EXPECT_TRUE(support::holds(block, 10 * MiB, 7));
+    auto *grown = static_cast<char *>(t_realloc(block, 13 * MiB));
+    ASSERT_NE(grown, nullptr);
+    EXPECT_TRUE(support::holds(grown, 10 * MiB, 7));
+    t_free(grown);
+}
+
+/* Pages of which parts were given back hold less than they did, so blocks taken from them count again. */
+TEST_F(Limit, PartsOfPagesDoNotFillBeyondTheHardLimit) {
+    constexpr size_t size = 8192;
+    take(size, 64 * MiB);
+    Blocks kept;
+    for (size_t i = 0; i < blocks_.size(); i++)
+        if (i % 8 == 0)
+            kept.push_back(blocks_[i]);
+        else
+            t_free(blocks_[i]);
+    blocks_ = kept;
+    hz_heap_purge();
+    size_t hard = hz_arena_held_bytes() + 8 * MiB;
+    ASSERT_LT(hard, 32 * MiB) << "the purge has given parts of pages back";
+    hz_heap_limit_set(0, hard);
+    EXPECT_LE(take(size, 64 * MiB), 10 * MiB);
+    EXPECT_LE(hz_arena_held_bytes(), hard + 1 * MiB) << "at most what one refill takes beyond it";
+}
+
+struct Calls {
+    std::atomic<int> count{0};
+    std::atomic<size_t> held{0};
+};
+
+void called(size_t held_bytes, void *context) {
+    auto *calls = static_cast<Calls *>(context);
+    calls->count++;
+    calls->held = held_bytes;
+    t_free(t_malloc(100000)); /* the callback may allocate */
+    t_free(t_malloc(100));
+}
+
+TEST_F(Limit, ASoftLimitCallsOnceEachTimeItIsExceeded) {
+    for (size_t size : {1000, 300000, 3000000}) {
+        SCOPED_TRACE("size " + std::to_string(size));
+        Calls calls;
+        size_t soft = hz_arena_held_bytes() + 32 * MiB;
+        hz_heap_limit_set(soft, 0);
+        hz_heap_limit_notify(called, &calls);
+        take(size, 20 * MiB);
+        EXPECT_EQ(calls.count, 0);
+        take(size, 40 * MiB);
+        EXPECT_EQ(calls.count, 1);
+        EXPECT_GT(calls.held, soft);
+        take(size, 10 * MiB);
+        EXPECT_EQ(calls.count, 1) << "not again while it stays above";
+        release();
+        take(size, 10 * MiB); /* notices that it is below */
+        take(size, 60 * MiB);
+        EXPECT_EQ(calls.count, 2);
+        hz_heap_limit_notify(nullptr, nullptr);
+        release();
+        take(size, 60 * MiB);
+        EXPECT_EQ(calls.count, 2) << "nobody is called any more";
+        release();
+        hz_heap_limit_set(0, 0);
+        hz_heap_purge();
+    }
+}
+
+TEST_F(Limit, AboveTheSoftLimitNothingRests) {
+    take(300000, 64 * MiB);
+    hz_heap_limit_set(hz_arena_held_bytes() - 32 * MiB, 0);
+    for (int i = 0; i < 40; i++) { /* 12 MB: the heap stays above the limit */
+        t_free(blocks_.back());
+        blocks_.pop_back();
+    }
+    EXPECT_EQ(hz_arena_resting_bytes(), 0U);
+}
+
+TEST_F(Limit, ThreadsTogetherStayBelow) {
+    size_t hard = hz_arena_held_bytes() + 64 * MiB;
+    hz_heap_limit_set(0, hard);
+    std::atomic<size_t> refused{0};
+    unit::together(4, [&](unsigned index) {
+        support::Random random(index);
+        Blocks mine;
+        for (unsigned i = 0; i < unit::rounds(4000); i++) {
+            size_t size = random.between(16, 200000);
+            void *block = t_malloc(size);
+            refused += block == nullptr;
+            if (block != nullptr) {
+                memset(block, 1, 16);
+                mine.push_back(block);
+            } else {
+                for (size_t half = mine.size() / 2; half > 0; half--) {
+                    t_free(mine.back());
+                    mine.pop_back();
+                }
+            }
+            if (hz_arena_held_bytes() > hard + 8 * MiB)
+                abort();
+        }
+        for (void *block : mine)
+            t_free(block);
+    });
+    EXPECT_GT(refused, 0U);
+}
+
+TEST_F(Limit, TheProgramsLimitsWinOverTheGroups) {
+    size_t soft = 0;
+    size_t hard = 0;
+    hz_heap_limit_set(300 * MiB, 400 * MiB);
+    hz_heap_limit_default();
+    hz_arena_limits(&soft, &hard);
+    EXPECT_EQ(soft, 300 * MiB);
+    EXPECT_EQ(hard, 400 * MiB);
+}
+
+/* The same figures read another way. */
+TEST(Cgroup, TheLowestLimitOfTheGroupAndThoseAboveIt) {
+    std::string line;
+    std::string path;
+    std::ifstream groups("/proc/self/cgroup");
+    while (std::getline(groups, line))
+        if (line.rfind("0::", 0) == 0)
+            path = line.substr(3);
+    auto lowest = [&](const char *name) {
+        size_t least = SIZE_MAX;
+        std::string folder = path;
+        while (!path.empty()) {
+            std::string text;
+            std::ifstream file("/sys/fs/cgroup" + folder + "/" + name);
+            if (file >> text && text != "max")
+                least = std::min<size_t>(least, std::stoull(text));
+            if (folder.empty() || folder == "/")
+                break;
+            folder.resize(folder.rfind('/'));
+        }
+        return least;
+    };
+    size_t high = 0;
+    size_t max = 0;
+    hz_cgroup_memory(&high, &max);
+    EXPECT_EQ(high, lowest("memory.high"));
+    EXPECT_EQ(max, lowest("memory.max"));
+}
+
+} // namespace
