@@ -55,6 +55,8 @@ struct arena {
     _Atomic(size_t) soft_bytes; /* hint; limits of what is held, 0: none */
     _Atomic(size_t) hard_bytes; /* hint */
 
+    _Atomic(size_t) rest_bytes;   /* hint: the fixed part of the dirty budget */
+    _Atomic(size_t) alone_bytes;  /* hint: direct blocks of at least so many bytes are mapped alone */
     _Atomic(bool) purging;        /* hint: a thread purges because the dirty budget is exceeded */
     _Atomic(size_t) direct_bytes; /* counter: usable bytes of direct blocks that are handed out */
     _Atomic(size_t) hollow_bytes; /* counter: bytes of runs in use that hold no memory, as their holders say */
@@ -72,7 +74,11 @@ struct arena {
     struct hz_segment *spare[2];
 };
 
-static struct arena arena = {.lock = HZ_LOCK_INIT(HZ_RANK_ARENA)};
+static struct arena arena = {
+    .lock = HZ_LOCK_INIT(HZ_RANK_ARENA),
+    .rest_bytes = BUDGET_BYTES,
+    .alone_bytes = HZ_REGION_BLOCK_BYTES_MAX + 1,
+};
 
 /* Maps a table unless an earlier call did, so a retry after a failure keeps what it got. */
 static bool table_map(void **table, size_t bytes, bool writable) {
@@ -388,9 +394,11 @@ static void claim_undo(struct hz_runmap *map, const struct hz_claim *claim) {
     hz_runmap_release(map, claim->index, claim->bits);
 }
 
-/* The dirty budget without its addition for loops. */
+/* The dirty budget without its addition for loops. No sum with HZ_ARENA_REST_ALL overflows. */
 static size_t budget_base(void) {
-    return hz_arena_is_over_soft() ? 0 : BUDGET_BYTES + hz_arena_used_bytes() / BUDGET_USED_SHARE;
+    if (hz_arena_is_over_soft())
+        return 0;
+    return hz_load_rlx(&arena.rest_bytes) + hz_arena_used_bytes() / BUDGET_USED_SHARE; /* relaxed: hint */
 }
 
 /* If more rests than the budget allows, purges up to `most` bytes, rounded up to units. Begins with units if they are
@@ -448,6 +456,19 @@ static void budget_age(void) {
         hz_store_rlx(&arena.loop_used, false);
     else
         hz_store_rlx(&arena.loop_bytes, left < BUDGET_LOOP_BYTES_MIN || has_ended ? 0 : left);
+}
+
+void hz_arena_rest_set(size_t bytes) {
+    size_t before = hz_load_rlx(&arena.rest_bytes); /* relaxed, all: hints */
+    hz_store_rlx(&arena.rest_bytes, bytes);
+    if (bytes >= before)
+        return;
+    hz_store_rlx(&arena.loop_bytes, 0);
+    hz_store_rlx(&arena.regret_bytes, 0);
+    size_t resting = hz_arena_resting_bytes();
+    size_t limit = budget_base();
+    if (resting > limit)
+        hz_arena_purge(0, (resting - limit + HZ_PAGE_BYTES - 1) >> HZ_PAGE_LOG2);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------------ */
@@ -546,9 +567,20 @@ static bool region_add(uint32_t seen_count) {
     return done;
 }
 
+bool hz_arena_alone_set(size_t bytes) {
+    if (bytes > HZ_REGION_BLOCK_BYTES_MAX)
+        return false;
+    hz_store_rlx(&arena.alone_bytes, hz_max(bytes, (size_t)HZ_RUN_PAGES_MAX << HZ_PAGE_LOG2)); /* relaxed: hint */
+    return true;
+}
+
+static bool is_alone(size_t bytes) {
+    return bytes >= hz_load_rlx(&arena.alone_bytes); /* relaxed: hint */
+}
+
 /* Units for a block; NULL when the OS refuses, or such blocks are mapped alone. */
 static char *region_space(size_t bytes, size_t alignment, struct hz_claim *claim) {
-    if (arena.tight || bytes > HZ_REGION_BLOCK_BYTES_MAX || alignment > HZ_REGION_BYTES)
+    if (arena.tight || is_alone(bytes) || alignment > HZ_REGION_BYTES)
         return NULL;
     for (;;) {
         uint32_t seen_count = hz_region_count();
@@ -653,9 +685,9 @@ static void direct_resized(struct hz_segment *segment, size_t bytes) {
     hz_store_rlx(&segment->direct_bytes, bytes);
 }
 
-/* Resizes a block within its region. */
+/* Resizes a block within its region. One that shrinks stays there, whatever blocks are mapped alone now. */
 static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t bytes) {
-    if (bytes > HZ_REGION_BLOCK_BYTES_MAX)
+    if (bytes > old_bytes && is_alone(bytes))
         return false;
     unsigned old_units = units_for(old_bytes);
     unsigned units = units_for(bytes);

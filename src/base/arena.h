@@ -96,9 +96,11 @@ HZ_INLINE void *hz_segment_page_address(struct hz_segment *segment, unsigned pag
 /* A direct block: at least `bytes` (a multiple of the OS page) at an address aligned to max(alignment,
    HZ_SEGMENT_BYTES); all zero if `zeroed`. NULL when the OS refuses. Up to 64 MiB it takes units of a region
    (region.h), which rest when it is freed; above that, and in tight mode, it is a mapping of its own, which ends when
-   it is freed. */
+   it is freed. hz_arena_alone_set makes blocks of at least `bytes` (2 to 64 MiB; less counts as 2 MiB) mappings of
+   their own from now on; false when `bytes` is more, and nothing has changed then. */
 struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool zeroed);
 void hz_arena_direct_free(struct hz_segment *segment);
+bool hz_arena_alone_set(size_t bytes);
 
 /* Resizes in place, or moves the pages to a mapping of their own: the segment stays the same, its base can differ. NULL
    when the OS refuses; in that case nothing has changed. What is new can hold anything. */
@@ -132,6 +134,11 @@ void hz_arena_limits(size_t *soft_bytes, size_t *hard_bytes);
 size_t hz_arena_held_bytes(void);
 bool hz_arena_is_over_soft(void);
 bool hz_arena_is_over_hard(void); /* even after a purge of what rests */
+
+/* Sets the fixed part of the dirty budget, at first 8 MiB; HZ_ARENA_REST_ALL: nothing is purged because of the budget.
+   Less than before: forgets the addition for loops, and purges at once what exceeds the budget. Any thread. */
+#define HZ_ARENA_REST_ALL ((size_t)PTRDIFF_MAX)
+void hz_arena_rest_set(size_t bytes);
 
 /* Gives back the memory that describes the runs of segments in which no run is handed out. Returns the bytes. Any
    thread. */

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/compiler.h"
+#include "heap/pages/shard.h"
 #include "heap/purge.h"
 
 #include <errno.h>
@@ -25,18 +26,32 @@ HZ_EXPORT int malloc_trim(size_t pad) {
     return hz_heap_trim(pad) > 0;
 }
 
-/* Lanes are compiled in, so known parameters are accepted and have no effect. Unknown ones are refused. */
-HZ_EXPORT int mallopt(int parameter, int value HZ_UNUSED) {
+/* Bytes that may rest; -1 as in glibc: memory never goes back because of their number. */
+static bool trim_threshold_set(int bytes) {
+    if (bytes < -1)
+        return false;
+    hz_arena_rest_set(bytes == -1 ? HZ_ARENA_REST_ALL : (size_t)bytes);
+    return true;
+}
+
+/* Returns 1, or 0 for a value out of range and for an unknown parameter. Some parameters have no counterpart here:
+   those are accepted as glibc accepts them, and have no effect. Does not set errno. */
+HZ_EXPORT int mallopt(int parameter, int value) {
+    enum { MXFAST_MAX = 80 * sizeof(size_t) / 4 }; /* mallopt(3) */
     switch (parameter) {
-    case M_MXFAST:
     case M_TRIM_THRESHOLD:
-    case M_TOP_PAD:
+        return trim_threshold_set(value);
     case M_MMAP_THRESHOLD:
+        return value >= 0 && hz_arena_alone_set((size_t)value);
+    case M_ARENA_MAX:
+        return value >= 0 && hz_shard_limit_set((uint32_t)value);
+    case M_MXFAST:
+        return value >= 0 && value <= MXFAST_MAX;
+    case M_TOP_PAD:
     case M_MMAP_MAX:
     case M_CHECK_ACTION:
     case M_PERTURB:
     case M_ARENA_TEST:
-    case M_ARENA_MAX:
         return 1;
     default:
         return 0;

@@ -3,16 +3,21 @@
  * heap, not on glibc's unused one. The tests of reports allocate something and expect to find it in the report.
  */
 #include "api.h"
+#include "report.h"
+#include "stress/children.h"
 #include "support.h"
 
+#include <atomic>
 #include <cerrno>
 #include <gtest/gtest.h>
 #include <string>
 #include <sys/mman.h>
+#include <thread>
 
 namespace {
 
 using namespace support;
+using children::require;
 
 class Introspection : public testing::Test {
   protected:
@@ -163,22 +168,160 @@ TEST_F(Introspection, MallocTrimSaysWhetherItGaveSomethingBack) {
     }
 }
 
+/* In a child process, so that no other test gets the settings. */
 TEST_F(Introspection, MalloptAcceptsGlibcsParameters) {
-    struct Option {
-        const char *name;
-        int parameter, value;
-    };
-    for (Option option :
-         {Option{"M_MMAP_THRESHOLD", M_MMAP_THRESHOLD, 128 * 1024}, Option{"M_MMAP_MAX", M_MMAP_MAX, 65536},
-          Option{"M_TRIM_THRESHOLD", M_TRIM_THRESHOLD, 128 * 1024}, Option{"M_TOP_PAD", M_TOP_PAD, 128 * 1024},
-          Option{"M_CHECK_ACTION", M_CHECK_ACTION, 3}, Option{"M_PERTURB", M_PERTURB, 0},
-          Option{"M_ARENA_TEST", M_ARENA_TEST, 8}, Option{"M_ARENA_MAX", M_ARENA_MAX, 8},
-          Option{"M_MXFAST", M_MXFAST, 64}}) {
-        EXPECT_EQ(mallopt(option.parameter, option.value), 1) << option.name;
-        void *block = t_malloc(1000);
-        EXPECT_NE(block, nullptr) << "after " << option.name;
-        t_free(block);
+    children::expect_good_end(children::start([] {
+        struct Option {
+            const char *name;
+            int parameter, value;
+        };
+        for (Option option :
+             {Option{"M_MMAP_THRESHOLD", M_MMAP_THRESHOLD, 128 * 1024}, Option{"M_MMAP_MAX", M_MMAP_MAX, 65536},
+              Option{"M_TRIM_THRESHOLD", M_TRIM_THRESHOLD, 128 * 1024}, Option{"M_TOP_PAD", M_TOP_PAD, 128 * 1024},
+              Option{"M_CHECK_ACTION", M_CHECK_ACTION, 3}, Option{"M_PERTURB", M_PERTURB, 0},
+              Option{"M_ARENA_TEST", M_ARENA_TEST, 8}, Option{"M_ARENA_MAX", M_ARENA_MAX, 8},
+              Option{"M_MXFAST", M_MXFAST, 64}}) {
+            require(mallopt(option.parameter, option.value) == 1, option.name);
+            void *block = t_malloc(1000);
+            require(block != nullptr, option.name);
+            t_free(block);
+        }
+        return 0;
+    }));
+}
+
+TEST_F(Introspection, MalloptRefusesValuesOutOfRange) {
+    EXPECT_EQ(mallopt(M_MXFAST, 161), 0) << "mallopt(3): 80 * sizeof(size_t) / 4 at most";
+    EXPECT_EQ(mallopt(M_MXFAST, -1), 0);
+    EXPECT_EQ(mallopt(M_MXFAST, 160), 1);
+    T_ONLY_OURS();
+    errno = EILSEQ;
+    EXPECT_EQ(mallopt(M_TRIM_THRESHOLD, -2), 0);
+    EXPECT_EQ(mallopt(M_MMAP_THRESHOLD, -1), 0);
+    EXPECT_EQ(mallopt(M_MMAP_THRESHOLD, 64 * 1024 * 1024 + 1), 0);
+    EXPECT_EQ(mallopt(M_ARENA_MAX, -1), 0);
+    EXPECT_EQ(mallopt(4711, 1), 0) << "an unknown parameter";
+    EXPECT_EQ(errno, EILSEQ);
+}
+
+/* What mallopt(3) names, each in a child process, which gets none of the settings of another test. */
+class Mallopt : public Introspection {
+  protected:
+    void SetUp() override {
+        Introspection::SetUp();
+        T_ONLY_OURS();
     }
+    template <typename Body> static void in_child(Body body) {
+        children::expect_good_end(children::start([&] {
+            body();
+            return 0;
+        }));
+    }
+    static struct hz_stats stats() {
+        struct hz_stats got = {};
+        require(t_stats_get(&got) == 0, "statistics are there");
+        return got;
+    }
+    /* Frees 6 MiB in blocks that are used; nothing rested before. */
+    static void free_six_megabytes() {
+        void *blocks[12];
+        for (void *&block : blocks) {
+            block = t_malloc(512 * KiB);
+            memset(block, 1, 512 * KiB);
+        }
+        for (void *block : blocks)
+            t_free(block);
+    }
+    static bool is_mapped(void *address) {
+        unsigned char resident;
+        auto page = reinterpret_cast<uintptr_t>(address) & ~uintptr_t{4095};
+        return mincore(reinterpret_cast<void *>(page), 1, &resident) == 0;
+    }
+};
+
+TEST_F(Mallopt, TrimThresholdActsAtOnceAndLater) {
+    in_child([] {
+        (void)t_table.purge_fn();
+        free_six_megabytes();
+        struct hz_stats before = stats();
+        require(before.free_bytes >= 6 * MiB, "by default 8 MiB may rest");
+        require(mallopt(M_TRIM_THRESHOLD, -2) == 0, "-2 is no threshold");
+        require(stats().purged_bytes == before.purged_bytes, "a value that is refused purges nothing");
+        require(mallopt(M_TRIM_THRESHOLD, 1024 * 1024) == 1, "1 MiB is a threshold");
+        struct hz_stats after = stats();
+        require(after.purged_bytes - before.purged_bytes >= 4 * MiB, "what exceeds it is purged at once");
+        require(after.free_bytes <= 2 * MiB, "little rests");
+        free_six_megabytes();
+        require(stats().free_bytes <= 2 * MiB, "later frees keep to it too");
+    });
+}
+
+TEST_F(Mallopt, WithoutATrimThresholdEverythingRests) {
+    in_child([] {
+        (void)t_table.purge_fn();
+        require(mallopt(M_TRIM_THRESHOLD, -1) == 1, "-1 is the value for it");
+        size_t purged = stats().purged_bytes;
+        static void *blocks[100];
+        for (void *&block : blocks)
+            block = t_malloc(MiB);
+        for (void *block : blocks)
+            t_free(block);
+        require(stats().purged_bytes == purged, "nothing is purged");
+        require(stats().free_bytes >= 100 * MiB, "all of it rests");
+    });
+}
+
+TEST_F(Mallopt, MmapThresholdGivesBlocksMappingsOfTheirOwn) {
+    in_child([] {
+        void *block = t_malloc(5 * MiB);
+        t_free(block);
+        require(is_mapped(block), "by default the block's memory rests");
+        require(mallopt(M_MMAP_THRESHOLD, 5 * 1024 * 1024) == 1, "5 MiB is a threshold");
+        block = t_malloc(5 * MiB);
+        t_free(block);
+        require(!is_mapped(block), "a block of that size is unmapped when it is freed");
+        block = t_malloc(5 * MiB - 4096);
+        t_free(block);
+        require(is_mapped(block), "a smaller one rests");
+        block = t_malloc(4 * MiB);
+        support::fill(block, 4 * MiB, 7);
+        block = t_realloc(block, 6 * MiB);
+        require(support::holds(block, 4 * MiB, 7), "a block that grows keeps its contents");
+        t_free(block);
+        require(!is_mapped(block), "and is unmapped when it is freed");
+        require(mallopt(M_MMAP_THRESHOLD, 0) == 1, "0 is a threshold");
+        block = t_malloc(2 * MiB + 1);
+        t_free(block);
+        require(!is_mapped(block), "it stands for 2 MiB");
+    });
+}
+
+/* The shards that exist after threads that ran at the same time. */
+double shards_after_threads(unsigned count) {
+    std::atomic<unsigned> arrived{0};
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < count; i++)
+        threads.emplace_back([&] {
+            t_free(t_malloc(100));
+            arrived++;
+            while (arrived.load() < count)
+                std::this_thread::yield();
+        });
+    for (std::thread &thread : threads)
+        thread.join();
+    return report::counters_of_json(report::printed(HZ_STATS_JSON))["counters.shards"];
+}
+
+TEST_F(Mallopt, ArenaMaxBoundsTheShards) {
+    in_child([] {
+        require(mallopt(M_ARENA_MAX, 1) == 1, "1 is a limit");
+        require(shards_after_threads(4) == 1, "all threads share one shard");
+        require(mallopt(M_ARENA_MAX, -1) == 0, "-1 is no limit");
+        require(shards_after_threads(4) == 1, "a value that is refused changes nothing");
+        require(mallopt(M_ARENA_MAX, 0) == 1, "0 is no limit but the usual one");
+        double shards = shards_after_threads(4);
+        require(shards > 1 || std::thread::hardware_concurrency() == 1, "there is a shard for each CPU");
+    });
 }
 
 /* Blocks that glibc allocates inside its own functions come from the replaced malloc and go to the replaced free. */

@@ -24,8 +24,17 @@ static struct hz_shard *shard_make(unsigned index) {
     return hz_cas_strong_ar_acq(&shards[index], &seen, made) ? made : seen;
 }
 
-/* Number of shards that threads are spread over. The first call decides it, by the CPUs that its thread may run on. */
-static uint32_t shard_limit(void) {
+static _Atomic(uint32_t) limit_wanted; /* hint: 0 for no limit but the knobs' */
+
+bool hz_shard_limit_set(uint32_t most) {
+    if (!HZ_EXCLUSIVE_ALWAYS)
+        return false;
+    hz_store_rlx(&limit_wanted, most); /* relaxed: hint */
+    return true;
+}
+
+/* Number of shards that the knobs allow. The first call decides it, by the CPUs that its thread may run on. */
+static uint32_t limit_of_knobs(void) {
     static _Atomic(uint32_t) limit; /* hint: 0 until the first call */
     uint32_t seen = hz_load_rlx(&limit);
     if (seen == 0) {
@@ -36,9 +45,15 @@ static uint32_t shard_limit(void) {
     return seen;
 }
 
+/* Number of shards that starting threads are spread over. */
+static uint32_t shard_limit(void) {
+    uint32_t wanted = hz_load_rlx(&limit_wanted); /* relaxed: hint */
+    uint32_t most = limit_of_knobs();
+    return wanted == 0 ? most : (uint32_t)hz_min(wanted, most);
+}
+
 /* The first shard without threads, made if there is none yet at its index. */
-static struct hz_shard *claim_unused(void) {
-    uint32_t limit = shard_limit();
+static struct hz_shard *claim_unused(uint32_t limit) {
     for (unsigned index = 0; index < limit; index++) {
         struct hz_shard *shard = hz_shard_get(index);
         if (shard == NULL)
@@ -54,7 +69,8 @@ static struct hz_shard *claim_unused(void) {
 }
 
 struct hz_shard *hz_shard_claim(void) {
-    struct hz_shard *best = claim_unused();
+    uint32_t limit = shard_limit();
+    struct hz_shard *best = claim_unused(limit);
     if (best != NULL)
         return best;
     /* if the last shard does not exist, there was no memory for another one */
@@ -62,7 +78,7 @@ struct hz_shard *hz_shard_claim(void) {
         hz_fail_number(HZ_TEXT_SHARDS, HZ_NUM_SHARDS);
     if (!HZ_EXCLUSIVE_ALWAYS)
         return NULL;
-    for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) {
+    for (unsigned index = 0; index < limit; index++) {
         struct hz_shard *shard = hz_shard_get(index);
         if (shard != NULL &&
             (best == NULL || hz_load_rlx(&shard->threads) < hz_load_rlx(&best->threads))) /* relaxed: hint */

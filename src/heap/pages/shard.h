@@ -58,6 +58,11 @@ struct hz_shard *hz_shard_get(unsigned index);
    the first shard, or, with HZ_EXCLUSIVE_ALWAYS=0, for another one. */
 struct hz_shard *hz_shard_claim(void);
 
+/* From now on starting threads share at most `most` shards; 0: as many as the knobs allow, which is the most anyway.
+   Threads that have a shard keep it. False, and nothing has changed, if each thread must have a shard of its own
+   (HZ_EXCLUSIVE_ALWAYS=0). Any thread. */
+bool hz_shard_limit_set(uint32_t most);
+
 /* Gives up a claim. Threads leave by hz_shard_leave (drain.c), which calls this. */
 void hz_shard_release(struct hz_shard *shard);
 

@@ -96,6 +96,38 @@ TEST(ShardClaim, MoreThreadsThanShardsShareSafely) {
     EXPECT_EQ(threads_in_all(), 1U);
 }
 
+TEST(ShardClaim, ALimitHoldsForThreadsThatStartAfterIt) {
+    struct hz_thread_block *self = unit::self();
+    std::vector<struct hz_shard *> claimed;
+    auto claim = [&] {
+        claimed.push_back(hz_shard_claim());
+        return claimed.back();
+    };
+    ASSERT_EQ(self->shard->index, 0U);
+    ASSERT_EQ(claim()->index, 1U);
+    struct hz_shard *third = hz_shard_claim();
+    ASSERT_EQ(third->index, 2U);
+    ASSERT_TRUE(hz_shard_limit_set(2));
+    EXPECT_EQ(hz_load_rlx(&third->threads), 1U) << "a thread that has a shard keeps it";
+    for (unsigned i = 0; i < 6; i++)
+        ASSERT_LT(claim()->index, 2U);
+    EXPECT_EQ(hz_load_rlx(&self->shard->threads), 4U) << "they spread evenly over the two";
+    hz_shard_leave(self, third);
+    ASSERT_LT(claim()->index, 2U) << "although there is a shard without threads";
+    ASSERT_TRUE(hz_shard_limit_set(1));
+    ASSERT_EQ(claim(), self->shard);
+    for (uint32_t limit : {uint32_t{0}, uint32_t{HZ_NUM_SHARDS}, UINT32_MAX}) {
+        ASSERT_TRUE(hz_shard_limit_set(limit));
+        ASSERT_EQ(claim()->index, 2U) << "no limit but the knobs': " << limit;
+        hz_shard_leave(self, claimed.back());
+        claimed.pop_back();
+    }
+    ASSERT_TRUE(hz_shard_limit_set(0));
+    for (struct hz_shard *shard : claimed)
+        hz_shard_leave(self, shard);
+    EXPECT_EQ(threads_in_all(), 1U);
+}
+
 /* ---- what the next thread of a shard inherits ---- */
 
 TEST(ShardInherit, PagesStayWithTheShard) {
