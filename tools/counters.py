@@ -3,9 +3,9 @@
 
 usage: counters.py [--check]     --check: write nothing; exit 1 when the page is stale
 
-Reads src/heap/counters.def and engine_counters.def of each engine. Figures that src/heap/stats.c computes instead of counting
-are described in COMPUTED below; a figure that one of the two has and the other lacks is a fault. Faults are reported as
-`file:line: what`.
+Reads src/heap/counters.def and engine_counters.def of each engine. Figures that src/heap/stats.c computes instead of counting,
+and those of the parts of each engine's mailbox (hz_mail_parts in its mail.c), are described in COMPUTED below; a figure that
+only the sources or only COMPUTED has is a fault. Faults are reported as `file:line: what`.
 """
 
 import argparse
@@ -20,6 +20,7 @@ ROOT = lanes.ROOT
 COMMON = "src/heap/counters.def"
 ENGINE_LISTS = "src/engines/*/engine_counters.def"
 REPORT = "src/heap/stats.c"
+MAILBOXES = "src/engines/*/mail.c"
 PAGE = "docs/counters.md"
 
 COUNTER = re.compile(
@@ -27,6 +28,7 @@ COUNTER = re.compile(
 )
 WANTED = 'COUNTER("group", field, "name", SUM or MAX or HOT, "text")'
 REPORTED = re.compile(r'hz_report_number\(report, "(?P<name>[a-z0-9_]+)"')
+PART = re.compile(r'^ +\{"(?P<name>[a-z0-9_]+)", \w+\},$', re.MULTILINE)
 
 # In the order of the report. Each is a section of the page.
 GROUPS = {
@@ -36,7 +38,8 @@ GROUPS = {
     "blocks are sent to their pages: lane hz4/pageq, and hz3 with `HZ_PAGE_LOCAL_REMOTE=1`.",
     "os": "Memory from the operating system.",
     "locks": "A shard's lock, `exclusive`.",
-    "rest": "Bytes of free memory, by where it rests ([memory](memory.md)).",
+    "rest": "Bytes of free memory, by where it rests ([memory](memory.md)). How much memory a place keeps resident is printed for no place but the arena:\n"
+    "blocks of all places and live blocks share pages, and to follow the links of a list, in blocks that a thread may take meanwhile, is not safe.",
     "classes": "One row for each size class that has pages.",
 }
 
@@ -66,8 +69,15 @@ COMPUTED = [
     Counter("remote", "blocks_per_100_pages", "SUM", "average length of a page's remote list when it was taken, times 100: `drain_total` * 100 / `pageq_deq`"),
     Counter("os", "seg_acq", "SUM", "segments of 4 MiB obtained for pages"),
     Counter("rest", "bins_bytes", "SUM", "freed blocks in the bins of threads"),
+    Counter("rest", "remote_bytes", "SUM", "freed blocks in the remote buffers of threads"),
+    Counter("rest", "stash_bytes", "SUM", "freed blocks in stashes", ("hz3",)),
+    Counter("rest", "transfer_bytes", "SUM", "freed blocks in transfers", ("hz3",)),
+    Counter("rest", "central_bytes", "SUM", "freed blocks in centrals", ("hz3",)),
+    Counter("rest", "inbox_bytes", "SUM", "freed blocks in inboxes", ("hz4",)),
+    Counter("rest", "carry_bytes", "SUM", "freed blocks in carries: left over from lists that refills took"),
+    Counter("rest", "page_lists_bytes", "SUM", "freed blocks in the lists of their pages; 0 unless blocks are sent to their pages"),
+    Counter("rest", "waiting_bytes", "SUM", "all that waits for a shard: the sum of the figures after `remote_bytes`"),
     Counter("rest", "depot_bytes", "SUM", "freed blocks in the depot"),
-    Counter("rest", "waiting_bytes", "SUM", "freed blocks that wait for a shard, in mailboxes and in carry"),
     Counter("rest", "pages_bytes", "SUM", "free blocks in pages that hold memory: the slack"),
     Counter("rest", "arena_bytes", "SUM", "free pages and units that hold memory"),
     Counter("rest", "keeper", "SUM", "1 while the keeper runs"),
@@ -85,25 +95,18 @@ HEAD = """\
 
 `hz_stats_print` writes these figures in the groups below; `HAKOZUNA_SHOW_STATS=1` prints them when a process ends ([usage](usage.md#statistics)).
 Each thread writes counters of its own, in its thread block. The report adds up all thread blocks, used or not, since the start of the process.
-A fork's child continues from its parent's counts.
-
-* *engines*: the engines that print the counter.
-* *builds*: "stats" means that only builds with statistics count it, because the path is too short for a counter: the presets `stats`, `check`, `asan`,
-  `tsan`, `clang-check`, `clang-asan` and `clang-tsan`, and any build with `-DHZ_STATS=ON`.
+A fork's child continues from its parent's counts. *engines* are those that print the counter. *builds*: "stats" means that only builds with statistics
+count it, because the path is too short for a counter: presets `stats`, `check`, `asan`, `tsan`, `clang-check`, `clang-asan`, `clang-tsan`, or `-DHZ_STATS=ON`.
 """
 
 READING = """
 ## Reading them
-
-* `refill` divided by the number of allocations is the miss rate of the bins.
-* `refill_depot` near `refill`: threads live off each other's frees.
+* `refill` divided by the number of allocations is the miss rate of the bins. `refill_depot` near `refill`: threads live off each other's frees.
 * `page_create` and `page_retire` both high: a class swings between many pages and few.
 * `direct_home` or `central_send` high: consumers free far more than the owners of their blocks allocate, or these owners have ended.
 * `lock_path` divided by `malloc_calls`: the share of allocations above 2 KiB that take a shard's lock.
-* `remote_free` divided by `remote_flush_calls`: blocks in one flush of a remote buffer. In the lanes of hz3 both are 0, because
-  `HZ_HOME_BELOW_BYTES` is 0.
-* `home_blocks` divided by `inbox_push_list`: roughly the length of a list; `home_blocks` also has the sender's own blocks.
-* `inbox_consume` far below `inbox_push_list`: an owner finds several lists in its inbox at a time.
+* `remote_free` divided by `remote_flush_calls`: blocks in one flush of a remote buffer. Both are 0 in the lanes of hz3 (`HZ_HOME_BELOW_BYTES` is 0).
+* `home_blocks` (which also has the sender's own) divided by `inbox_push_list`: about a list's length. `inbox_consume` far below it: lists pile up.
 * `ls_acq_miss` and `ls_rel_miss` high: threads share a shard, or senders find its mailbox full and put blocks into its pages themselves.
 """
 
@@ -129,10 +132,10 @@ def read_counters(text: str, path: str, engines: tuple[str, ...] = (), before: t
     return found
 
 
-def require_computed(text: str, path: str) -> None:
-    """Each figure that the report computes is in COMPUTED, and COMPUTED has no other figure."""
-    there = {found["name"]: text.count("\n", 0, found.start()) + 1 for found in REPORTED.finditer(text)}
-    described = {counter.name for counter in COMPUTED}
+def require_computed(text: str, path: str, pattern: re.Pattern = REPORTED, engines: tuple[str, ...] = ()) -> None:
+    """Each figure that a source reports is in COMPUTED, and COMPUTED has no other figure of these engines."""
+    there = {found["name"]: text.count("\n", 0, found.start()) + 1 for found in pattern.finditer(text)}
+    described = {counter.name for counter in COMPUTED if counter.engines == engines}
     for name in sorted(set(there) - described):
         raise CounterError(f"{path}:{there[name]}: reports '{name}', which COMPUTED in tools/counters.py does not describe")
     for name in sorted(described - set(there)):
@@ -142,6 +145,8 @@ def require_computed(text: str, path: str) -> None:
 def read_all(root: pathlib.Path) -> list[Counter]:
     """All counters: those that are computed, the common ones, and those of each engine."""
     require_computed((root / REPORT).read_text(encoding="utf-8"), REPORT)
+    for path in sorted(root.glob(MAILBOXES)):
+        require_computed(path.read_text(encoding="utf-8"), path.relative_to(root).as_posix(), PART, (path.parent.name,))
     common = read_counters((root / COMMON).read_text(encoding="utf-8"), COMMON, before=tuple(COMPUTED))
     lists = sorted(root.glob(ENGINE_LISTS))
     if not lists:
@@ -163,7 +168,7 @@ def page(counters: list[Counter]) -> str:
     lines = [HEAD.rstrip("\n")]
     for group, about in GROUPS.items():
         rows = [row(counter) for counter in counters if counter.group == group]
-        lines += ["", f"## {group}", "", about, "", *lanes.table(["counter", "counts", "engines", "builds"], rows)]
+        lines += ["", f"## {group}", about, "", *lanes.table(["counter", "counts", "engines", "builds"], rows)]
     return "\n".join(lines) + "\n" + READING
 
 

@@ -137,12 +137,13 @@ HZ_API const char *hz_config_string(void);
 enum hz_stats_format { HZ_STATS_TEXT = 0, HZ_STATS_JSON = 1 };
 
 /* Writes the allocator's statistics to a file descriptor: live, cached, free but resident, and mapped
-   bytes, counters, and figures for each size class. Allocates nothing. Returns 0, or -1 with errno set to
-   EINVAL (unknown format) or to an error of write(2). Other threads keep running meanwhile, so their
-   figures may be slightly out of date. */
+   bytes, counters, and figures for each size class. Allocates nothing. Returns 0, or -1 with errno set
+   to EINVAL (unknown format) or to an error of write(2). Other threads keep running meanwhile, so their figures may be
+   slightly out of date. */
 HZ_API int hz_stats_print(int fd, enum hz_stats_format format);
 
-/* The totals that hz_stats_print writes, for use by programs. Members named _bytes are in bytes. */
+/* The totals that hz_stats_print writes, for use by programs. Members named _bytes are in bytes. Until version 1.0 a
+   version can add members at the end, so compile a program with the header of the library that it runs with. */
 struct hz_stats {
     size_t live_bytes;     /* allocated and not yet freed, counted in usable sizes */
     size_t cached_bytes;   /* freed blocks in bins, buffers, stashes, transfer, central and the depot */
@@ -151,6 +152,7 @@ struct hz_stats {
     size_t mapped_bytes;   /* address space obtained from the OS for blocks */
     size_t purged_bytes;   /* memory returned to the OS since the program started */
     size_t mapping_count;  /* live direct mappings (blocks above 2 MiB) */
+    size_t peak_bytes;     /* the highest resident_bytes so far, noted when memory is handed out, and now */
 };
 
 /* Fills *out. Returns 0, or -1 with errno EINVAL when `out` is NULL. */

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/os.h"
 #include "base/pagetag.h"
+#include "base/peak.h"
 
 #include <string.h>
 
@@ -32,6 +33,7 @@ static void *run_block_alloc(size_t size, size_t alignment, bool zeroed) {
     unsigned align_pages = (unsigned)(hz_max(alignment, HZ_PAGE_BYTES) >> HZ_PAGE_LOG2);
     if (!hz_arena_run_alloc(pages_for(size), align_pages, &run))
         return NULL;
+    hz_peak_note();
     void *block = hz_segment_page_address(run.segment, run.first);
     if (zeroed)
         zero_dirty(run.segment, run.first, run.pages, run.dirty_mask, size);
@@ -45,6 +47,7 @@ static void *direct_block_alloc(size_t size, size_t alignment, bool zeroed) {
     struct hz_segment *segment = hz_arena_direct_alloc(direct_bytes_for(size), alignment, zeroed);
     if (segment == NULL)
         return NULL;
+    hz_peak_note();
     void *block = hz_segment_page_address(segment, 0);
     hz_pagetag_set(block, 1, 0, HZ_CLASS_LARGE, 0);
     return block;
@@ -80,8 +83,12 @@ static void *run_block_resize(struct hz_segment *segment, void *block, size_t si
         return NULL;
     unsigned pages = pages_for(size);
     uint64_t dirty_mask;
-    if (pages > old)
-        return hz_arena_run_grow(segment, first, pages - old, &dirty_mask) ? block : NULL;
+    if (pages > old) {
+        if (!hz_arena_run_grow(segment, first, pages - old, &dirty_mask))
+            return NULL;
+        hz_peak_note();
+        return block;
+    }
     hz_arena_run_shrink(segment, first, pages);
     return block;
 }
@@ -99,6 +106,7 @@ void *hz_large_resize(void *block, size_t size) {
         return block;
     hz_pagetag_clear(block, 1); /* first: once the pages have moved, anybody can get the address */
     struct hz_segment *resized = hz_arena_direct_resize(segment, bytes);
+    hz_peak_note();
     void *moved = resized != NULL ? hz_segment_page_address(resized, 0) : block;
     hz_pagetag_set(moved, 1, 0, HZ_CLASS_LARGE, 0);
     return resized != NULL ? moved : NULL;

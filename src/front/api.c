@@ -129,6 +129,7 @@ int hz_stats_print(int fd, enum hz_stats_format format) {
     hz_report_number(&report, "mapped_bytes", stats.mapped_bytes);
     hz_report_number(&report, "purged_bytes", stats.purged_bytes);
     hz_report_number(&report, "mapping_count", stats.mapping_count);
+    hz_report_number(&report, "peak_bytes", stats.peak_bytes);
     hz_report_group_close(&report);
     hz_heap_report(&report);
     int error = hz_report_end(&report);

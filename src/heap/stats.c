@@ -6,11 +6,13 @@
 #include "hakozuna/hakozuna.h"
 
 #include "base/meta.h"
+#include "base/peak.h"
 #include "base/report.h"
 #include "heap/cache/depot.h"
 #include "heap/keeper.h"
 #include "heap/pages/density.h"
 #include "heap/pages/drain.h"
+#include "heap/pages/mail.h"
 #include "heap/pages/page.h"
 
 #include <string.h>
@@ -20,11 +22,14 @@ struct class_figures {
     size_t run_pages;
     size_t capacity;
     size_t free_blocks;
-    size_t cached;
 };
+
+/* Where freed blocks rest that are not in their pages. */
+enum tier { IN_BINS, IN_REMOTE_BUFFERS, IN_PAGE_LISTS, IN_SHARDS, IN_DEPOT, TIERS };
 
 struct figures {
     struct class_figures classes[HZ_CLASS_COUNT];
+    size_t blocks[TIERS][HZ_CLASS_COUNT];
 };
 
 static void add_page(void *context, struct hz_page *page) {
@@ -38,12 +43,12 @@ static void add_page(void *context, struct hz_page *page) {
     f->run_pages += run_pages;
     f->capacity += (run_pages << HZ_PAGE_LOG2) / hz_class_bytes(size_class);
     f->free_blocks += hz_load_rlx(&page->free_count);
-    f->cached += hz_mpsc_count(&page->remote);
+    figures->blocks[IN_PAGE_LISTS][size_class] += hz_mpsc_count(&page->remote);
 }
 
-/* A remote buffer has blocks of all home classes. Its owner may send them meanwhile, so a block and its tag may be
- * gone. */
-static void add_remote_buffer(struct figures *figures, struct hz_thread_block *thread) {
+/* Adds the blocks of a thread's remote buffer, which has blocks of all home classes, to the counts of their classes.
+ * Its owner may send them meanwhile, so a block and its tag may be gone. */
+static void add_remote_buffer(size_t *blocks, struct hz_thread_block *thread) {
     void **base = hz_bin_base(&thread->cache, HZ_REMOTE_BIN);
     size_t count = hz_bin_held(&thread->cache, HZ_REMOTE_BIN);
     for (size_t i = 1; i <= count; i++) {
@@ -52,24 +57,50 @@ static void add_remote_buffer(struct figures *figures, struct hz_thread_block *t
         unsigned size_class =
             block != NULL ? hz_pagetag_class(block) : HZ_CLASS_NONE; /* the owner may be taking it out */
         if (size_class != HZ_CLASS_NONE && size_class < HZ_CLASS_COUNT)
-            figures->classes[size_class].cached++;
+            blocks[size_class]++;
     }
+}
+
+/* Adds the blocks of a thread's bins. Only bins of a parked thread or of an orphan can have holes. Of other threads
+ * only the tops are read, since a refill writes the slots. The lock keeps a parked thread parked meanwhile. */
+static void add_bins(size_t *blocks, struct hz_thread_block *thread) {
+    hz_lock_acquire(&thread->parking.lock);
+    bool has_holes = hz_load_rlx(&thread->parking.parked) || /* relaxed: lock; figure */
+                     hz_load_rlx(&thread->registered.state) == HZ_THREAD_ORPHAN;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        blocks[size_class] +=
+            has_holes ? hz_bin_count(&thread->cache, size_class) : hz_bin_held(&thread->cache, size_class);
+    hz_lock_release(&thread->parking.lock);
 }
 
 static void figures_get(struct figures *figures) {
     *figures = (struct figures){0};
     hz_pages_walk(add_page, figures);
-    for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next)
-        add_remote_buffer(figures, hz_thread_block_from(thread));
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
-        struct class_figures *f = &figures->classes[size_class];
-        f->cached += hz_depot_blocks(size_class);
-        for (unsigned index = 0; index < HZ_NUM_SHARDS; index++)
-            if (hz_shard_get(index) != NULL)
-                f->cached += hz_shard_waiting(hz_shard_get(index), size_class);
-        for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next)
-            f->cached += hz_bin_count(&hz_thread_block_from(thread)->cache, size_class);
+    for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next) {
+        add_bins(figures->blocks[IN_BINS], hz_thread_block_from(thread));
+        add_remote_buffer(figures->blocks[IN_REMOTE_BUFFERS], hz_thread_block_from(thread));
     }
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        figures->blocks[IN_DEPOT][size_class] = hz_depot_blocks(size_class);
+        struct hz_shard *shard;
+        for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) /* shards are made in order */
+            figures->blocks[IN_SHARDS][size_class] += hz_shard_waiting(shard, size_class);
+    }
+}
+
+static size_t cached_of(const struct figures *figures, unsigned size_class) {
+    size_t blocks = 0;
+    for (unsigned tier = 0; tier < TIERS; tier++)
+        blocks += figures->blocks[tier][size_class];
+    return blocks;
+}
+
+/* Bytes of blocks that are counted by class. */
+static size_t bytes_of(const size_t *blocks) {
+    size_t bytes = 0;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        bytes += blocks[size_class] * hz_class_bytes(size_class);
+    return bytes;
 }
 
 static size_t not_below_zero(size_t a, size_t b) {
@@ -95,12 +126,14 @@ void hz_heap_stats(struct hz_stats *stats) {
         size_t block_bytes = hz_class_bytes(size_class);
         small_pages += f->run_pages;
         out_bytes += not_below_zero(f->capacity, f->free_blocks) * block_bytes;
-        stats->cached_bytes += f->cached * block_bytes;
+        stats->cached_bytes += cached_of(&figures, size_class) * block_bytes;
         stats->free_bytes += f->free_blocks * block_bytes;
     }
     stats->free_bytes = not_below_zero(stats->free_bytes, of_arena.hollow_bytes);
     size_t run_bytes = not_below_zero(of_arena.used_bytes, small_pages << HZ_PAGE_LOG2);
     stats->live_bytes = not_below_zero(out_bytes, stats->cached_bytes) + run_bytes + of_arena.direct_bytes;
+    hz_peak_note();
+    stats->peak_bytes = hz_max(hz_peak_bytes(), stats->resident_bytes);
 }
 
 /* ---- counters -------------------------------------------------------------------------------------- */
@@ -145,8 +178,10 @@ static void report_mid(struct hz_report *report) {
             hz_load_rlx(&c->mid_cache_hit) + hz_load_rlx(&c->mid_depot_hit) + hz_load_rlx(&c->mid_lock_path);
         allocated += taken;
         freed += taken + hz_load_rlx(&c->mid_moved);
+        size_t in_bins[HZ_CLASS_COUNT] = {0};
+        add_bins(in_bins, thread);
         for (unsigned size_class = HZ_MID_CLASS_FIRST; size_class < HZ_CLASS_COUNT; size_class++)
-            freed += hz_bin_count(&thread->cache, size_class);
+            freed += in_bins[size_class];
     }
     hz_report_number(report, "malloc_calls", allocated);
     hz_report_number(report, "free_calls", freed);
@@ -203,23 +238,34 @@ static void report_counters(struct hz_report *report) {
     }
 }
 
-/* What rests outside the pages, what pages hold beside the blocks that are out, and what rests in the arena. */
-static void report_rest(struct hz_report *report, const struct figures *figures) {
-    size_t all = 0;
-    size_t in_depot = 0;
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
-        all += figures->classes[size_class].cached * hz_class_bytes(size_class);
-        in_depot += hz_depot_blocks(size_class) * hz_class_bytes(size_class);
-    }
-    size_t waiting = 0;
+/* What waits in each part of the shards' mailboxes, and in their carries. */
+static void report_mail(struct hz_report *report) {
+    size_t in_parts[HZ_MAIL_PARTS] = {0};
+    size_t in_carries = 0;
     struct hz_shard *shard;
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
-        for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-            waiting += hz_shard_waiting(shard, size_class) * hz_class_bytes(size_class);
+        for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+            struct hz_shard_class *home = &shard->classes[size_class];
+            size_t block_bytes = hz_class_bytes(size_class);
+            for (unsigned part = 0; part < HZ_MAIL_PARTS && hz_mail_parts[part].figure != NULL; part++)
+                in_parts[part] += hz_mail_parts[part].count(&home->mail) * block_bytes;
+            in_carries += hz_list_word_count(hz_load_rlx(&home->carry)) * block_bytes; /* relaxed: figure */
+        }
+    for (unsigned part = 0; part < HZ_MAIL_PARTS && hz_mail_parts[part].figure != NULL; part++)
+        hz_report_number(report, hz_mail_parts[part].figure, in_parts[part]);
+    hz_report_number(report, "carry_bytes", in_carries);
+}
+
+/* What rests outside the pages, what pages hold beside the blocks that are out, and what rests in the arena. */
+static void report_rest(struct hz_report *report, const struct figures *figures) {
+    size_t in_lists = bytes_of(figures->blocks[IN_PAGE_LISTS]);
     hz_report_group_open(report, "rest");
-    hz_report_number(report, "bins_bytes", not_below_zero(all, in_depot + waiting));
-    hz_report_number(report, "depot_bytes", in_depot);
-    hz_report_number(report, "waiting_bytes", waiting);
+    hz_report_number(report, "bins_bytes", bytes_of(figures->blocks[IN_BINS]));
+    hz_report_number(report, "remote_bytes", bytes_of(figures->blocks[IN_REMOTE_BUFFERS]));
+    report_mail(report);
+    hz_report_number(report, "page_lists_bytes", in_lists);
+    hz_report_number(report, "waiting_bytes", bytes_of(figures->blocks[IN_SHARDS]) + in_lists);
+    hz_report_number(report, "depot_bytes", bytes_of(figures->blocks[IN_DEPOT]));
     hz_report_number(report, "pages_bytes", hz_density_slack());
     hz_report_number(report, "arena_bytes", hz_arena_resting_bytes());
     hz_report_number(report, "keeper", hz_keeper_runs());
@@ -237,13 +283,14 @@ void hz_heap_report(struct hz_report *report) {
         if (f->pages == 0)
             continue;
         size_t out = not_below_zero(f->capacity, f->free_blocks);
+        size_t cached = cached_of(&figures, size_class);
         hz_report_row_open(report);
         hz_report_number(report, "block_bytes", hz_class_bytes(size_class));
         hz_report_number(report, "pages", f->pages);
-        hz_report_number(report, "live", not_below_zero(out, f->cached));
-        hz_report_number(report, "cached", f->cached);
+        hz_report_number(report, "live", not_below_zero(out, cached));
+        hz_report_number(report, "cached", cached);
         hz_report_number(report, "free", f->free_blocks);
-        hz_report_number(report, "depot_blocks", hz_depot_blocks(size_class));
+        hz_report_number(report, "depot_blocks", figures.blocks[IN_DEPOT][size_class]);
         hz_report_row_close(report);
     }
     hz_report_rows_close(report);

@@ -1,5 +1,5 @@
 /*
- * stats.h - figures about the heap, summed on demand. Any thread; takes no lock, so figures of running threads change
+ * stats.h - figures about the heap, summed on demand. Any thread, holding no lock; figures of running threads change
  * meanwhile.
  */
 #ifndef HZ_HEAP_STATS_H

@@ -150,6 +150,25 @@ TEST_F(Stats, MappingsAreCounted) {
     EXPECT_EQ(get().mapping_count, before.mapping_count);
 }
 
+TEST_F(Stats, ThePeakStays) {
+    struct hz_stats before = get();
+    EXPECT_GE(before.peak_bytes, before.resident_bytes);
+    std::vector<void *> blocks(1 + before.peak_bytes / (10 * MiB));
+    size_t usable = 0;
+    for (void *&block : blocks) {
+        block = t_malloc(10 * MiB);
+        usable += t_usable_size(block);
+    }
+    for (void *block : blocks)
+        t_free(block);
+    t_give_back();
+    struct hz_stats after = get();
+    EXPECT_LT(after.resident_bytes, usable);
+    EXPECT_GE(after.peak_bytes, usable) << "noted while the blocks were live";
+    EXPECT_LE(after.peak_bytes, usable + before.resident_bytes + MiB);
+    EXPECT_EQ(get().peak_bytes, after.peak_bytes);
+}
+
 TEST_F(Stats, PurgeCountsTheBytesItReturns) {
     std::vector<void *> blocks(2000);
     for (void *&block : blocks) {
@@ -172,7 +191,7 @@ TEST_F(Stats, JsonIsWellFormedAndAgreesWithGet) {
     std::map<std::string, double> numbers;
     ASSERT_TRUE(JsonReader::numbers(text, numbers)) << text;
     for (const char *key : {"live_bytes", "cached_bytes", "free_bytes", "resident_bytes", "mapped_bytes",
-                            "purged_bytes", "mapping_count"})
+                            "purged_bytes", "mapping_count", "peak_bytes"})
         EXPECT_EQ(numbers.count(std::string("heap.") + key), 1U) << "no " << key << " in the group heap of " << text;
     EXPECT_NEAR(numbers["heap.live_bytes"], static_cast<double>(stats.live_bytes), static_cast<double>(slack));
     EXPECT_GE(numbers["heap.live_bytes"], 33e6);
@@ -250,6 +269,7 @@ TEST_F(Stats, CanBeReadWhileOthersAllocate) {
     for (int i = 0; i < 200; i++) {
         struct hz_stats stats = get();
         EXPECT_GE(stats.mapped_bytes, stats.live_bytes);
+        EXPECT_GE(stats.peak_bytes, stats.resident_bytes);
         EXPECT_LT(stats.live_bytes, 1024 * MiB) << "a figure fell below zero";
         EXPECT_EQ(t_stats_print(fd, HZ_STATS_JSON), 0);
     }

@@ -26,6 +26,7 @@ extern "C" {
 #include "base/mpsc.h"
 #include "base/os.h"
 #include "base/pagetag.h"
+#include "base/peak.h"
 #include "base/region.h"
 #include "base/registry.h"
 #include "base/report.h"

@@ -71,9 +71,19 @@ hz_list_word hz_mail_take(struct hz_thread_block *self, struct hz_mailbox *mail)
     return word;
 }
 
-uint32_t hz_mail_count(struct hz_mailbox *mail) {
-    return hz_mpsc_count(&mail->stash) + hz3_transfer_count(mail) + hz3_central_count(mail);
+static uint32_t stash_count(struct hz_mailbox *mail) {
+    return hz_mpsc_count(&mail->stash);
 }
+
+uint32_t hz_mail_count(struct hz_mailbox *mail) {
+    return stash_count(mail) + hz3_transfer_count(mail) + hz3_central_count(mail);
+}
+
+const struct hz_mail_part hz_mail_parts[HZ_MAIL_PARTS] = {
+    {"stash_bytes", stash_count},
+    {"transfer_bytes", hz3_transfer_count},
+    {"central_bytes", hz3_central_count},
+};
 
 static void lock_settle(struct hz_lock *held) {
     if (hz_lock_abandoned(held))

@@ -44,6 +44,10 @@ uint32_t hz_mail_count(struct hz_mailbox *mail) {
     return hz_mpsc_count(&mail->inbox); /* statistics count what waits in pages with the pages */
 }
 
+const struct hz_mail_part hz_mail_parts[HZ_MAIL_PARTS] = {
+    {"inbox_bytes", hz_mail_count},
+};
+
 void hz_mail_after_fork(void) {
     if (!HZ_REMOTE_INBOX) /* otherwise the lists are sound at each instant */
         hz_page_local_after_fork();

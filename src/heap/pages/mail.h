@@ -18,8 +18,18 @@ bool hz_mail_send(struct hz_thread_block *self, struct hz_mailbox *mail, unsigne
    one thread only (HZ_EXCLUSIVE_ALWAYS=0) and that thread calls. */
 hz_list_word hz_mail_take(struct hz_thread_block *self, struct hz_mailbox *mail);
 
-/* Blocks waiting, at some recent moment. */
+/* Blocks waiting, at some recent moment: in all parts of the mailbox together. */
 uint32_t hz_mail_count(struct hz_mailbox *mail);
+
+/* The parts of a mailbox, in the order in which lists come into them. Unused ones have no figure. */
+enum { HZ_MAIL_PARTS = 3 };
+
+struct hz_mail_part {
+    const char *figure;                         /* the figure in statistics: bytes waiting in this part */
+    uint32_t (*count)(struct hz_mailbox *mail); /* blocks waiting in it, at some recent moment */
+};
+
+extern HZ_HIDDEN const struct hz_mail_part hz_mail_parts[HZ_MAIL_PARTS];
 
 /* In a fork's child, after the shards' locks and lists were repaired: repairs the mailboxes. */
 void hz_mail_after_fork(void);

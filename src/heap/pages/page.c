@@ -8,6 +8,8 @@
  */
 #include "heap/pages/page.h"
 
+#include "base/peak.h"
+
 enum {
     BLOCKS_MIN = 4,        /* a run should hold at least this many blocks */
     WASTE_SHARE_MAX = 16,  /* a run should leave at most 1/16 of itself unused */
@@ -146,6 +148,7 @@ static void unpurge(struct hz_shard *shard, struct hz_page *page, void *const *b
         left &= ~hz_units_touched(log2, (size_t)((char *)blocks[i] - page->start), page->block_bytes);
     hz_page_count_purged_locked(shard, page, page->purged_units & ~left, -1);
     page->purged_units = left;
+    hz_peak_note();
 }
 
 static void page_put(struct hz_page *page, void *block) {

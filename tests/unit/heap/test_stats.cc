@@ -1,22 +1,14 @@
 /* Statistics, which are exact while no other thread runs. */
-#include "unit/heap/fixture.h"
-
-#include "contract/json.h"
-
-#include <string>
-#include <sys/mman.h>
+#include "unit/heap/at_rest.h"
 
 namespace {
 
 using support::KiB;
 using support::MiB;
+using unit::AtRest;
 using unit::Blocks;
-
-struct hz_stats stats() {
-    struct hz_stats got = {};
-    EXPECT_EQ(t_stats_get(&got), 0);
-    return got;
-}
+using unit::report;
+using unit::stats;
 
 Blocks allocate(size_t size, size_t count) {
     Blocks blocks;
@@ -36,17 +28,6 @@ size_t usable(const Blocks &blocks) {
     for (void *block : blocks)
         bytes += t_usable_size(block);
     return bytes;
-}
-
-std::map<std::string, double> report() {
-    int fd = memfd_create("stats", 0);
-    EXPECT_EQ(t_table.stats_print_fn(fd, HZ_STATS_JSON), 0);
-    std::string text(static_cast<size_t>(lseek(fd, 0, SEEK_END)), '\0');
-    EXPECT_EQ(pread(fd, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
-    close(fd);
-    std::map<std::string, double> numbers;
-    EXPECT_TRUE(JsonReader::numbers(text, numbers)) << text;
-    return numbers;
 }
 
 /* Fills, flushes and empties every class. After each step the live bytes are the bytes of blocks that are not freed. */
@@ -104,6 +85,38 @@ TEST(Stats, LiveBytesAreExactAfterThreads) {
     EXPECT_EQ(stats().live_bytes, before);
 }
 
+/* Each thread frees what its neighbour allocated. */
+TEST(Stats, LiveBytesAreExactAfterCrossThreadFrees) {
+    constexpr unsigned threads = 4;
+    struct hz_stats before = stats();
+    Blocks blocks[threads];
+    Blocks kept[threads];
+    unit::Barrier allocated(threads);
+    unit::together(threads, [&](unsigned index) {
+        support::Random random(index);
+        for (unsigned i = 0; i < unit::rounds(4000); i++)
+            blocks[index].push_back(t_malloc(random.between(1, random.below(20) == 0 ? 300000 : 600)));
+        allocated.wait();
+        const Blocks &others = blocks[(index + 1) % threads];
+        for (size_t i = 0; i < others.size(); i++)
+            if (i % 10 == 0)
+                kept[index].push_back(others[i]);
+            else
+                t_free(others[i]);
+    });
+    size_t bytes = 0;
+    for (const Blocks &each : kept)
+        bytes += usable(each);
+    EXPECT_EQ(stats().live_bytes - before.live_bytes, bytes);
+    EXPECT_EQ(unit::bytes_at_rest("bins_bytes") + unit::bytes_at_rest("remote_bytes") +
+                  unit::bytes_at_rest("waiting_bytes") + unit::bytes_at_rest("depot_bytes"),
+              static_cast<double>(stats().cached_bytes))
+        << "the tiers are all that is cached";
+    for (Blocks &each : kept)
+        free_all(each);
+    EXPECT_EQ(stats().live_bytes, before.live_bytes);
+}
+
 TEST(Stats, CachedBytesIncludeBins) {
     hz_purge();
     struct hz_stats before = stats();
@@ -146,6 +159,196 @@ TEST(Stats, ResidentBytesFollowPurges) {
     EXPECT_EQ(stats().resident_bytes, 0U) << "nothing is in use here";
     EXPECT_EQ(stats().free_bytes, 0U);
 }
+
+/* ---- the peak ---- */
+
+/* What the arena holds now. Unlike stats(), this does not note it. */
+size_t held() {
+    return hz_arena_held_bytes();
+}
+
+/* Each test reaches a new peak, gives everything back, and only then looks. */
+class Peak : public testing::Test {
+  protected:
+    void SetUp() override {
+        (void)unit::self();
+        hz_purge();
+        before_ = stats().peak_bytes;
+        ASSERT_LT(held(), MiB) << "nothing is in use here";
+    }
+    void TearDown() override {
+        hz_purge();
+        EXPECT_EQ(stats().peak_bytes, before_) << "a peak stays, and a purge is none";
+    }
+    /* Blocks of one size, until the arena holds more than ever before. */
+    Blocks fill(size_t size) const {
+        Blocks blocks;
+        while (held() <= before_)
+            blocks.push_back(t_malloc(size));
+        return blocks;
+    }
+    void expect_peak(size_t bytes, Blocks &blocks) {
+        EXPECT_GT(bytes, before_);
+        free_all(blocks);
+        hz_purge();
+        EXPECT_LT(held(), bytes);
+        before_ = stats().peak_bytes;
+        EXPECT_EQ(before_, bytes);
+    }
+    size_t before_ = 0;
+};
+
+TEST_F(Peak, OfRuns) {
+    size_t base = held();
+    Blocks blocks = fill(MiB);
+    expect_peak(base + usable(blocks), blocks);
+}
+
+TEST_F(Peak, OfBlocksWithUnits) {
+    size_t base = held();
+    Blocks blocks = fill(3 * MiB);
+    expect_peak(base + usable(blocks), blocks);
+}
+
+TEST_F(Peak, OfBlocksMappedAlone) {
+    size_t base = held();
+    Blocks blocks = fill(65 * MiB);
+    expect_peak(base + usable(blocks), blocks);
+}
+
+TEST_F(Peak, OfPagesOfBlocks) {
+    for (size_t size : {size_t{1000}, size_t{4096}, 40 * KiB}) {
+        Blocks blocks = fill(size);
+        expect_peak(held(), blocks);
+    }
+}
+
+/* No run is claimed for them. */
+TEST_F(Peak, OfBlocksInPurgedPartsOfPages) {
+    Blocks blocks = fill(4096);
+    size_t full = held();
+    Blocks kept;
+    for (size_t i = 0; i < blocks.size(); i++)
+        if (i % 16 == 0)
+            kept.push_back(blocks[i]);
+        else
+            t_free(blocks[i]);
+    hz_purge();
+    ASSERT_LT(held(), full / 2) << "pages with a block have given back most of their memory";
+    Blocks large;
+    while (held() + MiB <= full)
+        large.push_back(t_malloc(MiB));
+    size_t pages = hz_pages_bytes();
+    for (size_t i = 0; i < 1000; i++)
+        kept.push_back(t_malloc(4096));
+    ASSERT_EQ(hz_pages_bytes(), pages) << "they lie in the pages that were there";
+    kept.insert(kept.end(), large.begin(), large.end());
+    expect_peak(held(), kept);
+}
+
+/* ---- what rests where: known blocks in one place, and none in any other ---- */
+
+/* Frees blocks that were taken from pages, and that the check build's map of live blocks therefore does not have. */
+void heap_free(const Blocks &blocks) {
+    for (void *block : blocks)
+        hz_heap_free(block);
+}
+
+class Rest : public testing::Test {
+  protected:
+    void SetUp() override {
+        self_ = unit::self();
+        hz_purge();
+        hz_density_is_low(0, {SIZE_MAX / 2, 1}); /* no class is sparse: those rest nowhere */
+        ASSERT_EQ(unit::at_rest(), AtRest());
+        ASSERT_EQ(unit::bytes_at_rest("arena_bytes"), 0);
+        shard_ = hz_shard_claim();
+    }
+    void TearDown() override {
+        hz_shard_leave(self_, shard_);
+        hz_purge();
+        EXPECT_EQ(unit::at_rest(), AtRest());
+        EXPECT_EQ(stats().live_bytes, 0U);
+    }
+    struct hz_thread_block *self_ = nullptr;
+    struct hz_shard *shard_ = nullptr;
+};
+
+TEST_F(Rest, InBins) {
+    Blocks blocks = unit::take(self_->shard, 7, 3);
+    Blocks others = unit::take(self_->shard, unit::class_count - 1, 2);
+    blocks.insert(blocks.end(), others.begin(), others.end());
+    heap_free(blocks);
+    EXPECT_EQ(unit::at_rest(), (AtRest{{"bins_bytes", 3 * 112 + 2 * 65536}}));
+}
+
+/* The keeper takes a parked thread's blocks out of the middle of its bins. */
+TEST_F(Rest, InBinsWithHoles) {
+    heap_free(unit::take(self_->shard, 7, 3));
+    hz_store_rlx(&self_->parking.parked, true);
+    void *taken[HZ_BIN_COUNT];
+    Blocks out(taken, taken + hz_park_take(self_, 7, taken));
+    EXPECT_EQ(out.size(), 1U) << "the two newest blocks stay";
+    EXPECT_EQ(unit::bin_count(self_, 7), 3U) << "one of the three is a hole";
+    EXPECT_EQ(unit::at_rest(), (AtRest{{"bins_bytes", 2 * 112}}));
+    hz_store_rlx(&self_->parking.parked, false);
+    self_->parking.has_holes = false;
+    hz_bin_close_holes(&self_->cache, 7);
+    unit::put(self_->shard, out);
+}
+
+TEST_F(Rest, InRemoteBuffers) {
+    if (!hz_class_is_home(7))
+        GTEST_SKIP() << "in this lane a thread adopts the blocks that it frees";
+    Blocks blocks = unit::take(shard_, 7, 3);
+    Blocks others = unit::take(shard_, 2, 2);
+    blocks.insert(blocks.end(), others.begin(), others.end());
+    heap_free(blocks);
+    EXPECT_EQ(unit::at_rest(), (AtRest{{"remote_bytes", 3 * 112 + 2 * 32}}));
+}
+
+TEST_F(Rest, WhereBlocksWaitForAShard) {
+    Blocks blocks = unit::take(shard_, 7, 10);
+    struct hz_list list = unit::list_of(blocks);
+    hz_shard_send(self_, shard_, 7, &list);
+    EXPECT_EQ(unit::at_rest(), (AtRest{{unit::first_part(), 10 * 112}, {"waiting_bytes", 10 * 112}}));
+}
+
+TEST_F(Rest, InCarries) {
+    Blocks blocks = unit::take(shard_, 7, 10);
+    struct hz_list list = unit::list_of(blocks);
+    hz_shard_send(self_, shard_, 7, &list);
+    Blocks taken = unit::refill(shard_, 7, 4);
+    ASSERT_EQ(taken.size(), 4U);
+    EXPECT_EQ(unit::at_rest(), (AtRest{{"carry_bytes", 6 * 112}, {"waiting_bytes", 6 * 112}}));
+    unit::put(shard_, taken);
+}
+
+TEST_F(Rest, InTheDepot) {
+    Blocks blocks = unit::take(self_->shard, 20, 5);
+    ASSERT_TRUE(hz_depot_push(self_, 20, blocks.data(), 5));
+    EXPECT_EQ(unit::at_rest(), (AtRest{{"depot_bytes", 5.0 * static_cast<double>(hz_class_bytes(20))}}));
+}
+
+TEST_F(Rest, InPages) {
+    Blocks blocks = unit::take(self_->shard, hz_class_of(4096), 10);
+    EXPECT_EQ(unit::bytes_at_rest("pages_bytes"), 0) << "what was not carved yet holds no memory";
+    Blocks back(blocks.begin(), blocks.begin() + 4);
+    unit::put(self_->shard, back);
+    EXPECT_EQ(unit::bytes_at_rest("pages_bytes"), 4 * 4096);
+    EXPECT_EQ(unit::at_rest(), AtRest());
+    unit::put(self_->shard, Blocks(blocks.begin() + 4, blocks.end()));
+}
+
+TEST_F(Rest, InTheArena) {
+    t_free(t_malloc(MiB));
+    EXPECT_EQ(unit::bytes_at_rest("arena_bytes"), static_cast<double>(MiB));
+    t_free(t_malloc(3 * MiB));
+    EXPECT_EQ(unit::bytes_at_rest("arena_bytes"), static_cast<double>(5 * MiB)) << "a unit of 4 MiB";
+    EXPECT_EQ(unit::at_rest(), AtRest());
+}
+
+/* ---- the report ---- */
 
 TEST(StatsReport, AgreesWithTheFigures) {
     Blocks blocks = allocate(100, 7);

@@ -1,5 +1,5 @@
 /* Mail of hz3: blocks fill the stash, then transfer, then central, each bounded. Takes empty them in the same order. */
-#include "unit/heap/fixture.h"
+#include "unit/heap/at_rest.h"
 #include "unit/hz3/library.h"
 
 #include <algorithm>
@@ -100,6 +100,28 @@ TEST_F(Mail, OverflowGoesThroughAllTiers) {
         EXPECT_TRUE(std::includes(blocks.begin(), blocks.end(), back.begin(), back.end()));
         unit::put(shard_, back);
     }
+}
+
+/* Single blocks, so the counters of lists say how many there are. */
+TEST_F(Mail, StatisticsNameEveryTier) {
+    unsigned size_class = unit::class_count - 1;
+    size_t bytes = hz_class_bytes(size_class);
+    Blocks blocks = unit::take(shard_, size_class, static_cast<uint32_t>(HZ_STASH_BYTES / bytes + HZ_BATCH_COUNT + 20));
+    struct hz_counters before = counters();
+    for (void *block : blocks)
+        send(size_class, {block});
+    struct hz_counters after = counters();
+    auto of = [bytes](uint64_t lists) { return static_cast<double>(lists * bytes); };
+    double in_stash = of(after.stash_send - before.stash_send);
+    double in_transfer = of(after.transfer_send - before.transfer_send);
+    double in_central = of(after.central_send - before.central_send);
+    ASSERT_TRUE(in_stash > 0 && in_transfer > 0 && in_central > 0);
+    EXPECT_EQ(unit::at_rest(), (unit::AtRest{{"stash_bytes", in_stash},
+                                             {"transfer_bytes", in_transfer},
+                                             {"central_bytes", in_central},
+                                             {"waiting_bytes", in_stash + in_transfer + in_central}}));
+    unit::drain(shard_, size_class);
+    EXPECT_EQ(unit::at_rest(), unit::AtRest());
 }
 
 TEST_F(Mail, DrainEmptiesEveryTier) {

@@ -1,0 +1,19 @@
+/*
+ * peak.c - see peak.h. Called by large.c, by pages that are carved, and by statistics.
+ */
+#include "base/peak.h"
+
+#include "base/arena.h"
+
+static _Atomic(size_t) peak_bytes; /* counter: only grows */
+
+void hz_peak_note(void) {
+    size_t held = hz_arena_held_bytes();
+    size_t seen = hz_load_rlx(&peak_bytes); /* relaxed, both: counter */
+    while (held > seen && !hz_cas_rlx_rlx(&peak_bytes, &seen, held)) {
+    }
+}
+
+size_t hz_peak_bytes(void) {
+    return hz_load_rlx(&peak_bytes); /* relaxed: counter */
+}
