@@ -41,6 +41,7 @@ GROUPS = {
     "rest": "Bytes of free memory, by where it rests ([memory](memory.md)). How much memory a place keeps resident is printed for no place but the arena:\n"
     "blocks of all places and live blocks share pages, and to follow the links of a list, in blocks that a thread may take meanwhile, is not safe.",
     "classes": "One row for each size class that has pages.",
+    "threads": "One row for each thread of the program that has a thread block. The keeper has none: it keeps nothing.",
 }
 
 
@@ -87,6 +88,14 @@ COMPUTED = [
     Counter("classes", "cached", "SUM", "freed blocks in bins, in remote buffers, in the depot, or waiting for a shard"),
     Counter("classes", "free", "SUM", "free blocks in their pages"),
     Counter("classes", "depot_blocks", "SUM", "blocks in the depot, which `cached` includes"),
+    Counter("threads", "number", "SUM", "number of the thread block; a later thread can get the same"),
+    Counter("threads", "thread_id", "SUM", "the kernel's number of the thread; 0 if not known: archives, `dlopen`, a first thread that allocates before the library starts"),
+    Counter("threads", "shard", "SUM", "number of the thread's shard"),
+    Counter("threads", "bins_bytes", "SUM", "freed blocks in its bins"),
+    Counter("threads", "remote_bytes", "SUM", "freed blocks in its remote buffer"),
+    Counter("threads", "parked", "SUM", "1 while the thread is parked ([memory](memory.md#sleeping-threads))"),
+    Counter("threads", "refill", "SUM", "bins found empty, by all threads that have had the thread block"),
+    Counter("threads", "flush", "SUM", "bins flushed because they were full, by all threads that have had the thread block"),
 ]  # fmt: skip
 
 HEAD = """\

@@ -137,7 +137,7 @@ HZ_API const char *hz_config_string(void);
 enum hz_stats_format { HZ_STATS_TEXT = 0, HZ_STATS_JSON = 1 };
 
 /* Writes the allocator's statistics to a file descriptor: live, cached, free but resident, and mapped
-   bytes, counters, and figures for each size class. Allocates nothing. Returns 0, or -1 with errno set
+   bytes, counters, and figures for each size class and each thread. Allocates nothing. Returns 0, or -1 with errno set
    to EINVAL (unknown format) or to an error of write(2). Other threads keep running meanwhile, so their figures may be
    slightly out of date. */
 HZ_API int hz_stats_print(int fd, enum hz_stats_format format);

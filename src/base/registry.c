@@ -57,6 +57,7 @@ void hz_registry_add(struct hz_registered *thread) {
 }
 
 void hz_registry_release(struct hz_registered *thread) {
+    hz_store_rlx(&thread->label, 0);              /* relaxed: figure */
     hz_store_rel(&thread->state, HZ_THREAD_FREE); /* sync: thread-claim, partner claim_from */
     hz_add_rlx(&unused_count, 1);                 /* relaxed: hint */
 }
@@ -66,8 +67,10 @@ void hz_registry_after_fork(struct hz_registered *self) {
     uint32_t unused = 0;
     for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next) {
         uint32_t state = hz_load_rlx(&thread->state); /* relaxed, all: one thread */
-        if (thread != self && state == HZ_THREAD_USED)
+        if (thread != self && state == HZ_THREAD_USED) {
             hz_store_rlx(&thread->state, HZ_THREAD_ORPHAN);
+            hz_store_rlx(&thread->label, 0);
+        }
         orphans += thread != self && state != HZ_THREAD_FREE;
         unused += state == HZ_THREAD_FREE;
     }

@@ -25,6 +25,9 @@ struct hz_registered {
     _Atomic(uint32_t) state;    /* sync: thread-claim; enum hz_thread_state */
     uint32_t number;            /* const after publish; 0, 1, 2, ... in the order of making */
     struct hz_registered *next; /* const after publish */
+    /* figure: what the thread says about itself in statistics, in the layer above's terms. 0 until it says something,
+       and from the moment at which it gives up the thread block */
+    _Atomic(uint64_t) label;
 };
 
 /* Claims a thread block that no thread has; NULL when there is none. Prefers an orphan, whose blocks the caller gets.

@@ -44,4 +44,6 @@ void hz_heap_after_fork(void) {
     hz_adopt_after_fork();
     hz_mail_after_fork();
     hz_registry_after_fork(self != NULL ? &self->registered : NULL);
+    if (self != NULL) /* the thread has another number here. relaxed: one thread */
+        hz_store_rlx(&self->registered.label, hz_thread_label_make(self->shard->index, 0));
 }

@@ -272,6 +272,34 @@ static void report_rest(struct hz_report *report, const struct figures *figures)
     hz_report_group_close(report);
 }
 
+/* A row for each thread of the program. One that ends meanwhile has a row or none. */
+static void report_threads(struct hz_report *report) {
+    hz_report_rows_open(report, "threads");
+    for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
+        struct hz_thread_block *thread = hz_thread_block_from(each);
+        /* sync: thread-claim, partner hz_registry_release: no label of a thread that has given the block up before */
+        bool is_used = hz_load_acq(&each->state) == HZ_THREAD_USED;
+        uint64_t label = hz_load_rlx(&each->label); /* relaxed, all: figures */
+        if (!is_used || label == 0)
+            continue;
+        size_t in_bins[HZ_CLASS_COUNT] = {0};
+        size_t in_buffer[HZ_CLASS_COUNT] = {0};
+        add_bins(in_bins, thread);
+        add_remote_buffer(in_buffer, thread);
+        hz_report_row_open(report);
+        hz_report_number(report, "number", each->number);
+        hz_report_number(report, "thread_id", hz_thread_label_id(label));
+        hz_report_number(report, "shard", hz_thread_label_shard(label));
+        hz_report_number(report, "bins_bytes", bytes_of(in_bins));
+        hz_report_number(report, "remote_bytes", bytes_of(in_buffer));
+        hz_report_number(report, "parked", hz_load_rlx(&thread->parking.parked));
+        hz_report_number(report, "refill", hz_load_rlx(&thread->counters.refill));
+        hz_report_number(report, "flush", hz_load_rlx(&thread->counters.flush));
+        hz_report_row_close(report);
+    }
+    hz_report_rows_close(report);
+}
+
 void hz_heap_report(struct hz_report *report) {
     report_counters(report);
     struct figures figures;
@@ -294,4 +322,5 @@ void hz_heap_report(struct hz_report *report) {
         hz_report_row_close(report);
     }
     hz_report_rows_close(report);
+    report_threads(report);
 }

@@ -10,7 +10,7 @@ struct hz_stats;
 
 void hz_heap_stats(struct hz_stats *stats);
 
-/* Adds the counters and a row for each size class in use. */
+/* Adds the counters, a row for each size class in use, and a row for each thread. */
 void hz_heap_report(struct hz_report *report);
 
 #endif

@@ -36,6 +36,11 @@ void hz_thread_arm(struct hz_thread_block *self) {
     self->exit_armed = hz_hooks_arm_exit(self);
 }
 
+/* `id`: the kernel's number of the thread, 0 if it is not known: no call of the OS is made only for that. */
+static void label_set(struct hz_thread_block *self, uint32_t id) {
+    hz_store_rlx(&self->registered.label, hz_thread_label_make(self->shard->index, id)); /* relaxed: figure */
+}
+
 struct hz_thread_block *hz_thread_attach(void) {
     if (!hz_init())
         return NULL;
@@ -53,6 +58,7 @@ struct hz_thread_block *hz_thread_attach(void) {
         return NULL;
     }
     thread->owner = (uint8_t)thread->shard->index;
+    label_set(thread, 0);
     hz_allowance_join();
     hz_thread_mine = thread;
     hz_store_rlx(&hz_self_word,
@@ -78,8 +84,10 @@ void hz_thread_start(void) {
         return;
     struct hz_thread_block *self = hz_thread_enter();
     if (self->exit_armed) {
+        uint32_t id = hz_os_thread_id();
         hz_park_open(self);
-        if (hz_os_thread_id() == hz_os_process_id())
+        label_set(self, id);
+        if (id == hz_os_process_id())
             hz_keeper_allow();
     }
     hz_thread_leave(self);

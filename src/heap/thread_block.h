@@ -114,6 +114,21 @@ HZ_INLINE bool hz_is_attached(const struct hz_thread_block *thread) {
     return thread != &hz_thread_none;
 }
 
+/* A thread's label for statistics: the number of its shard, and the kernel's number of the thread, 0 if it is not
+   known. Without a label are the keeper's thread block, and one that is claimed for a moment, to give back what it
+   holds. */
+HZ_INLINE uint64_t hz_thread_label_make(unsigned shard, uint32_t thread_id) {
+    return (uint64_t)thread_id << 32 | (shard + 1);
+}
+
+HZ_INLINE unsigned hz_thread_label_shard(uint64_t label) {
+    return (uint32_t)label - 1;
+}
+
+HZ_INLINE uint32_t hz_thread_label_id(uint64_t label) {
+    return (uint32_t)(label >> 32);
+}
+
 HZ_INLINE struct hz_thread_block *hz_thread_block_from(struct hz_registered *registered) {
     return (struct hz_thread_block *)(void *)((char *)registered - offsetof(struct hz_thread_block, registered));
 }

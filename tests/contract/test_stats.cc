@@ -9,6 +9,8 @@
 #include <csignal>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <set>
+#include <sys/syscall.h>
 #include <thread>
 
 namespace {
@@ -254,6 +256,49 @@ TEST_F(Stats, ReportsAllocateNothing) {
     }
     EXPECT_EQ(get().live_bytes, live);
     close(fd);
+}
+
+/* The values of one figure in the rows of threads. */
+std::set<double> of_threads(const char *figure) {
+    report::Values numbers;
+    std::set<double> values;
+    EXPECT_TRUE(JsonReader::numbers(report::printed(HZ_STATS_JSON), numbers));
+    for (const auto &[name, value] : numbers)
+        if (name.rfind("threads.", 0) == 0 && name.size() > 9 && name.substr(name.rfind('.') + 1) == figure)
+            values.insert(value);
+    return values;
+}
+
+TEST_F(Stats, EachThreadHasARow) {
+    constexpr unsigned count = 3;
+    std::atomic<unsigned> here{0};
+    std::atomic<bool> stop{false};
+    std::vector<double> ids(count);
+    std::vector<std::thread> threads;
+    t_free(t_malloc(100));
+    size_t before = of_threads("number").size();
+    EXPECT_GE(before, 1U);
+    for (unsigned i = 0; i < count; i++)
+        threads.emplace_back([&, i] {
+            t_free(t_malloc(100));
+            ids[i] = static_cast<double>(syscall(SYS_gettid));
+            here++;
+            while (!stop.load())
+                std::this_thread::yield();
+        });
+    while (here.load() < count)
+        std::this_thread::yield();
+    EXPECT_EQ(of_threads("number").size(), before + count);
+    std::set<double> named = of_threads("thread_id");
+    stop.store(true);
+    for (std::thread &thread : threads)
+        thread.join();
+    /* this thread has its number if nothing allocated before the library was initialised */
+    named.erase(static_cast<double>(getpid()));
+    named.erase(0);
+    EXPECT_EQ(named, t_system ? std::set<double>(ids.begin(), ids.end()) : std::set<double>())
+        << "the shared library knows the kernel's numbers of threads that pthread_create started";
+    EXPECT_EQ(of_threads("number").size(), before) << "threads that have ended have no row";
 }
 
 TEST_F(Stats, CanBeReadWhileOthersAllocate) {

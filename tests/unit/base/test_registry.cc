@@ -71,6 +71,21 @@ TEST(Registry, ReleasedBlocksAreClaimedOnceEach) {
     });
 }
 
+TEST(Registry, ALabelEndsWithItsThread) {
+    with_registry([] {
+        struct hz_registered *self = add();
+        struct hz_registered *other = add();
+        require(hz_load_rlx(&self->label) == 0, "a new block has none");
+        for (struct hz_registered *block : {self, other})
+            hz_store_rlx(&block->label, 5);
+        hz_registry_after_fork(self);
+        require(hz_load_rlx(&self->label) == 5, "the thread that forks keeps its label");
+        require(hz_load_rlx(&other->label) == 0, "the vanished thread's is gone");
+        hz_registry_release(self);
+        require(hz_load_rlx(&self->label) == 0, "and so is that of a thread that gives its block up");
+    });
+}
+
 TEST(Registry, ForkOrphansBlocksOfOtherThreads) {
     with_registry([] {
         struct hz_registered *self = add();

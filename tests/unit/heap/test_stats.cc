@@ -1,4 +1,5 @@
 /* Statistics, which are exact while no other thread runs. */
+#include "stress/children.h"
 #include "unit/heap/at_rest.h"
 
 namespace {
@@ -346,6 +347,141 @@ TEST_F(Rest, InTheArena) {
     t_free(t_malloc(3 * MiB));
     EXPECT_EQ(unit::bytes_at_rest("arena_bytes"), static_cast<double>(5 * MiB)) << "a unit of 4 MiB";
     EXPECT_EQ(unit::at_rest(), AtRest());
+}
+
+/* ---- the rows of threads ---- */
+
+using Row = std::map<std::string, double>;
+
+/* By the numbers of the thread blocks. */
+std::map<unsigned, Row> thread_rows() {
+    std::map<std::string, double> numbers = report();
+    std::map<unsigned, Row> rows;
+    for (int index = 0; numbers.count("threads." + std::to_string(index) + ".number") != 0; index++) {
+        std::string prefix = "threads." + std::to_string(index) + ".";
+        Row row;
+        for (const auto &[name, value] : numbers)
+            if (name.rfind(prefix, 0) == 0)
+                row[name.substr(prefix.size())] = value;
+        EXPECT_TRUE(rows.emplace(static_cast<unsigned>(row["number"]), row).second) << "a thread has two rows";
+    }
+    return rows;
+}
+
+double number(uint64_t value) {
+    return static_cast<double>(value);
+}
+
+Row row_of(struct hz_thread_block *thread, double bins_bytes, double remote_bytes) {
+    return {{"number", thread->registered.number},
+            {"thread_id", 0}, /* nothing in this library's attach asks for it */
+            {"shard", thread->shard->index},
+            {"bins_bytes", bins_bytes},
+            {"remote_bytes", remote_bytes},
+            {"parked", hz_load_rlx(&thread->parking.parked) ? 1 : 0},
+            {"refill", number(hz_load_rlx(&thread->counters.refill))},
+            {"flush", number(hz_load_rlx(&thread->counters.flush))}};
+}
+
+TEST_F(Rest, EachThreadHasARow) {
+    constexpr unsigned threads = 3;
+    struct hz_thread_block *blocks_of[threads];
+    unit::Barrier filled(threads + 1);
+    unit::Barrier read(threads + 1);
+    std::vector<std::thread> others;
+    for (unsigned index = 0; index < threads; index++)
+        others.emplace_back([&, index] {
+            struct hz_thread_block *thread = blocks_of[index] = unit::self();
+            t_free(t_malloc(5000)); /* some refills and room */
+            hz_thread_flush(thread);
+            heap_free(unit::take(thread->shard, 7, index + 1));
+            filled.wait();
+            read.wait();
+        });
+    filled.wait();
+    std::map<unsigned, Row> rows = thread_rows();
+    EXPECT_EQ(rows.size(), threads + 1U);
+    EXPECT_EQ(rows[self_->registered.number], row_of(self_, 0, 0));
+    for (unsigned index = 0; index < threads; index++)
+        EXPECT_EQ(rows[blocks_of[index]->registered.number], row_of(blocks_of[index], 112.0 * (index + 1), 0));
+    EXPECT_GT(rows[blocks_of[0]->registered.number]["refill"], 0);
+    EXPECT_EQ(unit::at_rest(), (AtRest{{"bins_bytes", 112 * (1 + 2 + 3)}})) << "the sum of the rows";
+    read.wait();
+    for (std::thread &other : others)
+        other.join();
+    EXPECT_EQ(thread_rows().size(), 1U) << "threads that have ended have no row";
+}
+
+TEST_F(Rest, ARowHasTheRemoteBuffer) {
+    if (!hz_class_is_home(7))
+        GTEST_SKIP() << "in this lane a thread adopts the blocks that it frees";
+    heap_free(unit::take(shard_, 7, 3));
+    EXPECT_EQ(thread_rows()[self_->registered.number], row_of(self_, 0, 3 * 112));
+}
+
+TEST_F(Rest, ARowSaysThatTheThreadIsParked) {
+    EXPECT_EQ(thread_rows()[self_->registered.number]["parked"], 0);
+    hz_store_rlx(&self_->parking.parked, true);
+    EXPECT_EQ(thread_rows()[self_->registered.number]["parked"], 1);
+    hz_store_rlx(&self_->parking.parked, false);
+}
+
+/* A purge claims thread blocks of threads that have ended, for a moment. */
+TEST(ThreadRows, APurgeHasNoRows) {
+    (void)unit::self();
+    unit::together(4, [](unsigned) { t_free(t_malloc(100)); });
+    std::atomic<bool> stop{false};
+    std::thread purger([&] {
+        while (!stop.load())
+            hz_thread_blocks_purge();
+    });
+    for (unsigned round = 0; round < unit::rounds(400) && !HasFailure(); round++)
+        EXPECT_EQ(thread_rows().size(), 1U) << "the purging thread is not attached";
+    stop.store(true);
+    purger.join();
+}
+
+TEST(ThreadRows, ThreadsThatEndMeanwhile) {
+    (void)unit::self();
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> starters;
+    for (unsigned index = 0; index < 3; index++)
+        starters.emplace_back([&] {
+            while (!stop.load())
+                std::thread([] { t_free(t_malloc(3000)); }).join();
+        });
+    for (unsigned round = 0; round < unit::rounds(200) && !HasFailure(); round++) {
+        std::map<unsigned, Row> rows = thread_rows();
+        EXPECT_GE(rows.size(), 1U);
+        for (auto &[block, row] : rows) {
+            EXPECT_LT(row["shard"], number(HZ_NUM_SHARDS));
+            EXPECT_LT(row["bins_bytes"], number(20 * MiB));
+        }
+    }
+    stop.store(true);
+    for (std::thread &starter : starters)
+        starter.join();
+    EXPECT_EQ(thread_rows().size(), 1U);
+}
+
+TEST(ThreadRows, AForksChildHasOneThread) {
+    (void)unit::self();
+    std::atomic<bool> stop{false};
+    unit::Barrier attached(2);
+    std::thread other([&] {
+        (void)unit::self();
+        attached.wait();
+        while (!stop.load())
+            std::this_thread::yield();
+    });
+    attached.wait();
+    EXPECT_EQ(thread_rows().size(), 2U);
+    children::expect_good_end(children::start([] {
+        children::require(thread_rows().size() == 1, "the vanished thread has no row");
+        return 0;
+    }));
+    stop.store(true);
+    other.join();
 }
 
 /* ---- the report ---- */
