@@ -7,6 +7,7 @@
  */
 #include "base/arena.h"
 
+#include "base/budget.h"
 #include "base/check.h"
 #include "base/meta.h"
 #include "base/os.h"
@@ -27,13 +28,6 @@ enum {
     TAG_ROOM_LOG2 = 37, /* addresses around ours whose tags stay when address space becomes scarce: 8 MiB of tags */
     TICK_BUDGET_PAGES = 512,
 
-    /* The dirty budget: what may rest, that is, be free and hold memory */
-    BUDGET_BYTES = 8 << 20,
-    BUDGET_USED_SHARE = 16,        /* ... and 1/16 of what is in use */
-    BUDGET_LOOP_BYTES = 128 << 20, /* ... and at most this much more for a loop that frees and allocates it again */
-    BUDGET_LOOP_BYTES_MIN = 1 << 20,
-    BUDGET_LOOP_PAGES_BYTES =
-        4 << 20,            /* ... of which pages may be this much, and what the base has: there may be no tick */
     BUDGET_LOW_SHARE = 4,   /* a purge goes 1/4 below the budget, so that not each free has to purge */
     BUDGET_STEP_PAGES = 64, /* most pages that one free purges */
 };
@@ -52,17 +46,10 @@ struct arena {
     _Atomic(size_t) segments_acquired; /* counter */
     _Atomic(uint64_t) ticked_at_ms;    /* hint */
 
-    _Atomic(size_t) soft_bytes; /* hint; limits of what is held, 0: none */
-    _Atomic(size_t) hard_bytes; /* hint */
-
-    _Atomic(size_t) rest_bytes;   /* hint: the fixed part of the dirty budget */
     _Atomic(size_t) alone_bytes;  /* hint: direct blocks of at least so many bytes are mapped alone */
     _Atomic(bool) purging;        /* hint: a thread purges because the dirty budget is exceeded */
     _Atomic(size_t) direct_bytes; /* counter: usable bytes of direct blocks that are handed out */
     _Atomic(size_t) hollow_bytes; /* counter: bytes of runs in use that hold no memory, as their holders say */
-    _Atomic(size_t) loop_bytes;   /* hint: what the budget allows in addition, for a loop */
-    _Atomic(size_t) regret_bytes; /* hint: what was purged lately because the budget was exceeded */
-    _Atomic(bool) loop_used;      /* hint: loop_bytes was needed since the last tick */
 
     struct hz_lock lock;
     char *chunk;             /* lock: lock; address space that is reserved and not used yet */
@@ -76,7 +63,6 @@ struct arena {
 
 static struct arena arena = {
     .lock = HZ_LOCK_INIT(HZ_RANK_ARENA),
-    .rest_bytes = BUDGET_BYTES,
     .alone_bytes = HZ_REGION_BLOCK_BYTES_MAX + 1,
 };
 
@@ -353,35 +339,28 @@ size_t hz_arena_purged_bytes(void) {
     return hz_load_rlx(&arena.purged_bytes); /* relaxed: counter */
 }
 
-void hz_arena_limit(size_t soft_bytes, size_t hard_bytes) {
-    hz_store_rlx(&arena.soft_bytes, soft_bytes); /* relaxed, both: hint */
-    hz_store_rlx(&arena.hard_bytes, hard_bytes);
-}
-
-void hz_arena_limits(size_t *soft_bytes, size_t *hard_bytes) {
-    *soft_bytes = hz_load_rlx(&arena.soft_bytes); /* relaxed, both: hint */
-    *hard_bytes = hz_load_rlx(&arena.hard_bytes);
+static struct hz_budget_figures budget_figures(void) {
+    return (struct hz_budget_figures){
+        .used = hz_arena_used_bytes(),
+        .resting = hz_arena_resting_bytes(),
+        .resting_units = hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2,
+    };
 }
 
 size_t hz_arena_held_bytes(void) {
     return hz_arena_used_bytes() + hz_arena_resting_bytes();
 }
 
-static bool is_over(_Atomic(size_t) *limit_bytes, size_t more) {
-    size_t limit = hz_load_rlx(limit_bytes); /* relaxed: hint */
-    return HZ_UNLIKELY(limit != 0) && hz_arena_held_bytes() + more > limit;
-}
-
 bool hz_arena_is_over_soft(void) {
-    return is_over(&arena.soft_bytes, 0);
+    return hz_budget_is_over_soft(hz_arena_held_bytes());
 }
 
 /* Whether `more` bytes would exceed the hard limit, even after what rests has gone back. */
 static bool hard_forbids(size_t more) {
-    if (HZ_LIKELY(!is_over(&arena.hard_bytes, more)))
+    if (HZ_LIKELY(!hz_budget_is_over_hard(hz_arena_held_bytes() + more)))
         return false;
     hz_arena_purge(0, SIZE_MAX);
-    return is_over(&arena.hard_bytes, more);
+    return hz_budget_is_over_hard(hz_arena_held_bytes() + more);
 }
 
 bool hz_arena_is_over_hard(void) {
@@ -394,81 +373,41 @@ static void claim_undo(struct hz_runmap *map, const struct hz_claim *claim) {
     hz_runmap_release(map, claim->index, claim->bits);
 }
 
-/* The dirty budget without its addition for loops. No sum with HZ_ARENA_REST_ALL overflows. */
-static size_t budget_base(void) {
-    if (hz_arena_is_over_soft())
-        return 0;
-    return hz_load_rlx(&arena.rest_bytes) + hz_arena_used_bytes() / BUDGET_USED_SHARE; /* relaxed: hint */
-}
-
 /* If more rests than the budget allows, purges up to `most` bytes, rounded up to units. Begins with units if they are
    more than half of what rests, else purges pages only. */
 static void budget_keep(size_t most) {
-    size_t units = hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2;
-    size_t resting = hz_arena_resting_bytes();
-    /* relaxed: hint */
-    size_t limit = budget_base();
-    if (limit > 0)
-        limit += hz_min(hz_load_rlx(&arena.loop_bytes),
-                        BUDGET_LOOP_PAGES_BYTES + units + hz_arena_used_bytes() / BUDGET_USED_SHARE);
-    if (HZ_LIKELY(resting <= limit))
+    struct hz_budget_figures figures = budget_figures();
+    size_t limit = hz_budget_limit(&figures);
+    if (HZ_LIKELY(figures.resting <= limit))
         return;
     bool expected = false;
     /* relaxed, all: the CAS picks one thread, and publishes nothing */
     if (hz_load_rlx(&arena.purging) || !hz_cas_rlx_rlx(&arena.purging, &expected, true))
         return;
-    most = hz_min(most, resting - (limit - limit / BUDGET_LOW_SHARE));
+    most = hz_min(most, figures.resting - (limit - limit / BUDGET_LOW_SHARE));
     size_t purged = 0;
-    if (units > resting / 2)
+    if (figures.resting_units > figures.resting / 2)
         purged = hz_runmap_purge_oldest(&hz_region_units, (most + HZ_UNIT_BYTES - 1) >> HZ_UNIT_LOG2) << HZ_UNIT_LOG2;
     if (purged < most)
         purged += hz_runmap_purge_oldest(&arena.pages, (most - purged) >> HZ_PAGE_LOG2) << HZ_PAGE_LOG2;
     hz_add_rlx(&arena.purged_bytes, purged);
-    hz_add_rlx(&arena.regret_bytes, purged);
+    hz_budget_purged(purged);
     hz_store_rlx(&arena.purging, false);
 }
 
-/* An allocation got `fresh` bytes that hold no memory and `reused` bytes that rested. If the budget made a free purge
-   memory lately, the program allocates again what it freed: a loop, for which a larger budget would have avoided the
-   purge. */
+/* For an allocation that got `fresh` bytes that hold no memory and `reused` bytes that rested. */
 static void budget_learn(size_t fresh, size_t reused) {
-    size_t loop_bytes = hz_load_rlx(&arena.loop_bytes); /* relaxed, all: hints */
-    if (fresh > 0) {
-        size_t purged = hz_load_rlx(&arena.regret_bytes);
-        size_t regret = hz_min(fresh, purged);
-        if (regret == 0 || loop_bytes >= BUDGET_LOOP_BYTES)
-            return;
-        hz_store_rlx(&arena.regret_bytes, purged - regret); /* a store: differences could fall below 0 */
-        hz_store_rlx(&arena.loop_bytes, hz_min(loop_bytes + regret, BUDGET_LOOP_BYTES));
-        hz_store_rlx(&arena.loop_used, true);
-    } else if (loop_bytes > 0 && !hz_load_rlx(&arena.loop_used) && hz_arena_resting_bytes() + reused > budget_base()) {
-        hz_store_rlx(&arena.loop_used, true);
-    }
-}
-
-/* Halves the addition for loops if it was not needed since the last tick, and ends it once nothing rests. */
-static void budget_age(void) {
-    bool is_used = hz_load_rlx(&arena.loop_used); /* relaxed, all: hints */
-    bool has_ended = !is_used && hz_arena_resting_bytes() == 0;
-    size_t left = hz_load_rlx(&arena.loop_bytes) / 2;
-    hz_store_rlx(&arena.regret_bytes, has_ended ? 0 : hz_load_rlx(&arena.regret_bytes) / 2);
-    if (is_used)
-        hz_store_rlx(&arena.loop_used, false);
-    else
-        hz_store_rlx(&arena.loop_bytes, left < BUDGET_LOOP_BYTES_MIN || has_ended ? 0 : left);
+    struct hz_budget_figures figures = budget_figures();
+    hz_budget_learn(fresh, reused, &figures);
 }
 
 void hz_arena_rest_set(size_t bytes) {
-    size_t before = hz_load_rlx(&arena.rest_bytes); /* relaxed, all: hints */
-    hz_store_rlx(&arena.rest_bytes, bytes);
-    if (bytes >= before)
+    if (!hz_budget_rest_set(bytes))
         return;
-    hz_store_rlx(&arena.loop_bytes, 0);
-    hz_store_rlx(&arena.regret_bytes, 0);
-    size_t resting = hz_arena_resting_bytes();
-    size_t limit = budget_base();
-    if (resting > limit)
-        hz_arena_purge(0, (resting - limit + HZ_PAGE_BYTES - 1) >> HZ_PAGE_LOG2);
+    struct hz_budget_figures figures = budget_figures();
+    size_t limit = hz_budget_limit(&figures);
+    if (figures.resting > limit)
+        hz_arena_purge(0, (figures.resting - limit + HZ_PAGE_BYTES - 1) >> HZ_PAGE_LOG2);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------------ */
@@ -794,7 +733,7 @@ bool hz_arena_tick(void) {
     /* relaxed: the CAS picks one thread, and publishes nothing */
     if (now >= last + TICK_MS && hz_cas_rlx_rlx(&arena.ticked_at_ms, &last, now)) {
         hz_arena_purge(PURGE_DELAY_MS, TICK_BUDGET_PAGES);
-        budget_age();
+        hz_budget_age(hz_arena_resting_bytes());
         (void)tags_give_up();
         budget_keep(TICK_BUDGET_PAGES << HZ_PAGE_LOG2);
     }

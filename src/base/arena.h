@@ -127,10 +127,8 @@ bool hz_arena_tick(void);
 size_t hz_arena_resting_bytes(void);
 size_t hz_arena_used_bytes(void);
 
-/* Limits of what is held, that is, used or at rest; 0: none. Above the soft limit nothing may rest. What would exceed
-   the hard limit is refused, as if the OS had refused it. Set: any thread, for what is allocated from now on. */
-void hz_arena_limit(size_t soft_bytes, size_t hard_bytes);
-void hz_arena_limits(size_t *soft_bytes, size_t *hard_bytes);
+/* What is held, that is, used or at rest, and whether that is more than the limits (budget.h). Above the soft limit
+   nothing may rest. What would exceed the hard limit is refused, as if the OS had refused it. */
 size_t hz_arena_held_bytes(void);
 bool hz_arena_is_over_soft(void);
 bool hz_arena_is_over_hard(void); /* even after a purge of what rests */

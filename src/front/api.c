@@ -4,6 +4,7 @@
 #include "hakozuna/hakozuna.h"
 
 #include "base/arena.h"
+#include "base/budget.h"
 #include "base/report.h"
 #include "front/family.h"
 #include "front/front.h"
@@ -81,7 +82,7 @@ int hz_limit_set(size_t soft_bytes, size_t hard_bytes) {
 }
 
 void hz_limit_get(struct hz_limits *out) {
-    hz_arena_limits(&out->soft_bytes, &out->hard_bytes);
+    hz_budget_limits(&out->soft_bytes, &out->hard_bytes);
     out->held_bytes = hz_arena_held_bytes();
 }
 

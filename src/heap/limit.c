@@ -4,6 +4,7 @@
 #include "heap/limit.h"
 
 #include "base/arena.h"
+#include "base/budget.h"
 #include "base/cgroup.h"
 #include "base/lock.h"
 #include "base/os.h"
@@ -24,7 +25,7 @@ static _Atomic(uint64_t) purged_at_ms;                   /* hint */
 static void limit_set(size_t soft_bytes, size_t hard_bytes, bool chosen) {
     hz_lock_acquire(&limit_lock);
     if (chosen || !is_chosen)
-        hz_arena_limit(soft_bytes, hard_bytes);
+        hz_budget_limits_set(soft_bytes, hard_bytes);
     is_chosen = is_chosen || chosen;
     hz_lock_release(&limit_lock);
 }
@@ -61,7 +62,7 @@ void hz_heap_limit_default(void) {
 bool hz_heap_limit_is_exceeded(void) {
     size_t soft;
     size_t hard;
-    hz_arena_limits(&soft, &hard);
+    hz_budget_limits(&soft, &hard);
     if (HZ_LIKELY(soft == 0))
         return false;
     size_t held = hz_arena_held_bytes();

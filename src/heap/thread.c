@@ -80,7 +80,8 @@ void hz_thread_detach(struct hz_thread_block *thread) {
 }
 
 void hz_thread_start(void) {
-    if (hz_thread_mine != NULL || hz_thread_attach() == NULL) /* without memory the first allocation tries again */
+    bool is_new = hz_thread_mine == NULL;     /* other constructors may have allocated already */
+    if (is_new && hz_thread_attach() == NULL) /* without memory the first allocation tries again */
         return;
     struct hz_thread_block *self = hz_thread_enter();
     if (self->exit_armed) {
@@ -91,5 +92,6 @@ void hz_thread_start(void) {
             hz_keeper_allow();
     }
     hz_thread_leave(self);
-    hz_park_begin(self);
+    if (is_new)
+        hz_park_begin(self);
 }

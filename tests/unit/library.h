@@ -14,6 +14,7 @@
 extern "C" {
 #include "base/arena.h"
 #include "base/atomic.h"
+#include "base/budget.h"
 #include "base/cgroup.h"
 #include "base/check.h"
 #include "base/compiler.h"

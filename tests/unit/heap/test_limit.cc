@@ -195,7 +195,7 @@ TEST_F(Limit, TheProgramsLimitsWinOverTheGroups) {
     size_t hard = 0;
     hz_heap_limit_set(300 * MiB, 400 * MiB);
     hz_heap_limit_default();
-    hz_arena_limits(&soft, &hard);
+    hz_budget_limits(&soft, &hard);
     EXPECT_EQ(soft, 300 * MiB);
     EXPECT_EQ(hard, 400 * MiB);
 }

@@ -1,0 +1,99 @@
+/*
+ * budget.c - see budget.h. Called by arena.c. All variables are hints, which threads may change at once.
+ */
+#include "base/budget.h"
+
+#include "base/atomic.h"
+
+enum {
+    BUDGET_BYTES = 8 << 20,
+    BUDGET_USED_SHARE = 16,        /* ... and 1/16 of what is in use */
+    BUDGET_LOOP_BYTES = 128 << 20, /* ... and at most this much more for a loop that frees and allocates it again */
+    BUDGET_LOOP_BYTES_MIN = 1 << 20,
+    BUDGET_LOOP_PAGES_BYTES =
+        4 << 20, /* ... of which pages may be this much, and what the base has: there may be no tick */
+};
+
+static _Atomic(size_t) rest_bytes = BUDGET_BYTES; /* hint: the fixed part */
+static _Atomic(size_t) loop_bytes;                /* hint: what is allowed in addition, for a loop */
+static _Atomic(size_t) regret_bytes;              /* hint: what was purged lately because the budget was exceeded */
+static _Atomic(bool) loop_used;                   /* hint: loop_bytes was needed since the last tick */
+static _Atomic(size_t) soft_limit;                /* hint; 0: none */
+static _Atomic(size_t) hard_limit;                /* hint */
+
+void hz_budget_limits_set(size_t soft_bytes, size_t hard_bytes) {
+    hz_store_rlx(&soft_limit, soft_bytes); /* relaxed, both: hint */
+    hz_store_rlx(&hard_limit, hard_bytes);
+}
+
+void hz_budget_limits(size_t *soft_bytes, size_t *hard_bytes) {
+    *soft_bytes = hz_load_rlx(&soft_limit); /* relaxed, both: hint */
+    *hard_bytes = hz_load_rlx(&hard_limit);
+}
+
+bool hz_budget_is_over_soft(size_t held) {
+    size_t limit = hz_load_rlx(&soft_limit); /* relaxed: hint */
+    return HZ_UNLIKELY(limit != 0) && held > limit;
+}
+
+bool hz_budget_is_over_hard(size_t held) {
+    size_t limit = hz_load_rlx(&hard_limit); /* relaxed: hint */
+    return HZ_UNLIKELY(limit != 0) && held > limit;
+}
+
+/* The budget without its addition for loops. The fixed part is at most PTRDIFF_MAX, so no sum overflows. */
+static size_t base_of(const struct hz_budget_figures *figures) {
+    if (hz_budget_is_over_soft(figures->used + figures->resting))
+        return 0;
+    return hz_load_rlx(&rest_bytes) + figures->used / BUDGET_USED_SHARE; /* relaxed: hint */
+}
+
+size_t hz_budget_limit(const struct hz_budget_figures *figures) {
+    size_t base = base_of(figures);
+    if (base == 0)
+        return 0;
+    size_t most = BUDGET_LOOP_PAGES_BYTES + figures->resting_units + figures->used / BUDGET_USED_SHARE;
+    return base + hz_min(hz_load_rlx(&loop_bytes), most); /* relaxed: hint */
+}
+
+void hz_budget_purged(size_t bytes) {
+    hz_add_rlx(&regret_bytes, bytes); /* relaxed: hint */
+}
+
+/* If the budget made a free purge memory lately, the program allocates again what it freed: a loop, for which a larger
+   budget would have avoided the purge. */
+void hz_budget_learn(size_t fresh, size_t reused, const struct hz_budget_figures *figures) {
+    size_t loop = hz_load_rlx(&loop_bytes); /* relaxed, all: hints */
+    if (fresh > 0) {
+        size_t purged = hz_load_rlx(&regret_bytes);
+        size_t regret = hz_min(fresh, purged);
+        if (regret == 0 || loop >= BUDGET_LOOP_BYTES)
+            return;
+        hz_store_rlx(&regret_bytes, purged - regret); /* a store: differences could fall below 0 */
+        hz_store_rlx(&loop_bytes, hz_min(loop + regret, BUDGET_LOOP_BYTES));
+        hz_store_rlx(&loop_used, true);
+    } else if (loop > 0 && !hz_load_rlx(&loop_used) && figures->resting + reused > base_of(figures)) {
+        hz_store_rlx(&loop_used, true);
+    }
+}
+
+void hz_budget_age(size_t resting) {
+    bool is_used = hz_load_rlx(&loop_used); /* relaxed, all: hints */
+    bool has_ended = !is_used && resting == 0;
+    size_t left = hz_load_rlx(&loop_bytes) / 2;
+    hz_store_rlx(&regret_bytes, has_ended ? 0 : hz_load_rlx(&regret_bytes) / 2);
+    if (is_used)
+        hz_store_rlx(&loop_used, false);
+    else
+        hz_store_rlx(&loop_bytes, left < BUDGET_LOOP_BYTES_MIN || has_ended ? 0 : left);
+}
+
+bool hz_budget_rest_set(size_t bytes) {
+    size_t before = hz_load_rlx(&rest_bytes); /* relaxed, all: hints */
+    hz_store_rlx(&rest_bytes, bytes);
+    if (bytes >= before)
+        return false;
+    hz_store_rlx(&loop_bytes, 0);
+    hz_store_rlx(&regret_bytes, 0);
+    return true;
+}

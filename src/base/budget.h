@@ -1,0 +1,41 @@
+/*
+ * budget.h - how much free memory may rest, and how much memory the heap may hold. Used by arena.c, which knows the
+ * figures and does the purging. Any thread.
+ */
+#ifndef HZ_BASE_BUDGET_H
+#define HZ_BASE_BUDGET_H
+
+#include "base/compiler.h"
+
+/* In bytes. `resting` includes `resting_units`, those of regions. */
+struct hz_budget_figures {
+    size_t used;
+    size_t resting;
+    size_t resting_units;
+};
+
+/* The dirty budget: what may rest, that is, be free and hold memory. The fixed part, 1/16 of what is used, and for a
+   loop that frees and allocates it again up to 128 MiB more. 0 above the soft limit. */
+size_t hz_budget_limit(const struct hz_budget_figures *figures);
+
+/* `bytes` were purged because the budget was exceeded. */
+void hz_budget_purged(size_t bytes);
+
+/* An allocation got `fresh` bytes that hold no memory and `reused` bytes that rested. */
+void hz_budget_learn(size_t fresh, size_t reused, const struct hz_budget_figures *figures);
+
+/* At each tick: halves the addition for loops if it was not needed since the last one, and ends it once nothing rests.
+ */
+void hz_budget_age(size_t resting);
+
+/* Sets the fixed part, at first 8 MiB. True if it was larger; then the addition for loops is forgotten, and the caller
+   purges what exceeds the budget. */
+bool hz_budget_rest_set(size_t bytes);
+
+/* Limits of what is held; 0: none. */
+void hz_budget_limits_set(size_t soft_bytes, size_t hard_bytes);
+void hz_budget_limits(size_t *soft_bytes, size_t *hard_bytes);
+bool hz_budget_is_over_soft(size_t held);
+bool hz_budget_is_over_hard(size_t held);
+
+#endif
