@@ -121,9 +121,8 @@ static _Atomic(uint32_t) *address_entry(uintptr_t address) {
     return &arena.address_table[(address >> HZ_SEGMENT_LOG2) & arena.address_mask];
 }
 
-struct hz_segment *hz_segment_find(const void *address) {
-    if (!is_ready())
-        return NULL;
+/* `address`: one for which the tables have entries. */
+static struct hz_segment *segment_at(const void *address) {
     uint32_t entry = hz_load_acq(address_entry((uintptr_t)address)); /* sync: segment-publish, partner publish_locked */
     if (entry == 0)
         return NULL;
@@ -133,8 +132,12 @@ struct hz_segment *hz_segment_find(const void *address) {
     return base == ((uintptr_t)address & ~(uintptr_t)(HZ_SEGMENT_BYTES - 1)) ? segment : NULL;
 }
 
+struct hz_segment *hz_segment_find(const void *address) {
+    return is_ready() && hz_pagetag_covers(address, 0) ? segment_at(address) : NULL;
+}
+
 struct hz_segment *hz_segment_get(const void *address) {
-    struct hz_segment *segment = hz_segment_find(address);
+    struct hz_segment *segment = is_ready() ? segment_at(address) : NULL;
     if (HZ_UNLIKELY(segment == NULL))
         hz_fail_pointer(HZ_TEXT_FOREIGN, address);
     return segment;
@@ -212,7 +215,7 @@ static char *reserve_locked(size_t bytes, size_t alignment) {
     char *rejected[COLLISION_TRIES];
     size_t rejected_count = 0;
     char *space = hz_os_reserve(bytes, alignment);
-    while (space != NULL && (address_is_taken(space) || !hz_pagetag_covers(space, bytes))) {
+    while (space != NULL && (!hz_pagetag_covers(space, bytes) || address_is_taken(space))) {
         rejected[rejected_count++] = space;
         space = rejected_count < COLLISION_TRIES ? hz_os_reserve(bytes, alignment) : NULL;
     }
@@ -289,8 +292,23 @@ static size_t segments_release_unused(void) {
     return bytes;
 }
 
-/* If the program has limited its address space since the start, unmaps most of the flat table of page tags, which
-   counts against the limit. Tags of addresses within 128 GiB of ours stay, because the kernel maps there next. */
+/* Unmaps the parts of the table of addresses outside [first, after), as hz_pagetag_shrink does. */
+static void address_table_shrink_locked(uintptr_t first, uintptr_t after) {
+    uintptr_t os_page = hz_os_page_bytes();
+    uintptr_t table = (uintptr_t)arena.address_table;
+    uintptr_t table_end = (uintptr_t)&arena.address_table[arena.address_mask + 1];
+    uintptr_t lowest_end = table + os_page; /* NULL has an entry */
+    uintptr_t kept = (uintptr_t)address_entry(first) & ~(os_page - 1);
+    uintptr_t kept_end = hz_round_up((uintptr_t)(address_entry(after) + 1), os_page);
+    if (kept > lowest_end)
+        (void)hz_os_unmap((void *)lowest_end, kept - lowest_end); /* if refused, both: the limit stays exceeded */
+    if (kept_end < table_end)
+        (void)hz_os_unmap((void *)kept_end, table_end - kept_end);
+}
+
+/* If the program has limited its address space since the start, unmaps most of the flat table of page tags and of the
+   table of addresses, which count against the limit. Entries of addresses within 128 GiB of ours stay, because the
+   kernel maps there next. */
 static bool tags_give_up(void) {
     /* relaxed, both: hint */
     if (arena.tight || hz_load_rlx(&arena.is_shrunk) || hz_os_address_space_limit() == SIZE_MAX)
@@ -299,7 +317,10 @@ static bool tags_give_up(void) {
     bool is_mine = !hz_load_rlx(&arena.is_shrunk);
     if (is_mine) {
         uintptr_t room = (uintptr_t)1 << TAG_ROOM_LOG2;
-        hz_pagetag_shrink(arena.lowest > room ? arena.lowest - room : 0, arena.highest + room);
+        uintptr_t first = arena.lowest > room ? arena.lowest - room : 0;
+        uintptr_t after = hz_min(arena.highest + room, ((uintptr_t)1 << HZ_ADDRESS_BITS) - 1);
+        hz_pagetag_shrink(first, after);
+        address_table_shrink_locked(first, after);
         hz_store_rlx(&arena.is_shrunk, true);
     }
     hz_lock_release(&arena.lock);

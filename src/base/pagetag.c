@@ -43,8 +43,9 @@ bool hz_pagetag_init(void) {
     return tags_map(pages_log2, false);
 }
 
-static uintptr_t covered_first;             /* lock: the arena's; pages that have tags, beside the lowest ones */
-static uintptr_t covered_end = UINTPTR_MAX; /* lock: the arena's */
+/* Pages that have tags, beside the lowest ones. Hints; written under the arena's lock */
+static _Atomic(uintptr_t) covered_first;
+static _Atomic(uintptr_t) covered_end = UINTPTR_MAX;
 
 static void tags_unmap(uintptr_t first_page, uintptr_t end_page) {
     uintptr_t os_page = hz_os_page_bytes();
@@ -56,15 +57,18 @@ static void tags_unmap(uintptr_t first_page, uintptr_t end_page) {
 
 void hz_pagetag_shrink(uintptr_t first, uintptr_t after) {
     uintptr_t lowest_end = HUGE_PAGE_BYTES / sizeof(struct hz_pagetag);
-    covered_first = hz_max(first >> HZ_PAGE_LOG2, lowest_end);
-    covered_end = hz_min(after >> HZ_PAGE_LOG2, hz_pagetags.mask + 1);
-    tags_unmap(lowest_end, covered_first);
-    tags_unmap(covered_end, hz_pagetags.mask + 1);
+    uintptr_t first_page = hz_max(first >> HZ_PAGE_LOG2, lowest_end);
+    uintptr_t end_page = hz_min(after >> HZ_PAGE_LOG2, hz_pagetags.mask + 1);
+    hz_store_rlx(&covered_first, first_page); /* relaxed, both: hint */
+    hz_store_rlx(&covered_end, end_page);
+    tags_unmap(lowest_end, first_page);
+    tags_unmap(end_page, hz_pagetags.mask + 1);
 }
 
 bool hz_pagetag_covers(const void *address, size_t bytes) {
     uintptr_t first = (uintptr_t)address >> HZ_PAGE_LOG2;
-    return first >= covered_first && first + (bytes >> HZ_PAGE_LOG2) < covered_end;
+    /* relaxed, both: hint */
+    return first >= hz_load_rlx(&covered_first) && first + (bytes >> HZ_PAGE_LOG2) < hz_load_rlx(&covered_end);
 }
 
 bool hz_pagetag_open(const void *address, size_t bytes) {

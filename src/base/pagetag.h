@@ -72,7 +72,8 @@ bool hz_pagetag_open(const void *address, size_t bytes);
    can end the program without our message. Under the arena lock. */
 void hz_pagetag_shrink(uintptr_t first, uintptr_t after);
 
-/* Whether the table has tags for these addresses. Under the arena lock. */
+/* Whether the table has tags for these addresses. Under the arena lock, or for addresses that may not be ours: then a
+   hz_pagetag_shrink that runs meanwhile can be missed. */
 bool hz_pagetag_covers(const void *address, size_t bytes);
 
 /* Sets or clears the tags of `pages` pages from `address` on. The caller owns the pages. A small table drops `bin`. */

@@ -233,10 +233,12 @@ TEST(LargeLimit, ALateLimitOfTheAddressSpaceLeavesAWorkingHeap) {
             memset(block, 1, MiB);
             blocks.push_back(block);
         }
-        require(blocks.size() > 200, "400 MiB can be had");
+        require(blocks.size() > 370, "740 MiB can be had");
         for (char *block : blocks)
             hz_large_free(block);
         require(hz_pagetag_class(nullptr) == HZ_CLASS_NONE, "NULL can be looked up");
+        for (unsigned bits = 0; bits < 47; bits++)
+            require(hz_segment_find(reinterpret_cast<void *>(uintptr_t{1} << bits)) == nullptr, "no segment is there");
         require(hz_pagetag_class(early) == HZ_CLASS_LARGE, "older blocks keep their tags");
         hz_large_free(early);
         void *huge = hz_large_alloc(400 * MiB, 1, false);
