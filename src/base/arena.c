@@ -513,8 +513,11 @@ static unsigned units_for(size_t bytes) {
     return (unsigned)((bytes + HZ_UNIT_BYTES - 1) >> HZ_UNIT_LOG2);
 }
 
-/* Adds a region, unless another thread has done so since the caller read `seen_count`. */
+/* Adds a region, unless another thread has done so since the caller read `seen_count`. Not where address space is
+   limited: a region takes 256 MiB of it, and rounds blocks up to units. */
 static bool region_add(uint32_t seen_count) {
+    if (hz_load_rlx(&arena.is_shrunk)) /* relaxed: hint */
+        return false;
     hz_lock_acquire(&arena.lock);
     bool done = hz_region_count() != seen_count;
     if (!done) {
