@@ -16,13 +16,13 @@ def _run(command: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def build_workloads(directory: pathlib.Path, *flags: str) -> pathlib.Path:
-    """Builds all workloads into `directory`; their common code is compiled once."""
+def build_workloads(directory: pathlib.Path, *flags: str, names: list[str] = NAMES) -> pathlib.Path:
+    """Builds workloads into `directory`; their common code is compiled once."""
     common = sorted((SOURCES / "common").glob("*.c"))
     objects = [directory / f"{path.stem}.o" for path in common]
     for source, target in zip(common, objects, strict=True):
         _run([_CC, *_FLAGS, *flags, "-c", "-o", str(target), str(source)])
-    for name in NAMES:
+    for name in names:
         program = [_CC, *_FLAGS, *flags, "-o", str(directory / name), str(SOURCES / f"{name}.c")]
         _run([*program, *map(str, objects)])
     return directory
