@@ -27,7 +27,8 @@ void hz_heap_after_fork(void) {
     hz_init_after_fork();
     struct hz_thread_block *self = hz_thread_mine;
     hz_park_after_fork();
-    hz_allowance_after_fork(self != NULL && hz_self() == self);
+    /* relaxed: one thread. A parked thread joins when it resumes; one that the keeper was about to park does not */
+    hz_allowance_after_fork(self != NULL && !hz_load_rlx(&self->parking.parked));
     hz_keeper_after_fork(self != NULL && self->exit_armed);
     for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) {
         struct hz_shard *shard = hz_shard_get(index);
