@@ -66,6 +66,7 @@ extern "C" {
 #include "heap/purge.h"
 #include "heap/query.h"
 #include "heap/resize.h"
+#include "heap/settle.h"
 #include "heap/sizeclass.h"
 #include "heap/stats.h"
 #include "heap/thread.h"

@@ -51,6 +51,23 @@ inline void grow_bins(struct hz_thread_block *thread) {
         hz_bin_room_set(&thread->cache, size_class, hz_bin_capacity(size_class));
 }
 
+/* From now on the thread's ticks leave its idle bins alone, however slow the machine is. */
+inline void forbid_idle_looks(struct hz_thread_block *thread) {
+    thread->idle_next = 0;
+    thread->idle_at_ms = UINT64_MAX / 2;
+}
+
+/* No class is sparse any more, and ticks know how little rests in the depot. */
+inline void forget_sparse() {
+    hz_settle_all(self());
+    (void)hz_density_is_low(0, {SIZE_MAX / 2, 1});
+}
+
+/* A thread's allowance when so many threads share. */
+inline size_t allowance_of(size_t threads) {
+    return size_t{HZ_ROOM_BYTES} + (size_t{HZ_ROOM_SHARED_BYTES} + hz_density_recent_out() / 2) / threads;
+}
+
 inline struct hz_page *partial(struct hz_shard *shard, unsigned size_class) {
     return hz_load_rlx(&shard->classes[size_class].partial);
 }
