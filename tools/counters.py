@@ -41,7 +41,7 @@ GROUPS = {
     "rest": "Bytes of free memory, by where it rests ([memory](memory.md)). How much memory a place keeps resident is printed for no place but the arena:\n"
     "blocks of all places and live blocks share pages, and to follow the links of a list, in blocks that a thread may take meanwhile, is not safe.",
     "classes": "One row for each size class that has pages.",
-    "threads": "One row for each thread of the program that has a thread block. The keeper has none: it keeps nothing.",
+    "threads": "One row for each thread of the program that has a thread block. The keeper has no row: its thread block keeps nothing.",
 }
 
 
@@ -77,7 +77,7 @@ COMPUTED = [
     Counter("rest", "inbox_bytes", "SUM", "freed blocks in inboxes", ("hz4",)),
     Counter("rest", "carry_bytes", "SUM", "freed blocks in carries: left over from lists that refills took"),
     Counter("rest", "page_lists_bytes", "SUM", "freed blocks in the lists of their pages; 0 unless blocks are sent to their pages"),
-    Counter("rest", "waiting_bytes", "SUM", "all that waits for a shard: the sum of the figures after `remote_bytes`"),
+    Counter("rest", "waiting_bytes", "SUM", "all that waits for a shard: the sum of the figures between `remote_bytes` and this one"),
     Counter("rest", "depot_bytes", "SUM", "freed blocks in the depot"),
     Counter("rest", "pages_bytes", "SUM", "free blocks in pages that hold memory: the slack"),
     Counter("rest", "arena_bytes", "SUM", "free pages and units that hold memory"),
@@ -89,7 +89,7 @@ COMPUTED = [
     Counter("classes", "free", "SUM", "free blocks in their pages"),
     Counter("classes", "depot_blocks", "SUM", "blocks in the depot, which `cached` includes"),
     Counter("threads", "number", "SUM", "number of the thread block; a later thread can get the same"),
-    Counter("threads", "thread_id", "SUM", "the kernel's number of the thread; 0 if not known: archives, `dlopen`, a first thread that allocates before the library starts"),
+    Counter("threads", "thread_id", "SUM", "the kernel's number of the thread; 0 if not known: archives, `dlopen`, a fork's child, a first thread that allocates early"),
     Counter("threads", "shard", "SUM", "number of the thread's shard"),
     Counter("threads", "bins_bytes", "SUM", "freed blocks in its bins"),
     Counter("threads", "remote_bytes", "SUM", "freed blocks in its remote buffer"),

@@ -394,7 +394,7 @@ def lanes_page(engines: list[Engine], lanes: list[Lane], figures: list[Figures])
         "## Bins and batches",
         "",
         f"There are {figures[0]['HZ_CLASS_COUNT'] - 1} size classes. The table has those that are powers of two. A bin holds at most",
-        "`hz_bin_capacity(class)` blocks, and soon `hz_bin_start(class)`. At most `hz_batch_count(class)` blocks move in one step.",
+        "`hz_bin_capacity(class)` blocks, and after its first few visits `hz_bin_start(class)`. At most `hz_batch_count(class)` blocks move in one step.",
         "",
         *bins_table(lanes, figures),
     ]

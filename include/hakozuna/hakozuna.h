@@ -101,14 +101,14 @@ HZ_API size_t hz_good_size(size_t size);
    OS. Ends even if other threads keep allocating. A call takes milliseconds, so keep it out of hot loops. */
 HZ_API size_t hz_purge(void);
 
-/* Limits what the heap may hold, in bytes: memory in use, and free memory that was not given back yet. What the
-   program has allocated above 2 MiB counts in full, touched or not. 0 means no limit.
-   Above `soft_bytes` no free memory is kept, and an allocation that notices it purges as hz_purge does, at most
+/* Limits what the heap may hold, in bytes: memory in use, and free memory that was not given back yet. A block
+   above 64 KiB counts in full, touched or not. 0 means no limit.
+   Above `soft_bytes` no free pages are kept, and an allocation that notices it purges as hz_purge does, at most
    once a second; if the heap still holds more, the callback of hz_limit_notify is called.
    An allocation that would exceed `hard_bytes` after a purge returns NULL and sets ENOMEM.
-   Limits hold for what is allocated from now on. Threads that allocate at once can together exceed them by what
-   each allocates. Returns 0, or -1 with errno EINVAL when the soft limit is above the hard one.
-   By default there is no hard limit. In a process with threads (docs/memory.md), the soft limit is memory.high of
+   Limits hold for what is allocated from now on. Threads that allocate at the same time can together exceed them
+   by what each allocates. Returns 0, or -1 with errno EINVAL when the soft limit is above the hard one.
+   By default there is no hard limit. In a process with a keeper (docs/memory.md), the soft limit is memory.high of
    the process's cgroup (v2), or 7/8 of its memory.max if that is less. */
 HZ_API int hz_limit_set(size_t soft_bytes, size_t hard_bytes);
 
@@ -120,10 +120,10 @@ struct hz_limits {
 };
 HZ_API void hz_limit_get(struct hz_limits *out);
 
-/* Registers a callback; NULL ends it. It is called when the heap holds more than the soft limit and a purge did not
-   help: once, and again after the heap has held 1/16 less than the limit meanwhile. It runs in the allocation that
-   noticed, in any thread, with no lock held. It may allocate and free, and call any function of this header. It must
-   return: no longjmp, no exception. */
+/* Registers a callback; NULL removes it. It is called once when the heap holds more than the soft limit and a purge
+   did not help, and again only after the heap has meanwhile held less than 15/16 of the limit. It runs inside the
+   allocation that noticed, in any thread, with no lock held. It may allocate and free, and call any function of this
+   header. It must return: no longjmp, no exception. */
 typedef void hz_limit_callback(size_t held_bytes, void *context);
 HZ_API void hz_limit_notify(hz_limit_callback *callback, void *context);
 

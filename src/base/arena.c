@@ -360,14 +360,6 @@ size_t hz_arena_purged_bytes(void) {
     return hz_load_rlx(&arena.purged_bytes); /* relaxed: counter */
 }
 
-static struct hz_budget_figures budget_figures(void) {
-    return (struct hz_budget_figures){
-        .used = hz_arena_used_bytes(),
-        .resting = hz_arena_resting_bytes(),
-        .resting_units = hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2,
-    };
-}
-
 size_t hz_arena_held_bytes(void) {
     return hz_arena_used_bytes() + hz_arena_resting_bytes();
 }
@@ -397,17 +389,18 @@ static void claim_undo(struct hz_runmap *map, const struct hz_claim *claim) {
 /* If more rests than the budget allows, purges up to `most` bytes, rounded up to units. Begins with units if they are
    more than half of what rests, else purges pages only. */
 static void budget_keep(size_t most) {
-    struct hz_budget_figures figures = budget_figures();
-    size_t limit = hz_budget_limit(&figures);
-    if (HZ_LIKELY(figures.resting <= limit))
+    size_t units = hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2;
+    size_t resting = hz_arena_resting_bytes();
+    size_t limit = hz_budget_limit(hz_arena_used_bytes(), resting, units);
+    if (HZ_LIKELY(resting <= limit))
         return;
     bool expected = false;
     /* relaxed, all: the CAS picks one thread, and publishes nothing */
     if (hz_load_rlx(&arena.purging) || !hz_cas_rlx_rlx(&arena.purging, &expected, true))
         return;
-    most = hz_min(most, figures.resting - (limit - limit / BUDGET_LOW_SHARE));
+    most = hz_min(most, resting - (limit - limit / BUDGET_LOW_SHARE));
     size_t purged = 0;
-    if (figures.resting_units > figures.resting / 2)
+    if (units > resting / 2)
         purged = hz_runmap_purge_oldest(&hz_region_units, (most + HZ_UNIT_BYTES - 1) >> HZ_UNIT_LOG2) << HZ_UNIT_LOG2;
     if (purged < most)
         purged += hz_runmap_purge_oldest(&arena.pages, (most - purged) >> HZ_PAGE_LOG2) << HZ_PAGE_LOG2;
@@ -416,19 +409,14 @@ static void budget_keep(size_t most) {
     hz_store_rlx(&arena.purging, false);
 }
 
-/* For an allocation that got `fresh` bytes that hold no memory and `reused` bytes that rested. */
-static void budget_learn(size_t fresh, size_t reused) {
-    struct hz_budget_figures figures = budget_figures();
-    hz_budget_learn(fresh, reused, &figures);
-}
-
 void hz_arena_rest_set(size_t bytes) {
     if (!hz_budget_rest_set(bytes))
         return;
-    struct hz_budget_figures figures = budget_figures();
-    size_t limit = hz_budget_limit(&figures);
-    if (figures.resting > limit)
-        hz_arena_purge(0, (figures.resting - limit + HZ_PAGE_BYTES - 1) >> HZ_PAGE_LOG2);
+    size_t units = hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2;
+    size_t resting = hz_arena_resting_bytes();
+    size_t limit = hz_budget_limit(hz_arena_used_bytes(), resting, units);
+    if (resting > limit)
+        hz_arena_purge(0, (resting - limit + HZ_PAGE_BYTES - 1) >> HZ_PAGE_LOG2);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------------ */
@@ -465,7 +453,8 @@ bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run
     run->pages = pages;
     run_begin(run, &claim);
     size_t reused = hz_bits_count(claim.dirty & claim.bits);
-    budget_learn((pages - reused) << HZ_PAGE_LOG2, reused << HZ_PAGE_LOG2);
+    hz_budget_learn((pages - reused) << HZ_PAGE_LOG2, reused << HZ_PAGE_LOG2, hz_arena_used_bytes(),
+                    hz_arena_resting_bytes());
     return true;
 }
 
@@ -623,7 +612,8 @@ struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool ze
     }
     hz_add_rlx(&arena.direct_bytes, bytes); /* relaxed: counter */
     if (region != 0)
-        budget_learn((size_t)(hz_bits_count(claim.bits) - reused) << HZ_UNIT_LOG2, (size_t)reused << HZ_UNIT_LOG2);
+        hz_budget_learn((size_t)(hz_bits_count(claim.bits) - reused) << HZ_UNIT_LOG2, (size_t)reused << HZ_UNIT_LOG2,
+                        hz_arena_used_bytes(), hz_arena_resting_bytes());
     return segment;
 }
 

@@ -42,17 +42,17 @@ bool hz_budget_is_over_hard(size_t held) {
 }
 
 /* The budget without its addition for loops. The fixed part is at most PTRDIFF_MAX, so no sum overflows. */
-static size_t base_of(const struct hz_budget_figures *figures) {
-    if (hz_budget_is_over_soft(figures->used + figures->resting))
+static size_t base_of(size_t used, size_t resting) {
+    if (hz_budget_is_over_soft(used + resting))
         return 0;
-    return hz_load_rlx(&rest_bytes) + figures->used / BUDGET_USED_SHARE; /* relaxed: hint */
+    return hz_load_rlx(&rest_bytes) + used / BUDGET_USED_SHARE; /* relaxed: hint */
 }
 
-size_t hz_budget_limit(const struct hz_budget_figures *figures) {
-    size_t base = base_of(figures);
+size_t hz_budget_limit(size_t used, size_t resting, size_t resting_units) {
+    size_t base = base_of(used, resting);
     if (base == 0)
         return 0;
-    size_t most = BUDGET_LOOP_PAGES_BYTES + figures->resting_units + figures->used / BUDGET_USED_SHARE;
+    size_t most = BUDGET_LOOP_PAGES_BYTES + resting_units + used / BUDGET_USED_SHARE;
     return base + hz_min(hz_load_rlx(&loop_bytes), most); /* relaxed: hint */
 }
 
@@ -62,7 +62,7 @@ void hz_budget_purged(size_t bytes) {
 
 /* If the budget made a free purge memory lately, the program allocates again what it freed: a loop, for which a larger
    budget would have avoided the purge. */
-void hz_budget_learn(size_t fresh, size_t reused, const struct hz_budget_figures *figures) {
+void hz_budget_learn(size_t fresh, size_t reused, size_t used, size_t resting) {
     size_t loop = hz_load_rlx(&loop_bytes); /* relaxed, all: hints */
     if (fresh > 0) {
         size_t purged = hz_load_rlx(&regret_bytes);
@@ -72,7 +72,7 @@ void hz_budget_learn(size_t fresh, size_t reused, const struct hz_budget_figures
         hz_store_rlx(&regret_bytes, purged - regret); /* a store: differences could fall below 0 */
         hz_store_rlx(&loop_bytes, hz_min(loop + regret, BUDGET_LOOP_BYTES));
         hz_store_rlx(&loop_used, true);
-    } else if (loop > 0 && !hz_load_rlx(&loop_used) && figures->resting + reused > base_of(figures)) {
+    } else if (loop > 0 && !hz_load_rlx(&loop_used) && resting + reused > base_of(used, resting)) {
         hz_store_rlx(&loop_used, true);
     }
 }

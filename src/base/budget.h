@@ -7,22 +7,17 @@
 
 #include "base/compiler.h"
 
-/* In bytes. `resting` includes `resting_units`, those of regions. */
-struct hz_budget_figures {
-    size_t used;
-    size_t resting;
-    size_t resting_units;
-};
+/* All in bytes: what is used, what rests, and how much of that in units of regions. */
 
 /* The dirty budget: what may rest, that is, be free and hold memory. The fixed part, 1/16 of what is used, and for a
    loop that frees and allocates it again up to 128 MiB more. 0 above the soft limit. */
-size_t hz_budget_limit(const struct hz_budget_figures *figures);
+size_t hz_budget_limit(size_t used, size_t resting, size_t resting_units);
 
 /* `bytes` were purged because the budget was exceeded. */
 void hz_budget_purged(size_t bytes);
 
 /* An allocation got `fresh` bytes that hold no memory and `reused` bytes that rested. */
-void hz_budget_learn(size_t fresh, size_t reused, const struct hz_budget_figures *figures);
+void hz_budget_learn(size_t fresh, size_t reused, size_t used, size_t resting);
 
 /* At each tick: halves the addition for loops if it was not needed since the last one, and ends it once nothing rests.
  */

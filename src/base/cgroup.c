@@ -1,5 +1,5 @@
 /*
- * cgroup.c - see cgroup.h. Called by the keeper when it starts.
+ * cgroup.c - see cgroup.h. Called by heap/limit.c when the program starts its first thread.
  */
 #include "base/cgroup.h"
 

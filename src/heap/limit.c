@@ -12,14 +12,14 @@
 enum {
     PURGE_MS = 1000,
     REARM_SHARE = 16, /* the callback is called again after the heap was this part below the soft limit */
-    GROUP_SHARE = 8,  /* of memory.max, 1/8 is left to the rest of the program */
+    GROUP_SHARE = 8,  /* 1/8 of memory.max is left to all that is not heap */
 };
 
 static struct hz_lock limit_lock;                        /* a leaf */
 static void (*notify)(size_t held_bytes, void *context); /* lock: limit_lock */
 static void *notify_context;                             /* lock: limit_lock */
 static bool is_chosen;                                   /* lock: limit_lock; the program has set the limits */
-static _Atomic(bool) is_told;                            /* hint: called since the heap was below the limit */
+static _Atomic(bool) is_told;                            /* hint: called since the heap was 1/16 below it */
 static _Atomic(uint64_t) purged_at_ms;                   /* hint */
 
 static void limit_set(size_t soft_bytes, size_t hard_bytes, bool chosen) {

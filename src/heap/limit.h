@@ -9,8 +9,9 @@
 /* Sets both limits, in bytes of used and resting memory; 0: none. Any thread. */
 void hz_heap_limit_set(size_t soft_bytes, size_t hard_bytes);
 
-/* Called when the heap still holds more than the soft limit after a purge: once, and again after the heap has held less
-   meanwhile. In the thread that noticed, holding no lock; may allocate and free. NULL: nothing is called. */
+/* Registers the callback; NULL removes it. It is called once when the heap still holds more than the soft limit after a
+   purge, and again only after the heap has been 1/16 below the limit. It runs in the thread that noticed, which holds
+   no lock; it may allocate and free. */
 void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), void *context);
 
 /* Takes the soft limit from the process's control group, unless the program has set limits. Looks only once. Any
@@ -18,9 +19,9 @@ void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), vo
  */
 void hz_heap_limit_default(void);
 
-/* For slow paths that may have obtained memory: whether the heap holds more than the soft limit. Then, if a purge is
-   due, which is at most once a second, the caller purges. After that it lets the callback know, unless the purge has
-   helped; it must hold no lock. Any thread. */
+/* For slow paths that may obtain memory: whether the heap holds more than the soft limit. If so, the caller purges if a
+   purge is due, at most once a second, and then calls hz_heap_limit_tell. That calls the callback if the heap still
+   holds more than the limit; the caller must hold no lock. Any thread. */
 bool hz_heap_limit_is_exceeded(void);
 bool hz_heap_limit_purge_is_due(void);
 void hz_heap_limit_tell(void);

@@ -20,7 +20,8 @@ enum {
     RESTING_TURNS = 8, /* ticks from one sum over the depot to the next */
 };
 
-/* The keeper comes every 100 ms. Ticks help it only against what grows much faster. */
+/* For the keeper, every 100 ms; for ticks beside it, only against what grows much faster; for ticks without a keeper;
+   for all of them above the soft limit. */
 static const struct hz_density_bound bound_of_keeper = {.bytes = 64 << 20, .share = 1};
 static const struct hz_density_bound bound_with_keeper = {.bytes = 128 << 20, .share = 1};
 static const struct hz_density_bound bound_alone = {.bytes = 4 << 20, .share = 8};

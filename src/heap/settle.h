@@ -1,9 +1,9 @@
 /*
  * settle.h - memory goes back at once when the pages hold much more than the blocks that are out of them.
  *
- * While the density is low (pages/density.h), what rests of sparse classes goes home, and parts of pages that changed
- * lately are purged. With a keeper this happens in its rounds: what is too much goes within 100 ms, and traffic is not
- * disturbed. Without one, slow paths do it, a little in each tick, since any tick can be the thread's last.
+ * While the density is low (pages/density.h), what rests of sparse classes goes home, and parts of pages are purged
+ * even if they changed lately. With a keeper, its rounds send home what is too much within 100 ms, and its walks purge
+ * parts; ticks help only when that is too slow. Without one, each tick does a little: it can be the thread's last.
  */
 #ifndef HZ_HEAP_SETTLE_H
 #define HZ_HEAP_SETTLE_H
@@ -14,10 +14,10 @@
    too, so only what it might be too late for remains. */
 void hz_settle_tick(struct hz_thread_block *self, unsigned busy, bool keeper_runs);
 
-/* Everything, from the keeper. */
+/* In each round of the keeper: sends home what rests of every sparse class. Purges no pages. */
 void hz_settle_all(struct hz_thread_block *self);
 
-/* Whether the pages hold more beside the blocks that are out than they should even while threads work. */
+/* Whether the slack is so large that the keeper should walk over the pages even while threads work. */
 bool hz_settle_is_loose(void);
 
 /* In ticks: a part of a walk that purges parts of pages which have not changed since the last walk. True when the walk

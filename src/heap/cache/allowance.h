@@ -11,8 +11,9 @@
 #include "heap/thread_block.h"
 
 /* Bytes of room for one thread: HZ_ROOM_BYTES, and an equal share of HZ_ROOM_SHARED_BYTES and of half the bytes that
-   were out of the pages of late. Bins are half full on average. So all together hold about (HZ_ROOM_SHARED_BYTES +
-   threads x HZ_ROOM_BYTES) x 2/3, and a third of what is live. Any thread. */
+   were lately out of the pages. Bins are half full on average, and what they hold is out too: if R is threads x
+   HZ_ROOM_BYTES + HZ_ROOM_SHARED_BYTES, they hold B = (R + (live + B) / 2) / 2, which is 2/3 R + 1/3 live. Any
+   thread. */
 size_t hz_allowance(void);
 
 /* A thread begins to share, because it attaches or resumes; or it ends, or was parked. Any thread. */

@@ -16,11 +16,11 @@
 
 enum {
     SPARSE_ROOM = 8, /* blocks */
-    OLD_VISITS = 64, /* a bin that the thread's last visits were not for may be emptied for another one, */
-    OLD_GAPS = 8,    /* if that one is visited much more often */
+    OLD_VISITS = 64, /* a bin may be emptied for another one if its last visit is more than 64 visits ago, */
+    OLD_GAPS = 8,    /* and more than 8 times as many as usually lie between two visits of the other one */
     GAP_MAX = 1024,
-    VISITS_BETWEEN = 16, /* from a search for such a bin that found none to the next one */
-    EXCESS_SHARE = 16,   /* room shrinks if it exceeds the allowance by more than 1/16, which varies a little */
+    VISITS_BETWEEN = 16, /* after a search that found no such bin, visits until the next search */
+    EXCESS_SHARE = 16,   /* room shrinks if it exceeds the allowance by more than 1/16: the allowance varies a little */
 };
 
 /* Bytes that a bin's room costs. The room of a new bin is not charged. */
@@ -91,9 +91,9 @@ void hz_room_shrink(struct hz_thread_block *self, unsigned index) {
     if (index == HZ_REMOTE_BIN)
         return;
     uint32_t room = hz_bin_room(&self->cache, index);
-    uint32_t least = hz_class_is_sparse(index) ? SPARSE_ROOM : (uint32_t)hz_max(room / 2 & ~1U, hz_bin_first(index));
-    hz_assert(hz_bin_held(&self->cache, index) < hz_min(room, least));
-    hz_room_set(self, index, (uint32_t)hz_min(room, least));
+    uint32_t target = hz_class_is_sparse(index) ? SPARSE_ROOM : (uint32_t)hz_max(room / 2 & ~1U, hz_bin_first(index));
+    uint32_t needed = (hz_bin_held(&self->cache, index) + 2) & ~1U; /* the class may have become sparse just now */
+    hz_room_set(self, index, (uint32_t)hz_min(room, hz_max(target, needed)));
 }
 
 uint32_t hz_room_batch(const struct hz_thread_block *self, unsigned size_class) {

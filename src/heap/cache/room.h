@@ -6,9 +6,9 @@
 
 #include "heap/thread_block.h"
 
-/* The thread is in a slow path because the class's bin is empty or full. The bin's room grows: while it is small, and
-   after several such visits in a row for the same class, and while the thread's bins have less room than is allowed
-   (allowance.h). True if they have more; then the caller should shrink this one. Can send another bin's blocks home. */
+/* The thread is in a slow path because the class's bin is empty or full. The bin's room grows if it is small, or after
+   several such visits in a row for the class, but only within the thread's allowance (allowance.h); to keep to it,
+   another bin's blocks can go home. True if the thread's bins have too much room: then shrink this one. */
 bool hz_room_visit(struct hz_thread_block *self, unsigned size_class);
 
 /* Sets a bin's room in blocks: at least what it holds, at most its capacity. */
@@ -17,8 +17,8 @@ void hz_room_set(struct hz_thread_block *self, unsigned size_class, uint32_t roo
 /* Blocks that an empty bin should get: half its room, but at most as many as may move in one step. */
 uint32_t hz_room_batch(const struct hz_thread_block *self, unsigned size_class);
 
-/* Reduces the room of a bin that is less than half full: to a few blocks if the class is sparse, else by half. `index`:
-   a class, or HZ_REMOTE_BIN, whose room stays. */
+/* Reduces the room of a bin: to a few blocks if the class is sparse, else by half; never below what the bin holds and
+   one block more. `index`: a class, or HZ_REMOTE_BIN, whose room stays. */
 void hz_room_shrink(struct hz_thread_block *self, unsigned index);
 
 /* Makes room in the empty bin for `count` blocks: a batch may come from a larger bin. */
