@@ -109,21 +109,26 @@ HZ_API size_t hz_purge(void);
    Limits hold for what is allocated from now on. Threads that allocate at the same time can together exceed them
    by what each allocates. Returns 0, or -1 with errno EINVAL when the soft limit is above the hard one.
    By default there is no hard limit. In a process with a keeper (docs/memory.md), the soft limit is memory.high of
-   the process's cgroup (v2), or 7/8 of its memory.max if that is less. */
+   the process's cgroup (v2), or 7/8 of its memory.max if that is less; this default does not count blocks above
+   2 MiB, which the program may not have touched. */
 HZ_API int hz_limit_set(size_t soft_bytes, size_t hard_bytes);
 
-/* The limits in force, and what the heap holds now. */
 struct hz_limits {
     size_t soft_bytes; /* 0: none */
     size_t hard_bytes; /* 0: none */
     size_t held_bytes;
 };
-HZ_API void hz_limit_get(struct hz_limits *out);
+
+/* Fills *out with the limits in force and what the heap holds now. Returns 0, or -1 with errno EINVAL when `out` is
+   NULL. */
+HZ_API int hz_limit_get(struct hz_limits *out);
 
 /* Registers a callback; NULL removes it. It is called once when the heap holds more than the soft limit and a purge
    did not help, and again only after the heap has meanwhile held less than 15/16 of the limit. It runs inside the
-   allocation that noticed, in any thread, with no lock held. It may allocate and free, and call any function of this
-   header. It must return: no longjmp, no exception. */
+   allocation that noticed, in any thread, with no lock of the library held, but perhaps with locks of whoever
+   allocates (the C library's among them). It may allocate and free, and call any function of this header; it is not
+   called again from inside itself. It must return: no longjmp, no exception. When a callback is replaced or removed,
+   a call of it can still be under way in another thread. */
 typedef void hz_limit_callback(size_t held_bytes, void *context);
 HZ_API void hz_limit_notify(hz_limit_callback *callback, void *context);
 

@@ -319,9 +319,10 @@ static bool tags_give_up(void) {
         uintptr_t room = (uintptr_t)1 << TAG_ROOM_LOG2;
         uintptr_t first = arena.lowest > room ? arena.lowest - room : 0;
         uintptr_t after = hz_min(arena.highest + room, ((uintptr_t)1 << HZ_ADDRESS_BITS) - 1);
+        hz_store_rlx(&arena.is_shrunk, true); /* first: a fork's child must not unmap the same addresses again */
+        hz_signal_fence();
         hz_pagetag_shrink(first, after);
         address_table_shrink_locked(first, after);
-        hz_store_rlx(&arena.is_shrunk, true);
     }
     hz_lock_release(&arena.lock);
     return is_mine;
@@ -364,15 +365,21 @@ size_t hz_arena_held_bytes(void) {
     return hz_arena_used_bytes() + hz_arena_resting_bytes();
 }
 
-bool hz_arena_is_over_soft(void) {
-    return hz_budget_is_over_soft(hz_arena_held_bytes());
+size_t hz_arena_soft_held_bytes(void) {
+    size_t direct = hz_budget_soft_skips_direct() ? hz_load_rlx(&arena.direct_bytes) : 0; /* relaxed: counter */
+    size_t held = hz_arena_held_bytes();
+    return held - hz_min(held, direct);
 }
 
-/* Whether `more` bytes would exceed the hard limit, even after what rests has gone back. */
+bool hz_arena_is_over_soft(void) {
+    return hz_budget_is_over_soft(hz_arena_soft_held_bytes());
+}
+
+/* Whether `more` bytes would exceed the hard limit, even after as much has gone back of what rests. */
 static bool hard_forbids(size_t more) {
     if (HZ_LIKELY(!hz_budget_is_over_hard(hz_arena_held_bytes() + more)))
         return false;
-    hz_arena_purge(0, SIZE_MAX);
+    hz_arena_purge(0, hz_max(more >> HZ_PAGE_LOG2, BUDGET_STEP_PAGES));
     return hz_budget_is_over_hard(hz_arena_held_bytes() + more);
 }
 
@@ -380,18 +387,12 @@ bool hz_arena_is_over_hard(void) {
     return hard_forbids(0);
 }
 
-/* Gives back a claim that the hard limit forbids: with its `bits`, the units that were dirty before. */
-static void claim_undo(struct hz_runmap *map, const struct hz_claim *claim) {
-    hz_runmap_clean(map, claim->index, claim->bits & ~claim->dirty);
-    hz_runmap_release(map, claim->index, claim->bits);
-}
-
 /* If more rests than the budget allows, purges up to `most` bytes, rounded up to units. Begins with units if they are
    more than half of what rests, else purges pages only. */
 static void budget_keep(size_t most) {
     size_t units = hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2;
     size_t resting = hz_arena_resting_bytes();
-    size_t limit = hz_budget_limit(hz_arena_used_bytes(), resting, units);
+    size_t limit = hz_arena_is_over_soft() ? 0 : hz_budget_limit(hz_arena_used_bytes(), units);
     if (HZ_LIKELY(resting <= limit))
         return;
     bool expected = false;
@@ -414,7 +415,7 @@ void hz_arena_rest_set(size_t bytes) {
         return;
     size_t units = hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2;
     size_t resting = hz_arena_resting_bytes();
-    size_t limit = hz_budget_limit(hz_arena_used_bytes(), resting, units);
+    size_t limit = hz_arena_is_over_soft() ? 0 : hz_budget_limit(hz_arena_used_bytes(), units);
     if (resting > limit)
         hz_arena_purge(0, (resting - limit + HZ_PAGE_BYTES - 1) >> HZ_PAGE_LOG2);
 }
@@ -434,6 +435,8 @@ bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run
     hz_assert(pages >= 1 && pages <= HZ_RUN_PAGES_MAX && hz_is_power_of_two(align_pages));
     struct hz_claim claim;
     bool is_last_try = false;
+    if (hard_forbids((size_t)pages << HZ_PAGE_LOG2))
+        return false;
     for (;;) {
         uint32_t count = hz_arena_segment_count();
         if (hz_runmap_claim(&arena.pages, pages, align_pages, &claim))
@@ -443,10 +446,6 @@ bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run
         if (is_last_try || !unused_give_up((size_t)pages << HZ_PAGE_LOG2))
             return false;
         is_last_try = true;
-    }
-    if (hard_forbids(0)) { /* the claim is counted */
-        claim_undo(&arena.pages, &claim);
-        return false;
     }
     run->segment = hz_load_acq(&arena.segments[claim.index]); /* sync: segment-publish, partner entry_get_locked */
     run->first = claim.first;
@@ -475,12 +474,9 @@ bool hz_arena_run_grow(struct hz_segment *segment, unsigned first, unsigned more
     if (more > HZ_RUN_PAGES_MAX || pages + more > HZ_RUN_PAGES_MAX || first + pages + more > HZ_SEGMENT_PAGES)
         return false;
     struct hz_claim claim;
-    if (!hz_runmap_claim_bits(&arena.pages, segment->index, hz_run_bits(first + pages, more), &claim))
+    if (hard_forbids((size_t)more << HZ_PAGE_LOG2) ||
+        !hz_runmap_claim_bits(&arena.pages, segment->index, hz_run_bits(first + pages, more), &claim))
         return false;
-    if (hard_forbids(0)) {
-        claim_undo(&arena.pages, &claim);
-        return false;
-    }
     struct hz_run run = {.segment = segment, .first = first, .pages = pages + more};
     run_begin(&run, &claim);
     *dirty_mask = claim.dirty;
@@ -590,18 +586,13 @@ struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool ze
     struct hz_claim claim;
     alignment = hz_max(alignment, HZ_SEGMENT_BYTES);
     uint32_t region;
+    if (hard_forbids(bytes))
+        return NULL;
     char *base = direct_space(bytes, alignment, &claim, &region);
     if (base == NULL && unused_give_up(bytes))
         base = direct_space(bytes, alignment, &claim, &region);
     if (base == NULL)
         return NULL;
-    if (hard_forbids(bytes)) {
-        if (region != 0)
-            claim_undo(&hz_region_units, &claim);
-        else
-            space_release(base, bytes, region);
-        return NULL;
-    }
     unsigned reused = hz_bits_count(claim.dirty & claim.bits);
     if (zeroed && reused > 0 && !hz_os_purge(base, bytes))
         memset(base, 0, bytes);

@@ -130,6 +130,7 @@ size_t hz_arena_used_bytes(void);
 /* What is held, that is, used or at rest, and whether that is more than the limits (budget.h). Above the soft limit
    nothing may rest. What would exceed the hard limit is refused, as if the OS had refused it. */
 size_t hz_arena_held_bytes(void);
+size_t hz_arena_soft_held_bytes(void); /* what the soft limit counts */
 bool hz_arena_is_over_soft(void);
 bool hz_arena_is_over_hard(void); /* even after a purge of what rests */
 

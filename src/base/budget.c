@@ -19,16 +19,22 @@ static _Atomic(size_t) loop_bytes;                /* hint: what is allowed in ad
 static _Atomic(size_t) regret_bytes;              /* hint: what was purged lately because the budget was exceeded */
 static _Atomic(bool) loop_used;                   /* hint: loop_bytes was needed since the last tick */
 static _Atomic(size_t) soft_limit;                /* hint; 0: none */
+static _Atomic(bool) skips_direct;                /* hint: the soft limit does not count direct blocks */
 static _Atomic(size_t) hard_limit;                /* hint */
 
-void hz_budget_limits_set(size_t soft_bytes, size_t hard_bytes) {
-    hz_store_rlx(&soft_limit, soft_bytes); /* relaxed, both: hint */
+void hz_budget_limits_set(size_t soft_bytes, size_t hard_bytes, bool soft_skips_direct) {
+    hz_store_rlx(&skips_direct, soft_skips_direct); /* relaxed, all: hint */
+    hz_store_rlx(&soft_limit, soft_bytes);
     hz_store_rlx(&hard_limit, hard_bytes);
 }
 
 void hz_budget_limits(size_t *soft_bytes, size_t *hard_bytes) {
     *soft_bytes = hz_load_rlx(&soft_limit); /* relaxed, both: hint */
     *hard_bytes = hz_load_rlx(&hard_limit);
+}
+
+bool hz_budget_soft_skips_direct(void) {
+    return hz_load_rlx(&skips_direct); /* relaxed: hint */
 }
 
 bool hz_budget_is_over_soft(size_t held) {
@@ -42,18 +48,13 @@ bool hz_budget_is_over_hard(size_t held) {
 }
 
 /* The budget without its addition for loops. The fixed part is at most PTRDIFF_MAX, so no sum overflows. */
-static size_t base_of(size_t used, size_t resting) {
-    if (hz_budget_is_over_soft(used + resting))
-        return 0;
+static size_t base_of(size_t used) {
     return hz_load_rlx(&rest_bytes) + used / BUDGET_USED_SHARE; /* relaxed: hint */
 }
 
-size_t hz_budget_limit(size_t used, size_t resting, size_t resting_units) {
-    size_t base = base_of(used, resting);
-    if (base == 0)
-        return 0;
+size_t hz_budget_limit(size_t used, size_t resting_units) {
     size_t most = BUDGET_LOOP_PAGES_BYTES + resting_units + used / BUDGET_USED_SHARE;
-    return base + hz_min(hz_load_rlx(&loop_bytes), most); /* relaxed: hint */
+    return base_of(used) + hz_min(hz_load_rlx(&loop_bytes), most); /* relaxed: hint */
 }
 
 void hz_budget_purged(size_t bytes) {
@@ -72,7 +73,7 @@ void hz_budget_learn(size_t fresh, size_t reused, size_t used, size_t resting) {
         hz_store_rlx(&regret_bytes, purged - regret); /* a store: differences could fall below 0 */
         hz_store_rlx(&loop_bytes, hz_min(loop + regret, BUDGET_LOOP_BYTES));
         hz_store_rlx(&loop_used, true);
-    } else if (loop > 0 && !hz_load_rlx(&loop_used) && resting + reused > base_of(used, resting)) {
+    } else if (loop > 0 && !hz_load_rlx(&loop_used) && resting + reused > base_of(used)) {
         hz_store_rlx(&loop_used, true);
     }
 }

@@ -10,8 +10,8 @@
 /* All in bytes: what is used, what rests, and how much of that in units of regions. */
 
 /* The dirty budget: what may rest, that is, be free and hold memory. The fixed part, 1/16 of what is used, and for a
-   loop that frees and allocates it again up to 128 MiB more. 0 above the soft limit. */
-size_t hz_budget_limit(size_t used, size_t resting, size_t resting_units);
+   loop that frees and allocates it again up to 128 MiB more. */
+size_t hz_budget_limit(size_t used, size_t resting_units);
 
 /* `bytes` were purged because the budget was exceeded. */
 void hz_budget_purged(size_t bytes);
@@ -27,8 +27,9 @@ void hz_budget_age(size_t resting);
    purges what exceeds the budget. */
 bool hz_budget_rest_set(size_t bytes);
 
-/* Limits of what is held; 0: none. */
-void hz_budget_limits_set(size_t soft_bytes, size_t hard_bytes);
+/* Limits of what is held; 0: none. `soft_skips_direct`: the soft limit does not count direct blocks. */
+void hz_budget_limits_set(size_t soft_bytes, size_t hard_bytes, bool soft_skips_direct);
+bool hz_budget_soft_skips_direct(void);
 void hz_budget_limits(size_t *soft_bytes, size_t *hard_bytes);
 bool hz_budget_is_over_soft(size_t held);
 bool hz_budget_is_over_hard(size_t held);

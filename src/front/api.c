@@ -81,9 +81,14 @@ int hz_limit_set(size_t soft_bytes, size_t hard_bytes) {
     return 0;
 }
 
-void hz_limit_get(struct hz_limits *out) {
+int hz_limit_get(struct hz_limits *out) {
+    if (out == NULL) {
+        errno = EINVAL;
+        return -1;
+    }
     hz_budget_limits(&out->soft_bytes, &out->hard_bytes);
     out->held_bytes = hz_arena_held_bytes();
+    return 0;
 }
 
 void hz_limit_notify(hz_limit_callback *callback, void *context) {

@@ -76,7 +76,7 @@ void hz_free_slow(void *block) {
         free_large(self, block);
     else if (hz_is_attached(self))
         free_small(self, block, size_class);
-    else /* the thread has freed little so far, is at its end, or there is no memory for a thread block */
+    else /* the thread is at its end, or there is no memory for a thread block */
         hz_block_put(self, block);
     hz_thread_leave(self);
 }

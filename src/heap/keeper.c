@@ -2,7 +2,7 @@
  * keeper.c - see keeper.h. Started by front/override_thread.c when the program has started a thread.
  *
  * Every HZ_DEPOT_AGE_MS the keeper does a round: the depot and the mailboxes age, bins of threads that did not use them
- * since the last round are emptied (park.h), parts of pages and free pages are purged. When for a while nothing has
+ * for PARK_ROUNDS rounds are emptied (park.h), parts of pages and free pages are purged. When for a while nothing has
  * changed, nothing can age any more: it sleeps without a timer, until a thread comes to a slow path. Edge "park":
  * the keeper says that it sleeps, has all threads pass a barrier, and then looks whether one is in a
  * slow path. So a thread that begins one either is seen or sees that it must wake the keeper.
@@ -73,8 +73,10 @@ static enum activity thread_look(struct hz_thread_block *self, struct hz_thread_
     }
     if (++parking->rounds_unused < PARK_ROUNDS)
         return WAITS;
-    if (hz_park(thread))
-        hz_park_empty(self, thread);
+    if (!hz_park(thread)) /* it is in a slow path, or its end is near */
+        return PARKED;
+    parking->rounds_unused = 0;
+    hz_park_empty(self, thread);
     return PARKED;
 }
 
@@ -123,8 +125,9 @@ static bool keeper_round(struct hz_thread_block *self, uint32_t number) {
     if (number % WALK_ROUNDS == 0 && (activity != WORKS || hz_settle_is_loose())) {
         uint32_t next = 0;
         (void)hz_pages_purge(self, HZ_PURGE_AGED, &next, UINT32_MAX, UINT32_MAX);
-        changed |= hz_thread_blocks_purge() + hz_arena_meta_purge() > 0;
     }
+    if (number % WALK_ROUNDS == 0)
+        changed |= hz_thread_blocks_purge() + hz_arena_meta_purge() > 0;
     hz_arena_tick();
     size_t held = hz_pages_bytes();
     size_t slack = hz_density_slack();

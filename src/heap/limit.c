@@ -25,7 +25,7 @@ static _Atomic(uint64_t) purged_at_ms;                   /* hint */
 static void limit_set(size_t soft_bytes, size_t hard_bytes, bool chosen) {
     hz_lock_acquire(&limit_lock);
     if (chosen || !is_chosen)
-        hz_budget_limits_set(soft_bytes, hard_bytes);
+        hz_budget_limits_set(soft_bytes, hard_bytes, !chosen);
     is_chosen = is_chosen || chosen;
     hz_lock_release(&limit_lock);
 }
@@ -47,10 +47,11 @@ void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), vo
 }
 
 void hz_heap_limit_default(void) {
-    static _Atomic(bool) done; /* hint: every look has the same result */
-    if (hz_load_rlx(&done))
+    static _Atomic(bool) done; /* cas */
+    bool expected = false;
+    /* relaxed: the CAS picks one thread, and publishes nothing */
+    if (hz_load_rlx(&done) || !hz_cas_strong_acq_rlx(&done, &expected, true))
         return;
-    hz_store_rlx(&done, true);
     size_t high;
     size_t max;
     hz_cgroup_memory(&high, &max);
@@ -65,7 +66,7 @@ bool hz_heap_limit_is_exceeded(void) {
     hz_budget_limits(&soft, &hard);
     if (HZ_LIKELY(soft == 0))
         return false;
-    size_t held = hz_arena_held_bytes();
+    size_t held = hz_arena_soft_held_bytes();
     if (held < soft - soft / REARM_SHARE && hz_load_rlx(&is_told)) /* relaxed, both: hint */
         hz_store_rlx(&is_told, false);
     return held > soft;
@@ -79,16 +80,19 @@ bool hz_heap_limit_purge_is_due(void) {
 }
 
 void hz_heap_limit_tell(void) {
+    static HZ_TLS bool is_telling; /* owner; the callback allocates, and may set the limits */
     bool told = false;
     /* relaxed: the CAS picks one thread, and publishes nothing */
-    if (!hz_arena_is_over_soft() || !hz_cas_rlx_rlx(&is_told, &told, true))
+    if (is_telling || !hz_arena_is_over_soft() || !hz_cas_rlx_rlx(&is_told, &told, true))
         return;
     hz_lock_acquire(&limit_lock);
     void (*callback)(size_t, void *) = notify;
     void *context = notify_context;
     hz_lock_release(&limit_lock);
+    is_telling = true;
     if (callback != NULL)
         callback(hz_arena_held_bytes(), context);
+    is_telling = false;
 }
 
 void hz_heap_limit_after_fork(void) {

@@ -6,7 +6,6 @@
 #include "base/arena.h"
 #include "base/large.h"
 #include "heap/cache/refill.h"
-#include "heap/limit.h"
 #include "heap/orphan.h"
 #include "heap/park.h"
 #include "heap/purge.h"
@@ -28,15 +27,6 @@ HZ_INLINE void *pop_counted(struct hz_thread_block *self, unsigned size_class) {
     return block;
 }
 
-/* If the heap holds more than the soft limit. */
-static void limit_tick(void) {
-    if (HZ_LIKELY(!hz_heap_limit_is_exceeded()))
-        return;
-    if (hz_heap_limit_purge_is_due())
-        (void)hz_heap_purge();
-    hz_heap_limit_tell();
-}
-
 void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class) {
     void *block = hz_refill_from_depot(self, size_class);
     if (block != NULL) {
@@ -45,7 +35,7 @@ void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class) {
     }
     hz_orphan_reclaim(self);
     hz_tick(self, size_class);
-    limit_tick();
+    hz_heap_limit_tick();
     block = pop_counted(self, size_class); /* the ticks may have allocated, and so filled the bin */
     if (HZ_UNLIKELY(block != NULL))
         return block;
@@ -67,7 +57,7 @@ static void *malloc_class(struct hz_thread_block *self, unsigned size_class) {
 static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alignment, bool zeroed) {
     if (size > PTRDIFF_MAX)
         return no_memory();
-    limit_tick();
+    hz_heap_limit_tick();
     void *block = hz_large_alloc(size, alignment, zeroed);
     /* a purge can give back no more than is handed out */
     if (block == NULL && (size < HZ_SEGMENT_BYTES || size <= hz_arena_used_bytes())) {

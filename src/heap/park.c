@@ -5,6 +5,7 @@
 
 #include "base/os.h"
 #include "heap/cache/allowance.h"
+#include "heap/cache/room.h"
 #include "heap/pages/send.h"
 
 _Atomic(uint32_t) hz_keeper_sleeps;
@@ -46,6 +47,7 @@ void hz_park_reset(struct hz_thread_block *self) {
     self->parking.has_holes = false;
     hz_store_rlx(&self->parking.parked, false); /* relaxed, both: nobody parks it before hz_park_open */
     hz_store_rlx(&self->busy, 0);
+    hz_room_recount(self);
     for (unsigned index = 1; index < HZ_BINS; index++)
         hz_bin_close_holes(&self->cache, index);
 }
@@ -65,10 +67,11 @@ void hz_park_close(struct hz_thread_block *self) {
 void hz_park_begin(struct hz_thread_block *self) {
     hz_lock_acquire(&self->parking.lock);
     self->is_new = true;
-    hz_store_rlx(&hz_self_word, &hz_thread_none); /* relaxed, both: owner, lock */
+    hz_store_rlx(&hz_self_word, &hz_thread_none); /* relaxed, all: owner, lock */
+    if (!hz_load_rlx(&self->parking.parked))      /* a purge may have parked it already */
+        hz_allowance_leave();
     hz_store_rlx(&self->parking.parked, true);
     hz_lock_release(&self->parking.lock);
-    hz_allowance_leave();
 }
 
 bool hz_park(struct hz_thread_block *thread) {

@@ -7,6 +7,7 @@
 #include "heap/cache/age.h"
 #include "heap/cache/flush.h"
 #include "heap/keeper.h"
+#include "heap/limit.h"
 #include "heap/orphan.h"
 #include "heap/pages/drain.h"
 #include "heap/pages/page.h"
@@ -80,4 +81,12 @@ size_t hz_heap_trim(size_t keep) {
 
 size_t hz_heap_purge(void) {
     return hz_heap_trim(0);
+}
+
+void hz_heap_limit_tick(void) {
+    if (HZ_LIKELY(!hz_heap_limit_is_exceeded()))
+        return;
+    if (hz_heap_limit_purge_is_due())
+        (void)hz_heap_purge();
+    hz_heap_limit_tell();
 }

@@ -15,4 +15,8 @@ size_t hz_heap_trim(size_t keep);
 /* As hz_heap_trim(0). */
 size_t hz_heap_purge(void);
 
+/* For slow paths that may have obtained memory: if the heap holds more than the soft limit, purges, at most once a
+   second, and lets the program know (limit.h). Holding no lock. */
+void hz_heap_limit_tick(void);
+
 #endif

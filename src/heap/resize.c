@@ -5,6 +5,7 @@
 
 #include "base/large.h"
 #include "heap/park.h"
+#include "heap/purge.h"
 #include "heap/query.h"
 
 void *hz_resize(void *block, size_t size) {
@@ -17,6 +18,8 @@ void *hz_resize(void *block, size_t size) {
         size_t after = hz_large_usable(resized);
         hz_count(&self->counters.large_acq, after > before ? after - before : 0);
         hz_count(&self->counters.large_rel, before > after ? before - after : 0);
+        if (after > before)
+            hz_heap_limit_tick();
     }
     return resized;
 }

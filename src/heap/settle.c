@@ -71,11 +71,16 @@ static bool class_settle(struct hz_thread_block *self, unsigned size_class, uint
     return true;
 }
 
-/* Settles the class that the thread is here for and the next one in turn. */
-static void classes_turn(struct hz_thread_block *self, unsigned busy) {
+/* The class after the one whose turn it was. */
+static uint32_t turn_next(void) {
     uint32_t turn = hz_load_rlx(&turn_class); /* relaxed, both: hint */
     turn = turn + 1 < HZ_CLASS_COUNT ? turn + 1 : 1;
     hz_store_rlx(&turn_class, turn);
+    return turn;
+}
+
+/* Settles the class that the thread is here for, and another one. */
+static void classes_settle(struct hz_thread_block *self, unsigned busy, unsigned turn) {
     if (busy != HZ_REMOTE_BIN)
         (void)class_settle(self, busy, SETTLE_BATCHES);
     if (class_settle(self, turn, SETTLE_BATCHES) && turn != busy) {
@@ -85,19 +90,25 @@ static void classes_turn(struct hz_thread_block *self, unsigned busy) {
 }
 
 void hz_settle_tick(struct hz_thread_block *self, unsigned busy, bool keeper_runs) {
-    if (!keeper_runs && hz_load_rlx(&turn_class) % RESTING_TURNS == 0) /* relaxed, all: hint */
-        hz_store_rlx(&resting_seen, hz_age_resting_bytes());
-    if (!density_is_low(keeper_runs ? bound_with_keeper : bound_alone))
+    uint32_t turn = turn_next();
+    if (!keeper_runs && turn % RESTING_TURNS == 0)
+        hz_store_rlx(&resting_seen, hz_age_resting_bytes()); /* relaxed, both: hint */
+    if (!density_is_low(keeper_runs ? bound_with_keeper : bound_alone)) {
+        if (!keeper_runs) /* else the keeper decides, by a lower bound */
+            hz_classes_forget_sparse();
         return;
-    classes_turn(self, busy);
+    }
+    classes_settle(self, busy, turn);
     if (!is_futile() && walk_part(self, HZ_PURGE_RECENT))
         hz_store_rlx(&futile_slack, hz_density_slack());
 }
 
 void hz_settle_all(struct hz_thread_block *self) {
     hz_store_rlx(&resting_seen, hz_age_resting_bytes()); /* relaxed: hint */
-    if (!density_is_low(bound_of_keeper))
+    if (!density_is_low(bound_of_keeper)) {
+        hz_classes_forget_sparse();
         return;
+    }
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         (void)class_settle(self, size_class, UINT32_MAX);
 }

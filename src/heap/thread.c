@@ -49,6 +49,7 @@ struct hz_thread_block *hz_thread_attach(void) {
     if (thread == NULL)
         return NULL;
     thread->is_keeper = false;
+    thread->is_new = false;
     thread->is_hollow = false;
     if (recycled != NULL)
         hz_park_reset(thread);
@@ -92,6 +93,8 @@ void hz_thread_start(void) {
             hz_keeper_allow();
     }
     hz_thread_leave(self);
-    if (is_new)
-        hz_park_begin(self);
+    if (!is_new || !self->exit_armed)
+        return;
+    hz_thread_flush(self); /* an orphan's blocks, if the thread block was one's */
+    hz_park_begin(self);
 }

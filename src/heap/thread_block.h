@@ -64,13 +64,13 @@ struct hz_thread_block {
     uintptr_t tag_mask;
     uint8_t owner;   /* index of the thread's shard */
     bool exit_armed; /* the exit hook will be called for the thread */
-    bool is_new;     /* the thread has not allocated yet (thread.c) */
+    bool is_new;     /* the thread has not used its bins yet (park.c, free.c) */
     bool is_hollow;  /* no thread has it, and the memory of its slots was given back */
     bool is_keeper;  /* it puts blocks into their pages, and sends none to a mailbox (keeper.c) */
     /* const after publish: the bin's offset by the size in granules; 0 for size 0 */
     uint16_t bin_of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1];
     struct hz_shard *shard;              /* the shard that the thread belongs to */
-    uint32_t search_after;               /* `visits` at which a bin to empty may be searched again (cache/room.c) */
+    uint32_t searched_at;                /* `visits` at the last search for an old bin that found none (cache/room.c) */
     ptrdiff_t room_bytes;                /* of all classes' bins, beyond that of new bins (cache/room.c) */
     uint32_t visits;                     /* slow-path visits (cache/room.c) */
     uint32_t visited[HZ_CLASS_COUNT];    /* for each bin, `visits` at the last one */

@@ -54,8 +54,11 @@ bool hz_age_depot_step(struct hz_thread_block *self, uint32_t batches) {
 }
 
 void hz_age_depot_class(struct hz_thread_block *self, unsigned size_class, uint32_t batches) {
-    while (batches > 0 && send_batch_home(self, size_class) > 0)
-        batches--;
+    uint32_t left = hz_depot_blocks(size_class); /* so that the call ends even if other threads never stop pushing */
+    for (uint32_t sent = 1; left > 0 && sent > 0 && batches > 0; batches--) {
+        sent = send_batch_home(self, size_class);
+        left -= (uint32_t)hz_min(sent, left);
+    }
 }
 
 size_t hz_age_resting_bytes(void) {

@@ -22,7 +22,7 @@
 struct hz_bin {
     void *newest;          /* owner; hz_slot_* */
     _Atomic(uint32_t) top; /* owner */
-    uint32_t limit;        /* owner; changes only while the bin is full or empty */
+    uint32_t limit;        /* owner; never below top */
 };
 
 enum {

@@ -35,6 +35,12 @@ void hz_room_set(struct hz_thread_block *self, unsigned size_class, uint32_t roo
     hz_bin_room_set(&self->cache, size_class, room);
 }
 
+void hz_room_recount(struct hz_thread_block *self) {
+    self->room_bytes = 0;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        self->room_bytes += room_charge(size_class, hz_bin_room(&self->cache, size_class));
+}
+
 /* The room that a visit asks for. */
 static uint32_t room_wanted(struct hz_thread_block *self, unsigned size_class) {
     if (size_class != self->streak_class) {
@@ -68,7 +74,7 @@ static void old_bin_empty(struct hz_thread_block *self, unsigned size_class) {
         }
     }
     if (oldest == 0) {
-        self->search_after = self->visits + VISITS_BETWEEN;
+        self->searched_at = self->visits;
         return;
     }
     hz_bin_send_home(self, oldest);
@@ -80,7 +86,7 @@ bool hz_room_visit(struct hz_thread_block *self, unsigned size_class) {
     ptrdiff_t allowance = (ptrdiff_t)hz_allowance();
     uint32_t wanted = room_wanted(self, size_class);
     ptrdiff_t more = room_charge(size_class, wanted) - room_charge(size_class, hz_bin_room(&self->cache, size_class));
-    if (self->room_bytes + more > allowance && (int32_t)(self->visits - self->search_after) >= 0)
+    if (self->room_bytes + more > allowance && self->visits - self->searched_at >= VISITS_BETWEEN)
         old_bin_empty(self, size_class);
     if (self->room_bytes + more <= allowance)
         hz_room_set(self, size_class, wanted);

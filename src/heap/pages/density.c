@@ -79,10 +79,11 @@ void hz_density_age(void) {
 }
 
 bool hz_density_is_low(size_t resting, struct hz_density_bound bound) {
-    if (hz_density_slack() + resting > bound.bytes + hz_density_recent_out() / bound.share)
-        return true;
+    return hz_density_slack() + resting > bound.bytes + hz_density_recent_out() / bound.share;
+}
+
+void hz_classes_forget_sparse(void) {
     for (unsigned word = 0; word < SPARSE_WORDS; word++)
         if (hz_load_rlx(&sparse[word]) != 0) /* relaxed, both: hint */
             hz_store_rlx(&sparse[word], 0);
-    return false;
 }

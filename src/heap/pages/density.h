@@ -28,9 +28,11 @@ struct hz_density_bound {
     size_t share;
 };
 
-/* Whether the slack plus `resting`, the bytes in the depot, is above the bound. If not, makes all classes not sparse.
-   Any thread. */
+/* Whether the slack plus `resting`, the bytes in the depot, is above the bound. Any thread. */
 bool hz_density_is_low(size_t resting, struct hz_density_bound bound);
+
+/* Makes all classes not sparse, when the density is no longer low. Any thread. */
+void hz_classes_forget_sparse(void);
 
 /* Decides anew whether the class is sparse, and returns it. Call it while the density is low. Any thread. */
 bool hz_class_look(unsigned size_class);

@@ -60,7 +60,7 @@ inline void forbid_idle_looks(struct hz_thread_block *thread) {
 /* No class is sparse any more, and ticks know how little rests in the depot. */
 inline void forget_sparse() {
     hz_settle_all(self());
-    (void)hz_density_is_low(0, {SIZE_MAX / 2, 1});
+    hz_classes_forget_sparse();
 }
 
 /* A thread's allowance when so many threads share. */

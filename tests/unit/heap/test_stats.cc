@@ -131,7 +131,7 @@ TEST(Stats, CachedBytesIncludeBins) {
 
 TEST(Stats, CachedBytesIncludeBlocksOnTheirWayHome) {
     hz_purge();
-    hz_density_is_low(0, {SIZE_MAX / 2, 1}); /* no class is sparse: those are not sent to mailboxes */
+    hz_classes_forget_sparse(); /* no class is sparse: those are not sent to mailboxes */
     struct hz_shard *shard = hz_shard_claim();
     Blocks blocks = unit::take(shard, 7, 10);
     EXPECT_EQ(stats().cached_bytes, 0U);
@@ -260,7 +260,7 @@ class Rest : public testing::Test {
     void SetUp() override {
         self_ = unit::self();
         hz_purge();
-        hz_density_is_low(0, {SIZE_MAX / 2, 1}); /* no class is sparse: those rest nowhere */
+        hz_classes_forget_sparse(); /* no class is sparse: those rest nowhere */
         ASSERT_EQ(unit::at_rest(), AtRest());
         ASSERT_EQ(unit::bytes_at_rest("arena_bytes"), 0);
         shard_ = hz_shard_claim();
