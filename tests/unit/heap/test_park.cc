@@ -104,6 +104,7 @@ class Park : public testing::Test {
         hz_heap_purge();
         EXPECT_EQ(support::live_bytes(), 0U) << "a block was lost, or handed out twice";
         EXPECT_EQ(hz_pages_bytes(), 0U) << "a block did not come home";
+        EXPECT_EQ(hz_allowance(), unit::allowance_of(1)) << "only this thread shares";
     }
     struct hz_thread_block *self_ = nullptr;
 };
@@ -219,6 +220,19 @@ TEST_F(Park, AThreadBeginsParked) {
         EXPECT_EQ(hz_self(), other.block()) << "an allocation needs bins at once";
         use_every_class();
     });
+}
+
+/* Between the moment from which a new thread can be parked and the one at which it parks itself. */
+TEST_F(Park, AnotherThreadMayBeFasterToParkANewOne) {
+    Worker worker;
+    struct hz_thread_block *thread = worker.block();
+    worker.run([] { t_free(t_malloc(1)); });
+    ASSERT_TRUE(hz_park(thread));
+    worker.run([thread] { hz_park_begin(thread); });
+    EXPECT_TRUE(is_parked(thread));
+    EXPECT_EQ(hz_allowance(), unit::allowance_of(1)) << "it has ceased to share once";
+    worker.run(use_every_class);
+    EXPECT_EQ(hz_allowance(), unit::allowance_of(2));
 }
 
 /* ---- who is not parked ---- */
