@@ -31,6 +31,7 @@ static _Atomic(uint32_t) next_segment[HZ_PURGE_MODES]; /* hint: where the walks 
 static _Atomic(uint32_t) turn_class;                   /* hint: the class whose turn it was */
 static _Atomic(size_t) resting_seen;                   /* hint: bytes in the depot */
 static _Atomic(size_t) futile_slack; /* hint: the slack that a walk left because live blocks hold it */
+static _Atomic(bool) walk_is_whole;  /* hint: the density has been low since the walk's beginning */
 
 /* Does a part of a walk over the pages; true when the walk has ended. Two threads that walk at once see pages twice. */
 static bool walk_part(struct hz_thread_block *self, enum hz_page_purge_mode mode) {
@@ -92,14 +93,20 @@ static void classes_settle(struct hz_thread_block *self, unsigned busy, unsigned
 void hz_settle_tick(struct hz_thread_block *self, unsigned busy, bool keeper_runs) {
     uint32_t turn = turn_next();
     if (!keeper_runs && turn % RESTING_TURNS == 0)
-        hz_store_rlx(&resting_seen, hz_age_resting_bytes()); /* relaxed, both: hint */
+        hz_store_rlx(&resting_seen, hz_age_resting_bytes()); /* relaxed, all: hint */
     if (!density_is_low(keeper_runs ? bound_with_keeper : bound_alone)) {
+        if (hz_load_rlx(&walk_is_whole))
+            hz_store_rlx(&walk_is_whole, false);
         if (!keeper_runs) /* else the keeper decides, by a lower bound */
             hz_classes_forget_sparse();
         return;
     }
     classes_settle(self, busy, turn);
-    if (!is_futile() && walk_part(self, HZ_PURGE_RECENT))
+    if (is_futile())
+        return;
+    if (hz_load_rlx(&next_segment[HZ_PURGE_RECENT]) == 0)
+        hz_store_rlx(&walk_is_whole, true);
+    if (walk_part(self, HZ_PURGE_RECENT) && hz_load_rlx(&walk_is_whole))
         hz_store_rlx(&futile_slack, hz_density_slack());
 }
 
