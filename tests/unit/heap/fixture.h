@@ -49,6 +49,7 @@ inline uint32_t bin_count(struct hz_thread_block *thread, unsigned index) {
 inline void grow_bins(struct hz_thread_block *thread) {
     for (unsigned size_class = 1; size_class < class_count; size_class++)
         hz_bin_room_set(&thread->cache, size_class, hz_bin_capacity(size_class));
+    thread->room_bytes = 0;
 }
 
 /* From now on the thread's ticks leave its idle bins alone, however slow the machine is. */

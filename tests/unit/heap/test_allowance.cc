@@ -124,7 +124,7 @@ TEST(Allowance, GrowsWithWhatIsOut) {
     hz_heap_purge();
     size_t recent = hz_density_recent_out();
     size_t before = hz_allowance();
-    Blocks blocks = unit::take(self->shard, hz_class_of(1024), static_cast<uint32_t>((recent + 20 * MiB) / 1024));
+    Blocks blocks = unit::take(self->shard, hz_class_of(1024), static_cast<uint32_t>((recent + 20 * MiB) / 1024 + 1));
     EXPECT_EQ(hz_allowance(), before);
     hz_density_look();
     EXPECT_GE(hz_allowance(), before + 10 * MiB);
@@ -171,7 +171,7 @@ class AllowedRoom : public testing::Test {
             hz_room_set(self_, size_class, hz_bin_first(size_class));
         ASSERT_EQ(room_bytes(), 0U) << "the room of new bins costs nothing";
         self_->visits = 10000;
-        self_->search_after = 0;
+        self_->searched_at = 0;
         for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
             self_->visited[size_class] = self_->visits;
             self_->visit_gaps[size_class] = 0;
