@@ -375,7 +375,7 @@ def lanes_page(engines: list[Engine], lanes: list[Lane], figures: list[Figures])
         "",
         "## Lanes",
         "",
-        "The header of lane E/L is `src/engines/E/lanes/L.h`, its library `libhakozuna_E_L.so`, that of a lane `default` `libhakozuna_E.so`.",
+        "Lane E/L is `libhakozuna_E_L.so`, a lane `default` `libhakozuna_E.so`. Headers: [hz3](../src/engines/hz3/lanes), [hz4](../src/engines/hz4/lanes).",
         "",
         *lane_table(lanes, engines),
         "",
