@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <fstream>
+#include <initializer_list>
 #include <string>
 #include <thread>
 
@@ -51,7 +52,7 @@ class Limit : public testing::Test {
 };
 
 TEST_F(Limit, AHardLimitRefusesBlocksOfEverySize) {
-    for (size_t size : {64 * 1, 1000, 30000, 300000, 3000000}) {
+    for (size_t size : std::initializer_list<size_t>{64, 1000, 30000, 300000, 3000000}) {
         SCOPED_TRACE("size " + std::to_string(size));
         size_t before = hz_arena_held_bytes();
         size_t hard = before + 64 * MiB;
@@ -124,7 +125,7 @@ void called(size_t held_bytes, void *context) {
 }
 
 TEST_F(Limit, ASoftLimitCallsOnceEachTimeItIsExceeded) {
-    for (size_t size : {1000, 300000, 3000000}) {
+    for (size_t size : std::initializer_list<size_t>{1000, 300000, 3000000}) {
         SCOPED_TRACE("size " + std::to_string(size));
         Calls calls;
         size_t soft = hz_arena_held_bytes() + 32 * MiB;
