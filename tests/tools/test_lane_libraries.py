@@ -51,7 +51,7 @@ def test_p32_has_and_uses_255_shards(threads):
     config, counters = config_and_counters(done.stderr)
     assert (config["lane"], config["shards"], config["HZ_NUM_SHARDS"]) == ("p32", "255", "255")
     assert counters["shards"] == min(threads + 1, 255)
-    assert counters["thread_blocks"] == threads + 1
+    assert counters["thread_blocks"] - threads in (1, 2)  # main, and the keeper, unless it has an ended thread's
 
 
 @pytest.mark.parametrize("lane", LANES)
