@@ -292,20 +292,6 @@ static size_t segments_release_unused(void) {
     return bytes;
 }
 
-/* Unmaps the parts of the table of addresses outside [first, after), as hz_pagetag_shrink does. */
-static void address_table_shrink_locked(uintptr_t first, uintptr_t after) {
-    uintptr_t os_page = hz_os_page_bytes();
-    uintptr_t table = (uintptr_t)arena.address_table;
-    uintptr_t table_end = (uintptr_t)&arena.address_table[arena.address_mask + 1];
-    uintptr_t lowest_end = table + os_page; /* NULL has an entry */
-    uintptr_t kept = (uintptr_t)address_entry(first) & ~(os_page - 1);
-    uintptr_t kept_end = hz_round_up((uintptr_t)(address_entry(after) + 1), os_page);
-    if (kept > lowest_end)
-        (void)hz_os_unmap((void *)lowest_end, kept - lowest_end); /* if refused, both: the limit stays exceeded */
-    if (kept_end < table_end)
-        (void)hz_os_unmap((void *)kept_end, table_end - kept_end);
-}
-
 /* If the program has limited its address space since the start, unmaps most of the flat table of page tags and of the
    table of addresses, which count against the limit. Entries of addresses within 128 GiB of ours stay, because the
    kernel maps there next. */
@@ -322,7 +308,8 @@ static bool tags_give_up(void) {
         hz_store_rlx(&arena.is_shrunk, true); /* first: a fork's child must not unmap the same addresses again */
         hz_signal_fence();
         hz_pagetag_shrink(first, after);
-        address_table_shrink_locked(first, after);
+        hz_os_unmap_within(&arena.address_table[1], address_entry(first)); /* NULL keeps its entry */
+        hz_os_unmap_within(address_entry(after) + 1, &arena.address_table[arena.address_mask + 1]);
     }
     hz_lock_release(&arena.lock);
     return is_mine;

@@ -39,6 +39,9 @@ bool hz_os_purge(void *address, size_t bytes);
    number is limited. */
 bool hz_os_unmap(void *address, size_t bytes);
 
+/* The same for the whole system pages in [start, behind), of which there may be none. If refused, they stay. */
+void hz_os_unmap_within(const void *start, const void *behind);
+
 /* The reverse of hz_os_commit: gives the memory back, and makes the range reserved space again. False when refused. */
 bool hz_os_close(void *address, size_t bytes);
 

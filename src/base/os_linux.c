@@ -116,6 +116,14 @@ bool IMPL(unmap)(void *address, size_t bytes) {
     return unmap(address, bytes);
 }
 
+void hz_os_unmap_within(const void *start, const void *behind) {
+    uintptr_t os_page = hz_os_page_bytes();
+    uintptr_t first = hz_round_up((uintptr_t)start, os_page);
+    uintptr_t after = (uintptr_t)behind & ~(os_page - 1);
+    if (first < after)
+        (void)hz_os_unmap((void *)first, after - first); /* as the header says */
+}
+
 bool IMPL(close)(void *address, size_t bytes) {
     int saved = errno;
     void *mapped = mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

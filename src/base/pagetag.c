@@ -47,22 +47,14 @@ bool hz_pagetag_init(void) {
 static _Atomic(uintptr_t) covered_first;
 static _Atomic(uintptr_t) covered_end = UINTPTR_MAX;
 
-static void tags_unmap(uintptr_t first_page, uintptr_t end_page) {
-    uintptr_t os_page = hz_os_page_bytes();
-    uintptr_t start = hz_round_up((uintptr_t)&hz_pagetags.tags[first_page], os_page);
-    uintptr_t after = (uintptr_t)&hz_pagetags.tags[end_page] & ~(os_page - 1);
-    if (start < after)
-        (void)hz_os_unmap((void *)start, after - start); /* if refused, the limit stays exceeded */
-}
-
 void hz_pagetag_shrink(uintptr_t first, uintptr_t after) {
     uintptr_t lowest_end = HUGE_PAGE_BYTES / sizeof(struct hz_pagetag);
     uintptr_t first_page = hz_max(first >> HZ_PAGE_LOG2, lowest_end);
     uintptr_t end_page = hz_min(after >> HZ_PAGE_LOG2, hz_pagetags.mask + 1);
     hz_store_rlx(&covered_first, first_page); /* relaxed, both: hint */
     hz_store_rlx(&covered_end, end_page);
-    tags_unmap(lowest_end, first_page);
-    tags_unmap(end_page, hz_pagetags.mask + 1);
+    hz_os_unmap_within(&hz_pagetags.tags[lowest_end], &hz_pagetags.tags[first_page]);
+    hz_os_unmap_within(&hz_pagetags.tags[end_page], &hz_pagetags.tags[hz_pagetags.mask + 1]);
 }
 
 bool hz_pagetag_covers(const void *address, size_t bytes) {
