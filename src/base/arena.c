@@ -359,15 +359,17 @@ size_t hz_arena_soft_held_bytes(void) {
 }
 
 bool hz_arena_is_over_soft(void) {
-    return hz_budget_is_over_soft(hz_arena_soft_held_bytes());
+    size_t limit = hz_budget_soft_limit();
+    return HZ_UNLIKELY(limit != 0) && hz_arena_soft_held_bytes() > limit;
 }
 
 /* Whether `more` bytes would exceed the hard limit, even after as much has gone back of what rests. */
 static bool hard_forbids(size_t more) {
-    if (HZ_LIKELY(!hz_budget_is_over_hard(hz_arena_held_bytes() + more)))
+    size_t limit = hz_budget_hard_limit();
+    if (HZ_LIKELY(limit == 0) || hz_arena_held_bytes() + more <= limit)
         return false;
     hz_arena_purge(0, hz_max(more >> HZ_PAGE_LOG2, BUDGET_STEP_PAGES));
-    return hz_budget_is_over_hard(hz_arena_held_bytes() + more);
+    return hz_arena_held_bytes() + more > limit;
 }
 
 bool hz_arena_is_over_hard(void) {

@@ -28,23 +28,16 @@ void hz_budget_limits_set(size_t soft_bytes, size_t hard_bytes, bool soft_skips_
     hz_store_rlx(&hard_limit, hard_bytes);
 }
 
-void hz_budget_limits(size_t *soft_bytes, size_t *hard_bytes) {
-    *soft_bytes = hz_load_rlx(&soft_limit); /* relaxed, both: hint */
-    *hard_bytes = hz_load_rlx(&hard_limit);
+size_t hz_budget_soft_limit(void) {
+    return hz_load_rlx(&soft_limit); /* relaxed: hint */
+}
+
+size_t hz_budget_hard_limit(void) {
+    return hz_load_rlx(&hard_limit); /* relaxed: hint */
 }
 
 bool hz_budget_soft_skips_direct(void) {
     return hz_load_rlx(&skips_direct); /* relaxed: hint */
-}
-
-bool hz_budget_is_over_soft(size_t held) {
-    size_t limit = hz_load_rlx(&soft_limit); /* relaxed: hint */
-    return HZ_UNLIKELY(limit != 0) && held > limit;
-}
-
-bool hz_budget_is_over_hard(size_t held) {
-    size_t limit = hz_load_rlx(&hard_limit); /* relaxed: hint */
-    return HZ_UNLIKELY(limit != 0) && held > limit;
 }
 
 /* The budget without its addition for loops. The fixed part is at most PTRDIFF_MAX, so no sum overflows. */

@@ -30,8 +30,7 @@ bool hz_budget_rest_set(size_t bytes);
 /* Limits of what is held; 0: none. `soft_skips_direct`: the soft limit does not count direct blocks. */
 void hz_budget_limits_set(size_t soft_bytes, size_t hard_bytes, bool soft_skips_direct);
 bool hz_budget_soft_skips_direct(void);
-void hz_budget_limits(size_t *soft_bytes, size_t *hard_bytes);
-bool hz_budget_is_over_soft(size_t held);
-bool hz_budget_is_over_hard(size_t held);
+size_t hz_budget_soft_limit(void);
+size_t hz_budget_hard_limit(void);
 
 #endif

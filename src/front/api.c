@@ -86,7 +86,8 @@ int hz_limit_get(struct hz_limits *out) {
         errno = EINVAL;
         return -1;
     }
-    hz_budget_limits(&out->soft_bytes, &out->hard_bytes);
+    out->soft_bytes = hz_budget_soft_limit();
+    out->hard_bytes = hz_budget_hard_limit();
     out->held_bytes = hz_arena_held_bytes();
     return 0;
 }

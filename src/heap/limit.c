@@ -49,7 +49,7 @@ void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), vo
 void hz_heap_limit_default(void) {
     static _Atomic(bool) done; /* cas */
     bool expected = false;
-    /* relaxed: the CAS picks one thread, and publishes nothing */
+    /* relaxed: hint. cas: picks one thread, and publishes nothing */
     if (hz_load_rlx(&done) || !hz_cas_strong_acq_rlx(&done, &expected, true))
         return;
     size_t high;
@@ -61,9 +61,7 @@ void hz_heap_limit_default(void) {
 }
 
 bool hz_heap_limit_is_exceeded(void) {
-    size_t soft;
-    size_t hard;
-    hz_budget_limits(&soft, &hard);
+    size_t soft = hz_budget_soft_limit();
     if (HZ_LIKELY(soft == 0))
         return false;
     size_t held = hz_arena_soft_held_bytes();

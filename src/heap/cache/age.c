@@ -54,7 +54,7 @@ bool hz_age_depot_step(struct hz_thread_block *self, uint32_t batches) {
 }
 
 void hz_age_depot_class(struct hz_thread_block *self, unsigned size_class, uint32_t batches) {
-    uint32_t left = hz_depot_blocks(size_class); /* so that the call ends even if other threads never stop pushing */
+    uint32_t left = hz_depot_blocks(size_class); /* what rests now: the call ends even if others never stop pushing */
     for (uint32_t sent = 1; left > 0 && sent > 0 && batches > 0; batches--) {
         sent = send_batch_home(self, size_class);
         left -= (uint32_t)hz_min(sent, left);
@@ -68,13 +68,7 @@ size_t hz_age_resting_bytes(void) {
     return bytes;
 }
 
-/* Sends at most as many blocks of a class as rest when the class's turn comes. So the call ends even if other threads
-   never stop pushing. */
 void hz_age_depot_fully(struct hz_thread_block *self) {
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
-        uint32_t left = hz_depot_blocks(size_class);
-        uint32_t sent = 1;
-        for (; left > 0 && sent > 0; left -= (uint32_t)hz_min(sent, left))
-            sent = send_batch_home(self, size_class);
-    }
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        hz_age_depot_class(self, size_class, UINT32_MAX);
 }

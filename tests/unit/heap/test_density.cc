@@ -80,6 +80,15 @@ class Density : public unit::OwnShard {
                 classes.push_back(size_class);
         return classes;
     }
+    /* Takes 16 MiB of blocks of 1 KiB and keeps every 16th. */
+    Blocks one_of_sixteen(unsigned size_class) {
+        Blocks live;
+        Blocks others;
+        for (void *block : unit::take(shard_, size_class, 16 * MiB / 1024))
+            ((live.size() + others.size()) % 16 == 0 ? live : others).push_back(block);
+        unit::put(shard_, others);
+        return live;
+    }
 };
 
 /* ---- what the figures say ---- */
@@ -285,12 +294,7 @@ TEST_F(Density, ARoundOfAgeingSendsThemAllHome) {
 TEST_F(Density, TicksSettleSparseClasses) {
     unsigned size_class = hz_class_of(1024);
     bool has_depot = HZ_DEPOT_BYTES > 0 && hz_class_is_shared(size_class);
-    Blocks blocks = unit::take(shard_, size_class, 16 * MiB / 1024);
-    Blocks live;
-    Blocks others;
-    for (size_t i = 0; i < blocks.size(); i++)
-        (i % 16 == 0 ? live : others).push_back(blocks[i]);
-    unit::put(shard_, others);
+    Blocks live = one_of_sixteen(size_class);
     ASSERT_GT(hz_density_slack(), 12 * MiB);
     struct hz_list list = unit::list_of(live, live.size() - 10, 10);
     live.resize(live.size() - 10);
@@ -319,12 +323,7 @@ TEST_F(Density, TicksPurgeAgainAndAgain) {
     unsigned size_class = hz_class_of(1024);
     for (int i = 0; i < 5; i++) {
         SCOPED_TRACE("round " + std::to_string(i));
-        Blocks blocks = unit::take(shard_, size_class, 16 * MiB / 1024);
-        Blocks live;
-        Blocks others;
-        for (size_t j = 0; j < blocks.size(); j++)
-            (j % 16 == 0 ? live : others).push_back(blocks[j]);
-        unit::put(shard_, others);
+        Blocks live = one_of_sixteen(size_class);
         ASSERT_GT(hz_density_slack(), 12 * MiB);
         for (unsigned j = 0; j < 4 * unit::class_count; j++) {
             self_->slow_count = UINT32_MAX / 2; /* so that each call is a tick */

@@ -192,13 +192,10 @@ TEST_F(Limit, ThreadsTogetherStayBelow) {
 }
 
 TEST_F(Limit, TheProgramsLimitsWinOverTheGroups) {
-    size_t soft = 0;
-    size_t hard = 0;
     hz_heap_limit_set(300 * MiB, 400 * MiB);
     hz_heap_limit_default();
-    hz_budget_limits(&soft, &hard);
-    EXPECT_EQ(soft, 300 * MiB);
-    EXPECT_EQ(hard, 400 * MiB);
+    EXPECT_EQ(hz_budget_soft_limit(), 300 * MiB);
+    EXPECT_EQ(hz_budget_hard_limit(), 400 * MiB);
 }
 
 /* The same figures read another way. */
