@@ -58,6 +58,7 @@ function(hz_add_model_scheduler)
     add_library(model_scheduler STATIC "${hz_model}/scheduler.cc" "${hz_model}/memory.cc" "${hz_model}/schedule.cc"
                                        "${hz_model}/explore.cc" $<TARGET_OBJECTS:model_os>)
     hz_set_test_flags(model_scheduler)
+    target_compile_options(model_scheduler PRIVATE "SHELL:-O2") # the model tests spend their time in it; SHELL: or CMake drops the repeated -O2
     target_include_directories(model_scheduler PRIVATE "${PROJECT_SOURCE_DIR}/src")
     target_link_libraries(model_scheduler PUBLIC GTest::gtest Threads::Threads)
 endfunction()
