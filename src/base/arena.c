@@ -19,8 +19,9 @@
 enum {
     DIRECTORY_COUNT = 1 << 18, /* 1 TiB of segments */
     DIRECTORY_TIGHT_COUNT = 1 << 12,
-    TABLE_COUNT = 3,
-    CHUNK_SEGMENTS = 16, /* segments whose address space is reserved in one step */
+    TABLE_COUNT = 2,
+    ENTRY_DATA_BYTES = 1 << 20, /* what an entry describes counts as more against RLIMIT_DATA */
+    CHUNK_SEGMENTS = 16,        /* segments whose address space is reserved in one step */
     COLLISION_TRIES = 8,
     TAIL_SHARE = 4,       /* a block that shrinks by more than 1/4 within its units gives the tail's memory back */
     PURGE_DELAY_MS = 500, /* free pages and units rest this long before a tick purges them */
@@ -89,16 +90,17 @@ bool hz_arena_init(void) {
     static void *tables[TABLE_COUNT]; /* lock: the caller's, of rank HZ_RANK_INIT */
     arena.tight = !hz_pagetags.flat;
     size_t limit_segments = hz_os_address_space_limit() / HZ_SEGMENT_BYTES;
-    arena.capacity = (uint32_t)hz_min(hz_max(limit_segments, DIRECTORY_TIGHT_COUNT), DIRECTORY_COUNT);
+    size_t limit_entries = hz_min(limit_segments, hz_os_data_limit() / ENTRY_DATA_BYTES);
+    arena.capacity = (uint32_t)hz_min(hz_max(limit_entries, DIRECTORY_TIGHT_COUNT), DIRECTORY_COUNT);
     /* the mask drops the same high address bits as that of the page tags, so addresses with different entries in this
      * table have different tags */
     uintptr_t page_mask = arena.tight ? hz_pagetags.mask : ((uintptr_t)1 << (HZ_ADDRESS_BITS - HZ_PAGE_LOG2)) - 1;
     arena.address_mask = page_mask >> (HZ_SEGMENT_LOG2 - HZ_PAGE_LOG2);
     size_t words = arena.capacity;
-    size_t map_bytes = hz_runmap_bytes(arena.capacity);
-    if (!table_map(&tables[0], words * 8 + map_bytes, true) ||
-        !table_map(&tables[1], (arena.address_mask + 1) * sizeof(arena.address_table[0]), false) ||
-        (!arena.tight && !table_map(&tables[2], hz_region_table_bytes(), true)))
+    size_t directory_bytes = hz_round_up(words * 8 + hz_runmap_bytes(arena.capacity), HZ_CACHE_LINE_BYTES);
+    uint32_t regions = arena.tight ? 0 : (uint32_t)hz_min(arena.capacity, HZ_REGIONS_MAX);
+    if (!table_map(&tables[0], directory_bytes + hz_region_table_bytes(regions), true) ||
+        !table_map(&tables[1], (arena.address_mask + 1) * sizeof(arena.address_table[0]), false))
         return false;
     char *directory = tables[0];
     arena.segments = (_Atomic(struct hz_segment *) *)(void *)directory;
@@ -106,7 +108,7 @@ bool hz_arena_init(void) {
     arena.address_table = tables[1];
     arena.lowest = arena.highest = (uintptr_t)directory; /* the kernel maps in the neighbourhood */
     if (!arena.tight)
-        hz_region_init(tables[2]);
+        hz_region_init(directory + directory_bytes, regions);
     hz_store_rel(&arena.ready, true); /* sync: arena-init, partner is_ready */
     return true;
 }

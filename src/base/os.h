@@ -69,6 +69,9 @@ uint32_t hz_os_cpu(void);
 /* RLIMIT_AS in bytes, SIZE_MAX when unlimited. */
 size_t hz_os_address_space_limit(void);
 
+/* The hard limit of RLIMIT_DATA, up to which the program may raise its soft one; SIZE_MAX if there is none. */
+size_t hz_os_data_limit(void);
+
 /* Monotonic time in milliseconds. Cheap and coarse: it advances in steps of some milliseconds. */
 uint64_t hz_os_now_ms(void);
 

@@ -198,6 +198,13 @@ uint32_t hz_os_cpu(void) {
     return cpu >= 0 ? (uint32_t)cpu : 0;
 }
 
+size_t hz_os_data_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_max == RLIM_INFINITY)
+        return SIZE_MAX;
+    return (size_t)limit.rlim_max;
+}
+
 size_t hz_os_address_space_limit(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)

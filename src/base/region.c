@@ -10,6 +10,7 @@
 
 struct hz_runmap hz_region_units;
 
+static uint32_t regions_max;                /* const after init */
 static _Atomic(uintptr_t) *region_bases;    /* const after publish */
 static _Atomic(uint64_t) *accessible_units; /* owner: the thread that has taken the unit's free bit */
 static _Atomic(uint32_t) region_count;      /* hint; written under the lock of the caller of hz_region_add_locked */
@@ -30,15 +31,15 @@ static bool units_give_back(uint32_t region, uint64_t bits) {
                                                                                   << HZ_UNIT_LOG2);
 }
 
-size_t hz_region_table_bytes(void) {
-    return hz_runmap_bytes(HZ_REGIONS_MAX) + (size_t)HZ_REGIONS_MAX * (8 + 8);
+size_t hz_region_table_bytes(uint32_t most) {
+    return hz_runmap_bytes(most) + (size_t)most * (8 + 8);
 }
 
-void hz_region_init(void *memory) {
+void hz_region_init(void *memory, uint32_t most) {
+    regions_max = most;
     region_bases = memory;
-    accessible_units = (_Atomic(uint64_t) *)memory + HZ_REGIONS_MAX;
-    hz_runmap_init(&hz_region_units, (char *)memory + (size_t)HZ_REGIONS_MAX * (8 + 8), HZ_REGIONS_MAX,
-                   units_give_back);
+    accessible_units = (_Atomic(uint64_t) *)memory + most;
+    hz_runmap_init(&hz_region_units, (char *)memory + (size_t)most * (8 + 8), most, units_give_back);
 }
 
 uint32_t hz_region_count(void) {
@@ -51,7 +52,7 @@ bool hz_region_add_locked(char *base) {
     /* sync: region-vacant, partner region_unmap */
     while (region < count && hz_load_acq(&region_bases[region]) != 0)
         region++;
-    if (region == HZ_REGIONS_MAX)
+    if (region == regions_max)
         return false;
     hz_store_rlx(&region_bases[region], (uintptr_t)base);
     hz_signal_fence(); /* fork: the region is complete before it counts */

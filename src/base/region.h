@@ -23,15 +23,15 @@ enum {
 
 extern HZ_HIDDEN struct hz_runmap hz_region_units; /* a word per region */
 
-/* Zeroed memory for the tables. Init: once, before any other call. */
-size_t hz_region_table_bytes(void);
-void hz_region_init(void *memory);
+/* Zeroed memory for the tables of at most `most` <= HZ_REGIONS_MAX regions. Init: once, before any other call. */
+size_t hz_region_table_bytes(uint32_t most);
+void hz_region_init(void *memory, uint32_t most);
 
 /* One more than the highest region number ever used. The number of an unmapped region is used again. */
 uint32_t hz_region_count(void);
 
-/* Adds reserved space at a multiple of HZ_REGION_BYTES as a region. False when there are HZ_REGIONS_MAX. Under a lock
-   of the caller's. */
+/* Adds reserved space at a multiple of HZ_REGION_BYTES as a region. False when there are as many as
+   the tables have room for. Under a lock of the caller's. */
 bool hz_region_add_locked(char *base);
 
 /* Takes neighbouring units, the first one at a multiple of `align` units, and makes them accessible. NULL when no

@@ -21,10 +21,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def least_share(kind: str, megabytes: int, sizes: str, late: bool) -> float:
     """The share of the limit that a program obtains at least."""
-    if megabytes > 64 or (kind == "as" and not late):
+    if megabytes > 64 or not late:
         return 0.6
     if kind == "data":
-        return 0.4  # 15 MB are tables, and a block of more than 2 MiB takes units of 4 MiB
+        return 0.4  # 16 MB are tables, and a block of more than 2 MiB takes units of 4 MiB
     return 0 if sizes == "huge" else 0.1  # nothing can be mapped any more, but what the program had serves it
 
 

@@ -202,6 +202,20 @@ TEST(OsLimit, IsTheOneOfTheAddressSpace) {
     }));
 }
 
+TEST(OsLimit, OfDataIsTheHardOne) {
+    children::expect_good_end(children::start([] {
+        struct rlimit limit = {};
+        getrlimit(RLIMIT_DATA, &limit);
+        if (limit.rlim_max == RLIM_INFINITY)
+            require(hz_os_data_limit() == SIZE_MAX, "unlimited is SIZE_MAX");
+        limit.rlim_cur = size_t{1} << 44;
+        limit.rlim_max = size_t{1} << 45;
+        require(setrlimit(RLIMIT_DATA, &limit) == 0, "the limit can be set");
+        require(hz_os_data_limit() == size_t{1} << 45, "the hard limit is reported");
+        return 0;
+    }));
+}
+
 TEST_F(Os, ClockIsTheCoarseMonotonicOne) {
     auto now = [] {
         struct timespec time = {};
