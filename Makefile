@@ -4,6 +4,8 @@
 SHELL := /bin/bash
 BUILD ?= check
 JOBS ?= $(shell nproc)
+# many tests wait more than they work
+TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
@@ -45,14 +47,14 @@ variant: ## build a lane with some knobs changed: LANE=scale SET="TRANSFER_LOCKF
 check: suite-check ## build with internal assertions and run all suites
 
 unit contract death stress: build-$(BUILD)
-	ctest --preset $(BUILD) -j $(JOBS) -L '^$@$$'
+	ctest --preset $(BUILD) -j $(TEST_JOBS) -L '^$@$$'
 unit: ## run the unit tests of preset BUILD
 contract: ## test the public API in preset BUILD: under our names, on glibc, and preloaded
 death: ## test in preset BUILD that misuse ends the program with the documented message
 stress: ## run the stress tests of preset BUILD: threads, fork, exit, little memory
 
 model: venv build-check ## run the model tests, whose scheduler tries orders of atomic operations, and the spin models
-	ctest --preset check -j $(JOBS) -L '^$@$$'
+	ctest --preset check -j $(TEST_JOBS) -L '^$@$$'
 	$(PYTEST) tests/model
 
 preload: venv libs ## run real programs under the release library of each engine
@@ -66,7 +68,8 @@ asm: libs ## compare the fast paths of the release libraries with tests/asm/budg
 	tools/asm_budget.py --libs $(LIB) tests/asm/budget.txt
 
 pytests: venv libs build-release ## run the tests written in Python, except those of `preload`
-	HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) tests --ignore tests/preload
+	@# the tests of one file run one after the other: they share results and files
+	HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) tests --ignore tests/preload -n $(TEST_JOBS) --dist loadfile
 
 tidy: ## check the house rules, including clang-format
 	tools/tidy.py
@@ -106,4 +109,4 @@ configure-%:
 build-%: configure-%
 	cmake --build --preset $* -j $(JOBS)
 suite-%: build-%
-	ctest --preset $* -j $(JOBS)
+	ctest --preset $* -j $(TEST_JOBS)
