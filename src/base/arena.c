@@ -230,6 +230,19 @@ static char *reserve_locked(size_t bytes, size_t alignment) {
     return space;
 }
 
+/* The OS gives no memory for descriptions of segments, perhaps because a limit was set late (RLIMIT_AS counts what is
+   reserved already): takes them from the reserved chunk. */
+static bool chunk_to_meta_locked(void) {
+    if (hz_load_rlx(&arena.count) == arena.capacity || arena.chunk_segments < 2) /* relaxed: lock */
+        return false;
+    char *space = arena.chunk;
+    arena.chunk_segments--; /* fork: first, so that the child does not hand out this space again */
+    hz_signal_fence();
+    arena.chunk += HZ_SEGMENT_BYTES;
+    hz_meta_give(space, HZ_SEGMENT_BYTES);
+    return true;
+}
+
 static bool segment_add_locked(void) {
     if (arena.chunk_segments == 0) {
         size_t count = arena.tight ? 1 : CHUNK_SEGMENTS;
@@ -248,7 +261,7 @@ static bool segment_add_locked(void) {
         return false;
     struct hz_segment *segment = entry_get_locked(false);
     if (segment == NULL)
-        return false;
+        return chunk_to_meta_locked() && segment_add_locked(); /* once: then there is memory for an entry */
     char *base = arena.chunk;
     arena.chunk_segments--; /* fork: first, so that the child does not hand out this space again */
     hz_signal_fence();

@@ -16,15 +16,26 @@ static char *cursor;                 /* lock: lock */
 static char *end;                    /* lock: lock */
 static _Atomic(size_t) mapped_bytes; /* counter */
 
+static void chunk_count(void *chunk, size_t bytes) {
+    hz_os_sparse(chunk, bytes);
+    hz_add_rlx(&mapped_bytes, bytes); /* relaxed: counter */
+}
+
 static void *map_chunk(size_t bytes) {
     size_t alignment = hz_max(hz_os_page_bytes(), HZ_CACHE_LINE_BYTES);
     size_t rounded = hz_round_up(bytes, alignment);
     void *chunk = hz_os_map(rounded, alignment, false);
-    if (chunk != NULL) {
-        hz_os_sparse(chunk, rounded);
-        hz_add_rlx(&mapped_bytes, rounded); /* relaxed: counter */
-    }
+    if (chunk != NULL)
+        chunk_count(chunk, rounded);
     return chunk;
+}
+
+static void chunk_use_locked(char *chunk, size_t bytes) {
+    end = NULL; /* fork: keeps end < cursor between these stores, wherever the new chunk lies */
+    hz_signal_fence();
+    cursor = chunk;
+    hz_signal_fence();
+    end = chunk + bytes;
 }
 
 static void *alloc_locked(size_t bytes) {
@@ -34,11 +45,7 @@ static void *alloc_locked(size_t bytes) {
         char *chunk = map_chunk(CHUNK_BYTES);
         if (chunk == NULL)
             return NULL;
-        end = NULL; /* fork: keeps end < cursor between these stores, wherever the new chunk lies */
-        hz_signal_fence();
-        cursor = chunk;
-        hz_signal_fence();
-        end = chunk + hz_round_up(CHUNK_BYTES, hz_os_page_bytes());
+        chunk_use_locked(chunk, hz_round_up(CHUNK_BYTES, hz_os_page_bytes()));
     }
     void *piece = cursor;
     cursor += bytes;
@@ -53,6 +60,13 @@ void *hz_meta_alloc(size_t bytes) {
     void *piece = alloc_locked(rounded);
     hz_lock_release(&lock);
     return piece;
+}
+
+void hz_meta_give(void *memory, size_t bytes) {
+    chunk_count(memory, bytes);
+    hz_lock_acquire(&lock);
+    chunk_use_locked(memory, bytes);
+    hz_lock_release(&lock);
 }
 
 size_t hz_meta_bytes(void) {

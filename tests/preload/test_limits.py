@@ -25,7 +25,7 @@ def least_share(kind: str, megabytes: int, sizes: str, late: bool) -> float:
         return 0.6
     if kind == "data":
         return 0.4  # 16 MB are tables, and a block of more than 2 MiB takes units of 4 MiB
-    return 0 if sizes == "huge" else 0.1  # nothing can be mapped any more, but what the program had serves it
+    return 0 if sizes == "huge" else 0.5  # nothing can be mapped any more, but reserved segments can be opened
 
 
 def figures(output: str) -> dict[str, int]:

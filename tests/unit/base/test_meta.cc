@@ -46,6 +46,20 @@ TEST(Meta, CountsWhatItMaps) {
     EXPECT_GE(hz_meta_bytes() - before, 300 * KiB);
 }
 
+TEST(Meta, UsesWhatItIsGiven) {
+    constexpr size_t bytes = 1024 * KiB;
+    void *memory = hz_os_map(bytes, hz_os_page_bytes(), false);
+    ASSERT_NE(memory, nullptr);
+    size_t before = hz_meta_bytes();
+    hz_meta_give(memory, bytes);
+    EXPECT_EQ(hz_meta_bytes(), before + bytes);
+    for (size_t i = 0; i < 10; i++) /* pieces of this size have mappings of their own otherwise */
+        EXPECT_EQ(take(100 * KiB, i).start, static_cast<char *>(memory) + i * 100 * KiB);
+    EXPECT_EQ(hz_meta_bytes(), before + bytes);
+    Piece next = take(100 * KiB, 10);
+    EXPECT_TRUE(next.start >= static_cast<char *>(memory) + bytes || next.start + next.bytes <= memory);
+}
+
 TEST(Meta, RefusesWhatCannotBe) {
     EXPECT_EQ(hz_meta_alloc(SIZE_MAX), nullptr);
     EXPECT_EQ(hz_meta_alloc(SIZE_MAX - 100), nullptr);
