@@ -5,11 +5,17 @@
 
 #include "heap/pages/density.h"
 
+enum { CROWD = 1024 }; /* threads */
+
 static _Atomic(uint32_t) sharing; /* hint: threads that are attached and not parked */
 
 size_t hz_allowance(void) {
     size_t threads = hz_max(hz_load_rlx(&sharing), 1); /* relaxed: hint */
     return HZ_ROOM_BYTES + (HZ_ROOM_SHARED_BYTES + hz_density_recent_out() / 2) / threads;
+}
+
+bool hz_allowance_is_crowded(void) {
+    return hz_load_rlx(&sharing) > CROWD; /* relaxed: hint */
 }
 
 void hz_allowance_join(void) {

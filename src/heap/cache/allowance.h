@@ -16,6 +16,10 @@
    thread. */
 size_t hz_allowance(void);
 
+/* Whether so many threads share that a bin should not grow just because its thread has come for the class again: each
+   of them would keep a little of every class, which is more than most of them have live. Any thread. */
+bool hz_allowance_is_crowded(void);
+
 /* A thread begins to share, because it attaches or resumes; or it ends, or was parked. Any thread. */
 void hz_allowance_join(void);
 void hz_allowance_leave(void);

@@ -2,11 +2,12 @@
  * room.c - see room.h. Called by the slow paths of malloc and free.
  *
  * A bin begins with room for a few blocks, so that a thread which uses a class once takes few from its pages. Each
- * visit doubles it up to hz_bin_start. Above that it doubles when a thread visits the slow paths several times in
- * a row for the same class. If one class or a few carry everything, trips to the depot become rare. If a thread
- * alternates between many classes, few visits are for the same class as the visit before, and the thread keeps less of
- * each class. Room shrinks when the bin is idle, when its class is sparse, or when the thread's bins have more room
- * than is allowed. The next thread that gets the thread block inherits it.
+ * visit doubles it up to hz_bin_start, unless very many threads share the allowance. Above that it doubles when a
+ * thread visits the slow paths several times in a row for the same class. If one class or a few carry everything,
+ * trips to the depot become rare. If a thread alternates between many classes, few visits are for the same class as
+ * the visit before, and the thread keeps less of each class. Room shrinks when the bin is idle, when its class is
+ * sparse, or when the thread's bins have more room than is allowed. The next thread that gets the thread block
+ * inherits it.
  */
 #include "heap/cache/room.h"
 
@@ -52,6 +53,8 @@ static uint32_t room_wanted(struct hz_thread_block *self, unsigned size_class) {
         self->streak = 0;
         return (uint32_t)hz_min(2 * room, hz_bin_capacity(size_class));
     }
+    if (hz_allowance_is_crowded())
+        return room;
     return (uint32_t)hz_max(room, hz_min(2 * room, hz_bin_start(size_class)));
 }
 

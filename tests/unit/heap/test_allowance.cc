@@ -170,6 +170,8 @@ class AllowedRoom : public testing::Test {
         for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
             hz_room_set(self_, size_class, hz_bin_first(size_class));
         ASSERT_EQ(room_bytes(), 0U) << "the room of new bins costs nothing";
+        self_->streak = 0;
+        self_->streak_class = 0;
         self_->visits = 10000;
         self_->searched_at = 0;
         for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
@@ -220,6 +222,26 @@ TEST_F(AllowedRoom, ABinGrowsWithinTheAllowance) {
     EXPECT_FALSE(hz_room_visit(self_, growing));
     EXPECT_EQ(room(growing), before);
     EXPECT_EQ(room_bytes(), charges(self_));
+}
+
+TEST_F(AllowedRoom, InACrowdOnlyVisitsInARowLetABinGrow) {
+    uint32_t first = hz_bin_first(growing);
+    {
+        Sharers others(1100);
+        for (int i = 0; i < 10; i++) {
+            EXPECT_FALSE(hz_room_visit(self_, growing));
+            EXPECT_FALSE(hz_room_visit(self_, older));
+        }
+        EXPECT_EQ(room(growing), first);
+        for (uint32_t i = 0; i < HZ_BIN_STREAK; i++) {
+            EXPECT_EQ(room(growing), first);
+            EXPECT_FALSE(hz_room_visit(self_, growing));
+        }
+        EXPECT_EQ(room(growing), 2 * first);
+    }
+    Sharers others(900);
+    EXPECT_FALSE(hz_room_visit(self_, older));
+    EXPECT_EQ(room(older), 2 * hz_bin_first(older));
 }
 
 TEST_F(AllowedRoom, TheBinThatWasUnusedLongestMakesRoom) {
