@@ -60,8 +60,8 @@ struct service {
     uint64_t start_ns, hour_ns;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    unsigned hour, busy; /* lock: the hour that may run; threads that have not ended its work */
-    block_ticket *burst; /* owner: the thread of the burst, started and joined by main */
+    unsigned opened, busy; /* lock: hours that may run; threads that have not ended the work of the last of them */
+    block_ticket *burst;   /* owner: the thread of the burst, started and joined by main */
     uint64_t burst_count, table_bytes;
 };
 
@@ -194,7 +194,7 @@ static void *member_main(void *argument) {
     machine_pin(self->index);
     for (unsigned h = self->first_hour; h <= self->last_hour; h++) {
         pthread_mutex_lock(&service->lock);
-        while (service->hour < h) {
+        while (service->opened <= h) {
             pthread_cond_wait(&service->changed, &service->lock);
         }
         pthread_mutex_unlock(&service->lock);
@@ -228,8 +228,7 @@ static void *burst_drain_main(void *argument) {
     return NULL;
 }
 
-/* ---- the day
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the day ------------------------------------------------------------------------------------------------ */
 
 struct measured {
     uint64_t live_kb, pages_kb, rss_kb;
@@ -317,7 +316,7 @@ static void hour_run(struct service *service, struct member *members, unsigned h
         }
     }
     pthread_mutex_lock(&service->lock);
-    service->hour = h;
+    service->opened = h + 1;
     service->busy = service->hours[h].threads;
     pthread_cond_broadcast(&service->changed);
     pthread_mutex_unlock(&service->lock);

@@ -104,6 +104,27 @@ def test_small_run(programs: pathlib.Path, name: str, args: str) -> None:
     check_good_run(name, run(programs, name, args))
 
 
+SLOW_CREATE_C = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <time.h>
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*main)(void *), void *argument) {
+    int (*next)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+    int result = next(thread, attr, main, argument);
+    nanosleep(&(struct timespec){0, 50000000}, NULL);
+    return result;
+}
+"""
+
+
+def test_a_thread_of_a_service_may_run_long_before_its_hour_is_opened(
+    programs: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    slow = build_library(tmp_path / "slow_create.so", SLOW_CREATE_C)
+    check_good_run("service", run(programs, "service", "1 1 --seconds=1", preload=slow))
+
+
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_sanitizer_finds_nothing(tmp_path: pathlib.Path, sanitizer: str) -> None:
     built = build_workloads(tmp_path, f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
