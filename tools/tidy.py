@@ -110,10 +110,10 @@ BELOW = {"base": set(), "heap": {"base"}, "front": {"base", "heap"}, "engine": {
 # The modules of heap from bottom to top: each may include only those before it. An engine's mailbox.h and its other files
 # have their places in it too.
 HEAP_ORDER = (
-    "knobs sizeclass class_policy counters cache/bin thread_block "
-    "pages/page_queue mailbox pages/shard pages/page pages/list_check pages/page_local pages/mail engine "
+    "knobs sizeclass misuse class_policy counters cache/bin thread_block "
+    "pages/link pages/page_queue mailbox pages/shard pages/page pages/list_check pages/page_local pages/mail engine "
     "pages/density pages/page_purge pages/put pages/send pages/drain pages/adopt pages/supply "
-    "cache/allowance cache/depot cache/flush cache/room cache/idle cache/age cache/refill "
+    "cache/allowance cache/depot cache/inspect cache/flush cache/room cache/idle cache/age cache/refill "
     "init limit settle park orphan keeper fork thread tick purge query resize malloc free heap stats config"
 ).split()
 

@@ -141,7 +141,7 @@ struct hz_segment *hz_segment_find(const void *address) {
 struct hz_segment *hz_segment_get(const void *address) {
     struct hz_segment *segment = is_ready() ? segment_at(address) : NULL;
     if (HZ_UNLIKELY(segment == NULL))
-        hz_fail_pointer(HZ_TEXT_FOREIGN, address);
+        hz_fail_pointer(HZ_TEXT_FOREIGN, address, NULL);
     return segment;
 }
 

@@ -1,26 +1,23 @@
 /*
  * check.c - prints the last line of a failing program. Any function that finds a failure calls this module, on any
- * thread. Locks may be held and the heap may be broken, so the module uses only the stack and write(2).
+ * thread. Locks may be held and the heap may be broken, so the module prints with only the stack and write(2).
  */
 #include "base/check.h"
+
+#include "base/atomic.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct line {
-    char text[320];
-    size_t length;
-};
-
-static void line_add(struct line *line, const char *text) {
+void hz_line_add(struct hz_line *line, const char *words) {
     size_t room = sizeof(line->text) - line->length;
-    size_t length = hz_min(strlen(text), room);
-    memcpy(line->text + line->length, text, length);
+    size_t length = hz_min(strlen(words), room);
+    memcpy(line->text + line->length, words, length);
     line->length += length;
 }
 
-static void line_add_number(struct line *line, uintptr_t value, unsigned base) {
+static void add_in_base(struct hz_line *line, uint64_t value, unsigned base) {
     char digits[24];
     size_t at = sizeof(digits) - 1;
     digits[at] = '\0';
@@ -28,48 +25,71 @@ static void line_add_number(struct line *line, uintptr_t value, unsigned base) {
         digits[--at] = "0123456789abcdef"[value % base];
         value /= base;
     } while (value != 0);
-    line_add(line, digits + at);
+    hz_line_add(line, digits + at);
 }
 
-static HZ_NORETURN void line_print_and_abort(const struct line *line) {
+void hz_line_add_number(struct hz_line *line, uint64_t number) {
+    add_in_base(line, number, 10);
+}
+
+void hz_line_begin(struct hz_line *line, const char *text, const void *pointer) {
+    line->length = 0;
+    hz_line_add(line, "hakozuna: ");
+    hz_line_add(line, text);
+    hz_line_add(line, " 0x");
+    add_in_base(line, (uintptr_t)pointer, 16);
+}
+
+static void (*_Atomic before_abort)(void); /* const after publish */
+
+void hz_fail_before_abort(void (*release)(void)) {
+    hz_store_rlx(&before_abort, release); /* relaxed: no data is behind it */
+}
+
+void hz_line_fail(struct hz_line *line) {
     size_t done = 0;
+    line->length = hz_min(line->length, sizeof(line->text) - 1);
+    line->text[line->length++] = '\n';
     while (done < line->length) {
         ssize_t written = write(STDERR_FILENO, line->text + done, line->length - done);
         if (written <= 0)
             break;
         done += (size_t)written;
     }
+    void (*release)(void) = hz_load_rlx(&before_abort); /* relaxed: no data is behind it */
+    if (release != NULL)
+        release();
     abort();
 }
 
-void hz_fail_pointer(const char *text, const void *pointer) {
-    struct line line = {.length = 0};
-    line_add(&line, "hakozuna: ");
-    line_add(&line, text);
-    line_add(&line, " 0x");
-    line_add_number(&line, (uintptr_t)pointer, 16);
-    line_add(&line, "\n");
-    line_print_and_abort(&line);
+void hz_fail_pointer(const char *text, const void *pointer, const char *found) {
+    struct hz_line line;
+    hz_line_begin(&line, text, pointer);
+    if (found != NULL) {
+        hz_line_add(&line, " (");
+        hz_line_add(&line, found);
+        hz_line_add(&line, ")");
+    }
+    hz_line_fail(&line);
 }
 
 void hz_fail_number(const char *text, size_t number) {
-    struct line line = {.length = 0};
-    line_add(&line, "hakozuna: ");
-    line_add(&line, text);
-    line_add(&line, " ");
-    line_add_number(&line, number, 10);
-    line_add(&line, "\n");
-    line_print_and_abort(&line);
+    struct hz_line line = {.length = 0};
+    hz_line_add(&line, "hakozuna: ");
+    hz_line_add(&line, text);
+    hz_line_add(&line, " ");
+    hz_line_add_number(&line, number);
+    hz_line_fail(&line);
 }
 
 void hz_fail_assert(const char *text, const char *file, int line_number) {
-    struct line line = {.length = 0};
-    line_add(&line, "hakozuna: internal error: ");
-    line_add(&line, text);
-    line_add(&line, " (");
-    line_add(&line, file);
-    line_add(&line, ":");
-    line_add_number(&line, (uintptr_t)line_number, 10);
-    line_add(&line, ")\n");
-    line_print_and_abort(&line);
+    struct hz_line line = {.length = 0};
+    hz_line_add(&line, "hakozuna: internal error: ");
+    hz_line_add(&line, text);
+    hz_line_add(&line, " (");
+    hz_line_add(&line, file);
+    hz_line_add(&line, ":");
+    hz_line_add_number(&line, (uint64_t)line_number);
+    hz_line_add(&line, ")");
+    hz_line_fail(&line);
 }

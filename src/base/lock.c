@@ -11,31 +11,30 @@
 
 enum { SPIN_COUNT = 64 }; /* a holder is done within some 100 ns unless it was preempted */
 
-static HZ_TLS uint32_t held_ranks; /* owner; a bit per held rank, check build */
+static HZ_TLS struct hz_lock *held_locks[HZ_RANKS]; /* owner; the lock that the thread holds of each rank */
 
 uintptr_t hz_lock_self(void) {
     /* the address of a thread-local variable is unique among living threads, and a fork keeps it */
-    return (uintptr_t)&held_ranks;
+    return (uintptr_t)&held_locks;
 }
 
-enum { LEAF_BIT = 31 };
-
-static unsigned rank_bit(const struct hz_lock *lock) {
-    return lock->rank == HZ_RANK_LEAF ? LEAF_BIT : lock->rank;
+/* Whether the thread holds a lock of this rank or of one further inside; leaves are the innermost. */
+static bool holds_from(enum hz_lock_rank rank) {
+    bool found = held_locks[HZ_RANK_LEAF] != NULL;
+    for (unsigned inner = rank; inner != HZ_RANK_LEAF && inner < HZ_RANKS; inner++)
+        found |= held_locks[inner] != NULL;
+    return found;
 }
 
-static void rank_enter(const struct hz_lock *lock) {
-    if (HZ_CONFIG_CHECKS) {
-        hz_assert((held_ranks >> rank_bit(lock)) == 0);
-        held_ranks |= UINT32_C(1) << rank_bit(lock);
-    }
+static void held_add(struct hz_lock *lock) {
+    if (HZ_CONFIG_CHECKS)
+        hz_assert(!holds_from(lock->rank));
+    held_locks[lock->rank] = lock;
 }
 
-static void rank_leave(const struct hz_lock *lock) {
-    if (HZ_CONFIG_CHECKS) {
-        hz_assert((held_ranks >> rank_bit(lock) & 1) == 1);
-        held_ranks &= ~(UINT32_C(1) << rank_bit(lock));
-    }
+static void held_remove(const struct hz_lock *lock) {
+    hz_assert(held_locks[lock->rank] == lock);
+    held_locks[lock->rank] = NULL;
 }
 
 void hz_lock_init(struct hz_lock *lock, enum hz_lock_rank rank) {
@@ -64,22 +63,28 @@ void hz_lock_acquire(struct hz_lock *lock) {
     if (HZ_UNLIKELY(!try_once(lock)))
         acquire_slow(lock);
     hz_store_rlx(&lock->owner, hz_lock_self()); /* relaxed: read by this thread, and by the only thread of a child */
-    rank_enter(lock);
+    held_add(lock);
 }
 
 bool hz_lock_try_acquire(struct hz_lock *lock) {
     if (!try_once(lock))
         return false;
     hz_store_rlx(&lock->owner, hz_lock_self()); /* relaxed: as in hz_lock_acquire */
-    rank_enter(lock);
+    held_add(lock);
     return true;
 }
 
 void hz_lock_release(struct hz_lock *lock) {
-    rank_leave(lock);
+    held_remove(lock);
     hz_store_rlx(&lock->owner, 0);                     /* relaxed: as in hz_lock_acquire */
     if (HZ_UNLIKELY(hz_xchg_rel(&lock->word, 0) == 2)) /* sync: lock, partner hz_lock_acquire */
         hz_os_wake(&lock->word, 1);
+}
+
+void hz_lock_release_all(void) {
+    for (unsigned rank = 0; rank < HZ_RANKS; rank++)
+        if (held_locks[rank] != NULL)
+            hz_lock_release(held_locks[rank]);
 }
 
 bool hz_lock_is_mine(struct hz_lock *lock) {

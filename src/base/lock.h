@@ -19,6 +19,7 @@ enum hz_lock_rank {
     HZ_RANK_OUTER,    /* the locks of the layer above */
     HZ_RANK_ARENA,    /* growth of the arena, direct mappings */
     HZ_RANK_META,     /* memory for the allocator's own structures */
+    HZ_RANKS,
 };
 
 struct hz_lock {
@@ -37,6 +38,10 @@ void hz_lock_init(struct hz_lock *lock, enum hz_lock_rank rank);
 void hz_lock_acquire(struct hz_lock *lock);
 bool hz_lock_try_acquire(struct hz_lock *lock);
 void hz_lock_release(struct hz_lock *lock);
+
+/* Releases every lock that the calling thread holds: for a thread that is about to abort, because a handler of SIGABRT
+   may allocate. What the locks guard may be half changed. */
+void hz_lock_release_all(void);
 
 /* Whether the calling thread holds the lock. */
 bool hz_lock_is_mine(struct hz_lock *lock);

@@ -45,7 +45,7 @@ void *hz_front_realloc(void *block, size_t size) {
         hz_front_free(block);
         return NULL;
     }
-    size_t usable = hz_query_usable(block);
+    size_t usable = hz_query_usable(block, HZ_IN_REALLOC);
     if (size > PTRDIFF_MAX)
         return fail(ENOMEM);
     if (fits_well(usable, size) && usable == hz_query_good_size(size))
@@ -112,9 +112,9 @@ void *hz_front_pvalloc(size_t size) {
 /* A correct `size` leads to the block's usable size, unless realloc left the block in place. */
 void hz_front_free_sized(void *block, size_t size) {
     if (HZ_CONFIG_CHECKS && block != NULL) {
-        size_t usable = hz_query_usable(block);
+        size_t usable = hz_query_usable(block, HZ_IN_FREE_SIZED);
         if (usable != hz_query_good_size(size) && !fits_well(usable, size))
-            hz_fail_pointer(HZ_TEXT_SIZE, block);
+            hz_misuse(HZ_TEXT_SIZE, block, HZ_IN_FREE_SIZED);
     }
     hz_front_free(block);
 }
@@ -122,11 +122,12 @@ void hz_front_free_sized(void *block, size_t size) {
 /* The block may be larger than `size` needs, for the sake of its alignment. */
 void hz_front_free_aligned_sized(void *block, size_t alignment, size_t size) {
     if (HZ_CONFIG_CHECKS && block != NULL &&
-        (!hz_is_power_of_two(alignment) || (uintptr_t)block % alignment != 0 || hz_query_usable(block) < size))
-        hz_fail_pointer(HZ_TEXT_SIZE, block);
+        (!hz_is_power_of_two(alignment) || (uintptr_t)block % alignment != 0 ||
+         hz_query_usable(block, HZ_IN_FREE_SIZED) < size))
+        hz_misuse(HZ_TEXT_SIZE, block, HZ_IN_FREE_SIZED);
     hz_front_free(block);
 }
 
 size_t hz_front_usable_size(const void *block) {
-    return block == NULL ? 0 : hz_query_usable(block);
+    return block == NULL ? 0 : hz_query_usable(block, HZ_IN_USABLE_SIZE);
 }

@@ -3,7 +3,6 @@
  */
 #include "front/live.h"
 
-#include "base/check.h"
 #include "heap/query.h"
 
 void hz_live_remove(const void *block) {
@@ -13,10 +12,10 @@ void hz_live_remove(const void *block) {
     case HZ_LIVEMAP_OK:
         return;
     case HZ_LIVEMAP_FOREIGN:
-        hz_fail_pointer(HZ_TEXT_FOREIGN, block);
+        hz_misuse(HZ_TEXT_FOREIGN, block, HZ_IN_FREE);
     case HZ_LIVEMAP_NOT_LIVE:
         break;
     }
     const void *start = hz_query_start(block);
-    hz_fail_pointer(start != NULL && start != block ? HZ_TEXT_INTERIOR : HZ_TEXT_DOUBLE_FREE, block);
+    hz_misuse(start != NULL && start != block ? HZ_TEXT_INTERIOR : HZ_TEXT_DOUBLE_FREE, block, HZ_IN_FREE);
 }

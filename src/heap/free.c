@@ -5,6 +5,7 @@
 
 #include "base/large.h"
 #include "heap/cache/flush.h"
+#include "heap/cache/inspect.h"
 #include "heap/cache/room.h"
 #include "heap/pages/density.h"
 #include "heap/pages/put.h"
@@ -31,8 +32,9 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
     if (is_remote)
         offset = hz_bin_offset(HZ_REMOTE_BIN);
     struct hz_bin *bin = hz_bin_at(&self->cache, offset);
-    if (hz_load_rlx(&bin->top) == bin->limit) { /* relaxed: owner */
-        hz_tick(self, is_remote ? HZ_REMOTE_BIN : size_class);
+    unsigned index = is_remote ? (unsigned)HZ_REMOTE_BIN : size_class;
+    if (!hz_inspect_free(self, index, block)) {
+        hz_tick(self, index);
         if (is_remote) {
             hz_count(&self->counters.remote_full, 1);
             hz_remote_flush(self);
@@ -41,18 +43,19 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
             hz_room_shrink(self, size_class);
         } else {
             bool too_much = hz_room_visit(self, size_class);
-            if (hz_load_rlx(&bin->top) == bin->limit) /* relaxed: owner */
+            if (hz_bin_held(&self->cache, size_class) == hz_bin_room(&self->cache, size_class))
                 hz_bin_flush(self, size_class, hz_bin_room(&self->cache, size_class) / (too_much ? 4 : 2));
             if (too_much)
                 hz_room_shrink(self, size_class);
         }
+        hz_bin_limit_raise(&self->cache, index);
     }
-    hz_bin_push(&self->cache, bin, hz_load_rlx(&bin->top), block); /* relaxed: owner */
+    hz_bin_push(&self->cache, bin, hz_load_rlx(&bin->top), hz_slot_load_rlx(&bin->newest), block); /* relaxed: owner */
 }
 
 static void free_large(struct hz_thread_block *self, void *block) {
     if (HZ_UNLIKELY((uintptr_t)block % HZ_PAGE_BYTES != 0))
-        hz_fail_pointer(HZ_TEXT_INTERIOR, block);
+        hz_misuse(HZ_TEXT_INTERIOR, block, HZ_IN_FREE);
     if (hz_is_attached(self)) {
         hz_count(&self->counters.large_free, 1);
         hz_count(&self->counters.large_rel, hz_large_usable(block));
@@ -63,7 +66,7 @@ static void free_large(struct hz_thread_block *self, void *block) {
 void hz_free_slow(void *block) {
     if (block == NULL)
         return;
-    unsigned size_class = hz_query_class(block);
+    unsigned size_class = hz_query_class(block, HZ_IN_FREE);
     if (is_freed_at_once(size_class)) {
         frees_at_once++;
         hz_block_put(&hz_thread_none, block);

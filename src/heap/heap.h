@@ -2,7 +2,7 @@
  * heap.h - the two fast paths. Everything else is behind them.
  *
  *   malloc(n):  block = newest of the bin of n's class;  none?  -> slow path (refill)
- *   free(p):    bin = the one that p's page tag names;  full? -> slow path (flush)
+ *   free(p):    bin = the one that p's page tag names;  at its limit, or p is its newest? -> slow path (look, flush)
  *
  * A block of a home class that belongs to another shard goes into the remote buffer, which is a bin like any other. Any
  * other block stays with the thread that frees it, whichever thread allocated it. The tags of NULL, foreign pointers
@@ -32,12 +32,13 @@ HZ_INLINE void hz_heap_free(void *block) {
     if (hz_free_goes_home(self, tag, offset))
         offset = hz_bin_offset(HZ_REMOTE_BIN);
     struct hz_bin *bin = hz_bin_at(&self->cache, offset);
-    uint32_t top = hz_load_rlx(&bin->top); /* relaxed: owner */
-    if (HZ_UNLIKELY(top == bin->limit)) {
+    uint32_t top = hz_load_rlx(&bin->top); /* relaxed, both: owner */
+    void *latest = hz_slot_load_rlx(&bin->newest);
+    if (HZ_UNLIKELY(top == bin->limit || block == latest)) { /* no valid free is of the newest block */
         hz_free_slow(block);
         return;
     }
-    hz_bin_push(&self->cache, bin, top, block);
+    hz_bin_push(&self->cache, bin, top, latest, block);
 }
 
 /* As hz_heap_malloc, and zeroed. */

@@ -4,9 +4,11 @@
 #include "heap/init.h"
 
 #include "base/arena.h"
+#include "base/check.h"
 #include "base/lock.h"
 #include "base/pagetag.h"
 #include "heap/cache/depot.h"
+#include "heap/pages/page.h"
 
 enum init_state { INIT_NONE, INIT_DONE };
 
@@ -19,7 +21,9 @@ bool hz_init(void) {
     hz_lock_acquire(&init_lock);
     bool done = hz_load_rlx(&init_state) == INIT_DONE; /* relaxed: lock */
     if (!done && (hz_pagetags.mask != 0 || hz_pagetag_init()) && hz_arena_init()) {
+        hz_pages_init();
         hz_depot_init();
+        hz_fail_before_abort(hz_lock_release_all);
         hz_store_rel(&init_state, INIT_DONE); /* sync: init, partner the acquire load in this function */
         done = true;
     }

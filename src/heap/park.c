@@ -48,8 +48,10 @@ void hz_park_reset(struct hz_thread_block *self) {
     hz_store_rlx(&self->parking.parked, false); /* relaxed, both: nobody parks it before hz_park_open */
     hz_store_rlx(&self->busy, 0);
     hz_room_recount(self);
-    for (unsigned index = 1; index < HZ_BINS; index++)
+    for (unsigned index = 1; index < HZ_BINS; index++) {
         hz_bin_close_holes(&self->cache, index);
+        hz_bin_limit_lower(&self->cache, index); /* the frees of a new thread are inspected */
+    }
 }
 
 void hz_park_open(struct hz_thread_block *self) {

@@ -7,23 +7,23 @@
 #include "heap/pages/page.h"
 
 /* Ends the program with the message that fits a pointer whose page tag names no class. */
-static HZ_NORETURN HZ_COLD void fail_no_block(const void *block) {
+static HZ_NORETURN HZ_COLD void fail_no_block(const void *block, const char *function) {
     const void *start = hz_query_start(block);
     if (start != NULL)
-        hz_fail_pointer(HZ_TEXT_INTERIOR, block);
-    hz_fail_pointer(hz_segment_find(block) != NULL ? HZ_TEXT_DOUBLE_FREE : HZ_TEXT_FOREIGN, block);
+        hz_misuse(HZ_TEXT_INTERIOR, block, function);
+    hz_misuse(hz_segment_find(block) != NULL ? HZ_TEXT_DOUBLE_FREE : HZ_TEXT_FOREIGN, block, function);
 }
 
 /* In the tight mode different addresses share a tag, so the segment directory decides. */
-unsigned hz_query_class(const void *block) {
+unsigned hz_query_class(const void *block, const char *function) {
     unsigned size_class = hz_pagetag_class(block);
     if (HZ_UNLIKELY(size_class == HZ_CLASS_NONE || (!hz_pagetags.flat && hz_segment_find(block) == NULL)))
-        fail_no_block(block);
+        fail_no_block(block, function);
     return size_class;
 }
 
-size_t hz_query_usable(const void *block) {
-    unsigned size_class = hz_query_class(block);
+size_t hz_query_usable(const void *block, const char *function) {
+    unsigned size_class = hz_query_class(block, function);
     return size_class == HZ_CLASS_LARGE ? hz_large_usable(block) : hz_class_bytes(size_class);
 }
 

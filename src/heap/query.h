@@ -4,13 +4,15 @@
 #ifndef HZ_HEAP_QUERY_H
 #define HZ_HEAP_QUERY_H
 
+#include "heap/misuse.h"
 #include "heap/sizeclass.h"
 
-/* The class of a block, or HZ_CLASS_LARGE, by its page tag. Ends the program if the page is not ours. */
-unsigned hz_query_class(const void *block);
+/* The class of a block, or HZ_CLASS_LARGE, by its page tag. Ends the program if the page is not ours; `function` is one
+   of HZ_IN_* and says who asks. */
+unsigned hz_query_class(const void *block, const char *function);
 
-/* Usable bytes of a live block. Ends the program if the block's page is not ours. */
-size_t hz_query_usable(const void *block);
+/* Usable bytes of a live block. Ends the program as above. */
+size_t hz_query_usable(const void *block, const char *function);
 
 /* Usable bytes that a block of `size` would have; 0 when no block can be that large. */
 size_t hz_query_good_size(size_t size);

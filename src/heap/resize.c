@@ -9,7 +9,7 @@
 #include "heap/query.h"
 
 void *hz_resize(void *block, size_t size) {
-    if (hz_query_class(block) != HZ_CLASS_LARGE)
+    if (hz_query_class(block, HZ_IN_REALLOC) != HZ_CLASS_LARGE)
         return NULL;
     size_t before = hz_large_usable(block);
     void *resized = hz_large_resize(block, size);

@@ -41,7 +41,8 @@ struct hz_thread_block *hz_thread_block_make(void) {
         struct hz_cache *cache = &thread->cache;
         hz_store_rlx(&cache->bins[index].top, offset); /* relaxed: not shared yet. The first slot stays NULL */
         cache->bases[index] = offset;
-        hz_bin_room_set(cache, index, index == HZ_REMOTE_BIN ? HZ_REMOTE_COUNT : hz_bin_first(index));
+        cache->bins[index].limit = offset;
+        hz_bin_room_set(cache, index, index == HZ_REMOTE_BIN ? HZ_REMOTE_COUNT : HZ_BIN_NEW_COUNT);
         offset += (hz_bin_slots(index) + 1) * (uint32_t)sizeof(void *);
     }
     hz_registry_add(&thread->registered);

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/meta.h"
+#include "heap/misuse.h"
 
 enum { SHADOW_WORDS = HZ_SEGMENT_BYTES / HZ_GRANULE_BYTES };
 
@@ -45,7 +46,7 @@ void hz3_shadow_add(const struct hz_list *list) {
         _Atomic(uintptr_t) *note = note_of(block);
         if (note != NULL) {
             if (hz_load_rlx(note) != 0) /* relaxed, both: the holder of a block owns its note */
-                hz_fail_pointer(HZ3_TEXT_TWICE, block);
+                hz_misuse(HZ3_TEXT_TWICE, block, HZ_FOUND_LATER);
             hz_store_rlx(note, (uintptr_t)next + 1);
         }
         block = next;
@@ -60,7 +61,7 @@ void hz3_shadow_remove(hz_list_word word) {
         if (note != NULL) {
             uintptr_t noted = hz_load_rlx(note);            /* relaxed, both: as in hz3_shadow_add */
             if (noted != 0 && noted != (uintptr_t)next + 1) /* 0: the block came before there was memory for notes */
-                hz_fail_pointer(HZ3_TEXT_REWRITTEN, block);
+                hz_misuse(HZ3_TEXT_REWRITTEN, block, HZ_FOUND_LATER);
             hz_store_rlx(note, 0);
         }
         block = next;

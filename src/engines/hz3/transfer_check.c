@@ -4,7 +4,7 @@
 #include "transfer_check.h"
 
 #include "base/arena.h"
-#include "base/check.h"
+#include "heap/misuse.h"
 
 void hz3_transfer_check(hz_list_word word) {
     const void *block = hz_list_word_head(word);
@@ -13,10 +13,10 @@ void hz3_transfer_check(hz_list_word word) {
     for (uint32_t left = hz_list_word_count(word); left > 0; left--) {
         if (block == NULL ||
             (is_ours && hz_segment_find(block) == NULL)) /* the list ends too early, or leads out of our memory */
-            hz_fail_pointer(HZ3_TEXT_TRANSFER, sound);
+            hz_misuse(HZ3_TEXT_TRANSFER, sound, HZ_FOUND_LATER);
         sound = block;
         block = hz_block_next(block);
     }
     if (word != 0 && block != NULL) /* the list goes on after its count */
-        hz_fail_pointer(HZ3_TEXT_TRANSFER, sound);
+        hz_misuse(HZ3_TEXT_TRANSFER, sound, HZ_FOUND_LATER);
 }

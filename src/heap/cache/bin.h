@@ -5,9 +5,11 @@
  * which lie behind the thread block and are named by their byte offset in it, so all that free needs of a bin fits into
  * 16 bytes.
  *
- * Invariants: base <= top <= limit. The bin holds top - base blocks: `newest`, and below it base[1] .. top[-1]. base[0]
- * is always NULL, so the block below the last one reads as "none", and an empty bin has newest == NULL. limit - base is
- * the bin's room, which may grow up to its capacity (room.c).
+ * Invariants: base <= top <= limit <= base + room. The bin holds top - base blocks: `newest`, and below it base[1] ..
+ * top[-1]. base[0] is always NULL, so the block below the last one reads as "none", and an empty bin has newest ==
+ * NULL. The room may grow up to the bin's capacity (room.c). A new thread's bins have no limit above what they hold.
+ * The limit rises towards the room in steps: a push that meets it takes the slow path, which looks for double frees and
+ * the like (inspect.c). Now and then it is lowered again.
  *
  * Only the owner changes a bin. `top` is atomic because statistics read it from other threads. A fork may copy a bin
  * between two stores: the copy may lack a block, but never has one twice, nor one that the program has. It may be
@@ -22,7 +24,7 @@
 struct hz_bin {
     void *newest;          /* owner; hz_slot_* */
     _Atomic(uint32_t) top; /* owner */
-    uint32_t limit;        /* owner; never below top */
+    uint32_t limit;        /* owner */
 };
 
 enum {
@@ -34,6 +36,7 @@ enum {
 struct hz_cache {
     struct hz_bin bins[HZ_BINS]; /* bins[0] is empty and full for ever; tags that mean "slow path" name it */
     uint32_t bases[HZ_BINS];     /* const after publish: offset of each bin's first slot */
+    uint16_t rooms[HZ_BINS];     /* owner; blocks that each bin may hold now */
 };
 
 /* Page tags and the table of sizes name a bin by its byte offset. */
@@ -79,12 +82,35 @@ HZ_INLINE uint32_t hz_bin_count(struct hz_cache *cache, unsigned index) {
 
 /* Blocks that a bin may hold now. Owner. */
 HZ_INLINE uint32_t hz_bin_room(const struct hz_cache *cache, unsigned index) {
+    return cache->rooms[index];
+}
+
+/* Lets the bin take blocks without a visit to the slow path until it holds `held`, or as many as it has room for. */
+HZ_INLINE void hz_bin_limit_set(struct hz_cache *cache, unsigned index, uint32_t held) {
+    uint32_t most = (uint32_t)hz_min(held, cache->rooms[index]);
+    cache->bins[index].limit = cache->bases[index] + most * (uint32_t)sizeof(void *);
+}
+
+/* The highest number of blocks that the bin may hold before a visit. */
+HZ_INLINE uint32_t hz_bin_limit(const struct hz_cache *cache, unsigned index) {
     return (cache->bins[index].limit - cache->bases[index]) / (uint32_t)sizeof(void *);
+}
+
+/* Lets a bin that has room take one block more, and a quarter of what it holds. */
+HZ_INLINE void hz_bin_limit_raise(struct hz_cache *cache, unsigned index) {
+    uint32_t held = hz_bin_held(cache, index);
+    hz_bin_limit_set(cache, index, (uint32_t)hz_max(hz_bin_limit(cache, index), held + 1 + held / 4));
+}
+
+/* The next push that makes the bin hold more than now takes the slow path. */
+HZ_INLINE void hz_bin_limit_lower(struct hz_cache *cache, unsigned index) {
+    hz_bin_limit_set(cache, index, hz_bin_held(cache, index));
 }
 
 /* `room`: at least what the bin holds, at most its slots. */
 HZ_INLINE void hz_bin_room_set(struct hz_cache *cache, unsigned index, uint32_t room) {
-    cache->bins[index].limit = cache->bases[index] + room * (uint32_t)sizeof(void *);
+    cache->rooms[index] = (uint16_t)room;
+    hz_bin_limit_set(cache, index, hz_bin_limit(cache, index));
 }
 
 /* The newest block; NULL when the bin is empty. */
@@ -100,10 +126,10 @@ HZ_INLINE void *hz_bin_pop(struct hz_cache *cache, struct hz_bin *bin) {
     return block;
 }
 
-/* `top` is the bin's, and below its limit. */
-HZ_INLINE void hz_bin_push(struct hz_cache *cache, struct hz_bin *bin, uint32_t top, void *block) {
-    hz_signal_fence(); /* fork: the caller is done with the block */
-    hz_slot_store_rlx(hz_slot_at(cache, top), hz_slot_load_rlx(&bin->newest)); /* relaxed, all: owner */
+/* `top` and `latest` are the bin's top, below its limit, and its newest block. */
+HZ_INLINE void hz_bin_push(struct hz_cache *cache, struct hz_bin *bin, uint32_t top, void *latest, void *block) {
+    hz_signal_fence();                                 /* fork: the caller is done with the block */
+    hz_slot_store_rlx(hz_slot_at(cache, top), latest); /* relaxed, both: owner */
     hz_slot_store_rlx(&bin->newest, block);
     /* release: a fork's copy must not have the top without the block */
     hz_owner_add_rel(&bin->top, (int)sizeof(void *));
@@ -145,6 +171,7 @@ HZ_INLINE uint32_t hz_bin_take_old(struct hz_cache *cache, unsigned index, void 
 HZ_INLINE void hz_bin_fill(struct hz_cache *cache, unsigned index, uint32_t count) {
     struct hz_bin *bin = &cache->bins[index];
     hz_assert(hz_bin_held(cache, index) == 0 && count <= hz_bin_room(cache, index));
+    hz_bin_limit_set(cache, index, (uint32_t)hz_max(count, hz_bin_limit(cache, index)));
     hz_slot_store_rlx(&bin->newest, count > 0 ? hz_bin_base(cache, index)[count] : NULL); /* relaxed, all: owner */
     /* release: a fork's copy must not have the top without the blocks */
     hz_store_rel(&bin->top, hz_load_rlx(&bin->top) + count * (uint32_t)sizeof(void *));

@@ -9,6 +9,7 @@
 #include "heap/cache/flush.h"
 
 #include "heap/cache/depot.h"
+#include "heap/cache/inspect.h"
 #include "heap/pages/density.h"
 #include "heap/pages/send.h"
 
@@ -19,8 +20,10 @@ static void move_on(struct hz_thread_block *self, unsigned size_class, void **bl
     uint32_t batch = hz_batch_count(size_class);
     while (count > 0) {
         uint32_t part = (uint32_t)hz_min(count, batch);
-        if (!hz_class_is_shared(size_class) || hz_class_is_sparse(size_class) ||
-            !hz_depot_push(self, size_class, blocks, part))
+        bool is_for_depot = hz_class_is_shared(size_class) && !hz_class_is_sparse(size_class);
+        if (is_for_depot)
+            hz_inspect_batch(self, size_class, blocks, part);
+        if (!is_for_depot || !hz_depot_push(self, size_class, blocks, part))
             hz_blocks_send(self, blocks, part);
         blocks += part;
         count -= part;

@@ -4,6 +4,8 @@
  * If a bin's top is where it was a round ago, the bin was not used since, or as many blocks came as went; in that case
  * the thread refills it. An idle bin goes home whole and not by halves: if its blocks were freed in random order, half
  * of them hold nearly as many pages as all of them.
+ *
+ * Each look also lowers the bin's limit, so that some of the next frees are inspected (inspect.c).
  */
 #include "heap/cache/idle.h"
 
@@ -29,6 +31,7 @@ void hz_idle_bins_flush(struct hz_thread_block *self, unsigned busy, uint64_t no
             hz_room_shrink(self, index);
         }
         self->idle_tops[index] = hz_load_rlx(&self->cache.bins[index].top); /* relaxed: owner */
+        hz_bin_limit_lower(&self->cache, index);
     }
     if (self->idle_next == HZ_BINS)
         self->idle_next = 0;

@@ -1,7 +1,7 @@
 /*
  * room.c - see room.h. Called by the slow paths of malloc and free.
  *
- * A bin begins with room for a few blocks, so that a thread which uses a class once takes few from its pages. Each
+ * A bin begins with room for one block, so that a thread which uses a class once takes few from its pages. Each
  * visit doubles it up to hz_bin_start, unless very many threads share the allowance. Above that it doubles when a
  * thread visits the slow paths several times in a row for the same class. If one class or a few carry everything,
  * trips to the depot become rare. If a thread alternates between many classes, few visits are for the same class as
@@ -24,7 +24,7 @@ enum {
     EXCESS_SHARE = 16,   /* room shrinks if it exceeds the allowance by more than 1/16: the allowance varies a little */
 };
 
-/* Bytes that a bin's room costs. The room of a new bin is not charged. */
+/* Bytes that a bin's room costs. The first few blocks are not charged. */
 static ptrdiff_t room_charge(unsigned size_class, uint32_t room) {
     uint32_t first = hz_bin_first(size_class);
     return room > first ? (ptrdiff_t)((room - first) * hz_class_bytes(size_class)) : 0;
@@ -54,7 +54,7 @@ static uint32_t room_wanted(struct hz_thread_block *self, unsigned size_class) {
         return (uint32_t)hz_min(2 * room, hz_bin_capacity(size_class));
     }
     if (hz_allowance_is_crowded())
-        return room;
+        return (uint32_t)hz_max(room, hz_bin_first(size_class));
     return (uint32_t)hz_max(room, hz_min(2 * room, hz_bin_start(size_class)));
 }
 
@@ -106,7 +106,7 @@ void hz_room_shrink(struct hz_thread_block *self, unsigned index) {
 }
 
 uint32_t hz_room_batch(const struct hz_thread_block *self, unsigned size_class) {
-    return (uint32_t)hz_min(hz_bin_room(&self->cache, size_class) / 2, HZ_BATCH_COUNT);
+    return (uint32_t)hz_min(hz_max(hz_bin_room(&self->cache, size_class) / 2, 1), HZ_BATCH_COUNT);
 }
 
 void hz_room_ensure(struct hz_thread_block *self, unsigned size_class, uint32_t count) {

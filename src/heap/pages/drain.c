@@ -3,6 +3,7 @@
  */
 #include "heap/pages/drain.h"
 
+#include "heap/pages/link.h"
 #include "heap/pages/list_check.h"
 #include "heap/pages/mail.h"
 #include "heap/pages/page.h"
@@ -13,14 +14,14 @@ uint32_t hz_shard_waiting(struct hz_shard *shard, unsigned size_class) {
     return hz_list_word_count(hz_load_rlx(&home->carry)) + hz_mail_count(&home->mail); /* relaxed: figure */
 }
 
-/* Copies up to `want` blocks of a list and returns the rest of it. Never goes past the count: the last link may be
- * anything. */
-static hz_list_word list_split(hz_list_word word, void **out, uint32_t want, uint32_t *got) {
+/* Copies up to `want` blocks of a list and returns the rest of it. Ends the program if a link, which the program may
+ * have overwritten, leads out of the class's pages. Never goes past the count: the last link may be anything. */
+static hz_list_word list_split(unsigned size_class, hz_list_word word, void **out, uint32_t want, uint32_t *got) {
     uint32_t count = hz_list_word_count(word);
     uint32_t take = (uint32_t)hz_min(count, want);
     void *block = hz_list_word_head(word);
     for (uint32_t i = 0; i < take; i++) {
-        void *next = i + 1 < count ? hz_block_next(block) : NULL;
+        void *next = i + 1 < count ? hz_link_follow(size_class, block) : NULL;
         HZ_PREFETCH(next);
         out[i] = block;
         block = next;
@@ -65,7 +66,7 @@ static uint32_t take_once(struct hz_thread_block *self, unsigned size_class, voi
     if (word == 0)
         return 0;
     uint32_t got;
-    hz_list_word rest = list_split(word, out, want, &got);
+    hz_list_word rest = list_split(size_class, word, out, want, &got);
     carry_keep(home, rest);
     if (carried)
         hz_count(&self->counters.refill_carry, 1);

@@ -5,6 +5,7 @@
  */
 #include "heap/pages/list_check.h"
 
+#include "heap/misuse.h"
 #include "heap/pages/page.h"
 
 /* Whether the address is the start of one of our blocks of the class. The caller owns the list, so its pages cannot be
@@ -22,7 +23,7 @@ void hz_list_check(unsigned size_class, const void *head, uint32_t count) {
     const void *linked_by = head;
     for (uint32_t left = count; left > 0; left--) {
         if (!is_block(size_class, block))
-            hz_fail_pointer(HZ_TEXT_LIST, linked_by);
+            hz_misuse(HZ_TEXT_LIST, linked_by, HZ_FOUND_LATER);
         linked_by = block;
         block = left > 1 ? hz_block_next(block) : NULL;
     }

@@ -9,6 +9,7 @@
 #include "heap/pages/page.h"
 
 #include "base/peak.h"
+#include "heap/pages/link.h"
 
 enum {
     BLOCKS_MIN = 4,        /* a run should hold at least this many blocks */
@@ -27,6 +28,15 @@ size_t hz_class_blocks(unsigned size_class) {
 size_t hz_pages_bytes(void) {
     return hz_load_rlx(&pages_bytes); /* relaxed: counter */
 }
+
+/* How a run of one page is cut. A block's number is its offset times the reciprocal, divided by 2^32. The reciprocal is
+   2^32 / bytes, rounded up. The result is exact, because an offset is less than 2^32 / bytes. */
+struct grid {
+    uint32_t reciprocal;
+    uint32_t capacity; /* 0: the class's runs are longer */
+};
+
+static struct grid grids[HZ_CLASS_COUNT]; /* const after publish */
 
 static struct hz_page *page_at(struct hz_segment *segment, unsigned page) {
     return (struct hz_page *)(void *)segment->meta[page].bytes;
@@ -110,13 +120,44 @@ static void *block_at(const struct hz_page *page, uint32_t bit) {
     return page->start + (size_t)index * page->block_bytes;
 }
 
+/* The number of the block that begins at the address; `capacity` or more if none does. */
+static uint32_t block_index(const struct hz_page *page, const void *address) {
+    uint64_t offset = (uint64_t)((const char *)address - page->start);
+    uint32_t index = (uint32_t)(offset * page->reciprocal >> RECIPROCAL_SHIFT);
+    return (uint64_t)index * page->block_bytes == offset ? index : UINT32_MAX;
+}
+
+void hz_pages_init(void) {
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        size_t block_bytes = hz_class_bytes(size_class);
+        if (run_pages_for(block_bytes) == 1)
+            grids[size_class] = (struct grid){(uint32_t)(((UINT64_C(1) << 32) + block_bytes - 1) / block_bytes),
+                                              (uint32_t)(HZ_PAGE_BYTES / block_bytes)};
+    }
+}
+
+bool hz_class_has_start(unsigned size_class, const void *address) {
+    struct grid grid = grids[size_class];
+    if (grid.capacity == 0) {
+        const struct hz_page *page = hz_page_of(address);
+        return block_index(page, address) < page->capacity;
+    }
+    uint32_t offset = (uint32_t)((uintptr_t)address % HZ_PAGE_BYTES);
+    uint32_t index = (uint32_t)((uint64_t)offset * grid.reciprocal >> 32);
+    return index < grid.capacity && index * (uint32_t)hz_class_bytes(size_class) == offset;
+}
+
 /* The bit of a block. Ends the program if the address is not the start of a block. */
 static uint32_t block_bit(const struct hz_page *page, const void *block) {
-    uint64_t offset = (uint64_t)((const char *)block - page->start);
-    uint32_t index = (uint32_t)(offset * page->reciprocal >> RECIPROCAL_SHIFT);
-    if (HZ_UNLIKELY((uint64_t)index * page->block_bytes != offset || index >= page->capacity))
-        hz_fail_pointer(HZ_TEXT_INTERIOR, block);
+    uint32_t index = block_index(page, block);
+    if (HZ_UNLIKELY(index >= page->capacity))
+        hz_misuse(HZ_TEXT_INTERIOR, block, HZ_FOUND_LATER);
     return index >= page->rotation ? index - page->rotation : index + page->capacity - page->rotation;
+}
+
+bool hz_page_has_block_locked(const struct hz_page *page, const void *block) {
+    uint32_t bit = block_bit(page, block);
+    return (page->free_bits[bit / 64] >> (bit % 64) & 1) != 0;
 }
 
 static uint32_t word_count(const struct hz_page *page) {
@@ -155,7 +196,7 @@ static void page_put(struct hz_page *page, void *block) {
     uint32_t bit = block_bit(page, block);
     uint64_t mask = UINT64_C(1) << (bit % 64);
     if (HZ_UNLIKELY((page->free_bits[bit / 64] & mask) != 0))
-        hz_fail_pointer(HZ_TEXT_DOUBLE_FREE, block);
+        hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_LATER);
     page->free_bits[bit / 64] |= mask;
     page->first_word = (uint16_t)hz_min(page->first_word, bit / 64);
     hz_store_rlx(&page->free_count, hz_load_rlx(&page->free_count) + 1); /* relaxed, both: lock; hint */
@@ -266,8 +307,9 @@ uint32_t hz_page_put_locked(struct hz_shard *shard, void *block) {
 
 uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t count, struct hz_list *strays) {
     uint32_t retired = 0;
+    unsigned size_class = hz_pagetag_class(head);
     for (void *block = head, *next; count > 0; block = next, count--) {
-        next = count > 1 ? hz_block_next(block) : NULL; /* read first: the page may go with this block */
+        next = count > 1 ? hz_link_follow(size_class, block) : NULL; /* first: the page may go with this block */
         if (HZ_LIKELY(hz_page_is_of(hz_page_of(block), shard)))
             retired += hz_page_put_locked(shard, block);
         else

@@ -9,8 +9,7 @@
  * unless it is moving. Bits below word `first_word` are 0. A fork may copy a page between any two stores: the bits are
  * valid at each instant, and the child recounts free_count.
  *
- * All functions need the exclusive of the page's shard, except hz_page_of, hz_page_is_of, hz_pages_walk and
- * hz_class_blocks.
+ * All functions need the exclusive of the page's shard, unless they say "any thread" or "known".
  */
 #ifndef HZ_HEAP_PAGES_PAGE_H
 #define HZ_HEAP_PAGES_PAGE_H
@@ -65,8 +64,18 @@ HZ_INLINE uint64_t hz_units_touched(unsigned unit_log2, size_t offset, size_t by
     return (UINT64_MAX >> (63 - (((offset + bytes - 1) >> unit_log2) - first))) << first;
 }
 
-/* The page that a block lies in. The block is known to be ours. */
+/* The page that a block lies in. The block is known to be ours. Any thread. */
 struct hz_page *hz_page_of(const void *block);
+
+/* Whether a block of the class begins at the address, which lies in a page of the class. Any thread, after
+   hz_pages_init. Reads no page, except for a class whose pages are runs of several. */
+bool hz_class_has_start(unsigned size_class, const void *address);
+
+/* Prepares hz_class_has_start. Once, before the first page is made. */
+void hz_pages_init(void);
+
+/* Whether the block is in its page. */
+bool hz_page_has_block_locked(const struct hz_page *page, const void *block);
 
 /* Whether the page belongs to the shard. Under the shard's exclusive the answer stays true until the release. */
 bool hz_page_is_of(struct hz_page *page, const struct hz_shard *shard);

@@ -7,6 +7,7 @@
  */
 #include "heap/pages/page_local.h"
 
+#include "heap/pages/link.h"
 #include "heap/pages/list_check.h"
 #include "heap/pages/page.h"
 
@@ -25,9 +26,10 @@ static void enqueue(struct hz_page_queue *queue, struct hz_page *page) {
 void hz_page_local_send(struct hz_thread_block *self, struct hz_page_queue *queue, const struct hz_list *list) {
     uint32_t queued = 0;
     void *block = list->head;
+    unsigned size_class = hz_pagetag_class(block);
     for (uint32_t left = list->count; left > 0; left--) {
         /* read everything first: once sent, the block may be reused, and nothing else keeps the page */
-        void *next = left > 1 ? hz_block_next(block) : NULL;
+        void *next = left > 1 ? hz_link_follow(size_class, block) : NULL;
         struct hz_page *page = hz_page_of(block);
         uint32_t threshold = threshold_of(page);
         struct hz_list one = {.head = block, .tail = block, .count = 1};

@@ -21,6 +21,17 @@ static struct hz_shard *lock_home_of(struct hz_thread_block *self, struct hz_pag
     }
 }
 
+bool hz_block_is_home(void *block) {
+    struct hz_page *page = hz_page_of(block);
+    struct hz_shard *shard =
+        hz_shard_get(hz_load_acq(&page->shard)); /* sync: page-move; checked again under the lock */
+    if (!hz_lock_try_acquire(&shard->exclusive))
+        return false;
+    bool is_home = hz_page_is_of(page, shard) && hz_page_has_block_locked(page, block);
+    hz_shard_unlock(shard);
+    return is_home;
+}
+
 void hz_block_put(struct hz_thread_block *self, void *block) {
     struct hz_shard *shard = lock_home_of(self, hz_page_of(block));
     uint32_t retired = hz_page_put_locked(shard, block);

@@ -6,6 +6,10 @@
 
 #include "heap/pages/shard.h"
 
+/* Whether the block, which the program frees, is known to be in its page already. Waits for no lock: false while
+   another thread holds the page's shard. */
+bool hz_block_is_home(void *block);
+
 /* Puts one block. `self` may be hz_thread_none. */
 void hz_block_put(struct hz_thread_block *self, void *block);
 

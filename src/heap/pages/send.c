@@ -6,6 +6,7 @@
  */
 #include "heap/pages/send.h"
 
+#include "heap/misuse.h"
 #include "heap/pages/density.h"
 #include "heap/pages/list_check.h"
 #include "heap/pages/mail.h"
@@ -62,7 +63,7 @@ static void send_some(struct hz_thread_block *self, void **blocks, uint32_t coun
         unsigned owner = hz_pagetag_owner(block);
         unsigned size_class = hz_pagetag_class(block);
         if (HZ_UNLIKELY(size_class == HZ_CLASS_NONE || size_class >= HZ_CLASS_COUNT))
-            hz_fail_pointer(HZ_TEXT_DOUBLE_FREE, block); /* it went home earlier, and its page was retired */
+            hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_LATER); /* it went home earlier, and its page was retired */
         if (owner == self->owner) {
             blocks[own_count++] = block;
             continue;

@@ -40,11 +40,27 @@ void expect_abort(const End &end, const std::string &text) {
 
 TEST(Check, PointerFailuresSayWhichAndWhere) {
     for (const char *text : {HZ_TEXT_FOREIGN, HZ_TEXT_DOUBLE_FREE, HZ_TEXT_INTERIOR, HZ_TEXT_SIZE, HZ_TEXT_LIST})
-        expect_abort(end_of([=] { hz_fail_pointer(text, reinterpret_cast<void *>(uintptr_t{0x7f001234abc0})); }),
-                     std::string("hakozuna: ") + text + " 0x7f001234abc0\n");
-    expect_abort(end_of([] { hz_fail_pointer("text", nullptr); }), "hakozuna: text 0x0\n");
-    expect_abort(end_of([] { hz_fail_pointer("text", reinterpret_cast<void *>(UINTPTR_MAX)); }),
+        expect_abort(end_of([=] { hz_fail_pointer(text, reinterpret_cast<void *>(uintptr_t{0x7f001234abc0}), "why"); }),
+                     std::string("hakozuna: ") + text + " 0x7f001234abc0 (why)\n");
+    expect_abort(end_of([] { hz_fail_pointer("text", nullptr, nullptr); }), "hakozuna: text 0x0\n");
+    expect_abort(end_of([] { hz_fail_pointer("text", reinterpret_cast<void *>(UINTPTR_MAX), nullptr); }),
                  "hakozuna: text 0xffffffffffffffff\n");
+}
+
+TEST(Check, ALongLineIsCut) {
+    const std::string words(1000, 'w');
+    const End end = end_of([&] { hz_fail_pointer("text", nullptr, words.c_str()); });
+    EXPECT_EQ(end.text.substr(0, 30), "hakozuna: text 0x0 (" + words.substr(0, 10));
+    EXPECT_EQ(end.text.size(), sizeof(hz_line::text));
+    EXPECT_EQ(end.text.back(), '\n');
+}
+
+TEST(Check, TheThreadGivesUpWhatItHoldsBeforeItAborts) {
+    expect_abort(end_of([] {
+                     hz_fail_before_abort([] { (void)!write(STDERR_FILENO, "released\n", 9); });
+                     hz_fail_pointer("text", nullptr, nullptr);
+                 }),
+                 "hakozuna: text 0x0\nreleased\n");
 }
 
 TEST(Check, TextsAreStable) {

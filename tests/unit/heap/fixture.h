@@ -45,10 +45,13 @@ inline uint32_t bin_count(struct hz_thread_block *thread, unsigned index) {
     return hz_bin_held(&thread->cache, index);
 }
 
-/* Gives every bin of a thread all the room it can have, beside its allowance. */
+/* Gives every bin of a thread all the room it can have, beside its allowance, and no early limit. */
 inline void grow_bins(struct hz_thread_block *thread) {
-    for (unsigned size_class = 1; size_class < class_count; size_class++)
+    for (unsigned size_class = 1; size_class < class_count; size_class++) {
         hz_bin_room_set(&thread->cache, size_class, hz_bin_capacity(size_class));
+        hz_bin_limit_set(&thread->cache, size_class, hz_bin_capacity(size_class));
+    }
+    hz_bin_limit_set(&thread->cache, HZ_REMOTE_BIN, HZ_REMOTE_COUNT);
     thread->room_bytes = 0;
 }
 

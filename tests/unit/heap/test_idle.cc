@@ -54,6 +54,17 @@ class Idle : public testing::Test {
     uint64_t now_ = 0;
 };
 
+TEST_F(Idle, ALookLowersTheLimits) {
+    for (unsigned size_class : unit::some_classes()) {
+        fill(size_class);
+        hz_bin_limit_set(&self_->cache, size_class, hz_bin_capacity(size_class));
+        EXPECT_GT(hz_bin_limit(&self_->cache, size_class), held(size_class));
+        round(size_class);
+        EXPECT_GT(held(size_class), 0U);
+        EXPECT_EQ(hz_bin_limit(&self_->cache, size_class), held(size_class));
+    }
+}
+
 TEST_F(Idle, ABinThatWasNotUsedGoesHome) {
     for (unsigned size_class : unit::some_classes()) {
         SCOPED_TRACE("class " + std::to_string(size_class));

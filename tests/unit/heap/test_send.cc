@@ -64,7 +64,7 @@ class Home : public testing::Test {
     /* As free does with a block of a home class; the buffer must have room. */
     void push_remote(void *block) {
         struct hz_bin *bin = &self_->cache.bins[HZ_REMOTE_BIN];
-        hz_bin_push(&self_->cache, bin, bin->top, block);
+        hz_bin_push(&self_->cache, bin, bin->top, bin->newest, block);
     }
     struct hz_thread_block *self_ = nullptr;
     struct hz_shard *own_ = nullptr;

@@ -1,0 +1,83 @@
+/*
+ * inspect.c - see inspect.h. Called by free.c and flush.c.
+ *
+ * A new thread's pushes all come here at first: the limit of a bin begins with what the bin holds, and rises by one
+ * block and a quarter of what it holds at each visit. So a short program, or a test, has nearly all of its frees looked
+ * at, and a long one pays a few visits for each bin. Later the fast path notices only a second free of the bin's newest
+ * block. What else the program does wrong is found by chance, since the limits are lowered ten times a second (idle.c),
+ * or where blocks leave the bin.
+ */
+#include "heap/cache/inspect.h"
+
+#include "heap/misuse.h"
+#include "heap/pages/page.h"
+#include "heap/pages/put.h"
+
+enum {
+    PAIRS_LOOKED_AT = 64, /* newest blocks of a bin that are compared with each other */
+    FILTER_LOG2 = 10,     /* bits of the filter that finds equal pointers */
+    BATCHES_BETWEEN = 16, /* one batch in so many is searched for blocks that are in it twice */
+};
+
+/* A block that is in the array twice; NULL if there is none. */
+static void *twice_in(void *const *blocks, uint32_t count) {
+    uint64_t filter[(1 << FILTER_LOG2) / 64] = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t hash =
+            (uint32_t)((uintptr_t)blocks[i] / HZ_GRANULE_BYTES) * UINT32_C(0x9e3779b1) >> (32 - FILTER_LOG2);
+        uint64_t bit = UINT64_C(1) << (hash % 64);
+        if (HZ_UNLIKELY((filter[hash / 64] & bit) != 0)) /* seldom, for blocks that differ */
+            for (uint32_t j = 0; j < i; j++)
+                if (blocks[j] == blocks[i] && blocks[i] != NULL)
+                    return blocks[i];
+        filter[hash / 64] |= bit;
+    }
+    return NULL;
+}
+
+/* Copies the bin's newest blocks. Returns their number. */
+static uint32_t newest_of(struct hz_cache *cache, unsigned index, void **out) {
+    void **base = hz_bin_base(cache, index);
+    uint32_t held = hz_bin_held(cache, index);
+    uint32_t count = 0;
+    if (held > 0)
+        out[count++] = hz_slot_load_rlx(&cache->bins[index].newest); /* relaxed, both: owner */
+    for (uint32_t slot = held; slot-- > 1 && count < PAIRS_LOOKED_AT;)
+        out[count++] = hz_slot_load_rlx(base + slot);
+    return count;
+}
+
+bool hz_inspect_free(struct hz_thread_block *self, unsigned index, void *block) {
+    void *blocks[PAIRS_LOOKED_AT + 1];
+    uint32_t held = hz_bin_held(&self->cache, index);
+    uint32_t room = hz_bin_room(&self->cache, index);
+    unsigned size_class = hz_pagetag_class(block);
+    if (!hz_class_has_start(size_class, block))
+        hz_misuse(HZ_TEXT_INTERIOR, block, HZ_IN_FREE);
+    if (held > 0 && hz_slot_load_rlx(&self->cache.bins[index].newest) == block) /* relaxed: owner */
+        hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_IN_BIN);
+    if (held < hz_bin_limit(&self->cache, index)) /* in tight mode every free comes here */
+        return true;
+    if (held == room)
+        return false;
+    uint32_t count = newest_of(&self->cache, index, blocks);
+    blocks[count++] = block;
+    void *twice = twice_in(blocks, count);
+    if (twice != NULL)
+        hz_misuse(HZ_TEXT_DOUBLE_FREE, twice, HZ_FOUND_IN_BIN);
+    if (hz_block_is_home(block))
+        hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_IN_PAGE);
+    hz_bin_limit_raise(&self->cache, index);
+    return true;
+}
+
+void hz_inspect_batch(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        if (HZ_UNLIKELY(!hz_class_has_start(size_class, blocks[i])))
+            hz_misuse(HZ_TEXT_INTERIOR, blocks[i], HZ_FOUND_LATER);
+    if (++self->batches_inspected % BATCHES_BETWEEN != 0)
+        return;
+    void *twice = twice_in(blocks, count);
+    if (HZ_UNLIKELY(twice != NULL))
+        hz_misuse(HZ_TEXT_DOUBLE_FREE, twice, HZ_FOUND_LATER);
+}

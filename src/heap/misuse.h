@@ -1,0 +1,22 @@
+/*
+ * misuse.h - ends the program when it has misused a block, and says what is known of the block.
+ */
+#ifndef HZ_HEAP_MISUSE_H
+#define HZ_HEAP_MISUSE_H
+
+#include "base/check.h"
+
+/* Where and how the misuse was found. Stable, like the texts in base/check.h. */
+#define HZ_IN_FREE        "found in free"
+#define HZ_IN_FREE_SIZED  "found in free_sized"
+#define HZ_IN_REALLOC     "found in realloc"
+#define HZ_IN_USABLE_SIZE "found in malloc_usable_size"
+#define HZ_FOUND_IN_BIN   "found in free: the thread's cache has it"
+#define HZ_FOUND_IN_PAGE  "found in free: its page has it"
+#define HZ_FOUND_LATER    "found later, on its way home"
+
+/* Prints "hakozuna: <text> 0x<block> (<bytes> bytes, shard <n>, <found>)" and aborts. The size and the shard are those
+   that the page tag names; they are left out where it names none. Any thread; locks may be held. */
+HZ_NORETURN HZ_COLD void hz_misuse(const char *text, const void *block, const char *found);
+
+#endif

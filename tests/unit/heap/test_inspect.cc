@@ -1,0 +1,174 @@
+/* The slow path of free looks for misuse, and so does the way from a bin to the depot. */
+#include "unit/heap/fixture.h"
+
+extern "C" {
+#include "heap/cache/inspect.h"
+#include "heap/pages/page.h"
+#include "heap/pages/put.h"
+}
+
+#include <algorithm>
+#include <thread>
+
+namespace {
+
+using unit::Blocks;
+
+class Inspect : public testing::Test {
+  protected:
+    void SetUp() override {
+        self_ = unit::self();
+        hz_heap_purge();
+        unit::grow_bins(self_);
+        unit::forbid_idle_looks(self_);
+    }
+    void TearDown() override {
+        hz_heap_purge();
+        EXPECT_EQ(support::live_bytes(), 0U);
+    }
+    uint32_t held(unsigned size_class) {
+        return unit::bin_count(self_, size_class);
+    }
+    uint32_t limit(unsigned size_class) {
+        return hz_bin_limit(&self_->cache, size_class);
+    }
+    void begin_anew(unsigned size_class) {
+        hz_bin_send_home(self_, size_class);
+        hz_bin_limit_lower(&self_->cache, size_class);
+    }
+    static char *at(void *block, ptrdiff_t offset) {
+        return static_cast<char *>(block) + offset;
+    }
+    struct hz_thread_block *self_ = nullptr;
+};
+
+TEST_F(Inspect, ANewThreadsBinsHaveNoLimitAboveWhatTheyHold) {
+    for (int i = 0; i < 3; i++) /* later ones get the thread block of an earlier one */
+        std::thread([] {
+            struct hz_thread_block *thread = unit::self();
+            for (unsigned index = 1; index < HZ_BINS; index++)
+                ASSERT_EQ(hz_bin_limit(&thread->cache, index), hz_bin_held(&thread->cache, index)) << index;
+            t_free(t_malloc(100));
+            unit::grow_bins(thread);
+        }).join();
+}
+
+TEST_F(Inspect, TheLimitRisesAtEachVisitUntilItIsTheRoom) {
+    for (unsigned size_class : unit::some_classes()) {
+        SCOPED_TRACE("class " + std::to_string(size_class));
+        uint32_t room = hz_bin_room(&self_->cache, size_class);
+        begin_anew(size_class);
+        unsigned visits = 0;
+        for (void *block : unit::take(self_->shard, size_class, room)) {
+            uint32_t before = limit(size_class);
+            bool visit = held(size_class) == before;
+            hz_heap_free(block);
+            uint32_t in_bin = held(size_class) - 1;
+            ASSERT_EQ(limit(size_class), visit ? std::min(room, in_bin + 1 + in_bin / 4) : before);
+            visits += visit;
+        }
+        EXPECT_EQ(limit(size_class), room);
+        EXPECT_LE(visits, 30U);
+        EXPECT_GE(visits, std::min(room, 5U));
+    }
+}
+
+TEST_F(Inspect, EachBlocksStartIsKnown) {
+    for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
+        SCOPED_TRACE("class " + std::to_string(size_class));
+        Blocks blocks = unit::take(self_->shard, size_class, 1);
+        const struct hz_page *page = hz_page_of(blocks[0]);
+        for (uint32_t i = 0; i < page->capacity; i++) {
+            void *start = page->start + size_t{i} * page->block_bytes;
+            ASSERT_TRUE(hz_class_has_start(size_class, start)) << i;
+            for (ptrdiff_t offset : {-1, 1, 8, 15})
+                ASSERT_FALSE(hz_class_has_start(size_class, at(start, offset))) << i << " + " << offset;
+            if (page->block_bytes > 16) {
+                ASSERT_FALSE(hz_class_has_start(size_class, at(start, 16))) << i;
+            }
+        }
+        size_t used = size_t{page->capacity} * page->block_bytes;
+        if (used < size_t{page->run_pages} * HZ_PAGE_BYTES) {
+            EXPECT_FALSE(hz_class_has_start(size_class, page->start + used)) << "behind the last block";
+        }
+        unit::put(self_->shard, blocks);
+    }
+}
+
+using InspectDeathTest = Inspect;
+
+TEST_F(InspectDeathTest, AFreeAtTheLimitIsLookedAt) {
+    for (unsigned size_class : unit::some_classes()) {
+        SCOPED_TRACE("class " + std::to_string(size_class));
+        Blocks blocks = unit::take(self_->shard, size_class, 3);
+        begin_anew(size_class);
+        EXPECT_DEATH(hz_heap_free(at(blocks[0], 1)), "into the middle of a block: .*found in free");
+        if (hz_class_bytes(size_class) > 16) {
+            EXPECT_DEATH(hz_heap_free(at(blocks[0], 16)), "into the middle of a block: .*found in free");
+        }
+        EXPECT_DEATH(
+            {
+                for (int i : {0, 1, 2, 0})
+                    hz_heap_free(blocks[static_cast<size_t>(i)]);
+            },
+            "double free of block: .*found in free: the thread's cache has it");
+        EXPECT_DEATH(
+            {
+                unit::put(self_->shard, {blocks[1]});
+                hz_heap_free(blocks[1]);
+            },
+            "double free of block: .*found in free: its page has it");
+        unit::put(self_->shard, blocks);
+    }
+}
+
+TEST_F(InspectDeathTest, TheNewestBlockIsNotFreedTwiceWhateverTheLimit) {
+    for (unsigned size_class : unit::some_classes()) {
+        void *block = t_malloc(hz_class_bytes(size_class));
+        EXPECT_DEATH(
+            {
+                hz_heap_free(block);
+                hz_heap_free(block);
+            },
+            "double free of block: .*found in free: the thread's cache has it");
+        hz_heap_free(block);
+    }
+}
+
+/* The page's lock is another thread's, so the look must not wait for it. */
+TEST_F(Inspect, ALookDoesNotWait) {
+    unsigned size_class = hz_class_of(100);
+    Blocks blocks = unit::take(self_->shard, size_class, 1);
+    begin_anew(size_class);
+    hz_shard_lock(self_, self_->shard, HZ_TO_GIVE);
+    std::thread([&] { EXPECT_FALSE(hz_block_is_home(blocks[0])); }).join();
+    hz_shard_unlock(self_->shard);
+    EXPECT_FALSE(hz_block_is_home(blocks[0]));
+    unit::put(self_->shard, blocks);
+}
+
+TEST_F(InspectDeathTest, BatchesAreLookedAt) {
+    for (unsigned size_class : unit::some_classes()) {
+        SCOPED_TRACE("class " + std::to_string(size_class));
+        auto count = static_cast<uint32_t>(hz_batch_count(size_class));
+        Blocks blocks = unit::take(self_->shard, size_class, count);
+        hz_inspect_batch(self_, size_class, blocks.data(), count);
+        Blocks bad = blocks;
+        bad.back() = at(bad.back(), 8);
+        EXPECT_DEATH(hz_inspect_batch(self_, size_class, bad.data(), count),
+                     "into the middle of a block: .*found later");
+        if (count > 1) {
+            Blocks twice = blocks;
+            twice.front() = twice.back();
+            EXPECT_DEATH(
+                {
+                    for (int i = 0; i < 16; i++)
+                        hz_inspect_batch(self_, size_class, twice.data(), count);
+                },
+                "double free of block: .*found later");
+        }
+        unit::put(self_->shard, blocks);
+    }
+}
+
+} // namespace
