@@ -782,13 +782,17 @@ void hz_arena_figures_get(struct hz_arena_figures *figures) {
 }
 
 void hz_arena_after_fork(void) {
-    if (is_ready())
-        hz_runmap_repair(&arena.pages, hz_arena_segment_count());
-    if (is_ready() && !arena.tight)
-        hz_runmap_repair(&hz_region_units, hz_region_count());
-    hz_store_rlx(&arena.purging, false); /* relaxed: one thread */
-    if (!hz_lock_abandoned(&arena.lock))
+    hz_lock_settle(&arena.lock); /* the fields are sound after each step; what the holder had taken out is lost */
+}
+
+void hz_arena_recount_after_fork(void) {
+    struct hz_arena_figures figures;
+    if (!is_ready())
         return;
-    /* the fields are sound after each step of the holder; what it had taken out of them is lost */
-    hz_lock_reset(&arena.lock);
+    hz_runmap_repair(&arena.pages, hz_arena_segment_count());
+    if (!arena.tight)
+        hz_runmap_repair(&hz_region_units, hz_region_count());
+    hz_arena_figures_get(&figures);
+    hz_store_rlx(&arena.direct_bytes, figures.direct_bytes); /* relaxed, both: one thread */
+    hz_store_rlx(&arena.purging, false);
 }

@@ -3,20 +3,76 @@
  */
 #include "base/hooks.h"
 
-#include "base/atomic.h"
+#include "base/os.h"
 
 #include <errno.h>
 #include <pthread.h>
 
+typedef void fork_function(void);
+
 static _Atomic(uint64_t) exit_key; /* sync: hooks; the key for the ends of threads, plus 1; 0 until there is one */
 static _Atomic(bool) fork_hooked;  /* hint: some thread has hooked fork */
-static HZ_TLS bool installing;     /* owner */
+static _Atomic(fork_function *) tell_after_fork;  /* const after the first store: all threads store the same */
+static _Atomic(fork_function *) tell_settle_fork; /* const after the first store */
+static HZ_TLS bool installing;                    /* owner */
+
+HZ_TLS struct hz_hooks_thread hz_hooks_thread;
+
+/* ---- fork ---------------------------------------------------------------------------------------- */
+
+void hz_hooks_settle(void) {
+    hz_hooks_thread.is_due = false;
+    hz_load_rlx (&tell_settle_fork)(); /* relaxed: stored before fork was hooked, as this thread's fork has found it */
+}
+
+static void child_tell(void) {
+    struct hz_hooks_thread *thread = &hz_hooks_thread;
+    thread->process = hz_os_process_id();
+    hz_load_rlx (&tell_after_fork)(); /* relaxed: as in hz_hooks_settle */
+    if (thread->inside == 0)
+        hz_hooks_settle();
+    else
+        thread->is_due = true;
+}
+
+/* The thread is within fork, or in a handler that fork calls. In another process than before? Then this is the child,
+   and the handler is one that runs before ours. */
+void hz_hooks_look(void) {
+    if (hz_os_process_id() == hz_hooks_thread.process)
+        return;
+    hz_hooks_thread.is_told = true;
+    child_tell();
+}
+
+static void before_fork(void) {
+    hz_hooks_thread.process = hz_os_process_id();
+    hz_hooks_thread.forking++;
+}
+
+static void after_fork_in_parent(void) {
+    hz_hooks_thread.forking--;
+}
+
+static void after_fork_in_child(void) {
+    hz_hooks_thread.forking--;
+    if (!hz_hooks_thread.is_told)
+        child_tell();
+    hz_hooks_thread.is_told = false;
+}
+
+/* ---- installation ---------------------------------------------------------------------------------- */
+
+static bool fork_hook(fork_function *after_fork, fork_function *settle_fork) {
+    hz_store_rlx(&tell_after_fork, after_fork); /* relaxed, both: the C library orders them before any handler's call */
+    hz_store_rlx(&tell_settle_fork, settle_fork);
+    return pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
+}
 
 /* Several threads can be here at the same time. Each returns with a key to arm, and with fork hooked. No thread waits
    for another, or relies on what another has only begun, because a fork may have left that thread out of this process.
    So fork can get hooked twice. That does no harm, unless a handler of the program, called between the two, starts a
    thread. The calls can allocate, and so lead here again; `installing` stops the recursion. */
-void hz_hooks_install(void (*on_exit)(void *), void (*after_fork)(void)) {
+void hz_hooks_install(void (*on_exit)(void *), void (*after_fork)(void), void (*settle_fork)(void)) {
     /* sync: hooks, partner the CAS below. relaxed: hint */
     if (installing || (hz_load_acq(&exit_key) != 0 && hz_load_rlx(&fork_hooked)))
         return;
@@ -29,7 +85,7 @@ void hz_hooks_install(void (*on_exit)(void *), void (*after_fork)(void)) {
         !hz_cas_strong_ar_acq(&exit_key, &none, (uint64_t)key + 1))
         pthread_key_delete(key);
     /* when there is no memory, or no key left, the next thread tries again */
-    if (!hz_load_rlx(&fork_hooked) && pthread_atfork(NULL, NULL, after_fork) == 0) /* relaxed, both: hint */
+    if (!hz_load_rlx(&fork_hooked) && fork_hook(after_fork, settle_fork)) /* relaxed, both: hint */
         hz_store_rlx(&fork_hooked, true);
     errno = saved;
     installing = false;

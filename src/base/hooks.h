@@ -2,20 +2,58 @@
  * hooks.h - tells the layer above when a thread ends and when the process has forked. That layer's thread code calls
  * it.
  *
+ * A fork's child is told twice. At once, so that no lock is held by a thread that the child does not have. And again
+ * when its thread is outside the layer above: a signal handler can interrupt that layer and fork, and what the thread
+ * was changing must not be counted or rebuilt before the thread has done it. The second call nearly always follows the
+ * first. The thread says when it is inside (hz_hooks_enter, hz_hooks_leave). No thread can start in the child before
+ * it is outside.
+ *
+ * fork calls handlers in the order of their registration, so a handler of the program that was registered before ours
+ * runs in the child before ours. If it comes to a slow path, hz_hooks_enter tells the child first.
+ *
  * Edge "hooks": a thread that finds the exit hook's key sees it as glibc has made it.
  */
 #ifndef HZ_BASE_HOOKS_H
 #define HZ_BASE_HOOKS_H
 
-#include "base/compiler.h"
+#include "base/atomic.h"
+
+/* Of one thread. A fork copies it. */
+struct hz_hooks_thread {
+    uint32_t inside;  /* owner; calls of hz_hooks_enter without their hz_hooks_leave */
+    uint32_t forking; /* owner; calls of fork that are under way: a signal handler can interrupt one, and fork */
+    uint32_t process; /* owner; while `forking`: the process that the thread was in when it last looked */
+    bool is_told;     /* owner; this child was told before its handler ran */
+    bool is_due;      /* owner; the child is to be told when the thread is outside */
+};
+
+extern HZ_HIDDEN HZ_TLS struct hz_hooks_thread hz_hooks_thread;
 
 /* Installs the hooks unless the process has them already. When a thread ends, `on_exit` gets the value that the thread
-   armed. In the child of each fork `after_fork` is called. Can allocate, so the calling thread must be able to allocate
-   already. */
-void hz_hooks_install(void (*on_exit)(void *), void (*after_fork)(void));
+   armed. In the child of each fork `after_fork` is called at once, and then `settle_fork` when the thread is outside.
+   Can allocate, so the calling thread must be able to allocate already. */
+void hz_hooks_install(void (*on_exit)(void *), void (*after_fork)(void), void (*settle_fork)(void));
 
 /* Arms the exit hook of the calling thread. `value` is not NULL. Can allocate. False when there is no hook, or no
    memory to arm it. */
 bool hz_hooks_arm_exit(void *value);
+
+/* Out of line, for the two functions below. */
+void hz_hooks_look(void);
+void hz_hooks_settle(void);
+
+/* The thread comes inside, as often as it likes. */
+HZ_INLINE void hz_hooks_enter(void) {
+    if (HZ_UNLIKELY(hz_hooks_thread.forking != 0))
+        hz_hooks_look();
+    hz_hooks_thread.inside++;
+    hz_signal_fence(); /* fork: inside before anything changes */
+}
+
+HZ_INLINE void hz_hooks_leave(void) {
+    hz_signal_fence();
+    if (--hz_hooks_thread.inside == 0 && HZ_UNLIKELY(hz_hooks_thread.is_due))
+        hz_hooks_settle();
+}
 
 #endif

@@ -99,3 +99,8 @@ void hz_lock_reset(struct hz_lock *lock) {
     hz_store_rlx(&lock->owner, 0); /* relaxed: one thread */
     hz_store_rlx(&lock->word, 0);
 }
+
+void hz_lock_settle(struct hz_lock *lock) {
+    if (hz_lock_abandoned(lock))
+        hz_lock_reset(lock);
+}

@@ -52,4 +52,7 @@ bool hz_lock_abandoned(struct hz_lock *lock);
 /* In a fork's child: frees an abandoned lock. The caller has repaired what the lock guards. */
 void hz_lock_reset(struct hz_lock *lock);
 
+/* In a fork's child: frees the lock if it is abandoned. For locks whose fields are sound after each step. */
+void hz_lock_settle(struct hz_lock *lock);
+
 #endif

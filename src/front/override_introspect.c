@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/compiler.h"
+#include "base/hooks.h"
 #include "heap/pages/shard.h"
 #include "heap/purge.h"
 
@@ -30,7 +31,9 @@ HZ_EXPORT int malloc_trim(size_t pad) {
 static bool trim_threshold_set(int bytes) {
     if (bytes < -1)
         return false;
+    hz_hooks_enter();
     hz_arena_rest_set(bytes == -1 ? HZ_ARENA_REST_ALL : (size_t)bytes);
+    hz_hooks_leave();
     return true;
 }
 

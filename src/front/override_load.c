@@ -14,9 +14,8 @@ static bool is_set(const char *variable, const char *wanted) {
     return value != NULL && strcmp(value, wanted) == 0;
 }
 
-/* When the library is loaded: installs our fork handler before the program can install its own. Handlers run in the
-   child in the order of installation, and the program's may allocate. HAKOZUNA_SHOW_CONFIG=1 prints the configuration
-   on stderr. */
+/* When the library is loaded: attaches the first thread, and installs the hooks. HAKOZUNA_SHOW_CONFIG=1 prints the
+   configuration on stderr. */
 __attribute__((constructor)) static void at_load(void) {
     if (hz_os_thread_id() == hz_os_process_id())
         hz_thread_start();

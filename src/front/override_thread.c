@@ -5,6 +5,7 @@
 #include "hakozuna/hakozuna.h"
 
 #include "base/atomic.h"
+#include "base/hooks.h"
 #include "base/os.h"
 #include "heap/keeper.h"
 #include "heap/limit.h"
@@ -70,6 +71,8 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *restrict th
     create_function *create = next_create();
     if (create == NULL)
         return EAGAIN;
+    hz_hooks_enter(); /* a fork handler may be first in the child to start a thread: the heap must be mended before */
+    hz_hooks_leave();
     if (hz_keeper_is(start))
         return create(thread, attributes, start, argument);
     struct beginning *beginning = hz_malloc(sizeof(*beginning));

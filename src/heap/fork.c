@@ -1,7 +1,11 @@
 /*
- * fork.c - see fork.h. No lock is taken before a fork, so other threads may have been at any point of the code. Each
- * structure is sound at each instant (see the notes where they are changed), and the few locked sections are repaired
- * here.
+ * fork.c - see fork.h. No lock is taken before a fork, so other threads may have been at any point of the code, and the
+ * forking thread too, if a signal handler interrupted it. Each structure is sound at each instant (see the notes where
+ * they are changed), and the few locked sections are repaired here.
+ *
+ * What hz_heap_after_fork changes is guarded by locks that the thread does not hold, so it could have been changed by
+ * another thread at that moment. It makes the child usable: the thread can finish what it was doing. What must know
+ * that nothing is half done, counts above all, is for hz_heap_settle_fork.
  *
  * Lost to the child, per vanished thread: the blocks that the thread had in its hands at that instant, that is, a bin's
  * blocks, a list's, or what it was taking home from one class of a shard.
@@ -14,7 +18,6 @@
 #include "heap/init.h"
 #include "heap/keeper.h"
 #include "heap/limit.h"
-#include "heap/orphan.h"
 #include "heap/pages/adopt.h"
 #include "heap/pages/mail.h"
 #include "heap/pages/page.h"
@@ -25,26 +28,33 @@ void hz_heap_after_fork(void) {
     hz_meta_after_fork();
     hz_arena_after_fork();
     hz_init_after_fork();
-    struct hz_thread_block *self = hz_thread_mine;
+    hz_heap_limit_after_fork();
     hz_park_after_fork();
-    /* relaxed: one thread. A parked thread joins when it resumes; one that the keeper was about to park does not */
+    struct hz_shard *shard; /* shards are made in order */
+    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) {
+        if (!hz_lock_abandoned(&shard->exclusive))
+            continue;
+        hz_pages_relink_locked(shard); /* no other thread exists, which is as good as holding the lock */
+        hz_lock_reset(&shard->exclusive);
+    }
+    hz_mail_after_fork();
+}
+
+void hz_heap_settle_fork(void) {
+    struct hz_thread_block *self = hz_thread_mine;
+    hz_arena_recount_after_fork();
+    hz_park_settle_fork();
+    /* relaxed, all: one thread. A parked thread joins when it resumes; one that the keeper was about to park does not
+     */
     hz_allowance_after_fork(self != NULL && !hz_load_rlx(&self->parking.parked));
     hz_keeper_after_fork(self != NULL && self->exit_armed);
-    for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) {
-        struct hz_shard *shard = hz_shard_get(index);
-        if (shard == NULL)
-            continue;
-        if (hz_lock_abandoned(&shard->exclusive)) {
-            hz_pages_relink_locked(shard); /* no other thread exists, which is as good as holding the lock */
-            hz_lock_reset(&shard->exclusive);
-        }
-        hz_store_rlx(&shard->threads, self != NULL && self->shard == shard ? 1 : 0); /* relaxed: one thread */
-    }
-    hz_heap_limit_after_fork();
-    hz_orphan_bins_after_fork(self);
-    hz_adopt_after_fork();
-    hz_mail_after_fork();
+    struct hz_shard *shard;
+    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
+        hz_store_rlx(&shard->threads, self != NULL && self->shard == shard ? 1 : 0);
+    hz_adopt_settle_fork();
+    hz_mail_settle_fork();
+    hz_pages_recount_after_fork();
     hz_registry_after_fork(self != NULL ? &self->registered : NULL);
-    if (self != NULL) /* the thread has another number here. relaxed: one thread */
+    if (self != NULL) /* the thread has another number here */
         hz_store_rlx(&self->registered.label, hz_thread_label_make(self->shard->index, 0));
 }

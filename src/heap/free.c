@@ -69,12 +69,17 @@ void hz_free_slow(void *block) {
     unsigned size_class = hz_query_class(block, HZ_IN_FREE);
     if (is_freed_at_once(size_class)) {
         frees_at_once++;
+        hz_hooks_enter();
         hz_block_put(&hz_thread_none, block);
+        hz_hooks_leave();
         return;
     }
     struct hz_thread_block *self = hz_thread_enter();
-    if (size_class != HZ_CLASS_LARGE && !hz_is_attached(self) && !hz_thread_is_ending() && hz_thread_attach() != NULL)
+    if (size_class != HZ_CLASS_LARGE && !hz_is_attached(self) && !hz_thread_is_ending()) {
+        hz_thread_leave(self);
+        (void)hz_thread_attach(); /* without memory the block goes into its page */
         self = hz_thread_enter();
+    }
     if (size_class == HZ_CLASS_LARGE)
         free_large(self, block);
     else if (hz_is_attached(self))

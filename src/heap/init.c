@@ -32,6 +32,5 @@ bool hz_init(void) {
 }
 
 void hz_init_after_fork(void) {
-    if (hz_lock_abandoned(&init_lock))
-        hz_lock_reset(&init_lock); /* each step of hz_init can be done again */
+    hz_lock_settle(&init_lock); /* each step of hz_init can be done again */
 }

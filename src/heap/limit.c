@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/budget.h"
 #include "base/cgroup.h"
+#include "base/hooks.h"
 #include "base/lock.h"
 #include "base/os.h"
 
@@ -23,11 +24,13 @@ static _Atomic(bool) is_told;                            /* hint: called since t
 static _Atomic(uint64_t) purged_at_ms;                   /* hint */
 
 static void limit_set(size_t soft_bytes, size_t hard_bytes, bool chosen) {
+    hz_hooks_enter();
     hz_lock_acquire(&limit_lock);
     if (chosen || !is_chosen)
         hz_budget_limits_set(soft_bytes, hard_bytes, !chosen);
     is_chosen = is_chosen || chosen;
     hz_lock_release(&limit_lock);
+    hz_hooks_leave();
 }
 
 void hz_heap_limit_set(size_t soft_bytes, size_t hard_bytes) {
@@ -36,6 +39,7 @@ void hz_heap_limit_set(size_t soft_bytes, size_t hard_bytes) {
 }
 
 void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), void *context) {
+    hz_hooks_enter();
     hz_lock_acquire(&limit_lock);
     notify = NULL;
     hz_signal_fence(); /* fork: a copy must not have a callback with the context of another */
@@ -43,6 +47,7 @@ void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), vo
     hz_signal_fence();
     notify = callback;
     hz_lock_release(&limit_lock);
+    hz_hooks_leave();
     hz_store_rlx(&is_told, false); /* relaxed: hint */
 }
 
@@ -88,12 +93,14 @@ void hz_heap_limit_tell(void) {
     void *context = notify_context;
     hz_lock_release(&limit_lock);
     is_telling = true;
+    uint32_t inside = hz_hooks_thread.inside;
+    hz_hooks_thread.inside = 0; /* the callback is the program's: it may fork, and start threads in the child */
     if (callback != NULL)
         callback(hz_arena_held_bytes(), context);
+    hz_hooks_thread.inside = inside;
     is_telling = false;
 }
 
 void hz_heap_limit_after_fork(void) {
-    if (hz_lock_abandoned(&limit_lock))
-        hz_lock_reset(&limit_lock); /* the fields are sound after each step */
+    hz_lock_settle(&limit_lock); /* the fields are sound after each step */
 }

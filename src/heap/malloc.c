@@ -84,15 +84,18 @@ static struct hz_thread_block *slow_begin(bool *attached) {
     *attached = hz_is_attached(self);
     if (HZ_LIKELY(*attached))
         return self;
+    hz_thread_leave(self);
     return hz_thread_attach() != NULL ? hz_thread_enter() : NULL;
 }
 
 /* Ends the slow path. Detaches again a thread that `slow_begin` attached while the thread was ending. */
 static void slow_end(struct hz_thread_block *self, bool attached) {
-    if (HZ_UNLIKELY(!attached && hz_thread_is_ending()))
+    if (HZ_UNLIKELY(!attached && hz_thread_is_ending())) {
         hz_thread_detach(self);
-    else
+        hz_hooks_leave();
+    } else {
         hz_thread_leave(self);
+    }
 }
 
 void *hz_malloc_medium(size_t size) {

@@ -9,8 +9,4 @@
 /* Claims one orphan and sends home what it holds. False when there is none, which is cheap to find out. */
 bool hz_orphan_reclaim(struct hz_thread_block *self);
 
-/* In a fork's child: mends the bins of the threads that vanished. `self`: the block of the thread that did not, or
- * NULL. */
-void hz_orphan_bins_after_fork(const struct hz_thread_block *self);
-
 #endif

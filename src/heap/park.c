@@ -86,7 +86,7 @@ bool hz_park(struct hz_thread_block *thread) {
         hz_store_rlx(parking->self_word, &hz_thread_none); /* sync: park, partners hz_self, hz_thread_enter */
         /* sync: park, partners hz_thread_enter, hz_thread_leave. Acquire: what a slow path did to the bins */
         parked = hz_os_barrier() && hz_load_acq(&thread->busy) == 0;
-        if (!parked && parking->self_word != NULL) /* NULL: a signal handler has forked here, and this is the child */
+        if (!parked)
             hz_store_rlx(parking->self_word, thread);
         hz_store_rlx(&parking->parked, parked); /* relaxed: lock */
         if (parked)
@@ -118,21 +118,21 @@ void hz_park_empty(struct hz_thread_block *self, struct hz_thread_block *thread)
     }
 }
 
-/* Other threads do not exist here, and the keeper may have been anywhere. A thread whose word is empty resumes in its
-   next slow path, not here: a signal handler that interrupted a fast path may fork. */
+/* The keeper may have been anywhere. A thread whose word is empty resumes in its next slow path, not here: a signal
+   handler that interrupted a fast path may fork. */
 void hz_park_after_fork(void) {
-    hz_store_rlx(&hz_keeper_sleeps, 0); /* relaxed, all: one thread */
+    for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next)
+        hz_lock_settle(&hz_thread_block_from(each)->parking.lock);
+    struct hz_thread_block *self = hz_thread_mine;
+    if (self != NULL && self->parking.self_word != NULL)
+        self->parking.has_holes |= hz_self() != self;
+}
+
+void hz_park_settle_fork(void) {
+    hz_store_rlx(&hz_keeper_sleeps, 0); /* relaxed: one thread */
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
         struct hz_thread_block *thread = hz_thread_block_from(each);
-        struct hz_parking *parking = &thread->parking;
-        if (hz_lock_abandoned(&parking->lock))
-            hz_lock_reset(&parking->lock);
-        if (thread != hz_thread_mine && parking->self_word != NULL) /* writes only where it must */
-            parking->self_word = NULL;
+        if (thread != hz_thread_mine && thread->parking.self_word != NULL) /* writes only where it must */
+            thread->parking.self_word = NULL;
     }
-    struct hz_thread_block *self = hz_thread_mine;
-    if (self == NULL)
-        return;
-    if (self->parking.self_word != NULL)
-        self->parking.has_holes |= hz_self() != self;
 }

@@ -18,6 +18,7 @@
 #ifndef HZ_HEAP_PARK_H
 #define HZ_HEAP_PARK_H
 
+#include "base/hooks.h"
 #include "heap/thread_block.h"
 
 extern HZ_HIDDEN _Atomic(uint32_t) hz_keeper_sleeps; /* sync: park; not 0 while the keeper waits to be woken */
@@ -31,6 +32,7 @@ void hz_keeper_wake(void);
 /* Begins a slow path: returns the thread's block, which is not parked before the matching hz_thread_leave, or
    hz_thread_none if the thread is not attached. Slow paths may be nested. */
 HZ_INLINE struct hz_thread_block *hz_thread_enter(void) {
+    hz_hooks_enter();
     struct hz_thread_block *self = hz_self();
     if (HZ_LIKELY(hz_is_attached(self))) {
         hz_store_rlx(&self->busy, hz_load_rlx(&self->busy) + 1); /* relaxed: owner. sync: park, partner hz_park */
@@ -48,6 +50,7 @@ HZ_INLINE struct hz_thread_block *hz_thread_enter(void) {
 HZ_INLINE void hz_thread_leave(struct hz_thread_block *self) {
     if (hz_is_attached(self))
         hz_store_rel(&self->busy, hz_load_rlx(&self->busy) - 1); /* relaxed: owner. sync: park, partner hz_park */
+    hz_hooks_leave();
 }
 
 /* Makes a recycled thread block usable, before its new owner attaches. */
@@ -71,7 +74,9 @@ void hz_park_empty(struct hz_thread_block *self, struct hz_thread_block *thread)
    resumed. `index`: a class or HZ_REMOTE_BIN. out: hz_bin_slots(index) pointers. */
 uint32_t hz_park_take(struct hz_thread_block *thread, unsigned index, void **out);
 
-/* In a fork's child: repairs the thread blocks' locks. */
+/* In a fork's child: repairs the thread blocks' locks. And, while its thread is outside the heap: the threads that do
+   not exist here cannot be parked. */
 void hz_park_after_fork(void);
+void hz_park_settle_fork(void);
 
 #endif

@@ -67,15 +67,18 @@ size_t hz_heap_trim(size_t keep) {
     struct hz_thread_block *self = hz_thread_enter();
     bool attached = hz_is_attached(self);
     if (!attached) {
+        hz_thread_leave(self);
         if (hz_thread_attach() == NULL)
             return 0;
         self = hz_thread_enter();
     }
     size_t bytes = purge(self, keep);
-    if (!attached && hz_thread_is_ending())
+    if (!attached && hz_thread_is_ending()) {
         hz_thread_detach(self);
-    else
+        hz_hooks_leave();
+    } else {
         hz_thread_leave(self);
+    }
     return bytes;
 }
 

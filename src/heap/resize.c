@@ -12,7 +12,9 @@ void *hz_resize(void *block, size_t size) {
     if (hz_query_class(block, HZ_IN_REALLOC) != HZ_CLASS_LARGE)
         return NULL;
     size_t before = hz_large_usable(block);
+    hz_hooks_enter();
     void *resized = hz_large_resize(block, size);
+    hz_hooks_leave();
     struct hz_thread_block *self = hz_thread_mine;
     if (resized != NULL && self != NULL) {
         size_t after = hz_large_usable(resized);

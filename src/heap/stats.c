@@ -5,6 +5,7 @@
 
 #include "hakozuna/hakozuna.h"
 
+#include "base/hooks.h"
 #include "base/meta.h"
 #include "base/peak.h"
 #include "base/report.h"
@@ -109,7 +110,9 @@ static size_t not_below_zero(size_t a, size_t b) {
 
 void hz_heap_stats(struct hz_stats *stats) {
     struct figures figures;
+    hz_hooks_enter();
     figures_get(&figures);
+    hz_hooks_leave();
     struct hz_arena_figures of_arena;
     hz_arena_figures_get(&of_arena);
     *stats = (struct hz_stats){
@@ -301,6 +304,7 @@ static void report_threads(struct hz_report *report) {
 }
 
 void hz_heap_report(struct hz_report *report) {
+    hz_hooks_enter();
     report_counters(report);
     struct figures figures;
     figures_get(&figures);
@@ -323,4 +327,5 @@ void hz_heap_report(struct hz_report *report) {
     }
     hz_report_rows_close(report);
     report_threads(report);
+    hz_hooks_leave();
 }

@@ -20,8 +20,10 @@ static void thread_exit(void *value) {
     /* the process ends when the last thread of the program has ended, so the keeper must not stay behind */
     if (hz_os_thread_id() == hz_os_process_id())
         hz_keeper_stop();
-    if (value == hz_thread_mine)
+    if (value == hz_thread_mine) {
         hz_thread_detach(hz_thread_enter());
+        hz_hooks_leave();
+    }
     thread_ending = true;
 }
 
@@ -32,7 +34,7 @@ bool hz_thread_is_ending(void) {
 void hz_thread_arm(struct hz_thread_block *self) {
     if (self->exit_armed || thread_ending)
         return;
-    hz_hooks_install(thread_exit, hz_heap_after_fork);
+    hz_hooks_install(thread_exit, hz_heap_after_fork, hz_heap_settle_fork);
     self->exit_armed = hz_hooks_arm_exit(self);
 }
 
@@ -41,7 +43,7 @@ static void label_set(struct hz_thread_block *self, uint32_t id) {
     hz_store_rlx(&self->registered.label, hz_thread_label_make(self->shard->index, id)); /* relaxed: figure */
 }
 
-struct hz_thread_block *hz_thread_attach(void) {
+static struct hz_thread_block *attach(void) {
     if (!hz_init())
         return NULL;
     struct hz_registered *recycled = hz_registry_claim();
@@ -69,6 +71,13 @@ struct hz_thread_block *hz_thread_attach(void) {
     return thread;
 }
 
+struct hz_thread_block *hz_thread_attach(void) {
+    hz_hooks_enter(); /* a fork's child must know which thread block and which shard it has */
+    struct hz_thread_block *thread = attach();
+    hz_hooks_leave();
+    return thread;
+}
+
 void hz_thread_detach(struct hz_thread_block *thread) {
     hz_thread_flush(thread);
     hz_shard_leave(thread, thread->shard);
@@ -92,9 +101,9 @@ void hz_thread_start(void) {
         if (id == hz_os_process_id())
             hz_keeper_allow();
     }
+    if (is_new && self->exit_armed) {
+        hz_thread_flush(self); /* an orphan's blocks, if the thread block was one's */
+        hz_park_begin(self);
+    }
     hz_thread_leave(self);
-    if (!is_new || !self->exit_armed)
-        return;
-    hz_thread_flush(self); /* an orphan's blocks, if the thread block was one's */
-    hz_park_begin(self);
 }

@@ -13,7 +13,8 @@
 /* NULL when there is no memory. */
 struct hz_thread_block *hz_thread_attach(void);
 
-/* Flushes the thread block and gives it up. The thread is not attached any more. */
+/* Flushes the thread block and gives it up. The thread is not attached any more. After a hz_thread_enter, a
+   hz_hooks_leave follows. */
 void hz_thread_detach(struct hz_thread_block *thread);
 
 /* Whether the thread's end has begun: from then on the thread attaches for one operation at a time. */

@@ -85,22 +85,20 @@ const struct hz_mail_part hz_mail_parts[HZ_MAIL_PARTS] = {
     {"central_bytes", hz3_central_count},
 };
 
-static void lock_settle(struct hz_lock *held) {
-    if (hz_lock_abandoned(held))
-        hz_lock_reset(held);
-}
-
 /* Lists and slots are sound at each instant, but threads that vanished may have held locks. */
 void hz_mail_after_fork(void) {
-    if (HZ_PAGE_LOCAL_REMOTE)
-        hz_page_local_after_fork();
     if (HZ_TRANSFER_LOCKFREE && HZ_CENTRAL_LOCKFREE)
         return;
     for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) {
         struct hz_shard *shard = hz_shard_get(index);
         for (unsigned size_class = 1; shard != NULL && size_class < HZ_CLASS_COUNT; size_class++) {
-            lock_settle(&shard->classes[size_class].mail.transfer_lock);
-            lock_settle(&shard->classes[size_class].mail.central_lock);
+            hz_lock_settle(&shard->classes[size_class].mail.transfer_lock);
+            hz_lock_settle(&shard->classes[size_class].mail.central_lock);
         }
     }
+}
+
+void hz_mail_settle_fork(void) {
+    if (HZ_PAGE_LOCAL_REMOTE)
+        hz_page_local_settle_fork();
 }

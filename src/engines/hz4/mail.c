@@ -49,6 +49,10 @@ const struct hz_mail_part hz_mail_parts[HZ_MAIL_PARTS] = {
 };
 
 void hz_mail_after_fork(void) {
+    /* no sender takes a lock */
+}
+
+void hz_mail_settle_fork(void) {
     if (!HZ_REMOTE_INBOX) /* otherwise the lists are sound at each instant */
-        hz_page_local_after_fork();
+        hz_page_local_settle_fork();
 }

@@ -13,7 +13,7 @@
  *
  * Only the owner changes a bin. `top` is atomic because statistics read it from other threads. A fork may copy a bin
  * between two stores: the copy may lack a block, but never has one twice, nor one that the program has. It may be
- * empty and still have a newest block; the child mends that (hz_orphan_bins_after_fork).
+ * empty and still have a newest block; who gets the thread block in the child mends that (hz_bin_close_holes).
  */
 #ifndef HZ_HEAP_CACHE_BIN_H
 #define HZ_HEAP_CACHE_BIN_H

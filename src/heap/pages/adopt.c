@@ -80,7 +80,7 @@ static void settle(void *context, struct hz_page *page) {
     (void)hz_page_arrive_locked(shard, page);
 }
 
-void hz_adopt_after_fork(void) {
+void hz_adopt_settle_fork(void) {
     if (hz_load_rlx(&movers) == 0) /* relaxed: one thread */
         return;
     hz_pages_walk(settle, NULL);

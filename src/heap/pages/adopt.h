@@ -10,7 +10,8 @@
  */
 uint32_t hz_pages_adopt(struct hz_thread_block *self, unsigned size_class);
 
-/* In a fork's child, after the shards' locks were repaired: completes the move of pages that were changing hands. */
-void hz_adopt_after_fork(void);
+/* In a fork's child, while its thread is outside the heap: completes the move of pages that vanished threads were
+   moving. */
+void hz_adopt_settle_fork(void);
 
 #endif

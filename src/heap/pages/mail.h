@@ -31,7 +31,10 @@ struct hz_mail_part {
 
 extern HZ_HIDDEN const struct hz_mail_part hz_mail_parts[HZ_MAIL_PARTS];
 
-/* In a fork's child, after the shards' locks and lists were repaired: repairs the mailboxes. */
+/* In a fork's child, after the shards' locks and lists were repaired: makes the mailboxes' locks usable again. */
 void hz_mail_after_fork(void);
+
+/* In a fork's child, while its thread is outside the heap: repairs the mailboxes themselves. */
+void hz_mail_settle_fork(void);
 
 #endif

@@ -21,6 +21,8 @@ enum {
 static _Atomic(size_t) class_blocks[HZ_CLASS_COUNT];
 static _Atomic(size_t) pages_bytes;
 
+static bool needs_recount; /* in a fork's child: a vanished thread may have changed a page and not the totals */
+
 size_t hz_class_blocks(unsigned size_class) {
     return hz_load_rlx(&class_blocks[size_class]); /* relaxed: counter */
 }
@@ -382,10 +384,9 @@ static void relink(void *context, struct hz_page *page) {
         count += (uint32_t)__builtin_popcountll(page->free_bits[word]);
     hz_store_rlx(&page->free_count, count);
     page->first_word = 0;
-    if (page->list_state == HZ_PAGE_MOVING) /* some of its tags may still name the old owner */
-        hz_pagetag_owner_set(page->start, hz_load_rlx(&page->run_pages), shard->index);
+    if (page->list_state == HZ_PAGE_MOVING) /* its mover lists it, or hz_adopt_settle_fork */
+        return;
     page->list_state = HZ_PAGE_UNLISTED;
-    hz_arena_count_hollow(-all_bytes_of(page, page->purged_units)); /* counted again in the next step */
     page_count(shard, page, 1);
     if (count > 0)
         list_add(shard, page);
@@ -399,4 +400,26 @@ void hz_pages_relink_locked(struct hz_shard *shard) {
         hz_store_rlx(&shard->classes[size_class].partial, NULL);
     }
     hz_pages_walk(relink, shard);
+    needs_recount = true;
+}
+
+static void totals_add(void *hollow, struct hz_page *page) {
+    /* relaxed, all: one thread */
+    hz_add_rlx(&class_blocks[hz_load_rlx(&page->size_class)], page->capacity);
+    hz_add_rlx(&pages_bytes, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
+    *(ptrdiff_t *)hollow += all_bytes_of(page, page->purged_units);
+}
+
+void hz_pages_recount_after_fork(void) {
+    if (!needs_recount)
+        return;
+    needs_recount = false;
+    ptrdiff_t hollow = 0;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        hz_store_rlx(&class_blocks[size_class], 0); /* relaxed, both: one thread */
+    hz_store_rlx(&pages_bytes, 0);
+    hz_pages_walk(totals_add, &hollow);
+    struct hz_arena_figures figures;
+    hz_arena_figures_get(&figures);
+    hz_arena_count_hollow(hollow - (ptrdiff_t)figures.hollow_bytes);
 }

@@ -105,8 +105,13 @@ void hz_page_retire_locked(struct hz_shard *shard, struct hz_page *page);
 /* Retires every page of the shard and class whose blocks are all home. Returns their number. */
 uint32_t hz_pages_retire_all_locked(struct hz_shard *shard, unsigned size_class);
 
-/* In a fork's child: rebuilds the shard's lists from the pages themselves. */
+/* In a fork's child: rebuilds the lists of a shard whose lock a vanished thread held from the pages themselves. Pages
+   that are moving stay so: their mover may be the thread that exists. */
 void hz_pages_relink_locked(struct hz_shard *shard);
+
+/* In a fork's child, while its thread is outside the heap and no page is moving: counts the totals over all pages anew
+   if lists were rebuilt. */
+void hz_pages_recount_after_fork(void);
 
 /* Counts units of the page that were purged (sign 1) or are used again (sign -1). */
 void hz_page_count_purged_locked(struct hz_shard *shard, const struct hz_page *page, uint64_t units, int sign);

@@ -126,7 +126,7 @@ static void page_settle(void *context, struct hz_page *page) {
     put_word_locked(shard, page, hz_mpsc_take(&page->remote));
 }
 
-void hz_page_local_after_fork(void) {
+void hz_page_local_settle_fork(void) {
     for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) {
         struct hz_shard *shard = hz_shard_get(index);
         for (unsigned size_class = 1; shard != NULL && size_class < HZ_CLASS_COUNT; size_class++) {

@@ -164,6 +164,7 @@ TEST(Registry, ThreadsAddAtTheSameTime) {
 std::atomic<unsigned> exits{0};
 std::atomic<void *> exit_value{nullptr};
 std::atomic<unsigned> forks{0};
+std::atomic<unsigned> settles{0};
 
 void count_exit(void *value) {
     exits++;
@@ -174,6 +175,10 @@ void count_fork() {
     forks++;
 }
 
+void count_settle() {
+    settles++;
+}
+
 void never(void *) {
     abort();
 }
@@ -182,8 +187,8 @@ TEST(Hooks, RunAtThreadExitAndInTheChildOfAFork) {
     int value = 0;
     std::thread([&] { EXPECT_FALSE(hz_hooks_arm_exit(&value)); }).join();
     EXPECT_EQ(exits, 0U) << "nothing is installed yet";
-    hz_hooks_install(count_exit, count_fork);
-    hz_hooks_install(never, abort); /* the first hooks stay */
+    hz_hooks_install(count_exit, count_fork, count_settle);
+    hz_hooks_install(never, abort, abort); /* the first hooks stay */
     std::thread([&] { EXPECT_TRUE(hz_hooks_arm_exit(&value)); }).join();
     EXPECT_EQ(exits, 1U);
     EXPECT_EQ(exit_value, &value);
@@ -191,8 +196,24 @@ TEST(Hooks, RunAtThreadExitAndInTheChildOfAFork) {
     EXPECT_EQ(exits, 1U) << "only armed threads have an exit hook";
     children::expect_good_end(children::start([] {
         require(forks == 1, "the fork hook runs in the child");
+        require(settles == 1, "so does the other one, since the thread is outside");
         return 0;
     }));
+    hz_hooks_enter();
+    hz_hooks_enter();
+    children::expect_good_end(children::start([] {
+        require(forks == 1 && settles == 0, "the other one waits while the thread is inside");
+        hz_hooks_leave();
+        require(settles == 0, "as long as it is inside");
+        hz_hooks_leave();
+        require(settles == 1, "until it has left");
+        hz_hooks_enter();
+        hz_hooks_leave();
+        require(forks == 1 && settles == 1, "once");
+        return 0;
+    }));
+    hz_hooks_leave();
+    hz_hooks_leave();
     EXPECT_EQ(forks, 0U) << "the fork hook does not run in the parent";
 }
 

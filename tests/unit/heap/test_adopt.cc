@@ -467,6 +467,48 @@ TEST_F(Adopt, ForkWhileAPageIsMovingToAShardThatIsHeld) {
     put_home(out);
 }
 
+/* A signal handler interrupts the thread that moves a page, and forks, while another thread of its shard has the lock.
+   The child rebuilds the shard's lists, and then its thread goes on with the move. */
+TEST_F(Adopt, ForkOfTheMoverItself) {
+    Blocks out = leave_page(Mover::size_class, 3);
+    struct hz_page *page = hz_page_of(out[0]);
+    std::atomic<int> step{0};
+    std::thread holder([&] {
+        Exclusive exclusive(own_);
+        step = 1;
+        while (step != 2)
+            std::this_thread::yield();
+    });
+    while (step != 1)
+        std::this_thread::yield();
+    hz_hooks_enter();
+    {
+        Exclusive exclusive(left_);
+        hz_page_depart_locked(left_, page, own_);
+    }
+    children::expect_good_end(children::start([&] {
+        require(page->list_state == HZ_PAGE_MOVING, "the page waits for its mover");
+        {
+            Exclusive exclusive(own_);
+            require(hz_page_arrive_locked(own_, page) == 0, "the page arrives");
+        }
+        hz_hooks_leave();
+        require(unit::partial(own_, Mover::size_class) == page && page->next == nullptr, "it is listed once");
+        put_home(out);
+        hz_heap_purge();
+        require(unit::pages_of(own_) == 0 && hz_pages_bytes() == 0, "the page can be retired");
+        return 0;
+    }));
+    step = 2;
+    holder.join();
+    {
+        Exclusive exclusive(own_);
+        EXPECT_EQ(hz_page_arrive_locked(own_, page), 0U);
+    }
+    hz_hooks_leave();
+    put_home(out);
+}
+
 /* ---- many threads at the same time ---- */
 
 struct Held {
