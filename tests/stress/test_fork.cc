@@ -1,6 +1,7 @@
 /*
  * fork in a process whose threads are allocating, some while they hold stdio's locks. The child allocates, frees the
- * parent's blocks, starts threads, and forks again. CTest's timeout finds hangs.
+ * parent's blocks, starts threads, and forks again. CTest's timeout finds hangs. HZ_SLOW=1 forks 10,000 times in each
+ * of the ways that the tests with `times` try; run such a test by itself, it takes minutes.
  */
 #include "blocks.h"
 #include "children.h"
@@ -11,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <spawn.h>
+#include <vector>
 
 namespace {
 
@@ -18,6 +20,11 @@ using namespace support;
 
 constexpr size_t load_threads = 2;
 constexpr int fork_count = sanitized ? 20 : 100;
+
+size_t times(size_t count) {
+    const char *slow = getenv("HZ_SLOW");
+    return slow != nullptr && strcmp(slow, "1") == 0 ? 10000 : count;
+}
 
 /* Exit codes of children. */
 enum Failure {
@@ -140,9 +147,9 @@ class Inheritance {
 TEST(Fork, ChildAllocatesAndFreesTheParentsBlocks) {
     Inheritance inherited;
     UnderLoad load(allocate_and_exchange);
-    for (int i = 0; i < fork_count; i++) {
+    for (size_t i = 0; i < times(fork_count); i++) {
         pid_t child = children::start([&] {
-            int code = use_heap(static_cast<uint64_t>(i), 100);
+            int code = use_heap(i, 100);
             return code != no_failure ? code : inherited.free_all();
         });
         ASSERT_NO_FATAL_FAILURE(children::expect_good_end(child));
@@ -364,11 +371,177 @@ TEST(Fork, PosixSpawnUnderLoad) {
     UnderLoad load(allocate_and_exchange);
     char program[] = "/bin/true";
     char *arguments[] = {program, nullptr};
-    for (int i = 0; i < fork_count / 3; i++) {
+    for (size_t i = 0; i < times(fork_count / 3); i++) {
         pid_t child = 0;
         ASSERT_EQ(posix_spawn(&child, program, nullptr, nullptr, arguments, environ), 0);
         ASSERT_NO_FATAL_FAILURE(children::expect_good_end(child));
     }
+}
+
+TEST(Fork, VforkUnderLoad) {
+    UnderLoad load(allocate_and_exchange);
+    for (size_t i = 0; i < times(fork_count); i++) {
+        pid_t child = vfork(); /* NOLINT: the child shares the parent's memory until it ends or executes a program */
+        if (child == 0)
+            _exit(0);
+        ASSERT_NO_FATAL_FAILURE(children::expect_good_end(child));
+        ASSERT_EQ(use_heap(i, 30), no_failure);
+    }
+}
+
+/* The child returns from the handler, finishes the operation that the parent was interrupted in, and goes on. */
+volatile sig_atomic_t is_child_of_handler = 0;
+
+void fork_in_handler_and_return(int) {
+    int saved = errno;
+    pid_t child = fork();
+    if (child == 0) {
+        is_child_of_handler = 1;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    } else {
+        if (children::code_of(child) != 0)
+            failures_in_handler.fetch_add(1);
+        forks_in_handler.fetch_add(1);
+    }
+    errno = saved;
+}
+
+int go_on_as_child_of_handler() {
+    int code = use_heap(7, 300);
+    pid_t grandchild = fork();
+    if (grandchild == 0)
+        _exit(use_heap(8, 100));
+    return code != no_failure ? code : children::code_of(grandchild);
+}
+
+TEST(Fork, ChildReturnsFromTheSignalHandler) {
+    T_ONLY_OURS(); /* as in FromASignalHandler */
+    if (sanitized)
+        GTEST_SKIP() << "sanitizers' fork is not safe in handlers";
+    UnderLoad load(allocate_and_exchange);
+    struct sigaction action = {}, before = {};
+    action.sa_handler = fork_in_handler_and_return;
+    ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+    forks_in_handler = 0;
+    failures_in_handler = 0;
+    Sender sender = {pthread_self(), times(100)};
+    pthread_t thread;
+    ASSERT_EQ(threads::start(&thread, send_signals, &sender), 0);
+    while (forks_in_handler.load() < sender.wanted) {
+        int code = use_heap(6, 100);
+        if (is_child_of_handler)
+            _exit(code != no_failure ? code : go_on_as_child_of_handler());
+        ASSERT_EQ(code, no_failure);
+    }
+    pthread_join(thread, nullptr);
+    sigaction(SIGUSR1, &before, nullptr);
+    EXPECT_EQ(failures_in_handler.load(), 0U);
+}
+
+/* ---- the memory of vanished threads ---- */
+
+constexpr size_t crowd = 100;
+constexpr size_t crowd_blocks = 400;
+
+struct Crowd {
+    pthread_barrier_t barrier;
+    void *blocks[crowd][crowd_blocks];
+};
+
+size_t crowd_size(Random &random) {
+    return random.below(20) == 0 ? random.between(2 * KiB, 30 * KiB) : random.between(blocks::least_size, KiB);
+}
+
+bool crowd_fill(void **held, uint64_t seed) {
+    Random random(seed);
+    for (size_t i = 0; i < crowd_blocks; i++)
+        if ((held[i] = blocks::make(crowd_size(random), i)) == nullptr)
+            return false;
+    return true;
+}
+
+bool crowd_drop(void **held, size_t first, size_t step) {
+    bool good = true;
+    for (size_t i = first; i < crowd_blocks; i += step)
+        good = blocks::drop(held[i]) && good;
+    return good;
+}
+
+struct Member {
+    Crowd *all;
+    size_t index;
+};
+
+/* Fills its blocks, frees half of them and half of its neighbour's, and then holds what rests with it until the end. */
+void *crowd_member(void *argument) {
+    auto *member = static_cast<Member *>(argument);
+    Crowd *all = member->all;
+    bool good = crowd_fill(all->blocks[member->index], member->index);
+    pthread_barrier_wait(&all->barrier); /* all are live: the test reads the peak */
+    pthread_barrier_wait(&all->barrier);
+    good = good && crowd_drop(all->blocks[member->index], 0, 2);
+    good = good && crowd_drop(all->blocks[(member->index + 1) % crowd], 1, 2);
+    pthread_barrier_wait(&all->barrier); /* all are free: the test forks */
+    pthread_barrier_wait(&all->barrier);
+    return good ? nullptr : argument;
+}
+
+struct hz_stats stats_now() {
+    struct hz_stats stats = {};
+    if (t_stats_get(&stats) != 0)
+        abort();
+    return stats;
+}
+
+/* Run by the child: allocates again all that the vanished threads had, and then frees it. */
+int reuse_what_the_crowd_left(size_t live_before, size_t peak) {
+    static void *held[crowd][crowd_blocks];
+    struct hz_stats at_first = stats_now();
+    children::require(at_first.live_bytes == live_before, "what the vanished threads held is not live",
+                      at_first.live_bytes);
+    for (size_t member = 0; member < crowd; member++)
+        children::require(crowd_fill(held[member], member), "the child can allocate");
+    struct hz_stats filled = stats_now();
+    children::require(filled.resident_bytes <= peak + peak / 16, "the child reuses what the vanished threads held",
+                      filled.resident_bytes);
+    children::require(filled.cached_bytes <= at_first.cached_bytes / 8 + MiB, "little of it rests now",
+                      filled.cached_bytes);
+    for (auto &blocks : held)
+        children::require(crowd_drop(blocks, 0, 1), "contents are intact");
+    (void)t_table.purge_fn();
+    struct hz_stats at_last = stats_now();
+    children::require(at_last.live_bytes == live_before, "nothing is lost", at_last.live_bytes);
+    children::require(at_last.cached_bytes == 0, "nothing rests after a purge", at_last.cached_bytes);
+    children::require(at_last.resident_bytes <= live_before + 4 * MiB, "the memory is given back",
+                      at_last.resident_bytes);
+    return no_failure;
+}
+
+TEST(Fork, MemoryOfAHundredVanishedThreadsIsFoundAgain) {
+    T_ONLY_OURS();
+    auto all = std::make_unique<Crowd>();
+    pthread_barrier_init(&all->barrier, nullptr, crowd + 1);
+    std::vector<Member> members(crowd);
+    std::vector<pthread_t> started(crowd);
+    for (size_t i = 0; i < crowd; i++) {
+        members[i] = {all.get(), i};
+        ASSERT_EQ(threads::start(&started[i], crowd_member, &members[i]), 0);
+    }
+    pthread_barrier_wait(&all->barrier);
+    size_t peak = stats_now().resident_bytes;
+    pthread_barrier_wait(&all->barrier);
+    pthread_barrier_wait(&all->barrier);
+    struct hz_stats resting = stats_now();
+    EXPECT_GT(resting.cached_bytes, peak / 16) << "the threads hold enough to show whether it is found";
+    size_t live_before = resting.live_bytes;
+    children::expect_good_end(children::start([=] { return reuse_what_the_crowd_left(live_before, peak); }));
+    pthread_barrier_wait(&all->barrier);
+    for (pthread_t thread : started) {
+        void *failed = nullptr;
+        pthread_join(thread, &failed);
+        EXPECT_EQ(failed, nullptr);
+    }
+    pthread_barrier_destroy(&all->barrier);
 }
 
 } // namespace
