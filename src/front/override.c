@@ -69,6 +69,38 @@ HZ_EXPORT size_t malloc_usable_size(void *block) {
     return hz_front_usable_size(block);
 }
 
+/* ---- glibc's second names ------------------------------------------------------------------------- */
+
+/* glibc exports part of the family twice, and programs that wrap malloc call these names for what is behind them.
+   Here both names stand for one heap, since a block of one can reach the free of the other. */
+HZ_EXPORT void *__libc_malloc(size_t size) {
+    return hz_front_malloc(size);
+}
+
+HZ_EXPORT void __libc_free(void *block) {
+    hz_front_free(block);
+}
+
+HZ_EXPORT void *__libc_calloc(size_t count, size_t size) {
+    return hz_front_calloc(count, size);
+}
+
+HZ_EXPORT void *__libc_realloc(void *block, size_t size) {
+    return hz_front_realloc(block, size);
+}
+
+HZ_EXPORT void *__libc_memalign(size_t alignment, size_t size) {
+    return hz_front_memalign(alignment, size);
+}
+
+HZ_EXPORT void *__libc_valloc(size_t size) {
+    return hz_front_valloc(size);
+}
+
+HZ_EXPORT void *__libc_pvalloc(size_t size) {
+    return hz_front_pvalloc(size);
+}
+
 /* ---- C++ operators -------------------------------------------------------------------------------- */
 
 static void *new_aligned(size_t size, size_t alignment, bool nothrow) {

@@ -83,7 +83,7 @@ static int to_int(size_t value) {
 }
 
 /* The old interface with int fields: what does not fit shows as INT_MAX instead of wrapping. */
-HZ_EXPORT struct mallinfo mallinfo(void) {
+static struct mallinfo info_as_int(void) {
     struct mallinfo2 info = mallinfo2();
     return (struct mallinfo){
         .arena = to_int(info.arena),
@@ -94,6 +94,19 @@ HZ_EXPORT struct mallinfo mallinfo(void) {
         .fsmblks = to_int(info.fsmblks),
         .keepcost = to_int(info.keepcost),
     };
+}
+
+HZ_EXPORT struct mallinfo mallinfo(void) {
+    return info_as_int();
+}
+
+/* glibc exports two of these functions a second time. */
+HZ_EXPORT struct mallinfo __libc_mallinfo(void) {
+    return info_as_int();
+}
+
+HZ_EXPORT int __libc_mallopt(int parameter, int value) {
+    return mallopt(parameter, value);
 }
 
 /* XML in the shape of glibc's version 1: one heap, totals, system and address space sizes. options must be 0. */

@@ -37,7 +37,7 @@ def build_library(path: pathlib.Path, code: str) -> pathlib.Path:
     return path
 
 
-# These use glibc's internal names, because dlsym itself may allocate.
+# glibc's second names, because dlsym itself may allocate; with hakozuna behind the library they name hakozuna's functions.
 NEXT_H = """
 #include <stddef.h>
 #include <stdint.h>
