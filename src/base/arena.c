@@ -519,11 +519,9 @@ static bool region_add(uint32_t seen_count) {
     return done;
 }
 
-bool hz_arena_alone_set(size_t bytes) {
-    if (bytes > HZ_REGION_BLOCK_BYTES_MAX)
-        return false;
-    hz_store_rlx(&arena.alone_bytes, hz_max(bytes, (size_t)HZ_RUN_PAGES_MAX << HZ_PAGE_LOG2)); /* relaxed: hint */
-    return true;
+void hz_arena_alone_set(size_t bytes) {
+    size_t least = (size_t)HZ_RUN_PAGES_MAX << HZ_PAGE_LOG2;
+    hz_store_rlx(&arena.alone_bytes, hz_min(hz_max(bytes, least), HZ_REGION_BLOCK_BYTES_MAX + 1)); /* relaxed: hint */
 }
 
 static bool is_alone(size_t bytes) {

@@ -96,11 +96,11 @@ HZ_INLINE void *hz_segment_page_address(struct hz_segment *segment, unsigned pag
 /* A direct block: at least `bytes` (a multiple of the OS page) at an address aligned to max(alignment,
    HZ_SEGMENT_BYTES); all zero if `zeroed`. NULL when the OS refuses. Up to 64 MiB it takes units of a region
    (region.h), which rest when it is freed; above that, and in tight mode, it is a mapping of its own, which ends when
-   it is freed. hz_arena_alone_set makes blocks of at least `bytes` (2 to 64 MiB; less counts as 2 MiB) mappings of
-   their own from now on; false when `bytes` is more, and nothing has changed then. */
+   it is freed. hz_arena_alone_set makes blocks of at least `bytes` mappings of their own from now on; less than 2 MiB
+   counts as 2 MiB, more than 64 MiB as what holds without the call. */
 struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool zeroed);
 void hz_arena_direct_free(struct hz_segment *segment);
-bool hz_arena_alone_set(size_t bytes);
+void hz_arena_alone_set(size_t bytes);
 
 /* Resizes in place, or moves the pages to a mapping of their own: the segment stays the same, its base can differ. NULL
    when the OS refuses; in that case nothing has changed. What is new can hold anything. */

@@ -92,8 +92,8 @@ int hz_front_posix_memalign(void **out, size_t alignment, size_t size) {
 }
 
 void *hz_front_memalign(size_t alignment, size_t size) {
-    if (alignment > (size_t)PTRDIFF_MAX / 2 + 1)
-        return fail(EINVAL);
+    if (alignment > (size_t)PTRDIFF_MAX + 1)
+        return fail(EINVAL); /* no power of two is as large */
     size_t power_of_two = alignment <= 1 ? 1 : (size_t)1 << (hz_log2(alignment - 1) + 1);
     return aligned(power_of_two, size);
 }

@@ -27,38 +27,31 @@ HZ_EXPORT int malloc_trim(size_t pad) {
     return hz_heap_trim(pad) > 0;
 }
 
-/* Bytes that may rest; -1 as in glibc: memory never goes back because of their number. */
-static bool trim_threshold_set(int bytes) {
-    if (bytes < -1)
-        return false;
-    hz_hooks_enter();
-    hz_arena_rest_set(bytes == -1 ? HZ_ARENA_REST_ALL : (size_t)bytes);
-    hz_hooks_leave();
-    return true;
-}
-
-/* Returns 1, or 0 for a value out of range and for an unknown parameter. Some parameters have no counterpart here:
-   those are accepted as glibc accepts them, and have no effect. Does not set errno. */
+/* Returns what glibc 2.36 returns: 0 for M_MXFAST out of range, else 1, also for a value without effect and for an
+   unknown parameter. Like glibc it takes a negative size for one beyond all others. Some parameters have no counterpart
+   here. Does not set errno. */
 HZ_EXPORT int mallopt(int parameter, int value) {
     enum { MXFAST_MAX = 80 * sizeof(size_t) / 4 }; /* mallopt(3) */
+    size_t bytes = value < 0 ? HZ_ARENA_REST_ALL : (size_t)value;
     switch (parameter) {
-    case M_TRIM_THRESHOLD:
-        return trim_threshold_set(value);
-    case M_MMAP_THRESHOLD:
-        return value >= 0 && hz_arena_alone_set((size_t)value);
-    case M_ARENA_MAX:
-        return value >= 0 && hz_shard_limit_set((uint32_t)value);
     case M_MXFAST:
         return value >= 0 && value <= MXFAST_MAX;
-    case M_TOP_PAD:
-    case M_MMAP_MAX:
-    case M_CHECK_ACTION:
-    case M_PERTURB:
-    case M_ARENA_TEST:
-        return 1;
+    case M_TRIM_THRESHOLD:
+        hz_hooks_enter();
+        hz_arena_rest_set(bytes);
+        hz_hooks_leave();
+        break;
+    case M_MMAP_THRESHOLD:
+        hz_arena_alone_set(bytes);
+        break;
+    case M_ARENA_MAX:
+        if (value >= 0)
+            (void)hz_shard_limit_set((uint32_t)value); /* refused where each thread must have a shard of its own */
+        break;
     default:
-        return 0;
+        break;
     }
+    return 1;
 }
 
 /* Field meanings as in mallinfo(3): arena = from the OS for runs, hblks/hblkhd = direct mappings, uordblks = live,
@@ -109,25 +102,24 @@ HZ_EXPORT int __libc_mallopt(int parameter, int value) {
     return mallopt(parameter, value);
 }
 
-/* XML in the shape of glibc's version 1: one heap, totals, system and address space sizes. options must be 0. */
+/* XML in the shape of glibc's version 1: one heap, totals, system and address space sizes. Returns what glibc returns:
+   for unknown options the error number (its manual says -1 and errno), else 0. An error of the stream is ferror's to
+   tell, as after every other function that writes to a stream. */
 HZ_EXPORT int malloc_info(int options, FILE *stream) {
-    if (options != 0) {
-        errno = EINVAL;
-        return -1;
-    }
+    if (options != 0)
+        return EINVAL;
     struct hz_stats stats;
     (void)hz_stats_get(&stats); /* fails for NULL only */
-    int written =
-        fprintf(stream,
-                "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n</sizes>\n"
-                "<total type=\"fast\" count=\"0\" size=\"%zu\"/>\n<total type=\"rest\" count=\"0\" size=\"%zu\"/>\n"
-                "<system type=\"current\" size=\"%zu\"/>\n</heap>\n"
-                "<total type=\"fast\" count=\"0\" size=\"%zu\"/>\n<total type=\"rest\" count=\"0\" size=\"%zu\"/>\n"
-                "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n"
-                "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</malloc>\n",
-                stats.cached_bytes, stats.free_bytes, stats.resident_bytes, stats.cached_bytes, stats.free_bytes,
-                stats.mapping_count, direct_bytes(), stats.resident_bytes, stats.mapped_bytes);
-    return written < 0 ? -1 : 0;
+    (void)fprintf(stream,
+                  "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n</sizes>\n"
+                  "<total type=\"fast\" count=\"0\" size=\"%zu\"/>\n<total type=\"rest\" count=\"0\" size=\"%zu\"/>\n"
+                  "<system type=\"current\" size=\"%zu\"/>\n</heap>\n"
+                  "<total type=\"fast\" count=\"0\" size=\"%zu\"/>\n<total type=\"rest\" count=\"0\" size=\"%zu\"/>\n"
+                  "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n"
+                  "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</malloc>\n",
+                  stats.cached_bytes, stats.free_bytes, stats.resident_bytes, stats.cached_bytes, stats.free_bytes,
+                  stats.mapping_count, direct_bytes(), stats.resident_bytes, stats.mapped_bytes);
+    return 0;
 }
 
 /* To stderr, as glibc does. */

@@ -201,9 +201,14 @@ TEST(Memalign, AlignmentBeyondEveryAddressIsEINVAL) {
 }
 
 TEST(Memalign, AlignmentThatDoesNotFitIntoTheAddressSpaceIsENOMEM) {
-    errno = 0;
-    EXPECT_EQ(t_memalign(size_t{1} << 62, 100), nullptr);
-    EXPECT_EQ(errno, ENOMEM);
+    constexpr size_t top = size_t{1} << 63;
+    for (size_t alignment : {size_t{1} << 48, size_t{1} << 62, top - 1, top}) {
+        for (size_t size : {size_t{0}, size_t{100}, static_cast<size_t>(PTRDIFF_MAX)}) {
+            errno = 0;
+            EXPECT_EQ(t_memalign(alignment, size), nullptr) << alignment << ", " << size;
+            EXPECT_EQ(errno, ENOMEM) << alignment << ", " << size;
+        }
+    }
 }
 
 TEST(Valloc, IsPageAligned) {

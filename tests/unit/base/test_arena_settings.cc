@@ -26,7 +26,7 @@ class ArenaSettings : public testing::Test {
     }
     void TearDown() override {
         hz_arena_rest_set(rest_default);
-        EXPECT_TRUE(hz_arena_alone_set(HZ_REGION_BLOCK_BYTES_MAX));
+        hz_arena_alone_set(SIZE_MAX);
         EXPECT_EQ(hz_arena_used_bytes(), 0U) << "something was not freed";
     }
 };
@@ -130,7 +130,7 @@ TEST_F(ArenaSettings, ALowerValueForgetsALoop) {
 TEST_F(ArenaSettings, BlocksAreMappedAloneFromTheSizeThatIsSet) {
     if (!hz_pagetags.flat)
         GTEST_SKIP() << "in tight mode all blocks are mapped alone";
-    ASSERT_TRUE(hz_arena_alone_set(6 * MiB));
+    hz_arena_alone_set(6 * MiB);
     size_t page = hz_os_page_bytes();
     struct hz_segment *below = direct(6 * MiB - page);
     struct hz_segment *at = direct(6 * MiB);
@@ -152,7 +152,7 @@ TEST_F(ArenaSettings, ABlockFromBeforeKeepsItsUnits) {
     if (!hz_pagetags.flat)
         GTEST_SKIP() << "in tight mode all blocks are mapped alone";
     struct hz_segment *segment = direct(8 * MiB);
-    ASSERT_TRUE(hz_arena_alone_set(3 * MiB));
+    hz_arena_alone_set(3 * MiB);
     ASSERT_NE(hz_arena_direct_resize(segment, 7 * MiB), nullptr);
     EXPECT_NE(segment->region, 0U) << "a block that shrinks stays where it is";
     hz_arena_direct_free(segment);
@@ -162,7 +162,7 @@ TEST_F(ArenaSettings, ABlockFromBeforeKeepsItsUnits) {
 TEST_F(ArenaSettings, ABlockThatGrowsToThatSizeMovesOut) {
     if (!hz_pagetags.flat)
         GTEST_SKIP() << "in tight mode all blocks are mapped alone";
-    ASSERT_TRUE(hz_arena_alone_set(6 * MiB));
+    hz_arena_alone_set(6 * MiB);
     struct hz_segment *segment = direct(5 * MiB);
     support::fill(unit::page_address(segment, 0), 5 * MiB, 1);
     ASSERT_NE(segment->region, 0U);
@@ -177,14 +177,18 @@ TEST_F(ArenaSettings, ABlockThatGrowsToThatSizeMovesOut) {
 TEST_F(ArenaSettings, SizesOutOfRange) {
     if (!hz_pagetags.flat)
         GTEST_SKIP() << "in tight mode all blocks are mapped alone";
-    ASSERT_TRUE(hz_arena_alone_set(10 * MiB));
-    EXPECT_FALSE(hz_arena_alone_set(64 * MiB + 1));
-    EXPECT_FALSE(hz_arena_alone_set(SIZE_MAX));
-    struct hz_segment *segment = direct(12 * MiB);
-    EXPECT_EQ(segment->region, 0U) << "a value that is refused changes nothing";
-    hz_arena_direct_free(segment);
-    ASSERT_TRUE(hz_arena_alone_set(0));
-    segment = direct(hz_os_page_bytes()); /* a small block becomes direct because of its alignment */
+    for (size_t bytes : {64 * MiB + 1, 200 * MiB, SIZE_MAX}) {
+        hz_arena_alone_set(10 * MiB);
+        hz_arena_alone_set(bytes);
+        struct hz_segment *segment = direct(64 * MiB);
+        EXPECT_NE(segment->region, 0U) << "more than 64 MiB counts as no value";
+        hz_arena_direct_free(segment);
+        segment = direct(64 * MiB + hz_os_page_bytes());
+        EXPECT_EQ(segment->region, 0U) << bytes;
+        hz_arena_direct_free(segment);
+    }
+    hz_arena_alone_set(0);
+    struct hz_segment *segment = direct(hz_os_page_bytes()); /* a small block becomes direct because of its alignment */
     EXPECT_NE(segment->region, 0U) << "less than 2 MiB counts as 2 MiB";
     hz_arena_direct_free(segment);
     segment = direct(2 * MiB + hz_os_page_bytes());
