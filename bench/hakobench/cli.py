@@ -43,8 +43,14 @@ class LazyGroup(click.Group):
 def main() -> None:
     """Compare memory allocators over workloads and real programs.
 
+    SIGINT (Ctrl-C), SIGTERM and SIGHUP end the running program and keep the finished runs. A signal that was ignored
+    at the start stays ignored: SIGHUP under nohup, SIGINT in the background of a script.
+
     Exit code of every command: 0 done; 1 something failed or lost; 2 bad arguments, or nothing could run; 130
     interrupted.
     """
-    for ending in (signal.SIGTERM, signal.SIGHUP):  # like Ctrl-C: ends the running program and keeps the finished runs
-        signal.signal(ending, _end)
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # Python does the same for SIGINT
+        if signal.getsignal(ending) is not signal.SIG_IGN:
+            signal.signal(ending, _end)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        click.echo("SIGINT is ignored, as it was at the start; SIGTERM ends this command", err=True)

@@ -431,7 +431,10 @@ def test_interrupted_suite_goes_on(bench: Bench, libraries: dict[str, pathlib.Pa
     """SIGTERM and Ctrl-C do the same. The allocator hangs in round 1 until the suite is interrupted."""
     options = ("--rows", "args,live", "--lib", f"ours={libraries['ours']}", "--allocators", "glibc", "--scale", "0.002",
                "--rounds", "2", "--force", "--seed", "3")  # fmt: skip
-    process = subprocess.Popen(bench.command(*options), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        bench.command(*options), stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )  # fmt: skip
     shown = [process.stderr.readline() for _ in range(3)]  # the first line has the seed, two runs are done
     assert "[2/8]" in shown[2], shown
     process.send_signal(signal.SIGINT)
@@ -465,6 +468,39 @@ def test_interrupted_suite_goes_on(bench: Bench, libraries: dict[str, pathlib.Pa
     assert runs[: len(kept)] == kept
     assert [run.position for run in runs] == list(range(1, 9))
     assert {run.seed for run in runs} == {3}
+
+
+def ignored_by(pid: int) -> set[signal.Signals]:
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    mask = int(next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn:")), 16)
+    return {each for each in signal.valid_signals() if mask >> (each - 1) & 1}
+
+
+@pytest.mark.parametrize("ignored", [signal.SIGINT, signal.SIGHUP])
+def test_what_was_ignored_at_the_start_stays_ignored(bench: Bench, ignored: signal.Signals) -> None:
+    """nohup starts a command with SIGHUP ignored, a script's background job has SIGINT ignored."""
+
+    def before_exec() -> None:
+        for each in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(each, signal.SIG_IGN if each == ignored else signal.SIG_DFL)
+
+    options = ("--rows", "args", "--allocators", "glibc", "--scale", "0.002", "--rounds", "1000", "--force")
+    process = subprocess.Popen(
+        bench.command(*options), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=before_exec
+    )
+    said = ""
+    while "[1/" not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    assert ignored_by(process.pid) & {signal.SIGINT, signal.SIGHUP, signal.SIGTERM} == {ignored}
+    assert ("SIGINT is ignored" in said) == (ignored == signal.SIGINT)
+    process.send_signal(ignored)
+    assert "[2/" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    rest = process.stderr.read()
+    assert process.wait() == 130, rest
+    assert "interrupted; the finished runs are in" in rest
 
 
 def test_resume_wants_results_and_the_same_library(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:

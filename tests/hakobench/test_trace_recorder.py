@@ -426,6 +426,21 @@ def test_nothing_is_lost_when_a_program_ends_abruptly(
     assert ["did not end through exit()" in remark for remark in trace.remarks] == [True]
 
 
+@pytest.mark.parametrize("before", [signal.SIG_IGN, signal.default_int_handler])
+def test_the_program_ignores_sigint_where_the_recorder_did(
+    tools: pathlib.Path, tmp_path: pathlib.Path, before: signal.Handlers
+) -> None:
+    """A script's background job has SIGINT ignored, and so has what it starts."""
+    outside = signal.signal(signal.SIGINT, before)
+    try:
+        record(tools, tmp_path / "raw", "sh", "-c", f"exec cat /proc/self/status >{tmp_path}/status")
+        assert signal.getsignal(signal.SIGINT) is before
+    finally:
+        signal.signal(signal.SIGINT, outside)
+    status = dict(line.split(":", 1) for line in (tmp_path / "status").read_text().splitlines())
+    assert bool(int(status["SigIgn"], 16) >> (signal.SIGINT - 1) & 1) == (before is signal.SIG_IGN)
+
+
 def test_exec_begins_another_recording(tools: pathlib.Path, tmp_path: pathlib.Path) -> None:
     found = record(tools, tmp_path / "raw", build_program(tmp_path / "program", EXECUTES), "again")
     first, second = sorted(found.processes, key=lambda one: one.image)

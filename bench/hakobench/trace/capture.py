@@ -55,8 +55,11 @@ def _find(directory: pathlib.Path) -> tuple[list[Process], list[str]]:
 
 @contextlib.contextmanager
 def _program_decides() -> Iterator[None]:
-    """Leaves Ctrl-C to the program, which may end or go on; the calls made until then are kept."""
-    before = signal.signal(signal.SIGINT, lambda _signal, _frame: None)
+    """Leaves Ctrl-C to the program, which may end or go on; the calls made until then are kept. Where SIGINT is ignored,
+    the program starts with it ignored too."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda _signal, _frame: None)
     try:
         yield
     finally:
