@@ -14,6 +14,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
         -Wno-alloc-size-larger-than
         -Wno-free-nonheap-object
         -Wno-mismatched-new-delete
+        -Wno-sized-deallocation
         -Wno-use-after-free)
 else()
     # gcc declares C++14's sized operator delete by default, clang does not.

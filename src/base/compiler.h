@@ -56,6 +56,7 @@ enum {
 #define HZ_NORETURN        __attribute__((noreturn))
 #define HZ_HIDDEN          __attribute__((visibility("hidden")))
 #define HZ_EXPORT          __attribute__((visibility("default")))
+#define HZ_WEAK            __attribute__((weak))
 #define HZ_UNUSED          __attribute__((unused))
 #define HZ_ALIGNED(n)      __attribute__((aligned(n)))
 #define HZ_HOT             __attribute__((hot, aligned(64)))
@@ -63,6 +64,15 @@ enum {
 #define HZ_STRINGIFY_(x)   #x
 #define HZ_STRINGIFY(x)    HZ_STRINGIFY_(x)
 #define HZ_ARRAY_LENGTH(a) (sizeof(a) / sizeof((a)[0]))
+
+/* The function that the linkers chose for an exported name. Without the barrier a compiler that sees ours, or with LTO
+   knows that ours is in the library, calls ours. */
+#define HZ_LINKED(function)                                                                                            \
+    __extension__({                                                                                                    \
+        __typeof__(&(function)) linked = &(function);                                                                  \
+        __asm__("" : "+r"(linked));                                                                                    \
+        linked;                                                                                                        \
+    })
 
 /* Initial-exec: one instruction reaches the variable. The library's thread-local variables take a few words together,
    so they fit into the static TLS that glibc reserves for dlopen. */

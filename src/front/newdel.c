@@ -4,6 +4,7 @@
  */
 #include "front/newdel.h"
 
+#include "base/atomic.h"
 #include "front/family.h"
 
 #include <dlfcn.h>
@@ -16,10 +17,10 @@ typedef void *(*nothrow_new_function)(size_t size, const void *tag);
 typedef void *(*nothrow_new_aligned_function)(size_t size, size_t alignment, const void *tag);
 
 /* A function of the loaded libstdc++ (or libc++), even if only a part of the program that was loaded with RTLD_LOCAL
- * uses it. NULL if there is none. */
-static void *runtime_function(const char *name) {
+ * uses it. NULL if there is none. A search in the program's scope would find our own operators. */
+static void *library_function(const char *name) {
     static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
-    void *function = NULL; /* the libraries come first: a search in the program's scope would find our own operators */
+    void *function = NULL;
     for (size_t i = 0; function == NULL && i < HZ_ARRAY_LENGTH(libraries); i++) {
         void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
         if (library == NULL)
@@ -27,7 +28,13 @@ static void *runtime_function(const char *name) {
         function = dlsym(library, name);
         dlclose(library); /* drops the reference that dlopen added; the program's own keeps it loaded */
     }
-    return function != NULL ? function : dlsym(RTLD_DEFAULT, name); /* linked statically */
+    return function;
+}
+
+/* As above, for functions that we do not have; it can be linked statically too. */
+static void *runtime_function(const char *name) {
+    void *function = library_function(name);
+    return function != NULL ? function : dlsym(RTLD_DEFAULT, name);
 }
 
 static new_handler current_new_handler(void) {
@@ -47,30 +54,35 @@ static HZ_NORETURN void throw_bad_alloc(void) {
     abort(); /* no C++ runtime: operator new was called from C by its mangled name */
 }
 
-/* A nothrow new must catch what a new_handler throws, which C cannot. The runtime's own nothrow new can: it calls the
-   throwing one, which is ours, inside a try block. False when there is no runtime to ask. */
-static bool runtime_nothrow_new(size_t size, size_t alignment, void **block) {
-    const char *name = alignment > HZ_GRANULE_BYTES ? "_ZnwmSt11align_val_tRKSt9nothrow_t" : "_ZnwmRKSt9nothrow_t";
-    void *symbol = runtime_function(name);
-    void *ours = dlsym(RTLD_DEFAULT, name);
-    if (symbol == NULL || symbol == ours)
+/* A nothrow new must catch what the throwing one throws, or its new_handler, which C cannot. The runtime's own nothrow
+   new can: it calls the throwing one, ours or the program's, inside a try block. */
+bool hz_front_new_caught(enum hz_new_form form, size_t size, size_t alignment, void **block) {
+    static const char *const names[] = {
+        [HZ_NEW] = "_ZnwmRKSt9nothrow_t",
+        [HZ_NEW_ARRAY] = "_ZnamRKSt9nothrow_t",
+        [HZ_NEW_ALIGNED] = "_ZnwmSt11align_val_tRKSt9nothrow_t",
+        [HZ_NEW_ARRAY_ALIGNED] = "_ZnamSt11align_val_tRKSt9nothrow_t",
+    };
+    static _Atomic(uintptr_t) found[HZ_ARRAY_LENGTH(names)]; /* hint: every search has the same result */
+    uintptr_t function = hz_load_rlx(&found[form]);          /* relaxed: hint */
+    if (function == 0) {
+        function = (uintptr_t)library_function(names[form]);
+        hz_store_rlx(&found[form], function); /* relaxed: hint */
+    }
+    if (function == 0)
         return false;
     static const char tag;
-    nothrow_new_function plain = NULL;
-    nothrow_new_aligned_function over_aligned = NULL;
-    if (alignment > HZ_GRANULE_BYTES) {
-        __builtin_memcpy(&over_aligned, &symbol, sizeof(over_aligned));
-        *block = over_aligned(size, alignment, &tag);
-    } else {
-        __builtin_memcpy(&plain, &symbol, sizeof(plain));
-        *block = plain(size, &tag);
-    }
+    if (form == HZ_NEW_ALIGNED || form == HZ_NEW_ARRAY_ALIGNED)
+        *block = ((nothrow_new_aligned_function)function)(size, alignment, &tag);
+    else
+        *block = ((nothrow_new_function)function)(size, &tag);
     return true;
 }
 
 void *hz_front_new_slow(size_t size, size_t alignment, bool nothrow) {
     void *caught = NULL;
-    if (nothrow && runtime_nothrow_new(size, alignment, &caught))
+    enum hz_new_form form = alignment > HZ_GRANULE_BYTES ? HZ_NEW_ALIGNED : HZ_NEW;
+    if (nothrow && hz_front_new_caught(form, size, alignment, &caught))
         return caught;
     for (;;) {
         new_handler handler = current_new_handler();

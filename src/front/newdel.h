@@ -1,5 +1,5 @@
 /*
- * newdel.h - operator new when memory is short.
+ * newdel.h - operator new when memory is short, and when the program has replaced a part of the operators.
  */
 #ifndef HZ_FRONT_NEWDEL_H
 #define HZ_FRONT_NEWDEL_H
@@ -9,5 +9,11 @@
 /* operator new after a failed allocation: calls the new_handler and tries again, for as long as there is a handler.
    Then throws bad_alloc, or returns NULL if `nothrow`. */
 HZ_COLD void *hz_front_new_slow(size_t size, size_t alignment, bool nothrow);
+
+enum hz_new_form { HZ_NEW, HZ_NEW_ARRAY, HZ_NEW_ALIGNED, HZ_NEW_ARRAY_ALIGNED };
+
+/* A nothrow new in a program that has replaced a throwing one: has the C++ runtime's own nothrow new call the program's
+   inside a try block. *block is NULL if that throws. False, and nothing was called, if there is no runtime to ask. */
+HZ_COLD bool hz_front_new_caught(enum hz_new_form form, size_t size, size_t alignment, void **block);
 
 #endif

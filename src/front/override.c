@@ -103,6 +103,20 @@ HZ_EXPORT void *__libc_pvalloc(size_t size) {
 
 /* ---- C++ operators -------------------------------------------------------------------------------- */
 
+/*
+ * A program may replace any of them, and [new.delete] in ISO C++ says which other one each of the rest calls. Most
+ * programs that replace some replace the first new and the first delete, so their blocks reach all other forms: a sized
+ * delete that freed such a block itself would free the program's own pointer. So each form calls the one that the
+ * linkers chose for the next, and all are weak, so that a program which links the archive may define its own.
+ */
+#define OPERATOR(returned, symbol, ...)                                                                                \
+    HZ_EXPORT HZ_WEAK returned symbol(__VA_ARGS__);                                                                    \
+    HZ_EXPORT HZ_WEAK returned symbol(__VA_ARGS__)
+
+/* The same for a form whose address is compared with `own`, to see whether the program has replaced it. */
+#define OPERATOR_OWN(returned, symbol, own, ...)                                                                       \
+    HZ_EXPORT HZ_WEAK returned symbol(__VA_ARGS__) __attribute__((alias(#own)))
+
 static void *new_aligned(size_t size, size_t alignment, bool nothrow) {
     void *block = hz_front_aligned_alloc(alignment, size);
     return HZ_LIKELY(block != NULL) ? block : hz_front_new_slow(size, alignment, nothrow);
@@ -113,93 +127,145 @@ static inline void *new_plain(size_t size, bool nothrow) {
     return HZ_LIKELY(block != NULL) ? block : hz_front_new_slow(size, 1, nothrow);
 }
 
+/* operator new(size_t), new[] */
+static void *own_new(size_t size) {
+    return new_plain(size, false);
+}
+OPERATOR_OWN(void *, _Znwm, own_new, size_t size);
+
+static void *own_new_array(size_t size) {
+    return HZ_LINKED(_Znwm)(size);
+}
+OPERATOR_OWN(void *, _Znam, own_new_array, size_t size);
+
+/* operator new(size_t, align_val_t), new[] */
+static void *own_new_aligned(size_t size, size_t alignment) {
+    return new_aligned(size, alignment, false);
+}
+OPERATOR_OWN(void *, _ZnwmSt11align_val_t, own_new_aligned, size_t size, size_t alignment);
+
+static void *own_new_array_aligned(size_t size, size_t alignment) {
+    return HZ_LINKED(_ZnwmSt11align_val_t)(size, alignment);
+}
+OPERATOR_OWN(void *, _ZnamSt11align_val_t, own_new_array_aligned, size_t size, size_t alignment);
+
+static inline bool new_is_own(void) {
+    return HZ_LINKED(_Znwm) == own_new && HZ_LINKED(_Znam) == own_new_array &&
+           HZ_LINKED(_ZnwmSt11align_val_t) == own_new_aligned &&
+           HZ_LINKED(_ZnamSt11align_val_t) == own_new_array_aligned;
+}
+
+/* A nothrow form calls the throwing one and catches, which only the C++ runtime can do. Without a runtime to ask, which
+   is linked statically then, exceptions of the program's operator pass. */
+static HZ_COLD void *new_caught(enum hz_new_form form, size_t size, size_t alignment) {
+    void *block;
+    if (hz_front_new_caught(form, size, alignment, &block))
+        return block;
+    switch (form) {
+    case HZ_NEW:
+        return HZ_LINKED(_Znwm)(size);
+    case HZ_NEW_ARRAY:
+        return HZ_LINKED(_Znam)(size);
+    case HZ_NEW_ALIGNED:
+        return HZ_LINKED(_ZnwmSt11align_val_t)(size, alignment);
+    case HZ_NEW_ARRAY_ALIGNED:
+        break;
+    }
+    return HZ_LINKED(_ZnamSt11align_val_t)(size, alignment);
+}
+
 /* The reference to std::nothrow arrives as a pointer. */
 struct nothrow;
 
-#define OPERATOR(returned, symbol, ...)                                                                                \
-    HZ_EXPORT returned symbol(__VA_ARGS__);                                                                            \
-    HZ_EXPORT returned symbol(__VA_ARGS__)
-
-/* operator new(size_t), new[](size_t) */
-OPERATOR(void *, _Znwm, size_t size) {
-    return new_plain(size, false);
-}
-OPERATOR(void *, _Znam, size_t size) {
-    return new_plain(size, false);
-}
-
 /* operator new(size_t, nothrow), new[] */
 OPERATOR(void *, _ZnwmRKSt9nothrow_t, size_t size, const struct nothrow *tag HZ_UNUSED) {
-    return new_plain(size, true);
+    return new_is_own() ? new_plain(size, true) : new_caught(HZ_NEW, size, 1);
 }
 OPERATOR(void *, _ZnamRKSt9nothrow_t, size_t size, const struct nothrow *tag HZ_UNUSED) {
-    return new_plain(size, true);
-}
-
-/* operator new(size_t, align_val_t), new[] */
-OPERATOR(void *, _ZnwmSt11align_val_t, size_t size, size_t alignment) {
-    return new_aligned(size, alignment, false);
-}
-OPERATOR(void *, _ZnamSt11align_val_t, size_t size, size_t alignment) {
-    return new_aligned(size, alignment, false);
+    return new_is_own() ? new_plain(size, true) : new_caught(HZ_NEW_ARRAY, size, 1);
 }
 
 /* operator new(size_t, align_val_t, nothrow), new[] */
 OPERATOR(void *, _ZnwmSt11align_val_tRKSt9nothrow_t, size_t size, size_t alignment,
          const struct nothrow *tag HZ_UNUSED) {
-    return new_aligned(size, alignment, true);
+    return new_is_own() ? new_aligned(size, alignment, true) : new_caught(HZ_NEW_ALIGNED, size, alignment);
 }
 OPERATOR(void *, _ZnamSt11align_val_tRKSt9nothrow_t, size_t size, size_t alignment,
          const struct nothrow *tag HZ_UNUSED) {
-    return new_aligned(size, alignment, true);
+    return new_is_own() ? new_aligned(size, alignment, true) : new_caught(HZ_NEW_ARRAY_ALIGNED, size, alignment);
 }
 
 /* operator delete(void *), delete[] */
-OPERATOR(void, _ZdlPv, void *block) {
+static void own_delete(void *block) {
     hz_front_free(block);
 }
-OPERATOR(void, _ZdaPv, void *block) {
-    hz_front_free(block);
-}
+OPERATOR_OWN(void, _ZdlPv, own_delete, void *block);
 
-/* operator delete(void *, nothrow), delete[] */
-OPERATOR(void, _ZdlPvRKSt9nothrow_t, void *block, const struct nothrow *tag HZ_UNUSED) {
+static void own_delete_array(void *block) {
+    HZ_LINKED(_ZdlPv)(block);
+}
+OPERATOR_OWN(void, _ZdaPv, own_delete_array, void *block);
+
+/* operator delete(void *, align_val_t), delete[] */
+static void own_delete_aligned(void *block, size_t alignment HZ_UNUSED) {
     hz_front_free(block);
 }
-OPERATOR(void, _ZdaPvRKSt9nothrow_t, void *block, const struct nothrow *tag HZ_UNUSED) {
-    hz_front_free(block);
+OPERATOR_OWN(void, _ZdlPvSt11align_val_t, own_delete_aligned, void *block, size_t alignment);
+
+static void own_delete_array_aligned(void *block, size_t alignment) {
+    HZ_LINKED(_ZdlPvSt11align_val_t)(block, alignment);
+}
+OPERATOR_OWN(void, _ZdaPvSt11align_val_t, own_delete_array_aligned, void *block, size_t alignment);
+
+/* What a program's own new returns need not be a block. */
+static inline bool size_is_checked(void) {
+    return HZ_CONFIG_CHECKS && new_is_own() && HZ_LINKED(_ZdlPv) == own_delete &&
+           HZ_LINKED(_ZdaPv) == own_delete_array && HZ_LINKED(_ZdlPvSt11align_val_t) == own_delete_aligned &&
+           HZ_LINKED(_ZdaPvSt11align_val_t) == own_delete_array_aligned;
 }
 
 /* operator delete(void *, size_t), delete[] */
 OPERATOR(void, _ZdlPvm, void *block, size_t size) {
-    hz_front_free_sized(block, size);
+    if (size_is_checked())
+        hz_front_free_sized(block, size);
+    else
+        HZ_LINKED(_ZdlPv)(block);
 }
 OPERATOR(void, _ZdaPvm, void *block, size_t size) {
-    hz_front_free_sized(block, size);
-}
-
-/* operator delete(void *, align_val_t), delete[] */
-OPERATOR(void, _ZdlPvSt11align_val_t, void *block, size_t alignment HZ_UNUSED) {
-    hz_front_free(block);
-}
-OPERATOR(void, _ZdaPvSt11align_val_t, void *block, size_t alignment HZ_UNUSED) {
-    hz_front_free(block);
+    if (size_is_checked())
+        hz_front_free_sized(block, size);
+    else
+        HZ_LINKED(_ZdaPv)(block);
 }
 
 /* operator delete(void *, size_t, align_val_t), delete[] */
 OPERATOR(void, _ZdlPvmSt11align_val_t, void *block, size_t size, size_t alignment) {
-    hz_front_free_aligned_sized(block, alignment, size);
+    if (size_is_checked())
+        hz_front_free_aligned_sized(block, alignment, size);
+    else
+        HZ_LINKED(_ZdlPvSt11align_val_t)(block, alignment);
 }
 OPERATOR(void, _ZdaPvmSt11align_val_t, void *block, size_t size, size_t alignment) {
-    hz_front_free_aligned_sized(block, alignment, size);
+    if (size_is_checked())
+        hz_front_free_aligned_sized(block, alignment, size);
+    else
+        HZ_LINKED(_ZdaPvSt11align_val_t)(block, alignment);
+}
+
+/* operator delete(void *, nothrow), delete[] */
+OPERATOR(void, _ZdlPvRKSt9nothrow_t, void *block, const struct nothrow *tag HZ_UNUSED) {
+    HZ_LINKED(_ZdlPv)(block);
+}
+OPERATOR(void, _ZdaPvRKSt9nothrow_t, void *block, const struct nothrow *tag HZ_UNUSED) {
+    HZ_LINKED(_ZdaPv)(block);
 }
 
 /* operator delete(void *, align_val_t, nothrow), delete[] */
-OPERATOR(void, _ZdlPvSt11align_val_tRKSt9nothrow_t, void *block, size_t alignment HZ_UNUSED,
+OPERATOR(void, _ZdlPvSt11align_val_tRKSt9nothrow_t, void *block, size_t alignment,
          const struct nothrow *tag HZ_UNUSED) {
-    hz_front_free(block);
+    HZ_LINKED(_ZdlPvSt11align_val_t)(block, alignment);
 }
-OPERATOR(void, _ZdaPvSt11align_val_tRKSt9nothrow_t, void *block, size_t alignment HZ_UNUSED,
+OPERATOR(void, _ZdaPvSt11align_val_tRKSt9nothrow_t, void *block, size_t alignment,
          const struct nothrow *tag HZ_UNUSED) {
-    hz_front_free(block);
+    HZ_LINKED(_ZdaPvSt11align_val_t)(block, alignment);
 }

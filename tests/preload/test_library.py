@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Preload, clean_environment, compile_c, describe, exported_names, required
+from conftest import PROGRAMS, ROOT, Preload, clean_environment, compile_c, describe, exported_names, required
 
 MALLOC_FAMILY = {
     "malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc", "memalign", "valloc",
@@ -169,6 +169,25 @@ def test_dlopen_from_a_c_program(library: Path, is_ours: bool, tmp_path: Path) -
     if not is_ours and "static TLS" in result.stderr:
         pytest.skip(f"this library does not promise to work with dlopen: {result.stderr}")
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+
+
+REPLACES = ["g++", "-std=c++17", "-O1", "-Wno-sized-deallocation", str(PROGRAMS / "replaces.cc")]
+
+
+def test_a_program_may_replace_some_operators(preload: Preload, tmp_path: Path) -> None:
+    program = tmp_path / "replaces"
+    subprocess.run([*REPLACES, "-o", program], check=True)
+    preload.run(program)
+
+
+@pytest.mark.usefixtures("ours_only")
+def test_a_program_with_the_archive_may_replace_some_operators(library: Path, tmp_path: Path) -> None:
+    """Two strong definitions of one operator would not link."""
+    program = tmp_path / "replaces"
+    subprocess.run([*REPLACES, library.with_suffix(".a"), "-pthread", "-o", program], check=True)
+    names = subprocess.run(["nm", program], check=True, capture_output=True, text=True).stdout
+    assert re.search(r" [TtWw] hz_heap_malloc|hz_malloc_slow$", names, re.MULTILINE), "malloc is not the archive's"
+    subprocess.run([program], env=clean_environment(), check=True, timeout=60)
 
 
 @pytest.mark.usefixtures("ours_only")
