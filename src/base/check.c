@@ -1,10 +1,12 @@
 /*
  * check.c - prints the last line of a failing program. Any function that finds a failure calls this module, on any
- * thread. Locks may be held and the heap may be broken, so the module prints with only the stack and write(2).
+ * thread. Locks may be held and the heap may be broken, so the module prints with only the stack and the write
+ * call. That one is no cancellation point: a cancelled thread would leave from here, and the program would go on.
  */
 #include "base/check.h"
 
 #include "base/atomic.h"
+#include "base/os.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,16 +49,10 @@ void hz_fail_before_abort(void (*release)(void)) {
 }
 
 void hz_line_fail(struct hz_line *line) {
-    size_t done = 0;
     line->length = hz_min(line->length, sizeof(line->text) - 1);
     line->text[line->length++] = '\n';
-    while (done < line->length) {
-        ssize_t written = write(STDERR_FILENO, line->text + done, line->length - done);
-        if (written <= 0)
-            break;
-        done += (size_t)written;
-    }
-    void (*release)(void) = hz_load_rlx(&before_abort); /* relaxed: no data is behind it */
+    (void)hz_os_write(STDERR_FILENO, line->text, line->length); /* a closed stderr cannot be reported */
+    void (*release)(void) = hz_load_rlx(&before_abort);         /* relaxed: no data is behind it */
     if (release != NULL)
         release();
     abort();
