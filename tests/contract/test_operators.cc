@@ -5,9 +5,11 @@
 #include "api.h"
 #include "support.h"
 
+#include <cerrno>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <new>
+#include <set>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
@@ -116,6 +118,49 @@ TEST_F(Operators, AlignedNewAndDelete) {
             ::operator delete[](blocks[7], alignment);
         }
     }
+}
+
+/* [basic.stc.dynamic.allocation]p2: also for size 0 not null, and different from every pointer that is in use. */
+TEST_F(Operators, SizeZeroGivesABlockOfItsOwn) {
+    std::set<void *> seen;
+    for (int i = 0; i < 100; i++)
+        for (void *block :
+             {::operator new(0), ::operator new[](0), ::operator new(0, std::nothrow),
+              ::operator new[](0, std::nothrow), ::operator new (0, std::align_val_t{64}),
+              ::operator new[](0, std::align_val_t{64}), ::operator new (0, std::align_val_t{64}, std::nothrow),
+              ::operator new[](0, std::align_val_t{64}, std::nothrow)}) {
+            ASSERT_NE(block, nullptr);
+            EXPECT_TRUE(seen.insert(block).second) << "a live block was handed out again";
+        }
+    for (void *block : seen)
+        ::operator delete(block);
+}
+
+/* [new.delete.single]p12: a null pointer has no effect; nor is errno changed, since the operators end in free. */
+TEST_F(Operators, DeleteOfNullDoesNothingInEveryForm) {
+    constexpr auto aligned = std::align_val_t{64};
+    errno = EILSEQ;
+    ::operator delete(nullptr);
+    ::operator delete[](nullptr);
+    ::operator delete(nullptr, std::nothrow);
+    ::operator delete[](nullptr, std::nothrow);
+    ::operator delete (nullptr, size_t{100});
+    ::operator delete[](nullptr, size_t{100});
+    ::operator delete(nullptr, aligned);
+    ::operator delete[](nullptr, aligned);
+    ::operator delete (nullptr, size_t{100}, aligned);
+    ::operator delete[](nullptr, size_t{100}, aligned);
+    ::operator delete(nullptr, aligned, std::nothrow);
+    ::operator delete[](nullptr, aligned, std::nothrow);
+    EXPECT_EQ(errno, EILSEQ);
+}
+
+/* [expr.new]p8: the compiler throws for a length whose bytes overflow, before it calls the operator. */
+TEST_F(Operators, AnImpossibleLengthThrows) {
+    volatile size_t count = SIZE_MAX / 4;
+    EXPECT_THROW(delete[] t_opaque(new long[count]), std::bad_array_new_length);
+    count = static_cast<size_t>(PTRDIFF_MAX) / sizeof(long) - 8;
+    EXPECT_THROW(delete[] t_opaque(new long[count]), std::bad_alloc);
 }
 
 struct alignas(256) Wide {

@@ -171,6 +171,29 @@ def test_dlopen_from_a_c_program(library: Path, is_ours: bool, tmp_path: Path) -
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
 
 
+LIFE = """preinit array
+early constructor
+constructor
+main
+thread
+destructor of a key
+module: constructor
+module: call
+module: destructor
+module: atexit handler
+end of main
+"""
+ENDS = {"return": "on_exit handler\natexit handler\ndestructor\n", "quick": "at_quick_exit handler\n"}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_every_stage_of_a_process_allocates(preload: Preload, end: str, tmp_path: Path) -> None:
+    """Before main, in handlers and destructors of all kinds, and in a module that is loaded and closed."""
+    program = compile_c("lifecycle.c", tmp_path / "lifecycle")
+    module = compile_c("lifecycle_module.c", tmp_path / "module.so", "-shared", "-fPIC")
+    assert preload.run(program, module, *(["quick"] if end == "quick" else [])).stdout == LIFE + ENDS[end]
+
+
 REPLACES = ["g++", "-std=c++17", "-O1", "-Wno-sized-deallocation", str(PROGRAMS / "replaces.cc")]
 
 
