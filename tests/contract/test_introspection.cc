@@ -353,30 +353,6 @@ TEST_F(Mallopt, ArenaMaxBoundsTheShards) {
     });
 }
 
-/* Blocks that glibc allocates inside its own functions come from the replaced malloc and go to the replaced free. */
-TEST_F(Introspection, BlocksOfLibcFunctionsAreOurs) {
-    T_ONLY_OURS();
-    char *copy = strdup("a text of some length, longer than the smallest class");
-    EXPECT_EQ(t_usable_size(copy), t_good_size(strlen(copy) + 1));
-    free(copy);
-    char *printed = nullptr;
-    ASSERT_GT(asprintf(&printed, "%0*d", 5000, 7), 0);
-    EXPECT_GE(t_usable_size(printed), 5001U);
-    free(printed);
-    char *line = nullptr;
-    size_t capacity = 0;
-    FILE *in = fopen("/proc/self/maps", "r");
-    ASSERT_NE(in, nullptr);
-    ASSERT_GT(getline(&line, &capacity, in), 0);
-    EXPECT_EQ(t_usable_size(line), t_good_size(capacity));
-    free(line);
-    fclose(in);
-    char *path = realpath("/proc/self/../self/status", nullptr);
-    ASSERT_NE(path, nullptr);
-    EXPECT_GE(t_usable_size(path), strlen(path) + 1);
-    free(path);
-}
-
 /* cfree is no longer declared, but old binaries still call it. */
 TEST_F(Introspection, CfreeFrees) {
     T_ONLY_OURS();

@@ -175,8 +175,8 @@ void *chunk_of_obstack(size_t size) {
 void use_obstack() {
     struct obstack stack;
     obstack_init(&stack);
-    for (int i = 0; i < 1000; i++)
-        obstack_copy0(&stack, long_text.data(), static_cast<int>(long_text.size() % (i + 1)));
+    for (size_t i = 1; i <= 1000; i++)
+        obstack_copy0(&stack, long_text.data(), static_cast<int>(long_text.size() % i));
     obstack_free(&stack, nullptr);
 }
 
