@@ -206,6 +206,8 @@ void *use_while_cancelled(void *argument) {
 
 /* POSIX.1-2024 2.9.5.2 lists the cancellation points, and what may be one; the malloc family is in neither list. */
 TEST(Standards, NoFunctionIsACancellationPoint) {
+    if (sanitized)
+        GTEST_SKIP() << "AddressSanitizer takes the frames that a cancelled thread has left for live ones";
     Cancelled seen;
     pthread_t thread;
     ASSERT_EQ(pthread_create(&thread, nullptr, use_while_cancelled, &seen), 0);
