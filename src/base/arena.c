@@ -13,6 +13,7 @@
 #include "base/os.h"
 #include "base/region.h"
 #include "base/runmap.h"
+#include "base/table.h"
 
 #include <string.h>
 
@@ -194,9 +195,10 @@ static bool address_is_taken(const char *base) {
 
 /* Makes the tables' entries for the range writable. */
 static bool tables_open_locked(const char *base, size_t bytes) {
-    uintptr_t os_page = hz_os_page_bytes();
-    uintptr_t entry = (uintptr_t)address_entry((uintptr_t)base);
-    return hz_pagetag_open(base, bytes) && hz_os_commit((void *)(entry & ~(os_page - 1)), os_page);
+    static uint64_t opened[HZ_TABLE_WORDS(sizeof(arena.address_table[0]) << (HZ_ADDRESS_BITS - HZ_SEGMENT_LOG2))];
+    const struct hz_table addresses = {.start = (char *)(void *)arena.address_table, .opened = opened};
+    const void *entry = address_entry((uintptr_t)base);
+    return hz_pagetag_open(base, bytes) && hz_table_open_locked(&addresses, entry, entry);
 }
 
 static void publish_locked(struct hz_segment *segment, char *base, enum hz_segment_kind kind) {
@@ -311,8 +313,7 @@ static size_t segments_release_unused(void) {
    table of addresses, which count against the limit. Entries of addresses within 128 GiB of ours stay, because the
    kernel maps there next. */
 static bool tags_give_up(void) {
-    /* relaxed, both: hint */
-    if (arena.tight || hz_load_rlx(&arena.is_shrunk) || hz_os_address_space_limit() == SIZE_MAX)
+    if (arena.tight || hz_load_rlx(&arena.is_shrunk) || !hz_pagetag_is_too_large()) /* relaxed, both: hint */
         return false;
     hz_lock_acquire(&arena.lock);
     bool is_mine = !hz_load_rlx(&arena.is_shrunk);

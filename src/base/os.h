@@ -14,7 +14,8 @@
 /* Reserves address space, aligned to `alignment`, that is neither readable nor counted as memory. NULL when refused. */
 void *hz_os_reserve(size_t bytes, size_t alignment);
 
-/* Makes reserved space readable and writable; it reads as zero. False when refused; nothing has changed then. */
+/* Makes reserved space, or a part of what hz_os_map_zero has mapped, readable and writable; it reads as zero. What was
+   committed before and holds data must not be committed again. False when refused; nothing has changed then. */
 bool hz_os_commit(void *address, size_t bytes);
 
 /* Reserves and commits. With `lazy`, for tables, the OS need not count what is never touched. NULL when refused. */

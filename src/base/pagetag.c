@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/os.h"
+#include "base/table.h"
 
 enum {
     SMALL_PAGES_LOG2_MIN = 14, /* 1 GiB of addresses without sharing, 64 KiB of table */
@@ -47,6 +48,14 @@ bool hz_pagetag_init(void) {
 static _Atomic(uintptr_t) covered_first;
 static _Atomic(uintptr_t) covered_end = UINTPTR_MAX;
 
+bool hz_pagetag_is_too_large(void) {
+    size_t bytes = (hz_pagetags.mask + 1) * sizeof(struct hz_pagetag);
+    void *probe = hz_os_reserve(bytes, hz_os_page_bytes());
+    if (probe != NULL)
+        (void)hz_os_unmap(probe, bytes); /* if refused, address space is lost, but no memory */
+    return probe == NULL && hz_os_address_space_limit() != SIZE_MAX;
+}
+
 void hz_pagetag_shrink(uintptr_t first, uintptr_t after) {
     uintptr_t lowest_end = HUGE_PAGE_BYTES / sizeof(struct hz_pagetag);
     uintptr_t first_page = hz_max(first >> HZ_PAGE_LOG2, lowest_end);
@@ -64,13 +73,9 @@ bool hz_pagetag_covers(const void *address, size_t bytes) {
 }
 
 bool hz_pagetag_open(const void *address, size_t bytes) {
-    uintptr_t os_page = hz_os_page_bytes();
-    uintptr_t first = (uintptr_t)hz_pagetag_of(address) & ~(os_page - 1);
-    uintptr_t last = (uintptr_t)hz_pagetag_of((const char *)address + bytes - 1) & ~(os_page - 1);
-    if (!hz_os_commit((void *)first, last - first + os_page))
-        return false;
-    hz_os_sparse((void *)first, last - first + os_page);
-    return true;
+    static uint64_t opened[HZ_TABLE_WORDS(sizeof(struct hz_pagetag) << (HZ_ADDRESS_BITS - HZ_PAGE_LOG2))];
+    const struct hz_table table = {.start = (char *)hz_pagetags.tags, .opened = opened};
+    return hz_table_open_locked(&table, hz_pagetag_of(address), hz_pagetag_of((const char *)address + bytes - 1));
 }
 
 void hz_pagetag_set(const void *address, size_t pages, unsigned bin, unsigned size_class, unsigned owner) {

@@ -67,6 +67,10 @@ bool hz_pagetag_init(void);
 /* Makes the entries for [address, address + bytes) writable. False when the OS refuses. Under the arena lock. */
 bool hz_pagetag_open(const void *address, size_t bytes);
 
+/* Whether the program has limited its address space since the table was mapped, and has less left than the table takes.
+   Reads the limit only if the OS refuses so much, since a sandbox may forbid that call. */
+bool hz_pagetag_is_too_large(void);
+
 /* Unmaps the parts of a flat table for addresses outside [first, after), because they count against a limit of the
    address space that was set late. The part for the lowest addresses stays. From then on a free of a foreign pointer
    can end the program without our message. Under the arena lock. */

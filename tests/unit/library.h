@@ -31,6 +31,7 @@ extern "C" {
 #include "base/region.h"
 #include "base/registry.h"
 #include "base/report.h"
+#include "base/table.h"
 #include "heap/cache/age.h"
 #include "heap/cache/allowance.h"
 #include "heap/cache/bin.h"

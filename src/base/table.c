@@ -1,0 +1,24 @@
+/*
+ * table.c - see table.h. Called by pagetag.c and arena.c.
+ */
+#include "base/table.h"
+
+#include "base/atomic.h"
+#include "base/os.h"
+
+bool hz_table_open_locked(const struct hz_table *table, const void *first, const void *last) {
+    size_t os_page = hz_os_page_bytes();
+    size_t after = (size_t)((const char *)last - table->start) / os_page;
+    for (size_t page = (size_t)((const char *)first - table->start) / os_page; page <= after; page++) {
+        uint64_t bit = UINT64_C(1) << page % 64;
+        if ((table->opened[page / 64] & bit) != 0)
+            continue;
+        char *address = table->start + page * os_page;
+        if (!hz_os_commit(address, os_page))
+            return false;
+        hz_os_sparse(address, os_page);
+        hz_signal_fence(); /* fork: a child that has the page but not its bit opens it again, before it has entries */
+        table->opened[page / 64] |= bit;
+    }
+    return true;
+}
