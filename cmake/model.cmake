@@ -53,7 +53,7 @@ function(hz_add_model_scheduler)
     target_include_directories(model_os PRIVATE "${PROJECT_SOURCE_DIR}/src")
     target_compile_definitions(model_os PRIVATE hz_os_wait=hz_os_linux_wait hz_os_wake=hz_os_linux_wake
                                                 hz_os_now_ms=hz_os_linux_now_ms hz_os_cpu=hz_os_linux_cpu
-                                                hz_os_cpu_groups=hz_os_linux_cpu_groups
+                                                hz_os_read_file=hz_os_linux_read_file
                                                 hz_os_barrier=hz_os_linux_barrier)
     add_library(model_scheduler STATIC "${hz_model}/scheduler.cc" "${hz_model}/memory.cc" "${hz_model}/schedule.cc"
                                        "${hz_model}/explore.cc" $<TARGET_OBJECTS:model_os>)

@@ -1,5 +1,5 @@
 /*
- * cgroup.c - see cgroup.h. Called by heap/limit.c when the program starts its first thread.
+ * cgroup.c - see cgroup.h. Called by heap/limit.c when the program starts its first thread, and by cpus.c.
  */
 #include "base/cgroup.h"
 
@@ -10,53 +10,121 @@
 
 enum { TEXT_BYTES = 1024 }; /* small, since a thread with a small stack may come here; longer paths have no limit */
 
-static const char root[] = "/sys/fs/cgroup";
+static const char own_groups[] = "/proc/self/cgroup";
+static const char own_root[] = "/sys/fs/cgroup";
 
-/* The path of the process's group, as in "0::/system.slice/a.service"; false when there is no cgroup v2. */
-static bool group_path(char *path, size_t room) {
+/* The text behind a line's second colon if the line "4:cpu,cpuacct:/path" names the controller; that of cgroup v2,
+   "0::/path", has an empty name. */
+static const char *path_of(const char *line, const char *controller) {
+    const char *names = strchr(line, ':');
+    const char *path = names != NULL ? strchr(names + 1, ':') : NULL;
+    size_t length = strlen(controller);
+    while (path != NULL) {
+        names++;
+        size_t name = strcspn(names, ",:");
+        if (name == length && memcmp(names, controller, length) == 0)
+            return path + 1;
+        names += name;
+        if (*names == ':')
+            return NULL;
+    }
+    return NULL;
+}
+
+/* Writes `base` and the group's path, as in "0::/system.slice/a.service", to `path`; false when there is none. */
+static bool group_path(const char *groups, const char *controller, const char *base, char *path, size_t room) {
     char text[TEXT_BYTES];
-    hz_os_read_file("/proc/self/cgroup", text, sizeof(text));
-    const char *line = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
-    if (line == NULL)
+    hz_os_read_file(groups, text, sizeof(text));
+    const char *found = NULL;
+    for (const char *line = text; line != NULL && *line != '\0' && found == NULL;) {
+        found = path_of(line, controller);
+        line = strchr(line, '\n');
+        line = line != NULL ? line + 1 : NULL;
+    }
+    if (found == NULL || *found != '/')
         return false;
-    line = strchr(line, '/');
-    if (line == NULL)
+    int length = snprintf(path, room, "%s%.*s", base, (int)strcspn(found, "\n"), found);
+    return length > 0 && (size_t)length < room;
+}
+
+/* Makes `path` that of the group above; false when it is `base` already. */
+static bool group_above(char *path, const char *base) {
+    char *last = strrchr(path + strlen(base), '/');
+    if (last == NULL)
         return false;
-    size_t length = strcspn(line, "\n");
-    if (sizeof(root) + length > room)
-        return false;
-    memcpy(path, root, sizeof(root) - 1);
-    memcpy(path + sizeof(root) - 1, line, length);
-    path[sizeof(root) - 1 + length] = '\0';
+    *last = '\0';
     return true;
 }
 
-/* The number in `path`/`name`; SIZE_MAX when there is no such file, or it says "max". */
-static size_t limit_read(const char *path, const char *name) {
+/* The first number in the text, and what is behind it; SIZE_MAX for "max", "-1" or nothing. */
+static size_t number_parse(const char *text, const char **behind) {
     enum { DECIMAL = 10 };
-    char file[TEXT_BYTES];
-    char text[64];
-    int length = snprintf(file, sizeof(file), "%s/%s", path, name);
-    if (length < 0 || (size_t)length >= sizeof(file))
-        return SIZE_MAX;
-    hz_os_read_file(file, text, sizeof(text));
     size_t value = 0;
     const char *next = text;
     for (; *next >= '0' && *next <= '9'; next++)
         if (__builtin_mul_overflow(value, DECIMAL, &value) ||
             __builtin_add_overflow(value, (size_t)(*next - '0'), &value))
             return SIZE_MAX;
+    *behind = next;
     return next > text ? value : SIZE_MAX;
+}
+
+static void file_read(const char *path, const char *name, char *text, size_t room) {
+    char file[TEXT_BYTES];
+    int length = snprintf(file, sizeof(file), "%s/%s", path, name);
+    text[0] = '\0';
+    if (length > 0 && (size_t)length < sizeof(file))
+        hz_os_read_file(file, text, room);
+}
+
+/* The number in `path`/`name`; SIZE_MAX when there is no such file, or it says "max". */
+static size_t limit_read(const char *path, const char *name) {
+    char text[64];
+    const char *behind;
+    file_read(path, name, text, sizeof(text));
+    return number_parse(text, &behind);
 }
 
 void hz_cgroup_memory(size_t *high, size_t *max) {
     char path[TEXT_BYTES];
     *high = *max = SIZE_MAX;
-    if (!group_path(path, sizeof(path)))
+    if (!group_path(own_groups, "", own_root, path, sizeof(path)))
         return;
-    while (strlen(path) >= sizeof(root) - 1) {
+    do {
         *high = hz_min(*high, limit_read(path, "memory.high"));
         *max = hz_min(*max, limit_read(path, "memory.max"));
-        *strrchr(path, '/') = '\0'; /* `root` has slashes, so there is one */
-    }
+    } while (group_above(path, own_root));
+}
+
+/* Whole CPUs for so much time in each period; `most` without a quota. */
+static size_t cpus_of(size_t time, size_t period, size_t most) {
+    if (time == SIZE_MAX || period == SIZE_MAX || period == 0)
+        return most;
+    return hz_min(hz_max(time / period + (time % period != 0), 1), most);
+}
+
+/* cgroup v2: cpu.max is "200000 100000". */
+static size_t cpus_unified(const char *path, size_t most) {
+    char text[64];
+    const char *behind;
+    file_read(path, "cpu.max", text, sizeof(text));
+    size_t time = number_parse(text, &behind);
+    return time != SIZE_MAX && *behind == ' ' ? cpus_of(time, number_parse(behind + 1, &behind), most) : most;
+}
+
+uint32_t hz_cgroup_cpus(const char *groups, const char *root) {
+    char path[TEXT_BYTES];
+    char base[64];
+    size_t least = UINT32_MAX;
+    if (group_path(groups, "", root, path, sizeof(path)))
+        do
+            least = cpus_unified(path, least);
+        while (group_above(path, root));
+    int length = snprintf(base, sizeof(base), "%s/cpu", root); /* cgroup v1 */
+    if (length < 0 || (size_t)length >= sizeof(base) || !group_path(groups, "cpu", base, path, sizeof(path)))
+        return (uint32_t)least;
+    do
+        least = cpus_of(limit_read(path, "cpu.cfs_quota_us"), limit_read(path, "cpu.cfs_period_us"), least);
+    while (group_above(path, base));
+    return (uint32_t)least;
 }

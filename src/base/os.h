@@ -56,13 +56,6 @@ void *hz_os_remap(void *address, size_t old_bytes, size_t new_bytes, void *targe
 /* The system's page size: 4 to 64 KiB. */
 size_t hz_os_page_bytes(void);
 
-/* Number of CPUs that the calling thread may run on, at least 1. */
-uint32_t hz_os_cpu_count(void);
-
-/* Divides the CPUs that the calling thread may run on into at most `most` (1..256) groups of neighbours, and writes the
-   group of each to group[cpu % room]. Other CPUs get some group too. Returns the number of groups, at least 1. */
-uint32_t hz_os_cpu_groups(uint8_t *group, size_t room, uint32_t most);
-
 /* The CPU that the calling thread runs on, or ran on a moment ago. Cheap where the C library or the kernel's vDSO knows
    it (glibc from 2.35 on; x86-64), otherwise a system call. */
 uint32_t hz_os_cpu(void);

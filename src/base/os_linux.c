@@ -28,13 +28,6 @@
 #define IMPL(name) hz_os_##name
 #endif
 
-enum { CPUS_MAX = 8192, WORD_BITS = CHAR_BIT * sizeof(unsigned long) };
-
-union cpus {
-    cpu_set_t set;
-    unsigned long words[CPUS_MAX / WORD_BITS];
-};
-
 static void *map(size_t bytes, int protection, int flags) {
     int saved = errno;
     void *address = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
@@ -167,43 +160,6 @@ void *IMPL(remap)(void *address, size_t old_bytes, size_t new_bytes, void *targe
 size_t hz_os_page_bytes(void) {
     /* sysconf(_SC_PAGESIZE) reads the auxiliary vector: no allocation, no system call */
     return (size_t)sysconf(_SC_PAGESIZE);
-}
-
-/* The CPUs that the calling thread may run on; an empty set when the system call fails. */
-static void cpus_get(union cpus *cpus) {
-    int saved = errno;
-    memset(cpus, 0, sizeof(*cpus));
-    (void)sched_getaffinity(0, sizeof(*cpus), &cpus->set); /* if it fails, the set stays empty */
-    errno = saved;
-}
-
-static uint32_t count_ones(const union cpus *cpus) {
-    uint32_t count = 0;
-    for (size_t i = 0; i < HZ_ARRAY_LENGTH(cpus->words); i++)
-        count += (uint32_t)__builtin_popcountl(cpus->words[i]);
-    return count;
-}
-
-uint32_t hz_os_cpu_count(void) {
-    union cpus cpus;
-    cpus_get(&cpus);
-    return (uint32_t)hz_max(count_ones(&cpus), 1);
-}
-
-uint32_t hz_os_cpu_groups(uint8_t *group, size_t room, uint32_t most) {
-    union cpus cpus;
-    cpus_get(&cpus);
-    uint32_t total = count_ones(&cpus);
-    uint32_t groups = (uint32_t)hz_max(hz_min(total, most), 1);
-    for (size_t cpu = 0; cpu < room; cpu++)
-        group[cpu] = (uint8_t)(cpu % groups);
-    uint32_t rank = 0;
-    for (size_t i = 0; i < HZ_ARRAY_LENGTH(cpus.words); i++)
-        for (unsigned long word = cpus.words[i]; word != 0; word &= word - 1) {
-            size_t cpu = i * WORD_BITS + (size_t)__builtin_ctzl(word);
-            group[cpu % room] = (uint8_t)(rank++ * groups / total);
-        }
-    return groups;
 }
 
 uint32_t hz_os_cpu(void) {

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/check.h"
+#include "base/cpus.h"
 #include "base/lock.h"
 #include "base/pagetag.h"
 #include "heap/cache/depot.h"
@@ -22,7 +23,6 @@ bool hz_init(void) {
     bool done = hz_load_rlx(&init_state) == INIT_DONE; /* relaxed: lock */
     if (!done && (hz_pagetags.mask != 0 || hz_pagetag_init()) && hz_arena_init()) {
         hz_pages_init();
-        hz_depot_init();
         hz_fail_before_abort(hz_lock_release_all);
         hz_store_rel(&init_state, INIT_DONE); /* sync: init, partner the acquire load in this function */
         done = true;
@@ -31,6 +31,12 @@ bool hz_init(void) {
     return done;
 }
 
+void hz_init_follow_cpus(void) {
+    if (hz_cpus_look())
+        hz_depot_divide();
+}
+
 void hz_init_after_fork(void) {
+    hz_cpus_after_fork();
     hz_lock_settle(&init_lock); /* each step of hz_init can be done again */
 }

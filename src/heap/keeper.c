@@ -192,6 +192,7 @@ static void *keeper_main(void *unused) {
     uint32_t quiet = 0;
     for (uint32_t number = 0; hz_load_rlx(&state) == KEEPER_RUNS; number++) { /* relaxed: the wait below publishes it */
         hz_os_sleep_ms(HZ_DEPOT_AGE_MS);
+        hz_init_follow_cpus();
         quiet = keeper_round(self, number) ? 0 : quiet + 1;
         if (quiet < QUIET_ROUNDS)
             continue;

@@ -44,8 +44,13 @@ static void label_set(struct hz_thread_block *self, uint32_t id) {
 }
 
 static struct hz_thread_block *attach(void) {
+    static _Atomic(bool) was_called; /* hint: a process with one thread needs no look at the CPUs */
     if (!hz_init())
         return NULL;
+    if (hz_load_rlx(&was_called)) /* relaxed, both: hint */
+        hz_init_follow_cpus();
+    else
+        hz_store_rlx(&was_called, true);
     struct hz_registered *recycled = hz_registry_claim();
     struct hz_thread_block *thread = recycled != NULL ? hz_thread_block_from(recycled) : hz_thread_block_make();
     if (thread == NULL)

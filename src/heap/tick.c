@@ -4,6 +4,7 @@
 #include "heap/tick.h"
 
 #include "base/arena.h"
+#include "base/cpus.h"
 #include "base/os.h"
 #include "heap/cache/age.h"
 #include "heap/cache/idle.h"
@@ -49,6 +50,7 @@ void hz_tick(struct hz_thread_block *self, unsigned index) {
     self->slow_count = 0;
     hz_thread_arm(self);
     uint64_t now = hz_os_now_ms();
+    hz_cpus_note();
     hz_idle_bins_flush(self, index, now);
     hz_density_look();
     hz_settle_tick(self, index, hz_keeper_runs());

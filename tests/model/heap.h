@@ -37,6 +37,7 @@ class Heap {
   public:
     Heap() {
         unit::self();
+        hz_init_follow_cpus(); /* once, before there are threads */
         detach();
     }
     /* For a library that has not been called yet. */

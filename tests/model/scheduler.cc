@@ -301,10 +301,8 @@ void hz_os_wake(const void *word, int count) {
 
 /* There are two CPUs. A thread can be on either at any time, but mostly on the first, because many bugs need several
    threads on one CPU. */
-uint32_t hz_os_cpu_groups(uint8_t *group, size_t room, uint32_t most) {
-    for (size_t cpu = 0; cpu < room; cpu++)
-        group[cpu] = static_cast<uint8_t>(cpu % std::min(2U, most));
-    return std::min(2U, most);
+void hz_os_read_file(const char *path, char *text, size_t room) {
+    snprintf(text, room, "%s", strcmp(path, "/proc/self/status") == 0 ? "Name:\tmodel\nCpus_allowed:\t3\n" : "");
 }
 
 uint32_t hz_os_cpu(void) {

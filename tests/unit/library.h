@@ -18,6 +18,7 @@ extern "C" {
 #include "base/cgroup.h"
 #include "base/check.h"
 #include "base/compiler.h"
+#include "base/cpus.h"
 #include "base/hooks.h"
 #include "base/large.h"
 #include "base/list.h"

@@ -19,6 +19,7 @@
  */
 #include "heap/cache/depot.h"
 
+#include "base/cpus.h"
 #include "base/meta.h"
 #include "base/os.h"
 #include "heap/pages/page.h"
@@ -59,13 +60,12 @@ struct head {
 
 enum {
     EMPTY = HZ_CLASS_COUNT, /* EMPTY + kind is the "class" of empty batches */
-    CPUS = 1024,
-    PASSING = 2, /* ageing rounds a class stays "passing" after its last cross-thread pop */
+    PASSING = 2,            /* ageing rounds a class stays "passing" after its last cross-thread pop */
 };
 
 static struct head heads[HZ_DEPOT_PARTS][EMPTY + KINDS];
-static _Atomic(uint32_t) parts = 1;               /* const after init; atomic for statistics */
-static uint8_t part_of_cpu[CPUS];                 /* const after init; by the CPU's number modulo CPUS */
+static _Atomic(uint32_t) parts = 1;               /* hint; only grows, so that no part with blocks is forgotten */
+static _Atomic(uint8_t) part_of_cpu[HZ_CPUS];     /* hint; by the CPU's number modulo HZ_CPUS */
 static _Atomic(uint32_t) passing[HZ_CLASS_COUNT]; /* hint: above 0 while threads take what others pushed */
 static _Atomic(uint64_t) seen_words[HZ_DEPOT_PARTS]
                                    [HZ_CLASS_COUNT]; /* hint: heads as hz_depot_was_used last saw them */
@@ -102,16 +102,23 @@ static uint64_t word_make(uint32_t index, uint32_t count, uint64_t old) {
     return tag << TAG_SHIFT | (uint64_t)count << INDEX_BITS | index;
 }
 
-void hz_depot_init(void) {
-    hz_store_rlx(&parts, hz_os_cpu_groups(part_of_cpu, CPUS, HZ_DEPOT_PARTS)); /* sync: init, partner hz_init */
+void hz_depot_divide(void) {
+    uint8_t group[HZ_CPUS];
+    uint32_t groups = hz_cpus_groups(group, HZ_DEPOT_PARTS);
+    if (groups < hz_load_rlx(&parts)) /* relaxed, all: hints; which part a thread uses matters to speed only */
+        return;
+    hz_store_rlx(&parts, groups);
+    for (unsigned cpu = 0; cpu < HZ_CPUS; cpu++)
+        if (hz_load_rlx(&part_of_cpu[cpu]) != group[cpu])
+            hz_store_rlx(&part_of_cpu[cpu], group[cpu]);
 }
 
 static uint32_t part_count(void) {
-    return hz_load_rlx(&parts); /* sync: init, partner hz_init. In statistics a figure */
+    return hz_load_rlx(&parts); /* relaxed: hint. In statistics a figure */
 }
 
 static uint32_t part_here(void) {
-    return part_of_cpu[hz_os_cpu() % CPUS];
+    return hz_load_rlx(&part_of_cpu[hz_os_cpu() % HZ_CPUS]); /* relaxed: hint */
 }
 
 static uint32_t part_after(uint32_t part) {

@@ -3,8 +3,8 @@
  */
 #include "heap/pages/shard.h"
 
+#include "base/cpus.h"
 #include "base/meta.h"
-#include "base/os.h"
 
 /* sync: shard-publish */
 static _Atomic(struct hz_shard *) shards[HZ_NUM_SHARDS];
@@ -33,16 +33,11 @@ bool hz_shard_limit_set(uint32_t most) {
     return true;
 }
 
-/* Number of shards that the knobs allow. The first call decides it, by the CPUs that its thread may run on. */
+/* Number of shards that the knobs allow, by the CPUs that the process can use now. */
 static uint32_t limit_of_knobs(void) {
-    static _Atomic(uint32_t) limit; /* hint: 0 until the first call */
-    uint32_t seen = hz_load_rlx(&limit);
-    if (seen == 0) {
-        seen = HZ_SHARDS_PER_CPU == 0 ? HZ_NUM_SHARDS
-                                      : (uint32_t)hz_min((size_t)HZ_SHARDS_PER_CPU * hz_os_cpu_count(), HZ_NUM_SHARDS);
-        hz_store_rlx(&limit, seen);
-    }
-    return seen;
+    if (HZ_SHARDS_PER_CPU == 0)
+        return HZ_NUM_SHARDS;
+    return (uint32_t)hz_min((size_t)HZ_SHARDS_PER_CPU * hz_cpus_count(), HZ_NUM_SHARDS);
 }
 
 /* Number of shards that starting threads are spread over. */
@@ -69,6 +64,7 @@ static struct hz_shard *claim_unused(uint32_t limit) {
 }
 
 struct hz_shard *hz_shard_claim(void) {
+    hz_cpus_note();
     uint32_t limit = shard_limit();
     struct hz_shard *best = claim_unused(limit);
     if (best != NULL)

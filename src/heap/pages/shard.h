@@ -54,8 +54,9 @@ struct hz_shard {
 /* The shard of that number; NULL when no thread ever had it. Shards are made in order. */
 struct hz_shard *hz_shard_get(unsigned index);
 
-/* The shard for a starting thread: one without threads, else the one with the fewest. NULL when there is no memory for
-   the first shard, or, with HZ_EXCLUSIVE_ALWAYS=0, for another one. */
+/* The shard for a starting thread, among as many as HZ_SHARDS_PER_CPU allows for the CPUs that the process can use now:
+   one without threads, else the one with the fewest. NULL when there is no memory for the first shard, or, with
+   HZ_EXCLUSIVE_ALWAYS=0, for another one. */
 struct hz_shard *hz_shard_claim(void);
 
 /* From now on starting threads share at most `most` shards; 0: as many as the knobs allow, which is the most anyway.

@@ -280,32 +280,6 @@ TEST_F(Os, CpuIsTheOneThatRunsUs) {
     }
 }
 
-TEST_F(Os, CpusAreDividedIntoGroupsOfNeighbours) {
-    const std::vector<int> all = unit::cpus();
-    EXPECT_EQ(hz_os_cpu_count(), all.size());
-    std::vector<uint8_t> group(CPU_SETSIZE);
-    for (uint32_t most : {1U, 2U, 3U, 16U, 256U}) {
-        std::fill(group.begin(), group.end(), uint8_t{255});
-        uint32_t groups = hz_os_cpu_groups(group.data(), group.size(), most);
-        EXPECT_EQ(groups, std::min<size_t>(all.size(), most));
-        EXPECT_LT(*std::max_element(group.begin(), group.end()), groups)
-            << "every CPU has a group, even one that this process may not run on";
-        std::vector<size_t> members(groups);
-        for (size_t i = 0; i < all.size(); i++) {
-            uint8_t mine = group[static_cast<size_t>(all[i])];
-            members[mine]++;
-            EXPECT_TRUE(i == 0 || mine == group[static_cast<size_t>(all[i - 1])] ||
-                        mine == group[static_cast<size_t>(all[i - 1])] + 1);
-        }
-        auto [fewest, most_members] = std::minmax_element(members.begin(), members.end());
-        EXPECT_LE(*most_members - *fewest, 1U);
-    }
-    unit::OnCpu here;
-    EXPECT_EQ(hz_os_cpu_count(), 1U);
-    EXPECT_EQ(hz_os_cpu_groups(group.data(), 8, 16), 1U) << "higher CPU numbers wrap around";
-    EXPECT_EQ(std::count(group.begin(), group.begin() + 8, 0), 8);
-}
-
 TEST(OsGetenv, ReadsTheEnvironment) {
     ASSERT_EQ(setenv("HZ_UNIT_TEST", "value", 1), 0);
     EXPECT_STREQ(hz_os_getenv("HZ_UNIT_TEST"), "value");

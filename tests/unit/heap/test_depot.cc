@@ -33,6 +33,8 @@ class Depot : public testing::Test {
         if (HZ_DEPOT_BYTES == 0)
             GTEST_SKIP() << "this lane has no depot";
         self_ = unit::self();
+        hz_cpus_look_at("/proc/self/status", "", "");
+        hz_depot_divide();
     }
     bool push(unsigned size_class, const Blocks &blocks) {
         return hz_depot_push(self_, size_class, blocks.data(), static_cast<uint32_t>(blocks.size()));
