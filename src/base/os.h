@@ -60,7 +60,7 @@ size_t hz_os_page_bytes(void);
    it (glibc from 2.35 on; x86-64), otherwise a system call. */
 uint32_t hz_os_cpu(void);
 
-/* RLIMIT_AS in bytes, SIZE_MAX when unlimited. */
+/* RLIMIT_AS in bytes, SIZE_MAX when unlimited or unknown (hz_os_confine). */
 size_t hz_os_address_space_limit(void);
 
 /* The hard limit of RLIMIT_DATA, up to which the program may raise its soft one; SIZE_MAX if there is none. */
@@ -69,12 +69,17 @@ size_t hz_os_data_limit(void);
 /* Monotonic time in milliseconds. Cheap and coarse: it advances in steps of some milliseconds. */
 uint64_t hz_os_now_ms(void);
 
-/* Sleeps for `ms`; a signal can end the sleep early. */
-void hz_os_sleep_ms(uint32_t ms);
-
-/* The kernel's numbers of the calling thread and of the process. A process has the number of its first thread. */
+/* The kernel's number of the calling thread, 0 when unknown. Asks the C library: no system call with glibc. */
 uint32_t hz_os_thread_id(void);
-uint32_t hz_os_process_id(void);
+
+/* Whether the calling thread is the process's first one. Call it in a constructor or a fork's child: in a process with
+   one thread it makes no system call. */
+bool hz_os_is_first_thread(void);
+
+/* The program is about to restrict its system calls: from now on those of hz_os_address_space_limit, hz_os_read_file,
+   hz_os_is_sandboxed and hz_os_barrier are not made, and the functions answer that they do not know or cannot. There is
+   no way back, and a fork's child stays confined. Any thread. */
+void hz_os_confine(void);
 
 /* Whether the process restricts its system calls (seccomp): a call that the program itself never makes may end it. True
    when unknown. */
@@ -84,12 +89,13 @@ bool hz_os_is_sandboxed(void);
 void hz_os_read_file(const char *path, char *text, size_t room);
 
 /* hz_os_barrier makes each running thread of the process pass a full memory barrier before the call returns. Call
-   hz_os_barrier_prepare once in each process before. False when the kernel cannot. */
+   hz_os_barrier_prepare once in each process before. False when the kernel cannot, or the process is confined. */
 bool hz_os_barrier_prepare(void);
 bool hz_os_barrier(void);
 
 /* Wait sleeps while *word == expected, and can return early. Wake ends the sleep of up to `count` threads. */
 void hz_os_wait(const void *word, uint32_t expected);
+void hz_os_wait_ms(const void *word, uint32_t expected, uint32_t most_ms);
 void hz_os_wake(const void *word, int count);
 
 /* Writes all bytes to the descriptor. Returns 0 or an errno value. */

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "base/os.h"
 
+#include "base/atomic.h"
 #include "base/os_faulty.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,9 +178,15 @@ size_t hz_os_data_limit(void) {
     return (size_t)limit.rlim_max;
 }
 
+static _Atomic(bool) is_confined; /* hint */
+
+void hz_os_confine(void) {
+    hz_store_rlx(&is_confined, true); /* relaxed: hint. The thread that restricts itself sees its own store */
+}
+
 size_t hz_os_address_space_limit(void) {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    if (hz_load_rlx(&is_confined) || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return SIZE_MAX;
     return (size_t)limit.rlim_cur;
 }
@@ -190,25 +198,30 @@ uint64_t hz_os_now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-void hz_os_sleep_ms(uint32_t ms) {
-    static const uint32_t word; /* never woken. A futex, because a seccomp filter that lets locks work allows it */
-    int saved = errno;
-    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-    (void)syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &time, NULL, 0);
-    errno = saved;
-}
-
+/* glibc notes in a locked mutex which thread holds it. */
 uint32_t hz_os_thread_id(void) {
-    return (uint32_t)syscall(SYS_gettid);
+    uint32_t id = 0;
+#ifdef __GLIBC__
+    pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* of this kind in each case, even with elision */
+    if (pthread_mutex_lock(&mutex) == 0) {
+        id = (uint32_t)mutex.__data.__owner;
+        (void)pthread_mutex_unlock(&mutex); /* cannot fail: it is held */
+    }
+#endif
+    return id;
 }
 
-uint32_t hz_os_process_id(void) {
-    return (uint32_t)getpid();
+extern char __libc_single_threaded __attribute__((weak)); /* glibc from 2.32 on: no second thread has ever started */
+
+bool hz_os_is_first_thread(void) {
+    if (&__libc_single_threaded != NULL && __libc_single_threaded != 0)
+        return true;
+    return syscall(SYS_gettid) == getpid();
 }
 
 static bool barrier_call(int command) {
     int saved = errno;
-    bool done = syscall(SYS_membarrier, command, 0, 0) == 0;
+    bool done = !hz_load_rlx(&is_confined) && syscall(SYS_membarrier, command, 0, 0) == 0;
     errno = saved;
     return done;
 }
@@ -225,7 +238,7 @@ void hz_os_read_file(const char *path, char *text, size_t room) {
     int saved = errno;
     ssize_t got = -1;
     /* not the C library's functions: those are cancellation points */
-    long file = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    long file = hz_load_rlx(&is_confined) ? -1 : syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
     if (file >= 0) {
         got = (ssize_t)syscall(SYS_read, file, text, room - 1);
         (void)syscall(SYS_close, file);
@@ -246,6 +259,13 @@ bool hz_os_is_sandboxed(void) {
 void hz_os_wait(const void *word, uint32_t expected) {
     int saved = errno;
     (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
+    errno = saved;
+}
+
+void hz_os_wait_ms(const void *word, uint32_t expected, uint32_t most_ms) {
+    int saved = errno;
+    struct timespec time = {.tv_sec = most_ms / 1000, .tv_nsec = (long)(most_ms % 1000) * 1000000};
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &time, NULL, 0);
     errno = saved;
 }
 

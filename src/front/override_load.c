@@ -3,6 +3,7 @@
  */
 #include "hakozuna/hakozuna.h"
 
+#include "base/cpus.h"
 #include "base/os.h"
 #include "heap/thread.h"
 
@@ -17,8 +18,10 @@ static bool is_set(const char *variable, const char *wanted) {
 /* When the library is loaded: attaches the first thread, and installs the hooks. HAKOZUNA_SHOW_CONFIG=1 prints the
    configuration on stderr. */
 __attribute__((constructor)) static void at_load(void) {
-    if (hz_os_thread_id() == hz_os_process_id())
-        hz_thread_start();
+    if (is_set("HAKOZUNA_BACKGROUND", "0"))
+        hz_cpus_look_never();
+    if (hz_os_is_first_thread())
+        hz_thread_start(true);
     else
         (void)hz_thread_attach(); /* dlopen; without memory the first allocation tries again */
     if (!is_set("HAKOZUNA_SHOW_CONFIG", "1"))

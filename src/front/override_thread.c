@@ -61,7 +61,7 @@ struct beginning {
 static void *thread_begin(void *argument) {
     struct beginning beginning = *(struct beginning *)argument;
     hz_free(argument);
-    hz_thread_start();
+    hz_thread_start(false);
     return beginning.start(beginning.argument);
 }
 

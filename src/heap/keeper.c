@@ -25,10 +25,12 @@
 #include "heap/settle.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 
-enum keeper_state { KEEPER_NONE, KEEPER_STARTING, KEEPER_RUNS, KEEPER_CANNOT };
+/* ENDS: another thread waits for its end. CANNOT: it ends, or never was, and none starts any more. */
+enum keeper_state { KEEPER_NONE, KEEPER_STARTING, KEEPER_RUNS, KEEPER_ENDS, KEEPER_CANNOT };
 
 enum {
     PARK_ROUNDS = 10,        /* rounds in which a thread must not have used its bins, as it may only wait for a CPU */
@@ -37,8 +39,11 @@ enum {
     STACK_BYTES = 128 << 10, /* beside what the C library takes of it */
 };
 
-static _Atomic(uint32_t) state;  /* cas: enum keeper_state */
-static _Atomic(bool) is_allowed; /* hint: the exit hook will tell when the process's first thread ends */
+static _Atomic(uint32_t) state;    /* cas: enum keeper_state */
+static struct hz_lock keeper_lock; /* a leaf */
+static pthread_t keeper_thread;    /* lock: keeper_lock; stored before KEEPER_RUNS */
+static _Atomic(bool) is_allowed;   /* hint: the exit hook will tell when the process's first thread ends */
+static HZ_TLS bool ends_keeper;    /* owner: the thread is the process's first one */
 
 bool hz_keeper_runs(void) {
     uint32_t seen = hz_load_rlx(&state); /* relaxed: hint */
@@ -176,22 +181,30 @@ static struct hz_thread_block *keeper_block(void) {
     return self;
 }
 
+/* Ends KEEPER_STARTING, unless the first thread has ended meanwhile. */
+static void started_as(enum keeper_state reached) {
+    uint32_t starting = KEEPER_STARTING;
+    (void)hz_cas_strong_acq_rlx(&state, &starting, reached); /* cas */
+    hz_os_wake(&state, INT_MAX);
+}
+
 static void *keeper_main(void *unused) {
     (void)unused;
     bool can = hz_os_barrier_prepare();
     struct hz_thread_block *self = can ? keeper_block() : NULL;
-    if (self == NULL) { /* without memory the program's next thread tries again */
-        uint32_t expected = KEEPER_STARTING;
-        /* cas: the first thread may have ended meanwhile */
-        (void)hz_cas_strong_acq_rlx(&state, &expected, can ? KEEPER_NONE : KEEPER_CANNOT);
+    if (self == NULL) {                       /* without memory the program's next thread tries again */
+        (void)pthread_detach(pthread_self()); /* nobody joins it */
+        started_as(can ? KEEPER_NONE : KEEPER_CANNOT);
         return NULL;
     }
-    uint32_t starting = KEEPER_STARTING;
-    (void)hz_cas_strong_acq_rlx(&state, &starting, KEEPER_RUNS); /* cas: fails if the first thread ended meanwhile */
-    (void)pthread_setname_np(pthread_self(), "hakozuna");        /* a name is only for people */
+    hz_lock_acquire(&keeper_lock);
+    keeper_thread = pthread_self();
+    hz_lock_release(&keeper_lock);
+    started_as(KEEPER_RUNS);
+    (void)pthread_setname_np(pthread_self(), "hakozuna"); /* a name is only for people */
     uint32_t quiet = 0;
     for (uint32_t number = 0; hz_load_rlx(&state) == KEEPER_RUNS; number++) { /* relaxed: the wait below publishes it */
-        hz_os_sleep_ms(HZ_DEPOT_AGE_MS);
+        hz_os_wait_ms(&state, KEEPER_RUNS, HZ_DEPOT_AGE_MS);
         hz_init_follow_cpus();
         quiet = keeper_round(self, number) ? 0 : quiet + 1;
         if (quiet < QUIET_ROUNDS)
@@ -202,6 +215,8 @@ static void *keeper_main(void *unused) {
     self->is_keeper = false;
     hz_thread_flush(self);
     hz_registry_release(&self->registered);
+    if (hz_load_rlx(&state) == KEEPER_CANNOT) /* relaxed: only the thread that set KEEPER_ENDS joins it */
+        (void)pthread_detach(pthread_self());
     return NULL;
 }
 
@@ -221,8 +236,7 @@ static int thread_start(void) {
     if (error != 0)
         return error;
     size_t overhead = stack_overhead(&attributes);
-    error = pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    if (error == 0 && overhead > 0) /* otherwise the default is large enough */
+    if (overhead > 0) /* otherwise the default is large enough */
         error = pthread_attr_setstacksize(&attributes, hz_round_up(overhead + STACK_BYTES, hz_os_page_bytes()));
     if (error == 0) /* not the priority of the thread that happens to start it */
         error = pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
@@ -242,7 +256,7 @@ bool hz_keeper_start(void) {
         !hz_cas_strong_acq_rlx(&state, &none, KEEPER_STARTING))            /* cas */
         return hz_keeper_runs();
     if (hz_os_is_sandboxed()) {
-        hz_store_rlx(&state, KEEPER_CANNOT); /* relaxed: publishes nothing */
+        started_as(KEEPER_CANNOT);
         return false;
     }
     sigset_t all;
@@ -253,9 +267,8 @@ bool hz_keeper_start(void) {
         started = thread_start() == 0;
         (void)pthread_sigmask(SIG_SETMASK, &saved, NULL); /* cannot fail with a mask that was in force */
     }
-    none = KEEPER_STARTING;
-    if (!started) /* the next thread tries again, unless the first one has ended meanwhile */
-        (void)hz_cas_strong_acq_rlx(&state, &none, KEEPER_NONE);
+    if (!started)
+        started_as(KEEPER_NONE); /* the next thread tries again */
     return started;
 }
 
@@ -264,16 +277,53 @@ bool hz_keeper_is(void *(*start)(void *)) {
 }
 
 void hz_keeper_allow(void) {
+    ends_keeper = true;
     hz_store_rlx(&is_allowed, true); /* relaxed: hint */
 }
 
-void hz_keeper_stop(void) {
-    hz_store_rlx(&is_allowed, false);    /* relaxed: hint */
-    hz_store_rlx(&state, KEEPER_CANNOT); /* relaxed: the keeper looks in each round */
+void hz_keeper_thread_ends(void) {
+    if (!ends_keeper)
+        return;
+    hz_store_rlx(&is_allowed, false); /* relaxed: hint */
+    uint32_t seen = hz_load_rlx(&state);
+    /* cas: the thread that has set KEEPER_ENDS waits for the keeper's end and then sets KEEPER_CANNOT itself */
+    while (seen != KEEPER_ENDS && !hz_cas_strong_acq_rlx(&state, &seen, KEEPER_CANNOT)) {
+    }
+    hz_os_wake(&state, INT_MAX);
     hz_keeper_wake();
 }
 
+/* Sets the state to `wanted` from each other state but KEEPER_STARTING and KEEPER_ENDS. Returns the state before. */
+static uint32_t end_as(enum keeper_state wanted) {
+    uint32_t seen = hz_load_rlx(&state); /* relaxed: hint */
+    while (seen != KEEPER_STARTING && seen != KEEPER_ENDS && !hz_cas_strong_acq_rlx(&state, &seen, wanted)) {
+    }
+    return seen;
+}
+
+void hz_keeper_confine(void) {
+    int cancel_state;
+    hz_os_confine(); /* first: from now on hz_keeper_start gives up */
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* cannot fail. pthread_join is such a point */
+    uint32_t seen;
+    while ((seen = end_as(KEEPER_ENDS)) == KEEPER_STARTING || seen == KEEPER_ENDS)
+        hz_os_wait(&state, seen);
+    if (seen == KEEPER_RUNS) {
+        hz_os_wake(&state, INT_MAX);
+        hz_keeper_wake();
+        hz_lock_acquire(&keeper_lock);
+        pthread_t ending = keeper_thread;
+        hz_lock_release(&keeper_lock);
+        (void)pthread_join(ending, NULL); /* cannot fail: only this thread joins it, and it is not detached */
+    }
+    hz_store_rlx(&state, KEEPER_CANNOT); /* relaxed: publishes nothing */
+    hz_os_wake(&state, INT_MAX);
+    (void)pthread_setcancelstate(cancel_state, NULL); /* cannot fail */
+}
+
 void hz_keeper_after_fork(bool allowed) {
+    ends_keeper = true;
+    hz_lock_settle(&keeper_lock);
     hz_store_rlx(&is_allowed, allowed); /* relaxed: one thread */
     hz_store_rlx(&state, KEEPER_NONE);  /* relaxed: one thread */
 }

@@ -19,11 +19,17 @@ bool hz_keeper_runs(void);
 /* Whether a thread with this function is the keeper. */
 bool hz_keeper_is(void *(*start)(void *));
 
-/* The process's first thread has an exit hook, which will call hz_keeper_stop: from now on a keeper may start. */
+/* For the process's first thread, which has an exit hook that will call hz_keeper_thread_ends: from now on a keeper may
+   start. */
 void hz_keeper_allow(void);
 
-/* The process's first thread ends while others go on: the keeper ends too, and none starts any more. */
-void hz_keeper_stop(void);
+/* A thread ends. If it is the process's first one and others go on, the keeper ends too, and none starts any more:
+   the process ends with the last thread of the program. */
+void hz_keeper_thread_ends(void);
+
+/* The program is about to restrict its system calls: ends the keeper, whose calls a sandbox may not know, and waits for
+   its end. None starts any more. Any thread, outside malloc and free. */
+void hz_keeper_confine(void);
 
 /* In a fork's child, which has no keeper until it starts a thread. `allowed`: as after hz_keeper_allow. */
 void hz_keeper_after_fork(bool allowed);

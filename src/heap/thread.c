@@ -17,9 +17,7 @@
 static HZ_TLS bool thread_ending;
 
 static void thread_exit(void *value) {
-    /* the process ends when the last thread of the program has ended, so the keeper must not stay behind */
-    if (hz_os_thread_id() == hz_os_process_id())
-        hz_keeper_stop();
+    hz_keeper_thread_ends();
     if (value == hz_thread_mine) {
         hz_thread_detach(hz_thread_enter());
         hz_hooks_leave();
@@ -94,16 +92,15 @@ void hz_thread_detach(struct hz_thread_block *thread) {
     hz_registry_release(&thread->registered);
 }
 
-void hz_thread_start(void) {
+void hz_thread_start(bool is_first) {
     bool is_new = hz_thread_mine == NULL;     /* other constructors may have allocated already */
     if (is_new && hz_thread_attach() == NULL) /* without memory the first allocation tries again */
         return;
     struct hz_thread_block *self = hz_thread_enter();
     if (self->exit_armed) {
-        uint32_t id = hz_os_thread_id();
         hz_park_open(self);
-        label_set(self, id);
-        if (id == hz_os_process_id())
+        label_set(self, hz_os_thread_id());
+        if (is_first)
             hz_keeper_allow();
     }
     if (is_new && self->exit_armed) {

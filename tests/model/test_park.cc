@@ -32,7 +32,7 @@ TEST(Park, OneThreadEmptiesAnothersBins) {
     model::Explored found = model::explore("park lock", 500, [] {
         Heap heap;
         auto owner = [&] {
-            hz_thread_start(); /* only such threads can be parked */
+            hz_thread_start(false); /* only such threads can be parked */
             use(&heap, model::SHARED);
             use(&heap, model::SHARED);
             use(&heap, model::SMALL);
@@ -56,12 +56,12 @@ TEST(Park, TwoThreadsAtATime) {
     model::explore("park lock thread-claim", 300, [] {
         Heap heap;
         auto owner = [&] {
-            hz_thread_start(); /* only such threads can be parked */
+            hz_thread_start(false); /* only such threads can be parked */
             use(&heap, model::SHARED);
             use(&heap, model::SHARED);
         };
         auto other = [&] {
-            hz_thread_start();
+            hz_thread_start(false);
             use(&heap, model::SHARED);
             struct hz_thread_block *self = hz_thread_enter();
             empty_others(self);

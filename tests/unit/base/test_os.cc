@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <string>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace {
@@ -312,6 +313,43 @@ TEST_F(Os, FillTakesAHoleAndNothingElse) {
     EXPECT_TRUE(is_zero(space + MiB, MiB));
     space[MiB] = 1;
     EXPECT_TRUE(hz_os_unmap(space, 3 * MiB));
+}
+
+/* From the C library, but the same number that the kernel gives, in each thread and in a fork's child. */
+TEST_F(Os, ThreadsHaveTheKernelsNumbers) {
+    auto kernels = [] { return static_cast<uint32_t>(syscall(SYS_gettid)); };
+    EXPECT_EQ(hz_os_thread_id(), kernels());
+    std::thread([&] {
+        EXPECT_EQ(hz_os_thread_id(), kernels());
+        EXPECT_FALSE(hz_os_is_first_thread());
+        children::expect_good_end(children::start([&] {
+            require(hz_os_thread_id() == kernels(), "the number in a fork's child");
+            require(hz_os_is_first_thread(), "the thread that has forked is its child's first");
+            return 0;
+        }));
+    }).join();
+    EXPECT_TRUE(hz_os_is_first_thread());
+    errno = EILSEQ;
+}
+
+TEST_F(Os, AConfinedProcessKnowsLess) {
+    children::expect_good_end(children::start([] {
+        const struct rlimit bounds = {size_t{1} << 46, size_t{1} << 46};
+        require(setrlimit(RLIMIT_AS, &bounds) == 0, "a limit can be set");
+        char text[64];
+        bool can_barrier = hz_os_barrier_prepare();
+        hz_os_read_file("/proc/self/comm", text, sizeof text);
+        require(text[0] != '\0' && hz_os_address_space_limit() != SIZE_MAX, "before, everything is known");
+        require(hz_os_barrier() == can_barrier, "before, the barrier works");
+        hz_os_confine();
+        hz_os_read_file("/proc/self/comm", text, sizeof text);
+        require(text[0] == '\0', "no file is read");
+        require(hz_os_address_space_limit() == SIZE_MAX, "no limit is known");
+        require(!hz_os_barrier() && !hz_os_barrier_prepare(), "there is no barrier");
+        require(hz_os_is_sandboxed(), "the process counts as sandboxed");
+        return 0;
+    }));
+    errno = EILSEQ;
 }
 
 } // namespace

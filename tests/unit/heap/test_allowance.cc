@@ -46,7 +46,7 @@ TEST(Allowance, IsAnEqualShare) {
     }
     workers.front()->run([] {
         t_free(t_malloc(100));
-        hz_thread_start();
+        hz_thread_start(false);
     });
     EXPECT_EQ(hz_allowance(), allowance_of(5)) << "a thread joins once";
     while (!workers.empty()) {

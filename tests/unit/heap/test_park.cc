@@ -319,7 +319,7 @@ TEST_F(Park, AThreadThatAttachedLateIsNotParked) {
         thread = hz_self();
         Worker().run([&] { EXPECT_FALSE(empty(thread)); });
         EXPECT_EQ(hz_self(), thread);
-        hz_thread_start();
+        hz_thread_start(false);
         EXPECT_EQ(hz_self(), thread) << "it has a thread block already, and uses it";
         Worker().run([&] { EXPECT_TRUE(empty(thread)); });
     }).join();
@@ -364,7 +364,7 @@ TEST_F(Park, ThreadsEndWhileAnotherParksThem) {
         }
         for (support::Random random(index); effort.goes_on(parked);)
             std::thread([&] {
-                hz_thread_start();
+                hz_thread_start(false);
                 Blocks blocks;
                 for (unsigned j = 0; j < 40; j++)
                     blocks.push_back(blocks::make(random.between(blocks::least_size, 2000), j));

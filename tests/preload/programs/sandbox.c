@@ -1,0 +1,245 @@
+/*
+ * sandbox.c - a program that restricts its system calls and goes on allocating. Usage: sandbox WHEN HOW WORK LIST
+ *
+ *   WHEN   exec      the filter is installed by this program, which then executes itself again
+ *          late      after some work
+ *          threads   after three threads have worked, which go on afterwards
+ *   HOW    prctl, raw          how the filter is installed: raw, past prctl, where the heap does not see it
+ *          kill, EPERM, ENOSYS what the filter does to a call. As in prctl:kill
+ *   WORK   one, threads        after the filter: in the first thread, or in further threads as well
+ *          stay                in the first thread; those that have worked before go on, and do not end
+ *          refused             in the first thread, where malloc may fail with ENOMEM
+ *   LIST   names of system calls that the filter hits, with commas; with a leading = all calls but those
+ *
+ * Exit codes: 0 all blocks were intact; 3 a bad command line. The heap's calls get one that reports what is wrong.
+ */
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define CALL(name)                                                                                                     \
+    { #name, SYS_##name }
+static const struct {
+    const char *name;
+    int number;
+} calls[] = {CALL(brk),
+             CALL(clock_gettime),
+             CALL(clone),
+             CALL(clone3),
+             CALL(close),
+             CALL(exit),
+             CALL(exit_group),
+             CALL(futex),
+             CALL(getcpu),
+             CALL(getpid),
+             CALL(getrandom),
+             CALL(gettid),
+             CALL(madvise),
+             CALL(membarrier),
+             CALL(mmap),
+             CALL(mprotect),
+             CALL(mremap),
+             CALL(munmap),
+             CALL(openat),
+             CALL(prctl),
+             CALL(prlimit64),
+             CALL(read),
+             CALL(rseq),
+             CALL(rt_sigaction),
+             CALL(rt_sigprocmask),
+             CALL(rt_sigreturn),
+             CALL(sched_get_priority_max),
+             CALL(sched_get_priority_min),
+             CALL(sched_getaffinity),
+             CALL(sched_setscheduler),
+             CALL(sched_yield),
+             CALL(set_robust_list),
+             CALL(sysinfo),
+             CALL(write)};
+
+enum { CALLS = sizeof calls / sizeof calls[0], ROUNDS = 20, BLOCKS = 3000, THREADS = 3 };
+
+static void fail(const char *what) {
+    (void)!write(STDERR_FILENO, what, strlen(what));
+    (void)!write(STDERR_FILENO, "\n", 1);
+    _exit(3);
+}
+
+static int number_of(const char *name) {
+    for (int i = 0; i < CALLS; i++)
+        if (strcmp(calls[i].name, name) == 0)
+            return calls[i].number;
+    fail(name);
+    return -1;
+}
+
+static uint32_t verdict_of(const char *action) {
+    if (strcmp(action, "kill") == 0)
+        return SECCOMP_RET_KILL_PROCESS;
+    if (strcmp(action, "EPERM") == 0)
+        return SECCOMP_RET_ERRNO | EPERM;
+    if (strcmp(action, "ENOSYS") == 0)
+        return SECCOMP_RET_ERRNO | ENOSYS;
+    fail(action);
+    return 0;
+}
+
+static void install(const char *how, char *list) {
+    struct sock_filter code[2 * CALLS + 2];
+    unsigned short length = 0;
+    const char *action = strchr(how, ':');
+    if (action == NULL)
+        fail(how);
+    uint32_t hit = verdict_of(action + 1);
+    bool others = list[0] == '=';
+    code[length++] =
+        (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr));
+    for (char *name = strtok(list + others, ","); name != NULL; name = strtok(NULL, ",")) {
+        code[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)number_of(name), 0, 1);
+        code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, others ? SECCOMP_RET_ALLOW : hit);
+    }
+    code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, others ? hit : SECCOMP_RET_ALLOW);
+    const struct sock_fprog program = {.len = length, .filter = code};
+    if (strncmp(how, "raw:", 4) == 0) {
+        if (syscall(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+            syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0)
+            fail("no filter");
+    } else if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+               syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
+        fail("no filter");
+    }
+}
+
+/* ---- work ------------------------------------------------------------------------------------------ */
+
+static bool is_refused; /* NULL with ENOMEM is right */
+
+static void *get(void *block, size_t size) {
+    if (block == NULL && !(is_refused && errno == ENOMEM) && size > 0)
+        fail("no memory");
+    return block;
+}
+
+static void put(unsigned char *block, size_t size, size_t mark) {
+    if (block != NULL && (block[0] != (unsigned char)mark || block[size - 1] != (unsigned char)mark))
+        fail("a block has lost its contents");
+    free(block);
+}
+
+static unsigned char *make(size_t size, size_t mark) {
+    unsigned char *block = get(malloc(size), size);
+    if (block != NULL)
+        block[0] = block[size - 1] = (unsigned char)mark;
+    return block;
+}
+
+static void large(void) {
+    static const size_t sizes[] = {70000, 300000, 3000000, 9000000, 100000000, 5000000, 200000, 100};
+    unsigned char *block = make(60000, 5);
+    size_t before = 60000;
+    for (size_t i = 0; block != NULL && i < sizeof sizes / sizeof sizes[0]; i++) {
+        unsigned char *moved = get(realloc(block, sizes[i]), sizes[i]);
+        if (moved == NULL)
+            continue;
+        block = moved;
+        if (block[0] != 5 || (sizes[i] > before && block[before - 1] != 5))
+            fail("realloc has lost contents");
+        block[sizes[i] - 1] = 5;
+        before = sizes[i];
+    }
+    put(block, before, 5);
+    unsigned char *zeroed = get(calloc(1, 40000000), 1);
+    if (zeroed != NULL && (zeroed[0] != 0 || zeroed[39999999] != 0))
+        fail("calloc's block is not zero");
+    free(zeroed);
+    free(get(memalign(1 << 20, 100), 100));
+}
+
+static void *work(void *unused) {
+    static __thread unsigned char *blocks[BLOCKS];
+    for (size_t round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < BLOCKS; i++)
+            blocks[i] = make(1 + i * (round + 1) % 20000, i);
+        for (size_t i = 0; i < BLOCKS; i++)
+            put(blocks[i], 1 + i * (round + 1) % 20000, i);
+        if (round % 8 == 0)
+            large();
+    }
+    (void)malloc_trim(0);
+    return unused;
+}
+
+static pthread_barrier_t barrier;
+static bool threads_stay;
+
+static void *work_before_and_after(void *unused) {
+    (void)work(NULL);
+    pthread_barrier_wait(&barrier); /* all have worked */
+    pthread_barrier_wait(&barrier); /* the filter is there */
+    (void)work(NULL);
+    if (threads_stay) {
+        pthread_barrier_wait(&barrier); /* all have worked again */
+        pthread_barrier_wait(&barrier); /* never: the process ends */
+    }
+    return unused;
+}
+
+static void start(pthread_t *threads, void *(*body)(void *)) {
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&threads[i], NULL, body, NULL) != 0)
+            fail("no thread");
+}
+
+static void join(const pthread_t *threads) {
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[1], "filtered") != 0)
+        fail("usage: sandbox WHEN HOW WORK LIST");
+    pthread_t threads[THREADS];
+    bool with_threads = argc == 5 && strcmp(argv[1], "threads") == 0;
+    if (argc == 5) {
+        if (with_threads) {
+            pthread_barrier_init(&barrier, NULL, THREADS + 1);
+            start(threads, work_before_and_after);
+            pthread_barrier_wait(&barrier);
+        } else if (strcmp(argv[1], "late") == 0) {
+            (void)work(NULL);
+        }
+        install(argv[2], argv[4]);
+        if (strcmp(argv[1], "exec") == 0) {
+            execl("/proc/self/exe", "sandbox", "filtered", argv[3], (char *)NULL);
+            fail("exec");
+        }
+    }
+    const char *how_much = argc == 5 ? argv[3] : argv[2];
+    is_refused = strcmp(how_much, "refused") == 0;
+    threads_stay = strcmp(how_much, "stay") == 0;
+    if (with_threads)
+        pthread_barrier_wait(&barrier);
+    (void)work(NULL);
+    if (with_threads && threads_stay)
+        pthread_barrier_wait(&barrier);
+    else if (with_threads)
+        join(threads);
+    if (strcmp(how_much, "threads") == 0) {
+        start(threads, work);
+        join(threads);
+    }
+    (void)!write(STDOUT_FILENO, "done\n", 5);
+    _exit(0);
+}

@@ -1,0 +1,83 @@
+"""Programs that restrict their system calls with seccomp: none of the library's calls may be the one that ends them.
+
+programs/sandbox.c installs the filter. docs/failure.md lists which calls the library makes, and when.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import Preload, compile_c, describe
+
+pytestmark = pytest.mark.usefixtures("ours_only")
+
+# What a program that only allocates and writes cannot do without.
+ALLOCATES = "mmap,munmap,mprotect,madvise,mremap,futex,write,exit_group"
+# What glibc's pthread_create and the end of a thread need.
+STARTS_THREADS = f"{ALLOCATES},clone,clone3,rt_sigprocmask,rt_sigaction,set_robust_list,rseq,exit"
+# Calls that neither the dynamic linker nor a thread's start makes. (The linker's log, on which `preload` looks, needs
+# getpid.)
+OWN_CALLS = [
+    "clock_gettime", "getcpu", "gettid", "membarrier", "prctl", "sched_get_priority_max",
+    "sched_get_priority_min", "sched_getaffinity", "sched_setscheduler", "sched_yield", "sysinfo",
+]  # fmt: skip
+# Calls that can be refused while memory is still to be had. glibc itself starts no thread without mprotect.
+REFUSABLE = ["brk", "getpid", "gettid", "madvise", "membarrier", "mremap", "munmap", "openat", "prlimit64", "read"]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_c("sandbox.c", tmp_path_factory.mktemp("sandbox") / "sandbox")
+
+
+def survives(preload: Preload, program: Path, *arguments: str, **variables: str) -> None:
+    result = preload.run(program, *arguments, variables=variables)
+    assert result.stdout == "done\n", describe(result)
+
+
+@pytest.mark.parametrize("how", ["prctl", "raw"])
+def test_a_filter_that_kills_all_but_memory_calls(preload: Preload, program: Path, how: str) -> None:
+    survives(preload, program, "late", f"{how}:kill", "one", f"={ALLOCATES}")
+
+
+@pytest.mark.parametrize("when", ["late", "threads"])
+@pytest.mark.parametrize(("how", "background"), [("prctl", "1"), ("prctl", "0"), ("raw", "0")])
+def test_a_filter_that_kills_all_but_memory_calls_and_threads(
+    preload: Preload, program: Path, when: str, how: str, background: str
+) -> None:
+    """With a keeper the library must learn of the filter, which it does from prctl only."""
+    arguments = (when, f"{how}:kill", "threads", f"={STARTS_THREADS}")
+    survives(preload, program, *arguments, HAKOZUNA_BACKGROUND=background)
+
+
+def test_the_keeper_has_ended_when_the_filter_comes(preload: Preload, program: Path) -> None:
+    """Not even the calls with which a thread ends are allowed. Ten times, since a keeper that is late may be lucky."""
+    for _ in range(10):
+        survives(preload, program, "threads", "prctl:kill", "stay", f"={ALLOCATES}")
+
+
+@pytest.mark.parametrize("call", OWN_CALLS)
+def test_an_inherited_filter_that_kills_one_call(preload: Preload, program: Path, call: str) -> None:
+    survives(preload, program, "exec", "prctl:kill", "threads", call)
+
+
+@pytest.mark.parametrize("error", ["EPERM", "ENOSYS"])
+@pytest.mark.parametrize("how", ["prctl", "raw"])
+@pytest.mark.parametrize("call", REFUSABLE)
+def test_a_filter_that_refuses_one_call(preload: Preload, program: Path, call: str, how: str, error: str) -> None:
+    survives(preload, program, "threads", f"{how}:{error}", "threads", call)
+
+
+@pytest.mark.parametrize("error", ["EPERM", "ENOSYS"])
+@pytest.mark.parametrize("when", ["late", "threads"])
+def test_a_filter_that_refuses_mprotect(preload: Preload, program: Path, when: str, error: str) -> None:
+    survives(preload, program, when, f"raw:{error}", "one", "mprotect")
+
+
+@pytest.mark.parametrize("call", ["mmap", "mremap,munmap,madvise,mprotect"])
+@pytest.mark.parametrize("error", ["EPERM", "ENOSYS"])
+def test_without_memory_calls_malloc_fails_with_enomem(
+    preload: Preload, program: Path, call: str, error: str
+) -> None:
+    survives(preload, program, "late", f"raw:{error}", "refused", call)
