@@ -29,6 +29,10 @@ static bool fits_well(size_t usable, size_t size) {
     return size <= usable && size >= usable / 2;
 }
 
+/* hint: for lack of memory realloc has left a block in place that is more than twice as large as it should be. The
+ * thread that frees that block has it from the thread that resized it, and so sees this too. */
+static _Atomic(bool) has_kept_larger;
+
 static void *move(void *block, size_t usable, size_t size) {
     void *moved = hz_front_malloc(size);
     if (moved == NULL)
@@ -56,8 +60,10 @@ void *hz_front_realloc(void *block, size_t size) {
     if (fits_well(usable, size))
         return block;
     void *moved = move(block, usable, size);
-    if (moved == NULL && size <= usable)
-        return block; /* there is no memory for a smaller block, and the old one still serves */
+    if (moved == NULL && size <= usable) {
+        hz_store_rlx(&has_kept_larger, true); /* relaxed: hint */
+        return block;                         /* there is no memory for a smaller block, and the old one still serves */
+    }
     return moved;
 }
 
@@ -110,12 +116,15 @@ void *hz_front_pvalloc(size_t size) {
 }
 
 /* A correct `size` leads to the block's usable size, unless realloc left the block in place. */
+static bool may_have_size(const void *block, size_t size) {
+    size_t usable = hz_query_usable(block, HZ_IN_FREE_SIZED);
+    return usable == hz_query_good_size(size) || fits_well(usable, size) ||
+           (size <= usable && hz_load_rlx(&has_kept_larger)); /* relaxed: hint */
+}
+
 void hz_front_free_sized(void *block, size_t size) {
-    if (HZ_CONFIG_CHECKS && block != NULL) {
-        size_t usable = hz_query_usable(block, HZ_IN_FREE_SIZED);
-        if (usable != hz_query_good_size(size) && !fits_well(usable, size))
-            hz_misuse(HZ_TEXT_SIZE, block, HZ_IN_FREE_SIZED);
-    }
+    if (HZ_CONFIG_CHECKS && block != NULL && !may_have_size(block, size))
+        hz_misuse(HZ_TEXT_SIZE, block, HZ_IN_FREE_SIZED);
     hz_front_free(block);
 }
 

@@ -111,6 +111,18 @@ TEST_F(Limit, PartsOfPagesDoNotFillBeyondTheHardLimit) {
     EXPECT_LE(hz_arena_held_bytes(), hard + 1 * MiB) << "at most what one refill takes beyond it";
 }
 
+/* realloc to a smaller size may fail to find a smaller block. The check build then knows no better size for it. */
+TEST_F(Limit, ABlockThatCannotMoveToASmallerOneCanBeFreedWithItsNewSize) {
+    auto *block = static_cast<char *>(t_malloc(60000));
+    ASSERT_NE(block, nullptr);
+    support::fill(block, 60000, 9);
+    hz_heap_limit_set(0, hz_arena_held_bytes());
+    take(100, 64 * MiB);
+    ASSERT_EQ(t_realloc(block, 100), block);
+    EXPECT_TRUE(support::holds(block, 100, 9));
+    t_free_sized(block, 100);
+}
+
 struct Calls {
     std::atomic<int> count{0};
     std::atomic<size_t> held{0};
