@@ -36,6 +36,7 @@ function(hz_set_test_flags target)
     target_include_directories(${target} BEFORE PRIVATE "${PROJECT_SOURCE_DIR}/tests/c11")
     # The code under test is optimised, the tests are not: that halves the time to compile them.
     target_compile_options(${target} PRIVATE ${hz_test_options} -O0 -g1)
+    target_compile_definitions(${target} PRIVATE "HZ_TEST_PLUGIN=\"${CMAKE_BINARY_DIR}/tests/libplugin.so\"")
 endfunction()
 
 # GoogleTest's header takes longer to parse than most tests, so targets compiled with the same flags share a precompiled
@@ -73,9 +74,20 @@ function(hz_compile_test_once source name)
     set(objects "$<TARGET_OBJECTS:${target}>" PARENT_SCOPE)
 endfunction()
 
+# The library that tests/operations opens and closes.
+function(hz_add_plugin)
+    add_library(plugin MODULE "${PROJECT_SOURCE_DIR}/tests/operations/plugin.cc")
+    hz_set_test_flags(plugin)
+    target_compile_definitions(plugin PRIVATE HZ_TEST_SYSTEM=1)
+    set_target_properties(plugin PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+endfunction()
+
 # Registers a test; further arguments: its labels.
 function(hz_register_test name target suite)
     add_test(NAME "${name}" COMMAND ${hz_test_launcher} $<TARGET_FILE:${target}>)
+    if(name MATCHES "test_operations$")
+        add_dependencies("${target}" plugin)
+    endif()
     set_tests_properties(
         "${name}"
         PROPERTIES LABELS "${suite};${ARGN}"

@@ -47,6 +47,9 @@ struct t_entries {
     const char *(*config_fn)(void);
     int (*stats_print_fn)(int, enum hz_stats_format);
     int (*stats_get_fn)(struct hz_stats *);
+    int (*limit_set_fn)(size_t, size_t);
+    int (*limit_get_fn)(struct hz_limits *);
+    void (*limit_notify_fn)(hz_limit_callback *, void *);
 };
 
 #if HZ_TEST_SYSTEM
@@ -78,6 +81,9 @@ inline t_entries t_make_entries() {
     t_find(e.config_fn, "hz_config_string");
     t_find(e.stats_print_fn, "hz_stats_print");
     t_find(e.stats_get_fn, "hz_stats_get");
+    t_find(e.limit_set_fn, "hz_limit_set");
+    t_find(e.limit_get_fn, "hz_limit_get");
+    t_find(e.limit_notify_fn, "hz_limit_notify");
     return e;
 }
 
@@ -106,6 +112,9 @@ inline t_entries t_make_entries() {
     e.config_fn = hz_config_string;
     e.stats_print_fn = hz_stats_print;
     e.stats_get_fn = hz_stats_get;
+    e.limit_set_fn = hz_limit_set;
+    e.limit_get_fn = hz_limit_get;
+    e.limit_notify_fn = hz_limit_notify;
     return e;
 }
 

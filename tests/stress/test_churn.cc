@@ -1,8 +1,7 @@
-/* Thread churn: tens of thousands of short-lived threads, blocks that outlive their owner, more threads than shards. */
+/* Thread churn: tens of thousands of short-lived threads, and blocks that outlive their owner. */
 #include "blocks.h"
 #include "threads.h"
 
-#include <atomic>
 #include <gtest/gtest.h>
 #include <memory>
 
@@ -110,67 +109,6 @@ TEST(Churn, BlocksOfDeadThreadsStayValidUntilFreed) {
             damaged += blocks::drop(block) ? 0 : 1;
     EXPECT_EQ(damaged, 0U);
     lives.clear();
-    if (!t_system) {
-        EXPECT_EQ(live_bytes(), live);
-    }
-}
-
-/* 300 threads alive at the same time, more than any lane has shards, free one another's blocks. */
-constexpr size_t crowd_size = 300;
-constexpr size_t crowd_rounds = sanitized ? 60 : 2000;
-
-struct Crowd {
-    threads::Queue<64> inboxes[crowd_size];
-    std::atomic<size_t> index{0};
-    std::atomic<size_t> made{0};
-    std::atomic<size_t> freed{0};
-    std::atomic<size_t> damaged{0};
-    pthread_barrier_t all;
-};
-
-void free_inbox(Crowd *crowd, size_t self) {
-    while (void *block = crowd->inboxes[self].try_pop()) {
-        crowd->freed.fetch_add(1, std::memory_order_relaxed);
-        if (!blocks::drop(block))
-            crowd->damaged.fetch_add(1, std::memory_order_relaxed);
-    }
-}
-
-void *join_crowd(void *argument) {
-    auto *crowd = static_cast<Crowd *>(argument);
-    size_t self = crowd->index.fetch_add(1);
-    Random random(self);
-    pthread_barrier_wait(&crowd->all);
-    for (size_t i = 0; i < crowd_rounds; i++) {
-        void *block = blocks::make(random.between(blocks::least_size, 4 * KiB), random.next());
-        if (block == nullptr)
-            abort();
-        crowd->made.fetch_add(1, std::memory_order_relaxed);
-        size_t other = (self + 1 + random.below(crowd_size - 1)) % crowd_size;
-        while (!crowd->inboxes[other].try_push(block)) {
-            free_inbox(crowd, self);
-            other = (other + 1) % crowd_size;
-        }
-        free_inbox(crowd, self);
-    }
-    pthread_barrier_wait(&crowd->all);
-    free_inbox(crowd, self);
-    return nullptr;
-}
-
-TEST(Churn, ThreeHundredThreadsFreeEachOthersBlocks) {
-    size_t live = live_bytes();
-    auto crowd = std::make_unique<Crowd>();
-    pthread_barrier_init(&crowd->all, nullptr, crowd_size);
-    std::vector<pthread_t> started(crowd_size);
-    for (pthread_t &thread : started)
-        ASSERT_EQ(threads::start(&thread, join_crowd, crowd.get()), 0);
-    for (pthread_t thread : started)
-        pthread_join(thread, nullptr);
-    pthread_barrier_destroy(&crowd->all);
-    EXPECT_EQ(crowd->made.load(), crowd_size * crowd_rounds);
-    EXPECT_EQ(crowd->freed.load(), crowd->made.load());
-    EXPECT_EQ(crowd->damaged.load(), 0U);
     if (!t_system) {
         EXPECT_EQ(live_bytes(), live);
     }

@@ -38,10 +38,10 @@ class Mutex {
     pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
 };
 
-/* A bounded queue of pointers in a fixed array, so it allocates nothing. */
-template <size_t capacity> class Queue {
+/* A bounded queue in a fixed array, so it allocates nothing. `Item{}` means no item. */
+template <size_t capacity, typename Item = void *> class Queue {
   public:
-    void push(void *item) {
+    void push(Item item) {
         mutex_.lock();
         while (count_ == capacity)
             pthread_cond_wait(&not_full_, mutex_.native());
@@ -50,20 +50,21 @@ template <size_t capacity> class Queue {
         mutex_.unlock();
     }
 
-    /* The oldest item; NULL when the queue is closed and empty. */
-    void *pop() {
+    /* The oldest item; none when the queue is closed and empty. */
+    Item pop() {
         mutex_.lock();
         while (count_ == 0 && !closed_)
             pthread_cond_wait(&not_empty_, mutex_.native());
-        void *item = take();
-        if (item != nullptr)
+        bool any = count_ > 0;
+        Item item = take();
+        if (any)
             pthread_cond_signal(&not_full_);
         mutex_.unlock();
         return item;
     }
 
     /* False when the queue is full. */
-    bool try_push(void *item) {
+    bool try_push(Item item) {
         mutex_.lock();
         bool room = count_ < capacity;
         if (room)
@@ -72,10 +73,10 @@ template <size_t capacity> class Queue {
         return room;
     }
 
-    /* NULL when the queue is empty. */
-    void *try_pop() {
+    /* None when the queue is empty. */
+    Item try_pop() {
         mutex_.lock();
-        void *item = take();
+        Item item = take();
         mutex_.unlock();
         return item;
     }
@@ -88,10 +89,10 @@ template <size_t capacity> class Queue {
     }
 
   private:
-    void *take() {
+    Item take() {
         if (count_ == 0)
-            return nullptr;
-        void *item = items_[first_];
+            return Item{};
+        Item item = items_[first_];
         first_ = (first_ + 1) % capacity;
         count_--;
         return item;
@@ -100,7 +101,7 @@ template <size_t capacity> class Queue {
     Mutex mutex_;
     pthread_cond_t not_empty_ = PTHREAD_COND_INITIALIZER;
     pthread_cond_t not_full_ = PTHREAD_COND_INITIALIZER;
-    void *items_[capacity] = {};
+    Item items_[capacity] = {};
     size_t first_ = 0;
     size_t count_ = 0;
     bool closed_ = false;
