@@ -11,6 +11,8 @@ PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
 HAKOBENCH := $(VENV)/bin/hakobench
 SUITE ?= quick
+SOAK_SECONDS ?= 7200
+SEED ?= 1
 LIB := $(CURDIR)/build/lib
 
 # The tests with real programs run under these lanes: the default of each engine.
@@ -23,7 +25,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs variant check unit contract death stress model preload asm pytests tidy format docs bench venv setup clean distclean
+.PHONY: help run test libs variant check unit contract death stress soak model preload asm pytests tidy format docs bench venv setup clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -52,6 +54,11 @@ unit: ## run the unit tests of preset BUILD
 contract: ## test the public API in preset BUILD: under our names, on glibc, and preloaded
 death: ## test in preset BUILD that misuse ends the program with the documented message
 stress: ## run the stress tests of preset BUILD: threads, fork, exit, little memory
+
+soak: configure-check configure-release ## run seeded operations on every lane for SOAK_SECONDS (7200: 2 hours) in all, beginning with SEED
+	cmake --build --preset check -j $(JOBS) --target soak
+	cmake --build --preset release -j $(JOBS) --target soak
+	tools/soak --seconds $(SOAK_SECONDS) --seed $(SEED)
 
 model: venv build-check ## run the model tests, whose scheduler tries orders of atomic operations, and the spin models
 	ctest --preset check -j $(TEST_JOBS) -L '^$@$$'

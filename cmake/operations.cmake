@@ -1,0 +1,52 @@
+# The programs made of tests/operations, beside the stress test that uses them:
+#   <lane>.soak   runs seeded rounds for a given time, on the lane's hz_* names
+#   system.soak   the same on plain malloc, for LD_PRELOAD
+
+set(hz_operations "${PROJECT_SOURCE_DIR}/tests/operations")
+
+# Builds all that `make soak` runs in this preset.
+add_custom_target(soak)
+
+# Registers a short run of soak; further arguments: its environment.
+function(hz_register_soak name target)
+    add_test(NAME "${name}" COMMAND ${hz_test_launcher} $<TARGET_FILE:${target}> --rounds 4 --steps 2000)
+    set_tests_properties("${name}" PROPERTIES LABELS stress TIMEOUT 300 PROCESSORS 2
+                                              ENVIRONMENT "${hz_sanitizer_environment};${ARGN}")
+endfunction()
+
+function(hz_add_operations target source)
+    add_executable(${target} "${source}")
+    hz_set_test_flags(${target})
+    target_compile_options(${target} PRIVATE -O2)
+    target_link_libraries(${target} PRIVATE GTest::gtest Threads::Threads ${CMAKE_DL_LIBS})
+    set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+    add_dependencies(${target} plugin)
+endfunction()
+
+function(hz_add_soak entry)
+    hz_split_entry("${entry}")
+    hz_add_operations(${lane}.soak "${hz_operations}/soak.cc")
+    target_link_libraries(${lane}.soak PRIVATE ${lane}_api)
+    add_dependencies(soak ${lane}.soak)
+    hz_register_soak(${lane}.soak ${lane}.soak)
+endfunction()
+
+function(hz_add_system_soak)
+    hz_add_operations(system.soak "${hz_operations}/soak.cc")
+    target_compile_definitions(system.soak PRIVATE HZ_TEST_SYSTEM=1)
+    add_dependencies(soak system.soak libs)
+    hz_register_soak(system.soak system.soak)
+    foreach(entry IN LISTS HZ_TEST_LANES)
+        hz_split_entry("${entry}")
+        hz_register_soak(${lane}.preload.soak system.soak "LD_PRELOAD=$<TARGET_FILE:hakozuna_${lane}>")
+    endforeach()
+endfunction()
+
+function(hz_add_operations_programs)
+    foreach(entry IN LISTS HZ_TEST_LANES)
+        hz_add_soak("${entry}")
+    endforeach()
+    if(hz_has_products AND HZ_SYSTEM_SUITES)
+        hz_add_system_soak()
+    endif()
+endfunction()
