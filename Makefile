@@ -12,6 +12,7 @@ PYTEST := $(PYTHON) -m pytest
 HAKOBENCH := $(VENV)/bin/hakobench
 SUITE ?= quick
 SOAK_SECONDS ?= 7200
+FUZZ_SECONDS ?= 600
 SEED ?= 1
 LIB := $(CURDIR)/build/lib
 
@@ -25,7 +26,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs variant check unit contract death stress soak model preload asm pytests tidy format docs bench venv setup clean distclean
+.PHONY: help run test libs variant check unit contract death stress soak fuzz model preload asm pytests tidy format docs bench venv setup clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -59,6 +60,13 @@ soak: configure-check configure-release ## run seeded operations on every lane f
 	cmake --build --preset check -j $(JOBS) --target soak
 	cmake --build --preset release -j $(JOBS) --target soak
 	tools/soak --seconds $(SOAK_SECONDS) --seed $(SEED)
+
+fuzz: configure-clang-check ## run libFuzzer on the default lane of each engine for FUZZ_SECONDS (600) each; inputs in build/fuzz
+	cmake --build --preset clang-check -j $(JOBS) --target fuzz
+	for lane in $(PRELOAD_LANES); do mkdir -p build/fuzz/$$lane/found && \
+	build/clang-check/tests/$$lane.soak --write-inputs build/fuzz/$$lane && \
+	build/clang-check/tests/$$lane.fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=400 -verbosity=0 -print_final_stats=1 \
+	-artifact_prefix=build/fuzz/$$lane/found/ build/fuzz/$$lane || exit; done
 
 model: venv build-check ## run the model tests, whose scheduler tries orders of atomic operations, and the spin models
 	ctest --preset check -j $(TEST_JOBS) -L '^$@$$'

@@ -1,11 +1,13 @@
 # The programs made of tests/operations, beside the stress test that uses them:
 #   <lane>.soak   runs seeded rounds for a given time, on the lane's hz_* names
 #   system.soak   the same on plain malloc, for LD_PRELOAD
+#   <lane>.fuzz   libFuzzer's program (clang), or AFL++'s when its compilers build it
 
 set(hz_operations "${PROJECT_SOURCE_DIR}/tests/operations")
 
-# Builds all that `make soak` runs in this preset.
+# Build all that `make soak` and `make fuzz` run in this preset.
 add_custom_target(soak)
+add_custom_target(fuzz)
 
 # Registers a short run of soak; further arguments: its environment.
 function(hz_register_soak name target)
@@ -42,9 +44,30 @@ function(hz_add_system_soak)
     endforeach()
 endfunction()
 
+# The lane's library with the counters of branches that a fuzzer is guided by.
+function(hz_add_fuzz entry)
+    hz_split_entry("${entry}")
+    file(GLOB engine_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/engines/${engine}/*.c")
+    add_library(${lane}_fuzz STATIC EXCLUDE_FROM_ALL ${hz_base_sources} ${hz_heap_sources} ${engine_sources} ${hz_front_sources})
+    hz_set_lane_flags(${lane}_fuzz ${engine} ${lane_file} HZ_SHARDS_PER_CPU=0)
+    target_compile_options(${lane}_fuzz PRIVATE -fsanitize=fuzzer-no-link)
+    hz_add_operations(${lane}.fuzz "${hz_operations}/fuzz.cc")
+    target_link_options(${lane}.fuzz PRIVATE -fsanitize=fuzzer)
+    target_link_libraries(${lane}.fuzz PRIVATE ${lane}_fuzz)
+    add_dependencies(fuzz ${lane}.fuzz ${lane}.soak)
+    set(inputs "${CMAKE_BINARY_DIR}/fuzz/${lane}")
+    add_test(NAME ${lane}.fuzz
+             COMMAND sh -c "rm -rf $1 && mkdir -p $1 && $2 --write-inputs $1 && $3 -runs=2000 -seed=1 -max_len=400 -artifact_prefix=$1/ $1"
+                     sh ${inputs} $<TARGET_FILE:${lane}.soak> $<TARGET_FILE:${lane}.fuzz>)
+    set_tests_properties(${lane}.fuzz PROPERTIES LABELS stress TIMEOUT 600)
+endfunction()
+
 function(hz_add_operations_programs)
     foreach(entry IN LISTS HZ_TEST_LANES)
         hz_add_soak("${entry}")
+        if(CMAKE_C_COMPILER_ID STREQUAL "Clang" AND NOT sanitize)
+            hz_add_fuzz("${entry}")
+        endif()
     endforeach()
     if(hz_has_products AND HZ_SYSTEM_SUITES)
         hz_add_system_soak()

@@ -18,6 +18,7 @@ struct Options {
     uint64_t steps = 0; /* 0: by kind */
     uint64_t limit = 1200;
     const char *kind = "both";
+    const char *inputs = nullptr;
 };
 
 constexpr const char *usage =
@@ -28,7 +29,9 @@ constexpr const char *usage =
     "  --threads  actors that act at the same time (4)\n"
     "  --steps    operations of each thread in a round (8000); in lockstep, bytes (20000)\n"
     "  --kind     threads, lockstep, or both: every fourth round in lockstep (both)\n"
-    "  --limit    seconds a round may take (1200)\n";
+    "  --limit    seconds a round may take (1200)\n"
+    "or:    soak --write-inputs DIRECTORY\n"
+    "  writes inputs for a fuzzer to begin with, which together choose each operation\n";
 
 struct Number {
     const char *name;
@@ -64,6 +67,10 @@ void read_option(Options &options, const char *name, const char *value) {
         if (strcmp(value, "threads") != 0 && strcmp(value, "lockstep") != 0 && strcmp(value, "both") != 0)
             refuse(name, value, "threads, lockstep, both");
         options.kind = value;
+        return;
+    }
+    if (strcmp(name, "--write-inputs") == 0) {
+        options.inputs = value;
         return;
     }
     for (const Number &number : numbers)
@@ -113,10 +120,54 @@ class Growth {
     size_t most_late_ = 0;
 };
 
+void write_input(const char *directory, const char *name, const uint8_t *bytes, size_t count) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    for (char *at = path + strlen(directory) + 1; *at != '\0'; at++)
+        *at = *at == ' ' ? '-' : *at;
+    FILE *file = fopen(path, "we");
+    if (file == nullptr || fwrite(bytes, 1, count, file) != count || fclose(file) != 0) {
+        perror(path);
+        exit(1);
+    }
+}
+
+/* One input for each operation: random bytes, in which every eighth byte chooses that operation. */
+template <size_t count>
+void write_inputs_of(const char *directory, const Operation (&table)[count], const uint8_t *first, size_t first_count) {
+    size_t choice = 0;
+    for (const Operation &operation : table) {
+        uint8_t bytes[160];
+        fill_bytes(bytes, sizeof bytes, choice);
+        for (size_t i = 0; i + 2 < sizeof bytes; i += 8) {
+            memcpy(bytes + i, first, first_count);
+            bytes[i + first_count] = static_cast<uint8_t>(choice);
+        }
+        write_input(directory, operation.name, bytes, sizeof bytes);
+        choice += operation.weight;
+    }
+}
+
+int write_inputs(const char *directory) {
+    uint8_t rare = static_cast<uint8_t>(weight_of(common_operations) - 1); /* the last one */
+    write_inputs_of(directory, common_operations, &rare, 0);
+    write_inputs_of(directory, rare_operations, &rare, 1);
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        uint8_t bytes[400];
+        char name[20];
+        snprintf(name, sizeof name, "seed %" PRIu64, seed);
+        fill_bytes(bytes, sizeof bytes, seed);
+        write_input(directory, name, bytes, sizeof bytes);
+    }
+    return 0;
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
     Options options = read_options(argc, argv);
+    if (options.inputs != nullptr)
+        return write_inputs(options.inputs);
     repeat_install();
     time_t start = time(nullptr);
     uint64_t rounds = 0;
