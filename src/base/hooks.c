@@ -27,7 +27,7 @@ void hz_hooks_settle(void) {
 
 static void child_tell(void) {
     struct hz_hooks_thread *thread = &hz_hooks_thread;
-    thread->process = hz_os_process_id();
+    thread->id = hz_os_thread_id();
     hz_load_rlx (&tell_after_fork)(); /* relaxed: as in hz_hooks_settle */
     if (thread->inside == 0)
         hz_hooks_settle();
@@ -35,17 +35,17 @@ static void child_tell(void) {
         thread->is_due = true;
 }
 
-/* The thread is within fork, or in a handler that fork calls. In another process than before? Then this is the child,
+/* The thread is within fork, or in a handler that fork calls. Has it another number than before? Then this is the child,
    and the handler is one that runs before ours. */
 void hz_hooks_look(void) {
-    if (hz_os_process_id() == hz_hooks_thread.process)
+    if (hz_os_thread_id() == hz_hooks_thread.id)
         return;
     hz_hooks_thread.is_told = true;
     child_tell();
 }
 
 static void before_fork(void) {
-    hz_hooks_thread.process = hz_os_process_id();
+    hz_hooks_thread.id = hz_os_thread_id();
     hz_hooks_thread.forking++;
 }
 

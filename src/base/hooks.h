@@ -22,7 +22,7 @@
 struct hz_hooks_thread {
     uint32_t inside;  /* owner; calls of hz_hooks_enter without their hz_hooks_leave */
     uint32_t forking; /* owner; calls of fork that are under way: a signal handler can interrupt one, and fork */
-    uint32_t process; /* owner; while `forking`: the process that the thread was in when it last looked */
+    uint32_t id;      /* owner; while `forking`: the kernel's number of the thread when it last looked */
     bool is_told;     /* owner; this child was told before its handler ran */
     bool is_due;      /* owner; the child is to be told when the thread is outside */
 };
