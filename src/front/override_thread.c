@@ -1,6 +1,7 @@
 /*
- * override_thread.c - pthread_create, so that the keeper starts when the program has started its first thread, and not
- * in a process that has none. In the shared products only: an archive cannot find the C library's pthread_create.
+ * override_thread.c - pthread_create and C11's thrd_create, so that the keeper starts when the program has started its
+ * first thread, and not in a process that has none. In the shared products only: an archive cannot find the C library's
+ * pthread_create.
  */
 #include "hakozuna/hakozuna.h"
 
@@ -16,18 +17,18 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <threads.h>
 #include <unistd.h>
 
 typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
-static create_function *next_create(void) {
-    static _Atomic(uintptr_t) found; /* hint: every search has the same result */
-    uintptr_t next = hz_load_rlx(&found);
+static uintptr_t next_function(_Atomic(uintptr_t) *found, const char *name) {
+    uintptr_t next = hz_load_rlx(found); /* relaxed: hint */
     if (next == 0) {
-        next = (uintptr_t)dlsym(RTLD_NEXT, "pthread_create");
-        hz_store_rlx(&found, next);
+        next = (uintptr_t)dlsym(RTLD_NEXT, name);
+        hz_store_rlx(found, next); /* relaxed: hint */
     }
-    return (create_function *)next;
+    return next;
 }
 
 static void say_unknown(const char *value) {
@@ -52,6 +53,11 @@ static bool is_wanted(void) {
     return seen == YES;
 }
 
+static void keeper_start(void) {
+    if (is_wanted() && hz_keeper_start()) /* without it slow paths do what they can */
+        hz_heap_limit_default();
+}
+
 struct beginning {
     void *(*start)(void *);
     void *argument;
@@ -68,7 +74,8 @@ static void *thread_begin(void *argument) {
 __attribute__((visibility("default"))) int pthread_create(pthread_t *restrict thread,
                                                           const pthread_attr_t *restrict attributes,
                                                           void *(*start)(void *), void *restrict argument) {
-    create_function *create = next_create();
+    static _Atomic(uintptr_t) found; /* hint: every search has the same result */
+    create_function *create = (create_function *)next_function(&found, "pthread_create");
     if (create == NULL)
         return EAGAIN;
     hz_hooks_enter(); /* a fork handler may be first in the child to start a thread: the heap must be mended before */
@@ -82,7 +89,41 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *restrict th
     int error = create(thread, attributes, thread_begin, beginning);
     if (error != 0)
         hz_free(beginning);
-    if (error == 0 && is_wanted() && hz_keeper_start()) /* without it slow paths do what they can */
-        hz_heap_limit_default();
+    else
+        keeper_start();
     return error;
+}
+
+/* glibc's does not call pthread_create by its name. */
+typedef int c11_create_function(thrd_t *, thrd_start_t, void *);
+
+struct c11_beginning {
+    thrd_start_t start;
+    void *argument;
+};
+
+static int c11_begin(void *argument) {
+    struct c11_beginning beginning = *(struct c11_beginning *)argument;
+    hz_free(argument);
+    hz_thread_start(false);
+    return beginning.start(beginning.argument);
+}
+
+__attribute__((visibility("default"))) int thrd_create(thrd_t *thread, thrd_start_t start, void *argument) {
+    static _Atomic(uintptr_t) found; /* hint: every search has the same result */
+    c11_create_function *create = (c11_create_function *)next_function(&found, "thrd_create");
+    if (create == NULL)
+        return thrd_error;
+    hz_hooks_enter(); /* as in pthread_create */
+    hz_hooks_leave();
+    struct c11_beginning *beginning = hz_malloc(sizeof(*beginning));
+    if (beginning == NULL)
+        return thrd_nomem;
+    *beginning = (struct c11_beginning){.start = start, .argument = argument};
+    int result = create(thread, c11_begin, beginning);
+    if (result != thrd_success)
+        hz_free(beginning);
+    else
+        keeper_start();
+    return result;
 }

@@ -42,8 +42,9 @@ OPERATORS = {
 def test_exactly_the_intended_symbols_are_exported(library: Path) -> None:
     names = exported_names(library)
     versions = {name for name in names if re.fullmatch(r"(LIB)?HAKOZUNA[A-Z0-9_.]*", name)}
-    # pthread_create starts the keeper with the program's first thread; before prctl installs a filter the keeper ends
-    assert MALLOC_FAMILY | HZ_NAMES | OPERATORS | {"pthread_create", "prctl"} == names - versions
+    # the first two start the keeper with the program's first thread; before prctl installs a filter the keeper ends
+    own = {"pthread_create", "thrd_create", "prctl"}
+    assert MALLOC_FAMILY | HZ_NAMES | OPERATORS | own == names - versions
 
 
 @pytest.mark.usefixtures("ours_only")
@@ -169,6 +170,13 @@ def test_dlopen_from_a_c_program(library: Path, is_ours: bool, tmp_path: Path) -
     if not is_ours and "static TLS" in result.stderr:
         pytest.skip(f"this library does not promise to work with dlopen: {result.stderr}")
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+
+
+@pytest.mark.usefixtures("ours_only")
+def test_threads_of_c11_start_the_keeper(preload: Preload, tmp_path: Path) -> None:
+    program = compile_c("c11_threads.c", tmp_path / "c11_threads")
+    assert preload.run(program).stdout == "42\nkeeper\n"
+    assert preload.run(program, variables={"HAKOZUNA_BACKGROUND": "0"}).stdout == "42\nalone\n"
 
 
 LIFE = """preinit array
