@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { WORDS = HZ_CPUS / 64, LOOK_MS = 1000, STATUS_BYTES = 4096 };
+enum { WORDS = HZ_CPUS / 64, LOOK_MS = 1000, CPUS_TEXT_BYTES = 4096 };
 
 static struct hz_lock look_lock = HZ_LOCK_INIT(HZ_RANK_LEAF);
 static _Atomic(uint64_t) cpus_allowed[WORDS];    /* hint; of the first thread; no bit: unknown */
@@ -68,7 +68,7 @@ static void mask_parse(const char *text, uint64_t mask[WORDS]) {
 
 /* True if the mask has changed. */
 static bool look_locked(const char *status, const char *groups, const char *root) {
-    static char text[STATUS_BYTES]; /* lock: look_lock; a thread with a small stack may come here */
+    static char text[CPUS_TEXT_BYTES]; /* lock: look_lock; a thread with a small stack may come here */
     uint64_t mask[WORDS];
     text[0] = '\0';
     for (unsigned i = 0; i < WORDS; i++) {

@@ -35,8 +35,8 @@ static void child_tell(void) {
         thread->is_due = true;
 }
 
-/* The thread is within fork, or in a handler that fork calls. Has it another number than before? Then this is the child,
-   and the handler is one that runs before ours. */
+/* The thread is within fork, or in a handler that fork calls. Has it another number than before? Then this is the
+   child, and the handler is one that runs before ours. */
 void hz_hooks_look(void) {
     if (hz_os_thread_id() == hz_hooks_thread.id)
         return;
