@@ -229,7 +229,7 @@ TEST_F(ForkSteps, AThreadComesAndGoes) {
 
 TEST_F(ForkSteps, AThreadStarts) {
     std::thread([this] {
-        interrupt(61, [] { hz_thread_start(); });
+        interrupt(61, [] { hz_thread_start(false); });
         detach();
     }).join();
 }
@@ -444,7 +444,7 @@ TEST_F(ForkSteps, AnotherThreadIsCaughtAnywhere) {
 /* Both at once: the forking thread is interrupted, and the other one is anywhere. */
 TEST_F(ForkSteps, TwoThreadsAreCaughtAnywhere) {
     for (const Caught &each : caught)
-        for (size_t bytes : {64, 256, 4000, 300000}) {
+        for (size_t bytes : {size_t{64}, size_t{256}, size_t{4000}, size_t{300000}}) {
             SCOPED_TRACE(each.name);
             Frozen frozen(stride_of(each.stride) * 151, each.operation);
             unit::self();
