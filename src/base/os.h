@@ -4,7 +4,7 @@
  *
  * Units: bytes. Addresses and sizes are multiples of hz_os_page_bytes() unless a comment says otherwise; alignments are
  * powers of two. No function allocates from the heap or changes errno. Any thread can call them before anything is
- * initialised. None is a cancellation point.
+ * initialised. Only hz_os_write is a cancellation point.
  */
 #ifndef HZ_BASE_OS_H
 #define HZ_BASE_OS_H
@@ -69,7 +69,8 @@ size_t hz_os_data_limit(void);
 /* Monotonic time in milliseconds. Cheap and coarse: it advances in steps of some milliseconds. */
 uint64_t hz_os_now_ms(void);
 
-/* The kernel's number of the calling thread, 0 when unknown. Asks the C library: no system call with glibc. */
+/* The kernel's number of the calling thread; in a fork's child it is another. Asks the C library: no system call with
+   glibc. */
 uint32_t hz_os_thread_id(void);
 
 /* Whether the calling thread is the process's first one. Call it in a constructor or a fork's child: in a process with

@@ -200,15 +200,17 @@ uint64_t hz_os_now_ms(void) {
 
 /* glibc notes in a locked mutex which thread holds it. */
 uint32_t hz_os_thread_id(void) {
-    uint32_t id = 0;
 #ifdef __GLIBC__
+    uint32_t id = 0;
     pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* of this kind in each case, even with elision */
     if (pthread_mutex_lock(&mutex) == 0) {
         id = (uint32_t)mutex.__data.__owner;
         (void)pthread_mutex_unlock(&mutex); /* cannot fail: it is held */
     }
-#endif
     return id;
+#else
+    return (uint32_t)syscall(SYS_gettid);
+#endif
 }
 
 extern char __libc_single_threaded __attribute__((weak)); /* glibc from 2.32 on: no second thread has ever started */
@@ -279,7 +281,7 @@ int hz_os_write(int fd, const char *text, size_t length) {
     int saved = errno;
     int error = 0;
     while (length > 0 && error == 0) {
-        ssize_t written = syscall(SYS_write, fd, text, length); /* write(2) of the C library is a cancellation point */
+        ssize_t written = write(fd, text, length);
         if (written >= 0) {
             text += written;
             length -= (size_t)written;
