@@ -54,7 +54,7 @@ endfunction()
 
 # Compiles one test program.
 function(hz_add_test_program target source)
-    add_executable(${target} "${source}")
+    add_executable(${target} ${source})
     hz_set_test_flags(${target})
     target_link_libraries(${target} PRIVATE GTest::gtest_main Threads::Threads ${CMAKE_DL_LIBS})
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
@@ -143,6 +143,24 @@ function(hz_add_suite entry suite)
     endforeach()
 endfunction()
 
+# The contract suite over an OS that fails one call in each run (tests/faulty/every_call.cc has the main function).
+function(hz_add_faulty_contract entry)
+    hz_split_entry("${entry}")
+    file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/contract/*.cc")
+    # these test names that only the products have, or tens of thousands of calls
+    list(FILTER sources EXCLUDE REGEX "/test_(introspection|operators|purge)\\.cc$")
+    foreach(source IN LISTS sources)
+        hz_name_test("${source}" name)
+        set(target "${lane}.faulty.${name}")
+        hz_compile_test_once("${source}" "${name}")
+        set(tests "${objects}")
+        hz_compile_test_once("${PROJECT_SOURCE_DIR}/tests/faulty/every_call.cc" every_call)
+        hz_add_test_program("${target}" "${tests};${objects}")
+        target_link_libraries("${target}" PRIVATE ${lane}_faulty)
+        hz_register_test("${target}" "${target}" contract ${lane})
+    endforeach()
+endfunction()
+
 # Registers the suites that run for every lane.
 function(hz_add_suites entry)
     hz_split_entry("${entry}")
@@ -157,6 +175,9 @@ function(hz_add_suites entry)
     foreach(suite IN LISTS suites)
         hz_add_suite("${entry}" ${suite} "${tests}/${suite}/*.cc")
     endforeach()
+    if(HZ_BUILD STREQUAL "check" AND entry MATCHES "^(hz3/scale|hz4)$") # the default of each engine
+        hz_add_faulty_contract("${entry}")
+    endif()
 endfunction()
 
 # base does not depend on a lane, so its unit tests run once.
