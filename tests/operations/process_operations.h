@@ -68,8 +68,8 @@ inline void *stand_in(void *argument) {
 }
 
 inline void do_thread(Actor &actor) {
-    if (actor.depth == depth_max || (actor.world->alone && support::tsan))
-        return; /* ThreadSanitizer supports no threads in a child of a process with threads */
+    if (actor.depth == depth_max || (actor.world->alone && support::sanitized))
+        return; /* a sanitizer's own locks may be held for ever in a child of a process with threads */
     actor.depth++;
     Stand_in self = {&actor, 1 + actor.below(64), exit_rounds, {}};
     pthread_t thread;
