@@ -1,24 +1,23 @@
 """Real programs under LD_PRELOAD of the library that HZ_LIB names.
 
-Each program runs with the dynamic linker's log (LD_DEBUG=libs). The log shows for every process, including children,
-whether the library was initialised there, so a preload that had no effect cannot pass as a success.
+`preloading.py` says how a preload that had no effect is noticed.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from preloading import TIMEOUT_SECONDS, Preload, clean_environment, describe, required
+
+# The tests import from here what they share.
+__all__ = ["PROGRAMS", "ROOT", "TIMEOUT_SECONDS", "Preload", "clean_environment", "compile_c", "describe", "exported_names", "required"]
 
 TESTS = Path(__file__).resolve().parent
 PROGRAMS = TESTS / "programs"
 ROOT = TESTS.parent.parent
-# A program that hangs fails its test after this time.
-TIMEOUT_SECONDS = 240
 
 
 def library_from_environment() -> Path:
@@ -73,77 +72,6 @@ def is_ours(library: Path) -> bool:
 def ours_only(is_ours: bool) -> None:
     if not is_ours:
         pytest.skip("only promised by hakozuna; HZ_LIB is another allocator")
-
-
-def required(name: str) -> str:
-    """The path of a program that tools/setup installs."""
-    path = shutil.which(name)
-    if path is None:
-        pytest.fail(f"'{name}' is not installed; run tools/setup")
-    return path
-
-
-def clean_environment() -> dict[str, str]:
-    dropped = ("LD_PRELOAD", "LD_DEBUG", "LD_DEBUG_OUTPUT", "HAKOZUNA_SHOW_CONFIG", "PYTHONMALLOC")
-    return {key: value for key, value in os.environ.items() if key not in dropped}
-
-
-@dataclass
-class Preload:
-    """Runs programs with the library preloaded, and checks that it really was."""
-
-    library: Path
-    log_directory: Path
-    variables: dict[str, str] = field(default_factory=dict)
-
-    def environment(self, **extra: str) -> dict[str, str]:
-        """Environment variables that preload the library and make the dynamic linker log what it initialises."""
-        return clean_environment() | {
-            "LD_PRELOAD": str(self.library),
-            "LD_DEBUG": "libs",
-            "LD_DEBUG_OUTPUT": str(self.log_directory / "ld"),
-            **self.variables,
-            **extra,
-        }
-
-    def processes(self) -> int:
-        """The number of processes that have initialised the library so far."""
-        line = f"calling init: {self.library}"
-        return sum(line in log.read_text(errors="replace") for log in self.log_directory.glob("ld.*"))
-
-    def run(
-        self,
-        *command: str | Path,
-        check: bool = True,
-        preload: bool = True,
-        least_processes: int = 1,
-        variables: dict[str, str] | None = None,
-        **options: object,
-    ) -> subprocess.CompletedProcess[str]:
-        """Runs the command to its end; with `check` it must exit with 0."""
-        before = self.processes()
-        environment = self.environment() if preload else clean_environment()
-        result = subprocess.run(
-            [str(part) for part in command],
-            env=environment | (variables or {}),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-            errors="replace",
-            **options,
-        )
-        if check:
-            assert result.returncode == 0, describe(result)
-        if preload:
-            assert self.processes() >= before + least_processes, f"the preload took no effect: {describe(result)}"
-        return result
-
-
-def describe(result: subprocess.CompletedProcess[str]) -> str:
-    return (
-        f"{' '.join(result.args)} exited with {result.returncode}\n"
-        f"--- stdout\n{result.stdout[-3000:]}\n--- stderr\n{result.stderr[-3000:]}"
-    )
 
 
 @pytest.fixture

@@ -2,44 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import random
 import subprocess
 from pathlib import Path
 
 import pytest
 from conftest import PROGRAMS, Preload, required
-
-PERL = r"""
-use strict; use warnings;
-my (%words, @rows);
-for my $i (1 .. 120_000) {
-    my $key = "key" . ($i * 7919 % 65537);
-    push @{ $words{$key} }, $i x (1 + $i % 5);
-    delete $words{"key" . ($i * 31 % 65537)} if $i % 3 == 0;
-}
-@rows = map { $_ . ":" . join(",", @{ $words{$_} }) } sort keys %words;
-my $sum = 0;
-$sum = ($sum * 33 + unpack("%32C*", $_)) % 4294967291 for @rows;
-print scalar(@rows), " $sum\n";
-"""
-
-SQL = """
-PRAGMA journal_mode = MEMORY;
-CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT, weight REAL, payload BLOB);
-WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
-INSERT INTO items SELECT i, 'item ' || (i * 7919 % 60000), i * 0.5, zeroblob(i % 300) FROM n;
-CREATE INDEX by_name ON items (name);
-CREATE VIRTUAL TABLE words USING fts5(body);
-INSERT INTO words SELECT name || ' of weight ' || weight FROM items WHERE id % 7 = 0;
-UPDATE items SET payload = zeroblob(1000 + id % 3000) WHERE id % 5 = 0;
-DELETE FROM items WHERE id % 3 = 0;
-SELECT count(*), sum(length(payload)), max(name) FROM items;
-SELECT count(*) FROM words WHERE words MATCH 'item NOT weight';
-SELECT a.name, group_concat(b.id) FROM items a JOIN items b ON a.name = b.name WHERE a.id < 200 GROUP BY a.name;
-VACUUM;
-PRAGMA integrity_check;
-"""
+from trees import digest, write_tree
 
 TEXT = str(PROGRAMS / "large.cc")
 OUTPUT_COMMANDS = [
@@ -64,37 +32,18 @@ def test_output_and_errors_are_unchanged(preload: Preload, command: list[str]) -
 
 
 def test_perl_hashes(preload: Preload) -> None:
-    plain = preload.run(required("perl"), "-e", PERL, preload=False)
-    assert preload.run("perl", "-e", PERL).stdout == plain.stdout
+    plain = preload.run(required("perl"), PROGRAMS / "hashes.pl", preload=False)
+    assert preload.run("perl", PROGRAMS / "hashes.pl").stdout == plain.stdout
 
 
 def test_sqlite(preload: Preload, tmp_path: Path) -> None:
+    sql = (PROGRAMS / "items.sql").read_text()
     results = {}
     for name, preloaded in (("plain", False), ("preloaded", True)):
         database = tmp_path / f"{name}.db"
-        results[name] = preload.run(required("sqlite3"), database, preload=preloaded, input=SQL).stdout
+        results[name] = preload.run(required("sqlite3"), database, preload=preloaded, input=sql).stdout
     assert results["preloaded"].splitlines()[-1] == "ok", "PRAGMA integrity_check"
     assert results["preloaded"] == results["plain"]
-
-
-def write_tree(root: Path, seed: int, count: int) -> None:
-    """Writes files of compressible text and of noise; each seed overwrites some files of the other seeds."""
-    chance = random.Random(seed)
-    words = [f"word{number}" for number in range(500)]
-    for index in chance.sample(range(3 * count), count):
-        path = root / f"d{index % 17}" / f"file{index}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if index % 3 == 0:
-            path.write_bytes(chance.randbytes(chance.randrange(60_000)))
-        else:
-            path.write_text(" ".join(chance.choices(words, k=chance.randrange(20_000))))
-
-
-def digest(root: Path) -> str:
-    total = hashlib.sha256()
-    for path in sorted(path for path in root.rglob("*") if path.is_file() and ".git" not in path.parts):
-        total.update(str(path.relative_to(root)).encode() + path.read_bytes())
-    return total.hexdigest()
 
 
 def test_tar_and_threaded_xz(preload: Preload, tmp_path: Path) -> None:
