@@ -10,7 +10,8 @@ file(GLOB hz_front_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/*.
 set(hz_os_faulty "${PROJECT_SOURCE_DIR}/src/base/os_faulty.c")
 file(GLOB hz_override_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/override*.c")
 # These are in the shared products only.
-set(hz_shared_sources "${PROJECT_SOURCE_DIR}/src/front/override_prctl.c"
+set(hz_shared_sources "${PROJECT_SOURCE_DIR}/src/front/override_dlopen.c"
+                      "${PROJECT_SOURCE_DIR}/src/front/override_prctl.c"
                       "${PROJECT_SOURCE_DIR}/src/front/override_thread.c")
 list(REMOVE_ITEM hz_override_sources ${hz_shared_sources})
 set(hz_exports "${PROJECT_SOURCE_DIR}/src/front/exports.map")

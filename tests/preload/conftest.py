@@ -10,7 +10,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from preloading import TIMEOUT_SECONDS, Preload, clean_environment, describe, required
+
+pytest.register_assert_rewrite("preloading", "servers")  # so that a failed assertion there shows its values
+
+from preloading import TIMEOUT_SECONDS, Preload, clean_environment, describe, required  # noqa: E402 - after the line above
 
 # The tests import from here what they share.
 __all__ = ["PROGRAMS", "ROOT", "TIMEOUT_SECONDS", "Preload", "clean_environment", "compile_c", "describe", "exported_names", "required"]
