@@ -18,6 +18,9 @@ LIB := $(CURDIR)/build/lib
 
 # The tests with real programs run under these lanes: the default of each engine.
 PRELOAD_LANES := hz3_scale hz4
+# `make test-apps` takes other lanes and, if BUILD is given, another build.
+LANES ?= $(PRELOAD_LANES)
+APPS_BUILD := $(if $(filter file,$(origin BUILD)),release,$(BUILD))
 
 PRESETS := release stats check asan tsan clang-release clang-check clang-asan clang-tsan
 ifeq ($(filter $(BUILD),$(PRESETS)),)
@@ -26,11 +29,11 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs variant check unit contract death stress soak fuzz model preload asm pytests tidy format docs bench venv setup clean distclean
+.PHONY: help run test libs variant check unit contract death stress soak fuzz model preload test-apps asm pytests tidy format docs bench venv setup clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
-	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 	@echo "  suite-P   build preset P and run all of its suites; P is one of:"
 	@echo "            $(PRESETS)"
 
@@ -79,12 +82,17 @@ preload: venv libs ## run real programs under the release library of each engine
 	for lane in $(PRELOAD_LANES); do echo "preload: libhakozuna_$$lane.so"; cat build/preload_$$lane.log; done; \
 	exit $${status:-0}
 
+test-apps: venv configure-$(APPS_BUILD) ## run many more real programs (docs/real-programs.md): LANES=all, BUILD=check, ARGS for pytest
+	tools/setup apps
+	cmake --build --preset $(APPS_BUILD) -j $(JOBS) --target libs
+	HZ_LIB_DIR=build/$(APPS_BUILD)/lib HZ_BUILD=$(APPS_BUILD) HZ_LANES='$(LANES)' $(PYTEST) tests/apps -n $(JOBS) --dist worksteal $(ARGS)
+
 asm: libs ## compare the fast paths of the release libraries with tests/asm/budget.txt
 	tools/asm_budget.py --libs $(LIB) tests/asm/budget.txt
 
-pytests: venv libs build-release ## run the tests written in Python, except those of `preload`
+pytests: venv libs build-release ## run the tests written in Python, except those of `preload` and `test-apps`
 	@# the tests of one file run one after the other: they share results and files
-	HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) tests --ignore tests/preload -n $(TEST_JOBS) --dist loadfile
+	HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) tests --ignore tests/preload --ignore tests/apps -n $(TEST_JOBS) --dist loadfile
 
 tidy: ## check the house rules, including clang-format
 	tools/tidy.py

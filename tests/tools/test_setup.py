@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -41,3 +42,22 @@ def test_nothing_is_missing_when_all_are_installed(check):
     names = check("", 1).stderr.split("--no-install-recommends ", 1)[1].split()
     run = check("".join(f"{name} installed\n" for name in names), 0)
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+def test_apps_are_asked_for_unless_their_command_is_there(tmp_path):
+    """Only `tools/setup apps` wants them, and a command that came in another way will do."""
+    for name in ("bash", "awk", "sort", "comm", "mktemp", "rm", "cat"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    for name in ("dpkg-query", "go"):
+        (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    command, environment = [TOOL, "--check"], {**os.environ, "PATH": str(tmp_path)}
+    plain = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    apps = subprocess.run([*command, "apps"], capture_output=True, text=True, check=False, env=environment)
+    assert " ffmpeg " in apps.stderr and " golang-go " not in apps.stderr
+    assert " ffmpeg " not in plain.stderr and " cmake " in plain.stderr
+
+
+def test_an_unknown_argument_is_named():
+    run = subprocess.run([TOOL, "app"], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (2, "tools/setup: unknown argument 'app'; allowed: apps, --check\n")
