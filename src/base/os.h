@@ -94,6 +94,9 @@ void hz_os_read_file(const char *path, char *text, size_t room);
 bool hz_os_barrier_prepare(void);
 bool hz_os_barrier(void);
 
+/* Fills memory with random bytes. Where the kernel has none, they are guessable. */
+void hz_os_random(void *memory, size_t bytes);
+
 /* Wait sleeps while *word == expected, and can return early. Wake ends the sleep of up to `count` threads. */
 void hz_os_wait(const void *word, uint32_t expected);
 void hz_os_wait_ms(const void *word, uint32_t expected, uint32_t most_ms);

@@ -8,6 +8,7 @@
 
 #include "base/atomic.h"
 #include "base/os_faulty.h"
+#include "base/random.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -256,6 +258,19 @@ bool hz_os_is_sandboxed(void) {
     hz_os_read_file("/proc/thread-self/status", text, sizeof(text));
     const char *mode = strstr(text, label);
     return mode == NULL || mode[sizeof(label) - 1] != '0';
+}
+
+/* Without the kernel's: the time, and the address of the stack, which it chose at random. */
+void hz_os_random(void *memory, size_t bytes) {
+    int saved = errno;
+    if (syscall(SYS_getrandom, memory, bytes, GRND_NONBLOCK) != (long)bytes) {
+        struct timespec now = {0};
+        (void)clock_gettime(CLOCK_MONOTONIC, &now); /* if it fails, the address remains */
+        uint64_t random = (uintptr_t)&now ^ (uint64_t)now.tv_nsec << 32;
+        for (size_t i = 0; i < bytes; i++)
+            ((unsigned char *)memory)[i] = (unsigned char)(hz_random_next(&random) >> 56);
+    }
+    errno = saved;
 }
 
 void hz_os_wait(const void *word, uint32_t expected) {

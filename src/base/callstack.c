@@ -1,0 +1,87 @@
+/*
+ * callstack.c - see callstack.h. Called by guard.c and guard_report.c.
+ *
+ * glibc's backtrace unwinds by the tables for exceptions, which all Debian packages have; few have frame pointers. From
+ * gcc 12 and glibc 2.35 on it takes no lock for that.
+ */
+#define _GNU_SOURCE
+#include "base/callstack.h"
+
+#include "base/os.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <stdio.h>
+#include <sys/auxv.h>
+
+void hz_callstack_prime(void) {
+    void *address;
+    (void)backtrace(&address, 1);
+}
+
+HZ_NOINLINE void hz_callstack_take(struct hz_callstack *stack) {
+    int saved = errno;
+    int depth = backtrace(stack->addresses, HZ_CALLSTACK_DEPTH);
+    stack->depth = depth > 0 ? (uint32_t)depth : 0;
+    stack->thread_id = hz_os_thread_id();
+    errno = saved;
+}
+
+/* Start of the file that this library is, NULL when it is a part of the program's own file. */
+static const void *library_base(void) {
+    static const char here;
+    Dl_info of_library;
+    Dl_info of_program;
+    if (dladdr(&here, &of_library) == 0)
+        return NULL;
+    /* the kernel has told where the program's headers are, which are in its file's first page */
+    bool found = dladdr((const void *)getauxval(AT_PHDR), &of_program) != 0; /* NOLINT */
+    return found && of_program.dli_fbase == of_library.dli_fbase ? NULL : of_library.dli_fbase;
+}
+
+/* The number that addr2line wants: an offset, or the address itself in a file that is mapped where it says. */
+static size_t offset_in(const Dl_info *info, const void *address) {
+    const Elf64_Ehdr *header = info->dli_fbase;
+    return header->e_type == ET_EXEC ? (uintptr_t)address : (uintptr_t)address - (uintptr_t)info->dli_fbase;
+}
+
+static void write_text(int fd, const char *text, size_t room, int length) {
+    if (length > 0)
+        (void)hz_os_write(fd, text, hz_min((size_t)length, room - 1)); /* a closed stderr cannot be reported */
+}
+
+/* `back`: 1 for a return address, so that the line is the call's and not the next one's. */
+static void address_write(int fd, const char *address, size_t back) {
+    char text[512];
+    Dl_info info;
+    const char *call = address - back;
+    int length;
+    if (dladdr(call, &info) == 0 || info.dli_fname == NULL)
+        length = snprintf(text, sizeof(text), "    0x%zx\n", (size_t)(uintptr_t)call);
+    else if (info.dli_sname == NULL)
+        length = snprintf(text, sizeof(text), "    %.300s+0x%zx\n", info.dli_fname, offset_in(&info, call));
+    else
+        length = snprintf(text, sizeof(text), "    %.300s+0x%zx (%.120s)\n", info.dli_fname, offset_in(&info, call),
+                          info.dli_sname);
+    write_text(fd, text, sizeof(text), length);
+}
+
+static bool is_in(const void *base, const void *address) {
+    Dl_info info;
+    return base != NULL && dladdr(address, &info) != 0 && info.dli_fbase == base;
+}
+
+void hz_callstack_write(int fd, const char *title, const struct hz_callstack *stack) {
+    if (stack->thread_id == 0)
+        return;
+    char text[96];
+    write_text(fd, text, sizeof(text), snprintf(text, sizeof(text), "  %.60s %u:\n", title, stack->thread_id));
+    const void *library = library_base();
+    uint32_t first = 0;
+    while (first < stack->depth && is_in(library, stack->addresses[first]))
+        first++;
+    for (uint32_t i = first; i < stack->depth; i++)
+        address_write(fd, stack->addresses[i], 1);
+}

@@ -1,0 +1,31 @@
+/*
+ * callstack.h - who called: the return addresses of the calling thread, and where in which file they are.
+ *
+ * Taking a call stack allocates nothing, but the C library loads its unwinder in the first call, and that allocates: so
+ * hz_callstack_prime comes first. Any thread, holding no lock.
+ */
+#ifndef HZ_BASE_CALLSTACK_H
+#define HZ_BASE_CALLSTACK_H
+
+#include "base/compiler.h"
+
+enum { HZ_CALLSTACK_DEPTH = 20 };
+
+struct hz_callstack {
+    uint32_t thread_id;                  /* the kernel's number; 0: no call stack was taken */
+    uint32_t depth;                      /* addresses in use */
+    void *addresses[HZ_CALLSTACK_DEPTH]; /* the innermost first; the outermost ones may be missing */
+};
+
+/* Loads the unwinder. Can allocate. */
+void hz_callstack_prime(void);
+
+/* The calling thread's call stack. */
+void hz_callstack_take(struct hz_callstack *stack);
+
+/* Writes "<title> <thread id>:" and a line "    <file>+0x<offset> (<function>)" for each call, as addr2line wants them.
+   Calls within this library that are the innermost are left out, unless it is linked into the program. Takes the
+   dynamic linker's lock, which a thread that was interrupted in the dynamic linker may hold itself. */
+void hz_callstack_write(int fd, const char *title, const struct hz_callstack *stack);
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * guard.c - see guard.h. Called by front/override_load.c and by the slow paths of the layer above.
+ */
+#include "base/guard.h"
+
+#include "base/check.h"
+#include "base/guard_report.h"
+
+bool hz_guard_start(uint32_t rate) {
+    hz_callstack_prime();
+    if (!hz_guard_pool_make(rate))
+        return false;
+    (void)hz_guard_report_install(); /* as the header says */
+    return true;
+}
+
+static void answer(enum hz_guard_answer given, const void *block, const struct hz_guard_slot *slot,
+                   const char *text_if_freed) {
+    switch (given) {
+    case HZ_GUARD_OK:
+        return;
+    case HZ_GUARD_TWICE:
+        hz_guard_fail(text_if_freed, block, slot);
+    case HZ_GUARD_INSIDE:
+        hz_guard_fail(HZ_TEXT_INTERIOR, block, slot);
+    case HZ_GUARD_NO_BLOCK:
+        hz_guard_fail(HZ_TEXT_FOREIGN, block, NULL);
+    case HZ_GUARD_OVERWRITE:
+        hz_guard_fail(HZ_TEXT_GUARD_OVERWRITE, block, slot);
+    case HZ_GUARD_UNDERWRITE:
+        hz_guard_fail(HZ_TEXT_GUARD_UNDERWRITE, block, slot);
+    }
+}
+
+void hz_guard_free(const void *block) {
+    struct hz_guard_slot slot;
+    answer(hz_guard_pool_free(block, &slot), block, &slot, HZ_TEXT_DOUBLE_FREE);
+}
+
+size_t hz_guard_usable(const void *block) {
+    struct hz_guard_slot slot;
+    answer(hz_guard_pool_look(block, &slot), block, &slot, HZ_TEXT_GUARD_FREED);
+    return slot.size;
+}

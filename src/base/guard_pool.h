@@ -1,0 +1,102 @@
+/*
+ * guard_pool.h - the sampling guard's pool: blocks that lie alone on system pages, between pages that cannot be
+ * accessed.
+ *
+ * A slot has room for one block, which lies at the room's left or right edge, by chance. The rest of the room, the
+ * guard pages around it and the whole room of a freed block are inaccessible, so the processor stops whoever goes
+ * beyond the block or uses it after its free. A freed slot is used again after all others. What the block's last system
+ * page has besides the block is filled with a pattern, which free checks.
+ *
+ * The layer above chooses which allocations come here (cache/hand.h). The pool does not exist unless it was asked for.
+ * A pool address has no page tag and lies in no segment, so free's fast path leaves it to the slow path. Nothing here
+ * allocates from the heap. No lock is held while call stacks are taken or a report is written.
+ */
+#ifndef HZ_BASE_GUARD_POOL_H
+#define HZ_BASE_GUARD_POOL_H
+
+#include "base/atomic.h"
+#include "base/callstack.h"
+#include "base/compiler.h"
+
+enum {
+    HZ_GUARD_BLOCK_MAX = 16 << 10, /* bytes; larger blocks are never guarded */
+    HZ_GUARD_SLOTS = 256,
+};
+
+#define HZ_GUARD_RATE_MAX 1000000000 /* allocations; a macro, since a message prints it */
+
+struct hz_guard_range {
+    _Atomic(uintptr_t) begin; /* both 0 without a pool. Const after publish */
+    _Atomic(size_t) bytes;
+};
+
+extern HZ_HIDDEN struct hz_guard_range hz_guard_range;
+
+/* Reserves the pool; one allocation in `rate` (1..HZ_GUARD_RATE_MAX) is meant to come to it. Once. False when there is
+   no memory. Call hz_callstack_prime before. */
+bool hz_guard_pool_make(uint32_t rate);
+
+/* The rate; 0 without a pool. */
+uint32_t hz_guard_rate(void);
+
+/* Whether the address is in the pool: in a block, live or not, or in a guard page. */
+HZ_INLINE bool hz_guard_has(const void *address) {
+    /* relaxed, both: set before the first block of the pool exists, and the program passes the block on */
+    uintptr_t offset = (uintptr_t)address - hz_load_rlx(&hz_guard_range.begin);
+    return HZ_UNLIKELY(offset < hz_load_rlx(&hz_guard_range.bytes));
+}
+
+/* A block of exactly `size` bytes, which are zero. NULL when the block is too large, every slot is in use, or the OS
+   refuses memory. alignment: a power of two. */
+HZ_COLD void *hz_guard_alloc(size_t size, size_t alignment);
+
+enum hz_guard_state {
+    HZ_GUARD_UNUSED, /* it never held a block */
+    HZ_GUARD_FILLING,
+    HZ_GUARD_LIVE,
+    HZ_GUARD_FREED,
+};
+
+struct hz_guard_slot {
+    enum hz_guard_state state;
+    size_t size;
+    const char *start; /* of the block */
+    struct hz_callstack allocated;
+    struct hz_callstack freed;
+};
+
+enum hz_guard_answer {
+    HZ_GUARD_OK,
+    HZ_GUARD_TWICE,      /* the block was freed before */
+    HZ_GUARD_INSIDE,     /* not the block's start */
+    HZ_GUARD_NO_BLOCK,   /* no block was ever near */
+    HZ_GUARD_OVERWRITE,  /* freed, but the pattern behind the block is damaged */
+    HZ_GUARD_UNDERWRITE, /* freed, but the pattern before the block is damaged */
+};
+
+/* Frees a block of the pool. Any address of the pool. slot: the block that the answer is about, unless it is OK or
+   NO_BLOCK. */
+HZ_COLD enum hz_guard_answer hz_guard_pool_free(const void *block, struct hz_guard_slot *slot);
+
+/* As hz_guard_pool_free, but only looks: OK or one of the next three. */
+HZ_COLD enum hz_guard_answer hz_guard_pool_look(const void *block, struct hz_guard_slot *slot);
+
+struct hz_guard_figures {
+    size_t live_bytes;     /* sizes of live blocks */
+    size_t resident_bytes; /* system pages that can be accessed */
+    size_t mapped_bytes;
+};
+
+void hz_guard_figures_get(struct hz_guard_figures *figures);
+
+/* Copies the slot that an access to this address of the pool was meant for: that of the room which has the address. For
+   a guard page, that of the two neighbours which is live if only one is, else the one whose block is nearer. False when
+   no block was there. */
+bool hz_guard_find(const void *address, struct hz_guard_slot *out);
+
+/* ---- fork -------------------------------------------------------------------------------------------- */
+
+/* In a fork's child: makes the pool usable again. Lost are slots that vanished threads were about to fill. */
+void hz_guard_after_fork(void);
+
+#endif

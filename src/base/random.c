@@ -1,0 +1,43 @@
+/*
+ * random.c - see random.h. Called by the sampling guard. It does without the mathematical library, which a program need
+ * not have.
+ */
+#include "base/random.h"
+
+/* In [0, 1). */
+static double uniform(uint64_t *state) {
+    return (double)(hz_random_next(state) >> 11) * 0x1p-53;
+}
+
+/* Exponentially distributed, with mean 1: von Neumann's method of comparisons (1951). A descending run of uniform
+   numbers that begins with x has an odd length with the chance exp(-x). */
+static double exponential(uint64_t *state) {
+    for (double whole = 0;; whole++) {
+        double first = uniform(state);
+        double last = first;
+        bool is_odd = true;
+        for (double next = uniform(state); next < last; next = uniform(state)) {
+            last = next;
+            is_odd = !is_odd;
+        }
+        if (is_odd)
+            return whole + first;
+    }
+}
+
+/* -ln(1 - p) for p <= 1/2, by its series. */
+static double minus_log_of_rest(double p) {
+    double sum = 0;
+    double power = p;
+    for (int i = 1; power / i > sum * 0x1p-53; i++) {
+        sum += power / i;
+        power *= p;
+    }
+    return sum;
+}
+
+uint64_t hz_random_tries(uint64_t *state, uint32_t rate) {
+    if (rate <= 1)
+        return 1;
+    return 1 + (uint64_t)(exponential(state) / minus_log_of_rest(1.0 / rate));
+}

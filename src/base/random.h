@@ -1,0 +1,21 @@
+/*
+ * random.h - cheap random numbers: Sebastiano Vigna's SplitMix64 (Steele, Lea, Flood 2014). Guessable, so not for
+ * secrets. Any state will do; threads do not share one.
+ */
+#ifndef HZ_BASE_RANDOM_H
+#define HZ_BASE_RANDOM_H
+
+#include "base/compiler.h"
+
+/* The next of 2^64 equally likely numbers. */
+HZ_INLINE uint64_t hz_random_next(uint64_t *state) {
+    uint64_t z = *state += UINT64_C(0x9E3779B97F4A7C15);
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    return z ^ z >> 31;
+}
+
+/* How many independent tries it takes until one succeeds that succeeds once in `rate` (at least 1): 1 or more. */
+uint64_t hz_random_tries(uint64_t *state, uint32_t rate);
+
+#endif
