@@ -113,8 +113,8 @@ HEAP_ORDER = (
     "knobs sizeclass misuse class_policy counters cache/bin thread_block "
     "pages/link pages/page_queue mailbox pages/shard pages/page pages/list_check pages/page_local pages/mail engine "
     "pages/density pages/page_purge pages/put pages/send pages/drain pages/adopt pages/supply "
-    "cache/allowance cache/depot cache/inspect cache/flush cache/room cache/idle cache/age cache/refill "
-    "init limit settle park orphan keeper fork thread tick purge query resize malloc free heap stats config"
+    "cache/allowance cache/depot cache/hand cache/inspect cache/flush cache/room cache/idle cache/age cache/refill "
+    "init limit settle park orphan keeper fork thread sample tick purge query resize malloc free heap stats config"
 ).split()
 
 

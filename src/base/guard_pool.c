@@ -310,7 +310,6 @@ void hz_guard_figures_get(struct hz_guard_figures *figures) {
 void hz_guard_after_fork(void) {
     if (hz_guard_rate() == 0)
         return;
-    if (hz_lock_abandoned(&pool.lock))
-        hz_lock_reset(&pool.lock);
+    hz_lock_settle(&pool.lock);
     hz_os_random(&pool.random, sizeof(pool.random));
 }

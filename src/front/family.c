@@ -4,6 +4,7 @@
 #include "front/family.h"
 
 #include "base/check.h"
+#include "base/guard_pool.h"
 #include "base/os.h"
 #include "front/front.h"
 #include "heap/query.h"
@@ -52,12 +53,13 @@ void *hz_front_realloc(void *block, size_t size) {
     size_t usable = hz_query_usable(block, HZ_IN_REALLOC);
     if (size > PTRDIFF_MAX)
         return fail(ENOMEM);
-    if (fits_well(usable, size) && usable == hz_query_good_size(size))
+    bool is_guarded = hz_guard_has(block); /* it has exactly the size that was asked for, so it always moves */
+    if (!is_guarded && fits_well(usable, size) && usable == hz_query_good_size(size))
         return block;
-    void *resized = hz_resize(block, size);
+    void *resized = is_guarded ? NULL : hz_resize(block, size);
     if (resized != NULL)
         return resized; /* a mapping that moved keeps its segment, and with it its place in the live map */
-    if (fits_well(usable, size))
+    if (!is_guarded && fits_well(usable, size))
         return block;
     void *moved = move(block, usable, size);
     if (moved == NULL && size <= usable) {
@@ -118,6 +120,8 @@ void *hz_front_pvalloc(size_t size) {
 /* A correct `size` leads to the block's usable size, unless realloc left the block in place. */
 static bool may_have_size(const void *block, size_t size) {
     size_t usable = hz_query_usable(block, HZ_IN_FREE_SIZED);
+    if (hz_guard_has(block))
+        return usable == size;
     return usable == hz_query_good_size(size) || fits_well(usable, size) ||
            (size <= usable && hz_load_rlx(&has_kept_larger)); /* relaxed: hint */
 }

@@ -13,8 +13,10 @@
 #include "heap/fork.h"
 
 #include "base/arena.h"
+#include "base/guard_pool.h"
 #include "base/meta.h"
 #include "heap/cache/allowance.h"
+#include "heap/cache/hand.h"
 #include "heap/init.h"
 #include "heap/keeper.h"
 #include "heap/limit.h"
@@ -26,6 +28,7 @@
 
 void hz_heap_after_fork(void) {
     hz_meta_after_fork();
+    hz_guard_after_fork();
     hz_arena_after_fork();
     hz_init_after_fork();
     hz_heap_limit_after_fork();
@@ -55,6 +58,9 @@ void hz_heap_settle_fork(void) {
     hz_mail_settle_fork();
     hz_pages_recount_after_fork();
     hz_registry_after_fork(self != NULL ? &self->registered : NULL);
-    if (self != NULL) /* the thread has another number here */
-        hz_store_rlx(&self->registered.label, hz_thread_label_make(self->shard->index, 0));
+    if (self == NULL)
+        return;
+    hz_hands_settle_fork(self);
+    /* the thread has another number here */
+    hz_store_rlx(&self->registered.label, hz_thread_label_make(self->shard->index, 0));
 }

@@ -3,6 +3,7 @@
  */
 #include "heap/free.h"
 
+#include "base/guard.h"
 #include "base/large.h"
 #include "heap/cache/flush.h"
 #include "heap/cache/inspect.h"
@@ -66,6 +67,10 @@ static void free_large(struct hz_thread_block *self, void *block) {
 void hz_free_slow(void *block) {
     if (block == NULL)
         return;
+    if (hz_guard_has(block)) {
+        hz_guard_free(block);
+        return;
+    }
     unsigned size_class = hz_query_class(block, HZ_IN_FREE);
     if (is_freed_at_once(size_class)) {
         frees_at_once++;

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/large.h"
+#include "heap/cache/hand.h"
 #include "heap/cache/refill.h"
 #include "heap/orphan.h"
 #include "heap/park.h"
@@ -20,8 +21,8 @@ static HZ_COLD void *no_memory(void) {
 }
 
 /* The newest block of a bin; NULL when there is none. A thread that is not attached has empty bins. */
-HZ_INLINE void *pop_counted(struct hz_thread_block *self, unsigned size_class) {
-    void *block = hz_bin_pop(&self->cache, &self->cache.bins[size_class]);
+HZ_INLINE void *pop_counted(struct hz_thread_block *self, unsigned size_class, size_t offset) {
+    void *block = hz_bin_pop(&self->cache, hz_bin_at(&self->cache, offset));
     if (HZ_CONFIG_STATS && block != NULL && hz_class_is_mid(size_class))
         hz_count(&self->counters.mid_cache_hit, 1);
     return block;
@@ -36,7 +37,8 @@ void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class) {
     hz_orphan_reclaim(self);
     hz_tick(self, size_class);
     hz_heap_limit_tick();
-    block = pop_counted(self, size_class); /* the ticks may have allocated, and so filled the bin */
+    block = pop_counted(self, size_class,
+                        hz_bin_offset(size_class)); /* the ticks may have allocated, and so filled the bin */
     if (HZ_UNLIKELY(block != NULL))
         return block;
     block = hz_refill_from_shard(self, size_class);
@@ -48,7 +50,7 @@ void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class) {
 }
 
 static void *malloc_class(struct hz_thread_block *self, unsigned size_class) {
-    void *block = pop_counted(self, size_class);
+    void *block = pop_counted(self, size_class, hz_bin_offset(size_class));
     if (HZ_UNLIKELY(block == NULL))
         block = hz_malloc_refill(self, size_class);
     return HZ_LIKELY(block != NULL) ? block : no_memory();
@@ -71,7 +73,31 @@ static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alig
     return block;
 }
 
+/* While the sampling guard is on. Size 0 comes here too, and its class's hand may have blocks. */
+static HZ_NOINLINE void *malloc_sampled(struct hz_thread_block *self, unsigned size_class, size_t size) {
+    void *block = hz_hand_pop(self, size_class);
+    if (block == NULL)
+        block = hz_hand_sample(self, size_class, size);
+    if (block != NULL)
+        return block;
+    block = malloc_class(self, size_class);
+    if (!hz_hand_fill(self, size_class))
+        return block;
+    void *more = hz_malloc_refill(self, size_class); /* else the few blocks of the thread would come here too often */
+    if (more != NULL) {
+        struct hz_bin *bin = &self->cache.bins[size_class];
+        hz_bin_limit_raise(&self->cache, size_class);
+        hz_bin_push(&self->cache, bin, hz_load_rlx(&bin->top), hz_slot_load_rlx(&bin->newest),
+                    more); /* relaxed: owner */
+        (void)hz_hand_fill(self, size_class);
+    }
+    return block;
+}
+
 static void *malloc_any(struct hz_thread_block *self, size_t alignment, size_t size) {
+    void *guarded = hz_hands_are_open(self) ? hz_hand_sample_aligned(self, alignment, size) : NULL;
+    if (guarded != NULL)
+        return guarded;
     unsigned size_class = hz_class_of_aligned(size, alignment);
     if (size_class != HZ_CLASS_NONE)
         return malloc_class(self, size_class);
@@ -101,7 +127,9 @@ static void slow_end(struct hz_thread_block *self, bool attached) {
 void *hz_malloc_medium(size_t size) {
     if (HZ_UNLIKELY(size > HZ_CLASS_BYTES_MAX))
         return hz_malloc_aligned(1, size);
-    void *block = pop_counted(hz_self(), hz_class_of_medium(size));
+    struct hz_thread_block *self = hz_self();
+    unsigned size_class = hz_class_of_medium(size);
+    void *block = pop_counted(self, size_class, self->bin_of_class[size_class]);
     return HZ_LIKELY(block != NULL) ? block : hz_malloc_slow(size);
 }
 
@@ -110,7 +138,9 @@ void *hz_malloc_slow(size_t size) {
     struct hz_thread_block *self = slow_begin(&attached);
     if (HZ_UNLIKELY(self == NULL))
         return no_memory();
-    void *block = malloc_class(self, hz_class_of(size)); /* size 0 comes here too, and its class may have blocks */
+    unsigned size_class = hz_class_of(size);
+    /* size 0 comes here too, and its class may have blocks */
+    void *block = hz_hands_are_open(self) ? malloc_sampled(self, size_class, size) : malloc_class(self, size_class);
     slow_end(self, attached);
     return block;
 }

@@ -3,6 +3,7 @@
  */
 #include "heap/query.h"
 
+#include "base/guard.h"
 #include "base/large.h"
 #include "heap/pages/page.h"
 
@@ -23,6 +24,8 @@ unsigned hz_query_class(const void *block, const char *function) {
 }
 
 size_t hz_query_usable(const void *block, const char *function) {
+    if (hz_guard_has(block))
+        return hz_guard_usable(block);
     unsigned size_class = hz_query_class(block, function);
     return size_class == HZ_CLASS_LARGE ? hz_large_usable(block) : hz_class_bytes(size_class);
 }

@@ -5,11 +5,13 @@
 
 #include "hakozuna/hakozuna.h"
 
+#include "base/guard_pool.h"
 #include "base/hooks.h"
 #include "base/meta.h"
 #include "base/peak.h"
 #include "base/report.h"
 #include "heap/cache/depot.h"
+#include "heap/cache/hand.h"
 #include "heap/keeper.h"
 #include "heap/pages/density.h"
 #include "heap/pages/drain.h"
@@ -69,8 +71,8 @@ static void add_bins(size_t *blocks, struct hz_thread_block *thread) {
     bool has_holes = hz_load_rlx(&thread->parking.parked) || /* relaxed: lock; figure */
                      hz_load_rlx(&thread->registered.state) == HZ_THREAD_ORPHAN;
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        blocks[size_class] +=
-            has_holes ? hz_bin_count(&thread->cache, size_class) : hz_bin_held(&thread->cache, size_class);
+        blocks[size_class] += hz_hand_held(thread, size_class) + (has_holes ? hz_bin_count(&thread->cache, size_class)
+                                                                            : hz_bin_held(&thread->cache, size_class));
     hz_lock_release(&thread->parking.lock);
 }
 
@@ -115,9 +117,11 @@ void hz_heap_stats(struct hz_stats *stats) {
     hz_hooks_leave();
     struct hz_arena_figures of_arena;
     hz_arena_figures_get(&of_arena);
+    struct hz_guard_figures of_guard;
+    hz_guard_figures_get(&of_guard);
     *stats = (struct hz_stats){
-        .resident_bytes = not_below_zero(of_arena.dirty_bytes, of_arena.hollow_bytes),
-        .mapped_bytes = of_arena.mapped_bytes,
+        .resident_bytes = not_below_zero(of_arena.dirty_bytes, of_arena.hollow_bytes) + of_guard.resident_bytes,
+        .mapped_bytes = of_arena.mapped_bytes + of_guard.mapped_bytes,
         .purged_bytes = of_arena.purged_bytes,
         .mapping_count = of_arena.direct_count,
         .free_bytes = of_arena.free_dirty_bytes,
@@ -134,7 +138,8 @@ void hz_heap_stats(struct hz_stats *stats) {
     }
     stats->free_bytes = not_below_zero(stats->free_bytes, of_arena.hollow_bytes);
     size_t run_bytes = not_below_zero(of_arena.used_bytes, small_pages << HZ_PAGE_LOG2);
-    stats->live_bytes = not_below_zero(out_bytes, stats->cached_bytes) + run_bytes + of_arena.direct_bytes;
+    stats->live_bytes =
+        not_below_zero(out_bytes, stats->cached_bytes) + run_bytes + of_arena.direct_bytes + of_guard.live_bytes;
     hz_peak_note();
     stats->peak_bytes = hz_max(hz_peak_bytes(), stats->resident_bytes);
 }

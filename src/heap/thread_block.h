@@ -57,6 +57,21 @@ struct hz_parking {
     uint32_t rounds_unused; /* keeper: rounds since the tops moved */
 };
 
+/* Which allocations of a thread go to the sampling guard (cache/hand.h). */
+struct hz_sampling {
+    uint64_t random;
+    uint64_t countdown; /* allocations until the next chosen one, including it; never 0 */
+};
+
+/* The blocks that malloc takes next of a class, while the sampling guard is on. */
+struct hz_hand {
+    struct hz_bin bin; /* without a limit */
+    uint32_t base;     /* offset of the first slot, which is NULL, as in a bin */
+    uint16_t want;     /* blocks that it gets when it is filled */
+    uint8_t slots;     /* const after publish: most blocks; 0: it is not used */
+    bool is_due;       /* the allocation that finds it empty is chosen */
+};
+
 struct hz_thread_block {
     struct hz_cache cache;
     /* const after publish: copies of hz_pagetags, so that free reads no shared variable */
@@ -67,8 +82,12 @@ struct hz_thread_block {
     bool is_new;     /* the thread has not used its bins yet (park.c, free.c) */
     bool is_hollow;  /* no thread has it, and the memory of its slots was given back */
     bool is_keeper;  /* it puts blocks into their pages, and sends none to a mailbox (keeper.c) */
-    /* const after publish: the bin's offset by the size in granules; 0 for size 0 */
+    bool has_hands;  /* malloc takes blocks from hands (cache/hand.h) */
+    /* malloc's bin, or hand, by its offset: by the size in granules, 0 for size 0; and by the class */
     uint16_t bin_of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1];
+    uint16_t bin_of_class[HZ_CLASS_COUNT];
+    uint32_t hands_at; /* const after publish: offset of the hands; 0: no room for hands */
+    struct hz_sampling sampling;
     struct hz_shard *shard;              /* the shard that the thread belongs to */
     uint32_t searched_at;                /* `visits` at the last search for an old bin that found none (cache/room.c) */
     ptrdiff_t room_bytes;                /* of all classes' bins, beyond that of new bins (cache/room.c) */
@@ -102,7 +121,7 @@ HZ_INLINE struct hz_thread_block *hz_self(void) {
     return hz_load_rlx(&hz_self_word); /* sync: park, partner hz_park */
 }
 
-/* Bytes of a thread block with its slots. */
+/* Bytes of a thread block with its slots, and without hands. */
 size_t hz_thread_block_bytes(void);
 
 /* Gives back the memory of the slots of all thread blocks that no thread has. Returns the bytes. Any thread. */

@@ -149,6 +149,21 @@ HZ_INLINE uint32_t hz_bin_empty(struct hz_cache *cache, unsigned index) {
     return count;
 }
 
+/* Takes the newest `count` blocks, at most as many as the bin holds, and copies them to `out`, oldest first. */
+HZ_INLINE void hz_bin_take_new(struct hz_cache *cache, unsigned index, void **out, uint32_t count) {
+    struct hz_bin *bin = &cache->bins[index];
+    hz_assert(count > 0 && count <= hz_bin_held(cache, index));
+    void *latest = hz_slot_load_rlx(&bin->newest);                    /* relaxed, all: owner */
+    void **first = hz_slot_at(cache, hz_load_rlx(&bin->top)) - count; /* the one below the blocks that are taken */
+    hz_store_rel(&bin->top, hz_load_rlx(&bin->top) - count * (uint32_t)sizeof(void *));
+    hz_signal_fence(); /* fork: a copy must not have a block twice, nor one that `out` has */
+    hz_slot_store_rlx(&bin->newest, hz_slot_load_rlx(first));
+    hz_signal_fence();
+    for (uint32_t i = 1; i < count; i++)
+        out[i - 1] = first[i];
+    out[count - 1] = latest;
+}
+
 /* Takes blocks out of the middle of a bin whose owner may be in the middle of one pop or push, but in nothing else:
    copies them to `out`, and leaves NULL in their slots. The two newest blocks stay, because a pop may have read them
    already. Returns the number taken. */

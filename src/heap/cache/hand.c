@@ -1,0 +1,154 @@
+/*
+ * hand.c - see hand.h. Called by malloc's slow path, flush.c, thread.c, stats.c and fork.c.
+ *
+ * The hands and their slots lie right behind the thread block, in front of the bins' slots.
+ */
+#include "heap/cache/hand.h"
+
+#include "base/guard_pool.h"
+#include "base/os.h"
+#include "base/random.h"
+#include "heap/pages/send.h"
+
+enum { HAND_FIRST = 2 }; /* blocks that a hand gets first; twice as many each time */
+
+static struct hz_hand *hand_of(struct hz_thread_block *thread, unsigned size_class) {
+    return (struct hz_hand *)(void *)((char *)thread + thread->hands_at) + size_class;
+}
+
+static uint32_t held(const struct hz_hand *hand) {
+    return (hz_load_rlx(&hand->bin.top) - hand->base) / (uint32_t)sizeof(void *); /* relaxed: owner, or figure */
+}
+
+uint32_t hz_hand_held(struct hz_thread_block *thread, unsigned size_class) {
+    return thread->has_hands ? held(hand_of(thread, size_class)) : 0;
+}
+
+/* ---- the choice ------------------------------------------------------------------------------------ */
+
+static uint64_t gap(struct hz_sampling *sampling) {
+    return hz_random_tries(&sampling->random, hz_guard_rate());
+}
+
+/* Counts one allocation. True if it is chosen. */
+static bool count_one(struct hz_sampling *sampling) {
+    if (--sampling->countdown > 0)
+        return false;
+    sampling->countdown = gap(sampling);
+    return true;
+}
+
+/* ---- hands ------------------------------------------------------------------------------------------- */
+
+/* Forgets what was drawn. */
+static void hands_reset(struct hz_thread_block *self) {
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        struct hz_hand *hand = hand_of(self, size_class);
+        hand->want = (uint16_t)hz_min(HAND_FIRST, hand->slots);
+        hand->is_due = false;
+    }
+    self->sampling.countdown = gap(&self->sampling);
+}
+
+void hz_hands_empty(struct hz_thread_block *thread) {
+    if (!thread->has_hands)
+        return;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        struct hz_hand *hand = hand_of(thread, size_class);
+        void **base = hz_slot_at(&thread->cache, hand->base);
+        uint32_t count = held(hand);
+        if (count == 0) {                                    /* a fork's copy may have a newest block nevertheless */
+            if (hz_slot_load_rlx(&hand->bin.newest) != NULL) /* relaxed, all: owner */
+                hz_slot_store_rlx(&hand->bin.newest, NULL);
+            continue;
+        }
+        hz_slot_store_rlx(base + count, hz_slot_load_rlx(&hand->bin.newest)); /* relaxed, all: owner */
+        hz_store_rel(&hand->bin.top, hand->base);
+        hz_signal_fence(); /* fork: a copy must not have blocks that are on their way home */
+        hz_slot_store_rlx(&hand->bin.newest, NULL);
+        hz_blocks_send(thread, base + 1, count);
+    }
+    hands_reset(thread);
+}
+
+void hz_hands_open(struct hz_thread_block *self) {
+    hz_hands_empty(self); /* the thread block may be an orphan's */
+    self->has_hands = self->hands_at != 0;
+    if (!self->has_hands)
+        return;
+    uint32_t offset = self->hands_at + HZ_CLASS_COUNT * (uint32_t)sizeof(struct hz_hand);
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        struct hz_hand *hand = hand_of(self, size_class);
+        hand->base = offset;
+        hz_store_rlx(&hand->bin.top, offset); /* relaxed: owner. The first slot stays NULL */
+        hand->slots = (uint8_t)hz_hand_slots(size_class);
+        offset += (1U + hand->slots) * (uint32_t)sizeof(void *);
+        if (hand->slots > 0)
+            self->bin_of_class[size_class] = (uint16_t)((char *)hand - (char *)self);
+    }
+    for (size_t granules = 1; granules <= HZ_SMALL_MAX / HZ_GRANULE_BYTES; granules++)
+        self->bin_of[granules] = self->bin_of_class[hz_class_of(granules * HZ_GRANULE_BYTES)];
+    hz_os_random(&self->sampling.random, sizeof(self->sampling.random));
+    hands_reset(self);
+}
+
+void *hz_hand_pop(struct hz_thread_block *self, unsigned size_class) {
+    return hz_bin_pop(&self->cache, &hand_of(self, size_class)->bin);
+}
+
+void *hz_hand_sample(struct hz_thread_block *self, unsigned size_class, size_t size) {
+    struct hz_hand *hand = hand_of(self, size_class);
+    if (hand->slots == 0)
+        return NULL;
+    if (!hand->is_due && !count_one(&self->sampling))
+        return NULL;
+    hand->is_due = false;
+    return hz_guard_alloc(size, HZ_GRANULE_BYTES);
+}
+
+void *hz_hand_sample_aligned(struct hz_thread_block *self, size_t alignment, size_t size) {
+    if (size > HZ_GUARD_BLOCK_MAX || !count_one(&self->sampling))
+        return NULL;
+    return hz_guard_alloc(size, hz_max(alignment, HZ_GRANULE_BYTES));
+}
+
+/* Gives numbers to the next `most` allocations that find a block in the hand: returns how many blocks they are, less if
+   a chosen number is among them. */
+static uint32_t number(struct hz_sampling *sampling, struct hz_hand *hand, uint32_t most) {
+    if (most < sampling->countdown) {
+        sampling->countdown -= most;
+        return most;
+    }
+    uint32_t count = (uint32_t)sampling->countdown - 1;
+    hand->is_due = true;
+    sampling->countdown = gap(sampling);
+    return count;
+}
+
+bool hz_hand_fill(struct hz_thread_block *self, unsigned size_class) {
+    struct hz_hand *hand = hand_of(self, size_class);
+    uint32_t had = held(hand); /* some if this is the second try, or if a function that a tick called has filled it */
+    uint32_t room = hand->want - (uint32_t)hz_min(had, hand->want);
+    uint32_t most = (uint32_t)hz_min(room, hz_bin_held(&self->cache, size_class));
+    if (hand->is_due || room == 0)
+        return false;
+    uint32_t count = number(&self->sampling, hand, most);
+    if (count > 0) {
+        void **above = hz_slot_at(&self->cache, hz_load_rlx(&hand->bin.top));
+        hz_slot_store_rlx(above, hz_slot_load_rlx(&hand->bin.newest)); /* relaxed, all: owner */
+        hz_bin_take_new(&self->cache, size_class, above + 1, count);
+        hz_slot_store_rlx(&hand->bin.newest, above[count]);
+        /* release: a fork's copy must not have the top without the blocks */
+        hz_store_rel(&hand->bin.top, hz_load_rlx(&hand->bin.top) + count * (uint32_t)sizeof(void *));
+    }
+    bool is_short = !hand->is_due && most < room / 2;
+    hand->want = (uint16_t)hz_min(hand->want * 2U, hand->slots);
+    return is_short;
+}
+
+void hz_hands_settle_fork(struct hz_thread_block *self) {
+    if (!self->has_hands)
+        return;
+    hz_os_random(&self->sampling.random, sizeof(self->sampling.random));
+    self->sampling.countdown = gap(&self->sampling);
+}
