@@ -4,9 +4,12 @@
 #include "hakozuna/hakozuna.h"
 
 #include "base/cpus.h"
+#include "base/guard_pool.h"
 #include "base/os.h"
+#include "heap/sample.h"
 #include "heap/thread.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,9 +18,40 @@ static bool is_set(const char *variable, const char *wanted) {
     return value != NULL && strcmp(value, wanted) == 0;
 }
 
+static void say(const char *value, const char *what) {
+    char text[200];
+    int length = snprintf(text, sizeof(text), "hakozuna: HAKOZUNA_SAMPLE_GUARD=%.80s: %s\n", value, what);
+    if (length > 0)
+        (void)hz_os_write(STDERR_FILENO, text, (size_t)length); /* diagnostics: a closed stderr cannot be reported */
+}
+
+/* A decimal number of 0..HZ_GUARD_RATE_MAX, or -1. */
+static int64_t rate_of(const char *value) {
+    int64_t rate = value[0] == '\0' ? -1 : 0;
+    for (const char *digit = value; *digit != '\0' && rate >= 0; digit++) {
+        rate = *digit >= '0' && *digit <= '9' ? 10 * rate + (*digit - '0') : -1;
+        if (rate > HZ_GUARD_RATE_MAX)
+            rate = -1;
+    }
+    return rate;
+}
+
+/* HAKOZUNA_SAMPLE_GUARD: one allocation in so many is guarded; 0 or nothing: none. */
+static void sample(void) {
+    const char *value = hz_os_getenv("HAKOZUNA_SAMPLE_GUARD");
+    if (value == NULL)
+        return;
+    int64_t rate = rate_of(value);
+    if (rate < 0)
+        say(value, "allowed are 0 (off) to " HZ_STRINGIFY(HZ_GUARD_RATE_MAX));
+    else if (rate > 0 && !hz_sample_start((uint32_t)rate))
+        say(value, "no address space for the guarded blocks");
+}
+
 /* When the library is loaded: attaches the first thread, and installs the hooks. HAKOZUNA_SHOW_CONFIG=1 prints the
    configuration on stderr. */
 __attribute__((constructor)) static void at_load(void) {
+    sample();
     if (is_set("HAKOZUNA_BACKGROUND", "0"))
         hz_cpus_look_never();
     if (hz_os_is_first_thread())
