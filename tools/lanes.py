@@ -160,7 +160,7 @@ def probe(lane: Lane) -> Figures:
         command = [
             *os.environ.get("CC", "cc").split(), "-std=c11", "-O1", f"-I{ROOT}/src", f"-I{ROOT}/{ENGINES}/{lane.engine}",
             f'-DHZ_LANE_HEADER="{header}"', f"-DPROBE_CONSTANTS={CONSTANTS.get(lane.engine, '')}",
-            f"{ROOT}/tools/lanes_probe.c", f"{ROOT}/src/base/check.c", "-o", str(program),
+            f"{ROOT}/tools/lanes_probe.c", f"{ROOT}/src/base/check.c", f"{ROOT}/src/base/os_linux.c", "-o", str(program),
         ]  # fmt: skip
         built = subprocess.run(command, capture_output=True, text=True, check=False)
         if built.returncode != 0:
