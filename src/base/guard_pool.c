@@ -242,7 +242,7 @@ bool hz_guard_find(const void *address, struct hz_guard_slot *out) {
 
 /* ---- free -------------------------------------------------------------------------------------------- */
 
-static enum hz_guard_answer look_locked(const void *block, const struct hz_guard_slot *slot) {
+static enum hz_guard_answer judge_locked(const void *block, const struct hz_guard_slot *slot) {
     if (slot == NULL)
         return HZ_GUARD_NO_BLOCK;
     if (slot->start != block)
@@ -251,7 +251,7 @@ static enum hz_guard_answer look_locked(const void *block, const struct hz_guard
 }
 
 enum hz_guard_answer hz_guard_pool_look(const void *block, struct hz_guard_slot *slot) {
-    return look_locked(block, hz_guard_find(block, slot) ? slot : NULL);
+    return judge_locked(block, hz_guard_find(block, slot) ? slot : NULL);
 }
 
 /* Marks a live slot as freed, so that from now on it is the calling thread's alone. */
@@ -259,7 +259,7 @@ static enum hz_guard_answer slot_free(const void *block, const struct hz_callsta
                                       uint32_t *index) {
     hz_lock_acquire(&pool.lock);
     const struct hz_guard_slot *found = find_locked(block);
-    enum hz_guard_answer answer = look_locked(block, found);
+    enum hz_guard_answer answer = judge_locked(block, found);
     if (answer == HZ_GUARD_OK) {
         *index = (uint32_t)(found - pool.slots);
         pool.slots[*index].state = HZ_GUARD_FREED;
