@@ -60,7 +60,15 @@ def table(results: dict[str, dict[str, object]]) -> str:
         cells = " | ".join(cell(release.get(lane)) for lane in lanes)
         check = check_cell([row for row in mine if row["build"] == "check"])
         lines.append(f"| {program.name} | {mine[0]['version']} | {program.does} | {glibc_seconds} | {cells} | {check} |")
+    sums = [total(rows, lane) for lane in lanes]
+    lines.append(f"| all, CPU seconds | | | {max(sums, default=(0, 0))[0]:.0f} | {' | '.join(f'{ours:.0f} of {glibc:.0f}' for glibc, ours in sums)} | |")
     return "\n".join(lines)
+
+
+def total(rows: list[dict[str, object]], lane: str) -> tuple[float, float]:
+    """CPU seconds under glibc and under a lane, of the programs that ran under this lane."""
+    mine = [row for row in rows if row["lane"] == lane and row["build"] == "release"]
+    return sum(row["glibc_seconds"] for row in mine), sum(row["seconds"] for row in mine)
 
 
 def replaced(text: str, results: dict[str, dict[str, object]]) -> str:
