@@ -4,7 +4,7 @@
  *
  * Units: bytes. Addresses and sizes are multiples of hz_os_page_bytes() unless a comment says otherwise; alignments are
  * powers of two. No function allocates from the heap or changes errno. Any thread can call them before anything is
- * initialised. Only hz_os_write is a cancellation point.
+ * initialised. None is a cancellation point.
  */
 #ifndef HZ_BASE_OS_H
 #define HZ_BASE_OS_H

@@ -296,7 +296,7 @@ int hz_os_write(int fd, const char *text, size_t length) {
     int saved = errno;
     int error = 0;
     while (length > 0 && error == 0) {
-        ssize_t written = write(fd, text, length);
+        ssize_t written = syscall(SYS_write, fd, text, length); /* write(2) of the C library is a cancellation point */
         if (written >= 0) {
             text += written;
             length -= (size_t)written;

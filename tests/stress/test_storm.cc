@@ -49,7 +49,7 @@ void expect_all_is_well(size_t live) {
     empty_the_queue();
     for (size_t size : {size_t{16}, size_t{3000}, 50 * KiB, MiB, 5 * MiB})
         damaged += blocks::drop(blocks::make(size, size)) ? 0 : 1;
-    (void)t_table.purge_fn();
+    t_give_back();
     EXPECT_EQ(damaged.load(), 0U);
     if (!t_system) {
         EXPECT_EQ(live_bytes(), live);
@@ -98,7 +98,7 @@ void *work_until_cancelled(void *argument) {
     while (true) {
         work_once(random);
         if (random.below(64) == 0)
-            (void)t_table.purge_fn();
+            t_give_back();
         pthread_testcancel();
     }
 }
