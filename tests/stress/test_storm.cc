@@ -150,7 +150,8 @@ TEST_F(Storm, ManyThreadsAtOnce) {
             EXPECT_GE(live, live_ + crowd_count * 2000);
         }
         if (round == 1 && !sanitized) {
-            EXPECT_LT(resident_bytes(), held + 32 * MiB) << "the second crowd uses what the first one left";
+            /* the C library may keep 40 MiB of stacks, or not */
+            EXPECT_LT(resident_bytes(), held + 64 * MiB) << "the second crowd uses what the first one left";
         }
         held = resident_bytes();
     }
