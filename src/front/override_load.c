@@ -18,7 +18,7 @@ static bool is_set(const char *variable, const char *wanted) {
     return value != NULL && strcmp(value, wanted) == 0;
 }
 
-static void say(const char *value, const char *what) {
+static void sample_say(const char *value, const char *what) {
     char text[200];
     int length = snprintf(text, sizeof(text), "hakozuna: HAKOZUNA_SAMPLE_GUARD=%.80s: %s\n", value, what);
     if (length > 0)
@@ -43,9 +43,9 @@ static void sample(void) {
         return;
     int64_t rate = rate_of(value);
     if (rate < 0)
-        say(value, "allowed are 0 (off) to " HZ_STRINGIFY(HZ_GUARD_RATE_MAX));
+        sample_say(value, "allowed are 0 (off) to " HZ_STRINGIFY(HZ_GUARD_RATE_MAX));
     else if (rate > 0 && !hz_sample_start((uint32_t)rate))
-        say(value, "no address space for the guarded blocks");
+        sample_say(value, "no address space for the guarded blocks");
 }
 
 /* When the library is loaded: attaches the first thread, and installs the hooks. HAKOZUNA_SHOW_CONFIG=1 prints the
