@@ -29,7 +29,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs variant check unit contract death stress soak fuzz model preload test-apps asm pytests tidy format docs bench venv setup clean distclean
+.PHONY: help run test libs variant check unit contract death stress soak fuzz model preload guard test-apps asm pytests tidy format docs bench venv setup clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -40,7 +40,7 @@ help: ## list targets
 run: setup libs ## build the libraries, then run real programs under glibc's malloc and under ours
 	tools/demo --lib $(LIB)/libhakozuna.so
 
-test: setup tidy suite-release suite-check suite-clang-check suite-asan suite-tsan asm pytests preload ## run every test
+test: setup tidy suite-release suite-check suite-clang-check suite-asan suite-tsan asm pytests preload guard ## run every test
 	@echo "make test: everything passed"
 
 libs: configure-release ## build the release libraries into build/lib
@@ -81,6 +81,11 @@ preload: venv libs ## run real programs under the release library of each engine
 	'HZ_LIB=$(LIB)/libhakozuna_@.so $(PYTEST) tests/preload >build/preload_@.log 2>&1' || status=$$?; \
 	for lane in $(PRELOAD_LANES); do echo "preload: libhakozuna_$$lane.so"; cat build/preload_$$lane.log; done; \
 	exit $${status:-0}
+
+guard: venv configure-guard ## build the guard libraries and run programs under them, with and without misuse
+	cmake --build --preset guard -j $(JOBS) --target $(addprefix hakozuna_,$(PRELOAD_LANES))
+	for lane in $(PRELOAD_LANES); do \
+	HZ_LIB=$(CURDIR)/build/guard/lib/libhakozuna_$$lane.so $(PYTEST) tests/preload/test_misuse.py tests/preload/test_commands.py || exit; done
 
 test-apps: venv configure-$(APPS_BUILD) ## run many more real programs (docs/real-programs.md): LANES=all, BUILD=check, ARGS for pytest
 	tools/setup apps

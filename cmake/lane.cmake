@@ -53,7 +53,7 @@ function(hz_set_lane_flags target engine lane_file)
                          "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src/engines/${engine}>")
     target_compile_definitions(
         ${target}
-        PUBLIC HZ_CHECKS=$<BOOL:${HZ_CHECKS}> HZ_STATS=$<BOOL:${HZ_STATS}> "HZ_LANE_HEADER=\"lanes/${lane_file}.h\""
+        PUBLIC HZ_CHECKS=$<BOOL:${HZ_CHECKS}> HZ_FENCES=$<BOOL:${HZ_FENCES}> HZ_STATS=$<BOOL:${HZ_STATS}> "HZ_LANE_HEADER=\"lanes/${lane_file}.h\""
                "HZ_BUILD_NAME=\"${HZ_BUILD}\"" ${knobs})
     if(HZ_OVERRIDES)
         list(JOIN HZ_OVERRIDES "," overrides)

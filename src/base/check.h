@@ -18,6 +18,9 @@
 #define HZ_TEXT_INTERIOR    "free of a pointer into the middle of a block:"
 #define HZ_TEXT_SIZE        "sized free with a size that the block cannot have:"
 #define HZ_TEXT_LIST        "corrupt list of free blocks at:"
+#define HZ_TEXT_FRONT       "bytes in front of a block were overwritten:"
+#define HZ_TEXT_BEHIND      "bytes behind a block were overwritten:"
+#define HZ_TEXT_AFTER_FREE  "a block was written to after its free:"
 
 /* From now on a failing thread calls `release` after its line was printed, and before it aborts. Once, at start. */
 void hz_fail_before_abort(void (*release)(void));

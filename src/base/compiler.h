@@ -14,6 +14,9 @@
 #ifndef HZ_CHECKS
 #define HZ_CHECKS 0
 #endif
+#ifndef HZ_FENCES
+#define HZ_FENCES 0
+#endif
 #ifndef HZ_STATS
 #define HZ_STATS 0
 #endif
@@ -45,6 +48,7 @@
 /* The build's switches, for use in plain `if`. */
 enum {
     HZ_CONFIG_CHECKS = HZ_CHECKS, /* internal assertions and the live map */
+    HZ_CONFIG_FENCES = HZ_FENCES, /* fences around blocks, and a quarantine (front/fence.h) */
     HZ_CONFIG_STATS = HZ_STATS,   /* counters on hot paths */
 };
 

@@ -36,17 +36,39 @@ void hz_livemap_add(const void *block) {
     hz_or_rlx(&map[bit / 64], UINT64_C(1) << (bit % 64));
 }
 
-enum hz_livemap_answer hz_livemap_remove(const void *block) {
+/* The word and the mask of a block's bit. NULL, and an answer, if there is none. */
+static _Atomic(uint64_t) *word_of(const void *block, uint64_t *mask, enum hz_livemap_answer *answer) {
     struct hz_segment *segment = hz_segment_find(block);
+    *answer = HZ_LIVEMAP_FOREIGN;
     if (segment == NULL)
-        return HZ_LIVEMAP_FOREIGN;
+        return NULL;
     _Atomic(uint64_t) *map = hz_load_acq(&segment->livemap); /* sync: livemap-publish, partner hz_livemap_add */
+    *answer = HZ_LIVEMAP_OK;
     if (map == NULL || map == unwatched)
-        return HZ_LIVEMAP_OK;
+        return NULL;
+    *answer = HZ_LIVEMAP_NOT_LIVE;
     if ((uintptr_t)block % HZ_GRANULE_BYTES != 0)
-        return HZ_LIVEMAP_NOT_LIVE;
+        return NULL;
     uintptr_t bit = bit_of(block);
-    uint64_t mask = UINT64_C(1) << (bit % 64);
-    /* relaxed: as in hz_livemap_add */
-    return (hz_and_rlx(&map[bit / 64], ~mask) & mask) != 0 ? HZ_LIVEMAP_OK : HZ_LIVEMAP_NOT_LIVE;
+    *mask = UINT64_C(1) << (bit % 64);
+    return &map[bit / 64];
+}
+
+enum hz_livemap_answer hz_livemap_remove(const void *block) {
+    uint64_t mask;
+    enum hz_livemap_answer answer;
+    _Atomic(uint64_t) *word = word_of(block, &mask, &answer);
+    if (word == NULL)
+        return answer;
+    return (hz_and_rlx(word, ~mask) & mask) != 0 ? HZ_LIVEMAP_OK
+                                                 : HZ_LIVEMAP_NOT_LIVE; /* relaxed: as in hz_livemap_add */
+}
+
+enum hz_livemap_answer hz_livemap_find(const void *block) {
+    uint64_t mask;
+    enum hz_livemap_answer answer;
+    _Atomic(uint64_t) *word = word_of(block, &mask, &answer);
+    if (word == NULL)
+        return answer;
+    return (hz_load_rlx(word) & mask) != 0 ? HZ_LIVEMAP_OK : HZ_LIVEMAP_NOT_LIVE; /* relaxed: as in hz_livemap_add */
 }

@@ -1,9 +1,9 @@
 /*
- * livemap.h - the check build's map of live blocks: a bit for each possible block start.
+ * livemap.h - the check and the guard build's map of live blocks: a bit for each possible block start.
  *
  * A block's bit is set when the program gets the block, and cleared when the block comes back. So the very call that
  * frees a block twice, an interior pointer or a foreign pointer is found, on any thread. Compiled in every build, used
- * by the check build only. Called where blocks are handed to the program and come back; any thread, lock-free.
+ * by these two only. Called where blocks are handed to the program and come back; any thread, lock-free.
  *
  * Edge "livemap-publish": a thread that finds a segment's map sees its zeroed bits.
  */
@@ -23,5 +23,8 @@ enum hz_livemap_answer {
 
 /* The program gives the block back. Any pointer. */
 enum hz_livemap_answer hz_livemap_remove(const void *block);
+
+/* The same question about a block that the program keeps. */
+enum hz_livemap_answer hz_livemap_find(const void *block);
 
 #endif

@@ -105,6 +105,9 @@ void hz_os_wake(const void *word, int count);
 /* Writes all bytes to the descriptor. Returns 0 or an errno value. */
 int hz_os_write(int fd, const char *text, size_t length);
 
+/* A number that differs from process to process, the same for the life of the process and in its children. */
+uint64_t hz_os_seed(void);
+
 /* Value of an environment variable; NULL when it is unset. For diagnostics only: behaviour is compiled in. */
 const char *hz_os_getenv(const char *name);
 

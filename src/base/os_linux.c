@@ -19,6 +19,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -306,6 +307,19 @@ int hz_os_write(int fd, const char *text, size_t length) {
     }
     errno = saved;
     return error;
+}
+
+uint64_t hz_os_seed(void) {
+    static _Atomic(uint64_t) seed; /* const after the first call; relaxed: every thread would store the same */
+    uint64_t value = hz_load_rlx(&seed);
+    if (value != 0)
+        return value;
+    const void *bytes = (const void *)getauxval(AT_RANDOM); /* 16 random bytes that the kernel gives to each program */
+    if (bytes != NULL)
+        memcpy(&value, bytes, sizeof(value));
+    value |= 1;
+    hz_store_rlx(&seed, value);
+    return value;
 }
 
 const char *hz_os_getenv(const char *name) {

@@ -7,6 +7,7 @@
 #include "base/budget.h"
 #include "base/report.h"
 #include "front/family.h"
+#include "front/fence.h"
 #include "front/front.h"
 #include "heap/config.h"
 #include "heap/limit.h"
@@ -97,6 +98,8 @@ void hz_limit_notify(hz_limit_callback *callback, void *context) {
 }
 
 size_t hz_purge(void) {
+    if (HZ_CONFIG_FENCES)
+        hz_fence_drain();
     return hz_heap_purge();
 }
 

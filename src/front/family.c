@@ -22,6 +22,8 @@ void *hz_front_calloc(size_t count, size_t size) {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes))
         return fail(ENOMEM);
+    if (HZ_CONFIG_FENCES)
+        return hz_fence_alloc(1, bytes);
     return hz_live_add(hz_heap_calloc(bytes));
 }
 
@@ -33,6 +35,15 @@ static bool fits_well(size_t usable, size_t size) {
 /* hint: for lack of memory realloc has left a block in place that is more than twice as large as it should be. The
  * thread that frees that block has it from the thread that resized it, and so sees this too. */
 static _Atomic(bool) has_kept_larger;
+
+/* Whether the block's usable size is what was asked for. */
+static bool has_exact_size(const void *block) {
+    return HZ_CONFIG_FENCES || hz_guard_has(block);
+}
+
+static size_t usable_of(const void *block, const char *function) {
+    return HZ_CONFIG_FENCES ? hz_fence_size(block, function) : hz_query_usable(block, function);
+}
 
 static void *move(void *block, size_t usable, size_t size) {
     void *moved = hz_front_malloc(size);
@@ -50,16 +61,16 @@ void *hz_front_realloc(void *block, size_t size) {
         hz_front_free(block);
         return NULL;
     }
-    size_t usable = hz_query_usable(block, HZ_IN_REALLOC);
+    size_t usable = usable_of(block, HZ_IN_REALLOC);
     if (size > PTRDIFF_MAX)
         return fail(ENOMEM);
-    bool is_guarded = hz_guard_has(block); /* it has exactly the size that was asked for, so it always moves */
-    if (!is_guarded && fits_well(usable, size) && usable == hz_query_good_size(size))
+    bool is_exact = has_exact_size(block); /* then it always moves */
+    if (!is_exact && fits_well(usable, size) && usable == hz_query_good_size(size))
         return block;
-    void *resized = is_guarded ? NULL : hz_resize(block, size);
+    void *resized = is_exact ? NULL : hz_resize(block, size);
     if (resized != NULL)
         return resized; /* a mapping that moved keeps its segment, and with it its place in the live map */
-    if (!is_guarded && fits_well(usable, size))
+    if (!is_exact && fits_well(usable, size))
         return block;
     void *moved = move(block, usable, size);
     if (moved == NULL && size <= usable) {
@@ -80,6 +91,8 @@ void *hz_front_reallocarray(void *block, size_t count, size_t size) {
 static void *aligned(size_t alignment, size_t size) {
     if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX - size)
         return fail(ENOMEM);
+    if (HZ_CONFIG_FENCES)
+        return hz_fence_alloc(alignment, size);
     return hz_live_add(hz_heap_aligned(alignment, size));
 }
 
@@ -117,30 +130,30 @@ void *hz_front_pvalloc(size_t size) {
     return aligned(hz_os_page_bytes(), rounded);
 }
 
-/* A correct `size` leads to the block's usable size, unless realloc left the block in place. */
+/* A correct `size` leads to the block's usable size, unless realloc left the block in place. The guard build knows the
+   size that was asked for. */
 static bool may_have_size(const void *block, size_t size) {
-    size_t usable = hz_query_usable(block, HZ_IN_FREE_SIZED);
-    if (hz_guard_has(block))
-        return usable == size;
-    return usable == hz_query_good_size(size) || fits_well(usable, size) ||
-           (size <= usable && hz_load_rlx(&has_kept_larger)); /* relaxed: hint */
+    size_t usable = usable_of(block, HZ_IN_FREE_SIZED);
+    bool may_have =
+        has_exact_size(block) ? usable == size : usable == hz_query_good_size(size) || fits_well(usable, size);
+    return may_have || (size <= usable && hz_load_rlx(&has_kept_larger)); /* relaxed: hint */
 }
 
 void hz_front_free_sized(void *block, size_t size) {
-    if (HZ_CONFIG_CHECKS && block != NULL && !may_have_size(block, size))
+    if ((HZ_CONFIG_CHECKS || HZ_CONFIG_FENCES) && block != NULL && !may_have_size(block, size))
         hz_misuse(HZ_TEXT_SIZE, block, HZ_IN_FREE_SIZED);
     hz_front_free(block);
 }
 
 /* The block may be larger than `size` needs, for the sake of its alignment. */
 void hz_front_free_aligned_sized(void *block, size_t alignment, size_t size) {
-    if (HZ_CONFIG_CHECKS && block != NULL &&
+    if ((HZ_CONFIG_CHECKS || HZ_CONFIG_FENCES) && block != NULL &&
         (!hz_is_power_of_two(alignment) || (uintptr_t)block % alignment != 0 ||
-         hz_query_usable(block, HZ_IN_FREE_SIZED) < size))
+         usable_of(block, HZ_IN_FREE_SIZED) < size))
         hz_misuse(HZ_TEXT_SIZE, block, HZ_IN_FREE_SIZED);
     hz_front_free(block);
 }
 
 size_t hz_front_usable_size(const void *block) {
-    return block == NULL ? 0 : hz_query_usable(block, HZ_IN_USABLE_SIZE);
+    return block == NULL ? 0 : usable_of(block, HZ_IN_USABLE_SIZE);
 }

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/compiler.h"
 #include "base/hooks.h"
+#include "front/fence.h"
 #include "heap/pages/shard.h"
 #include "heap/purge.h"
 
@@ -24,6 +25,8 @@ static size_t direct_bytes(void) {
 
 /* Returns 1 if memory was given back. `pad`: bytes of free memory that may stay, wherever they are. */
 HZ_EXPORT int malloc_trim(size_t pad) {
+    if (HZ_CONFIG_FENCES)
+        hz_fence_drain();
     return hz_heap_trim(pad) > 0;
 }
 

@@ -44,6 +44,8 @@ static void sample(void) {
     int64_t rate = rate_of(value);
     if (rate < 0)
         sample_say(value, "allowed are 0 (off) to " HZ_STRINGIFY(HZ_GUARD_RATE_MAX));
+    else if (rate > 0 && HZ_CONFIG_FENCES)
+        sample_say(value, "no effect in the guard build, which guards every block");
     else if (rate > 0 && !hz_sample_start((uint32_t)rate))
         sample_say(value, "no address space for the guarded blocks");
 }

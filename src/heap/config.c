@@ -38,6 +38,6 @@ const char *hz_heap_config_string(void) {
 #include "engine_knobs.def"
 #include "heap/knobs.def"
 #undef KNOB
-           " checks=" HZ_STRINGIFY(HZ_CHECKS) " stats=" HZ_STRINGIFY(HZ_STATS) " build=" HZ_BUILD_NAME
-                                                                               " compiler=" COMPILER;
+           " checks=" HZ_STRINGIFY(HZ_CHECKS) " fences=" HZ_STRINGIFY(HZ_FENCES) " stats=" HZ_STRINGIFY(
+               HZ_STATS) " build=" HZ_BUILD_NAME " compiler=" COMPILER;
 }
