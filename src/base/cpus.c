@@ -66,8 +66,31 @@ static void mask_parse(const char *text, uint64_t mask[WORDS]) {
     }
 }
 
+/* Parses a list as "0-3,8\n". Other CPUs lose their bits; nothing changes when the list is empty. */
+static void online_parse(const char *text, uint64_t mask[WORDS]) {
+    uint64_t online[WORDS] = {0};
+    unsigned first = 0, number = 0;
+    bool is_range = false;
+    for (const char *next = text; *next != '\0'; next++) {
+        if (*next >= '0' && *next <= '9') {
+            number = (10 * number + (unsigned)(*next - '0')) % (2 * HZ_CPUS);
+            continue;
+        }
+        if (*next == '-') {
+            first = number;
+        } else {
+            for (unsigned cpu = is_range ? first : number; cpu <= number && cpu < HZ_CPUS; cpu++)
+                online[cpu / 64] |= UINT64_C(1) << cpu % 64;
+        }
+        is_range = *next == '-';
+        number = 0;
+    }
+    for (unsigned i = 0; text[0] != '\0' && i < WORDS; i++)
+        mask[i] &= online[i];
+}
+
 /* True if the mask has changed. */
-static bool look_locked(const char *status, const char *groups, const char *root) {
+static bool look_locked(const char *status, const char *online, const char *groups, const char *root) {
     static char text[CPUS_TEXT_BYTES]; /* lock: look_lock; a thread with a small stack may come here */
     uint64_t mask[WORDS];
     text[0] = '\0';
@@ -81,6 +104,8 @@ static bool look_locked(const char *status, const char *groups, const char *root
         return false;
     bool changed = false;
     mask_parse(text, mask);
+    hz_os_read_file(online, text, sizeof(text)); /* a task that is not bound has all CPUs that may ever be there */
+    online_parse(text, mask);
     for (unsigned i = 0; i < WORDS; i++) {
         changed |= hz_load_rlx(&cpus_allowed[i]) != mask[i];
         hz_store_rlx(&cpus_allowed[i], mask[i]);
@@ -89,9 +114,9 @@ static bool look_locked(const char *status, const char *groups, const char *root
     return changed;
 }
 
-bool hz_cpus_look_at(const char *status, const char *groups, const char *root) {
+bool hz_cpus_look_at(const char *status, const char *online, const char *groups, const char *root) {
     hz_lock_acquire(&look_lock);
-    bool changed = look_locked(status, groups, root);
+    bool changed = look_locked(status, online, groups, root);
     hz_lock_release(&look_lock);
     return changed;
 }
@@ -108,7 +133,8 @@ bool hz_cpus_look(void) {
     hz_lock_acquire(&look_lock);
     bool changed = false;
     if (hz_load_rlx(&looked_at_ms) == last) { /* relaxed: lock. Otherwise another thread has just looked */
-        changed = look_locked("/proc/self/status", "/proc/self/cgroup", "/sys/fs/cgroup");
+        changed =
+            look_locked("/proc/self/status", "/sys/devices/system/cpu/online", "/proc/self/cgroup", "/sys/fs/cgroup");
         hz_store_rlx(&looked_at_ms, hz_max(now, 1));
     }
     hz_lock_release(&look_lock);

@@ -32,9 +32,10 @@ void hz_cpus_look_never(void);
    writes the group of each to group[cpu % HZ_CPUS]. Other CPUs get some group too. Returns the number of groups. */
 uint32_t hz_cpus_groups(uint8_t group[HZ_CPUS], uint32_t most);
 
-/* The same look at other files, for tests: status is in the form of /proc/self/status, `root` in that of
-   /sys/fs/cgroup. Not rate limited. */
-bool hz_cpus_look_at(const char *status, const char *groups, const char *root);
+/* The same look at other files, for tests: `status` is in the form of /proc/self/status, `online` in that of
+   /sys/devices/system/cpu/online, `groups` in that of /proc/self/cgroup, `root` in that of /sys/fs/cgroup. Not rate
+   limited. */
+bool hz_cpus_look_at(const char *status, const char *online, const char *groups, const char *root);
 
 /* In a fork's child. */
 void hz_cpus_after_fork(void);

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/guard_report.h"
+#include "base/hooks.h"
 
 bool hz_guard_start(uint32_t rate) {
     hz_callstack_prime();
@@ -34,11 +35,15 @@ static void answer(enum hz_guard_answer given, const void *block, const struct h
 
 void hz_guard_free(const void *block) {
     struct hz_guard_slot slot;
+    hz_hooks_enter(); /* in a fork's child a vanished thread may hold the pool's lock */
     answer(hz_guard_pool_free(block, &slot), block, &slot, HZ_TEXT_DOUBLE_FREE);
+    hz_hooks_leave();
 }
 
 size_t hz_guard_usable(const void *block) {
     struct hz_guard_slot slot;
+    hz_hooks_enter(); /* as in hz_guard_free */
     answer(hz_guard_pool_look(block, &slot), block, &slot, HZ_TEXT_GUARD_FREED);
+    hz_hooks_leave();
     return slot.size;
 }

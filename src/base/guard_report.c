@@ -63,6 +63,11 @@ static bool report_begin(void) {
     return false;
 }
 
+void hz_guard_report_after_fork(void) {
+    uint32_t writing = 1;
+    (void)hz_cas_strong_acq_rlx(&reported, &writing, 0); /* cas: the thread that writes is not in the child */
+}
+
 static void report_end(void) {
     hz_store_rlx(&reported, 2); /* relaxed: hint */
     hz_os_wake(&reported, INT32_MAX);

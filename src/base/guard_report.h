@@ -25,4 +25,7 @@ bool hz_guard_report_install(void);
 /* Writes a report about a misuse of free and aborts. slot: may be NULL. No lock is held. */
 HZ_NORETURN HZ_COLD void hz_guard_fail(const char *text, const void *address, const struct hz_guard_slot *slot);
 
+/* In a fork's child: a report that another thread was writing is nobody's. */
+void hz_guard_report_after_fork(void);
+
 #endif

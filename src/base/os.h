@@ -77,10 +77,20 @@ uint32_t hz_os_thread_id(void);
    one thread it makes no system call. */
 bool hz_os_is_first_thread(void);
 
+/* The kernel's number of the process. A system call. */
+uint32_t hz_os_process_id(void);
+
+/* Whether the C library knows the calling thread as what it is for the kernel. Not so in a child of vfork, or of a
+   clone that the C library has not seen. A system call. */
+bool hz_os_thread_is_itself(void);
+
 /* The program is about to restrict its system calls: from now on those of hz_os_address_space_limit, hz_os_read_file,
    hz_os_is_sandboxed and hz_os_barrier are not made, and the functions answer that they do not know or cannot. There is
    no way back, and a fork's child stays confined. Any thread. */
 void hz_os_confine(void);
+
+/* Whether hz_os_confine was called. */
+bool hz_os_is_confined(void);
 
 /* Whether the process restricts its system calls (seccomp): a call that the program itself never makes may end it. True
    when unknown. */

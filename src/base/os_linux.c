@@ -183,6 +183,18 @@ size_t hz_os_data_limit(void) {
 
 static _Atomic(bool) is_confined; /* hint */
 
+bool hz_os_is_confined(void) {
+    return hz_load_rlx(&is_confined); /* relaxed: hint */
+}
+
+uint32_t hz_os_process_id(void) {
+    return (uint32_t)getpid();
+}
+
+bool hz_os_thread_is_itself(void) {
+    return (uint32_t)syscall(SYS_gettid) == hz_os_thread_id();
+}
+
 void hz_os_confine(void) {
     hz_store_rlx(&is_confined, true); /* relaxed: hint. The thread that restricts itself sees its own store */
 }

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/budget.h"
+#include "base/guard_pool.h"
 #include "base/report.h"
 #include "front/family.h"
 #include "front/fence.h"
@@ -70,6 +71,8 @@ size_t hz_usable_size(const void *block) {
 }
 
 size_t hz_good_size(size_t size) {
+    if (hz_guard_rate() != 0 && size <= HZ_GUARD_BLOCK_MAX) /* the block may be guarded, and then has no byte more */
+        return hz_max(size, 1);
     return hz_query_good_size(size);
 }
 

@@ -63,13 +63,15 @@ bool hz_front_new_caught(enum hz_new_form form, size_t size, size_t alignment, v
         [HZ_NEW_ALIGNED] = "_ZnwmSt11align_val_tRKSt9nothrow_t",
         [HZ_NEW_ARRAY_ALIGNED] = "_ZnamSt11align_val_tRKSt9nothrow_t",
     };
+    enum { NOT_THERE = 1 };
     static _Atomic(uintptr_t) found[HZ_ARRAY_LENGTH(names)]; /* hint: every search has the same result */
     uintptr_t function = hz_load_rlx(&found[form]);          /* relaxed: hint */
     if (function == 0) {
         function = (uintptr_t)library_function(names[form]);
+        function = function == 0 ? NOT_THERE : function;
         hz_store_rlx(&found[form], function); /* relaxed: hint */
     }
-    if (function == 0)
+    if (function == NOT_THERE)
         return false;
     static const char tag;
     if (form == HZ_NEW_ALIGNED || form == HZ_NEW_ARRAY_ALIGNED)

@@ -7,15 +7,22 @@
 #include "heap/keeper.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 typedef int prctl_function(int, ...);
 
+static _Atomic(uintptr_t) next_prctl; /* const after load; 0: not found, or not loaded yet */
+
+/* At load, and not at the first call: that may come in a child that has inherited a lock of the dynamic linker. */
+__attribute__((constructor)) static void find_next(void) {
+    hz_store_rlx(&next_prctl, (uintptr_t)dlsym(RTLD_NEXT, "prctl")); /* relaxed: no data is behind it */
+}
+
 __attribute__((visibility("default"))) int prctl(int option, ...) {
     enum { ARGUMENTS = 4 };
-    static _Atomic(uintptr_t) found; /* hint: every search has the same result */
     unsigned long arguments[ARGUMENTS];
     va_list list;
     va_start(list, option);
@@ -23,16 +30,10 @@ __attribute__((visibility("default"))) int prctl(int option, ...) {
          i++) /* callers pass fewer, and the kernel ignores the rest, as with the C library's */
         arguments[i] = va_arg(list, unsigned long);
     va_end(list);
-    uintptr_t next = hz_load_rlx(&found);
-    if (next == 0) {
-        next = (uintptr_t)dlsym(RTLD_NEXT, "prctl");
-        hz_store_rlx(&found, next);
-    }
-    if (next == 0) {
-        errno = ENOSYS;
-        return -1;
-    }
     if (option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS)
         hz_keeper_confine();
-    return ((prctl_function *)next)(option, arguments[0], arguments[1], arguments[2], arguments[3]);
+    prctl_function *next = (prctl_function *)hz_load_rlx(&next_prctl); /* relaxed: as above */
+    if (next == NULL)                                                  /* a constructor calls it before ours has run */
+        return (int)syscall(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3]);
+    return next(option, arguments[0], arguments[1], arguments[2], arguments[3]);
 }

@@ -14,6 +14,7 @@
 
 #include "base/arena.h"
 #include "base/guard_pool.h"
+#include "base/guard_report.h"
 #include "base/meta.h"
 #include "heap/cache/allowance.h"
 #include "heap/cache/hand.h"
@@ -29,6 +30,7 @@
 void hz_heap_after_fork(void) {
     hz_meta_after_fork();
     hz_guard_after_fork();
+    hz_guard_report_after_fork();
     hz_arena_after_fork();
     hz_init_after_fork();
     hz_heap_limit_after_fork();

@@ -10,6 +10,7 @@
 #include "heap/keeper.h"
 
 #include "base/arena.h"
+#include "base/hooks.h"
 #include "base/os.h"
 #include "heap/cache/age.h"
 #include "heap/cache/depot.h"
@@ -42,6 +43,7 @@ enum {
 static _Atomic(uint32_t) state;    /* cas: enum keeper_state */
 static struct hz_lock keeper_lock; /* a leaf */
 static pthread_t keeper_thread;    /* lock: keeper_lock; stored before KEEPER_RUNS */
+static _Atomic(uint32_t) process;  /* hint: the process that has started the keeper last */
 static _Atomic(bool) is_allowed;   /* hint: the exit hook will tell when the process's first thread ends */
 static HZ_TLS bool ends_keeper;    /* owner: the thread is the process's first one */
 
@@ -255,6 +257,7 @@ bool hz_keeper_start(void) {
     if (!hz_load_rlx(&is_allowed) || hz_load_rlx(&state) != KEEPER_NONE || /* relaxed, both: hint */
         !hz_cas_strong_acq_rlx(&state, &none, KEEPER_STARTING))            /* cas */
         return hz_keeper_runs();
+    hz_store_rlx(&process, hz_os_process_id()); /* relaxed: hint */
     if (hz_os_is_sandboxed()) {
         started_as(KEEPER_CANNOT);
         return false;
@@ -301,8 +304,19 @@ static uint32_t end_as(enum keeper_state wanted) {
     return seen;
 }
 
+/* Whether a thread of the process that has started the keeper calls. A child that vfork or clone has made has all of
+   the parent's words, and with vfork even shares them. */
+static bool is_keepers_process(void) {
+    return hz_os_thread_is_itself() &&
+           (hz_load_rlx(&state) == KEEPER_NONE || hz_os_process_id() == hz_load_rlx(&process)); /* relaxed: hints */
+}
+
 void hz_keeper_confine(void) {
     int cancel_state;
+    hz_hooks_enter(); /* a fork handler may be first in the child to restrict itself */
+    hz_hooks_leave();
+    if (hz_os_is_confined() || !is_keepers_process())
+        return;
     hz_os_confine(); /* first: from now on hz_keeper_start gives up */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* cannot fail. pthread_join is such a point */
     uint32_t seen;

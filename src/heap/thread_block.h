@@ -65,11 +65,11 @@ struct hz_sampling {
 
 /* The blocks that malloc takes next of a class, while the sampling guard is on. */
 struct hz_hand {
-    struct hz_bin bin; /* without a limit */
-    uint32_t base;     /* offset of the first slot, which is NULL, as in a bin */
-    uint16_t want;     /* blocks that it gets when it is filled */
-    uint8_t slots;     /* const after publish: most blocks; 0: it is not used */
-    bool is_due;       /* the allocation that finds it empty is chosen */
+    struct hz_bin bin;      /* without a limit */
+    _Atomic(uint32_t) base; /* owner; atomic for statistics: offset of the first slot, which is NULL, as in a bin */
+    uint16_t want;          /* blocks that it gets when it is filled */
+    uint8_t slots;          /* const after publish: most blocks; 0: it is not used */
+    bool is_due;            /* the allocation that finds it empty is chosen */
 };
 
 struct hz_thread_block {
@@ -77,12 +77,12 @@ struct hz_thread_block {
     /* const after publish: copies of hz_pagetags, so that free reads no shared variable */
     const struct hz_pagetag *tags;
     uintptr_t tag_mask;
-    uint8_t owner;   /* index of the thread's shard */
-    bool exit_armed; /* the exit hook will be called for the thread */
-    bool is_new;     /* the thread has not used its bins yet (park.c, free.c) */
-    bool is_hollow;  /* no thread has it, and the memory of its slots was given back */
-    bool is_keeper;  /* it puts blocks into their pages, and sends none to a mailbox (keeper.c) */
-    bool has_hands;  /* malloc takes blocks from hands (cache/hand.h) */
+    uint8_t owner;           /* index of the thread's shard */
+    bool exit_armed;         /* the exit hook will be called for the thread */
+    bool is_new;             /* the thread has not used its bins yet (park.c, free.c) */
+    bool is_hollow;          /* no thread has it, and the memory of its slots was given back */
+    bool is_keeper;          /* it puts blocks into their pages, and sends none to a mailbox (keeper.c) */
+    _Atomic(bool) has_hands; /* owner; atomic for statistics. malloc takes blocks from hands (cache/hand.h) */
     /* malloc's bin, or hand, by its offset: by the size in granules, 0 for size 0; and by the class */
     uint16_t bin_of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1];
     uint16_t bin_of_class[HZ_CLASS_COUNT];

@@ -308,8 +308,11 @@ static uint32_t cap_in(uint32_t part, unsigned size_class, uint32_t count) {
     if (count_in(part, size_class) + count <= cap / part_count())
         return cap;
     uint32_t others = 0;
-    for (uint32_t other = part_after(part); other != part; other = part_after(other))
+    uint32_t other = part;
+    for (uint32_t left = part_count(); left > 1; left--) {
+        other = part_after(other);
         others += count_in(other, size_class);
+    }
     return cap - (uint32_t)hz_min(cap, others);
 }
 

@@ -17,11 +17,13 @@ static struct hz_hand *hand_of(struct hz_thread_block *thread, unsigned size_cla
 }
 
 static uint32_t held(const struct hz_hand *hand) {
-    return (hz_load_rlx(&hand->bin.top) - hand->base) / (uint32_t)sizeof(void *); /* relaxed: owner, or figure */
+    uint32_t top = hz_load_rlx(&hand->bin.top); /* relaxed, both: owner, or figure: they may not belong together */
+    uint32_t base = hz_load_rlx(&hand->base);
+    return top < base ? 0 : (top - base) / (uint32_t)sizeof(void *);
 }
 
 uint32_t hz_hand_held(struct hz_thread_block *thread, unsigned size_class) {
-    return thread->has_hands ? held(hand_of(thread, size_class)) : 0;
+    return hz_load_rlx(&thread->has_hands) ? held(hand_of(thread, size_class)) : 0; /* relaxed: figure */
 }
 
 /* ---- the choice ------------------------------------------------------------------------------------ */
@@ -51,11 +53,11 @@ static void hands_reset(struct hz_thread_block *self) {
 }
 
 void hz_hands_empty(struct hz_thread_block *thread) {
-    if (!thread->has_hands)
+    if (!hz_load_rlx(&thread->has_hands)) /* relaxed: owner */
         return;
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
         struct hz_hand *hand = hand_of(thread, size_class);
-        void **base = hz_slot_at(&thread->cache, hand->base);
+        void **base = hz_slot_at(&thread->cache, hz_load_rlx(&hand->base)); /* relaxed: owner */
         uint32_t count = held(hand);
         if (count == 0) {                                    /* a fork's copy may have a newest block nevertheless */
             if (hz_slot_load_rlx(&hand->bin.newest) != NULL) /* relaxed, all: owner */
@@ -63,7 +65,7 @@ void hz_hands_empty(struct hz_thread_block *thread) {
             continue;
         }
         hz_slot_store_rlx(base + count, hz_slot_load_rlx(&hand->bin.newest)); /* relaxed, all: owner */
-        hz_store_rel(&hand->bin.top, hand->base);
+        hz_store_rel(&hand->bin.top, hz_load_rlx(&hand->base));               /* relaxed: owner */
         hz_signal_fence(); /* fork: a copy must not have blocks that are on their way home */
         hz_slot_store_rlx(&hand->bin.newest, NULL);
         hz_blocks_send(thread, base + 1, count);
@@ -72,14 +74,15 @@ void hz_hands_empty(struct hz_thread_block *thread) {
 }
 
 void hz_hands_open(struct hz_thread_block *self) {
-    hz_hands_empty(self); /* the thread block may be an orphan's */
-    self->has_hands = self->hands_at != 0;
-    if (!self->has_hands)
+    hz_hands_empty(self);                  /* the thread block may be an orphan's */
+    hz_store_rlx(&self->has_hands, false); /* relaxed: owner. fork: a copy has hands only when all of them are made */
+    if (self->hands_at == 0)
         return;
+    hz_signal_fence();
     uint32_t offset = self->hands_at + HZ_CLASS_COUNT * (uint32_t)sizeof(struct hz_hand);
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
         struct hz_hand *hand = hand_of(self, size_class);
-        hand->base = offset;
+        hz_store_rlx(&hand->base, offset);    /* relaxed: owner */
         hz_store_rlx(&hand->bin.top, offset); /* relaxed: owner. The first slot stays NULL */
         hand->slots = (uint8_t)hz_hand_slots(size_class);
         offset += (1U + hand->slots) * (uint32_t)sizeof(void *);
@@ -90,6 +93,8 @@ void hz_hands_open(struct hz_thread_block *self) {
         self->bin_of[granules] = self->bin_of_class[hz_class_of(granules * HZ_GRANULE_BYTES)];
     hz_os_random(&self->sampling.random, sizeof(self->sampling.random));
     hands_reset(self);
+    hz_signal_fence();
+    hz_store_rlx(&self->has_hands, true); /* relaxed: owner */
 }
 
 void *hz_hand_pop(struct hz_thread_block *self, unsigned size_class) {
@@ -147,7 +152,7 @@ bool hz_hand_fill(struct hz_thread_block *self, unsigned size_class) {
 }
 
 void hz_hands_settle_fork(struct hz_thread_block *self) {
-    if (!self->has_hands)
+    if (!hz_load_rlx(&self->has_hands)) /* relaxed: owner */
         return;
     hz_os_random(&self->sampling.random, sizeof(self->sampling.random));
     self->sampling.countdown = gap(&self->sampling);

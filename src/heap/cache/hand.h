@@ -23,7 +23,7 @@
 
 /* Whether malloc of the thread takes blocks from hands. */
 HZ_INLINE bool hz_hands_are_open(const struct hz_thread_block *self) {
-    return HZ_UNLIKELY(self->has_hands);
+    return HZ_UNLIKELY(hz_load_rlx(&self->has_hands)); /* relaxed: owner */
 }
 
 /* From now on malloc of the thread takes blocks from hands, if the sampling guard is on and the thread block has room

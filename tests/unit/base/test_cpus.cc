@@ -36,7 +36,8 @@ class Cpus : public testing::Test {
         write("status", "Name:\tx\nCpus_allowed:\t" + mask + "\nCpus_allowed_list:\t?\n");
     }
     void look() {
-        hz_cpus_look_at((folder_ / "status").c_str(), (folder_ / "groups").c_str(), folder_.c_str());
+        hz_cpus_look_at((folder_ / "status").c_str(), (folder_ / "online").c_str(), (folder_ / "groups").c_str(),
+                        folder_.c_str());
     }
     uint32_t count() {
         look();
@@ -50,6 +51,18 @@ class Cpus : public testing::Test {
     }
     fs::path folder_;
 };
+
+TEST_F(Cpus, OnlyThoseThatAreOnlineCount) {
+    const std::pair<const char *, uint32_t> cases[] = {{"0\n", 1},         {"0-3\n", 4},      {"0-1,4,6-7\n", 5},
+                                                       {"2,64-127\n", 65}, {"0-5000\n", 128}, {"", 128}};
+    in_child([&] {
+        allow("ffffffff,ffffffff,ffffffff,ffffffff");
+        for (const auto &[list, expected] : cases) {
+            write("online", list);
+            EXPECT_EQ(count(), expected) << list;
+        }
+    });
+}
 
 TEST_F(Cpus, BeforeALookOnlyThoseThatWereSeenCount) {
     in_child([] {
@@ -192,7 +205,7 @@ TEST_F(Cpus, AreDividedIntoGroupsOfNeighbours) {
 /* The real files: what the kernel says of this process. */
 TEST_F(Cpus, ALookFollowsTheAffinityOfTheFirstThread) {
     in_child([] {
-        auto look_here = [] { hz_cpus_look_at("/proc/self/status", "/proc/self/cgroup", "/none"); };
+        auto look_here = [] { hz_cpus_look_at("/proc/self/status", "", "/proc/self/cgroup", "/none"); };
         EXPECT_TRUE(hz_cpus_look());
         EXPECT_FALSE(hz_cpus_look()) << "nothing has changed";
         look_here();

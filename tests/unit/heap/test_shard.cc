@@ -174,6 +174,7 @@ class Shard : public unit::OwnShard {
     }
     void send(unsigned size_class, const Blocks &blocks) {
         struct hz_list list = unit::list_of(blocks);
+        unit::forget_sparse(); /* blocks of a sparse class are not sent */
         hz_shard_send(self_, shard_, size_class, &list);
     }
     uint32_t waiting(unsigned size_class) {
@@ -214,7 +215,6 @@ TEST_F(Shard, SentBlocksWaitForTheShard) {
 TEST_F(Shard, MarksOfClassesAreSeparate) {
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
         Blocks blocks = unit::take(shard_, size_class, 1);
-        unit::forget_sparse(); /* blocks of a sparse class are not sent */
         send(size_class, blocks);
         for (unsigned other = 1; other < unit::class_count; other++)
             ASSERT_EQ(hz_shard_was_sent(shard_, other), other == size_class) << size_class << " and " << other;
