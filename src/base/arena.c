@@ -781,7 +781,7 @@ void hz_arena_figures_get(struct hz_arena_figures *figures) {
 }
 
 void hz_arena_after_fork(void) {
-    hz_lock_settle(&arena.lock); /* the fields are sound after each step; what the holder had taken out is lost */
+    hz_lock_settle(&arena.lock); /* the fields are sound after each step; what its holder had taken out is lost */
 }
 
 void hz_arena_recount_after_fork(void) {

@@ -168,8 +168,8 @@ struct hz_arena_figures {
 };
 void hz_arena_figures_get(struct hz_arena_figures *figures);
 
-/* In a fork's child: makes the lock usable again. A step that a vanished thread had not finished loses at most the
-   address space that it was working on. */
+/* In a fork's child: makes the lock usable again. If a vanished thread was in the middle of a step, at most the
+   address space of that step is lost. */
 void hz_arena_after_fork(void);
 
 /* In a fork's child, while its thread is in no function of the arena: makes counts and summaries agree with the masks

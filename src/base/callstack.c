@@ -1,8 +1,8 @@
 /*
  * callstack.c - see callstack.h. Called by guard.c and guard_report.c.
  *
- * glibc's backtrace unwinds by the tables for exceptions, which all Debian packages have; few have frame pointers. From
- * gcc 12 and glibc 2.35 on it takes no lock for that.
+ * glibc's backtrace unwinds with the tables for exceptions, which all Debian packages have; few packages have frame
+ * pointers. From gcc 12 and glibc 2.35 on, backtrace takes no lock.
  */
 #define _GNU_SOURCE
 #include "base/callstack.h"
@@ -29,19 +29,19 @@ HZ_NOINLINE void hz_callstack_take(struct hz_callstack *stack) {
     errno = saved;
 }
 
-/* Start of the file that this library is, NULL when it is a part of the program's own file. */
+/* Where the library's file is mapped; NULL if the library is linked into the program's own file. */
 static const void *library_base(void) {
     static const char here;
     Dl_info of_library;
     Dl_info of_program;
     if (dladdr(&here, &of_library) == 0)
         return NULL;
-    /* the kernel has told where the program's headers are, which are in its file's first page */
+    /* AT_PHDR is the address of the program's headers, which lie in the first page of its file */
     bool found = dladdr((const void *)getauxval(AT_PHDR), &of_program) != 0; /* NOLINT */
     return found && of_program.dli_fbase == of_library.dli_fbase ? NULL : of_library.dli_fbase;
 }
 
-/* The number that addr2line wants: an offset, or the address itself in a file that is mapped where it says. */
+/* The number that addr2line wants: an offset in the file, or the address itself if the file has a fixed address. */
 static size_t offset_in(const Dl_info *info, const void *address) {
     const Elf64_Ehdr *header = info->dli_fbase;
     return header->e_type == ET_EXEC ? (uintptr_t)address : (uintptr_t)address - (uintptr_t)info->dli_fbase;
@@ -52,7 +52,7 @@ static void write_text(int fd, const char *text, size_t room, int length) {
         (void)hz_os_write(fd, text, hz_min((size_t)length, room - 1)); /* a closed stderr cannot be reported */
 }
 
-/* `back`: 1 for a return address, so that the line is the call's and not the next one's. */
+/* `back`: 1 for a return address, so that the address lies in the call and not behind it. */
 static void address_write(int fd, const char *address, size_t back) {
     char text[512];
     Dl_info info;

@@ -1,8 +1,8 @@
 /*
- * callstack.h - who called: the return addresses of the calling thread, and where in which file they are.
+ * callstack.h - call stacks: the return addresses of the calling thread, and the files and offsets where they lie.
  *
- * Taking a call stack allocates nothing, but the C library loads its unwinder in the first call, and that allocates: so
- * hz_callstack_prime comes first. Any thread, holding no lock.
+ * Taking a call stack allocates nothing, except that the first call makes the C library load its unwinder. So call
+ * hz_callstack_prime first. Any thread, holding no lock.
  */
 #ifndef HZ_BASE_CALLSTACK_H
 #define HZ_BASE_CALLSTACK_H
@@ -23,9 +23,9 @@ void hz_callstack_prime(void);
 /* The calling thread's call stack. */
 void hz_callstack_take(struct hz_callstack *stack);
 
-/* Writes "<title> <thread id>:" and a line "    <file>+0x<offset> (<function>)" for each call, as addr2line wants them.
-   Calls within this library that are the innermost are left out, unless it is linked into the program. Takes the
-   dynamic linker's lock, which a thread that was interrupted in the dynamic linker may hold itself. */
+/* Writes "<title> <thread id>:" and a line "    <file>+0x<offset> (<function>)" for each call, in the form that
+   addr2line takes. Leaves out the library's own innermost calls, unless the library is linked into the program. Takes
+   the dynamic linker's lock; a thread that was interrupted in the dynamic linker may already hold that lock. */
 void hz_callstack_write(int fd, const char *title, const struct hz_callstack *stack);
 
 #endif

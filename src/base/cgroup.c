@@ -13,8 +13,8 @@ enum { TEXT_BYTES = 1024 }; /* small, since a thread with a small stack may come
 static const char own_groups[] = "/proc/self/cgroup";
 static const char own_root[] = "/sys/fs/cgroup";
 
-/* The text behind a line's second colon if the line "4:cpu,cpuacct:/path" names the controller; that of cgroup v2,
-   "0::/path", has an empty name. */
+/* A line such as "4:cpu,cpuacct:/path" lists controllers. The path if it lists this one, else NULL. For the line of
+   cgroup v2, "0::/path", the controller is "". */
 static const char *path_of(const char *line, const char *controller) {
     const char *names = strchr(line, ':');
     const char *path = names != NULL ? strchr(names + 1, ':') : NULL;
@@ -47,7 +47,7 @@ static bool group_path(const char *groups, const char *controller, const char *b
     return length > 0 && (size_t)length < room;
 }
 
-/* Makes `path` that of the group above; false when it is `base` already. */
+/* Changes `path` to the group above; false when `path` is `base` already. */
 static bool group_above(char *path, const char *base) {
     char *last = strrchr(path + strlen(base), '/');
     if (last == NULL)
@@ -56,7 +56,7 @@ static bool group_above(char *path, const char *base) {
     return true;
 }
 
-/* The first number in the text, and what is behind it; SIZE_MAX for "max", "-1" or nothing. */
+/* The first number in the text, SIZE_MAX for "max", "-1" or nothing; *behind is the text after it. */
 static size_t number_parse(const char *text, const char **behind) {
     enum { DECIMAL = 10 };
     size_t value = 0;
@@ -77,7 +77,7 @@ static void file_read(const char *path, const char *name, char *text, size_t roo
         hz_os_read_file(file, text, room);
 }
 
-/* The number in `path`/`name`; SIZE_MAX when there is no such file, or it says "max". */
+/* The number in the file `path`/`name`; SIZE_MAX when there is no such file, or the file says "max". */
 static size_t limit_read(const char *path, const char *name) {
     char text[64];
     const char *behind;
@@ -96,7 +96,7 @@ void hz_cgroup_memory(size_t *high, size_t *max) {
     } while (group_above(path, own_root));
 }
 
-/* Whole CPUs for so much time in each period; `most` without a quota. */
+/* Whole CPUs for a quota of `time` in each `period`, at most `most`; `most` without a quota. */
 static size_t cpus_of(size_t time, size_t period, size_t most) {
     if (time == SIZE_MAX || period == SIZE_MAX || period == 0)
         return most;

@@ -12,7 +12,7 @@ void hz_cgroup_memory(size_t *high, size_t *max);
 
 /* The lowest CPU quota of the group and the groups above it, in whole CPUs, rounded up: v2's cpu.max or v1's
    cpu.cfs_quota_us. UINT32_MAX where there is none. `groups` and `root`: /proc/self/cgroup and /sys/fs/cgroup, or files
-   of their form. Any thread. */
+   with the same format. Any thread. */
 uint32_t hz_cgroup_cpus(const char *groups, const char *root);
 
 #endif

@@ -45,14 +45,14 @@ void hz_line_begin(struct hz_line *line, const char *text, const void *pointer) 
 static void (*_Atomic before_abort)(void); /* const after publish */
 
 void hz_fail_before_abort(void (*release)(void)) {
-    hz_store_rlx(&before_abort, release); /* relaxed: no data is behind it */
+    hz_store_rlx(&before_abort, release); /* relaxed: publishes no data */
 }
 
 void hz_line_fail(struct hz_line *line) {
     line->length = hz_min(line->length, sizeof(line->text) - 1);
     line->text[line->length++] = '\n';
     (void)hz_os_write(STDERR_FILENO, line->text, line->length); /* a closed stderr cannot be reported */
-    void (*release)(void) = hz_load_rlx(&before_abort);         /* relaxed: no data is behind it */
+    void (*release)(void) = hz_load_rlx(&before_abort);         /* relaxed: publishes no data */
     if (release != NULL)
         release();
     abort();

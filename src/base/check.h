@@ -22,10 +22,10 @@
 #define HZ_TEXT_BEHIND      "bytes behind a block were overwritten:"
 #define HZ_TEXT_AFTER_FREE  "a block was written to after its free:"
 
-/* From now on a failing thread calls `release` after its line was printed, and before it aborts. Once, at start. */
+/* From now on a failing thread prints its line, calls `release`, and then aborts. Call once, at start. */
 void hz_fail_before_abort(void (*release)(void));
 
-/* A line for stderr: hakozuna: <text> 0x<pointer> (<words>). What does not fit is left out. */
+/* A line for stderr: hakozuna: <text> 0x<pointer> (<words>). Text that does not fit is cut off. */
 struct hz_line {
     char text[320];
     size_t length;

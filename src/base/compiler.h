@@ -69,8 +69,8 @@ enum {
 #define HZ_STRINGIFY(x)    HZ_STRINGIFY_(x)
 #define HZ_ARRAY_LENGTH(a) (sizeof(a) / sizeof((a)[0]))
 
-/* The function that the linkers chose for an exported name. Without the barrier a compiler that sees ours, or with LTO
-   knows that ours is in the library, calls ours. */
+/* The function that the linkers chose for an exported name. Without the barrier, a compiler that sees our definition
+   (with LTO, anywhere in the library) would call ours directly. */
 #define HZ_LINKED(function)                                                                                            \
     __extension__({                                                                                                    \
         __typeof__(&(function)) linked = &(function);                                                                  \

@@ -1,5 +1,6 @@
 /*
- * cpus.c - see cpus.h. Called when a thread attaches or ticks, by the keeper, and by whatever is divided among CPUs.
+ * cpus.c - see cpus.h. Called when a thread attaches or ticks, by the keeper, and by the code that divides the depot
+ * and shards.
  */
 #include "base/cpus.h"
 
@@ -13,14 +14,14 @@
 enum { WORDS = HZ_CPUS / 64, LOOK_MS = 1000, CPUS_TEXT_BYTES = 4096 };
 
 static struct hz_lock look_lock = HZ_LOCK_INIT(HZ_RANK_LEAF);
-static _Atomic(uint64_t) cpus_allowed[WORDS];    /* hint; of the first thread; no bit: unknown */
-static _Atomic(uint64_t) cpus_seen[WORDS];       /* hint: CPUs on which threads were since the last look, */
-static _Atomic(uint64_t) cpus_before[WORDS];     /* hint: and between the two looks before */
+static _Atomic(uint64_t) cpus_allowed[WORDS];    /* hint: the first thread's affinity; no bit set: unknown */
+static _Atomic(uint64_t) cpus_seen[WORDS];       /* hint: CPUs on which threads ran since the last look */
+static _Atomic(uint64_t) cpus_before[WORDS];     /* hint: CPUs on which threads ran between the two last looks */
 static _Atomic(uint32_t) cpu_quota = UINT32_MAX; /* hint: whole CPUs */
 static _Atomic(bool) cpus_are_hidden;            /* hint: no file may be read */
 static _Atomic(uint64_t) looked_at_ms;           /* hint; written under the lock; 0: never */
 
-/* All loads and stores of hints are relaxed: a thread that sees old ones counts as before the look. */
+/* All loads and stores of hints are relaxed: a thread that sees old hints counts CPUs as before the look. */
 
 void hz_cpus_note(void) {
     uint32_t cpu = hz_os_cpu() % HZ_CPUS;
@@ -47,8 +48,8 @@ static int digit_of(char c) {
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Parses "Cpus_allowed:\tf,00000003\n", highest CPU first. No bit is set when there is no such line, or its end is
-   missing. */
+/* Parses "Cpus_allowed:\tf,00000003\n", highest CPU first. Sets no bit when there is no such line, or the text stops
+   before its end. */
 static void mask_parse(const char *text, uint64_t mask[WORDS]) {
     static const char label[] = "\nCpus_allowed:\t";
     memset(mask, 0, WORDS * sizeof(mask[0]));
@@ -100,7 +101,7 @@ static bool look_locked(const char *status, const char *online, const char *grou
     }
     if (!hz_load_rlx(&cpus_are_hidden))
         hz_os_read_file(status, text, sizeof(text));
-    if (text[0] == '\0') /* what was known before is better than nothing */
+    if (text[0] == '\0') /* old values are better than none */
         return false;
     bool changed = false;
     mask_parse(text, mask);

@@ -1,10 +1,10 @@
 /*
- * cpus.h - how many CPUs the process can use at a time: its affinity, and the CPU quota of its control group.
+ * cpus.h - how many CPUs the process can use at the same time: its affinity, and the CPU quota of its control group.
  *
- * Both come from files, and are read again now and then, because they change: taskset, cpusets, an orchestrator.
- * Opening files is what each dynamically linked program does as it starts, so a filter of system calls that was there
- * before allows it; a process that restricts itself later reads no file any more (hz_os_confine). What always works is
- * to count the CPUs on which threads were seen.
+ * Both come from files. They are read again now and then, because taskset, cpusets or an orchestrator can change them.
+ * Every dynamically linked program opens files as it starts, so a filter of system calls that was there before allows
+ * this; a process that restricts itself later reads no more files (hz_os_confine). Counting the CPUs on which threads
+ * were seen always works.
  */
 #ifndef HZ_BASE_CPUS_H
 #define HZ_BASE_CPUS_H
@@ -16,13 +16,13 @@ enum { HZ_CPUS = 1024 }; /* higher CPU numbers wrap around */
 /* Notes the CPU that the calling thread runs on. Cheap (hz_os_cpu). */
 void hz_cpus_note(void);
 
-/* Number of CPUs, at least 1: those that the process's first thread may run on, or those on which threads were seen in
-   the last seconds if they are more, but no more than the quota allows. Before the first look: those seen. Any thread.
+/* Number of CPUs, at least 1: the CPUs that the process's first thread may run on, or those on which threads were seen
+   in the last seconds if these are more; in any case at most the quota. Before the first look: CPUs seen. Any thread.
  */
 uint32_t hz_cpus_count(void);
 
-/* Looks again if the last look was a second ago or more. The first look makes other threads wait until it is done. True
-   if the CPUs have changed that the process may run on. Any thread. */
+/* Looks again if the last look was a second ago or more. During the first look other threads wait. True if the set of
+   CPUs that the process may run on has changed. Any thread. */
 bool hz_cpus_look(void);
 
 /* From now on no look reads files. */

@@ -2,8 +2,8 @@
  * guard_pool.c - see guard_pool.h. Called by guard.c, guard_report.c and the slow paths of the layer above.
  *
  * The pool is one range of address space: a guard page, a slot's room, a guard page, a room, ... and a guard page.
- * Descriptions of the slots are apart from it. A queue has the slots without a live block, oldest first; a thread that
- * takes a slot out of it has it alone until it marks it live.
+ * The slots' descriptions lie elsewhere. A queue has the slots without a live block, oldest first. A thread that takes
+ * a slot out of the queue has the slot to itself until it marks the slot live.
  */
 #include "base/guard_pool.h"
 
@@ -56,7 +56,7 @@ bool hz_guard_pool_make(uint32_t rate) {
     pool.queue_count = HZ_GUARD_SLOTS;
     hz_os_random(&pool.random, sizeof(pool.random));
     hz_lock_release(&pool.lock);
-    /* relaxed, all: hint; who comes to the pool takes its lock. hz_guard_has says why the range needs no order */
+    /* relaxed, all: hint; a thread that uses the pool takes its lock. hz_guard_has says why the range needs no order */
     hz_store_rlx(&hz_guard_range.begin, (uintptr_t)begin);
     hz_store_rlx(&hz_guard_range.bytes, bytes);
     hz_store_rlx(&pool.rate, rate);
@@ -124,8 +124,8 @@ static bool margin_is_whole(struct margin margin) {
 
 /* ---- slots ------------------------------------------------------------------------------------------- */
 
-/* A fork can copy the queue between any two stores: the copy may lack a slot, but has none twice, and none that holds a
-   block of the program. */
+/* A fork can copy the queue between any two stores. The copy may lack a slot, but has no slot twice, and no slot that
+   holds a live block. */
 static void queue_add_locked(uint32_t index) {
     pool.queue[(pool.queue_first + pool.queue_count) % HZ_GUARD_SLOTS] = (uint16_t)index;
     hz_signal_fence();
@@ -140,7 +140,7 @@ static uint32_t queue_take_locked(void) {
     return index;
 }
 
-/* The slot that was freed the longest ago; false when all are in use. at_right: a random bit. */
+/* Takes the slot that was freed the longest ago; false when all are in use. at_right: a random bit. */
 static bool slot_take(uint32_t *index, bool *at_right) {
     hz_lock_acquire(&pool.lock);
     bool found = pool.queue_count > 0;
@@ -205,7 +205,7 @@ static bool held_a_block(const struct hz_guard_slot *slot) {
     return slot->state == HZ_GUARD_LIVE || slot->state == HZ_GUARD_FREED;
 }
 
-/* The better explanation for an access to the guard page between two slots. NULL: neither held a block. */
+/* The slot that better explains an access to the guard page between two slots; NULL if neither held a block. */
 static const struct hz_guard_slot *choose(const struct hz_guard_slot *left, const struct hz_guard_slot *right,
                                           const char *address) {
     if (left == NULL || !held_a_block(left))
@@ -227,7 +227,7 @@ static const struct hz_guard_slot *find_locked(const char *address) {
     return held_a_block(&pool.slots[index]) ? &pool.slots[index] : NULL;
 }
 
-/* A signal handler can be here while its own thread holds the lock: an error of ours, but the report must not hang. */
+/* A signal handler can come here while its own thread holds the lock: a bug of ours, but the report must not hang. */
 bool hz_guard_find(const void *address, struct hz_guard_slot *out) {
     bool is_mine = hz_lock_is_mine(&pool.lock);
     if (!is_mine)
@@ -254,7 +254,7 @@ enum hz_guard_answer hz_guard_pool_look(const void *block, struct hz_guard_slot 
     return judge_locked(block, hz_guard_find(block, slot) ? slot : NULL);
 }
 
-/* Marks a live slot as freed, so that from now on it is the calling thread's alone. */
+/* Marks a live slot as freed. From then on the calling thread has the slot to itself. */
 static enum hz_guard_answer slot_free(const void *block, const struct hz_callstack *stack, struct hz_guard_slot *copy,
                                       uint32_t *index) {
     hz_lock_acquire(&pool.lock);

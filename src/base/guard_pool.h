@@ -2,14 +2,14 @@
  * guard_pool.h - the sampling guard's pool: blocks that lie alone on system pages, between pages that cannot be
  * accessed.
  *
- * A slot has room for one block, which lies at the room's left or right edge, by chance. The rest of the room, the
- * guard pages around it and the whole room of a freed block are inaccessible, so the processor stops whoever goes
- * beyond the block or uses it after its free. A freed slot is used again after all others. What the block's last system
- * page has besides the block is filled with a pattern, which free checks.
+ * A slot has room for one block, which lies at the room's left or right edge, at random. Pages of the room that the
+ * block does not need, the guard pages around the room, and the whole room of a freed block are inaccessible, so an
+ * access beyond the block or after its free faults. A freed slot is reused after all other free slots. On the block's
+ * own pages, up to 64 bytes on each side of the block hold a pattern, which free checks.
  *
- * The layer above chooses which allocations come here (cache/hand.h). The pool does not exist unless it was asked for.
- * A pool address has no page tag and lies in no segment, so free's fast path leaves it to the slow path. Nothing here
- * allocates from the heap. No lock is held while call stacks are taken or a report is written.
+ * The layer above chooses which allocations come here (cache/hand.h). There is no pool unless the program's environment
+ * asks for one. A pool address has no page tag and lies in no segment, so free's fast path leaves it to the slow path.
+ * Nothing here allocates from the heap. No lock is held while call stacks are taken or a report is written.
  */
 #ifndef HZ_BASE_GUARD_POOL_H
 #define HZ_BASE_GUARD_POOL_H
@@ -32,8 +32,8 @@ struct hz_guard_range {
 
 extern HZ_HIDDEN struct hz_guard_range hz_guard_range;
 
-/* Reserves the pool; one allocation in `rate` (1..HZ_GUARD_RATE_MAX) is meant to come to it. Once. False when there is
-   no memory. Call hz_callstack_prime before. */
+/* Reserves the pool, for one allocation in `rate` (1..HZ_GUARD_RATE_MAX). Once. False when there is no memory. Call
+   hz_callstack_prime before. */
 bool hz_guard_pool_make(uint32_t rate);
 
 /* The rate; 0 without a pool. */
@@ -41,7 +41,7 @@ uint32_t hz_guard_rate(void);
 
 /* Whether the address is in the pool: in a block, live or not, or in a guard page. */
 HZ_INLINE bool hz_guard_has(const void *address) {
-    /* relaxed, both: set before the first block of the pool exists, and the program passes the block on */
+    /* relaxed, both: set before the pool has blocks; the program orders the passing of a block between threads */
     uintptr_t offset = (uintptr_t)address - hz_load_rlx(&hz_guard_range.begin);
     return HZ_UNLIKELY(offset < hz_load_rlx(&hz_guard_range.bytes));
 }
@@ -74,11 +74,11 @@ enum hz_guard_answer {
     HZ_GUARD_UNDERWRITE, /* freed, but the pattern before the block is damaged */
 };
 
-/* Frees a block of the pool. Any address of the pool. slot: the block that the answer is about, unless it is OK or
-   NO_BLOCK. */
+/* Frees a block of the pool. block: any address of the pool. slot: gets the slot that the answer is about, unless the
+   answer is NO_BLOCK. */
 HZ_COLD enum hz_guard_answer hz_guard_pool_free(const void *block, struct hz_guard_slot *slot);
 
-/* As hz_guard_pool_free, but only looks: OK or one of the next three. */
+/* As hz_guard_pool_free, but only looks. The answer is OK, TWICE, INSIDE or NO_BLOCK. */
 HZ_COLD enum hz_guard_answer hz_guard_pool_look(const void *block, struct hz_guard_slot *slot);
 
 struct hz_guard_figures {
@@ -89,14 +89,14 @@ struct hz_guard_figures {
 
 void hz_guard_figures_get(struct hz_guard_figures *figures);
 
-/* Copies the slot that an access to this address of the pool was meant for: that of the room which has the address. For
-   a guard page, that of the two neighbours which is live if only one is, else the one whose block is nearer. False when
-   no block was there. */
+/* Copies the slot that an access to this address of the pool was probably meant for. In a slot's room, that slot. In a
+   guard page, the neighbour that is live, or if both or neither are, the one whose block is nearer. False when no block
+   was there. */
 bool hz_guard_find(const void *address, struct hz_guard_slot *out);
 
 /* ---- fork -------------------------------------------------------------------------------------------- */
 
-/* In a fork's child: makes the pool usable again. Lost are slots that vanished threads were about to fill. */
+/* In a fork's child: makes the pool usable again. Slots that vanished threads were about to fill are lost. */
 void hz_guard_after_fork(void);
 
 #endif

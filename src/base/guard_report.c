@@ -1,8 +1,8 @@
 /*
  * guard_report.c - see guard_report.h. The handler of SIGSEGV may have interrupted any code of the program, so it uses
- * only the stack, write(2), and snprintf for formats with which glibc neither allocates nor locks. What is not safe in
- * every case: names of files come from dladdr, which takes the dynamic linker's lock, and the unwinder trusts the
- * tables of the code that was interrupted. So the access's own call stack is written last.
+ * only the stack, write(2), and snprintf with formats for which glibc neither allocates nor locks. Two things are not
+ * safe in every case: dladdr, which names the files, takes the dynamic linker's lock, and the unwinder trusts the
+ * tables of the interrupted code. So the call stack of the access is written last.
  */
 #define _GNU_SOURCE
 #include "base/guard_report.h"
@@ -23,7 +23,7 @@ static _Atomic(uint32_t) reported; /* cas; 0: no report yet, 1: one is being wri
 
 static void say(const char *text, int length, size_t room) {
     if (length > 0)
-        (void)hz_os_write(STDERR_FILENO, text, hz_min((size_t)length, room - 1)); /* else nobody can be told */
+        (void)hz_os_write(STDERR_FILENO, text, hz_min((size_t)length, room - 1)); /* a closed stderr is ignored */
 }
 
 static void say_block(const void *address, const struct hz_guard_slot *slot) {
@@ -53,7 +53,7 @@ static void report(const char *text, const void *address, const struct hz_guard_
     hz_callstack_write(STDERR_FILENO, "found in thread", &now);
 }
 
-/* True for the one thread that shall report. Others wait until it is done. */
+/* True for the one thread that is to report. Other threads wait until it is done. */
 static bool report_begin(void) {
     uint32_t none = 0;
     if (hz_cas_strong_acq_rlx(&reported, &none, 1)) /* cas: picks one thread, and publishes nothing */
@@ -83,20 +83,20 @@ void hz_guard_fail(const char *text, const void *address, const struct hz_guard_
 
 /* ---- the signal -------------------------------------------------------------------------------------- */
 
-/* The action before ours is in force again. */
+/* Restores the action before ours. */
 static void former_restore(void) {
     (void)sigaction(SIGSEGV, &former, NULL); /* fails for bad arguments only */
 }
 
 /* A signal that is not ours: does what would have happened without us. */
 static void former_call(int number, siginfo_t *info, void *context) {
-    bool is_sent = info->si_code <= 0; /* by kill, and so on: it does not come again by itself */
+    bool is_sent = info->si_code <= 0; /* by kill, for example: it does not recur by itself */
     if ((former.sa_flags & SA_SIGINFO) == 0 && former.sa_handler == SIG_IGN && is_sent)
         return;
     if ((former.sa_flags & SA_SIGINFO) == 0 && (former.sa_handler == SIG_DFL || former.sa_handler == SIG_IGN)) {
         former_restore();
         if (is_sent)
-            (void)raise(number); /* it waits until this handler returns */
+            (void)raise(number); /* stays pending until this handler returns */
         return;
     }
     (void)pthread_sigmask(SIG_BLOCK, &former.sa_mask, NULL); /* fails for bad arguments only; ends with this handler */
@@ -112,7 +112,7 @@ static const char *text_of(const void *address, const struct hz_guard_slot *slot
     return (const char *)address < slot->start ? HZ_TEXT_GUARD_BEFORE : HZ_TEXT_GUARD_BEHIND;
 }
 
-/* After a report the access is repeated under the former action. */
+/* After a report the access faults again, now under the former action. */
 static void on_fault(int number, siginfo_t *info, void *context) {
     int saved = errno;
     bool is_access = info->si_code == SEGV_ACCERR || info->si_code == SEGV_MAPERR;

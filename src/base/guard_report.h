@@ -1,10 +1,10 @@
 /*
  * guard_report.h - what the sampling guard says about misuse, and the handler of SIGSEGV that sees it.
  *
- * A report goes to stderr: a line with a stable text and the address, like those of check.h; what is known of the
- * block; the calls that freed it, allocated it, and touched it now. A process writes one. Afterwards a misuse of free
- * ends the program by abort. After an access, the signal's former action is in force again and the access is repeated,
- * so the program ends by SIGSEGV, or its own earlier handler gets it.
+ * A report goes to stderr: a line with a stable text and the address, like those of check.h; what is known about the
+ * block; and the calls that freed it, allocated it, and touched it now. A process writes one report. After a misuse of
+ * free the program aborts. After a bad access, the handler restores the signal's former action and the access faults
+ * again, so the program ends by SIGSEGV, or the program's earlier handler gets the signal.
  */
 #ifndef HZ_BASE_GUARD_REPORT_H
 #define HZ_BASE_GUARD_REPORT_H
@@ -19,7 +19,7 @@
 #define HZ_TEXT_GUARD_OVERWRITE  "free of a block that was written beyond its end:"
 #define HZ_TEXT_GUARD_UNDERWRITE "free of a block that was written before its start:"
 
-/* Takes over SIGSEGV, after the pool was made. False when the OS refuses. */
+/* Takes over SIGSEGV. Call after the pool was made. False when the OS refuses. */
 bool hz_guard_report_install(void);
 
 /* Writes a report about a misuse of free and aborts. slot: may be NULL. No lock is held. */

@@ -22,7 +22,7 @@ HZ_TLS struct hz_hooks_thread hz_hooks_thread;
 
 void hz_hooks_settle(void) {
     hz_hooks_thread.is_due = false;
-    hz_load_rlx (&tell_settle_fork)(); /* relaxed: stored before fork was hooked, as this thread's fork has found it */
+    hz_load_rlx (&tell_settle_fork)(); /* relaxed: stored before fork was hooked, and this fork was hooked */
 }
 
 static void child_tell(void) {
@@ -35,8 +35,8 @@ static void child_tell(void) {
         thread->is_due = true;
 }
 
-/* The thread is within fork, or in a handler that fork calls. Has it another number than before? Then this is the
-   child, and the handler is one that runs before ours. */
+/* The thread is within fork, or in a handler that fork calls. If its kernel id has changed, this is the child, and the
+   handler is one that runs before ours. */
 void hz_hooks_look(void) {
     if (hz_os_thread_id() == hz_hooks_thread.id)
         return;

@@ -2,14 +2,14 @@
  * hooks.h - tells the layer above when a thread ends and when the process has forked. That layer's thread code calls
  * it.
  *
- * A fork's child is told twice. At once, so that no lock is held by a thread that the child does not have. And again
- * when its thread is outside the layer above: a signal handler can interrupt that layer and fork, and what the thread
- * was changing must not be counted or rebuilt before the thread has done it. The second call nearly always follows the
- * first. The thread says when it is inside (hz_hooks_enter, hz_hooks_leave). No thread can start in the child before
- * it is outside.
+ * hooks.c calls the layer above twice in a fork's child. It calls `after_fork` at once, so that no lock stays held by a
+ * thread that the child does not have. It calls `settle_fork` when the child's thread is outside the layer above: a
+ * signal handler can interrupt that layer and fork, and what the thread was changing must not be counted or rebuilt
+ * before the thread has finished. The second call nearly always follows the first directly. The thread says when it is
+ * inside (hz_hooks_enter, hz_hooks_leave). While it is inside, the child can start no thread.
  *
  * fork calls handlers in the order of their registration, so a handler of the program that was registered before ours
- * runs in the child before ours. If it comes to a slow path, hz_hooks_enter tells the child first.
+ * runs in the child before ours. If that handler comes to a slow path, hz_hooks_enter makes the call first.
  *
  * Edge "hooks": a thread that finds the exit hook's key sees it as glibc has made it.
  */
@@ -20,18 +20,18 @@
 
 /* Of one thread. A fork copies it. */
 struct hz_hooks_thread {
-    uint32_t inside;  /* owner; calls of hz_hooks_enter without their hz_hooks_leave */
+    uint32_t inside;  /* owner; calls of hz_hooks_enter that hz_hooks_leave has not matched yet */
     uint32_t forking; /* owner; calls of fork that are under way: a signal handler can interrupt one, and fork */
-    uint32_t id;      /* owner; while `forking`: the kernel's number of the thread when it last looked */
-    bool is_told;     /* owner; this child was told before its handler ran */
-    bool is_due;      /* owner; the child is to be told when the thread is outside */
+    uint32_t id;      /* owner; while `forking`: the thread's kernel id when it last looked */
+    bool is_told;     /* owner; in this child `after_fork` was called before our fork handler ran */
+    bool is_due;      /* owner; `settle_fork` is to be called when the thread is outside */
 };
 
 extern HZ_HIDDEN HZ_TLS struct hz_hooks_thread hz_hooks_thread;
 
 /* Installs the hooks unless the process has them already. When a thread ends, `on_exit` gets the value that the thread
-   armed. In the child of each fork `after_fork` is called at once, and then `settle_fork` when the thread is outside.
-   Can allocate, so the calling thread must be able to allocate already. */
+   armed. In each fork's child `after_fork` is called at once, and `settle_fork` when the thread is outside. Can
+   allocate, so the calling thread must be able to allocate already. */
 void hz_hooks_install(void (*on_exit)(void *), void (*after_fork)(void), void (*settle_fork)(void));
 
 /* Arms the exit hook of the calling thread. `value` is not NULL. Can allocate. False when there is no hook, or no
@@ -42,7 +42,7 @@ bool hz_hooks_arm_exit(void *value);
 void hz_hooks_look(void);
 void hz_hooks_settle(void);
 
-/* The thread comes inside, as often as it likes. */
+/* The thread enters the layer above. Calls nest. */
 HZ_INLINE void hz_hooks_enter(void) {
     if (HZ_UNLIKELY(hz_hooks_thread.forking != 0))
         hz_hooks_look();

@@ -18,7 +18,7 @@ uintptr_t hz_lock_self(void) {
     return (uintptr_t)&held_locks;
 }
 
-/* Whether the thread holds a lock of this rank or of one further inside; leaves are the innermost. */
+/* Whether the thread holds a lock of this rank or of an inner one; leaves are the innermost. */
 static bool holds_from(enum hz_lock_rank rank) {
     bool found = held_locks[HZ_RANK_LEAF] != NULL;
     for (unsigned inner = rank; inner != HZ_RANK_LEAF && inner < HZ_RANKS; inner++)

@@ -39,8 +39,8 @@ void hz_lock_acquire(struct hz_lock *lock);
 bool hz_lock_try_acquire(struct hz_lock *lock);
 void hz_lock_release(struct hz_lock *lock);
 
-/* Releases every lock that the calling thread holds: for a thread that is about to abort, because a handler of SIGABRT
-   may allocate. What the locks guard may be half changed. */
+/* Releases every lock that the calling thread holds. For a thread that is about to abort: a handler of SIGABRT may
+   allocate. The fields that the locks guard may be half changed. */
 void hz_lock_release_all(void);
 
 /* Whether the calling thread holds the lock. */

@@ -14,8 +14,8 @@
 /* Reserves address space, aligned to `alignment`, that is neither readable nor counted as memory. NULL when refused. */
 void *hz_os_reserve(size_t bytes, size_t alignment);
 
-/* Makes reserved space, or a part of what hz_os_map_zero has mapped, readable and writable; it reads as zero. What was
-   committed before and holds data must not be committed again. False when refused; nothing has changed then. */
+/* Makes reserved space, or a part of what hz_os_map_zero has mapped, readable and writable; it reads as zero. Memory
+   that was committed before and holds data must not be committed again. False when refused, with nothing changed. */
 bool hz_os_commit(void *address, size_t bytes);
 
 /* Reserves and commits. With `lazy`, for tables, the OS need not count what is never touched. NULL when refused. */
@@ -69,8 +69,8 @@ size_t hz_os_data_limit(void);
 /* Monotonic time in milliseconds. Cheap and coarse: it advances in steps of some milliseconds. */
 uint64_t hz_os_now_ms(void);
 
-/* The kernel's number of the calling thread; in a fork's child it is another. Asks the C library: no system call with
-   glibc. */
+/* The kernel's id of the calling thread, which differs in a fork's child. Comes from the C library: with glibc without
+   a system call. */
 uint32_t hz_os_thread_id(void);
 
 /* Whether the calling thread is the process's first one. Call it in a constructor or a fork's child: in a process with
@@ -104,7 +104,7 @@ void hz_os_read_file(const char *path, char *text, size_t room);
 bool hz_os_barrier_prepare(void);
 bool hz_os_barrier(void);
 
-/* Fills memory with random bytes. Where the kernel has none, they are guessable. */
+/* Fills memory with random bytes. If the kernel refuses them, the bytes are guessable. */
 void hz_os_random(void *memory, size_t bytes);
 
 /* Wait sleeps while *word == expected, and can return early. Wake ends the sleep of up to `count` threads. */

@@ -70,16 +70,16 @@ void *IMPL(reserve)(size_t bytes, size_t alignment) {
     return map_aligned(bytes, alignment, PROT_NONE, MAP_NORESERVE);
 }
 
-/* A new mapping instead of the reserved one, for a sandbox that forbids mprotect. mprotect is the first choice: older
-   kernels remove the old mapping before they look at the overcommit limit. Then this reserves the space again. */
+/* Maps over the reserved space, for a sandbox that forbids mprotect. mprotect is the first choice, because older
+   kernels remove the old mapping before they check the overcommit limit. If that happens, this reserves the space
+   again. */
 static bool commit_by_mapping(void *address, size_t bytes) {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     if (mmap(address, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, -1, 0) == address)
         return true;
-    void *again =
-        mmap(address, bytes, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0); /* fails if nothing was removed */
+    void *again = mmap(address, bytes, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0); /* fails unless that happened */
     if (again != MAP_FAILED && again != address)
-        (void)munmap(again, bytes); /* a kernel before 4.17 takes the address for a hint */
+        (void)munmap(again, bytes); /* kernels before 4.17 treat the address as a hint */
     return false;
 }
 
@@ -149,7 +149,7 @@ bool IMPL(fill)(void *address, size_t bytes) {
     void *mapped = mmap(address, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (mapped != MAP_FAILED && mapped != address)
-        (void)munmap(mapped, bytes); /* a kernel before 4.17 takes the address for a hint */
+        (void)munmap(mapped, bytes); /* kernels before 4.17 treat the address as a hint */
     errno = saved;
     return mapped == address;
 }
@@ -196,7 +196,7 @@ bool hz_os_thread_is_itself(void) {
 }
 
 void hz_os_confine(void) {
-    hz_store_rlx(&is_confined, true); /* relaxed: hint. The thread that restricts itself sees its own store */
+    hz_store_rlx(&is_confined, true); /* relaxed: hint. A thread that restricts itself sees its own store */
 }
 
 size_t hz_os_address_space_limit(void) {
@@ -213,11 +213,11 @@ uint64_t hz_os_now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* glibc notes in a locked mutex which thread holds it. */
+/* glibc stores the holder's id in a locked mutex. */
 uint32_t hz_os_thread_id(void) {
 #ifdef __GLIBC__
     uint32_t id = 0;
-    pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* of this kind in each case, even with elision */
+    pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* stores the id even with lock elision */
     if (pthread_mutex_lock(&mutex) == 0) {
         id = (uint32_t)mutex.__data.__owner;
         (void)pthread_mutex_unlock(&mutex); /* cannot fail: it is held */
@@ -228,7 +228,7 @@ uint32_t hz_os_thread_id(void) {
 #endif
 }
 
-extern char __libc_single_threaded __attribute__((weak)); /* glibc from 2.32 on: no second thread has ever started */
+extern char __libc_single_threaded __attribute__((weak)); /* glibc 2.32 and later: no second thread ever started */
 
 bool hz_os_is_first_thread(void) {
     if (&__libc_single_threaded != NULL && __libc_single_threaded != 0)
@@ -273,7 +273,7 @@ bool hz_os_is_sandboxed(void) {
     return mode == NULL || mode[sizeof(label) - 1] != '0';
 }
 
-/* Without the kernel's: the time, and the address of the stack, which it chose at random. */
+/* If the kernel refuses: derived from the time, and from the stack's address, which the kernel chose at random. */
 void hz_os_random(void *memory, size_t bytes) {
     int saved = errno;
     if (syscall(SYS_getrandom, memory, bytes, GRND_NONBLOCK) != (long)bytes) {

@@ -68,7 +68,7 @@ bool hz_pagetag_init(void);
 bool hz_pagetag_open(const void *address, size_t bytes);
 
 /* Whether the program has limited its address space since the table was mapped, and has less left than the table takes.
-   Reads the limit only if the OS refuses so much, since a sandbox may forbid that call. */
+   Reads the limit only if the OS refuses that much space, since a sandbox may forbid reading it. */
 bool hz_pagetag_is_too_large(void);
 
 /* Unmaps the parts of a flat table for addresses outside [first, after), because they count against a limit of the

@@ -1,6 +1,6 @@
 /*
- * random.c - see random.h. Called by the sampling guard. It does without the mathematical library, which a program need
- * not have.
+ * random.c - see random.h. Called by the sampling guard. Uses no function of libm, since a program need not be linked
+ * with it.
  */
 #include "base/random.h"
 
@@ -9,8 +9,8 @@ static double uniform(uint64_t *state) {
     return (double)(hz_random_next(state) >> 11) * 0x1p-53;
 }
 
-/* Exponentially distributed, with mean 1: von Neumann's method of comparisons (1951). A descending run of uniform
-   numbers that begins with x has an odd length with the chance exp(-x). */
+/* Exponentially distributed, with mean 1, by von Neumann's comparison method (1951): a descending run of uniform
+   numbers that begins with x has an odd length with probability exp(-x). */
 static double exponential(uint64_t *state) {
     for (double whole = 0;; whole++) {
         double first = uniform(state);

@@ -1,6 +1,6 @@
 /*
  * random.h - cheap random numbers: Sebastiano Vigna's SplitMix64 (Steele, Lea, Flood 2014). Guessable, so not for
- * secrets. Any state will do; threads do not share one.
+ * secrets. Any initial state will do; threads must not share a state.
  */
 #ifndef HZ_BASE_RANDOM_H
 #define HZ_BASE_RANDOM_H
@@ -15,7 +15,7 @@ HZ_INLINE uint64_t hz_random_next(uint64_t *state) {
     return z ^ z >> 31;
 }
 
-/* How many independent tries it takes until one succeeds that succeeds once in `rate` (at least 1): 1 or more. */
+/* Number of independent tries up to the first success, if each succeeds with probability 1/`rate`: 1 or more. */
 uint64_t hz_random_tries(uint64_t *state, uint32_t rate);
 
 #endif

@@ -17,7 +17,7 @@ bool hz_table_open_locked(const struct hz_table *table, const void *first, const
         if (!hz_os_commit(address, os_page))
             return false;
         hz_os_sparse(address, os_page);
-        hz_signal_fence(); /* fork: a child that has the page but not its bit opens it again, before it has entries */
+        hz_signal_fence(); /* fork: a child whose copy lacks the bit opens the page again; it has no entries yet */
         table->opened[page / 64] |= bit;
     }
     return true;

@@ -32,11 +32,11 @@ static bool fits_well(size_t usable, size_t size) {
     return size <= usable && size >= usable / 2;
 }
 
-/* hint: for lack of memory realloc has left a block in place that is more than twice as large as it should be. The
- * thread that frees that block has it from the thread that resized it, and so sees this too. */
+/* hint: for lack of memory, realloc has left a block in place that is more than twice as large as requested. The thread
+ * that resized the block passed it to the thread that frees it, so that thread sees this too. */
 static _Atomic(bool) has_kept_larger;
 
-/* Whether the block's usable size is what was asked for. */
+/* Whether the block's usable size is exactly the requested size. */
 static bool has_exact_size(const void *block) {
     return HZ_CONFIG_FENCES || hz_guard_has(block);
 }
@@ -114,7 +114,7 @@ int hz_front_posix_memalign(void **out, size_t alignment, size_t size) {
 
 void *hz_front_memalign(size_t alignment, size_t size) {
     if (alignment > (size_t)PTRDIFF_MAX + 1)
-        return fail(EINVAL); /* no power of two is as large */
+        return fail(EINVAL); /* no power of two is that large */
     size_t power_of_two = alignment <= 1 ? 1 : (size_t)1 << (hz_log2(alignment - 1) + 1);
     return aligned(power_of_two, size);
 }

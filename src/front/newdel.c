@@ -16,8 +16,8 @@ typedef void (*throw_function)(void);
 typedef void *(*nothrow_new_function)(size_t size, const void *tag);
 typedef void *(*nothrow_new_aligned_function)(size_t size, size_t alignment, const void *tag);
 
-/* A function of the loaded libstdc++ (or libc++), even if only a part of the program that was loaded with RTLD_LOCAL
- * uses it. NULL if there is none. A search in the program's scope would find our own operators. */
+/* A function of the loaded libstdc++ (or libc++), even if the program has loaded that library with RTLD_LOCAL only.
+ * NULL if there is none. A search in the program's scope would find our own operators. */
 static void *library_function(const char *name) {
     static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
     void *function = NULL;
@@ -31,7 +31,7 @@ static void *library_function(const char *name) {
     return function;
 }
 
-/* As above, for functions that we do not have; it can be linked statically too. */
+/* As above, for functions that we do not define. Also finds them in a statically linked runtime. */
 static void *runtime_function(const char *name) {
     void *function = library_function(name);
     return function != NULL ? function : dlsym(RTLD_DEFAULT, name);
@@ -54,8 +54,8 @@ static HZ_NORETURN void throw_bad_alloc(void) {
     abort(); /* no C++ runtime: operator new was called from C by its mangled name */
 }
 
-/* A nothrow new must catch what the throwing one throws, or its new_handler, which C cannot. The runtime's own nothrow
-   new can: it calls the throwing one, ours or the program's, inside a try block. */
+/* A nothrow new must catch what the throwing new or the new_handler throws, and C cannot catch. The runtime's own
+   nothrow new can: it calls the throwing new, ours or the program's, inside a try block. */
 bool hz_front_new_caught(enum hz_new_form form, size_t size, size_t alignment, void **block) {
     static const char *const names[] = {
         [HZ_NEW] = "_ZnwmRKSt9nothrow_t",

@@ -12,8 +12,9 @@ HZ_COLD void *hz_front_new_slow(size_t size, size_t alignment, bool nothrow);
 
 enum hz_new_form { HZ_NEW, HZ_NEW_ARRAY, HZ_NEW_ALIGNED, HZ_NEW_ARRAY_ALIGNED };
 
-/* A nothrow new in a program that has replaced a throwing one: has the C++ runtime's own nothrow new call the program's
-   inside a try block. *block is NULL if that throws. False, and nothing was called, if there is no runtime to ask. */
+/* For a nothrow new in a program that has replaced a throwing new: the C++ runtime's own nothrow new calls the
+   program's operator inside a try block. *block is NULL if the operator throws. False, with nothing called, if no
+   runtime is loaded. */
 HZ_COLD bool hz_front_new_caught(enum hz_new_form form, size_t size, size_t alignment, void **block);
 
 #endif

@@ -71,8 +71,8 @@ HZ_EXPORT size_t malloc_usable_size(void *block) {
 
 /* ---- glibc's second names ------------------------------------------------------------------------- */
 
-/* glibc exports part of the family twice, and programs that wrap malloc call these names for what is behind them.
-   Here both names stand for one heap, since a block of one can reach the free of the other. */
+/* glibc exports part of the family under second names, and programs that wrap malloc call these to reach the real
+   functions. Here both names use one heap, since a block of one name can reach the free of the other. */
 HZ_EXPORT void *__libc_malloc(size_t size) {
     return hz_front_malloc(size);
 }
@@ -104,10 +104,10 @@ HZ_EXPORT void *__libc_pvalloc(size_t size) {
 /* ---- C++ operators -------------------------------------------------------------------------------- */
 
 /*
- * A program may replace any of them, and [new.delete] in ISO C++ says which other one each of the rest calls. Most
- * programs that replace some replace the first new and the first delete, so their blocks reach all other forms: a sized
- * delete that freed such a block itself would free the program's own pointer. So each form calls the one that the
- * linkers chose for the next, and all are weak, so that a program which links the archive may define its own.
+ * A program may replace any operator, and [new.delete] in ISO C++ says which operator each of the others calls. Most
+ * programs replace only plain new and plain delete, and their blocks reach all other forms: if our sized delete freed
+ * such a block itself, it would free a pointer that is not ours. So each form calls the next one as the linkers have
+ * chosen it, ours or the program's. All forms are weak, so a program that links the archive may define its own.
  */
 #define OPERATOR(returned, symbol, ...)                                                                                \
     HZ_EXPORT HZ_WEAK returned symbol(__VA_ARGS__);                                                                    \
@@ -155,8 +155,8 @@ static inline bool new_is_own(void) {
            HZ_LINKED(_ZnamSt11align_val_t) == own_new_array_aligned;
 }
 
-/* A nothrow form calls the throwing one and catches, which only the C++ runtime can do. Without a runtime to ask, which
-   is linked statically then, exceptions of the program's operator pass. */
+/* A nothrow form calls the throwing one and catches exceptions, which only the C++ runtime can do. If no runtime is
+   loaded (it is linked statically), exceptions of the program's operator propagate. */
 static HZ_COLD void *new_caught(enum hz_new_form form, size_t size, size_t alignment) {
     void *block;
     if (hz_front_new_caught(form, size, alignment, &block))
@@ -217,7 +217,7 @@ static void own_delete_array_aligned(void *block, size_t alignment) {
 }
 OPERATOR_OWN(void, _ZdaPvSt11align_val_t, own_delete_array_aligned, void *block, size_t alignment);
 
-/* What a program's own new returns need not be a block. */
+/* Sizes are checked only if all operators are ours: what a program's own new returns need not be a block. */
 static inline bool size_is_checked(void) {
     return HZ_CONFIG_CHECKS && new_is_own() && HZ_LINKED(_ZdlPv) == own_delete &&
            HZ_LINKED(_ZdaPv) == own_delete_array && HZ_LINKED(_ZdlPvSt11align_val_t) == own_delete_aligned &&

@@ -1,10 +1,10 @@
 /*
- * override_dlopen.c - dlopen without RTLD_DEEPBIND. In the shared products only, as override_thread.c.
+ * override_dlopen.c - dlopen without RTLD_DEEPBIND. In the shared libraries only, like override_thread.c.
  *
- * A library that is opened with this flag searches its own dependencies, and so the C library, before the libraries
- * that were preloaded: its malloc and free are the C library's, while the rest of the program has ours. The first block
- * that one side allocates and the other frees, such as the result of strdup, ends the program. PHP opens its extensions
- * so.
+ * A library that is opened with this flag looks symbols up in its own dependencies, including the C library, before
+ * the preloaded libraries. So it calls the C library's malloc and free, while the rest of the program calls ours. The
+ * first block that one side allocates and the other frees, such as the result of strdup, ends the program. PHP opens
+ * its extensions with this flag.
  */
 #include "base/atomic.h"
 
@@ -24,8 +24,8 @@ static open_function *next_open(void) {
     return (open_function *)next;
 }
 
-/* The C library takes the caller from the return address, and searches the caller's RUNPATH. So the last call has to be
-   a jump, which leaves the program's return address where it is. */
+/* The C library identifies the caller by the return address, and searches the caller's RUNPATH. So the last call must
+   be a tail call: a jump keeps the program's return address. */
 __attribute__((visibility("default"))) void *dlopen(const char *file, int mode) {
     open_function *open = next_open();
     return open != NULL ? open(file, mode & ~RTLD_DEEPBIND) : NULL;

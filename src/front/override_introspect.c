@@ -30,8 +30,8 @@ HZ_EXPORT int malloc_trim(size_t pad) {
     return hz_heap_trim(pad) > 0;
 }
 
-/* Returns what glibc 2.36 returns: 0 for M_MXFAST out of range, else 1, also for a value without effect and for an
-   unknown parameter. Like glibc it takes a negative size for one beyond all others. Some parameters have no counterpart
+/* Returns what glibc 2.36 returns: 0 for M_MXFAST out of range, else 1, even for a value without effect and for an
+   unknown parameter. Like glibc, treats a negative size as larger than any other. Some parameters have no counterpart
    here. Does not set errno. */
 HZ_EXPORT int mallopt(int parameter, int value) {
     enum { MXFAST_MAX = 80 * sizeof(size_t) / 4 }; /* mallopt(3) */
@@ -106,8 +106,8 @@ HZ_EXPORT int __libc_mallopt(int parameter, int value) {
 }
 
 /* XML in the shape of glibc's version 1: one heap, totals, system and address space sizes. Returns what glibc returns:
-   for unknown options the error number (its manual says -1 and errno), else 0. An error of the stream is ferror's to
-   tell, as after every other function that writes to a stream. */
+   for unknown options the error number (its manual says -1 and errno), else 0. ferror reports an
+   error of the stream, as after every other function that writes to a stream. */
 HZ_EXPORT int malloc_info(int options, FILE *stream) {
     if (options != 0)
         return EINVAL;

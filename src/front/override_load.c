@@ -36,7 +36,7 @@ static int64_t rate_of(const char *value) {
     return rate;
 }
 
-/* HAKOZUNA_SAMPLE_GUARD: one allocation in so many is guarded; 0 or nothing: none. */
+/* HAKOZUNA_SAMPLE_GUARD: one allocation in this many is guarded; 0 or unset: none. */
 static void sample(void) {
     const char *value = hz_os_getenv("HAKOZUNA_SAMPLE_GUARD");
     if (value == NULL)

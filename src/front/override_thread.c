@@ -1,7 +1,7 @@
 /*
  * override_thread.c - pthread_create and C11's thrd_create, so that the keeper starts when the program has started its
- * first thread, and not in a process that has none. In the shared products only: an archive cannot find the C library's
- * pthread_create.
+ * first thread, and not in a process that has none. In the shared libraries only: an archive cannot find the C
+ * library's pthread_create.
  */
 #include "hakozuna/hakozuna.h"
 
@@ -78,7 +78,7 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *restrict th
     create_function *create = (create_function *)next_function(&found, "pthread_create");
     if (create == NULL)
         return EAGAIN;
-    hz_hooks_enter(); /* a fork handler may be first in the child to start a thread: the heap must be mended before */
+    hz_hooks_enter(); /* a fork handler may start the child's first thread: the heap must be mended before */
     hz_hooks_leave();
     if (hz_keeper_is(start))
         return create(thread, attributes, start, argument);
@@ -94,7 +94,7 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *restrict th
     return error;
 }
 
-/* glibc's does not call pthread_create by its name. */
+/* glibc's thrd_create does not call pthread_create by name, so it is replaced too. */
 typedef int c11_create_function(thrd_t *, thrd_start_t, void *);
 
 struct c11_beginning {

@@ -18,13 +18,13 @@ HZ_INLINE uint32_t hz_bin_capacity(unsigned size_class) {
 }
 
 enum {
-    HZ_BIN_NEW_COUNT = 1, /* room of a new bin: the first block goes to the program, so that its free is looked at */
+    HZ_BIN_NEW_COUNT = 1, /* room of a new bin: the program gets the only block, so its free is inspected */
     HZ_BIN_FIRST_COUNT = 4,
     HZ_BIN_FIRST_COUNT_LARGE = 2, /* from this many bytes on: */
     HZ_BIN_FIRST_LARGE_BYTES = 1024,
 };
 
-/* Room that a bin need not give up, in blocks. */
+/* Room, in blocks, that a bin never has to give up. */
 HZ_INLINE uint32_t hz_bin_first(unsigned size_class) {
     bool is_large = hz_class_bytes(size_class) >= HZ_BIN_FIRST_LARGE_BYTES;
     return (uint32_t)hz_min(is_large ? HZ_BIN_FIRST_COUNT_LARGE : HZ_BIN_FIRST_COUNT, hz_bin_capacity(size_class));

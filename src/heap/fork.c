@@ -3,9 +3,9 @@
  * forking thread too, if a signal handler interrupted it. Each structure is sound at each instant (see the notes where
  * they are changed), and the few locked sections are repaired here.
  *
- * What hz_heap_after_fork changes is guarded by locks that the thread does not hold, so it could have been changed by
- * another thread at that moment. It makes the child usable: the thread can finish what it was doing. What must know
- * that nothing is half done, counts above all, is for hz_heap_settle_fork.
+ * hz_heap_after_fork makes the child usable, so that the thread can finish what it was doing. It changes
+ * only fields whose lock the thread does not hold, so the thread expects other threads to change them at any time.
+ * Repairs that need every operation to be finished, above all counts, are left to hz_heap_settle_fork.
  *
  * Lost to the child, per vanished thread: the blocks that the thread had in its hands at that instant, that is, a bin's
  * blocks, a list's, or what it was taking home from one class of a shard.
@@ -49,8 +49,7 @@ void hz_heap_settle_fork(void) {
     struct hz_thread_block *self = hz_thread_mine;
     hz_arena_recount_after_fork();
     hz_park_settle_fork();
-    /* relaxed, all: one thread. A parked thread joins when it resumes; one that the keeper was about to park does not
-     */
+    /* relaxed, all: one thread. A parked thread joins when it resumes, but not one that the keeper was about to park */
     hz_allowance_after_fork(self != NULL && !hz_load_rlx(&self->parking.parked));
     hz_keeper_after_fork(self != NULL && self->exit_armed);
     struct hz_shard *shard;
@@ -63,6 +62,6 @@ void hz_heap_settle_fork(void) {
     if (self == NULL)
         return;
     hz_hands_settle_fork(self);
-    /* the thread has another number here */
+    /* the thread's kernel id has changed */
     hz_store_rlx(&self->registered.label, hz_thread_label_make(self->shard->index, 0));
 }

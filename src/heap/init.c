@@ -38,5 +38,5 @@ void hz_init_follow_cpus(void) {
 
 void hz_init_after_fork(void) {
     hz_cpus_after_fork();
-    hz_lock_settle(&init_lock); /* each step of hz_init can be done again */
+    hz_lock_settle(&init_lock); /* each step of hz_init can be repeated */
 }

@@ -1,5 +1,5 @@
 /*
- * init.h - makes the process-wide tables, once, and divides among the CPUs what is divided among them.
+ * init.h - makes the process-wide tables, once, and adapts the depot and the number of shards to the CPUs.
  */
 #ifndef HZ_HEAP_INIT_H
 #define HZ_HEAP_INIT_H
@@ -10,7 +10,7 @@
 bool hz_init(void);
 
 /* Looks, at most once a second, at the CPUs that the process can use, and divides the depot anew. Threads that start
-   find as many shards as there are CPUs (pages/shard.h). Any thread. */
+   later get shards according to these CPUs (pages/shard.h). Any thread. */
 void hz_init_follow_cpus(void);
 
 /* In a fork's child: makes the lock usable again. */

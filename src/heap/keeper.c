@@ -30,7 +30,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* ENDS: another thread waits for its end. CANNOT: it ends, or never was, and none starts any more. */
+/* ENDS: another thread waits for the keeper's end. CANNOT: there is no keeper, or it is ending, and none can start. */
 enum keeper_state { KEEPER_NONE, KEEPER_STARTING, KEEPER_RUNS, KEEPER_ENDS, KEEPER_CANNOT };
 
 enum {
@@ -203,7 +203,7 @@ static void *keeper_main(void *unused) {
     keeper_thread = pthread_self();
     hz_lock_release(&keeper_lock);
     started_as(KEEPER_RUNS);
-    (void)pthread_setname_np(pthread_self(), "hakozuna"); /* a name is only for people */
+    (void)pthread_setname_np(pthread_self(), "hakozuna"); /* the name is informative only */
     uint32_t quiet = 0;
     for (uint32_t number = 0; hz_load_rlx(&state) == KEEPER_RUNS; number++) { /* relaxed: the wait below publishes it */
         hz_os_wait_ms(&state, KEEPER_RUNS, HZ_DEPOT_AGE_MS);
@@ -296,7 +296,7 @@ void hz_keeper_thread_ends(void) {
     hz_keeper_wake();
 }
 
-/* Sets the state to `wanted` from each other state but KEEPER_STARTING and KEEPER_ENDS. Returns the state before. */
+/* Sets the state to `wanted`, unless it is KEEPER_STARTING or KEEPER_ENDS. Returns the state before. */
 static uint32_t end_as(enum keeper_state wanted) {
     uint32_t seen = hz_load_rlx(&state); /* relaxed: hint */
     while (seen != KEEPER_STARTING && seen != KEEPER_ENDS && !hz_cas_strong_acq_rlx(&state, &seen, wanted)) {

@@ -23,12 +23,12 @@ bool hz_keeper_is(void *(*start)(void *));
    start. */
 void hz_keeper_allow(void);
 
-/* A thread ends. If it is the process's first one and others go on, the keeper ends too, and none starts any more:
-   the process ends with the last thread of the program. */
+/* A thread ends. If it is the process's first thread and others go on, the keeper ends too, and no other starts, so
+   that the process ends with the program's last thread. */
 void hz_keeper_thread_ends(void);
 
-/* The program is about to restrict its system calls: ends the keeper, whose calls a sandbox may not know, and waits for
-   its end. None starts any more. Any thread, outside malloc and free. */
+/* The program is about to restrict its system calls. Ends the keeper, whose calls a sandbox may not allow, and waits
+   for its end. No other keeper starts. Any thread, outside malloc and free. */
 void hz_keeper_confine(void);
 
 /* In a fork's child, which has no keeper until it starts a thread. `allowed`: as after hz_keeper_allow. */

@@ -83,7 +83,7 @@ static HZ_NOINLINE void *malloc_sampled(struct hz_thread_block *self, unsigned s
     block = malloc_class(self, size_class);
     if (!hz_hand_fill(self, size_class))
         return block;
-    void *more = hz_malloc_refill(self, size_class); /* else the few blocks of the thread would come here too often */
+    void *more = hz_malloc_refill(self, size_class); /* otherwise a thread with few blocks would come here too often */
     if (more != NULL) {
         struct hz_bin *bin = &self->cache.bins[size_class];
         hz_bin_limit_raise(&self->cache, size_class);

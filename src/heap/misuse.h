@@ -1,5 +1,5 @@
 /*
- * misuse.h - ends the program when it has misused a block, and says what is known of the block.
+ * misuse.h - ends the program when it has misused a block, and says what is known about the block.
  */
 #ifndef HZ_HEAP_MISUSE_H
 #define HZ_HEAP_MISUSE_H
@@ -15,8 +15,8 @@
 #define HZ_FOUND_IN_PAGE  "found in free: its page has it"
 #define HZ_FOUND_LATER    "found later, on its way home"
 
-/* Prints "hakozuna: <text> 0x<block> (<bytes> bytes, shard <n>, <found>)" and aborts. The size and the shard are those
-   that the page tag names; they are left out where it names none. Any thread; locks may be held. */
+/* Prints "hakozuna: <text> 0x<block> (<bytes> bytes, shard <n>, <found>)" and aborts. Size and shard come from the page
+   tag; they are left out if it names none. Any thread; locks may be held. */
 HZ_NORETURN HZ_COLD void hz_misuse(const char *text, const void *block, const char *found);
 
 #endif

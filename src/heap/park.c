@@ -118,8 +118,8 @@ void hz_park_empty(struct hz_thread_block *self, struct hz_thread_block *thread)
     }
 }
 
-/* The keeper may have been anywhere. A thread whose word is empty resumes in its next slow path, not here: a signal
-   handler that interrupted a fast path may fork. */
+/* The keeper may have been at any instruction. A thread that the keeper has parked resumes in its next slow path, not
+   here: a signal handler that interrupted a fast path may have forked. */
 void hz_park_after_fork(void) {
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next)
         hz_lock_settle(&hz_thread_block_from(each)->parking.lock);
@@ -132,7 +132,7 @@ void hz_park_settle_fork(void) {
     hz_store_rlx(&hz_keeper_sleeps, 0); /* relaxed: one thread */
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
         struct hz_thread_block *thread = hz_thread_block_from(each);
-        if (thread != hz_thread_mine && thread->parking.self_word != NULL) /* writes only where it must */
+        if (thread != hz_thread_mine && thread->parking.self_word != NULL) /* writes only where needed */
             thread->parking.self_word = NULL;
     }
 }

@@ -74,8 +74,8 @@ void hz_park_empty(struct hz_thread_block *self, struct hz_thread_block *thread)
    resumed. `index`: a class or HZ_REMOTE_BIN. out: hz_bin_slots(index) pointers. */
 uint32_t hz_park_take(struct hz_thread_block *thread, unsigned index, void **out);
 
-/* In a fork's child: repairs the thread blocks' locks. And, while its thread is outside the heap: the threads that do
-   not exist here cannot be parked. */
+/* In a fork's child: hz_park_after_fork repairs the thread blocks' locks. hz_park_settle_fork, while the child's thread
+   is outside the heap, marks vanished threads as threads that cannot be parked. */
 void hz_park_after_fork(void);
 void hz_park_settle_fork(void);
 

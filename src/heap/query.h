@@ -7,8 +7,8 @@
 #include "heap/misuse.h"
 #include "heap/sizeclass.h"
 
-/* The class of a block, or HZ_CLASS_LARGE, by its page tag. Ends the program if the page is not ours; `function` is one
-   of HZ_IN_* and says who asks. */
+/* The class of a block, or HZ_CLASS_LARGE, by its page tag. Ends the program if the page is not ours. `function`: one
+   of HZ_IN_*, names the calling function. */
 unsigned hz_query_class(const void *block, const char *function);
 
 /* Usable bytes of a live block. Ends the program as above. */

@@ -43,15 +43,15 @@ static void label_set(struct hz_thread_block *self, uint32_t id) {
     hz_store_rlx(&self->registered.label, hz_thread_label_make(self->shard->index, id)); /* relaxed: figure */
 }
 
-/* A thread block that no thread has; NULL when there is none. One that was made before the sampling guard began has no
-   room for hands, so its thread could not be sampled: it stays claimed, and empty. */
+/* A thread block that no thread has; NULL when there is none. A thread block that was made before the sampling guard
+   began has no room for hands, so its thread could not be sampled: it stays claimed, and empty. */
 static struct hz_registered *recycled_claim(void) {
     for (;;) {
         struct hz_registered *recycled = hz_registry_claim();
         if (recycled == NULL || hz_guard_rate() == 0 || hz_thread_block_from(recycled)->hands_at != 0)
             return recycled;
         hz_park_reset(hz_thread_block_from(recycled));
-        hz_thread_flush(hz_thread_block_from(recycled)); /* an orphan's blocks, if it is one's */
+        hz_thread_flush(hz_thread_block_from(recycled)); /* if it was an orphan, its blocks go home */
     }
 }
 
@@ -90,7 +90,7 @@ static struct hz_thread_block *attach(void) {
 }
 
 struct hz_thread_block *hz_thread_attach(void) {
-    hz_hooks_enter(); /* a fork's child must know which thread block and which shard it has */
+    hz_hooks_enter(); /* fork: a child must know the thread's thread block and shard */
     struct hz_thread_block *thread = attach();
     hz_hooks_leave();
     return thread;
@@ -119,7 +119,7 @@ void hz_thread_start(bool is_first) {
             hz_keeper_allow();
     }
     if (is_new && self->exit_armed) {
-        hz_thread_flush(self); /* an orphan's blocks, if the thread block was one's */
+        hz_thread_flush(self); /* if the thread block was an orphan, its blocks go home */
         hz_park_begin(self);
     }
     hz_thread_leave(self);

@@ -63,7 +63,7 @@ struct hz_sampling {
     uint64_t countdown; /* allocations until the next chosen one, including it; never 0 */
 };
 
-/* The blocks that malloc takes next of a class, while the sampling guard is on. */
+/* The blocks of a class that malloc takes next, while the sampling guard is on. */
 struct hz_hand {
     struct hz_bin bin;      /* without a limit */
     _Atomic(uint32_t) base; /* owner; atomic for statistics: offset of the first slot, which is NULL, as in a bin */
@@ -121,7 +121,7 @@ HZ_INLINE struct hz_thread_block *hz_self(void) {
     return hz_load_rlx(&hz_self_word); /* sync: park, partner hz_park */
 }
 
-/* Bytes of a thread block with its slots, and without hands. */
+/* Bytes of a thread block with its slots, but without hands. */
 size_t hz_thread_block_bytes(void);
 
 /* Gives back the memory of the slots of all thread blocks that no thread has. Returns the bytes. Any thread. */

@@ -1,8 +1,7 @@
 /*
  * Blocks that cross the border between the C library and the program: the library's functions allocate what the program
- * frees, and resize what the program allocated. They call malloc, realloc and free by their names, so all of it is
- * ours. The standards say of each that the caller frees the result by free(); where they name another function, it
- * calls free.
+ * frees, and resize what the program allocated. They call malloc, realloc and free by name, so all these blocks are
+ * ours. The standards say that the caller frees the result with free(), or with another function, which calls free.
  */
 #include "api.h"
 #include "support.h"
@@ -246,8 +245,8 @@ void sort_much() {
     EXPECT_TRUE(std::is_sorted(numbers.begin(), numbers.end()));
 }
 
-/* What these allocate, they free by a function of their own. After the first call, which may fill caches of the
-   library, nothing stays. */
+/* These have functions of their own that free what they allocate. After the first call, which may fill caches of the
+   C library, nothing may stay. */
 TEST_F(LibcBlocks, WhatTheLibraryFreesItselfIsNotLost) {
     for (void (*use)() :
          {use_obstack, use_tree_and_table, use_patterns, use_addresses_and_locales, use_files, sort_much}) {

@@ -1,7 +1,7 @@
 /*
- * glibc's second names: it exports part of the malloc family as __libc_malloc and so on too (malloc/Versions in its
- * sources), and programs that wrap malloc call these. A block of one name may reach the free of another, so the library
- * must have all of them, or none would be safe.
+ * glibc's second names: glibc also exports part of the malloc family as __libc_malloc and so on (malloc/Versions in its
+ * sources), and programs that wrap malloc call these names. A block of one name may reach the free of another, so the
+ * library must replace all names, or none would be safe.
  */
 #include "api.h"
 #include "support.h"
@@ -71,7 +71,7 @@ TEST_P(LibcNames, TheirBlocksGoToEveryRealloc) {
     }
 }
 
-/* Frees come back as the allocations of both names, which only one heap can do. */
+/* Blocks freed by one name are reused by the other, which only one heap can do. */
 TEST_P(LibcNames, ShareOneHeap) {
     T_ONLY_OURS();
     void *block = GetParam().call(5000);

@@ -120,7 +120,7 @@ TEST_F(Operators, AlignedNewAndDelete) {
     }
 }
 
-/* [basic.stc.dynamic.allocation]p2: also for size 0 not null, and different from every pointer that is in use. */
+/* [basic.stc.dynamic.allocation]p2: size 0 too gives a non-null pointer, different from every pointer in use. */
 TEST_F(Operators, SizeZeroGivesABlockOfItsOwn) {
     std::set<void *> seen;
     for (int i = 0; i < 100; i++)

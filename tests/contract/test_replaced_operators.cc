@@ -1,9 +1,9 @@
 /*
- * A program that replaces some of the C++ operators. ISO C++17 [replacement.functions] lets it, and [new.delete.single]
- * and [new.delete.array] say which function each of the others calls then: new[] calls new, a sized delete the one
- * without a size, delete[] delete, a nothrow form the throwing one, within a try block. This program replaces the four
- * that all the rest lead to, as most programs do that replace any. The pointers that it gives out lie behind a header,
- * so that a form which went past it to the allocator would free what is no block.
+ * A program that replaces some of the C++ operators. ISO C++17 [replacement.functions] allows this, and
+ * [new.delete.single] and [new.delete.array] say which function each other operator calls then: new[] calls new, sized
+ * delete calls unsized delete, delete[] calls delete, and a nothrow form calls the throwing one within a try block.
+ * This program replaces the four operators that all others lead to, as most such programs do. It returns pointers
+ * behind a header, so that an operator which bypassed it would free a pointer that is no block.
  */
 #include "api.h"
 #include "support.h"

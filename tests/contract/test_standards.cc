@@ -113,8 +113,8 @@ TEST(Standards, ReallocToZeroFreesWithoutAnError) {
     }
 }
 
-/* C17 7.5p3 lets a library function change errno also when it succeeds. glibc's do not, and programs that set errno to
-   0 before a series of calls look at it afterwards. */
+/* C17 7.5p3 lets a library function change errno even when it succeeds. glibc's functions do not, and some programs set
+   errno to 0 before a series of calls and read it afterwards. */
 TEST(Standards, SuccessLeavesErrnoAlone) {
     for (const Allocator &allocator : allocators)
         for (size_t size : sample_sizes()) {

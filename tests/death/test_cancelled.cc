@@ -1,5 +1,5 @@
 /*
- * Misuse ends the program also in a thread that is to be cancelled. POSIX.1-2024 (2.9.5.2) makes write(2) a
+ * Misuse ends the program even in a thread with a pending cancellation. POSIX.1-2024 (2.9.5.2) makes write(2) a
  * cancellation point; a report through it would end the thread, run its clean-up handlers, and leave the program
  * running.
  */

@@ -1,7 +1,7 @@
 /*
- * Misuse of a guarded block ends the program with a report: a stable first line, what is known of the block, and who
- * freed, allocated and touched it. Here every allocation is guarded. base/guard_report.h and base/check.h have the
- * texts.
+ * Misuse of a guarded block ends the program with a report: a stable first line, what is known about the block, and the
+ * calls that freed, allocated and touched it. Here every allocation is guarded. base/guard_report.h and base/check.h
+ * have the texts.
  */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
@@ -359,7 +359,7 @@ void *free_twice(void *block) {
     return nullptr;
 }
 
-/* The handler of SIGABRT lets no thread go on before all have come. */
+/* The handler of SIGABRT makes each thread wait until all have arrived. */
 void await_all(int) {
     pthread_barrier_wait(&barrier);
     _exit(7);

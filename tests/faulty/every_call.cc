@@ -3,8 +3,8 @@
  * by the program: the library gives up what it does not need and tries again. So each test of the suite must pass,
  * whichever call fails.
  *
- * For N = 0, 1, 2, ... a child runs all tests while call N fails, until a child makes fewer calls. In between this
- * leaves numbers out, so that about HZ_FAULTY_RUNS children run (default 4); HZ_FAULTY_RUNS=0 leaves out none.
+ * For N = 0, 1, 2, ... a child runs all tests while call N fails, until a child makes fewer calls. Numbers are skipped,
+ * so that about HZ_FAULTY_RUNS children run (default 4); HZ_FAULTY_RUNS=0 skips none.
  */
 #include "stress/children.h"
 

@@ -19,7 +19,7 @@ inline bool now() {
 
 inline std::atomic<void *> last{nullptr};
 
-/* A block is given out a second time. It is never freed, so that only its contents tell. */
+/* A block is handed out twice. It is never freed, so only its contents show the bug. */
 inline void *give_twice(size_t size) {
     if (size >= 64 && now()) {
         void *block = last.load();

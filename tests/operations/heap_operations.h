@@ -29,7 +29,7 @@ inline size_t size_of_kind(Actor &actor, size_t kind) {
     return actor.between(6 * MiB, 70 * MiB);
 }
 
-/* Small without exception once the actor holds much. */
+/* Always small once the actor holds much. */
 inline size_t bounded(const Actor &actor, size_t size) {
     bool fits = actor.held_bytes + size <= actor.world->settings.held_bytes_max;
     return fits ? size : size % 64;

@@ -472,7 +472,8 @@ struct Member {
     size_t index;
 };
 
-/* Fills its blocks, frees half of them and half of its neighbour's, and then holds what rests with it until the end. */
+/* Allocates its blocks, frees half of them and half of its neighbour's, and then keeps what it has cached to the end.
+ */
 void *crowd_member(void *argument) {
     auto *member = static_cast<Member *>(argument);
     Crowd *all = member->all;

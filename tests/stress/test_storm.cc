@@ -1,4 +1,4 @@
-/* Threads that are disturbed: hit by signals, cancelled, started by the thousand. Nothing is lost, no lock stays taken.
+/* Threads that are disturbed: hit by signals, cancelled, started by the thousand. Nothing is lost, no lock stays held.
  */
 #include "blocks.h"
 #include "threads.h"
@@ -44,7 +44,7 @@ void empty_the_queue() {
         damaged += blocks::drop(block) ? 0 : 1;
 }
 
-/* All of it works once more, so no lock was left taken. */
+/* Everything still works, so no lock was left held. */
 void expect_all_is_well(size_t live) {
     empty_the_queue();
     for (size_t size : {size_t{16}, size_t{3000}, 50 * KiB, MiB, 5 * MiB})

@@ -53,6 +53,6 @@ void hz_mail_after_fork(void) {
 }
 
 void hz_mail_settle_fork(void) {
-    if (!HZ_REMOTE_INBOX) /* otherwise the lists are sound at each instant */
+    if (!HZ_REMOTE_INBOX) /* with the inbox, the lists are sound at each instant */
         hz_page_local_settle_fork();
 }

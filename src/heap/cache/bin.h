@@ -91,18 +91,18 @@ HZ_INLINE void hz_bin_limit_set(struct hz_cache *cache, unsigned index, uint32_t
     cache->bins[index].limit = cache->bases[index] + most * (uint32_t)sizeof(void *);
 }
 
-/* The highest number of blocks that the bin may hold before a visit. */
+/* The number of blocks at which the next push takes the slow path. */
 HZ_INLINE uint32_t hz_bin_limit(const struct hz_cache *cache, unsigned index) {
     return (cache->bins[index].limit - cache->bases[index]) / (uint32_t)sizeof(void *);
 }
 
-/* Lets a bin that has room take one block more, and a quarter of what it holds. */
+/* Raises the limit, within the bin's room, to one block and a quarter more than the bin holds. */
 HZ_INLINE void hz_bin_limit_raise(struct hz_cache *cache, unsigned index) {
     uint32_t held = hz_bin_held(cache, index);
     hz_bin_limit_set(cache, index, (uint32_t)hz_max(hz_bin_limit(cache, index), held + 1 + held / 4));
 }
 
-/* The next push that makes the bin hold more than now takes the slow path. */
+/* Lowers the limit to what the bin holds, so the next push beyond that takes the slow path. */
 HZ_INLINE void hz_bin_limit_lower(struct hz_cache *cache, unsigned index) {
     hz_bin_limit_set(cache, index, hz_bin_held(cache, index));
 }
@@ -126,7 +126,7 @@ HZ_INLINE void *hz_bin_pop(struct hz_cache *cache, struct hz_bin *bin) {
     return block;
 }
 
-/* `top` and `latest` are the bin's top, below its limit, and its newest block. */
+/* `top`: the bin's top, which is below its limit. `latest`: its newest block. */
 HZ_INLINE void hz_bin_push(struct hz_cache *cache, struct hz_bin *bin, uint32_t top, void *latest, void *block) {
     hz_signal_fence();                                 /* fork: the caller is done with the block */
     hz_slot_store_rlx(hz_slot_at(cache, top), latest); /* relaxed, both: owner */
@@ -154,7 +154,7 @@ HZ_INLINE void hz_bin_take_new(struct hz_cache *cache, unsigned index, void **ou
     struct hz_bin *bin = &cache->bins[index];
     hz_assert(count > 0 && count <= hz_bin_held(cache, index));
     void *latest = hz_slot_load_rlx(&bin->newest);                    /* relaxed, all: owner */
-    void **first = hz_slot_at(cache, hz_load_rlx(&bin->top)) - count; /* the one below the blocks that are taken */
+    void **first = hz_slot_at(cache, hz_load_rlx(&bin->top)) - count; /* the slot below the blocks that are taken */
     hz_store_rel(&bin->top, hz_load_rlx(&bin->top) - count * (uint32_t)sizeof(void *));
     hz_signal_fence(); /* fork: a copy must not have a block twice, nor one that `out` has */
     hz_slot_store_rlx(&bin->newest, hz_slot_load_rlx(first));

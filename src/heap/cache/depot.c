@@ -64,7 +64,7 @@ enum {
 };
 
 static struct head heads[HZ_DEPOT_PARTS][EMPTY + KINDS];
-static _Atomic(uint32_t) parts = 1;               /* hint; only grows, so that no part with blocks is forgotten */
+static _Atomic(uint32_t) parts = 1;               /* hint; never shrinks, so that no part with blocks is forgotten */
 static _Atomic(uint8_t) part_of_cpu[HZ_CPUS];     /* hint; by the CPU's number modulo HZ_CPUS */
 static _Atomic(uint32_t) passing[HZ_CLASS_COUNT]; /* hint: above 0 while threads take what others pushed */
 static _Atomic(uint64_t) seen_words[HZ_DEPOT_PARTS]
@@ -114,7 +114,7 @@ void hz_depot_divide(void) {
 }
 
 static uint32_t part_count(void) {
-    return hz_load_rlx(&parts); /* relaxed: hint. In statistics a figure */
+    return hz_load_rlx(&parts); /* relaxed: hint; in statistics, figure */
 }
 
 static uint32_t part_here(void) {

@@ -7,8 +7,8 @@
 
 #include "heap/thread_block.h"
 
-/* Divides the depot into parts among the CPUs of the last look (base/cpus.h), unless they have become fewer. Before the
-   first call there is one part. Any thread. */
+/* Divides the depot into parts among the CPUs of the last look (base/cpus.h), unless that would make the parts fewer.
+   Before the first call there is one part. Any thread. */
 void hz_depot_divide(void);
 
 /* Keeps `count` (1..HZ_BATCH_COUNT) blocks for any thread. False when enough of the class rests already, or when there

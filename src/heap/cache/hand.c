@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "heap/pages/send.h"
 
-enum { HAND_FIRST = 2 }; /* blocks that a hand gets first; twice as many each time */
+enum { HAND_FIRST = 2 }; /* blocks of a hand's first fill; each later fill doubles the number */
 
 static struct hz_hand *hand_of(struct hz_thread_block *thread, unsigned size_class) {
     return (struct hz_hand *)(void *)((char *)thread + thread->hands_at) + size_class;
@@ -117,8 +117,8 @@ void *hz_hand_sample_aligned(struct hz_thread_block *self, size_t alignment, siz
     return hz_guard_alloc(size, hz_max(alignment, HZ_GRANULE_BYTES));
 }
 
-/* Gives numbers to the next `most` allocations that find a block in the hand: returns how many blocks they are, less if
-   a chosen number is among them. */
+/* Numbers the next `most` allocations, which will take their blocks from the hand. Returns how many blocks the hand
+   gets: fewer than `most` if one of the numbers is chosen. */
 static uint32_t number(struct hz_sampling *sampling, struct hz_hand *hand, uint32_t most) {
     if (most < sampling->countdown) {
         sampling->countdown -= most;
@@ -132,7 +132,7 @@ static uint32_t number(struct hz_sampling *sampling, struct hz_hand *hand, uint3
 
 bool hz_hand_fill(struct hz_thread_block *self, unsigned size_class) {
     struct hz_hand *hand = hand_of(self, size_class);
-    uint32_t had = held(hand); /* some if this is the second try, or if a function that a tick called has filled it */
+    uint32_t had = held(hand); /* not 0 at the second try, or if a tick led to another fill */
     uint32_t room = hand->want - (uint32_t)hz_min(had, hand->want);
     uint32_t most = (uint32_t)hz_min(room, hz_bin_held(&self->cache, size_class));
     if (hand->is_due || room == 0)

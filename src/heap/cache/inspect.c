@@ -1,11 +1,11 @@
 /*
  * inspect.c - see inspect.h. Called by free.c and flush.c.
  *
- * A new thread's pushes all come here at first: the limit of a bin begins with what the bin holds, and rises by one
- * block and a quarter of what it holds at each visit. So a short program, or a test, has nearly all of its frees looked
- * at, and a long one pays a few visits for each bin. Later the fast path notices only a second free of the bin's newest
- * block. What else the program does wrong is found by chance, since the limits are lowered ten times a second (idle.c),
- * or where blocks leave the bin.
+ * At first, all pushes of a new thread come here: the limit of a bin begins at what the bin holds, and each visit
+ * raises it to one block and a quarter more than the bin holds. So nearly all frees of a short program or a test are
+ * inspected, and a long program pays a few visits for each bin. Later the fast path notices only a second free of the
+ * bin's newest block. Other misuse is then found only by chance, because the limits are lowered ten times a second
+ * (idle.c), or when blocks leave the bin.
  */
 #include "heap/cache/inspect.h"
 
@@ -16,17 +16,17 @@
 enum {
     PAIRS_LOOKED_AT = 64, /* newest blocks of a bin that are compared with each other */
     FILTER_LOG2 = 10,     /* bits of the filter that finds equal pointers */
-    BATCHES_BETWEEN = 16, /* one batch in so many is searched for blocks that are in it twice */
+    BATCHES_BETWEEN = 16, /* one batch in this many is searched for blocks that occur twice */
 };
 
-/* A block that is in the array twice; NULL if there is none. */
+/* A block that occurs twice in the array; NULL if there is none. */
 static void *twice_in(void *const *blocks, uint32_t count) {
     uint64_t filter[(1 << FILTER_LOG2) / 64] = {0};
     for (uint32_t i = 0; i < count; i++) {
         uint32_t hash =
             (uint32_t)((uintptr_t)blocks[i] / HZ_GRANULE_BYTES) * UINT32_C(0x9e3779b1) >> (32 - FILTER_LOG2);
         uint64_t bit = UINT64_C(1) << (hash % 64);
-        if (HZ_UNLIKELY((filter[hash / 64] & bit) != 0)) /* seldom, for blocks that differ */
+        if (HZ_UNLIKELY((filter[hash / 64] & bit) != 0)) /* rarely true if the blocks differ */
             for (uint32_t j = 0; j < i; j++)
                 if (blocks[j] == blocks[i] && blocks[i] != NULL)
                     return blocks[i];

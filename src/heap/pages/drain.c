@@ -15,7 +15,7 @@ uint32_t hz_shard_waiting(struct hz_shard *shard, unsigned size_class) {
 }
 
 /* Copies up to `want` blocks of a list and returns the rest of it. Ends the program if a link, which the program may
- * have overwritten, leads out of the class's pages. Never goes past the count: the last link may be anything. */
+ * have overwritten, points outside the class's pages. Never goes past the count: the last link may hold anything. */
 static hz_list_word list_split(unsigned size_class, hz_list_word word, void **out, uint32_t want, uint32_t *got) {
     uint32_t count = hz_list_word_count(word);
     uint32_t take = (uint32_t)hz_min(count, want);

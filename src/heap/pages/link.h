@@ -1,5 +1,5 @@
 /*
- * link.h - follows a link in a free block. The link lies in memory that the program had and may still write to.
+ * link.h - follows the link in a free block. The program had that memory and may still write to it.
  */
 #ifndef HZ_HEAP_PAGES_LINK_H
 #define HZ_HEAP_PAGES_LINK_H
@@ -8,8 +8,8 @@
 #include "base/pagetag.h"
 #include "heap/misuse.h"
 
-/* The block that the program's memory names as the next one. Ends the program unless that lies in a page of the class,
-   as it does not if the program has overwritten the link. */
+/* The next block, as the link names it. Ends the program unless that block lies in a page of the class: otherwise the
+   program has overwritten the link. */
 HZ_INLINE void *hz_link_follow(unsigned size_class, const void *block) {
     void *next = hz_block_next(block);
     if (HZ_UNLIKELY(hz_pagetag_class(next) != size_class))

@@ -21,7 +21,7 @@ enum {
 static _Atomic(size_t) class_blocks[HZ_CLASS_COUNT];
 static _Atomic(size_t) pages_bytes;
 
-static bool needs_recount; /* in a fork's child: a vanished thread may have changed a page and not the totals */
+static bool needs_recount; /* in a fork's child: a vanished thread may have changed a page, but not yet the totals */
 
 size_t hz_class_blocks(unsigned size_class) {
     return hz_load_rlx(&class_blocks[size_class]); /* relaxed: counter */
@@ -31,11 +31,11 @@ size_t hz_pages_bytes(void) {
     return hz_load_rlx(&pages_bytes); /* relaxed: counter */
 }
 
-/* How a run of one page is cut. A block's number is its offset times the reciprocal, divided by 2^32. The reciprocal is
-   2^32 / bytes, rounded up. The result is exact, because an offset is less than 2^32 / bytes. */
+/* How a run of one page is divided into blocks. A block's number is its offset times the reciprocal, divided by 2^32.
+   The reciprocal is 2^32 / bytes, rounded up. The result is exact, because an offset is less than 2^32 / bytes. */
 struct grid {
     uint32_t reciprocal;
-    uint32_t capacity; /* 0: the class's runs are longer */
+    uint32_t capacity; /* 0: the class's runs are longer than a page */
 };
 
 static struct grid grids[HZ_CLASS_COUNT]; /* const after publish */
@@ -311,7 +311,7 @@ uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t c
     uint32_t retired = 0;
     unsigned size_class = hz_pagetag_class(head);
     for (void *block = head, *next; count > 0; block = next, count--) {
-        next = count > 1 ? hz_link_follow(size_class, block) : NULL; /* first: the page may go with this block */
+        next = count > 1 ? hz_link_follow(size_class, block) : NULL; /* first: this block may retire the page */
         if (HZ_LIKELY(hz_page_is_of(hz_page_of(block), shard)))
             retired += hz_page_put_locked(shard, block);
         else
@@ -384,7 +384,7 @@ static void relink(void *context, struct hz_page *page) {
         count += (uint32_t)__builtin_popcountll(page->free_bits[word]);
     hz_store_rlx(&page->free_count, count);
     page->first_word = 0;
-    if (page->list_state == HZ_PAGE_MOVING) /* its mover lists it, or hz_adopt_settle_fork */
+    if (page->list_state == HZ_PAGE_MOVING) /* its mover, or hz_adopt_settle_fork, lists it */
         return;
     page->list_state = HZ_PAGE_UNLISTED;
     page_count(shard, page, 1);

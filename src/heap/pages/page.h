@@ -68,7 +68,7 @@ HZ_INLINE uint64_t hz_units_touched(unsigned unit_log2, size_t offset, size_t by
 struct hz_page *hz_page_of(const void *block);
 
 /* Whether a block of the class begins at the address, which lies in a page of the class. Any thread, after
-   hz_pages_init. Reads no page, except for a class whose pages are runs of several. */
+   hz_pages_init. Reads no page description, except for classes whose runs are longer than a page. */
 bool hz_class_has_start(unsigned size_class, const void *address);
 
 /* Prepares hz_class_has_start. Once, before the first page is made. */
@@ -105,12 +105,12 @@ void hz_page_retire_locked(struct hz_shard *shard, struct hz_page *page);
 /* Retires every page of the shard and class whose blocks are all home. Returns their number. */
 uint32_t hz_pages_retire_all_locked(struct hz_shard *shard, unsigned size_class);
 
-/* In a fork's child: rebuilds the lists of a shard whose lock a vanished thread held from the pages themselves. Pages
-   that are moving stay so: their mover may be the thread that exists. */
+/* In a fork's child: rebuilds, from the pages themselves, the lists of a shard whose lock a vanished thread held. Pages
+   that are moving stay so: their mover may be the child's own thread. */
 void hz_pages_relink_locked(struct hz_shard *shard);
 
-/* In a fork's child, while its thread is outside the heap and no page is moving: counts the totals over all pages anew
-   if lists were rebuilt. */
+/* In a fork's child, while its thread is outside the heap and no page is moving: if lists were rebuilt, counts
+   the totals over all pages anew. */
 void hz_pages_recount_after_fork(void);
 
 /* Counts units of the page that were purged (sign 1) or are used again (sign -1). */

@@ -25,8 +25,8 @@ hz_list_word hz_page_local_take(struct hz_thread_block *self, struct hz_page_que
 void hz_page_local_gather(struct hz_thread_block *self);
 
 /* In a fork's child, while its thread is outside the heap and no page is moving: empties all queues, and puts the
-   blocks that were sent to pages into these pages. Until then a page that a vanished thread was about to queue, or had
-   just taken from a queue, only waits. */
+   blocks that were sent to pages into these pages. Until then, a page that a vanished thread was about to queue, or had
+   just taken from a queue, stays unqueued. */
 void hz_page_local_settle_fork(void);
 
 #endif

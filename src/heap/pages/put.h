@@ -6,8 +6,8 @@
 
 #include "heap/pages/shard.h"
 
-/* Whether the block, which the program frees, is known to be in its page already. Waits for no lock: false while
-   another thread holds the page's shard. */
+/* Whether a block that the program frees is known to be in its page already. Waits for no lock: false while another
+   thread holds the lock of the page's shard. */
 bool hz_block_is_home(void *block);
 
 /* Puts one block. `self` may be hz_thread_none. */

@@ -33,7 +33,7 @@ bool hz_shard_limit_set(uint32_t most) {
     return true;
 }
 
-/* Number of shards that the knobs allow, by the CPUs that the process can use now. */
+/* Number of shards that the knobs allow for the CPUs that the process can use now. */
 static uint32_t limit_of_knobs(void) {
     if (HZ_SHARDS_PER_CPU == 0)
         return HZ_NUM_SHARDS;

@@ -35,7 +35,7 @@ static void get_and_put(size_t size, unsigned times) {
         put(get(size));
 }
 
-/* A kind is true if the program has noticed nothing. */
+/* The function of a kind returns true if the program itself has noticed nothing. */
 
 /* ---- double free ---- */
 

@@ -4,7 +4,7 @@
  *   WHEN   exec      the filter is installed by this program, which then executes itself again
  *          late      after some work
  *          threads   after three threads have worked, which go on afterwards
- *   HOW    prctl, raw          how the filter is installed: raw, past prctl, where the heap does not see it
+ *   HOW    prctl, raw          how the filter is installed: raw by its own system call, unseen by the heap
  *          kill, EPERM, ENOSYS what the filter does to a call. As in prctl:kill
  *   WORK   one, threads        after the filter: in the first thread, or in further threads as well
  *          stay                in the first thread; those that have worked before go on, and do not end

@@ -1,6 +1,6 @@
 /*
- * trap.h - makes the processor end each instruction of a thread with a SIGTRAP. x86-64 only. For the context that the
- * signal's handler gets: what it changes there holds when the handler returns.
+ * trap.h - makes the processor end each instruction of a thread with a SIGTRAP. x86-64 only. Changes the context that
+ * the signal's handler gets; the change takes effect when the handler returns.
  */
 #ifndef HZ_TESTS_PRELOAD_PROGRAMS_TRAP_H
 #define HZ_TESTS_PRELOAD_PROGRAMS_TRAP_H

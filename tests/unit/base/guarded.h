@@ -1,6 +1,6 @@
 /*
- * guarded.h - what the tests of the sampling guard share: a process of its own for each test, since a process makes one
- * pool, and a look at memory that may be inaccessible.
+ * guarded.h - what the tests of the sampling guard share: a process of its own for each test, since a process can make
+ * only one pool; and a look at memory that may be inaccessible.
  */
 #ifndef HZ_TESTS_UNIT_BASE_GUARDED_H
 #define HZ_TESTS_UNIT_BASE_GUARDED_H
@@ -26,7 +26,7 @@ inline uintptr_t number(const void *address) {
     return reinterpret_cast<uintptr_t>(address);
 }
 
-/* Whether the program may read the byte: the kernel reads it for us, and says so. */
+/* Whether the program may read the byte: the kernel tries to read it for us. */
 inline bool accessible(const void *address) {
     int ends[2];
     require(pipe(ends) == 0, "there is a pipe");

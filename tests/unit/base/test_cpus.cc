@@ -14,7 +14,7 @@ namespace {
 using children::require;
 namespace fs = std::filesystem;
 
-/* A folder with files in the form of /proc and /sys. The library looks at it in a child, which knows nothing before. */
+/* A folder with files in the format of /proc and /sys. A child looks at them, so that nothing is known beforehand. */
 class Cpus : public testing::Test {
   protected:
     void SetUp() override {

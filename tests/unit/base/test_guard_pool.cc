@@ -26,7 +26,7 @@ enum hz_guard_answer give(const void *block) {
     return hz_guard_pool_free(block, &slot);
 }
 
-/* A block at the wanted edge; others that come on the way are freed. */
+/* A block at the wanted edge. Frees blocks at the other edge. */
 char *take_at(size_t size, bool left) {
     for (;;) {
         char *block = take(size);

@@ -1,4 +1,4 @@
-/* When the OS refuses calls, the sampling guard's pool gives no block, or gives up a slot, and harms nobody. */
+/* When the OS refuses calls, the sampling guard's pool returns no block, or gives up a slot, and does no harm. */
 #include "unit/base/faulty.h"
 #include "unit/base/guarded.h"
 

@@ -2,7 +2,7 @@
  * Which allocations the sampling guard takes: one in N, whatever the size, the pattern and the thread.
  *
  * A count of samples varies by chance: n allocations have n/N samples, with a standard deviation below sqrt(n/N). The
- * tests allow six of them, which chance exceeds once in 5 * 10^8 times.
+ * tests allow six standard deviations, which chance exceeds once in 5 * 10^8 times.
  */
 #include "stress/children.h"
 #include "unit/heap/at_rest.h"
@@ -113,11 +113,11 @@ TEST(Sampling, OneInNOfARing) {
     });
 }
 
-/* A class that is used rarely is sampled as often for each of its allocations. So is one whose turn comes at a fixed
-   place among others, and one whose allocations pass no hand. */
+/* Each allocation of a rarely used class is as likely to be sampled. The same holds for a class whose turn comes at a
+   fixed place among others, and for one whose allocations use no hand. */
 TEST(Sampling, OneInNOfEachSize) {
     struct Kind {
-        size_t period; /* it is every so manieth allocation, if no kind before it is */
+        size_t period; /* every `period`th allocation is of this kind, unless an earlier kind claims it */
         std::function<void *()> allocate;
     };
     const std::vector<Kind> kinds = {

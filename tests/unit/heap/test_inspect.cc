@@ -1,4 +1,4 @@
-/* The slow path of free looks for misuse, and so does the way from a bin to the depot. */
+/* The slow path of free looks for misuse, and so does the move from a bin to the depot. */
 #include "unit/heap/fixture.h"
 
 extern "C" {

@@ -59,8 +59,8 @@ TEST_F(ListCheck, EachDamageIsFoundAndNamed) {
         EXPECT_DEATH(hz_list_check(size_class, head, 1), line(head)) << head;
 }
 
-/* Something writes to a free block that was sent to its shard. In every build a link that leads out of the class's
- * pages is noticed. */
+/* Something writes to a free block that was sent to its shard. Every build notices a link that points outside the
+ * class's pages. */
 TEST_F(ListCheck, LinksAreCheckedWhenListsAreTaken) {
     hz_shard_send(self_, shard_, size_class, &list_);
     void *link = hz_block_next(blocks_[3]); /* neither the first nor the last, however lists are sent */
