@@ -184,8 +184,10 @@ def test_slow_allocator_loses(bench: Bench, libraries: dict[str, pathlib.Path]) 
     assert max(values["slow"]) * 3 < min(values["glibc"])
     # ours is glibc under another name, so about as fast as the best peer, which is glibc and not the slow one
     cells = table_line(done.stdout, "args")
-    assert 0.1 < float(cells["ours / best"]) < 10
-    assert 0.5 < float(cells["RSS / lean"]) < 2
+    speed = float(cells["ours / best"])
+    assert 0.1 < speed < 10
+    if speed < 1.2:  # on a busy machine glibc may miss the share of our speed that a lean peer must reach
+        assert 0.5 < float(cells["RSS / lean"]) < 2
     assert "Only 3 rounds: do not quote these figures" in done.stdout
 
 
