@@ -119,6 +119,9 @@ function(hz_add_suite entry suite)
     if(HZ_BUILD STREQUAL "tsan" AND suite STREQUAL "unit")
         list(FILTER sources EXCLUDE REGEX "/test_oom_faulty\\.cc$") # slow, and single-threaded
     endif()
+    if(NOT HZ_BUILD STREQUAL "check")
+        list(FILTER sources EXCLUDE REGEX "/test_fork_steps\\.cc$") # half a minute for each lane, whatever the build
+    endif()
     if(NOT hz_has_products)
         # AddressSanitizer's sized delete does not call the operator that a program has put in the place of the plain one.
         list(FILTER sources EXCLUDE REGEX "/test_replaced_operators\\.cc$")
