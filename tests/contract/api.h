@@ -196,6 +196,10 @@ inline bool t_config_has(const char *word) {
     return false;
 }
 
+/* Under a sanitizer nothing but malloc_trim uses glibc's own malloc, whose first call sets it up without a lock:
+ * threads whose first calls overlapped would find it half set up. So one call comes before main. */
+inline const int t_first_trim = malloc_trim(0);
+
 /* Returns free memory to the OS: that of the family under test, and glibc's, which may hold the test's containers. */
 inline void t_give_back() {
     if (t_table.purge_fn != nullptr)
