@@ -29,7 +29,7 @@ HZ_NOINLINE struct hz_thread_block *hz_thread_resume(void) {
     parking->has_holes = false;
     hz_lock_release(&parking->lock);
     for (unsigned index = 1; has_holes && index < HZ_BINS; index++)
-        hz_bin_close_holes(&self->cache, index);
+        hz_bin_close_holes(&self->cache, index, &parking->gone[index]);
     if (hz_load_rlx(&hz_keeper_sleeps) != 0) /* sync: park, partner keeper_sleep */
         hz_keeper_wake();
     return self;
@@ -49,7 +49,7 @@ void hz_park_reset(struct hz_thread_block *self) {
     hz_store_rlx(&self->busy, 0);
     hz_room_recount(self);
     for (unsigned index = 1; index < HZ_BINS; index++) {
-        hz_bin_close_holes(&self->cache, index);
+        hz_bin_close_holes(&self->cache, index, &self->parking.gone[index]);
         hz_bin_limit_lower(&self->cache, index); /* the frees of a new thread are inspected */
     }
 }
@@ -101,7 +101,7 @@ uint32_t hz_park_take(struct hz_thread_block *thread, unsigned index, void **out
     uint32_t count = 0;
     hz_lock_acquire(&parking->lock);
     if (hz_load_rlx(&parking->parked)) { /* relaxed: lock */
-        count = hz_bin_take_old(&thread->cache, index, out);
+        count = hz_bin_take_old(&thread->cache, index, &parking->gone[index], out);
         parking->has_holes |= count > 0;
     }
     hz_lock_release(&parking->lock);

@@ -8,10 +8,12 @@
  * can still touch the bins:
  *   - a slow path raises `busy` before it reads the word again. The keeper reads `busy` after the barrier. One of them
  *     sees the other: the slow path gives way, or the keeper gives up;
- *   - a pop or a push may be anywhere between its first and its last access, and stay there for long, if a signal
- *     handler interrupted it and sleeps. It touches one bin, and there only the newest block and the slot below it. So
- *     the keeper leaves two blocks in each bin. There is one such operation at most, since a handler that interrupts
- *     malloc must not call malloc (signal-safety(7)).
+ *   - a pop of a mid block raises `busy` in the same way (hz_malloc_medium);
+ *   - a pop of a smaller block, or any push, may be anywhere between its first and its last access, and stay there for
+ *     long, if a signal handler interrupted it and sleeps. It touches one bin, and there only the newest block, the
+ * slot below it and the slot above it. So the keeper leaves two blocks in each bin of a small class, and takes every
+ * block out of the others (hz_bin_take_old). There is one such operation at most, since a handler that interrupts
+ * malloc must not call malloc (signal-safety(7)).
  *
  * Edge "park": the keeper's store of the word and its barrier, against `busy` and the next load of the word.
  */
@@ -66,8 +68,8 @@ void hz_park_begin(struct hz_thread_block *self);
 /* Parks another thread unless it is in a slow path; true if it is parked. Any thread, after hz_os_barrier_prepare. */
 bool hz_park(struct hz_thread_block *thread);
 
-/* Sends home what is in the bins of a parked thread, but for two blocks in each. Stops when the thread resumes. Any
-   thread, holding no lock. */
+/* Sends home what is in the bins of a parked thread, but for two blocks of each small class. Stops when the thread
+   resumes. Any thread, holding no lock. */
 void hz_park_empty(struct hz_thread_block *self, struct hz_thread_block *thread);
 
 /* Takes blocks out of a bin of a parked thread for hz_park_empty, and returns their number; 0 once the thread has

@@ -57,8 +57,8 @@ static void add_remote_buffer(size_t *blocks, struct hz_thread_block *thread) {
     for (size_t i = 1; i <= count; i++) {
         /* relaxed: figures */
         const void *block = hz_slot_load_rlx(i < count ? &base[i] : &thread->cache.bins[HZ_REMOTE_BIN].newest);
-        unsigned size_class =
-            block != NULL ? hz_pagetag_class(block) : HZ_CLASS_NONE; /* the owner may be taking it out */
+        bool is_out = block == NULL || block == hz_slot_load_rlx(&thread->parking.gone[HZ_REMOTE_BIN]);
+        unsigned size_class = is_out ? HZ_CLASS_NONE : hz_pagetag_class(block);
         if (size_class != HZ_CLASS_NONE && size_class < HZ_CLASS_COUNT)
             blocks[size_class]++;
     }
@@ -71,8 +71,9 @@ static void add_bins(size_t *blocks, struct hz_thread_block *thread) {
     bool has_holes = hz_load_rlx(&thread->parking.parked) || /* relaxed: lock; figure */
                      hz_load_rlx(&thread->registered.state) == HZ_THREAD_ORPHAN;
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        blocks[size_class] += hz_hand_held(thread, size_class) + (has_holes ? hz_bin_count(&thread->cache, size_class)
-                                                                            : hz_bin_held(&thread->cache, size_class));
+        blocks[size_class] += hz_hand_held(thread, size_class) +
+                              (has_holes ? hz_bin_count(&thread->cache, size_class, &thread->parking.gone[size_class])
+                                         : hz_bin_held(&thread->cache, size_class));
     hz_lock_release(&thread->parking.lock);
 }
 

@@ -52,9 +52,10 @@ struct hz_parking {
     struct hz_lock lock;                          /* a leaf */
     _Atomic(struct hz_thread_block *) *self_word; /* lock: lock; the thread's hz_self_word; NULL: it cannot be parked */
     _Atomic(bool) parked;                         /* lock: lock; atomic for hints */
-    bool has_holes;         /* lock: lock; bins may have NULL in slots below the top (hz_bin_take_old) */
-    uint64_t tops_seen;     /* keeper: digest of the bins' tops at the last round */
-    uint32_t rounds_unused; /* keeper: rounds since the tops moved */
+    bool has_holes;                               /* lock: lock; blocks were taken out of the bins (hz_bin_take_old) */
+    uint64_t tops_seen;                           /* keeper: digest of the bins' tops at the last round */
+    uint32_t rounds_unused;                       /* keeper: rounds since the tops moved */
+    void *gone[HZ_BINS]; /* lock: lock, and owner; hz_slot_*. For each bin, its newest block if that was taken */
 };
 
 /* Which allocations of a thread go to the sampling guard (cache/hand.h). */

@@ -51,6 +51,30 @@ TEST(Park, OneThreadEmptiesAnothersBins) {
     EXPECT_GT(found.facts[PARKED], 0U);
 }
 
+/* Of a mid class every block may be taken, so a pop must say that it is under way. */
+TEST(Park, OneThreadTakesAllMidBlocksOfAnother) {
+    enum Fact { PARKED };
+    model::Explored found = model::explore("park", 1000, [] {
+        Heap heap;
+        auto owner = [&] {
+            hz_thread_start(false); /* only such threads can be parked */
+            for (unsigned i = 0; i < 8; i++)
+                heap.give(heap.take(model::PAGED));
+        };
+        auto other = [&] {
+            unit::self();
+            struct hz_thread_block *self = hz_thread_enter();
+            for (unsigned i = 0; i < 4; i++)
+                if (empty_others(self) > 0)
+                    model::reached(PARKED);
+            hz_thread_leave(self);
+        };
+        model::together({owner, other});
+        model::check_nothing_is_lost(heap);
+    });
+    EXPECT_GT(found.facts[PARKED], 0U);
+}
+
 /* Two threads park the same one. One of the two also ends. */
 TEST(Park, TwoThreadsAtATime) {
     model::explore("park lock thread-claim", 300, [] {

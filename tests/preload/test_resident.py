@@ -38,12 +38,12 @@ SHAPES = [
     Shape("classes", ("12",), idle_kb=26_000, trimmed_kb=3_500),
     # the same; slack and dirty budget grow with what the live blocks pin, about 90 MB
     Shape("shift", ("16",), idle_kb=40_000, trimmed_kb=9_500),
-    # 16 threads sleep, each with two blocks of most classes. Peak: 2 MiB in queues, the rest in bins and the depot
-    Shape("queues", ("2", "8", "--rounds=20000"), idle_kb=21_000, trimmed_kb=21_000, peak_kb=66_000),
-    # 4 threads sleep, each with two blocks of all classes
-    Shape("relay", ("24", "4"), idle_kb=13_000, trimmed_kb=13_000),
-    # 32 threads sleep, each with two blocks of all classes. Peak: their bins, which did not age in the short time
-    Shape("sleepers", ("32", "32"), idle_kb=68_000, trimmed_kb=68_000, peak_kb=560_000),
+    # 16 threads sleep, each with two blocks of most small classes. Peak: 2 MiB in queues, the rest in bins and the depot
+    Shape("queues", ("2", "8", "--rounds=20000"), idle_kb=8_000, trimmed_kb=8_000, peak_kb=66_000),
+    # 4 threads sleep, each with two blocks of all small classes
+    Shape("relay", ("24", "4"), idle_kb=7_500, trimmed_kb=7_500),
+    # 32 threads sleep, each with two blocks of all small classes. Peak: their bins, which did not age in the short time
+    Shape("sleepers", ("32", "32"), idle_kb=14_000, trimmed_kb=14_000, peak_kb=560_000),
     # two threads sleep that used one class: little more than a process has that allocates nothing
     Shape("stranger", ("32",), idle_kb=3_500, trimmed_kb=3_200),
     # no thread is left but main: thread blocks, and the last page of each class in a shard

@@ -71,12 +71,16 @@ HZ_INLINE uint32_t hz_bin_held(struct hz_cache *cache, unsigned index) {
     return (uint32_t)(hz_slot_at(cache, hz_load_rlx(&cache->bins[index].top)) - hz_bin_base(cache, index));
 }
 
-/* As hz_bin_held, without the holes in a parked thread's bin (park.h). Slower; for statistics. */
-HZ_INLINE uint32_t hz_bin_count(struct hz_cache *cache, unsigned index) {
+/* As hz_bin_held, without what was taken out of a parked thread's bin (hz_bin_take_old). `gone`: as there. Slower; for
+   statistics. */
+HZ_INLINE uint32_t hz_bin_count(struct hz_cache *cache, unsigned index, void *const *gone) {
     uint32_t held = hz_bin_held(cache, index);
-    uint32_t count = held > 0;
-    for (uint32_t i = 1; i < held; i++)
-        count += hz_slot_load_rlx(hz_bin_base(cache, index) + i) != NULL; /* relaxed: figure */
+    uint32_t count = 0;
+    for (uint32_t i = 1; i <= held; i++) {
+        /* relaxed, both: figures */
+        void *block = hz_slot_load_rlx(i < held ? hz_bin_base(cache, index) + i : &cache->bins[index].newest);
+        count += block != NULL && block != hz_slot_load_rlx(gone);
+    }
     return count;
 }
 
@@ -129,8 +133,8 @@ HZ_INLINE void *hz_bin_pop(struct hz_cache *cache, struct hz_bin *bin) {
 /* `top`: the bin's top, which is below its limit. `latest`: its newest block. */
 HZ_INLINE void hz_bin_push(struct hz_cache *cache, struct hz_bin *bin, uint32_t top, void *latest, void *block) {
     hz_signal_fence();                                 /* fork: the caller is done with the block */
-    hz_slot_store_rlx(hz_slot_at(cache, top), latest); /* relaxed, both: owner */
-    hz_slot_store_rlx(&bin->newest, block);
+    hz_slot_store_rlx(hz_slot_at(cache, top), latest); /* relaxed: owner */
+    hz_slot_store_rel(&bin->newest, block);            /* sync: park, partner hz_bin_take_old */
     /* release: a fork's copy must not have the top without the block */
     hz_owner_add_rel(&bin->top, (int)sizeof(void *));
 }
@@ -164,21 +168,43 @@ HZ_INLINE void hz_bin_take_new(struct hz_cache *cache, unsigned index, void **ou
     out[count - 1] = latest;
 }
 
-/* Takes blocks out of the middle of a bin whose owner may be in the middle of one pop or push, but in nothing else:
-   copies them to `out`, and leaves NULL in their slots. The two newest blocks stay, because a pop may have read them
-   already. Returns the number taken. */
-HZ_INLINE uint32_t hz_bin_take_old(struct hz_cache *cache, unsigned index, void **out) {
+/* Whether a pop from the bin raises `busy` (park.h). Malloc pops from bins of mid classes in hz_malloc_medium, which
+   does, and from the remote buffer only slow paths take blocks. */
+HZ_INLINE bool hz_bin_pops_are_busy(unsigned index) {
+    return index >= HZ_MID_CLASS_FIRST;
+}
+
+/* Takes blocks out of the bin of a parked thread, whose owner may be in the middle of one pop or push, but in nothing
+   else: copies them to `out`, and leaves NULL in their slots. Returns their number.
+   A pop reads the newest block and the slot below the top, so these two stay in a bin from which pops are not busy.
+   From any other bin all blocks can go, because a push only stores. But `newest` must stay as it is: the push may have
+   read it and store it into the slot at the top. So *gone, NULL at first, remembers which newest block was taken, and
+   hz_bin_close_holes drops that block wherever it is then. */
+HZ_INLINE uint32_t hz_bin_take_old(struct hz_cache *cache, unsigned index, void **gone, void **out) {
+    struct hz_bin *bin = &cache->bins[index];
     /* sync: park, partner hz_owner_add_rel: sees the slots below the top */
-    uint32_t top = hz_load_acq(&cache->bins[index].top);
+    void **top = hz_slot_at(cache, hz_load_acq(&bin->top));
     void **base = hz_bin_base(cache, index);
+    void **past = hz_bin_pops_are_busy(index) ? top : top - 1;
     uint32_t count = 0;
-    for (void **slot = base + 1; slot + 1 < hz_slot_at(cache, top); slot++) {
-        void *block = hz_slot_load_rlx(slot); /* relaxed, both: the owner touches no slot so far below the top */
+    for (void **slot = base + 1; slot < past; slot++) {
+        void *block = hz_slot_load_rlx(slot); /* relaxed, all: the owner touches no slot so far below the top */
         if (block == NULL)
             continue;
         hz_slot_store_rlx(slot, NULL);
-        out[count++] = block;
+        if (block != hz_slot_load_rlx(gone)) {
+            out[count++] = block;
+            continue;
+        }
+        hz_signal_fence(); /* fork: a copy must not have the block in the slot without the note */
+        hz_slot_store_rlx(gone, NULL);
     }
+    void *latest = hz_slot_load_acq(&bin->newest); /* sync: park, partner hz_bin_push: its contents */
+    if (!hz_bin_pops_are_busy(index) || top == base || latest == NULL || hz_slot_load_rlx(gone) != NULL)
+        return count;
+    hz_slot_store_rlx(gone, latest);
+    hz_signal_fence(); /* fork: a copy must not have the block both in the bin and in a page */
+    out[count++] = latest;
     return count;
 }
 
@@ -192,21 +218,22 @@ HZ_INLINE void hz_bin_fill(struct hz_cache *cache, unsigned index, uint32_t coun
     hz_store_rel(&bin->top, hz_load_rlx(&bin->top) + count * (uint32_t)sizeof(void *));
 }
 
-/* Closes the holes that hz_bin_take_old left. Owner. */
-HZ_INLINE void hz_bin_close_holes(struct hz_cache *cache, unsigned index) {
+/* Closes the holes that hz_bin_take_old left, and drops the block that *gone names. Owner. */
+HZ_INLINE void hz_bin_close_holes(struct hz_cache *cache, unsigned index, void **gone) {
     void **base = hz_bin_base(cache, index);
     uint32_t count = hz_bin_empty(cache, index); /* a fork's copy must not have a block twice */
     uint32_t kept = 0;
     if (hz_slot_load_rlx(&cache->bins[index].newest) != NULL) /* in a fork's child it may have stayed behind */
         hz_slot_store_rlx(&cache->bins[index].newest, NULL);
-    if (count == 0)
-        return;
     for (uint32_t i = 1; i <= count; i++) {
-        void *block = hz_slot_load_rlx(base + i); /* relaxed, both: owner */
-        if (block != NULL)
+        void *block = hz_slot_load_rlx(base + i); /* relaxed, all: owner */
+        if (block != NULL && block != hz_slot_load_rlx(gone))
             hz_slot_store_rlx(base + ++kept, block);
     }
-    hz_bin_fill(cache, index, kept);
+    if (count > 0)
+        hz_bin_fill(cache, index, kept);
+    if (hz_slot_load_rlx(gone) != NULL)
+        hz_slot_store_rlx(gone, NULL);
 }
 
 #endif

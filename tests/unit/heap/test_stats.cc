@@ -294,7 +294,7 @@ TEST_F(Rest, InBinsWithHoles) {
     EXPECT_EQ(unit::at_rest(), (AtRest{{"bins_bytes", 2 * 112}}));
     hz_store_rlx(&self_->parking.parked, false);
     self_->parking.has_holes = false;
-    hz_bin_close_holes(&self_->cache, 7);
+    hz_bin_close_holes(&self_->cache, 7, &self_->parking.gone[7]);
     unit::put(self_->shard, out);
 }
 
