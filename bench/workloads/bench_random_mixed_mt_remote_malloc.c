@@ -26,7 +26,7 @@
 #include "common/ring.h"
 #include "common/worker.h"
 
-enum { RING_SLOTS_DEFAULT = 1024, RING_SLOTS_MAX = 1 << 24, FULL_FALLBACK = 0, FULL_WAIT = 1 };
+enum { RING_SLOTS_DEFAULT = 65536, RING_SLOTS_MAX = 1 << 24, FULL_FALLBACK = 0, FULL_WAIT = 1 };
 static const char *const full_words[] = {"fallback", "wait", NULL};
 
 struct config {

@@ -27,6 +27,9 @@ SMALL_RUNS = [
     (REMOTE, "3 20000 100 16 2048 90 2 --full=fallback"),
     (REMOTE, "4 2000 50 8 4000 50 16 --full=wait --check=full"),
     (REMOTE, "16 2000 50 16 2048 90 --full=wait --seed=9"),
+    ("workload_bench_system", "1 2 1000 16 1024"),
+    ("workload_bench_system", "8 2 1000 16 1024 --keys=64 --check=full"),
+    ("workload_bench_system", "3 3 500 8 8 --keys=1 --pattern=random --seed=7"),
     ("xmalloc_test", "2 2 10"),
     ("xmalloc_test", "1 3 150 100 7 --check=full"),
     ("xmalloc_test", "3 1 20 8 1000"),
@@ -189,6 +192,60 @@ def test_same_seed_same_work(programs: pathlib.Path) -> None:
     )
     assert first["allocated"] == again["allocated"]
     assert first["remaining_freed"] != other["remaining_freed"] or first["allocated"] != other["allocated"]
+
+
+def test_remote_rings_have_65536_entries(programs: pathlib.Path) -> None:
+    """The documents' command line without its last argument."""
+    assert "ring_slots=65536 " in run(programs, REMOTE, "2 100 10 16 32 50").stdout
+
+
+def test_key_value_patterns(programs: pathlib.Path) -> None:
+    """Each pattern makes its operations, and the counts of one thread follow from the arguments."""
+    done = run(programs, "workload_bench_system", "1 3 1000 16 64 --keys=64")
+    found = check_good_run("workload_bench_system", done)
+    lines = re.findall(r"^(\w+)_ops_per_s=\d+ \1_misses=\d+$", done.stdout, re.MULTILINE)
+    assert lines == ["set", "get", "lpush", "lpop", "random"]
+    assert (found["set_misses"], found["get_misses"], found["lpush_misses"]) == ("0", "0", "0")
+    pushed = 64 * 64  # 64 of the lists have keys; each is full after 3000 pushes only if it got 64
+    assert int(found["lpop_misses"]) >= 3000 - pushed
+    alone = run(programs, "workload_bench_system", "1 3 1000 16 64 --keys=64 --pattern=lpop")
+    assert values(alone.stdout)["lpop_misses"] == "3000"
+    only_set = check_good_run("workload_bench_system", run(programs, "workload_bench_system", "2 3 1000 16 64 --pattern=set"))
+    assert int(only_set["allocated"]) == 4096 + 2 * 3 * 1000
+    assert int(only_set["freed"]) == 2 * 3 * 1000
+
+
+def test_key_value_threads_free_blocks_of_others(programs: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """A library counts the blocks that another thread frees: none with one client but those of the store's filling."""
+    code = """
+    #include "next.h"
+    #include <stdio.h>
+    #include <stdatomic.h>
+    static _Thread_local char me;
+    static _Atomic(long) remote;
+    struct header { void *owner; size_t bytes; };
+    void *malloc(size_t size) {
+        struct header *block = next_malloc(size + sizeof *block);
+        block->owner = &me;
+        return block + 1;
+    }
+    void free(void *block) {
+        struct header *head = (struct header *)block - 1;
+        if (block == NULL) return;
+        if (head->owner != &me) remote++;
+        next_free(head);
+    }
+    void *calloc(size_t n, size_t size) { void *block = malloc(n * size); return memset(block, 0, n * size); }
+    __attribute__((destructor)) static void report(void) { fprintf(stderr, "remote=%ld\\n", remote); }
+    """
+    library = build_library(tmp_path / "remote.so", code)
+    counted = []
+    for threads in ("1", "4"):
+        done = run(programs, "workload_bench_system", f"{threads} 50 1000 16 64 --keys=64 --pattern=set", library)
+        assert done.returncode == 0, done.stderr
+        counted.append(int(values(done.stderr)["remote"]))
+    assert counted[0] <= 64 * 2
+    assert counted[1] > counted[0]
 
 
 def test_xmalloc_counts(programs: pathlib.Path) -> None:
@@ -425,6 +482,9 @@ BAD_ARGUMENTS = [
     (REMOTE, "2 10 10 16 32 50 1000", "RING_SLOTS: '1000' is not a power of two from 2 to 16777216"),
     (REMOTE, "2 10 10 16 32 50 --full=drop", "--full: 'drop' is not fallback or wait"),
     (REMOTE, "2 10 10 16 32 50 --seed=x", "seed: 'x' is not a whole number from 0 to 18446744073709551615"),
+    ("workload_bench_system", "1 100 1000 16", "MAX is missing (largest value in bytes, 8..1073741824)"),
+    ("workload_bench_system", "1 1 1 16 8", "MIN: '16' must not be above MAX, which is 8"),
+    ("workload_bench_system", "1 1 1 8 8 --pattern=incr", "--pattern: 'incr' is not set or get or lpush or lpop or random or all"),
     ("xmalloc_test", "0 1", "PRODUCERS: '0' is not a whole number from 1 to 512"),
     ("larson", "1 16 8 1 1", "MIN: '16' must not be above MAX, which is 8"),
     ("burst_idle", "0 1", "PRODUCERS: '0' is not a whole number from 1 to 1023"),
@@ -501,6 +561,7 @@ RUNS_OF_72_BYTES = [
     (REMOTE, "2 5000 100 72 72 90 --full=wait"),
     ("xmalloc_test", "1 1 10 72 1000"),
     ("larson", "2 72 72 100 20"),
+    ("workload_bench_system", "1 5 1000 72 72 --keys=50 --pattern=set"),
 ]
 
 
