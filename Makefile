@@ -29,7 +29,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs variant check unit contract death stress soak fuzz model preload guard test-apps asm pytests tidy format docs bench venv setup clean distclean
+.PHONY: help run test libs documents variant check unit contract death stress soak fuzz model preload guard test-apps asm pytests tidy format docs bench venv setup clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -46,6 +46,9 @@ test: setup tidy suite-release suite-check suite-clang-check suite-asan suite-ts
 libs: configure-release ## build the release libraries into build/lib
 	cmake --build --preset release -j $(JOBS) --target libs
 	cmake --install build/release --prefix build >build/release/install.log
+
+documents: libs ## lay out build/documents, in which the command lines of the five documents work as written (docs/seeds.md)
+	bench/documents/lay_out.sh
 
 variant: ## build a lane with some knobs changed: LANE=scale SET="TRANSFER_LOCKFREE=0 ..."; TEST=1 runs its suites instead
 	tools/variant.py $(if $(TEST),--test) --jobs $(JOBS) '$(LANE)' $(SET)

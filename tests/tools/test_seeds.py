@@ -1,0 +1,213 @@
+"""docs/seeds.md and docs/older-names.md are true: each command line runs with small counts and prints what the page says, each flag is a knob,
+each counter is printed."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LIB_DIR = pathlib.Path(os.environ.get("HZ_LIB", ROOT / "build/lib/libhakozuna.so")).parent
+TREE = ROOT / "build/documents"
+SEEDS = (ROOT / "docs/seeds.md").read_text()
+NAMES = (ROOT / "docs/older-names.md").read_text()
+BLOCK = re.compile(r"^```sh(?P<how>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+sys.path.insert(0, str(ROOT / "bench/documents"))
+import library  # noqa: E402
+
+
+def prints(text_before: str) -> list[str]:
+    """The words in code after the last "Prints" before a block; blocks that follow each other share them."""
+    sentence = text_before[text_before.rindex("Prints ") :]
+    return re.findall(r"`([^`]+)`", sentence.partition("```")[0])
+
+
+def blocks() -> list:
+    return [
+        pytest.param(found["how"].strip(), found["code"], prints(SEEDS[: found.start()]),
+                     id=f"line{SEEDS.count(chr(10), 0, found.start()) + 1}")
+        for found in BLOCK.finditer(SEEDS)
+    ]  # fmt: skip
+
+
+def small(code: str, scratch: pathlib.Path) -> str:
+    """The same commands with few iterations and runs, and with their logs in `scratch`."""
+    code = re.sub(r"(?<![\w.x])[1-9]\d{5,}(?!\w)", "2000", code)
+    code = re.sub(r"\bRUNS=\d+", "RUNS=2", code)
+    return code.replace("/tmp/", f"{scratch}/")
+
+
+def run(code: str, scratch: pathlib.Path) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "LOG_DIR": str(scratch / "hz3_ssot_logs")}
+    for name in ("MAKEFLAGS", "MAKELEVEL", "LD_PRELOAD"):
+        environment.pop(name, None)
+    return subprocess.run(["bash", "-euo", "pipefail", "-c", code], cwd=TREE, env=environment, capture_output=True, text=True, check=False)
+
+
+def complaints(done: subprocess.CompletedProcess, words: list[str]) -> list[str]:
+    """The exit status if it is bad, and the words that were not printed."""
+    status = [f"exit {done.returncode}: {done.stderr[-500:]}"] if done.returncode != 0 else []
+    return status + [word for word in words if word not in done.stdout + done.stderr]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tree():
+    """Afterwards the libraries are again those without flags."""
+    subprocess.run([ROOT / "bench/documents/lay_out.sh"], check=True, capture_output=True)
+    yield
+    subprocess.run(["make", "-s", "-C", TREE / "hakozuna/hz3", "all_ldpreload_scale"], check=True, capture_output=True)
+
+
+def can_perf() -> bool:
+    words = ["perf", "record", "-o", "/dev/null", "true"]
+    try:
+        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize(("how", "code", "words"), blocks())
+def test_command(tmp_path, how, code, words):
+    assert how in {"", "slow", "perf"}
+    if how == "slow" and not os.environ.get("HZ_SLOW"):
+        pytest.skip("HZ_SLOW=1 builds this variant too")
+    if how == "perf" and not can_perf():
+        pytest.skip("perf is missing or forbidden")
+    assert complaints(run(small(code, tmp_path), tmp_path), words) == []
+
+
+def test_commands_are_found_and_shortened():
+    assert len(blocks()) >= 10
+    assert all(len(block.values[2]) >= 1 for block in blocks())
+    text = small("./p 8 2500000 400 16 65536 90 0x12345678 && RUNS=30 ITERS=20000000 tee /tmp/x", pathlib.Path("/s"))
+    assert text == "./p 8 2000 400 16 65536 90 0x12345678 && RUNS=2 ITERS=2000 tee /s/x"
+
+
+def test_a_command_that_fails_or_prints_something_else_is_noticed(tmp_path):
+    assert complaints(run("echo a; exit 3", tmp_path), ["b"]) == ["exit 3: ", "b"]
+    assert complaints(run("echo a b", tmp_path), ["a", "b"]) == []
+
+
+def test_logs_have_headers(tmp_path):
+    """Document 003: the headers name what was preloaded and its file, and the raw output follows."""
+    code = "RUNS=2 ITERS=1000 WS=50 MIN=16 MAX=64 ./hakozuna/hz3/scripts/run_bench_hz3_ssot.sh"
+    assert complaints(run(code, tmp_path), ["allocator=hz3 runs=2"]) == []
+    log = (tmp_path / "hz3_ssot_logs/hz3.log").read_text()
+    header = "\n".join(line for line in log.splitlines() if line.startswith("[BENCH-HEADER]"))
+    for word in ("date=", "commit=", "cpu=", "preload=hz3", "lib=", "config=engine=hz3 lane=scale", "command=LD_PRELOAD="):
+        assert word in header
+    assert len(re.findall(r"^ops_per_s=\d+$", log, re.MULTILINE)) == 2
+    figures = sorted(int(found) for found in re.findall(r"^ops_per_s=(\d+)$", log, re.MULTILINE))
+    printed = re.search(r"allocator=hz3 runs=2 median_ops_per_s=(\d+)", run(code, tmp_path / "again").stdout)
+    assert printed is not None and figures[0] > 0
+    assert "preload=system lib=libc" in (tmp_path / "hz3_ssot_logs/system.log").read_text()
+
+
+def test_a_missing_library_is_left_out_and_named(tmp_path):
+    done = run("RUNS=1 ITERS=100 MIMALLOC_SO=/none.so ./hakozuna/hz3/scripts/run_bench_hz3_ssot.sh", tmp_path)
+    assert done.returncode == 0
+    assert "mimalloc is left out: no library '/none.so'" in done.stderr
+    assert "allocator=mimalloc" not in done.stdout
+
+
+def test_flags_become_the_library(tmp_path):
+    """The library that the documents' make line leaves behind says so itself."""
+    flags = "-DHZ3_S142_XFER_LOCKFREE=1 -DHZ3_S142_FAILFAST=1 -DHZ3_XFER_STRUCT_FAILFAST=1"
+    code = f"make -s -C hakozuna/hz3 clean all_ldpreload_scale HZ3_LDPRELOAD_DEFS_EXTRA='{flags}'; ls libhakozuna_hz3_*.so"
+    code += "; HAKOZUNA_SHOW_CONFIG=1 LD_PRELOAD=./libhakozuna_hz3_scale.so /bin/true"
+    done = run(code, tmp_path)
+    assert complaints(done, ["HZ_TRANSFER_LOCKFREE=1", "HZ_TRANSFER_FAILFAST=1"]) == []
+    assert "libhakozuna_hz3_scale.so" in done.stdout
+    assert run("make -s -C hakozuna/hz3 all_ldpreload all_ldpreload_scale", tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("-DHZ3_S142_XFER=1", "'HZ3_S142_XFER' is no flag of the documents; allowed: "),
+        ("HZ3_S142_FAILFAST=1", "'HZ3_S142_FAILFAST=1' is not -DFLAG=VALUE"),
+        ("-DHZ3_S142_FAILFAST=1 -DHZ3_XFER_STRUCT_FAILFAST=0", "HZ3_XFER_STRUCT_FAILFAST=0: another flag sets TRANSFER_FAILFAST to 1"),
+        ("-DHZ3_PTAG_DSTBIN_ENABLE=0", "HZ3_PTAG_DSTBIN_ENABLE=0: this part cannot be switched off"),
+        ("-DHZ3_NUM_SHARDS=0", "HZ_NUM_SHARDS is 0; allowed: 1..255"),
+    ],
+)
+def test_bad_flags_are_refused(tmp_path, flags, message):
+    done = run(f"make -s -C hakozuna/hz3 all_ldpreload_scale HZ3_LDPRELOAD_DEFS_EXTRA='{flags}'", tmp_path)
+    assert done.returncode != 0
+    assert message in done.stderr
+
+
+# Document 000 forbids these combinations, its section 4.
+@pytest.mark.skipif(not os.environ.get("HZ_SLOW"), reason="HZ_SLOW=1 tries to build them")
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "-DHZ3_S142_CENTRAL_LOCKFREE=1 -DHZ3_SHARD_COLLISION_FAILFAST=0 -DHZ3_OWNER_EXCL_ALWAYS=0",
+        "-DHZ3_S142_CENTRAL_LOCKFREE=1 -DHZ3_S86_CENTRAL_SHADOW=1",
+        "-DHZ3_S142_XFER_LOCKFREE=1 -DHZ3_SHARD_COLLISION_FAILFAST=0 -DHZ3_OWNER_EXCL_ALWAYS=0",
+    ],
+)
+def test_forbidden_combinations_do_not_build(tmp_path, flags):
+    assert run(f"make -s -C hakozuna/hz3 all_ldpreload_scale HZ3_LDPRELOAD_DEFS_EXTRA='{flags}'", tmp_path).returncode != 0
+
+
+def knob_names() -> set[str]:
+    files = [ROOT / "src/heap/knobs.def", *ROOT.glob("src/engines/*/engine_knobs.def")]
+    return {name for file in files for name in re.findall(r"\((HZ_[A-Z0-9_]+),", file.read_text())}
+
+
+def rows(heading: str) -> dict[str, str]:
+    """The table below a heading of older-names.md: what stands here, by each name in code of the left column."""
+    section = NAMES.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    found = {}
+    for left, right in re.findall(r"^\|([^|]*)\|([^|]*)\|$", section, re.MULTILINE):
+        found |= dict.fromkeys(re.findall(r"`([^`]+)`", left), right)
+    return found
+
+
+def test_each_flag_is_a_knob_and_on_the_page():
+    page = rows("Flags of hz3") | rows("Flags and counters of hz4")
+    knobs = knob_names()
+    assert len(knobs) > 20
+    for flag, knob in library.FLAGS.items():
+        assert f"HZ_{knob}" in knobs, flag
+        assert f"HZ_{knob}" in page[flag], flag
+    assert [flag for flag in library.PARTS if flag not in page] == []
+    named = {flag for flag in page if re.fullmatch(r"HZ[34]_[A-Z0-9_]+", flag) and not flag.endswith("_WORK_ORDER")}
+    assert named - set(library.FLAGS) - set(library.PARTS) == {"HZ3_LDPRELOAD_DEFS", "HZ3_LDPRELOAD_DEFS_EXTRA"}
+
+
+def printed_counters() -> set[str]:
+    """The counters of both engines: those that the libraries print, and those that only a build with statistics counts."""
+    found = {"malloc_calls", "free_calls", "free_batch_enq"}  # computed from hot counters
+    for name in ("hz3_scale", "hz4"):
+        environment = {"LD_PRELOAD": str(LIB_DIR / f"libhakozuna_{name}.so"), "HAKOZUNA_SHOW_STATS": "json"}
+        report = json.loads(subprocess.run(["true"], env={**os.environ, **environment}, capture_output=True, text=True, check=True).stderr)
+        found |= {counter for group in report.values() if isinstance(group, dict) for counter in group}
+    hot = re.findall(r'^COUNTER\("\w+", \w+, "(\w+)", HOT,', (ROOT / "src/heap/counters.def").read_text(), re.MULTILINE)
+    return found | set(hot)
+
+
+def counters_of_the_documents() -> dict[str, str]:
+    """The name here of each counter there."""
+    left = {**rows("Functions and variables of hz3"), **rows("Flags and counters of hz4")}
+    return {name: right for name, right in left.items() if re.fullmatch(r"[a-z][a-z0-9_]*", name) and "hz3_" not in name and "hz4_" not in name}
+
+
+def test_each_counter_is_printed():
+    printed = printed_counters()
+    renamed = 0
+    for name, right in counters_of_the_documents().items():
+        if name in ("remote_head", "remote_count", "remote_state", "p2_acq_self"):
+            continue  # fields and a lock that do not exist here; the table says what does their work
+        here = [] if "the same names" in right or "group `" in right else re.findall(r"`([a-z0-9_]+)`", right)
+        assert set(here or [name]) <= printed, f"{name}: {right}"
+        renamed += bool(here)
+    assert renamed >= 4
+    for name in ("ls_acq_self", "ls_rel_miss", "remote_flush_calls", "inbox_stash_max", "large_rel", "pageq_deq"):
+        assert name in printed
