@@ -1,10 +1,10 @@
 # The benchmark programs: each bench/workloads/*.c is one program that calls plain malloc and free, so
 # any allocator can be preloaded; bench/workloads/common holds the code they share. The programs of bench/apps
-# are not workloads but tools that measure real programs; they are built into the same directory.
+# and bench/coherence are not workloads but tools that measure; they are built into the same directory.
 
 file(GLOB workload_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/workloads/*.c")
 file(GLOB common_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/workloads/common/*.c")
-file(GLOB tool_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/apps/*.c")
+file(GLOB tool_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/apps/*.c" "${PROJECT_SOURCE_DIR}/bench/coherence/*.c")
 
 foreach(source IN LISTS workload_sources tool_sources)
     cmake_path(GET source STEM workload)
