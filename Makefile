@@ -29,7 +29,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs documents variant check unit contract death stress soak fuzz model preload guard test-apps asm pytests tidy format docs bench venv setup clean distclean
+.PHONY: help run test libs documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-apps asm pytests tidy format docs bench venv setup clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -49,6 +49,9 @@ libs: configure-release ## build the release libraries into build/lib
 
 documents: libs ## lay out build/documents, in which the command lines of the five documents work as written (docs/seeds.md)
 	bench/documents/lay_out.sh
+
+documents-measure: venv libs build-release ## measure what the five documents ask, on a quiet machine; ARGS="--list", "--level 2", "lockfree-home inbox", ...
+	$(PYTHON) bench/documents/measure.py $(ARGS)
 
 variant: ## build a lane with some knobs changed: LANE=scale SET="TRANSFER_LOCKFREE=0 ..."; TEST=1 runs its suites instead
 	tools/variant.py $(if $(TEST),--test) --jobs $(JOBS) '$(LANE)' $(SET)

@@ -127,7 +127,7 @@ def test_suites_of_the_package(name: str) -> None:
 
 
 def test_every_workload_is_in_a_suite() -> None:
-    rows = [row for name in ("full", "rss") for row in suite.load(name).rows]
+    rows = [row for name in ("full", "rss", "documents") for row in suite.load(name).rows]
     assert {row.workload for row in rows if row.driver == "program"} == set(NAMES)
 
 
