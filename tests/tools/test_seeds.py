@@ -39,6 +39,7 @@ def small(code: str, scratch: pathlib.Path) -> str:
     """The same commands with few iterations and runs, and with their logs in `scratch`."""
     code = re.sub(r"(?<![\w.x])[1-9]\d{5,}(?!\w)", "2000", code)
     code = re.sub(r"\bRUNS=\d+", "RUNS=2", code)
+    code = re.sub(r"\| head -(\d+)", r"| sed -n 1,\1p", code)  # head ends early, and the program before it by SIGPIPE
     return code.replace("/tmp/", f"{scratch}/")
 
 
