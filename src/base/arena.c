@@ -95,8 +95,7 @@ bool hz_arena_init(void) {
     arena.capacity = (uint32_t)hz_min(hz_max(limit_entries, DIRECTORY_TIGHT_COUNT), DIRECTORY_COUNT);
     /* the mask drops the same high address bits as that of the page tags, so addresses with different entries in this
      * table have different tags */
-    uintptr_t page_mask = arena.tight ? hz_pagetags.mask : ((uintptr_t)1 << (HZ_ADDRESS_BITS - HZ_PAGE_LOG2)) - 1;
-    arena.address_mask = page_mask >> (HZ_SEGMENT_LOG2 - HZ_PAGE_LOG2);
+    arena.address_mask = hz_pagetags.mask >> (HZ_SEGMENT_LOG2 - HZ_PAGE_LOG2);
     size_t words = arena.capacity;
     size_t directory_bytes = hz_round_up(words * 8 + hz_runmap_bytes(arena.capacity), HZ_CACHE_LINE_BYTES);
     uint32_t regions = arena.tight ? 0 : (uint32_t)hz_min(arena.capacity, HZ_REGIONS_MAX);
@@ -320,7 +319,7 @@ static bool tags_give_up(void) {
     if (is_mine) {
         uintptr_t room = (uintptr_t)1 << TAG_ROOM_LOG2;
         uintptr_t first = arena.lowest > room ? arena.lowest - room : 0;
-        uintptr_t after = hz_min(arena.highest + room, ((uintptr_t)1 << HZ_ADDRESS_BITS) - 1);
+        uintptr_t after = hz_min(arena.highest + room, ((hz_pagetags.mask + 1) << HZ_PAGE_LOG2) - 1);
         hz_store_rlx(&arena.is_shrunk, true); /* first: a fork's child must not unmap the same addresses again */
         hz_signal_fence();
         hz_pagetag_shrink(first, after);

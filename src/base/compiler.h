@@ -98,11 +98,14 @@ enum {
 #define HZ_PREFETCH_WRITE(p) __builtin_prefetch((p), 1)
 #endif
 
-/* User addresses have this many bits, unless a program asks the kernel for more by a hint. */
+/* User addresses have at most this many bits, unless a program asks the kernel for more by a hint. Elsewhere than on
+   x86-64 the kernel's build or the processor can mean fewer. */
 #if defined(__x86_64__)
-#define HZ_ADDRESS_BITS 47
+#define HZ_ADDRESS_BITS      47
+#define HZ_ADDRESS_BITS_VARY 0
 #else
-#define HZ_ADDRESS_BITS 48
+#define HZ_ADDRESS_BITS      48
+#define HZ_ADDRESS_BITS_VARY 1
 #endif
 
 enum {

@@ -3,7 +3,7 @@
  *
  * The first word of a free block is its link. A list travels with its count, and no walk goes past the count. A "list
  * word" packs head and count into 64 bits, so that one store or one CAS publishes both. The low 48 bits are the head,
- * which user addresses of x86-64 and arm64 fit into; the high 16 bits are the count.
+ * which all addresses of os.h fit into; the high 16 bits are the count.
  */
 #ifndef HZ_BASE_LIST_H
 #define HZ_BASE_LIST_H
@@ -12,6 +12,8 @@
 #include "base/compiler.h"
 
 typedef uint64_t hz_list_word;
+
+_Static_assert(HZ_ADDRESS_BITS <= 48, "a list word has 48 bits for the head");
 
 enum {
     HZ_LIST_COUNT_SHIFT = 48,

@@ -3,8 +3,9 @@
  * request, for tests.
  *
  * Units: bytes. Addresses and sizes are multiples of hz_os_page_bytes() unless a comment says otherwise; alignments are
- * powers of two. No function allocates from the heap or changes errno. Any thread can call them before anything is
- * initialised. None is a cancellation point.
+ * powers of two. All memory lies below 2^HZ_ADDRESS_BITS: the OS is taken to refuse what it would put higher. No
+ * function allocates from the heap or changes errno. Any thread can call them before anything is initialised. None is a
+ * cancellation point.
  */
 #ifndef HZ_BASE_OS_H
 #define HZ_BASE_OS_H
@@ -48,6 +49,9 @@ bool hz_os_close(void *address, size_t bytes);
 
 /* Maps readable and writable memory at an address where nothing is mapped. False when refused, or when something is. */
 bool hz_os_fill(void *address, size_t bytes);
+
+/* Whether the user address space reaches beyond this address. True when unknown. Two system calls. */
+bool hz_os_has_address(uintptr_t address);
 
 /* Resizes a mapping in place, or moves it onto the reserved range at `target` if that is not NULL. NULL when refused.
  */

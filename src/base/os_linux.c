@@ -33,9 +33,19 @@
 #define IMPL(name) hz_os_##name
 #endif
 
+/* Page tags and list words have no room for higher addresses. A kernel gives them to programs that ask, but some
+   kernels for riscv64 give them to all. */
+static bool is_too_high(const void *address, size_t bytes) {
+    return (uintptr_t)address + bytes > (uintptr_t)1 << HZ_ADDRESS_BITS;
+}
+
 static void *map(size_t bytes, int protection, int flags) {
     int saved = errno;
     void *address = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    if (address != MAP_FAILED && is_too_high(address, bytes)) {
+        (void)munmap(address, bytes); /* if refused, address space is lost, but no memory */
+        address = MAP_FAILED;
+    }
     errno = saved;
     return address == MAP_FAILED ? NULL : address;
 }
@@ -152,6 +162,19 @@ bool IMPL(fill)(void *address, size_t bytes) {
         (void)munmap(mapped, bytes); /* kernels before 4.17 treat the address as a hint */
     errno = saved;
     return mapped == address;
+}
+
+/* The kernel refuses an address beyond the user address space (ENOMEM) before it looks whether something is there. */
+bool hz_os_has_address(uintptr_t address) {
+    int saved = errno;
+    size_t bytes = hz_os_page_bytes();
+    void *mapped = mmap((void *)address, bytes, PROT_NONE, /* NOLINT(performance-no-int-to-ptr) */
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    bool has = mapped != MAP_FAILED || errno != ENOMEM;
+    if (mapped != MAP_FAILED)
+        (void)munmap(mapped, bytes); /* if refused, one page of address space is lost */
+    errno = saved;
+    return has;
 }
 
 void *IMPL(remap)(void *address, size_t old_bytes, size_t new_bytes, void *target) {

@@ -33,20 +33,34 @@ static bool tags_map(unsigned pages_log2, bool flat) {
     return true;
 }
 
+/* Kernels for arm64 give 36, 39, 42, 47 or 48 bits, those for riscv64 38 or 47. */
+static unsigned address_bits(void) {
+    static const unsigned char smaller[] = {42, 39};
+    unsigned bits = HZ_ADDRESS_BITS;
+    for (unsigned i = 0; HZ_ADDRESS_BITS_VARY && i < HZ_ARRAY_LENGTH(smaller); i++) {
+        if (hz_os_has_address((uintptr_t)1 << smaller[i]))
+            break;
+        bits = smaller[i];
+    }
+    return bits;
+}
+
+/* Pages that have tags, beside the lowest ones. Hints; written under the arena's lock */
+static _Atomic(uintptr_t) covered_first;
+static _Atomic(uintptr_t) covered_end = UINTPTR_MAX;
+
 bool hz_pagetag_init(void) {
     size_t limit = hz_os_address_space_limit();
-    if (limit == SIZE_MAX && tags_map(HZ_ADDRESS_BITS - HZ_PAGE_LOG2, true))
+    if (limit == SIZE_MAX && tags_map(address_bits() - HZ_PAGE_LOG2, true)) {
+        hz_store_rlx(&covered_end, hz_pagetags.mask + 1); /* relaxed: hint */
         return true;
+    }
     /* the table covers at least four times the limit, so the few mappings within the limit seldom share an entry */
     unsigned pages_log2 = SMALL_PAGES_LOG2_MIN;
     while (pages_log2 < SMALL_PAGES_LOG2_MAX && ((size_t)HZ_PAGE_BYTES << pages_log2) / 4 < limit)
         pages_log2++;
     return tags_map(pages_log2, false);
 }
-
-/* Pages that have tags, beside the lowest ones. Hints; written under the arena's lock */
-static _Atomic(uintptr_t) covered_first;
-static _Atomic(uintptr_t) covered_end = UINTPTR_MAX;
 
 bool hz_pagetag_is_too_large(void) {
     size_t bytes = (hz_pagetags.mask + 1) * sizeof(struct hz_pagetag);

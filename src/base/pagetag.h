@@ -2,12 +2,12 @@
  * pagetag.h - page tags: one word per 64 KiB page of address space says what the page is for, and whose it is.
  *
  * Owns one table, indexed by (address / page) & mask. Usually it is flat: it covers the whole user address space (8 GiB
- * of address space for 47 bits), and the mask only keeps garbage pointers inside the table. It is mapped read-only and
- * zero. The part for an address becomes writable when the arena gets memory there, so the table counts neither for
- * strict overcommit nor for RLIMIT_DATA. Where address space is limited (RLIMIT_AS) the table is small, and different
- * addresses share an entry. `bin` is 0 everywhere then, so that every free takes the slow path, which asks the segment
- * directory whether the address is ours. The choice is made once, at start. A flat table can lose parts later
- * (hz_pagetag_shrink), but no part for addresses that are ours.
+ * of address space for 47 bits, 32 MiB for the 39 bits that some kernels for arm64 give), and the mask only keeps
+ * garbage pointers inside the table. It is mapped read-only and zero. The part for an address becomes writable when the
+ * arena gets memory there, so the table counts neither for strict overcommit nor for RLIMIT_DATA. Where address space
+ * is limited (RLIMIT_AS) the table is small, and different addresses share an entry. `bin` is 0 everywhere then, so
+ * that every free takes the slow path, which asks the segment directory whether the address is ours. The choice is made
+ * once, at start. A flat table can lose parts later (hz_pagetag_shrink), but no part for addresses that are ours.
  *
  * Invariants: a page's tag is 0 unless the page is handed out. Of a large block only the first page has a tag.
  * Edge "tag-publish": a tag is written before the first block of its page leaves the thread that made the page, and
@@ -58,6 +58,11 @@ HZ_INLINE unsigned hz_pagetag_owner(const void *address) {
     /* sync: tag-publish, partner hz_pagetag_owner_set. A thread that reads an owner also sees what was published about
      * that owner before */
     return hz_load_acq(&hz_pagetag_of(address)->owner);
+}
+
+/* Whether no address of ours is so high. Then the tag found for the address is that of another one. */
+HZ_INLINE bool hz_pagetag_is_beyond(const void *address) {
+    return (uintptr_t)address >> HZ_PAGE_LOG2 > hz_pagetags.mask && hz_pagetags.flat;
 }
 
 /* Maps the table, flat if possible. Once, under a lock of rank HZ_RANK_INIT. False when the OS refuses the small table

@@ -18,7 +18,8 @@ static HZ_NORETURN HZ_COLD void fail_no_block(const void *block, const char *fun
 /* In the tight mode different addresses share a tag, so the segment directory decides. */
 unsigned hz_query_class(const void *block, const char *function) {
     unsigned size_class = hz_pagetag_class(block);
-    if (HZ_UNLIKELY(size_class == HZ_CLASS_NONE || (!hz_pagetags.flat && hz_segment_find(block) == NULL)))
+    if (HZ_UNLIKELY(size_class == HZ_CLASS_NONE || hz_pagetag_is_beyond(block) ||
+                    (!hz_pagetags.flat && hz_segment_find(block) == NULL)))
         fail_no_block(block, function);
     return size_class;
 }

@@ -107,6 +107,11 @@ template <size_t size, size_t offset> void *inside() {
     return static_cast<char *>(block_of<size>()) + offset;
 }
 
+/* Shares its page tag with a block, but is no user address unless a program asks for such ones. */
+template <size_t size> void *above() {
+    return reinterpret_cast<void *>(reinterpret_cast<uintptr_t>(block_of<size>()) | uintptr_t{1} << 52);
+}
+
 void *run_free(void *pointer) {
     t_free(pointer);
     return nullptr;
@@ -163,6 +168,9 @@ const Row rows[] = {
     {"FreeOfHighestUserAddress", always, foreign, number<0x7ffffffffff0>, free_it},
     {"FreeOfNonCanonical", always, foreign, number<0xdead000000000010>, free_it},
     {"FreeOfMinusSixteen", always, foreign, number<0xfffffffffffffff0>, free_it},
+    {"FreeAboveSmall", always, foreign, above<100>, free_it},
+    {"FreeAboveMedium", always, foreign, above<20000>, free_it},
+    {"FreeAboveSpan", always, foreign, above<300 * KiB>, free_it},
     {"FreeSizedOfStatic", always, foreign, static_address, free_it_sized},
     {"ReallocOfStatic", always, bad_realloc, static_address, realloc_it},
     {"ReallocOfNonCanonical", always, bad_realloc, number<0xdead000000000010>, realloc_it},

@@ -69,8 +69,15 @@ TEST(PageTag, CoversTheAddressSpaceUnlessItIsLimited) {
         GTEST_SKIP() << "the address space is limited, so the table is small";
     with_table([] {
         require(hz_pagetags.flat, "the table is flat");
-        require(hz_pagetags.mask == (uintptr_t{1} << 47) / unit::page_bytes - 1,
+        uintptr_t covered = (hz_pagetags.mask + 1) * unit::page_bytes;
+        require(covered == uintptr_t{1} << HZ_ADDRESS_BITS || !hz_os_has_address(covered),
                 "the table has an entry for each page");
+        require(HZ_ADDRESS_BITS_VARY == 0 || covered == uintptr_t{1} << 39 || hz_os_has_address(covered / 8),
+                "and is not much larger");
+        require(hz_pagetag_covers(address(covered - unit::page_bytes), 0), "it covers the last page");
+        require(!hz_pagetag_covers(address(covered), 0), "it does not cover what has no entry");
+        require(!hz_pagetag_is_beyond(address(covered - 1)) && hz_pagetag_is_beyond(address(covered)),
+                "an address that shares an entry is known");
     });
 }
 

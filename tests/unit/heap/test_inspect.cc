@@ -157,6 +157,9 @@ TEST_F(InspectDeathTest, BatchesAreLookedAt) {
         bad.back() = at(bad.back(), 8);
         EXPECT_DEATH(hz_inspect_batch(self_, size_class, bad.data(), count),
                      "into the middle of a block: .*found later");
+        bad.back() = at(blocks.back(), size_t{1} << 52);
+        EXPECT_DEATH(hz_inspect_batch(self_, size_class, bad.data(), count),
+                     "a pointer that is not from this allocator: .*found later");
         if (count > 1) {
             Blocks twice = blocks;
             twice.front() = twice.back();
