@@ -22,13 +22,25 @@ else()
 endif()
 
 # Newer kernels randomise addresses more than this ThreadSanitizer runtime supports, so randomisation is switched off.
-set(hz_test_launcher "")
+set(hz_test_launcher ${CMAKE_CROSSCOMPILING_EMULATOR})
 if(HZ_BUILD STREQUAL "tsan")
     execute_process(COMMAND setarch -R true RESULT_VARIABLE setarch_result OUTPUT_QUIET ERROR_QUIET)
     if(setarch_result EQUAL 0)
         set(hz_test_launcher setarch -R)
     endif()
 endif()
+
+# Debian has GoogleTest's libraries for the processor that builds, and its sources for the others.
+macro(hz_find_gtest)
+    if(CMAKE_CROSSCOMPILING)
+        add_subdirectory(/usr/src/googletest "${CMAKE_BINARY_DIR}/googletest" EXCLUDE_FROM_ALL SYSTEM)
+        foreach(target gtest gtest_main gmock gmock_main)
+            target_compile_options(${target} PRIVATE -w)
+        endforeach()
+    else()
+        find_package(GTest REQUIRED)
+    endif()
+endmacro()
 
 function(hz_set_test_flags target)
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/include")
