@@ -18,6 +18,12 @@ set(hz_exports "${PROJECT_SOURCE_DIR}/src/front/exports.map")
 list(REMOVE_ITEM hz_base_sources "${hz_os_faulty}")
 list(REMOVE_ITEM hz_front_sources ${hz_override_sources} ${hz_shared_sources})
 
+# What only glibc has: mallinfo, mallopt and their like, RTLD_DEEPBIND.
+if(HZ_MUSL)
+    list(FILTER hz_override_sources EXCLUDE REGEX "/override_introspect\\.c$")
+    list(FILTER hz_shared_sources EXCLUDE REGEX "/override_dlopen\\.c$")
+endif()
+
 # All products, for `make libs`.
 add_custom_target(libs)
 

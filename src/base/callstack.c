@@ -1,8 +1,8 @@
 /*
  * callstack.c - see callstack.h. Called by guard.c and guard_report.c.
  *
- * glibc's backtrace unwinds with the tables for exceptions, which all Debian packages have; few packages have frame
- * pointers. From gcc 12 and glibc 2.35 on, backtrace takes no lock.
+ * hz_os_backtrace unwinds with the tables for exceptions, which all Debian packages have; few packages have frame
+ * pointers.
  */
 #define _GNU_SOURCE
 #include "base/callstack.h"
@@ -11,22 +11,17 @@
 
 #include <dlfcn.h>
 #include <elf.h>
-#include <errno.h>
-#include <execinfo.h>
 #include <stdio.h>
 #include <sys/auxv.h>
 
 void hz_callstack_prime(void) {
     void *address;
-    (void)backtrace(&address, 1);
+    (void)hz_os_backtrace(&address, 1);
 }
 
 HZ_NOINLINE void hz_callstack_take(struct hz_callstack *stack) {
-    int saved = errno;
-    int depth = backtrace(stack->addresses, HZ_CALLSTACK_DEPTH);
-    stack->depth = depth > 0 ? (uint32_t)depth : 0;
+    stack->depth = hz_os_backtrace(stack->addresses, HZ_CALLSTACK_DEPTH);
     stack->thread_id = hz_os_thread_id();
-    errno = saved;
 }
 
 /* Where the library's file is mapped; NULL if the library is linked into the program's own file. */

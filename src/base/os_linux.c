@@ -27,6 +27,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef __GLIBC__
+#include <execinfo.h>
+#endif
+
 #if HZ_OS_FAULTY
 #define IMPL(name) hz_os_linux_##name
 #else
@@ -355,6 +359,19 @@ uint64_t hz_os_seed(void) {
     value |= 1;
     hz_store_rlx(&seed, value);
     return value;
+}
+
+uint32_t hz_os_backtrace(void **addresses, int room) {
+#ifdef __GLIBC__
+    int saved = errno;
+    int depth = backtrace(addresses, room);
+    errno = saved;
+    return depth > 0 ? (uint32_t)depth : 0;
+#else
+    (void)addresses;
+    (void)room;
+    return 0;
+#endif
 }
 
 const char *hz_os_getenv(const char *name) {
