@@ -168,13 +168,17 @@ bool IMPL(fill)(void *address, size_t bytes) {
     return mapped == address;
 }
 
-/* The kernel refuses an address beyond the user address space (ENOMEM) before it looks whether something is there. */
+/* The kernel refuses an address beyond the user address space (ENOMEM) before it looks whether something is there.
+   Kernels before 4.17, and qemu-user, map elsewhere instead: below, unless the address is taken. */
 bool hz_os_has_address(uintptr_t address) {
     int saved = errno;
     size_t bytes = hz_os_page_bytes();
     void *mapped = mmap((void *)address, bytes, PROT_NONE, /* NOLINT(performance-no-int-to-ptr) */
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    bool has = mapped != MAP_FAILED || errno != ENOMEM;
+    bool has = mapped == MAP_FAILED ? errno != ENOMEM : (uintptr_t)mapped >= address;
+    unsigned char is_resident;
+    if (!has && mapped != MAP_FAILED)                         /* fails if nothing is there */
+        has = mincore((void *)address, 1, &is_resident) == 0; /* NOLINT(performance-no-int-to-ptr) */
     if (mapped != MAP_FAILED)
         (void)munmap(mapped, bytes); /* if refused, one page of address space is lost */
     errno = saved;
