@@ -29,7 +29,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-apps musl asm pytests tidy format docs bench venv setup clean distclean
+.PHONY: help run test libs documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-apps arm64 arm64-short musl asm pytests tidy format docs bench venv setup clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -40,7 +40,7 @@ help: ## list targets
 run: setup libs ## build the libraries, then run real programs under glibc's malloc and under ours
 	tools/demo --lib $(LIB)/libhakozuna.so
 
-test: setup tidy musl suite-release suite-check suite-clang-check suite-asan suite-tsan asm pytests preload guard ## run every test
+test: setup tidy musl arm64-short suite-release suite-check suite-clang-check suite-asan suite-tsan asm pytests preload guard ## run every test
 	@echo "make test: everything passed"
 
 libs: configure-release ## build the release libraries into build/lib
@@ -97,6 +97,13 @@ test-apps: venv configure-$(APPS_BUILD) ## run many more real programs (docs/rea
 	tools/setup apps
 	cmake --build --preset $(APPS_BUILD) -j $(JOBS) --target libs
 	HZ_LIB_DIR=build/$(APPS_BUILD)/lib HZ_BUILD=$(APPS_BUILD) HZ_LANES='$(LANES)' $(PYTEST) tests/apps -n $(JOBS) --dist worksteal $(ARGS)
+
+arm64: build-arm64 ## cross-build for arm64, and run all suites under qemu-user, which takes long
+	ctest --preset arm64 -j $(JOBS)
+
+arm64-short: configure-arm64 ## the same for the suites that take seconds
+	cmake --build --preset arm64 -j $(JOBS) --target short
+	ctest --preset arm64 -j $(JOBS) -L '^short$$'
 
 musl: build-musl ## build with musl, and run a program linked statically and one under the preloaded libraries
 	ctest --preset musl -j $(JOBS)

@@ -94,19 +94,70 @@ function(hz_add_plugin)
     set_target_properties(plugin PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
 endfunction()
 
+# Sets `filter` to what GTEST_FILTER must be so that a program leaves out the tests that the list excludes for it. A line
+# of the list is: the source below tests without .cc, the test, the reason. The test `*` stands for the whole file.
+function(hz_find_exclusions list dotted filter)
+    set(names "")
+    file(STRINGS "${list}" lines REGEX "^[a-z]")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${list}")
+    foreach(line IN LISTS lines)
+        if(NOT line MATCHES "^([^ ]+) +([^ ]+) +[^ ].+$")
+            message(FATAL_ERROR "${list}: '${line}': want SOURCE TEST REASON")
+        endif()
+        string(REPLACE "/" "." source "${CMAKE_MATCH_1}")
+        if(source STREQUAL dotted)
+            list(APPEND names "${CMAKE_MATCH_2}")
+            hz_require_test("${list}" "${CMAKE_MATCH_1}" "${CMAKE_MATCH_2}")
+        endif()
+    endforeach()
+    list(JOIN names ":" names)
+    set(${filter} "${names}" PARENT_SCOPE)
+endfunction()
+
+# An exclusion must name a test that is there.
+function(hz_require_test list source test)
+    if(test STREQUAL "*")
+        return()
+    endif()
+    string(REGEX REPLACE "^([A-Za-z]+/)?([A-Za-z]+)\\.([A-Za-z0-9*]+).*$" "TEST(_[A-Z])?[(]\\2, \\3[)]" pattern "${test}")
+    string(REPLACE "*" "[A-Za-z0-9]*" pattern "${pattern}")
+    file(STRINGS "${PROJECT_SOURCE_DIR}/tests/${source}.cc" found REGEX "${pattern}")
+    if(NOT found)
+        message(FATAL_ERROR "${list}: tests/${source}.cc has no test ${test}; remove the line")
+    endif()
+endfunction()
+
+# The tests that take seconds where all others take long, under an emulator: a regular expression. They have the label
+# short, and the target of that name builds them.
+add_custom_target(short)
+
 # Registers a test; further arguments: its labels.
 function(hz_register_test name target suite)
     add_test(NAME "${name}" COMMAND ${hz_test_launcher} $<TARGET_FILE:${target}>)
+    if(HZ_TEST_EXCLUSIONS)
+        string(REGEX MATCH "(unit|contract|death|stress)\\..*$" dotted "${name}")
+        hz_find_exclusions("${HZ_TEST_EXCLUSIONS}" "${dotted}" excluded)
+        if(excluded STREQUAL "*")
+            set_tests_properties("${name}" PROPERTIES DISABLED ON)
+        elseif(excluded)
+            set(excluded "GTEST_FILTER=-${excluded}")
+        endif()
+    endif()
+    set(labels "${suite};${ARGN}")
+    if(HZ_SHORT_TESTS AND name MATCHES "${HZ_SHORT_TESTS}")
+        list(APPEND labels short)
+        add_dependencies(short "${target}")
+    endif()
     if(name MATCHES "test_operations$")
         add_dependencies("${target}" plugin)
     endif()
     set_tests_properties(
         "${name}"
-        PROPERTIES LABELS "${suite};${ARGN}"
+        PROPERTIES LABELS "${labels}"
                    # Otherwise a file whose tests were all filtered or compiled out would pass unnoticed.
                    FAIL_REGULAR_EXPRESSION "Running 0 tests from"
                    TIMEOUT 300
-                   ENVIRONMENT "${hz_sanitizer_environment}")
+                   ENVIRONMENT "${hz_sanitizer_environment};${excluded}")
     if(suite STREQUAL "stress")
         set_tests_properties("${name}" PROPERTIES PROCESSORS 2)
     endif()
