@@ -80,6 +80,9 @@ function(hz_set_lane_flags target engine lane_file)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON UNITY_BUILD ${HZ_UNITY}
                                                UNITY_BUILD_BATCH_SIZE 0)
     target_link_libraries(${target} PUBLIC Threads::Threads)
+    if(CMAKE_SYSTEM_PROCESSOR STREQUAL "riscv64")
+        target_link_libraries(${target} PUBLIC atomic) # gcc has no atomic operations on 1 and 2 bytes of its own there
+    endif()
 endfunction()
 
 function(hz_add_products engine lane_file lane sources)
