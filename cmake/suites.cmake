@@ -167,7 +167,7 @@ endfunction()
 set(hz_sanitizer_environment "ASAN_OPTIONS=abort_on_error=0:detect_stack_use_after_return=1"
                              "UBSAN_OPTIONS=print_stacktrace=1" "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:report_thread_leaks=0")
 
-# tests/unit/hz3/test_mail.cc -> unit.hz3.test_mail
+# tests/unit/heap/test_send.cc -> unit.heap.test_send
 function(hz_name_test source result)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/tests" OUTPUT_VARIABLE relative)
     cmake_path(REMOVE_EXTENSION relative LAST_ONLY)
@@ -231,7 +231,9 @@ endfunction()
 function(hz_add_suites entry)
     hz_split_entry("${entry}")
     set(tests "${PROJECT_SOURCE_DIR}/tests")
-    hz_add_suite("${entry}" unit "${tests}/unit/heap/*.cc" "${tests}/unit/${engine}/*.cc")
+    hz_choose_ways(${engine} ${lane_file} "HZ_SHARDS_PER_CPU=0")
+    list(TRANSFORM ways REPLACE "(.+)" "${tests}/unit/ways/\\1/*.cc" OUTPUT_VARIABLE way_tests)
+    hz_add_suite("${entry}" unit "${tests}/unit/heap/*.cc" ${way_tests})
     set(suites contract death stress)
     if(HZ_BUILD STREQUAL "tsan")
         set(suites stress) # it covers threads more thoroughly than the others

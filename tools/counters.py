@@ -4,7 +4,7 @@
 usage: counters.py [--check]     --check: write nothing; exit 1 when the page is stale
 
 Reads src/heap/counters.def and engine_counters.def of each engine. Figures that src/heap/stats.c computes instead of counting,
-and those of the parts of each engine's mailbox (hz_mail_parts in its mail.c), are described in COMPUTED below; a figure that
+and those of the parts of each engine's mailbox (its way.h), are described in COMPUTED below; a figure that
 only the sources or only COMPUTED has is a fault. Faults are reported as `file:line: what`.
 """
 
@@ -20,7 +20,7 @@ ROOT = lanes.ROOT
 COMMON = "src/heap/counters.def"
 ENGINE_LISTS = "src/engines/*/engine_counters.def"
 REPORT = "src/heap/stats.c"
-MAILBOXES = "src/engines/*/mail.c"
+MAILBOXES = "src/engines/*/way.h"
 PAGE = "docs/counters.md"
 
 COUNTER = re.compile(
@@ -28,7 +28,7 @@ COUNTER = re.compile(
 )
 WANTED = 'COUNTER("group", field, "name", SUM or MAX or HOT, "text")'
 REPORTED = re.compile(r'hz_report_number\(report, "(?P<name>[a-z0-9_]+)"')
-PART = re.compile(r'^ +\{"(?P<name>[a-z0-9_]+)", \w+\},$', re.MULTILINE)
+PART = re.compile(r'^#define HZ_[A-Z]+_FIGURE +"(?P<name>[a-z0-9_]+)"$', re.MULTILINE)
 
 # In the order of the report. Each is a section of the page.
 GROUPS = {

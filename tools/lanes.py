@@ -148,8 +148,20 @@ def read_lane(root: pathlib.Path, path: str, engine: Engine) -> Lane:
     return Lane(engine.name, name, path, set_here, {knob.name: set_here.get(knob.name, knob.default) for knob in engine.knobs})
 
 
-# Constants that only one engine has and that a bound needs.
-CONSTANTS = {"hz3": "CONSTANT(HZ3_TRANSFER_SLOTS)"}
+def mailbox_of(lane: Lane) -> str:
+    """The folder of src/ways with the lane's mailbox, as cmake/lane.cmake chooses it."""
+    if lane.values.get("HZ_PAGE_LOCAL_REMOTE") == 1 or lane.values.get("HZ_REMOTE_INBOX") == 0:
+        return "queues"
+    return "stages" if lane.values.get("HZ_TRANSFER_CENTRAL") == 1 else "inbox"
+
+
+def takers_of(lane: Lane) -> str:
+    """The folder of src/ways with the rule who takes from the mailbox."""
+    return "alone" if lane.values.get("HZ_SHARD_COLLISION_FAILFAST") == 1 else "shared"
+
+
+# Constants that only one way home has and that a bound needs.
+CONSTANTS = {"stages": "CONSTANT(HZ_TRANSFER_SLOTS)"}
 
 
 def probe(lane: Lane) -> Figures:
@@ -159,7 +171,8 @@ def probe(lane: Lane) -> Figures:
         header = pathlib.PurePosixPath(lane.path).relative_to(f"{ENGINES}/{lane.engine}")
         command = [
             *os.environ.get("CC", "cc").split(), "-std=c11", "-O1", f"-I{ROOT}/src", f"-I{ROOT}/{ENGINES}/{lane.engine}",
-            f'-DHZ_LANE_HEADER="{header}"', f"-DPROBE_CONSTANTS={CONSTANTS.get(lane.engine, '')}",
+            f"-I{ROOT}/src/ways/{mailbox_of(lane)}", f"-I{ROOT}/src/ways/{takers_of(lane)}",
+            f'-DHZ_LANE_HEADER="{header}"', f"-DPROBE_CONSTANTS={CONSTANTS.get(mailbox_of(lane), '')}",
             f"{ROOT}/tools/lanes_probe.c", f"{ROOT}/src/base/check.c", f"{ROOT}/src/base/os_linux.c", "-o", str(program),
         ]  # fmt: skip
         built = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -185,11 +198,13 @@ class Class(NamedTuple):
     batch: int
     home: int
     shared: int
+    mid: int
+    list: int
 
 
 def classes_of(f: Figures) -> list[Class]:
     return [
-        Class(*(f[f"class_{c}_{what}"] for what in ("bytes", "bin", "start", "batch", "home", "shared")))
+        Class(*(f[f"class_{c}_{what}"] for what in ("bytes", "bin", "start", "batch", "home", "shared", "mid", "list")))
         for c in range(1, f["HZ_CLASS_COUNT"])
     ]
 
@@ -200,29 +215,31 @@ def capped(f: Figures, c: Class, limit: str, least: int) -> int:
 
 
 def stash(f: Figures, c: Class) -> int:
-    return capped(f, c, "HZ_STASH_BYTES", c.batch)
+    return capped(f, c, "HZ_STASH_BYTES", c.list) if f["HZ_STASH_BYTES"] > 0 else 0
 
 
 def central(f: Figures, c: Class) -> int:
-    return capped(f, c, "HZ_CENTRAL_BYTES", c.batch)
+    return capped(f, c, "HZ_CENTRAL_BYTES", c.list)
 
 
 def inbox(f: Figures, c: Class) -> int:
-    return capped(f, c, "HZ_INBOX_BYTES", f["HZ_HOME_COUNT"] if c.home else c.batch)
+    return capped(f, c, "HZ_INBOX_BYTES", c.list)
 
 
 def sent_list(f: Figures, c: Class) -> int:
     """Bytes of the longest list that a thread sends: all its blocks of the class, but at most HZ_HOME_COUNT at a time."""
-    return min(f["HZ_HOME_COUNT"], max(c.bin, f["HZ_REMOTE_COUNT"] if c.home else 0)) * c.block
+    return min(f["HZ_HOME_COUNT"], max(c.bin, f["HZ_REMOTE_COUNT"] if c.home and not c.mid else 0)) * c.block
 
 
 def transfer(f: Figures, c: Class) -> int:
-    return f["HZ3_TRANSFER_SLOTS"] * sent_list(f, c)
+    return f["HZ_TRANSFER_SLOTS"] * sent_list(f, c)
 
 
 def waiting(f: Figures, c: Class) -> int:
     if "HZ_INBOX_BYTES" in f:
         return 2 * inbox(f, c)
+    if "HZ_TRANSFER_SLOTS" not in f:
+        return 2 * stash(f, c)
     parts = (stash(f, c), transfer(f, c), central(f, c))
     return sum(parts) + max(parts[0], sent_list(f, c), parts[2])
 
@@ -240,6 +257,14 @@ def has_inbox(f: Figures) -> bool:
     return f.get("HZ_REMOTE_INBOX") == 1
 
 
+def has_stash(f: Figures) -> bool:
+    return f.get("HZ_STASH_BYTES", 0) > 0 and f.get("HZ_PAGE_LOCAL_REMOTE") != 1
+
+
+def has_mailbox(f: Figures) -> bool:
+    return has_inbox(f) or has_stash(f) or "HZ_TRANSFER_SLOTS" in f
+
+
 def most(of: Callable[[Figures, Class], int]) -> Callable[[Figures], int]:
     """The largest over the classes."""
     return lambda f: max(of(f, c) for c in classes_of(f))
@@ -254,18 +279,18 @@ BOUNDS: tuple[tuple[str, Callable[[Figures], bool], Callable[[Figures], int], st
     ("one thread: all bins full", always, lambda f: sum(c.bin * c.block for c in classes_of(f)), "sum of `hz_bin_capacity(c)` x block size"),
     ("one thread: its fullest bin", always, most(lambda f, c: c.bin * c.block), "the largest `hz_bin_capacity(c)` x block size"),
     ("one thread: remote buffer", always, most(lambda f, c: c.home * f["HZ_REMOTE_COUNT"] * c.block), "`HZ_REMOTE_COUNT` x the largest home block"),
-    ("one shard, one class: stash", has("HZ_STASH_BYTES"), most(stash), "max(`HZ_STASH_BYTES`, one batch)"),
-    ("one shard, one class: transfer", has("HZ3_TRANSFER_SLOTS"), most(transfer), "`HZ3_TRANSFER_SLOTS` lists of one bin (1)"),
-    ("one shard, one class: central", has("HZ_CENTRAL_BYTES"), most(central), "max(`HZ_CENTRAL_BYTES`, one batch)"),
+    ("one shard, one class: stash", has_stash, most(stash), "max(`HZ_STASH_BYTES`, one list) (1)"),
+    ("one shard, one class: transfer", has("HZ_TRANSFER_SLOTS"), most(transfer), "`HZ_TRANSFER_SLOTS` lists of one bin (1)"),
+    ("one shard, one class: central", has("HZ_TRANSFER_SLOTS"), most(central), "max(`HZ_CENTRAL_BYTES`, one list) (1)"),
     ("one shard, one class: inbox", has_inbox, most(inbox), "max(`HZ_INBOX_BYTES`, one list) (1)"),
-    ("one shard, one class: all that waits", lambda f: has_inbox(f) or "HZ_STASH_BYTES" in f, most(waiting), "sum of the mailbox's rows, and carry (2)"),
+    ("one shard, one class: all that waits", has_mailbox, most(waiting), "sum of the mailbox's rows, and carry (2)"),
     ("depot, one class: fixed part", always, most(depot), "max(`HZ_DEPOT_BYTES`, one batch) (3)"),
     ("a thread block itself", always, lambda f: f["thread_block_bytes"], "metadata, touched as bins are used (4)"),
     ("a shard itself", always, lambda f: f["shard_bytes"], "metadata, touched as classes are used (4)"),
 )  # fmt: skip
 
 BOUND_NOTES = (
-    "1. A list has at most `HZ_HOME_COUNT` blocks, and no more than a full bin or remote buffer holds.",
+    "1. A list has at most `HZ_HOME_COUNT` blocks, and no more than a full bin or remote buffer holds; above 2 KiB, than a bin.",
     "2. Carry is what is left of the list last taken. In lane pageq blocks wait in the lists of their pages, without a bound.",
     "3. While blocks of the class pass from thread to thread, the limit is `HZ_DEPOT_PERCENT` of all its blocks if that is more.",
     "   After work has moved to other CPUs, the depot can hold up to twice the limit.",
@@ -348,7 +373,7 @@ def bins_table(lanes: list[Lane], figures: list[Figures]) -> list[str]:
     """Bins and batches of the classes that are powers of two; lanes that agree share their columns."""
     groups: dict[tuple[Class, ...], list[str]] = {}
     for lane, f in zip(lanes, figures):
-        sizes = [c._replace(home=0, shared=0) for c in classes_of(f) if c.block & (c.block - 1) == 0]
+        sizes = [c._replace(home=0, shared=0, list=0) for c in classes_of(f) if c.block & (c.block - 1) == 0]
         groups.setdefault(tuple(sizes), []).append(lane.title)
     titles = [f"{', '.join(names)}: " for names in groups.values()] if len(groups) > 1 else [""]
     head = [title + what for title in titles for what in ("bin", "in bytes", "at first", "batch")]

@@ -2,8 +2,9 @@
  * lanes_probe.c - prints what a lane's constants come to, as "key value" lines. tools/lanes.py compiles and runs it
  * once for each lane, with the sources' own headers, so the figures in the documents are those of the code.
  *
- * PROBE_CONSTANTS, from the command line, is CONSTANT(name) for each constant that only this engine has.
+ * PROBE_CONSTANTS, from the command line, is CONSTANT(name) for each constant that only this way home has.
  */
+#include "heap/pages/mail.h"
 #include "heap/pages/shard.h"
 
 #include <stdio.h>
@@ -18,6 +19,8 @@ static void print_class(unsigned size_class) {
     printf("class_%u_batch %u\n", size_class, (unsigned)hz_batch_count(size_class));
     printf("class_%u_home %d\n", size_class, (int)hz_class_is_home(size_class));
     printf("class_%u_shared %d\n", size_class, (int)hz_class_is_shared(size_class));
+    printf("class_%u_mid %d\n", size_class, (int)hz_class_is_mid(size_class));
+    printf("class_%u_list %u\n", size_class, (unsigned)hz_mail_list_max(size_class));
 }
 
 int main(void) {

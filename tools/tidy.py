@@ -4,9 +4,10 @@
 Checks the files that git knows (tracked, or new and not ignored), or all files without git.
 Rules:
   include     base includes base; front includes base, heap and front. heap includes base, modules of heap
-              that come before it in HEAP_ORDER, and of the engine it is built with the few files that
-              every engine has, by their bare names. An engine includes base, itself, and modules of heap
-              that come before it in HEAP_ORDER, never another engine. All may include the public header,
+              that come before it in HEAP_ORDER, and by their bare names the few files that every engine
+              has, and those that the ways home have (mailbox.h, takers.h). An engine or a way includes
+              base, itself, and modules of heap that come before it in HEAP_ORDER, never another engine or
+              way. A way may include the files that every engine has. All may include the public header,
               which includes nothing of src
   circle      no module includes itself through others; a module is a .h and a .c of one name
   home        a function declared in src/<module>.h is defined in src/<module>.c (or in the files of HOMES)
@@ -103,15 +104,17 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?P<open>["<])(?P<name>[^">\n]
 ENGINE = re.compile(r"^hz[0-9]+$")
 
 
-# What heap finds in the directory of the engine that it is built with.
-ENGINE_FILES = {"engine_config.h", "engine_knobs.def", "engine_counters.def", "mailbox.h"}
+# What heap and the ways find in the directory of the engine that they are built with.
+ENGINE_FILES = {"engine_config.h", "engine_knobs.def", "engine_counters.def", "way.h"}
+# What heap finds in the directories of the ways home that it is built with.
+WAY_FILES = {"mailbox.h", "takers.h"}
 # The layers below each, which it may include besides itself and the public header ("include").
 BELOW = {"base": set(), "heap": {"base"}, "front": {"base", "heap"}, "engine": {"base", "heap"}}
-# The modules of heap from bottom to top: each may include only those before it. An engine's mailbox.h and its other files
-# have their places in it too.
+# The modules of heap from bottom to top: each may include only those before it. The ways' mailbox.h, takers.h and other
+# files have their places in it too.
 HEAP_ORDER = (
     "knobs sizeclass misuse class_policy counters cache/bin thread_block "
-    "pages/link pages/page_queue mailbox pages/shard pages/page pages/list_check pages/page_local pages/mail engine "
+    "pages/link mailbox takers pages/shard pages/page pages/list_check pages/mail way "
     "pages/density pages/page_purge pages/put pages/send pages/drain pages/adopt pages/supply "
     "cache/allowance cache/depot cache/hand cache/inspect cache/flush cache/room cache/idle cache/age cache/refill "
     "init limit settle park orphan keeper fork thread sample tick purge query resize malloc free heap stats config"
@@ -119,22 +122,32 @@ HEAP_ORDER = (
 
 
 def layer_of(path: str) -> str:
-    """'base', 'heap', 'front', 'hz3', ... for a path under src/; 'include' under include/; else ''."""
+    """'base', 'heap', 'front', 'hz3', 'ways/inbox', ... for a path under src/; 'include' under include/; else ''."""
     parts = pathlib.PurePosixPath(path).parts
     if len(parts) > 2 and parts[0] == "src":
+        if parts[1] == "ways":
+            return f"ways/{parts[2]}"
         return parts[2] if parts[1] == "engines" else parts[1]
     return "include" if parts and parts[0] == "include" else ""
 
 
 def place_of(path: str) -> str:
-    """The word in HEAP_ORDER that stands for a file of heap or of an engine."""
+    """The word in HEAP_ORDER that stands for a file of heap, of an engine or of a way."""
     layer = layer_of(path)
     stem = pathlib.PurePosixPath(path).with_suffix("").as_posix()
     if layer == "heap":
         return stem.removeprefix("src/heap/")
-    if stem.endswith("/mailbox"):
-        return "mailbox"
-    return "knobs" if pathlib.PurePosixPath(path).name in ENGINE_FILES or "/lanes/" in path else "engine"
+    if pathlib.PurePosixPath(path).name in WAY_FILES:
+        return stem.rpartition("/")[2]
+    return "way" if is_way(layer) else "knobs"
+
+
+def is_way(layer: str) -> bool:
+    return layer.startswith("ways/")
+
+
+def ways_of(root: pathlib.Path) -> list[pathlib.Path]:
+    return sorted(path for path in (root / "src/ways").glob("*") if path.is_dir())
 
 
 def engines_of(root: pathlib.Path) -> list[str]:
@@ -148,8 +161,9 @@ def resolve_include(source: Source, name: str) -> set[str]:
     places = [(root / source.path).parent, root / "src", root / "include"]
     if ENGINE.match(layer):
         places.append(root / "src/engines" / layer)
-    elif layer in {"heap", "front"}:  # the build puts the engine's directory on their include path
+    elif layer in {"heap", "front"} or is_way(layer):  # the build puts the engine's directory on their include path
         places += [root / "src/engines" / engine for engine in engines_of(root)]
+        places += [] if is_way(layer) else ways_of(root)  # and those of the ways home
     found = set()
     for place in places:
         target = pathlib.Path(os.path.normpath(place / name))
@@ -168,15 +182,20 @@ def layer_breach(layer: str, name: str, targets: set[str], engines: list[str]) -
         named = re.match(r"(?:\.\./|src/|engines/)*(hz[0-9]+)/", name)
         if named:
             return f'{layer} names engine {named.group(1)} in "{name}"; the build chooses the engine'
-    if layer == "heap" and name in ENGINE_FILES:
+        named = re.match(r"(?:\.\./|src/)*ways/([a-z]+)/", name)
+        if named:
+            return f'{layer} names way {named.group(1)} in "{name}"; the build chooses the way'
+    if layer == "heap" and name in WAY_FILES:
+        return None
+    if (layer == "heap" or is_way(layer)) and name in ENGINE_FILES:
         lacking = sorted(set(engines) - targets)
-        return f'heap includes "{name}", which {", ".join(lacking)} does not have' if lacking else None
-    wrong = sorted(targets - {layer, "include"} - BELOW.get("engine" if ENGINE.match(layer) else layer, {"base"}))
+        return f'{layer} includes "{name}", which {", ".join(lacking)} does not have' if lacking else None
+    wrong = sorted(targets - {layer, "include"} - BELOW.get("engine" if ENGINE.match(layer) or is_way(layer) else layer, {"base"}))
     return f'{layer} includes "{name}" of {", ".join(wrong)}' if wrong else None
 
 
 def order_breach(path: str, name: str, targets: set[str]) -> str | None:
-    """Says what is wrong with the order when a file of heap or of an engine includes a module of heap."""
+    """Says what is wrong with the order when a file of heap, of an engine or of a way includes a module of heap."""
     own = place_of(path)
     if own not in HEAP_ORDER:
         return f"{own} is not in HEAP_ORDER (tools/tidy.py)"
@@ -207,7 +226,7 @@ def check_include(source: Source) -> Iterator[Problem]:
         return
     for line, name, targets in includes_of(source):
         breach = layer_breach(layer, name, {layer_of(target) for target in targets}, engines_of(source.root))
-        if breach is None and (layer == "heap" or ENGINE.match(layer)):
+        if breach is None and (layer == "heap" or is_way(layer) or ENGINE.match(layer)):
             breach = order_breach(source.path, name, targets)
         if breach:
             yield Problem(source.path, line, "include", breach)
@@ -257,7 +276,7 @@ def check_circles(sources: list[Source]) -> Iterator[Problem]:
 HOMES = {
     "src/base/os.h": ("src/base/os_linux.c", "src/base/os_faulty.c"),
     "src/base/os_faulty.h": ("src/base/os_faulty.c", "src/base/os_linux.c"),
-    "src/heap/pages/mail.h": ("src/engines/hz3/mail.c", "src/engines/hz4/mail.c"),
+    "src/heap/pages/mail.h": ("src/ways/inbox/mail.c", "src/ways/queues/mail.c", "src/ways/stages/mail.c"),
 }
 PROTOTYPE = re.compile(r"^(?!typedef|static|extern|#)[A-Za-z_][^;{}=]*?\b(hz[0-9]*_\w+)\([^;{}]*\)\s*;", re.MULTILINE)
 

@@ -55,11 +55,21 @@ HZ_INLINE uint32_t hz_hand_slots(unsigned size_class) {
     return (uint32_t)hz_max(hz_min(HZ_HAND_BYTES / bytes, HZ_HAND_COUNT), 1);
 }
 
-enum { HZ_HAS_HOME = (int)HZ_HOME_BELOW_BYTES > (int)HZ_GRANULE_BYTES };
+enum {
+    HZ_HAS_HOME = (int)HZ_HOME_BELOW_BYTES > (int)HZ_GRANULE_BYTES,
+    HZ_HAS_MID_HOME = (int)HZ_HOME_BELOW_BYTES > (int)HZ_SMALL_MAX + 1,
+};
 
 /* Whether blocks of the class go home when a thread of another shard frees them. Otherwise that thread adopts them. */
 HZ_INLINE bool hz_class_is_home(unsigned size_class) {
     return (int)hz_class_bytes(size_class) < HZ_HOME_BELOW_BYTES;
+}
+
+/* The number of home classes, which are the smallest ones. */
+HZ_INLINE unsigned hz_home_classes(void) {
+    if ((int)HZ_HOME_BELOW_BYTES > (int)HZ_CLASS_BYTES_MAX)
+        return HZ_CLASS_COUNT - 1;
+    return hz_class_of(HZ_HOME_BELOW_BYTES) - 1;
 }
 
 /* Whether a full bin's surplus goes to the depot, for any thread. */

@@ -12,8 +12,8 @@ HZ_NOINLINE void hz_free_slow(void *block);
 /* Whether a block with this tag and bin offset is for the remote buffer: its class is a home class, and it is not of
    the thread's shard. An offset of 0 stands for no class. */
 HZ_INLINE bool hz_free_goes_home(const struct hz_thread_block *self, const struct hz_pagetag *tag, size_t offset) {
-    return HZ_HAS_HOME && hz_load_rlx(&tag->owner) != self->owner && /* sync: tag-publish, partner hz_pagetag_set */
-           offset - hz_bin_offset(1) < hz_bin_offset(hz_class_of(HZ_HOME_BELOW_BYTES) - 1); /* a constant */
+    return HZ_HAS_HOME && hz_load_rlx(&tag->owner) != self->owner &&     /* sync: tag-publish, partner hz_pagetag_set */
+           offset - hz_bin_offset(1) < hz_bin_offset(hz_home_classes()); /* a constant */
 }
 
 #endif

@@ -18,8 +18,8 @@
 #include "heap/init.h"
 #include "heap/pages/density.h"
 #include "heap/pages/drain.h"
+#include "heap/pages/mail.h"
 #include "heap/pages/page.h"
-#include "heap/pages/page_local.h"
 #include "heap/pages/page_purge.h"
 #include "heap/pages/send.h"
 #include "heap/park.h"
@@ -126,7 +126,7 @@ static bool keeper_round(struct hz_thread_block *self, uint32_t number) {
     changed |= mail_look(self);
     enum activity activity = threads_look(self);
     changed |= activity != PARKED;
-    hz_page_local_gather(self);
+    hz_mail_gather(self);
     hz_density_age();
     hz_settle_all(self);
     if (number % WALK_ROUNDS == 0 && (activity != WORKS || hz_settle_is_loose())) {

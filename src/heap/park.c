@@ -114,6 +114,8 @@ void hz_park_empty(struct hz_thread_block *self, struct hz_thread_block *thread)
         uint32_t count = hz_park_take(thread, index, blocks);
         if (hz_class_is_mid(index) && index != HZ_REMOTE_BIN)
             hz_count(&self->counters.mid_moved, count);
+        else if (HZ_HAS_MID_HOME)
+            hz_count(&self->counters.mid_moved, hz_blocks_count_mid(blocks, count));
         hz_blocks_send(self, blocks, count);
     }
 }

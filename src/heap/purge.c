@@ -10,8 +10,8 @@
 #include "heap/limit.h"
 #include "heap/orphan.h"
 #include "heap/pages/drain.h"
+#include "heap/pages/mail.h"
 #include "heap/pages/page.h"
-#include "heap/pages/page_local.h"
 #include "heap/pages/page_purge.h"
 #include "heap/park.h"
 #include "heap/thread.h"
@@ -48,7 +48,7 @@ static size_t purge(struct hz_thread_block *self, size_t keep) {
     struct hz_shard *shard; /* shards are made in order */
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
         hz_shard_drain(self, shard);
-    hz_page_local_gather(self);
+    hz_mail_gather(self);
     /* after all drains, because strays have gone to other shards' pages */
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
         shard_retire(self, shard);

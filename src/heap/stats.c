@@ -46,7 +46,8 @@ static void add_page(void *context, struct hz_page *page) {
     f->run_pages += run_pages;
     f->capacity += (run_pages << HZ_PAGE_LOG2) / hz_class_bytes(size_class);
     f->free_blocks += hz_load_rlx(&page->free_count);
-    figures->blocks[IN_PAGE_LISTS][size_class] += hz_mpsc_count(&page->remote);
+    if (HZ_WAY_IS_QUEUES)
+        figures->blocks[IN_PAGE_LISTS][size_class] += hz_mpsc_count(&page->remote);
 }
 
 /* Adds the blocks of a thread's remote buffer, which has blocks of all home classes, to the counts of their classes.
@@ -189,6 +190,8 @@ static void report_mid(struct hz_report *report) {
         freed += taken + hz_load_rlx(&c->mid_moved);
         size_t in_bins[HZ_CLASS_COUNT] = {0};
         add_bins(in_bins, thread);
+        if (HZ_HAS_MID_HOME)
+            add_remote_buffer(in_bins, thread);
         for (unsigned size_class = HZ_MID_CLASS_FIRST; size_class < HZ_CLASS_COUNT; size_class++)
             freed += in_bins[size_class];
     }
@@ -201,7 +204,8 @@ static void report_mid(struct hz_report *report) {
 static uint64_t blocks_per_100_pages(void) {
     uint64_t blocks = 0;
     uint64_t pages = 0;
-    for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next) {
+    for (struct hz_registered *thread = hz_registry_first(); HZ_WAY_IS_QUEUES && thread != NULL;
+         thread = thread->next) {
         struct hz_counters *c = &hz_thread_block_from(thread)->counters; /* relaxed, both: counters */
         blocks += hz_load_rlx(&c->drain_total);
         pages += hz_load_rlx(&c->pageq_deq);

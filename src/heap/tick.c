@@ -11,7 +11,7 @@
 #include "heap/keeper.h"
 #include "heap/pages/density.h"
 #include "heap/pages/drain.h"
-#include "heap/pages/page_local.h"
+#include "heap/pages/mail.h"
 #include "heap/settle.h"
 #include "heap/thread.h"
 
@@ -62,7 +62,7 @@ void hz_tick(struct hz_thread_block *self, unsigned index) {
         hz_density_age();
         hz_age_depot_begin();
         hz_shards_age_sent();
-        hz_page_local_gather(self);
+        hz_mail_gather(self);
     }
     hz_age_depot_step(self, TICK_BATCHES);
     hz_shards_drain_due(self, TICK_CLASSES);

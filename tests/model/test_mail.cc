@@ -1,4 +1,4 @@
-/* How lists reach a shard, in the engine's way: stash, transfer and central, or the inbox, or remote lists and the
+/* How lists reach a shard, in the lane's way: stash, transfer and central, or the inbox, or remote lists and the
  * queue of pages. Takers hold one lock, as the consumers of a shard do. Senders hold none. */
 #include "model/heap.h"
 

@@ -188,7 +188,7 @@ TEST(Shards, GatheringWhileBlocksAreSent) {
             unit::self();
             go.get();
             for (unsigned i = 0; i < 3; i++)
-                hz_page_local_gather(unit::self());
+                hz_mail_gather(unit::self());
         };
         model::together({owner, sender, gatherer});
         model::check_nothing_is_lost(heap);

@@ -58,15 +58,15 @@ def test_a_figure_that_is_computed_must_be_described(tree, capsys):
 
 
 def test_a_part_of_a_mailbox_must_be_described(tree, capsys):
-    source = tree / "src/engines/hz4/mail.c"
+    source = tree / "src/engines/hz4/way.h"
     source.write_text(source.read_text().replace('"inbox_bytes"', '"postbox_bytes"'))
     assert counters.main(["--check"]) == 2
-    assert re.fullmatch(r"counters: src/engines/hz4/mail\.c:\d+: reports 'postbox_bytes', which COMPUTED .*\n", capsys.readouterr().err)
+    assert re.fullmatch(r"counters: src/engines/hz4/way\.h:\d+: reports 'postbox_bytes', which COMPUTED .*\n", capsys.readouterr().err)
 
 
 def test_a_described_part_needs_its_mailbox():
     with pytest.raises(CounterError, match=r"^m\.c:1: does not report 'central_bytes', which COMPUTED"):
-        counters.require_computed('    {"stash_bytes", one},\n    {"transfer_bytes", two},\n', "m.c", counters.PART, ("hz3",))
+        counters.require_computed('#define HZ_INBOX_FIGURE "stash_bytes"\n#define HZ_TRANSFER_FIGURE "transfer_bytes"\n', "m.c", counters.PART, ("hz3",))
 
 
 def test_a_description_needs_a_figure():
@@ -127,7 +127,7 @@ def names_on_page(engine: str, builds: set[str]) -> set[tuple[str, str]]:
     return rows
 
 
-@pytest.mark.parametrize("name", ["libhakozuna_hz3_scale.so", "libhakozuna_hz4.so"])
+@pytest.mark.parametrize("name", ["libhakozuna_hz3_home.so", "libhakozuna_hz4.so"])
 def test_the_page_has_what_a_library_prints(name):
     report = printed(LIBRARY.parent / name)
     words = dict(word.split("=", 1) for word in report["config"].split())

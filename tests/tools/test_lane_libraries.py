@@ -25,7 +25,7 @@ for thread in threads: thread.start()
 for thread in threads: thread.join()
 """
 LIBRARIES = lanes.ROOT / "build" / "lib"
-LANES = ("hz3_scale", "hz3_fast", "hz3_p32", "hz4", "hz4_pageq")
+LANES = ("hz3_scale", "hz3_fast", "hz3_p32", "hz3_home", "hz4", "hz4_home", "hz4_pageq")
 
 
 def run(library: pathlib.Path, threads: int):
@@ -62,7 +62,7 @@ def test_no_lane_aborts_with_more_threads_than_shards(lane):
     expected = {"hz3_fast": 8, "hz3_p32": 255}.get(lane, 63)
     assert int(config["shards"]) == expected
     per_cpu = int(config["HZ_SHARDS_PER_CPU"])
-    assert (per_cpu == 0) == (lane in ("hz3_fast", "hz3_p32"))
+    assert (per_cpu == 0) == (lane in ("hz3_fast", "hz3_p32", "hz3_home", "hz4_home"))
     assert counters["shards"] == min(expected, per_cpu * len(os.sched_getaffinity(0)) or expected)
 
 

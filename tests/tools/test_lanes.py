@@ -171,8 +171,10 @@ def test_a_lane_is_listed_with_what_it_sets():
 def figures(**knobs: int) -> lanes.Figures:
     """The figures of a lane with two classes: blocks of 16 bytes go home, blocks of 64 KiB can rest in the depot."""
     common = {"HZ_CLASS_COUNT": 3, "HZ_HOME_COUNT": 64, "HZ_LIST_COUNT_MAX": 65535, "HZ_REMOTE_COUNT": 96, "HZ_DEPOT_BYTES": 1 << 20}
-    small = {"class_1_bytes": 16, "class_1_bin": 128, "class_1_start": 96, "class_1_batch": 64, "class_1_home": 1, "class_1_shared": 0}
-    big = {"class_2_bytes": 65536, "class_2_bin": 8, "class_2_start": 8, "class_2_batch": 4, "class_2_home": 0, "class_2_shared": 1}
+    small = {"class_1_bytes": 16, "class_1_bin": 128, "class_1_start": 96, "class_1_batch": 64, "class_1_home": 1, "class_1_shared": 0,
+             "class_1_mid": 0, "class_1_list": 64}
+    big = {"class_2_bytes": 65536, "class_2_bin": 8, "class_2_start": 8, "class_2_batch": 4, "class_2_home": 0, "class_2_shared": 1,
+           "class_2_mid": 1, "class_2_list": 4}
     return {**common, **small, **big, "thread_block_bytes": 50 << 10, "shard_bytes": 1 << 10, **knobs}
 
 
@@ -204,12 +206,35 @@ def test_bounds_without_one():
 
 
 def test_bounds_with_a_stash():
-    found = bounds(figures(HZ_STASH_BYTES=1 << 18, HZ_CENTRAL_BYTES=1 << 20, HZ3_TRANSFER_SLOTS=8))
+    found = bounds(figures(HZ_STASH_BYTES=1 << 18, HZ_CENTRAL_BYTES=1 << 20, HZ_TRANSFER_SLOTS=8))
     assert found["one shard, one class: inbox"] == "-"
     assert found["one shard, one class: stash"] == "256 KiB"
     assert found["one shard, one class: transfer"] == "4 MiB"  # 8 lists of a bin of 8 blocks
     assert found["one shard, one class: central"] == "1 MiB"
     assert found["one shard, one class: all that waits"] == "6.25 MiB"  # and 1 MiB of carry
+
+
+def test_bounds_with_a_stash_alone():
+    found = bounds(figures(HZ_STASH_BYTES=1 << 18, HZ_CENTRAL_BYTES=1 << 20))
+    assert found["one shard, one class: stash"] == "256 KiB"
+    assert [found[f"one shard, one class: {name}"] for name in ("transfer", "central", "inbox")] == ["-"] * 3
+    assert found["one shard, one class: all that waits"] == "512 KiB"
+
+
+def test_bounds_without_a_stash():
+    found = bounds(figures(HZ_STASH_BYTES=0, HZ_CENTRAL_BYTES=1 << 20, HZ_TRANSFER_SLOTS=8))
+    assert found["one shard, one class: stash"] == "-"
+    assert found["one shard, one class: all that waits"] == "6 MiB"
+
+
+def test_a_lane_is_built_from_two_ways():
+    _, found = lanes.read_engines(lanes.ROOT)
+    ways = {lane.title: (lanes.mailbox_of(lane), lanes.takers_of(lane)) for lane in found}
+    assert ways["hz3/scale"] == ways["hz4/default"] == ("inbox", "shared")
+    assert ways["hz3/home"] == ("stages", "shared") and ways["hz4/pageq"] == ("queues", "shared")
+    lane = next(lane for lane in found if lane.title == "hz3/scale")
+    alone = lane._replace(values={**lane.values, "HZ_SHARD_COLLISION_FAILFAST": 1, "HZ_PAGE_LOCAL_REMOTE": 1})
+    assert (lanes.mailbox_of(alone), lanes.takers_of(alone)) == ("queues", "alone")
 
 
 def test_lanes_that_agree_share_columns():
@@ -253,8 +278,8 @@ def test_a_value_that_is_read_wrongly_is_noticed():
     _, found = lanes.read_engines(lanes.ROOT)
     lane = next(lane for lane in found if lane.title == "hz4/pageq")
     assert lanes.probe(lane)["HZ_REMOTE_INBOX"] == 0
-    wrong = lane._replace(values={**lane.values, "HZ_REMOTE_INBOX": 1})
-    with pytest.raises(LaneError, match="^src/engines/hz4/lanes/pageq.h:1: HZ_REMOTE_INBOX is read as 1, but compiled as 0$"):
+    wrong = lane._replace(values={**lane.values, "HZ_REMOTE_COUNT": 97})
+    with pytest.raises(LaneError, match="^src/engines/hz4/lanes/pageq.h:1: HZ_REMOTE_COUNT is read as 97, but compiled as 96$"):
         lanes.probe(wrong)
 
 

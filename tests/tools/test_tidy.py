@@ -15,14 +15,17 @@ BASE = {
     "src/base/arena.h": "int hz_arena;\n",
     "src/heap/heap.h": "int hz_heap;\n",
     "src/heap/pages/page.h": "int hz_page;\n",
-    "src/heap/pages/page_queue.h": "int hz_page_queue;\n",
     "src/heap/pages/drain.h": "int hz_drain;\n",
     "src/heap/knobs.def": "KNOB(HZ_SHARDS)\n",
     **{
         f"src/engines/{engine}/{name}": "/* nothing */\n"
         for engine in ("hz3", "hz4")
-        for name in ("engine_config.h", "engine_knobs.def", "engine_counters.def", "mailbox.h")
+        for name in ("engine_config.h", "engine_knobs.def", "engine_counters.def", "way.h")
     },
+    "src/ways/inbox/mailbox.h": "int hz_mailbox;\n",
+    "src/ways/queues/mailbox.h": "int hz_mailbox;\n",
+    "src/ways/queues/page_queue.h": "int hz_page_queue;\n",
+    "src/ways/shared/takers.h": "int hz_takers;\n",
     "src/engines/hz3/stash.h": "int hz3_stash;\n",
     "src/engines/hz3/lanes/scale.h": "enum { HZ_SHARDS = 63 };\n",
     "src/engines/hz4/inbox.h": "int hz4_inbox;\n",
@@ -57,16 +60,24 @@ def tree(tmp_path):
         ("src/heap/heap.c", "inbox.h", 'heap includes "inbox.h" of hz4'),
         ("src/heap/heap.c", "lanes/scale.h", 'heap includes "lanes/scale.h" of hz3'),
         ("src/heap/heap.c", "engines/hz3/stash.h", 'heap names engine hz3 in "engines/hz3/stash.h"; the build chooses the engine'),
-        ("src/heap/heap.c", "engines/hz4/mailbox.h", 'heap names engine hz4 in "engines/hz4/mailbox.h"; the build chooses the engine'),
-        ("src/heap/heap.c", "../engines/hz4/mailbox.h", 'heap names engine hz4 in "../engines/hz4/mailbox.h"; the build chooses the engine'),
+        ("src/heap/heap.c", "engines/hz4/way.h", 'heap names engine hz4 in "engines/hz4/way.h"; the build chooses the engine'),
+        ("src/heap/heap.c", "../engines/hz4/way.h", 'heap names engine hz4 in "../engines/hz4/way.h"; the build chooses the engine'),
+        ("src/heap/heap.c", "ways/queues/mailbox.h", 'heap names way queues in "ways/queues/mailbox.h"; the build chooses the way'),
+        ("src/front/a.c", "../ways/inbox/mailbox.h", 'front names way inbox in "../ways/inbox/mailbox.h"; the build chooses the way'),
+        ("src/heap/heap.c", "page_queue.h", 'heap includes "page_queue.h" of ways/queues'),
+        ("src/ways/inbox/mail.c", "../queues/page_queue.h", 'ways/inbox includes "../queues/page_queue.h" of ways/queues'),
+        ("src/ways/inbox/mail.c", "front/front.h", 'ways/inbox includes "front/front.h" of front'),
+        ("src/ways/inbox/mail.c", "engines/hz4/inbox.h", 'ways/inbox includes "engines/hz4/inbox.h" of hz4'),
+        ("src/base/a.c", "ways/inbox/mailbox.h", 'base includes "ways/inbox/mailbox.h" of ways/inbox'),
         ("src/engines/hz3/a.c", "engines/hz4/inbox.h", 'hz3 includes "engines/hz4/inbox.h" of hz4'),
-        ("src/engines/hz3/a.c", "../hz4/mailbox.h", 'hz3 includes "../hz4/mailbox.h" of hz4'),
+        ("src/engines/hz3/a.c", "../hz4/way.h", 'hz3 includes "../hz4/way.h" of hz4'),
         ("src/engines/hz4/a.c", "engines/hz3/stash.h", 'hz4 includes "engines/hz3/stash.h" of hz3'),
         ("src/engines/hz4/lanes/a.h", "lanes/scale.h", '"lanes/scale.h" is in none of the include roots'),
         ("src/engines/hz3/a.c", "front/front.h", 'hz3 includes "front/front.h" of front'),
         ("src/front/a.c", "engines/hz4/inbox.h", 'front names engine hz4 in "engines/hz4/inbox.h"; the build chooses the engine'),
         ("src/front/a.c", "../engines/hz3/stash.h", 'front names engine hz3 in "../engines/hz3/stash.h"; the build chooses the engine'),
-        ("src/front/a.c", "mailbox.h", 'front includes "mailbox.h" of hz3, hz4'),
+        ("src/front/a.c", "mailbox.h", 'front includes "mailbox.h" of ways/inbox, ways/queues'),
+        ("src/front/a.c", "way.h", 'front includes "way.h" of hz3, hz4'),
         ("include/hakozuna/b.h", "heap/heap.h", 'the public header includes "heap/heap.h" of src'),
         ("include/hakozuna/b.h", "base/arena.h", 'the public header includes "base/arena.h" of src'),
         ("src/base/a.c", "base/gone.h", '"base/gone.h" is in none of the include roots'),
@@ -81,9 +92,10 @@ def test_include_across_layers(tree, path, include, message):
     [
         ("src/heap/pages/page.c", "heap/pages/drain.h", 'pages/page includes "heap/pages/drain.h", which comes after it in HEAP_ORDER'),
         ("src/heap/pages/page.h", "heap/heap.h", 'pages/page includes "heap/heap.h", which comes after it in HEAP_ORDER'),
-        ("src/heap/pages/page_queue.h", "mailbox.h", 'pages/page_queue includes "mailbox.h", which comes after it in HEAP_ORDER'),
-        ("src/engines/hz3/mail.c", "heap/pages/drain.h", 'engine includes "heap/pages/drain.h", which comes after it in HEAP_ORDER'),
-        ("src/engines/hz4/mailbox.h", "heap/pages/page.h", 'mailbox includes "heap/pages/page.h", which comes after it in HEAP_ORDER'),
+        ("src/heap/pages/link.h", "mailbox.h", 'pages/link includes "mailbox.h", which comes after it in HEAP_ORDER'),
+        ("src/ways/inbox/mail.c", "heap/pages/drain.h", 'way includes "heap/pages/drain.h", which comes after it in HEAP_ORDER'),
+        ("src/engines/hz4/way.h", "heap/pages/page.h", 'knobs includes "heap/pages/page.h", which comes after it in HEAP_ORDER'),
+        ("src/ways/queues/mailbox.h", "heap/pages/page.h", 'mailbox includes "heap/pages/page.h", which comes after it in HEAP_ORDER'),
         ("src/heap/helpers.c", "heap/pages/page.h", "helpers is not in HEAP_ORDER (tools/tidy.py)"),
     ],
 )
@@ -94,7 +106,7 @@ def test_include_against_the_order_of_modules(tree, path, include, message):
 def test_order_names_every_module_of_the_heap():
     root = REPOSITORY / "src/heap"
     modules = {path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.[ch]")}
-    assert modules == set(tidy.HEAP_ORDER) - {"mailbox", "engine"}
+    assert modules == set(tidy.HEAP_ORDER) - {"mailbox", "takers", "way"}
     assert len(tidy.HEAP_ORDER) == len(set(tidy.HEAP_ORDER))
 
 
@@ -102,7 +114,7 @@ def test_include_of_layer_in_angle_brackets(tree):
     assert tree({"src/base/a.c": "#include <engines/hz3/stash.h>\n"}, "include") != []
 
 
-@pytest.mark.parametrize("name", ["engine_config.h", "engine_knobs.def", "engine_counters.def", "mailbox.h"])
+@pytest.mark.parametrize("name", ["engine_config.h", "engine_knobs.def", "engine_counters.def", "way.h"])
 def test_include_of_an_engine_by_heap(tree, tmp_path, name):
     files = {"src/heap/heap.c": f'#include "{name}"\n'}
     assert tree(files, "include") == []
@@ -122,10 +134,14 @@ def test_include_of_an_engine_by_heap(tree, tmp_path, name):
         ("src/heap/heap.c", '"heap/pages/drain.h"'),
         ("src/heap/heap.c", '"hakozuna/hakozuna.h"'),
         ("src/engines/hz3/a.c", '"base/arena.h"'),
-        ("src/engines/hz3/a.c", '"heap/pages/page.h"'),
-        ("src/engines/hz3/a.c", '"mailbox.h"'),
+        ("src/ways/inbox/mail.c", '"heap/pages/page.h"'),
+        ("src/ways/inbox/mail.c", '"mailbox.h"'),
+        ("src/ways/inbox/mailbox.h", '"way.h"'),
+        ("src/ways/queues/mailbox.h", '"page_queue.h"'),
+        ("src/heap/heap.c", '"mailbox.h"'),
+        ("src/heap/heap.c", '"takers.h"'),
         ("src/engines/hz3/a.c", '"lanes/scale.h"'),
-        ("src/engines/hz3/mailbox.h", '"heap/pages/page_queue.h"'),
+        ("src/engines/hz3/way.h", '"heap/knobs.def"'),
         ("src/engines/hz3/lanes/b.h", '"lanes/scale.h"'),
         ("src/engines/hz3/a.c", "HZ_LANE_HEADER"),
         ("src/engines/hz4/a.c", '"hakozuna/hakozuna.h"'),

@@ -68,8 +68,14 @@ def test_bad_words_build_nothing(words, message):
             "HZ_BATCH_COUNT: two batches must fit into a bin, or it flushes the batch that has just filled it",
         ),
         (
-            ("scale", "CENTRAL_SHADOW=1"),
-            "hz3_scale+central_shadow-1",
+            ("scale", "CENTRAL_LOCKFREE=0"),
+            "hz3_scale+central_lockfree-0",
+            "HZ_TRANSFER_LOCKFREE=0, HZ_CENTRAL_LOCKFREE=0, HZ_TRANSFER_FAILFAST=1, HZ_CENTRAL_SHADOW=1: need HZ_TRANSFER_CENTRAL=1, "
+            "or there is no transfer and no central",
+        ),
+        (
+            ("hz3/home", "CENTRAL_SHADOW=1"),
+            "hz3_home+central_shadow-1",
             "HZ_CENTRAL_SHADOW: needs HZ_CENTRAL_LOCKFREE=0, or block and note cannot change together",
         ),
         (
@@ -86,12 +92,12 @@ def test_bad_words_build_nothing(words, message):
         (
             ("fast", "EXCLUSIVE_ALWAYS=0", "SHARD_COLLISION_FAILFAST=1", "PAGE_LOCAL_REMOTE=1"),
             "hz3_fast+shard_collision_failfast-1+exclusive_always-0+page_local_remote-1",
-            "HZ_PAGE_LOCAL_REMOTE=1: needs HZ_EXCLUSIVE_ALWAYS=1, because the queue of pages allows one taker at a time",
+            "HZ_PAGE_LOCAL_REMOTE=1, HZ_REMOTE_INBOX=0: need HZ_EXCLUSIVE_ALWAYS=1, because the queue of pages allows one taker at a time",
         ),
         (
             ("pageq", "SHARDS_PER_CPU=0", "EXCLUSIVE_ALWAYS=0", "SHARD_COLLISION_FAILFAST=1"),
             "hz4_pageq+shards_per_cpu-0+shard_collision_failfast-1+exclusive_always-0",
-            "HZ_REMOTE_INBOX=0: needs HZ_EXCLUSIVE_ALWAYS=1, because the queue of pages allows one taker at a time",
+            "HZ_PAGE_LOCAL_REMOTE=1, HZ_REMOTE_INBOX=0: need HZ_EXCLUSIVE_ALWAYS=1, because the queue of pages allows one taker at a time",
         ),
         (
             ("pageq", "HZ_BIN_COUNT_MIN=64", "BIN_COUNT=32", "BATCH_COUNT=16"),

@@ -62,7 +62,6 @@ extern "C" {
 #include "heap/pages/list_check.h"
 #include "heap/pages/mail.h"
 #include "heap/pages/page.h"
-#include "heap/pages/page_local.h"
 #include "heap/pages/page_purge.h"
 #include "heap/pages/put.h"
 #include "heap/pages/send.h"

@@ -58,6 +58,8 @@ void hz_remote_flush(struct hz_thread_block *self) {
     hz_count(&self->counters.remote_flush_calls, 1);
     hz_count(&self->counters.remote_free, count);
     memcpy(blocks, hz_bin_base(&self->cache, HZ_REMOTE_BIN) + 1, count * sizeof(blocks[0]));
+    if (HZ_HAS_MID_HOME)
+        hz_count(&self->counters.mid_moved, hz_blocks_count_mid(blocks, count));
     hz_blocks_send(self, blocks, count);
 }
 

@@ -8,6 +8,7 @@
 #include "heap/pages/mail.h"
 #include "heap/pages/page.h"
 #include "heap/pages/put.h"
+#include "takers.h"
 
 uint32_t hz_shard_waiting(struct hz_shard *shard, unsigned size_class) {
     struct hz_shard_class *home = &shard->classes[size_class];
@@ -42,18 +43,11 @@ static hz_list_word mail_take(struct hz_thread_block *self, struct hz_shard_clas
     return word;
 }
 
-/* Takes the leftovers. Under the lock they stay in the carry until carry_keep, so a fork's copy never lacks them. */
 static hz_list_word carry_take(struct hz_shard_class *home, unsigned size_class) {
-    hz_list_word word = hz_load_rlx(&home->carry); /* relaxed: lock; without the lock, a hint */
-    if (!HZ_EXCLUSIVE_ALWAYS && word != 0)
-        word = hz_xchg_acq(&home->carry, 0); /* sync: carry-publish, partner carry_keep */
+    hz_list_word word = hz_carry_take(&home->carry);
     if (HZ_LISTS_CHECKED)
         hz_list_check(size_class, hz_list_word_head(word), hz_list_word_count(word));
     return word;
-}
-
-static void carry_keep(struct hz_shard_class *home, hz_list_word word) {
-    hz_store_rel(&home->carry, word); /* sync: carry-publish, partner carry_take */
 }
 
 /* Takes blocks of one list: of the leftovers, or else of the next list that was sent. */
@@ -67,7 +61,7 @@ static uint32_t take_once(struct hz_thread_block *self, unsigned size_class, voi
         return 0;
     uint32_t got;
     hz_list_word rest = list_split(size_class, word, out, want, &got);
-    carry_keep(home, rest);
+    hz_carry_keep(&home->carry, rest);
     if (carried)
         hz_count(&self->counters.refill_carry, 1);
     else
@@ -90,9 +84,7 @@ struct hz_list hz_shard_drain_locked(struct hz_thread_block *self, struct hz_sha
     hz_assert(hz_lock_is_mine(&shard->exclusive));
     hz_shard_forget_sent(shard, size_class);
     hz_list_word word = carry_take(home, size_class);
-    if (HZ_EXCLUSIVE_ALWAYS)
-        hz_store_rlx(&home->carry, 0); /* relaxed: lock. Before the blocks are anywhere else */
-    hz_signal_fence();
+    hz_carry_clear_locked(&home->carry); /* before the blocks are anywhere else */
     for (word = word != 0 ? word : mail_take(self, home, size_class); word != 0;
          word = mail_take(self, home, size_class)) {
         uint32_t count = hz_list_word_count(word);

@@ -10,7 +10,7 @@
 #include "heap/pages/shard.h"
 
 /* Up to `want` blocks that were sent to the thread's own shard, leftovers first. Under its exclusive, or by its only
-   thread (HZ_EXCLUSIVE_ALWAYS=0). */
+   thread if HZ_TAKES_UNLOCKED. */
 uint32_t hz_shard_refill_sent(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want);
 
 /* Puts what was sent to the shard into its pages, for one class. Returns the strays, which belong to other shards by

@@ -1,6 +1,6 @@
 /*
- * mail.h - what an engine provides: its way to send a list of one class to another shard. Each engine implements it in
- * its mail.c, over its own struct hz_mailbox (mailbox.h).
+ * mail.h - the way home: how a list of one class is sent to another shard. Each mail.c below src/ways implements it,
+ * over its own struct hz_mailbox (mailbox.h). The knobs choose one of them (way.h of the engine).
  */
 #ifndef HZ_HEAP_PAGES_MAIL_H
 #define HZ_HEAP_PAGES_MAIL_H
@@ -9,13 +9,28 @@
 #include "heap/thread_block.h"
 #include "mailbox.h"
 
+/* Most blocks of a list that hz_blocks_send sends. */
+HZ_INLINE uint32_t hz_mail_list_max(unsigned size_class) {
+    if (!hz_class_is_home(size_class))
+        return hz_batch_count(size_class);
+    if (!hz_class_is_mid(size_class))
+        return HZ_HOME_COUNT;
+    return (uint32_t)hz_min(hz_bin_capacity(size_class), HZ_HOME_COUNT);
+}
+
+/* Most blocks that may wait in a part of a mailbox that is bounded by `bytes`: at least one list. */
+HZ_INLINE uint32_t hz_mail_cap(size_t bytes, unsigned size_class) {
+    size_t blocks = hz_max(bytes / hz_class_bytes(size_class), hz_mail_list_max(size_class));
+    return (uint32_t)hz_min(blocks, HZ_LIST_COUNT_MAX);
+}
+
 /* Sends the list. False when there is no room; in that case nothing but links has changed. Any thread; takes no shard's
    lock. */
 bool hz_mail_send(struct hz_thread_block *self, struct hz_mailbox *mail, unsigned size_class,
                   const struct hz_list *list);
 
-/* Takes some of what was sent, as one list; 0 when there is nothing. Needs the shard's exclusive, unless the shard has
-   one thread only (HZ_EXCLUSIVE_ALWAYS=0) and that thread calls. */
+/* Takes some of what was sent, as one list; 0 when there is nothing. Needs the shard's exclusive, unless
+   takers.h says that the shard's only thread may do without. */
 hz_list_word hz_mail_take(struct hz_thread_block *self, struct hz_mailbox *mail);
 
 /* Blocks waiting, at some recent moment: in all parts of the mailbox together. */
@@ -30,6 +45,9 @@ struct hz_mail_part {
 };
 
 extern HZ_HIDDEN const struct hz_mail_part hz_mail_parts[HZ_MAIL_PARTS];
+
+/* Puts blocks that wait outside the mailboxes, if the way has such, into their pages. Any thread, holding no lock. */
+void hz_mail_gather(struct hz_thread_block *self);
 
 /* In a fork's child, after the shards' locks and lists were repaired: makes the mailboxes' locks usable again. */
 void hz_mail_after_fork(void);

@@ -21,10 +21,12 @@ void hz_shard_send(struct hz_thread_block *self, struct hz_shard *shard, unsigne
     /* relaxed: hint. A shard without threads would not look into its mailbox soon. Blocks of a sparse class, and
      * those that the keeper sends home, must not wait */
     if (shard != self->shard && hz_load_rlx(&shard->threads) > 0 && !hz_class_is_sparse(size_class) &&
-        !self->is_keeper && hz_mail_send(self, &shard->classes[size_class].mail, size_class, list))
+        !self->is_keeper && hz_mail_send(self, &shard->classes[size_class].mail, size_class, list)) {
+        hz_count(&self->counters.mail_blocks, list->count);
         hz_shard_mark_sent(shard, size_class);
-    else
+    } else {
         hz_shard_put_list(self, shard, list);
+    }
 }
 
 static void groups_clear(struct hz_groups *groups) {
@@ -68,7 +70,12 @@ static void send_some(struct hz_thread_block *self, void **blocks, uint32_t coun
             blocks[own_count++] = block;
             continue;
         }
-        hz_list_push(&group_find(groups, owner, size_class, used, &used_count)->list, block);
+        struct hz_group *group = group_find(groups, owner, size_class, used, &used_count);
+        if (HZ_HAS_MID_HOME && hz_class_is_mid(size_class) && group->list.count == hz_mail_list_max(size_class)) {
+            hz_shard_send(self, hz_shard_get(owner), size_class, &group->list);
+            group->list = (struct hz_list){0};
+        }
+        hz_list_push(&group->list, block);
     }
     for (uint32_t i = 0; i < used_count; i++) {
         struct hz_group *group = &groups->slots[used[i]];

@@ -5,6 +5,7 @@
 
 #include "base/cpus.h"
 #include "base/meta.h"
+#include "takers.h"
 
 /* sync: shard-publish */
 static _Atomic(struct hz_shard *) shards[HZ_NUM_SHARDS];
@@ -27,7 +28,7 @@ static struct hz_shard *shard_make(unsigned index) {
 static _Atomic(uint32_t) limit_wanted; /* hint: 0 for no limit but the knobs' */
 
 bool hz_shard_limit_set(uint32_t most) {
-    if (!HZ_EXCLUSIVE_ALWAYS)
+    if (HZ_TAKES_UNLOCKED)
         return false;
     hz_store_rlx(&limit_wanted, most); /* relaxed: hint */
     return true;
@@ -70,9 +71,7 @@ struct hz_shard *hz_shard_claim(void) {
     if (best != NULL)
         return best;
     /* if the last shard does not exist, there was no memory for another one */
-    if (HZ_SHARD_COLLISION_FAILFAST && hz_shard_get(HZ_NUM_SHARDS - 1) != NULL)
-        hz_fail_number(HZ_TEXT_SHARDS, HZ_NUM_SHARDS);
-    if (!HZ_EXCLUSIVE_ALWAYS)
+    if (!hz_takers_may_share(hz_shard_get(HZ_NUM_SHARDS - 1) != NULL))
         return NULL;
     for (unsigned index = 0; index < limit; index++) {
         struct hz_shard *shard = hz_shard_get(index);

@@ -5,11 +5,7 @@
  * `exclusive`: its own threads when they refill, a sender whose list finds no room, a thread that purges or adopts
  * pages. So any thread can take a sleeping owner's memory home, and sharing needs no other rule. Senders to a mailbox
  * take no lock.
- *
- * HZ_EXCLUSIVE_ALWAYS=0 (one thread to a shard, or the program ends): the shard's thread takes sent lists without the
- * lock, and a purge or an adopting thread may take them under it. An exchange takes each list, so each list has one
- * taker. Only the shard's own thread puts leftovers back, so none are overwritten. Pages still need the lock. Edge
- * "carry-publish": a purge that takes leftovers sees their links.
+ * takers.h has the variants of that rule (src/ways).
  */
 #ifndef HZ_HEAP_PAGES_SHARD_H
 #define HZ_HEAP_PAGES_SHARD_H
@@ -18,8 +14,6 @@
 #include "heap/sizeclass.h"
 #include "heap/thread_block.h"
 #include "mailbox.h" /* struct hz_mailbox: how the engine sends blocks home */
-
-#define HZ_TEXT_SHARDS "more threads than shards; shards there are:"
 
 struct hz_page;
 
@@ -55,13 +49,13 @@ struct hz_shard {
 struct hz_shard *hz_shard_get(unsigned index);
 
 /* The shard for a starting thread, among as many as HZ_SHARDS_PER_CPU allows for the CPUs that the process can use now:
-   one without threads, else the one with the fewest. NULL when there is no memory for the first shard, or, with
-   HZ_EXCLUSIVE_ALWAYS=0, for another one. */
+   one without threads, else the one with the fewest. NULL when there is no memory for the first shard, or, if
+   threads may not share (takers.h), for another one. */
 struct hz_shard *hz_shard_claim(void);
 
 /* From now on starting threads share at most `most` shards; 0: as many as the knobs allow, which is the most anyway.
    Threads that have a shard keep it. False, and nothing has changed, if each thread must have a shard of its own
-   (HZ_EXCLUSIVE_ALWAYS=0). Any thread. */
+   (HZ_TAKES_UNLOCKED). Any thread. */
 bool hz_shard_limit_set(uint32_t most);
 
 /* Gives up a claim. Threads leave by hz_shard_leave (drain.c), which calls this. */

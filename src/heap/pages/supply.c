@@ -8,6 +8,7 @@
 #include "heap/pages/adopt.h"
 #include "heap/pages/drain.h"
 #include "heap/pages/page.h"
+#include "takers.h"
 
 static uint32_t refill_locked(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want) {
     uint32_t got = hz_shard_refill_sent(self, size_class, out, want);
@@ -51,7 +52,7 @@ static uint32_t refill_by_lock(struct hz_thread_block *self, unsigned size_class
 
 uint32_t hz_supply_refill(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want) {
     bool hit = true;
-    uint32_t got = HZ_EXCLUSIVE_ALWAYS ? 0 : hz_shard_refill_sent(self, size_class, out, want);
+    uint32_t got = HZ_TAKES_UNLOCKED ? hz_shard_refill_sent(self, size_class, out, want) : 0;
     if (got == 0)
         got = refill_by_lock(self, size_class, out, want, &hit);
     if (hz_class_is_mid(size_class) && got > 0) {

@@ -51,11 +51,11 @@ inline AtRest at_rest() {
 inline const char *first_part() {
     switch (mail()) {
     case Mail::inbox:
-        return "inbox_bytes";
+        return HZ_INBOX_FIGURE;
     case Mail::pages:
         return "page_lists_bytes";
     default:
-        return std::strstr(hz_heap_config_string(), " HZ_STASH_BYTES=0 ") != nullptr ? "transfer_bytes" : "stash_bytes";
+        return HZ_INBOX_MAX_BYTES == 0 ? "transfer_bytes" : HZ_INBOX_FIGURE;
     }
 }
 

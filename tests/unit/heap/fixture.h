@@ -21,16 +21,14 @@ using Blocks = std::vector<void *>;
 inline constexpr unsigned class_count = HZ_CLASS_COUNT;
 inline constexpr uint32_t home_count = HZ_HOME_COUNT;
 
-/* How this lane sends blocks home. `tiers` stands for stash, transfer and central. */
+/* How this lane sends blocks home. `tiers` stands for stash, transfer and central, `inbox` for hz3's stash alone too.
+ */
 enum class Mail { tiers, inbox, pages };
 
 inline Mail mail() {
-    /* each knob belongs to one engine, so a test that is built for both cannot use it as a constant */
-    const char *config = hz_heap_config_string();
-    if (std::strstr(config, " HZ_PAGE_LOCAL_REMOTE=1 ") != nullptr ||
-        std::strstr(config, " HZ_REMOTE_INBOX=0 ") != nullptr)
+    if (HZ_WAY_IS_QUEUES)
         return Mail::pages;
-    return std::strstr(config, " HZ_REMOTE_INBOX=1 ") != nullptr ? Mail::inbox : Mail::tiers;
+    return HZ_WAY_IS_STAGES ? Mail::tiers : Mail::inbox;
 }
 
 /* The calling thread's block; attaches the thread if necessary. Ends the program when there is no memory. */
@@ -43,6 +41,14 @@ inline struct hz_thread_block *self() {
 /* Blocks in a bin. `index`: a class or HZ_REMOTE_BIN. */
 inline uint32_t bin_count(struct hz_thread_block *thread, unsigned index) {
     return hz_bin_held(&thread->cache, index);
+}
+
+/* Mid blocks in a thread's remote buffer. */
+inline uint32_t mid_in_buffer(struct hz_thread_block *thread) {
+    uint32_t count = bin_count(thread, HZ_REMOTE_BIN);
+    void *newest = thread->cache.bins[HZ_REMOTE_BIN].newest;
+    void **older = hz_bin_base(&thread->cache, HZ_REMOTE_BIN) + 1;
+    return count == 0 ? 0 : hz_blocks_count_mid(older, count - 1) + hz_blocks_count_mid(&newest, 1);
 }
 
 /* Gives every bin of a thread all the room it can have, beside its allowance, and no early limit. */

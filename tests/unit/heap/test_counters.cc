@@ -72,6 +72,11 @@ size_t knob(const std::string &name) {
     return at == std::string::npos ? 0 : strtoul(config.c_str() + at + name.size() + 2, nullptr, 10);
 }
 
+/* The counters of the inbox, by the engine's names. */
+constexpr bool is_hz3 = std::string_view(HZ_ENGINE_NAME) == "hz3";
+constexpr const char *name_of_send = is_hz3 ? "counters.stash_send" : "remote.inbox_push_list";
+constexpr const char *name_of_take = is_hz3 ? "counters.refill_stash" : "remote.inbox_consume";
+
 /* Counters that this lane never counts. */
 Names silent() {
     Names names;
@@ -80,11 +85,13 @@ Names silent() {
     if (mail() != Mail::pages)
         names.insert({"remote.blocks_per_100_pages", "remote.push_objs", "remote.pageq_enq", "remote.pop_calls",
                       "remote.pageq_deq", "remote.drain_total"});
-    if (mail() != Mail::inbox && t_config_has("engine=hz4"))
-        names.insert({"remote.inbox_push_list", "remote.inbox_consume"});
-    if (mail() != Mail::tiers && t_config_has("engine=hz3"))
-        names.insert({"counters.refill_stash", "counters.refill_transfer", "counters.refill_central",
-                      "counters.stash_send", "counters.transfer_send", "counters.central_send"});
+    if (mail() == Mail::pages || HZ_INBOX_MAX_BYTES == 0)
+        names.insert({name_of_send, name_of_take});
+    if (HZ_DEPOT_BYTES == 0)
+        names.insert({"counters.depot_push", "counters.refill_depot", "mid.depot_hit"});
+    if (mail() != Mail::tiers && is_hz3)
+        names.insert(
+            {"counters.refill_transfer", "counters.refill_central", "counters.transfer_send", "counters.central_send"});
     return names;
 }
 
@@ -120,6 +127,7 @@ void clear_counters() {
         for (unsigned size_class = HZ_MID_CLASS_FIRST; size_class < HZ_CLASS_COUNT; size_class++)
             block->counters.mid_moved -=
                 unit::bin_count(block, size_class); /* what bins hold now will not count as freed */
+        block->counters.mid_moved -= unit::mid_in_buffer(block);
         block->slow_count = VISITS_FIRST;
     }
 }
@@ -302,24 +310,31 @@ const Values mid_new_page = mid_call + mid_miss + Values{{"mid.page_create", 1}}
 /* Sending a list. `pages`: how many pages, to which nothing was sent before, get enough of its blocks to be queued. */
 Values sent(size_t blocks, size_t pages) {
     auto count = static_cast<double>(blocks);
-    Values home = {{"counters.home_blocks", count}};
+    Values home = {{"counters.home_blocks", count}, {"remote.mail_blocks", count}};
     switch (mail()) {
     case Mail::tiers:
-        return home + Values{{"counters.stash_send", 1}};
+        return home + Values{{HZ_INBOX_MAX_BYTES > 0 ? name_of_send : "counters.transfer_send", 1}};
     case Mail::inbox:
-        return home + Values{{"remote.inbox_push_list", 1}};
+        return home + Values{{name_of_send, 1}};
     default:
         return home + Values{{"remote.push_objs", count}, {"remote.pageq_enq", static_cast<double>(pages)}};
     }
+}
+
+/* Emptying the remote buffer at a thread's end, in lanes in which mid blocks are in it. */
+Values flushed_buffer(size_t blocks) {
+    if (!HZ_HAS_MID_HOME)
+        return {};
+    return {{"counters.remote_free", static_cast<double>(blocks)}, {"remote.remote_flush_calls", 1}};
 }
 
 /* Taking a list whose blocks are of one page. */
 Values taken(size_t blocks) {
     switch (mail()) {
     case Mail::tiers:
-        return {{"counters.refill_stash", 1}};
+        return {{HZ_INBOX_MAX_BYTES > 0 ? name_of_take : "counters.refill_transfer", 1}};
     case Mail::inbox:
-        return {{"remote.inbox_consume", 1}};
+        return {{name_of_take, 1}};
     default:
         return {{"remote.pop_calls", 1}, {"remote.pageq_deq", 1}, {"remote.drain_total", blocks}};
     }
@@ -393,7 +408,7 @@ TEST_F(Counters, AFullBinIsFlushedIntoTheDepotOrHome) {
         if (hz_class_is_shared(size_class))
             served = {{"counters.refill", 1}, {"counters.refill_depot", 1}};
         if (is_mid)
-            served = served + mid_call + Values{{"mid.depot_hit", 1}};
+            served = served + mid_call + (hz_class_is_shared(size_class) ? Values{{"mid.depot_hit", 1}} : mid_hit);
         expect("allocated again", served, [&] { take(size_class); });
         clear_counters();
     }
@@ -437,6 +452,8 @@ TEST_F(Counters, PagesOfShardsWithoutThreadsAreAdopted) {
 
 TEST_F(Counters, BlocksSentHomeAreTakenAndCarried) {
     Worker owner;
+    if (mail() == Mail::tiers && HZ_INBOX_MAX_BYTES == 0)
+        GTEST_SKIP() << "each list has a slot of transfer";
     const size_t count = hz_batch_count(mid_class);
     Blocks blocks = owner.take(mid_class, count + 2); /* of one run */
     owner.take_all_of_bin(mid_class, blocks);
@@ -470,12 +487,11 @@ TEST_F(Counters, BlocksSentHomeAreTakenAndCarried) {
 /* Single blocks fill the stash, then transfer, then central. After that the sender puts blocks into their pages. */
 TEST_F(Counters, TiersOverflowOneIntoTheNext) {
     if (mail() != Mail::tiers)
-        GTEST_SKIP() << "this lane has no stash";
+        GTEST_SKIP() << "this lane has no transfer and no central";
     unsigned size_class = unit::class_count - 1;
-    size_t bytes = hz_class_bytes(size_class);
     size_t batch = hz_batch_count(size_class);
-    size_t stash = std::max(knob("HZ_STASH_BYTES") / bytes, batch);
-    size_t central = std::max(knob("HZ_CENTRAL_BYTES") / bytes, batch);
+    size_t stash = HZ_INBOX_MAX_BYTES > 0 ? hz_mail_cap(HZ_INBOX_MAX_BYTES, size_class) : 0;
+    size_t central = hz_mail_cap(knob("HZ_CENTRAL_BYTES"), size_class);
     constexpr size_t transfer = 8;
     ASSERT_LE(stash, batch) << "one refill must take the whole stash";
     Worker owner;
@@ -489,17 +505,20 @@ TEST_F(Counters, TiersOverflowOneIntoTheNext) {
             hz_shard_send(self_, shard, size_class, &list);
         }
     };
-    expect("stash", {{"counters.stash_send", stash}, {"counters.home_blocks", stash}}, [&] { send(0, stash); });
-    expect("transfer", {{"counters.transfer_send", transfer}, {"counters.home_blocks", transfer}},
-           [&] { send(stash, transfer); });
-    expect("central", {{"counters.central_send", central}, {"counters.home_blocks", central}},
-           [&] { send(stash + transfer, central); });
+    auto lists = [](const char *name, size_t count) {
+        return Values{{name, count}, {"counters.home_blocks", count}, {"remote.mail_blocks", count}};
+    };
+    if (stash > 0)
+        expect("stash", lists("counters.stash_send", stash), [&] { send(0, stash); });
+    expect("transfer", lists("counters.transfer_send", transfer), [&] { send(stash, transfer); });
+    expect("central", lists("counters.central_send", central), [&] { send(stash + transfer, central); });
     expect("no room", {{"counters.direct_home", 1}, {"counters.home_blocks", 1}, {"locks.ls_rel_steal", 1}},
            [&] { send(stash + transfer + central, 1); });
     Values got =
         Values{{"counters.refill", 1}, {"remote.carry_miss", 1}, {"locks.ls_acq_self", 1}} + mid_call + mid_hit;
     auto one = [&] { again.push_back(owner.take(size_class, 1)[0]); };
-    expect("from the stash", got + Values{{"counters.refill_stash", 1}}, one);
+    if (stash > 0)
+        expect("from the stash", got + Values{{"counters.refill_stash", 1}}, one);
     owner.take_all_of_bin(size_class, again);
     ASSERT_EQ(transfer % batch, 0U);
     for (size_t i = 0; i < transfer / batch; i++) {
@@ -509,6 +528,9 @@ TEST_F(Counters, TiersOverflowOneIntoTheNext) {
     }
     expect("from central", got + Values{{"counters.refill_central", 1}, {"remote.inbox_stash_max", central - batch}},
            one);
+    owner.take_all_of_bin(size_class, again);
+    Values carried = {{"counters.refill_carry", 1}, {"remote.carry_hit", 1}, {"remote.carry_miss", -1}};
+    expect("the leftovers", got + carried, one);
     owner.give(again);
     clear_counters();
 }
@@ -516,7 +538,7 @@ TEST_F(Counters, TiersOverflowOneIntoTheNext) {
 TEST_F(Counters, AFullInboxSendsTheSenderToThePages) {
     if (mail() != Mail::inbox)
         GTEST_SKIP() << "this lane has no inbox";
-    size_t room = std::max<size_t>(knob("HZ_INBOX_BYTES") / hz_class_bytes(small_class), HZ_REMOTE_COUNT);
+    size_t room = hz_mail_cap(HZ_INBOX_MAX_BYTES, small_class);
     Blocks blocks = unit::take(self_->shard, small_class, static_cast<uint32_t>(room + 1));
     struct hz_shard *own = self_->shard;
     Worker sender;
@@ -641,10 +663,10 @@ TEST_F(Counters, LockOfAnotherShardToGive) {
         worker.give(alive);
         auto flush = [] { hz_thread_flush(unit::self()); };
         expect(misses > 0 ? "held by another thread" : "free",
-               {{"counters.home_blocks", 1},
-                {"counters.direct_home", 1},
-                {"locks.ls_rel_steal", 1},
-                {"locks.ls_rel_miss", misses}},
+               flushed_buffer(1) + Values{{"counters.home_blocks", 1},
+                                          {"counters.direct_home", 1},
+                                          {"locks.ls_rel_steal", 1},
+                                          {"locks.ls_rel_miss", misses}},
                [&] { misses > 0 ? meet(worker, shard, flush) : worker.run(flush); });
         worker.end();
         hz_purge();

@@ -25,7 +25,8 @@ class ListCheck : public unit::OwnShard {
     }
     static std::string line(const void *block) {
         char text[128];
-        snprintf(text, sizeof(text), "^hakozuna: corrupt list of free blocks at: 0x%zx \\([^)]*found later[^)]*\\)\n$",
+        snprintf(text, sizeof(text),
+                 "^hakozuna: corrupt list (of free blocks|in transfer) at: 0x%zx \\([^)]*found later[^)]*\\)\n$",
                  reinterpret_cast<size_t>(block));
         return text;
     }

@@ -219,7 +219,7 @@ TEST_F(Park, AThreadBeginsParked) {
         }
         t_free(given[at_once]);
         EXPECT_EQ(hz_self(), thread);
-        EXPECT_EQ(unit::bin_count(thread, size_class), 1U);
+        EXPECT_EQ(unit::bin_count(thread, hz_class_is_home(size_class) ? unsigned{HZ_REMOTE_BIN} : size_class), 1U);
     });
     EXPECT_EQ(hz_allowance(), unit::allowance_of(2));
     EXPECT_EQ(support::live_bytes(), 0U) << "the others are home";

@@ -1,0 +1,18 @@
+/*
+ * mailbox.h - where blocks of one class wait for a shard: in the inbox, which is one list. Each (shard, class) has its
+ * own line.
+ */
+#ifndef HZ_WAYS_INBOX_MAILBOX_H
+#define HZ_WAYS_INBOX_MAILBOX_H
+
+#include "base/mpsc.h"
+#include "way.h"
+
+_Static_assert(!HZ_WAY_IS_QUEUES && !HZ_WAY_IS_STAGES,
+               "the build compiled ways/inbox, but the knobs choose another way home");
+
+struct hz_mailbox {
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_mpsc inbox; /* sync: inbox-publish */
+};
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * takers.h - who takes what was sent to a shard, where threads may share a shard: any thread, under the shard's lock.
+ * In a fork's child the leftovers are a sound list, with all their blocks.
+ */
+#ifndef HZ_WAYS_SHARED_TAKERS_H
+#define HZ_WAYS_SHARED_TAKERS_H
+
+#include "base/atomic.h"
+#include "base/list.h"
+#include "heap/knobs.h"
+
+_Static_assert(!HZ_SHARD_COLLISION_FAILFAST, "the build compiled ways/shared, but HZ_SHARD_COLLISION_FAILFAST is 1");
+
+/* Whether a shard's only thread takes what was sent to it without the lock. */
+enum { HZ_TAKES_UNLOCKED = 0 };
+
+/* Whether a thread for which no unused shard was found may share one. `all_made`: every shard exists. */
+HZ_INLINE bool hz_takers_may_share(bool all_made) {
+    (void)all_made;
+    return true;
+}
+
+/* The leftovers. They stay in the carry until the caller keeps others or clears it, so a fork's copy never lacks them.
+   Under the lock. */
+HZ_INLINE hz_list_word hz_carry_take(_Atomic(hz_list_word) *carry) {
+    return hz_load_rlx(carry); /* relaxed: lock */
+}
+
+/* Makes `word` the leftovers. Under the lock. */
+HZ_INLINE void hz_carry_keep(_Atomic(hz_list_word) *carry, hz_list_word word) {
+    hz_store_rel(carry, word); /* release: fork */
+}
+
+HZ_INLINE void hz_carry_clear_locked(_Atomic(hz_list_word) *carry) {
+    hz_store_rlx(carry, 0); /* relaxed: lock */
+    hz_signal_fence();
+}
+
+#endif

@@ -1,0 +1,211 @@
+/* Mail by inbox, which hz3 calls stash: lists sent to one bounded list. */
+#include "stress/children.h"
+#include "unit/heap/fixture.h"
+
+#include <algorithm>
+
+namespace {
+
+using children::require;
+using unit::Blocks;
+
+/* Lists only link blocks, so these blocks need no heap. */
+struct Node {
+    void *link;
+    uint64_t payload;
+    uint32_t taken;
+};
+
+struct hz_list list_of(std::vector<Node> &nodes, size_t from, size_t count) {
+    struct hz_list list = {};
+    for (size_t i = from; i < from + count; i++)
+        hz_list_push(&list, &nodes[i]);
+    return list;
+}
+
+class Mail : public unit::OwnShard {
+  protected:
+    void send(unsigned size_class, const Blocks &blocks) {
+        struct hz_list list = unit::list_of(blocks);
+        hz_shard_send(self_, shard_, size_class, &list);
+    }
+    struct hz_counters counters() {
+        return self_->counters;
+    }
+};
+
+class Inbox : public Mail {
+  protected:
+    bool mail_send(unsigned size_class, const struct hz_list &list) {
+        return hz_mail_send(self_, &mail_, size_class, &list);
+    }
+    Blocks take() {
+        return unit::blocks_of(hz_mail_take(self_, &mail_));
+    }
+    struct hz_mailbox mail_ = {}; /* of no shard */
+};
+
+/* The longest list of a class: as many blocks as one send groups for a home class, but at most a bin of mid blocks; for
+   other classes a batch. */
+size_t longest(unsigned size_class) {
+    if (!hz_class_is_home(size_class))
+        return hz_batch_count(size_class);
+    return hz_class_is_mid(size_class) ? std::min(unit::home_count, hz_bin_capacity(size_class)) : unit::home_count;
+}
+
+/* The most blocks of a class that may wait in the inbox: its bytes, or one list if that is more. */
+size_t bound(unsigned size_class) {
+    size_t bytes = HZ_INBOX_MAX_BYTES;
+    return std::min<size_t>(std::max(bytes / hz_class_bytes(size_class), longest(size_class)), HZ_LIST_COUNT_MAX);
+}
+
+TEST_F(Inbox, TakesEverythingAsOneListNewestFirst) {
+    std::vector<Node> nodes(7);
+    struct hz_counters before = counters();
+    EXPECT_EQ(hz_mail_take(self_, &mail_), 0U);
+    EXPECT_EQ(counters().inbox_take, before.inbox_take) << "taking from an empty inbox does not count";
+    EXPECT_TRUE(mail_send(1, list_of(nodes, 0, 3)));
+    EXPECT_TRUE(mail_send(1, list_of(nodes, 3, 4)));
+    EXPECT_EQ(hz_mail_count(&mail_), 7U);
+    EXPECT_EQ(counters().inbox_send - before.inbox_send, 2U);
+    EXPECT_EQ(take(), (Blocks{&nodes[6], &nodes[5], &nodes[4], &nodes[3], &nodes[2], &nodes[1], &nodes[0]}));
+    EXPECT_EQ(counters().inbox_take - before.inbox_take, 1U);
+    EXPECT_EQ(hz_mail_count(&mail_), 0U);
+    EXPECT_TRUE(take().empty());
+}
+
+TEST_F(Inbox, NeverExceedsItsBound) {
+    for (unsigned size_class : unit::some_classes()) {
+        SCOPED_TRACE("class " + std::to_string(size_class));
+        size_t most = bound(size_class);
+        std::vector<Node> nodes(most + 3);
+        uint64_t sent = counters().inbox_send;
+        EXPECT_TRUE(mail_send(size_class, list_of(nodes, 0, most - 2)));
+        EXPECT_FALSE(mail_send(size_class, list_of(nodes, most, 3))) << "one block too many, so none is accepted";
+        EXPECT_EQ(hz_mail_count(&mail_), most - 2);
+        EXPECT_TRUE(mail_send(size_class, list_of(nodes, most - 2, 2))) << "these blocks just fit";
+        struct hz_list refused = list_of(nodes, most, 3);
+        EXPECT_FALSE(mail_send(size_class, refused));
+        EXPECT_EQ(counters().inbox_send - sent, 2U) << "refused lists do not count";
+        EXPECT_EQ(unit::blocks_of(refused), (Blocks{&nodes[most + 2], &nodes[most + 1], &nodes[most]}))
+            << "the sender still has all of them";
+        Blocks taken = take();
+        EXPECT_EQ(taken.size(), most);
+        std::sort(taken.begin(), taken.end());
+        EXPECT_EQ(std::unique(taken.begin(), taken.end()), taken.end());
+        EXPECT_EQ(std::count(taken.begin(), taken.end(), &nodes[most]), 0);
+        EXPECT_TRUE(mail_send(size_class, refused)) << "there is room again";
+        EXPECT_EQ(take().size(), 3U);
+    }
+}
+
+TEST_F(Inbox, OneListAlwaysFits) {
+    for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
+        std::vector<Node> nodes(longest(size_class));
+        EXPECT_TRUE(mail_send(size_class, list_of(nodes, 0, nodes.size()))) << "class " << size_class;
+        EXPECT_EQ(take().size(), nodes.size());
+    }
+}
+
+TEST_F(Inbox, SenderPutsBlocksThatFindNoRoom) {
+    unsigned size_class = unit::class_count - 1;
+    size_t most = bound(size_class);
+    Blocks blocks = unit::take(shard_, size_class, static_cast<uint32_t>(most + 20));
+    uint64_t direct = self_->counters.direct_home;
+    for (void *block : blocks)
+        send(size_class, {block});
+    EXPECT_EQ(hz_shard_waiting(shard_, size_class), most);
+    EXPECT_EQ(self_->counters.direct_home - direct, 20U);
+    Blocks back = unit::refill(shard_, size_class, static_cast<uint32_t>(most));
+    EXPECT_EQ(back, Blocks(blocks.rend() - static_cast<ptrdiff_t>(most), blocks.rend()))
+        << "the newest block comes first";
+    unit::put(shard_, back);
+}
+
+TEST_F(Inbox, RefillConsumesItOnce) {
+    Blocks blocks = unit::take(shard_, 7, 10);
+    struct hz_counters before = counters();
+    send(7, blocks);
+    EXPECT_EQ(counters().inbox_send - before.inbox_send, 1U);
+    EXPECT_EQ(hz_mail_count(&shard_->classes[7].mail), 10U);
+    EXPECT_EQ(hz_shard_waiting(shard_, 7), 10U);
+    Blocks first = unit::refill(shard_, 7, 4);
+    EXPECT_EQ(counters().inbox_take - before.inbox_take, 1U);
+    EXPECT_GE(self_->counters.inbox_stash_max, 6U);
+    Blocks second = unit::refill(shard_, 7, 6);
+    EXPECT_EQ(counters().inbox_take - before.inbox_take, 1U) << "the blocks came from the carry";
+    unit::put(shard_, first);
+    unit::put(shard_, second);
+}
+
+TEST_F(Inbox, OneListPerGroup) {
+    struct hz_shard *other = hz_shard_claim();
+    Blocks blocks;
+    for (int i = 0; i < 8; i++)
+        for (struct hz_shard *owner : {shard_, other})
+            blocks.push_back(unit::take(owner, 9, 1)[0]);
+    uint64_t before = counters().inbox_send;
+    hz_blocks_send(self_, blocks.data(), 16);
+    EXPECT_EQ(counters().inbox_send - before, 2U);
+    for (struct hz_shard *owner : {shard_, other}) {
+        EXPECT_EQ(hz_shard_waiting(owner, 9), 8U);
+        unit::drain(owner, 9);
+    }
+    unit::retire_all(other);
+    EXPECT_EQ(unit::pages_of(other), 0U);
+    hz_shard_leave(self_, other);
+}
+
+TEST_F(Inbox, ThreadsLoseNothing) {
+    constexpr unsigned senders = 3;
+    unsigned size_class =
+        unit::class_count - 1; /* the class with the smallest bound, so that senders are refused now and then */
+    const size_t each = unit::rounds(20000);
+    std::vector<std::vector<Node>> nodes(senders, std::vector<Node>(each));
+    std::atomic<unsigned> sending{senders};
+    size_t wrong = 0;
+    unit::together(senders + 1, [&](unsigned index) {
+        struct hz_thread_block *self = unit::self();
+        if (index < senders) {
+            for (size_t i = 0; i < each; i++) {
+                nodes[index][i].payload = i + 1;
+                struct hz_list one = list_of(nodes[index], i, 1);
+                while (!hz_mail_send(self, &mail_, size_class, &one))
+                    std::this_thread::yield();
+            }
+            sending--;
+            return;
+        }
+        for (bool last = false; !last;) {
+            last = sending.load() == 0;
+            Blocks blocks = unit::blocks_of(hz_mail_take(self, &mail_));
+            wrong += blocks.size() > bound(size_class);
+            for (void *block : blocks) {
+                auto *node = static_cast<Node *>(block);
+                wrong += node->payload == 0;
+                node->taken++;
+            }
+            if (blocks.empty())
+                std::this_thread::yield();
+        }
+    });
+    EXPECT_EQ(wrong, 0U);
+    for (const auto &list : nodes)
+        for (const Node &node : list)
+            ASSERT_EQ(node.taken, 1U);
+}
+
+TEST_F(Inbox, WorksInTheChildOfAFork) {
+    Blocks blocks = unit::take(shard_, 7, 10);
+    send(7, blocks);
+    children::expect_good_end(children::start([&] {
+        require(hz_mail_count(&shard_->classes[7].mail) == 10, "the child's inbox has the blocks");
+        require(unit::drain(shard_, 7).count == 0, "the child can drain the inbox");
+        require(unit::retire_all(shard_) == 1, "all blocks are in their page");
+        return 0;
+    }));
+    EXPECT_EQ(hz_mail_count(&shard_->classes[7].mail), 10U);
+    unit::drain(shard_, 7);
+}
+
+} // namespace
