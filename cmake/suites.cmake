@@ -1,5 +1,6 @@
 # The GoogleTest suites. Each tests/<suite>/**/*.cc becomes one program and one CTest test, named
-#   <lane>.<suite>.<directories>.<file>   linked with <lane>_api (files named *_faulty.cc: <lane>_faulty)
+#   <lane>.<suite>.<directories>.<file>   linked with <lane>_api (files named *_faulty.cc: <lane>_faulty,
+#                                         *_failfast.cc: <lane>_failfast)
 #   system.<suite>.<file>                 contract and stress on the system's malloc
 #   <lane>.preload.<suite>.<file>         the program of system.<suite>.<file>, with the product preloaded
 # Each file runs in its own process, so its effects on the allocator do not reach other files.
@@ -185,6 +186,9 @@ function(hz_add_suite entry suite)
     if(NOT HZ_BUILD STREQUAL "check")
         list(FILTER sources EXCLUDE REGEX "/test_fork_steps\\.cc$") # half a minute for each lane, whatever the build
     endif()
+    if(sanitize)
+        list(FILTER sources EXCLUDE REGEX "_failfast\\.cc$") # a sanitizer finds such writes itself, or forbids them
+    endif()
     if(NOT hz_has_products)
         # AddressSanitizer's sized delete does not call the operator that a program has put in the place of the plain one.
         list(FILTER sources EXCLUDE REGEX "/test_replaced_operators\\.cc$")
@@ -199,6 +203,8 @@ function(hz_add_suite entry suite)
         hz_add_test_program("${target}" "${objects}")
         if(source MATCHES "_faulty\\.cc$")
             target_link_libraries("${target}" PRIVATE ${lane}_faulty)
+        elseif(source MATCHES "_failfast\\.cc$")
+            target_link_libraries("${target}" PRIVATE ${lane}_failfast)
         else()
             target_link_libraries("${target}" PRIVATE ${lane}_api)
             if(suite STREQUAL "unit")

@@ -113,7 +113,7 @@ BELOW = {"base": set(), "heap": {"base"}, "front": {"base", "heap"}, "engine": {
 # The modules of heap from bottom to top: each may include only those before it. The ways' mailbox.h, takers.h and other
 # files have their places in it too.
 HEAP_ORDER = (
-    "knobs sizeclass misuse class_policy counters cache/bin thread_block "
+    "knobs sizeclass misuse seal class_policy counters cache/bin thread_block "
     "pages/link mailbox takers pages/shard pages/page pages/list_check pages/mail way "
     "pages/density pages/page_purge pages/put pages/send pages/drain pages/adopt pages/supply "
     "cache/allowance cache/depot cache/hand cache/inspect cache/flush cache/room cache/idle cache/age cache/refill "

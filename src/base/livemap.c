@@ -8,7 +8,8 @@
 
 enum {
     MAP_BITS = HZ_SEGMENT_BYTES / HZ_GRANULE_BYTES,
-    MAP_BYTES = MAP_BITS / 8,
+    MAP_WORDS = MAP_BITS / 64,
+    MAP_BYTES = 2 * MAP_BITS / 8, /* live, then sealed */
 };
 
 /* The map of each segment that could get no memory for one. The blocks of such a segment are never watched. */
@@ -18,7 +19,8 @@ static uintptr_t bit_of(const void *block) {
     return ((uintptr_t)block & (HZ_SEGMENT_BYTES - 1)) / HZ_GRANULE_BYTES;
 }
 
-void hz_livemap_add(const void *block) {
+/* The map of the block's segment, made if there is none. */
+static _Atomic(uint64_t) *map_of(const void *block) {
     struct hz_segment *segment = hz_segment_get(block);
     _Atomic(uint64_t) *map = hz_load_acq(&segment->livemap); /* sync: livemap-publish, partner the CAS below */
     if (map == NULL) {
@@ -29,6 +31,11 @@ void hz_livemap_add(const void *block) {
         if (hz_cas_strong_ar_acq(&segment->livemap, &map, made))
             map = made;
     }
+    return map;
+}
+
+void hz_livemap_add(const void *block) {
+    _Atomic(uint64_t) *map = map_of(block);
     if (map == unwatched)
         return;
     uintptr_t bit = bit_of(block);
@@ -42,7 +49,7 @@ static _Atomic(uint64_t) *word_of(const void *block, uint64_t *mask, enum hz_liv
     *answer = HZ_LIVEMAP_FOREIGN;
     if (segment == NULL)
         return NULL;
-    _Atomic(uint64_t) *map = hz_load_acq(&segment->livemap); /* sync: livemap-publish, partner hz_livemap_add */
+    _Atomic(uint64_t) *map = hz_load_acq(&segment->livemap); /* sync: livemap-publish, partner map_of */
     *answer = HZ_LIVEMAP_OK;
     if (map == NULL || map == unwatched)
         return NULL;
@@ -71,4 +78,40 @@ enum hz_livemap_answer hz_livemap_find(const void *block) {
     if (word == NULL)
         return answer;
     return (hz_load_rlx(word) & mask) != 0 ? HZ_LIVEMAP_OK : HZ_LIVEMAP_NOT_LIVE; /* relaxed: as in hz_livemap_add */
+}
+
+/* Relaxed, in all functions below: the holder of a block changes its bit, and passes it on with the block. */
+void hz_livemap_seal(const void *block) {
+    _Atomic(uint64_t) *map = map_of(block);
+    uintptr_t bit = bit_of(block);
+    if (map != unwatched)
+        hz_or_rlx(&map[MAP_WORDS + bit / 64], UINT64_C(1) << (bit % 64));
+}
+
+/* The map of a segment that may be none of ours, or have no map; NULL in that case. */
+static _Atomic(uint64_t) *map_find(const void *address) {
+    struct hz_segment *segment = hz_segment_find(address);
+    if (segment == NULL)
+        return NULL;
+    _Atomic(uint64_t) *map = hz_load_acq(&segment->livemap); /* sync: livemap-publish, partner map_of */
+    return map == unwatched ? NULL : map;
+}
+
+bool hz_livemap_is_sealed(const void *block) {
+    _Atomic(uint64_t) *map = map_find(block);
+    uintptr_t bit = bit_of(block);
+    return map != NULL && (hz_load_rlx(&map[MAP_WORDS + bit / 64]) >> (bit % 64) & 1) != 0;
+}
+
+void hz_livemap_unseal(const void *start, size_t bytes) {
+    _Atomic(uint64_t) *map = map_find(start);
+    uintptr_t bit = bit_of(start);
+    uintptr_t end = bit + bytes / HZ_GRANULE_BYTES;
+    while (map != NULL && bit < end) {
+        uintptr_t count = hz_min(end - bit, 64 - bit % 64);
+        uint64_t mask = UINT64_MAX >> (64 - count) << (bit % 64);
+        if ((hz_load_rlx(&map[MAP_WORDS + bit / 64]) & mask) != 0)
+            hz_and_rlx(&map[MAP_WORDS + bit / 64], ~mask);
+        bit += count;
+    }
 }

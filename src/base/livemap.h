@@ -1,9 +1,10 @@
 /*
- * livemap.h - the check and the guard build's map of live blocks: a bit for each possible block start.
+ * livemap.h - the map of live blocks, for builds that check: a bit for each possible block start.
  *
  * A block's bit is set when the program gets the block, and cleared when the block comes back. So the very call that
  * frees a block twice, an interior pointer or a foreign pointer is found, on any thread. Compiled in every build, used
- * by these two only. Called where blocks are handed to the program and come back; any thread, lock-free.
+ * by the check and the guard build, and with HZ_LIST_FAILFAST=1. Called where blocks are handed to the program and come
+ * back; any thread, lock-free. A second bit says whether a free block is sealed (heap/seal.h).
  *
  * Edge "livemap-publish": a thread that finds a segment's map sees its zeroed bits.
  */
@@ -26,5 +27,12 @@ enum hz_livemap_answer hz_livemap_remove(const void *block);
 
 /* The same question about a block that the program keeps. */
 enum hz_livemap_answer hz_livemap_find(const void *block);
+
+/* Notes that a block of the arena is sealed. If there is no memory for a map, it is not. */
+void hz_livemap_seal(const void *block);
+bool hz_livemap_is_sealed(const void *block);
+
+/* From now on no block is sealed that begins in these bytes of a segment. */
+void hz_livemap_unseal(const void *start, size_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * front.h - malloc and free over the heap: the two members of the family that must be short. In the check build every
- * block passes the live map, in the guard build the fences.
+ * front.h - malloc and free over the heap: the two members of the family that must be short. In the check build, and
+ * with HZ_LIST_FAILFAST=1, every block passes the live map, in the guard build the fences.
  */
 #ifndef HZ_FRONT_FRONT_H
 #define HZ_FRONT_FRONT_H
@@ -21,7 +21,7 @@ HZ_INLINE void hz_front_free(void *block) {
         hz_fence_free(block, HZ_IN_FREE);
         return;
     }
-    if (HZ_CONFIG_CHECKS)
+    if (HZ_LIVE_WATCHED)
         hz_live_remove(block);
     hz_heap_free(block);
 }

@@ -1,5 +1,6 @@
 /*
- * live.h - the check build's watch over live blocks, for every way in and out of the family.
+ * live.h - the watch over live blocks in the check build and with HZ_LIST_FAILFAST=1, for every way in and out of the
+ * family.
  */
 #ifndef HZ_FRONT_LIVE_H
 #define HZ_FRONT_LIVE_H
@@ -7,13 +8,17 @@
 #include "base/compiler.h"
 #include "base/guard_pool.h"
 #include "base/livemap.h"
+#include "heap/knobs.h"
 
-/* Ends the program unless `block` is live or NULL. Afterwards the block is not live any more. Check build only. */
+enum { HZ_LIVE_WATCHED = HZ_CONFIG_CHECKS == 1 || HZ_LIST_FAILFAST == 1 };
+
+/* Ends the program unless `block` is live or NULL. Afterwards the block is not live any more. Only where
+   live blocks are watched. */
 void hz_live_remove(const void *block);
 
-/* In the check build marks a block that is handed out. NULL is allowed. Returns the block. */
+/* Where live blocks are watched, marks a block that is handed out. NULL is allowed. Returns the block. */
 HZ_INLINE void *hz_live_add(void *block) {
-    if (HZ_CONFIG_CHECKS && block != NULL && !hz_guard_has(block)) /* the pool knows its own blocks */
+    if (HZ_LIVE_WATCHED && block != NULL && !hz_guard_has(block)) /* the pool knows its own blocks */
         hz_livemap_add(block);
     return block;
 }

@@ -3,12 +3,14 @@
  */
 #include "heap/free.h"
 
+#include "base/arena.h"
 #include "base/guard.h"
 #include "base/large.h"
 #include "heap/cache/flush.h"
 #include "heap/cache/inspect.h"
 #include "heap/cache/room.h"
 #include "heap/pages/density.h"
+#include "heap/pages/page.h"
 #include "heap/pages/put.h"
 #include "heap/park.h"
 #include "heap/query.h"
@@ -25,6 +27,12 @@ static HZ_TLS uint32_t frees_at_once; /* owner */
 static bool is_freed_at_once(unsigned size_class) {
     struct hz_thread_block *self = hz_thread_mine;
     return size_class != HZ_CLASS_LARGE && (self == NULL || self->is_new) && frees_at_once < FREES_AT_ONCE;
+}
+
+void hz_free_seal(void *block) {
+    unsigned size_class = hz_segment_find(block) != NULL ? hz_pagetag_class(block) : HZ_CLASS_NONE;
+    if (size_class != HZ_CLASS_NONE && size_class < HZ_CLASS_COUNT && hz_class_has_start(size_class, block))
+        hz_seal(block, hz_class_bytes(size_class));
 }
 
 static void free_small(struct hz_thread_block *self, void *block, unsigned size_class) {

@@ -4,10 +4,14 @@
 #ifndef HZ_HEAP_FREE_H
 #define HZ_HEAP_FREE_H
 
+#include "heap/seal.h"
 #include "heap/thread_block.h"
 
 /* For NULL, a full bin, a large block, a foreign pointer, a thread that is not attached, and always in tight mode. */
 HZ_NOINLINE void hz_free_slow(void *block);
+
+/* Seals a block that is about to be freed. Any pointer: what is not the start of a block of a class is left alone. */
+HZ_NOINLINE void hz_free_seal(void *block);
 
 /* Whether a block with this tag and bin offset is for the remote buffer: its class is a home class, and it is not of
    the thread's shard. An offset of 0 stands for no class. */

@@ -22,10 +22,12 @@ HZ_INLINE void *hz_heap_malloc(size_t size) {
     struct hz_thread_block *self = hz_self();
     size_t offset = self->bin_of[(size + HZ_GRANULE_BYTES - 1) / HZ_GRANULE_BYTES];
     void *block = hz_bin_pop(&self->cache, hz_bin_at(&self->cache, offset));
-    return HZ_LIKELY(block != NULL) ? block : hz_malloc_slow(size);
+    return HZ_LIKELY(block != NULL) ? hz_malloc_unseal(block) : hz_malloc_slow(size);
 }
 
 HZ_INLINE void hz_heap_free(void *block) {
+    if (HZ_BLOCKS_SEALED)
+        hz_free_seal(block);
     struct hz_thread_block *self = hz_self();
     const struct hz_pagetag *tag = &self->tags[((uintptr_t)block >> HZ_PAGE_LOG2) & self->tag_mask];
     size_t offset = hz_load_rlx(&tag->bin); /* sync: tag-publish, partner hz_pagetag_set */

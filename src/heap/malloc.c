@@ -138,7 +138,7 @@ void *hz_malloc_medium(size_t size) {
     if (HZ_LIKELY(hz_self() == self)) /* otherwise it was parked just now */
         block = pop_counted(self, size_class, self->bin_of_class[size_class]);
     hz_store_rel(&self->busy, busy); /* sync: park, partner hz_park */
-    return HZ_LIKELY(block != NULL) ? block : hz_malloc_slow(size);
+    return HZ_LIKELY(block != NULL) ? hz_malloc_unseal(block) : hz_malloc_slow(size);
 }
 
 void *hz_malloc_slow(size_t size) {
@@ -150,7 +150,7 @@ void *hz_malloc_slow(size_t size) {
     /* size 0 comes here too, and its class may have blocks */
     void *block = hz_hands_are_open(self) ? malloc_sampled(self, size_class, size) : malloc_class(self, size_class);
     slow_end(self, attached);
-    return block;
+    return hz_malloc_unseal(block);
 }
 
 void *hz_malloc_zeroed(size_t size) {
@@ -170,5 +170,5 @@ void *hz_malloc_aligned(size_t alignment, size_t size) {
         return no_memory();
     void *block = malloc_any(self, alignment, size);
     slow_end(self, attached);
-    return block;
+    return hz_malloc_unseal(block);
 }

@@ -4,6 +4,7 @@
 #ifndef HZ_HEAP_MALLOC_H
 #define HZ_HEAP_MALLOC_H
 
+#include "heap/seal.h"
 #include "heap/thread_block.h"
 
 /* For a size up to HZ_CLASS_BYTES_MAX whose bin is empty, or a thread that is not attached. */
@@ -20,5 +21,10 @@ void *hz_malloc_aligned(size_t alignment, size_t size);
 
 /* Fills the empty bin of a class and takes one block. */
 void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class);
+
+/* The block that the program gets, with its seal broken. NULL is allowed. */
+HZ_INLINE void *hz_malloc_unseal(void *block) {
+    return HZ_BLOCKS_SEALED ? hz_seal_break(block) : block;
+}
 
 #endif

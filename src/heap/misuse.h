@@ -14,6 +14,14 @@
 #define HZ_FOUND_IN_BIN   "found in free: the thread's cache has it"
 #define HZ_FOUND_IN_PAGE  "found in free: its page has it"
 #define HZ_FOUND_LATER    "found later, on its way home"
+/* Of a block that was written to after its free: where it rested. */
+#define HZ_FOUND_IN_MALLOC    "found in malloc"
+#define HZ_WRITTEN_IN_BIN     "found when it left a thread's bin"
+#define HZ_WRITTEN_IN_BUFFER  "found when it left a remote buffer"
+#define HZ_WRITTEN_IN_DEPOT   "found when it left the depot"
+#define HZ_WRITTEN_IN_LIST    "found when its list was sent or taken"
+#define HZ_WRITTEN_ON_THE_WAY "found when it came to its page"
+#define HZ_WRITTEN_IN_PAGE    "found when it left its page"
 
 /* Prints "hakozuna: <text> 0x<block> (<bytes> bytes, shard <n>, <found>)" and aborts. Size and shard come from the page
    tag; they are left out if it names none. Any thread; locks may be held. */

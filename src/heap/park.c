@@ -7,6 +7,7 @@
 #include "heap/cache/allowance.h"
 #include "heap/cache/room.h"
 #include "heap/pages/send.h"
+#include "heap/seal.h"
 
 _Atomic(uint32_t) hz_keeper_sleeps;
 
@@ -112,6 +113,8 @@ void hz_park_empty(struct hz_thread_block *self, struct hz_thread_block *thread)
     void *blocks[HZ_BIN_COUNT > HZ_REMOTE_COUNT ? HZ_BIN_COUNT : HZ_REMOTE_COUNT];
     for (unsigned index = 1; index < HZ_BINS; index++) {
         uint32_t count = hz_park_take(thread, index, blocks);
+        if (HZ_BLOCKS_SEALED)
+            hz_seals_check(blocks, count, index == HZ_REMOTE_BIN ? HZ_WRITTEN_IN_BUFFER : HZ_WRITTEN_IN_BIN);
         if (hz_class_is_mid(index) && index != HZ_REMOTE_BIN)
             hz_count(&self->counters.mid_moved, count);
         else if (HZ_HAS_MID_HOME)

@@ -72,6 +72,7 @@ extern "C" {
 #include "heap/query.h"
 #include "heap/resize.h"
 #include "heap/sample.h"
+#include "heap/seal.h"
 #include "heap/settle.h"
 #include "heap/sizeclass.h"
 #include "heap/stats.h"

@@ -23,6 +23,7 @@
 #include "base/meta.h"
 #include "base/os.h"
 #include "heap/pages/page.h"
+#include "heap/seal.h"
 
 #include <string.h>
 
@@ -271,6 +272,8 @@ static uint32_t pop_into(struct hz_thread_block *self, unsigned size_class, uint
     uint32_t count = hz_load_rlx(&batch->count); /* relaxed: own batch */
     *from = batch->from;
     memcpy(out, batch->blocks, count * sizeof(batch->blocks[0]));
+    if (HZ_BLOCKS_SEALED)
+        hz_seals_check(out, count, HZ_WRITTEN_IN_DEPOT);
     empty_keep(self, index);
     return count;
 }

@@ -13,6 +13,7 @@
 #include "heap/cache/inspect.h"
 #include "heap/pages/density.h"
 #include "heap/pages/send.h"
+#include "heap/seal.h"
 
 #include <string.h>
 
@@ -45,6 +46,8 @@ void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t ke
     }
     (void)hz_bin_empty(&self->cache, size_class); /* before anything moves */
     memcpy(oldest, base + 1, count * sizeof(oldest[0]));
+    if (HZ_BLOCKS_SEALED)
+        hz_seals_check(oldest, count, HZ_WRITTEN_IN_BIN);
     memmove(base + 1, base + 1 + count, keep * sizeof(oldest[0]));
     move_on(self, size_class, oldest, count);
     hz_bin_fill(&self->cache, size_class, keep);
@@ -58,6 +61,8 @@ void hz_remote_flush(struct hz_thread_block *self) {
     hz_count(&self->counters.remote_flush_calls, 1);
     hz_count(&self->counters.remote_free, count);
     memcpy(blocks, hz_bin_base(&self->cache, HZ_REMOTE_BIN) + 1, count * sizeof(blocks[0]));
+    if (HZ_BLOCKS_SEALED)
+        hz_seals_check(blocks, count, HZ_WRITTEN_IN_BUFFER);
     if (HZ_HAS_MID_HOME)
         hz_count(&self->counters.mid_moved, hz_blocks_count_mid(blocks, count));
     hz_blocks_send(self, blocks, count);
@@ -71,6 +76,8 @@ void hz_bin_send_home(struct hz_thread_block *self, unsigned index) {
     uint32_t count = hz_bin_empty(&self->cache, index); /* before any block is on its way home */
     if (count == 0)
         return;
+    if (HZ_BLOCKS_SEALED)
+        hz_seals_check(hz_bin_base(&self->cache, index) + 1, count, HZ_WRITTEN_IN_BIN);
     if (hz_class_is_mid(index))
         hz_count(&self->counters.mid_moved, count);
     hz_blocks_send(self, hz_bin_base(&self->cache, index) + 1, count);

@@ -9,6 +9,7 @@
 #include "base/os.h"
 #include "base/random.h"
 #include "heap/pages/send.h"
+#include "heap/seal.h"
 
 enum { HAND_FIRST = 2 }; /* blocks of a hand's first fill; each later fill doubles the number */
 
@@ -68,6 +69,8 @@ void hz_hands_empty(struct hz_thread_block *thread) {
         hz_store_rel(&hand->bin.top, hz_load_rlx(&hand->base));               /* relaxed: owner */
         hz_signal_fence(); /* fork: a copy must not have blocks that are on their way home */
         hz_slot_store_rlx(&hand->bin.newest, NULL);
+        if (HZ_BLOCKS_SEALED)
+            hz_seals_check(base + 1, count, HZ_WRITTEN_IN_BIN);
         hz_blocks_send(thread, base + 1, count);
     }
     hands_reset(thread);

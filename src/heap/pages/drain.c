@@ -8,6 +8,7 @@
 #include "heap/pages/mail.h"
 #include "heap/pages/page.h"
 #include "heap/pages/put.h"
+#include "heap/seal.h"
 #include "takers.h"
 
 uint32_t hz_shard_waiting(struct hz_shard *shard, unsigned size_class) {
@@ -62,6 +63,8 @@ static uint32_t take_once(struct hz_thread_block *self, unsigned size_class, voi
     uint32_t got;
     hz_list_word rest = list_split(size_class, word, out, want, &got);
     hz_carry_keep(&home->carry, rest);
+    if (HZ_BLOCKS_SEALED) /* now that no list has them any more, in a fork's copy neither */
+        hz_seals_mend(out, got);
     if (carried)
         hz_count(&self->counters.refill_carry, 1);
     else

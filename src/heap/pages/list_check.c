@@ -7,6 +7,7 @@
 
 #include "heap/misuse.h"
 #include "heap/pages/page.h"
+#include "heap/seal.h"
 
 /* Whether the address is the start of one of our blocks of the class. The caller owns the list, so its pages cannot be
    retired. */
@@ -24,6 +25,8 @@ void hz_list_check(unsigned size_class, const void *head, uint32_t count) {
     for (uint32_t left = count; left > 0; left--) {
         if (!is_block(size_class, block))
             hz_misuse(HZ_TEXT_LIST, linked_by, HZ_FOUND_LATER);
+        if (HZ_BLOCKS_SEALED)
+            hz_seal_check_linked(block, HZ_WRITTEN_IN_LIST);
         linked_by = block;
         block = left > 1 ? hz_block_next(block) : NULL;
     }

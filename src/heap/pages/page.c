@@ -10,6 +10,7 @@
 
 #include "base/peak.h"
 #include "heap/pages/link.h"
+#include "heap/seal.h"
 
 enum {
     BLOCKS_MIN = 4,        /* a run should hold at least this many blocks */
@@ -199,6 +200,10 @@ static void page_put(struct hz_page *page, void *block) {
     uint64_t mask = UINT64_C(1) << (bit % 64);
     if (HZ_UNLIKELY((page->free_bits[bit / 64] & mask) != 0))
         hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_LATER);
+    if (HZ_BLOCKS_SEALED) {
+        hz_seal_check_linked(block, HZ_WRITTEN_ON_THE_WAY);
+        hz_seals_mend(&block, 1);
+    }
     page->free_bits[bit / 64] |= mask;
     page->first_word = (uint16_t)hz_min(page->first_word, bit / 64);
     hz_store_rlx(&page->free_count, hz_load_rlx(&page->free_count) + 1); /* relaxed, both: lock; hint */
@@ -210,6 +215,8 @@ uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void
     struct hz_page *page;
     while (got < want && (page = hz_load_rlx(&shard->classes[size_class].partial)) != NULL) { /* relaxed: lock */
         uint32_t carved = page_carve(page, out + got, want - got);
+        if (HZ_BLOCKS_SEALED)
+            hz_seals_check(out + got, carved, HZ_WRITTEN_IN_PAGE);
         if (HZ_UNLIKELY(page->purged_units != 0))
             unpurge(shard, page, out + got, carved);
         free_blocks_add(shard, page, size_class, -(int64_t)carved);
@@ -278,6 +285,8 @@ void hz_page_retire_locked(struct hz_shard *shard, struct hz_page *page) {
     hz_signal_fence();
     hz_sub_rlx(&class_blocks[size_class], page->capacity); /* relaxed, all: counter, lock */
     hz_sub_rlx(&pages_bytes, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
+    if (HZ_BLOCKS_SEALED)
+        hz_seals_forget(page->start, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
     hz_pagetag_clear(page->start, hz_load_rlx(&page->run_pages));
     hz_arena_run_free(hz_segment_get(page->start), hz_segment_page(page->start));
 }

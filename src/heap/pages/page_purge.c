@@ -7,6 +7,7 @@
 #include "heap/pages/page_purge.h"
 
 #include "heap/pages/page.h"
+#include "heap/seal.h"
 
 enum {
     CALLS_AT_ONCE = 16,      /* most calls of the OS under one lock */
@@ -54,6 +55,8 @@ static bool purge_units_locked(struct walk *walk, struct hz_shard *shard, struct
         uint64_t run = (UINT64_MAX >> (64 - count)) << first;
         units &= ~run;
         walk->calls -= walk->calls > 0;
+        if (HZ_BLOCKS_SEALED)
+            hz_seals_forget(page->start + ((size_t)first << log2), (size_t)count << log2);
         if (!hz_os_purge(page->start + ((size_t)first << log2), (size_t)count << log2))
             continue; /* the memory may be locked; what it holds does not matter */
         page->purged_units |= run;

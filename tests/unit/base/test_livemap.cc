@@ -2,6 +2,8 @@
 #include "unit/base/fixture.h"
 
 #include <gtest/gtest.h>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -62,6 +64,33 @@ TEST_F(LiveMap, EdgesOfTheSegmentHaveBits) {
         ASSERT_EQ(hz_livemap_remove(block), HZ_LIVEMAP_OK);
     }
     EXPECT_EQ(hz_livemap_remove(page_ + step), HZ_LIVEMAP_OK);
+}
+
+TEST_F(LiveMap, SealsAreRemovedByRanges) {
+    constexpr unsigned blocks = 300; /* several words of the map */
+    auto sealed = [&] {
+        std::vector<unsigned> found;
+        for (unsigned i = 0; i < blocks; i++)
+            if (hz_livemap_is_sealed(page_ + i * step))
+                found.push_back(i);
+        return found;
+    };
+    EXPECT_TRUE(sealed().empty()) << "there may be no map yet";
+    for (auto [first, count] : {std::pair{0U, 1U}, {63U, 1U}, {63U, 2U}, {64U, 64U}, {10U, 200U}, {0U, blocks}}) {
+        std::vector<unsigned> rest;
+        for (unsigned i = 0; i < blocks; i++) {
+            hz_livemap_seal(page_ + i * step);
+            if (i < first || i >= first + count)
+                rest.push_back(i);
+        }
+        hz_livemap_unseal(page_ + first * step, count * step);
+        EXPECT_EQ(sealed(), rest) << first << " and " << count;
+    }
+    hz_livemap_unseal(page_, blocks * step);
+    EXPECT_EQ(hz_livemap_remove(page_), HZ_LIVEMAP_NOT_LIVE) << "a sealed block is not live";
+    int on_stack = 0;
+    EXPECT_FALSE(hz_livemap_is_sealed(&on_stack));
+    hz_livemap_unseal(&on_stack, step);
 }
 
 TEST_F(LiveMap, NeighboursInOneWordDoNotDisturbEachOther) {
