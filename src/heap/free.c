@@ -50,6 +50,9 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
         } else if (hz_class_is_sparse(size_class)) {
             hz_bin_send_home(self, size_class);
             hz_room_shrink(self, size_class);
+        } else if (hz_frees_are_watched(self)) { /* the depot would hide that the blocks are free */
+            (void)hz_room_visit(self, size_class);
+            hz_bin_send_home(self, size_class);
         } else {
             bool too_much = hz_room_visit(self, size_class);
             if (hz_bin_held(&self->cache, size_class) == hz_bin_room(&self->cache, size_class))
@@ -57,7 +60,8 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
             if (too_much)
                 hz_room_shrink(self, size_class);
         }
-        hz_bin_limit_raise(&self->cache, index);
+        if (!hz_frees_are_watched(self))
+            hz_bin_limit_raise(&self->cache, index);
     }
     hz_bin_push(&self->cache, bin, hz_load_rlx(&bin->top), hz_slot_load_rlx(&bin->newest), block); /* relaxed: owner */
 }

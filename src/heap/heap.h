@@ -36,7 +36,7 @@ HZ_INLINE void hz_heap_free(void *block) {
     struct hz_bin *bin = hz_bin_at(&self->cache, offset);
     uint32_t top = hz_load_rlx(&bin->top); /* relaxed, both: owner */
     void *latest = hz_slot_load_rlx(&bin->newest);
-    if (HZ_UNLIKELY(top == bin->limit || block == latest)) { /* no valid free is of the newest block */
+    if (HZ_UNLIKELY(top >= bin->limit || block == latest)) { /* no valid free is of the newest block */
         hz_free_slow(block);
         return;
     }

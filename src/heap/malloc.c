@@ -86,7 +86,6 @@ static HZ_NOINLINE void *malloc_sampled(struct hz_thread_block *self, unsigned s
     void *more = hz_malloc_refill(self, size_class); /* otherwise a thread with few blocks would come here too often */
     if (more != NULL) {
         struct hz_bin *bin = &self->cache.bins[size_class];
-        hz_bin_limit_raise(&self->cache, size_class);
         hz_bin_push(&self->cache, bin, hz_load_rlx(&bin->top), hz_slot_load_rlx(&bin->newest),
                     more); /* relaxed: owner */
         (void)hz_hand_fill(self, size_class);

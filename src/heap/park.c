@@ -49,9 +49,10 @@ void hz_park_reset(struct hz_thread_block *self) {
     hz_store_rlx(&self->parking.parked, false); /* relaxed, both: nobody parks it before hz_park_open */
     hz_store_rlx(&self->busy, 0);
     hz_room_recount(self);
+    self->frees_watched = 0;
     for (unsigned index = 1; index < HZ_BINS; index++) {
         hz_bin_close_holes(&self->cache, index, &self->parking.gone[index]);
-        hz_bin_limit_lower(&self->cache, index); /* the frees of a new thread are inspected */
+        hz_bin_limit_set(&self->cache, index, 0); /* the frees of a new thread are watched */
     }
 }
 

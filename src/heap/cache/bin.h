@@ -5,11 +5,11 @@
  * which lie behind the thread block and are named by their byte offset in it, so all that free needs of a bin fits into
  * 16 bytes.
  *
- * Invariants: base <= top <= limit <= base + room. The bin holds top - base blocks: `newest`, and below it base[1] ..
- * top[-1]. base[0] is always NULL, so the block below the last one reads as "none", and an empty bin has newest ==
- * NULL. The room may grow up to the bin's capacity (room.c). A new thread's bins have no limit above what they hold.
- * The limit rises towards the room in steps: a push that meets it takes the slow path, which looks for double frees and
- * the like (inspect.c). Now and then it is lowered again.
+ * Invariants: base <= top <= base + room, base <= limit <= base + room. The bin holds top - base blocks: `newest`, and
+ * below it base[1] .. top[-1]. base[0] is always NULL, so the block below the last one reads as "none", and an empty
+ * bin has newest == NULL. The room may grow up to the bin's capacity (room.c). A push onto a bin whose top is not below
+ * its limit takes the slow path, which looks for double frees and the like (inspect.c). At first the limit is the base,
+ * so a new thread's frees are all looked at. Then it rises towards the room in steps; now and then it is lowered again.
  *
  * Only the owner changes a bin. `top` is atomic because statistics read it from other threads. A fork may copy a bin
  * between two stores: the copy may lack a block, but never has one twice, nor one that the program has. It may be
@@ -95,7 +95,7 @@ HZ_INLINE void hz_bin_limit_set(struct hz_cache *cache, unsigned index, uint32_t
     cache->bins[index].limit = cache->bases[index] + most * (uint32_t)sizeof(void *);
 }
 
-/* The number of blocks at which the next push takes the slow path. */
+/* The number of blocks from which on a push takes the slow path. */
 HZ_INLINE uint32_t hz_bin_limit(const struct hz_cache *cache, unsigned index) {
     return (cache->bins[index].limit - cache->bases[index]) / (uint32_t)sizeof(void *);
 }
@@ -106,9 +106,9 @@ HZ_INLINE void hz_bin_limit_raise(struct hz_cache *cache, unsigned index) {
     hz_bin_limit_set(cache, index, (uint32_t)hz_max(hz_bin_limit(cache, index), held + 1 + held / 4));
 }
 
-/* Lowers the limit to what the bin holds, so the next push beyond that takes the slow path. */
+/* Lowers the limit to what the bin holds, if it is higher: the next push beyond that takes the slow path. */
 HZ_INLINE void hz_bin_limit_lower(struct hz_cache *cache, unsigned index) {
-    hz_bin_limit_set(cache, index, hz_bin_held(cache, index));
+    hz_bin_limit_set(cache, index, (uint32_t)hz_min(hz_bin_limit(cache, index), hz_bin_held(cache, index)));
 }
 
 /* `room`: at least what the bin holds, at most its slots. */
@@ -130,7 +130,7 @@ HZ_INLINE void *hz_bin_pop(struct hz_cache *cache, struct hz_bin *bin) {
     return block;
 }
 
-/* `top`: the bin's top, which is below its limit. `latest`: its newest block. */
+/* `top`: the bin's top; the bin holds less than its room. `latest`: its newest block. */
 HZ_INLINE void hz_bin_push(struct hz_cache *cache, struct hz_bin *bin, uint32_t top, void *latest, void *block) {
     hz_signal_fence();                                 /* fork: the caller is done with the block */
     hz_slot_store_rlx(hz_slot_at(cache, top), latest); /* relaxed: owner */
@@ -212,7 +212,6 @@ HZ_INLINE uint32_t hz_bin_take_old(struct hz_cache *cache, unsigned index, void 
 HZ_INLINE void hz_bin_fill(struct hz_cache *cache, unsigned index, uint32_t count) {
     struct hz_bin *bin = &cache->bins[index];
     hz_assert(hz_bin_held(cache, index) == 0 && count <= hz_bin_room(cache, index));
-    hz_bin_limit_set(cache, index, (uint32_t)hz_max(count, hz_bin_limit(cache, index)));
     hz_slot_store_rlx(&bin->newest, count > 0 ? hz_bin_base(cache, index)[count] : NULL); /* relaxed, all: owner */
     /* release: a fork's copy must not have the top without the blocks */
     hz_store_rel(&bin->top, hz_load_rlx(&bin->top) + count * (uint32_t)sizeof(void *));

@@ -1,11 +1,11 @@
 /*
  * inspect.c - see inspect.h. Called by free.c and flush.c.
  *
- * At first, all pushes of a new thread come here: the limit of a bin begins at what the bin holds, and each visit
- * raises it to one block and a quarter more than the bin holds. So nearly all frees of a short program or a test are
- * inspected, and a long program pays a few visits for each bin. Later the fast path notices only a second free of the
- * bin's newest block. Other misuse is then found only by chance, because the limits are lowered ten times a second
- * (idle.c), or when blocks leave the bin.
+ * All pushes of a new thread come here until it has made HZ_FREES_WATCHED of them, since its bins' limits stay 0. So
+ * all frees of a short program or a test are inspected. Then each visit raises the bin's limit to one block and a
+ * quarter more than the bin holds, so a long program pays a few visits for each bin. Later the fast path notices only a
+ * second free of the bin's newest block. Other misuse is then found only by chance, because the limits are lowered ten
+ * times a second (idle.c), or when blocks leave the bin.
  */
 #include "heap/cache/inspect.h"
 
@@ -47,6 +47,24 @@ static uint32_t newest_of(struct hz_cache *cache, unsigned index, void **out) {
     return count;
 }
 
+/* Whether the bin holds the block. */
+static bool bin_has(struct hz_cache *cache, unsigned index, const void *block) {
+    void **base = hz_bin_base(cache, index);
+    for (uint32_t slot = hz_bin_held(cache, index); slot-- > 1;)
+        if (hz_slot_load_rlx(base + slot) == block) /* relaxed, both: owner */
+            return true;
+    return hz_slot_load_rlx(&cache->bins[index].newest) == block;
+}
+
+/* Ends the program if the bin or the block's page has the block already. */
+static void watch_free(struct hz_thread_block *self, unsigned index, void *block) {
+    self->frees_watched++;
+    if (bin_has(&self->cache, index, block))
+        hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_IN_BIN);
+    if (hz_block_is_home(block))
+        hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_IN_PAGE);
+}
+
 bool hz_inspect_free(struct hz_thread_block *self, unsigned index, void *block) {
     void *blocks[PAIRS_LOOKED_AT + 1];
     uint32_t held = hz_bin_held(&self->cache, index);
@@ -56,6 +74,10 @@ bool hz_inspect_free(struct hz_thread_block *self, unsigned index, void *block) 
         hz_misuse(HZ_TEXT_INTERIOR, block, HZ_IN_FREE);
     if (held > 0 && hz_slot_load_rlx(&self->cache.bins[index].newest) == block) /* relaxed: owner */
         hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_IN_BIN);
+    if (hz_frees_are_watched(self)) {
+        watch_free(self, index, block);
+        return held < room;
+    }
     if (held < hz_bin_limit(&self->cache, index)) /* in tight mode every free comes here */
         return true;
     if (held == room)

@@ -7,10 +7,20 @@
 
 #include "heap/thread_block.h"
 
-/* The program frees `block` into the bin `index` (a class or HZ_REMOTE_BIN). The bin is at its limit, or the block is
-   its newest. Ends the program if the address is not a block's start, or if the block or another one is found to be
-   free already. Otherwise raises the limit towards the bin's room. True if the bin can take the block now. Owner,
-   holding no lock. */
+/* How many frees of small blocks by a new thread are all looked at: more than a test program makes, and few enough for
+   the start of a thread. */
+enum { HZ_FREES_WATCHED = 128 };
+
+/* All frees of a new thread into its bins are looked at: their limits stay 0, and a full bin goes home, where each
+   block's page knows that it is free. Owner. */
+HZ_INLINE bool hz_frees_are_watched(const struct hz_thread_block *self) {
+    return self->frees_watched < HZ_FREES_WATCHED;
+}
+
+/* The program frees `block` into the bin `index` (a class or HZ_REMOTE_BIN). The bin is not below its limit, or the
+   block is its newest. Ends the program if the address is not a block's start, or if the block or another one is found
+   to be free already. Otherwise raises the limit towards the bin's room, unless the thread's frees are watched. True if
+   the bin can take the block now. Owner, holding no lock. */
 bool hz_inspect_free(struct hz_thread_block *self, unsigned index, void *block);
 
 /* For blocks of one class. Ends the program if one of the addresses is not a block's start. In some of the calls, also

@@ -5,13 +5,23 @@
  * and "contents" the program itself looks. Otherwise it prints NOT_CAUGHT. `misuse --list` prints each kind with its
  * group.
  */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LATER = 1000, LONG_AFTER = 100000, MEGABYTE = 1 << 20, SOME = 32, FAR = 1 << 30, NEAR = 4096 };
+enum {
+    FEW = 10,
+    MANY = 100,
+    LATER = 1000,
+    LONG_AFTER = 100000,
+    MEGABYTE = 1 << 20,
+    SOME = 32,
+    FAR = 1 << 30,
+    NEAR = 4096
+};
 
 /* Keeps the compiler from seeing which block it is. */
 static char *opaque(void *pointer) {
@@ -77,6 +87,65 @@ static bool twice_with_new_owner(size_t size) {
     char *owner = get(size);
     put(block);
     put(owner);
+    return true;
+}
+
+/* Frees a block twice, `freed` of `live` other blocks in between. */
+static bool twice_among(size_t size, unsigned live, unsigned freed) {
+    char *others[MANY];
+    char *block = get(size);
+    for (unsigned i = 0; i < live; i++)
+        others[i] = get(size);
+    put(block);
+    for (unsigned i = 0; i < freed; i++)
+        put(others[i]);
+    put(block);
+    return true;
+}
+
+static bool twice_around_many(size_t size) {
+    return twice_among(size, MANY, MANY);
+}
+
+static bool twice_with_many_live(size_t size) {
+    return twice_among(size, MANY, 2);
+}
+
+static bool twice_with_few_live(size_t size) {
+    return twice_among(size, FEW, 2);
+}
+
+static bool free_after_realloc(size_t size) {
+    char *block = get(size);
+    char *beside = get(size);
+    char *moved = opaque(realloc(block, 4 * size + LONG_AFTER));
+    if (moved == block) /* it grew where it is */
+        put(moved);
+    put(block);
+    put(beside);
+    return true;
+}
+
+static bool realloc_after_free(size_t size) {
+    char *block = get(size);
+    put(block);
+    put(realloc(opaque(block), 4 * size));
+    return true;
+}
+
+static void *put_here(void *block) {
+    put(block);
+    return NULL;
+}
+
+static bool twice_by_two_threads(size_t size) {
+    char *block = get(size);
+    for (unsigned i = 0; i < 2; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, put_here, block) != 0)
+            exit(3);
+        pthread_join(thread, NULL);
+    }
     return true;
 }
 
@@ -285,6 +354,12 @@ static const struct kind {
     {"twice-with-pairs-between", "double-free", twice_with_pairs_between},
     {"twice-and-used-on", "double-free", twice_and_used_on},
     {"twice-with-new-owner", "double-free", twice_with_new_owner},
+    {"twice-around-many", "double-free", twice_around_many},
+    {"twice-with-many-live", "double-free", twice_with_many_live},
+    {"twice-with-few-live", "double-free", twice_with_few_live},
+    {"free-after-realloc", "double-free", free_after_realloc},
+    {"realloc-after-free", "double-free", realloc_after_free},
+    {"twice-by-two-threads", "double-free", twice_by_two_threads},
     {"of-data", "invalid-free", of_data},
     {"of-stack", "invalid-free", of_stack},
     {"of-variable-array", "invalid-free", of_variable_array},

@@ -8,6 +8,10 @@
 #include "unit/base/fixture.h"
 #include "unit/on_cpu.h"
 
+extern "C" {
+#include "heap/cache/inspect.h"
+}
+
 #include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -59,6 +63,7 @@ inline void grow_bins(struct hz_thread_block *thread) {
     }
     hz_bin_limit_set(&thread->cache, HZ_REMOTE_BIN, HZ_REMOTE_COUNT);
     thread->room_bytes = 0;
+    thread->frees_watched = HZ_FREES_WATCHED;
 }
 
 /* From now on the thread's ticks leave its idle bins alone, however slow the machine is. */

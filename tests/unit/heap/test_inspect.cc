@@ -34,7 +34,7 @@ class Inspect : public testing::Test {
     }
     void begin_anew(unsigned size_class) {
         hz_bin_send_home(self_, size_class);
-        hz_bin_limit_lower(&self_->cache, size_class);
+        hz_bin_limit_set(&self_->cache, size_class, 0);
     }
     static char *at(void *block, ptrdiff_t offset) {
         return static_cast<char *>(block) + offset;
@@ -42,13 +42,27 @@ class Inspect : public testing::Test {
     struct hz_thread_block *self_ = nullptr;
 };
 
-TEST_F(Inspect, ANewThreadsBinsHaveNoLimitAboveWhatTheyHold) {
+TEST_F(Inspect, ANewThreadsFreesAreWatched) {
     for (int i = 0; i < 3; i++) /* later ones get the thread block of an earlier one */
         std::thread([] {
             struct hz_thread_block *thread = unit::self();
-            for (unsigned index = 1; index < HZ_BINS; index++)
-                ASSERT_EQ(hz_bin_limit(&thread->cache, index), hz_bin_held(&thread->cache, index)) << index;
-            t_free(t_malloc(100));
+            unit::forbid_idle_looks(thread);
+            for (unsigned round = 0; hz_frees_are_watched(thread); round++) {
+                for (unsigned index = 1; index < HZ_BINS; index++)
+                    ASSERT_EQ(hz_bin_limit(&thread->cache, index), 0U) << index;
+                uint32_t before = thread->frees_watched;
+                Blocks blocks; /* some rounds fill the bin */
+                for (unsigned n = 0; n <= round % 50; n++)
+                    blocks.push_back(t_malloc(100));
+                for (void *block : blocks)
+                    t_free(block);
+                ASSERT_EQ(thread->frees_watched, std::min<size_t>(before + blocks.size(), HZ_FREES_WATCHED));
+            }
+            unsigned size_class = hz_class_of(100);
+            for (unsigned visits = 0; hz_bin_limit(&thread->cache, size_class) == 0; visits++) {
+                ASSERT_LT(visits, 2U);
+                t_free(t_malloc(100));
+            }
             unit::grow_bins(thread);
         }).join();
 }
@@ -119,6 +133,28 @@ TEST_F(InspectDeathTest, AFreeAtTheLimitIsLookedAt) {
             },
             "double free of block: .*found in free: its page has it");
         unit::put(self_->shard, blocks);
+    }
+}
+
+TEST_F(InspectDeathTest, WhileFreesAreWatchedEachSecondOneIsFound) {
+    for (unsigned size_class : unit::some_classes()) {
+        SCOPED_TRACE("class " + std::to_string(size_class));
+        uint32_t most = std::min<uint32_t>(HZ_FREES_WATCHED - 1, 2 * hz_bin_room(&self_->cache, size_class));
+        for (uint32_t others : {0U, 1U, 2U, most / 3, most - 1}) {
+            EXPECT_DEATH(
+                {
+                    self_->frees_watched = 0;
+                    Blocks blocks;
+                    for (uint32_t i = 0; i < others + 1; i++)
+                        blocks.push_back(t_malloc(hz_class_bytes(size_class)));
+                    begin_anew(size_class);
+                    for (void *block : blocks)
+                        hz_heap_free(block);
+                    hz_heap_free(blocks[0]);
+                },
+                "double free of block: .*found in free")
+                << others;
+        }
     }
 }
 

@@ -20,6 +20,7 @@ class Home : public testing::Test {
   protected:
     void SetUp() override {
         self_ = unit::self();
+        self_->frees_watched = HZ_FREES_WATCHED; /* a full bin does not go home */
         hz_heap_purge();
         own_ = self_->shard;
         claim(5);
@@ -273,6 +274,7 @@ TEST_F(Home, DetachSendsTheRemoteBuffer) {
         Blocks blocks = unit::take(shards_[0], size_class, 3);
         std::thread([&] {
             struct hz_thread_block *other = unit::self();
+            other->frees_watched = HZ_FREES_WATCHED;
             uint64_t calls = other->counters.remote_flush_calls;
             for (void *block : blocks)
                 hz_heap_free(block);
