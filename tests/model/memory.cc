@@ -3,11 +3,17 @@
  * loading thread does not know to be overwritten: its past has no later store to the object, and no load of a later
  * store's value by any thread. An acquire load of a released value gets the releaser's past. A read-modify-write always
  * finds the newest value, and passes on what was released there before it.
+ *
+ * Old values show all that a thread's loads can do before its earlier stores are visible. The store buffers add what
+ * only read-modify-writes and other stores can see: stores that become visible after later operations of their thread.
+ * A store is not delayed beyond a later release of its thread, nor beyond a later change of the same object, nor
+ * beyond a barrier, a wait or a wake. C11 allows the rest.
  */
 #include "model/hooks.h"
 #include "model/run.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace model {
 
@@ -16,6 +22,9 @@ namespace {
 constexpr size_t history_most = 8;
 constexpr unsigned old_one_in = 4;
 constexpr unsigned failure_one_in = 16;
+constexpr unsigned delay_one_in = 2;
+constexpr unsigned settle_one_in = 8;
+constexpr unsigned delay_most = 12; /* in points of the thread */
 
 /* A single thread needs no watching. */
 bool is_watched() {
@@ -39,6 +48,37 @@ void add_store(Place &place, uint64_t value, int order, const Clock &passed_on) 
     place.stores.push_back({value, moment, released, {}});
     if (place.stores.size() > history_most)
         place.stores.erase(place.stores.begin());
+}
+
+uint64_t value_at(const volatile void *address, unsigned size) {
+    uint64_t value = 0;
+    std::memcpy(&value, const_cast<const void *>(address), size);
+    return value;
+}
+
+/* The store gets the place in the object's order of stores that it would have had if it were made now. */
+void make_visible(const Delayed &store) {
+    Place &place = place_of(store.address, value_at(store.address, store.size));
+    std::memcpy(const_cast<void *>(store.address), &store.value, store.size);
+    place.stores.push_back({store.value, store.moment, store.released, {}});
+    if (place.stores.size() > history_most)
+        place.stores.erase(place.stores.begin());
+}
+
+/* The store at `index` leaves the buffer, if it is a release after all older ones. */
+void settle(Thread &thread, size_t index) {
+    auto at = thread.delayed.begin() + static_cast<ptrdiff_t>(index);
+    auto first = at->is_release ? thread.delayed.begin() : at;
+    std::for_each(first, at + 1, make_visible);
+    thread.delayed.erase(first, at + 1);
+}
+
+/* The number of the buffered store to the object, or the number of buffered stores. */
+size_t find_delayed(const Thread &thread, const volatile void *address) {
+    size_t index = 0;
+    while (index < thread.delayed.size() && thread.delayed[index].address != address)
+        index++;
+    return index;
 }
 
 /* A thread that has this moment in its past cannot read an older value than this store's. */
@@ -90,12 +130,59 @@ Place &place_of(const volatile void *address, uint64_t newest) {
     return place;
 }
 
+void settle_some(Thread &thread) {
+    for (size_t index = thread.delayed.size(); index-- > 0;) {
+        if (index >= thread.delayed.size()) /* a release took older ones along */
+            continue;
+        if (--thread.delayed[index].points_left == 0 || run->schedule.chance(settle_one_in))
+            settle(thread, index);
+    }
+}
+
+void settle_all(Thread &thread) {
+    std::for_each(thread.delayed.begin(), thread.delayed.end(), make_visible);
+    thread.delayed.clear();
+}
+
 } // namespace model
 
 using namespace model;
 
+void hz_model_settle(const volatile void *address, int order) {
+    if (!is_watched() || myself->delayed.empty())
+        return;
+    if (releases(order)) {
+        settle_all(*myself);
+        return;
+    }
+    size_t index = find_delayed(*myself, address);
+    if (index < myself->delayed.size())
+        settle(*myself, index);
+}
+
+bool hz_model_delays(const volatile void *address, uint64_t before, uint64_t after, unsigned size, int order) {
+    if (!is_watched())
+        return false;
+    bool is_delayed = run->schedule.is_delaying() && !myself->at_private && order != __ATOMIC_SEQ_CST &&
+                      before != after && run->schedule.chance(delay_one_in);
+    if (!is_delayed) {
+        hz_model_settle(address, order);
+        return false;
+    }
+    hz_model_settle(address, __ATOMIC_RELAXED);
+    Moment moment = now();
+    Clock released = releases(order) ? myself->clock : Clock{};
+    myself->delayed.push_back({address, after, size, releases(order), moment, released, delay_most});
+    return true;
+}
+
 uint64_t hz_model_loaded(const volatile void *address, uint64_t newest, int order) {
-    if (!is_watched() || run->places.count(address) == 0)
+    if (!is_watched())
+        return newest;
+    size_t own = find_delayed(*myself, address);
+    if (own < myself->delayed.size())
+        return myself->delayed[own].value;
+    if (run->places.count(address) == 0)
         return newest;
     Place &place = place_of(address, newest);
     size_t at = place.stores.size() - 1;

@@ -58,9 +58,12 @@ static inline uint64_t hz_model_bits(const void *value, size_t size) {
         hz_type hz_after = (v);                                                                                        \
         HZ_MODEL_POINT();                                                                                              \
         hz_type hz_before = HZ_MODEL_NOW;                                                                              \
-        HZ_MODEL_NOW = hz_after;                                                                                       \
-        hz_model_stored((const volatile void *)hz_place, hz_model_bits(&hz_before, sizeof(hz_before)),                 \
-                        hz_model_bits(&hz_after, sizeof(hz_after)), (order));                                          \
+        uint64_t hz_old = hz_model_bits(&hz_before, sizeof(hz_before));                                                \
+        uint64_t hz_new = hz_model_bits(&hz_after, sizeof(hz_after));                                                  \
+        if (!hz_model_delays((const volatile void *)hz_place, hz_old, hz_new, sizeof(hz_after), (order))) {            \
+            HZ_MODEL_NOW = hz_after;                                                                                   \
+            hz_model_stored((const volatile void *)hz_place, hz_old, hz_new, (order));                                 \
+        }                                                                                                              \
     })
 
 /* `result` may use hz_before and hz_operand. The value is what was there before. */
@@ -69,6 +72,7 @@ static inline uint64_t hz_model_bits(const void *value, size_t size) {
         HZ_MODEL_PLACE(p);                                                                                             \
         hz_type hz_operand = (v);                                                                                      \
         HZ_MODEL_POINT();                                                                                              \
+        hz_model_settle((const volatile void *)hz_place, (order));                                                     \
         hz_type hz_before = HZ_MODEL_NOW;                                                                              \
         hz_type hz_after = (hz_type)(result);                                                                          \
         HZ_MODEL_NOW = hz_after;                                                                                       \
@@ -90,6 +94,7 @@ static inline uint64_t hz_model_bits(const void *value, size_t size) {
         hz_type *hz_expected = (e);                                                                                    \
         hz_type hz_after = (v);                                                                                        \
         HZ_MODEL_POINT();                                                                                              \
+        hz_model_settle((const volatile void *)hz_place, (success));                                                   \
         hz_type hz_before = HZ_MODEL_NOW;                                                                              \
         bool hz_swaps = hz_before == *hz_expected && !(chance);                                                        \
         if (hz_swaps)                                                                                                  \

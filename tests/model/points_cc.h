@@ -39,9 +39,12 @@ T atomic_load_explicit(const T *place, std::memory_order order, hz_model_here he
 template <typename T>
 void atomic_store_explicit(T *place, hz_value<T> value, std::memory_order order, hz_model_here here = HZ_MODEL_HERE) {
     hz_model_point(here.file, here.line, place);
-    T before = *place;
-    *place = value;
-    hz_model_stored(place, hz_model_bits(before), hz_model_bits(value), static_cast<int>(order));
+    T after = value;
+    uint64_t before = hz_model_bits(*place);
+    if (hz_model_delays(place, before, hz_model_bits(after), sizeof(T), static_cast<int>(order)))
+        return;
+    *place = after;
+    hz_model_stored(place, before, hz_model_bits(after), static_cast<int>(order));
 }
 
 /* A read-modify-write, after its point. Returns what was there before. */
@@ -55,26 +58,31 @@ template <typename T> T hz_model_change(T *place, hz_value<T> after, std::memory
 template <typename T>
 T atomic_exchange_explicit(T *place, hz_value<T> value, std::memory_order order, hz_model_here here = HZ_MODEL_HERE) {
     hz_model_point(here.file, here.line, place);
+    hz_model_settle(place, static_cast<int>(order));
     return hz_model_change(place, value, order);
 }
 template <typename T>
 T atomic_fetch_add_explicit(T *place, hz_value<T> value, std::memory_order order, hz_model_here here = HZ_MODEL_HERE) {
     hz_model_point(here.file, here.line, place);
+    hz_model_settle(place, static_cast<int>(order));
     return hz_model_change(place, static_cast<T>(*place + value), order);
 }
 template <typename T>
 T atomic_fetch_sub_explicit(T *place, hz_value<T> value, std::memory_order order, hz_model_here here = HZ_MODEL_HERE) {
     hz_model_point(here.file, here.line, place);
+    hz_model_settle(place, static_cast<int>(order));
     return hz_model_change(place, static_cast<T>(*place - value), order);
 }
 template <typename T>
 T atomic_fetch_or_explicit(T *place, hz_value<T> value, std::memory_order order, hz_model_here here = HZ_MODEL_HERE) {
     hz_model_point(here.file, here.line, place);
+    hz_model_settle(place, static_cast<int>(order));
     return hz_model_change(place, static_cast<T>(*place | value), order);
 }
 template <typename T>
 T atomic_fetch_and_explicit(T *place, hz_value<T> value, std::memory_order order, hz_model_here here = HZ_MODEL_HERE) {
     hz_model_point(here.file, here.line, place);
+    hz_model_settle(place, static_cast<int>(order));
     return hz_model_change(place, static_cast<T>(*place & value), order);
 }
 
@@ -82,6 +90,7 @@ T atomic_fetch_and_explicit(T *place, hz_value<T> value, std::memory_order order
 template <typename T>
 bool hz_model_swap(T *place, T *expected, hz_value<T> value, std::memory_order success, std::memory_order failure,
                    bool fails_by_chance) {
+    hz_model_settle(place, static_cast<int>(success));
     if (*place == *expected && !fails_by_chance) {
         hz_model_change(place, value, success);
         return true;

@@ -35,6 +35,17 @@ struct Report {
 
 enum class State { READY, ASLEEP, ENDED };
 
+/* A store that other threads do not see yet. */
+struct Delayed {
+    const volatile void *address;
+    uint64_t value;
+    unsigned size;
+    bool is_release;
+    Moment moment;
+    Clock released;
+    unsigned points_left; /* points of its thread until it leaves the buffer at the latest */
+};
+
 struct Thread {
     unsigned index = 0;
     State state = State::READY;
@@ -42,7 +53,9 @@ struct Thread {
     const char *file = ""; /* file of the last point */
     int line = 0;
     Clock clock;
-    unsigned endings = 0; /* rounds of exit hooks so far */
+    bool at_private = false;      /* the last operation was on the thread's own counters or bins */
+    std::vector<Delayed> delayed; /* the store buffer, oldest first; of one place, one store at most */
+    unsigned endings = 0;         /* rounds of exit hooks so far */
     std::function<void()> body;
     pthread_t handle{};
     sem_t baton{};
@@ -80,6 +93,10 @@ extern Run *run;                    /* NULL: no scenario is running */
 extern thread_local Thread *myself; /* NULL: not a thread of the scenario */
 
 Place &place_of(const volatile void *address, uint64_t newest);
+
+/* Some stores leave the buffer, or all of them. */
+void settle_some(Thread &thread);
+void settle_all(Thread &thread);
 
 /* Lets another thread run between an atomic operation and the plain code that follows. */
 void point_after();

@@ -23,6 +23,7 @@ Schedule::Schedule(const Plan &plan) : plan_(plan), random_(plan.seed) {
     if (plan.is_listed)
         return;
     weak_ = plan.seed % 2 == 1;
+    delaying_ = weak_ && plan.seed / 4 % 2 == 1;
     if (plan.seed / 2 % 2 == 0) {
         change_one_in_ = 2U << below(5);
         return;

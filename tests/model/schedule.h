@@ -44,6 +44,10 @@ class Schedule {
     bool is_weak() const {
         return weak_;
     }
+    /* Whether stores can become visible late. */
+    bool is_delaying() const {
+        return delaying_;
+    }
     uint64_t steps() const {
         return steps_;
     }
@@ -60,6 +64,7 @@ class Schedule {
     Plan plan_;
     std::mt19937_64 random_;
     bool weak_ = false;
+    bool delaying_ = false;
     unsigned change_one_in_ = 0; /* 0: threads have priorities */
     std::array<int, THREADS_MAX> priorities_{};
     std::vector<uint64_t> falls_; /* steps at which the running thread gets the lowest priority */

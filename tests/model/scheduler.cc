@@ -88,7 +88,8 @@ bool is_private(const char *file) {
     static bool last_answer;
     if (file != last_file) {
         last_file = file;
-        last_answer = ends_with(file, "/heap/counters.h") || ends_with(file, "/heap/cache/bin.h");
+        last_answer = ends_with(file, "/heap/counters.h") || ends_with(file, "/heap/cache/bin.h") ||
+                      ends_with(file, "/heap/thread_block.c");
     }
     return last_answer;
 }
@@ -100,6 +101,9 @@ void thread_end(void *value) {
         pthread_setspecific(end_key, value);
         return;
     }
+    if (!myself->delayed.empty())
+        go_on(choose(false));
+    settle_all(*myself);
     myself->state = State::ENDED;
     bool others = false;
     for (unsigned index = 1; index < run->count; index++)
@@ -177,16 +181,19 @@ void point(const char *file, int line, const void *place) {
 void sleep_on(const void *place) {
     myself->state = State::ASLEEP;
     myself->sleeps_on = place;
+    settle_all(*myself);
     go_on(choose(false));
 }
 
 void wake_all(const void *place) {
+    settle_all(*myself);
     for (unsigned index = 0; index < run->count; index++)
         if (run->threads[index].state == State::ASLEEP && run->threads[index].sleeps_on == place)
             run->threads[index].state = State::READY;
 }
 
 Clock past() {
+    settle_all(*myself);
     now(); /* so that the past does not include what this thread does later */
     return myself->clock;
 }
@@ -253,11 +260,13 @@ using namespace model;
 void hz_model_point(const char *file, int line, const volatile void *place) {
     if (myself == nullptr)
         return;
-    if (is_private(file))
+    myself->at_private = is_private(file);
+    if (myself->at_private)
         return;
     run->points++;
     if (!run->together)
         return;
+    settle_some(*myself);
     auto known = run->places.find(place);
     bool repeated = myself->file == file && myself->line == line;
     if (!repeated)
@@ -276,6 +285,7 @@ void hz_os_wait(const void *word, uint32_t expected) {
     if (myself == nullptr)
         return;
     hz_model_point(__FILE__, __LINE__, word);
+    settle_all(*myself);
     if (*static_cast<const volatile uint32_t *>(word) != expected)
         return;
     if (!run->together)
@@ -288,6 +298,7 @@ void hz_os_wait(const void *word, uint32_t expected) {
 void hz_os_wake(const void *word, int count) {
     if (myself == nullptr)
         return;
+    settle_all(*myself);
     std::vector<Thread *> sleepers;
     for (unsigned index = 1; index < run->count; index++)
         if (run->threads[index].state == State::ASLEEP && run->threads[index].sleeps_on == word)
@@ -315,6 +326,8 @@ bool hz_os_barrier(void) {
         return true;
     hz_model_point(__FILE__, __LINE__, run);
     Clock all;
+    for (unsigned i = 0; i < run->count; i++)
+        settle_all(run->threads[i]);
     for (unsigned i = 0; i < run->count; i++)
         all.join(run->threads[i].clock);
     for (unsigned i = 0; i < run->count; i++)

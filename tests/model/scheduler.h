@@ -12,13 +12,15 @@
  *
  * What it sees: every order of atomic operations that some seed makes. With some seeds a thread runs for long, with
  * others the thread changes at about every second step. In every other schedule it also sees loads that return an older
- * value where C11 allows it, compare-and-swaps that fail by chance, and waits that end early. Vector clocks track
+ * value where C11 allows it, compare-and-swaps that fail by chance, and waits that end early. So a thread's loads can
+ * overtake its earlier stores. In half of these schedules stores also wait in a buffer of their thread, so that other
+ * threads' stores and read-modify-writes come first (memory.cc says how long a store may wait). Vector clocks track
  * happens-before, from the memory orders that the sources name. So the Ledger finds a block that arrives without its
  * past, even on a machine that orders more than C11 does. If no thread can run, that is a deadlock; more than STEPS_MAX
  * steps are a livelock.
  *
  * What it does not see: races of plain fields, except by their consequences (ThreadSanitizer sees them); a thread that
- * stops between two plain stores; loads that return a value from the future, and stores that overtake earlier loads;
+ * stops between two plain stores; stores that overtake earlier loads, so that a load returns a value from the future;
  * any schedule that no seed makes. Operations on a thread's own counters and bins are no points.
  */
 #ifndef HZ_TESTS_MODEL_SCHEDULER_H

@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+extern "C" {
+#include "base/os.h"
+}
+
 namespace {
 
 using model::Explored;
@@ -18,11 +22,14 @@ class Word {
     void store(uint64_t value, int order = __ATOMIC_RELEASE) {
         hz_model_point(__FILE__, __LINE__, &value_);
         uint64_t before = value_;
+        if (hz_model_delays(&value_, before, value, sizeof(value_), order))
+            return;
         value_ = value;
         hz_model_stored(&value_, before, value_, order);
     }
     uint64_t add(uint64_t by, int order = __ATOMIC_ACQ_REL) {
         hz_model_point(__FILE__, __LINE__, &value_);
+        hz_model_settle(&value_, order);
         uint64_t before = value_;
         value_ += by;
         hz_model_changed(&value_, before, value_, order);
@@ -192,6 +199,86 @@ TEST(Memory, AThreadDoesNotSeeItsOwnStoresUndone) {
             MODEL_CHECK(word.load(__ATOMIC_RELAXED) != 0);
         };
         model::together({count, count});
+    });
+    EXPECT_FALSE(found.failed) << found.text;
+}
+
+/* Each thread stores, then loads what the other stores. Without a barrier both can miss the other's store. */
+Explored dekker(int store, int load, bool with_barrier) {
+    return model::search(400, [=] {
+        Word first;
+        Word second;
+        uint64_t seen[2] = {};
+        model::together({[&] {
+                             first.store(1, store);
+                             if (with_barrier)
+                                 hz_os_barrier();
+                             seen[0] = second.load(load);
+                         },
+                         [&] { second.store(1, store), seen[1] = first.load(load); }});
+        MODEL_CHECK(seen[0] == 1 || seen[1] == 1);
+    });
+}
+
+TEST(Memory, LoadsCanOvertakeEarlierStores) {
+    EXPECT_TRUE(dekker(__ATOMIC_RELAXED, __ATOMIC_RELAXED, false).failed);
+    EXPECT_TRUE(dekker(__ATOMIC_RELEASE, __ATOMIC_ACQUIRE, false).failed);
+    Explored found = dekker(__ATOMIC_RELAXED, __ATOMIC_RELAXED, true);
+    EXPECT_FALSE(found.failed) << found.text;
+}
+
+/* Each thread stores to both words, in different orders. Both first stores can come last. */
+Explored stores_change_places(int order) {
+    return model::search(3000, [=] {
+        Word first;
+        Word second;
+        model::together({[&] { first.store(1, order), second.store(2, order); },
+                         [&] { second.store(1, order), first.store(2, order); }});
+        MODEL_CHECK(first.load() != 1 || second.load() != 1);
+    });
+}
+
+TEST(Memory, StoresCanBecomeVisibleInAnotherOrder) {
+    EXPECT_TRUE(stores_change_places(__ATOMIC_RELAXED).failed);
+}
+
+/* As dekker(), but the second operations are read-modify-writes, which see the newest value. If those of `turn` do not
+   release, the store can come after both. */
+Explored store_before_change(int order) {
+    return model::search(600, [=] {
+        Word word;
+        Word turn;
+        uint64_t seen[2] = {};
+        model::together({[&] { word.store(1, __ATOMIC_RELAXED), seen[0] = turn.add(1, order); },
+                         [&] { turn.add(1, order), seen[1] = word.add(2, __ATOMIC_RELAXED); }});
+        MODEL_CHECK(seen[0] == 1 || seen[1] == 1);
+    });
+}
+
+TEST(Memory, AStoreCanBecomeVisibleAfterLaterChanges) {
+    EXPECT_TRUE(store_before_change(__ATOMIC_ACQUIRE).failed);
+    EXPECT_TRUE(store_before_change(__ATOMIC_RELAXED).failed);
+    Explored found = store_before_change(__ATOMIC_ACQ_REL);
+    EXPECT_FALSE(found.failed) << found.text;
+}
+
+/* Its own thread sees a delayed store, and no other thread overtakes it for ever. */
+TEST(Memory, AStoreIsSeenByItsThreadAtOnceAndByOthersInTheEnd) {
+    Explored found = model::search(300, [] {
+        Word word;
+        Word other;
+        model::together({[&] {
+                             word.store(1, __ATOMIC_RELAXED);
+                             MODEL_CHECK(word.load(__ATOMIC_RELAXED) == 1);
+                             while (other.load() == 0) {
+                             }
+                         },
+                         [&] {
+                             while (word.load(__ATOMIC_RELAXED) == 0) {
+                             }
+                             other.store(1, __ATOMIC_RELAXED);
+                         }});
+        MODEL_CHECK(word.load() == 1 && other.load() == 1);
     });
     EXPECT_FALSE(found.failed) << found.text;
 }
