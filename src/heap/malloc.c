@@ -130,13 +130,12 @@ void *hz_malloc_medium(size_t size) {
     if (HZ_UNLIKELY(!hz_is_attached(self)))
         return hz_malloc_slow(size);
     unsigned size_class = hz_class_of_medium(size);
-    uint32_t busy = hz_load_rlx(&self->busy); /* relaxed, both: owner. sync: park, partner hz_park */
-    hz_store_rlx(&self->busy, busy + 1);
+    hz_store_rlx(&self->popping, 1); /* sync: park, partner hz_park */
     hz_signal_fence();
     void *block = NULL;
-    if (HZ_LIKELY(hz_self() == self)) /* otherwise it was parked just now */
+    if (HZ_LIKELY(hz_self() == self)) /* otherwise it is being parked, or was just now */
         block = pop_counted(self, size_class, self->bin_of_class[size_class]);
-    hz_store_rel(&self->busy, busy); /* sync: park, partner hz_park */
+    hz_store_rel(&self->popping, 0); /* sync: park, partner hz_park */
     return HZ_LIKELY(block != NULL) ? hz_malloc_unseal(block) : hz_malloc_slow(size);
 }
 

@@ -29,8 +29,10 @@ HZ_NOINLINE struct hz_thread_block *hz_thread_resume(void) {
     bool has_holes = parking->has_holes;
     parking->has_holes = false;
     hz_lock_release(&parking->lock);
-    for (unsigned index = 1; has_holes && index < HZ_BINS; index++)
+    for (unsigned index = 1; has_holes && index < HZ_BINS; index++) {
         hz_bin_close_holes(&self->cache, index, &parking->gone[index]);
+        hz_bin_limit_lower(&self->cache, index); /* the next free may be a second one of a block that went home */
+    }
     if (hz_load_rlx(&hz_keeper_sleeps) != 0) /* sync: park, partner keeper_sleep */
         hz_keeper_wake();
     return self;
@@ -43,11 +45,13 @@ void hz_keeper_wake(void) {
         hz_os_wake(&hz_keeper_sleeps, 1);
 }
 
-/* The thread block may be an orphan's: the fork then may have come while the keeper was emptying its bins. */
+/* The thread block may be an orphan's: the fork then may have come while the keeper was emptying its bins. Nobody else
+   touches the bins: it is not parked (hz_park_settle_fork, detach), and cannot be before hz_park_open. */
 void hz_park_reset(struct hz_thread_block *self) {
+    hz_assert(!hz_load_rlx(&self->parking.parked)); /* relaxed, all: as above */
     self->parking.has_holes = false;
-    hz_store_rlx(&self->parking.parked, false); /* relaxed, both: nobody parks it before hz_park_open */
     hz_store_rlx(&self->busy, 0);
+    hz_store_rlx(&self->popping, 0);
     hz_room_recount(self);
     self->frees_watched = 0;
     for (unsigned index = 1; index < HZ_BINS; index++) {
@@ -78,16 +82,21 @@ void hz_park_begin(struct hz_thread_block *self) {
     hz_lock_release(&self->parking.lock);
 }
 
+/* Whether the thread is in no slow path and pops no mid block. Acquire: what that did to the bins. */
+static bool is_outside(struct hz_thread_block *thread) {
+    /* sync: park, partners hz_thread_enter, hz_thread_leave, hz_malloc_medium */
+    return hz_load_acq(&thread->busy) == 0 && hz_load_acq(&thread->popping) == 0;
+}
+
 bool hz_park(struct hz_thread_block *thread) {
     struct hz_parking *parking = &thread->parking;
-    if (hz_load_rlx(&thread->busy) != 0) /* relaxed: hint, spares the thread a wait */
+    if (!is_outside(thread)) /* hint, spares the thread a wait */
         return false;
     hz_lock_acquire(&parking->lock);
     bool parked = hz_load_rlx(&parking->parked); /* relaxed: lock */
     if (!parked && parking->self_word != NULL) {
         hz_store_rlx(parking->self_word, &hz_thread_none); /* sync: park, partners hz_self, hz_thread_enter */
-        /* sync: park, partners hz_thread_enter, hz_thread_leave. Acquire: what a slow path did to the bins */
-        parked = hz_os_barrier() && hz_load_acq(&thread->busy) == 0;
+        parked = hz_os_barrier() && is_outside(thread);
         if (!parked)
             hz_store_rlx(parking->self_word, thread);
         hz_store_rlx(&parking->parked, parked); /* relaxed: lock */
@@ -138,7 +147,10 @@ void hz_park_settle_fork(void) {
     hz_store_rlx(&hz_keeper_sleeps, 0); /* relaxed: one thread */
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
         struct hz_thread_block *thread = hz_thread_block_from(each);
-        if (thread != hz_thread_mine && thread->parking.self_word != NULL) /* writes only where needed */
-            thread->parking.self_word = NULL;
+        if (thread == hz_thread_mine || thread->parking.self_word == NULL) /* writes only where needed */
+            continue;
+        thread->parking.self_word = NULL;
+        if (hz_load_rlx(&thread->parking.parked)) /* relaxed, both: one thread */
+            hz_store_rlx(&thread->parking.parked, false);
     }
 }

@@ -8,14 +8,16 @@
  * can still touch the bins:
  *   - a slow path raises `busy` before it reads the word again. The keeper reads `busy` after the barrier. One of them
  *     sees the other: the slow path gives way, or the keeper gives up;
- *   - a pop of a mid block raises `busy` in the same way (hz_malloc_medium);
- *   - a pop of a smaller block, or any push, may be anywhere between its first and its last access, and stay there for
- *     long, if a signal handler interrupted it and sleeps. It touches one bin, and there only the newest block, the
- * slot below it and the slot above it. So the keeper leaves two blocks in each bin of a small class, and takes every
- * block out of the others (hz_bin_take_old). There is one such operation at most, since a handler that interrupts
- * malloc must not call malloc (signal-safety(7)).
+ *   - a pop of a mid block sets `popping` in the same way (hz_malloc_medium);
+ *   - a pop of a small block, or any push, may be anywhere between its first and its last access, and stay there for
+ *     long, if a signal handler interrupted it and sleeps. It touches one bin. A pop reads `newest` and the slot below
+ *     the top, and returns the newest block, so the keeper leaves these two in each bin of a small class. A push only
+ *     stores: the block into `newest`, and the former newest block into the slot at the top. So from all other bins the
+ *     keeper takes every block, and notes which one was the newest (hz_bin_take_old). There is one such operation at
+ *     most, since a handler that interrupts malloc must not call malloc (signal-safety(7)).
  *
- * Edge "park": the keeper's store of the word and its barrier, against `busy` and the next load of the word.
+ * Edge "park": the keeper's store of the word and its barrier, against `busy` or `popping`, and the next load of the
+ * word.
  */
 #ifndef HZ_HEAP_PARK_H
 #define HZ_HEAP_PARK_H
@@ -65,7 +67,8 @@ void hz_park_close(struct hz_thread_block *self);
 /* The calling thread begins parked: it resumes when it allocates, or when it has freed some blocks (free.c). */
 void hz_park_begin(struct hz_thread_block *self);
 
-/* Parks another thread unless it is in a slow path; true if it is parked. Any thread, after hz_os_barrier_prepare. */
+/* Parks another thread unless it is in a slow path or pops a mid block; true if it is parked. Any thread, after
+ * hz_os_barrier_prepare. */
 bool hz_park(struct hz_thread_block *thread);
 
 /* Sends home what is in the bins of a parked thread, but for two blocks of each small class. Stops when the thread

@@ -104,6 +104,7 @@ void hz_thread_detach(struct hz_thread_block *thread) {
     hz_thread_mine = NULL;
     hz_store_rlx(&hz_self_word, &hz_thread_none); /* relaxed, both: owner */
     hz_store_rlx(&thread->busy, 0);
+    hz_store_rlx(&thread->popping, 0);
     hz_registry_release(&thread->registered);
 }
 

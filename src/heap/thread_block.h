@@ -55,7 +55,8 @@ struct hz_parking {
     bool has_holes;                               /* lock: lock; blocks were taken out of the bins (hz_bin_take_old) */
     uint64_t tops_seen;                           /* keeper: digest of the bins' tops at the last round */
     uint32_t rounds_unused;                       /* keeper: rounds since the tops moved */
-    void *gone[HZ_BINS]; /* lock: lock, and owner; hz_slot_*. For each bin, its newest block if that was taken */
+    /* lock: lock while the thread is parked, then owner; hz_slot_*. For each bin, the newest block if it was taken */
+    void *gone[HZ_BINS];
 };
 
 /* Which allocations of a thread go to the sampling guard (cache/hand.h). */
@@ -104,7 +105,8 @@ struct hz_thread_block {
     uint32_t idle_next;                  /* bin at which the look goes on; 0: none goes on */
     uint32_t idle_tops[HZ_BINS];         /* each bin's top at the look before */
     struct hz_spares spares[HZ_SPARE_KINDS];
-    _Atomic(uint32_t) busy; /* sync: park; slow paths that the thread is in, one inside the other */
+    _Atomic(uint32_t) busy;    /* sync: park; slow paths that the thread is in, one inside the other */
+    _Atomic(uint32_t) popping; /* sync: park; 1 while the thread pops a mid block (hz_malloc_medium) */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_registered registered; /* other threads read it: on a line of its own */
     struct hz_parking parking;
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_counters counters;

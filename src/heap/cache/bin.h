@@ -11,9 +11,10 @@
  * its limit takes the slow path, which looks for double frees and the like (inspect.c). At first the limit is the base,
  * so a new thread's frees are all looked at. Then it rises towards the room in steps; now and then it is lowered again.
  *
- * Only the owner changes a bin. `top` is atomic because statistics read it from other threads. A fork may copy a bin
- * between two stores: the copy may lack a block, but never has one twice, nor one that the program has. It may be
- * empty and still have a newest block; who gets the thread block in the child mends that (hz_bin_close_holes).
+ * Only the owner changes a bin, except that slots of a parked thread become NULL (hz_bin_take_old). `top` is atomic
+ * because statistics read it from other threads. A fork may copy a bin between two stores: the copy may lack a block,
+ * but never has one twice, nor one that the program has. It may be empty and still have a newest block; who gets the
+ * thread block in the child mends that (hz_bin_close_holes).
  */
 #ifndef HZ_HEAP_CACHE_BIN_H
 #define HZ_HEAP_CACHE_BIN_H
@@ -168,15 +169,15 @@ HZ_INLINE void hz_bin_take_new(struct hz_cache *cache, unsigned index, void **ou
     out[count - 1] = latest;
 }
 
-/* Whether a pop from the bin raises `busy` (park.h). Malloc pops from bins of mid classes in hz_malloc_medium, which
-   does, and from the remote buffer only slow paths take blocks. */
-HZ_INLINE bool hz_bin_pops_are_busy(unsigned index) {
+/* Whether a thread that pops from the bin says so (park.h). Malloc pops from bins of mid classes in hz_malloc_medium,
+   which does, and from the remote buffer only slow paths take blocks. */
+HZ_INLINE bool hz_bin_pops_are_seen(unsigned index) {
     return index >= HZ_MID_CLASS_FIRST;
 }
 
 /* Takes blocks out of the bin of a parked thread, whose owner may be in the middle of one pop or push, but in nothing
    else: copies them to `out`, and leaves NULL in their slots. Returns their number.
-   A pop reads the newest block and the slot below the top, so these two stay in a bin from which pops are not busy.
+   A pop reads the newest block and the slot below the top, so these two stay in a bin from which pops are not seen.
    From any other bin all blocks can go, because a push only stores. But `newest` must stay as it is: the push may have
    read it and store it into the slot at the top. So *gone, NULL at first, remembers which newest block was taken, and
    hz_bin_close_holes drops that block wherever it is then. */
@@ -185,10 +186,10 @@ HZ_INLINE uint32_t hz_bin_take_old(struct hz_cache *cache, unsigned index, void 
     /* sync: park, partner hz_owner_add_rel: sees the slots below the top */
     void **top = hz_slot_at(cache, hz_load_acq(&bin->top));
     void **base = hz_bin_base(cache, index);
-    void **past = hz_bin_pops_are_busy(index) ? top : top - 1;
+    void **past = hz_bin_pops_are_seen(index) ? top : top - 1;
     uint32_t count = 0;
     for (void **slot = base + 1; slot < past; slot++) {
-        void *block = hz_slot_load_rlx(slot); /* relaxed, all: the owner touches no slot so far below the top */
+        void *block = hz_slot_load_rlx(slot); /* relaxed, all: a push stores only at the top, a pop reads one below */
         if (block == NULL)
             continue;
         hz_slot_store_rlx(slot, NULL);
@@ -200,7 +201,7 @@ HZ_INLINE uint32_t hz_bin_take_old(struct hz_cache *cache, unsigned index, void 
         hz_slot_store_rlx(gone, NULL);
     }
     void *latest = hz_slot_load_acq(&bin->newest); /* sync: park, partner hz_bin_push: its contents */
-    if (!hz_bin_pops_are_busy(index) || top == base || latest == NULL || hz_slot_load_rlx(gone) != NULL)
+    if (!hz_bin_pops_are_seen(index) || top == base || latest == NULL || hz_slot_load_rlx(gone) != NULL)
         return count;
     hz_slot_store_rlx(gone, latest);
     hz_signal_fence(); /* fork: a copy must not have the block both in the bin and in a page */

@@ -5,6 +5,7 @@
  * and "contents" the program itself looks. Otherwise it prints NOT_CAUGHT. `misuse --list` prints each kind with its
  * group.
  */
+#include <malloc.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -146,6 +147,24 @@ static bool twice_by_two_threads(size_t size) {
             exit(3);
         pthread_join(thread, NULL);
     }
+    return true;
+}
+
+static void *trim(void *unused) {
+    malloc_trim(0);
+    return unused;
+}
+
+/* The block has left the thread's cache between the two. */
+static bool twice_around_a_trim(size_t size) {
+    pthread_t thread;
+    char *others[SOME];
+    for (unsigned i = 0; i < SOME; i++)
+        others[i] = get(size); /* more than the block keep its page in use */
+    put(others[0]);
+    if (pthread_create(&thread, NULL, trim, NULL) != 0 || pthread_join(thread, NULL) != 0)
+        exit(3);
+    put(others[0]);
     return true;
 }
 
@@ -354,6 +373,7 @@ static const struct kind {
     {"twice-with-pairs-between", "double-free", twice_with_pairs_between},
     {"twice-and-used-on", "double-free", twice_and_used_on},
     {"twice-with-new-owner", "double-free", twice_with_new_owner},
+    {"twice-around-a-trim", "double-free", twice_around_a_trim},
     {"twice-around-many", "double-free", twice_around_many},
     {"twice-with-many-live", "double-free", twice_with_many_live},
     {"twice-with-few-live", "double-free", twice_with_few_live},
