@@ -28,6 +28,12 @@ FLAGS = {
     "HZ4_REMOTE_INBOX": "REMOTE_INBOX",
 }
 
+# Knobs that mean nothing unless another one is set.
+NEEDED = {
+    "TRANSFER_LOCKFREE": "TRANSFER_CENTRAL", "CENTRAL_LOCKFREE": "TRANSFER_CENTRAL", "CENTRAL_SHADOW": "TRANSFER_CENTRAL",
+    "TRANSFER_FAILFAST": "TRANSFER_CENTRAL",
+}  # fmt: skip
+
 # Nothing to switch: 1 is how it is, and another value is refused.
 PARTS = (
     "HZ3_LOCAL_BINS_SPLIT", "HZ3_PTAG_DSTBIN_ENABLE", "HZ3_PTAG_DSTBIN_FASTLOOKUP", "HZ3_REALLOC_PTAG32",
@@ -52,7 +58,7 @@ def knobs(words: list[str]) -> dict[str, str]:
         knob = FLAGS[flag]
         if found.setdefault(knob, value) != value:
             raise ValueError(f"{flag}={value}: another flag sets {knob} to {found[knob]}")
-    return found
+    return found | {NEEDED[knob]: "1" for knob in found if knob in NEEDED}
 
 
 def build(lane: str, chosen: dict[str, str]) -> pathlib.Path:

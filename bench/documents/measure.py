@@ -6,8 +6,7 @@ Level 1 has the few rows that can decide, level 2 all rows that the documents ha
 minutes that they take; they stand in the order in which they are worth the time, and without PART all run.
 
 A variant is a lane, knobs, and edits: a word of a source or of the build that is no knob, replaced in a copy of the
-working tree. Where the lane `home` does not exist, lane scale with knobs that send every small block home stands in for
-it, and a line says so.
+working tree.
 
 build/documents-measured/PART.txt has the whole output of a part, summary.csv a line for each pair: part, A, B, verdict,
 gain and hold with their intervals, file with the runs. Parts that were measured are not measured again, unless --again.
@@ -29,7 +28,7 @@ COPIES = ROOT / "build/documents-copies"
 HAKOBENCH = ROOT / ".venv/bin/hakobench"
 VERDICT = re.compile(r"^verdict=(\S+) gain=(.*?) hold=(.*?) gate=(\S+) rounds=(\d+)$", re.MULTILINE)
 RUNS = re.compile(r"^runs: (\S+)$", re.MULTILINE)
-SEND_ALL_HOME = (("HOME_BELOW_BYTES", "2049"), ("DEPOT_BYTES", "0"))
+P32_HOME = (("HOME_BELOW_BYTES", "65552"), ("DEPOT_BYTES", "0"), ("TRANSFER_CENTRAL", "1"), ("CENTRAL_BYTES", "16777216"))
 UNCAPPED = str(1 << 30)
 
 
@@ -44,7 +43,7 @@ class Edit:
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """`lane` can be hz3/home or hz4/home, p32-home for lane p32 with all small blocks sent home, or any lane."""
+    """`lane` can be p32-home, for lane p32 with all blocks sent home as in lane home of hz3, or any lane."""
 
     name: str
     lane: str
@@ -102,19 +101,19 @@ NO_SHARING = "tiny-16-256,app-16-32768,args-16-2048"
 PARTS = (
     Part("random", "000, 5: does lock-free transfer and central pay in pattern RANDOM with 8 threads?",
          _lock_free_pairs("hz3/home")[:1], ("random-t8", "random-t8,key-value-t*"), gate="any"),
-    Part("lockfree-home", "000: transfer and central, lock-free or mutex, where every small block goes through them",
+    Part("lockfree-home", "000: transfer and central, lock-free or mutex, where every block goes through them",
          _lock_free_pairs("hz3/home"), (SMALL, f"{SMALL},@t8,@short,@long,@wide")),
     Part("stash-home", "000: stash off, capped or uncapped", _stash_pairs("hz3/home"), (SMALL, ALL_RINGS)),
     Part("inbox", "002: lists through the inbox against each block to its page",
          ((variant("hz4-home-pages", "hz4/home", REMOTE_INBOX=0), HOME4),), (f"{SMALL},@sides", f"{ALL_RINGS},@sides")),
     Part("pages", "001: each block to its page against lists through stash, transfer and central",
-         _against(HOME3, variant("hz3-home-pages", "hz3/home", PAGE_LOCAL_REMOTE=1),
-                  variant("hz3-home-pages-th4", "hz3/home", PAGE_LOCAL_REMOTE=1, PAGE_LOCAL_THRESHOLD=4)),
+         _against(HOME3, variant("hz3-home-pages", "hz3/home", PAGE_LOCAL_REMOTE=1, TRANSFER_CENTRAL=0),
+                  variant("hz3-home-pages-th4", "hz3/home", PAGE_LOCAL_REMOTE=1, TRANSFER_CENTRAL=0, PAGE_LOCAL_THRESHOLD=4)),
          (f"{SMALL},@sides", f"{ALL_RINGS},@sides")),
     Part("engines", "002: hz4 against hz3, as shipped and at home",
          ((SCALE, DEFAULT4), (HOME3, HOME4)), (f"{SMALL},t4-r90", f"{ALL_RINGS},@sides")),
     Part("home", "is the documents' own design worth it?", _against(SCALE, HOME3), (f"{SMALL},@sides", f"{ALL_RINGS},@sides,@kv")),
-    Part("lockfree-p32", "000, 7: the same in lane p32 with all small blocks sent home", _lock_free_pairs("p32-home"),
+    Part("lockfree-p32", "000, 7: the same in lane p32 with all blocks sent home", _lock_free_pairs("p32-home"),
          (f"{SMALL},t64-r0,t64-r50,t64-r90", f"{SMALL},@short")),
     Part("stash-p32", "000: stash off, capped or uncapped in lane p32", _stash_pairs("p32-home"), (SMALL, "@short")),
     Part("lock", "004, 6: spinning against sleeping in a shard's lock, 64 turns by default",
@@ -162,18 +161,11 @@ def minutes(part: Part, level: int, rounds: int, scale: float) -> float:
     return len(part.pairs) * 2 * rounds * each / 60
 
 
-def lane_and_knobs(one: Variant, known: set[str]) -> tuple[str, dict[str, str], bool]:
-    """The lane to build, its knobs, and whether it stands in for a lane that does not exist."""
+def lane_and_knobs(one: Variant) -> tuple[str, dict[str, str]]:
+    """The lane to build, and its knobs."""
     if one.lane == "p32-home":
-        return "hz3/p32", dict(SEND_ALL_HOME) | dict(one.knobs), False
-    if one.lane in known:
-        return one.lane, dict(one.knobs), False
-    base = {"hz3/home": "hz3/scale", "hz4/home": "hz4/default"}[one.lane]
-    return base, {"SHARDS_PER_CPU": "0"} | dict(SEND_ALL_HOME) | dict(one.knobs), True
-
-
-def known_lanes() -> set[str]:
-    return {f"{path.parts[-3]}/{path.stem}" for path in (ROOT / "src/engines").glob("*/lanes/*.h")}
+        return "hz3/p32", dict(P32_HOME) | dict(one.knobs)
+    return one.lane, dict(one.knobs)
 
 
 def edited_copy(one: Variant) -> pathlib.Path:
@@ -191,11 +183,9 @@ def edited_copy(one: Variant) -> pathlib.Path:
     return copy
 
 
-def build(one: Variant, known: set[str], say) -> pathlib.Path:
+def build(one: Variant) -> pathlib.Path:
     """Raises ValueError for an edit that does not apply, CalledProcessError when it does not build."""
-    lane, knobs, stands_in = lane_and_knobs(one, known)
-    if stands_in:
-        say(f"note: no lane {one.lane}: {one.name} is {lane} with {' '.join(f'{name}={value}' for name, value in knobs.items())}")
+    lane, knobs = lane_and_knobs(one)
     tree = edited_copy(one) if one.edits else ROOT
     words = [f"{name}={value}" for name, value in knobs.items()]
     done = subprocess.run([tree / "tools/variant.py", lane, *words], stdout=subprocess.PIPE, text=True, check=True)
@@ -212,9 +202,8 @@ def summary_line(part: Part, pair: tuple[Variant, Variant], text: str) -> list[s
 
 def measure(part: Part, chosen: argparse.Namespace, say) -> list[list[str]]:
     """Raises ValueError and CalledProcessError."""
-    known = known_lanes()
     variants = {one.name: one for pair in part.pairs for one in pair}
-    libraries = {name: build(one, known, say) for name, one in variants.items()}
+    libraries = {name: build(one) for name, one in variants.items()}
     lines = []
     with (OUT / f"{part.name}.txt").open("w") as out:
         for pair in part.pairs:

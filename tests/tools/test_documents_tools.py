@@ -37,7 +37,7 @@ def test_a_part_has_rows_and_a_gate(part):
 
 @pytest.mark.parametrize("one", VARIANTS.values(), ids=lambda one: one.name)
 def test_a_variant_is_a_lane_with_knobs_of_its_engine(one):
-    lane, knobs, _ = measure.lane_and_knobs(one, measure.known_lanes())
+    lane, knobs = measure.lane_and_knobs(one)
     engines, known = lanes.read_engines(ROOT)
     assert lane in {each.title for each in known}
     engine = next(each for each in engines if each.name == lane.partition("/")[0])
