@@ -53,7 +53,7 @@ documents: libs ## lay out build/documents, in which the command lines of the fi
 documents-measure: venv libs build-release ## measure what the five documents ask, on a quiet machine; ARGS="--list", "--level 2", "lockfree-home inbox", ...
 	$(PYTHON) bench/documents/measure.py $(ARGS)
 
-variant: ## build a lane with some knobs changed: LANE=scale SET="TRANSFER_LOCKFREE=0 ..."; TEST=1 runs its suites instead
+variant: ## build a lane with some knobs changed: LANE=scale SET="BIN_COUNT=64 ..."; TEST=1 runs its suites instead
 	tools/variant.py $(if $(TEST),--test) --jobs $(JOBS) '$(LANE)' $(SET)
 
 check: suite-check ## build with internal assertions and run all suites

@@ -1,7 +1,7 @@
 # The tests of the libraries that are built with musl, for the default lane of each engine:
 #   musl.<lane>.static    the archive in a static program
 #   musl.<lane>.preload   the library, preloaded into a program that is linked dynamically
-#   musl.system           the same program on musl's malloc, which shows that the test is right
+#   musl.system           the same program on musl's own malloc, which shows that the test is right
 
 function(hz_add_musl_program name)
     add_executable(${name} "${PROJECT_SOURCE_DIR}/tests/musl/heap.c")

@@ -5,7 +5,7 @@ Checks the files that git knows (tracked, or new and not ignored), or all files 
 Rules:
   include     base includes base; front includes base, heap and front. heap includes base, modules of heap
               that come before it in HEAP_ORDER, and by their bare names the few files that every engine
-              has, and those that the ways home have (mailbox.h, takers.h). An engine or a way includes
+              has, and those that the ways have (mailbox.h, takers.h). An engine or a way includes
               base, itself, and modules of heap that come before it in HEAP_ORDER, never another engine or
               way. A way may include the files that every engine has. All may include the public header,
               which includes nothing of src

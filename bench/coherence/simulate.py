@@ -11,7 +11,7 @@ Patterns: `ring`: each CPU pops a batch, uses it, pushes a batch. `sides`: half 
 pop, so each batch crosses, and its empty array crosses back. `think` is the time between two visits, in which the
 program uses up a batch.
 
-The times come from line_transfer (beside this file) on two CPUs: `simulate.py --line 90 --cas 9` and so on. The model leaves
+line_transfer (beside this file) measures the times on two CPUs: `simulate.py --line 90 --cas 9` and so on. The model leaves
 out: the cost of the blocks' own lines, the bandwidth between sockets, hyperthreads that share a cache, preemption.
 
 Output: CSV, one line for each pattern, number of CPUs and number of parts.

@@ -97,7 +97,7 @@ HZ_API size_t hz_good_size(size_t size);
 
 /* Returns as much memory to the OS as it can: what rests in the caches of all threads and between them,
    all free pages, and the parts of other pages that hold no live block. In the cache of another thread
-   two blocks of each size may stay; docs/memory.md says when. Returns the number of bytes given to the
+   two blocks of each size up to 2 KiB may stay; docs/memory.md says when. Returns the number of bytes given to the
    OS. Ends even if other threads keep allocating. A call takes milliseconds, so keep it out of hot loops. */
 HZ_API size_t hz_purge(void);
 

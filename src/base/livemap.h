@@ -28,11 +28,11 @@ enum hz_livemap_answer hz_livemap_remove(const void *block);
 /* The same question about a block that the program keeps. */
 enum hz_livemap_answer hz_livemap_find(const void *block);
 
-/* Notes that a block of the arena is sealed. If there is no memory for a map, it is not. */
+/* Notes that a block of the arena is sealed. Without memory for a map the block does not count as sealed. */
 void hz_livemap_seal(const void *block);
 bool hz_livemap_is_sealed(const void *block);
 
-/* From now on no block is sealed that begins in these bytes of a segment. */
+/* From now on no block that begins in these bytes of a segment is sealed. */
 void hz_livemap_unseal(const void *start, size_t bytes);
 
 #endif

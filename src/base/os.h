@@ -3,7 +3,7 @@
  * request, for tests.
  *
  * Units: bytes. Addresses and sizes are multiples of hz_os_page_bytes() unless a comment says otherwise; alignments are
- * powers of two. All memory lies below 2^HZ_ADDRESS_BITS: the OS is taken to refuse what it would put higher. No
+ * powers of two. All memory lies below 2^HZ_ADDRESS_BITS: where the OS would put it higher, the call fails. No
  * function allocates from the heap or changes errno. Any thread can call them before anything is initialised. None is a
  * cancellation point.
  */
@@ -50,7 +50,7 @@ bool hz_os_close(void *address, size_t bytes);
 /* Maps readable and writable memory at an address where nothing is mapped. False when refused, or when something is. */
 bool hz_os_fill(void *address, size_t bytes);
 
-/* Whether the user address space reaches beyond this address. True when unknown. Two system calls. */
+/* Whether the user address space reaches beyond this address. True when unknown. Up to three system calls. */
 bool hz_os_has_address(uintptr_t address);
 
 /* Resizes a mapping in place, or moves it onto the reserved range at `target` if that is not NULL. NULL when refused.
@@ -122,8 +122,9 @@ int hz_os_write(int fd, const char *text, size_t length);
 /* A number that differs from process to process, the same for the life of the process and in its children. */
 uint64_t hz_os_seed(void);
 
-/* The return addresses of the callers, innermost first, at most `room`; their number. The first call may allocate from
-   the heap. Later calls take no lock (gcc 12 and glibc 2.35 on). 0 where the C library cannot tell (musl). */
+/* Stores the return addresses of the callers, innermost first, at most `room`. Returns their number. The first call may
+   allocate from the heap. Later calls take no lock (gcc 12 and glibc 2.35 on). 0 where the C library cannot tell
+   (musl). */
 uint32_t hz_os_backtrace(void **addresses, int room);
 
 /* Value of an environment variable; NULL when it is unset. For diagnostics only: behaviour is compiled in. */

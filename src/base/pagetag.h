@@ -60,7 +60,7 @@ HZ_INLINE unsigned hz_pagetag_owner(const void *address) {
     return hz_load_acq(&hz_pagetag_of(address)->owner);
 }
 
-/* Whether no address of ours is so high. Then the tag found for the address is that of another one. */
+/* Whether the address is higher than all that are ours. Then the tag found for it is that of another address. */
 HZ_INLINE bool hz_pagetag_is_beyond(const void *address) {
     return (uintptr_t)address >> HZ_PAGE_LOG2 > hz_pagetags.mask && hz_pagetags.flat;
 }

@@ -1,6 +1,6 @@
 /*
  * front.h - malloc and free over the heap: the two members of the family that must be short. In the check build, and
- * with HZ_LIST_FAILFAST=1, every block passes the live map, in the guard build the fences.
+ * with HZ_LIST_FAILFAST=1, every block passes the live map; in the guard build it passes the fences.
  */
 #ifndef HZ_FRONT_FRONT_H
 #define HZ_FRONT_FRONT_H

@@ -3,7 +3,7 @@
  * and its page size are replaced: an address that is no multiple of the large page is refused with EINVAL, a length is
  * rounded up, and each new mapping starts at a multiple. So code that assumes 4 KiB fails, or hits its neighbour.
  *
- * Not as in a real such kernel: a touched page brings in 4 KiB only.
+ * Unlike in a kernel that really has such pages, touching a page brings in only 4 KiB.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -61,7 +61,7 @@ void *mmap(void *address, size_t length, int protection, int flags, int fd, off_
         return MAP_FAILED;
     }
     size_t whole = (flags & MAP_ANONYMOUS) != 0 ? round_up(length) : length;
-    if (length == 0 || whole < length) /* the kernel knows what to say */
+    if (length == 0 || whole < length) /* the kernel returns the right error */
         return kernel_mmap(address, length, protection, flags, fd, offset);
     if ((flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == 0)
         return map_aligned(address, whole, protection, flags, fd, offset);

@@ -1,7 +1,7 @@
 /*
  * heap.c - the malloc family in a program linked with musl: contents, threads whose blocks others free, thread ends,
- * forks while threads allocate, fork handlers, calls of libc that allocate. Prints "well", or the line that is not so.
- * In C, since Debian has no C++ library for musl. Argument "own": malloc must be ours.
+ * forks while threads allocate, fork handlers, calls of libc that allocate. Prints "well", or the first condition that
+ * does not hold. In C, since Debian has no C++ library for musl. Argument "own": malloc must be ours.
  */
 #define _GNU_SOURCE
 #include <errno.h>

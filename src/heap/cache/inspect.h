@@ -7,8 +7,8 @@
 
 #include "heap/thread_block.h"
 
-/* How many frees of small blocks by a new thread are all looked at: more than a test program makes, and few enough for
-   the start of a thread. */
+/* So many of a new thread's first frees into bins are all looked at: more than a test program makes, but few enough not
+   to slow down the start of a thread. */
 enum { HZ_FREES_WATCHED = 128 };
 
 /* All frees of a new thread into its bins are looked at: their limits stay 0, and a full bin goes home, where each

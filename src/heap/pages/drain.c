@@ -63,7 +63,7 @@ static uint32_t take_once(struct hz_thread_block *self, unsigned size_class, voi
     uint32_t got;
     hz_list_word rest = list_split(size_class, word, out, want, &got);
     hz_carry_keep(&home->carry, rest);
-    if (HZ_BLOCKS_SEALED) /* now that no list has them any more, in a fork's copy neither */
+    if (HZ_BLOCKS_SEALED) /* no list has them any more, not even in a fork's copy */
         hz_seals_mend(out, got);
     if (carried)
         hz_count(&self->counters.refill_carry, 1);

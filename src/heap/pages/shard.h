@@ -13,7 +13,7 @@
 #include "base/lock.h"
 #include "heap/sizeclass.h"
 #include "heap/thread_block.h"
-#include "mailbox.h" /* struct hz_mailbox: how the engine sends blocks home */
+#include "mailbox.h" /* struct hz_mailbox: where blocks wait that were sent home */
 
 struct hz_page;
 

@@ -23,7 +23,8 @@ enum { HZ_TAKES_UNLOCKED = !HZ_EXCLUSIVE_ALWAYS };
 /* Ends the program if every shard exists, so that no further one can be made. Otherwise there was no memory for it. */
 bool hz_takers_may_share(bool all_made);
 
-/* Under the lock alone the leftovers stay in the carry until hz_carry_keep, so a fork's copy never lacks them. */
+/* If takers always hold the lock, the leftovers stay in the carry until hz_carry_keep, so a fork's copy never lacks
+   them. Otherwise an exchange takes them. */
 HZ_INLINE hz_list_word hz_carry_take(_Atomic(hz_list_word) *carry) {
     hz_list_word word = hz_load_rlx(carry); /* relaxed: lock; without the lock, a hint */
     if (HZ_TAKES_UNLOCKED && word != 0)
@@ -35,8 +36,8 @@ HZ_INLINE void hz_carry_keep(_Atomic(hz_list_word) *carry, hz_list_word word) {
     hz_store_rel(carry, word); /* sync: carry-publish, partner hz_carry_take */
 }
 
-/* A drain has taken the leftovers: without the lock alone, hz_carry_take has cleared the carry already, and the shard's
-   thread may have kept others since. */
+/* A drain has taken the leftovers, under the lock. If the shard's thread takes without it, hz_carry_take has cleared
+   the carry already, and the thread may have put other leftovers there since. */
 HZ_INLINE void hz_carry_clear_locked(_Atomic(hz_list_word) *carry) {
     if (!HZ_TAKES_UNLOCKED)
         hz_store_rlx(carry, 0); /* relaxed: lock */

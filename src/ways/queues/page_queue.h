@@ -1,6 +1,6 @@
 /*
  * page_queue.h - the queue through which pages reach their owner when blocks were sent to them. Only the structure, so
- * that an engine's mailbox can contain it; page_local.c works on it.
+ * that the mailbox can contain it; page_local.c works on it.
  */
 #ifndef HZ_WAYS_QUEUES_PAGE_QUEUE_H
 #define HZ_WAYS_QUEUES_PAGE_QUEUE_H
