@@ -29,7 +29,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-apps arm64 arm64-short musl asm pytests tidy format docs bench venv setup clean distclean
+.PHONY: help run test libs documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system test-apps arm64 arm64-short musl asm pytests tidy format docs bench venv setup clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -87,6 +87,10 @@ preload: venv libs ## run real programs under the release library of each engine
 	'HZ_LIB=$(LIB)/libhakozuna_@.so $(PYTEST) tests/preload >build/preload_@.log 2>&1' || status=$$?; \
 	for lane in $(PRELOAD_LANES); do echo "preload: libhakozuna_$$lane.so"; cat build/preload_$$lane.log; done; \
 	exit $${status:-0}
+
+test-system: venv libs ## run programs under other settings of the machine (overcommit, huge pages, ...): as root, on an idle machine
+	for lane in $(PRELOAD_LANES); do \
+	HZ_SYSTEM=1 HZ_LIB=$(LIB)/libhakozuna_$$lane.so $(PYTEST) tests/preload/test_system_settings.py || exit; done
 
 guard: venv configure-guard ## build the guard libraries and run programs under them, with and without misuse
 	cmake --build --preset guard -j $(JOBS) --target $(addprefix hakozuna_,$(PRELOAD_LANES))
