@@ -133,6 +133,7 @@ inline void catch_anywhere(int) {
 
 /* Raised outside of the heap's functions, so it may use them. */
 inline void catch_here(int) {
+    int saved = errno; /* under a limit malloc sets it */
     void *blocks[20];
     for (size_t i = 0; i < 20; i++)
         if ((blocks[i] = signal_api->malloc_fn(i * 100)) != nullptr)
@@ -142,6 +143,7 @@ inline void catch_here(int) {
             abort();
         signal_api->free_fn(blocks[i]);
     }
+    errno = saved;
 }
 
 inline void signals_install(const t_entries &api) {
