@@ -44,13 +44,35 @@ static void *work_always(void *seed) {
 
 enum { STRIDE = 61 };
 
+/* The main thread wants a stop only for the fork itself: at other times it may need a lock that a stopped thread holds.
+ */
+static atomic_bool wants_stop;
 static atomic_bool stopped;
+
+static void stop_thread(void) {
+    atomic_store(&wants_stop, 1);
+    while (TRAP_POSSIBLE && !atomic_load(&stopped))
+        sched_yield();
+}
+
+static void release_thread(void) {
+    atomic_store(&wants_stop, 0);
+    atomic_store(&stopped, 0);
+}
+
+/* Has the library of handlers call the function at its name's time. False if there is no such library. */
+static bool hook(const char *name, void (*function)(void)) {
+    void (**place)(void) = (void (**)(void))dlsym(RTLD_DEFAULT, name);
+    if (place != NULL)
+        *place = function;
+    return place != NULL;
+}
 
 static void on_trap(int number, siginfo_t *info, void *context) {
     (void)number;
     (void)info;
     static unsigned count;
-    if (++count % STRIDE == 0) {
+    if (++count % STRIDE == 0 && atomic_load(&wants_stop)) {
         atomic_store(&stopped, 1);
         while (atomic_load(&stopped) && !atomic_load(&over))
             sched_yield();
@@ -79,18 +101,21 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < 3; i++)
         if (pthread_create(&threads[i], NULL, i == 0 ? work_by_steps : work_always, (void *)(i + 1)) != 0)
             return 2;
+    bool has_hooks = hook("fork_handlers_last", stop_thread) && hook("fork_handlers_first", release_thread);
     int *handlers_ran = dlsym(RTLD_DEFAULT, "fork_handlers_ran");
     int well = 0;
     int ran = 0;
     for (int i = 0; i < wanted; i++) {
-        while (TRAP_POSSIBLE && !atomic_load(&stopped))
-            sched_yield();
+        if (!has_hooks)
+            stop_thread();
         pid_t child = fork();
         if (child == 0) {
             alarm(CHILD_SECONDS);
             work((unsigned)i, 2000);
             _exit(handlers_ran != NULL && *handlers_ran != 0 ? RAN : 0);
         }
+        if (!has_hooks)
+            release_thread();
         int status = -1;
         if (child < 0 || waitpid(child, &status, 0) != child)
             return 3;
@@ -99,7 +124,6 @@ int main(int argc, char **argv) {
         if (well < i + 1)
             break; /* one that hangs takes CHILD_SECONDS */
         work((unsigned)i, 500);
-        atomic_store(&stopped, 0);
     }
     atomic_store(&over, 1);
     for (size_t i = 0; i < 3; i++)

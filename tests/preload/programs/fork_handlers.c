@@ -11,6 +11,12 @@ enum { BLOCKS = 2000, CHILD_SECONDS = 20 };
 extern int fork_handlers_ran; /* in the child: 1 */
 int fork_handlers_ran;
 
+/* The program may set them: called just before and just after the fork, in the parent. */
+extern void (*fork_handlers_last)(void);
+extern void (*fork_handlers_first)(void);
+void (*fork_handlers_last)(void);
+void (*fork_handlers_first)(void);
+
 static void use_heap(void) {
     static __thread char *held[BLOCKS];
     for (int round = 0; round < 2; round++) {
@@ -37,9 +43,13 @@ static void *use_heap_in_thread(void *unused) {
 
 static void before(void) {
     use_heap();
+    if (fork_handlers_last != NULL)
+        fork_handlers_last();
 }
 
 static void in_parent(void) {
+    if (fork_handlers_first != NULL)
+        fork_handlers_first();
     use_heap();
 }
 
