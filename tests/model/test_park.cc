@@ -27,15 +27,14 @@ void use(Heap *heap, size_t bytes) {
     heap->give(block);
 }
 
-TEST(Park, OneThreadEmptiesAnothersBins) {
+/* While a thread does `work`, another one parks it again and again, and empties its bins. */
+template <typename Work> void expect_nothing_lost(const char *edges, unsigned schedules, Work work) {
     enum Fact { PARKED };
-    model::Explored found = model::explore("park lock", 500, [] {
+    model::Explored found = model::explore(edges, schedules, [&] {
         Heap heap;
         auto owner = [&] {
             hz_thread_start(false); /* only such threads can be parked */
-            use(&heap, model::SHARED);
-            use(&heap, model::SHARED);
-            use(&heap, model::SMALL);
+            work(&heap);
         };
         auto other = [&] {
             unit::self();
@@ -51,28 +50,20 @@ TEST(Park, OneThreadEmptiesAnothersBins) {
     EXPECT_GT(found.facts[PARKED], 0U);
 }
 
+TEST(Park, OneThreadEmptiesAnothersBins) {
+    expect_nothing_lost("park lock", 500, [](Heap *heap) {
+        use(heap, model::SHARED);
+        use(heap, model::SHARED);
+        use(heap, model::SMALL);
+    });
+}
+
 /* Of a mid class every block may be taken, so a pop must say that it is under way. */
 TEST(Park, OneThreadTakesAllMidBlocksOfAnother) {
-    enum Fact { PARKED };
-    model::Explored found = model::explore("park", 1000, [] {
-        Heap heap;
-        auto owner = [&] {
-            hz_thread_start(false); /* only such threads can be parked */
-            for (unsigned i = 0; i < 8; i++)
-                heap.give(heap.take(model::PAGED));
-        };
-        auto other = [&] {
-            unit::self();
-            struct hz_thread_block *self = hz_thread_enter();
-            for (unsigned i = 0; i < 4; i++)
-                if (empty_others(self) > 0)
-                    model::reached(PARKED);
-            hz_thread_leave(self);
-        };
-        model::together({owner, other});
-        model::check_nothing_is_lost(heap);
+    expect_nothing_lost("park", 1000, [](Heap *heap) {
+        for (unsigned i = 0; i < 8; i++)
+            heap->give(heap->take(model::PAGED));
     });
-    EXPECT_GT(found.facts[PARKED], 0U);
 }
 
 /* Two threads park the same one. One of the two also ends. */
