@@ -103,8 +103,8 @@ HZ_API size_t hz_purge(void);
 
 /* Limits what the heap may hold, in bytes: memory in use, and free memory that was not given back yet. A block
    above 64 KiB counts in full, touched or not. 0 means no limit.
-   Above `soft_bytes` no free pages are kept, and an allocation that notices it purges as hz_purge does, at most
-   once a second; if the heap still holds more, the callback of hz_limit_notify is called.
+   Above `soft_bytes` no free pages are kept, and an allocation that notices it purges as hz_purge does, for
+   at most a sixteenth of the time; if the heap still holds more, the callback of hz_limit_notify is called.
    An allocation that would exceed `hard_bytes` after a purge returns NULL and sets ENOMEM.
    Limits hold for what is allocated from now on. Threads that allocate at the same time can together exceed them
    by what each allocates. Returns 0, or -1 with errno EINVAL when the soft limit is above the hard one.

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 1024 }; /* small, since a thread with a small stack may come here; longer paths have no limit */
-
-static const char own_groups[] = "/proc/self/cgroup";
-static const char own_root[] = "/sys/fs/cgroup";
+enum {
+    TEXT_BYTES = 1024, /* small, since a thread with a small stack may come here; longer paths have no limit */
+    BASE_BYTES = 64,
+};
 
 /* A line such as "4:cpu,cpuacct:/path" lists controllers. The path if it lists this one, else NULL. For the line of
    cgroup v2, "0::/path", the controller is "". */
@@ -31,7 +31,8 @@ static const char *path_of(const char *line, const char *controller) {
     return NULL;
 }
 
-/* Writes `base` and the group's path, as in "0::/system.slice/a.service", to `path`; false when there is none. */
+/* Finds the process's group for `controller`: `base` and the path of a line such as "0::/system.slice/a.service". False
+   if the process is in none. */
 static bool group_path(const char *groups, const char *controller, const char *base, char *path, size_t room) {
     char text[TEXT_BYTES];
     hz_os_read_file(groups, text, sizeof(text));
@@ -85,15 +86,28 @@ static size_t limit_read(const char *path, const char *name) {
     return number_parse(text, &behind);
 }
 
-void hz_cgroup_memory(size_t *high, size_t *max) {
+/* The folder where cgroup v1 mounts the controller: `root`/`controller`. */
+static bool v1_base(const char *root, const char *controller, char *base, size_t room) {
+    int length = snprintf(base, room, "%s/%s", root, controller);
+    return length > 0 && (size_t)length < room;
+}
+
+void hz_cgroup_memory(const char *groups, const char *root, size_t *high, size_t *max) {
     char path[TEXT_BYTES];
+    char base[BASE_BYTES];
     *high = *max = SIZE_MAX;
-    if (!group_path(own_groups, "", own_root, path, sizeof(path)))
+    if (group_path(groups, "", root, path, sizeof(path)))
+        do {
+            *high = hz_min(*high, limit_read(path, "memory.high"));
+            *max = hz_min(*max, limit_read(path, "memory.max"));
+        } while (group_above(path, root));
+    if (!v1_base(root, "memory", base, sizeof(base)) || !group_path(groups, "memory", base, path, sizeof(path)))
         return;
-    do {
-        *high = hz_min(*high, limit_read(path, "memory.high"));
-        *max = hz_min(*max, limit_read(path, "memory.max"));
-    } while (group_above(path, own_root));
+    do
+        *max = hz_min(*max, limit_read(path, "memory.limit_in_bytes"));
+    while (group_above(path, base));
+    if (*max > SIZE_MAX / 4) /* v1 has no word for "no limit": it shows the largest number of whole pages */
+        *max = SIZE_MAX;
 }
 
 /* Whole CPUs for a quota of `time` in each `period`, at most `most`; `most` without a quota. */
@@ -114,14 +128,13 @@ static size_t cpus_unified(const char *path, size_t most) {
 
 uint32_t hz_cgroup_cpus(const char *groups, const char *root) {
     char path[TEXT_BYTES];
-    char base[64];
+    char base[BASE_BYTES];
     size_t least = UINT32_MAX;
     if (group_path(groups, "", root, path, sizeof(path)))
         do
             least = cpus_unified(path, least);
         while (group_above(path, root));
-    int length = snprintf(base, sizeof(base), "%s/cpu", root); /* cgroup v1 */
-    if (length < 0 || (size_t)length >= sizeof(base) || !group_path(groups, "cpu", base, path, sizeof(path)))
+    if (!v1_base(root, "cpu", base, sizeof(base)) || !group_path(groups, "cpu", base, path, sizeof(path)))
         return (uint32_t)least;
     do
         least = cpus_of(limit_read(path, "cpu.cfs_quota_us"), limit_read(path, "cpu.cfs_period_us"), least);

@@ -11,7 +11,9 @@
 #include "base/os.h"
 
 enum {
-    PURGE_MS = 1000,
+    PURGE_MS_MIN = 20, /* from one purge to the next at least this long, */
+    PURGE_SHARE = 16,  /* and this many times as long as the purge took, */
+    PURGE_MS_MAX = 1000, /* but no longer than this */
     REARM_SHARE = 16, /* the callback is called again after the heap was this part below the soft limit */
     GROUP_SHARE = 8,  /* 1/8 of memory.max is left to all that is not heap */
 };
@@ -21,7 +23,7 @@ static void (*notify)(size_t held_bytes, void *context); /* lock: limit_lock */
 static void *notify_context;                             /* lock: limit_lock */
 static bool is_chosen;                                   /* lock: limit_lock; the program has set the limits */
 static _Atomic(bool) is_told;                            /* hint: called since the heap was 1/16 below it */
-static _Atomic(uint64_t) purged_at_ms;                   /* hint */
+static _Atomic(uint64_t) purge_due_ms;                   /* cas */
 
 static void limit_set(size_t soft_bytes, size_t hard_bytes, bool chosen) {
     hz_hooks_enter();
@@ -59,7 +61,7 @@ void hz_heap_limit_default(void) {
         return;
     size_t high;
     size_t max;
-    hz_cgroup_memory(&high, &max);
+    hz_cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup", &high, &max);
     size_t soft = hz_min(high, max - max / GROUP_SHARE);
     if (high != SIZE_MAX || max != SIZE_MAX)
         limit_set(soft, 0, false);
@@ -75,11 +77,15 @@ bool hz_heap_limit_is_exceeded(void) {
     return held > soft;
 }
 
-bool hz_heap_limit_purge_is_due(void) {
-    uint64_t now = hz_os_now_ms();
-    uint64_t last = hz_load_rlx(&purged_at_ms); /* relaxed: hint */
+bool hz_heap_limit_purge_claim(uint64_t now_ms) {
+    uint64_t due = hz_load_rlx(&purge_due_ms); /* relaxed: hint */
     /* relaxed: the CAS picks one thread, and publishes nothing */
-    return (last == 0 || now >= last + PURGE_MS) && hz_cas_rlx_rlx(&purged_at_ms, &last, now);
+    return now_ms >= due && hz_cas_rlx_rlx(&purge_due_ms, &due, now_ms + PURGE_MS_MAX);
+}
+
+void hz_heap_limit_purge_done(uint64_t claimed_ms, uint64_t now_ms) {
+    uint64_t pause = hz_max(PURGE_SHARE * (now_ms - claimed_ms), PURGE_MS_MIN);
+    hz_store_rlx(&purge_due_ms, now_ms + hz_min(pause, PURGE_MS_MAX)); /* relaxed: hint */
 }
 
 void hz_heap_limit_tell(void) {

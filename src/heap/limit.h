@@ -19,12 +19,16 @@ void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), vo
  */
 void hz_heap_limit_default(void);
 
-/* For slow paths that may obtain memory: whether the heap holds more than the soft limit. If so, the caller purges if a
-   purge is due, at most once a second, and then calls hz_heap_limit_tell. That calls the callback if the heap still
-   holds more than the limit; the caller must hold no lock. Any thread. */
+/* For slow paths that may obtain memory: whether the heap holds more than the soft limit. If so, the caller purges if it
+   can claim the purge, reports that as done, and then calls hz_heap_limit_tell. That calls the callback if the heap
+   still holds more than the limit; the caller must hold no lock. Any thread. */
 bool hz_heap_limit_is_exceeded(void);
-bool hz_heap_limit_purge_is_due(void);
 void hz_heap_limit_tell(void);
+
+/* True for one thread when a purge is due. The pause after a purge is 16 times as long as the purge took, but 20 ms to
+   1 s: so purges take at most about a sixteenth of the time. */
+bool hz_heap_limit_purge_claim(uint64_t now_ms);
+void hz_heap_limit_purge_done(uint64_t claimed_ms, uint64_t now_ms);
 
 /* In a fork's child. */
 void hz_heap_limit_after_fork(void);

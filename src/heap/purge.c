@@ -4,6 +4,7 @@
 #include "heap/purge.h"
 
 #include "base/arena.h"
+#include "base/os.h"
 #include "heap/cache/age.h"
 #include "heap/cache/flush.h"
 #include "heap/keeper.h"
@@ -89,7 +90,10 @@ size_t hz_heap_purge(void) {
 void hz_heap_limit_tick(void) {
     if (HZ_LIKELY(!hz_heap_limit_is_exceeded()))
         return;
-    if (hz_heap_limit_purge_is_due())
+    uint64_t now = hz_os_now_ms();
+    if (hz_heap_limit_purge_claim(now)) {
         (void)hz_heap_purge();
+        hz_heap_limit_purge_done(now, hz_os_now_ms());
+    }
     hz_heap_limit_tell();
 }

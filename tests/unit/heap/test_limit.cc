@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <initializer_list>
 #include <string>
@@ -212,33 +213,64 @@ TEST_F(Limit, TheProgramsLimitsWinOverTheGroups) {
     EXPECT_EQ(hz_budget_hard_limit(), 400 * MiB);
 }
 
-/* The same figures read another way. */
-TEST(Cgroup, TheLowestLimitOfTheGroupAndThoseAboveIt) {
-    std::string line;
-    std::string path;
-    std::ifstream groups("/proc/self/cgroup");
-    while (std::getline(groups, line))
-        if (line.rfind("0::", 0) == 0)
-            path = line.substr(3);
-    auto lowest = [&](const char *name) {
-        size_t least = SIZE_MAX;
-        std::string folder = path;
-        while (!path.empty()) {
-            std::string text;
-            std::ifstream file("/sys/fs/cgroup" + folder + "/" + name);
-            if (file >> text && text != "max")
-                least = std::min<size_t>(least, std::stoull(text));
-            if (folder.empty() || folder == "/")
-                break;
-            folder.resize(folder.rfind('/'));
-        }
-        return least;
-    };
-    size_t high = 0;
-    size_t max = 0;
-    hz_cgroup_memory(&high, &max);
-    EXPECT_EQ(high, lowest("memory.high"));
-    EXPECT_EQ(max, lowest("memory.max"));
+class Cgroup : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        std::string pattern = ::testing::TempDir() + "cgroup-XXXXXX";
+        ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+        folder_ = pattern;
+    }
+    void TearDown() override { std::filesystem::remove_all(folder_); }
+
+    void write(const std::string &file, const std::string &text) {
+        std::filesystem::create_directories((folder_ / file).parent_path());
+        std::ofstream(folder_ / file) << text;
+    }
+    void expect(size_t wanted_high, size_t wanted_max) {
+        size_t high = 0;
+        size_t max = 0;
+        hz_cgroup_memory((folder_ / "groups").c_str(), folder_.c_str(), &high, &max);
+        EXPECT_EQ(high, wanted_high);
+        EXPECT_EQ(max, wanted_max);
+    }
+
+    std::filesystem::path folder_;
+};
+
+TEST_F(Cgroup, TheLowestLimitOfTheGroupAndThoseAboveIt) {
+    expect(SIZE_MAX, SIZE_MAX);
+    write("groups", "0::/a/b\n");
+    expect(SIZE_MAX, SIZE_MAX);
+    write("a/b/memory.high", "max\n");
+    write("a/b/memory.max", "300\n");
+    expect(SIZE_MAX, 300);
+    write("a/memory.high", "250\n");
+    write("a/memory.max", "400\n");
+    expect(250, 300);
+    write("memory.max", "200\n");
+    expect(250, 200);
+}
+
+TEST_F(Cgroup, VersionOne) {
+    write("groups", "5:cpu,cpuacct:/x\n4:memory:/a/b\n0::/\n");
+    expect(SIZE_MAX, SIZE_MAX);
+    write("memory/memory.limit_in_bytes", "9223372036854771712\n"); /* no limit, in pages of 4 KiB ... */
+    expect(SIZE_MAX, SIZE_MAX);
+    write("memory/memory.limit_in_bytes", "9223372036854710272\n"); /* ... and of 64 KiB */
+    expect(SIZE_MAX, SIZE_MAX);
+    write("memory/a/memory.limit_in_bytes", "300\n");
+    expect(SIZE_MAX, 300);
+    write("memory/a/b/memory.limit_in_bytes", "500\n");
+    expect(SIZE_MAX, 300);
+    write("memory.max", "100\n");
+    expect(SIZE_MAX, 100);
+}
+
+/* In a container the file names a path of the host, which the container does not see. */
+TEST_F(Cgroup, AContainersOwnGroupIsTheRootThatItSees) {
+    write("groups", "4:memory:/docker/0123\n");
+    write("memory/memory.limit_in_bytes", "700\n");
+    expect(SIZE_MAX, 700);
 }
 
 } // namespace
