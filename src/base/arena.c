@@ -83,8 +83,11 @@ static bool table_map(void **table, size_t bytes, bool writable) {
 static bool pages_give_back(uint32_t index, uint64_t bits) {
     /* sync: segment-publish, partner entry_get_locked */
     struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
-    void *start = hz_segment_page_address(segment, (unsigned)__builtin_ctzll(bits));
-    return hz_os_purge(start, (size_t)hz_bits_count(bits) << HZ_PAGE_LOG2);
+    size_t offset = (size_t)__builtin_ctzll(bits) << HZ_PAGE_LOG2;
+    size_t bytes = (size_t)hz_bits_count(bits) << HZ_PAGE_LOG2;
+    char *base = hz_segment_page_address(segment, 0);
+    hz_huge_refuse_parts(&segment->huge, base, offset, bytes);
+    return hz_os_purge(base + offset, bytes);
 }
 
 bool hz_arena_init(void) {
@@ -293,6 +296,7 @@ static size_t segment_release_unused(uint32_t index) {
     unpublish(segment);
     if (!hz_os_unmap(base, HZ_SEGMENT_BYTES))
         (void)hz_os_purge(base, HZ_SEGMENT_BYTES); /* too many mappings to split one: address space is lost */
+    hz_huge_forget(&segment->huge);
     hz_runmap_remove(&arena.pages, index);
     hz_lock_acquire(&arena.lock);
     entry_release_locked(segment, false);
@@ -357,6 +361,16 @@ void hz_arena_count_hollow(ptrdiff_t bytes) {
 
 void hz_arena_count_purged(size_t bytes) {
     hz_add_rlx(&arena.purged_bytes, bytes); /* relaxed: counter */
+}
+
+bool hz_arena_part_purge(char *start, size_t bytes) {
+    struct hz_segment *segment = hz_segment_get(start);
+    char *base = hz_segment_page_address(segment, 0);
+    hz_huge_refuse_parts(&segment->huge, base, (size_t)(start - base), bytes);
+    if (!hz_os_purge(start, bytes))
+        return false;
+    hz_arena_count_purged(bytes);
+    return true;
 }
 
 size_t hz_arena_purged_bytes(void) {
@@ -455,6 +469,9 @@ bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run
     run->first = claim.first;
     run->pages = pages;
     run_begin(run, &claim);
+    if ((claim.dirty & claim.bits) == 0)
+        hz_huge_run_begin(&run->segment->huge, hz_segment_page_address(run->segment, 0), run->first, run->pages,
+                          claim.dirty, hz_runmap_used(&arena.pages) << HZ_PAGE_LOG2);
     size_t reused = hz_bits_count(claim.dirty & claim.bits);
     hz_budget_learn((pages - reused) << HZ_PAGE_LOG2, reused << HZ_PAGE_LOG2, hz_arena_used_bytes(),
                     hz_arena_resting_bytes());
@@ -747,50 +764,31 @@ bool hz_arena_tick(void) {
     return hz_arena_resting_bytes() > 0;
 }
 
-void hz_arena_figures_get(struct hz_arena_figures *figures) {
-    *figures = (struct hz_arena_figures){
-        .purged_bytes = hz_load_rlx(&arena.purged_bytes), /* relaxed: counters */
-        .segments_acquired = hz_load_rlx(&arena.segments_acquired),
-        .hollow_bytes = hz_load_rlx(&arena.hollow_bytes),
+struct hz_arena_masks hz_arena_masks_get(uint32_t index) {
+    return (struct hz_arena_masks){
+        .dirty = hz_load_rlx(&arena.pages.dirty_masks[index]), /* relaxed, both: figures, which can change meanwhile */
+        .unused = hz_load_rlx(&arena.pages.free_masks[index]),
     };
-    uint32_t count = is_ready() ? hz_arena_segment_count() : 0;
-    size_t resting = hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2;
-    figures->mapped_bytes = figures->dirty_bytes = figures->free_dirty_bytes = resting;
-    for (uint32_t index = 0; index < count; index++) {
-        struct hz_segment *segment = hz_arena_segment(index);
-        if (segment == NULL)
-            continue;
-        unsigned kind = hz_load_rlx(&segment->kind); /* relaxed, all: figures, which can change meanwhile */
-        size_t bytes = hz_load_rlx(&segment->direct_bytes);
-        if (kind == HZ_SEGMENT_DIRECT) {
-            figures->mapped_bytes += bytes;
-            figures->dirty_bytes += bytes;
-            figures->direct_bytes += bytes;
-            figures->direct_count++;
-            continue;
-        }
-        uint64_t dirty = hz_load_rlx(&arena.pages.dirty_masks[index]);
-        uint64_t unused = hz_load_rlx(&arena.pages.free_masks[index]);
-        figures->segment_count++;
-        figures->mapped_bytes += HZ_SEGMENT_BYTES;
-        figures->dirty_bytes += (size_t)__builtin_popcountll(dirty) << HZ_PAGE_LOG2;
-        figures->used_bytes += (size_t)__builtin_popcountll(~unused) << HZ_PAGE_LOG2;
-        figures->free_dirty_bytes += (size_t)__builtin_popcountll(dirty & unused) << HZ_PAGE_LOG2;
-    }
+}
+
+size_t hz_arena_hollow_bytes(void) {
+    return hz_load_rlx(&arena.hollow_bytes); /* relaxed: counter */
+}
+
+size_t hz_arena_segments_acquired(void) {
+    return hz_load_rlx(&arena.segments_acquired); /* relaxed: counter */
 }
 
 void hz_arena_after_fork(void) {
     hz_lock_settle(&arena.lock); /* the fields are sound after each step; what its holder had taken out is lost */
 }
 
-void hz_arena_recount_after_fork(void) {
-    struct hz_arena_figures figures;
+void hz_arena_recount_after_fork(size_t direct_bytes) {
     if (!is_ready())
         return;
     hz_runmap_repair(&arena.pages, hz_arena_segment_count());
     if (!arena.tight)
         hz_runmap_repair(&hz_region_units, hz_region_count());
-    hz_arena_figures_get(&figures);
-    hz_store_rlx(&arena.direct_bytes, figures.direct_bytes); /* relaxed, both: one thread */
+    hz_store_rlx(&arena.direct_bytes, direct_bytes); /* relaxed, both: one thread */
     hz_store_rlx(&arena.purging, false);
 }

@@ -14,6 +14,7 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
+#include "base/huge.h"
 #include "base/lock.h"
 #include "base/pagetag.h"
 
@@ -48,6 +49,7 @@ struct hz_segment {
     _Atomic(uint32_t) region;             /* owner: the block's holder; 1 + number of its region, 0: mapped alone */
     /* the entry of a direct block ends here */
     _Atomic(bool) is_described;          /* hint: a run was handed out since `meta` was last purged */
+    hz_huge_units huge;                  /* hint: what the kernel was told */
     uint8_t run_first[HZ_SEGMENT_PAGES]; /* owner: the run's holder; first page of the run that a page is in */
     uint8_t run_pages[HZ_SEGMENT_PAGES]; /* owner: the run's holder; length of the run, at its first page */
     struct hz_page_meta meta[HZ_SEGMENT_PAGES];
@@ -149,31 +151,29 @@ size_t hz_arena_purged_bytes(void);
 /* Counts bytes that the layer above gave back. */
 void hz_arena_count_purged(size_t bytes);
 
+/* Gives back a part of a run, in system pages. Its holder must not touch it meanwhile. False when the OS refuses. */
+bool hz_arena_part_purge(char *start, size_t bytes);
+
 /* The holder of a run says that `bytes` of it are hollow, that is, hold no memory, because it purged them or has not
    touched them yet. Negative: they may hold memory again, or the run is about to be freed. Hollow bytes do not count as
    used. */
 void hz_arena_count_hollow(ptrdiff_t bytes);
 
-struct hz_arena_figures {
-    size_t mapped_bytes;      /* paged segments, direct blocks and resting units */
-    size_t dirty_bytes;       /* what may be resident: dirty pages, direct blocks, resting units */
-    size_t free_dirty_bytes;  /* what rests: free dirty pages and units */
-    size_t used_bytes;        /* runs that are handed out */
-    size_t hollow_bytes;      /* of used_bytes: hold no memory, as the holders say */
-    size_t direct_bytes;      /* direct blocks that are handed out */
-    size_t direct_count;      /* number of direct blocks that are handed out */
-    size_t purged_bytes;      /* given back to the OS since the start */
-    size_t segment_count;     /* paged segments */
-    size_t segments_acquired; /* paged segments made since the start */
+/* Single figures, for arena_figures.c: the pages of one segment that may hold memory, and that are free. Any thread. */
+struct hz_arena_masks {
+    uint64_t dirty;
+    uint64_t unused;
 };
-void hz_arena_figures_get(struct hz_arena_figures *figures);
+struct hz_arena_masks hz_arena_masks_get(uint32_t index);
+size_t hz_arena_hollow_bytes(void);
+size_t hz_arena_segments_acquired(void); /* since the start */
 
 /* In a fork's child: makes the lock usable again. If a vanished thread was in the middle of a step, at most the
    address space of that step is lost. */
 void hz_arena_after_fork(void);
 
 /* In a fork's child, while its thread is in no function of the arena: makes counts and summaries agree with the masks
-   and the directory. */
-void hz_arena_recount_after_fork(void);
+   and the directory, in which direct blocks have `direct_bytes`. */
+void hz_arena_recount_after_fork(size_t direct_bytes);
 
 #endif

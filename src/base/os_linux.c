@@ -126,7 +126,7 @@ void hz_os_sparse(void *address, size_t bytes) {
     errno = saved;
 }
 
-void hz_os_zero_huge(void *address, size_t bytes) {
+void hz_os_huge(void *address, size_t bytes) {
     int saved = errno;
     (void)madvise(address, bytes, MADV_HUGEPAGE); /* a kernel without huge pages refuses, which does no harm */
     errno = saved;
@@ -242,6 +242,13 @@ uint64_t hz_os_now_ms(void) {
     if (clock_gettime(CLOCK_MONOTONIC_COARSE, &now) != 0)
         return 0;
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+uint64_t hz_os_now_us(void) {
+    struct timespec now;
+    if (clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+        return 0;
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
 /* glibc stores the holder's id in a locked mutex. */

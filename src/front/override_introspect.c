@@ -5,6 +5,7 @@
 #include "hakozuna/hakozuna.h"
 
 #include "base/arena.h"
+#include "base/arena_figures.h"
 #include "base/compiler.h"
 #include "base/hooks.h"
 #include "front/fence.h"

@@ -13,6 +13,7 @@
 #include "heap/fork.h"
 
 #include "base/arena.h"
+#include "base/arena_figures.h"
 #include "base/guard_pool.h"
 #include "base/guard_report.h"
 #include "base/meta.h"
@@ -47,7 +48,9 @@ void hz_heap_after_fork(void) {
 
 void hz_heap_settle_fork(void) {
     struct hz_thread_block *self = hz_thread_mine;
-    hz_arena_recount_after_fork();
+    struct hz_arena_figures figures;
+    hz_arena_figures_get(&figures);
+    hz_arena_recount_after_fork(figures.direct_bytes);
     hz_park_settle_fork();
     /* relaxed, all: one thread. A parked thread joins when it resumes, but not one that the keeper was about to park */
     hz_allowance_after_fork(self != NULL && !hz_load_rlx(&self->parking.parked));

@@ -7,15 +7,16 @@
 #include "base/budget.h"
 #include "base/cgroup.h"
 #include "base/hooks.h"
+#include "base/huge.h"
 #include "base/lock.h"
 #include "base/os.h"
 
 enum {
-    PURGE_MS_MIN = 20, /* from one purge to the next at least this long, */
-    PURGE_SHARE = 16,  /* and this many times as long as the purge took, */
+    PURGE_MS_MIN = 20,   /* from one purge to the next at least this long, */
+    PURGE_SHARE = 16,    /* and this many times as long as the purge took, */
     PURGE_MS_MAX = 1000, /* but no longer than this */
-    REARM_SHARE = 16, /* the callback is called again after the heap was this part below the soft limit */
-    GROUP_SHARE = 8,  /* 1/8 of memory.max is left to all that is not heap */
+    REARM_SHARE = 16,    /* the callback is called again after the heap was this part below the soft limit */
+    GROUP_SHARE = 8,     /* 1/8 of memory.max is left to all that is not heap */
 };
 
 static struct hz_lock limit_lock;                        /* a leaf */
@@ -59,6 +60,7 @@ void hz_heap_limit_default(void) {
     /* relaxed: hint. cas: picks one thread, and publishes nothing */
     if (hz_load_rlx(&done) || !hz_cas_strong_acq_rlx(&done, &expected, true))
         return;
+    hz_huge_look("/sys/kernel/mm/transparent_hugepage/enabled");
     size_t high;
     size_t max;
     hz_cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup", &high, &max);

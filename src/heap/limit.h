@@ -19,8 +19,8 @@ void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), vo
  */
 void hz_heap_limit_default(void);
 
-/* For slow paths that may obtain memory: whether the heap holds more than the soft limit. If so, the caller purges if it
-   can claim the purge, reports that as done, and then calls hz_heap_limit_tell. That calls the callback if the heap
+/* For slow paths that may obtain memory: whether the heap holds more than the soft limit. If so, the caller purges if
+   it can claim the purge, reports that as done, and then calls hz_heap_limit_tell. That calls the callback if the heap
    still holds more than the limit; the caller must hold no lock. Any thread. */
 bool hz_heap_limit_is_exceeded(void);
 void hz_heap_limit_tell(void);

@@ -5,6 +5,7 @@
 
 #include "hakozuna/hakozuna.h"
 
+#include "base/arena_figures.h"
 #include "base/guard_pool.h"
 #include "base/hooks.h"
 #include "base/meta.h"

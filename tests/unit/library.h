@@ -13,6 +13,7 @@
 
 extern "C" {
 #include "base/arena.h"
+#include "base/arena_figures.h"
 #include "base/atomic.h"
 #include "base/budget.h"
 #include "base/callstack.h"
@@ -22,6 +23,7 @@ extern "C" {
 #include "base/cpus.h"
 #include "base/guard.h"
 #include "base/hooks.h"
+#include "base/huge.h"
 #include "base/large.h"
 #include "base/list.h"
 #include "base/livemap.h"

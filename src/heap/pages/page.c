@@ -13,6 +13,7 @@
 #include "heap/seal.h"
 
 enum {
+    DENSE_BLOCK_BYTES = 4096,
     BLOCKS_MIN = 4,        /* a run should hold at least this many blocks */
     WASTE_SHARE_MAX = 16,  /* a run should leave at most 1/16 of itself unused */
     RECIPROCAL_SHIFT = 42, /* exact for offsets below 2^42 / block_bytes; runs are below 2^22, products below 2^60 */
@@ -85,6 +86,12 @@ static void free_blocks_add(struct hz_shard *shard, const struct hz_page *page, 
     /* relaxed, all: lock */
     hz_store_rlx(&home->free_blocks, hz_load_rlx(&home->free_blocks) + (uint32_t)blocks);
     hz_store_rlx(&shard->free_bytes, hz_load_rlx(&shard->free_bytes) + (size_t)(blocks * page->block_bytes));
+}
+
+/* The page's bytes if they are dense (base/huge.h): the program touches nearly every system page of small blocks. */
+static ptrdiff_t dense_bytes_of(const struct hz_page *page) {
+    /* relaxed: lock */
+    return page->block_bytes <= DENSE_BLOCK_BYTES ? (ptrdiff_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2 : 0;
 }
 
 /* Bytes of the units that belong to blocks: what is left over behind the last block is not free space. */
@@ -264,6 +271,7 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
     hz_store_rlx(&page->free_count, page->capacity);
     hz_add_rlx(&class_blocks[size_class], page->capacity); /* relaxed, both: counter */
     hz_add_rlx(&pages_bytes, (size_t)run.pages << HZ_PAGE_LOG2);
+    hz_huge_count_dense(dense_bytes_of(page));
     unsigned bin = (unsigned)hz_bin_offset(size_class);
     hz_pagetag_set(start, run.pages, bin, size_class, shard->index); /* sync: tag-publish, partner hz_heap_free */
     /* sync: page-publish, partner hz_pages_walk. The tags come first: a fork's child relinks each page that has a
@@ -285,6 +293,7 @@ void hz_page_retire_locked(struct hz_shard *shard, struct hz_page *page) {
     hz_signal_fence();
     hz_sub_rlx(&class_blocks[size_class], page->capacity); /* relaxed, all: counter, lock */
     hz_sub_rlx(&pages_bytes, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
+    hz_huge_count_dense(-dense_bytes_of(page));
     if (HZ_BLOCKS_SEALED)
         hz_seals_forget(page->start, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
     hz_pagetag_clear(page->start, hz_load_rlx(&page->run_pages));
@@ -416,6 +425,7 @@ static void totals_add(void *hollow, struct hz_page *page) {
     /* relaxed, all: one thread */
     hz_add_rlx(&class_blocks[hz_load_rlx(&page->size_class)], page->capacity);
     hz_add_rlx(&pages_bytes, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
+    hz_huge_count_dense(dense_bytes_of(page));
     *(ptrdiff_t *)hollow += all_bytes_of(page, page->purged_units);
 }
 
@@ -427,8 +437,7 @@ void hz_pages_recount_after_fork(void) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         hz_store_rlx(&class_blocks[size_class], 0); /* relaxed, both: one thread */
     hz_store_rlx(&pages_bytes, 0);
+    hz_huge_dense_set(0);
     hz_pages_walk(totals_add, &hollow);
-    struct hz_arena_figures figures;
-    hz_arena_figures_get(&figures);
-    hz_arena_count_hollow(hollow - (ptrdiff_t)figures.hollow_bytes);
+    hz_arena_count_hollow(hollow - (ptrdiff_t)hz_arena_hollow_bytes());
 }

@@ -12,11 +12,13 @@
 enum {
     CALLS_AT_ONCE = 16,      /* most calls of the OS under one lock */
     TRIED = (int)(1U << 30), /* in looked_free: the look left no unit to purge */
+    HUGE_SHARE = 4,          /* a huge page is broken up for at least 1/4 of a page, except by a trim */
 };
 
 struct walk {
     struct hz_thread_block *self;
     enum hz_page_purge_mode mode;
+    bool is_trim;
     uint32_t calls; /* left */
 };
 
@@ -44,10 +46,22 @@ static uint64_t free_units(const struct hz_page *page) {
     return hz_units_touched(log2, 0, run_bytes) & ~used_units;
 }
 
+/* Whether what is free in the page is too little to break up the huge page that it lies in. */
+static bool is_worth_huge(const struct walk *walk, const struct hz_page *page, uint64_t units) {
+    if (walk->is_trim || hz_arena_is_over_soft())
+        return false;
+    unsigned unit = hz_segment_page(page->start) / (HZ_HUGE_BYTES / HZ_PAGE_BYTES);
+    size_t run_bytes = (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2; /* relaxed: lock */
+    return ((size_t)__builtin_popcountll(units) << hz_page_unit_log2(page)) < run_bytes / HUGE_SHARE &&
+           hz_huge_is_asked(&hz_segment_get(page->start)->huge, unit);
+}
+
 /* Purges up to CALLS_AT_ONCE runs of units. False when there is more to do. */
 static bool purge_units_locked(struct walk *walk, struct hz_shard *shard, struct hz_page *page) {
     unsigned log2 = hz_page_unit_log2(page);
     uint64_t units = free_units(page) & ~page->purged_units;
+    if (is_worth_huge(walk, page, units))
+        return true;
     for (unsigned calls = CALLS_AT_ONCE; units != 0 && calls > 0; calls--) {
         unsigned first = (unsigned)__builtin_ctzll(units);
         uint64_t after = ~(units >> first);
@@ -57,11 +71,10 @@ static bool purge_units_locked(struct walk *walk, struct hz_shard *shard, struct
         walk->calls -= walk->calls > 0;
         if (HZ_BLOCKS_SEALED)
             hz_seals_forget(page->start + ((size_t)first << log2), (size_t)count << log2);
-        if (!hz_os_purge(page->start + ((size_t)first << log2), (size_t)count << log2))
+        if (!hz_arena_part_purge(page->start + ((size_t)first << log2), (size_t)count << log2))
             continue; /* the memory may be locked; what it holds does not matter */
         page->purged_units |= run;
         hz_page_count_purged_locked(shard, page, run, 1);
-        hz_arena_count_purged((size_t)count << log2);
     }
     return units == 0;
 }
@@ -103,7 +116,7 @@ static void page_look(void *context, struct hz_page *page) {
 }
 
 void hz_pages_purge_all(struct hz_thread_block *self) {
-    struct walk walk = {.self = self, .mode = HZ_PURGE_RECENT, .calls = UINT32_MAX};
+    struct walk walk = {.self = self, .mode = HZ_PURGE_RECENT, .is_trim = true, .calls = UINT32_MAX};
     hz_pages_walk(page_look, &walk);
 }
 

@@ -220,7 +220,9 @@ class Cgroup : public ::testing::Test {
         ASSERT_NE(mkdtemp(pattern.data()), nullptr);
         folder_ = pattern;
     }
-    void TearDown() override { std::filesystem::remove_all(folder_); }
+    void TearDown() override {
+        std::filesystem::remove_all(folder_);
+    }
 
     void write(const std::string &file, const std::string &text) {
         std::filesystem::create_directories((folder_ / file).parent_path());

@@ -1,0 +1,147 @@
+/*
+ * huge.c - see huge.h. Called by arena.c; by pages/page.c for the counts; when the program starts its first thread.
+ */
+#include "base/huge.h"
+
+#include "base/os.h"
+#include "base/pagetag.h"
+
+#include <string.h>
+
+enum {
+    WANTED_BYTES = 32 << 20, /* of dense runs: one unit is then at most 1/16 more */
+    OTHER_SHARE = 8,         /* at most 1/8 of the bytes in runs may be in others */
+    SLOW_US = 8000,          /* a unit takes 0.1 to 0.3 ms, and 5 ms if a hypervisor first has to find memory */
+    PAUSE_LOG2 = 2, /* after a slow unit no other is wanted for 4 times as long; each time in a row doubles that, */
+    PAUSE_LOG2_MAX = 10, /* to at most 1024 times. The first time the thread may just have lost its CPU */
+    REFUSED_SHIFT = 4,
+    UNIT_PAGES = HZ_HUGE_BYTES / HZ_PAGE_BYTES,
+    REFUSED_MAX = 4096, /* units that are refused at a time: each can cost a mapping, of which a process has 65,530 */
+};
+
+#define UNIT_MASK ((UINT64_C(1) << UNIT_PAGES) - 1)
+
+enum mode { MADVISE, ALWAYS, NEVER };
+
+static _Atomic(size_t) dense_bytes;    /* counter */
+static _Atomic(uint8_t) thp_mode;      /* hint */
+static _Atomic(uint64_t) pause_end_ms; /* hint */
+static _Atomic(uint32_t) pause_log2;   /* hint */
+static _Atomic(size_t) asked_count;    /* counter */
+static _Atomic(size_t) refused_count;  /* counter */
+static _Atomic(size_t) refused_now;    /* counter */
+static _Atomic(size_t) slow_count;     /* counter */
+static _Atomic(size_t) most_us;        /* hint */
+
+void hz_huge_count_dense(ptrdiff_t bytes) {
+    hz_add_rlx(&dense_bytes, (size_t)bytes); /* relaxed: counter */
+}
+
+void hz_huge_dense_set(size_t bytes) {
+    hz_store_rlx(&dense_bytes, bytes); /* relaxed: one thread */
+}
+
+/* The kernel's word for the mode is in brackets: "always [madvise] never". */
+void hz_huge_look(const char *path) {
+    char text[64];
+    hz_os_read_file(path, text, sizeof(text));
+    bool is_always = strstr(text, "[always]") != NULL;
+    bool is_never = strstr(text, "[never]") != NULL;
+    hz_store_rlx(&thp_mode, is_always ? ALWAYS : is_never ? NEVER : MADVISE); /* relaxed: hint */
+}
+
+bool hz_huge_is_wanted(size_t used_bytes) {
+    size_t dense = hz_load_rlx(&dense_bytes); /* relaxed, all: hints */
+    if (dense < WANTED_BYTES || used_bytes > dense + dense / (OTHER_SHARE - 1) || hz_load_rlx(&thp_mode) == NEVER)
+        return false;
+    uint64_t end = hz_load_rlx(&pause_end_ms);
+    return HZ_LIKELY(end == 0) || hz_os_now_ms() >= end;
+}
+
+/* Touches the first byte of the run, which makes the kernel find a huge page for the unit. */
+static void touch(char *run) {
+    uint64_t before = hz_os_now_us();
+    *(volatile char *)run = 0;
+    uint64_t took = hz_os_now_us() - before;
+    if (took > hz_load_rlx(&most_us)) /* relaxed, all: hint, counter */
+        hz_store_rlx(&most_us, took);
+    uint32_t log2 = hz_load_rlx(&pause_log2);
+    if (HZ_LIKELY(took <= SLOW_US)) {
+        if (log2 != 0)
+            hz_store_rlx(&pause_log2, 0);
+        return;
+    }
+    log2 = (uint32_t)hz_min(hz_max(log2 + 1, PAUSE_LOG2), PAUSE_LOG2_MAX);
+    hz_store_rlx(&pause_log2, log2);
+    hz_add_rlx(&slow_count, 1);
+    hz_store_rlx(&pause_end_ms, hz_os_now_ms() + (took << log2) / 1000);
+}
+
+void hz_huge_ask(hz_huge_units *units, char *base, unsigned unit, char *run) {
+    uint8_t bit = (uint8_t)(1U << unit);
+    uint8_t refused = (uint8_t)(bit << REFUSED_SHIFT);
+    if ((hz_and_rlx(units, (uint8_t)~refused) & refused) != 0) /* relaxed, all: hint, counter */
+        hz_sub_rlx(&refused_now, 1);
+    if ((hz_or_rlx(units, bit) & bit) == 0)
+        hz_add_rlx(&asked_count, 1);
+    hz_os_huge(base + ((size_t)unit << HZ_HUGE_LOG2), HZ_HUGE_BYTES);
+    touch(run);
+}
+
+void hz_huge_run_begin(hz_huge_units *units, char *base, unsigned first, unsigned pages, uint64_t dirty_mask,
+                       size_t used_bytes) {
+    for (unsigned unit = first / UNIT_PAGES; unit <= (first + pages - 1) / UNIT_PAGES; unit++) {
+        uint64_t unit_mask = UNIT_MASK << (unit * UNIT_PAGES);
+        if ((dirty_mask & unit_mask) != 0 || hz_huge_is_asked(units, unit))
+            continue;
+        if (!hz_huge_is_wanted(used_bytes))
+            return;
+        unsigned touched = unit * UNIT_PAGES > first ? unit * UNIT_PAGES : first;
+        hz_huge_ask(units, base, unit, base + ((size_t)touched << HZ_PAGE_LOG2));
+    }
+}
+
+/* Whether a purge of a part should refuse the unit. */
+static bool must_refuse(uint8_t seen, uint8_t bit) {
+    if ((seen & bit) == 0) /* relaxed, all: hint */
+        return hz_load_rlx(&thp_mode) == ALWAYS && (seen & (unsigned)bit << REFUSED_SHIFT) == 0 &&
+               hz_load_rlx(&refused_now) < REFUSED_MAX;
+    return hz_load_rlx(&refused_now) < REFUSED_MAX;
+}
+
+static void unit_refuse(hz_huge_units *units, char *base, unsigned unit) {
+    uint8_t bit = (uint8_t)(1U << unit);
+    uint8_t refused = (uint8_t)(bit << REFUSED_SHIFT);
+    if (!must_refuse(hz_load_rlx(units), bit)) /* relaxed, all: hint, counter; two threads may both tell the kernel */
+        return;
+    (void)hz_and_rlx(units, (uint8_t)~bit);
+    if ((hz_or_rlx(units, refused) & refused) == 0) {
+        hz_add_rlx(&refused_count, 1);
+        hz_add_rlx(&refused_now, 1);
+    }
+    hz_os_sparse(base + ((size_t)unit << HZ_HUGE_LOG2), HZ_HUGE_BYTES);
+}
+
+void hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, size_t bytes) {
+    size_t end = offset + bytes;
+    size_t first = offset >> HZ_HUGE_LOG2;
+    size_t last = (end - 1) >> HZ_HUGE_LOG2;
+    if (offset % HZ_HUGE_BYTES != 0 || (first == last && end % HZ_HUGE_BYTES != 0))
+        unit_refuse(units, base, (unsigned)first);
+    if (last != first && end % HZ_HUGE_BYTES != 0)
+        unit_refuse(units, base, (unsigned)last);
+}
+
+void hz_huge_forget(hz_huge_units *units) {
+    uint8_t seen = hz_and_rlx(units, 0); /* relaxed: owner of the segment */
+    hz_sub_rlx(&refused_now, (size_t)__builtin_popcount((unsigned)seen >> REFUSED_SHIFT));
+}
+
+void hz_huge_figures_get(struct hz_huge_figures *figures) {
+    *figures = (struct hz_huge_figures){
+        .asked = hz_load_rlx(&asked_count), /* relaxed, all: counters, hint */
+        .refused = hz_load_rlx(&refused_count),
+        .slow = hz_load_rlx(&slow_count),
+        .most_us = hz_load_rlx(&most_us),
+    };
+}

@@ -1,0 +1,68 @@
+/*
+ * huge.h - which units of 2 MiB the kernel is asked to back with huge pages. Used by arena.c.
+ *
+ * A huge page costs one page fault instead of 512, and one TLB entry. It also makes all of its 2 MiB resident. So a
+ * unit is asked for when the first run in it is handed out, and only while the heap is large and nearly all of it is
+ * dense: runs that hold small blocks, whose memory the program soon touches everywhere. Before a part of such a unit is
+ * given back, huge pages are refused for the whole unit. Otherwise khugepaged would make the purged part resident
+ * again.
+ *
+ * Where the kernel gives huge pages to everybody (THP = always), units that nobody asked for are refused in the same
+ * way. Where it gives none, nothing is asked.
+ */
+#ifndef HZ_BASE_HUGE_H
+#define HZ_BASE_HUGE_H
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+
+enum {
+    HZ_HUGE_LOG2 = 21,
+    HZ_HUGE_BYTES = 1 << HZ_HUGE_LOG2,
+};
+
+/* What the kernel was told about the units of one segment: bits 0 to 3 asked, bits 4 to 7 refused. Zero: nothing. */
+typedef _Atomic(uint8_t) hz_huge_units;
+
+/* Counts bytes of dense runs. Any thread. */
+void hz_huge_count_dense(ptrdiff_t bytes);
+void hz_huge_dense_set(size_t bytes); /* in a fork's child */
+
+/* Whether a new unit should be asked for, in a heap with so many bytes in runs. Any thread. */
+bool hz_huge_is_wanted(size_t used_bytes);
+
+/* Asks for a unit. `run`: memory in it that the caller holds, which reads as zero, and is made resident here. If that
+   takes long, because the kernel first has to move other memory, no unit is wanted for a while. */
+void hz_huge_ask(hz_huge_units *units, char *base, unsigned unit, char *run);
+
+/* A run is handed out in a segment at `base`: pages [first, first + pages) of HZ_PAGE_BYTES, all clean. Asks for those
+   of its units that are new, that is, without a bit in `dirty_mask`, while units are wanted. `used_bytes`: in all runs.
+ */
+void hz_huge_run_begin(hz_huge_units *units, char *base, unsigned first, unsigned pages, uint64_t dirty_mask,
+                       size_t used_bytes);
+
+/* Whether the unit was asked for, and not refused since. Any thread. */
+HZ_INLINE bool hz_huge_is_asked(hz_huge_units *units, unsigned unit) {
+    return (hz_load_rlx(units) >> unit & 1) != 0; /* relaxed: hint */
+}
+
+/* Before [offset, offset + bytes) of the segment at `base` is given back: refuses huge pages for units of which this is
+   a part. Any thread that holds the range. */
+void hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, size_t bytes);
+
+/* When the segment ends. */
+void hz_huge_forget(hz_huge_units *units);
+
+/* Reads how the kernel gives huge pages: `path` is /sys/kernel/mm/transparent_hugepage/enabled, or a file of its form.
+   Before, and where it cannot be read, madvise is assumed. Any thread. */
+void hz_huge_look(const char *path);
+
+struct hz_huge_figures {
+    size_t asked;   /* units asked for since the start, */
+    size_t refused; /* and refused */
+    size_t slow;    /* units that took more than 8 ms to become resident */
+    size_t most_us; /* the longest that one took */
+};
+void hz_huge_figures_get(struct hz_huge_figures *figures);
+
+#endif

@@ -1,0 +1,203 @@
+/* Huge pages: units are asked for in a large dense heap, and refused before a part of one is given back. */
+#include "unit/base/fixture.h"
+
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+namespace {
+
+using support::MiB;
+
+constexpr size_t dense_bytes = 64 * MiB;
+constexpr unsigned unit_pages = HZ_HUGE_BYTES / unit::page_bytes;
+
+/* What the kernel was told about the mapping that holds the address: "hg", "nh" or "". */
+std::string advice_at(const void *address) {
+    auto wanted = reinterpret_cast<uintptr_t>(address);
+    std::ifstream maps("/proc/self/smaps");
+    std::string line;
+    bool is_here = false;
+    while (std::getline(maps, line)) {
+        unsigned long first = 0;
+        unsigned long behind = 0;
+        if (std::sscanf(line.c_str(), "%lx-%lx ", &first, &behind) == 2)
+            is_here = first <= wanted && wanted < behind;
+        else if (is_here && line.rfind("VmFlags:", 0) == 0)
+            return line.find(" hg") != std::string::npos ? "hg" : line.find(" nh") != std::string::npos ? "nh" : "";
+    }
+    return "unmapped";
+}
+
+bool kernel_has_huge_pages() {
+    return std::filesystem::exists("/sys/kernel/mm/transparent_hugepage/enabled");
+}
+
+class Huge : public testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        ASSERT_TRUE(unit::base_init());
+    }
+    void SetUp() override {
+        if (!kernel_has_huge_pages())
+            GTEST_SKIP() << "the kernel has no huge pages";
+        say("always [madvise] never");
+    }
+    void TearDown() override {
+        for (const struct hz_run &run : runs_)
+            hz_arena_run_free(run.segment, run.first);
+        hz_arena_purge(0, SIZE_MAX);
+        hz_huge_dense_set(0);
+    }
+
+    static void say(const std::string &mode) {
+        std::string path = ::testing::TempDir() + "thp-" + std::to_string(getpid());
+        std::ofstream(path) << mode << "\n";
+        hz_huge_look(path.c_str());
+        std::filesystem::remove(path);
+    }
+
+    /* Takes single pages until one is the first of a unit, and then the rest of the unit. */
+    size_t unit_take() {
+        struct hz_run run = {};
+        do {
+            EXPECT_TRUE(hz_arena_run_alloc(1, 1, &run));
+            runs_.push_back(run);
+        } while (run.first % unit_pages != 0);
+        size_t first = runs_.size() - 1;
+        while (runs_.size() - first < unit_pages) {
+            EXPECT_TRUE(hz_arena_run_alloc(1, 1, &run));
+            EXPECT_EQ(run.first / unit_pages, runs_[first].first / unit_pages) << "the unit is filled first";
+            runs_.push_back(run);
+        }
+        return first;
+    }
+    void give(size_t index) {
+        hz_arena_run_free(runs_[index].segment, runs_[index].first);
+        runs_.erase(runs_.begin() + static_cast<ptrdiff_t>(index));
+    }
+    std::string advice(size_t index) const {
+        return advice_at(unit::page_address(runs_[index].segment, runs_[index].first));
+    }
+    static struct hz_huge_figures figures() {
+        struct hz_huge_figures got;
+        hz_huge_figures_get(&got);
+        return got;
+    }
+
+    std::vector<struct hz_run> runs_;
+};
+
+TEST_F(Huge, ASmallHeapAsksForNone) {
+    hz_huge_dense_set(16 * MiB);
+    size_t asked = figures().asked;
+    unit_take();
+    EXPECT_EQ(figures().asked, asked);
+}
+
+TEST_F(Huge, ALargeDenseHeapAsksForWholeUnits) {
+    hz_huge_dense_set(dense_bytes);
+    size_t first = unit_take();
+    EXPECT_EQ(advice(first), "hg");
+    EXPECT_EQ(advice(first + unit_pages - 1), "hg");
+    EXPECT_TRUE(support::is_zero(unit::page_address(runs_[first].segment, runs_[first].first), unit::page_bytes));
+}
+
+TEST_F(Huge, OtherRunsMayBeAnEighth) {
+    hz_huge_dense_set(70 * MiB);
+    EXPECT_TRUE(hz_huge_is_wanted(80 * MiB));
+    EXPECT_FALSE(hz_huge_is_wanted(81 * MiB));
+}
+
+TEST_F(Huge, NothingIsAskedWhereTheKernelGivesNone) {
+    say("always madvise [never]");
+    hz_huge_dense_set(dense_bytes);
+    EXPECT_FALSE(hz_huge_is_wanted(dense_bytes));
+}
+
+TEST_F(Huge, APartThatGoesBackRefusesItsUnitOnly) {
+    hz_huge_dense_set(dense_bytes);
+    size_t first = unit_take();
+    size_t other = unit_take();
+    size_t refused = figures().refused;
+    give(first + 3);
+    other--;
+    hz_arena_purge(0, SIZE_MAX);
+    EXPECT_EQ(advice(first), "nh");
+    EXPECT_EQ(advice(other), "hg");
+    EXPECT_EQ(figures().refused, refused + 1);
+    give(first + 5);
+    hz_arena_purge(0, SIZE_MAX);
+    EXPECT_EQ(figures().refused, refused + 1) << "the kernel is told once";
+}
+
+TEST_F(Huge, AWholeUnitGoesBackAsItIs) {
+    hz_huge_dense_set(dense_bytes);
+    size_t first = unit_take();
+    char *start = unit::page_address(runs_[first].segment, runs_[first].first);
+    for (unsigned page = 0; page < unit_pages; page++)
+        give(first);
+    hz_arena_purge(0, SIZE_MAX);
+    EXPECT_EQ(advice_at(start), "hg");
+}
+
+TEST_F(Huge, ARefusedUnitIsAskedForAgainWhenItIsNew) {
+    hz_huge_dense_set(dense_bytes);
+    size_t first = unit_take();
+    char *start = unit::page_address(runs_[first].segment, runs_[first].first);
+    give(first);
+    hz_arena_purge(0, SIZE_MAX);
+    ASSERT_EQ(advice_at(start), "nh");
+    for (unsigned page = 1; page < unit_pages; page++)
+        give(first);
+    hz_arena_purge(0, SIZE_MAX);
+    ASSERT_EQ(advice_at(start), "nh");
+    while (advice_at(start) == "nh" && runs_.size() < 64 * unit_pages)
+        unit_take();
+    EXPECT_EQ(advice_at(start), "hg");
+}
+
+TEST_F(Huge, WhereAllGetHugePagesUnitsNobodyAskedForAreRefusedToo) {
+    char *base = static_cast<char *>(hz_os_map(HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES, false));
+    ASSERT_NE(base, nullptr);
+    hz_huge_units units = {0};
+    hz_huge_refuse_parts(&units, base, 4096, 4096);
+    EXPECT_EQ(advice_at(base), "") << "madvise: nothing to refuse";
+    say("[always] madvise never");
+    hz_huge_refuse_parts(&units, base, 4096, 4096);
+    EXPECT_EQ(advice_at(base), "nh");
+    EXPECT_EQ(advice_at(base + 2 * MiB), "");
+    hz_huge_forget(&units);
+    EXPECT_TRUE(hz_os_unmap(base, HZ_SEGMENT_BYTES));
+}
+
+/* A part in the middle, at both ends, and across the border of two units. */
+TEST_F(Huge, TheUnitsOfARangeThatItCoversInPart) {
+    char *base = static_cast<char *>(hz_os_map(HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES, false));
+    ASSERT_NE(base, nullptr);
+    const struct {
+        size_t offset, bytes;
+        bool first, second;
+    } cases[] = {
+        {4096, 4096, true, false},        {0, MiB, true, false},
+        {MiB, MiB, true, false},          {0, 2 * MiB, false, false},
+        {2 * MiB, 2 * MiB, false, false}, {0, 4 * MiB, false, false},
+        {MiB, 2 * MiB, true, true},       {0, 3 * MiB, false, true},
+        {MiB, 3 * MiB, true, false},      {3 * MiB, MiB, false, true},
+    };
+    for (const auto &each : cases) {
+        hz_huge_units units = {0};
+        for (unsigned index : {0U, 1U})
+            hz_huge_ask(&units, base, index, base + index * size_t{HZ_HUGE_BYTES});
+        hz_huge_refuse_parts(&units, base, each.offset, each.bytes);
+
+        EXPECT_EQ(advice_at(base), each.first ? "nh" : "hg");
+        EXPECT_EQ(advice_at(base + 2 * MiB), each.second ? "nh" : "hg");
+        hz_huge_forget(&units);
+    }
+    EXPECT_TRUE(hz_os_unmap(base, HZ_SEGMENT_BYTES));
+}
+
+} // namespace
