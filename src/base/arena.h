@@ -47,6 +47,7 @@ struct hz_segment {
     _Atomic(_Atomic(uintptr_t) *) notes;  /* sync: notes-publish; debugging, a word for each block start */
     uint32_t index;                       /* const after publish; in the directory */
     _Atomic(uint32_t) region;             /* owner: the block's holder; 1 + number of its region, 0: mapped alone */
+    bool is_huge;                         /* owner: the block's holder; huge pages were asked for */
     /* the entry of a direct block ends here */
     _Atomic(bool) is_described;          /* hint: a run was handed out since `meta` was last purged */
     hz_huge_units huge;                  /* hint: what the kernel was told */

@@ -15,6 +15,8 @@ enum {
     PAUSE_LOG2 = 2, /* after a slow unit no other is wanted for 4 times as long; each time in a row doubles that, */
     PAUSE_LOG2_MAX = 10, /* to at most 1024 times. The first time the thread may just have lost its CPU */
     REFUSED_SHIFT = 4,
+    BLOCK_BYTES_MIN = 4 << 20,
+    BLOCK_SHARE = 4,
     UNIT_PAGES = HZ_HUGE_BYTES / HZ_PAGE_BYTES,
     REFUSED_MAX = 4096, /* units that are refused at a time: each can cost a mapping, of which a process has 65,530 */
 };
@@ -24,6 +26,7 @@ enum {
 enum mode { MADVISE, ALWAYS, NEVER };
 
 static _Atomic(size_t) dense_bytes;    /* counter */
+static _Atomic(size_t) block_bytes;    /* counter: of large blocks for which huge pages were asked */
 static _Atomic(uint8_t) thp_mode;      /* hint */
 static _Atomic(uint64_t) pause_end_ms; /* hint */
 static _Atomic(uint32_t) pause_log2;   /* hint */
@@ -130,6 +133,24 @@ void hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, size_
         unit_refuse(units, base, (unsigned)first);
     if (last != first && end % HZ_HUGE_BYTES != 0)
         unit_refuse(units, base, (unsigned)last);
+}
+
+bool hz_huge_block_begin(char *base, size_t bytes) {
+    size_t dense = hz_load_rlx(&dense_bytes); /* relaxed, all: hint, counter */
+    size_t before = hz_load_rlx(&block_bytes);
+    do {
+        if (bytes < BLOCK_BYTES_MIN || dense < WANTED_BYTES || before + bytes > dense / BLOCK_SHARE ||
+            hz_load_rlx(&thp_mode) == NEVER)
+            return false;
+    } while (!hz_cas_rlx_rlx(&block_bytes, &before, before + bytes));
+    hz_os_huge(base, bytes & ~(size_t)(HZ_HUGE_BYTES - 1));
+    return true;
+}
+
+void hz_huge_block_end(char *base, size_t bytes, bool refuse) {
+    hz_sub_rlx(&block_bytes, bytes); /* relaxed: counter */
+    if (refuse)
+        hz_os_sparse(base, bytes & ~(size_t)(HZ_HUGE_BYTES - 1));
 }
 
 void hz_huge_forget(hz_huge_units *units) {

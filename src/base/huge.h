@@ -50,6 +50,15 @@ HZ_INLINE bool hz_huge_is_asked(hz_huge_units *units, unsigned unit) {
    a part. Any thread that holds the range. */
 void hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, size_t bytes);
 
+/* A block above 2 MiB begins at `base`, or got another length. True if huge pages were asked for in it. Nobody knows
+   how much of such a block the program will touch. So all blocks with huge pages together may hold a quarter of the
+   bytes of dense runs, which bounds what they can waste. Any thread. */
+bool hz_huge_block_begin(char *base, size_t bytes);
+
+/* Such a block ends, or is about to get another length. With `refuse` no huge pages are asked for any more: the next
+   block there may be sparse. Any thread. */
+void hz_huge_block_end(char *base, size_t bytes, bool refuse);
+
 /* When the segment ends. */
 void hz_huge_forget(hz_huge_units *units);
 
