@@ -4,11 +4,13 @@
 usage: counters.py [--check]     --check: write nothing; exit 1 when the page is stale
 
 Reads src/heap/counters.def and engine_counters.def of each engine. Figures that src/heap/stats.c computes instead of counting,
-and those of the parts of each engine's mailbox (its way.h), are described in COMPUTED below; a figure that
-only the sources or only COMPUTED has is a fault. Faults are reported as `file:line: what`.
+and those of the parts of each engine's mailbox (its way.h), are described in COMPUTED below or, if they are no counters, in
+docs/stats-schema.json; a figure that only the sources or only COMPUTED has is a fault. Faults are reported as
+`file:line: what`.
 """
 
 import argparse
+import json
 import pathlib
 import re
 import sys
@@ -22,12 +24,13 @@ ENGINE_LISTS = "src/engines/*/engine_counters.def"
 REPORT = "src/heap/stats.c"
 MAILBOXES = "src/engines/*/way.h"
 PAGE = "docs/counters.md"
+SCHEMA = "docs/stats-schema.json"
 
 COUNTER = re.compile(
     r'COUNTER\("(?P<group>[a-z]+)", (?P<field>[a-z_]+), "(?P<name>[a-z0-9_]+)", (?P<kind>SUM|MAX|HOT), "(?P<text>[^"]+)"\)'
 )
 WANTED = 'COUNTER("group", field, "name", SUM or MAX or HOT, "text")'
-REPORTED = re.compile(r'hz_report_number\(report, "(?P<name>[a-z0-9_]+)"')
+REPORTED = re.compile(r'hz_report_(?:number|string)\(report, "(?P<name>[a-z0-9_]+)"')
 PART = re.compile(r'^#define HZ_[A-Z]+_FIGURE +"(?P<name>[a-z0-9_]+)"$', re.MULTILINE)
 
 # In the order of the report. Each is a section of the page.
@@ -40,7 +43,6 @@ GROUPS = {
     "locks": "A shard's lock, `exclusive`.",
     "rest": "Bytes of free memory, by where it rests ([memory](memory.md)). How much memory a place keeps resident is printed for no place but the arena:\n"
     "blocks of all places and live blocks share pages, and to follow the links of a list, in blocks that a thread may take meanwhile, is not safe.",
-    "classes": "One row for each size class that has pages.",
     "threads": "One row for each thread of the program that has a thread block. The keeper has no row: its thread block keeps nothing.",
 }
 
@@ -81,15 +83,11 @@ COMPUTED = [
     Counter("rest", "depot_bytes", "SUM", "freed blocks in the depot"),
     Counter("rest", "pages_bytes", "SUM", "free blocks in pages that hold memory: the slack"),
     Counter("rest", "arena_bytes", "SUM", "free pages and units that hold memory"),
+    Counter("rest", "hollow_bytes", "SUM", "bytes of free blocks and of the unused ends of pages that hold no memory, because it was given back or never touched"),
     Counter("rest", "keeper", "SUM", "1 while the keeper runs"),
-    Counter("classes", "block_bytes", "SUM", "size of a block"),
-    Counter("classes", "pages", "SUM", "pages of the class"),
-    Counter("classes", "live", "SUM", "blocks handed out and not freed"),
-    Counter("classes", "cached", "SUM", "freed blocks in bins, in remote buffers, in the depot, or waiting for a shard"),
-    Counter("classes", "free", "SUM", "free blocks in their pages"),
-    Counter("classes", "depot_blocks", "SUM", "blocks in the depot, which `cached` includes"),
     Counter("threads", "number", "SUM", "number of the thread block; a later thread can get the same"),
     Counter("threads", "thread_id", "SUM", "the kernel's number of the thread; 0 if not known: archives, `dlopen`, a fork's child, a first thread that allocates early"),
+    Counter("threads", "name", "SUM", "the thread's name; empty if not known"),
     Counter("threads", "shard", "SUM", "number of the thread's shard"),
     Counter("threads", "bins_bytes", "SUM", "freed blocks in its bins"),
     Counter("threads", "remote_bytes", "SUM", "freed blocks in its remote buffer"),
@@ -102,7 +100,8 @@ HEAD = """\
 <!-- written by tools/counters.py (make docs); do not edit -->
 # Counters
 
-`hz_stats_print` writes these figures in the groups below; `HAKOZUNA_SHOW_STATS=1` prints them when a process ends ([usage](usage.md#statistics)).
+`hz_stats_print` writes these figures in the groups below, as JSON and, without zeros, with `HZ_STATS_VERBOSE` ([statistics](statistics.md)).
+[stats-schema.json](stats-schema.json) describes what else is in a JSON report.
 Each thread writes counters of its own, in its thread block. The report adds up all thread blocks, used or not, since the start of the process.
 A fork's child continues from its parent's counts. *engines* are those that print the counter. *builds*: "stats" means that only builds with statistics
 count it, because the path is too short for a counter: presets `stats`, `check`, `asan`, `tsan`, `clang-check`, `clang-asan`, `clang-tsan`, or `-DHZ_STATS=ON`.
@@ -141,11 +140,19 @@ def read_counters(text: str, path: str, engines: tuple[str, ...] = (), before: t
     return found
 
 
-def require_computed(text: str, path: str, pattern: re.Pattern = REPORTED, engines: tuple[str, ...] = ()) -> None:
-    """Each figure that a source reports is in COMPUTED, and COMPUTED has no other figure of these engines."""
+def names_in_schema(schema: dict) -> set[str]:
+    """The keys that the rows and groups of a report can have."""
+    groups = schema["properties"].values()
+    return {name for group in groups for name in group.get("items", group).get("properties", {})}
+
+
+def require_computed(
+    text: str, path: str, pattern: re.Pattern = REPORTED, engines: tuple[str, ...] = (), elsewhere: frozenset[str] = frozenset()
+) -> None:
+    """Each figure that a source reports is in COMPUTED or `elsewhere`, and COMPUTED has no other figure of these engines."""
     there = {found["name"]: text.count("\n", 0, found.start()) + 1 for found in pattern.finditer(text)}
     described = {counter.name for counter in COMPUTED if counter.engines == engines}
-    for name in sorted(set(there) - described):
+    for name in sorted(set(there) - described - elsewhere):
         raise CounterError(f"{path}:{there[name]}: reports '{name}', which COMPUTED in tools/counters.py does not describe")
     for name in sorted(described - set(there)):
         raise CounterError(f"{path}:1: does not report '{name}', which COMPUTED in tools/counters.py describes")
@@ -153,7 +160,8 @@ def require_computed(text: str, path: str, pattern: re.Pattern = REPORTED, engin
 
 def read_all(root: pathlib.Path) -> list[Counter]:
     """All counters: those that are computed, the common ones, and those of each engine."""
-    require_computed((root / REPORT).read_text(encoding="utf-8"), REPORT)
+    elsewhere = frozenset(names_in_schema(json.loads((root / SCHEMA).read_text(encoding="utf-8"))))
+    require_computed((root / REPORT).read_text(encoding="utf-8"), REPORT, elsewhere=elsewhere)
     for path in sorted(root.glob(MAILBOXES)):
         require_computed(path.read_text(encoding="utf-8"), path.relative_to(root).as_posix(), PART, (path.parent.name,))
     common = read_counters((root / COMMON).read_text(encoding="utf-8"), COMMON, before=tuple(COMPUTED))

@@ -139,12 +139,15 @@ HZ_API const char *hz_version(void);
    knob, compiler, build. A constant string, never NULL. */
 HZ_API const char *hz_config_string(void);
 
-enum hz_stats_format { HZ_STATS_TEXT = 0, HZ_STATS_JSON = 1 };
+enum hz_stats_format { HZ_STATS_TEXT = 0, HZ_STATS_JSON = 1, HZ_STATS_VERBOSE = 2 };
 
-/* Writes the allocator's statistics to a file descriptor: live, cached, free but resident, and mapped
-   bytes, counters, and figures for each size class and each thread. Allocates nothing. Returns 0, or -1 with errno set
-   to EINVAL (unknown format) or to an error of write(2). Other threads keep running meanwhile, so their figures may be
-   slightly out of date. */
+/* Writes a report of the heap to a file descriptor. HZ_STATS_TEXT is for people: the first five lines say how much
+   memory is live, rests, is free, and how much of the process's memory that is, in MiB; then come the ranges of sizes,
+   the classes that hold most, and what each thread keeps for reuse. HZ_STATS_VERBOSE adds all classes and threads, the
+   counters and the configuration. HZ_STATS_JSON has all of it in one line for programs (docs/stats-schema.json).
+   Allocates nothing, and holds no lock while it writes. Reads /proc/self, unless the program has restricted its system
+   calls. Returns 0, or -1 with errno set to EINVAL (unknown format) or to an error of write(2). Figures are exact while
+   no other thread allocates or frees; otherwise those that belong together can be a little apart. */
 HZ_API int hz_stats_print(int fd, enum hz_stats_format format);
 
 /* The totals that hz_stats_print writes, for use by programs. Members named _bytes are in bytes. Until version 1.0 a

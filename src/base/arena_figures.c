@@ -14,7 +14,7 @@ void hz_arena_figures_get(struct hz_arena_figures *figures) {
     };
     uint32_t count = hz_arena_segment_count(); /* 0 before the arena is ready */
     size_t resting = hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2;
-    figures->mapped_bytes = figures->dirty_bytes = figures->free_dirty_bytes = resting;
+    figures->mapped_bytes = figures->dirty_bytes = figures->free_dirty_bytes = figures->unit_bytes = resting;
     for (uint32_t index = 0; index < count; index++) {
         struct hz_segment *segment = hz_arena_segment(index);
         if (segment == NULL)

@@ -10,6 +10,7 @@ struct hz_arena_figures {
     size_t mapped_bytes;      /* paged segments, direct blocks and resting units */
     size_t dirty_bytes;       /* what may be resident: dirty pages, direct blocks, resting units */
     size_t free_dirty_bytes;  /* what rests: free dirty pages and units */
+    size_t unit_bytes;        /* of free_dirty_bytes: units */
     size_t used_bytes;        /* runs that are handed out */
     size_t hollow_bytes;      /* of used_bytes: hold no memory, as the holders say */
     size_t direct_bytes;      /* direct blocks that are handed out */

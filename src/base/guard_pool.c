@@ -23,6 +23,7 @@ struct hz_guard_range hz_guard_range;
 struct pool {
     _Atomic(uint32_t) rate;            /* hint: set last */
     _Atomic(size_t) live_bytes;        /* counter */
+    _Atomic(size_t) live_blocks;       /* counter */
     _Atomic(size_t) resident_bytes;    /* counter */
     size_t guard_bytes;                /* const after publish; a system page */
     size_t room_bytes;                 /* const after publish */
@@ -174,7 +175,8 @@ static void *slot_fill(size_t size, size_t alignment) {
     }
     margin_fill(margin_before(&place));
     margin_fill(margin_behind(&place, size));
-    hz_add_rlx(&pool.live_bytes, size); /* relaxed, both: counter */
+    hz_add_rlx(&pool.live_bytes, size); /* relaxed, all: counter */
+    hz_add_rlx(&pool.live_blocks, 1);
     hz_add_rlx(&pool.resident_bytes, place.pages_bytes);
     hz_lock_acquire(&pool.lock);
     struct hz_guard_slot *slot = &pool.slots[index];
@@ -287,7 +289,8 @@ enum hz_guard_answer hz_guard_pool_free(const void *block, struct hz_guard_slot 
         answer = HZ_GUARD_UNDERWRITE;
     else if (!margin_is_whole(margin_behind(&place, slot->size)))
         answer = HZ_GUARD_OVERWRITE;
-    hz_sub_rlx(&pool.live_bytes, slot->size); /* relaxed: counter */
+    hz_sub_rlx(&pool.live_bytes, slot->size); /* relaxed, both: counter */
+    hz_sub_rlx(&pool.live_blocks, 1);
     if (!hz_os_close(place.pages, place.pages_bytes))
         return answer;                                   /* the pages stay accessible, so the slot is not used again */
     hz_sub_rlx(&pool.resident_bytes, place.pages_bytes); /* relaxed: counter */
@@ -302,6 +305,7 @@ enum hz_guard_answer hz_guard_pool_free(const void *block, struct hz_guard_slot 
 void hz_guard_figures_get(struct hz_guard_figures *figures) {
     *figures = (struct hz_guard_figures){
         .live_bytes = hz_load_rlx(&pool.live_bytes), /* relaxed, all: figures */
+        .live_blocks = hz_load_rlx(&pool.live_blocks),
         .resident_bytes = hz_load_rlx(&pool.resident_bytes),
         .mapped_bytes = hz_load_rlx(&hz_guard_range.bytes),
     };

@@ -82,7 +82,8 @@ HZ_COLD enum hz_guard_answer hz_guard_pool_free(const void *block, struct hz_gua
 HZ_COLD enum hz_guard_answer hz_guard_pool_look(const void *block, struct hz_guard_slot *slot);
 
 struct hz_guard_figures {
-    size_t live_bytes;     /* sizes of live blocks */
+    size_t live_bytes; /* sizes of live blocks */
+    size_t live_blocks;
     size_t resident_bytes; /* system pages that can be accessed */
     size_t mapped_bytes;
 };

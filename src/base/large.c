@@ -117,3 +117,42 @@ size_t hz_large_good_size(size_t size) {
         return (size_t)pages_for(size) << HZ_PAGE_LOG2;
     return size > PTRDIFF_MAX ? 0 : direct_bytes_for(size);
 }
+
+static void large_count(struct hz_large_figures *figures, size_t bytes) {
+    unsigned size = bytes > 1 ? hz_log2(bytes - 1) + 1 : 0; /* a block that is being made can have no length yet */
+    figures->blocks[size]++;
+    figures->bytes[size] += bytes;
+}
+
+/* A run of a large block has a tag at its first page only, so it ends at a free page or at one that has a tag. */
+static void large_count_runs(struct hz_large_figures *figures, struct hz_segment *segment) {
+    uint64_t free_pages = hz_arena_masks_get(segment->index).unused;
+    size_t length = 0; /* of the large block's run so far */
+    for (unsigned page = 0; page < HZ_SEGMENT_PAGES; page++) {
+        unsigned size_class = hz_pagetag_class(hz_segment_page_address(segment, page));
+        bool is_free = free_pages >> page & 1;
+        bool begins = size_class == HZ_CLASS_LARGE && !is_free;
+        if (length > 0 && (is_free || size_class != HZ_CLASS_NONE)) {
+            large_count(figures, length << HZ_PAGE_LOG2);
+            length = 0;
+        }
+        length += begins || length > 0;
+    }
+    if (length > 0)
+        large_count(figures, length << HZ_PAGE_LOG2);
+}
+
+void hz_large_figures_get(struct hz_large_figures *figures) {
+    *figures = (struct hz_large_figures){0};
+    uint32_t segments = hz_arena_segment_count();
+    for (uint32_t index = 0; index < segments; index++) {
+        struct hz_segment *segment = hz_arena_segment(index);
+        if (segment == NULL)
+            continue;
+        unsigned kind = hz_load_rlx(&segment->kind); /* relaxed, both: figures */
+        if (kind == HZ_SEGMENT_DIRECT)
+            large_count(figures, hz_load_rlx(&segment->direct_bytes));
+        else if (kind == HZ_SEGMENT_PAGED)
+            large_count_runs(figures, segment);
+    }
+}

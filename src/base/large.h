@@ -31,4 +31,12 @@ void *hz_large_resize(void *block, size_t size);
 /* Usable size of a block that is allocated with `size`; 0 when no block can be that large. */
 size_t hz_large_good_size(size_t size);
 
+/* Large blocks that are handed out, by size: [n] are those of more than 2^(n-1) and at most 2^n bytes. */
+enum { HZ_LARGE_SIZES = 49 };
+struct hz_large_figures {
+    size_t blocks[HZ_LARGE_SIZES];
+    size_t bytes[HZ_LARGE_SIZES]; /* usable sizes */
+};
+void hz_large_figures_get(struct hz_large_figures *figures);
+
 #endif

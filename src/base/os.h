@@ -57,6 +57,10 @@ bool hz_os_has_address(uintptr_t address);
  */
 void *hz_os_remap(void *address, size_t old_bytes, size_t new_bytes, void *target);
 
+/* Bytes of the range that are in memory now. Where nothing is mapped, and in a confined process, none are. A system
+   call for each 16 MiB or so; for statistics. */
+size_t hz_os_resident_bytes(const void *address, size_t bytes);
+
 /* The system's page size: 4 to 64 KiB. */
 size_t hz_os_page_bytes(void);
 
@@ -69,6 +73,9 @@ size_t hz_os_address_space_limit(void);
 
 /* The hard limit of RLIMIT_DATA, up to which the program may raise its soft one; SIZE_MAX if there is none. */
 size_t hz_os_data_limit(void);
+
+/* Milliseconds since the system was started, including the time for which it was suspended; 0 when unknown. */
+uint64_t hz_os_uptime_ms(void);
 
 /* Monotonic time in milliseconds. Cheap and coarse: it advances in steps of some milliseconds. */
 uint64_t hz_os_now_ms(void);
@@ -130,7 +137,8 @@ uint64_t hz_os_seed(void);
    (musl). */
 uint32_t hz_os_backtrace(void **addresses, int room);
 
-/* Value of an environment variable; NULL when it is unset. For diagnostics only: behaviour is compiled in. */
+/* Value of an environment variable; NULL when it is unset, or when the program runs with more rights than its caller
+   has (AT_SECURE). For diagnostics only: behaviour is compiled in. */
 const char *hz_os_getenv(const char *name);
 
 #endif

@@ -37,6 +37,8 @@
 #define IMPL(name) hz_os_##name
 #endif
 
+static _Atomic(bool) is_confined; /* hint */
+
 /* Page tags and list words have no room for higher addresses. A kernel gives them to programs that ask, but some
    kernels for riscv64 give them to all. */
 static bool is_too_high(const void *address, size_t bytes) {
@@ -193,6 +195,24 @@ void *IMPL(remap)(void *address, size_t old_bytes, size_t new_bytes, void *targe
     return moved == MAP_FAILED ? NULL : moved;
 }
 
+size_t hz_os_resident_bytes(const void *address, size_t bytes) {
+    enum { PAGES_AT_ONCE = 4096 };
+    unsigned char is_resident[PAGES_AT_ONCE];
+    size_t page_bytes = hz_os_page_bytes();
+    size_t pages = 0;
+    int saved = errno;
+    for (size_t at = 0; at < bytes && !hz_load_rlx(&is_confined);
+         at += PAGES_AT_ONCE * page_bytes) { /* relaxed: hint */
+        size_t length = hz_min(bytes - at, PAGES_AT_ONCE * page_bytes);
+        if (mincore((char *)(uintptr_t)address + at, length, is_resident) != 0)
+            continue; /* unmapped meanwhile */
+        for (size_t page = 0; page < (length + page_bytes - 1) / page_bytes; page++)
+            pages += is_resident[page] & 1;
+    }
+    errno = saved;
+    return pages * page_bytes;
+}
+
 size_t hz_os_page_bytes(void) {
     /* sysconf(_SC_PAGESIZE) reads the auxiliary vector: no allocation, no system call */
     return (size_t)sysconf(_SC_PAGESIZE);
@@ -211,8 +231,6 @@ size_t hz_os_data_limit(void) {
         return SIZE_MAX;
     return (size_t)limit.rlim_max;
 }
-
-static _Atomic(bool) is_confined; /* hint */
 
 bool hz_os_is_confined(void) {
     return hz_load_rlx(&is_confined); /* relaxed: hint */
@@ -235,6 +253,13 @@ size_t hz_os_address_space_limit(void) {
     if (hz_load_rlx(&is_confined) || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return SIZE_MAX;
     return (size_t)limit.rlim_cur;
+}
+
+uint64_t hz_os_uptime_ms(void) {
+    struct timespec now;
+    if (clock_gettime(CLOCK_BOOTTIME, &now) != 0)
+        return 0;
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 uint64_t hz_os_now_ms(void) {
@@ -386,5 +411,5 @@ uint32_t hz_os_backtrace(void **addresses, int room) {
 }
 
 const char *hz_os_getenv(const char *name) {
-    return getenv(name);
+    return secure_getenv(name);
 }

@@ -6,6 +6,8 @@
 #include "base/check.h"
 #include "base/os.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 static void flush(struct hz_report *report) {
@@ -40,20 +42,44 @@ static void put_number(struct hz_report *report, uint64_t value) {
     add(report, digits + at, sizeof(digits) - at);
 }
 
-/* Escapes quotes and backslashes, which a path or a compiler's name can contain. Our own strings need no escapes. */
+/* Escapes what a name, a path or a compiler can contain. What is not ASCII becomes '?', since it need not be UTF-8. */
 static void put_quoted(struct hz_report *report, const char *text) {
+    static const char digits[] = "0123456789abcdef";
     put(report, "\"");
     for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\')
+        unsigned char c = (unsigned char)*text;
+        if (c < ' ') {
+            const char escaped[] = {'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15], '\0'};
+            put(report, escaped);
+            continue;
+        }
+        if (c == '"' || c == '\\')
             put(report, "\\");
-        add(report, text, 1);
+        add(report, c < 0x7f ? text : "?", 1);
     }
     put(report, "\"");
 }
 
-/* Writes what comes before a value: in JSON a comma and the key; in text the names of its groups and the key, or,
-   between the words of a row, a blank and the key. */
+static void put_spaces(struct hz_report *report, size_t count) {
+    while (count-- > 0)
+        put(report, " ");
+}
+
+/* The heading of the group that a line is in, and before it those of the groups around it. */
+static void put_headings(struct hz_report *report) {
+    for (unsigned level = 1; level <= report->depth; level++)
+        if (!report->has_heading[level]) {
+            put_spaces(report, 2 * (level - (size_t)1));
+            put(report, report->names[level]);
+            put(report, "\n");
+            report->has_heading[level] = true;
+        }
+}
+
+/* Writes what comes before a value: in JSON a comma and the key; in text the headings and the key, or, between the
+   words of a row, a blank and the key. */
 static void item_begin(struct hz_report *report, const char *key) {
+    enum { KEY_WIDTH = 24 };
     if (report->json) {
         if (report->has_items[report->depth])
             put(report, ",");
@@ -67,12 +93,12 @@ static void item_begin(struct hz_report *report, const char *key) {
         put(report, key);
         put(report, "=");
     } else if (key != NULL) {
-        for (unsigned level = 1; level <= report->depth; level++) {
-            put(report, report->names[level]);
-            put(report, ".");
-        }
+        size_t length = strlen(key) + 1;
+        put_headings(report);
+        put_spaces(report, 2 * (size_t)report->depth);
         put(report, key);
-        put(report, ": ");
+        put(report, ":");
+        put_spaces(report, length < KEY_WIDTH ? KEY_WIDTH - length : 1);
     }
     report->has_items[report->depth] = true;
 }
@@ -86,6 +112,7 @@ static void descend(struct hz_report *report, const char *name, bool is_row) {
     hz_assert(report->depth < HZ_REPORT_DEPTH_MAX);
     report->depth++;
     report->has_items[report->depth] = false;
+    report->has_heading[report->depth] = false;
     report->is_row[report->depth] = is_row;
     report->names[report->depth] = name;
 }
@@ -107,6 +134,8 @@ int hz_report_end(struct hz_report *report) {
 }
 
 void hz_report_number(struct hz_report *report, const char *key, uint64_t value) {
+    if (value == 0 && !report->json && !report->is_row[report->depth])
+        return;
     item_begin(report, key);
     put_number(report, value);
     item_end(report);
@@ -119,6 +148,19 @@ void hz_report_string(struct hz_report *report, const char *key, const char *val
     else
         put(report, value);
     item_end(report);
+}
+
+void hz_report_text(struct hz_report *report, const char *format, ...) {
+    enum { LINE_ROOM = 512 };
+    char text[LINE_ROOM];
+    va_list arguments;
+    if (report->json)
+        return;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    if (length > 0)
+        add(report, text, hz_min((size_t)length, sizeof(text) - 1));
 }
 
 void hz_report_group_open(struct hz_report *report, const char *name) {

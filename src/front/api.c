@@ -11,7 +11,9 @@
 #include "front/fence.h"
 #include "front/front.h"
 #include "heap/config.h"
+#include "heap/figures.h"
 #include "heap/limit.h"
+#include "heap/overview.h"
 #include "heap/purge.h"
 #include "heap/query.h"
 #include "heap/stats.h"
@@ -123,29 +125,41 @@ int hz_stats_get(struct hz_stats *out) {
     return 0;
 }
 
-int hz_stats_print(int fd, enum hz_stats_format format) {
-    if (format != HZ_STATS_TEXT && format != HZ_STATS_JSON) {
-        errno = EINVAL;
-        return -1;
-    }
+/* Names of the heap group's figures in JSON. */
+static void report_heap(struct hz_report *report, const struct hz_stats *stats) {
+    hz_report_group_open(report, "heap");
+    hz_report_number(report, "live_bytes", stats->live_bytes);
+    hz_report_number(report, "cached_bytes", stats->cached_bytes);
+    hz_report_number(report, "free_bytes", stats->free_bytes);
+    hz_report_number(report, "resident_bytes", stats->resident_bytes);
+    hz_report_number(report, "mapped_bytes", stats->mapped_bytes);
+    hz_report_number(report, "purged_bytes", stats->purged_bytes);
+    hz_report_number(report, "mapping_count", stats->mapping_count);
+    hz_report_number(report, "peak_bytes", stats->peak_bytes);
+    hz_report_group_close(report);
+}
+
+static int print_json(int fd) {
+    struct hz_figures figures;
     struct hz_stats stats;
-    hz_heap_stats(&stats);
     struct hz_report report;
-    hz_report_begin(&report, fd, format == HZ_STATS_JSON);
+    hz_figures_get(&figures);
+    hz_figures_totals(&figures, &stats);
+    hz_report_begin(&report, fd, true);
     hz_report_string(&report, "version", hz_version());
     hz_report_string(&report, "config", hz_config_string());
-    hz_report_group_open(&report, "heap");
-    hz_report_number(&report, "live_bytes", stats.live_bytes);
-    hz_report_number(&report, "cached_bytes", stats.cached_bytes);
-    hz_report_number(&report, "free_bytes", stats.free_bytes);
-    hz_report_number(&report, "resident_bytes", stats.resident_bytes);
-    hz_report_number(&report, "mapped_bytes", stats.mapped_bytes);
-    hz_report_number(&report, "purged_bytes", stats.purged_bytes);
-    hz_report_number(&report, "mapping_count", stats.mapping_count);
-    hz_report_number(&report, "peak_bytes", stats.peak_bytes);
-    hz_report_group_close(&report);
-    hz_heap_report(&report);
-    int error = hz_report_end(&report);
+    hz_heap_report_process(&report, &figures);
+    report_heap(&report, &stats);
+    hz_heap_report(&report, &figures);
+    return hz_report_end(&report);
+}
+
+int hz_stats_print(int fd, enum hz_stats_format format) {
+    int error = EINVAL;
+    if (format == HZ_STATS_JSON)
+        error = print_json(fd);
+    else if (format == HZ_STATS_TEXT || format == HZ_STATS_VERBOSE)
+        error = hz_overview_print(fd, format == HZ_STATS_VERBOSE);
     if (error != 0)
         errno = error;
     return error == 0 ? 0 : -1;

@@ -9,6 +9,7 @@
 #include "base/compiler.h"
 #include "base/hooks.h"
 #include "front/fence.h"
+#include "heap/figures.h"
 #include "heap/pages/shard.h"
 #include "heap/purge.h"
 
@@ -18,10 +19,36 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static size_t direct_bytes(void) {
-    struct hz_arena_figures figures;
-    hz_arena_figures_get(&figures);
-    return figures.direct_bytes;
+/* Bytes and number of free blocks: in bins and the like ("fast", as glibc calls it), and in pages. */
+struct free_blocks {
+    size_t fast_count;
+    size_t fast_bytes;
+    size_t rest_count;
+    size_t rest_bytes;
+};
+
+static struct free_blocks free_blocks_of(const struct hz_size_figures *row) {
+    return (struct free_blocks){
+        .fast_count = row->resting_blocks,
+        .fast_bytes = row->resting_bytes,
+        .rest_count = row->free_blocks,
+        .rest_bytes = row->free_bytes,
+    };
+}
+
+static struct free_blocks free_blocks_of_all(const struct hz_figures *figures) {
+    struct free_blocks all = {0};
+    struct hz_size_figures row;
+    for (unsigned index = 0; index < HZ_SIZES; index++) {
+        if (!hz_figures_size(figures, index, &row))
+            continue;
+        struct free_blocks one = free_blocks_of(&row);
+        all.fast_count += one.fast_count;
+        all.fast_bytes += one.fast_bytes;
+        all.rest_count += one.rest_count;
+        all.rest_bytes += one.rest_bytes;
+    }
+    return all;
 }
 
 /* Returns 1 if memory was given back. `pad`: bytes of free memory that may stay, wherever they are. */
@@ -59,13 +86,19 @@ HZ_EXPORT int mallopt(int parameter, int value) {
 }
 
 /* Field meanings as in mallinfo(3): arena = from the OS for runs, hblks/hblkhd = direct mappings, uordblks = live,
-   fordblks = free (cached included), fsmblks = cached, keepcost = free (cached excluded). */
+   fordblks = free (cached included), ordblks = number of free blocks in pages, smblks/fsmblks = cached, keepcost = free
+   (cached excluded). */
 HZ_EXPORT struct mallinfo2 mallinfo2(void) {
+    struct hz_figures figures;
     struct hz_stats stats;
-    (void)hz_stats_get(&stats); /* fails for NULL only */
-    size_t direct = direct_bytes();
+    hz_figures_get(&figures);
+    hz_figures_totals(&figures, &stats);
+    struct free_blocks all = free_blocks_of_all(&figures);
+    size_t direct = figures.arena.direct_bytes;
     return (struct mallinfo2){
         .arena = stats.mapped_bytes - hz_min(direct, stats.mapped_bytes),
+        .ordblks = all.rest_count,
+        .smblks = all.fast_count,
         .hblks = stats.mapping_count,
         .hblkhd = direct,
         .uordblks = stats.live_bytes,
@@ -84,6 +117,8 @@ static struct mallinfo info_as_int(void) {
     struct mallinfo2 info = mallinfo2();
     return (struct mallinfo){
         .arena = to_int(info.arena),
+        .ordblks = to_int(info.ordblks),
+        .smblks = to_int(info.smblks),
         .hblks = to_int(info.hblks),
         .hblkhd = to_int(info.hblkhd),
         .uordblks = to_int(info.uordblks),
@@ -106,23 +141,47 @@ HZ_EXPORT int __libc_mallopt(int parameter, int value) {
     return mallopt(parameter, value);
 }
 
-/* XML in the shape of glibc's version 1: one heap, totals, system and address space sizes. Returns what glibc returns:
-   for unknown options the error number (its manual says -1 and errno), else 0. ferror reports an
-   error of the stream, as after every other function that writes to a stream. */
+/* A line for each size class that has free blocks, as glibc has one for each size of free chunks. */
+static void xml_sizes(const struct hz_figures *figures, FILE *stream) {
+    size_t below = 0;
+    struct hz_size_figures row;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        size_t block_bytes = hz_class_bytes(size_class);
+        if (hz_figures_size(figures, size_class, &row) && row.resting_blocks + row.free_blocks > 0)
+            (void)fprintf(stream, "  <size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", below + 1,
+                          block_bytes, row.resting_bytes + row.free_bytes, row.resting_blocks + row.free_blocks);
+        below = block_bytes;
+    }
+}
+
+static void xml_totals(const struct free_blocks *all, FILE *stream) {
+    (void)fprintf(stream,
+                  "<total type=\"fast\" count=\"%zu\" size=\"%zu\"/>\n"
+                  "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n",
+                  all->fast_count, all->fast_bytes, all->rest_count, all->rest_bytes);
+}
+
+/* XML in the shape of glibc's version 1: one heap with its free blocks by size, totals, system and address space sizes.
+   Returns what glibc returns: for unknown options the error number (its manual says -1 and errno), else 0. ferror
+   reports an error of the stream, as after every other function that writes to a stream. */
 HZ_EXPORT int malloc_info(int options, FILE *stream) {
     if (options != 0)
         return EINVAL;
+    struct hz_figures figures;
     struct hz_stats stats;
-    (void)hz_stats_get(&stats); /* fails for NULL only */
+    hz_figures_get(&figures); /* before the stream allocates its buffer */
+    hz_figures_totals(&figures, &stats);
+    struct free_blocks all = free_blocks_of_all(&figures);
+    (void)fprintf(stream, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n");
+    xml_sizes(&figures, stream);
+    (void)fprintf(stream, "</sizes>\n");
+    xml_totals(&all, stream);
+    (void)fprintf(stream, "<system type=\"current\" size=\"%zu\"/>\n</heap>\n", stats.resident_bytes);
+    xml_totals(&all, stream);
     (void)fprintf(stream,
-                  "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n</sizes>\n"
-                  "<total type=\"fast\" count=\"0\" size=\"%zu\"/>\n<total type=\"rest\" count=\"0\" size=\"%zu\"/>\n"
-                  "<system type=\"current\" size=\"%zu\"/>\n</heap>\n"
-                  "<total type=\"fast\" count=\"0\" size=\"%zu\"/>\n<total type=\"rest\" count=\"0\" size=\"%zu\"/>\n"
-                  "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n"
-                  "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</malloc>\n",
-                  stats.cached_bytes, stats.free_bytes, stats.resident_bytes, stats.cached_bytes, stats.free_bytes,
-                  stats.mapping_count, direct_bytes(), stats.resident_bytes, stats.mapped_bytes);
+                  "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n<system type=\"current\" size=\"%zu\"/>\n"
+                  "<aspace type=\"total\" size=\"%zu\"/>\n</malloc>\n",
+                  figures.arena.direct_count, figures.arena.direct_bytes, stats.resident_bytes, stats.mapped_bytes);
     return 0;
 }
 

@@ -1,150 +1,27 @@
 /*
- * stats.c - see stats.h. Sums figures of pages, bins, shards and per-thread counters.
+ * stats.c - see stats.h. Reports the figures of figures.h, and per-thread counters, for programs to read.
  */
 #include "heap/stats.h"
 
 #include "hakozuna/hakozuna.h"
 
-#include "base/arena_figures.h"
-#include "base/guard_pool.h"
 #include "base/hooks.h"
 #include "base/meta.h"
-#include "base/peak.h"
+#include "base/process.h"
 #include "base/report.h"
-#include "heap/cache/depot.h"
-#include "heap/cache/hand.h"
+#include "heap/figures.h"
 #include "heap/keeper.h"
 #include "heap/pages/density.h"
-#include "heap/pages/drain.h"
 #include "heap/pages/mail.h"
-#include "heap/pages/page.h"
+#include "heap/pages/shard.h"
+#include "heap/thread_block.h"
 
 #include <string.h>
 
-struct class_figures {
-    size_t pages;
-    size_t run_pages;
-    size_t capacity;
-    size_t free_blocks;
-};
-
-/* Where freed blocks rest that are not in their pages. */
-enum tier { IN_BINS, IN_REMOTE_BUFFERS, IN_PAGE_LISTS, IN_SHARDS, IN_DEPOT, TIERS };
-
-struct figures {
-    struct class_figures classes[HZ_CLASS_COUNT];
-    size_t blocks[TIERS][HZ_CLASS_COUNT];
-};
-
-static void add_page(void *context, struct hz_page *page) {
-    struct figures *figures = context;
-    unsigned size_class = hz_load_rlx(&page->size_class); /* relaxed, all: figures */
-    size_t run_pages = hz_load_rlx(&page->run_pages);
-    if (size_class == HZ_CLASS_NONE)
-        return;
-    struct class_figures *f = &figures->classes[size_class];
-    f->pages++;
-    f->run_pages += run_pages;
-    f->capacity += (run_pages << HZ_PAGE_LOG2) / hz_class_bytes(size_class);
-    f->free_blocks += hz_load_rlx(&page->free_count);
-    if (HZ_WAY_IS_QUEUES)
-        figures->blocks[IN_PAGE_LISTS][size_class] += hz_mpsc_count(&page->remote);
-}
-
-/* Adds the blocks of a thread's remote buffer, which has blocks of all home classes, to the counts of their classes.
- * Its owner may send them meanwhile, so a block and its tag may be gone. */
-static void add_remote_buffer(size_t *blocks, struct hz_thread_block *thread) {
-    void **base = hz_bin_base(&thread->cache, HZ_REMOTE_BIN);
-    size_t count = hz_bin_held(&thread->cache, HZ_REMOTE_BIN);
-    for (size_t i = 1; i <= count; i++) {
-        /* relaxed: figures */
-        const void *block = hz_slot_load_rlx(i < count ? &base[i] : &thread->cache.bins[HZ_REMOTE_BIN].newest);
-        bool is_out = block == NULL || block == hz_slot_load_rlx(&thread->parking.gone[HZ_REMOTE_BIN]);
-        unsigned size_class = is_out ? HZ_CLASS_NONE : hz_pagetag_class(block);
-        if (size_class != HZ_CLASS_NONE && size_class < HZ_CLASS_COUNT)
-            blocks[size_class]++;
-    }
-}
-
-/* Adds the blocks of a thread's bins. Only bins of a parked thread or of an orphan can have holes. Of other threads
- * only the tops are read, since a refill writes the slots. The lock keeps a parked thread parked meanwhile. */
-static void add_bins(size_t *blocks, struct hz_thread_block *thread) {
-    hz_lock_acquire(&thread->parking.lock);
-    bool has_holes = hz_load_rlx(&thread->parking.parked) || /* relaxed: lock; figure */
-                     hz_load_rlx(&thread->registered.state) == HZ_THREAD_ORPHAN;
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        blocks[size_class] += hz_hand_held(thread, size_class) +
-                              (has_holes ? hz_bin_count(&thread->cache, size_class, &thread->parking.gone[size_class])
-                                         : hz_bin_held(&thread->cache, size_class));
-    hz_lock_release(&thread->parking.lock);
-}
-
-static void figures_get(struct figures *figures) {
-    *figures = (struct figures){0};
-    hz_pages_walk(add_page, figures);
-    for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next) {
-        add_bins(figures->blocks[IN_BINS], hz_thread_block_from(thread));
-        add_remote_buffer(figures->blocks[IN_REMOTE_BUFFERS], hz_thread_block_from(thread));
-    }
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
-        figures->blocks[IN_DEPOT][size_class] = hz_depot_blocks(size_class);
-        struct hz_shard *shard;
-        for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) /* shards are made in order */
-            figures->blocks[IN_SHARDS][size_class] += hz_shard_waiting(shard, size_class);
-    }
-}
-
-static size_t cached_of(const struct figures *figures, unsigned size_class) {
-    size_t blocks = 0;
-    for (unsigned tier = 0; tier < TIERS; tier++)
-        blocks += figures->blocks[tier][size_class];
-    return blocks;
-}
-
-/* Bytes of blocks that are counted by class. */
-static size_t bytes_of(const size_t *blocks) {
-    size_t bytes = 0;
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        bytes += blocks[size_class] * hz_class_bytes(size_class);
-    return bytes;
-}
-
-static size_t not_below_zero(size_t a, size_t b) {
-    return a > b ? a - b : 0;
-}
-
 void hz_heap_stats(struct hz_stats *stats) {
-    struct figures figures;
-    hz_hooks_enter();
-    figures_get(&figures);
-    hz_hooks_leave();
-    struct hz_arena_figures of_arena;
-    hz_arena_figures_get(&of_arena);
-    struct hz_guard_figures of_guard;
-    hz_guard_figures_get(&of_guard);
-    *stats = (struct hz_stats){
-        .resident_bytes = not_below_zero(of_arena.dirty_bytes, of_arena.hollow_bytes) + of_guard.resident_bytes,
-        .mapped_bytes = of_arena.mapped_bytes + of_guard.mapped_bytes,
-        .purged_bytes = of_arena.purged_bytes,
-        .mapping_count = of_arena.direct_count,
-        .free_bytes = of_arena.free_dirty_bytes,
-    };
-    size_t small_pages = 0;
-    size_t out_bytes = 0;
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
-        const struct class_figures *f = &figures.classes[size_class];
-        size_t block_bytes = hz_class_bytes(size_class);
-        small_pages += f->run_pages;
-        out_bytes += not_below_zero(f->capacity, f->free_blocks) * block_bytes;
-        stats->cached_bytes += cached_of(&figures, size_class) * block_bytes;
-        stats->free_bytes += f->free_blocks * block_bytes;
-    }
-    stats->free_bytes = not_below_zero(stats->free_bytes, of_arena.hollow_bytes);
-    size_t run_bytes = not_below_zero(of_arena.used_bytes, small_pages << HZ_PAGE_LOG2);
-    stats->live_bytes =
-        not_below_zero(out_bytes, stats->cached_bytes) + run_bytes + of_arena.direct_bytes + of_guard.live_bytes;
-    hz_peak_note();
-    stats->peak_bytes = hz_max(hz_peak_bytes(), stats->resident_bytes);
+    struct hz_figures figures;
+    hz_figures_get(&figures);
+    hz_figures_totals(&figures, stats);
 }
 
 /* ---- counters -------------------------------------------------------------------------------------- */
@@ -190,9 +67,9 @@ static void report_mid(struct hz_report *report) {
         allocated += taken;
         freed += taken + hz_load_rlx(&c->mid_moved);
         size_t in_bins[HZ_CLASS_COUNT] = {0};
-        add_bins(in_bins, thread);
+        hz_figures_add_bins(in_bins, thread);
         if (HZ_HAS_MID_HOME)
-            add_remote_buffer(in_bins, thread);
+            hz_figures_add_remote_buffer(in_bins, thread);
         for (unsigned size_class = HZ_MID_CLASS_FIRST; size_class < HZ_CLASS_COUNT; size_class++)
             freed += in_bins[size_class];
     }
@@ -271,72 +148,121 @@ static void report_mail(struct hz_report *report) {
 }
 
 /* What rests outside the pages, what pages hold beside the blocks that are out, and what rests in the arena. */
-static void report_rest(struct hz_report *report, const struct figures *figures) {
-    size_t in_lists = bytes_of(figures->blocks[IN_PAGE_LISTS]);
+static void report_rest(struct hz_report *report, const struct hz_figures *figures) {
+    size_t in_lists = hz_figures_tier_bytes(figures, HZ_IN_PAGE_LISTS);
     hz_report_group_open(report, "rest");
-    hz_report_number(report, "bins_bytes", bytes_of(figures->blocks[IN_BINS]));
-    hz_report_number(report, "remote_bytes", bytes_of(figures->blocks[IN_REMOTE_BUFFERS]));
+    hz_report_number(report, "bins_bytes", hz_figures_tier_bytes(figures, HZ_IN_BINS));
+    hz_report_number(report, "remote_bytes", hz_figures_tier_bytes(figures, HZ_IN_REMOTE_BUFFERS));
     report_mail(report);
     hz_report_number(report, "page_lists_bytes", in_lists);
-    hz_report_number(report, "waiting_bytes", bytes_of(figures->blocks[IN_SHARDS]) + in_lists);
-    hz_report_number(report, "depot_bytes", bytes_of(figures->blocks[IN_DEPOT]));
+    hz_report_number(report, "waiting_bytes", hz_figures_tier_bytes(figures, HZ_IN_SHARDS) + in_lists);
+    hz_report_number(report, "depot_bytes", hz_figures_tier_bytes(figures, HZ_IN_DEPOT));
     hz_report_number(report, "pages_bytes", hz_density_slack());
     hz_report_number(report, "arena_bytes", hz_arena_resting_bytes());
+    hz_report_number(report, "hollow_bytes", figures->arena.hollow_bytes);
     hz_report_number(report, "keeper", hz_keeper_runs());
     hz_report_group_close(report);
+}
+
+void hz_heap_report_counters(struct hz_report *report, const struct hz_figures *figures) {
+    hz_hooks_enter(); /* mends the heap of a fork's child, if nothing has done so yet */
+    hz_hooks_leave();
+    report_counters(report);
+    report_rest(report, figures);
+}
+
+static void report_ranges(struct hz_report *report, const struct hz_figures *figures) {
+    hz_report_rows_open(report, "ranges");
+    for (unsigned range = 0; range < HZ_RANGES; range++) {
+        struct hz_range_figures row;
+        hz_figures_range(figures, (enum hz_range)range, &row);
+        hz_report_row_open(report);
+        hz_report_string(report, "name", row.name);
+        hz_report_number(report, "up_to_bytes", row.up_to_bytes);
+        hz_report_number(report, "live_bytes", row.live_bytes);
+        hz_report_number(report, "resting_bytes", row.resting_bytes);
+        hz_report_number(report, "free_bytes", row.free_bytes);
+        hz_report_number(report, "held_bytes", row.held_bytes);
+        hz_report_number(report, "live_blocks", row.live_blocks);
+        hz_report_row_close(report);
+    }
+    hz_report_rows_close(report);
+}
+
+static void report_classes(struct hz_report *report, const struct hz_figures *figures) {
+    struct hz_size_figures row;
+    hz_report_rows_open(report, "classes");
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        if (!hz_figures_size(figures, size_class, &row))
+            continue;
+        hz_report_row_open(report);
+        hz_report_number(report, "block_bytes", row.block_bytes);
+        hz_report_number(report, "pages", row.pages);
+        hz_report_number(report, "live", row.live_blocks);
+        hz_report_number(report, "cached", row.resting_blocks);
+        hz_report_number(report, "free", row.free_blocks);
+        hz_report_number(report, "depot_blocks", figures->blocks[HZ_IN_DEPOT][size_class]);
+        hz_report_number(report, "held_bytes", row.held_bytes);
+        hz_report_number(report, "unused_permille", hz_figures_unused(row.live_bytes, row.held_bytes));
+        hz_report_row_close(report);
+    }
+    hz_report_rows_close(report);
+    hz_report_rows_open(report, "large");
+    for (unsigned index = HZ_CLASS_COUNT; index < HZ_SIZES; index++) {
+        if (!hz_figures_size(figures, index, &row))
+            continue;
+        hz_report_row_open(report);
+        hz_report_number(report, "up_to_bytes", row.block_bytes);
+        hz_report_number(report, "live_bytes", row.live_bytes);
+        hz_report_number(report, "live_blocks", row.live_blocks);
+        hz_report_row_close(report);
+    }
+    hz_report_rows_close(report);
 }
 
 /* A row for each thread of the program. One that ends meanwhile has a row or none. */
 static void report_threads(struct hz_report *report) {
     hz_report_rows_open(report, "threads");
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
-        struct hz_thread_block *thread = hz_thread_block_from(each);
-        /* sync: thread-claim, partner hz_registry_release: no label of a thread that has given the block up before */
-        bool is_used = hz_load_acq(&each->state) == HZ_THREAD_USED;
-        uint64_t label = hz_load_rlx(&each->label); /* relaxed, all: figures */
-        if (!is_used || label == 0)
+        struct hz_thread_figures row;
+        char name[HZ_THREAD_NAME_ROOM] = "";
+        if (!hz_figures_thread(each, &row))
             continue;
-        size_t in_bins[HZ_CLASS_COUNT] = {0};
-        size_t in_buffer[HZ_CLASS_COUNT] = {0};
-        add_bins(in_bins, thread);
-        add_remote_buffer(in_buffer, thread);
+        if (row.id != 0)
+            hz_process_thread_name(row.id, name);
         hz_report_row_open(report);
-        hz_report_number(report, "number", each->number);
-        hz_report_number(report, "thread_id", hz_thread_label_id(label));
-        hz_report_number(report, "shard", hz_thread_label_shard(label));
-        hz_report_number(report, "bins_bytes", bytes_of(in_bins));
-        hz_report_number(report, "remote_bytes", bytes_of(in_buffer));
-        hz_report_number(report, "parked", hz_load_rlx(&thread->parking.parked));
-        hz_report_number(report, "refill", hz_load_rlx(&thread->counters.refill));
-        hz_report_number(report, "flush", hz_load_rlx(&thread->counters.flush));
+        hz_report_number(report, "number", row.number);
+        hz_report_number(report, "thread_id", row.id);
+        hz_report_string(report, "name", name);
+        hz_report_number(report, "shard", row.shard);
+        hz_report_number(report, "bins_bytes", row.bins_bytes);
+        hz_report_number(report, "remote_bytes", row.remote_bytes);
+        hz_report_number(report, "parked", row.is_parked);
+        hz_report_number(report, "refill", row.refill);
+        hz_report_number(report, "flush", row.flush);
         hz_report_row_close(report);
     }
     hz_report_rows_close(report);
 }
 
-void hz_heap_report(struct hz_report *report) {
-    hz_hooks_enter();
-    report_counters(report);
-    struct figures figures;
-    figures_get(&figures);
-    report_rest(report, &figures);
-    hz_report_rows_open(report, "classes");
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
-        const struct class_figures *f = &figures.classes[size_class];
-        if (f->pages == 0)
-            continue;
-        size_t out = not_below_zero(f->capacity, f->free_blocks);
-        size_t cached = cached_of(&figures, size_class);
-        hz_report_row_open(report);
-        hz_report_number(report, "block_bytes", hz_class_bytes(size_class));
-        hz_report_number(report, "pages", f->pages);
-        hz_report_number(report, "live", not_below_zero(out, cached));
-        hz_report_number(report, "cached", cached);
-        hz_report_number(report, "free", f->free_blocks);
-        hz_report_number(report, "depot_blocks", figures.blocks[IN_DEPOT][size_class]);
-        hz_report_row_close(report);
+void hz_heap_report_process(struct hz_report *report, const struct hz_figures *figures) {
+    struct hz_process about;
+    hz_process_get(&about);
+    hz_report_group_open(report, "process");
+    hz_report_string(report, "program", about.program);
+    hz_report_number(report, "pid", about.id);
+    if (about.is_known) {
+        hz_report_number(report, "uptime_ms", about.uptime_ms);
+        hz_report_number(report, "threads", about.threads);
+        hz_report_number(report, "rss_bytes", about.rss_bytes);
+        hz_report_number(report, "heap_rss_bytes", hz_min(hz_figures_resident(figures), about.rss_bytes));
     }
-    hz_report_rows_close(report);
+    hz_report_group_close(report);
+}
+
+void hz_heap_report(struct hz_report *report, const struct hz_figures *figures) {
+    hz_heap_report_counters(report, figures);
+    report_ranges(report, figures);
+    report_classes(report, figures);
     report_threads(report);
-    hz_hooks_leave();
 }

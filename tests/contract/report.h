@@ -65,16 +65,19 @@ inline Values counters_of_json(const std::string &text) {
     return counters;
 }
 
-/* The counters of a text report, whose lines are "group.name: value". */
+/* The counters of a verbose report: a line with the group's name, then lines "  name:   value". */
 inline Values counters_of_text(const std::string &text) {
     Values counters;
+    std::string group;
     for (size_t at = 0; at < text.size();) {
         size_t end = std::min(text.find('\n', at), text.size());
         std::string line = text.substr(at, end - at);
-        size_t colon = line.find(": ");
-        if (colon != std::string::npos && line.find(' ') == colon + 1 && is_counter(line))
-            counters[line.substr(0, colon)] = strtod(line.c_str() + colon + 2, nullptr);
+        size_t colon = line.find(':');
         at = end + 1;
+        if (line.find_first_of(" :") == std::string::npos)
+            group = line;
+        else if (line.rfind("  ", 0) == 0 && colon != std::string::npos && is_counter(group + "."))
+            counters[group + "." + line.substr(2, colon - 2)] = strtod(line.c_str() + colon + 1, nullptr);
     }
     return counters;
 }

@@ -199,12 +199,116 @@ TEST_F(Stats, JsonIsWellFormedAndAgreesWithGet) {
     EXPECT_GE(numbers["heap.live_bytes"], 33e6);
 }
 
-TEST_F(Stats, TextNamesTheFigures) {
+std::vector<std::string> lines_of(const std::string &text) {
+    std::vector<std::string> lines;
+    for (size_t at = 0; at < text.size();) {
+        size_t end = std::min(text.find('\n', at), text.size());
+        lines.push_back(text.substr(at, end - at));
+        at = end + 1;
+    }
+    return lines;
+}
+
+/* The number behind a word, in bytes, as a report for people has it: in MiB. */
+double mib_after(const std::string &text, const std::string &word) {
+    size_t at = text.find(word);
+    EXPECT_NE(at, std::string::npos) << "no '" << word << "' in " << text;
+    return at == std::string::npos ? -1 : strtod(text.c_str() + at + word.size(), nullptr) * static_cast<double>(MiB);
+}
+
+/* The first five lines are the answer to "where is the memory?". */
+TEST_F(Stats, TextBeginsWithWhereTheMemoryIs) {
+    void *large = t_malloc(33 * MiB);
+    void *medium = t_malloc(50 * KiB);
+    memset(large, 1, 33 * MiB);
+    struct hz_stats stats = get();
     std::string text = report::printed(HZ_STATS_TEXT);
-    for (const char *word : {"live", "cached", "free", "resident", "mapped"})
-        EXPECT_NE(text.find(word), std::string::npos) << "no '" << word << "' in " << text;
+    t_free(large);
+    t_free(medium);
+    std::vector<std::string> lines = lines_of(text);
+    ASSERT_GT(lines.size(), 5U);
+    EXPECT_EQ(lines[0].rfind("hakozuna " + std::string(t_table.version_fn()), 0), 0U) << lines[0];
+    EXPECT_NE(lines[0].find(std::string(program_invocation_short_name) + ", pid " + std::to_string(getpid()) + ", up "),
+              std::string::npos)
+        << lines[0];
+    double rounding = 0.01 * static_cast<double>(MiB) + static_cast<double>(slack);
+    EXPECT_NEAR(mib_after(lines[1], "live "), static_cast<double>(stats.live_bytes), rounding);
+    EXPECT_GE(mib_after(lines[1], "mapped "), 33.0 * MiB - rounding);
+    EXPECT_GE(mib_after(lines[1], "medium "), 50.0 * KiB - rounding);
+    EXPECT_NEAR(mib_after(lines[2], "resting"), static_cast<double>(stats.cached_bytes), rounding);
+    EXPECT_NEAR(mib_after(lines[3], "free "), static_cast<double>(stats.free_bytes), rounding);
+    EXPECT_NEAR(mib_after(lines[4], "held "), static_cast<double>(stats.resident_bytes), rounding);
+    EXPECT_NEAR(mib_after(lines[4], "peak "), static_cast<double>(stats.peak_bytes), rounding);
+    EXPECT_GE(mib_after(lines[4], "of it heap "), 33.0 * MiB - rounding);
+    EXPECT_GE(mib_after(lines[4], "process RSS "), mib_after(lines[4], "of it heap "));
     EXPECT_FALSE(JsonReader::valid(text));
     EXPECT_EQ(text.back(), '\n');
+    EXPECT_LT(lines.size(), 50U) << "counters, and more than ten classes and threads, are for those who ask";
+    EXPECT_GT(lines_of(report::printed(HZ_STATS_VERBOSE)).size(), lines.size() + 15);
+}
+
+/* Every live byte is in a range of sizes, and in a row of a class or of large blocks. */
+TEST_F(Stats, AllLiveBytesAreExplained) {
+    std::vector<void *> blocks;
+    for (int i = 0; i < 10; i++) {
+        for (size_t size : {size_t{100}, size_t{2000}, size_t{30000}, 100 * KiB, MiB, 2 * MiB, 5 * MiB, 70 * MiB})
+            blocks.push_back(t_malloc(size));
+    }
+    std::map<std::string, double> numbers;
+    ASSERT_TRUE(JsonReader::numbers(report::printed(HZ_STATS_JSON), numbers));
+    for (void *block : blocks)
+        t_free(block);
+    std::map<std::string, double> sums;
+    for (const auto &[name, value] : numbers)
+        sums[name.substr(0, name.find('.')) + "." + name.substr(name.rfind('.') + 1)] += value;
+    double live_in_classes = 0;
+    for (size_t row = 0; numbers.count("classes." + std::to_string(row) + ".live") == 1; row++)
+        live_in_classes += numbers["classes." + std::to_string(row) + ".live"] *
+                           numbers["classes." + std::to_string(row) + ".block_bytes"];
+    double live = numbers["heap.live_bytes"];
+    EXPECT_GE(live, 760e6);
+    EXPECT_EQ(sums["ranges.live_bytes"], live);
+    if (numbers["ranges.4.live_bytes"] == 0) { /* guarded blocks have no class */
+        EXPECT_EQ(live_in_classes + sums["large.live_bytes"], live);
+    }
+    EXPECT_EQ(sums["ranges.resting_bytes"], numbers["heap.cached_bytes"]);
+    EXPECT_EQ(std::max(0.0, sums["ranges.free_bytes"] + numbers["rest.arena_bytes"] - numbers["rest.hollow_bytes"]),
+              numbers["heap.free_bytes"]);
+    EXPECT_GE(numbers["ranges.2.live_blocks"], 30) << "of 100 KiB, 1 MiB and 2 MiB";
+    EXPECT_GE(numbers["ranges.3.live_blocks"], 20) << "of 5 MiB and 70 MiB";
+}
+
+TEST_F(Stats, TheProcessIsNamed) {
+    std::map<std::string, double> numbers;
+    std::string text = report::printed(HZ_STATS_JSON);
+    ASSERT_TRUE(JsonReader::numbers(text, numbers));
+    EXPECT_EQ(numbers["process.pid"], getpid());
+    EXPECT_NE(text.find("\"program\":\"" + std::string(program_invocation_short_name) + "\""), std::string::npos);
+    EXPECT_GE(numbers["process.threads"], 1);
+    EXPECT_GE(numbers["process.rss_bytes"], numbers["process.heap_rss_bytes"]);
+    double first = numbers["process.uptime_ms"];
+    EXPECT_LT(first, 3600e3) << "of this process, not of the machine";
+    ASSERT_TRUE(JsonReader::numbers(report::printed(HZ_STATS_JSON), numbers));
+    EXPECT_GE(numbers["process.uptime_ms"], first);
+}
+
+/* Memory counts as resident when it is touched, and no longer when it was given back. */
+TEST_F(Stats, ResidentMemoryIsThatOfTheKernel) {
+    auto resident = [] {
+        std::map<std::string, double> numbers;
+        EXPECT_TRUE(JsonReader::numbers(report::printed(HZ_STATS_JSON), numbers));
+        return numbers["process.heap_rss_bytes"];
+    };
+    t_give_back();
+    double before = resident();
+    void *block = t_malloc(100 * MiB);
+    EXPECT_LT(resident(), before + 2.0 * MiB) << "never touched";
+    memset(block, 1, 50 * MiB);
+    EXPECT_GE(resident(), before + 49.0 * MiB);
+    EXPECT_LT(resident(), before + 52.0 * MiB);
+    t_free(block);
+    t_give_back();
+    EXPECT_LT(resident(), before + 2.0 * MiB);
 }
 
 TEST_F(Stats, PrintRefusesAnUnknownFormat) {
@@ -252,6 +356,7 @@ TEST_F(Stats, ReportsAllocateNothing) {
     for (int i = 0; i < 50; i++) {
         EXPECT_EQ(t_stats_print(fd, HZ_STATS_JSON), 0);
         EXPECT_EQ(t_stats_print(fd, HZ_STATS_TEXT), 0);
+        EXPECT_EQ(t_stats_print(fd, HZ_STATS_VERBOSE), 0);
         (void)t_good_size(static_cast<size_t>(i) * 1000);
     }
     EXPECT_EQ(get().live_bytes, live);
@@ -319,7 +424,7 @@ TEST_F(Stats, CanBeReadWhileOthersAllocate) {
         EXPECT_GE(stats.mapped_bytes, stats.live_bytes);
         EXPECT_GE(stats.peak_bytes, stats.resident_bytes);
         EXPECT_LT(stats.live_bytes, 1024 * MiB) << "a figure fell below zero";
-        EXPECT_EQ(t_stats_print(fd, HZ_STATS_JSON), 0);
+        EXPECT_EQ(t_stats_print(fd, i % 2 == 0 ? HZ_STATS_JSON : HZ_STATS_VERBOSE), 0);
     }
     stop.store(true, std::memory_order_relaxed);
     for (std::thread &thread : threads)

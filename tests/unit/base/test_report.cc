@@ -50,14 +50,35 @@ void everything(struct hz_report *report) {
 }
 
 TEST(Report, TextIsExact) {
-    EXPECT_EQ(report(false, everything), "version: 0.1.0\n"
-                                         "heap.live: 0\n"
-                                         "heap.inner.largest: 18446744073709551615\n"
-                                         "heap.inner.name: a b\n"
-                                         "heap.after: 10\n"
+    EXPECT_EQ(report(false, everything), "version:                0.1.0\n"
+                                         "heap\n"
+                                         "  inner\n"
+                                         "    largest:                18446744073709551615\n"
+                                         "    name:                   a b\n"
+                                         "  after:                  10\n"
                                          "classes: bytes=16 kind=small\n"
                                          "classes: bytes=32 kind=small\n"
-                                         "last: 7\n");
+                                         "last:                   7\n");
+}
+
+TEST(Report, TextLeavesOutZerosAndEmptyGroups) {
+    auto zeros = [](struct hz_report *r) {
+        hz_report_group_open(r, "group");
+        hz_report_number(r, "zero", 0);
+        hz_report_group_close(r);
+        hz_report_number(r, "zero", 0);
+    };
+    EXPECT_EQ(report(false, zeros), "");
+    EXPECT_EQ(report(true, zeros), "{\"group\":{\"zero\":0},\"zero\":0}\n");
+}
+
+TEST(Report, FormattedLinesAreInTextOnly) {
+    auto lines = [](struct hz_report *r) {
+        hz_report_text(r, "%zu of %s\n", size_t{3}, "them");
+        hz_report_text(r, "%s", std::string(5000, 'x').c_str()); /* cut: no line of ours is that long */
+    };
+    EXPECT_EQ(report(false, lines), "3 of them\n" + std::string(511, 'x'));
+    EXPECT_EQ(report(true, lines), "{}\n");
 }
 
 TEST(Report, JsonIsExact) {
@@ -83,19 +104,23 @@ TEST(Report, EmptyReportsAreWellFormed) {
 TEST(Report, JsonStringsAreEscaped) {
     auto quoted = [](struct hz_report *r) { hz_report_string(r, "path", "C:\\dir \"x\""); };
     EXPECT_EQ(report(true, quoted), "{\"path\":\"C:\\\\dir \\\"x\\\"\"}\n");
-    EXPECT_EQ(report(false, quoted), "path: C:\\dir \"x\"\n");
+    EXPECT_EQ(report(false, quoted), "path:                   C:\\dir \"x\"\n");
+    auto odd = [](struct hz_report *r) { hz_report_string(r, "name", "a\tb\n\x01\xff\xc3\xa9\x7f"); };
+    EXPECT_EQ(report(true, odd), "{\"name\":\"a\\u0009b\\u000a\\u0001????\"}\n")
+        << "what need not be UTF-8 is replaced";
 }
 
 TEST(Report, NumbersOfEveryLength) {
     std::string expected;
     auto body = [](struct hz_report *r) {
         for (uint64_t value = 1; value < UINT64_MAX / 10; value *= 10) {
-            hz_report_number(r, "n", value - 1);
             hz_report_number(r, "n", value);
+            hz_report_number(r, "n", value + 1);
         }
     };
     for (uint64_t value = 1; value < UINT64_MAX / 10; value *= 10)
-        expected += "n: " + std::to_string(value - 1) + "\nn: " + std::to_string(value) + "\n";
+        for (uint64_t number : {value, value + 1})
+            expected += "n:                      " + std::to_string(number) + "\n";
     EXPECT_EQ(report(false, body), expected);
 }
 
@@ -109,7 +134,7 @@ TEST(Report, LongReportsKeepEveryByte) {
         word.back() = 'e';
         std::string expected;
         for (int i = 0; i < 5; i++)
-            expected += "key: " + word + "\n";
+            expected += "key:                    " + word + "\n";
         auto body = [&](struct hz_report *r) {
             for (int i = 0; i < 5; i++)
                 hz_report_string(r, "key", word.c_str());

@@ -42,7 +42,8 @@ using AtRest = std::map<std::string, double>;
 inline AtRest at_rest() {
     AtRest found;
     for (const auto &[name, value] : report())
-        if (name.rfind("rest.", 0) == 0 && value != 0 && name != "rest.pages_bytes" && name != "rest.arena_bytes")
+        if (name.rfind("rest.", 0) == 0 && value != 0 && name != "rest.pages_bytes" && name != "rest.arena_bytes" &&
+            name != "rest.hollow_bytes")
             found[name.substr(5)] = value;
     return found;
 }

@@ -789,10 +789,12 @@ TEST_F(Counters, ThreadsAndTheirBlocks) {
 }
 
 TEST_F(Counters, TextSaysTheSame) {
-    take(mid_class, 20);
     t_free(t_malloc(support::MiB));
-    Values json = counters();
-    EXPECT_EQ(report::counters_of_text(report::printed(HZ_STATS_TEXT)), json);
+    Values json; /* without zeros */
+    for (const auto &[name, value] : counters())
+        if (value != 0)
+            json[name] = value;
+    EXPECT_EQ(report::counters_of_text(report::printed(HZ_STATS_VERBOSE)), json);
 }
 
 } // namespace

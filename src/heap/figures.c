@@ -1,0 +1,272 @@
+/*
+ * figures.c - see figures.h. Sums figures of pages, bins and shards.
+ */
+#include "heap/figures.h"
+
+#include "hakozuna/hakozuna.h"
+
+#include "base/hooks.h"
+#include "base/os.h"
+#include "base/peak.h"
+#include "heap/cache/depot.h"
+#include "heap/cache/hand.h"
+#include "heap/pages/drain.h"
+#include "heap/pages/mail.h"
+#include "heap/pages/page.h"
+#include "heap/thread_block.h"
+
+static void add_page(void *context, struct hz_page *page) {
+    struct hz_figures *figures = context;
+    unsigned size_class = hz_load_rlx(&page->size_class); /* relaxed, all: figures */
+    size_t run_pages = hz_load_rlx(&page->run_pages);
+    if (size_class == HZ_CLASS_NONE)
+        return;
+    struct hz_class_figures *f = &figures->classes[size_class];
+    f->pages++;
+    f->run_pages += run_pages;
+    f->capacity += (run_pages << HZ_PAGE_LOG2) / hz_class_bytes(size_class);
+    f->free_blocks += hz_load_rlx(&page->free_count);
+    if (HZ_WAY_IS_QUEUES)
+        figures->blocks[HZ_IN_PAGE_LISTS][size_class] += hz_mpsc_count(&page->remote);
+}
+
+/* Adds the blocks of a thread's remote buffer, which has blocks of all home classes, to the counts of their classes.
+ * Its owner may send them meanwhile, so a block and its tag may be gone. */
+void hz_figures_add_remote_buffer(size_t *blocks, struct hz_thread_block *thread) {
+    void **base = hz_bin_base(&thread->cache, HZ_REMOTE_BIN);
+    size_t count = hz_bin_held(&thread->cache, HZ_REMOTE_BIN);
+    for (size_t i = 1; i <= count; i++) {
+        /* relaxed: figures */
+        const void *block = hz_slot_load_rlx(i < count ? &base[i] : &thread->cache.bins[HZ_REMOTE_BIN].newest);
+        bool is_out = block == NULL || block == hz_slot_load_rlx(&thread->parking.gone[HZ_REMOTE_BIN]);
+        unsigned size_class = is_out ? HZ_CLASS_NONE : hz_pagetag_class(block);
+        if (size_class != HZ_CLASS_NONE && size_class < HZ_CLASS_COUNT)
+            blocks[size_class]++;
+    }
+}
+
+/* Adds the blocks of a thread's bins. Only bins of a parked thread or of an orphan can have holes. Of other threads
+ * only the tops are read, since a refill writes the slots. The lock keeps a parked thread parked meanwhile. */
+void hz_figures_add_bins(size_t *blocks, struct hz_thread_block *thread) {
+    hz_lock_acquire(&thread->parking.lock);
+    bool has_holes = hz_load_rlx(&thread->parking.parked) || /* relaxed: lock; figure */
+                     hz_load_rlx(&thread->registered.state) == HZ_THREAD_ORPHAN;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        blocks[size_class] += hz_hand_held(thread, size_class) +
+                              (has_holes ? hz_bin_count(&thread->cache, size_class, &thread->parking.gone[size_class])
+                                         : hz_bin_held(&thread->cache, size_class));
+    hz_lock_release(&thread->parking.lock);
+}
+
+void hz_figures_get(struct hz_figures *figures) {
+    *figures = (struct hz_figures){0};
+    hz_hooks_enter();
+    hz_pages_walk(add_page, figures);
+    for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next) {
+        hz_figures_add_bins(figures->blocks[HZ_IN_BINS], hz_thread_block_from(thread));
+        hz_figures_add_remote_buffer(figures->blocks[HZ_IN_REMOTE_BUFFERS], hz_thread_block_from(thread));
+    }
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        figures->blocks[HZ_IN_DEPOT][size_class] = hz_depot_blocks(size_class);
+        struct hz_shard *shard;
+        for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) /* shards are made in order */
+            figures->blocks[HZ_IN_SHARDS][size_class] += hz_shard_waiting(shard, size_class);
+    }
+    hz_hooks_leave();
+    hz_large_figures_get(&figures->large);
+    hz_arena_figures_get(&figures->arena);
+    hz_guard_figures_get(&figures->guard);
+}
+
+static size_t not_below_zero(size_t a, size_t b) {
+    return a > b ? a - b : 0;
+}
+
+size_t hz_figures_resting(const struct hz_figures *figures, unsigned size_class) {
+    size_t blocks = 0;
+    for (unsigned tier = 0; tier < HZ_TIERS; tier++)
+        blocks += figures->blocks[tier][size_class];
+    return blocks;
+}
+
+/* Blocks of a class outside their pages: live ones, and those that rest. */
+static size_t blocks_out(const struct hz_figures *figures, unsigned size_class) {
+    return not_below_zero(figures->classes[size_class].capacity, figures->classes[size_class].free_blocks);
+}
+
+size_t hz_figures_live(const struct hz_figures *figures, unsigned size_class) {
+    return not_below_zero(blocks_out(figures, size_class), hz_figures_resting(figures, size_class));
+}
+
+/* Bytes of blocks that are counted by class. */
+static size_t bytes_of(const size_t *blocks) {
+    size_t bytes = 0;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        bytes += blocks[size_class] * hz_class_bytes(size_class);
+    return bytes;
+}
+
+size_t hz_figures_tier_bytes(const struct hz_figures *figures, enum hz_tier tier) {
+    return bytes_of(figures->blocks[tier]);
+}
+
+unsigned hz_figures_unused(size_t live_bytes, size_t held_bytes) {
+    enum { WHOLE = 1000 };
+    return held_bytes == 0 ? 0 : (unsigned)(not_below_zero(held_bytes, live_bytes) * WHOLE / held_bytes);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------ */
+
+static void size_of_class(const struct hz_figures *figures, unsigned size_class, struct hz_size_figures *out) {
+    const struct hz_class_figures *f = &figures->classes[size_class];
+    size_t block_bytes = hz_class_bytes(size_class);
+    size_t live = hz_figures_live(figures, size_class);
+    size_t resting = hz_figures_resting(figures, size_class);
+    *out = (struct hz_size_figures){
+        .block_bytes = block_bytes,
+        .live_bytes = live * block_bytes,
+        .resting_bytes = resting * block_bytes,
+        .free_bytes = f->free_blocks * block_bytes,
+        .held_bytes = f->run_pages << HZ_PAGE_LOG2,
+        .live_blocks = live,
+        .resting_blocks = resting,
+        .free_blocks = f->free_blocks,
+        .pages = f->pages,
+    };
+}
+
+bool hz_figures_size(const struct hz_figures *figures, unsigned index, struct hz_size_figures *out) {
+    if (index < HZ_CLASS_COUNT) {
+        if (index == HZ_CLASS_NONE || figures->classes[index].pages == 0)
+            return false;
+        size_of_class(figures, index, out);
+        return true;
+    }
+    unsigned size = index - HZ_CLASS_COUNT;
+    *out = (struct hz_size_figures){
+        .block_bytes = (size_t)1 << size,
+        .is_large = true,
+        .live_bytes = figures->large.bytes[size],
+        .held_bytes = figures->large.bytes[size],
+        .live_blocks = figures->large.blocks[size],
+    };
+    return out->live_blocks > 0;
+}
+
+static void range_of_classes(const struct hz_figures *figures, unsigned first, unsigned behind,
+                             struct hz_range_figures *out) {
+    for (unsigned size_class = first; size_class < behind; size_class++) {
+        struct hz_size_figures row;
+        if (!hz_figures_size(figures, size_class, &row))
+            continue;
+        out->live_bytes += row.live_bytes;
+        out->resting_bytes += row.resting_bytes;
+        out->free_bytes += row.free_bytes;
+        out->held_bytes += row.held_bytes;
+        out->live_blocks += row.live_blocks;
+        out->pages += row.pages;
+    }
+}
+
+static size_t run_bytes(const struct hz_figures *figures) {
+    size_t page_bytes = 0;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        page_bytes += figures->classes[size_class].run_pages << HZ_PAGE_LOG2;
+    return not_below_zero(figures->arena.used_bytes, page_bytes);
+}
+
+void hz_figures_range(const struct hz_figures *figures, enum hz_range range, struct hz_range_figures *out) {
+    const size_t large_max = (size_t)HZ_RUN_PAGES_MAX << HZ_PAGE_LOG2;
+    *out = (struct hz_range_figures){0};
+    switch (range) {
+    case HZ_RANGE_SMALL:
+        *out = (struct hz_range_figures){.name = "small", .up_to_bytes = HZ_SMALL_MAX};
+        range_of_classes(figures, 1, HZ_MID_CLASS_FIRST, out);
+        break;
+    case HZ_RANGE_MEDIUM:
+        *out = (struct hz_range_figures){.name = "medium", .up_to_bytes = HZ_CLASS_BYTES_MAX};
+        range_of_classes(figures, HZ_MID_CLASS_FIRST, HZ_CLASS_COUNT, out);
+        break;
+    case HZ_RANGE_LARGE: /* the bytes are counted with the arena's, so that they make up the totals */
+        *out = (struct hz_range_figures){.name = "large", .up_to_bytes = large_max};
+        out->live_bytes = out->held_bytes = run_bytes(figures);
+        for (unsigned size = 0; size < HZ_LARGE_SIZES; size++)
+            out->live_blocks += figures->large.blocks[size];
+        out->live_blocks = not_below_zero(out->live_blocks, figures->arena.direct_count);
+        break;
+    case HZ_RANGE_MAPPED:
+        *out = (struct hz_range_figures){.name = "mapped"};
+        out->live_bytes = out->held_bytes = figures->arena.direct_bytes;
+        out->live_blocks = figures->arena.direct_count;
+        break;
+    default:
+        *out = (struct hz_range_figures){.name = "guarded", .up_to_bytes = HZ_GUARD_BLOCK_MAX};
+        out->live_bytes = figures->guard.live_bytes;
+        out->held_bytes = figures->guard.resident_bytes;
+        out->live_blocks = figures->guard.live_blocks;
+        break;
+    }
+}
+
+void hz_figures_totals(const struct hz_figures *figures, struct hz_stats *stats) {
+    const struct hz_arena_figures *of_arena = &figures->arena;
+    *stats = (struct hz_stats){
+        .resident_bytes = not_below_zero(of_arena->dirty_bytes, of_arena->hollow_bytes) + figures->guard.resident_bytes,
+        .mapped_bytes = of_arena->mapped_bytes + figures->guard.mapped_bytes,
+        .purged_bytes = of_arena->purged_bytes,
+        .mapping_count = of_arena->direct_count,
+        .free_bytes = of_arena->free_dirty_bytes,
+    };
+    for (unsigned range = 0; range < HZ_RANGES; range++) {
+        struct hz_range_figures row;
+        hz_figures_range(figures, (enum hz_range)range, &row);
+        stats->live_bytes += row.live_bytes;
+        stats->cached_bytes += row.resting_bytes;
+        stats->free_bytes += row.free_bytes;
+    }
+    stats->free_bytes = not_below_zero(stats->free_bytes, of_arena->hollow_bytes);
+    hz_peak_note();
+    stats->peak_bytes = hz_max(hz_peak_bytes(), stats->resident_bytes);
+}
+
+size_t hz_figures_resident(const struct hz_figures *figures) {
+    size_t bytes = 0;
+    uint32_t segments = hz_arena_segment_count();
+    for (uint32_t index = 0; index < segments; index++) {
+        struct hz_segment *segment = hz_arena_segment(index);
+        if (segment == NULL)
+            continue;
+        bool is_direct = hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT; /* relaxed, both: figures */
+        size_t length = is_direct ? hz_load_rlx(&segment->direct_bytes) : HZ_SEGMENT_BYTES;
+        bytes += hz_os_resident_bytes(hz_segment_page_address(segment, 0), length);
+    }
+    return bytes == 0 ? 0 : bytes + figures->arena.unit_bytes + figures->guard.resident_bytes;
+}
+
+/* ---- threads --------------------------------------------------------------------------------------- */
+
+bool hz_figures_thread(struct hz_registered *registered, struct hz_thread_figures *out) {
+    struct hz_thread_block *thread = hz_thread_block_from(registered);
+    /* sync: thread-claim, partner hz_registry_release: no label of a thread that has given the block up before */
+    bool is_used = hz_load_acq(&registered->state) == HZ_THREAD_USED;
+    uint64_t label = hz_load_rlx(&registered->label); /* relaxed, all: figures */
+    if (!is_used || label == 0)
+        return false;
+    size_t in_bins[HZ_CLASS_COUNT] = {0};
+    size_t in_buffer[HZ_CLASS_COUNT] = {0};
+    hz_hooks_enter();
+    hz_figures_add_bins(in_bins, thread);
+    hz_figures_add_remote_buffer(in_buffer, thread);
+    hz_hooks_leave();
+    *out = (struct hz_thread_figures){
+        .number = registered->number,
+        .id = hz_thread_label_id(label),
+        .shard = hz_thread_label_shard(label),
+        .is_parked = hz_load_rlx(&thread->parking.parked),
+        .bins_bytes = bytes_of(in_bins),
+        .remote_bytes = bytes_of(in_buffer),
+        .refill = hz_load_rlx(&thread->counters.refill),
+        .flush = hz_load_rlx(&thread->counters.flush),
+    };
+    return true;
+}

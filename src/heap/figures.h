@@ -1,0 +1,111 @@
+/*
+ * figures.h - what the heap holds, by size class, by tier and by thread, collected on demand for statistics.
+ *
+ * The figures are counted from the heap's structures, not from counters, so every build has them. Other threads go on
+ * meanwhile: figures that belong together can be a little apart. They are exact while no other thread allocates or
+ * frees. Collecting takes a short lock for each thread and allocates nothing. Any thread, outside the heap.
+ */
+#ifndef HZ_HEAP_FIGURES_H
+#define HZ_HEAP_FIGURES_H
+
+#include "base/arena_figures.h"
+#include "base/guard_pool.h"
+#include "base/large.h"
+#include "heap/sizeclass.h"
+
+struct hz_registered;
+struct hz_stats;
+
+struct hz_class_figures {
+    size_t pages;
+    size_t run_pages;   /* arena pages */
+    size_t capacity;    /* blocks */
+    size_t free_blocks; /* in their pages */
+};
+
+/* Where freed blocks rest that are not in their pages. */
+enum hz_tier { HZ_IN_BINS, HZ_IN_REMOTE_BUFFERS, HZ_IN_PAGE_LISTS, HZ_IN_SHARDS, HZ_IN_DEPOT, HZ_TIERS };
+
+struct hz_figures {
+    struct hz_class_figures classes[HZ_CLASS_COUNT];
+    size_t blocks[HZ_TIERS][HZ_CLASS_COUNT];
+    struct hz_large_figures large;
+    struct hz_arena_figures arena;
+    struct hz_guard_figures guard;
+};
+
+void hz_figures_get(struct hz_figures *figures);
+
+/* Blocks of a class that are handed out, and those that rest outside their pages. */
+size_t hz_figures_live(const struct hz_figures *figures, unsigned size_class);
+size_t hz_figures_resting(const struct hz_figures *figures, unsigned size_class);
+
+/* Bytes that rest in a tier. */
+size_t hz_figures_tier_bytes(const struct hz_figures *figures, enum hz_tier tier);
+
+/* The sums, as struct hz_stats has them. */
+void hz_figures_totals(const struct hz_figures *figures, struct hz_stats *stats);
+
+/* Ranges of sizes. Their bytes make up the totals: live_bytes and resting_bytes by themselves, free_bytes with the free
+   pages of the arena and without the hollow bytes. */
+enum hz_range { HZ_RANGE_SMALL, HZ_RANGE_MEDIUM, HZ_RANGE_LARGE, HZ_RANGE_MAPPED, HZ_RANGE_GUARDED, HZ_RANGES };
+
+struct hz_range_figures {
+    const char *name;
+    size_t up_to_bytes; /* the largest size of the range; 0: no limit */
+    size_t live_bytes;
+    size_t resting_bytes;
+    size_t free_bytes; /* in pages, hollow or not */
+    size_t held_bytes; /* the pages */
+    size_t live_blocks;
+    size_t pages;
+};
+
+void hz_figures_range(const struct hz_figures *figures, enum hz_range range, struct hz_range_figures *out);
+
+/* A row of the table of sizes: a size class, or the large blocks of about one size. */
+struct hz_size_figures {
+    size_t block_bytes; /* of a class: exact; of large blocks: at most, and more than half of it */
+    bool is_large;
+    size_t live_bytes;
+    size_t resting_bytes;
+    size_t free_bytes;
+    size_t held_bytes;
+    size_t live_blocks;
+    size_t resting_blocks;
+    size_t free_blocks;
+    size_t pages;
+};
+
+enum { HZ_SIZES = HZ_CLASS_COUNT + HZ_LARGE_SIZES };
+
+/* Row `index` of 0..HZ_SIZES - 1, by size. False when the heap holds nothing of it. */
+bool hz_figures_size(const struct hz_figures *figures, unsigned index, struct hz_size_figures *out);
+
+/* How much of what is held is not live, in thousandths. */
+unsigned hz_figures_unused(size_t live_bytes, size_t held_bytes);
+
+/* Bytes of the heap's blocks and free pages that are in memory now. 0 when unknown (hz_os_confine). Takes a millisecond
+   or so for each GiB. */
+size_t hz_figures_resident(const struct hz_figures *figures);
+
+struct hz_thread_figures {
+    unsigned number; /* of the thread block */
+    uint32_t id;     /* the kernel's; 0: not known */
+    unsigned shard;
+    bool is_parked;
+    size_t bins_bytes;
+    size_t remote_bytes;
+    uint64_t refill; /* bins found empty, and full bins flushed, by all threads that have had the thread block */
+    uint64_t flush;
+};
+
+/* False when no thread of the program has the thread block. */
+bool hz_figures_thread(struct hz_registered *registered, struct hz_thread_figures *out);
+
+/* Blocks in the bins, or in the remote buffer, of a thread, added to the counts of their classes. */
+struct hz_thread_block;
+void hz_figures_add_bins(size_t *blocks, struct hz_thread_block *thread);
+void hz_figures_add_remote_buffer(size_t *blocks, struct hz_thread_block *thread);
+
+#endif
