@@ -257,9 +257,10 @@ function(hz_add_suites entry)
     endif()
 endfunction()
 
-# base does not depend on a lane, so its unit tests run once.
+# base does not depend on a lane, nor does what unit/front tests, so their unit tests run once.
 function(hz_add_base_suite entry)
-    hz_add_suite("${entry}" unit "${PROJECT_SOURCE_DIR}/tests/unit/base/*.cc")
+    hz_add_suite("${entry}" unit "${PROJECT_SOURCE_DIR}/tests/unit/base/*.cc"
+                 "${PROJECT_SOURCE_DIR}/tests/unit/front/*.cc")
 endfunction()
 
 # The contract and stress suites on malloc itself. On glibc's malloc they show that the tests are right; with the

@@ -173,7 +173,7 @@ def traced(program: Program, scale: float) -> dict[str, float]:
 def counted(program: Program, scale: float, library: pathlib.Path) -> tuple[dict[str, float], str]:
     """The library's counters at the program's end, and its configuration."""
     with _scratch():
-        text = _run(program, scale, {"LD_PRELOAD": str(library), "HAKOZUNA_SHOW_STATS": "json"})
+        text = _run(program, scale, {"LD_PRELOAD": str(library), "HAKOZUNA_STATS": "json"})
     lines = [line for line in text.splitlines() if line.startswith('{"version"')]
     if not lines:
         raise RuntimeError(f"{program.name}: no statistics: it did not end by exit, or the library was not loaded")

@@ -34,7 +34,10 @@ static const char *field_at(const char *text, unsigned field) {
 void hz_process_get(struct hz_process *process) {
     enum { STAT_ROOM = 1024, MS = 1000 };
     char text[STAT_ROOM];
-    *process = (struct hz_process){.program = program_invocation_short_name, .id = hz_os_process_id()};
+    *process = (struct hz_process){.program = program_invocation_short_name};
+    if (hz_os_is_confined())
+        return;
+    process->id = hz_os_process_id();
     hz_os_read_file("/proc/self/stat", text, sizeof(text));
     const char *name_end = strrchr(text, ')'); /* the name can contain blanks and brackets */
     const char *fields = name_end != NULL && name_end[1] == ' ' ? name_end + 2 : NULL;

@@ -11,8 +11,8 @@
 
 struct hz_process {
     const char *program; /* the name it was started by, without directories; constant */
-    uint32_t id;
-    bool is_known; /* the three figures below are */
+    uint32_t id;         /* 0 in a confined process */
+    bool is_known;       /* the three figures below are */
     uint64_t uptime_ms;
     size_t threads;
     size_t rss_bytes;

@@ -6,6 +6,7 @@
 #include "base/cpus.h"
 #include "base/guard_pool.h"
 #include "base/os.h"
+#include "front/reporter.h"
 #include "heap/sample.h"
 #include "heap/thread.h"
 
@@ -60,6 +61,9 @@ __attribute__((constructor)) static void at_load(void) {
         hz_thread_start(true);
     else
         (void)hz_thread_attach(); /* dlopen; without memory the first allocation tries again */
+    const char *words = hz_os_getenv("HAKOZUNA_STATS");
+    if (words != NULL && hz_os_is_first_thread())
+        hz_reporter_start(words, hz_os_getenv("HAKOZUNA_STATS_OWNER"));
     if (!is_set("HAKOZUNA_SHOW_CONFIG", "1"))
         return;
     const char *config = hz_config_string();
@@ -67,9 +71,7 @@ __attribute__((constructor)) static void at_load(void) {
     (void)hz_os_write(STDERR_FILENO, "\n", 1);
 }
 
-/* When the program ends: HAKOZUNA_SHOW_STATS=1 or =json prints the statistics on stderr. */
+/* When the program ends. */
 __attribute__((destructor)) static void at_unload(void) {
-    bool json = is_set("HAKOZUNA_SHOW_STATS", "json");
-    if (json || is_set("HAKOZUNA_SHOW_STATS", "1"))
-        (void)hz_stats_print(STDERR_FILENO, json ? HZ_STATS_JSON : HZ_STATS_TEXT); /* diagnostics, as above */
+    hz_reporter_exit();
 }

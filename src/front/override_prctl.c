@@ -5,6 +5,7 @@
  * libraries only, like override_thread.c.
  */
 #include "base/atomic.h"
+#include "front/reporter.h"
 #include "heap/keeper.h"
 
 #include <dlfcn.h>
@@ -31,8 +32,10 @@ __attribute__((visibility("default"))) int prctl(int option, ...) {
          i++) /* callers pass fewer, and the kernel ignores the rest, as with the C library's */
         arguments[i] = va_arg(list, unsigned long);
     va_end(list);
-    if (option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS)
+    if (option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS) {
+        hz_reporter_confine();
         hz_keeper_confine();
+    }
     prctl_function *next = (prctl_function *)hz_load_rlx(&next_prctl); /* relaxed: as above */
     if (next == NULL)                                                  /* a constructor calls it before ours has run */
         return (int)syscall(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3]);

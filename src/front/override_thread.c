@@ -8,6 +8,7 @@
 #include "base/atomic.h"
 #include "base/hooks.h"
 #include "base/os.h"
+#include "front/reporter.h"
 #include "heap/keeper.h"
 #include "heap/limit.h"
 #include "heap/thread.h"
@@ -80,7 +81,7 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *restrict th
         return EAGAIN;
     hz_hooks_enter(); /* a fork handler may start the child's first thread: the heap must be mended before */
     hz_hooks_leave();
-    if (hz_keeper_is(start))
+    if (hz_keeper_is(start) || hz_reporter_is(start))
         return create(thread, attributes, start, argument);
     struct beginning *beginning = hz_malloc(sizeof(*beginning));
     if (beginning == NULL)

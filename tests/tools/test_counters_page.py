@@ -112,7 +112,7 @@ def test_what_a_row_says():
 
 def printed(library: pathlib.Path) -> dict:
     """The report of a process that has allocated blocks."""
-    environment = {"LD_PRELOAD": str(library), "HAKOZUNA_SHOW_STATS": "json"}
+    environment = {"LD_PRELOAD": str(library), "HAKOZUNA_STATS": "json"}
     command = ["/usr/bin/python3", "-I", "-S", "-c", "pass"]
     return json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stderr)
 

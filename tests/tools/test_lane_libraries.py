@@ -32,7 +32,7 @@ def run(library: pathlib.Path, threads: int):
     """Runs `threads` threads at the same time, in addition to the main thread."""
     environment = {
         "PATH": os.environ["PATH"], "LD_PRELOAD": str(library), "PYTHONMALLOC": "malloc", "HAKOZUNA_SHOW_CONFIG": "1",
-        "HAKOZUNA_SHOW_STATS": "json",
+        "HAKOZUNA_STATS": "json",
     }  # fmt: skip
     return subprocess.run(
         [sys.executable, "-c", THREADS, str(threads)], env=environment, capture_output=True, text=True, check=False

@@ -187,7 +187,7 @@ def printed_counters() -> set[str]:
     """The counters of both engines: those that the libraries print, and those that only a build with statistics counts."""
     found = {"malloc_calls", "free_calls", "free_batch_enq"}  # computed from hot counters
     for name in ("hz3_scale", "hz4"):
-        environment = {"LD_PRELOAD": str(LIB_DIR / f"libhakozuna_{name}.so"), "HAKOZUNA_SHOW_STATS": "json"}
+        environment = {"LD_PRELOAD": str(LIB_DIR / f"libhakozuna_{name}.so"), "HAKOZUNA_STATS": "json"}
         report = json.loads(subprocess.run(["true"], env={**os.environ, **environment}, capture_output=True, text=True, check=True).stderr)
         found |= {counter for group in report.values() if isinstance(group, dict) for counter in group}
     hot = re.findall(r'^COUNTER\("\w+", \w+, "(\w+)", HOT,', (ROOT / "src/heap/counters.def").read_text(), re.MULTILINE)

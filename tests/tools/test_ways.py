@@ -72,7 +72,7 @@ def test_a_variant_contains_what_its_knobs_choose():
 
 def counters_of_ring(library: pathlib.Path, rounds: int = 100_000) -> dict[str, dict[str, int]]:
     """The statistics after a ring of 16 threads of which 90 % of the frees are of another thread's blocks, 16 to 2048 bytes."""
-    environment = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(library), "HAKOZUNA_SHOW_STATS": "json"}
+    environment = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(library), "HAKOZUNA_STATS": "json"}
     done = subprocess.run(
         [RING, *f"16 {rounds} 400 16 2048 90 65536".split()], env=environment, capture_output=True, text=True, check=True
     )

@@ -38,6 +38,7 @@ extern "C" {
 #include "base/registry.h"
 #include "base/report.h"
 #include "base/table.h"
+#include "front/request.h"
 #include "heap/cache/age.h"
 #include "heap/cache/allowance.h"
 #include "heap/cache/bin.h"

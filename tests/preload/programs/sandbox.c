@@ -8,6 +8,7 @@
  *          kill, EPERM, ENOSYS what the filter does to a call. As in prctl:kill
  *   WORK   one, threads        after the filter: in the first thread, or in further threads as well
  *          stay                in the first thread; those that have worked before go on, and do not end
+ *          exit                in the first thread, and the program ends by exit instead of _exit
  *          refused             in the first thread, where malloc may fail with ENOMEM
  *   LIST   names of system calls that the filter hits, with commas; with a leading = all calls but those
  *
@@ -241,5 +242,7 @@ int main(int argc, char **argv) {
         join(threads);
     }
     (void)!write(STDOUT_FILENO, "done\n", 5);
+    if (strcmp(how_much, "exit") == 0)
+        exit(0);
     _exit(0);
 }

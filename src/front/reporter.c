@@ -1,0 +1,330 @@
+/*
+ * reporter.c - see reporter.h. Called by override_load.c, override_prctl.c and override_thread.c.
+ *
+ * All that is static here is written by hz_reporter_start, in a process with one thread, and in a fork's child by the
+ * fork handler, in such a process too. Afterwards only what is atomic changes.
+ */
+#include "front/reporter.h"
+
+#include "base/atomic.h"
+#include "base/os.h"
+#include "base/process.h"
+#include "front/request.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { ASKED_REPORT = 1, ASKED_TERM = 2, ASKED_END = 4 };
+
+enum { STDERR_COPY_MIN = 200 }; /* a number that a program does not expect to get */
+
+static struct hz_request reporter_wish;
+static char owner_variable[40];      /* the environment points to it */
+static int stderr_copy = -1;         /* stderr as it was at the start, for programs that close theirs before they end */
+static struct stat stderr_was;       /* what it was, so that another file with its number is noticed */
+static pthread_key_t first_thread;   /* its destructor runs when the process's first thread ends, and others go on */
+static pthread_t reporter_thread;    /* the reporter */
+static _Atomic(uint32_t) has_thread; /* cas: 1 while the reporter runs and no thread is ending it */
+static bool is_first_key;            /* first_thread was made */
+static _Atomic(uint32_t) reporting;  /* hint: the process that reports; 0: none */
+static _Atomic(uint32_t) reporter_asked; /* hint: bits ASKED_*, on which the reporter sleeps */
+static _Atomic(uint32_t) has_finished;   /* hint: the reporter writes no more */
+static _Atomic(bool) has_complained;     /* hint */
+static _Atomic(bool) has_lost_signal;    /* hint */
+
+/* ---- writing --------------------------------------------------------------------------------------- */
+
+/* stderr, unless the program has closed it: then the copy, unless that is another file by now. -1 if there is none. */
+static int stderr_open(void) {
+    struct stat now;
+    if (hz_os_is_confined() || fcntl(STDERR_FILENO, F_GETFD) >= 0)
+        return STDERR_FILENO;
+    if (stderr_copy >= 0 && fstat(stderr_copy, &now) == 0 && now.st_dev == stderr_was.st_dev &&
+        now.st_ino == stderr_was.st_ino)
+        return stderr_copy;
+    return -1;
+}
+
+__attribute__((format(printf, 1, 2))) static void reporter_say(const char *format, ...) {
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    if (length > 0) /* diagnostics: a closed stderr cannot be reported */
+        (void)hz_os_write(stderr_open(), text, hz_min((size_t)length, sizeof(text) - 1));
+}
+
+/* Once in a process. */
+static void complain(const char *what, int error) {
+    if (!hz_load_rlx(&has_complained)) /* relaxed, both: hint */
+        reporter_say("hakozuna: HAKOZUNA_STATS: cannot write %s: error %d\n", what, error);
+    hz_store_rlx(&has_complained, true);
+}
+
+/* Adds a report to the file. What a full disk has cut off is taken back, so that each report in the file is whole. */
+static void report_to_file(const char *path) {
+    struct stat before;
+    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+    if (file < 0) {
+        complain(path, errno);
+        return;
+    }
+    bool is_file = fstat(file, &before) == 0 && S_ISREG(before.st_mode);
+    if (hz_stats_print(file, reporter_wish.format) != 0) {
+        complain(path, errno);
+        if (is_file && ftruncate(file, before.st_size) != 0)
+            complain(path, errno);
+    }
+    (void)close(file); /* what matters was written by write(2) */
+}
+
+static void report_to(const char *pattern) {
+    char path[HZ_REQUEST_ROOM];
+    struct hz_process self;
+    hz_process_get(&self);
+    if (hz_request_path(pattern, self.program, self.id, path, sizeof(path)))
+        report_to_file(path);
+    else
+        complain(pattern, ENAMETOOLONG);
+}
+
+static void report_write(void) {
+    int saved = errno;
+    if (reporter_wish.file[0] == '\0') {
+        int file = stderr_open();
+        if (file >= 0 && hz_stats_print(file, reporter_wish.format) != 0)
+            complain("stderr", errno);
+    } else if (hz_os_is_confined()) {
+        complain("files, since the program has restricted its system calls", EPERM);
+    } else {
+        report_to(reporter_wish.file);
+    }
+    errno = saved;
+}
+
+/* ---- signals --------------------------------------------------------------------------------------- */
+
+/* Ends the process as the signal does that has no handler. */
+static void end_by_term(void) {
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    (void)sigaction(SIGTERM, &action, NULL); /* cannot fail for this signal */
+    (void)kill(getpid(), SIGTERM);
+}
+
+/* A child has its parent's handler, but perhaps no reporter: it ends, or ignores the signal. */
+static void on_signal(int number) {
+    int saved = errno;
+    uint32_t by = hz_load_rlx(&reporting); /* relaxed, both: hint */
+    if (by != 0 && hz_os_process_id() == by) {
+        (void)hz_or_rlx(&reporter_asked, number == SIGTERM ? ASKED_TERM : ASKED_REPORT);
+        hz_os_wake(&reporter_asked, 1);
+    } else if (number == SIGTERM) {
+        end_by_term();
+    }
+    errno = saved;
+}
+
+static bool has_handler(int number, void (*handler)(int)) {
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == handler;
+}
+
+static void handler_set(int number) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    (void)sigemptyset(&action.sa_mask);
+    if (sigaction(number, &action, NULL) != 0)
+        reporter_say("hakozuna: HAKOZUNA_STATS: no handler for signal %d: error %d\n", number, errno);
+}
+
+/* A handler that the program has installed since then is in force. It is said once, when there is a report. */
+static void handler_look(void) {
+    if (reporter_wish.signal == 0 || hz_load_rlx(&has_lost_signal) ||
+        has_handler(reporter_wish.signal, on_signal)) /* relaxed: hint */
+        return;
+    reporter_say("hakozuna: HAKOZUNA_STATS: the program uses signal %d itself, so it no longer makes reports\n",
+                 reporter_wish.signal);
+    hz_store_rlx(&has_lost_signal, true); /* relaxed: hint */
+}
+
+/* ---- the thread ------------------------------------------------------------------------------------ */
+
+/* Sleeps until something is asked, or until it is time for the next report. Returns what is asked. */
+static uint32_t reporter_wait(uint64_t due_ms) {
+    for (;;) {
+        uint32_t seen = hz_and_rlx(&reporter_asked, 0U); /* relaxed: no data is behind it */
+        uint64_t now = hz_os_now_ms();
+        if (seen == 0 && reporter_wish.every_s != 0 && now >= due_ms)
+            seen = ASKED_REPORT;
+        if (seen != 0)
+            return seen;
+        if (reporter_wish.every_s == 0)
+            hz_os_wait(&reporter_asked, 0);
+        else
+            hz_os_wait_ms(&reporter_asked, 0, (uint32_t)hz_min(due_ms - now, UINT32_MAX));
+    }
+}
+
+static void *reporter_main(void *unused) {
+    enum { MS = 1000 };
+    uint64_t due_ms = hz_os_now_ms() + (uint64_t)reporter_wish.every_s * MS;
+    uint32_t seen;
+    (void)unused;
+    (void)pthread_setname_np(pthread_self(), "hakozuna-stats"); /* the name is informative only */
+    while (((seen = reporter_wait(due_ms)) & ASKED_END) == 0) {
+        report_write();
+        handler_look();
+        if (seen & ASKED_TERM)
+            end_by_term();
+        if (hz_os_now_ms() >= due_ms)
+            due_ms = hz_os_now_ms() + (uint64_t)reporter_wish.every_s * MS;
+    }
+    hz_store_rlx(&has_finished, 1); /* relaxed: no data is behind it */
+    hz_os_wake(&has_finished, 1);
+    return NULL;
+}
+
+bool hz_reporter_is(void *(*start)(void *)) {
+    return start == reporter_main;
+}
+
+/* Starts the reporter, which blocks all signals. */
+static void reporter_thread_start(void) {
+    sigset_t all;
+    sigset_t saved;
+    sigfillset(&all);
+    if (pthread_sigmask(SIG_SETMASK, &all, &saved) != 0)
+        return;
+    hz_store_rlx(&has_thread,
+                 pthread_create(&reporter_thread, NULL, reporter_main, NULL) == 0); /* relaxed: one thread */
+    (void)pthread_sigmask(SIG_SETMASK, &saved, NULL); /* cannot fail with a mask that was in force */
+}
+
+/* Installs the handlers and starts the thread, if the request needs them. The process has one thread. A program that
+   was started with SIGTERM ignored, or under a filter of system calls, gets a report only when it ends by itself. */
+static void reporter_begin(void) {
+    bool on_term = reporter_wish.at_exit && has_handler(SIGTERM, SIG_DFL) && !hz_os_is_sandboxed();
+    hz_store_rlx(&reporting, hz_os_process_id()); /* relaxed, all: one thread */
+    hz_store_rlx(&reporter_asked, 0);
+    hz_store_rlx(&has_finished, 0);
+    if (reporter_wish.signal == 0 && reporter_wish.every_s == 0 && !on_term)
+        return;
+    reporter_thread_start();
+    if (hz_load_rlx(&has_thread) == 0) { /* relaxed: one thread */
+        reporter_say("hakozuna: HAKOZUNA_STATS: no thread could be started, so there is at most a report at exit\n");
+        return;
+    }
+    if (is_first_key) /* a destructor of the key is not called without a value */
+        (void)pthread_setspecific(first_thread,
+                                  &reporter_wish); /* without memory the process does not end by pthread_exit */
+    if (on_term)
+        handler_set(SIGTERM);
+    if (reporter_wish.signal != 0)
+        handler_set(reporter_wish.signal);
+}
+
+/* Whether the caller is the one thread that ends the reporter. */
+static bool is_mine_to_end(void) {
+    return hz_and_rlx(&has_thread, 0U) == 1; /* cas */
+}
+
+static void reporter_end(void) {
+    (void)hz_or_rlx(&reporter_asked, ASKED_END); /* relaxed: no data is behind it */
+    hz_os_wake(&reporter_asked, 1);
+}
+
+/* The process's first thread ends, and others go on. The reporter must not keep the process alive when they end. */
+static void first_thread_ends(void *value) {
+    (void)value;
+    if (hz_os_process_id() != hz_load_rlx(&reporting) || !is_mine_to_end()) /* relaxed: hint */
+        return;
+    (void)pthread_detach(reporter_thread);
+    reporter_end();
+    if (has_handler(SIGTERM, on_signal))
+        (void)signal(SIGTERM, SIG_DFL);
+}
+
+/* A fork's child has no reporter, and reports nothing unless it was asked. */
+static void reporter_after_fork(void) {
+    hz_store_rlx(&has_thread, 0); /* relaxed, both: one thread */
+    hz_store_rlx(&reporting, 0);
+    if (reporter_wish.in_children)
+        reporter_begin();
+}
+
+/* ---- called from outside --------------------------------------------------------------------------- */
+
+static void word_refuse(const char *word, size_t length, const char *allowed) {
+    reporter_say("hakozuna: HAKOZUNA_STATS: '%.*s': allowed are %s\n", (int)hz_min(length, 80), word, allowed);
+}
+
+static void word_ignore(const char *word, size_t length, const char *allowed) {
+    (void)word;
+    (void)length;
+    (void)allowed;
+}
+
+void hz_reporter_start(const char *words, const char *owner) {
+    char number[16];
+    bool has_number = snprintf(number, sizeof(number), "%u", hz_os_process_id()) > 0;
+    /* a program that executes another stays the process that was asked */
+    bool is_owner = owner == NULL || (has_number && strcmp(owner, number) == 0);
+    hz_request_read(words, &reporter_wish, is_owner ? word_refuse : word_ignore);
+    if (!hz_request_is_any(&reporter_wish) || (!is_owner && !reporter_wish.in_children))
+        return;
+    if (is_owner && snprintf(owner_variable, sizeof(owner_variable), "HAKOZUNA_STATS_OWNER=%s", number) > 0)
+        (void)putenv(owner_variable); /* without memory the children report too */
+    stderr_copy = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_COPY_MIN);
+    if (stderr_copy >= 0 && fstat(stderr_copy, &stderr_was) != 0)
+        stderr_copy = -1;
+    is_first_key = pthread_key_create(&first_thread, first_thread_ends) == 0;
+    if (pthread_atfork(NULL, NULL, reporter_after_fork) != 0)
+        reporter_wish.in_children = false;
+    reporter_begin();
+}
+
+/* A report that nobody reads, or that is too long for a file, must not change how the process ends. */
+static void block_signals_of_writes(void) {
+    sigset_t raised;
+    (void)sigemptyset(&raised);
+    (void)sigaddset(&raised, SIGPIPE);
+    (void)sigaddset(&raised, SIGXFSZ);
+    (void)pthread_sigmask(SIG_BLOCK, &raised, NULL); /* cannot fail */
+}
+
+void hz_reporter_exit(void) {
+    if (!reporter_wish.at_exit || hz_load_rlx(&reporting) == 0) /* relaxed: hint */
+        return;
+    /* Two reports at a time would mix. No join: a signal handler can call exit, inside malloc. */
+    if (is_mine_to_end()) {
+        reporter_end();
+        while (hz_load_rlx(&has_finished) == 0) /* relaxed: hint */
+            hz_os_wait(&has_finished, 0);
+    }
+    if (!hz_os_is_confined())
+        block_signals_of_writes();
+    report_write();
+    if (!hz_os_is_confined())
+        handler_look();
+}
+
+void hz_reporter_confine(void) {
+    int cancel_state;
+    if (hz_load_rlx(&reporting) == 0 || !hz_os_thread_is_itself() || /* relaxed, both: hint */
+        hz_os_process_id() != hz_load_rlx(&reporting) || !is_mine_to_end())
+        return;
+    if (has_handler(SIGTERM, on_signal))
+        (void)signal(SIGTERM, SIG_DFL);
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* cannot fail. pthread_join is such a point */
+    reporter_end();
+    (void)pthread_join(reporter_thread, NULL); /* cannot fail: only this thread joins it */
+    (void)pthread_setcancelstate(cancel_state, NULL);
+}

@@ -1,0 +1,95 @@
+/* What HAKOZUNA_STATS asks for: words, their values, and what is refused. */
+#include "unit/library.h"
+
+#include <csignal>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+namespace {
+
+std::vector<std::string> refused;
+
+void refuse(const char *word, size_t length, const char *allowed) {
+    EXPECT_GT(strlen(allowed), 10U);
+    refused.emplace_back(word, length);
+}
+
+struct hz_request read(const char *words) {
+    struct hz_request request = {};
+    refused.clear();
+    hz_request_read(words, &request, refuse);
+    return request;
+}
+
+TEST(Request, NothingIsAsked) {
+    for (const char *words : {"", "0"}) {
+        EXPECT_FALSE(hz_request_is_any(&static_cast<const struct hz_request &>(read(words)))) << words;
+        EXPECT_TRUE(refused.empty());
+    }
+}
+
+TEST(Request, AtExitUnlessAnotherTimeIsNamed) {
+    for (const char *words :
+         {"1", "text", "exit", "json", "verbose,children", "file=x", "exit,every=3", "1,signal=USR1"})
+        EXPECT_TRUE(read(words).at_exit) << words;
+    for (const char *words : {"every=3", "signal=USR1", "json,every=3,signal=USR1,file=x"})
+        EXPECT_FALSE(read(words).at_exit) << words;
+    EXPECT_TRUE(refused.empty());
+}
+
+TEST(Request, WordsAndTheirValues) {
+    struct hz_request request = read("json,signal=SIGUSR2,every=86400,file=/a b/%e.%p.%%,children");
+    EXPECT_EQ(request.format, HZ_STATS_JSON);
+    EXPECT_EQ(request.signal, SIGUSR2);
+    EXPECT_EQ(request.every_s, 86400U);
+    EXPECT_STREQ(request.file, "/a b/%e.%p.%%");
+    EXPECT_TRUE(request.in_children);
+    EXPECT_FALSE(request.at_exit);
+    EXPECT_TRUE(refused.empty());
+    EXPECT_EQ(read("text,verbose").format, HZ_STATS_VERBOSE) << "the last one counts";
+    EXPECT_EQ(read("signal=WINCH").signal, SIGWINCH);
+    EXPECT_EQ(read(("signal=" + std::to_string(SIGRTMIN + 3)).c_str()).signal, SIGRTMIN + 3);
+    EXPECT_TRUE(refused.empty());
+}
+
+TEST(Request, BadWordsAreRefusedOneByOne) {
+    struct hz_request request = read("json,jsn,every=0,,signal=KILL,signal=,exit ");
+    EXPECT_EQ(refused, std::vector<std::string>({"jsn", "every=0", "", "signal=KILL", "signal=", "exit "}));
+    EXPECT_EQ(request.format, HZ_STATS_JSON);
+    EXPECT_TRUE(request.at_exit) << "the good word is obeyed";
+    for (const char *words : {"JSON",        "yes",         "2",
+                              "every",       "every=",      "every=86401",
+                              "every=1s",    "every=-1",    "every=99999999999999999999",
+                              "signal=9",    "signal=SEGV", "signal=TERM",
+                              "signal=usr1", "signal=65",   "signal=32",
+                              "file",        "file=",       "file=%",
+                              "file=%x",     "text=1",      ","}) {
+        EXPECT_FALSE(hz_request_is_any(&static_cast<const struct hz_request &>(read(words)))) << words;
+        EXPECT_GE(refused.size(), 1U) << words;
+    }
+}
+
+TEST(Request, PatternsHaveTheirLimit) {
+    std::string longest(HZ_REQUEST_ROOM - 1, 'x');
+    EXPECT_EQ(read(("file=" + longest).c_str()).file, longest);
+    EXPECT_TRUE(refused.empty());
+    EXPECT_STREQ(read(("file=" + longest + "x").c_str()).file, "");
+    EXPECT_EQ(refused.size(), 1U);
+}
+
+std::string path(const char *pattern, size_t room = 100) {
+    char text[100] = "";
+    return hz_request_path(pattern, "prog", 4711, text, room) ? text : "(too long)";
+}
+
+TEST(Request, PathsOfPatterns) {
+    EXPECT_EQ(path("a"), "a");
+    EXPECT_EQ(path("/tmp/%e.%p"), "/tmp/prog.4711");
+    EXPECT_EQ(path("%p%p%%e%%"), "47114711%e%");
+    EXPECT_EQ(path("%e", 5), "prog");
+    EXPECT_EQ(path("%e", 4), "(too long)");
+    EXPECT_EQ(path("abc%p", 7), "(too long)");
+}
+
+} // namespace
