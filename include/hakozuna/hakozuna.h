@@ -68,6 +68,13 @@ HZ_API void *hz_reallocarray(void *block, size_t count, size_t size) HZ_ATTR_SIZ
 HZ_API void *hz_aligned_alloc(size_t alignment, size_t size) HZ_ATTR_MALLOC HZ_ATTR_SIZE(2)
     HZ_ATTR_ALIGN(1) HZ_ATTR_USED;
 
+/* Resizes a block as hz_realloc does, to one that is aligned to `alignment`, whatever the block's alignment was before.
+   With block NULL it allocates as hz_aligned_alloc does; with size 0 it frees the block and returns NULL. On failure it
+   returns NULL, leaves `block` unchanged and sets EINVAL when `alignment` is not a power of two, ENOMEM as hz_malloc
+   does. (realloc itself keeps only the alignment of malloc when it moves a block.) */
+HZ_API void *hz_aligned_realloc(void *block, size_t alignment, size_t size) HZ_ATTR_SIZE(3)
+    HZ_ATTR_ALIGN(2) HZ_ATTR_USED;
+
 /* As POSIX: stores the block in *out and returns 0. On failure it leaves *out and errno unchanged and
    returns EINVAL (`alignment` is not a power of two, or not a multiple of sizeof(void *)) or ENOMEM. */
 HZ_API int hz_posix_memalign(void **out, size_t alignment, size_t size) HZ_ATTR_USED;

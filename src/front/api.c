@@ -44,6 +44,10 @@ void *hz_aligned_alloc(size_t alignment, size_t size) {
     return hz_front_aligned_alloc(alignment, size);
 }
 
+void *hz_aligned_realloc(void *block, size_t alignment, size_t size) {
+    return hz_front_aligned_realloc(block, alignment, size);
+}
+
 int hz_posix_memalign(void **out, size_t alignment, size_t size) {
     return hz_front_posix_memalign(out, alignment, size);
 }

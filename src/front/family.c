@@ -100,6 +100,36 @@ void *hz_front_aligned_alloc(size_t alignment, size_t size) {
     return hz_is_power_of_two(alignment) ? aligned(alignment, size) : fail(EINVAL);
 }
 
+void *hz_front_aligned_realloc(void *block, size_t alignment, size_t size) {
+    if (!hz_is_power_of_two(alignment))
+        return fail(EINVAL);
+    if (block == NULL)
+        return aligned(alignment, size);
+    if (size == 0) {
+        hz_front_free(block);
+        return NULL;
+    }
+    size_t usable = usable_of(block, HZ_IN_REALLOC);
+    if (size > PTRDIFF_MAX)
+        return fail(ENOMEM);
+    bool may_stay = !has_exact_size(block) && (uintptr_t)block % alignment == 0;
+    if (may_stay && fits_well(usable, size))
+        return block;
+    /* a large block that is resized begins on a page, wherever its pages move to */
+    void *resized = may_stay && alignment <= HZ_PAGE_BYTES ? hz_resize(block, size) : NULL;
+    if (resized != NULL)
+        return resized;
+    void *moved = aligned(alignment, size);
+    if (moved != NULL) {
+        memcpy(moved, block, hz_min(usable, size));
+        hz_front_free(block);
+    } else if (may_stay && size <= usable) {  /* as in realloc: the old block still serves */
+        hz_store_rlx(&has_kept_larger, true); /* relaxed: hint */
+        return block;
+    }
+    return moved;
+}
+
 int hz_front_posix_memalign(void **out, size_t alignment, size_t size) {
     if (!hz_is_power_of_two(alignment) || alignment % sizeof(void *) != 0)
         return EINVAL;

@@ -11,6 +11,7 @@ void *hz_front_calloc(size_t count, size_t size);
 void *hz_front_realloc(void *block, size_t size);
 void *hz_front_reallocarray(void *block, size_t count, size_t size);
 void *hz_front_aligned_alloc(size_t alignment, size_t size);
+void *hz_front_aligned_realloc(void *block, size_t alignment, size_t size);
 int hz_front_posix_memalign(void **out, size_t alignment, size_t size);
 void *hz_front_memalign(size_t alignment, size_t size);
 void *hz_front_valloc(size_t size);

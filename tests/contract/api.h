@@ -42,6 +42,7 @@ struct t_entries {
     void (*free_sized_fn)(void *, size_t);
     void (*free_aligned_sized_fn)(void *, size_t, size_t);
     size_t (*good_size_fn)(size_t);
+    void *(*aligned_realloc_fn)(void *, size_t, size_t);
     size_t (*purge_fn)(void);
     const char *(*version_fn)(void);
     const char *(*config_fn)(void);
@@ -76,6 +77,7 @@ inline t_entries t_make_entries() {
     t_find(e.free_sized_fn, "free_sized");
     t_find(e.free_aligned_sized_fn, "free_aligned_sized");
     t_find(e.good_size_fn, "hz_good_size");
+    t_find(e.aligned_realloc_fn, "hz_aligned_realloc");
     t_find(e.purge_fn, "hz_purge");
     t_find(e.version_fn, "hz_version");
     t_find(e.config_fn, "hz_config_string");
@@ -107,6 +109,7 @@ inline t_entries t_make_entries() {
     e.free_sized_fn = hz_free_sized;
     e.free_aligned_sized_fn = hz_free_aligned_sized;
     e.good_size_fn = hz_good_size;
+    e.aligned_realloc_fn = hz_aligned_realloc;
     e.purge_fn = hz_purge;
     e.version_fn = hz_version;
     e.config_fn = hz_config_string;
@@ -167,6 +170,9 @@ T_OUT_OF_LINE void t_free_sized(void *block, size_t size) {
 }
 T_OUT_OF_LINE void t_free_aligned_sized(void *block, size_t alignment, size_t size) {
     t_table.free_aligned_sized_fn(t_opaque(block), alignment, size);
+}
+T_OUT_OF_LINE void *t_aligned_realloc(void *block, size_t alignment, size_t size) {
+    return t_table.aligned_realloc_fn(t_opaque(block), alignment, size);
 }
 T_OUT_OF_LINE size_t t_good_size(size_t size) {
     return t_table.good_size_fn(size);

@@ -20,7 +20,7 @@ MALLOC_FAMILY = {
     "__libc_pvalloc", "__libc_mallopt", "__libc_mallinfo",
 }  # fmt: skip
 HZ_NAMES = {
-    "hz_malloc", "hz_free", "hz_calloc", "hz_realloc", "hz_reallocarray", "hz_aligned_alloc", "hz_posix_memalign",
+    "hz_malloc", "hz_free", "hz_calloc", "hz_realloc", "hz_reallocarray", "hz_aligned_alloc", "hz_aligned_realloc", "hz_posix_memalign",
     "hz_memalign", "hz_valloc", "hz_pvalloc", "hz_free_sized", "hz_free_aligned_sized", "hz_usable_size",
     "hz_good_size", "hz_limit_get", "hz_limit_notify", "hz_limit_set", "hz_purge", "hz_version", "hz_config_string", "hz_stats_print", "hz_stats_get",
 }  # fmt: skip
