@@ -29,7 +29,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system test-apps arm64 arm64-short musl asm pytests tidy format docs bench venv setup clean distclean
+.PHONY: help run test libs documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system test-apps test-packages arm64 arm64-short musl asm pytests tidy format docs bench venv setup clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -46,6 +46,7 @@ test: setup tidy musl arm64-short suite-release suite-check suite-clang-check su
 libs: configure-release ## build the release libraries into build/lib
 	cmake --build --preset release -j $(JOBS) --target libs
 	cmake --install build/release --prefix build >build/release/install.log
+	cmake --install build/release --prefix build --component tree >>build/release/install.log
 
 documents: libs ## lay out build/documents, in which the command lines of the five documents work as written (docs/seeds.md)
 	bench/documents/lay_out.sh
@@ -101,6 +102,9 @@ test-apps: venv configure-$(APPS_BUILD) ## run many more real programs (docs/rea
 	tools/setup apps
 	cmake --build --preset $(APPS_BUILD) -j $(JOBS) --target libs
 	HZ_LIB_DIR=build/$(APPS_BUILD)/lib HZ_BUILD=$(APPS_BUILD) HZ_LANES='$(LANES)' $(PYTEST) tests/apps -n $(JOBS) --dist worksteal $(ARGS)
+
+test-packages: venv libs ## link and install the libraries in all the ways of docs/install.md
+	HZ_SLOW=1 $(PYTEST) tests/packages -n $(JOBS) --dist loadfile $(ARGS)
 
 arm64: build-arm64 ## cross-build for arm64, and run all suites under qemu-user, which takes long
 	ctest --preset arm64 -j $(JOBS)

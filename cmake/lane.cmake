@@ -1,6 +1,7 @@
 # The libraries of one lane. For engine E and lane L (names of an engine's lane `default` have no _L):
 #   hakozuna_E_L          shared product (malloc family and C++ operators under their real names)
-#   hakozuna_E_L_static   the same as an archive
+#   hakozuna_E_L_static   the same as an archive of one object
+#   hakozuna_prefix       archive of the default lane with hz_* names only
 #   E_L_api               archive with hz_* names only; the tests link it
 #   E_L_faulty            the same archive over an OS layer that fails on request
 #   E_L_failfast          the same archive with HZ_LIST_FAILFAST=1
@@ -93,8 +94,17 @@ function(hz_lane_sources engine lane_file knobs)
     set(sources ${hz_base_sources} ${hz_heap_sources} ${found} ${hz_front_sources} PARENT_SCOPE)
 endfunction()
 
+# gcc has no atomic operations on 1 and 2 bytes of its own on riscv64.
+set(hz_libatomic "")
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "riscv64")
+    set(hz_libatomic atomic)
+endif()
+
 # All products, for `make libs`.
-add_custom_target(libs)
+if(PROJECT_IS_TOP_LEVEL)
+    add_custom_target(libs)
+endif()
+set(hz_lib "${PROJECT_BINARY_DIR}/lib")
 
 # Sets engine, lane_file and lane in the caller's scope: "hz3/scale" -> hz3, scale, hz3_scale; "hz4" -> hz4, default,
 # hz4.
@@ -151,24 +161,49 @@ function(hz_set_lane_flags target engine lane_file)
     endif()
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON UNITY_BUILD ${HZ_UNITY}
                                                UNITY_BUILD_BATCH_SIZE 0)
-    target_link_libraries(${target} PUBLIC Threads::Threads)
-    if(CMAKE_SYSTEM_PROCESSOR STREQUAL "riscv64")
-        target_link_libraries(${target} PUBLIC atomic) # gcc has no atomic operations on 1 and 2 bytes of its own there
-    endif()
+    target_link_libraries(${target} PUBLIC Threads::Threads ${hz_libatomic})
 endfunction()
 
-function(hz_add_products engine lane_file lane sources)
-    add_library(hakozuna_${lane}_objects OBJECT ${sources} ${hz_override_sources})
+# One object that holds all of `sources`: a single translation unit whose internal symbols are local. A linker takes it
+# whole or not at all, so a program never gets malloc from here and free from the C library. It has no intermediate code
+# of a compiler, so it links with and without -flto, whatever compiled it.
+function(hz_add_object target output engine lane_file sources)
+    add_library(${target} OBJECT ${sources})
+    hz_set_lane_flags(${target} ${engine} ${lane_file})
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON INTERPROCEDURAL_OPTIMIZATION OFF)
+    target_compile_options(${target} PRIVATE -fno-lto)
+    add_custom_command(
+        OUTPUT "${output}"
+        COMMAND "${CMAKE_OBJCOPY}" --localize-hidden $<TARGET_OBJECTS:${target}> "${output}"
+        DEPENDS ${target} $<TARGET_OBJECTS:${target}>
+        COMMENT "Making ${output}"
+        VERBATIM)
+    set_source_files_properties("${output}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+endfunction()
+
+# What a program needs that links `target`, a library or an archive.
+function(hz_set_interface target)
+    target_include_directories(${target} INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+                                                   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+    set_target_properties(${target} PROPERTIES LINKER_LANGUAGE C ARCHIVE_OUTPUT_DIRECTORY "${hz_lib}"
+                                               LIBRARY_OUTPUT_DIRECTORY "${hz_lib}")
+endfunction()
+
+function(hz_add_archive target output_name object)
+    add_library(${target} STATIC "${object}")
+    hz_set_interface(${target})
+    set_target_properties(${target} PROPERTIES OUTPUT_NAME "${output_name}")
+    target_link_libraries(${target} INTERFACE Threads::Threads ${hz_libatomic})
+endfunction()
+
+function(hz_add_shared engine lane_file lane output_name sources)
+    add_library(hakozuna_${lane}_objects OBJECT ${sources} ${hz_override_sources} ${hz_shared_sources})
     hz_set_lane_flags(hakozuna_${lane}_objects ${engine} ${lane_file})
-    add_library(hakozuna_${lane} SHARED ${hz_shared_sources})
-    hz_set_lane_flags(hakozuna_${lane} ${engine} ${lane_file})
-    add_library(hakozuna_${lane}_static STATIC)
-    set_target_properties(hakozuna_${lane}_static PROPERTIES OUTPUT_NAME hakozuna_${lane})
-    foreach(product hakozuna_${lane} hakozuna_${lane}_static)
-        target_link_libraries(${product} PRIVATE hakozuna_${lane}_objects PUBLIC Threads::Threads)
-        set_target_properties(${product} PROPERTIES LINKER_LANGUAGE C ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib"
-                                                    LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
-    endforeach()
+    add_library(hakozuna_${lane} SHARED $<TARGET_OBJECTS:hakozuna_${lane}_objects>)
+    hz_set_interface(hakozuna_${lane})
+    target_link_libraries(hakozuna_${lane} PRIVATE Threads::Threads ${hz_libatomic})
+    set_target_properties(hakozuna_${lane} PROPERTIES OUTPUT_NAME "${output_name}" VERSION "${PROJECT_VERSION}"
+                                                      SOVERSION "${hz_soversion}")
     target_link_options(
         hakozuna_${lane}
         PRIVATE
@@ -176,27 +211,72 @@ function(hz_add_products engine lane_file lane sources)
         -Wl,-z,now
         -Wl,-z,relro
         -Wl,-z,defs
+        -Wl,--build-id=sha1
         "-Wl,--version-script=${hz_exports}"
         ${hz_lto_link})
+    # With gcc -flto, GNU ld sees no call of malloc, and drops a library of which the program calls nothing else.
+    target_link_options(hakozuna_${lane} INTERFACE "LINKER:--no-as-needed")
     set_property(TARGET hakozuna_${lane} APPEND PROPERTY LINK_DEPENDS "${hz_exports}")
-    if(HZ_LTO)
+    if(HAKOZUNA_LTO)
         set_target_properties(hakozuna_${lane}_objects hakozuna_${lane} PROPERTIES INTERPROCEDURAL_OPTIMIZATION ON)
         if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-            # The archive must also work for programs linked without LTO.
-            target_compile_options(hakozuna_${lane}_objects PRIVATE -ffat-lto-objects)
             # LTO takes the optimisation level and the code model from the link line.
             target_link_options(hakozuna_${lane} PRIVATE -O2 -ftls-model=initial-exec ${hz_no_builtin})
         endif()
     endif()
-    install(TARGETS hakozuna_${lane} hakozuna_${lane}_static)
-    add_dependencies(libs hakozuna_${lane} hakozuna_${lane}_static)
 endfunction()
 
-function(hz_add_lane entry)
-    hz_split_entry("${entry}")
-    hz_lane_sources(${engine} ${lane_file} "")
+# The products of a lane: a shared library and an archive, under the names that are installed. The default lane has the
+# short ones, and two things more: the archive's object as a file, and the archive with hz_* names only.
+function(hz_add_products engine lane_file lane sources)
+    if(lane STREQUAL hz_default_lane)
+        set(output_name hakozuna)
+        set(shared_name hakozuna)
+        set(static_name static)
+    else()
+        string(REPLACE "_" "-" dashed "${lane}")
+        set(output_name hakozuna-${dashed})
+        set(shared_name ${dashed})
+        set(static_name ${dashed}-static)
+    endif()
+    hz_add_shared(${engine} ${lane_file} ${lane} ${output_name} "${sources}")
+    set(object "${hz_lib}/${output_name}.o")
+    hz_add_object(hakozuna_${lane}_static_objects "${object}" ${engine} ${lane_file} "${sources};${hz_override_sources}")
+    hz_add_archive(hakozuna_${lane}_static ${output_name} "${object}")
+    # gcc -flto does not tell the linker that a program calls malloc, so nothing would ask for the archive's.
+    target_link_options(hakozuna_${lane}_static INTERFACE "LINKER:-u,malloc")
+    set(products hakozuna_${lane} hakozuna_${lane}_static)
+    set_target_properties(hakozuna_${lane} PROPERTIES EXPORT_NAME ${shared_name})
+    set_target_properties(hakozuna_${lane}_static PROPERTIES EXPORT_NAME ${static_name})
+    add_library(hakozuna::${shared_name} ALIAS hakozuna_${lane})
+    add_library(hakozuna::${static_name} ALIAS hakozuna_${lane}_static)
+    hz_link_older_names(${lane} ${output_name})
+    if(HAKOZUNA_INSTALL)
+        hz_install_lane(${lane} ${output_name})
+    endif()
+    if(TARGET libs)
+        add_dependencies(libs ${products})
+    endif()
+endfunction()
 
-    # HZ_SHARDS_PER_CPU=0 makes the library under test spread threads the same way on every machine.
+# hakozuna::prefix: the default lane under hz_* names, for a program that keeps its malloc.
+function(hz_add_prefix engine lane_file sources)
+    set(object "${PROJECT_BINARY_DIR}/prefix/hakozuna-prefix.o")
+    file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/prefix")
+    hz_add_object(hakozuna_prefix_objects "${object}" ${engine} ${lane_file} "${sources}")
+    hz_add_archive(hakozuna_prefix hakozuna-prefix "${object}")
+    set_target_properties(hakozuna_prefix PROPERTIES EXPORT_NAME prefix)
+    add_library(hakozuna::prefix ALIAS hakozuna_prefix)
+    if(HAKOZUNA_INSTALL)
+        hz_install_prefix()
+    endif()
+    if(TARGET libs)
+        add_dependencies(libs hakozuna_prefix)
+    endif()
+endfunction()
+
+# The libraries of the tests. HZ_SHARDS_PER_CPU=0 makes them spread threads the same way on every machine.
+function(hz_add_test_libraries engine lane_file lane sources)
     add_library(${lane}_api STATIC EXCLUDE_FROM_ALL ${sources})
     hz_set_lane_flags(${lane}_api ${engine} ${lane_file} HZ_SHARDS_PER_CPU=0)
 
@@ -208,25 +288,23 @@ function(hz_add_lane entry)
     add_library(${lane}_failfast STATIC EXCLUDE_FROM_ALL ${sources})
     hz_set_lane_flags(${lane}_failfast ${engine} ${lane_file} HZ_SHARDS_PER_CPU=0 HZ_LIST_FAILFAST=1)
     set_target_properties(${lane}_failfast PROPERTIES UNITY_BUILD ON)
-
-    if(hz_has_products)
-        hz_add_products(${engine} ${lane_file} ${lane} "${sources}")
-    endif()
 endfunction()
 
-# libhakozuna.so and .a: the default lane under a short name, as symbolic links in the same directory.
-function(hz_add_default_name entry)
+function(hz_add_lane entry)
+    hz_split_entry("${entry}")
+    hz_lane_sources(${engine} ${lane_file} "")
+    if(HAKOZUNA_BUILD_TESTS)
+        hz_add_test_libraries(${engine} ${lane_file} ${lane} "${sources}")
+    endif()
     if(NOT hz_has_products)
         return()
     endif()
-    hz_split_entry("${entry}")
-    file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
-    foreach(suffix so a)
-        set(link "${CMAKE_BINARY_DIR}/lib/libhakozuna.${suffix}")
-        file(CREATE_LINK libhakozuna_${lane}.${suffix} "${link}" SYMBOLIC)
-        install(FILES "${link}" TYPE LIB)
-    endforeach()
-    install(FILES "${PROJECT_SOURCE_DIR}/include/hakozuna/hakozuna.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/hakozuna")
+    if(HAKOZUNA_OVERRIDE)
+        hz_add_products(${engine} ${lane_file} ${lane} "${sources}")
+    endif()
+    if(lane STREQUAL hz_default_lane)
+        hz_add_prefix(${engine} ${lane_file} "${sources}")
+    endif()
 endfunction()
 
 # Writes a source that includes one header twice: the header must compile on its own and have an include guard.
@@ -236,14 +314,14 @@ endfunction()
 
 # Checks that every header compiles on its own: internal ones as C for each lane, the public one as C99 and C++11.
 function(hz_add_header_checks)
-    set(public "${CMAKE_BINARY_DIR}/headers/public")
+    set(public "${PROJECT_BINARY_DIR}/headers/public")
     hz_write_header_source(hakozuna/hakozuna.h "${public}.c")
     hz_write_header_source(hakozuna/hakozuna.h "${public}.cc")
     add_library(public_header_check OBJECT "${public}.c" "${public}.cc")
     target_include_directories(public_header_check PRIVATE "${PROJECT_SOURCE_DIR}/include")
     set_target_properties(public_header_check PROPERTIES C_STANDARD 99 CXX_STANDARD 11)
 
-    foreach(entry IN LISTS HZ_LANES)
+    foreach(entry IN LISTS HAKOZUNA_LANES)
         hz_split_entry("${entry}")
         file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src" "src/base/*.h" "src/heap/*.h"
              "src/front/*.h" "src/engines/${engine}/*.h")
@@ -254,7 +332,7 @@ function(hz_add_header_checks)
         endforeach()
         set(generated "")
         foreach(header IN LISTS headers)
-            set(output "${CMAKE_BINARY_DIR}/headers/${lane}/${header}.c")
+            set(output "${PROJECT_BINARY_DIR}/headers/${lane}/${header}.c")
             hz_write_header_source("${header}" "${output}")
             list(APPEND generated "${output}")
         endforeach()

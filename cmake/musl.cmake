@@ -7,7 +7,7 @@ function(hz_add_musl_program name)
     add_executable(${name} "${PROJECT_SOURCE_DIR}/tests/musl/heap.c")
     target_compile_options(${name} PRIVATE ${hz_no_builtin})
     target_link_libraries(${name} PRIVATE ${ARGN} Threads::Threads)
-    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
 endfunction()
 
 hz_add_musl_program(musl.heap)

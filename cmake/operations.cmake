@@ -21,7 +21,7 @@ function(hz_add_operations target source)
     hz_set_test_flags(${target})
     target_compile_options(${target} PRIVATE -O2)
     target_link_libraries(${target} PRIVATE GTest::gtest Threads::Threads ${CMAKE_DL_LIBS})
-    set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+    set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
     add_dependencies(${target} plugin)
 endfunction()
 
@@ -55,7 +55,7 @@ function(hz_add_fuzz entry)
     target_link_options(${lane}.fuzz PRIVATE -fsanitize=fuzzer)
     target_link_libraries(${lane}.fuzz PRIVATE ${lane}_fuzz)
     add_dependencies(fuzz ${lane}.fuzz ${lane}.soak)
-    set(inputs "${CMAKE_BINARY_DIR}/fuzz/${lane}")
+    set(inputs "${PROJECT_BINARY_DIR}/fuzz/${lane}")
     add_test(NAME ${lane}.fuzz
              COMMAND sh -c "rm -rf $1 && mkdir -p $1 && $2 --write-inputs $1 && $3 -runs=2000 -seed=1 -max_len=400 -artifact_prefix=$1/ $1"
                      sh ${inputs} $<TARGET_FILE:${lane}.soak> $<TARGET_FILE:${lane}.fuzz>)

@@ -12,7 +12,7 @@ foreach(source IN LISTS workload_sources tool_sources)
     target_include_directories(${workload} PRIVATE "${PROJECT_SOURCE_DIR}/bench/workloads")
     target_compile_options(${workload} PRIVATE ${hz_no_builtin})
     target_link_libraries(${workload} PRIVATE Threads::Threads m)
-    set_target_properties(${workload} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
+    set_target_properties(${workload} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
 endforeach()
 
 # A prototype that a decision page compares with: builds bench/prototypes/<source>.c into
@@ -22,7 +22,7 @@ function(hz_add_sketch name source)
     # the size classes as they were when the prototypes were measured
     hz_set_lane_flags(${name} hz3 scale HZ_LINEAR_LOG2=11)
     target_compile_definitions(${name} PRIVATE ${ARGN})
-    set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
+    set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
 endfunction()
 
 if(hz_is_release)

@@ -77,7 +77,7 @@ def configure(folder: pathlib.Path, lane: lanes.Lane, overrides: dict[str, int],
     words = ";".join(f"{name}={value}" for name, value in overrides.items())
     run([
         "cmake", "-S", str(ROOT), "-B", str(folder), "-G", "Ninja", "--log-level=WARNING",
-        f"-DHZ_LANES={cmake_entry(lane)}", f"-DHZ_OVERRIDES={words}", "-DHZ_BENCH=OFF",
+        f"-DHAKOZUNA_LANES={cmake_entry(lane)}", f"-DHZ_OVERRIDES={words}", "-DHAKOZUNA_BUILD_BENCHMARKS=OFF",
         "-DCMAKE_C_COMPILER=gcc", "-DCMAKE_CXX_COMPILER=g++", *settings,
     ])  # fmt: skip
 
@@ -90,7 +90,7 @@ def make_library(name: str, lane: lanes.Lane, overrides: dict[str, int], jobs: i
     folder = VARIANTS / name
     library = folder / "lib" / f"libhakozuna_{name}.so"
     library.unlink(missing_ok=True)  # a failed build must not leave an old library behind
-    configure(folder, lane, overrides, ["-DHZ_BUILD=release", "-DHZ_TESTS=OFF"])
+    configure(folder, lane, overrides, ["-DHZ_BUILD=release", "-DHAKOZUNA_BUILD_TESTS=OFF"])
     build(folder, jobs, "libs")
     if overrides:
         library.symlink_to(lane.library)

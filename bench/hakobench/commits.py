@@ -132,6 +132,7 @@ def _build(commit: str, root: pathlib.Path, built: pathlib.Path, log: pathlib.Pa
             ["cmake", "--preset", "release"],
             ["cmake", "--build", "build/release", "--target", "libs", "-j", jobs],
             ["cmake", "--install", "build/release", "--prefix", str(out)],
+            ["cmake", "--install", "build/release", "--prefix", str(out), "--component", "tree"],  # no such component in old commits: nothing
         ]
         with log.open("w", encoding="utf-8") as text, _progress(console) as progress:
             task = progress.add_task(f"building commit {commit[:_SHORT]}", total=None)

@@ -16,7 +16,10 @@ pytest.register_assert_rewrite("preloading", "servers")  # so that a failed asse
 from preloading import TIMEOUT_SECONDS, Preload, clean_environment, describe, required  # noqa: E402 - after the line above
 
 # The tests import from here what they share.
-__all__ = ["PROGRAMS", "ROOT", "TIMEOUT_SECONDS", "Preload", "clean_environment", "compile_c", "describe", "exported_names", "required"]
+__all__ = [
+    "PROGRAMS", "ROOT", "TIMEOUT_SECONDS", "Preload", "archive_of", "clean_environment", "compile_c", "describe", "exported_names",
+    "required",
+]  # fmt: skip
 
 TESTS = Path(__file__).resolve().parent
 PROGRAMS = TESTS / "programs"
@@ -51,6 +54,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") is not None:
             item.add_marker(pytest.mark.skip(reason="slow; HZ_SLOW=1 runs it"))
+
+
+def archive_of(library: Path) -> Path:
+    """libhakozuna.so.0.1.0 -> libhakozuna.a"""
+    return library.with_name(library.name.partition(".so")[0] + ".a")
 
 
 def exported_names(library: Path) -> set[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Preload, compile_c
+from conftest import Preload, archive_of, compile_c
 
 FORKS = 120
 
@@ -38,7 +38,7 @@ def test_handlers_of_a_linked_library(preload: Preload, built: Path) -> None:
 @pytest.mark.usefixtures("ours_only")
 def test_handlers_in_a_program_linked_with_the_archive(preload: Preload, built: Path) -> None:
     """Constructors of libraries run before those of the program, and so before the archive's."""
-    archive = preload.library.with_suffix(".a")
+    archive = archive_of(preload.library)
     handlers = built / "libhandlers.so"
     program = compile_c(
         "fork_busy.c", built / "static", "-Wl,--no-as-needed", str(handlers), f"-Wl,-rpath,{built}",

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAMS, ROOT, Preload, clean_environment, compile_c, describe, exported_names, required
+from conftest import PROGRAMS, ROOT, Preload, archive_of, clean_environment, compile_c, describe, exported_names, required
 
 MALLOC_FAMILY = {
     "malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc", "memalign", "valloc",
@@ -216,7 +216,7 @@ def test_a_program_may_replace_some_operators(preload: Preload, tmp_path: Path) 
 def test_a_program_with_the_archive_may_replace_some_operators(library: Path, tmp_path: Path) -> None:
     """Two strong definitions of one operator would not link."""
     program = tmp_path / "replaces"
-    subprocess.run([*REPLACES, library.with_suffix(".a"), "-pthread", "-o", program], check=True)
+    subprocess.run([*REPLACES, archive_of(library), "-pthread", "-o", program], check=True)
     names = subprocess.run(["nm", program], check=True, capture_output=True, text=True).stdout
     assert re.search(r" [TtWw] hz_heap_malloc|hz_malloc_slow$", names, re.MULTILINE), "malloc is not the archive's"
     subprocess.run([program], env=clean_environment(), check=True, timeout=60)
@@ -225,7 +225,7 @@ def test_a_program_with_the_archive_may_replace_some_operators(library: Path, tm
 @pytest.mark.usefixtures("ours_only")
 def test_the_library_builds_itself_under_its_own_preload(preload: Preload, tmp_path: Path) -> None:
     build = tmp_path / "build"
-    configure = [required("cmake"), "-S", ROOT, "-B", build, "-G", "Ninja", "-DHZ_TESTS=OFF", "-DHZ_BENCH=OFF"]
+    configure = [required("cmake"), "-S", ROOT, "-B", build, "-G", "Ninja", "-DHAKOZUNA_BUILD_TESTS=OFF", "-DHAKOZUNA_BUILD_BENCHMARKS=OFF"]
     preload.run(*configure, least_processes=20)
     preload.run(required("ninja"), "-C", build, "-j2", "libs", least_processes=20)
     built = Preload(build / "lib" / preload.library.name, preload.log_directory)
