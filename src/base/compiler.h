@@ -52,6 +52,14 @@ enum {
     HZ_CONFIG_STATS = HZ_STATS,   /* counters on hot paths */
 };
 
+/* Messages name a function as the program knows it. The archive that leaves malloc alone has no `free`, only hz_free.
+ */
+#ifdef HZ_ONLY_OUR_NAMES
+#define HZ_CALLED(standard, ours) ours
+#else
+#define HZ_CALLED(standard, ours) standard
+#endif
+
 #define HZ_LIKELY(x)       __builtin_expect(!!(x), 1)
 #define HZ_UNLIKELY(x)     __builtin_expect(!!(x), 0)
 #define HZ_INLINE          static inline __attribute__((always_inline))

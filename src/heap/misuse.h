@@ -7,15 +7,15 @@
 #include "base/check.h"
 
 /* Where and how the misuse was found. Stable, like the texts in base/check.h. */
-#define HZ_IN_FREE        "found in free"
-#define HZ_IN_FREE_SIZED  "found in free_sized"
-#define HZ_IN_REALLOC     "found in realloc"
-#define HZ_IN_USABLE_SIZE "found in malloc_usable_size"
-#define HZ_FOUND_IN_BIN   "found in free: the thread's cache has it"
-#define HZ_FOUND_IN_PAGE  "found in free: its page has it"
+#define HZ_IN_FREE        "found in " HZ_CALLED("free", "hz_free")
+#define HZ_IN_FREE_SIZED  "found in " HZ_CALLED("free_sized", "hz_free_sized")
+#define HZ_IN_REALLOC     "found in " HZ_CALLED("realloc", "hz_realloc")
+#define HZ_IN_USABLE_SIZE "found in " HZ_CALLED("malloc_usable_size", "hz_usable_size")
+#define HZ_FOUND_IN_BIN   HZ_IN_FREE ": the thread's cache has it"
+#define HZ_FOUND_IN_PAGE  HZ_IN_FREE ": its page has it"
 #define HZ_FOUND_LATER    "found later, on its way home"
 /* Of a block that was written to after its free: where it rested. */
-#define HZ_FOUND_IN_MALLOC    "found in malloc"
+#define HZ_FOUND_IN_MALLOC    "found in " HZ_CALLED("malloc", "hz_malloc")
 #define HZ_WRITTEN_IN_BIN     "found when it left a thread's bin"
 #define HZ_WRITTEN_IN_BUFFER  "found when it left a remote buffer"
 #define HZ_WRITTEN_IN_DEPOT   "found when it left the depot"
