@@ -1,6 +1,7 @@
 # What `cmake --install` puts where. Components:
 #   runtime       libhakozuna.so.0, libhakozuna-LANE.so.0
 #   development   header, links for -l, archives, files for find_package and pkg-config
+#   tools         the command hakozuna, which preloads the library
 #   debug         debug information by build id; only if asked for
 #   tree          the names by which this repository's tools know the lanes, in `make libs`; only if asked for
 
@@ -105,4 +106,17 @@ function(hz_install_development)
             COMPONENT development)
     install(EXPORT hakozuna NAMESPACE hakozuna:: FILE hakozuna-targets.cmake DESTINATION "${folder}"
             COMPONENT development)
+endfunction()
+
+function(hz_install_tools)
+    file(RELATIVE_PATH bin_to_lib "/prefix/${CMAKE_INSTALL_BINDIR}" "/prefix/${CMAKE_INSTALL_LIBDIR}")
+    configure_file("${PROJECT_SOURCE_DIR}/packaging/hakozuna.in" "${PROJECT_BINARY_DIR}/packaging/hakozuna" @ONLY)
+    configure_file("${PROJECT_SOURCE_DIR}/packaging/hakozuna.1.in" "${PROJECT_BINARY_DIR}/packaging/hakozuna.1" @ONLY)
+    install(PROGRAMS "${PROJECT_BINARY_DIR}/packaging/hakozuna" TYPE BIN COMPONENT tools)
+    set(page "${PROJECT_BINARY_DIR}/packaging/hakozuna.1")
+    if(HAKOZUNA_PACKAGES) # Debian wants it compressed
+        execute_process(COMMAND gzip -9nf "${page}" COMMAND_ERROR_IS_FATAL ANY)
+        set(page "${page}.gz")
+    endif()
+    install(FILES "${page}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT tools)
 endfunction()

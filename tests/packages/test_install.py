@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -9,6 +10,7 @@ from conftest import CONFIG, PROGRAMS, ROOT, install, run
 
 LANES = ["hz3-fast", "hz3-home", "hz3-p32", "hz4", "hz4-home"]
 NAMES = ["hakozuna", *(f"hakozuna-{lane}" for lane in LANES)]
+TOOLS = {"bin/hakozuna", "share/man/man1/hakozuna.1"}
 ABI = PROGRAMS.parent / "abi.txt"
 
 
@@ -23,12 +25,13 @@ def test_only_what_is_for_use_is_installed(tree):
     pc = {f"lib/pkgconfig/{name}{suffix}.pc" for name in NAMES for suffix in ("", "-static")} | {"lib/pkgconfig/hakozuna-prefix.pc"}
     cmake = {path for path in found if path.startswith("lib/cmake/hakozuna/hakozuna-")}
     assert len(cmake) == 4
-    assert found == shared | archives | pc | cmake | {"include/hakozuna/hakozuna.h"}
+    assert found == shared | archives | pc | cmake | TOOLS | {"include/hakozuna/hakozuna.h"}
 
 
 def test_components(tmp_path):
     runtime = install(tmp_path / "runtime", "--component", "runtime")
     assert files(runtime) == {f"lib/lib{name}.so{suffix}" for name in NAMES for suffix in (".0", ".0.1.0")}
+    assert files(install(tmp_path / "tools", "--component", "tools")) == TOOLS
     debug = install(tmp_path / "debug", "--component", "debug")
     build_id = re.search(r"Build ID: (..)(\w+)", run("readelf", "-n", runtime / "lib/libhakozuna.so.0"))
     symbols = debug / f"lib/debug/.build-id/{build_id[1]}/{build_id[2]}.debug"
@@ -57,6 +60,34 @@ def test_a_changed_abi_is_noticed(tmp_path):
     source.write_text("void *malloc(unsigned long n) { return (void *)n; }\n")
     run("gcc", "-shared", "-fPIC", "-fno-builtin", "-nostdlib", source, "-o", tmp_path / "libother.so")
     assert abi(tmp_path / "libother.so") == ["malloc"]
+
+
+def test_the_command(tree, tmp_path):
+    """bin/hakozuna finds the libraries beside it, in a tree that has been moved."""
+    moved = tmp_path / "moved"
+    shutil.copytree(tree, moved, symlinks=True)
+    show = ["sh", "-c", 'echo "$LD_PRELOAD"; exec printf "%s|" "$@"', "name", "two words", ""]
+    preloaded = f"{moved}/bin/../lib/libhakozuna-hz4.so.0"
+    assert run(moved / "bin/hakozuna", "-l", "hz4", *show) == f"{preloaded}\ntwo words||"
+    shown = subprocess.run([moved / "bin/hakozuna", "true"], env={"HAKOZUNA_SHOW_CONFIG": "1", "PATH": "/usr/bin:/bin"},
+                           capture_output=True, text=True, check=True)  # fmt: skip
+    assert shown.stderr.startswith(CONFIG)
+    assert subprocess.run([moved / "bin/hakozuna", "false"], check=False).returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-l", "hz9", "true"], "libhakozuna-hz9.so.0'; lanes there are: hz3-fast hz3-home hz3-p32 hz4-home hz4\n"),
+        ([], "usage: hakozuna [-l LANE] PROGRAM [ARGUMENT...]\n"),
+        (["-x"], "usage: hakozuna [-l LANE] PROGRAM [ARGUMENT...]\n"),
+    ],
+)
+def test_the_command_names_what_is_wrong(tree, words, message):
+    order = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
+    done = subprocess.run([tree / "bin/hakozuna", *words], env=order, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(message)
 
 
 PROJECT = """cmake_minimum_required(VERSION 3.25)

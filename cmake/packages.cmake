@@ -1,0 +1,62 @@
+# Debian packages, which `cpack` makes in a build directory of the preset `package`:
+#   libhakozuna0        the shared libraries; libhakozuna0-dbgsym has their debug information
+#   libhakozuna-dev     header, archives, files for CMake and pkg-config
+#   libhakozuna-tools   the command hakozuna
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_ALL runtime development tools)
+set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
+set(CPACK_PACKAGE_DIRECTORY "${PROJECT_BINARY_DIR}/packages")
+set(CPACK_PACKAGING_INSTALL_PREFIX "${CMAKE_INSTALL_PREFIX}")
+set(CPACK_PACKAGE_CONTACT "Hakozuna maintainers <maintainers@hakozuna.invalid>")
+
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(long "It is at its best where one thread allocates and another frees:\nqueues, servers, pipelines.")
+
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME "libhakozuna${hz_soversion}")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_RUNTIME_DEBUGINFO_PACKAGE ON) # and the library without
+# Packages of programs depend on this one, and the dynamic linker's cache is made again. CPack's own way to do that calls
+# ldconfig from scripts, which Debian has given up.
+set(control "${PROJECT_BINARY_DIR}/debian")
+set(shlibs "libhakozuna ${hz_soversion} libhakozuna${hz_soversion} (>= ${PROJECT_VERSION})\n")
+foreach(entry IN LISTS HAKOZUNA_LANES)
+    hz_split_entry("${entry}")
+    if(NOT lane STREQUAL hz_default_lane)
+        string(REPLACE "_" "-" dashed "${lane}")
+        string(APPEND shlibs "libhakozuna-${dashed} ${hz_soversion} libhakozuna${hz_soversion} (>= ${PROJECT_VERSION})\n")
+    endif()
+endforeach()
+file(WRITE "${control}/shlibs" "${shlibs}")
+file(WRITE "${control}/triggers" "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA "${control}/shlibs;${control}/triggers")
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "memory allocator for programs with many threads\n${long}")
+
+set(exact "libhakozuna${hz_soversion} (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libhakozuna-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${exact}")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "memory allocator for programs with many threads: development\n${long}")
+
+set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME libhakozuna-tools)
+set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)
+set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "${exact}")
+set(CPACK_COMPONENT_TOOLS_DESCRIPTION "memory allocator for programs with many threads: command\n${long}")
+
+# What Debian's policy wants in each package.
+string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC) # SOURCE_DATE_EPOCH, if it is set
+set(changelog "${PROJECT_BINARY_DIR}/debian/changelog")
+file(WRITE "${changelog}" "hakozuna (${PROJECT_VERSION}) unstable; urgency=medium\n\n  * See CHANGELOG.md in the sources.\n\n"
+                          " -- ${CPACK_PACKAGE_CONTACT}  ${date}\n")
+execute_process(COMMAND gzip -9nf "${changelog}" COMMAND_ERROR_IS_FATAL ANY)
+file(READ "${PROJECT_SOURCE_DIR}/LICENSE" licence)
+file(WRITE "${PROJECT_BINARY_DIR}/debian/copyright" "Hakozuna, a memory allocator.\n\n${licence}")
+foreach(component IN LISTS CPACK_COMPONENTS_ALL)
+    string(TOUPPER "${component}" upper)
+    install(FILES "${changelog}.gz" "${PROJECT_BINARY_DIR}/debian/copyright"
+            DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/${CPACK_DEBIAN_${upper}_PACKAGE_NAME}" COMPONENT ${component})
+endforeach()
+include(CPack)
