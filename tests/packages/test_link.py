@@ -1,5 +1,6 @@
 """The command lines of docs/install.md with several compilers and linkers: malloc and free are ours."""
 
+import os
 import pathlib
 import re
 import shlex
@@ -81,6 +82,16 @@ def test_prefix(tree, tmp_path, compiler, mode):
     assert defines(program, "hz_malloc")
     mixed = subprocess.run([program, "mixed"], capture_output=True, text=True, check=False)
     assert re.search(r"not from this allocator: 0x\w+ \(found in hz_free\)", mixed.stderr)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a set-user-ID program of another user")
+def test_a_set_user_id_program_reads_no_variables(tree, tmp_path):
+    program = link(tree, tmp_path / "plain", "plain.c", "cc", FORMS[0])
+    shown = {"HAKOZUNA_SHOW_CONFIG": "1"}
+    assert subprocess.run([program], env=shown, capture_output=True, text=True, check=True).stderr.startswith(CONFIG)
+    os.chown(program, 65534, 65534)
+    program.chmod(0o4755)
+    assert subprocess.run([program], env=shown, capture_output=True, text=True, check=True).stderr == ""
 
 
 def test_preload(tree, tmp_path):

@@ -183,6 +183,21 @@ def documented_variables(page: str) -> set[str]:
     return set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE))
 
 
+def unknown_variables(text: str) -> set[str]:
+    """The variables and options of CMake called HAKOZUNA_... in a page that neither the sources nor the build have."""
+    known = sources() + "".join(path.read_text() for path in (ROOT / "CMakeLists.txt", *(ROOT / "cmake").glob("*.cmake")))
+    return {name for name in re.findall(r"\bHAKOZUNA_[A-Z_]*[A-Z]\b", text) if not re.search(rf"\b{name}\b", known)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_variables_exist(page):
+    assert unknown_variables(page.read_text()) == set()
+
+
+def test_a_variable_that_is_gone_is_noticed():
+    assert unknown_variables("HAKOZUNA_SHOW_STATS, HAKOZUNA_GONE=1, HAKOZUNA_LTO, HAKOZUNA_*") == {"HAKOZUNA_GONE"}
+
+
 def test_environment_variables():
     text = bare(sources())
     assert len(re.findall(r"\b(?:secure_)?getenv\(", text)) == 1, "hz_os_getenv is the one place that reads the environment"
