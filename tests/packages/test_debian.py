@@ -6,7 +6,7 @@ import shlex
 import subprocess
 
 import pytest
-from conftest import CONFIG, PROGRAMS, ROOT, run
+from installing import CONFIG, PROGRAMS, ROOT, run
 
 pytestmark = pytest.mark.slow
 BUILD = ROOT / "build/package"

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import CONFIG, PROGRAMS, ROOT, install, run
+from installing import CONFIG, PROGRAMS, ROOT, install, run
 
 LANES = ["hz3-fast", "hz3-home", "hz3-p32", "hz4", "hz4-home"]
 NAMES = ["hakozuna", *(f"hakozuna-{lane}" for lane in LANES)]

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 
 import pytest
-from conftest import CONFIG, PROGRAMS, run
+from installing import CONFIG, PROGRAMS, run
 
 QUICK = ["gcc -flto", "clang -flto -fuse-ld=lld"]
 SLOW = [
