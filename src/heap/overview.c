@@ -5,6 +5,7 @@
 
 #include "hakozuna/hakozuna.h"
 
+#include "base/arena.h"
 #include "base/process.h"
 #include "base/registry.h"
 #include "base/report.h"

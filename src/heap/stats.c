@@ -5,7 +5,9 @@
 
 #include "hakozuna/hakozuna.h"
 
+#include "base/arena.h"
 #include "base/hooks.h"
+#include "base/huge.h"
 #include "base/meta.h"
 #include "base/process.h"
 #include "base/report.h"
@@ -112,9 +114,13 @@ static void report_known(struct hz_report *report, const char *group) {
     } else if (strcmp(group, "remote") == 0) {
         hz_report_number(report, "blocks_per_100_pages", blocks_per_100_pages());
     } else if (strcmp(group, "os") == 0) {
-        struct hz_arena_figures of_arena;
-        hz_arena_figures_get(&of_arena);
-        hz_report_number(report, "seg_acq", of_arena.segments_acquired);
+        struct hz_huge_figures of_huge;
+        hz_huge_figures_get(&of_huge);
+        hz_report_number(report, "seg_acq", hz_arena_segments_acquired());
+        hz_report_number(report, "huge_asked", of_huge.asked);
+        hz_report_number(report, "huge_refused", of_huge.refused);
+        hz_report_number(report, "huge_slow", of_huge.slow);
+        hz_report_number(report, "huge_most_us", of_huge.most_us);
     }
 }
 

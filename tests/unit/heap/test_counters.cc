@@ -23,8 +23,16 @@ using unit::Mail;
 /* ---- which counters there are, and which were tested ---- */
 
 /* Figures that the report prints among the counters, but that are not counted. */
-const Names known = {"counters.threads",    "counters.thread_blocks",      "counters.shards",
-                     "counters.meta_bytes", "remote.blocks_per_100_pages", "os.seg_acq"};
+const Names known = {"counters.threads",
+                     "counters.thread_blocks",
+                     "counters.shards",
+                     "counters.meta_bytes",
+                     "remote.blocks_per_100_pages",
+                     "os.seg_acq",
+                     "os.huge_asked",
+                     "os.huge_refused",
+                     "os.huge_slow",
+                     "os.huge_most_us"};
 
 /* Computed from hot counters, so only builds with statistics have them. The steps below state them too. */
 const Names computed = {"mid.malloc_calls", "mid.free_calls", "mid.free_batch_enq"};
@@ -766,6 +774,19 @@ TEST_F(Counters, SegmentsThatWereAcquired) {
     give(blocks_);
     EXPECT_EQ(segments(), full + 4) << "segments are counted since the start";
     tested().insert("os.seg_acq");
+}
+
+/* tests/unit/base/test_huge.cc tests what counts. */
+TEST_F(Counters, HugePages) {
+    struct hz_huge_figures figures;
+    hz_huge_figures_get(&figures);
+    Values values = counters();
+    EXPECT_EQ(values["os.huge_asked"], figures.asked);
+    EXPECT_EQ(values["os.huge_refused"], figures.refused);
+    EXPECT_EQ(values["os.huge_slow"], figures.slow);
+    EXPECT_EQ(values["os.huge_most_us"], figures.most_us);
+    for (const char *name : {"os.huge_asked", "os.huge_refused", "os.huge_slow", "os.huge_most_us"})
+        tested().insert(name);
 }
 
 TEST_F(Counters, ThreadsAndTheirBlocks) {
