@@ -25,23 +25,23 @@ enum {
 
 enum mode { MADVISE, ALWAYS, NEVER };
 
-static _Atomic(size_t) dense_bytes;    /* counter */
-static _Atomic(size_t) block_bytes;    /* counter: of large blocks for which huge pages were asked */
-static _Atomic(uint8_t) thp_mode;      /* hint */
-static _Atomic(uint64_t) pause_end_ms; /* hint */
-static _Atomic(uint32_t) pause_log2;   /* hint */
-static _Atomic(size_t) asked_count;    /* counter */
-static _Atomic(size_t) refused_count;  /* counter */
-static _Atomic(size_t) refused_now;    /* counter */
-static _Atomic(size_t) slow_count;     /* counter */
-static _Atomic(size_t) most_us;        /* hint */
+static _Atomic(size_t) huge_dense_bytes; /* counter */
+static _Atomic(size_t) huge_block_bytes; /* counter: of large blocks for which huge pages were asked */
+static _Atomic(uint8_t) thp_mode;        /* hint */
+static _Atomic(uint64_t) pause_end_ms;   /* hint */
+static _Atomic(uint32_t) pause_log2;     /* hint */
+static _Atomic(size_t) asked_count;      /* counter */
+static _Atomic(size_t) refused_count;    /* counter */
+static _Atomic(size_t) refused_now;      /* counter */
+static _Atomic(size_t) slow_count;       /* counter */
+static _Atomic(size_t) huge_most_us;     /* hint */
 
 void hz_huge_count_dense(ptrdiff_t bytes) {
-    hz_add_rlx(&dense_bytes, (size_t)bytes); /* relaxed: counter */
+    hz_add_rlx(&huge_dense_bytes, (size_t)bytes); /* relaxed: counter */
 }
 
 void hz_huge_dense_set(size_t bytes) {
-    hz_store_rlx(&dense_bytes, bytes); /* relaxed: one thread */
+    hz_store_rlx(&huge_dense_bytes, bytes); /* relaxed: one thread */
 }
 
 /* The kernel's word for the mode is in brackets: "always [madvise] never". */
@@ -54,7 +54,7 @@ void hz_huge_look(const char *path) {
 }
 
 bool hz_huge_is_wanted(size_t used_bytes) {
-    size_t dense = hz_load_rlx(&dense_bytes); /* relaxed, all: hints */
+    size_t dense = hz_load_rlx(&huge_dense_bytes); /* relaxed, all: hints */
     if (dense < WANTED_BYTES || used_bytes > dense + dense / (OTHER_SHARE - 1) || hz_load_rlx(&thp_mode) == NEVER)
         return false;
     uint64_t end = hz_load_rlx(&pause_end_ms);
@@ -62,12 +62,12 @@ bool hz_huge_is_wanted(size_t used_bytes) {
 }
 
 /* Touches the first byte of the run, which makes the kernel find a huge page for the unit. */
-static void touch(char *run) {
+static void unit_touch(char *run) {
     uint64_t before = hz_os_now_us();
     *(volatile char *)run = 0;
     uint64_t took = hz_os_now_us() - before;
-    if (took > hz_load_rlx(&most_us)) /* relaxed, all: hint, counter */
-        hz_store_rlx(&most_us, took);
+    if (took > hz_load_rlx(&huge_most_us)) /* relaxed, all: hint, counter */
+        hz_store_rlx(&huge_most_us, took);
     uint32_t log2 = hz_load_rlx(&pause_log2);
     if (HZ_LIKELY(took <= SLOW_US)) {
         if (log2 != 0)
@@ -88,7 +88,7 @@ void hz_huge_ask(hz_huge_units *units, char *base, unsigned unit, char *run) {
     if ((hz_or_rlx(units, bit) & bit) == 0)
         hz_add_rlx(&asked_count, 1);
     hz_os_huge(base + ((size_t)unit << HZ_HUGE_LOG2), HZ_HUGE_BYTES);
-    touch(run);
+    unit_touch(run);
 }
 
 void hz_huge_run_begin(hz_huge_units *units, char *base, unsigned first, unsigned pages, uint64_t dirty_mask,
@@ -136,19 +136,19 @@ void hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, size_
 }
 
 bool hz_huge_block_begin(char *base, size_t bytes) {
-    size_t dense = hz_load_rlx(&dense_bytes); /* relaxed, all: hint, counter */
-    size_t before = hz_load_rlx(&block_bytes);
+    size_t dense = hz_load_rlx(&huge_dense_bytes); /* relaxed, all: hint, counter */
+    size_t before = hz_load_rlx(&huge_block_bytes);
     do {
         if (bytes < BLOCK_BYTES_MIN || dense < WANTED_BYTES || before + bytes > dense / BLOCK_SHARE ||
             hz_load_rlx(&thp_mode) == NEVER)
             return false;
-    } while (!hz_cas_rlx_rlx(&block_bytes, &before, before + bytes));
+    } while (!hz_cas_rlx_rlx(&huge_block_bytes, &before, before + bytes));
     hz_os_huge(base, bytes & ~(size_t)(HZ_HUGE_BYTES - 1));
     return true;
 }
 
 void hz_huge_block_end(char *base, size_t bytes, bool refuse) {
-    hz_sub_rlx(&block_bytes, bytes); /* relaxed: counter */
+    hz_sub_rlx(&huge_block_bytes, bytes); /* relaxed: counter */
     if (refuse)
         hz_os_sparse(base, bytes & ~(size_t)(HZ_HUGE_BYTES - 1));
 }
@@ -163,6 +163,6 @@ void hz_huge_figures_get(struct hz_huge_figures *figures) {
         .asked = hz_load_rlx(&asked_count), /* relaxed, all: counters, hint */
         .refused = hz_load_rlx(&refused_count),
         .slow = hz_load_rlx(&slow_count),
-        .most_us = hz_load_rlx(&most_us),
+        .most_us = hz_load_rlx(&huge_most_us),
     };
 }

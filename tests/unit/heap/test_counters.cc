@@ -3,6 +3,7 @@
  * it changes, as hz_stats_print shows them. The program fails if a counter is changed by no step.
  */
 #include "contract/report.h"
+#include "unit/heap/counter_names.h"
 #include "unit/heap/fixture.h"
 
 #include <condition_variable>
@@ -14,6 +15,9 @@
 
 namespace {
 
+using counter_names::computed;
+using counter_names::known;
+using counter_names::names_in_def;
 using report::Names;
 using report::Values;
 using unit::Blocks;
@@ -21,46 +25,6 @@ using unit::mail;
 using unit::Mail;
 
 /* ---- which counters there are, and which were tested ---- */
-
-/* Figures that the report prints among the counters, but that are not counted. */
-const Names known = {"counters.threads",
-                     "counters.thread_blocks",
-                     "counters.shards",
-                     "counters.meta_bytes",
-                     "remote.blocks_per_100_pages",
-                     "os.seg_acq",
-                     "os.huge_asked",
-                     "os.huge_refused",
-                     "os.huge_slow",
-                     "os.huge_most_us"};
-
-/* Computed from hot counters, so only builds with statistics have them. The steps below state them too. */
-const Names computed = {"mid.malloc_calls", "mid.free_calls", "mid.free_batch_enq"};
-
-/* A counter of the .def files. */
-struct DefCounter {
-    const char *group;
-    const char *name;
-    bool is_hot;
-};
-
-enum { IS_SUM = false, IS_MAX = false, IS_HOT = true };
-
-#define COUNTER(group, field, name, kind, text) {group, name, IS_##kind},
-const DefCounter def_counters[] = {
-#include "engine_counters.def"
-#include "heap/counters.def"
-};
-#undef COUNTER
-
-/* Names of the hot counters, or of all others. */
-Names names_in_def(bool hot) {
-    Names names;
-    for (const DefCounter &counter : def_counters)
-        if (counter.is_hot == hot)
-            names.insert(std::string(counter.group) + "." + counter.name);
-    return names;
-}
 
 Values counters() {
     Values values = report::counters_of_json(report::printed(HZ_STATS_JSON));
@@ -778,15 +742,15 @@ TEST_F(Counters, SegmentsThatWereAcquired) {
 
 /* tests/unit/base/test_huge.cc tests what counts. */
 TEST_F(Counters, HugePages) {
-    struct hz_huge_figures figures;
-    hz_huge_figures_get(&figures);
-    Values values = counters();
-    EXPECT_EQ(values["os.huge_asked"], figures.asked);
-    EXPECT_EQ(values["os.huge_refused"], figures.refused);
-    EXPECT_EQ(values["os.huge_slow"], figures.slow);
-    EXPECT_EQ(values["os.huge_most_us"], figures.most_us);
-    for (const char *name : {"os.huge_asked", "os.huge_refused", "os.huge_slow", "os.huge_most_us"})
+    struct hz_huge_figures all;
+    hz_huge_figures_get(&all);
+    for (auto [name, value] : {std::pair{"os.huge_asked", all.asked},
+                               {"os.huge_refused", all.refused},
+                               {"os.huge_slow", all.slow},
+                               {"os.huge_most_us", all.most_us}}) {
+        EXPECT_EQ(counters()[name], value);
         tested().insert(name);
+    }
 }
 
 TEST_F(Counters, ThreadsAndTheirBlocks) {
