@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "heap/cache/age.h"
+#include "heap/cache/allowance.h"
 #include "heap/cache/flush.h"
 #include "heap/cache/room.h"
 #include "heap/pages/density.h"
@@ -18,12 +19,13 @@ enum {
     LOOSE_BYTES = 32 << 20,
     LOOSE_SHARE = 4,
     RESTING_TURNS = 8, /* ticks from one sum over the depot to the next */
+    TICK_BYTES = 16 << 20,
+    TICK_THREAD_BYTES = 2 << 20,
+    TICK_BYTES_MAX = 128 << 20,
 };
 
-/* For the keeper, every 100 ms; for ticks beside it, only against what grows much faster; for ticks without a keeper;
-   for all of them above the soft limit. */
+/* For the keeper, every 100 ms; for ticks without a keeper; for all of them above the soft limit. */
 static const struct hz_density_bound bound_of_keeper = {.bytes = 64 << 20, .share = 1};
-static const struct hz_density_bound bound_with_keeper = {.bytes = 128 << 20, .share = 1};
 static const struct hz_density_bound bound_alone = {.bytes = 4 << 20, .share = 8};
 static const struct hz_density_bound bound_above_soft = {.bytes = 0, .share = 32};
 
@@ -49,6 +51,13 @@ bool hz_settle_walk(struct hz_thread_block *self) {
     return walk_part(self, HZ_PURGE_AGED);
 }
 
+/* For ticks beside the keeper, against what grows much faster than it comes. A few threads need less at rest than many
+   do; a lower bound halves the speed of rings of 64 threads with blocks of up to 64 KiB. */
+static struct hz_density_bound bound_with_keeper(void) {
+    size_t bytes = TICK_BYTES + hz_allowance_threads() * (size_t)TICK_THREAD_BYTES;
+    return (struct hz_density_bound){.bytes = hz_min(bytes, TICK_BYTES_MAX), .share = 1};
+}
+
 static bool density_is_low(struct hz_density_bound bound) {
     if (hz_arena_is_over_soft())
         bound = bound_above_soft;
@@ -63,9 +72,10 @@ static bool is_futile(void) {
     return slack <= futile + futile / 16 && slack >= futile / 2;
 }
 
-/* If the class is sparse, sends home what rests of it in the depot and in the mailboxes. */
+/* If the class is sparse, sends home what rests of it in the depot and in the mailboxes. Above the soft limit does so
+   in any case. */
 static bool class_settle(struct hz_thread_block *self, unsigned size_class, uint32_t batches) {
-    if (!hz_class_look(size_class))
+    if (!hz_class_look(size_class) && !hz_arena_is_over_soft())
         return false;
     hz_age_depot_class(self, size_class, batches);
     hz_shards_drain_class(self, size_class);
@@ -92,9 +102,9 @@ static void classes_settle(struct hz_thread_block *self, unsigned busy, unsigned
 
 void hz_settle_tick(struct hz_thread_block *self, unsigned busy, bool keeper_runs) {
     uint32_t turn = turn_next();
-    if (!keeper_runs && turn % RESTING_TURNS == 0)
+    if (turn % RESTING_TURNS == 0)
         hz_store_rlx(&resting_seen, hz_age_resting_bytes()); /* relaxed, all: hint */
-    if (!density_is_low(keeper_runs ? bound_with_keeper : bound_alone)) {
+    if (!density_is_low(keeper_runs ? bound_with_keeper() : bound_alone)) {
         if (hz_load_rlx(&walk_is_whole))
             hz_store_rlx(&walk_is_whole, false);
         if (!keeper_runs) /* else the keeper decides, by a lower bound */

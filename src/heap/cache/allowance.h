@@ -12,13 +12,16 @@
 
 /* Bytes of room for one thread: HZ_ROOM_BYTES, and an equal share of HZ_ROOM_SHARED_BYTES and of half the bytes that
    were lately out of the pages. Bins are half full on average, and what they hold is out too: if R is threads x
-   HZ_ROOM_BYTES + HZ_ROOM_SHARED_BYTES, they hold B = (R + (live + B) / 2) / 2, which is 2/3 R + 1/3 live. Any
-   thread. */
+   HZ_ROOM_BYTES + HZ_ROOM_SHARED_BYTES, they hold B = (R + (live + B) / 2) / 2, which is 2/3 R + 1/3 live. Where the
+   heap has a soft limit, all threads together at most 1/16 of it. Any thread. */
 size_t hz_allowance(void);
 
 /* Whether so many threads share that a bin should not grow just because its thread has come for the class again: each
    of them would keep a little of every class, which is more than most of them have live. Any thread. */
 bool hz_allowance_is_crowded(void);
+
+/* Threads that share, at least 1. Any thread. */
+size_t hz_allowance_threads(void);
 
 /* A thread begins to share, because it attaches or resumes; or it ends, or was parked. Any thread. */
 void hz_allowance_join(void);
