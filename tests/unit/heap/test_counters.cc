@@ -16,6 +16,7 @@
 namespace {
 
 using counter_names::computed;
+using counter_names::def_counters;
 using counter_names::known;
 using counter_names::names_in_def;
 using report::Names;
