@@ -22,6 +22,13 @@ else()
     list(APPEND hz_test_options -fsized-deallocation)
 endif()
 
+# There are about a thousand test programs, which GNU ld takes 0.1 s each to link, and mold a fifth of that. The
+# release build's libraries contain LTO objects, which stay with the compiler's own linker.
+find_program(hz_mold NAMES mold)
+if(HZ_BUILD STREQUAL "check" AND hz_mold AND NOT CMAKE_CROSSCOMPILING)
+    set(hz_fast_linker -fuse-ld=mold)
+endif()
+
 # Newer kernels randomise addresses more than this ThreadSanitizer runtime supports, so randomisation is switched off.
 set(hz_test_launcher ${CMAKE_CROSSCOMPILING_EMULATOR})
 if(HZ_BUILD STREQUAL "tsan")
@@ -70,6 +77,7 @@ function(hz_add_test_program target source)
     add_executable(${target} ${source})
     hz_set_test_flags(${target})
     target_link_libraries(${target} PRIVATE GTest::gtest_main Threads::Threads ${CMAKE_DL_LIBS})
+    target_link_options(${target} PRIVATE ${hz_fast_linker})
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
 endfunction()
 

@@ -124,6 +124,34 @@ TEST_F(Limit, ABlockThatCannotMoveToASmallerOneCanBeFreedWithItsNewSize) {
     t_free_sized(block, 100);
 }
 
+TEST_F(Limit, BinsShareASixteenthOfTheSoftLimit) {
+    size_t without = hz_allowance();
+    ASSERT_GT(without, 4 * MiB);
+    hz_heap_limit_set(64 * MiB, 0);
+    EXPECT_EQ(hz_allowance(), 4 * MiB / hz_allowance_threads());
+    hz_heap_limit_set(size_t{1} << 40, 0);
+    EXPECT_EQ(hz_allowance(), without);
+}
+
+/* The pause after a purge is 16 times as long as the purge took, 20 ms at least and 1 s at most. */
+TEST_F(Limit, OnePurgeAtATimeAndAPauseAfterIt) {
+    constexpr uint64_t later_ms = uint64_t{1} << 50; /* after all purges of other tests */
+    const struct { uint64_t took, pause; } cases[] = {{0, 20}, {1, 20}, {5, 80}, {50, 800}, {100, 1000}};
+    uint64_t now = later_ms;
+    for (const auto &each : cases) {
+        now += 2000;
+        ASSERT_TRUE(hz_heap_limit_purge_claim(now));
+        EXPECT_FALSE(hz_heap_limit_purge_claim(now + each.took)) << "another thread, meanwhile";
+        uint64_t done = now + each.took;
+        hz_heap_limit_purge_done(now, done);
+        EXPECT_FALSE(hz_heap_limit_purge_claim(done + each.pause - 1));
+        EXPECT_TRUE(hz_heap_limit_purge_claim(done + each.pause));
+        hz_heap_limit_purge_done(done, done);
+        now = done + each.pause;
+    }
+    hz_heap_limit_purge_done(0, 0); /* due at once, for other tests */
+}
+
 struct Calls {
     std::atomic<int> count{0};
     std::atomic<size_t> held{0};
