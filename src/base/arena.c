@@ -621,7 +621,7 @@ struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool ze
         return NULL;
     }
     hz_add_rlx(&arena.direct_bytes, bytes); /* relaxed: counter */
-    segment->is_huge = reused == 0 && hz_huge_block_begin(base, bytes);
+    segment->is_huge = region == 0 && hz_huge_block_begin(base, bytes);
     if (region != 0)
         hz_budget_learn((size_t)(hz_bits_count(claim.bits) - reused) << HZ_UNIT_LOG2, (size_t)reused << HZ_UNIT_LOG2,
                         hz_arena_used_bytes(), hz_arena_resting_bytes());
@@ -633,7 +633,7 @@ void hz_arena_direct_free(struct hz_segment *segment) {
     size_t bytes = hz_load_rlx(&segment->direct_bytes);
     uint32_t region = hz_load_rlx(&segment->region);
     if (segment->is_huge)
-        hz_huge_block_end(base, bytes, region != 0);
+        hz_huge_block_end(bytes);
     unpublish(segment); /* first: once the space is released, any thread can get the address */
     hz_lock_acquire(&arena.lock);
     entry_release_locked(segment, true);
@@ -702,9 +702,9 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
     }
     if (!done)
         return NULL;
-    if (segment->is_huge)
-        hz_huge_block_end(NULL, old_bytes, false);
-    segment->is_huge = hz_huge_block_begin((char *)hz_load_rlx(&segment->base), bytes); /* relaxed: owner */
+    if (hz_load_rlx(&segment->region) == 0) /* relaxed, both: owner */
+        segment->is_huge =
+            hz_huge_block_resized((char *)hz_load_rlx(&segment->base), segment->is_huge ? old_bytes : 0, bytes);
     direct_resized(segment, bytes);
     return segment;
 }

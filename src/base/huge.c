@@ -53,11 +53,21 @@ void hz_huge_look(const char *path) {
     hz_store_rlx(&thp_mode, is_always ? ALWAYS : is_never ? NEVER : MADVISE); /* relaxed: hint */
 }
 
+/* Whether there are many dense runs, and few others. */
+static bool heap_is_dense(size_t used_bytes) {
+    size_t dense = hz_load_rlx(&huge_dense_bytes); /* relaxed: hint */
+    return dense >= WANTED_BYTES && used_bytes <= dense + dense / (OTHER_SHARE - 1);
+}
+
+/* Whether the kernel gives huge pages when asked, and may be asked. */
+static bool can_ask(void) {
+    return hz_load_rlx(&thp_mode) != NEVER && !hz_os_is_confined(); /* relaxed: hint */
+}
+
 bool hz_huge_is_wanted(size_t used_bytes) {
-    size_t dense = hz_load_rlx(&huge_dense_bytes); /* relaxed, all: hints */
-    if (dense < WANTED_BYTES || used_bytes > dense + dense / (OTHER_SHARE - 1) || hz_load_rlx(&thp_mode) == NEVER)
+    if (!heap_is_dense(used_bytes) || !can_ask())
         return false;
-    uint64_t end = hz_load_rlx(&pause_end_ms);
+    uint64_t end = hz_load_rlx(&pause_end_ms); /* relaxed: hint */
     return HZ_LIKELY(end == 0) || hz_os_now_ms() >= end;
 }
 
@@ -91,25 +101,11 @@ void hz_huge_ask(hz_huge_units *units, char *base, unsigned unit, char *run) {
     unit_touch(run);
 }
 
-void hz_huge_run_begin(hz_huge_units *units, char *base, unsigned first, unsigned pages, uint64_t dirty_mask,
-                       size_t used_bytes) {
-    for (unsigned unit = first / UNIT_PAGES; unit <= (first + pages - 1) / UNIT_PAGES; unit++) {
-        uint64_t unit_mask = UNIT_MASK << (unit * UNIT_PAGES);
-        if ((dirty_mask & unit_mask) != 0 || hz_huge_is_asked(units, unit))
-            continue;
-        if (!hz_huge_is_wanted(used_bytes))
-            return;
-        unsigned touched = unit * UNIT_PAGES > first ? unit * UNIT_PAGES : first;
-        hz_huge_ask(units, base, unit, base + ((size_t)touched << HZ_PAGE_LOG2));
-    }
-}
-
-/* Whether a purge of a part should refuse the unit. */
+/* Whether the kernel has to be told that it must not make the unit huge. */
 static bool must_refuse(uint8_t seen, uint8_t bit) {
-    if ((seen & bit) == 0) /* relaxed, all: hint */
-        return hz_load_rlx(&thp_mode) == ALWAYS && (seen & (unsigned)bit << REFUSED_SHIFT) == 0 &&
-               hz_load_rlx(&refused_now) < REFUSED_MAX;
-    return hz_load_rlx(&refused_now) < REFUSED_MAX;
+    if (hz_load_rlx(&refused_now) >= REFUSED_MAX || hz_os_is_confined()) /* relaxed, both: hint */
+        return false;
+    return (seen & bit) != 0 || (hz_load_rlx(&thp_mode) == ALWAYS && (seen & (unsigned)bit << REFUSED_SHIFT) == 0);
 }
 
 static void unit_refuse(hz_huge_units *units, char *base, unsigned unit) {
@@ -125,6 +121,24 @@ static void unit_refuse(hz_huge_units *units, char *base, unsigned unit) {
     hz_os_sparse(base + ((size_t)unit << HZ_HUGE_LOG2), HZ_HUGE_BYTES);
 }
 
+void hz_huge_run_begin(hz_huge_units *units, char *base, unsigned first, unsigned pages, uint64_t dirty_mask,
+                       size_t used_bytes) {
+    for (unsigned unit = first / UNIT_PAGES; unit <= (first + pages - 1) / UNIT_PAGES; unit++) {
+        uint64_t unit_mask = UNIT_MASK << (unit * UNIT_PAGES);
+        if ((dirty_mask & unit_mask) != 0)
+            continue;
+        if (hz_huge_is_asked(units, unit)) {
+            if (!heap_is_dense(used_bytes))
+                unit_refuse(units, base, unit);
+            continue;
+        }
+        if (!hz_huge_is_wanted(used_bytes))
+            continue;
+        unsigned touched = unit * UNIT_PAGES > first ? unit * UNIT_PAGES : first;
+        hz_huge_ask(units, base, unit, base + ((size_t)touched << HZ_PAGE_LOG2));
+    }
+}
+
 void hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, size_t bytes) {
     size_t end = offset + bytes;
     size_t first = offset >> HZ_HUGE_LOG2;
@@ -135,22 +149,36 @@ void hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, size_
         unit_refuse(units, base, (unsigned)last);
 }
 
-bool hz_huge_block_begin(char *base, size_t bytes) {
+/* Counts a block if the quota allows it. */
+static bool block_claim(size_t bytes) {
     size_t dense = hz_load_rlx(&huge_dense_bytes); /* relaxed, all: hint, counter */
     size_t before = hz_load_rlx(&huge_block_bytes);
     do {
-        if (bytes < BLOCK_BYTES_MIN || dense < WANTED_BYTES || before + bytes > dense / BLOCK_SHARE ||
-            hz_load_rlx(&thp_mode) == NEVER)
+        if (bytes < BLOCK_BYTES_MIN || dense < WANTED_BYTES || before + bytes > dense / BLOCK_SHARE || !can_ask())
             return false;
     } while (!hz_cas_rlx_rlx(&huge_block_bytes, &before, before + bytes));
-    hz_os_huge(base, bytes & ~(size_t)(HZ_HUGE_BYTES - 1));
     return true;
 }
 
-void hz_huge_block_end(char *base, size_t bytes, bool refuse) {
+bool hz_huge_block_begin(char *base, size_t bytes) {
+    bool is_huge = block_claim(bytes);
+    if (is_huge)
+        hz_os_huge(base, bytes);
+    return is_huge;
+}
+
+bool hz_huge_block_resized(char *base, size_t huge_bytes, size_t bytes) {
+    if (huge_bytes == 0)
+        return hz_huge_block_begin(base, bytes);
+    hz_huge_block_end(huge_bytes);
+    bool is_huge = block_claim(bytes);
+    if (!is_huge)
+        hz_os_sparse(base, bytes); /* the longer part has the advice of the shorter one */
+    return is_huge;
+}
+
+void hz_huge_block_end(size_t bytes) {
     hz_sub_rlx(&huge_block_bytes, bytes); /* relaxed: counter */
-    if (refuse)
-        hz_os_sparse(base, bytes & ~(size_t)(HZ_HUGE_BYTES - 1));
 }
 
 void hz_huge_forget(hz_huge_units *units) {

@@ -50,14 +50,18 @@ HZ_INLINE bool hz_huge_is_asked(hz_huge_units *units, unsigned unit) {
    a part. Any thread that holds the range. */
 void hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, size_t bytes);
 
-/* A block above 2 MiB begins at `base`, or got another length. True if huge pages were asked for in it. Nobody knows
-   how much of such a block the program will touch. So all blocks with huge pages together may hold a quarter of the
-   bytes of dense runs, which bounds what they can waste. Any thread. */
+/* A block that is a mapping of its own begins at `base`. True if huge pages were asked for in it. Nobody knows how much
+   of such a block the program will touch. So all blocks with huge pages together may hold a quarter of the bytes of
+   dense runs, which bounds what they can waste. The advice covers the whole block, since mremap refuses a range of two
+   mappings. Blocks that share a region get none: the advice would outlive them. Any thread. */
 bool hz_huge_block_begin(char *base, size_t bytes);
 
-/* Such a block ends, or is about to get another length. With `refuse` no huge pages are asked for any more: the next
-   block there may be sparse. Any thread. */
-void hz_huge_block_end(char *base, size_t bytes, bool refuse);
+/* The block has got another length, and may have moved. `huge_bytes`: its length before if it had huge pages, else 0.
+   True if it has them now. Any thread. */
+bool hz_huge_block_resized(char *base, size_t huge_bytes, size_t bytes);
+
+/* A block with huge pages ends. Any thread. */
+void hz_huge_block_end(size_t bytes);
 
 /* When the segment ends. */
 void hz_huge_forget(hz_huge_units *units);

@@ -10,9 +10,10 @@
 #include "heap/seal.h"
 
 enum {
-    CALLS_AT_ONCE = 16,      /* most calls of the OS under one lock */
-    TRIED = (int)(1U << 30), /* in looked_free: the look left no unit to purge */
-    HUGE_SHARE = 4,          /* a huge page is broken up for at least 1/4 of a page, except by a trim */
+    CALLS_AT_ONCE = 16,       /* most calls of the OS under one lock */
+    TRIED = (int)(1U << 30),  /* in looked_free: the look left no unit to purge, */
+    SPARED = (int)(1U << 29), /* or what it left is worth less than the huge page that it lies in */
+    HUGE_SHARE = 4,           /* a huge page is broken up for at least 1/4 of a page, except by a trim */
 };
 
 struct walk {
@@ -46,9 +47,15 @@ static uint64_t free_units(const struct hz_page *page) {
     return hz_units_touched(log2, 0, run_bytes) & ~used_units;
 }
 
+/* Whether the walk breaks up huge pages for little. */
+static bool spares_nothing(const struct walk *walk) {
+    return walk->is_trim || hz_arena_is_over_soft();
+}
+
 /* Whether what is free in the page is too little to break up the huge page that it lies in. */
-static bool is_worth_huge(const struct walk *walk, const struct hz_page *page, uint64_t units) {
-    if (walk->is_trim || hz_arena_is_over_soft())
+static bool is_worth_huge(const struct walk *walk, const struct hz_page *page) {
+    uint64_t units = free_units(page) & ~page->purged_units;
+    if (units == 0 || spares_nothing(walk))
         return false;
     unsigned unit = hz_segment_page(page->start) / (HZ_HUGE_BYTES / HZ_PAGE_BYTES);
     size_t run_bytes = (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2; /* relaxed: lock */
@@ -60,8 +67,6 @@ static bool is_worth_huge(const struct walk *walk, const struct hz_page *page, u
 static bool purge_units_locked(struct walk *walk, struct hz_shard *shard, struct hz_page *page) {
     unsigned log2 = hz_page_unit_log2(page);
     uint64_t units = free_units(page) & ~page->purged_units;
-    if (is_worth_huge(walk, page, units))
-        return true;
     for (unsigned calls = CALLS_AT_ONCE; units != 0 && calls > 0; calls--) {
         unsigned first = (unsigned)__builtin_ctzll(units);
         uint64_t after = ~(units >> first);
@@ -80,12 +85,12 @@ static bool purge_units_locked(struct walk *walk, struct hz_shard *shard, struct
 }
 
 /* Whether the page's turn has come, by what the last walk saw. */
-static bool is_due(struct hz_page *page, enum hz_page_purge_mode mode) {
+static bool is_due(struct hz_page *page, const struct walk *walk) {
     uint32_t unused = hz_load_rlx(&page->free_count); /* relaxed, all: hint */
     uint32_t looked = hz_load_rlx(&page->looked_free);
-    if (unused == 0 || looked == (unused | TRIED))
+    if (unused == 0 || looked == (unused | TRIED) || (looked == (unused | SPARED) && !spares_nothing(walk)))
         return false;
-    if (mode == HZ_PURGE_RECENT || looked == unused)
+    if (walk->mode == HZ_PURGE_RECENT || looked == unused || looked == (unused | SPARED))
         return true;
     hz_store_rlx(&page->looked_free, unused);
     return false;
@@ -93,7 +98,7 @@ static bool is_due(struct hz_page *page, enum hz_page_purge_mode mode) {
 
 static void page_look(void *context, struct hz_page *page) {
     struct walk *walk = context;
-    if (walk->calls == 0 || !is_due(page, walk->mode))
+    if (walk->calls == 0 || !is_due(page, walk))
         return;
     /* sync: page-move, partner hz_page_depart_locked; checked again under the lock */
     struct hz_shard *shard = hz_shard_get(hz_load_acq(&page->shard));
@@ -107,6 +112,8 @@ static void page_look(void *context, struct hz_page *page) {
         if (unused == page->capacity) {
             hz_page_retire_locked(shard, page);
             retired = 1;
+        } else if (is_worth_huge(walk, page)) {
+            hz_store_rlx(&page->looked_free, unused | SPARED);
         } else if (purge_units_locked(walk, shard, page)) {
             hz_store_rlx(&page->looked_free, unused | TRIED);
         }

@@ -143,6 +143,46 @@ TEST_F(Huge, AWholeUnitGoesBackAsItIs) {
     EXPECT_EQ(advice_at(start), "hg");
 }
 
+TEST_F(Huge, AUnitThatWasAskedForIsRefusedWhenTheHeapIsNoLongerDense) {
+    hz_huge_dense_set(dense_bytes);
+    size_t first = unit_take();
+    char *start = unit::page_address(runs_[first].segment, runs_[first].first);
+    for (unsigned page = 0; page < unit_pages; page++)
+        give(first);
+    hz_arena_purge(0, SIZE_MAX);
+    ASSERT_EQ(advice_at(start), "hg");
+    hz_huge_dense_set(0);
+    while (advice_at(start) == "hg" && runs_.size() < 64 * unit_pages)
+        unit_take();
+    EXPECT_EQ(advice_at(start), "nh");
+}
+
+/* All large blocks with huge pages together may hold a quarter of the dense bytes. */
+TEST_F(Huge, LargeBlocksShareAQuota) {
+    constexpr size_t block_bytes = 100 * MiB + 4096;
+    hz_huge_dense_set(880 * MiB);
+    auto alloc = [] { return hz_arena_direct_alloc(block_bytes, 1, false); };
+    auto advice_of = [](struct hz_segment *segment) { return advice_at(unit::page_address(segment, 0)); };
+    struct hz_segment *blocks[] = {alloc(), alloc(), alloc()};
+    EXPECT_EQ(advice_of(blocks[0]), "hg");
+    EXPECT_EQ(advice_of(blocks[1]), "hg");
+    EXPECT_EQ(advice_of(blocks[2]), "");
+    hz_arena_direct_free(blocks[1]);
+    blocks[1] = alloc();
+    EXPECT_EQ(advice_of(blocks[1]), "hg") << "a block that ends gives its share back";
+
+    ASSERT_NE(hz_arena_direct_resize(blocks[0], 300 * MiB), nullptr);
+    EXPECT_EQ(advice_of(blocks[0]), "nh") << "too long for the quota";
+    ASSERT_NE(hz_arena_direct_resize(blocks[2], 110 * MiB), nullptr);
+    EXPECT_EQ(advice_of(blocks[2]), "hg") << "the other block's share is free";
+    for (struct hz_segment *block : blocks)
+        hz_arena_direct_free(block);
+
+    struct hz_segment *small = hz_arena_direct_alloc(32 * MiB, 1, false);
+    EXPECT_NE(advice_of(small), "hg") << "blocks that share a region get none";
+    hz_arena_direct_free(small);
+}
+
 TEST_F(Huge, ARefusedUnitIsAskedForAgainWhenItIsNew) {
     hz_huge_dense_set(dense_bytes);
     size_t first = unit_take();

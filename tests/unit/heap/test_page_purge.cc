@@ -132,6 +132,32 @@ TEST_P(PagePurge, LeavesWhatLiveBlocksLieOn) {
     }
 }
 
+/* A block a system page: an eighth of the pages is free. */
+TEST_P(PagePurge, AHugePageIsBrokenUpForLittleOnlyByATrim) {
+    unsigned size_class = hz_class_of(os_page());
+    Blocks blocks = use(size_class, 1);
+    struct hz_page *page = hz_page_of(blocks[0]);
+    struct hz_segment *segment = hz_segment_get(page->start);
+    unsigned unit = hz_segment_page(page->start) / (HZ_HUGE_BYTES / HZ_PAGE_BYTES);
+    hz_or_rlx(&segment->huge, static_cast<uint8_t>(1U << unit)); /* as if it had been asked for */
+    Blocks some;
+    for (size_t i = 0; i < page->capacity; i += 8) {
+        void *block = page->start + i * page->block_bytes;
+        some.push_back(block);
+        blocks.erase(std::find(blocks.begin(), blocks.end(), block));
+    }
+    unit::put(shard_, some);
+    for (int look = 0; look < 3; look++)
+        purge();
+    EXPECT_EQ(purged_bytes(), 0U);
+    EXPECT_TRUE(hz_huge_is_asked(&segment->huge, unit));
+    hz_pages_purge_all(self_);
+    EXPECT_EQ(purged_bytes(), some.size() * page->block_bytes);
+    EXPECT_FALSE(hz_huge_is_asked(&segment->huge, unit));
+    check(page, blocks);
+    unit::put(shard_, blocks);
+}
+
 TEST_P(PagePurge, PurgedBlocksAreZeroAndWorkAgain) {
     for (unsigned size_class : unit::some_classes()) {
         SCOPED_TRACE("class " + std::to_string(size_class));
