@@ -1,8 +1,9 @@
 # What `cmake --install` puts where. Components:
 #   runtime       libhakozuna.so.0, libhakozuna-LANE.so.0
-#   development   header, links for -l, archives, files for find_package and pkg-config
-#   tools         the command hakozuna, which preloads the library
+#   development   header, links for -l, archives, files for find_package and pkg-config, hz_malloc(3)
+#   tools         the command hakozuna, which preloads the library; hakozuna(1), hakozuna(7)
 #   debug         debug information by build id; only if asked for
+#   wheel         the shared libraries for the Python package, which has no links; only if asked for
 #   tree          the names by which this repository's tools know the lanes, in `make libs`; only if asked for
 
 # The number in the libraries' sonames: it grows when a program that was linked before would no longer run.
@@ -77,6 +78,9 @@ function(hz_install_lane lane output_name)
         LIBRARY COMPONENT runtime NAMELINK_COMPONENT development
         ARCHIVE COMPONENT development)
     hz_install_debug(${lane})
+    if(SKBUILD)
+        install(TARGETS hakozuna_${lane} LIBRARY DESTINATION lib COMPONENT wheel NAMELINK_SKIP EXCLUDE_FROM_ALL)
+    endif()
     # --no-as-needed: see hz_add_shared
     set(linked "-L\${libdir} -Wl,--push-state,--no-as-needed -l${output_name} -Wl,--pop-state")
     hz_install_pkgconfig(${output_name} "${linked}" "-Wl,-u,malloc -pthread ${hz_pc_atomic}")
@@ -91,6 +95,32 @@ function(hz_install_prefix)
     hz_install_pkgconfig(hakozuna-prefix "\${libdir}/libhakozuna-prefix.a -pthread ${hz_pc_atomic}" "")
 endfunction()
 
+# A man page from its template, and pages of other names that show it. Debian wants them compressed.
+function(hz_install_man template component)
+    get_filename_component(name "${template}" NAME_WLE)
+    string(REGEX REPLACE ".*\\." "" section "${name}")
+    set(folder "${PROJECT_BINARY_DIR}/man/man${section}")
+    configure_file("${PROJECT_SOURCE_DIR}/packaging/${template}" "${folder}/${name}" @ONLY)
+    set(pages "${folder}/${name}")
+    foreach(other IN LISTS ARGN)
+        file(CONFIGURE OUTPUT "${folder}/${other}.${section}" CONTENT ".so man${section}/${name}\n")
+        list(APPEND pages "${folder}/${other}.${section}")
+    endforeach()
+    if(HAKOZUNA_PACKAGES)
+        execute_process(COMMAND gzip -9nfk ${pages} COMMAND_ERROR_IS_FATAL ANY)
+        list(TRANSFORM pages APPEND .gz)
+    endif()
+    install(FILES ${pages} DESTINATION "${CMAKE_INSTALL_MANDIR}/man${section}" COMPONENT ${component})
+endfunction()
+
+# The functions of the header.
+function(hz_read_functions result)
+    file(READ "${PROJECT_SOURCE_DIR}/include/hakozuna/hakozuna.h" header)
+    string(REGEX MATCHALL "\nHZ_API [^(]*hz_[a-z_]+\\(" found "${header}")
+    list(TRANSFORM found REPLACE ".*(hz_[a-z_]+)\\(" "\\1")
+    set(${result} ${found} PARENT_SCOPE)
+endfunction()
+
 # The header, and what find_package(hakozuna) reads.
 function(hz_install_development)
     install(FILES "${PROJECT_SOURCE_DIR}/include/hakozuna/hakozuna.h"
@@ -98,6 +128,9 @@ function(hz_install_development)
     if(NOT hz_has_products)
         return()
     endif()
+    hz_read_functions(functions)
+    list(REMOVE_ITEM functions hz_malloc)
+    hz_install_man(man/hz_malloc.3.in development ${functions})
     include(CMakePackageConfigHelpers)
     set(folder "${CMAKE_INSTALL_LIBDIR}/cmake/hakozuna")
     set(version "${PROJECT_BINARY_DIR}/hakozuna-config-version.cmake")
@@ -111,12 +144,7 @@ endfunction()
 function(hz_install_tools)
     file(RELATIVE_PATH bin_to_lib "/prefix/${CMAKE_INSTALL_BINDIR}" "/prefix/${CMAKE_INSTALL_LIBDIR}")
     configure_file("${PROJECT_SOURCE_DIR}/packaging/hakozuna.in" "${PROJECT_BINARY_DIR}/packaging/hakozuna" @ONLY)
-    configure_file("${PROJECT_SOURCE_DIR}/packaging/hakozuna.1.in" "${PROJECT_BINARY_DIR}/packaging/hakozuna.1" @ONLY)
     install(PROGRAMS "${PROJECT_BINARY_DIR}/packaging/hakozuna" TYPE BIN COMPONENT tools)
-    set(page "${PROJECT_BINARY_DIR}/packaging/hakozuna.1")
-    if(HAKOZUNA_PACKAGES) # Debian wants it compressed
-        execute_process(COMMAND gzip -9nf "${page}" COMMAND_ERROR_IS_FATAL ANY)
-        set(page "${page}.gz")
-    endif()
-    install(FILES "${page}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT tools)
+    hz_install_man(hakozuna.1.in tools)
+    hz_install_man(man/hakozuna.7.in tools)
 endfunction()

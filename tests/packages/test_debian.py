@@ -52,7 +52,14 @@ def test_the_command(root):
     shown = subprocess.run([root / "usr/bin/hakozuna", "true"], env={"HAKOZUNA_SHOW_CONFIG": "1", "PATH": "/usr/bin:/bin"},
                            capture_output=True, text=True, check=True)  # fmt: skip
     assert shown.stderr.startswith(CONFIG)
-    assert gzip.decompress((root / "usr/share/man/man1/hakozuna.1.gz").read_bytes()).startswith(b".TH HAKOZUNA 1 ")
+    for page, head in (("1/hakozuna.1", b".TH HAKOZUNA 1 "), ("7/hakozuna.7", b".TH HAKOZUNA 7 "), ("3/hz_malloc.3", b".TH HZ_MALLOC 3 "),
+                       ("3/hz_free.3", b".so man3/hz_malloc.3")):  # fmt: skip
+        assert gzip.decompress((root / f"usr/share/man/man{page}.gz").read_bytes()).startswith(head)
+
+
+def test_lintian_has_nothing_to_say(packages):
+    known = "initial-upload-closes-no-bugs,no-manual-page"
+    run("lintian", "--fail-on", "error,warning", "--suppress-tags", known, *packages.values())
 
 
 @pytest.mark.parametrize("package", ["hakozuna", "hakozuna-static"])

@@ -10,7 +10,8 @@ from installing import CONFIG, PROGRAMS, ROOT, install, run
 
 LANES = ["hz3-fast", "hz3-home", "hz3-p32", "hz4", "hz4-home"]
 NAMES = ["hakozuna", *(f"hakozuna-{lane}" for lane in LANES)]
-TOOLS = {"bin/hakozuna", "share/man/man1/hakozuna.1"}
+TOOLS = {"bin/hakozuna", "share/man/man1/hakozuna.1", "share/man/man7/hakozuna.7"}
+FUNCTIONS = re.findall(r"(?m)^HZ_API [^;(]*\b(hz_\w+)\(", (ROOT / "include/hakozuna/hakozuna.h").read_text())
 ABI = PROGRAMS.parent / "abi.txt"
 
 
@@ -25,7 +26,8 @@ def test_only_what_is_for_use_is_installed(tree):
     pc = {f"lib/pkgconfig/{name}{suffix}.pc" for name in NAMES for suffix in ("", "-static")} | {"lib/pkgconfig/hakozuna-prefix.pc"}
     cmake = {path for path in found if path.startswith("lib/cmake/hakozuna/hakozuna-")}
     assert len(cmake) == 4
-    assert found == shared | archives | pc | cmake | TOOLS | {"include/hakozuna/hakozuna.h"}
+    pages = {f"share/man/man3/{name}.3" for name in FUNCTIONS}
+    assert found == shared | archives | pc | cmake | TOOLS | pages | {"include/hakozuna/hakozuna.h"}
 
 
 def test_components(tmp_path):
@@ -73,6 +75,14 @@ def test_the_command(tree, tmp_path):
                            capture_output=True, text=True, check=True)  # fmt: skip
     assert shown.stderr.startswith(CONFIG)
     assert subprocess.run([moved / "bin/hakozuna", "false"], check=False).returncode == 1
+
+
+def test_man_finds_the_pages(tree):
+    order = {"MANPATH": str(tree / "share/man"), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "MANWIDTH": "120"}
+    version = run("pkg-config", "--modversion", "hakozuna", PKG_CONFIG_PATH=f"{tree}/lib/pkgconfig").strip()
+    for section, name in (("1", "hakozuna"), ("7", "hakozuna"), ("3", "hz_malloc"), ("3", "hz_stats_get")):
+        done = subprocess.run(["man", section, name], env=order, capture_output=True, text=True, check=True)
+        assert f"hakozuna {version}" in done.stdout and "@" not in done.stdout.replace("@@", ""), done.stdout[-300:]
 
 
 @pytest.mark.parametrize(
