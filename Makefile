@@ -8,6 +8,7 @@ JOBS ?= $(shell nproc)
 TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 VENV := .venv
 PYTHON := $(VENV)/bin/python
+PACKAGING := build/packaging-venv
 PYTEST := $(PYTHON) -m pytest
 HAKOBENCH := $(VENV)/bin/hakobench
 SUITE ?= quick
@@ -29,7 +30,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system test-apps test-packages arm64 arm64-short musl asm pytests tidy format docs bench venv setup clean distclean
+.PHONY: help run test libs documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system test-apps test-packages release site arm64 arm64-short musl asm pytests tidy format docs bench venv setup clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -103,8 +104,16 @@ test-apps: venv configure-$(APPS_BUILD) ## run many more real programs (docs/rea
 	cmake --build --preset $(APPS_BUILD) -j $(JOBS) --target libs
 	HZ_LIB_DIR=build/$(APPS_BUILD)/lib HZ_BUILD=$(APPS_BUILD) HZ_LANES='$(LANES)' $(PYTEST) tests/apps -n $(JOBS) --dist worksteal $(ARGS)
 
-test-packages: venv libs ## link and install the libraries in all the ways of docs/install.md
+test-packages: venv libs $(PACKAGING)/requirements.txt ## link and install the libraries in all the ways of docs/install.md, and make every package
+	tools/setup packaging
 	HZ_SLOW=1 $(PYTEST) tests/packages -n $(JOBS) --dist loadfile $(ARGS)
+
+release: venv ## make what a release publishes, from the last commit, in build/dist (docs/releasing.md)
+	tools/setup packaging
+	$(PYTHON) tools/release.py build
+
+site: $(PACKAGING)/requirements.txt ## build the site of docs/ in build/site
+	tools/site_pages.py
 
 arm64: build-arm64 ## cross-build for arm64, and run all suites under qemu-user, which takes long
 	ctest --preset arm64 -j $(JOBS)
@@ -129,9 +138,10 @@ tidy: ## check the house rules, including clang-format
 format: ## format C and C++ with clang-format
 	git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cc' | xargs clang-format -i
 
-docs: ## write the generated pages (docs/lanes.md, docs/counters.md, a table in docs/architecture.md)
+docs: venv ## write the generated pages (docs/lanes.md, docs/counters.md, a table in docs/architecture.md, man pages)
 	tools/lanes.py
 	tools/counters.py
+	$(PYTHON) tools/man.py
 
 bench: venv libs build-release ## compare allocators with SUITE (quick, seeds, ...), then write a report; ARGS go to `hakobench run`
 	$(HAKOBENCH) peers
@@ -141,9 +151,15 @@ bench: venv libs build-release ## compare allocators with SUITE (quick, seeds, .
 	if [ $$status -le 1 ]; then $(HAKOBENCH) report "$$(tail -n 1 build/bench.out)" || status=$$?; fi; exit $$status
 
 venv: $(VENV)/pyproject.toml ## create the Python environment of the tests and of hakobench
-$(VENV)/pyproject.toml: bench/pyproject.toml
+$(VENV)/pyproject.toml: bench/pyproject.toml bench/constraints.txt
 	/usr/bin/python3 -m venv --clear $(VENV)
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e 'bench[test]'
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c bench/constraints.txt -e 'bench[test]'
+	cp $< $@
+
+# the programs that make and check packages and the site
+$(PACKAGING)/requirements.txt: packaging/requirements.txt
+	/usr/bin/python3 -m venv --clear $(PACKAGING)
+	$(PACKAGING)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	cp $< $@
 
 setup: ## install the Debian packages that these targets need

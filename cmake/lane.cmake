@@ -202,8 +202,10 @@ function(hz_add_shared engine lane_file lane output_name sources)
     add_library(hakozuna_${lane} SHARED $<TARGET_OBJECTS:hakozuna_${lane}_objects>)
     hz_set_interface(hakozuna_${lane})
     target_link_libraries(hakozuna_${lane} PRIVATE Threads::Threads ${hz_libatomic})
-    set_target_properties(hakozuna_${lane} PROPERTIES OUTPUT_NAME "${output_name}" VERSION "${PROJECT_VERSION}"
-                                                      SOVERSION "${hz_soversion}")
+    set_target_properties(hakozuna_${lane} PROPERTIES OUTPUT_NAME "${output_name}" SOVERSION "${hz_soversion}")
+    if(NOT SKBUILD) # a wheel has no links, so its file has the soname itself
+        set_target_properties(hakozuna_${lane} PROPERTIES VERSION "${PROJECT_VERSION}")
+    endif()
     target_link_options(
         hakozuna_${lane}
         PRIVATE

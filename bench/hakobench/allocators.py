@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 import click
 
 from hakobench import peers
-from hakobench.project import LIB_DIR, ROOT, public_path, public_text
+from hakobench.project import IN_CHECKOUT, LIB_DIR, ROOT, public_path, public_text
 from hakobench.rows import NAME
 
 GLIBC = "glibc"
@@ -92,7 +93,13 @@ def load(name: str, library: pathlib.Path, version: str = "", source: str = "fil
 
 
 def own_libraries() -> dict[str, pathlib.Path]:
-    """The libraries build/lib/libhakozuna_X.so, by X."""
+    """The libraries build/lib/libhakozuna_X.so, by X. Outside of a checkout those of the installed package hakozuna:
+    libhakozuna.so.0 is "hakozuna", libhakozuna-X.so.0 is X."""
+    if not IN_CHECKOUT:
+        package = importlib.util.find_spec("hakozuna")
+        folders = [pathlib.Path(folder) / "lib" for folder in (package and package.submodule_search_locations) or ()]
+        files = sorted(path for folder in folders for path in folder.glob("libhakozuna*.so.*"))
+        return {path.name.partition(".so")[0].removeprefix("libhakozuna-").removeprefix("lib"): path for path in files}
     return {path.stem.removeprefix("libhakozuna_"): path for path in sorted(LIB_DIR.glob("libhakozuna_*.so"))}
 
 
@@ -106,6 +113,8 @@ def _found_peers(remarks: list[str], optional: bool, named: Sequence[str]) -> di
 
 def _stale(own: dict[str, pathlib.Path]) -> list[str]:
     """Warns about our libraries that are older than their sources: the results name the commit of the tree."""
+    if not IN_CHECKOUT:
+        return []
     sources = [path for folder in ("src", "include") for path in (ROOT / folder).rglob("*") if path.is_file()]
     newest = max(sources, key=lambda path: path.stat().st_mtime, default=None)
     if newest is None:
@@ -129,7 +138,8 @@ def select(
     known = _found_peers(remarks, names is not None, optional)
     own = own_libraries()
     if not own:
-        remarks.append(f"no libhakozuna_*.so in {public_path(LIB_DIR)}; 'make libs' builds them")
+        missing = f"no libhakozuna_*.so in {public_path(LIB_DIR)}; 'make libs' builds them"
+        remarks.append(missing if IN_CHECKOUT else "no package hakozuna is installed; --lib NAME=PATH adds a library")
     known |= {name: load(name, path, source="this project") for name, path in own.items()}
     remarks += _stale(own)
     added = {name: load(name, path) for name, path in extra.items()}

@@ -16,6 +16,8 @@ COMMANDS = {
     "advise": "Suggest a library for a program, by replaying its calls.",
     "report": "Write an HTML page, or the Markdown pages of bench/results, from raw results.",
 }
+# What only reports need; the extra `plots` installs them.
+PLOT_MODULES = ("jinja2", "matplotlib")
 
 
 def _end(_signal: int, _frame: object) -> None:
@@ -31,7 +33,14 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        return importlib.import_module(f"hakobench.commands.{cmd_name}").command
+        try:
+            return importlib.import_module(f"hakobench.commands.{cmd_name}").command
+        except ModuleNotFoundError as error:
+            if error.name not in PLOT_MODULES:
+                raise
+            raise click.UsageError(
+                f"'{cmd_name}' draws with {error.name}, which is not installed; pip install 'hakobench[plots]'"
+            ) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

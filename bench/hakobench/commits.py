@@ -21,7 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from hakobench import allocators
 from hakobench.process import kill_group
-from hakobench.project import CACHE_DIR, LOG_DIR, ROOT, public_path
+from hakobench.project import CACHE_DIR, IN_CHECKOUT, LOG_DIR, ROOT, public_path
 
 PREFIX = "git:"
 DEFAULT_LIBRARY = "libhakozuna.so"
@@ -54,6 +54,8 @@ def split(word: str) -> tuple[str, str]:
 
 def resolve(revision: str, root: pathlib.Path = ROOT) -> str:
     """The full hash of a revision. Raises ValueError that names the revision."""
+    if root is ROOT and not IN_CHECKOUT:
+        raise ValueError(f"'{PREFIX}{revision}' is a commit of hakozuna, and this hakobench is not in its repository")
     try:
         return _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     except ValueError as error:

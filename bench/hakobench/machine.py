@@ -7,7 +7,7 @@ import platform
 import subprocess
 import time
 
-from hakobench.project import ROOT
+from hakobench.project import IN_CHECKOUT, ROOT, version
 
 MEASURABLE_SECONDS = 0.5  # of cpu time, summed over the cpus
 BUSY_SHARE_MAX = 0.10  # of the cpus in use before the start; above it only --force runs anything
@@ -69,7 +69,10 @@ def _governor() -> str:
 
 
 def commit() -> str:
-    """`git describe` of the project, with "-dirty" for uncommitted changes; "unknown" without git."""
+    """`git describe` of the project, with "-dirty" for uncommitted changes; "unknown" without git. An installed
+    hakobench names its version: the folder that it runs in may be a checkout of something else."""
+    if not IN_CHECKOUT:
+        return f"hakobench-{version()}"
     try:
         asked = subprocess.run(
             ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False

@@ -1,14 +1,31 @@
-"""The folders of the project, and the names of files in results, which must not contain a path of this machine."""
+"""The folders of the project, and the names of files in results, which must not contain a path of this machine.
 
+In a checkout everything lies in it. An installed hakobench writes below the current folder, takes the sources of its
+programs from the package, and keeps what it builds in the user's cache.
+"""
+
+import importlib.metadata
 import os
 import pathlib
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN_DIR = ROOT / "build" / "release" / "bench"
+_PACKAGE = pathlib.Path(__file__).resolve().parent
+IN_CHECKOUT = (_PACKAGE.parents[1] / "include" / "hakozuna" / "hakozuna.h").is_file()
+_USER_CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "hakobench"
+
+ROOT = _PACKAGE.parents[1] if IN_CHECKOUT else pathlib.Path.cwd()
+SOURCES = ROOT / "bench" if IN_CHECKOUT else _PACKAGE / "sources"
+OUT_DIR = ROOT / "build" if IN_CHECKOUT else ROOT / "hakobench-results"
 LIB_DIR = ROOT / "build" / "lib"
-RESULTS_DIR = ROOT / "bench" / "results"
-LOG_DIR = ROOT / "build" / "bench-logs"
-CACHE_DIR = pathlib.Path(os.environ.get("HAKOBENCH_CACHE") or ROOT / ".cache" / "hakobench")
+RESULTS_DIR = ROOT / "bench" / "results" if IN_CHECKOUT else OUT_DIR
+LOG_DIR = OUT_DIR / "bench-logs"
+CACHE_DIR = pathlib.Path(os.environ.get("HAKOBENCH_CACHE") or (ROOT / ".cache" / "hakobench" if IN_CHECKOUT else _USER_CACHE))
+
+
+def version() -> str:
+    return importlib.metadata.version("hakobench")
+
+
+BIN_DIR = ROOT / "build" / "release" / "bench" if IN_CHECKOUT else CACHE_DIR / "programs" / version()
 
 
 def public_path(path: pathlib.Path) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from hakobench import allocators, machine, record
+from hakobench import allocators, machine, programs, record
 from hakobench.drivers.job import Job, Outcome
 from hakobench.drivers.registry import DRIVERS
 from hakobench.project import BIN_DIR, public_text
@@ -70,7 +70,9 @@ def steps(plan: Plan) -> Iterator[Step]:
 
 
 def missing_rows(rows: tuple[Row, ...], bin_dir: pathlib.Path) -> dict[str, str]:
-    """The rows that this machine cannot run, with the reason."""
+    """The rows that this machine cannot run, with the reason. Raises ValueError when an installed hakobench cannot
+    build its programs."""
+    programs.build_missing(bin_dir)
     found = {row.name: DRIVERS[row.driver].missing(row, bin_dir) for row in rows}
     return {name: why for name, why in found.items() if why}
 

@@ -14,9 +14,9 @@ from rich.table import Table
 
 from hakobench import allocators, commits, judge, record, runner, statistics, suite, summary
 from hakobench.commands.run import INTERRUPTED, new_plan, quiet_machine
-from hakobench.project import BIN_DIR, LOG_DIR, ROOT, public_path
+from hakobench.project import BIN_DIR, LOG_DIR, OUT_DIR, ROOT, public_path
 
-COMPARE_DIR = ROOT / "build" / "bench-compare"
+COMPARE_DIR = OUT_DIR / "bench-compare"
 EXIT_CODES = {judge.GO: 0, judge.NO_GO: 1, judge.UNDECIDED: 3}
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+")
 _DIRECTORY = click.Path(file_okay=False, path_type=pathlib.Path)

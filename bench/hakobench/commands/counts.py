@@ -19,10 +19,10 @@ from rich.table import Table
 from hakobench import allocators, machine, suite
 from hakobench.commands.run import INTERRUPTED
 from hakobench.counts import callgrind, perf
-from hakobench.project import BIN_DIR, ROOT, public_path
+from hakobench.project import BIN_DIR, OUT_DIR, ROOT, public_path
 from hakobench.rows import Row
 
-COUNTS_DIR = ROOT / "build" / "bench-counts"
+COUNTS_DIR = OUT_DIR / "bench-counts"
 DEFAULT_ROWS = "@st"
 NAME_MAX = 110  # characters of a function's name that are shown
 FULL_PERCENT = 99.5  # of the run; an event that was counted in less gets a mark

@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hakobench import record
-from hakobench.project import RESULTS_DIR, ROOT, public_path
+from hakobench.project import OUT_DIR, RESULTS_DIR, ROOT, public_path
 from hakobench.record import Recording
 from hakobench.report import history, markdown, page
 
-REPORT_DIR = ROOT / "build" / "report"
+REPORT_DIR = OUT_DIR / "report"
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 _FILE = click.Path(dir_okay=False, path_type=pathlib.Path)
 

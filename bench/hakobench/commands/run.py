@@ -162,7 +162,7 @@ def path_for_shell(path: pathlib.Path) -> str:
 @click.option("--list", "list_only", is_flag=True, help="List the suite's rows.")
 @click.option("--resume", is_flag=True, help="Continue the newest results of this suite.")
 @click.option("--force", is_flag=True, help="Run on a busy machine too; the results are marked.")
-@click.option("--results-dir", type=_DIRECTORY, default=RESULTS_DIR, help="For the CSV; default: bench/results.")
+@click.option("--results-dir", type=_DIRECTORY, default=RESULTS_DIR, help="For the CSV; default: bench/results; if installed, hakobench-results.")
 @click.option("--log-dir", type=_DIRECTORY, default=LOG_DIR, help="For the logs; default: build/bench-logs.")
 @click.option("--bin-dir", type=_DIRECTORY, default=BIN_DIR, help="Of the workloads; default: the release build.")
 def command(

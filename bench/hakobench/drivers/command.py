@@ -27,10 +27,10 @@ from hakobench import process
 from hakobench.drivers import app
 from hakobench.drivers.job import Job, Outcome
 from hakobench.drivers.program import process_figures
-from hakobench.project import CACHE_DIR, ROOT, public_text
+from hakobench.project import CACHE_DIR, SOURCES, public_text
 from hakobench.rows import Row
 
-GENERATOR = ROOT / "bench" / "apps" / "generate.py"
+GENERATOR = SOURCES / "apps" / "generate.py"
 RESULT_DIGITS = 16
 LOOK_SECONDS = 0.001
 _INPUT = re.compile(r"@([a-z]+\.[a-z]+)=([0-9]+)")
@@ -73,7 +73,7 @@ def prepare_inputs(args: list[str], folder: pathlib.Path) -> list[tuple[str, str
 def final_args(args: list[str]) -> list[str]:
     """The args as the program gets them."""
     args = [_INPUT.sub(r"\1", arg) for arg in args]
-    return [str(ROOT / arg) if arg.startswith("bench/") else arg for arg in args]
+    return [str(SOURCES / arg.removeprefix("bench/")) if arg.startswith("bench/") else arg for arg in args]
 
 
 def settings(row: Row) -> dict[str, str]:

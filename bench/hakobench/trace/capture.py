@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 
+from hakobench import programs
 from hakobench.process import status_text
 from hakobench.project import BIN_DIR, public_path
 from hakobench.trace import raw
@@ -85,7 +86,9 @@ def scratch(beside: pathlib.Path, kept: Callable[[pathlib.Path], None]) -> Itera
 def run(argv: Sequence[str], directory: pathlib.Path, recorder: pathlib.Path | None = None) -> Capture:
     """Runs the program to its end, with this process's input and output. Raises ValueError without the recorder, and
     OSError when the program cannot start."""
-    recorder = recorder or RECORDER
+    if recorder is None:
+        programs.build_missing(BIN_DIR)
+        recorder = RECORDER
     if not recorder.is_file():
         raise ValueError(f"no recorder '{public_path(recorder)}'; 'make build-release' builds it")
     preload = ":".join([str(recorder.absolute()), *filter(None, [os.environ.get("LD_PRELOAD")])])

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from hakobench import allocators, machine, record, runner
-from hakobench.project import BIN_DIR, ROOT, public_path
+from hakobench.project import BIN_DIR, OUT_DIR, public_path
 from hakobench.rows import Row
 from hakobench.trace import figures, memory, plan, show
 from hakobench.trace.events import Trace
 
 PROGRAM = "hakoreplay"
 # Inside the project, so that the commands in the results contain no path of the machine.
-DIRECTORY = ROOT / "build" / "hakotrace"
+DIRECTORY = OUT_DIR / "hakotrace"
 RESULTS_DIR = DIRECTORY / "results"
 TOUCH = ("edges", "pages", "all")
 DEFAULT_TOUCH = "pages"

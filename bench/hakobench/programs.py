@@ -1,0 +1,66 @@
+"""The programs that an installed hakobench measures with: built from the package's sources when they are first needed.
+
+In a checkout the build of the project makes them.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+from hakobench.project import BIN_DIR, IN_CHECKOUT, SOURCES
+
+# as in the project's build (cmake/workloads.cmake, cmake/trace.cmake)
+_NAMES = "malloc calloc realloc reallocarray free aligned_alloc posix_memalign memalign valloc pvalloc".split()
+_FLAGS = ["-std=c11", "-O2", "-g", "-pthread", *(f"-fno-builtin-{name}" for name in _NAMES)]
+_LIBRARY_FLAGS = ["-fPIC", "-shared", "-fvisibility=hidden", "-ftls-model=initial-exec", "-Wl,-z,now,-z,nodelete,-z,defs"]
+
+
+def _compile(*words: str | pathlib.Path) -> None:
+    compiler = os.environ.get("CC") or "cc"
+    command = [compiler, *_FLAGS, *map(str, words)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ValueError(
+            f"cannot build the programs to measure with: cannot start '{compiler}': {error.strerror}"
+        ) from error
+    if done.returncode != 0:
+        said = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or ["no message"]
+        raise ValueError(f"cannot build the programs to measure with: '{compiler}' said: {said[0]}")
+
+
+def _build(folder: pathlib.Path, sources: pathlib.Path) -> None:
+    workloads, trace = sources / "workloads", sources / "trace"
+    objects = []
+    for source in sorted((workloads / "common").glob("*.c")):
+        objects.append(folder / f"{source.stem}.o")
+        _compile("-c", source, "-o", objects[-1])
+    for source in sorted([*workloads.glob("*.c"), *(sources / "apps").glob("*.c")]):
+        _compile(f"-I{workloads}", source, *objects, "-o", folder / source.stem, "-lm")
+    _compile(f"-I{workloads}", trace / "replay.c", trace / "plan.c", *objects, "-o", folder / "hakoreplay", "-lm")
+    recorder = [trace / f"{name}.c" for name in ("recorder", "record", "next")]
+    _compile(*_LIBRARY_FLAGS, *recorder, "-o", folder / "libhakotrace.so", "-ldl")
+    for path in objects:
+        path.unlink()
+
+
+def build_missing(
+    folder: pathlib.Path, own: pathlib.Path = BIN_DIR, in_checkout: bool = IN_CHECKOUT, sources: pathlib.Path = SOURCES
+) -> None:
+    """Builds the programs into `folder` if it is hakobench's own and not there yet. Raises ValueError."""
+    if in_checkout or folder != own or folder.is_dir():
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = pathlib.Path(tempfile.mkdtemp(prefix="building-", dir=folder.parent))
+    try:
+        _build(scratch, sources)
+        scratch.chmod(0o755)
+        try:
+            scratch.rename(folder)  # all of them or none
+        except OSError:
+            if not folder.is_dir():  # or another process was first
+                raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

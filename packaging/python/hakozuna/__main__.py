@@ -1,0 +1,43 @@
+"""`python -m hakozuna`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import hakozuna
+
+
+def _run(lane: str, command: list[str]) -> int:
+    environment = hakozuna.environment(lane)
+    try:
+        os.execvpe(command[0], command, environment)
+    except OSError as error:
+        print(f"hakozuna: cannot run '{command[0]}': {error.strerror}", file=sys.stderr)
+        return 127 if isinstance(error, FileNotFoundError) else 126
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m hakozuna", description="The hakozuna memory allocator.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    lane = argparse.ArgumentParser(add_help=False)
+    lane.add_argument("-l", "--lane", default=hakozuna.DEFAULT_LANE, help="default: %(default)s")
+    run = commands.add_parser("run", parents=[lane], help="run a program and its children under the library")
+    run.add_argument("program")
+    run.add_argument("arguments", nargs=argparse.REMAINDER)
+    commands.add_parser("path", parents=[lane], help="print the library's path, for LD_PRELOAD")
+    commands.add_parser("lanes", help="print the names of the lanes, the default first")
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "run":
+            return _run(options.lane, [options.program, *options.arguments])
+        print(*(hakozuna.lanes() if options.command == "lanes" else [hakozuna.library(options.lane)]), sep="\n")
+    except ValueError as error:
+        print(f"hakozuna: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
