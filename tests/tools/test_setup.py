@@ -60,4 +60,4 @@ def test_apps_are_asked_for_unless_their_command_is_there(tmp_path):
 
 def test_an_unknown_argument_is_named():
     run = subprocess.run([TOOL, "app"], capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stderr) == (2, "tools/setup: unknown argument 'app'; allowed: apps, --check\n")
+    assert (run.returncode, run.stderr) == (2, "tools/setup: unknown argument 'app'; allowed: apps, packaging, --check\n")

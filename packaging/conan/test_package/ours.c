@@ -1,0 +1,1 @@
+../../../tests/packages/programs/ours.c
