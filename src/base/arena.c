@@ -686,7 +686,7 @@ static bool direct_move(struct hz_segment *segment, char *base, size_t old_bytes
     return done;
 }
 
-struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t bytes) {
+struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t bytes, bool may_move) {
     char *base = (char *)hz_load_rlx(&segment->base); /* relaxed, all: owner */
     size_t old_bytes = hz_load_rlx(&segment->direct_bytes);
     uint32_t region = hz_load_rlx(&segment->region);
@@ -694,7 +694,7 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
         return NULL;
     bool done = region != 0 ? region_resize(region - 1, base, old_bytes, bytes)
                             : hz_os_remap(base, old_bytes, bytes, NULL) != NULL;
-    if (!done && bytes > old_bytes) {
+    if (!done && bytes > old_bytes && may_move) {
         unsigned units = units_for(old_bytes);
         done = direct_move(segment, base, region != 0 ? (size_t)units << HZ_UNIT_LOG2 : old_bytes, bytes);
         if (done && region != 0)

@@ -105,9 +105,9 @@ struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool ze
 void hz_arena_direct_free(struct hz_segment *segment);
 void hz_arena_alone_set(size_t bytes);
 
-/* Resizes in place, or moves the pages to a mapping of their own: the segment stays the same, its base can differ. NULL
-   when the OS refuses; in that case nothing has changed. What is new can hold anything. */
-struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t bytes);
+/* Resizes in place, or, with `may_move`, moves the pages to a mapping of their own: the segment stays the same, its
+   base can differ. NULL when that is not possible; in that case nothing has changed. What is new can hold anything. */
+struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t bytes, bool may_move);
 
 /* For walks: the number of directory entries that were ever used, and one of them, NULL when it is unused now. Entries
    can come and go during a walk. */

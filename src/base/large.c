@@ -93,7 +93,7 @@ static void *run_block_resize(struct hz_segment *segment, void *block, size_t si
     return block;
 }
 
-void *hz_large_resize(void *block, size_t size) {
+void *hz_large_resize(void *block, size_t size, bool may_move) {
     struct hz_segment *segment = hz_segment_get(block);
     if (size <= HZ_LARGE_ABOVE_BYTES || size > PTRDIFF_MAX)
         return NULL;                                      /* a size class serves it better, or nothing can */
@@ -105,7 +105,7 @@ void *hz_large_resize(void *block, size_t size) {
     if (bytes == hz_load_rlx(&segment->direct_bytes)) /* relaxed: owner */
         return block;
     hz_pagetag_clear(block, 1); /* first: once the pages have moved, anybody can get the address */
-    struct hz_segment *resized = hz_arena_direct_resize(segment, bytes);
+    struct hz_segment *resized = hz_arena_direct_resize(segment, bytes, may_move);
     hz_peak_note();
     void *moved = resized != NULL ? hz_segment_page_address(resized, 0) : block;
     hz_pagetag_set(moved, 1, 0, HZ_CLASS_LARGE, 0);

@@ -24,9 +24,9 @@ void *hz_large_alloc(size_t size, size_t alignment, bool zeroed);
 void hz_large_free(void *block);
 size_t hz_large_usable(const void *block);
 
-/* Resizes without copying: in place, or by moving the pages of a direct block. When that is not possible: NULL, and
-   the block is unchanged. `size` > 0. */
-void *hz_large_resize(void *block, size_t size);
+/* Resizes without copying: in place, or, with `may_move`, by moving the pages of a direct block. When that is not
+   possible: NULL, and the block is unchanged. `size` > 0. */
+void *hz_large_resize(void *block, size_t size, bool may_move);
 
 /* Usable size of a block that is allocated with `size`; 0 when no block can be that large. */
 size_t hz_large_good_size(size_t size);

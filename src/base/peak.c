@@ -5,13 +5,17 @@
 
 #include "base/arena.h"
 
-static _Atomic(size_t) peak_bytes; /* counter: only grows */
+static _Atomic(size_t) peak_bytes; /* counter: only grows between two resets */
 
 void hz_peak_note(void) {
     size_t held = hz_arena_held_bytes();
     size_t seen = hz_load_rlx(&peak_bytes); /* relaxed, both: counter */
     while (held > seen && !hz_cas_rlx_rlx(&peak_bytes, &seen, held)) {
     }
+}
+
+void hz_peak_reset(void) {
+    hz_store_rlx(&peak_bytes, hz_arena_held_bytes()); /* relaxed: counter */
 }
 
 size_t hz_peak_bytes(void) {

@@ -11,6 +11,9 @@
    other thread gets or frees memory; otherwise it can be wrong by what other threads are moving at that moment. */
 void hz_peak_note(void);
 
+/* Forgets what was noted; the next peak begins at what is held now. */
+void hz_peak_reset(void);
+
 /* The most that was noted. A fork's child begins with its parent's. */
 size_t hz_peak_bytes(void);
 

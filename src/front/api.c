@@ -6,6 +6,8 @@
 #include "base/arena.h"
 #include "base/budget.h"
 #include "base/guard_pool.h"
+#include "base/peak.h"
+#include "base/registry.h"
 #include "base/report.h"
 #include "front/family.h"
 #include "front/fence.h"
@@ -14,6 +16,7 @@
 #include "heap/figures.h"
 #include "heap/limit.h"
 #include "heap/overview.h"
+#include "heap/park.h"
 #include "heap/purge.h"
 #include "heap/query.h"
 #include "heap/stats.h"
@@ -48,6 +51,23 @@ void *hz_aligned_realloc(void *block, size_t alignment, size_t size) {
     return hz_front_aligned_realloc(block, alignment, size);
 }
 
+void *hz_rezalloc(void *block, size_t size) {
+    return hz_front_rezalloc(block, size);
+}
+
+void *hz_recalloc(void *block, size_t count, size_t size) {
+    return hz_front_recalloc(block, count, size);
+}
+
+void *hz_expand(void *block, size_t size) {
+    return hz_front_expand(block, size);
+}
+
+struct hz_sized_block hz_malloc_sized(size_t size) {
+    void *block = hz_front_malloc(size);
+    return (struct hz_sized_block){.block = block, .bytes = hz_front_usable_size(block)};
+}
+
 int hz_posix_memalign(void **out, size_t alignment, size_t size) {
     return hz_front_posix_memalign(out, alignment, size);
 }
@@ -70,6 +90,10 @@ void hz_free_sized(void *block, size_t size) {
 
 void hz_free_aligned_sized(void *block, size_t alignment, size_t size) {
     hz_front_free_aligned_sized(block, alignment, size);
+}
+
+void hz_free_batch(void *const *blocks, size_t count) {
+    hz_front_free_batch(blocks, count);
 }
 
 size_t hz_usable_size(const void *block) {
@@ -112,6 +136,10 @@ size_t hz_purge(void) {
     return hz_heap_purge();
 }
 
+void hz_thread_idle(void) {
+    hz_heap_thread_idle();
+}
+
 const char *hz_version(void) {
     return HZ_STRINGIFY(HZ_VERSION_MAJOR) "." HZ_STRINGIFY(HZ_VERSION_MINOR) "." HZ_STRINGIFY(HZ_VERSION_PATCH);
 }
@@ -127,6 +155,46 @@ int hz_stats_get(struct hz_stats *out) {
     }
     hz_heap_stats(out);
     return 0;
+}
+
+void hz_stats_peak_reset(void) {
+    hz_peak_reset();
+}
+
+static struct hz_thread_stats thread_stats_from(const struct hz_thread_figures *figures) {
+    return (struct hz_thread_stats){
+        .thread_id = figures->id,
+        .shard = figures->shard,
+        .is_parked = figures->is_parked,
+        .cached_bytes = figures->bins_bytes + figures->remote_bytes,
+        .remote_bytes = figures->remote_bytes,
+    };
+}
+
+int hz_thread_stats_get(struct hz_thread_stats *out) {
+    if (out == NULL) {
+        errno = EINVAL;
+        return -1;
+    }
+    struct hz_thread_block *mine = hz_thread_mine;
+    struct hz_thread_figures figures;
+    *out = (struct hz_thread_stats){0};
+    if (mine != NULL && hz_figures_thread(&mine->registered, &figures))
+        *out = thread_stats_from(&figures);
+    return 0;
+}
+
+size_t hz_threads_stats_get(struct hz_thread_stats *out, size_t count) {
+    size_t found = 0;
+    struct hz_thread_figures figures;
+    for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
+        if (!hz_figures_thread(each, &figures))
+            continue;
+        if (found < count)
+            out[found] = thread_stats_from(&figures);
+        found++;
+    }
+    return found;
 }
 
 /* Names of the heap group's figures in JSON. */

@@ -67,7 +67,7 @@ void *hz_front_realloc(void *block, size_t size) {
     bool is_exact = has_exact_size(block); /* then it always moves */
     if (!is_exact && fits_well(usable, size) && usable == hz_query_good_size(size))
         return block;
-    void *resized = is_exact ? NULL : hz_resize(block, size);
+    void *resized = is_exact ? NULL : hz_resize(block, size, true, HZ_IN_REALLOC);
     if (resized != NULL)
         return resized; /* a mapping that moved keeps its segment, and with it its place in the live map */
     if (!is_exact && fits_well(usable, size))
@@ -116,7 +116,7 @@ void *hz_front_aligned_realloc(void *block, size_t alignment, size_t size) {
     if (may_stay && fits_well(usable, size))
         return block;
     /* a large block that is resized begins on a page, wherever its pages move to */
-    void *resized = may_stay && alignment <= HZ_PAGE_BYTES ? hz_resize(block, size) : NULL;
+    void *resized = may_stay && alignment <= HZ_PAGE_BYTES ? hz_resize(block, size, true, HZ_IN_REALLOC) : NULL;
     if (resized != NULL)
         return resized;
     void *moved = aligned(alignment, size);
@@ -128,6 +128,37 @@ void *hz_front_aligned_realloc(void *block, size_t alignment, size_t size) {
         return block;
     }
     return moved;
+}
+
+/* Zeroes what the program may use of a block behind the first `kept` bytes. */
+static void *zero_behind(void *block, size_t kept) {
+    if (block != NULL)
+        memset((char *)block + kept, 0, usable_of(block, HZ_IN_REALLOC) - kept);
+    return block;
+}
+
+void *hz_front_rezalloc(void *block, size_t size) {
+    if (block == NULL)
+        return zero_behind(hz_front_calloc(1, size), size);
+    size_t kept = hz_min(usable_of(block, HZ_IN_REALLOC), size);
+    return zero_behind(hz_front_realloc(block, size), kept);
+}
+
+void *hz_front_recalloc(void *block, size_t count, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes))
+        return fail(ENOMEM);
+    return hz_front_rezalloc(block, bytes);
+}
+
+void *hz_front_expand(void *block, size_t size) {
+    if (block == NULL)
+        return fail(EINVAL);
+    if (size <= usable_of(block, HZ_IN_EXPAND))
+        return block;
+    if (size > PTRDIFF_MAX || has_exact_size(block) || hz_resize(block, size, false, HZ_IN_EXPAND) == NULL)
+        return fail(ENOMEM);
+    return block;
 }
 
 int hz_front_posix_memalign(void **out, size_t alignment, size_t size) {
@@ -182,6 +213,11 @@ void hz_front_free_aligned_sized(void *block, size_t alignment, size_t size) {
          usable_of(block, HZ_IN_FREE_SIZED) < size))
         hz_misuse(HZ_TEXT_SIZE, block, HZ_IN_FREE_SIZED);
     hz_front_free(block);
+}
+
+void hz_front_free_batch(void *const *blocks, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        hz_front_free(blocks[i]);
 }
 
 size_t hz_front_usable_size(const void *block) {

@@ -12,6 +12,9 @@ void *hz_front_realloc(void *block, size_t size);
 void *hz_front_reallocarray(void *block, size_t count, size_t size);
 void *hz_front_aligned_alloc(size_t alignment, size_t size);
 void *hz_front_aligned_realloc(void *block, size_t alignment, size_t size);
+void *hz_front_rezalloc(void *block, size_t size);
+void *hz_front_recalloc(void *block, size_t count, size_t size);
+void *hz_front_expand(void *block, size_t size);
 int hz_front_posix_memalign(void **out, size_t alignment, size_t size);
 void *hz_front_memalign(size_t alignment, size_t size);
 void *hz_front_valloc(size_t size);
@@ -19,5 +22,6 @@ void *hz_front_pvalloc(size_t size);
 void hz_front_free_sized(void *block, size_t size);
 void hz_front_free_aligned_sized(void *block, size_t alignment, size_t size);
 size_t hz_front_usable_size(const void *block);
+void hz_front_free_batch(void *const *blocks, size_t count);
 
 #endif

@@ -5,6 +5,8 @@
  * The whole family is here: a missing member would hand glibc's blocks to our free. The operators carry their mangled
  * names (Itanium C++ ABI, 64-bit: size_t is `m`), so no C++ is needed.
  */
+#include "hakozuna/hakozuna.h"
+
 #include "front/family.h"
 #include "front/front.h"
 #include "front/newdel.h"
@@ -153,6 +155,18 @@ static inline bool new_is_own(void) {
     return HZ_LINKED(_Znwm) == own_new && HZ_LINKED(_Znam) == own_new_array &&
            HZ_LINKED(_ZnwmSt11align_val_t) == own_new_aligned &&
            HZ_LINKED(_ZnamSt11align_val_t) == own_new_array_aligned;
+}
+
+/* Not in ISO C++ (P0901): compilers and standard libraries that know tcmalloc's names call these. What a program's own
+   operator returns need not be a block of ours, so nothing beyond the requested size is known of it. */
+static struct hz_sized_block sized(void *block, size_t size) {
+    return (struct hz_sized_block){.block = block, .bytes = new_is_own() ? hz_front_usable_size(block) : size};
+}
+OPERATOR(struct hz_sized_block, __size_returning_new, size_t size) {
+    return sized(HZ_LINKED(_Znwm)(size), size);
+}
+OPERATOR(struct hz_sized_block, __size_returning_new_aligned, size_t size, size_t alignment) {
+    return sized(HZ_LINKED(_ZnwmSt11align_val_t)(size, alignment), size);
 }
 
 /* A nothrow form calls the throwing one and catches exceptions, which only the C++ runtime can do. If no runtime is

@@ -10,6 +10,7 @@
 #define HZ_IN_FREE        "found in " HZ_CALLED("free", "hz_free")
 #define HZ_IN_FREE_SIZED  "found in " HZ_CALLED("free_sized", "hz_free_sized")
 #define HZ_IN_REALLOC     "found in " HZ_CALLED("realloc", "hz_realloc")
+#define HZ_IN_EXPAND      "found in hz_expand"
 #define HZ_IN_USABLE_SIZE "found in " HZ_CALLED("malloc_usable_size", "hz_usable_size")
 #define HZ_FOUND_IN_BIN   HZ_IN_FREE ": the thread's cache has it"
 #define HZ_FOUND_IN_PAGE  HZ_IN_FREE ": its page has it"

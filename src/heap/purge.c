@@ -97,3 +97,10 @@ void hz_heap_limit_tick(void) {
     }
     hz_heap_limit_tell();
 }
+
+void hz_heap_thread_idle(void) {
+    struct hz_thread_block *self = hz_thread_enter();
+    if (hz_is_attached(self))
+        hz_thread_flush(self);
+    hz_thread_leave(self);
+}

@@ -15,6 +15,9 @@ size_t hz_heap_trim(size_t keep);
 /* As hz_heap_trim(0). */
 size_t hz_heap_purge(void);
 
+/* Sends home what the calling thread keeps in its bins and its remote buffer. Holding no lock. */
+void hz_heap_thread_idle(void);
+
 /* For slow paths that may have obtained memory: if the heap holds more than the soft limit, purges, at most once a
    second, and lets the program know (limit.h). Holding no lock. */
 void hz_heap_limit_tick(void);

@@ -1,5 +1,6 @@
 /*
- * resize.c - see resize.h. Called by realloc. Only large blocks can be resized; a small one has the size of its class.
+ * resize.c - see resize.h. Called by realloc and hz_expand. Only large blocks can be resized; a small one has the size
+ * of its class.
  */
 #include "heap/resize.h"
 
@@ -8,12 +9,12 @@
 #include "heap/purge.h"
 #include "heap/query.h"
 
-void *hz_resize(void *block, size_t size) {
-    if (hz_query_class(block, HZ_IN_REALLOC) != HZ_CLASS_LARGE)
+void *hz_resize(void *block, size_t size, bool may_move, const char *function) {
+    if (hz_query_class(block, function) != HZ_CLASS_LARGE)
         return NULL;
     size_t before = hz_large_usable(block);
     hz_hooks_enter();
-    void *resized = hz_large_resize(block, size);
+    void *resized = hz_large_resize(block, size, may_move);
     hz_hooks_leave();
     struct hz_thread_block *self = hz_thread_mine;
     if (resized != NULL && self != NULL) {

@@ -6,8 +6,8 @@
 
 #include "base/compiler.h"
 
-/* The block, or its new address if its pages were remapped; NULL, with the block untouched, when only a copy can resize
-   it. size > 0. Called by the block's holder. */
-void *hz_resize(void *block, size_t size);
+/* The block, or, with `may_move`, its new address if its pages were remapped; NULL, with the block untouched, when only
+   a copy can resize it. size > 0. Called by the block's holder. `function`: one of HZ_IN_*. */
+void *hz_resize(void *block, size_t size, bool may_move, const char *function);
 
 #endif

@@ -43,6 +43,15 @@ struct t_entries {
     void (*free_aligned_sized_fn)(void *, size_t, size_t);
     size_t (*good_size_fn)(size_t);
     void *(*aligned_realloc_fn)(void *, size_t, size_t);
+    void *(*rezalloc_fn)(void *, size_t);
+    void *(*recalloc_fn)(void *, size_t, size_t);
+    void *(*expand_fn)(void *, size_t);
+    struct hz_sized_block (*malloc_sized_fn)(size_t);
+    void (*free_batch_fn)(void *const *, size_t);
+    void (*thread_idle_fn)(void);
+    int (*thread_stats_get_fn)(struct hz_thread_stats *);
+    size_t (*threads_stats_get_fn)(struct hz_thread_stats *, size_t);
+    void (*stats_peak_reset_fn)(void);
     size_t (*purge_fn)(void);
     const char *(*version_fn)(void);
     const char *(*config_fn)(void);
@@ -78,6 +87,15 @@ inline t_entries t_make_entries() {
     t_find(e.free_aligned_sized_fn, "free_aligned_sized");
     t_find(e.good_size_fn, "hz_good_size");
     t_find(e.aligned_realloc_fn, "hz_aligned_realloc");
+    t_find(e.rezalloc_fn, "hz_rezalloc");
+    t_find(e.recalloc_fn, "hz_recalloc");
+    t_find(e.expand_fn, "hz_expand");
+    t_find(e.malloc_sized_fn, "hz_malloc_sized");
+    t_find(e.free_batch_fn, "hz_free_batch");
+    t_find(e.thread_idle_fn, "hz_thread_idle");
+    t_find(e.thread_stats_get_fn, "hz_thread_stats_get");
+    t_find(e.threads_stats_get_fn, "hz_threads_stats_get");
+    t_find(e.stats_peak_reset_fn, "hz_stats_peak_reset");
     t_find(e.purge_fn, "hz_purge");
     t_find(e.version_fn, "hz_version");
     t_find(e.config_fn, "hz_config_string");
@@ -110,6 +128,15 @@ inline t_entries t_make_entries() {
     e.free_aligned_sized_fn = hz_free_aligned_sized;
     e.good_size_fn = hz_good_size;
     e.aligned_realloc_fn = hz_aligned_realloc;
+    e.rezalloc_fn = hz_rezalloc;
+    e.recalloc_fn = hz_recalloc;
+    e.expand_fn = hz_expand;
+    e.malloc_sized_fn = hz_malloc_sized;
+    e.free_batch_fn = hz_free_batch;
+    e.thread_idle_fn = hz_thread_idle;
+    e.thread_stats_get_fn = hz_thread_stats_get;
+    e.threads_stats_get_fn = hz_threads_stats_get;
+    e.stats_peak_reset_fn = hz_stats_peak_reset;
     e.purge_fn = hz_purge;
     e.version_fn = hz_version;
     e.config_fn = hz_config_string;
@@ -173,6 +200,15 @@ T_OUT_OF_LINE void t_free_aligned_sized(void *block, size_t alignment, size_t si
 }
 T_OUT_OF_LINE void *t_aligned_realloc(void *block, size_t alignment, size_t size) {
     return t_table.aligned_realloc_fn(t_opaque(block), alignment, size);
+}
+T_OUT_OF_LINE void *t_rezalloc(void *block, size_t size) {
+    return t_opaque(t_table.rezalloc_fn(t_opaque(block), size));
+}
+T_OUT_OF_LINE void *t_recalloc(void *block, size_t count, size_t size) {
+    return t_opaque(t_table.recalloc_fn(t_opaque(block), count, size));
+}
+T_OUT_OF_LINE void *t_expand(void *block, size_t size) {
+    return t_table.expand_fn(t_opaque(block), size);
 }
 T_OUT_OF_LINE size_t t_good_size(size_t size) {
     return t_table.good_size_fn(size);

@@ -20,9 +20,12 @@ MALLOC_FAMILY = {
     "__libc_pvalloc", "__libc_mallopt", "__libc_mallinfo",
 }  # fmt: skip
 HZ_NAMES = {
-    "hz_malloc", "hz_free", "hz_calloc", "hz_realloc", "hz_reallocarray", "hz_aligned_alloc", "hz_aligned_realloc", "hz_posix_memalign",
-    "hz_memalign", "hz_valloc", "hz_pvalloc", "hz_free_sized", "hz_free_aligned_sized", "hz_usable_size",
-    "hz_good_size", "hz_limit_get", "hz_limit_notify", "hz_limit_set", "hz_purge", "hz_version", "hz_config_string", "hz_stats_print", "hz_stats_get",
+    "hz_malloc", "hz_free", "hz_calloc", "hz_realloc", "hz_reallocarray", "hz_aligned_alloc", "hz_aligned_realloc",
+    "hz_rezalloc", "hz_recalloc", "hz_expand", "hz_malloc_sized", "hz_free_batch", "hz_thread_idle",
+    "hz_thread_stats_get", "hz_threads_stats_get", "hz_stats_peak_reset", "hz_posix_memalign", "hz_memalign",
+    "hz_valloc", "hz_pvalloc", "hz_free_sized", "hz_free_aligned_sized", "hz_usable_size", "hz_good_size",
+    "hz_limit_get", "hz_limit_notify", "hz_limit_set", "hz_purge", "hz_version", "hz_config_string", "hz_stats_print",
+    "hz_stats_get",
 }  # fmt: skip
 # Itanium C++ ABI: nw, na, dl, da are new, new[], delete, delete[]; among the arguments, m is size_t.
 OPERATORS = {
@@ -44,7 +47,7 @@ def test_exactly_the_intended_symbols_are_exported(library: Path) -> None:
     versions = {name for name in names if re.fullmatch(r"(LIB)?HAKOZUNA[A-Z0-9_.]*", name)}
     # dlopen drops RTLD_DEEPBIND; the next two start the keeper with the program's first thread; before prctl installs a
     # filter the keeper ends
-    own = {"dlopen", "pthread_create", "thrd_create", "prctl"}
+    own = {"dlopen", "pthread_create", "thrd_create", "prctl", "__size_returning_new", "__size_returning_new_aligned"}
     assert MALLOC_FAMILY | HZ_NAMES | OPERATORS | own == names - versions
 
 

@@ -398,7 +398,7 @@ TEST_F(Arena, DirectMappings) {
     EXPECT_EQ(figures().direct_count, before.direct_count + 1);
     EXPECT_EQ(figures().direct_bytes, before.direct_bytes + bytes);
     EXPECT_EQ(figures().mapped_bytes, before.mapped_bytes + bytes);
-    struct hz_segment *resized = hz_arena_direct_resize(segment, 2 * bytes);
+    struct hz_segment *resized = hz_arena_direct_resize(segment, 2 * bytes, true);
     ASSERT_NE(resized, nullptr);
     base = unit::page_address(resized, 0);
     EXPECT_TRUE(support::aligned_to(base, unit::segment_bytes));
@@ -433,7 +433,7 @@ TEST_F(Arena, AFreedBlockServesTheNextRequest) {
     EXPECT_EQ(unit::page_address(again, 0), base);
     EXPECT_TRUE(support::holds(base, 4096, 1)) << "it was not purged";
     EXPECT_EQ(again->direct_bytes, bytes - 4096) << "the usable size is the requested one";
-    EXPECT_EQ(hz_arena_direct_resize(again, bytes), again) << "grows within its units";
+    EXPECT_EQ(hz_arena_direct_resize(again, bytes, true), again) << "grows within its units";
     EXPECT_EQ(again->direct_bytes, bytes);
     expect_exact_counts();
     hz_arena_direct_free(again);
@@ -477,14 +477,14 @@ TEST_F(Arena, ABlockGrowsInPlaceOrMovesAndLeavesItsUnits) {
     struct hz_segment *first = hz_arena_direct_alloc(3 * MiB, 1, false);
     char *base = unit::page_address(first, 0);
     support::fill(base, 3 * MiB, 1);
-    ASSERT_EQ(hz_arena_direct_resize(first, 11 * MiB), first);
+    ASSERT_EQ(hz_arena_direct_resize(first, 11 * MiB, true), first);
     EXPECT_EQ(unit::page_address(first, 0), base) << "the units behind it are free";
     EXPECT_TRUE(support::holds(base, 3 * MiB, 1));
-    ASSERT_EQ(hz_arena_direct_resize(first, 3 * MiB), first);
+    ASSERT_EQ(hz_arena_direct_resize(first, 3 * MiB, true), first);
     EXPECT_EQ(hz_arena_resting_bytes(), 8 * MiB) << "two units of four MiB";
     struct hz_segment *second = hz_arena_direct_alloc(3 * MiB, 1, false);
     ASSERT_EQ(unit::page_address(second, 0), base + 4 * MiB);
-    struct hz_segment *moved = hz_arena_direct_resize(first, 20 * MiB);
+    struct hz_segment *moved = hz_arena_direct_resize(first, 20 * MiB, true);
     ASSERT_EQ(moved, first);
     char *target = unit::page_address(moved, 0);
     EXPECT_NE(target, base) << "the second block is in the way";
@@ -505,8 +505,8 @@ TEST_F(Arena, AShrunkBlockGivesItsTailBack) {
     struct hz_segment *segment = hz_arena_direct_alloc(8 * MiB, 1, false);
     char *base = unit::page_address(segment, 0);
     memset(base, 1, 8 * MiB);
-    ASSERT_EQ(hz_arena_direct_resize(segment, 3 * MiB), segment);
-    ASSERT_EQ(hz_arena_direct_resize(segment, 4 * MiB), segment);
+    ASSERT_EQ(hz_arena_direct_resize(segment, 3 * MiB, true), segment);
+    ASSERT_EQ(hz_arena_direct_resize(segment, 4 * MiB, true), segment);
     EXPECT_EQ(base[3 * MiB - 1], 1);
     EXPECT_TRUE(support::is_zero(base + 3 * MiB, MiB)) << "it was purged";
     hz_arena_direct_free(segment);
@@ -720,7 +720,7 @@ TEST_F(Arena, ThreadsMapAndUnmapDirectly) {
             good = good && base[0] == 0 && base[bytes - 1] == 0;
             support::fill(base, 64, index * 1000 + i);
             base[bytes - 1] = 1;
-            segment = hz_arena_direct_resize(segment, bytes + hz_os_page_bytes());
+            segment = hz_arena_direct_resize(segment, bytes + hz_os_page_bytes(), true);
             base = unit::page_address(segment, 0);
             base[bytes] = 1; /* what is new can hold anything, but it is there */
             good = good && support::holds(base, 64, index * 1000 + i);

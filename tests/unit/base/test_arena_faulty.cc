@@ -177,7 +177,7 @@ TEST(LargeFaulty, MappingsAreRefusedWhole) {
         if (mapping == nullptr)
             return;
         support::fill(mapping, 5 * MiB, 1);
-        resized = static_cast<char *>(hz_large_resize(mapping, 12 * MiB));
+        resized = static_cast<char *>(hz_large_resize(mapping, 12 * MiB, true));
     };
     unit::fail_each_call_both_ways(3, init, work, check_mapping);
 }

@@ -153,7 +153,7 @@ TEST_F(ArenaSettings, ABlockFromBeforeKeepsItsUnits) {
         GTEST_SKIP() << "in tight mode all blocks are mapped alone";
     struct hz_segment *segment = direct(8 * MiB);
     hz_arena_alone_set(3 * MiB);
-    ASSERT_NE(hz_arena_direct_resize(segment, 7 * MiB), nullptr);
+    ASSERT_NE(hz_arena_direct_resize(segment, 7 * MiB, true), nullptr);
     EXPECT_NE(segment->region, 0U) << "a block that shrinks stays where it is";
     hz_arena_direct_free(segment);
     EXPECT_EQ(hz_arena_resting_bytes(), 8 * MiB);
@@ -166,7 +166,7 @@ TEST_F(ArenaSettings, ABlockThatGrowsToThatSizeMovesOut) {
     struct hz_segment *segment = direct(5 * MiB);
     support::fill(unit::page_address(segment, 0), 5 * MiB, 1);
     ASSERT_NE(segment->region, 0U);
-    ASSERT_EQ(hz_arena_direct_resize(segment, 6 * MiB), segment);
+    ASSERT_EQ(hz_arena_direct_resize(segment, 6 * MiB, true), segment);
     EXPECT_EQ(segment->region, 0U);
     void *base = unit::page_address(segment, 0);
     EXPECT_TRUE(support::holds(base, 5 * MiB, 1));

@@ -117,8 +117,8 @@ TEST_F(Large, RefusesWhatCannotBe) {
     EXPECT_EQ(hz_large_good_size(SIZE_MAX), 0U);
     EXPECT_EQ(hz_large_good_size(static_cast<size_t>(PTRDIFF_MAX) + 1), 0U);
     void *block = hz_large_alloc(5 * MiB, 1, false);
-    EXPECT_EQ(hz_large_resize(block, SIZE_MAX), nullptr);
-    EXPECT_EQ(hz_large_resize(block, size_t{1} << 60), nullptr);
+    EXPECT_EQ(hz_large_resize(block, SIZE_MAX, true), nullptr);
+    EXPECT_EQ(hz_large_resize(block, size_t{1} << 60, true), nullptr);
     EXPECT_EQ(hz_large_usable(block), 5 * MiB);
     hz_large_free(block);
 }
@@ -126,13 +126,13 @@ TEST_F(Large, RefusesWhatCannotBe) {
 TEST_F(Large, RunShrinksAndGrowsInPlace) {
     auto *block = static_cast<char *>(hz_large_alloc(8 * unit::page_bytes, 1, false));
     support::fill(block, 8 * unit::page_bytes, 1);
-    ASSERT_EQ(hz_large_resize(block, 3 * unit::page_bytes - 5), block);
+    ASSERT_EQ(hz_large_resize(block, 3 * unit::page_bytes - 5, true), block);
     EXPECT_EQ(hz_large_usable(block), 3 * unit::page_bytes);
-    ASSERT_EQ(hz_large_resize(block, 6 * unit::page_bytes), block) << "the pages behind it are free";
+    ASSERT_EQ(hz_large_resize(block, 6 * unit::page_bytes, true), block) << "the pages behind it are free";
     EXPECT_EQ(hz_large_usable(block), 6 * unit::page_bytes);
     EXPECT_TRUE(support::holds(block, 3 * unit::page_bytes, 1));
-    EXPECT_EQ(hz_large_resize(block, HZ_CLASS_BYTES_MAX), nullptr) << "a size class serves this size";
-    EXPECT_EQ(hz_large_resize(block, run_bytes_max() + 1), nullptr) << "a mapping serves this size";
+    EXPECT_EQ(hz_large_resize(block, HZ_CLASS_BYTES_MAX, true), nullptr) << "a size class serves this size";
+    EXPECT_EQ(hz_large_resize(block, run_bytes_max() + 1, true), nullptr) << "a mapping serves this size";
     EXPECT_EQ(hz_large_usable(block), 6 * unit::page_bytes);
     hz_large_free(block);
 }
@@ -145,7 +145,7 @@ TEST_F(Large, RunDoesNotGrowOverOthers) {
     }
     unsigned refused = 0;
     for (size_t i = 0; i < blocks.size(); i++) {
-        void *resized = hz_large_resize(blocks[i], 3 * unit::page_bytes);
+        void *resized = hz_large_resize(blocks[i], 3 * unit::page_bytes, true);
         refused += resized == nullptr;
         ASSERT_TRUE(resized == nullptr || resized == blocks[i]);
         if (resized != nullptr)
@@ -163,11 +163,11 @@ TEST_F(Large, RunDoesNotGrowOverOthers) {
 TEST_F(Large, MappingResizesInPlace) {
     auto *block = static_cast<char *>(hz_large_alloc(8 * MiB, 1, false));
     support::fill(block, 8 * MiB, 1);
-    ASSERT_EQ(hz_large_resize(block, 5 * MiB + 1), block);
+    ASSERT_EQ(hz_large_resize(block, 5 * MiB + 1, true), block);
     EXPECT_EQ(hz_large_usable(block), hz_large_good_size(5 * MiB + 1));
     EXPECT_TRUE(support::holds(block, 5 * MiB, 1));
-    ASSERT_EQ(hz_large_resize(block, 5 * MiB + 2), block) << "the same pages";
-    EXPECT_EQ(hz_large_resize(block, run_bytes_max()), nullptr) << "a run serves this size";
+    ASSERT_EQ(hz_large_resize(block, 5 * MiB + 2, true), block) << "the same pages";
+    EXPECT_EQ(hz_large_resize(block, run_bytes_max(), true), nullptr) << "a run serves this size";
     EXPECT_TRUE(support::holds(block, 5 * MiB, 1));
     hz_large_free(block);
 }
@@ -180,7 +180,7 @@ TEST_F(Large, BlockMovesWhenItCannotGrow) {
         /* a page right behind the block, unless something is mapped there already */
         void *blocker =
             mmap(block + size, hz_os_page_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-        auto *moved = static_cast<char *>(hz_large_resize(block, size + 80 * MiB));
+        auto *moved = static_cast<char *>(hz_large_resize(block, size + 80 * MiB, true));
         ASSERT_NE(moved, nullptr);
         ASSERT_NE(moved, block);
         EXPECT_EQ(hz_large_usable(moved), size + 80 * MiB);
@@ -208,7 +208,7 @@ TEST_F(Large, ThreadsKeepTheirContents) {
             good = good && (!zeroed || support::is_zero(block, size));
             support::fill(block, mark, i * 4 + index);
             block[size - 1] = 7;
-            void *resized = hz_large_resize(block, size + random.below(200 * KiB));
+            void *resized = hz_large_resize(block, size + random.below(200 * KiB), true);
             if (resized != nullptr)
                 block = static_cast<char *>(resized);
             good = good && support::holds(block, mark, i * 4 + index) && block[size - 1] == 7;

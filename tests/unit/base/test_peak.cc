@@ -61,9 +61,9 @@ TEST_F(Peak, HasWhatRests) {
 TEST_F(Peak, FollowsARunThatGrows) {
     in_child([] {
         void *block = alloc(256 * KiB);
-        require(hz_large_resize(block, MiB) == block, "the pages behind it are free");
+        require(hz_large_resize(block, MiB, true) == block, "the pages behind it are free");
         require(hz_peak_bytes() == MiB, "the run has grown");
-        require(hz_large_resize(block, 128 * KiB) == block, "it shrinks in place");
+        require(hz_large_resize(block, 128 * KiB, true) == block, "it shrinks in place");
         require(hz_peak_bytes() == MiB, "shrinking lowers nothing");
         hz_large_free(block);
     });
@@ -73,7 +73,7 @@ TEST_F(Peak, FollowsABlockThatGrows) {
     in_child([] {
         void *block = alloc(3 * MiB);
         require(hz_peak_bytes() == 3 * MiB, "units count with the block's bytes");
-        block = hz_large_resize(block, 70 * MiB);
+        block = hz_large_resize(block, 70 * MiB, true);
         require(block != nullptr, "the block moves to a mapping of its own");
         require(hz_peak_bytes() >= 70 * MiB && hz_peak_bytes() <= 74 * MiB, "its units can stay behind");
         hz_large_free(block);

@@ -36,7 +36,7 @@ void free_held() {
 
 /* Resizes the oldest held block if it can be. */
 void resize(size_t bytes) {
-    void *block = hz_resize(held[0], bytes);
+    void *block = hz_resize(held[0], bytes, true, HZ_IN_REALLOC);
     if (block == nullptr)
         return;
     require(support::holds(block, 16, reinterpret_cast<uintptr_t>(held[0])), "contents are intact");
