@@ -132,6 +132,48 @@ HZ_API size_t hz_usable_size(const void *block);
    it. 0 if no block of `size` bytes is possible. Allocates nothing. */
 HZ_API size_t hz_good_size(size_t size);
 
+/* ---- zones: heaps of one's own ------------------------------------------------------------------ */
+
+/* A zone is a heap beside the common one, for what belongs together: a request, a document, a phase, a plugin. All its
+   blocks can be freed at once, and it has figures of its own. (mimalloc calls it a first-class heap, macOS a zone.)
+   Any thread may allocate from any zone: threads that use the same zone at the same time wait for its lock in turn. A
+   zone's blocks are blocks like any other: any thread may pass them to hz_free, free, operator delete, hz_usable_size
+   and so on. hz_realloc and its relatives leave a block in its zone. A freed block returns to its zone at once, so a
+   zone has no caches, and a zone's allocations and frees take longer than the common heap's. Each size class that a
+   zone uses takes a page of 64 KiB or more, of which only what is used is touched. */
+struct hz_zone;
+
+/* Returns NULL and sets ENOMEM when there is not enough memory. A zone itself takes about 12 KiB, which the next zone
+   uses again after hz_zone_destroy. */
+HZ_API struct hz_zone *hz_zone_create(void) HZ_ATTR_USED;
+
+/* Frees all live blocks of the zone at once, and the zone; their destructors are the program's business. Takes time for
+   each page and each large block, not for each block. NULL is ignored. No thread may use the zone or one of its blocks
+   meanwhile, or afterwards. */
+HZ_API void hz_zone_destroy(struct hz_zone *zone);
+
+/* As hz_malloc, hz_calloc and hz_aligned_alloc, from a zone. The sampling guard and the guard build's fences do not
+   watch these blocks. */
+HZ_API void *hz_zone_malloc(struct hz_zone *zone, size_t size) HZ_ATTR_MALLOC HZ_ATTR_SIZE(2) HZ_ATTR_USED;
+HZ_API void *hz_zone_calloc(struct hz_zone *zone, size_t count, size_t size) HZ_ATTR_MALLOC
+    HZ_ATTR_SIZE2(2, 3) HZ_ATTR_USED;
+HZ_API void *hz_zone_aligned_alloc(struct hz_zone *zone, size_t alignment, size_t size) HZ_ATTR_MALLOC HZ_ATTR_SIZE(3)
+    HZ_ATTR_ALIGN(2) HZ_ATTR_USED;
+
+/* The zone of a live block; NULL for a block of the common heap, and for NULL. */
+HZ_API struct hz_zone *hz_zone_of(const void *block);
+
+/* Until version 1.0 a version can add members at the end, as for struct hz_stats. */
+struct hz_zone_stats {
+    size_t live_blocks;
+    size_t live_bytes; /* of live blocks, in usable sizes; hz_stats_get counts them too */
+    size_t free_bytes; /* free space in pages that hold the zone's blocks */
+    size_t held_bytes; /* the zone's pages and large blocks, touched or not */
+};
+
+/* Fills *out; exact. Returns 0, or -1 with errno EINVAL when `out` is NULL. Takes time for each page of the zone. */
+HZ_API int hz_zone_stats_get(struct hz_zone *zone, struct hz_zone_stats *out);
+
 /* ---- statistics, and returning memory ---------------------------------------------------------- */
 
 /* Returns as much memory to the OS as it can: what rests in the caches of all threads and between them,

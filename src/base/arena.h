@@ -48,6 +48,7 @@ struct hz_segment {
     uint32_t index;                       /* const after publish; in the directory */
     _Atomic(uint32_t) region;             /* owner: the block's holder; 1 + number of its region, 0: mapped alone */
     bool is_huge;                         /* owner: the block's holder; huge pages were asked for */
+    void *note;                           /* owner: the block's holder, the layer above; of a direct block */
     /* the entry of a direct block ends here */
     _Atomic(bool) is_described;          /* hint: a run was handed out since `meta` was last purged */
     hz_huge_units huge;                  /* hint: what the kernel was told */

@@ -103,15 +103,24 @@ bool hz_livemap_is_sealed(const void *block) {
     return map != NULL && (hz_load_rlx(&map[MAP_WORDS + bit / 64]) >> (bit % 64) & 1) != 0;
 }
 
-void hz_livemap_unseal(const void *start, size_t bytes) {
+/* `first_word`: of the half of the map that is meant. */
+static void bits_clear(const void *start, size_t bytes, size_t first_word) {
     _Atomic(uint64_t) *map = map_find(start);
     uintptr_t bit = bit_of(start);
     uintptr_t end = bit + bytes / HZ_GRANULE_BYTES;
     while (map != NULL && bit < end) {
         uintptr_t count = hz_min(end - bit, 64 - bit % 64);
         uint64_t mask = UINT64_MAX >> (64 - count) << (bit % 64);
-        if ((hz_load_rlx(&map[MAP_WORDS + bit / 64]) & mask) != 0)
-            hz_and_rlx(&map[MAP_WORDS + bit / 64], ~mask);
+        if ((hz_load_rlx(&map[first_word + bit / 64]) & mask) != 0)
+            hz_and_rlx(&map[first_word + bit / 64], ~mask);
         bit += count;
     }
+}
+
+void hz_livemap_unseal(const void *start, size_t bytes) {
+    bits_clear(start, bytes, MAP_WORDS);
+}
+
+void hz_livemap_forget(const void *start, size_t bytes) {
+    bits_clear(start, bytes, 0);
 }

@@ -28,6 +28,9 @@ enum hz_livemap_answer hz_livemap_remove(const void *block);
 /* The same question about a block that the program keeps. */
 enum hz_livemap_answer hz_livemap_find(const void *block);
 
+/* No block that begins in these bytes of a segment is live any more. */
+void hz_livemap_forget(const void *start, size_t bytes);
+
 /* Notes that a block of the arena is sealed. Without memory for a map the block does not count as sealed. */
 void hz_livemap_seal(const void *block);
 bool hz_livemap_is_sealed(const void *block);

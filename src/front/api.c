@@ -20,6 +20,7 @@
 #include "heap/purge.h"
 #include "heap/query.h"
 #include "heap/stats.h"
+#include "heap/zone.h"
 
 #include <errno.h>
 
@@ -104,6 +105,52 @@ size_t hz_good_size(size_t size) {
     if (hz_guard_rate() != 0 && size <= HZ_GUARD_BLOCK_MAX) /* the block may be guarded, and then has no byte more */
         return hz_max(size, 1);
     return hz_query_good_size(size);
+}
+
+struct hz_zone *hz_zone_create(void) {
+    return hz_malloc_zone_make();
+}
+
+void hz_zone_destroy(struct hz_zone *zone) {
+    if (zone == NULL)
+        return;
+    hz_hooks_enter();
+    hz_zone_drop(zone);
+    hz_hooks_leave();
+}
+
+void *hz_zone_malloc(struct hz_zone *zone, size_t size) {
+    return hz_front_zone_alloc(zone, 1, size, false);
+}
+
+void *hz_zone_calloc(struct hz_zone *zone, size_t count, size_t size) {
+    return hz_front_zone_calloc(zone, count, size);
+}
+
+void *hz_zone_aligned_alloc(struct hz_zone *zone, size_t alignment, size_t size) {
+    return hz_front_zone_alloc(zone, alignment, size, false);
+}
+
+struct hz_zone *hz_zone_of(const void *block) {
+    return hz_front_zone_of(block);
+}
+
+int hz_zone_stats_get(struct hz_zone *zone, struct hz_zone_stats *out) {
+    if (out == NULL) {
+        errno = EINVAL;
+        return -1;
+    }
+    struct hz_zone_figures figures;
+    hz_hooks_enter();
+    hz_zone_figures_get(zone, &figures);
+    hz_hooks_leave();
+    *out = (struct hz_zone_stats){
+        .live_blocks = figures.live_blocks,
+        .live_bytes = figures.live_bytes,
+        .free_bytes = figures.free_bytes,
+        .held_bytes = figures.held_bytes,
+    };
+    return 0;
 }
 
 int hz_limit_set(size_t soft_bytes, size_t hard_bytes) {

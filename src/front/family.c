@@ -9,6 +9,7 @@
 #include "front/front.h"
 #include "heap/query.h"
 #include "heap/resize.h"
+#include "heap/zone.h"
 
 #include <errno.h>
 #include <string.h>
@@ -36,17 +37,38 @@ static bool fits_well(size_t usable, size_t size) {
  * that resized the block passed it to the thread that frees it, so that thread sees this too. */
 static _Atomic(bool) has_kept_larger;
 
+/* The pool's addresses have no page tags of their own. */
+static bool is_of_zone(const void *block) {
+    return !hz_guard_has(block) && hz_zone_has(block);
+}
+
 /* Whether the block's usable size is exactly the requested size. */
 static bool has_exact_size(const void *block) {
-    return HZ_CONFIG_FENCES || hz_guard_has(block);
+    return HZ_CONFIG_FENCES ? !is_of_zone(block) : hz_guard_has(block);
 }
 
 static size_t usable_of(const void *block, const char *function) {
     return HZ_CONFIG_FENCES ? hz_fence_size(block, function) : hz_query_usable(block, function);
 }
 
-static void *move(void *block, size_t usable, size_t size) {
-    void *moved = hz_front_malloc(size);
+/* The alignment is a power of two. */
+static void *aligned(size_t alignment, size_t size) {
+    if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX - size)
+        return fail(ENOMEM);
+    if (HZ_CONFIG_FENCES)
+        return hz_fence_alloc(alignment, size);
+    return hz_live_add(hz_heap_aligned(alignment, size));
+}
+
+/* A block to which `block` can move: of the same zone, if it has one. */
+static void *alloc_beside(const void *block, size_t alignment, size_t size) {
+    if (is_of_zone(block))
+        return hz_front_zone_alloc(hz_zone_of_block(block), alignment, size, false);
+    return alignment == 1 ? hz_front_malloc(size) : aligned(alignment, size);
+}
+
+static void *move(void *block, size_t usable, size_t alignment, size_t size) {
+    void *moved = alloc_beside(block, alignment, size);
     if (moved == NULL)
         return NULL;
     memcpy(moved, block, hz_min(usable, size));
@@ -72,7 +94,7 @@ void *hz_front_realloc(void *block, size_t size) {
         return resized; /* a mapping that moved keeps its segment, and with it its place in the live map */
     if (!is_exact && fits_well(usable, size))
         return block;
-    void *moved = move(block, usable, size);
+    void *moved = move(block, usable, 1, size);
     if (moved == NULL && size <= usable) {
         hz_store_rlx(&has_kept_larger, true); /* relaxed: hint */
         return block;                         /* there is no memory for a smaller block, and the old one still serves */
@@ -85,15 +107,6 @@ void *hz_front_reallocarray(void *block, size_t count, size_t size) {
     if (__builtin_mul_overflow(count, size, &bytes))
         return fail(ENOMEM);
     return hz_front_realloc(block, bytes);
-}
-
-/* The alignment is a power of two. */
-static void *aligned(size_t alignment, size_t size) {
-    if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX - size)
-        return fail(ENOMEM);
-    if (HZ_CONFIG_FENCES)
-        return hz_fence_alloc(alignment, size);
-    return hz_live_add(hz_heap_aligned(alignment, size));
 }
 
 void *hz_front_aligned_alloc(size_t alignment, size_t size) {
@@ -119,12 +132,9 @@ void *hz_front_aligned_realloc(void *block, size_t alignment, size_t size) {
     void *resized = may_stay && alignment <= HZ_PAGE_BYTES ? hz_resize(block, size, true, HZ_IN_REALLOC) : NULL;
     if (resized != NULL)
         return resized;
-    void *moved = aligned(alignment, size);
-    if (moved != NULL) {
-        memcpy(moved, block, hz_min(usable, size));
-        hz_front_free(block);
-    } else if (may_stay && size <= usable) {  /* as in realloc: the old block still serves */
-        hz_store_rlx(&has_kept_larger, true); /* relaxed: hint */
+    void *moved = move(block, usable, alignment, size);
+    if (moved == NULL && may_stay && size <= usable) { /* as in realloc: the old block still serves */
+        hz_store_rlx(&has_kept_larger, true);          /* relaxed: hint */
         return block;
     }
     return moved;
@@ -222,4 +232,36 @@ void hz_front_free_batch(void *const *blocks, size_t count) {
 
 size_t hz_front_usable_size(const void *block) {
     return block == NULL ? 0 : usable_of(block, HZ_IN_USABLE_SIZE);
+}
+
+/* ---- zones ----------------------------------------------------------------------------------------- */
+
+/* A zone's blocks have no fences: they go home without a wait in the quarantine. */
+static void *zone_watch(void *block) {
+    if (HZ_CONFIG_FENCES && block != NULL)
+        hz_livemap_add(block);
+    return HZ_CONFIG_FENCES ? block : hz_live_add(block);
+}
+
+void *hz_front_zone_alloc(struct hz_zone *zone, size_t alignment, size_t size, bool zeroed) {
+    if (!hz_is_power_of_two(alignment))
+        return fail(EINVAL);
+    return zone_watch(hz_malloc_in_zone(zone, alignment, size, zeroed));
+}
+
+void *hz_front_zone_calloc(struct hz_zone *zone, size_t count, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes))
+        return fail(ENOMEM);
+    return hz_front_zone_alloc(zone, 1, bytes, true);
+}
+
+struct hz_zone *hz_front_zone_of(const void *block) {
+    if (block == NULL || hz_guard_has(block))
+        return NULL;
+    if (HZ_CONFIG_FENCES)
+        (void)hz_fence_size(block, HZ_IN_USABLE_SIZE);
+    else
+        (void)hz_query_class(block, HZ_IN_USABLE_SIZE);
+    return hz_zone_has(block) ? hz_zone_of_block(block) : NULL;
 }

@@ -24,4 +24,10 @@ void hz_front_free_aligned_sized(void *block, size_t alignment, size_t size);
 size_t hz_front_usable_size(const void *block);
 void hz_front_free_batch(void *const *blocks, size_t count);
 
+/* Zones (heap/zone.h). EINVAL unless `alignment` is a power of two. */
+struct hz_zone;
+void *hz_front_zone_alloc(struct hz_zone *zone, size_t alignment, size_t size, bool zeroed);
+void *hz_front_zone_calloc(struct hz_zone *zone, size_t count, size_t size);
+struct hz_zone *hz_front_zone_of(const void *block);
+
 #endif

@@ -11,6 +11,7 @@
 #include "heap/heap.h"
 #include "heap/misuse.h"
 #include "heap/query.h"
+#include "heap/zone.h"
 
 #include <errno.h>
 #include <string.h>
@@ -211,9 +212,10 @@ static void *alloc_without_fences(size_t alignment, size_t size) {
     return block;
 }
 
-/* Whether the live block is one of those: a long block with fences does not begin where the heap's block does. */
+/* Whether the live block is one of those, or a zone's: a long block with fences does not begin where the heap's block
+ * does. */
 static bool has_no_fences(const void *block) {
-    return hz_pagetag_class(block) == HZ_CLASS_LARGE && (uintptr_t)block % HZ_PAGE_BYTES == 0;
+    return (hz_pagetag_class(block) == HZ_CLASS_LARGE && (uintptr_t)block % HZ_PAGE_BYTES == 0) || hz_zone_has(block);
 }
 
 void *hz_fence_alloc(size_t alignment, size_t size) {
@@ -256,7 +258,8 @@ static HZ_NORETURN void fail_not_live(const void *block, enum hz_livemap_answer 
     if ((uintptr_t)block % HZ_GRANULE_BYTES != 0)
         hz_misuse(HZ_TEXT_INTERIOR, block, function);
     /* what was a long block may be closed, so it is not read */
-    bool was_freed = size_class == HZ_CLASS_LARGE || (fence_read(block, &mark, &fenced) && mark == FREED);
+    bool was_freed =
+        size_class == HZ_CLASS_LARGE || hz_zone_has(block) || (fence_read(block, &mark, &fenced) && mark == FREED);
     hz_misuse(was_freed ? HZ_TEXT_DOUBLE_FREE : HZ_TEXT_INTERIOR, block, function);
 }
 

@@ -27,6 +27,7 @@
 #include "heap/pages/page.h"
 #include "heap/pages/shard.h"
 #include "heap/park.h"
+#include "heap/zone.h"
 
 void hz_heap_after_fork(void) {
     hz_meta_after_fork();
@@ -43,6 +44,7 @@ void hz_heap_after_fork(void) {
         hz_pages_relink_locked(shard); /* no other thread exists, which is as good as holding the lock */
         hz_lock_reset(&shard->exclusive);
     }
+    hz_zones_after_fork();
     hz_mail_after_fork();
 }
 

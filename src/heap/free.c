@@ -16,6 +16,7 @@
 #include "heap/query.h"
 #include "heap/thread.h"
 #include "heap/tick.h"
+#include "heap/zone.h"
 
 /* A thread that has never allocated puts the first blocks that it frees straight into their pages. Otherwise a thread's
    very last frees (glibc's, of its own bookkeeping) would attach it too late for its exit hook. And a thread that frees
@@ -84,6 +85,12 @@ void hz_free_slow(void *block) {
         return;
     }
     unsigned size_class = hz_query_class(block, HZ_IN_FREE);
+    if (hz_zone_has(block)) {
+        hz_hooks_enter();
+        hz_zone_put(block);
+        hz_hooks_leave();
+        return;
+    }
     if (is_freed_at_once(size_class)) {
         frees_at_once++;
         hz_hooks_enter();

@@ -12,6 +12,7 @@
 #include "heap/purge.h"
 #include "heap/thread.h"
 #include "heap/tick.h"
+#include "heap/zone.h"
 
 #include <errno.h>
 
@@ -169,4 +170,33 @@ void *hz_malloc_aligned(size_t alignment, size_t size) {
     void *block = malloc_any(self, alignment, size);
     slow_end(self, attached);
     return hz_malloc_unseal(block);
+}
+
+/* The thread is attached meanwhile, so that a fork's child is told. */
+struct hz_zone *hz_malloc_zone_make(void) {
+    bool attached;
+    struct hz_thread_block *self = slow_begin(&attached);
+    if (HZ_UNLIKELY(self == NULL))
+        return no_memory();
+    struct hz_zone *zone = hz_zone_make();
+    if (zone == NULL) {
+        hz_heap_purge();
+        zone = hz_zone_make();
+    }
+    slow_end(self, attached);
+    return zone != NULL ? zone : no_memory();
+}
+
+void *hz_malloc_in_zone(struct hz_zone *zone, size_t alignment, size_t size, bool zeroed) {
+    if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX - size)
+        return no_memory();
+    hz_hooks_enter();
+    hz_heap_limit_tick();
+    void *block = hz_zone_alloc(zone, alignment, size, zeroed);
+    if (HZ_UNLIKELY(block == NULL) && (size < HZ_SEGMENT_BYTES || size <= hz_arena_used_bytes())) {
+        hz_heap_purge();
+        block = hz_zone_alloc(zone, alignment, size, zeroed);
+    }
+    hz_hooks_leave();
+    return HZ_LIKELY(block != NULL) ? block : no_memory();
 }

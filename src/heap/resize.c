@@ -8,13 +8,15 @@
 #include "heap/park.h"
 #include "heap/purge.h"
 #include "heap/query.h"
+#include "heap/zone.h"
 
 void *hz_resize(void *block, size_t size, bool may_move, const char *function) {
     if (hz_query_class(block, function) != HZ_CLASS_LARGE)
         return NULL;
     size_t before = hz_large_usable(block);
     hz_hooks_enter();
-    void *resized = hz_large_resize(block, size, may_move);
+    void *resized =
+        hz_zone_has(block) ? hz_zone_large_resize(block, size, may_move) : hz_large_resize(block, size, may_move);
     hz_hooks_leave();
     struct hz_thread_block *self = hz_thread_mine;
     if (resized != NULL && self != NULL) {

@@ -112,6 +112,32 @@ template <size_t size> void *above() {
     return reinterpret_cast<void *>(reinterpret_cast<uintptr_t>(block_of<size>()) | uintptr_t{1} << 52);
 }
 
+/* Of a zone, beside another block of the same page. */
+template <size_t size> void *block_of_zone() {
+    static struct hz_zone *const zone = t_table.zone_create_fn();
+    (void)t_table.zone_malloc_fn(zone, size);
+    void *block = t_table.zone_malloc_fn(zone, size);
+    memset(block, 1, size);
+    return block;
+}
+
+template <size_t size> void *freed_of_zone() {
+    void *block = block_of_zone<size>();
+    t_free(block);
+    return block;
+}
+
+template <size_t size> void *block_of_destroyed_zone() {
+    struct hz_zone *zone = t_table.zone_create_fn();
+    void *block = t_table.zone_malloc_fn(zone, size);
+    t_table.zone_destroy_fn(zone);
+    return block;
+}
+
+template <size_t size, size_t offset> void *inside_of_zone() {
+    return static_cast<char *>(block_of_zone<size>()) + offset;
+}
+
 void *run_free(void *pointer) {
     t_free(pointer);
     return nullptr;
@@ -194,6 +220,14 @@ const Row rows[] = {
     {"FreeMisalignedByOne", by_checks, interior, inside<100, 1>, free_it},
     {"FreeMisalignedByEight", by_checks, interior, inside<100, 8>, free_it},
     {"ReallocInside", by_checks, HZ_TEXT_INTERIOR, inside<100, 32>, realloc_it},
+
+    {"DoubleFreeInAZone", always, twice, freed_of_zone<100>, free_it},
+    {"DoubleFreeInAZoneByAnotherThread", always, twice, freed_of_zone<100>, free_in_another_thread},
+    {"DoubleFreeOfAZonesSpan", always, twice, freed_of_zone<300 * KiB>, free_it},
+    {"FreeAfterTheZonesEnd", always, twice, block_of_destroyed_zone<100>, free_it},
+    {"FreeOfASpanAfterTheZonesEnd", always, twice, block_of_destroyed_zone<300 * KiB>, free_it},
+    {"FreeInsideAZonesBlock", always, interior, inside_of_zone<100, 32>, free_it},
+    {"FreeInsideAZonesSpan", always, interior, inside_of_zone<300 * KiB, 32>, free_it},
 
     {"ReallocOfFreed", by_checks, HZ_TEXT_DOUBLE_FREE, freed<500>, realloc_it},
     {"SizedFreeTooLarge", by_checks, bad_size, block_of<100>, free_sized_as<5000>},

@@ -88,6 +88,18 @@ inline int ignore_limit(size_t soft, size_t) {
     return t_table.limit_set_fn(soft, 0);
 }
 
+/* The common heap instead of the zone. */
+inline void *leave_zone(struct hz_zone *, size_t size) {
+    return t_malloc(size);
+}
+
+inline void *leave_dirt_in_zone(struct hz_zone *zone, size_t count, size_t size) {
+    auto *block = static_cast<unsigned char *>(t_table.zone_calloc_fn(zone, count, size));
+    if (block != nullptr && count * size > 100)
+        block[99] = 1;
+    return block;
+}
+
 struct Bug {
     const char *name;
     const char *text; /* one of these words is in the report */
@@ -100,6 +112,9 @@ inline constexpr Bug bugs[] = {
     {"LosesABlock", "live bytes", [](t_entries &e) { e.free_fn = lose; }},
     {"ChangesErrno", "free changed errno", [](t_entries &e) { e.free_fn = free_and_set_errno; }},
     {"LeavesDirt", "calloc gave bytes that are not zero", [](t_entries &e) { e.calloc_fn = leave_dirt; }},
+    {"LeavesTheZone", "a block is not of its zone", [](t_entries &e) { e.zone_malloc_fn = leave_zone; }},
+    {"LeavesDirtInAZone", "a zone's calloc gave bytes that are not zero",
+     [](t_entries &e) { e.zone_calloc_fn = leave_dirt_in_zone; }},
     {"OverstatesTheUsableSize", "usable size is not the good size|contents were damaged",
      [](t_entries &e) { e.usable_size_fn = overstate; }},
     {"MixesUpClasses", "usable size below the size|realloc lost contents", [](t_entries &e) { e.realloc_fn = mix_up; }},

@@ -220,6 +220,66 @@ inline void do_realloc(Actor &actor) {
     accept(actor, slot, address, size, 1, Origin::plain, before);
 }
 
+/* One zone for all actors, made by the first that needs it; NULL while there is no memory for it. */
+inline struct hz_zone *common_zone(const t_entries &api) {
+    static std::atomic<struct hz_zone *> common{nullptr};
+    struct hz_zone *zone = common.load();
+    if (zone != nullptr)
+        return zone;
+    struct hz_zone *made = api.zone_create_fn();
+    if (common.compare_exchange_strong(zone, made))
+        return made;
+    api.zone_destroy_fn(made);
+    return zone;
+}
+
+/* A zone of the actor's own: some of its blocks are resized and freed, and the zone ends with the others. */
+inline void use_own_zone(Actor &actor) {
+    const t_entries &api = actor.api();
+    Block blocks[32] = {};
+    struct hz_zone *zone = api.zone_create_fn();
+    size_t count = zone != nullptr ? actor.below(std::size(blocks)) : 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t size = pick_size(actor);
+        uint64_t before = actor.world->limits.now();
+        accept(actor, blocks[i], api.zone_malloc_fn(zone, size), size, 1, Origin::other, before);
+        if (blocks[i].address != nullptr)
+            actor.require(api.zone_of_fn(blocks[i].address) == zone, "a block is not of its zone", size);
+        if (i % 3 == 0)
+            release(actor, blocks[i / 2]);
+    }
+    for (Block &block : blocks) {
+        if (block.address == nullptr)
+            continue;
+        verify(actor, block);
+        actor.held_bytes -= block.usable;
+    }
+    api.zone_destroy_fn(zone);
+}
+
+inline void do_zone(Actor &actor) {
+    const t_entries &api = actor.api();
+    if (api.zone_create_fn == nullptr)
+        return;
+    if (actor.below(4) == 0) {
+        use_own_zone(actor);
+        return;
+    }
+    Block &slot = actor.pick_slot();
+    release(actor, slot);
+    struct hz_zone *zone = common_zone(api);
+    if (zone == nullptr)
+        return;
+    size_t size = pick_size(actor);
+    bool is_aligned = actor.below(4) == 0;
+    size_t alignment = is_aligned ? size_t{16} << actor.below(12) : 1;
+    uint64_t before = actor.world->limits.now();
+    void *address = is_aligned ? api.zone_aligned_alloc_fn(zone, alignment, size) : api.zone_calloc_fn(zone, 1, size);
+    if (address != nullptr && !is_aligned)
+        actor.require(support::is_zero(address, size), "a zone's calloc gave bytes that are not zero", size);
+    accept(actor, slot, address, size, alignment, Origin::other, before);
+}
+
 inline void do_free(Actor &actor) {
     release(actor, actor.pick_slot());
 }

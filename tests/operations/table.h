@@ -35,14 +35,23 @@ inline constexpr Operation rare_operations[] = {
 inline void do_rare(Actor &actor);
 
 inline constexpr Operation common_operations[] = {
-    {"malloc", 50, do_malloc},   {"calloc", 16, do_calloc},
-    {"aligned", 16, do_aligned}, {"new", 8, do_new, When::with_system_names},
-    {"realloc", 30, do_realloc}, {"free", 24, do_free},
-    {"verify", 4, do_verify},    {"widen", 8, do_widen},
-    {"refuse", 2, do_refuse},    {"give", 24, do_give},
-    {"take", 20, do_take},       {"burst", 14, do_burst},
-    {"pass", 24, do_pass},       {"thread", 4, do_thread},
-    {"signal", 4, do_signal},    {"stats", 4, do_stats, When::not_in_child},
+    {"malloc", 50, do_malloc},
+    {"calloc", 16, do_calloc},
+    {"aligned", 16, do_aligned},
+    {"new", 8, do_new, When::with_system_names},
+    {"realloc", 30, do_realloc},
+    {"free", 24, do_free},
+    {"verify", 4, do_verify},
+    {"widen", 8, do_widen},
+    {"refuse", 2, do_refuse},
+    {"give", 24, do_give},
+    {"take", 20, do_take},
+    {"burst", 10, do_burst},
+    {"zone", 4, do_zone},
+    {"pass", 24, do_pass},
+    {"thread", 4, do_thread},
+    {"signal", 4, do_signal},
+    {"stats", 4, do_stats, When::not_in_child},
     {"rare", 4, do_rare},
 };
 

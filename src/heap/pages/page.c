@@ -234,6 +234,35 @@ uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void
     return got;
 }
 
+static bool shard_is_zone(const struct hz_shard *shard) {
+    return shard->index == HZ_SHARD_OF_ZONE;
+}
+
+static void zone_add(struct hz_shard *shard, struct hz_page *page) {
+    page->zone_previous = NULL;
+    page->zone_next = shard->zone_pages;
+    if (page->zone_next != NULL)
+        page->zone_next->zone_previous = page;
+    shard->zone_pages = page;
+}
+
+static void zone_remove(struct hz_shard *shard, struct hz_page *page) {
+    if (page->zone_previous != NULL)
+        page->zone_previous->zone_next = page->zone_next;
+    else
+        shard->zone_pages = page->zone_next;
+    if (page->zone_next != NULL)
+        page->zone_next->zone_previous = page->zone_previous;
+}
+
+/* Says whose a new page is. A walker may still have met the page's former self, so it must find the zone once it finds
+   the number. */
+static void home_set(struct hz_page *page, struct hz_shard *shard) {
+    if (shard_is_zone(shard))
+        hz_store_rlx(&page->zone, shard);              /* relaxed: published by the number */
+    hz_store_rel(&page->shard, (uint8_t)shard->index); /* sync: page-move, partner hz_page_shard */
+}
+
 /* The units of a new page that lie in arena pages without memory. */
 static uint64_t untouched_units(const struct hz_run *run, const struct hz_page *page) {
     unsigned log2 = hz_page_unit_log2(page);
@@ -251,8 +280,8 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
         return false;
     struct hz_page *page = page_at(run.segment, run.first);
     char *start = hz_segment_page_address(run.segment, run.first);
-    hz_store_rlx(&page->shard, (uint8_t)shard->index); /* relaxed, all: published by the class */
-    hz_store_rlx(&page->run_pages, (uint8_t)run.pages);
+    home_set(page, shard);
+    hz_store_rlx(&page->run_pages, (uint8_t)run.pages); /* relaxed, all: published by the class */
     page->block_bytes = (uint32_t)block_bytes;
     page->capacity = (uint32_t)(((size_t)run.pages << HZ_PAGE_LOG2) / block_bytes);
     page->reciprocal = ((UINT64_C(1) << RECIPROCAL_SHIFT) + block_bytes - 1) / block_bytes;
@@ -272,13 +301,16 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
     hz_add_rlx(&class_blocks[size_class], page->capacity); /* relaxed, both: counter */
     hz_add_rlx(&pages_bytes, (size_t)run.pages << HZ_PAGE_LOG2);
     hz_huge_count_dense(dense_bytes_of(page));
-    unsigned bin = (unsigned)hz_bin_offset(size_class);
+    /* a zone's blocks never rest in bins: each free takes the slow path */
+    unsigned bin = shard_is_zone(shard) ? 0 : (unsigned)hz_bin_offset(size_class);
     hz_pagetag_set(start, run.pages, bin, size_class, shard->index); /* sync: tag-publish, partner hz_heap_free */
     /* sync: page-publish, partner hz_pages_walk. The tags come first: a fork's child relinks each page that has a
      * class, and must be able to free its blocks */
     hz_store_rel(&page->size_class, (uint8_t)size_class);
     page_count(shard, page, 1);
     list_add(shard, page);
+    if (shard_is_zone(shard))
+        zone_add(shard, page);
     return true;
 }
 
@@ -286,6 +318,8 @@ void hz_page_retire_locked(struct hz_shard *shard, struct hz_page *page) {
     unsigned size_class = hz_load_rlx(&page->size_class); /* relaxed: lock */
     if (page->list_state == HZ_PAGE_LISTED)
         list_remove(shard, page);
+    if (shard_is_zone(shard))
+        zone_remove(shard, page);
     page_count(shard, page, -1);
     /* sync: page-publish, partner hz_pages_walk. The class goes first, so that a fork's child never relinks a page that
      * is half gone */
@@ -315,7 +349,7 @@ static uint32_t retire_if_spare(struct hz_shard *shard, struct hz_page *page) {
 
 uint32_t hz_page_put_locked(struct hz_shard *shard, void *block) {
     struct hz_page *page = hz_page_of(block);
-    hz_assert(hz_load_rlx(&page->shard) == shard->index); /* relaxed: lock */
+    hz_assert(hz_page_is_of(page, shard));
     page_put(page, block);
     if (page->list_state == HZ_PAGE_MOVING)
         return 0;                                                    /* counted when it arrives */
@@ -341,7 +375,20 @@ uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t c
 /* Edge "page-move": a thread that finds the page to be this shard's sees all that was done to it under the lock of its
    former shard. */
 bool hz_page_is_of(struct hz_page *page, const struct hz_shard *shard) {
-    return hz_load_acq(&page->shard) == shard->index; /* sync: page-move, partner hz_page_depart_locked */
+    return hz_load_acq(&page->shard) == shard->index && /* sync: page-move, partner hz_page_depart_locked */
+           (shard->index != HZ_SHARD_OF_ZONE || hz_load_rlx(&page->zone) == shard); /* relaxed: written before it */
+}
+
+/* The page's description may be purged between the two loads (hz_arena_meta_purge). Then its number is 0 by now. */
+struct hz_shard *hz_page_shard(struct hz_page *page) {
+    for (;;) {
+        unsigned index = hz_load_acq(&page->shard); /* sync: page-move, partners hz_page_depart_locked, home_set */
+        if (index != HZ_SHARD_OF_ZONE)
+            return hz_shard_get(index);
+        struct hz_shard *zone = hz_load_rlx(&page->zone); /* relaxed: written before the number */
+        if (HZ_LIKELY(zone != NULL))
+            return zone;
+    }
 }
 
 void hz_page_depart_locked(struct hz_shard *from, struct hz_page *page, struct hz_shard *to) {
@@ -395,13 +442,15 @@ void hz_pages_walk(void (*visit)(void *context, struct hz_page *page), void *con
 
 static void relink(void *context, struct hz_page *page) {
     struct hz_shard *shard = context;
-    if (hz_load_rlx(&page->shard) != shard->index) /* relaxed, all: one thread */
+    if (!hz_page_is_of(page, shard))
         return;
     uint32_t count = 0;
     for (uint32_t word = 0; word < word_count(page); word++)
         count += (uint32_t)__builtin_popcountll(page->free_bits[word]);
-    hz_store_rlx(&page->free_count, count);
+    hz_store_rlx(&page->free_count, count); /* relaxed: one thread */
     page->first_word = 0;
+    if (shard_is_zone(shard))
+        zone_add(shard, page);
     if (page->list_state == HZ_PAGE_MOVING) /* its mover, or hz_adopt_settle_fork, lists it */
         return;
     page->list_state = HZ_PAGE_UNLISTED;
@@ -413,6 +462,7 @@ static void relink(void *context, struct hz_page *page) {
 void hz_pages_relink_locked(struct hz_shard *shard) {
     hz_store_rlx(&shard->free_bytes, 0); /* relaxed, all: one thread */
     hz_store_rlx(&shard->purged_bytes, 0);
+    shard->zone_pages = NULL;
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
         hz_store_rlx(&shard->classes[size_class].free_blocks, 0);
         hz_store_rlx(&shard->classes[size_class].partial, NULL);

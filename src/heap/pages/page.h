@@ -45,6 +45,10 @@ struct hz_page {
     uint64_t purged_units;         /* lock: units without memory: purged or never touched, and not carved from since */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_mpsc remote; /* sync: page-remote; blocks sent to the page itself */
     struct hz_page *queue_next; /* owner: the sender that queues the page, later the taker of the queue */
+    /* sync: page-move; the shard, if its number is HZ_SHARD_OF_ZONE. It stays when the page is retired */
+    _Atomic(struct hz_shard *) zone;
+    struct hz_page *zone_next; /* lock, both: the shard's zone_pages */
+    struct hz_page *zone_previous;
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) uint64_t free_bits[]; /* lock */
 };
 
@@ -76,6 +80,10 @@ void hz_pages_init(void);
 
 /* Whether the block is in its page. */
 bool hz_page_has_block_locked(const struct hz_page *page, const void *block);
+
+/* The shard that the page names, which can change until its exclusive is held: ask hz_page_is_of then. The page is, or
+   was, one with a class. Any thread. */
+struct hz_shard *hz_page_shard(struct hz_page *page);
 
 /* Whether the page belongs to the shard. Under the shard's exclusive the answer stays true until the release. */
 bool hz_page_is_of(struct hz_page *page, const struct hz_shard *shard);

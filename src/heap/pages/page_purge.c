@@ -100,8 +100,7 @@ static void page_look(void *context, struct hz_page *page) {
     struct walk *walk = context;
     if (walk->calls == 0 || !is_due(page, walk))
         return;
-    /* sync: page-move, partner hz_page_depart_locked; checked again under the lock */
-    struct hz_shard *shard = hz_shard_get(hz_load_acq(&page->shard));
+    struct hz_shard *shard = hz_page_shard(page); /* asked again under the lock */
     uint32_t retired = 0;
     hz_shard_lock(walk->self, shard, HZ_TO_GIVE);
     /* sync: page-publish, partners hz_page_create_locked, hz_page_retire_locked. If the page has a class and is this

@@ -12,8 +12,7 @@
 /* Locks the shard that has the page, and returns it. */
 static struct hz_shard *lock_home_of(struct hz_thread_block *self, struct hz_page *page) {
     for (;;) {
-        /* sync: page-move, partner hz_page_depart_locked; checked again under the lock */
-        struct hz_shard *shard = hz_shard_get(hz_load_acq(&page->shard));
+        struct hz_shard *shard = hz_page_shard(page); /* asked again under the lock */
         hz_shard_lock(self, shard, HZ_TO_GIVE);
         if (hz_page_is_of(page, shard))
             return shard;
@@ -23,8 +22,7 @@ static struct hz_shard *lock_home_of(struct hz_thread_block *self, struct hz_pag
 
 bool hz_block_is_home(void *block) {
     struct hz_page *page = hz_page_of(block);
-    struct hz_shard *shard =
-        hz_shard_get(hz_load_acq(&page->shard)); /* sync: page-move; checked again under the lock */
+    struct hz_shard *shard = hz_page_shard(page); /* asked again under the lock */
     if (!hz_lock_try_acquire(&shard->exclusive))
         return false;
     bool is_home = hz_page_is_of(page, shard) && hz_page_has_block_locked(page, block);

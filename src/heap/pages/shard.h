@@ -11,6 +11,7 @@
 #define HZ_HEAP_PAGES_SHARD_H
 
 #include "base/lock.h"
+#include "heap/knobs.h"
 #include "heap/sizeclass.h"
 #include "heap/thread_block.h"
 #include "mailbox.h" /* struct hz_mailbox: where blocks wait that were sent home */
@@ -26,6 +27,11 @@ struct hz_shard_class {
     _Atomic(uint32_t) free_blocks;     /* lock: free blocks in the shard's pages; atomic for hints */
 };
 
+/* The number of every zone's shard, which no thread belongs to (zone.h). hz_shard_get does not know it. */
+enum { HZ_SHARD_OF_ZONE = 255 };
+
+_Static_assert((int)HZ_NUM_SHARDS <= (int)HZ_SHARD_OF_ZONE, "a zone's number is no other shard's");
+
 enum { HZ_CLASS_WORDS = (HZ_CLASS_COUNT + 63) / 64 };
 
 struct hz_shard {
@@ -34,6 +40,7 @@ struct hz_shard {
        shard's slack. `purged_bytes`: of the pages' purged_units */
     _Atomic(size_t) free_bytes;
     _Atomic(size_t) purged_bytes;
+    struct hz_page *zone_pages; /* lock: of a zone's shard (zone.h), all its pages */
     /* Every sender reads the next fields, so they are not on the lock's line. */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint32_t) threads; /* sync: shard-claim; threads that belong to it */
     uint32_t index;                                            /* const after publish */

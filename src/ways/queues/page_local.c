@@ -103,8 +103,7 @@ static void gather(void *context, struct hz_page *page) {
     uint32_t retired = 0;
     if (hz_mpsc_count(&page->remote) == 0)
         return;
-    /* sync: page-move, partner hz_page_depart_locked; checked again under the lock */
-    struct hz_shard *shard = hz_shard_get(hz_load_acq(&page->shard));
+    struct hz_shard *shard = hz_page_shard(page); /* asked again under the lock */
     hz_shard_lock(self, shard, HZ_TO_GIVE);
     /* sync: page-publish, partners hz_page_create_locked, page_retire. If the page has a class and is this shard's,
      * both stay true while the lock is held */
@@ -122,7 +121,7 @@ void hz_page_local_gather(struct hz_thread_block *self) {
 /* Puts home what was sent to the page. The queues are empty, and a vanished thread may have been about to queue it. */
 static void page_settle(void *context, struct hz_page *page) {
     (void)context;
-    struct hz_shard *shard = hz_shard_get(hz_load_rlx(&page->shard)); /* relaxed, all: one thread */
+    struct hz_shard *shard = hz_page_shard(page);
     put_word_locked(shard, page, hz_mpsc_take(&page->remote));
 }
 
