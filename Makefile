@@ -136,7 +136,7 @@ tidy: ## check the house rules, including clang-format
 	tools/tidy.py
 
 format: ## format C and C++ with clang-format
-	git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cc' | xargs clang-format -i
+	git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cc' '*.hpp' | xargs clang-format -i
 
 docs: venv ## write the generated pages (docs/lanes.md, docs/counters.md, a table in docs/architecture.md, man pages)
 	tools/lanes.py

@@ -123,7 +123,7 @@ endfunction()
 
 # The header, and what find_package(hakozuna) reads.
 function(hz_install_development)
-    install(FILES "${PROJECT_SOURCE_DIR}/include/hakozuna/hakozuna.h"
+    install(FILES "${PROJECT_SOURCE_DIR}/include/hakozuna/hakozuna.h" "${PROJECT_SOURCE_DIR}/include/hakozuna/hakozuna.hpp"
             DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/hakozuna" COMPONENT development)
     if(NOT hz_has_products)
         return()

@@ -14,7 +14,7 @@ Rules:
   length      files of code up to 800 lines, functions up to 70
   width       Markdown lines up to 160 columns
   condition   #if and its relatives only in base/compiler.h, base/os_*.c, config.[ch], engine_config.h,
-              lanes, the public header and headers of tests; include guards and `#ifdef __cplusplus`
+              lanes, the public headers and headers of tests; include guards and `#ifdef __cplusplus`
               excepted
   atomic      in src, the compiler's and the standard's atomic functions only in base/atomic.h
   note        in src, a comment behind code ends on its line; a longer one stands above the statement
@@ -34,9 +34,9 @@ from typing import Callable, Iterator, NamedTuple
 FILE_LINES = 800
 FUNCTION_LINES = 70
 MARKDOWN_COLUMNS = 160
-C_SUFFIXES = {".c", ".h", ".cc", ".def"}
+C_SUFFIXES = {".c", ".h", ".cc", ".hpp", ".def"}
 CODE_SUFFIXES = C_SUFFIXES | {".py", ".cmake", ".sh", ".map"}
-FORMATTED_SUFFIXES = {".c", ".h", ".cc"}
+FORMATTED_SUFFIXES = {".c", ".h", ".cc", ".hpp"}
 
 
 class Problem(NamedTuple):
@@ -363,7 +363,7 @@ def check_length(source: Source) -> Iterator[Problem]:
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else)\b[ \t]*(.*)$")
 CONDITION_HOMES = re.compile(
     r"^(?:src/base/compiler\.h|src/base/os_[a-z0-9_]+\.c|src/[a-z0-9]+/config\.[ch]|src/engines/[a-z0-9]+/engine_config\.h"
-    r"|src/engines/[a-z0-9]+/lanes/[a-z0-9]+\.h|include/hakozuna/[a-z_]+\.h|tests/.*\.h)$"
+    r"|src/engines/[a-z0-9]+/lanes/[a-z0-9]+\.h|include/hakozuna/[a-z_]+\.(?:h|hpp)|tests/.*\.h)$"
 )
 
 

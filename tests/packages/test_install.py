@@ -27,7 +27,7 @@ def test_only_what_is_for_use_is_installed(tree):
     cmake = {path for path in found if path.startswith("lib/cmake/hakozuna/hakozuna-")}
     assert len(cmake) == 4
     pages = {f"share/man/man3/{name}.3" for name in FUNCTIONS}
-    assert found == shared | archives | pc | cmake | TOOLS | pages | {"include/hakozuna/hakozuna.h"}
+    assert found == shared | archives | pc | cmake | TOOLS | pages | {"include/hakozuna/hakozuna.h", "include/hakozuna/hakozuna.hpp"}
 
 
 def test_components(tmp_path):
