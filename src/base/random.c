@@ -1,6 +1,6 @@
 /*
- * random.c - see random.h. Called by the sampling guard. Uses no function of libm, since a program need not be linked
- * with it.
+ * random.c - see random.h. Called by the sampling guard and the heap profile. Uses no function of libm, since a program
+ * need not be linked with it.
  */
 #include "base/random.h"
 
@@ -40,4 +40,22 @@ uint64_t hz_random_tries(uint64_t *state, uint32_t rate) {
     if (rate <= 1)
         return 1;
     return 1 + (uint64_t)(exponential(state) / minus_log_of_rest(1.0 / rate));
+}
+
+uint64_t hz_random_gap(uint64_t *state, uint64_t mean) {
+    return (uint64_t)(exponential(state) * (double)mean);
+}
+
+/* 1 - exp(-x). For small x by its series; f(2x) = f(x) (2 - f(x)) leads to larger ones. */
+double hz_random_chance(uint64_t length, uint64_t mean) {
+    double x = (double)length / (double)mean;
+    if (x > 64)
+        return 1;
+    unsigned doublings = 0;
+    for (; x > 0x1p-6; x /= 2)
+        doublings++;
+    double chance = x * (1 - x / 2 * (1 - x / 3 * (1 - x / 4 * (1 - x / 5 * (1 - x / 6)))));
+    for (; doublings > 0; doublings--)
+        chance *= 2 - chance;
+    return chance;
 }

@@ -18,4 +18,10 @@ HZ_INLINE uint64_t hz_random_next(uint64_t *state) {
 /* Number of independent tries up to the first success, if each succeeds with probability 1/`rate`: 1 or more. */
 uint64_t hz_random_tries(uint64_t *state, uint32_t rate);
 
+/* Distance from any place to the next event, rounded down, if events happen at any place, on average once in `mean`. */
+uint64_t hz_random_gap(uint64_t *state, uint64_t mean);
+
+/* The chance that there is such an event in a range of this length. */
+double hz_random_chance(uint64_t length, uint64_t mean);
+
 #endif

@@ -45,6 +45,33 @@ TEST(Random, TriesHaveNoMemory) {
     }
 }
 
+/* The chance of a gap of k or more is exp(-k/mean). */
+TEST(Random, GapsHaveNoMemory) {
+    for (uint64_t mean : {uint64_t{1}, uint64_t{100}, uint64_t{512} << 10, uint64_t{1} << 30}) {
+        uint64_t state = mean;
+        uint64_t shorter[5] = {};
+        for (uint64_t i = 0; i < draws; i++) {
+            uint64_t gap = hz_random_gap(&state, mean);
+            for (uint64_t part = 0; part < 5; part++)
+                shorter[part] += gap < (part + 1) * mean;
+        }
+        for (uint64_t part = 0; part < 5; part++) {
+            double chance = hz_random_chance((part + 1) * mean, mean);
+            EXPECT_NEAR(static_cast<double>(shorter[part]), chance * draws,
+                        6 * std::sqrt(chance * (1 - chance) * draws))
+                << "mean " << mean << ", below " << part + 1 << " times that";
+        }
+    }
+}
+
+TEST(Random, ChanceIsExact) {
+    for (uint64_t mean : {uint64_t{1}, uint64_t{7}, uint64_t{512} << 10, uint64_t{1} << 30})
+        for (uint64_t length = 1; length < uint64_t{1} << 40; length += 1 + length / 3) {
+            double exact = -std::expm1(-static_cast<double>(length) / static_cast<double>(mean));
+            EXPECT_NEAR(hz_random_chance(length, mean) / exact, 1, 1e-12) << length << " of " << mean;
+        }
+}
+
 TEST(Random, EachTrySucceedsAtRateOne) {
     uint64_t state = 1;
     for (int i = 0; i < 100; i++)
