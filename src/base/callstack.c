@@ -63,6 +63,11 @@ static void address_write(int fd, const char *address, size_t back) {
     write_text(fd, text, sizeof(text), length);
 }
 
+void hz_callstack_write_lines(int fd, const void *const *addresses, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        address_write(fd, addresses[i], 1);
+}
+
 static bool is_in(const void *base, const void *address) {
     Dl_info info;
     return base != NULL && dladdr(address, &info) != 0 && info.dli_fbase == base;
@@ -77,6 +82,5 @@ void hz_callstack_write(int fd, const char *title, const struct hz_callstack *st
     uint32_t first = 0;
     while (first < stack->depth && is_in(library, stack->addresses[first]))
         first++;
-    for (uint32_t i = first; i < stack->depth; i++)
-        address_write(fd, stack->addresses[i], 1);
+    hz_callstack_write_lines(fd, (const void *const *)stack->addresses + first, stack->depth - first);
 }

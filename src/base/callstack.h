@@ -28,4 +28,7 @@ void hz_callstack_take(struct hz_callstack *stack);
    the dynamic linker's lock; a thread that was interrupted in the dynamic linker may already hold that lock. */
 void hz_callstack_write(int fd, const char *title, const struct hz_callstack *stack);
 
+/* Writes only such a line for each address. Otherwise as hz_callstack_write. */
+void hz_callstack_write_lines(int fd, const void *const *addresses, uint32_t count);
+
 #endif
