@@ -6,7 +6,7 @@
 #include "heap/query.h"
 
 void hz_live_remove(const void *block) {
-    if (block == NULL || hz_guard_has(block))
+    if (block == NULL || hz_guard_has(block) || hz_profile_has(block))
         return;
     switch (hz_livemap_remove(block)) {
     case HZ_LIVEMAP_OK:

@@ -8,6 +8,7 @@
 #include "base/compiler.h"
 #include "base/guard_pool.h"
 #include "base/livemap.h"
+#include "base/profile.h"
 #include "heap/knobs.h"
 
 enum { HZ_LIVE_WATCHED = HZ_CONFIG_CHECKS == 1 || HZ_LIST_FAILFAST == 1 };
@@ -18,7 +19,8 @@ void hz_live_remove(const void *block);
 
 /* Where live blocks are watched, marks a block that is handed out. NULL is allowed. Returns the block. */
 HZ_INLINE void *hz_live_add(void *block) {
-    if (HZ_LIVE_WATCHED && block != NULL && !hz_guard_has(block)) /* the pool knows its own blocks */
+    if (HZ_LIVE_WATCHED && block != NULL && !hz_guard_has(block) &&
+        !hz_profile_has(block)) /* the pools know their own blocks */
         hz_livemap_add(block);
     return block;
 }

@@ -76,6 +76,7 @@ void hz_figures_get(struct hz_figures *figures) {
     hz_large_figures_get(&figures->large);
     hz_arena_figures_get(&figures->arena);
     hz_guard_figures_get(&figures->guard);
+    hz_profile_figures_get(&figures->profile);
 }
 
 static size_t not_below_zero(size_t a, size_t b) {
@@ -199,6 +200,13 @@ void hz_figures_range(const struct hz_figures *figures, enum hz_range range, str
         out->live_bytes = out->held_bytes = figures->arena.direct_bytes;
         out->live_blocks = figures->arena.direct_count;
         break;
+    case HZ_RANGE_PROFILED:
+        *out = (struct hz_range_figures){.name = "profiled", .up_to_bytes = HZ_CLASS_BYTES_MAX};
+        out->live_bytes = figures->profile.live_bytes;
+        out->free_bytes = not_below_zero(figures->profile.held_bytes, figures->profile.live_bytes);
+        out->held_bytes = figures->profile.held_bytes;
+        out->live_blocks = figures->profile.live_blocks;
+        break;
     default:
         *out = (struct hz_range_figures){.name = "guarded", .up_to_bytes = HZ_GUARD_BLOCK_MAX};
         out->live_bytes = figures->guard.live_bytes;
@@ -211,8 +219,9 @@ void hz_figures_range(const struct hz_figures *figures, enum hz_range range, str
 void hz_figures_totals(const struct hz_figures *figures, struct hz_stats *stats) {
     const struct hz_arena_figures *of_arena = &figures->arena;
     *stats = (struct hz_stats){
-        .resident_bytes = not_below_zero(of_arena->dirty_bytes, of_arena->hollow_bytes) + figures->guard.resident_bytes,
-        .mapped_bytes = of_arena->mapped_bytes + figures->guard.mapped_bytes,
+        .resident_bytes = not_below_zero(of_arena->dirty_bytes, of_arena->hollow_bytes) +
+                          figures->guard.resident_bytes + figures->profile.held_bytes,
+        .mapped_bytes = of_arena->mapped_bytes + figures->guard.mapped_bytes + figures->profile.held_bytes,
         .purged_bytes = of_arena->purged_bytes,
         .mapping_count = of_arena->direct_count,
         .free_bytes = of_arena->free_dirty_bytes,
@@ -240,7 +249,8 @@ size_t hz_figures_resident(const struct hz_figures *figures) {
         size_t length = is_direct ? hz_load_rlx(&segment->direct_bytes) : HZ_SEGMENT_BYTES;
         bytes += hz_os_resident_bytes(hz_segment_page_address(segment, 0), length);
     }
-    return bytes == 0 ? 0 : bytes + figures->arena.unit_bytes + figures->guard.resident_bytes;
+    return bytes == 0 ? 0
+                      : bytes + figures->arena.unit_bytes + figures->guard.resident_bytes + figures->profile.held_bytes;
 }
 
 /* ---- threads --------------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include "base/arena_figures.h"
 #include "base/guard_pool.h"
 #include "base/large.h"
+#include "base/profile.h"
 #include "heap/sizeclass.h"
 
 struct hz_registered;
@@ -32,6 +33,7 @@ struct hz_figures {
     struct hz_large_figures large;
     struct hz_arena_figures arena;
     struct hz_guard_figures guard;
+    struct hz_profile_figures profile;
 };
 
 void hz_figures_get(struct hz_figures *figures);
@@ -48,7 +50,15 @@ void hz_figures_totals(const struct hz_figures *figures, struct hz_stats *stats)
 
 /* Ranges of sizes. Their bytes make up the totals: live_bytes and resting_bytes by themselves, free_bytes with the free
    pages of the arena and without the hollow bytes. */
-enum hz_range { HZ_RANGE_SMALL, HZ_RANGE_MEDIUM, HZ_RANGE_LARGE, HZ_RANGE_MAPPED, HZ_RANGE_GUARDED, HZ_RANGES };
+enum hz_range {
+    HZ_RANGE_SMALL,
+    HZ_RANGE_MEDIUM,
+    HZ_RANGE_LARGE,
+    HZ_RANGE_MAPPED,
+    HZ_RANGE_GUARDED,
+    HZ_RANGE_PROFILED,
+    HZ_RANGES
+};
 
 struct hz_range_figures {
     const char *name;

@@ -17,6 +17,7 @@
 #include "base/guard_pool.h"
 #include "base/guard_report.h"
 #include "base/meta.h"
+#include "base/profile.h"
 #include "heap/cache/allowance.h"
 #include "heap/cache/hand.h"
 #include "heap/init.h"
@@ -33,6 +34,7 @@ void hz_heap_after_fork(void) {
     hz_meta_after_fork();
     hz_guard_after_fork();
     hz_guard_report_after_fork();
+    hz_profile_after_fork();
     hz_arena_after_fork();
     hz_init_after_fork();
     hz_heap_limit_after_fork();

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/guard.h"
 #include "base/large.h"
+#include "base/profile.h"
 #include "heap/cache/flush.h"
 #include "heap/cache/inspect.h"
 #include "heap/cache/room.h"
@@ -74,7 +75,27 @@ static void free_large(struct hz_thread_block *self, void *block) {
         hz_count(&self->counters.large_free, 1);
         hz_count(&self->counters.large_rel, hz_large_usable(block));
     }
+    struct hz_profile_record record;
+    if (HZ_UNLIKELY(hz_profile_rate() != 0))
+        (void)hz_profile_remove(block, &record); /* before another thread can get the address; most are not sampled */
     hz_large_free(block);
+}
+
+/* A block of the heap profile's pool. */
+static HZ_COLD void free_profiled(const void *block) {
+    hz_hooks_enter(); /* in a fork's child a vanished thread may hold the profile's lock */
+    enum hz_profile_answer answer = hz_profile_free(block);
+    hz_hooks_leave();
+    switch (answer) {
+    case HZ_PROFILE_OK:
+        return;
+    case HZ_PROFILE_TWICE:
+        hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_IN_FREE);
+    case HZ_PROFILE_INSIDE:
+        hz_misuse(HZ_TEXT_INTERIOR, block, HZ_IN_FREE);
+    case HZ_PROFILE_NO_BLOCK:
+        hz_misuse(HZ_TEXT_FOREIGN, block, HZ_IN_FREE);
+    }
 }
 
 void hz_free_slow(void *block) {
@@ -82,6 +103,10 @@ void hz_free_slow(void *block) {
         return;
     if (hz_guard_has(block)) {
         hz_guard_free(block);
+        return;
+    }
+    if (hz_profile_has(block)) {
+        free_profiled(block);
         return;
     }
     unsigned size_class = hz_query_class(block, HZ_IN_FREE);

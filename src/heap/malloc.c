@@ -71,10 +71,12 @@ static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alig
         return no_memory();
     hz_count(&self->counters.large_alloc, 1);
     hz_count(&self->counters.large_acq, hz_large_usable(block));
+    if (hz_hands_are_open(self))
+        hz_hand_count_large(self, block, size);
     return block;
 }
 
-/* While the sampling guard is on. Size 0 comes here too, and its class's hand may have blocks. */
+/* While allocations are sampled. Size 0 comes here too, and its class's hand may have blocks. */
 static HZ_NOINLINE void *malloc_sampled(struct hz_thread_block *self, unsigned size_class, size_t size) {
     void *block = hz_hand_pop(self, size_class);
     if (block == NULL)
@@ -95,9 +97,9 @@ static HZ_NOINLINE void *malloc_sampled(struct hz_thread_block *self, unsigned s
 }
 
 static void *malloc_any(struct hz_thread_block *self, size_t alignment, size_t size) {
-    void *guarded = hz_hands_are_open(self) ? hz_hand_sample_aligned(self, alignment, size) : NULL;
-    if (guarded != NULL)
-        return guarded;
+    void *sampled = hz_hands_are_open(self) ? hz_hand_sample_aligned(self, alignment, size) : NULL;
+    if (sampled != NULL)
+        return sampled;
     unsigned size_class = hz_class_of_aligned(size, alignment);
     if (size_class != HZ_CLASS_NONE)
         return malloc_class(self, size_class);

@@ -96,14 +96,15 @@ static void print_columns(struct hz_report *report, const char *what) {
 }
 
 static void print_ranges(struct hz_report *report, const struct hz_figures *figures) {
-    static const char *const names[HZ_RANGES] = {"small, up to 2 KiB", "medium, up to 64 KiB", "large, up to 2 MiB",
-                                                 "mapped, above 2 MiB", "guarded"};
+    static const char *const names[HZ_RANGES] = {
+        "small, up to 2 KiB",     "medium, up to 64 KiB", "large, up to 2 MiB", "mapped, above 2 MiB", "guarded",
+        "sampled for the profile"};
     struct hz_size_figures all = {0};
     print_columns(report, "sizes");
     for (unsigned range = 0; range < HZ_RANGES; range++) {
         struct hz_range_figures figure;
         hz_figures_range(figures, (enum hz_range)range, &figure);
-        if (range == HZ_RANGE_GUARDED && figure.held_bytes == 0)
+        if (range >= HZ_RANGE_GUARDED && figure.held_bytes == 0)
             continue;
         struct hz_size_figures row = {
             .live_bytes = figure.live_bytes,

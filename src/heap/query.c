@@ -4,7 +4,9 @@
 #include "heap/query.h"
 
 #include "base/guard.h"
+#include "base/hooks.h"
 #include "base/large.h"
+#include "base/profile.h"
 #include "heap/pages/page.h"
 
 /* Ends the program with the message that fits a pointer whose page tag names no class. */
@@ -24,9 +26,25 @@ unsigned hz_query_class(const void *block, const char *function) {
     return size_class;
 }
 
+/* Of a block of the heap profile's pool. */
+static HZ_COLD size_t profiled_usable(const void *block, const char *function) {
+    size_t bytes = 0;
+    hz_hooks_enter(); /* in a fork's child a vanished thread may hold the profile's lock */
+    enum hz_profile_answer answer = hz_profile_look(block, &bytes);
+    hz_hooks_leave();
+    if (answer != HZ_PROFILE_OK)
+        hz_misuse(answer == HZ_PROFILE_TWICE    ? HZ_TEXT_DOUBLE_FREE
+                  : answer == HZ_PROFILE_INSIDE ? HZ_TEXT_INTERIOR
+                                                : HZ_TEXT_FOREIGN,
+                  block, function);
+    return bytes;
+}
+
 size_t hz_query_usable(const void *block, const char *function) {
     if (hz_guard_has(block))
         return hz_guard_usable(block);
+    if (hz_profile_has(block))
+        return profiled_usable(block, function);
     unsigned size_class = hz_query_class(block, function);
     return size_class == HZ_CLASS_LARGE ? hz_large_usable(block) : hz_class_bytes(size_class);
 }

@@ -5,20 +5,30 @@
 #include "heap/resize.h"
 
 #include "base/large.h"
+#include "base/profile.h"
+#include "heap/cache/hand.h"
 #include "heap/park.h"
 #include "heap/purge.h"
 #include "heap/query.h"
 #include "heap/zone.h"
 
 void *hz_resize(void *block, size_t size, bool may_move, const char *function) {
-    if (hz_query_class(block, function) != HZ_CLASS_LARGE)
+    if (hz_profile_has(block) || hz_query_class(block, function) != HZ_CLASS_LARGE)
         return NULL;
     size_t before = hz_large_usable(block);
-    hz_hooks_enter();
+    bool is_of_zone = hz_zone_has(block);
+    struct hz_thread_block *self = hz_thread_enter();
+    struct hz_profile_record record;
+    /* before the address can be another thread's; the profile does not see blocks of zones */
+    bool was_sampled = !is_of_zone && hz_profile_rate() != 0 && hz_profile_remove(block, &record);
     void *resized =
-        hz_zone_has(block) ? hz_zone_large_resize(block, size, may_move) : hz_large_resize(block, size, may_move);
-    hz_hooks_leave();
-    struct hz_thread_block *self = hz_thread_mine;
+        is_of_zone ? hz_zone_large_resize(block, size, may_move) : hz_large_resize(block, size, may_move);
+    if (resized == NULL && was_sampled)
+        hz_profile_restore(block, &record);
+    else if (resized != NULL && !is_of_zone && hz_hands_are_open(self))
+        hz_hand_count_large(self, resized, size); /* for the profile, as a block of its own */
+    hz_thread_leave(self);
+    self = hz_thread_mine;
     if (resized != NULL && self != NULL) {
         size_t after = hz_large_usable(resized);
         hz_count(&self->counters.large_acq, after > before ? after - before : 0);

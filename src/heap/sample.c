@@ -4,12 +4,11 @@
 #include "heap/sample.h"
 
 #include "base/guard.h"
+#include "base/profile.h"
 #include "heap/park.h"
 #include "heap/thread.h"
 
-bool hz_sample_start(uint32_t rate) {
-    if (!hz_guard_start(rate))
-        return false;
+static void detach_self(void) {
     struct hz_thread_block *self = hz_thread_enter();
     if (hz_is_attached(self)) {
         hz_thread_detach(self);
@@ -17,5 +16,18 @@ bool hz_sample_start(uint32_t rate) {
     } else {
         hz_thread_leave(self);
     }
-    return true;
+}
+
+bool hz_sample_start(uint32_t rate) {
+    bool is_on = hz_guard_start(rate);
+    if (is_on)
+        detach_self();
+    return is_on;
+}
+
+bool hz_sample_start_profile(uint64_t rate) {
+    bool is_on = hz_profile_start(rate);
+    if (is_on)
+        detach_self();
+    return is_on;
 }

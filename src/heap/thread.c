@@ -3,7 +3,6 @@
  */
 #include "heap/thread.h"
 
-#include "base/guard_pool.h"
 #include "base/hooks.h"
 #include "base/os.h"
 #include "heap/cache/allowance.h"
@@ -43,12 +42,12 @@ static void label_set(struct hz_thread_block *self, uint32_t id) {
     hz_store_rlx(&self->registered.label, hz_thread_label_make(self->shard->index, id)); /* relaxed: figure */
 }
 
-/* A thread block that no thread has; NULL when there is none. A thread block that was made before the sampling guard
-   began has no room for hands, so its thread could not be sampled: it stays claimed, and empty. */
+/* A thread block that no thread has; NULL when there is none. A thread block that was made before sampling began has no
+ * room for hands, so its thread could not be sampled: it stays claimed, and empty. */
 static struct hz_registered *recycled_claim(void) {
     for (;;) {
         struct hz_registered *recycled = hz_registry_claim();
-        if (recycled == NULL || hz_guard_rate() == 0 || hz_thread_block_from(recycled)->hands_at != 0)
+        if (recycled == NULL || !hz_sampling_is_on() || hz_thread_block_from(recycled)->hands_at != 0)
             return recycled;
         hz_park_reset(hz_thread_block_from(recycled));
         hz_thread_flush(hz_thread_block_from(recycled)); /* if it was an orphan, its blocks go home */

@@ -8,6 +8,7 @@
 #include "base/guard_pool.h"
 #include "base/meta.h"
 #include "base/os.h"
+#include "base/profile.h"
 
 static const struct hz_pagetag untagged;
 
@@ -37,8 +38,12 @@ static uint32_t hands_bytes(void) {
     return bytes;
 }
 
+bool hz_sampling_is_on(void) {
+    return hz_guard_rate() != 0 || hz_profile_rate() != 0;
+}
+
 struct hz_thread_block *hz_thread_block_make(void) {
-    uint32_t of_hands = hz_guard_rate() != 0 ? hands_bytes() : 0;
+    uint32_t of_hands = hz_sampling_is_on() ? hands_bytes() : 0;
     struct hz_thread_block *thread = hz_meta_alloc(hz_thread_block_bytes() + of_hands);
     if (thread == NULL)
         return NULL;

@@ -59,13 +59,13 @@ struct hz_parking {
     void *gone[HZ_BINS];
 };
 
-/* Which allocations of a thread go to the sampling guard (cache/hand.h). */
+/* Which allocations of a thread are sampled, for the sampling guard or for the heap profile (cache/hand.h). */
 struct hz_sampling {
     uint64_t random;
-    uint64_t countdown; /* allocations until the next chosen one, including it; never 0 */
+    uint64_t countdown; /* sum of the weights of the allocations before the next chosen one, or a little more */
 };
 
-/* The blocks of a class that malloc takes next, while the sampling guard is on. */
+/* The blocks of a class that malloc takes next, while allocations are sampled. */
 struct hz_hand {
     struct hz_bin bin;      /* without a limit */
     _Atomic(uint32_t) base; /* owner; atomic for statistics: offset of the first slot, which is NULL, as in a bin */
@@ -124,6 +124,9 @@ extern HZ_HIDDEN HZ_TLS _Atomic(struct hz_thread_block *) hz_self_word;
 HZ_INLINE struct hz_thread_block *hz_self(void) {
     return hz_load_rlx(&hz_self_word); /* sync: park, partner hz_park */
 }
+
+/* Whether allocations are sampled, for the sampling guard or for the heap profile. */
+bool hz_sampling_is_on(void);
 
 /* Bytes of a thread block with its slots, but without hands. */
 size_t hz_thread_block_bytes(void);

@@ -7,6 +7,7 @@
 
 #include "base/guard_pool.h"
 #include "base/os.h"
+#include "base/profile.h"
 #include "base/random.h"
 #include "heap/pages/send.h"
 #include "heap/seal.h"
@@ -29,14 +30,25 @@ uint32_t hz_hand_held(struct hz_thread_block *thread, unsigned size_class) {
 
 /* ---- the choice ------------------------------------------------------------------------------------ */
 
+static bool is_by_bytes(void) {
+    return hz_profile_rate() != 0;
+}
+
+static uint64_t weight_of(unsigned size_class) {
+    return is_by_bytes() ? hz_class_bytes(size_class) : 1;
+}
+
 static uint64_t gap(struct hz_sampling *sampling) {
-    return hz_random_tries(&sampling->random, hz_guard_rate());
+    return is_by_bytes() ? hz_random_gap(&sampling->random, hz_profile_rate())
+                         : hz_random_tries(&sampling->random, hz_guard_rate()) - 1;
 }
 
 /* Counts one allocation. True if it is chosen. */
-static bool count_one(struct hz_sampling *sampling) {
-    if (--sampling->countdown > 0)
+static bool count_one(struct hz_sampling *sampling, uint64_t weight) {
+    if (sampling->countdown >= weight) {
+        sampling->countdown -= weight;
         return false;
+    }
     sampling->countdown = gap(sampling);
     return true;
 }
@@ -91,6 +103,8 @@ void hz_hands_open(struct hz_thread_block *self) {
         offset += (1U + hand->slots) * (uint32_t)sizeof(void *);
         if (hand->slots > 0)
             self->bin_of_class[size_class] = (uint16_t)((char *)hand - (char *)self);
+        else if (is_by_bytes())
+            self->bin_of_class[size_class] = (uint16_t)hz_bin_offset(HZ_CLASS_NONE); /* empty for ever */
     }
     for (size_t granules = 1; granules <= HZ_SMALL_MAX / HZ_GRANULE_BYTES; granules++)
         self->bin_of[granules] = self->bin_of_class[hz_class_of(granules * HZ_GRANULE_BYTES)];
@@ -106,28 +120,39 @@ void *hz_hand_pop(struct hz_thread_block *self, unsigned size_class) {
 
 void *hz_hand_sample(struct hz_thread_block *self, unsigned size_class, size_t size) {
     struct hz_hand *hand = hand_of(self, size_class);
-    if (hand->slots == 0)
+    if (hand->slots == 0 && !is_by_bytes())
         return NULL;
-    if (!hand->is_due && !count_one(&self->sampling))
+    if (!hand->is_due && !count_one(&self->sampling, weight_of(size_class)))
         return NULL;
     hand->is_due = false;
-    return hz_guard_alloc(size, HZ_GRANULE_BYTES);
+    return is_by_bytes() ? hz_profile_alloc(hz_class_bytes(size_class), size) : hz_guard_alloc(size, HZ_GRANULE_BYTES);
 }
 
 void *hz_hand_sample_aligned(struct hz_thread_block *self, size_t alignment, size_t size) {
-    if (size > HZ_GUARD_BLOCK_MAX || !count_one(&self->sampling))
+    if (is_by_bytes()) {
+        unsigned size_class = hz_class_of_aligned(size, alignment);
+        bool is_chosen = size_class != HZ_CLASS_NONE && count_one(&self->sampling, weight_of(size_class));
+        return is_chosen ? hz_profile_alloc(hz_class_bytes(size_class), size) : NULL;
+    }
+    if (size > HZ_GUARD_BLOCK_MAX || !count_one(&self->sampling, 1))
         return NULL;
     return hz_guard_alloc(size, hz_max(alignment, HZ_GRANULE_BYTES));
 }
 
+void hz_hand_count_large(struct hz_thread_block *self, const void *block, size_t size) {
+    size_t weight = hz_profile_weight(size);
+    if (is_by_bytes() && count_one(&self->sampling, weight))
+        hz_profile_add(block, size, weight);
+}
+
 /* Numbers the next `most` allocations, which will take their blocks from the hand. Returns how many blocks the hand
    gets: fewer than `most` if one of the numbers is chosen. */
-static uint32_t number(struct hz_sampling *sampling, struct hz_hand *hand, uint32_t most) {
-    if (most < sampling->countdown) {
-        sampling->countdown -= most;
+static uint32_t number(struct hz_sampling *sampling, struct hz_hand *hand, uint64_t weight, uint32_t most) {
+    if (sampling->countdown >= most * weight) {
+        sampling->countdown -= most * weight;
         return most;
     }
-    uint32_t count = (uint32_t)sampling->countdown - 1;
+    uint32_t count = (uint32_t)(sampling->countdown / weight);
     hand->is_due = true;
     sampling->countdown = gap(sampling);
     return count;
@@ -140,7 +165,7 @@ bool hz_hand_fill(struct hz_thread_block *self, unsigned size_class) {
     uint32_t most = (uint32_t)hz_min(room, hz_bin_held(&self->cache, size_class));
     if (hand->is_due || room == 0)
         return false;
-    uint32_t count = number(&self->sampling, hand, most);
+    uint32_t count = number(&self->sampling, hand, weight_of(size_class), most);
     if (count > 0) {
         void **above = hz_slot_at(&self->cache, hz_load_rlx(&hand->bin.top));
         hz_slot_store_rlx(above, hz_slot_load_rlx(&hand->bin.newest)); /* relaxed, all: owner */
