@@ -1,0 +1,491 @@
+#!/usr/bin/env python3
+"""Reads the heap profiles that HAKOZUNA_PROFILE writes (docs/profile.md): `hakozuna profile ...`.
+
+A file has moments, one behind the other, each with all sites so far: docs/profile-format.md. Every number that this
+program shows is an estimate: what was sampled, divided by the probability with which blocks of that size are sampled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bisect
+import contextlib
+import gzip
+import math
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+MAGIC = b"\x7fhakoprf"
+VERSION = 1
+END, MAPPING, SITE = 0, 1, 2
+TYPES = ("alloc_objects", "alloc_space", "inuse_objects", "inuse_space")
+
+
+class BadInput(Exception):
+    """A mistake of the caller. The text is for people."""
+
+
+# ---- the stream ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """An executable segment of a file: addresses, place in the file, and the addresses that the file itself uses."""
+
+    start: int
+    size: int
+    offset: int
+    address: int
+    path: str
+    build_id: str
+
+    @property
+    def name(self) -> str:
+        return pathlib.PurePath(self.path).name or "?"
+
+    def in_file(self, address: int) -> int:
+        """What addr2line wants."""
+        return address - self.start + self.address
+
+
+# A site: the weight of its blocks in bytes, and its return addresses, the innermost first.
+Site = tuple[int, tuple[int, ...]]
+
+
+@dataclass
+class Moment:
+    pid: int
+    time_ns: int
+    rate: int
+    lost: int
+    program: str
+    mappings: list[Mapping] = field(default_factory=list)
+    sites: dict[Site, tuple[int, int, int, int]] = field(default_factory=dict)  # allocated blocks, bytes; freed blocks, bytes
+
+    def estimates(self) -> dict[Site, tuple[float, float, float, float]]:
+        """By site, in the order of TYPES."""
+        found = {}
+        for site, (blocks, size, freed, freed_size) in self.sites.items():
+            scale = 1 / -math.expm1(-site[0] / self.rate)
+            found[site] = (blocks * scale, size * scale, (blocks - freed) * scale, (size - freed_size) * scale)
+        return found
+
+
+class Reader:
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name, self.data, self.at = name, data, 0
+
+    def bytes(self, count: int) -> bytes:
+        if self.at + count > len(self.data):
+            raise BadInput(f"{self.name}: cut off at byte {len(self.data)}, in the middle of a moment")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def number(self) -> int:
+        value = shift = 0
+        while True:
+            (byte,) = self.bytes(1)
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 63:
+                raise BadInput(f"{self.name}: byte {self.at}: a number of more than 64 bits")
+
+    def text(self) -> bytes:
+        return self.bytes(self.number())
+
+    def mapping(self) -> Mapping:
+        start, size, offset, address = (self.number() for _ in range(4))
+        path = self.text().decode(errors="replace")
+        return Mapping(start, size, offset, address, path, self.text().hex())
+
+    def site(self) -> tuple[Site, tuple[int, int, int, int]]:
+        weight, *sums = (self.number() for _ in range(5))
+        addresses = []
+        address = 0
+        for _ in range(self.number()):
+            difference = self.number()
+            address = (address + (difference >> 1 ^ -(difference & 1))) % 2**64
+            addresses.append(address)
+        return (weight, tuple(addresses)), tuple(sums)
+
+    def moment(self) -> Moment:
+        if self.bytes(len(MAGIC)) != MAGIC:
+            raise BadInput(f"{self.name}: byte {self.at - len(MAGIC)}: no heap profile of hakozuna begins here")
+        version = self.number()
+        if version != VERSION:
+            raise BadInput(f"{self.name}: format {version}; this program reads format {VERSION}")
+        pid, seconds, nanoseconds, rate, lost = (self.number() for _ in range(5))
+        moment = Moment(pid, seconds * 10**9 + nanoseconds, rate, lost, self.text().decode(errors="replace"))
+        if rate == 0:
+            raise BadInput(f"{self.name}: byte {self.at}: the rate is 0; allowed: 1 or more")
+        while (kind := self.number()) != END:
+            if kind == MAPPING:
+                moment.mappings.append(self.mapping())
+            elif kind == SITE:
+                site, sums = self.site()
+                moment.sites[site] = sums
+            else:
+                raise BadInput(f"{self.name}: byte {self.at - 1}: record {kind}; allowed: {END}, {MAPPING}, {SITE}")
+        if self.number() != len(moment.sites):
+            raise BadInput(f"{self.name}: byte {self.at}: the number of sites is wrong")
+        return moment
+
+
+def read_moments(path: pathlib.Path) -> list[Moment]:
+    try:
+        reader = Reader(str(path), path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from error
+    moments = []
+    while reader.at < len(reader.data):
+        moments.append(reader.moment())
+    if not moments:
+        raise BadInput(f"{path}: the file is empty")
+    return moments
+
+
+# ---- what is asked ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Profile:
+    """A moment, or the difference of two, as estimates."""
+
+    moment: Moment
+    since: Moment | None
+    values: dict[Site, tuple[float, float, float, float]]
+
+    def mapping_of(self, address: int) -> Mapping | None:
+        if not hasattr(self, "_sorted"):
+            self._sorted = sorted(self.moment.mappings, key=lambda mapping: mapping.start)
+            self._starts = [mapping.start for mapping in self._sorted]
+        index = bisect.bisect_right(self._starts, address) - 1
+        found = self._sorted[index] if index >= 0 else None
+        return found if found is not None and address < found.start + found.size else None
+
+
+def choose(moments: list[Moment], number: int) -> Moment:
+    if not 1 <= number <= len(moments):
+        raise BadInput(f"moment {number}; the file has moments 1 to {len(moments)}")
+    return moments[number - 1]
+
+
+def profile_of(path: pathlib.Path, at: int | None, since: int | None) -> Profile:
+    moments = read_moments(path)
+    moment = moments[-1] if at is None else choose(moments, at)
+    values = moment.estimates()
+    if since is None:
+        return Profile(moment, None, values)
+    before = choose(moments, since)
+    if (before.pid, before.rate) != (moment.pid, moment.rate):
+        raise BadInput(f"moment {since} is of process {before.pid}, the other of {moment.pid}: no difference of the two")
+    for site, old in before.estimates().items():
+        values[site] = tuple(new - value for new, value in zip(values.get(site, (0, 0, 0, 0)), old, strict=True))
+    return Profile(moment, before, {site: each for site, each in values.items() if any(each)})
+
+
+# ---- names of functions ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Frame:
+    function: str
+    file: str
+    line: int
+
+
+def build_id_of(path: str) -> str | None:
+    """The build id of an ELF file, "" if it has none; None if the file cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(64)
+            if head[:6] != b"\x7fELF\x02\x01":
+                return None
+            offset, entry_size, entries = *struct.unpack_from("<Q", head, 32), *struct.unpack_from("<HH", head, 54)
+            for index in range(entries):
+                file.seek(offset + index * entry_size)
+                kind, _, start, _, _, size = struct.unpack("<IIQQQQ", file.read(40))
+                if kind == 4 and (found := note_of(file, start, size)) is not None:
+                    return found
+    except (OSError, struct.error):
+        return None
+    return ""
+
+
+def note_of(file, start: int, size: int) -> str | None:
+    file.seek(start)
+    notes = file.read(size)
+    at = 0
+    while at + 12 <= len(notes):
+        name_size, content_size, kind = struct.unpack_from("<III", notes, at)
+        content = at + 12 + (name_size + 3) // 4 * 4
+        if kind == 3 and notes[at + 12 : at + 16] == b"GNU\0":
+            return notes[content : content + content_size].hex()
+        at = content + (content_size + 3) // 4 * 4
+    return None
+
+
+class Symbols:
+    """Names of functions, by llvm-symbolizer or addr2line. Without them, and for files that have changed, no names."""
+
+    def __init__(self, profile: Profile, wanted: bool) -> None:
+        self.frames: dict[int, list[Frame]] = {}
+        tool = next(filter(None, map(shutil.which, ("llvm-symbolizer", "addr2line"))), None) if wanted else None
+        by_mapping: dict[Mapping, list[int]] = defaultdict(list)
+        for address in sorted({call - 1 for _, stack in profile.values for call in stack}):
+            if (mapping := profile.mapping_of(address)) is not None:
+                by_mapping[mapping].append(address)
+        for mapping, addresses in by_mapping.items():
+            if tool is not None and build_id_of(mapping.path) == mapping.build_id:
+                self.ask(tool, mapping, addresses)
+
+    def ask(self, tool: str, mapping: Mapping, addresses: list[int]) -> None:
+        command = [tool, "-a", "-f", "-C", "-i", "-e", mapping.path]
+        if "llvm" in pathlib.Path(tool).name:
+            command.append("--output-style=GNU")
+        given = "".join(f"{mapping.in_file(address):#x}\n" for address in addresses)
+        result = subprocess.run(command, input=given, capture_output=True, text=True, errors="replace", check=False)
+        answers = iter(addresses)
+        lines = iter(result.stdout.splitlines())
+        frames: list[Frame] = []
+        for line in lines:
+            if line.startswith("0x"):
+                address = next(answers, None)
+                if address is None:
+                    return
+                frames = self.frames.setdefault(address, [])
+                continue
+            place = next(lines, "??:0").partition(" (discriminator")[0]
+            if line in ("", "??"):
+                continue
+            file, _, number = place.rpartition(":")
+            frames.append(Frame(line, "" if file == "??" else file, int(number) if number.isdigit() else 0))
+
+    def of(self, profile: Profile, address: int) -> list[Frame]:
+        """The functions at an address, innermost first: more than one where a function was inlined."""
+        if found := self.frames.get(address):
+            return found
+        mapping = profile.mapping_of(address)
+        name = f"{address:#x}" if mapping is None else f"{mapping.name}+{mapping.in_file(address):#x}"
+        return [Frame(name, "", 0)]
+
+
+# ---- pprof -----------------------------------------------------------------------------------------
+
+# The messages of pprof's profile.proto: for each field its number, name and type; "*": repeated.
+MESSAGES = {
+    "ValueType": "1 type int64, 2 unit int64",
+    "Label": "1 key int64, 2 str int64, 3 num int64, 4 num_unit int64",
+    "Sample": "1 location_id *uint64, 2 value *int64, 3 label *Label",
+    "Mapping": "1 id uint64, 2 memory_start uint64, 3 memory_limit uint64, 4 file_offset uint64, 5 filename int64, 6 build_id int64, "
+    "7 has_functions bool, 8 has_filenames bool, 9 has_line_numbers bool, 10 has_inline_frames bool",
+    "Line": "1 function_id uint64, 2 line int64",
+    "Location": "1 id uint64, 2 mapping_id uint64, 3 address uint64, 4 line *Line, 5 is_folded bool",
+    "Function": "1 id uint64, 2 name int64, 3 system_name int64, 4 filename int64, 5 start_line int64",
+    "Profile": "1 sample_type *ValueType, 2 sample *Sample, 3 mapping *Mapping, 4 location *Location, 5 function *Function, "
+    "6 string_table *string, 7 drop_frames int64, 8 keep_frames int64, 9 time_nanos int64, 10 duration_nanos int64, "
+    "11 period_type ValueType, 12 period int64, 13 comment *int64, 14 default_sample_type int64",
+}
+
+
+def profile_message():
+    """The class of pprof's message Profile."""
+    try:
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    except ImportError as error:
+        raise BadInput("the Python package protobuf is not installed (Debian: python3-protobuf)") from error
+    kinds = descriptor_pb2.FieldDescriptorProto
+    scalars = {"int64": kinds.TYPE_INT64, "uint64": kinds.TYPE_UINT64, "bool": kinds.TYPE_BOOL, "string": kinds.TYPE_STRING}
+    file = descriptor_pb2.FileDescriptorProto(name="hakozuna/profile.proto", package="perftools.profiles", syntax="proto3")
+    for name, fields in MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for entry in fields.split(", "):
+            number, field_name, kind = entry.split(" ")
+            added = message.field.add(name=field_name, number=int(number))
+            added.label = kinds.LABEL_REPEATED if kind.startswith("*") else kinds.LABEL_OPTIONAL
+            kind = kind.removeprefix("*")
+            added.type = scalars.get(kind, kinds.TYPE_MESSAGE)
+            if added.type == kinds.TYPE_MESSAGE:
+                added.type_name = f".perftools.profiles.{kind}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    descriptor = pool.FindMessageTypeByName("perftools.profiles.Profile")
+    if hasattr(message_factory, "GetMessageClass"):
+        return message_factory.GetMessageClass(descriptor)
+    return message_factory.MessageFactory(pool).GetPrototype(descriptor)  # before protobuf 4.22
+
+
+class PprofWriter:
+    def __init__(self, profile: Profile, symbols: Symbols) -> None:
+        self.profile, self.symbols = profile, symbols
+        self.message = profile_message()()
+        self.strings: dict[str, int] = {}
+        self.functions: dict[tuple[str, str], int] = {}
+        self.locations: dict[int, int] = {}
+        self.unnamed: set[int] = set()  # numbers of mappings with calls whose functions are not known
+        self.text("")
+
+    def text(self, value: str) -> int:
+        if value not in self.strings:
+            self.strings[value] = len(self.strings)
+            self.message.string_table.append(value)
+        return self.strings[value]
+
+    def function(self, frame: Frame) -> int:
+        key = (frame.function, frame.file)
+        if key not in self.functions:
+            self.functions[key] = len(self.functions) + 1
+            name = self.text(frame.function)
+            self.message.function.add(id=self.functions[key], name=name, system_name=name, filename=self.text(frame.file))
+        return self.functions[key]
+
+    def location(self, address: int) -> int:
+        if address not in self.locations:
+            self.locations[address] = len(self.locations) + 1
+            mapping = self.profile.mapping_of(address)
+            number = 0 if mapping is None else self.profile.moment.mappings.index(mapping) + 1
+            added = self.message.location.add(id=self.locations[address], mapping_id=number, address=address)
+            for frame in self.symbols.frames.get(address, []):
+                added.line.add(function_id=self.function(frame), line=frame.line)
+            if mapping is not None and not added.line:
+                self.unnamed.add(number)
+        return self.locations[address]
+
+    def write(self, path: pathlib.Path) -> None:
+        message, moment = self.message, self.profile.moment
+        for name in TYPES:
+            message.sample_type.add(type=self.text(name), unit=self.text("count" if name.endswith("objects") else "bytes"))
+        for (weight, stack), values in self.profile.values.items():
+            sample = message.sample.add(value=[round(value) for value in values])
+            sample.location_id.extend(self.location(call - 1) for call in stack)
+            sample.label.add(key=self.text("bytes"), num=weight, num_unit=self.text("bytes"))
+        for number, mapping in enumerate(moment.mappings, 1):
+            named = number not in self.unnamed and bool(self.functions)
+            message.mapping.add(
+                id=number, memory_start=mapping.start, memory_limit=mapping.start + mapping.size, file_offset=mapping.offset,
+                filename=self.text(mapping.path), build_id=self.text(mapping.build_id), has_functions=named,
+                has_filenames=named, has_line_numbers=named, has_inline_frames=named,
+            )  # fmt: skip
+        message.period_type.type, message.period_type.unit = self.text("space"), self.text("bytes")
+        message.period = moment.rate
+        message.time_nanos = moment.time_ns
+        if self.profile.since is not None:
+            message.duration_nanos = max(moment.time_ns - self.profile.since.time_ns, 0)
+        message.default_sample_type = self.text("inuse_space")
+        # the library's own calls, where it is linked into the program
+        message.drop_frames = self.text(r"hz_\w+|malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|operator new.*")
+        with gzip.GzipFile(path, "wb", mtime=0) as file:
+            file.write(message.SerializeToString())
+
+
+# ---- text ------------------------------------------------------------------------------------------
+
+
+def folded(profile: Profile, symbols: Symbols, value: str) -> Iterator[str]:
+    """One line for each call stack, the outermost call first, as flame graph programs read it."""
+    sums: dict[str, float] = defaultdict(float)
+    for (_, stack), values in profile.values.items():
+        names = [frame.function.replace(";", ":") for call in stack for frame in symbols.of(profile, call - 1)]
+        sums[";".join(reversed(names)) or "?"] += values[TYPES.index(value)]
+    for name, total in sorted(sums.items()):
+        if round(total) > 0:
+            yield f"{name} {round(total)}"
+
+
+def mib(size: float) -> str:
+    return f"{size / 2**20:.2f} MiB"
+
+
+def leaks(profile: Profile, symbols: Symbols, count: int) -> Iterator[str]:
+    """The call stacks that hold the most."""
+    sums: dict[tuple[int, ...], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for (_, stack), (_, _, blocks, size) in profile.values.items():
+        sums[stack][0] += blocks
+        sums[stack][1] += size
+    held = sorted(((size, blocks, stack) for stack, (blocks, size) in sums.items() if round(size) > 0), reverse=True)
+    what = "grew" if profile.since is not None else "live"
+    total, blocks = sum(each[0] for each in held), sum(each[1] for each in held)
+    moment = profile.moment
+    yield f"{moment.program}, process {moment.pid}: {what}: {mib(total)} in about {blocks:.0f} blocks of {len(held)} call stacks"
+    for size, blocks, stack in held[:count]:
+        yield f"  {mib(size)}, {100 * size / total:.1f} %, in about {blocks:.0f} blocks, allocated by:"
+        for call in stack:
+            for frame in symbols.of(profile, call - 1):
+                yield f"    {frame.function}" + (f"  {frame.file}:{frame.line}" if frame.file else "")
+
+
+def listing(moments: list[Moment]) -> Iterator[str]:
+    yield "moment  time                 process  live          allocated     sites  lost"
+    for number, moment in enumerate(moments, 1):
+        values = moment.estimates().values()
+        live, allocated = sum(each[3] for each in values), sum(each[1] for each in values)
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment.time_ns // 10**9))
+        yield f"{number:>6}  {when}  {moment.pid:>7}  {mib(live):<12}  {mib(allocated):<12}  {len(moment.sites):>5}  {moment.lost:>4}"
+
+
+# ---- command line ----------------------------------------------------------------------------------
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="hakozuna profile", description="Reads heap profiles that HAKOZUNA_PROFILE has written.")
+    commands = top.add_subparsers(dest="command", required=True)
+
+    def add(name: str, text: str, chooses: bool = True) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument("file", type=pathlib.Path, help="the file that the library has written")
+        if chooses:
+            command.add_argument("--at", type=int, metavar="N", help="the moment; default: the last")
+            command.add_argument("--since", type=int, metavar="N", help="only what has changed since this moment")
+            command.add_argument("--no-symbols", action="store_true", help="do not look up the names of functions")
+        return command
+
+    add("list", "List the moments of a file.", chooses=False)
+    pprof = add("pprof", "Write a profile for pprof.")
+    pprof.add_argument("-o", "--output", type=pathlib.Path, help="default: FILE.pb.gz")
+    add("folded", "Print folded stacks for flame graphs.").add_argument("--value", choices=TYPES, default="inuse_space")
+    add("leaks", "Print the call stacks that hold the most memory.").add_argument("--count", type=int, default=10)
+    return top
+
+
+def run(arguments: argparse.Namespace) -> None:
+    if arguments.command == "list":
+        print("\n".join(listing(read_moments(arguments.file))))
+        return
+    profile = profile_of(arguments.file, arguments.at, arguments.since)
+    if profile.moment.lost:
+        print(f"hakozuna profile: {profile.moment.lost} sampled blocks were lost: figures are too low", file=sys.stderr)
+    symbols = Symbols(profile, not arguments.no_symbols)
+    if arguments.command == "pprof":
+        output = arguments.output or arguments.file.with_name(arguments.file.name + ".pb.gz")
+        PprofWriter(profile, symbols).write(output)
+        print(output)
+    elif arguments.command == "folded":
+        print("\n".join(folded(profile, symbols, arguments.value)))
+    else:
+        print("\n".join(leaks(profile, symbols, arguments.count)))
+
+
+def main(words: list[str] | None = None) -> int:
+    try:
+        run(parser().parse_args(words))
+    except BadInput as error:
+        print(f"hakozuna profile: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"hakozuna profile: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(BrokenPipeError):
+        sys.exit(main())
