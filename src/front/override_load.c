@@ -6,6 +6,7 @@
 #include "base/cpus.h"
 #include "base/guard_pool.h"
 #include "base/os.h"
+#include "base/profile.h"
 #include "front/reporter.h"
 #include "heap/sample.h"
 #include "heap/thread.h"
@@ -19,9 +20,9 @@ static bool is_set(const char *variable, const char *wanted) {
     return value != NULL && strcmp(value, wanted) == 0;
 }
 
-static void sample_say(const char *value, const char *what) {
+static void sample_say(const char *variable, const char *value, const char *what) {
     char text[200];
-    int length = snprintf(text, sizeof(text), "hakozuna: HAKOZUNA_SAMPLE_GUARD=%.80s: %s\n", value, what);
+    int length = snprintf(text, sizeof(text), "hakozuna: %s=%.80s: %s\n", variable, value, what);
     if (length > 0)
         (void)hz_os_write(STDERR_FILENO, text, (size_t)length); /* diagnostics: a closed stderr cannot be reported */
 }
@@ -39,31 +40,50 @@ static int64_t rate_of(const char *value) {
 
 /* HAKOZUNA_SAMPLE_GUARD: one allocation in this many is guarded; 0 or unset: none. */
 static void sample(void) {
+    const char *variable = "HAKOZUNA_SAMPLE_GUARD";
     const char *value = hz_os_getenv("HAKOZUNA_SAMPLE_GUARD");
     if (value == NULL)
         return;
     int64_t rate = rate_of(value);
     if (rate < 0)
-        sample_say(value, "allowed are 0 (off) to " HZ_STRINGIFY(HZ_GUARD_RATE_MAX));
+        sample_say(variable, value, "allowed are 0 (off) to " HZ_STRINGIFY(HZ_GUARD_RATE_MAX));
     else if (rate > 0 && HZ_CONFIG_FENCES)
-        sample_say(value, "no effect in the guard build, which guards every block");
+        sample_say(variable, value, "no effect in the guard build, which guards every block");
     else if (rate > 0 && !hz_sample_start((uint32_t)rate))
-        sample_say(value, "no address space for the guarded blocks");
+        sample_say(variable, value, "no address space for the guarded blocks");
+}
+
+/* HAKOZUNA_PROFILE: a heap profile. The first thread reads the variable, so a library that another thread loads has no
+   profile. */
+static void profile_begin(const char *value) {
+    const char *variable = "HAKOZUNA_PROFILE";
+    uint64_t rate = hz_reporter_profile_rate();
+    if (rate == 0)
+        return;
+    if (HZ_CONFIG_FENCES)
+        sample_say(variable, value, "no effect in the guard build");
+    else if (hz_guard_rate() != 0)
+        sample_say(variable, value, "no effect beside HAKOZUNA_SAMPLE_GUARD");
+    else if (!hz_sample_start_profile(rate))
+        sample_say(variable, value, "no address space for the profile");
 }
 
 /* When the library is loaded: attaches the first thread, and installs the hooks. HAKOZUNA_SHOW_CONFIG=1 prints the
    configuration on stderr. */
 __attribute__((constructor)) static void at_load(void) {
     sample();
+    const char *profile_words = hz_os_getenv("HAKOZUNA_PROFILE");
+    if (hz_os_is_first_thread())
+        hz_reporter_read(hz_os_getenv("HAKOZUNA_STATS"), profile_words, hz_os_getenv("HAKOZUNA_STATS_OWNER"));
+    profile_begin(profile_words);
     if (is_set("HAKOZUNA_BACKGROUND", "0"))
         hz_cpus_look_never();
     if (hz_os_is_first_thread())
         hz_thread_start(true);
     else
         (void)hz_thread_attach(); /* dlopen; without memory the first allocation tries again */
-    const char *words = hz_os_getenv("HAKOZUNA_STATS");
-    if (words != NULL && hz_os_is_first_thread())
-        hz_reporter_start(words, hz_os_getenv("HAKOZUNA_STATS_OWNER"));
+    if (hz_os_is_first_thread())
+        hz_reporter_start();
     if (!is_set("HAKOZUNA_SHOW_CONFIG", "1"))
         return;
     const char *config = hz_config_string();

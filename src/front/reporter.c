@@ -9,6 +9,8 @@
 #include "base/atomic.h"
 #include "base/os.h"
 #include "base/process.h"
+#include "base/profile.h"
+#include "base/profile_write.h"
 #include "front/request.h"
 
 #include <errno.h>
@@ -22,11 +24,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { ASKED_REPORT = 1, ASKED_TERM = 2, ASKED_END = 4 };
+enum {
+    ASKED_STATS = 1 << HZ_REQUEST_STATS,
+    ASKED_PROFILE = 1 << HZ_REQUEST_PROFILE,
+    ASKED_TERM = 1 << HZ_REQUESTS,
+    ASKED_END = 2 << HZ_REQUESTS,
+};
 
 enum { STDERR_COPY_MIN = 200 }; /* a number that a program does not expect to get */
 
-static struct hz_request reporter_wish;
+/* What a variable asks for. */
+struct subject {
+    const char *variable;
+    struct hz_request wish;
+    uint64_t due_ms;               /* reporter: when the next report is due, if there is one every so many seconds */
+    _Atomic(bool) has_complained;  /* hint */
+    _Atomic(bool) has_lost_signal; /* hint */
+};
+
+static struct subject subjects[HZ_REQUESTS] = {
+    [HZ_REQUEST_STATS] = {.variable = "HAKOZUNA_STATS"},
+    [HZ_REQUEST_PROFILE] = {.variable = "HAKOZUNA_PROFILE"},
+};
+static bool has_refused;             /* a word was not allowed, which children need not say again */
+static bool is_owner;                /* the process was asked first; a program that it executes stays that process */
 static char owner_variable[40];      /* the environment points to it */
 static int stderr_copy = -1;         /* stderr as it was at the start, for programs that close theirs before they end */
 static struct stat stderr_was;       /* what it was, so that another file with its number is noticed */
@@ -37,8 +58,6 @@ static bool is_first_key;            /* first_thread was made */
 static _Atomic(uint32_t) reporting;  /* hint: the process that reports; 0: none */
 static _Atomic(uint32_t) reporter_asked; /* hint: bits ASKED_*, on which the reporter sleeps */
 static _Atomic(uint32_t) has_finished;   /* hint: the reporter writes no more */
-static _Atomic(bool) has_complained;     /* hint */
-static _Atomic(bool) has_lost_signal;    /* hint */
 
 /* ---- writing --------------------------------------------------------------------------------------- */
 
@@ -63,52 +82,82 @@ __attribute__((format(printf, 1, 2))) static void reporter_say(const char *forma
         (void)hz_os_write(stderr_open(), text, hz_min((size_t)length, sizeof(text) - 1));
 }
 
-/* Once in a process. */
-static void complain(const char *what, int error) {
-    if (!hz_load_rlx(&has_complained)) /* relaxed, both: hint */
-        reporter_say("hakozuna: HAKOZUNA_STATS: cannot write %s: error %d\n", what, error);
-    hz_store_rlx(&has_complained, true);
+/* Once for each variable in a process. */
+static void complain(struct subject *subject, const char *what, int error) {
+    if (!hz_load_rlx(&subject->has_complained)) /* relaxed, both: hint */
+        reporter_say("hakozuna: %s: cannot write %s: error %d\n", subject->variable, what, error);
+    hz_store_rlx(&subject->has_complained, true);
+}
+
+static int report_print(const struct subject *subject, int file) {
+    if (subject->wish.of == HZ_REQUEST_PROFILE)
+        return hz_profile_write(file);
+    return hz_stats_print(file, subject->wish.format) == 0 ? 0 : errno;
 }
 
 /* Adds a report to the file. What a full disk has cut off is taken back, so that each report in the file is whole. */
-static void report_to_file(const char *path) {
+static void report_to_file(struct subject *subject, const char *path) {
     struct stat before;
     int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, S_IRUSR | S_IWUSR);
     if (file < 0) {
-        complain(path, errno);
+        complain(subject, path, errno);
         return;
     }
     bool is_file = fstat(file, &before) == 0 && S_ISREG(before.st_mode);
-    if (hz_stats_print(file, reporter_wish.format) != 0) {
-        complain(path, errno);
+    int error = report_print(subject, file);
+    if (error != 0) {
+        complain(subject, path, error);
         if (is_file && ftruncate(file, before.st_size) != 0)
-            complain(path, errno);
+            complain(subject, path, errno);
     }
     (void)close(file); /* what matters was written by write(2) */
 }
 
-static void report_to(const char *pattern) {
+static void report_to(struct subject *subject) {
+    const char *pattern = subject->wish.file;
     char path[HZ_REQUEST_ROOM];
     struct hz_process self;
     hz_process_get(&self);
     if (hz_request_path(pattern, self.program, self.id, path, sizeof(path)))
-        report_to_file(path);
+        report_to_file(subject, path);
     else
-        complain(pattern, ENAMETOOLONG);
+        complain(subject, pattern, ENAMETOOLONG);
 }
 
-static void report_write(void) {
+static void report_write(struct subject *subject) {
     int saved = errno;
-    if (reporter_wish.file[0] == '\0') {
+    if (subject->wish.file[0] == '\0') {
         int file = stderr_open();
-        if (file >= 0 && hz_stats_print(file, reporter_wish.format) != 0)
-            complain("stderr", errno);
+        int error = file >= 0 ? report_print(subject, file) : 0;
+        if (error != 0)
+            complain(subject, "stderr", error);
     } else if (hz_os_is_confined()) {
-        complain("files, since the program has restricted its system calls", EPERM);
+        complain(subject, "files, since the program has restricted its system calls", EPERM);
     } else {
-        report_to(reporter_wish.file);
+        report_to(subject);
     }
     errno = saved;
+}
+
+/* What the process's end asks for. */
+static void reports_at_end(void) {
+    for (unsigned i = 0; i < HZ_REQUESTS; i++)
+        if (subjects[i].wish.at_exit)
+            report_write(&subjects[i]);
+    if (subjects[HZ_REQUEST_PROFILE].wish.leaks && stderr_open() >= 0)
+        hz_profile_write_leaks(stderr_open());
+}
+
+static bool is_asked_at_end(void) {
+    return subjects[HZ_REQUEST_STATS].wish.at_exit || subjects[HZ_REQUEST_PROFILE].wish.at_exit ||
+           subjects[HZ_REQUEST_PROFILE].wish.leaks;
+}
+
+static bool is_asked_meanwhile(void) {
+    bool is_asked = false;
+    for (unsigned i = 0; i < HZ_REQUESTS; i++)
+        is_asked |= subjects[i].wish.signal != 0 || subjects[i].wish.every_s != 0;
+    return is_asked;
 }
 
 /* ---- signals --------------------------------------------------------------------------------------- */
@@ -125,7 +174,10 @@ static void on_signal(int number) {
     int saved = errno;
     uint32_t by = hz_load_rlx(&reporting); /* relaxed, both: hint */
     if (by != 0 && hz_os_process_id() == by) {
-        (void)hz_or_rlx(&reporter_asked, number == SIGTERM ? ASKED_TERM : ASKED_REPORT);
+        uint32_t asked = number == SIGTERM ? (uint32_t)ASKED_TERM : 0;
+        for (unsigned i = 0; i < HZ_REQUESTS; i++)
+            asked |= subjects[i].wish.signal == number ? 1U << i : 0;
+        (void)hz_or_rlx(&reporter_asked, asked);
         hz_os_wake(&reporter_asked, 1);
     } else if (number == SIGTERM) {
         end_by_term();
@@ -138,55 +190,75 @@ static bool has_handler(int number, void (*handler)(int)) {
     return sigaction(number, NULL, &action) == 0 && (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == handler;
 }
 
-static void handler_set(int number) {
+static void handler_set(const struct subject *subject, int number) {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     (void)sigemptyset(&action.sa_mask);
     if (sigaction(number, &action, NULL) != 0)
-        reporter_say("hakozuna: HAKOZUNA_STATS: no handler for signal %d: error %d\n", number, errno);
+        reporter_say("hakozuna: %s: no handler for signal %d: error %d\n", subject->variable, number, errno);
 }
 
 /* A handler that the program has installed since then is in force. It is said once, when there is a report. */
-static void handler_look(void) {
-    if (reporter_wish.signal == 0 || hz_load_rlx(&has_lost_signal) ||
-        has_handler(reporter_wish.signal, on_signal)) /* relaxed: hint */
+static void handler_look(struct subject *subject) {
+    int number = subject->wish.signal;
+    if (number == 0 || hz_load_rlx(&subject->has_lost_signal) || has_handler(number, on_signal)) /* relaxed: hint */
         return;
-    reporter_say("hakozuna: HAKOZUNA_STATS: the program uses signal %d itself, so it no longer makes reports\n",
-                 reporter_wish.signal);
-    hz_store_rlx(&has_lost_signal, true); /* relaxed: hint */
+    reporter_say("hakozuna: %s: the program uses signal %d itself, so it no longer makes reports\n", subject->variable,
+                 number);
+    hz_store_rlx(&subject->has_lost_signal, true); /* relaxed: hint */
 }
 
 /* ---- the thread ------------------------------------------------------------------------------------ */
 
+enum { MS = 1000 };
+
+static void due_set(struct subject *subject, uint64_t now) {
+    subject->due_ms = subject->wish.every_s != 0 ? now + (uint64_t)subject->wish.every_s * MS : UINT64_MAX;
+}
+
 /* Sleeps until something is asked, or until it is time for the next report. Returns what is asked. */
-static uint32_t reporter_wait(uint64_t due_ms) {
+static uint32_t reporter_wait(void) {
     for (;;) {
         uint32_t seen = hz_and_rlx(&reporter_asked, 0U); /* relaxed: no data is behind it */
         uint64_t now = hz_os_now_ms();
-        if (seen == 0 && reporter_wish.every_s != 0 && now >= due_ms)
-            seen = ASKED_REPORT;
+        uint64_t due_ms = UINT64_MAX;
+        for (unsigned i = 0; i < HZ_REQUESTS; i++) {
+            if (seen == 0 && now >= subjects[i].due_ms)
+                seen = 1U << i;
+            due_ms = hz_min(due_ms, subjects[i].due_ms);
+        }
         if (seen != 0)
             return seen;
-        if (reporter_wish.every_s == 0)
+        if (due_ms == UINT64_MAX)
             hz_os_wait(&reporter_asked, 0);
         else
             hz_os_wait_ms(&reporter_asked, 0, (uint32_t)hz_min(due_ms - now, UINT32_MAX));
     }
 }
 
+static void reports_write(uint32_t seen) {
+    for (unsigned i = 0; i < HZ_REQUESTS; i++) {
+        struct subject *subject = &subjects[i];
+        if ((seen & 1U << i) == 0)
+            continue;
+        report_write(subject);
+        handler_look(subject);
+        if (hz_os_now_ms() >= subject->due_ms)
+            due_set(subject, hz_os_now_ms());
+    }
+    if ((seen & ASKED_TERM) == 0)
+        return;
+    reports_at_end();
+    end_by_term();
+}
+
 static void *reporter_main(void *unused) {
-    enum { MS = 1000 };
-    uint64_t due_ms = hz_os_now_ms() + (uint64_t)reporter_wish.every_s * MS;
     uint32_t seen;
     (void)unused;
     (void)pthread_setname_np(pthread_self(), "hakozuna-stats"); /* the name is informative only */
-    while (((seen = reporter_wait(due_ms)) & ASKED_END) == 0) {
-        report_write();
-        handler_look();
-        if (seen & ASKED_TERM)
-            end_by_term();
-        if (hz_os_now_ms() >= due_ms)
-            due_ms = hz_os_now_ms() + (uint64_t)reporter_wish.every_s * MS;
-    }
+    for (unsigned i = 0; i < HZ_REQUESTS; i++)
+        due_set(&subjects[i], hz_os_now_ms());
+    while (((seen = reporter_wait()) & ASKED_END) == 0)
+        reports_write(seen);
     hz_store_rlx(&has_finished, 1); /* relaxed: no data is behind it */
     hz_os_wake(&has_finished, 1);
     return NULL;
@@ -211,24 +283,26 @@ static void reporter_thread_start(void) {
 /* Installs the handlers and starts the thread, if the request needs them. The process has one thread. A program that
    was started with SIGTERM ignored, or under a filter of system calls, gets a report only when it ends by itself. */
 static void reporter_begin(void) {
-    bool on_term = reporter_wish.at_exit && has_handler(SIGTERM, SIG_DFL) && !hz_os_is_sandboxed();
+    bool on_term = is_asked_at_end() && has_handler(SIGTERM, SIG_DFL) && !hz_os_is_sandboxed();
     hz_store_rlx(&reporting, hz_os_process_id()); /* relaxed, all: one thread */
     hz_store_rlx(&reporter_asked, 0);
     hz_store_rlx(&has_finished, 0);
-    if (reporter_wish.signal == 0 && reporter_wish.every_s == 0 && !on_term)
+    if (!is_asked_meanwhile() && !on_term)
         return;
     reporter_thread_start();
     if (hz_load_rlx(&has_thread) == 0) { /* relaxed: one thread */
-        reporter_say("hakozuna: HAKOZUNA_STATS: no thread could be started, so there is at most a report at exit\n");
+        reporter_say("hakozuna: HAKOZUNA_STATS, HAKOZUNA_PROFILE: no thread could be started, so there is at most a "
+                     "report at exit\n");
         return;
     }
-    if (is_first_key) /* a destructor of the key is not called without a value */
-        (void)pthread_setspecific(first_thread,
-                                  &reporter_wish); /* without memory the process does not end by pthread_exit */
-    if (on_term)
-        handler_set(SIGTERM);
-    if (reporter_wish.signal != 0)
-        handler_set(reporter_wish.signal);
+    if (is_first_key)                                      /* a destructor of the key is not called without a value */
+        (void)pthread_setspecific(first_thread, subjects); /* without memory the process does not end by pthread_exit */
+    for (unsigned i = 0; i < HZ_REQUESTS; i++) {
+        if (on_term)
+            handler_set(&subjects[i], SIGTERM);
+        if (subjects[i].wish.signal != 0)
+            handler_set(&subjects[i], subjects[i].wish.signal);
+    }
 }
 
 /* Whether the caller is the one thread that ends the reporter. */
@@ -252,18 +326,39 @@ static void first_thread_ends(void *value) {
         (void)signal(SIGTERM, SIG_DFL);
 }
 
+/* Nothing is asked any more. */
+static void wish_drop(struct subject *subject) {
+    subject->wish = (struct hz_request){.of = subject->wish.of};
+}
+
 /* A fork's child has no reporter, and reports nothing unless it was asked. */
 static void reporter_after_fork(void) {
+    bool is_any = false;
     hz_store_rlx(&has_thread, 0); /* relaxed, both: one thread */
     hz_store_rlx(&reporting, 0);
-    if (reporter_wish.in_children)
+    for (unsigned i = 0; i < HZ_REQUESTS; i++) {
+        if (!subjects[i].wish.in_children)
+            wish_drop(&subjects[i]);
+        is_any |= hz_request_is_any(&subjects[i].wish);
+    }
+    if (is_any)
         reporter_begin();
 }
 
 /* ---- called from outside --------------------------------------------------------------------------- */
 
-static void word_refuse(const char *word, size_t length, const char *allowed) {
-    reporter_say("hakozuna: HAKOZUNA_STATS: '%.*s': allowed are %s\n", (int)hz_min(length, 80), word, allowed);
+static void word_refuse_of(enum hz_request_of of, const char *word, size_t length, const char *allowed) {
+    has_refused = true;
+    reporter_say("hakozuna: %s: '%.*s': allowed are %s\n", subjects[of].variable, (int)hz_min(length, 80), word,
+                 allowed);
+}
+
+static void word_refuse_stats(const char *word, size_t length, const char *allowed) {
+    word_refuse_of(HZ_REQUEST_STATS, word, length, allowed);
+}
+
+static void word_refuse_profile(const char *word, size_t length, const char *allowed) {
+    word_refuse_of(HZ_REQUEST_PROFILE, word, length, allowed);
 }
 
 static void word_ignore(const char *word, size_t length, const char *allowed) {
@@ -272,22 +367,50 @@ static void word_ignore(const char *word, size_t length, const char *allowed) {
     (void)allowed;
 }
 
-void hz_reporter_start(const char *words, const char *owner) {
+static void words_read(enum hz_request_of of, const char *words) {
+    struct hz_request *wish = &subjects[of].wish;
+    if (!is_owner)
+        hz_request_read(of, words, wish, word_ignore);
+    else
+        hz_request_read(of, words, wish, of == HZ_REQUEST_STATS ? word_refuse_stats : word_refuse_profile);
+    if (!hz_request_is_any(wish) || (!is_owner && !wish->in_children))
+        wish_drop(&subjects[of]);
+}
+
+void hz_reporter_read(const char *stats_words, const char *profile_words, const char *owner) {
     char number[16];
     bool has_number = snprintf(number, sizeof(number), "%u", hz_os_process_id()) > 0;
-    /* a program that executes another stays the process that was asked */
-    bool is_owner = owner == NULL || (has_number && strcmp(owner, number) == 0);
-    hz_request_read(words, &reporter_wish, is_owner ? word_refuse : word_ignore);
-    if (!hz_request_is_any(&reporter_wish) || (!is_owner && !reporter_wish.in_children))
-        return;
-    if (is_owner && snprintf(owner_variable, sizeof(owner_variable), "HAKOZUNA_STATS_OWNER=%s", number) > 0)
+    is_owner = owner == NULL || (has_number && strcmp(owner, number) == 0);
+    if (stats_words != NULL)
+        words_read(HZ_REQUEST_STATS, stats_words);
+    if (profile_words != NULL)
+        words_read(HZ_REQUEST_PROFILE, profile_words);
+}
+
+uint64_t hz_reporter_profile_rate(void) {
+    const struct hz_request *wish = &subjects[HZ_REQUEST_PROFILE].wish;
+    return hz_request_is_any(wish) ? wish->rate : 0;
+}
+
+void hz_reporter_start(void) {
+    bool is_any = false;
+    bool has_profile = hz_profile_rate() != 0;
+    if (!has_profile)
+        wish_drop(&subjects[HZ_REQUEST_PROFILE]);
+    for (unsigned i = 0; i < HZ_REQUESTS; i++)
+        is_any |= hz_request_is_any(&subjects[i].wish);
+    if (is_owner && (is_any || has_refused) &&
+        snprintf(owner_variable, sizeof(owner_variable), "HAKOZUNA_STATS_OWNER=%u", hz_os_process_id()) > 0)
         (void)putenv(owner_variable); /* without memory the children report too */
+    if (!is_any)
+        return;
     stderr_copy = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_COPY_MIN);
     if (stderr_copy >= 0 && fstat(stderr_copy, &stderr_was) != 0)
         stderr_copy = -1;
     is_first_key = pthread_key_create(&first_thread, first_thread_ends) == 0;
     if (pthread_atfork(NULL, NULL, reporter_after_fork) != 0)
-        reporter_wish.in_children = false;
+        for (unsigned i = 0; i < HZ_REQUESTS; i++)
+            subjects[i].wish.in_children = false;
     reporter_begin();
 }
 
@@ -301,7 +424,7 @@ static void block_signals_of_writes(void) {
 }
 
 void hz_reporter_exit(void) {
-    if (!reporter_wish.at_exit || hz_load_rlx(&reporting) == 0) /* relaxed: hint */
+    if (!is_asked_at_end() || hz_load_rlx(&reporting) == 0) /* relaxed: hint */
         return;
     /* Two reports at a time would mix. No join: a signal handler can call exit, inside malloc. */
     if (is_mine_to_end()) {
@@ -311,9 +434,10 @@ void hz_reporter_exit(void) {
     }
     if (!hz_os_is_confined())
         block_signals_of_writes();
-    report_write();
-    if (!hz_os_is_confined())
-        handler_look();
+    reports_at_end();
+    for (unsigned i = 0; i < HZ_REQUESTS; i++)
+        if (!hz_os_is_confined())
+            handler_look(&subjects[i]);
 }
 
 void hz_reporter_confine(void) {

@@ -1,6 +1,6 @@
 /*
- * reporter.h - writes statistics of a process that runs, as HAKOZUNA_STATS asks (request.h): when the process ends,
- * when it gets a signal, every so many seconds. In the products only.
+ * reporter.h - writes statistics and heap profiles of a process that runs, as HAKOZUNA_STATS and HAKOZUNA_PROFILE ask
+ * (request.h): when the process ends, when it gets a signal, every so many seconds. In the products only.
  *
  * A signal's handler only sets a bit and wakes a thread, the reporter, which does the work. So a signal may come at any
  * time, also inside malloc. The reporter has no thread block: it allocates nothing.
@@ -10,9 +10,16 @@
 
 #include "base/compiler.h"
 
-/* When the library is loaded, by the process's first thread: does what the words ask. `owner`: the number, as text, of
-   the process that was asked first (HAKOZUNA_STATS_OWNER); NULL in that process. */
-void hz_reporter_start(const char *words, const char *owner);
+/* When the library is loaded, by the process's first thread: reads what the two variables ask; NULL: nothing. `owner`:
+   the number, as text, of the process that was asked first (HAKOZUNA_STATS_OWNER); NULL in that process. Allocates
+   nothing. */
+void hz_reporter_read(const char *stats_words, const char *profile_words, const char *owner);
+
+/* The rate in bytes of the heap profile that is asked for; 0: none. */
+uint64_t hz_reporter_profile_rate(void);
+
+/* Then does what is asked. Without a profile (hz_profile_rate), none is written. */
+void hz_reporter_start(void);
 
 /* When the process ends. */
 void hz_reporter_exit(void);

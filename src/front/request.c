@@ -3,6 +3,8 @@
  */
 #include "front/request.h"
 
+#include "base/profile.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +23,8 @@ static const struct named_signal signals[] = {
 #define ALLOWED_SIGNALS "HUP, USR1, USR2, ALRM, VTALRM, PROF, URG, WINCH, IO, PWR, or the number of a real-time signal"
 
 enum { EVERY_MAX_S = 86400 };
+
+static const char default_file[] = "%e.%p.heap"; /* of a profile */
 
 struct word {
     const char *start;
@@ -54,6 +58,17 @@ static uint32_t number_of(struct word word, uint32_t most) {
     return (uint32_t)number;
 }
 
+/* A number of bytes of 1..HZ_PROFILE_RATE_MAX, with K or M behind it for KiB or MiB; 0 when the word is none. */
+static uint64_t rate_of_word(struct word word) {
+    unsigned shift = 0;
+    if (word.length > 1 && (word.start[word.length - 1] == 'K' || word.start[word.length - 1] == 'M')) {
+        shift = word.start[word.length - 1] == 'K' ? 10 : 20;
+        word.length--;
+    }
+    uint64_t bytes = (uint64_t)number_of(word, HZ_PROFILE_RATE_MAX) << shift;
+    return bytes <= HZ_PROFILE_RATE_MAX ? bytes : 0;
+}
+
 /* 0 when the word names none. */
 static int signal_of(struct word word) {
     struct word name = word;
@@ -77,16 +92,36 @@ static bool is_pattern(struct word word) {
     return word.length > 0 && word.length < HZ_REQUEST_ROOM;
 }
 
+/* The words that only statistics or only profiles have; as read_word. */
+static const char *read_own_word(struct word word, struct hz_request *request) {
+    if (request->of == HZ_REQUEST_STATS) {
+        if (is(word, "text"))
+            request->format = HZ_STATS_TEXT;
+        else if (is(word, "verbose"))
+            request->format = HZ_STATS_VERBOSE;
+        else if (is(word, "json"))
+            request->format = HZ_STATS_JSON;
+        else
+            return HZ_REQUEST_WORDS;
+        return NULL;
+    }
+    if (is(word, "leak")) {
+        request->leaks = true;
+    } else if (has_key(&word, "rate=")) {
+        uint64_t bytes = rate_of_word(word);
+        if (bytes == 0)
+            return "1 to " HZ_STRINGIFY(HZ_PROFILE_RATE_MAX) " bytes, also with K or M behind the number";
+        request->rate = bytes;
+    } else {
+        return HZ_REQUEST_PROFILE_WORDS;
+    }
+    return NULL;
+}
+
 /* What is allowed instead of the word; NULL when the word is good. */
 static const char *read_word(struct word word, struct hz_request *request) {
     if (is(word, "1") || is(word, "exit")) {
         request->at_exit = true;
-    } else if (is(word, "text")) {
-        request->format = HZ_STATS_TEXT;
-    } else if (is(word, "verbose")) {
-        request->format = HZ_STATS_VERBOSE;
-    } else if (is(word, "json")) {
-        request->format = HZ_STATS_JSON;
     } else if (is(word, "children")) {
         request->in_children = true;
     } else if (has_key(&word, "signal=")) {
@@ -105,15 +140,17 @@ static const char *read_word(struct word word, struct hz_request *request) {
         memcpy(request->file, word.start, word.length);
         request->file[word.length] = '\0';
     } else {
-        return HZ_REQUEST_WORDS;
+        return read_own_word(word, request);
     }
     return NULL;
 }
 
-void hz_request_read(const char *words, struct hz_request *request,
+void hz_request_read(enum hz_request_of of, const char *words, struct hz_request *request,
                      void (*refuse)(const char *word, size_t length, const char *allowed)) {
     bool is_good = false;
-    *request = (struct hz_request){.format = HZ_STATS_TEXT};
+    *request = (struct hz_request){.of = of, .format = HZ_STATS_TEXT, .rate = HZ_REQUEST_RATE};
+    if (of == HZ_REQUEST_PROFILE) /* bytes, which a terminal cannot show */
+        memcpy(request->file, default_file, sizeof(default_file));
     if (words[0] == '\0' || strcmp(words, "0") == 0)
         return;
     for (const char *start = words;;) {
@@ -126,12 +163,12 @@ void hz_request_read(const char *words, struct hz_request *request,
             break;
         start = word.start + word.length + 1;
     }
-    if (is_good && request->signal == 0 && request->every_s == 0)
+    if (is_good && request->signal == 0 && request->every_s == 0 && !request->leaks)
         request->at_exit = true;
 }
 
 bool hz_request_is_any(const struct hz_request *request) {
-    return request->at_exit || request->signal != 0 || request->every_s != 0;
+    return request->at_exit || request->leaks || request->signal != 0 || request->every_s != 0;
 }
 
 bool hz_request_path(const char *pattern, const char *program, uint32_t id, char *path, size_t room) {

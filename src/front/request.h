@@ -1,6 +1,6 @@
 /*
- * request.h - what HAKOZUNA_STATS asks for: words with commas between them, such as "json,signal=USR2,file=/tmp/%e.%p".
- * reporter.c does it. Pure functions, which allocate nothing.
+ * request.h - what HAKOZUNA_STATS and HAKOZUNA_PROFILE ask for: words with commas between them, such as
+ * "json,signal=USR2,file=/tmp/%e.%p". reporter.c does it. Pure functions, which allocate nothing.
  */
 #ifndef HZ_FRONT_REQUEST_H
 #define HZ_FRONT_REQUEST_H
@@ -13,20 +13,32 @@
     "text, verbose, json, exit, signal=NAME, every=SECONDS, file=PATTERN with %p and %e, children; 0 (off), 1 "        \
     "(text,exit)"
 
-enum { HZ_REQUEST_ROOM = 512 };
+#define HZ_REQUEST_PROFILE_WORDS                                                                                       \
+    "rate=BYTES, exit, leak, signal=NAME, every=SECONDS, file=PATTERN with %p and %e, children; 0 (off), 1 (exit)"
+
+enum {
+    HZ_REQUEST_ROOM = 512,
+    HZ_REQUEST_RATE = 512 << 10, /* bytes */
+};
+
+/* What is asked for, each by a variable of its own. */
+enum hz_request_of { HZ_REQUEST_STATS, HZ_REQUEST_PROFILE, HZ_REQUESTS };
 
 struct hz_request {
-    enum hz_stats_format format;
-    bool at_exit;               /* and before SIGTERM ends the process */
-    bool in_children;           /* in processes that the program starts, too */
-    int signal;                 /* 0: none */
-    uint32_t every_s;           /* 0: never */
-    char file[HZ_REQUEST_ROOM]; /* a pattern, "": stderr */
+    enum hz_request_of of;
+    enum hz_stats_format format; /* of statistics */
+    uint64_t rate;               /* of a profile; bytes */
+    bool leaks;                  /* of a profile: at exit, a list of leaks */
+    bool at_exit;                /* and before SIGTERM ends the process */
+    bool in_children;            /* in processes that the program starts, too */
+    int signal;                  /* 0: none */
+    uint32_t every_s;            /* 0: never */
+    char file[HZ_REQUEST_ROOM];  /* a pattern; "": stderr, only for statistics */
 };
 
 /* Reads the words. Calls `refuse` for each word that is not allowed, and goes on without it. A request that says only
    how to report means at exit. */
-void hz_request_read(const char *words, struct hz_request *request,
+void hz_request_read(enum hz_request_of of, const char *words, struct hz_request *request,
                      void (*refuse)(const char *word, size_t length, const char *allowed));
 
 /* Whether there is anything to do. */

@@ -10,7 +10,11 @@ from installing import CONFIG, PROGRAMS, ROOT, install, run
 
 LANES = ["hz3-fast", "hz3-home", "hz3-p32", "hz4", "hz4-home"]
 NAMES = ["hakozuna", *(f"hakozuna-{lane}" for lane in LANES)]
-TOOLS = {"bin/hakozuna", "share/man/man1/hakozuna.1", "share/man/man7/hakozuna.7"}
+USAGE = (
+    "usage: hakozuna [-l LANE] PROGRAM [ARGUMENT...]\n"
+    "       hakozuna profile list|pprof|folded|leaks FILE [OPTION...]\n"
+)
+TOOLS = {"bin/hakozuna", "lib/hakozuna/heap_profile.py", "share/man/man1/hakozuna.1", "share/man/man7/hakozuna.7"}
 FUNCTIONS = re.findall(r"(?m)^HZ_API [^;(]*\b(hz_\w+)\(", (ROOT / "include/hakozuna/hakozuna.h").read_text())
 ABI = PROGRAMS.parent / "abi.txt"
 
@@ -85,12 +89,19 @@ def test_man_finds_the_pages(tree):
         assert f"hakozuna {version}" in done.stdout and "@" not in done.stdout.replace("@@", ""), done.stdout[-300:]
 
 
+def test_the_command_reads_profiles(tree, tmp_path):
+    run(tree / "bin/hakozuna", "/bin/true", HAKOZUNA_PROFILE=f"rate=1,file={tmp_path}/profile")
+    assert "    1  " in run(tree / "bin/hakozuna", "profile", "list", tmp_path / "profile")
+    done = subprocess.run([tree / "bin/hakozuna", "profile", "list", tmp_path / "none"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"hakozuna profile: {tmp_path}/none: No such file or directory\n")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["-l", "hz9", "true"], "libhakozuna-hz9.so.0'; lanes there are: hz3-fast hz3-home hz3-p32 hz4-home hz4\n"),
-        ([], "usage: hakozuna [-l LANE] PROGRAM [ARGUMENT...]\n"),
-        (["-x"], "usage: hakozuna [-l LANE] PROGRAM [ARGUMENT...]\n"),
+        ([], USAGE),
+        (["-x"], USAGE),
     ],
 )
 def test_the_command_names_what_is_wrong(tree, words, message):

@@ -15,10 +15,10 @@ void refuse(const char *word, size_t length, const char *allowed) {
     refused.emplace_back(word, length);
 }
 
-struct hz_request read(const char *words) {
+struct hz_request read(const char *words, enum hz_request_of of = HZ_REQUEST_STATS) {
     struct hz_request request = {};
     refused.clear();
-    hz_request_read(words, &request, refuse);
+    hz_request_read(of, words, &request, refuse);
     return request;
 }
 
@@ -68,6 +68,29 @@ TEST(Request, BadWordsAreRefusedOneByOne) {
         EXPECT_FALSE(hz_request_is_any(&static_cast<const struct hz_request &>(read(words)))) << words;
         EXPECT_GE(refused.size(), 1U) << words;
     }
+}
+
+TEST(Request, Profiles) {
+    struct hz_request request = read("rate=64K,signal=USR1,children", HZ_REQUEST_PROFILE);
+    EXPECT_EQ(request.rate, 65536U);
+    EXPECT_EQ(request.signal, SIGUSR1);
+    EXPECT_TRUE(request.in_children);
+    EXPECT_FALSE(request.at_exit);
+    EXPECT_STREQ(request.file, "%e.%p.heap");
+    EXPECT_EQ(read("1", HZ_REQUEST_PROFILE).rate, 512U << 10);
+    EXPECT_EQ(read("rate=1", HZ_REQUEST_PROFILE).rate, 1U);
+    EXPECT_EQ(read("rate=1024M", HZ_REQUEST_PROFILE).rate, uint64_t{1} << 30);
+    EXPECT_TRUE(read("rate=3,file=x", HZ_REQUEST_PROFILE).at_exit);
+    EXPECT_TRUE(refused.empty());
+    EXPECT_FALSE(read("leak", HZ_REQUEST_PROFILE).at_exit) << "only the list of leaks is asked for";
+    EXPECT_TRUE(read("leak,exit", HZ_REQUEST_PROFILE).at_exit);
+    for (const char *words : {"rate", "rate=", "rate=0", "rate=K", "rate=1025M", "rate=1073741825", "rate=1k",
+                              "rate=-1", "rate=4294967295K", "json", "text", "leaks"}) {
+        EXPECT_FALSE(hz_request_is_any(&static_cast<const struct hz_request &>(read(words, HZ_REQUEST_PROFILE))))
+            << words;
+        EXPECT_EQ(refused.size(), 1U) << words;
+    }
+    EXPECT_FALSE(hz_request_is_any(&static_cast<const struct hz_request &>(read("rate=5"))));
 }
 
 TEST(Request, PatternsHaveTheirLimit) {
