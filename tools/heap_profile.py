@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 import bisect
-import contextlib
 import gzip
 import math
+import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -25,6 +26,9 @@ from dataclasses import dataclass, field
 MAGIC = b"\x7fhakoprf"
 VERSION = 1
 END, MAPPING, SITE = 0, 1, 2
+# The library's own functions, where it is linked into the program; otherwise it leaves its calls out.
+OWN = r"hz_\w+|malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|operator new.*"
+OWN_DEPTH = 12  # functions at most
 TYPES = ("alloc_objects", "alloc_space", "inuse_objects", "inuse_space")
 
 
@@ -279,6 +283,13 @@ class Symbols:
         return [Frame(name, "", 0)]
 
 
+def frames_of(profile: Profile, symbols: Symbols, stack: tuple[int, ...]) -> list[Frame]:
+    """The functions of a call stack, innermost first, without the library's own."""
+    frames = [frame for call in stack for frame in symbols.of(profile, call - 1)]
+    own = [index for index, frame in enumerate(frames[:OWN_DEPTH]) if re.fullmatch(OWN, frame.function)]
+    return frames[own[-1] + 1 :] if own else frames
+
+
 # ---- pprof -----------------------------------------------------------------------------------------
 
 # The messages of pprof's profile.proto: for each field its number, name and type; "*": repeated.
@@ -381,8 +392,7 @@ class PprofWriter:
         if self.profile.since is not None:
             message.duration_nanos = max(moment.time_ns - self.profile.since.time_ns, 0)
         message.default_sample_type = self.text("inuse_space")
-        # the library's own calls, where it is linked into the program
-        message.drop_frames = self.text(r"hz_\w+|malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|operator new.*")
+        message.drop_frames = self.text(OWN)
         with gzip.GzipFile(path, "wb", mtime=0) as file:
             file.write(message.SerializeToString())
 
@@ -394,7 +404,7 @@ def folded(profile: Profile, symbols: Symbols, value: str) -> Iterator[str]:
     """One line for each call stack, the outermost call first, as flame graph programs read it."""
     sums: dict[str, float] = defaultdict(float)
     for (_, stack), values in profile.values.items():
-        names = [frame.function.replace(";", ":") for call in stack for frame in symbols.of(profile, call - 1)]
+        names = [frame.function.replace(";", ":") for frame in frames_of(profile, symbols, stack)]
         sums[";".join(reversed(names)) or "?"] += values[TYPES.index(value)]
     for name, total in sorted(sums.items()):
         if round(total) > 0:
@@ -418,9 +428,8 @@ def leaks(profile: Profile, symbols: Symbols, count: int) -> Iterator[str]:
     yield f"{moment.program}, process {moment.pid}: {what}: {mib(total)} in about {blocks:.0f} blocks of {len(held)} call stacks"
     for size, blocks, stack in held[:count]:
         yield f"  {mib(size)}, {100 * size / total:.1f} %, in about {blocks:.0f} blocks, allocated by:"
-        for call in stack:
-            for frame in symbols.of(profile, call - 1):
-                yield f"    {frame.function}" + (f"  {frame.file}:{frame.line}" if frame.file else "")
+        for frame in frames_of(profile, symbols, stack):
+            yield f"    {frame.function}" + (f"  {frame.file}:{frame.line}" if frame.file else "")
 
 
 def listing(moments: list[Moment]) -> Iterator[str]:
@@ -477,9 +486,13 @@ def run(arguments: argparse.Namespace) -> None:
 def main(words: list[str] | None = None) -> int:
     try:
         run(parser().parse_args(words))
+        sys.stdout.flush()
     except BadInput as error:
         print(f"hakozuna profile: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except OSError as error:
         print(f"hakozuna profile: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
@@ -487,5 +500,4 @@ def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(BrokenPipeError):
-        sys.exit(main())
+    sys.exit(main())

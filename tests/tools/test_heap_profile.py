@@ -83,6 +83,23 @@ def test_text(stream: pathlib.Path) -> None:
     assert [line.split()[0] for line in run("list", stream).stdout.splitlines()] == ["moment", "1", "2"]
 
 
+def test_the_librarys_own_functions_are_left_out(stream: pathlib.Path) -> None:
+    """They are in the program when it is linked with the archive: backtrace in them, and they in what the program calls."""
+    profile = heap_profile.profile_of(stream, 1, None)
+    symbols = heap_profile.Symbols(profile, wanted=False)
+    names = {0x100F: ["stack_take", "hz_profile_alloc", "malloc"], 0x1004: ["mallocate", "main"]}
+    symbols.frames = {address: [heap_profile.Frame(name, "", 0) for name in each] for address, each in names.items()}
+    assert [frame.function for frame in heap_profile.frames_of(profile, symbols, (0x1010, 0x1005))] == ["mallocate", "main"]
+
+
+def test_a_reader_that_has_seen_enough(stream: pathlib.Path) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    result = subprocess.run([sys.executable, TOOL, "folded", stream], stdout=writes, stderr=subprocess.PIPE, check=False)
+    os.close(writes)
+    assert (result.returncode, result.stderr) == (1, b"")
+
+
 def test_pprof(stream: pathlib.Path) -> None:
     output = stream.with_name("out.pb.gz")
     assert run("pprof", stream, "-o", output).stdout == f"{output}\n"
