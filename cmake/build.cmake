@@ -48,6 +48,14 @@ endif()
 option(HAKOZUNA_LTO "Link-time optimisation of the shared libraries" ${hz_lto})
 option(HZ_UNITY "One translation unit per library" ${hz_unity})
 
+# What is given to others is the same bytes wherever the sources lie, so no file has a path of this machine.
+if(HAKOZUNA_PACKAGES OR SKBUILD)
+    set(public "/usr/src/hakozuna-${PROJECT_VERSION}")
+    set(hz_public_paths "-ffile-prefix-map=${PROJECT_SOURCE_DIR}=${public}" "-ffile-prefix-map=${PROJECT_BINARY_DIR}=${public}/build")
+    add_compile_options(${hz_public_paths})
+    add_link_options(${hz_public_paths})
+endif()
+
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)

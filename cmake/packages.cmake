@@ -1,15 +1,23 @@
-# Debian packages, which `cpack` makes in a build directory of the preset `package`:
-#   libhakozuna0        the shared libraries; libhakozuna0-dbgsym has their debug information
-#   libhakozuna-dev     header, archives, files for CMake and pkg-config
-#   libhakozuna-tools   the command hakozuna
+# Packages, which `cpack` makes in a build directory of the preset `package` (HAKOZUNA_PACKAGES=DEB) or `rpm` (RPM):
+#   libhakozuna0                       the shared libraries; for Debian libhakozuna0-dbgsym has their debug information
+#   libhakozuna-dev, libhakozuna-devel header, archives, files for CMake and pkg-config
+#   libhakozuna-tools                  the command hakozuna
 
-set(CPACK_GENERATOR DEB)
+if(NOT HAKOZUNA_PACKAGES MATCHES "^(DEB|RPM)$")
+    message(FATAL_ERROR "HAKOZUNA_PACKAGES is '${HAKOZUNA_PACKAGES}'; allowed: OFF, DEB, RPM")
+endif()
+set(CPACK_GENERATOR "${HAKOZUNA_PACKAGES}")
+if(HAKOZUNA_PACKAGES STREQUAL "DEB")
+    set(CPACK_POST_BUILD_SCRIPTS "${PROJECT_SOURCE_DIR}/cmake/finish_debian.cmake")
+endif()
 set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_RPM_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_ALL runtime development tools)
 set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
 set(CPACK_PACKAGE_DIRECTORY "${PROJECT_BINARY_DIR}/packages")
 set(CPACK_PACKAGING_INSTALL_PREFIX "${CMAKE_INSTALL_PREFIX}")
 set(CPACK_PACKAGE_CONTACT "Hakozuna maintainers <maintainers@hakozuna.invalid>")
+set(CPACK_PACKAGE_VENDOR "Hakozuna maintainers")
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
@@ -46,6 +54,33 @@ set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "${exact}")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "binutils, python3, python3-protobuf") # for hakozuna profile
 set(CPACK_COMPONENT_TOOLS_DESCRIPTION "memory allocator for programs with many threads: command\n${long}")
+
+set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
+set(CPACK_RPM_PACKAGE_LICENSE MIT)
+set(CPACK_RPM_RUNTIME_PACKAGE_NAME "libhakozuna${hz_soversion}")
+set(CPACK_RPM_DEVELOPMENT_PACKAGE_NAME libhakozuna-devel)
+set(CPACK_RPM_TOOLS_PACKAGE_NAME libhakozuna-tools)
+set(CPACK_RPM_RUNTIME_POST_INSTALL_SCRIPT_FILE "${PROJECT_SOURCE_DIR}/packaging/ldconfig.sh")
+set(CPACK_RPM_RUNTIME_POST_UNINSTALL_SCRIPT_FILE "${PROJECT_SOURCE_DIR}/packaging/ldconfig.sh")
+foreach(component IN ITEMS RUNTIME DEVELOPMENT TOOLS)
+    string(REGEX REPLACE "\n.*" "" CPACK_RPM_${component}_PACKAGE_SUMMARY "${CPACK_COMPONENT_${component}_DESCRIPTION}")
+endforeach()
+foreach(component IN ITEMS DEVELOPMENT TOOLS)
+    set(CPACK_RPM_${component}_PACKAGE_REQUIRES "libhakozuna${hz_soversion} = ${PROJECT_VERSION}")
+endforeach()
+set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /usr/lib64 /usr/lib64/cmake /usr/lib64/pkgconfig /usr/share/man /usr/share/man/man1 /usr/share/man/man3
+                                                  /usr/share/man/man7)
+# the same bytes on every machine and at every time (SOURCE_DATE_EPOCH)
+set(CPACK_RPM_SPEC_MORE_DEFINE "%global _buildhost localhost
+%global use_source_date_epoch_as_buildtime 1
+%global clamp_mtime_to_source_date_epoch 1
+%global __os_install_post %{nil}
+%global _build_id_links none")
+if(HAKOZUNA_PACKAGES STREQUAL "RPM")
+    set(CPACK_STRIP_FILES ON)
+else()
+    set(CPACK_STRIP_FILES OFF)
+endif()
 
 # What Debian's policy wants in each package.
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC) # SOURCE_DATE_EPOCH, if it is set

@@ -59,7 +59,8 @@ def test_the_command(root):
 
 def test_lintian_has_nothing_to_say(packages):
     known = "initial-upload-closes-no-bugs,no-manual-page"
-    run("lintian", "--fail-on", "error,warning", "--suppress-tags", known, *packages.values())
+    named = [package for package in packages.values() if package.suffix == ".deb"]  # debug symbols have no documents
+    run("lintian", "--fail-on", "error,warning", "--suppress-tags", known, *named)
 
 
 @pytest.mark.parametrize("package", ["hakozuna", "hakozuna-static"])
