@@ -49,6 +49,7 @@ CONFIDENCE = 0.995
 DEFAULT_ROUNDS = 15
 MIN_ROUNDS = 5  # of every row; with fewer there is nothing to trim
 TRIMMED_SHARE = 0.2  # at each end
+WIDE = 4.0
 RESAMPLES = 2000  # which give the standard error to about 1.6 %
 _SEED = 1  # of the resampling: the same runs always give the same interval
 
@@ -66,6 +67,11 @@ class Interval:
     @property
     def is_known(self) -> bool:
         return self.low > 0.0
+
+    @property
+    def is_wide(self) -> bool:
+        """It says nothing: so few rounds that the interval is unknown, or its ends are a factor of WIDE apart."""
+        return not self.is_known or self.high > WIDE * self.low
 
     @property
     def contains_one(self) -> bool:

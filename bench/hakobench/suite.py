@@ -41,6 +41,8 @@ from hakobench import peers
 from hakobench.drivers.registry import DRIVERS
 from hakobench.rows import JUDGING, METRICS, NAME, Row
 
+OWN_ROUNDS = 7
+OWN_TIMEOUT = 3600.0  # seconds, for a run of a caller's program
 SUITES_DIR = pathlib.Path(__file__).parent / "suites"
 
 
@@ -125,6 +127,20 @@ class _Table:
 _ROW_KEYS = {field.name for field in dataclasses.fields(Row)} - {"discard_output"} | {"each", "output"}
 _ROW_REQUIRED = {"name", "about", "workload", "metric"}
 _SEED_KEYS = {field.name for field in dataclasses.fields(SeedRatio)}
+
+
+def of_program(argv: Sequence[str], discard: bool) -> Suite:
+    """A suite of one row: a program of the caller's. Raises ValueError for a name that no file can have."""
+    name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", pathlib.Path(argv[0]).name).strip("-")
+    if not name:
+        raise ValueError(f"'{argv[0]}' is not the name of a program")
+    about = "a program of the caller's"
+    row = Row(
+        name=name, about=about, workload=argv[0], driver="own", args=tuple(argv[1:]), metric="wall_seconds", work=0,
+        tags=("own",), params={"cpus": "all"}, also=("cpu_seconds", "peak_rss_kb"), discard_output=discard,
+        timeout=OWN_TIMEOUT,
+    )  # fmt: skip
+    return Suite(f"run-{name}", about, OWN_ROUNDS, (row,))
 
 
 def names() -> list[str]:

@@ -171,6 +171,34 @@ def lines(runs: Sequence[Run]) -> list[Line]:
     return table
 
 
+def as_json(table: Sequence[Line]) -> dict:
+    """The table for programs. `figures` are medians over the rounds by metric, in the units of `units`; `values` are the
+    metric's figures of the good runs. A failed allocator has what its good runs gave."""
+    rows = []
+    for line in table:
+        metrics = [metric for metric, _, _ in line.columns]
+        cells = {
+            name: {
+                "ours": cell.ours,
+                "rounds": cell.rounds,
+                "failures": cell.failures,
+                "marks": sorted(cell.marks),
+                "values": list(cell.values),
+                "spread": cell.spread,
+                "figures": {metric: line.figure_of(name, metric) for metric in metrics},
+                "peak_rss_mib": cell.peak_rss_mb,
+                "ratio_to_best_peer": line.ratio_to_best(name),
+            }
+            for name, cell in line.cells.items()
+        }
+        units = {metric: unit for metric, unit, _ in line.columns}
+        rows.append({
+            "row": line.row, "about": line.about, "metric": line.metric, "units": units,
+            "less_is_better": line.less_is_better, "noisy": line.is_noisy, "allocators": cells,
+        })  # fmt: skip
+    return {"rows": rows}
+
+
 def figure(value: float) -> str:
     """Three digits, as a table shows them."""
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

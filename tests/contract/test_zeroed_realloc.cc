@@ -123,7 +123,9 @@ TEST_F(ZeroedRealloc, ZeroFreesAndFailuresLeaveTheBlock) {
     EXPECT_EQ(t_stats_get(&before), 0);
     EXPECT_EQ(t_recalloc(block, 0, 8), nullptr);
     EXPECT_EQ(t_stats_get(&after), 0);
-    EXPECT_LT(after.live_bytes, before.live_bytes);
+    if (!t_config_has("fences=1")) { /* there the block waits in the quarantine */
+        EXPECT_LT(after.live_bytes, before.live_bytes);
+    }
 }
 
 } // namespace

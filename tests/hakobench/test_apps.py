@@ -1,6 +1,7 @@
 """Real programs as rows: the drivers read their output, report their failures, and run every row."""
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import re
@@ -423,7 +424,7 @@ def test_another_result_is_a_failure(tmp_path: pathlib.Path) -> None:
     by_name = {run.allocator: run for run in runs}
     assert by_name["glibc"].failure == ""
     assert by_name["wrong"].failure.startswith("the result is ")
-    assert ", under glibc it is " in by_name["wrong"].failure
+    assert ", in two runs under glibc it is " in by_name["wrong"].failure
 
 
 def test_figures_that_a_command_writes(tmp_path: pathlib.Path) -> None:
@@ -547,3 +548,16 @@ def test_row(
     assert ("  # " in outcome.command) == any("@" in arg for arg in row.args)
     assert str(tmp_path) not in outcome.command + outcome.failure
     assert str(ROOT) not in outcome.command + outcome.output
+
+
+@pytest.mark.parametrize("driver", ["command", "redis", "memcached", "rocksdb"])
+def test_discarded_output(driver: str, tmp_path: pathlib.Path) -> None:
+    """Every driver can discard the output of a row that is judged by a figure of the process."""
+    row = next(row for row in APPS.rows if row.driver == driver and "result" not in row.params)
+    params = {name: value for name, value in row.params.items() if name not in ("idle_ms", "IDLE_SECONDS", "figures")}
+    row = dataclasses.replace(row, metric="wall_seconds", also=(), discard_output=True, params=params)
+    outcome = run(make_job(row, tmp_path, scale=0.01))
+    assert outcome.failure == ""
+    assert float(outcome.figures["wall_seconds"]) > 0
+    assert "result" not in outcome.figures, "nothing is compared that was not kept"
+    assert "requests_per_s" not in outcome.figures

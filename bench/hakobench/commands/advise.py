@@ -47,11 +47,11 @@ def show_advice(found: advice.Advice, console: Console) -> None:
     table = Table("against", "speed", "interval", "peak memory", title=f"{found.library} as a multiple of")
     for rival in found.rivals:
         interval = rival.interval
-        known = interval is not None and interval.is_known
+        known = interval is not None and not interval.is_wide
         table.add_row(
             rival.name,
             "-" if interval is None else f"{interval.ratio:.2f}",
-            f"{interval.low:.2f} to {interval.high:.2f}" if known else "-",
+            f"{interval.low:.2f} to {interval.high:.2f}" if known else "-" if interval is None else "too few rounds",
             summary.times(rival.memory),
         )
     console.print(table)
@@ -66,6 +66,7 @@ def show_advice(found: advice.Advice, console: Console) -> None:
 def command(
     process: str, argv: tuple[str, ...], names: str | None, extra: dict[str, pathlib.Path], rounds: int,
     repeat: int | None, touch: str, seed: int | None, timeout: float, results_dir: pathlib.Path, force: bool,
+    budget: float,
 ) -> None:  # fmt: skip
     """Suggest a library for a program, by replaying its allocation calls.
 
@@ -86,7 +87,7 @@ def command(
                 recording, name = _obtain(argv, process, notes, stack)
                 for remark in remarks + list(recording.remarks):
                     notes.print(f"note: {remark}", markup=False, soft_wrap=True)
-                wanted = replays.Wanted(name, picked, rounds, repeat, touch, seed, timeout, results_dir, force)
+                wanted = replays.Wanted(name, picked, rounds, repeat, touch, seed, timeout, results_dir, force, budget)
                 runs, csv_path = replays.run(recording, wanted, seen, notes)
         except ValueError as error:
             raise click.UsageError(str(error)) from error

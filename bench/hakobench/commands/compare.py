@@ -96,7 +96,7 @@ def _judge(runs: list[record.Run], names: list[str], gate: judge.Gate, csv_path:
 def _shown(found: statistics.Interval | None) -> str:
     if found is None:
         return "-"
-    return f"{found.ratio:.3f} [{found.low:.3f}, {found.high:.3f}]"
+    return f"{found.ratio:.3f} [too few rounds]" if found.is_wide else f"{found.ratio:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
 def _cell(value: float | None, failures: tuple[str, ...]) -> str:
@@ -113,7 +113,7 @@ def _table(outcome: Outcome, names: list[str]) -> Table:
             ratio, within = "-", "-"
         else:
             ratio = f"{found.ratio:.3f}"
-            within = f"{found.low:.3f} to {found.high:.3f}" if found.is_known else "too few rounds"
+            within = f"{found.low:.3f} to {found.high:.3f}" if not found.is_wide else "too few rounds"
         cells = (_cell(row.first, row.first_failures), _cell(row.second, row.second_failures))
         table.add_row(escape(row.row), row.role or "-", row.unit, *cells, ratio, within, str(len(row.ratios)))
     return table

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from hakobench import allocators, record, summary
 from hakobench.commands import run as run_command
@@ -38,6 +37,8 @@ def options(function):
             default=replays.RESULTS_DIR,
             help="For the CSV; default: build/hakotrace/results.",
         ),
+        click.option("--budget", type=click.FloatRange(1, 86400), default=replays.BUDGET_SECONDS, show_default=True,
+                     help="Seconds for all runs together, about: fewer replays in a run, then fewer rounds."),
         click.option("--timeout", type=click.FloatRange(1, 86400), default=600.0, show_default=True, help="Seconds."),
         click.option("--seed", type=click.IntRange(0, 2**63), help="Of the order of the runs; default: chosen."),
         click.option(
@@ -55,29 +56,11 @@ def options(function):
     return allocators.options(function)
 
 
-def show_line(line: summary.Line, console: Console) -> None:
-    """Prints one allocator a line, because a replay has only one row."""
-    best = line.best_peer
-    table = Table("allocator", line.unit, "spread", "/ best peer", "peak MiB", "/ best peer", "MiB after")
-    for name, cell in line.cells.items():
-        if cell.failed:
-            table.add_row(name, f"[red]FAILED {cell.failures}/{cell.rounds}[/red]", "", "", "", "", "")
-            continue
-        speed = summary.times(cell.value / best.value if best and best.value else None)
-        memory = summary.times(cell.peak_rss_mb / best.peak_rss_mb if best and best.peak_rss_mb else None)
-        shown = f"[bold]{name}[/bold]" if cell.ours else name
-        table.add_row(
-            shown, summary.figure(cell.value), f"±{cell.spread:.0%}", speed, summary.figure(cell.peak_rss_mb), memory,
-            summary.figure(cell.final_rss_mb),
-        )  # fmt: skip
-    console.print(table)
-
-
 def show_runs(runs: list[record.Run], console: Console) -> None:
     """Prints the table, and the failures with their reasons."""
     for line in summary.lines(runs):
         console.print(f"{line.row}: {line.about}; {line.params}", markup=False, soft_wrap=True)
-        show_line(line, console)
+        console.print(run_command.allocator_table(line))
         if line.is_noisy:
             console.print(f"Noisy: others used {line.other_cpu_share:.0%} of the machine.", markup=False)
     if max(run.round for run in runs) < summary.FEW_ROUNDS:
@@ -91,7 +74,7 @@ def show_runs(runs: list[record.Run], console: Console) -> None:
 @options
 def command(
     file: pathlib.Path, names: str | None, extra: dict[str, pathlib.Path], rounds: int, repeat: int | None, touch: str,
-    seed: int | None, timeout: float, results_dir: pathlib.Path, force: bool,
+    seed: int | None, timeout: float, results_dir: pathlib.Path, force: bool, budget: float,
 ) -> None:  # fmt: skip
     """Replay a recording under every allocator.
 
@@ -109,7 +92,7 @@ def command(
             for remark in remarks + list(trace.remarks):
                 notes.print(f"note: {remark}", markup=False, soft_wrap=True)
             seen = run_command.quiet_machine(force)
-            wanted = replays.Wanted(file.stem, picked, rounds, repeat, touch, seed, timeout, results_dir, force)
+            wanted = replays.Wanted(file.stem, picked, rounds, repeat, touch, seed, timeout, results_dir, force, budget)
             runs, csv_path = replays.run(trace, wanted, seen, notes)
         except ValueError as error:
             raise click.UsageError(str(error)) from error

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import json
 import pathlib
 import random
 import re
@@ -17,6 +18,9 @@ from hakobench.project import BIN_DIR, LOG_DIR, RESULTS_DIR, ROOT, public_path
 
 _DIRECTORY = click.Path(file_okay=False, path_type=pathlib.Path)
 INTERRUPTED = 130
+OWN_RESULTS = "hakobench-results"  # for a caller's program: the folder in the current one
+_ARGV = "hakobench.argv"
+FOLD_ABOVE = 6  # allocators; a wider table does not fit into a terminal
 
 
 def _speed_table(table: list[summary.Line]) -> Table:
@@ -43,6 +47,23 @@ def _speed_table(table: list[summary.Line]) -> Table:
     return shown
 
 
+def allocator_table(line: summary.Line) -> Table:
+    """One row of the suite with one line an allocator, for many allocators or a single row."""
+    best = line.best_peer
+    table = Table("allocator", line.unit, "spread", "/ best peer", "peak MiB", "/ best peer", "MiB after")
+    for name, cell in line.cells.items():
+        if cell.failed:
+            table.add_row(name, f"[red]FAILED {cell.failures}/{cell.rounds}[/red]", "", "", "", "", "")
+            continue
+        memory = summary.times(cell.peak_rss_mb / best.peak_rss_mb if best and best.peak_rss_mb else None)
+        shown = f"[bold]{name}[/bold]" if cell.ours else name
+        table.add_row(
+            shown, summary.figure(cell.value), f"±{cell.spread:.0%}", summary.times(line.ratio_to_best(name)),
+            summary.figure(cell.peak_rss_mb), memory, summary.figure(cell.final_rss_mb),
+        )  # fmt: skip
+    return table
+
+
 def _row_table(line: summary.Line) -> Table:
     """The figures of one row: a line an allocator, the best peer of each column bold."""
     shown = Table(escape(line.row), *(summary.heading(*column) for column in line.columns))
@@ -60,7 +81,13 @@ def print_result(runs: list[record.Run], console: Console) -> None:
     table = summary.lines(runs)
     if not console.is_terminal:
         console.width = 60 + 18 * len({run.allocator for run in runs})
-    console.print(_speed_table(table))
+    if console.is_terminal and len({run.allocator for run in runs}) > FOLD_ABOVE:
+        for line in table:
+            noisy = " (!)" if line.is_noisy else ""
+            console.print(f"{line.row}{noisy}: {line.about}", markup=False, soft_wrap=True)
+            console.print(allocator_table(line))
+    else:
+        console.print(_speed_table(table))
     for line in summary.with_columns(table):
         console.print(_row_table(line))
     rounds = max(cell.rounds for line in table for cell in line.cells.values())
@@ -78,8 +105,34 @@ def print_result(runs: list[record.Run], console: Console) -> None:
         console.print(f"FAILED: {row}, {name}: {why} ({count} runs)", style="red", markup=False, soft_wrap=True)
 
 
-def _list_rows(suite_name: str) -> None:
-    chosen = suite.load(suite_name)
+class _RunCommand(click.Command):
+    """What stands behind `--` is a program and its arguments, whatever they look like."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_ARGV] = None
+        if "--" in args:
+            at = args.index("--")
+            args, ctx.meta[_ARGV] = args[:at], tuple(args[at + 1 :])
+        return super().parse_args(ctx, args)
+
+
+def _chosen(suite_name: str | None, argv: tuple[str, ...] | None, output: str) -> suite.Suite:
+    """The suite, or that of the caller's program. Raises ValueError."""
+    if (suite_name is None) == (argv is None):
+        raise ValueError("it takes either a SUITE or '-- PROGRAM [ARGS]...'")
+    if argv is None:
+        return suite.load(suite_name)
+    if not argv:
+        raise ValueError("'--' is not followed by a program")
+    return suite.of_program(argv, output == "discard")
+
+
+def export_json(runs: list[record.Run], path: pathlib.Path) -> None:
+    """Writes the table for programs. Raises OSError."""
+    path.write_text(json.dumps(summary.as_json(summary.lines(runs)), indent=1) + "\n", encoding="utf-8")
+
+
+def _list_rows(chosen: suite.Suite) -> None:
     click.echo(f"{chosen.name}: {chosen.about}; {chosen.rounds} rounds")
     width = max(len(row.name) for row in chosen.rows)
     for row in chosen.rows:
@@ -100,6 +153,7 @@ def quiet_machine(force: bool) -> machine.Machine:
 def new_plan(
     chosen: suite.Suite, row_names: str | None, picked: list[allocators.Allocator], rounds: int | None, scale: float,
     seed: int | None, results_dir: pathlib.Path, log_dir: pathlib.Path, bin_dir: pathlib.Path, forced: bool,
+    warmup: int = 0,
 ) -> tuple[runner.Plan, list[str]]:  # fmt: skip
     """The plan, and remarks about rows that it leaves out. Raises ValueError when no row is left to run."""
     rows = chosen.select(row_names)
@@ -113,7 +167,7 @@ def new_plan(
     stem = f"{chosen.name}-{datetime.datetime.now():%Y%m%d-%H%M%S}-{seed}"
     plan = runner.Plan(
         chosen.name, rows, picked, rounds or chosen.rounds, scale, seed, results_dir / f"{stem}.csv", log_dir / stem,
-        bin_dir.absolute(), forced,
+        bin_dir.absolute(), forced, warmup,
     )  # fmt: skip
     return plan, remarks
 
@@ -146,58 +200,58 @@ def path_for_shell(path: pathlib.Path) -> str:
     return public_path(path) if path.resolve().is_relative_to(ROOT) else str(path)
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.argument("suite_name", metavar="SUITE")
+@click.command(cls=_RunCommand, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+               options_metavar="[OPTIONS]")  # fmt: skip
+@click.argument("suite_name", metavar="SUITE | -- PROGRAM [ARGS]...", required=False)
 @click.option("--rows", "row_names", metavar="NAMES", help="Comma-separated names, shell patterns or @tags.")
 @allocators.options
-@click.option("--rounds", type=click.IntRange(1, 1000), help="Runs of each cell; default: that of the suite.")
-@click.option(
-    "--scale",
-    type=click.FloatRange(0, 1000, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="Multiplies the amount of work of each row.",
-)
+@click.option("--rounds", type=click.IntRange(1, 1000), help="Runs of each cell; default: that of the suite; 7.")
+@click.option("--warmup", type=click.IntRange(0, 100), help="Runs of each cell before them, not recorded; default: 0; 1.")
+@click.option("--output", type=click.Choice(["keep", "discard"]), default="keep", show_default=True,
+              help="Of PROGRAM: stdout must be the same under every allocator, or goes to /dev/null.")  # fmt: skip
+@click.option("--scale", type=click.FloatRange(0, 1000, min_open=True), default=1.0, show_default=True,
+              help="Multiplies the amount of work of each row.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**63), help="Of the order of the runs; default: chosen and printed.")
 @click.option("--list", "list_only", is_flag=True, help="List the suite's rows.")
 @click.option("--resume", is_flag=True, help="Continue the newest results of this suite.")
 @click.option("--force", is_flag=True, help="Run on a busy machine too; the results are marked.")
-@click.option("--results-dir", type=_DIRECTORY, default=RESULTS_DIR, help="For the CSV; default: bench/results; if installed, hakobench-results.")
-@click.option("--log-dir", type=_DIRECTORY, default=LOG_DIR, help="For the logs; default: build/bench-logs.")
+@click.option("--export-json", "json_path", type=click.Path(dir_okay=False, path_type=pathlib.Path),
+              help="Write the table to this file, for programs.")  # fmt: skip
+@click.option("--results-dir", type=_DIRECTORY, help="For the CSV; default: bench/results; of a PROGRAM, or if installed, ./hakobench-results.")
+@click.option("--log-dir", type=_DIRECTORY, help="For the logs; default: build/bench-logs; beside the CSV.")
 @click.option("--bin-dir", type=_DIRECTORY, default=BIN_DIR, help="Of the workloads; default: the release build.")
+@click.pass_context
 def command(
-    suite_name: str,
-    row_names: str | None,
-    names: str | None,
-    extra: dict[str, pathlib.Path],
-    rounds: int | None,
-    scale: float,
-    seed: int | None,
-    list_only: bool,
-    resume: bool,
-    force: bool,
-    results_dir: pathlib.Path,
-    log_dir: pathlib.Path,
-    bin_dir: pathlib.Path,
+    ctx: click.Context, suite_name: str | None, row_names: str | None, names: str | None,
+    extra: dict[str, pathlib.Path], rounds: int | None, warmup: int | None, output: str, scale: float,
+    seed: int | None, list_only: bool, resume: bool, force: bool, json_path: pathlib.Path | None,
+    results_dir: pathlib.Path | None, log_dir: pathlib.Path | None, bin_dir: pathlib.Path,
 ) -> None:  # fmt: skip
-    """Run SUITE (a name, or a TOML file) under every allocator.
+    """Run SUITE (a name, or a TOML file), or a PROGRAM of yours, under every allocator.
 
     Every row runs under every allocator, preloaded into the same program, in shuffled and interleaved rounds. The raw
     CSV has every run with its command, commit, machine and configuration; its path is the last line on stdout.
     Libraries with hz_config_string are ours, all others are peers.
 
+    PROGRAM runs in the current folder and with your environment. Where two defaults are given, the second one is for it.
+
     Exit code: 0; 1 when a run failed; 2 when nothing was run (bad arguments, busy machine); 130 when interrupted.
     """
     notes = Console(stderr=True, highlight=False)
     done: list[record.Run] = []
+    argv = ctx.meta[_ARGV]
+    own_dir = pathlib.Path.cwd() / OWN_RESULTS
+    results_dir = results_dir or (RESULTS_DIR if argv is None else own_dir)
+    log_dir = log_dir or (LOG_DIR if argv is None else own_dir / "logs")
+    warmup = (0 if argv is None else 1) if warmup is None else warmup
     try:
+        chosen = _chosen(suite_name, argv, output)
         if list_only:
-            _list_rows(suite_name)
+            _list_rows(chosen)
             return
-        chosen = suite.load(suite_name)
         picked, remarks = allocators.select(names, extra, chosen.peers)
         plan, left_out = new_plan(
-            chosen, row_names, picked, rounds, scale, seed, results_dir, log_dir, bin_dir, force
+            chosen, row_names, picked, rounds, scale, seed, results_dir, log_dir, bin_dir, force, warmup
         )
         if resume and seed is not None:
             raise ValueError("--resume takes the seed of the interrupted call; leave --seed out")
@@ -220,5 +274,10 @@ def command(
         notes.print(f"interrupted; the finished runs are in {public_path(plan.csv_path)}, --resume makes the others")
         sys.exit(INTERRUPTED)
     print_result(runs, Console(highlight=False))
+    if json_path is not None:
+        try:
+            export_json(runs, json_path)
+        except OSError as error:
+            raise click.ClickException(f"cannot write '{json_path}': {error.strerror}") from error
     click.echo(path_for_shell(plan.csv_path))
     sys.exit(1 if any(run.failure for run in runs) else 0)

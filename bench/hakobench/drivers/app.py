@@ -155,6 +155,7 @@ class Server:
             ended = process.run(
                 argv, self._job.plain_environment, timeout=self.seconds_left(), cwd=self._job.scratch,
                 cpus=self._job.cpus if shares_cpu else self._job.client_cpus,
+                discard_output=self._job.row.discard_output,
             )  # fmt: skip
         except OSError as error:
             raise FailedError(f"cannot start '{public_path(pathlib.Path(argv[0]))}': {error.strerror}") from error

@@ -5,7 +5,8 @@ folder. Words in args:
     @KIND=AMOUNT      the file KIND, which bench/apps/generate.py KIND AMOUNT writes there before the run
     bench/...         a file of the project
 params:
-    result = "FILE"   the program's output file. FILE and stdout have to be the same under every allocator
+    result = "FILE"   the program's output file. FILE and stdout, unless it is discarded, have to be the same under every
+                      allocator
     figures = "FILE"  a file of key=value words that the program writes; they join the figures
     cpus = "all"      for a program with threads: it can use all cpus, not only those of a program under test
     NAME = "VALUE"    in capitals: an environment variable
@@ -118,17 +119,19 @@ def _watch_child(watch: Callable[[int], None], parent: int) -> None:
         os.close(pidfd)
 
 
-def execute(job: Job, argv: list[str], environment: dict[str, str]) -> tuple[process.Ended, dict[str, str]]:
-    """Runs the program in the scratch folder, under measure_child, and returns its figures. Raises FailedError when the
-    program fails."""
+def execute(
+    job: Job, argv: list[str], environment: dict[str, str], folder: pathlib.Path | None = None
+) -> tuple[process.Ended, dict[str, str]]:
+    """Runs the program under measure_child, in the scratch folder or another one, and returns its figures. Raises
+    FailedError when the program fails."""
     environment = environment | app.glibc_settings(environment)
     report = job.scratch / "measure_child.report"
     settings_alone = [f"{key}={value}" for key, value in environment.items() if job.plain_environment.get(key) != value]
     launcher = [app.program_path(job, app.MEASURE_CHILD), str(report), *settings_alone, "--"]
     ended = process.run(
-        [*launcher, *argv], job.plain_environment, timeout=job.timeout, cwd=job.scratch,
+        [*launcher, *argv], job.plain_environment, timeout=job.timeout, cwd=folder or job.scratch,
         cpus=() if job.row.params.get("cpus") == "all" else job.cpus,
-        watch=functools.partial(_watch_child, job.watch),
+        discard_output=job.row.discard_output, watch=functools.partial(_watch_child, job.watch),
     )  # fmt: skip
     if ended.failure:
         raise app.FailedError(public_text(ended.failure))
@@ -147,8 +150,9 @@ def run(job: Job) -> Outcome:
         ended, figures = execute(job, argv, job.environment | settings(job.row))
         outcome.output = public_text(ended.stdout + ended.stderr)
         written = job.row.params.get("result")
-        result = result_digest(ended.stdout, job.scratch / written if written else None)
-        outcome.figures = figures | {"result": result}
+        outcome.figures = figures
+        if written or not job.row.discard_output:
+            outcome.figures["result"] = result_digest(ended.stdout, job.scratch / written if written else None)
         if "figures" in job.row.params:
             outcome.figures |= printed_figures(job.scratch / job.row.params["figures"])
 

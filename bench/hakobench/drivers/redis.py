@@ -110,7 +110,8 @@ def _measure(job: Job, outcome: Outcome, server: app.Server, load: list[str]) ->
         ended = server.load(load)
         outcome.output = ended.stdout + ended.stderr
         is_benchmark = job.args[0] == "redis-benchmark"
-        outcome.figures = parse_benchmark(ended.stdout) if is_benchmark else process.key_values(ended.stdout)
+        if not job.row.discard_output:
+            outcome.figures = parse_benchmark(ended.stdout) if is_benchmark else process.key_values(ended.stdout)
         outcome.figures["wall_seconds"] = f"{ended.wall_seconds:.6f}"
         _check(client, is_benchmark)  # kv_load has checked its keys itself
         _flush(client)

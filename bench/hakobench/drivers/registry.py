@@ -3,7 +3,7 @@
 import pathlib
 from typing import Protocol
 
-from hakobench.drivers import command, memcached, program, redis, rocksdb
+from hakobench.drivers import command, memcached, own, program, redis, rocksdb
 from hakobench.drivers.job import Job, Outcome
 from hakobench.rows import Row
 
@@ -26,6 +26,7 @@ class Driver(Protocol):
 DRIVERS: dict[str, Driver] = {
     "program": program,
     "command": command,
+    "own": own,
     "redis": redis,
     "memcached": memcached,
     "rocksdb": rocksdb,

@@ -49,6 +49,6 @@ def run(job: Job) -> Outcome:
         outcome.command = app.shown(argv)
         ended, figures = command.execute(job, argv, job.environment)
         outcome.output = public_text(ended.stdout)
-        outcome.figures = figures | parse(ended.stdout)
+        outcome.figures = figures if job.row.discard_output else figures | parse(ended.stdout)
 
     return app.guarded(outcome, work)

@@ -86,6 +86,25 @@ def _program_remark(figures: Figures) -> str:
     return f"{figures.remote_share:.1%} of the frees are remote: how blocks get home matters for this program."
 
 
+# Programs that allocate most of their objects from pools of their own, and what makes them use malloc instead.
+POOLS = {
+    "python": "Python's own pool (pymalloc) serves objects up to 512 bytes, so malloc sees few of them; PYTHONMALLOC=malloc "
+    "shows all to the allocator.",
+    "php": "PHP's own memory manager serves its scripts, so malloc sees little of them; USE_ZEND_ALLOC=0 shows all to the "
+    "allocator.",
+    "perl": "Perl cuts its values out of arenas of its own, so malloc sees fewer calls than the program makes.",
+    "ruby": "Ruby's objects lie in slots of its own heap, so malloc sees only what does not fit into them.",
+    "node": "JavaScript's objects lie in the heap of V8, so malloc sees little of the program.",
+    "java": "Java's objects lie in the heap of the virtual machine, so malloc sees little of the program.",
+}
+
+
+def pool_remarks(program: str) -> list[str]:
+    """What hides a program's allocations from every allocator."""
+    name = re.sub(r"[0-9.]*(?:-[a-z]+)?$", "", program.split(" ")[0].rpartition("/")[2])
+    return [POOLS[name]] if name in POOLS else []
+
+
 def _start_remarks(figures: Figures) -> list[str]:
     """Remarks about thread starts. The first thread does not count: it exists from the beginning."""
     started = len(figures.threads) - 1
@@ -114,6 +133,8 @@ def _wait_remarks(runs: Sequence[Run]) -> list[str]:
 def _interval_text(interval: statistics.Interval) -> str:
     if not interval.is_known:
         return f"{interval.ratio:.2f} times (only {interval.pairs} rounds, {statistics.MIN_ROUNDS} are needed)"
+    if interval.is_wide:
+        return f"{interval.ratio:.2f} times (the {interval.pairs} rounds are too few, or too noisy, for an interval)"
     return f"{interval.ratio:.2f} times ({interval.low:.2f} to {interval.high:.2f})"
 
 
@@ -173,7 +194,7 @@ def judge(figures: Figures, runs: Sequence[Run], line: Line) -> Advice:
     """The advice. `line` is the summary of `runs`, which all belong to the replay of this recording."""
     good = sorted((cell for cell in line.cells.values() if not cell.failed), key=lambda cell: cell.value, reverse=True)
     ours = [cell for cell in good if cell.ours]
-    remarks = [_program_remark(figures), *_start_remarks(figures), *_wait_remarks(runs)]
+    remarks = [*pool_remarks(figures.program), _program_remark(figures), *_start_remarks(figures), *_wait_remarks(runs)]
     remarks += [f"{name} failed, so nothing is known of it." for name, cell in line.cells.items() if cell.failed]
     if not ours:
         return Advice(None, "No library of ours could be replayed, so there is nothing to suggest.", (), tuple(remarks))

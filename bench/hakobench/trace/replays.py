@@ -26,11 +26,13 @@ TOUCH = ("edges", "pages", "all")
 DEFAULT_TOUCH = "pages"
 EVENTS_A_RUN = 5_000_000  # a run replays a short recording several times
 REPEAT_MAX = 10_000
+BUDGET_SECONDS = 120.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """The options of a replay. Without `repeat`, a run makes about EVENTS_A_RUN calls."""
+    """The options of a replay. Without `repeat`, a run makes about EVENTS_A_RUN calls, but all runs together take about
+    `budget` seconds at most."""
 
     name: str
     picked: list[allocators.Allocator]
@@ -41,6 +43,7 @@ class Wanted:
     timeout: float
     results_dir: pathlib.Path
     forced: bool
+    budget: float = BUDGET_SECONDS
 
 
 def _row_name(name: str) -> str:
@@ -94,6 +97,38 @@ def _require_memory(trace: Trace, touch: str) -> None:
         )
 
 
+def fit(budget: float, seconds_once: float, cells: int, rounds: int, repeat: int) -> tuple[int, int]:
+    """How many rounds, and replays within a run, fit the budget if each replay takes `seconds_once` in each of `cells`
+    allocators. Fewer replays in a run come before fewer rounds; one of each is always made."""
+    possible = max(1, int(budget / (max(seconds_once, 1e-6) * cells)))
+    if possible >= rounds:
+        return rounds, min(repeat, possible // rounds)
+    return possible, 1
+
+
+def _fitted(plan_of_runs: runner.Plan, wanted: Wanted, trace: Trace, row: Row, notes: Console) -> runner.Plan:
+    """The plan with as many rounds and replays as the budget allows, by one short run under glibc."""
+    repeat = int(row.params["repeat"])
+    once = _with_repeat(row, 1)
+    seconds = runner.Runner(plan_of_runs, machine.look()).seconds_under_glibc(once)
+    if seconds is None:  # it fails in the runs too, and they say why
+        return plan_of_runs
+    rounds, fitting = fit(wanted.budget, seconds, len(wanted.picked), wanted.rounds, repeat)
+    repeat = repeat if wanted.repeat else fitting
+    if rounds < wanted.rounds:
+        notes.print(f"{rounds} of {wanted.rounds} rounds fit the budget of {wanted.budget:g} s: a replay of {trace.program} "
+                    f"takes {seconds:.3g} s; --budget changes it", markup=False, soft_wrap=True)  # fmt: skip
+    left = rounds * repeat * len(wanted.picked) * seconds
+    notes.print(f"about {left:.0f} s for {rounds} rounds of {len(wanted.picked)} allocators, {repeat} replays in each run",
+                markup=False, soft_wrap=True)  # fmt: skip
+    return dataclasses.replace(plan_of_runs, rows=(_with_repeat(row, repeat),), rounds=rounds)
+
+
+def _with_repeat(row: Row, repeat: int) -> Row:
+    args = tuple(f"--repeat={repeat}" if arg.startswith("--repeat=") else arg for arg in row.args)
+    return dataclasses.replace(row, args=args, params=row.params | {"repeat": str(repeat)})
+
+
 def run(trace: Trace, wanted: Wanted, seen: machine.Machine, notes: Console) -> tuple[list[record.Run], pathlib.Path]:
     """All runs, and their CSV. Raises ValueError when there is nothing to replay, and OSError when a file cannot be
     written. A KeyboardInterrupt passes through; the CSV has the finished runs."""
@@ -111,4 +146,5 @@ def run(trace: Trace, wanted: Wanted, seen: machine.Machine, notes: Console) -> 
         )  # fmt: skip
         notes.print(f"seed {seed}, {count} calls a round of {trace.thread_count} threads, "
                     f"results in {public_path(csv_path)}", markup=False, soft_wrap=True)  # fmt: skip
+        plan_of_runs = _fitted(plan_of_runs, wanted, trace, row, notes)
         return runner.execute(plan_of_runs, seen, console=notes), csv_path
