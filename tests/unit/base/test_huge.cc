@@ -171,9 +171,9 @@ TEST_F(Huge, LargeBlocksShareAQuota) {
     blocks[1] = alloc();
     EXPECT_EQ(advice_of(blocks[1]), "hg") << "a block that ends gives its share back";
 
-    ASSERT_NE(hz_arena_direct_resize(blocks[0], 300 * MiB), nullptr);
+    ASSERT_NE(hz_arena_direct_resize(blocks[0], 300 * MiB, true), nullptr);
     EXPECT_EQ(advice_of(blocks[0]), "nh") << "too long for the quota";
-    ASSERT_NE(hz_arena_direct_resize(blocks[2], 110 * MiB), nullptr);
+    ASSERT_NE(hz_arena_direct_resize(blocks[2], 110 * MiB, true), nullptr);
     EXPECT_EQ(advice_of(blocks[2]), "hg") << "the other block's share is free";
     for (struct hz_segment *block : blocks)
         hz_arena_direct_free(block);
