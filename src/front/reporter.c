@@ -11,6 +11,7 @@
 #include "base/process.h"
 #include "base/profile.h"
 #include "base/profile_write.h"
+#include "base/worker.h"
 #include "front/request.h"
 
 #include <errno.h>
@@ -268,18 +269,6 @@ bool hz_reporter_is(void *(*start)(void *)) {
     return start == reporter_main;
 }
 
-/* Starts the reporter, which blocks all signals. */
-static void reporter_thread_start(void) {
-    sigset_t all;
-    sigset_t saved;
-    sigfillset(&all);
-    if (pthread_sigmask(SIG_SETMASK, &all, &saved) != 0)
-        return;
-    hz_store_rlx(&has_thread,
-                 pthread_create(&reporter_thread, NULL, reporter_main, NULL) == 0); /* relaxed: one thread */
-    (void)pthread_sigmask(SIG_SETMASK, &saved, NULL); /* cannot fail with a mask that was in force */
-}
-
 /* Installs the handlers and starts the thread, if the request needs them. The process has one thread. A program that
    was started with SIGTERM ignored, or under a filter of system calls, gets a report only when it ends by itself. */
 static void reporter_begin(void) {
@@ -289,8 +278,8 @@ static void reporter_begin(void) {
     hz_store_rlx(&has_finished, 0);
     if (!is_asked_meanwhile() && !on_term)
         return;
-    reporter_thread_start();
-    if (hz_load_rlx(&has_thread) == 0) { /* relaxed: one thread */
+    hz_store_rlx(&has_thread, hz_worker_start(&reporter_thread, reporter_main) == 0); /* relaxed: one thread */
+    if (hz_load_rlx(&has_thread) == 0) {                                              /* relaxed: one thread */
         reporter_say("hakozuna: HAKOZUNA_STATS, HAKOZUNA_PROFILE: no thread could be started, so there is at most a "
                      "report at exit\n");
         return;

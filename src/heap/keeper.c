@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/hooks.h"
 #include "base/os.h"
+#include "base/worker.h"
 #include "heap/cache/age.h"
 #include "heap/cache/depot.h"
 #include "heap/cache/flush.h"
@@ -25,19 +26,16 @@
 #include "heap/park.h"
 #include "heap/settle.h"
 
-#include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 
 /* ENDS: another thread waits for the keeper's end. CANNOT: there is no keeper, or it is ending, and none can start. */
 enum keeper_state { KEEPER_NONE, KEEPER_STARTING, KEEPER_RUNS, KEEPER_ENDS, KEEPER_CANNOT };
 
 enum {
-    PARK_ROUNDS = 10,        /* rounds in which a thread must not have used its bins, as it may only wait for a CPU */
-    WALK_ROUNDS = 5,         /* rounds from one walk over the pages to the next */
-    QUIET_ROUNDS = 20,       /* rounds without a change after which nothing can age any more */
-    STACK_BYTES = 128 << 10, /* beside what the C library takes of it */
+    PARK_ROUNDS = 10,  /* rounds in which a thread must not have used its bins, as it may only wait for a CPU */
+    WALK_ROUNDS = 5,   /* rounds from one walk over the pages to the next */
+    QUIET_ROUNDS = 20, /* rounds without a change after which nothing can age any more */
 };
 
 static _Atomic(uint32_t) state;    /* cas: enum keeper_state */
@@ -222,36 +220,6 @@ static void *keeper_main(void *unused) {
     return NULL;
 }
 
-/* What glibc takes of a stack: thread-local data are a part of it, and pthread_attr_setstacksize counts none of them. 0
-   when unknown. */
-static size_t stack_overhead(const pthread_attr_t *attributes) {
-    typedef size_t minimum_function(const pthread_attr_t *);
-    minimum_function *minimum = (minimum_function *)(uintptr_t)dlsym(RTLD_DEFAULT, "__pthread_get_minstack");
-    return minimum != NULL ? minimum(attributes) : 0;
-}
-
-static int thread_start(void) {
-    pthread_attr_t attributes;
-    pthread_t thread;
-    const struct sched_param ordinary = {0};
-    int error = pthread_attr_init(&attributes);
-    if (error != 0)
-        return error;
-    size_t overhead = stack_overhead(&attributes);
-    if (overhead > 0) /* otherwise the default is large enough */
-        error = pthread_attr_setstacksize(&attributes, hz_round_up(overhead + STACK_BYTES, hz_os_page_bytes()));
-    if (error == 0) /* not the priority of the thread that happens to start it */
-        error = pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
-    if (error == 0)
-        error = pthread_attr_setschedpolicy(&attributes, SCHED_OTHER);
-    if (error == 0)
-        error = pthread_attr_setschedparam(&attributes, &ordinary);
-    if (error == 0)
-        error = pthread_create(&thread, &attributes, keeper_main, NULL);
-    (void)pthread_attr_destroy(&attributes);
-    return error;
-}
-
 bool hz_keeper_start(void) {
     uint32_t none = KEEPER_NONE;
     if (!hz_load_rlx(&is_allowed) || hz_load_rlx(&state) != KEEPER_NONE || /* relaxed, both: hint */
@@ -262,14 +230,8 @@ bool hz_keeper_start(void) {
         started_as(KEEPER_CANNOT);
         return false;
     }
-    sigset_t all;
-    sigset_t saved;
-    sigfillset(&all);
-    bool started = false;
-    if (pthread_sigmask(SIG_SETMASK, &all, &saved) == 0) {
-        started = thread_start() == 0;
-        (void)pthread_sigmask(SIG_SETMASK, &saved, NULL); /* cannot fail with a mask that was in force */
-    }
+    pthread_t thread;
+    bool started = hz_worker_start(&thread, keeper_main) == 0;
     if (!started)
         started_as(KEEPER_NONE); /* the next thread tries again */
     return started;

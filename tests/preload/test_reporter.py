@@ -174,6 +174,20 @@ def test_a_forks_child(library: Path, asked: Path, words: str) -> None:
         assert output == ""
 
 
+def test_the_reporter_has_ordinary_priority(library: Path) -> None:
+    if subprocess.run(["chrt", "--fifo", "1", "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("needs the right to set a real-time priority")
+    program = """
+import os
+for thread in os.listdir("/proc/self/task"):
+    name = open(f"/proc/self/task/{thread}/comm").read().strip()
+    print(name, os.sched_getscheduler(int(thread)))
+"""
+    lines = run(library, "1", "chrt", "--fifo", "1", *PYTHON, program).stdout.splitlines()
+    assert f"hakozuna-stats {os.SCHED_OTHER}" in lines
+    assert f"python3 {os.SCHED_FIFO}" in lines
+
+
 def test_the_reporter_does_not_keep_a_process_alive(library: Path, asked: Path) -> None:
     result = run(library, "json", asked, "leave")
     assert (result.returncode, len(result.stderr.splitlines())) == (0, 1)

@@ -1,0 +1,52 @@
+/*
+ * worker.c - see worker.h. Called by heap/keeper.c and front/reporter.c.
+ */
+#include "base/worker.h"
+
+#include "base/os.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+
+enum { STACK_BYTES = 128 << 10 }; /* beside what the C library takes of it */
+
+/* What glibc takes of a stack: thread-local data are a part of it, and pthread_attr_setstacksize counts none of them. 0
+   when unknown. */
+static size_t stack_overhead(const pthread_attr_t *attributes) {
+    typedef size_t minimum_function(const pthread_attr_t *);
+    minimum_function *minimum = (minimum_function *)(uintptr_t)dlsym(RTLD_DEFAULT, "__pthread_get_minstack");
+    return minimum != NULL ? minimum(attributes) : 0;
+}
+
+static int start_unsignalled(pthread_t *thread, void *(*run)(void *)) {
+    pthread_attr_t attributes;
+    const struct sched_param ordinary = {0};
+    int error = pthread_attr_init(&attributes);
+    if (error != 0)
+        return error;
+    size_t overhead = stack_overhead(&attributes);
+    if (overhead > 0) /* otherwise the default is large enough */
+        error = pthread_attr_setstacksize(&attributes, hz_round_up(overhead + STACK_BYTES, hz_os_page_bytes()));
+    if (error == 0) /* not the priority of the thread that happens to start it */
+        error = pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
+    if (error == 0)
+        error = pthread_attr_setschedpolicy(&attributes, SCHED_OTHER);
+    if (error == 0)
+        error = pthread_attr_setschedparam(&attributes, &ordinary);
+    if (error == 0)
+        error = pthread_create(thread, &attributes, run, NULL);
+    (void)pthread_attr_destroy(&attributes);
+    return error;
+}
+
+int hz_worker_start(pthread_t *thread, void *(*run)(void *)) {
+    sigset_t all;
+    sigset_t saved;
+    sigfillset(&all);
+    int error = pthread_sigmask(SIG_SETMASK, &all, &saved); /* the new thread inherits it */
+    if (error != 0)
+        return error;
+    error = start_unsignalled(thread, run);
+    (void)pthread_sigmask(SIG_SETMASK, &saved, NULL); /* cannot fail with a mask that was in force */
+    return error;
+}
