@@ -440,6 +440,10 @@ void hz_profile_figures_get(struct hz_profile_figures *figures) {
     };
 }
 
+bool hz_profile_is_inside(void) {
+    return is_in_profile;
+}
+
 /* exit can be called by a signal handler that has interrupted this module. */
 uint32_t hz_profile_site_count(void) {
     bool is_mine = hz_lock_is_mine(&profile.lock);

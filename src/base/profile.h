@@ -95,6 +95,9 @@ struct hz_profile_figures {
 
 void hz_profile_figures_get(struct hz_profile_figures *figures);
 
+/* Whether the calling thread is in this module, where it may hold the lock. Also from a signal handler. */
+bool hz_profile_is_inside(void);
+
 /* Sites so far (base/profile_sites.h). Any thread. */
 uint32_t hz_profile_site_count(void);
 

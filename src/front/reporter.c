@@ -13,9 +13,11 @@
 #include "base/profile_write.h"
 #include "base/worker.h"
 #include "front/request.h"
+#include "heap/park.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -33,6 +35,12 @@ enum {
 };
 
 enum { STDERR_COPY_MIN = 200 }; /* a number that a program does not expect to get */
+
+enum {
+    TERM_AGAIN_MS = 500,   /* a SIGTERM that comes later than that after the first one does not wait for the report */
+    TERM_WAIT_MS = 5000,   /* for the report of a SIGTERM */
+    THREAD_LOOK_MS = 1000, /* from one look whether the reporter still exists to the next */
+};
 
 /* What a variable asks for. */
 struct subject {
@@ -59,6 +67,8 @@ static bool is_first_key;            /* first_thread was made */
 static _Atomic(uint32_t) reporting;  /* hint: the process that reports; 0: none */
 static _Atomic(uint32_t) reporter_asked; /* hint: bits ASKED_*, on which the reporter sleeps */
 static _Atomic(uint32_t) has_finished;   /* hint: the reporter writes no more */
+static _Atomic(uint32_t) is_term_over;   /* hint: nothing is left to wait for before SIGTERM ends the process */
+static _Atomic(uint64_t) term_since_ms;  /* cas: when the first SIGTERM came; 0: not yet */
 
 /* ---- writing --------------------------------------------------------------------------------------- */
 
@@ -149,9 +159,15 @@ static void reports_at_end(void) {
         hz_profile_write_leaks(stderr_open());
 }
 
+static bool is_at_end(const struct subject *subject) {
+    return subject->wish.at_exit || subject->wish.leaks;
+}
+
 static bool is_asked_at_end(void) {
-    return subjects[HZ_REQUEST_STATS].wish.at_exit || subjects[HZ_REQUEST_PROFILE].wish.at_exit ||
-           subjects[HZ_REQUEST_PROFILE].wish.leaks;
+    bool is_asked = false;
+    for (unsigned i = 0; i < HZ_REQUESTS; i++)
+        is_asked |= is_at_end(&subjects[i]);
+    return is_asked;
 }
 
 static bool is_asked_meanwhile(void) {
@@ -163,24 +179,66 @@ static bool is_asked_meanwhile(void) {
 
 /* ---- signals --------------------------------------------------------------------------------------- */
 
-/* Ends the process as the signal does that has no handler. */
+static void ask(uint32_t what) {
+    (void)hz_or_rlx(&reporter_asked, what); /* relaxed: no data is behind it */
+    hz_os_wake(&reporter_asked, 1);
+}
+
+/* Ends the process as the signal does that has no handler. Returns only in the first process of a container, which
+   such a signal does not end. */
 static void end_by_term(void) {
     struct sigaction action = {.sa_handler = SIG_DFL};
+    sigset_t term;
+    sigset_t saved;
+    (void)sigemptyset(&term);
+    (void)sigaddset(&term, SIGTERM);
     (void)sigaction(SIGTERM, &action, NULL); /* cannot fail for this signal */
+    /* all other threads may block it, in our handler or by themselves */
+    bool is_unblocked = pthread_sigmask(SIG_UNBLOCK, &term, &saved) == 0;
     (void)kill(getpid(), SIGTERM);
+    if (is_unblocked)
+        (void)pthread_sigmask(SIG_SETMASK, &saved, NULL); /* cannot fail with a mask that was in force */
+}
+
+static uint64_t ms_since(uint64_t start_ms) {
+    uint64_t now = hz_os_now_ms();
+    return now > start_ms ? now - start_ms : 0;
+}
+
+/* The first SIGTERM waits for the reports, so that the program's code behind the interrupted point does not run. Not
+   for ever: a pipe can be full, and the program may hold a lock that a report needs. A second one soon after the first
+   waits too, since timeout(1) sends two. A thread in a slow path of the heap or inside the profile, which holds such
+   locks, goes on until the reporter ends the process: then false. */
+static bool term_await_report(void) {
+    uint64_t since = 0;
+    (void)hz_cas_strong_acq_rlx(&term_since_ms, &since, hz_os_now_ms() | 1); /* cas; not 0 */
+    if (since != 0 && ms_since(since) >= TERM_AGAIN_MS)
+        return true;
+    ask(ASKED_TERM);
+    if (hz_thread_is_busy() || hz_profile_is_inside())
+        return false;
+    since = hz_load_rlx(&term_since_ms); /* relaxed, all: hint */
+    for (uint64_t passed; hz_load_rlx(&is_term_over) == 0 && (passed = ms_since(since)) < TERM_WAIT_MS;)
+        hz_os_wait_ms(&is_term_over, 0, (uint32_t)(TERM_WAIT_MS - passed));
+    return true;
+}
+
+static void ask_by_signal(int number) {
+    uint32_t asked = 0;
+    for (unsigned i = 0; i < HZ_REQUESTS; i++)
+        asked |= subjects[i].wish.signal == number ? 1U << i : 0;
+    ask(asked);
 }
 
 /* A child has its parent's handler, but perhaps no reporter: it ends, or ignores the signal. */
 static void on_signal(int number) {
     int saved = errno;
-    uint32_t by = hz_load_rlx(&reporting); /* relaxed, both: hint */
-    if (by != 0 && hz_os_process_id() == by) {
-        uint32_t asked = number == SIGTERM ? (uint32_t)ASKED_TERM : 0;
-        for (unsigned i = 0; i < HZ_REQUESTS; i++)
-            asked |= subjects[i].wish.signal == number ? 1U << i : 0;
-        (void)hz_or_rlx(&reporter_asked, asked);
-        hz_os_wake(&reporter_asked, 1);
-    } else if (number == SIGTERM) {
+    uint32_t by = hz_load_rlx(&reporting); /* relaxed: hint */
+    bool has_reporter = by != 0 && hz_os_process_id() == by;
+    if (number != SIGTERM) {
+        if (has_reporter)
+            ask_by_signal(number);
+    } else if (!has_reporter || hz_load_rlx(&has_finished) != 0 || term_await_report()) { /* relaxed: hint */
         end_by_term();
     }
     errno = saved;
@@ -191,11 +249,20 @@ static bool has_handler(int number, void (*handler)(int)) {
     return sigaction(number, NULL, &action) == 0 && (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == handler;
 }
 
+/* While a SIGTERM waits, a second one must come through. */
 static void handler_set(const struct subject *subject, int number) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
     (void)sigemptyset(&action.sa_mask);
+    if (number == SIGTERM)
+        action.sa_flags |= SA_NODEFER;
     if (sigaction(number, &action, NULL) != 0)
         reporter_say("hakozuna: %s: no handler for signal %d: error %d\n", subject->variable, number, errno);
+}
+
+/* Without a reporter, SIGTERM has its effect at once. */
+static void term_handler_remove(void) {
+    if (has_handler(SIGTERM, on_signal))
+        (void)signal(SIGTERM, SIG_DFL);
 }
 
 /* A handler that the program has installed since then is in force. It is said once, when there is a report. */
@@ -246,10 +313,18 @@ static void reports_write(uint32_t seen) {
         if (hz_os_now_ms() >= subject->due_ms)
             due_set(subject, hz_os_now_ms());
     }
-    if ((seen & ASKED_TERM) == 0)
-        return;
+}
+
+/* The SIGTERM that waits, if there is one, goes on. */
+static void term_over(void) {
+    hz_store_rlx(&is_term_over, 1); /* relaxed: no data is behind it */
+    hz_os_wake(&is_term_over, INT_MAX);
+}
+
+static void term_do(void) {
     reports_at_end();
     end_by_term();
+    term_over();
 }
 
 static void *reporter_main(void *unused) {
@@ -258,8 +333,15 @@ static void *reporter_main(void *unused) {
     (void)pthread_setname_np(pthread_self(), "hakozuna-stats"); /* the name is informative only */
     for (unsigned i = 0; i < HZ_REQUESTS; i++)
         due_set(&subjects[i], hz_os_now_ms());
-    while (((seen = reporter_wait()) & ASKED_END) == 0)
+    while (((seen = reporter_wait()) & ASKED_END) == 0) {
         reports_write(seen);
+        if (seen & ASKED_TERM)
+            term_do();
+    }
+    seen |= hz_and_rlx(&reporter_asked, 0U); /* relaxed: no data is behind it */
+    if (seen & ASKED_TERM)                   /* SIGTERM came first, or while the program ends by exit */
+        term_do();
+    term_over();
     hz_store_rlx(&has_finished, 1); /* relaxed: no data is behind it */
     hz_os_wake(&has_finished, 1);
     return NULL;
@@ -269,25 +351,42 @@ bool hz_reporter_is(void *(*start)(void *)) {
     return start == reporter_main;
 }
 
-/* Installs the handlers and starts the thread, if the request needs them. The process has one thread. A program that
-   was started with SIGTERM ignored, or under a filter of system calls, gets a report only when it ends by itself. */
-static void reporter_begin(void) {
-    bool on_term = is_asked_at_end() && has_handler(SIGTERM, SIG_DFL) && !hz_os_is_sandboxed();
-    hz_store_rlx(&reporting, hz_os_process_id()); /* relaxed, all: one thread */
-    hz_store_rlx(&reporter_asked, 0);
-    hz_store_rlx(&has_finished, 0);
+/* A program that was started with SIGTERM ignored, or under a filter of system calls, gets a report only when it ends
+   by itself. A fork's child has its parent's handler already. */
+static bool wants_term(void) {
+    return is_asked_at_end() && !hz_os_is_sandboxed() &&
+           (has_handler(SIGTERM, SIG_DFL) || has_handler(SIGTERM, on_signal));
+}
+
+/* Starts the thread, if the requests need it. The process has one thread. False when there is none. */
+static bool reporter_thread_start(bool on_term) {
     if (!is_asked_meanwhile() && !on_term)
-        return;
-    hz_store_rlx(&has_thread, hz_worker_start(&reporter_thread, reporter_main) == 0); /* relaxed: one thread */
-    if (hz_load_rlx(&has_thread) == 0) {                                              /* relaxed: one thread */
-        reporter_say("hakozuna: HAKOZUNA_STATS, HAKOZUNA_PROFILE: no thread could be started, so there is at most a "
-                     "report at exit\n");
+        return false;
+    bool has_started = hz_worker_start(&reporter_thread, reporter_main) == 0;
+    hz_store_rlx(&has_thread, has_started); /* relaxed: one thread */
+    for (unsigned i = 0; i < HZ_REQUESTS; i++)
+        if (!has_started && hz_request_is_any(&subjects[i].wish))
+            reporter_say("hakozuna: %s: no thread could be started, so there is at most a report at exit\n",
+                         subjects[i].variable);
+    return has_started;
+}
+
+/* Starts the thread and installs the handlers, if the requests need them. The process has one thread. */
+static void reporter_begin(void) {
+    bool on_term = wants_term();
+    hz_store_rlx(&reporter_asked, 0); /* relaxed, all: one thread */
+    hz_store_rlx(&has_finished, 0);
+    hz_store_rlx(&is_term_over, 0);
+    hz_store_rlx(&term_since_ms, 0);
+    hz_store_rlx(&reporting, hz_os_process_id());
+    if (!reporter_thread_start(on_term)) {
+        term_handler_remove();
         return;
     }
     if (is_first_key)                                      /* a destructor of the key is not called without a value */
         (void)pthread_setspecific(first_thread, subjects); /* without memory the process does not end by pthread_exit */
     for (unsigned i = 0; i < HZ_REQUESTS; i++) {
-        if (on_term)
+        if (on_term && is_at_end(&subjects[i]))
             handler_set(&subjects[i], SIGTERM);
         if (subjects[i].wish.signal != 0)
             handler_set(&subjects[i], subjects[i].wish.signal);
@@ -299,20 +398,14 @@ static bool is_mine_to_end(void) {
     return hz_and_rlx(&has_thread, 0U) == 1; /* cas */
 }
 
-static void reporter_end(void) {
-    (void)hz_or_rlx(&reporter_asked, ASKED_END); /* relaxed: no data is behind it */
-    hz_os_wake(&reporter_asked, 1);
-}
-
 /* The process's first thread ends, and others go on. The reporter must not keep the process alive when they end. */
 static void first_thread_ends(void *value) {
     (void)value;
     if (hz_os_process_id() != hz_load_rlx(&reporting) || !is_mine_to_end()) /* relaxed: hint */
         return;
     (void)pthread_detach(reporter_thread);
-    reporter_end();
-    if (has_handler(SIGTERM, on_signal))
-        (void)signal(SIGTERM, SIG_DFL);
+    ask(ASKED_END);
+    term_handler_remove();
 }
 
 /* Nothing is asked any more. */
@@ -403,30 +496,54 @@ void hz_reporter_start(void) {
     reporter_begin();
 }
 
-/* A report that nobody reads, or that is too long for a file, must not change how the process ends. */
-static void block_signals_of_writes(void) {
+/* A report that nobody reads, or that is too long for a file, must not change how the process ends: the signals that
+   tell of it are blocked, and taken when they come. */
+static void reports_without_signals(void) {
+    static const int numbers[] = {SIGPIPE, SIGXFSZ};
+    const struct timespec at_once = {0};
     sigset_t raised;
+    sigset_t saved;
+    sigset_t before;
     (void)sigemptyset(&raised);
-    (void)sigaddset(&raised, SIGPIPE);
-    (void)sigaddset(&raised, SIGXFSZ);
-    (void)pthread_sigmask(SIG_BLOCK, &raised, NULL); /* cannot fail */
+    for (size_t i = 0; i < HZ_ARRAY_LENGTH(numbers); i++)
+        (void)sigaddset(&raised, numbers[i]);
+    (void)pthread_sigmask(SIG_BLOCK, &raised, &saved); /* cannot fail */
+    (void)sigpending(&before);                         /* cannot fail */
+    reports_at_end();
+    for (unsigned i = 0; i < HZ_REQUESTS; i++)
+        handler_look(&subjects[i]);
+    for (size_t i = 0; i < HZ_ARRAY_LENGTH(numbers); i++)
+        if (sigismember(&before, numbers[i]))
+            (void)sigdelset(&raised, numbers[i]);
+    while (sigtimedwait(&raised, NULL, &at_once) > 0) { /* the next one, if there is any */
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &saved, NULL); /* cannot fail with a mask that was in force */
+}
+
+/* Ends the reporter and waits, since two reports at a time would mix. No join: a signal handler can call exit, inside
+   malloc. False when there is no such thread: in a child that was made without the C library, and that has the number
+   of its parent in a new namespace of processes. */
+static bool reporter_end(void) {
+    ask(ASKED_END);
+    while (hz_load_rlx(&has_finished) == 0 && pthread_kill(reporter_thread, 0) == 0) /* relaxed: hint */
+        hz_os_wait_ms(&has_finished, 0, THREAD_LOOK_MS);
+    return hz_load_rlx(&has_finished) != 0; /* relaxed: hint */
 }
 
 void hz_reporter_exit(void) {
-    if (!is_asked_at_end() || hz_load_rlx(&reporting) == 0) /* relaxed: hint */
+    uint32_t by = hz_load_rlx(&reporting); /* relaxed: hint */
+    if (!is_asked_at_end() || by == 0)
         return;
-    /* Two reports at a time would mix. No join: a signal handler can call exit, inside malloc. */
-    if (is_mine_to_end()) {
-        reporter_end();
-        while (hz_load_rlx(&has_finished) == 0) /* relaxed: hint */
-            hz_os_wait(&has_finished, 0);
+    if (hz_os_is_confined()) { /* the reporter has ended before */
+        reports_at_end();
+        return;
     }
-    if (!hz_os_is_confined())
-        block_signals_of_writes();
-    reports_at_end();
-    for (unsigned i = 0; i < HZ_REQUESTS; i++)
-        if (!hz_os_is_confined())
-            handler_look(&subjects[i]);
+    if (hz_os_process_id() != by) /* a child that vfork or clone has made: no handler of fork was called */
+        return;
+    if (is_mine_to_end() && !reporter_end())
+        return;
+    term_handler_remove();
+    reports_without_signals();
 }
 
 void hz_reporter_confine(void) {
@@ -434,10 +551,9 @@ void hz_reporter_confine(void) {
     if (hz_load_rlx(&reporting) == 0 || !hz_os_thread_is_itself() || /* relaxed, both: hint */
         hz_os_process_id() != hz_load_rlx(&reporting) || !is_mine_to_end())
         return;
-    if (has_handler(SIGTERM, on_signal))
-        (void)signal(SIGTERM, SIG_DFL);
+    term_handler_remove();
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* cannot fail. pthread_join is such a point */
-    reporter_end();
+    ask(ASKED_END);
     (void)pthread_join(reporter_thread, NULL); /* cannot fail: only this thread joins it */
     (void)pthread_setcancelstate(cancel_state, NULL);
 }

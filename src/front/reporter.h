@@ -2,8 +2,9 @@
  * reporter.h - writes statistics and heap profiles of a process that runs, as HAKOZUNA_STATS and HAKOZUNA_PROFILE ask
  * (request.h): when the process ends, when it gets a signal, every so many seconds. In the products only.
  *
- * A signal's handler only sets a bit and wakes a thread, the reporter, which does the work. So a signal may come at any
- * time, also inside malloc. The reporter has no thread block: it allocates nothing.
+ * A signal's handler only sets a bit and wakes a thread, the reporter, which does the work. That of SIGTERM then waits
+ * for the end, unless it has interrupted the heap or the profile. So a signal may come at any time, also inside malloc.
+ * The reporter has no thread block: it allocates nothing.
  */
 #ifndef HZ_FRONT_REPORTER_H
 #define HZ_FRONT_REPORTER_H

@@ -57,6 +57,12 @@ HZ_INLINE void hz_thread_leave(struct hz_thread_block *self) {
     hz_hooks_leave();
 }
 
+/* Whether the calling thread is in a slow path, in which it may hold a lock. Also from a signal handler. */
+HZ_INLINE bool hz_thread_is_busy(void) {
+    struct hz_thread_block *self = hz_thread_mine;
+    return self != NULL && hz_load_rlx(&self->busy) != 0; /* relaxed: owner */
+}
+
 /* Makes a recycled thread block usable, before its new owner attaches. */
 void hz_park_reset(struct hz_thread_block *self);
 

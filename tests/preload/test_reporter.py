@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -40,15 +42,21 @@ class Asked:
     """A running program. Its stderr is a pipe, so reading a report waits until it is there."""
 
     def __init__(self, library: Path, words: str, *command: str | Path):
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, env=environment(library, words), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        self.start(library, words, *command, stderr=subprocess.PIPE)
+
+    def start(self, library: Path, words: str, *command: str | Path, stderr: int) -> None:
+        self.process = subprocess.Popen(
+            command, env=environment(library, words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True,
+            start_new_session=True,
+        )  # fmt: skip
 
     def __enter__(self) -> Asked:
         self.worker = int(self.process.stdout.readline())
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # also a child that should have ended
         self.process.communicate()
 
     def report(self) -> dict:
@@ -99,6 +107,50 @@ def test_sigterm_makes_a_report_and_ends_the_program(library: Path, asked: Path)
         assert program.report()["process"]["pid"] == program.worker
         assert program.process.wait(TIMEOUT_SECONDS) == -signal.SIGTERM
         assert program.end()[1] == "", "one report"
+
+
+def test_sigterm_interrupts_the_program_for_good(library: Path, asked: Path) -> None:
+    """What stands behind an interrupted pause does not run while the report is written."""
+    for _ in range(15):
+        with Asked(library, "json", asked, "pause") as program:
+            os.kill(program.worker, signal.SIGTERM)
+            output, errors = program.end()
+            assert (program.process.returncode, output, len(errors.splitlines())) == (-signal.SIGTERM, "", 1)
+
+
+def test_two_signals_of_timeout(library: Path, asked: Path) -> None:
+    """timeout(1) sends SIGTERM to the program, and at once again to its group: the report is made all the same."""
+    command = ["timeout", "0.2", "env", f"LD_PRELOAD={library}", "HAKOZUNA_STATS=json", asked, "pause"]
+    result = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+    assert (result.returncode, len(result.stderr.splitlines())) == (124, 1)
+
+
+class Full(Asked):
+    """A running program whose stderr is a pipe that is full."""
+
+    def __init__(self, library: Path, words: str, *command: str | Path):
+        self.reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(writer, b"x" * 4096)
+        os.set_blocking(writer, True)
+        self.start(library, words, *command, stderr=writer)
+        os.close(writer)
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        os.close(self.reader)
+
+
+def test_a_second_sigterm_does_not_wait_for_the_report(library: Path, asked: Path) -> None:
+    with Full(library, "json", asked, "pause") as program:
+        end = time.monotonic() + 4
+        while time.monotonic() < end and program.process.poll() is None:
+            os.kill(program.worker, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                program.process.wait(0.1)
+        assert program.process.poll() == -signal.SIGTERM
 
 
 def test_a_program_that_handles_sigterm_itself(library: Path) -> None:
@@ -174,6 +226,27 @@ def test_a_forks_child(library: Path, asked: Path, words: str) -> None:
         assert output == ""
 
 
+def test_sigterm_ends_a_forks_child_that_reports(library: Path, asked: Path) -> None:
+    with Asked(library, "json,children", asked, "fork") as program:
+        os.kill(program.worker, signal.SIGTERM)
+        assert program.process.wait(TIMEOUT_SECONDS) == 128 + signal.SIGTERM
+        assert program.report()["process"]["pid"] == program.worker
+
+
+def test_a_child_that_the_c_library_does_not_know_of(library: Path, asked: Path) -> None:
+    result = run(library, "json", asked, "copy")
+    assert (result.returncode, len(result.stderr.splitlines())) == (3, 1)
+
+
+def test_such_a_child_with_its_parents_number(library: Path, asked: Path) -> None:
+    namespace = ["unshare", "--pid", "--fork", "--kill-child", "env"]
+    if subprocess.run([*namespace, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("needs root, who can make a namespace of processes")
+    command = [*namespace, f"LD_PRELOAD={library}", "HAKOZUNA_STATS=json", asked, "first"]
+    result = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+    assert (result.returncode, len(result.stderr.splitlines())) == (3, 1)
+
+
 def test_the_reporter_has_ordinary_priority(library: Path) -> None:
     if subprocess.run(["chrt", "--fifo", "1", "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("needs the right to set a real-time priority")
@@ -235,6 +308,17 @@ def test_nobody_reads_the_report(library: Path) -> None:
     result = run(library, "1", *PYTHON, "pass", capture_output=False, stderr=writer)
     os.close(writer)
     assert result.returncode == 0
+
+
+def test_signals_of_writes_are_as_without_a_report(library: Path, asked: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    unread = run(library, "1", asked, "buffered", capture_output=False, stdout=writer, stderr=subprocess.PIPE)
+    assert unread.returncode == -signal.SIGPIPE
+    assert HEAD.search(unread.stderr)
+    silent = run(library, "1", asked, "buffered", capture_output=False, stdout=subprocess.PIPE, stderr=writer)
+    assert (silent.returncode, silent.stdout) == (0, "text\n")
+    os.close(writer)
 
 
 def test_programs_with_more_rights_than_their_caller_ignore_it(library: Path) -> None:

@@ -5,8 +5,13 @@
  *   handler    as work, but after the library it installs a handler of its own for SIGUSR2, which counts
  *   fork       as work in a fork's child, whose number is the line on stdout; ends as the child does
  *   leave      the first thread ends by pthread_exit, the other a little later
+ *   copy       a child that the C library does not know of ends by exit(3); ends as the child does
+ *   first      as copy; the child is the first process of a namespace, and so has number 1
+ *   pause      a line on stdout, then waits for a signal; "went on" on stdout and status 7 when it comes back from that
+ *   buffered   text on stdout, which is written after the library's last function has run
  */
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -14,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,6 +71,31 @@ static void *last(void *first) {
     return NULL;
 }
 
+static int status_of(pid_t child) {
+    int status = 0;
+    if (child < 0)
+        return 99;
+    while (waitpid(child, &status, 0) < 0) {
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int copy(unsigned long flags) {
+    pid_t child = (pid_t)syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL);
+    if (child == 0) {
+        alarm(60); /* ends it if exit hangs */
+        exit(3);
+    }
+    return status_of(child);
+}
+
+static int pause_once(void) {
+    printf("%ld\n", (long)getpid());
+    fflush(stdout);
+    pause();
+    return write(STDOUT_FILENO, "went on\n", 8) == 8 ? 7 : 1;
+}
+
 int main(int argc, char **argv) {
     static pthread_t first;
     pthread_t other;
@@ -78,13 +109,18 @@ int main(int argc, char **argv) {
         if (pthread_create(&other, NULL, last, &first) == 0)
             pthread_exit(NULL);
     }
+    if (strcmp(what, "copy") == 0)
+        return copy(0);
+    if (strcmp(what, "first") == 0)
+        return copy(CLONE_NEWPID);
+    if (strcmp(what, "pause") == 0)
+        return pause_once();
+    if (strcmp(what, "buffered") == 0)
+        return printf("text\n") > 0 ? 0 : 1;
     if (strcmp(what, "fork") != 0)
         return 3;
     pid_t child = fork();
     if (child == 0)
         return work_along(getpid());
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0) {
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return status_of(child);
 }
