@@ -59,6 +59,7 @@ static bool has_refused;             /* a word was not allowed, which children n
 static bool is_owner;                /* the process was asked first; a program that it executes stays that process */
 static char owner_variable[40];      /* the environment points to it */
 static int stderr_copy = -1;         /* stderr as it was at the start, for programs that close theirs before they end */
+static bool had_stderr;              /* there was one at the start */
 static struct stat stderr_was;       /* what it was, so that another file with its number is noticed */
 static pthread_key_t first_thread;   /* its destructor runs when the process's first thread ends, and others go on */
 static pthread_t reporter_thread;    /* the reporter */
@@ -72,15 +73,28 @@ static _Atomic(uint64_t) term_since_ms;  /* cas: when the first SIGTERM came; 0:
 
 /* ---- writing --------------------------------------------------------------------------------------- */
 
+static bool is_as_stderr_was(int file) {
+    struct stat now;
+    return had_stderr && fstat(file, &now) == 0 && now.st_dev == stderr_was.st_dev && now.st_ino == stderr_was.st_ino;
+}
+
+/* Whether number 2 is still where a program writes its messages. A program that has closed stderr may have opened any
+   other file with its number: data that it also reads, for example. */
+static bool is_for_messages(void) {
+    int flags = fcntl(STDERR_FILENO, F_GETFL);
+    return flags >= 0 && (is_as_stderr_was(STDERR_FILENO) || (flags & O_ACCMODE) == O_WRONLY || isatty(STDERR_FILENO));
+}
+
 /* stderr, unless the program has closed it: then the copy, unless that is another file by now. -1 if there is none. */
 static int stderr_open(void) {
-    struct stat now;
-    if (hz_os_is_confined() || fcntl(STDERR_FILENO, F_GETFD) >= 0)
-        return STDERR_FILENO;
-    if (stderr_copy >= 0 && fstat(stderr_copy, &now) == 0 && now.st_dev == stderr_was.st_dev &&
-        now.st_ino == stderr_was.st_ino)
-        return stderr_copy;
-    return -1;
+    int saved = errno;
+    int file = -1;
+    if (hz_os_is_confined() || is_for_messages())
+        file = STDERR_FILENO;
+    else if (stderr_copy >= 0 && is_as_stderr_was(stderr_copy))
+        file = stderr_copy;
+    errno = saved;
+    return file;
 }
 
 __attribute__((format(printf, 1, 2))) static void reporter_say(const char *format, ...) {
@@ -106,10 +120,19 @@ static int report_print(const struct subject *subject, int file) {
     return hz_stats_print(file, subject->wish.format) == 0 ? 0 : errno;
 }
 
+/* Opening a FIFO that nobody reads fails, instead of waiting for a reader. -1 with errno set if it fails. */
+static int report_open(const char *path) {
+    int file =
+        open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK, S_IRUSR | S_IWUSR);
+    if (file >= 0)
+        (void)fcntl(file, F_SETFL, O_APPEND); /* cannot fail: takes O_NONBLOCK back */
+    return file;
+}
+
 /* Adds a report to the file. What a full disk has cut off is taken back, so that each report in the file is whole. */
 static void report_to_file(struct subject *subject, const char *path) {
     struct stat before;
-    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+    int file = report_open(path);
     if (file < 0) {
         complain(subject, path, errno);
         return;
@@ -157,6 +180,16 @@ static void reports_at_end(void) {
             report_write(&subjects[i]);
     if (subjects[HZ_REQUEST_PROFILE].wish.leaks && stderr_open() >= 0)
         hz_profile_write_leaks(stderr_open());
+}
+
+/* Whether something is asked for that goes to stderr. Complaints about a file do not count. */
+static bool wants_stderr(void) {
+    bool is_wanted = false;
+    for (unsigned i = 0; i < HZ_REQUESTS; i++) {
+        const struct hz_request *wish = &subjects[i].wish;
+        is_wanted |= hz_request_is_any(wish) && (wish->file[0] == '\0' || wish->leaks);
+    }
+    return is_wanted;
 }
 
 static bool is_at_end(const struct subject *subject) {
@@ -413,6 +446,13 @@ static void wish_drop(struct subject *subject) {
     subject->wish = (struct hz_request){.of = subject->wish.of};
 }
 
+/* The child may go on as a daemon, and whoever reads the parent's stderr from a pipe waits until all have closed it. */
+static void stderr_copy_close(void) {
+    if (stderr_copy >= 0 && !hz_os_is_confined() && is_as_stderr_was(stderr_copy))
+        (void)close(stderr_copy);
+    stderr_copy = -1;
+}
+
 /* A fork's child has no reporter, and reports nothing unless it was asked. */
 static void reporter_after_fork(void) {
     bool is_any = false;
@@ -423,6 +463,8 @@ static void reporter_after_fork(void) {
             wish_drop(&subjects[i]);
         is_any |= hz_request_is_any(&subjects[i].wish);
     }
+    if (!wants_stderr())
+        stderr_copy_close();
     if (is_any)
         reporter_begin();
 }
@@ -463,6 +505,8 @@ void hz_reporter_read(const char *stats_words, const char *profile_words, const 
     char number[16];
     bool has_number = snprintf(number, sizeof(number), "%u", hz_os_process_id()) > 0;
     is_owner = owner == NULL || (has_number && strcmp(owner, number) == 0);
+    if (stats_words != NULL || profile_words != NULL)
+        had_stderr = fstat(STDERR_FILENO, &stderr_was) == 0;
     if (stats_words != NULL)
         words_read(HZ_REQUEST_STATS, stats_words);
     if (profile_words != NULL)
@@ -486,9 +530,8 @@ void hz_reporter_start(void) {
         (void)putenv(owner_variable); /* without memory the children report too */
     if (!is_any)
         return;
-    stderr_copy = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_COPY_MIN);
-    if (stderr_copy >= 0 && fstat(stderr_copy, &stderr_was) != 0)
-        stderr_copy = -1;
+    if (had_stderr && wants_stderr())
+        stderr_copy = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_COPY_MIN);
     is_first_key = pthread_key_create(&first_thread, first_thread_ends) == 0;
     if (pthread_atfork(NULL, NULL, reporter_after_fork) != 0)
         for (unsigned i = 0; i < HZ_REQUESTS; i++)

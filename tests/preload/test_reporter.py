@@ -7,6 +7,7 @@ import json
 import os
 import re
 import resource
+import select
 import shutil
 import signal
 import subprocess
@@ -247,6 +248,32 @@ def test_such_a_child_with_its_parents_number(library: Path, asked: Path) -> Non
     assert (result.returncode, len(result.stderr.splitlines())) == (3, 1)
 
 
+def test_a_daemon_does_not_keep_stderr_open(library: Path) -> None:
+    lives, end = os.pipe()
+    program = f"""
+import os
+if os.fork():
+    os._exit(0)
+null = os.open("/dev/null", os.O_RDWR)
+for number in range(3):
+    os.dup2(null, number)
+os.close({end})
+os.read({lives}, 1)
+"""
+    try:
+        result = run(library, "1", *PYTHON, program, pass_fds=(lives, end))  # waits for the end of stderr
+    finally:
+        os.close(end)
+        os.close(lives)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_file_with_the_number_of_stderr(library: Path, tmp_path: Path) -> None:
+    program = f"import os; os.close(2); os.write(os.open('{tmp_path}/data', os.O_RDWR | os.O_CREAT), b'precious')"
+    assert HEAD.search(run(library, "1", *PYTHON, program).stderr)
+    assert (tmp_path / "data").read_text() == "precious"
+
+
 def test_the_reporter_has_ordinary_priority(library: Path) -> None:
     if subprocess.run(["chrt", "--fifo", "1", "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("needs the right to set a real-time priority")
@@ -283,6 +310,13 @@ def test_no_report_through_a_symbolic_link(library: Path, tmp_path: Path) -> Non
     result = run(library, f"1,file={tmp_path}/link", *PYTHON, "pass")
     assert result.stderr == f"hakozuna: HAKOZUNA_STATS: cannot write {tmp_path}/link: error 40\n"
     assert (tmp_path / "target").read_text() == "precious"
+
+
+def test_a_fifo_without_a_reader(library: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    result = run(library, f"1,file={tmp_path}/fifo", *PYTHON, "import os; print([n for n in os.listdir('/proc/self/fd') if int(n) > 9])")
+    assert (result.returncode, result.stdout) == (0, "[]\n"), "with a file, no copy of stderr is kept"
+    assert result.stderr == f"hakozuna: HAKOZUNA_STATS: cannot write {tmp_path}/fifo: error 6\n"
 
 
 def test_a_full_disk_is_reported_once(library: Path, asked: Path) -> None:
@@ -366,8 +400,11 @@ def test_the_command_of_the_page(library: Path, tmp_path: Path) -> None:
             assert server.poll() is None
         path = tmp_path / f"redis-server.{server.pid}"
         os.mkfifo(path)
-        os.kill(server.pid, signal.SIGUSR2)
-        text = path.read_text()
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as reader:
+            os.kill(server.pid, signal.SIGUSR2)
+            assert select.select([reader], [], [], TIMEOUT_SECONDS)[0]
+            os.set_blocking(reader.fileno(), True)
+            text = reader.read()
         assert HEAD.match(text)["pid"] == str(server.pid)
         assert "\nlive " in text
     finally:
