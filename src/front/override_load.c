@@ -73,8 +73,11 @@ static void profile_begin(const char *value) {
 __attribute__((constructor)) static void at_load(void) {
     sample();
     const char *profile_words = hz_os_getenv("HAKOZUNA_PROFILE");
-    if (hz_os_is_first_thread())
-        hz_reporter_read(hz_os_getenv("HAKOZUNA_STATS"), profile_words, hz_os_getenv("HAKOZUNA_STATS_OWNER"));
+    if (hz_os_is_first_thread()) {
+        struct hz_reporter_words of_stats = {hz_os_getenv("HAKOZUNA_STATS"), hz_os_getenv("HAKOZUNA_STATS_OWNER")};
+        struct hz_reporter_words of_profile = {profile_words, hz_os_getenv("HAKOZUNA_PROFILE_OWNER")};
+        hz_reporter_read(&of_stats, &of_profile);
+    }
     profile_begin(profile_words);
     if (is_set("HAKOZUNA_BACKGROUND", "0"))
         hz_cpus_look_never();

@@ -45,19 +45,19 @@ enum {
 /* What a variable asks for. */
 struct subject {
     const char *variable;
+    const char *owner_variable; /* names the process that was asked first, and its words */
     struct hz_request wish;
+    bool has_refused;                     /* a word was not allowed, which children need not say again */
+    char owner_text[2 * HZ_REQUEST_ROOM]; /* the environment points to it; "": nothing for children to know */
     uint64_t due_ms;               /* reporter: when the next report is due, if there is one every so many seconds */
     _Atomic(bool) has_complained;  /* hint */
     _Atomic(bool) has_lost_signal; /* hint */
 };
 
 static struct subject subjects[HZ_REQUESTS] = {
-    [HZ_REQUEST_STATS] = {.variable = "HAKOZUNA_STATS"},
-    [HZ_REQUEST_PROFILE] = {.variable = "HAKOZUNA_PROFILE"},
+    [HZ_REQUEST_STATS] = {.variable = "HAKOZUNA_STATS", .owner_variable = "HAKOZUNA_STATS_OWNER"},
+    [HZ_REQUEST_PROFILE] = {.variable = "HAKOZUNA_PROFILE", .owner_variable = "HAKOZUNA_PROFILE_OWNER"},
 };
-static bool has_refused;             /* a word was not allowed, which children need not say again */
-static bool is_owner;                /* the process was asked first; a program that it executes stays that process */
-static char owner_variable[40];      /* the environment points to it */
 static int stderr_copy = -1;         /* stderr as it was at the start, for programs that close theirs before they end */
 static bool had_stderr;              /* there was one at the start */
 static struct stat stderr_was;       /* what it was, so that another file with its number is noticed */
@@ -472,7 +472,7 @@ static void reporter_after_fork(void) {
 /* ---- called from outside --------------------------------------------------------------------------- */
 
 static void word_refuse_of(enum hz_request_of of, const char *word, size_t length, const char *allowed) {
-    has_refused = true;
+    subjects[of].has_refused = true;
     reporter_say("hakozuna: %s: '%.*s': allowed are %s\n", subjects[of].variable, (int)hz_min(length, 80), word,
                  allowed);
 }
@@ -491,26 +491,45 @@ static void word_ignore(const char *word, size_t length, const char *allowed) {
     (void)allowed;
 }
 
-static void words_read(enum hz_request_of of, const char *words) {
-    struct hz_request *wish = &subjects[of].wish;
-    if (!is_owner)
-        hz_request_read(of, words, wish, word_ignore);
-    else
-        hz_request_read(of, words, wish, of == HZ_REQUEST_STATS ? word_refuse_stats : word_refuse_profile);
-    if (!hz_request_is_any(wish) || (!is_owner && !wish->in_children))
-        wish_drop(&subjects[of]);
+/* Whether the process is the one that the words ask: nobody is named as the owner of these words, or the process is. A
+   program that executes another stays the process that was asked. */
+static bool is_owner_of(const char *words, const char *owner, const char *number) {
+    size_t length = owner != NULL ? strspn(owner, "0123456789") : 0;
+    bool is_known = length > 0 && owner[length] == ':' && strcmp(owner + length + 1, words) == 0;
+    return !is_known || (strlen(number) == length && memcmp(owner, number, length) == 0);
 }
 
-void hz_reporter_read(const char *stats_words, const char *profile_words, const char *owner) {
+/* Children that have the same words stay silent. If the words are too long, they report too. */
+static void owner_text_make(struct subject *subject, const char *words, const char *number) {
+    int length =
+        snprintf(subject->owner_text, sizeof(subject->owner_text), "%s=%s:%s", subject->owner_variable, number, words);
+    if (length < 0 || (size_t)length >= sizeof(subject->owner_text))
+        subject->owner_text[0] = '\0';
+}
+
+static void words_read(enum hz_request_of of, const struct hz_reporter_words *asked) {
+    struct subject *subject = &subjects[of];
     char number[16];
-    bool has_number = snprintf(number, sizeof(number), "%u", hz_os_process_id()) > 0;
-    is_owner = owner == NULL || (has_number && strcmp(owner, number) == 0);
-    if (stats_words != NULL || profile_words != NULL)
+    if (asked->words == NULL || snprintf(number, sizeof(number), "%u", hz_os_process_id()) < 0) /* cannot fail */
+        return;
+    bool is_owner = is_owner_of(asked->words, asked->owner, number);
+    if (!is_owner)
+        hz_request_read(of, asked->words, &subject->wish, word_ignore);
+    else
+        hz_request_read(of, asked->words, &subject->wish,
+                        of == HZ_REQUEST_STATS ? word_refuse_stats : word_refuse_profile);
+    bool is_any = hz_request_is_any(&subject->wish);
+    if (is_owner && (is_any || subject->has_refused))
+        owner_text_make(subject, asked->words, number);
+    if (!is_any || (!is_owner && !subject->wish.in_children))
+        wish_drop(subject);
+}
+
+void hz_reporter_read(const struct hz_reporter_words *of_stats, const struct hz_reporter_words *of_profile) {
+    if (of_stats->words != NULL || of_profile->words != NULL)
         had_stderr = fstat(STDERR_FILENO, &stderr_was) == 0;
-    if (stats_words != NULL)
-        words_read(HZ_REQUEST_STATS, stats_words);
-    if (profile_words != NULL)
-        words_read(HZ_REQUEST_PROFILE, profile_words);
+    words_read(HZ_REQUEST_STATS, of_stats);
+    words_read(HZ_REQUEST_PROFILE, of_profile);
 }
 
 uint64_t hz_reporter_profile_rate(void) {
@@ -523,11 +542,11 @@ void hz_reporter_start(void) {
     bool has_profile = hz_profile_rate() != 0;
     if (!has_profile)
         wish_drop(&subjects[HZ_REQUEST_PROFILE]);
-    for (unsigned i = 0; i < HZ_REQUESTS; i++)
+    for (unsigned i = 0; i < HZ_REQUESTS; i++) {
         is_any |= hz_request_is_any(&subjects[i].wish);
-    if (is_owner && (is_any || has_refused) &&
-        snprintf(owner_variable, sizeof(owner_variable), "HAKOZUNA_STATS_OWNER=%u", hz_os_process_id()) > 0)
-        (void)putenv(owner_variable); /* without memory the children report too */
+        if (subjects[i].owner_text[0] != '\0')
+            (void)putenv(subjects[i].owner_text); /* without memory the children report too */
+    }
     if (!is_any)
         return;
     if (had_stderr && wants_stderr())

@@ -11,10 +11,16 @@
 
 #include "base/compiler.h"
 
-/* When the library is loaded, by the process's first thread: reads what the two variables ask; NULL: nothing. `owner`:
-   the number, as text, of the process that was asked first (HAKOZUNA_STATS_OWNER); NULL in that process. Allocates
-   nothing. */
-void hz_reporter_read(const char *stats_words, const char *profile_words, const char *owner);
+/* A variable, and what HAKOZUNA_STATS_OWNER or HAKOZUNA_PROFILE_OWNER says of it: "number:words" of the process that
+   was asked first, NULL in that process. */
+struct hz_reporter_words {
+    const char *words; /* NULL: nothing is asked */
+    const char *owner;
+};
+
+/* When the library is loaded, by the process's first thread: reads what HAKOZUNA_STATS and HAKOZUNA_PROFILE ask.
+   Allocates nothing. */
+void hz_reporter_read(const struct hz_reporter_words *of_stats, const struct hz_reporter_words *of_profile);
 
 /* The rate in bytes of the heap profile that is asked for; 0: none. */
 uint64_t hz_reporter_profile_rate(void);

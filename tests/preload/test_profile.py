@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
 import shutil
@@ -217,6 +218,16 @@ def test_fork(preload: Preload, profiled: Path, tmp_path: Path, words: str) -> N
 def test_programs_that_it_starts_are_not_profiled(preload: Preload, tmp_path: Path) -> None:
     profile(preload, "1", tmp_path, "bash", "-c", "/bin/true; /bin/true; exit 0")
     assert re.match(r"bash\.\d+\.heap$", only(tmp_path).name)
+
+
+def test_another_request_in_a_process_that_is_profiled(preload: Preload, tmp_path: Path) -> None:
+    """Each variable has an owner of its own: the same words of HAKOZUNA_STATS stay those of bash."""
+    preload.variables["HAKOZUNA_STATS"] = "json"
+    python = "/usr/bin/python3 -I -S -c pass"
+    command = f"HAKOZUNA_PROFILE=rate=4K {python}; {python}; exit 0"
+    result = profile(preload, "1", tmp_path, "bash", "-c", command)
+    assert [re.sub(r"\d+", "N", path.name) for path in sorted(tmp_path.iterdir())] == ["bash.N.heap", "pythonN.N.heap"]
+    assert [json.loads(line)["process"]["program"] for line in result.stderr.splitlines()] == ["bash"]
 
 
 def test_a_signal_while_all_threads_sample(preload: Preload, profiled: Path, tmp_path: Path) -> None:

@@ -274,6 +274,14 @@ def test_a_file_with_the_number_of_stderr(library: Path, tmp_path: Path) -> None
     assert (tmp_path / "data").read_text() == "precious"
 
 
+def test_another_request_in_a_process_that_is_observed(library: Path) -> None:
+    python = " ".join(PYTHON) + " pass"
+    result = run(library, "1,exit", "bash", "-c", f"HAKOZUNA_STATS=json {python}; {python}; exit 0")
+    first, _, rest = result.stderr.partition("\n")
+    assert json.loads(first)["process"]["program"] == "python3"
+    assert [found["program"] for found in HEAD.finditer(rest)] == ["bash"]
+
+
 def test_the_reporter_has_ordinary_priority(library: Path) -> None:
     if subprocess.run(["chrt", "--fifo", "1", "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("needs the right to set a real-time priority")
