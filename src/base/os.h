@@ -58,7 +58,7 @@ bool hz_os_has_address(uintptr_t address);
 void *hz_os_remap(void *address, size_t old_bytes, size_t new_bytes, void *target);
 
 /* Bytes of the range that are in memory now. Where nothing is mapped, and in a confined process, none are. A system
-   call for each 16 MiB or so; for statistics. */
+   call for each 4 MiB or so; for statistics. */
 size_t hz_os_resident_bytes(const void *address, size_t bytes);
 
 /* The system's page size: 4 to 64 KiB. */

@@ -196,7 +196,7 @@ void *IMPL(remap)(void *address, size_t old_bytes, size_t new_bytes, void *targe
 }
 
 size_t hz_os_resident_bytes(const void *address, size_t bytes) {
-    enum { PAGES_AT_ONCE = 4096 };
+    enum { PAGES_AT_ONCE = 1024 }; /* a byte each, on a stack that may be small */
     unsigned char is_resident[PAGES_AT_ONCE];
     size_t page_bytes = hz_os_page_bytes();
     size_t pages = 0;
