@@ -248,6 +248,23 @@ def test_a_signal_while_all_threads_sample(preload: Preload, profiled: Path, tmp
     assert moments[-1].lost == 0
 
 
+@pytest.mark.parametrize("words", ["exit", "leak"])
+def test_sigterm_writes_the_profile_and_ends_the_program(preload: Preload, profiled: Path, tmp_path: Path, words: str) -> None:
+    """The signal often finds the program inside the profile, whose lock the report needs."""
+    environment = preload.environment(HAKOZUNA_PROFILE=f"{words},rate=1,file={tmp_path}/%p")
+    pipe = subprocess.PIPE
+    for _ in range(25):
+        with subprocess.Popen([profiled, "ask"], env=environment, stdout=pipe, stderr=pipe, text=True) as process:
+            assert process.stdout.readline() == "asking\n"
+            process.send_signal(signal.SIGTERM)
+            output, errors = process.communicate(timeout=TIMEOUT_SECONDS)
+        assert (process.returncode, output) == (-signal.SIGTERM, "")
+        if words == "exit":
+            assert (len(heap_profile.read_moments(tmp_path / str(process.pid))), errors) == (1, "")
+        else:
+            assert errors.startswith("hakozuna: leaks: about "), errors
+
+
 # ---- the variable ----------------------------------------------------------------------------------
 
 
@@ -277,6 +294,18 @@ def test_beside_the_sampling_guard(preload: Preload, tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written(preload: Preload, tmp_path: Path) -> None:
     result = profile(preload, f"file={tmp_path}/none/x", tmp_path, "/bin/true")
     assert result.stderr == f"hakozuna: HAKOZUNA_PROFILE: cannot write {tmp_path}/none/x: error 2\n"
+
+
+def test_a_fifo_that_nobody_reads(preload: Preload, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    result = profile(preload, f"file={tmp_path}/fifo", tmp_path, "/bin/true")
+    assert result.stderr == f"hakozuna: HAKOZUNA_PROFILE: cannot write {tmp_path}/fifo: error 6\n"
+
+
+def test_a_copy_of_stderr_only_for_a_list_of_leaks(preload: Preload, tmp_path: Path) -> None:
+    script = "import os; print(sum(int(number) > 9 for number in os.listdir('/proc/self/fd')))"
+    for words, copies in (("exit", "0\n"), ("leak", "1\n")):
+        assert profile(preload, words, tmp_path, "/usr/bin/python3", "-I", "-S", "-c", script).stdout == copies
 
 
 def test_beside_statistics(library: Path, profiled: Path, tmp_path: Path) -> None:

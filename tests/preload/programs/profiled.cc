@@ -6,10 +6,13 @@
  *   profiled leak                leaks in one function among many that do not
  *   profiled fork                the child allocates too
  *   profiled step                grows at each line of stdin
+ *   profiled ask                 asks for the size of a block until a signal ends it
  */
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <malloc.h>
 #include <memory>
 #include <string>
 #include <sys/wait.h>
@@ -141,6 +144,20 @@ void leak() {
     printf("%zu\n", forgotten.size());
 }
 
+/* Until a signal ends it. Another thread prints that it has begun, so the signal finds this one asking. */
+void ask(void *block) {
+    std::atomic<size_t> asked{0};
+    std::thread other([&asked] {
+        while (asked < 1000)
+            std::this_thread::yield();
+        printf("asking\n");
+        fflush(stdout);
+    });
+    while (malloc_usable_size(block) != 0)
+        asked++;
+    other.join();
+}
+
 } // namespace
 
 int main(int count, char **arguments) {
@@ -168,8 +185,10 @@ int main(int count, char **arguments) {
             printf("grown\n");
             fflush(stdout);
         }
+    } else if (what == "ask") {
+        ask(by_malloc_medium(5000));
     } else {
-        fprintf(stderr, "profiled: '%s'; allowed: mix MIB [THREADS], leak, fork, step\n", what.c_str());
+        fprintf(stderr, "profiled: '%s'; allowed: mix MIB [THREADS], leak, fork, step, ask\n", what.c_str());
         return 2;
     }
     return 0;
