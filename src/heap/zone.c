@@ -1,7 +1,5 @@
 /*
  * zone.c - see zone.h. Called by malloc.c, free.c, resize.c, fork.c and the front.
- *
- * Edge "zone-publish": a thread that finds a zone in the list of all zones sees its lock and its number.
  */
 #include "heap/zone.h"
 
@@ -35,9 +33,9 @@ struct hz_zone {
 _Static_assert(offsetof(struct hz_zone, shard) == 0, "a page leads to the shard, and so to the zone");
 _Static_assert(sizeof(struct hz_page) + sizeof(struct zone_large) <= HZ_PAGE_META_BYTES, "both fit into a page's meta");
 
-static _Atomic(struct hz_zone *) all_zones; /* sync: zone-publish; all zones, the newest first */
-static struct hz_lock spare_zones_lock;     /* a leaf */
-static struct hz_zone *spare_zones;         /* lock: spare_zones_lock; zones that were dropped */
+static struct hz_zone *all_zones;       /* lock: spare_zones_lock; the newest first; a fork's child reads it alone */
+static struct hz_lock spare_zones_lock; /* a leaf */
+static struct hz_zone *spare_zones;     /* lock: spare_zones_lock; zones that were dropped */
 
 static void zone_lock(struct hz_zone *zone) {
     hz_shard_lock(&hz_thread_none, &zone->shard, HZ_TO_GET);
@@ -63,8 +61,9 @@ struct hz_zone *hz_zone_make(void) {
     hz_lock_init(&zone->shard.exclusive, HZ_RANK_OUTER);
     zone->shard.index = HZ_SHARD_OF_ZONE;
     hz_lock_acquire(&spare_zones_lock);
-    zone->next_made = hz_load_rlx(&all_zones); /* relaxed: lock */
-    hz_store_rel(&all_zones, zone);            /* sync: zone-publish, partner hz_zones_after_fork */
+    zone->next_made = all_zones;
+    hz_signal_fence(); /* fork: the zone is complete before it is listed */
+    all_zones = zone;
     hz_lock_release(&spare_zones_lock);
     return zone;
 }
@@ -257,8 +256,7 @@ static void large_relink(struct hz_zone *zone) {
 
 void hz_zones_after_fork(void) {
     hz_lock_settle(&spare_zones_lock); /* at worst the zone that was just dropped, or just taken, is lost */
-    /* sync: zone-publish, partner hz_zone_make */
-    for (struct hz_zone *zone = hz_load_acq(&all_zones); zone != NULL; zone = zone->next_made) {
+    for (struct hz_zone *zone = all_zones; zone != NULL; zone = zone->next_made) {
         if (!hz_lock_abandoned(&zone->shard.exclusive))
             continue;
         hz_pages_relink_locked(&zone->shard); /* no other thread exists, which is as good as holding the lock */
