@@ -1,5 +1,6 @@
 /*
- * huge.c - see huge.h. Called by arena.c; by pages/page.c for the counts; when the program starts its first thread.
+ * huge.c - see huge.h. Called by arena.c; by pages/page.c for the counts; by limit.c, which looks at the system
+ * when the program starts its first thread.
  */
 #include "base/huge.h"
 
@@ -15,8 +16,8 @@ enum {
     PAUSE_LOG2 = 2, /* after a slow unit no other is wanted for 4 times as long; each time in a row doubles that, */
     PAUSE_LOG2_MAX = 10, /* to at most 1024 times. The first time the thread may just have lost its CPU */
     REFUSED_SHIFT = 4,
-    BLOCK_BYTES_MIN = 4 << 20,
-    BLOCK_SHARE = 4,
+    BLOCK_BYTES_MIN = 4 << 20, /* shorter blocks get no huge pages, */
+    BLOCK_SHARE = 4,           /* and all that have them are at most a quarter of the dense bytes */
     UNIT_PAGES = HZ_HUGE_BYTES / HZ_PAGE_BYTES,
     REFUSED_MAX = 4096, /* units that are refused at a time: each can cost a mapping, of which a process has 65,530 */
 };

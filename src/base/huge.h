@@ -21,7 +21,8 @@ enum {
     HZ_HUGE_BYTES = 1 << HZ_HUGE_LOG2,
 };
 
-/* What the kernel was told about the units of one segment: bits 0 to 3 asked, bits 4 to 7 refused. Zero: nothing. */
+/* What the kernel was told about the two units of a segment: bits 0 and 1 asked, bits 4 and 5 refused. Zero: nothing.
+ */
 typedef _Atomic(uint8_t) hz_huge_units;
 
 /* Counts bytes of dense runs. Any thread. */
@@ -35,9 +36,9 @@ bool hz_huge_is_wanted(size_t used_bytes);
    takes long, because the kernel first has to move other memory, no unit is wanted for a while. */
 void hz_huge_ask(hz_huge_units *units, char *base, unsigned unit, char *run);
 
-/* A run is handed out in a segment at `base`: pages [first, first + pages) of HZ_PAGE_BYTES, all clean. Asks for those
-   of its units that are new, that is, without a bit in `dirty_mask`, while units are wanted. `used_bytes`: in all runs.
- */
+/* A run is handed out in a segment at `base`: pages [first, first + pages) of HZ_PAGE_BYTES, all clean. Looks at those
+   of its units that are new, that is, without a bit in `dirty_mask`. In a dense heap asks for them; otherwise refuses
+   those that were asked for when it was dense. `used_bytes`: in all runs. */
 void hz_huge_run_begin(hz_huge_units *units, char *base, unsigned first, unsigned pages, uint64_t dirty_mask,
                        size_t used_bytes);
 
