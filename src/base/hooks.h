@@ -31,7 +31,7 @@ extern HZ_HIDDEN HZ_TLS struct hz_hooks_thread hz_hooks_thread;
 
 /* Installs the hooks unless the process has them already. When a thread ends, `on_exit` gets the value that the thread
    armed. In each fork's child `after_fork` is called at once, and `settle_fork` when the thread is outside. Can
-   allocate, so the calling thread must be able to allocate already. */
+   allocate: a thread that is about to attach may come back attached. */
 void hz_hooks_install(void (*on_exit)(void *), void (*after_fork)(void), void (*settle_fork)(void));
 
 /* Arms the exit hook of the calling thread. `value` is not NULL. Can allocate. False when there is no hook, or no

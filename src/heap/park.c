@@ -62,13 +62,13 @@ void hz_park_reset(struct hz_thread_block *self) {
 
 void hz_park_open(struct hz_thread_block *self) {
     hz_lock_acquire(&self->parking.lock);
-    self->parking.self_word = &hz_self_word;
+    hz_store_rlx(&self->parking.self_word, &hz_self_word); /* relaxed: lock */
     hz_lock_release(&self->parking.lock);
 }
 
 void hz_park_close(struct hz_thread_block *self) {
     hz_lock_acquire(&self->parking.lock);
-    self->parking.self_word = NULL;
+    hz_store_rlx(&self->parking.self_word, NULL); /* relaxed: lock */
     hz_lock_release(&self->parking.lock);
 }
 
@@ -93,12 +93,13 @@ bool hz_park(struct hz_thread_block *thread) {
     if (!is_outside(thread)) /* hint, spares the thread a wait */
         return false;
     hz_lock_acquire(&parking->lock);
-    bool parked = hz_load_rlx(&parking->parked); /* relaxed: lock */
-    if (!parked && parking->self_word != NULL) {
-        hz_store_rlx(parking->self_word, &hz_thread_none); /* sync: park, partners hz_self, hz_thread_enter */
+    bool parked = hz_load_rlx(&parking->parked); /* relaxed, both: lock */
+    _Atomic(struct hz_thread_block *) *self_word = hz_load_rlx(&parking->self_word);
+    if (!parked && self_word != NULL) {
+        hz_store_rlx(self_word, &hz_thread_none); /* sync: park, partners hz_self, hz_thread_enter */
         parked = hz_os_barrier() && is_outside(thread);
         if (!parked)
-            hz_store_rlx(parking->self_word, thread);
+            hz_store_rlx(self_word, thread);
         hz_store_rlx(&parking->parked, parked); /* relaxed: lock */
         if (parked)
             hz_allowance_leave();
@@ -139,18 +140,18 @@ void hz_park_after_fork(void) {
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next)
         hz_lock_settle(&hz_thread_block_from(each)->parking.lock);
     struct hz_thread_block *self = hz_thread_mine;
-    if (self != NULL && self->parking.self_word != NULL)
+    if (self != NULL && hz_load_rlx(&self->parking.self_word) != NULL) /* relaxed: one thread */
         self->parking.has_holes |= hz_self() != self;
 }
 
 void hz_park_settle_fork(void) {
-    hz_store_rlx(&hz_keeper_sleeps, 0); /* relaxed: one thread */
+    hz_store_rlx(&hz_keeper_sleeps, 0); /* relaxed, all: one thread */
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
         struct hz_thread_block *thread = hz_thread_block_from(each);
-        if (thread == hz_thread_mine || thread->parking.self_word == NULL) /* writes only where needed */
+        if (thread == hz_thread_mine || hz_load_rlx(&thread->parking.self_word) == NULL) /* writes only where needed */
             continue;
-        thread->parking.self_word = NULL;
-        if (hz_load_rlx(&thread->parking.parked)) /* relaxed, both: one thread */
+        hz_store_rlx(&thread->parking.self_word, NULL);
+        if (hz_load_rlx(&thread->parking.parked))
             hz_store_rlx(&thread->parking.parked, false);
     }
 }

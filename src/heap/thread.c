@@ -30,10 +30,14 @@ bool hz_thread_is_ending(void) {
     return thread_ending;
 }
 
+static void hook(void) {
+    hz_hooks_install(thread_exit, hz_heap_after_fork, hz_heap_settle_fork);
+}
+
 void hz_thread_arm(struct hz_thread_block *self) {
     if (self->exit_armed || thread_ending)
         return;
-    hz_hooks_install(thread_exit, hz_heap_after_fork, hz_heap_settle_fork);
+    hook();
     self->exit_armed = hz_hooks_arm_exit(self);
 }
 
@@ -56,6 +60,13 @@ static struct hz_registered *recycled_claim(void) {
 
 static struct hz_thread_block *attach(void) {
     static _Atomic(bool) was_called; /* hint: a process with one thread needs no look at the CPUs */
+    /* Before any lock is taken: a thread that has never allocated can fork meanwhile. pthread_atfork waits for its
+       fork, and a later fork's child is repaired. */
+    hook();
+    if (hz_thread_mine != NULL) { /* hook has allocated */
+        hz_thread_arm(hz_thread_mine);
+        return hz_thread_mine;
+    }
     if (!hz_init())
         return NULL;
     if (hz_load_rlx(&was_called)) /* relaxed, both: hint */

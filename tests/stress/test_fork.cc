@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <spawn.h>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -154,6 +155,28 @@ TEST(Fork, ChildAllocatesAndFreesTheParentsBlocks) {
         });
         ASSERT_NO_FATAL_FAILURE(children::expect_good_end(child));
         ASSERT_EQ(use_heap(77, 50), no_failure) << "the parent's heap after fork " << i;
+    }
+}
+
+/* The forking thread has never allocated, so only the other thread can have hooked fork. */
+TEST(Fork, DuringTheFirstAllocationOfTheProcess) {
+    for (size_t i = 0; i < times(fork_count); i++) {
+        /* a program linked with the library may have made no block yet; a preloaded library has, before main */
+        pid_t program = children::start([&] {
+            std::atomic<bool> begins{false};
+            std::thread other([&] {
+                begins = true;
+                t_free(t_malloc(i));
+            });
+            while (!begins) {
+            }
+            for (size_t spins = 0; spins < i * 20; spins++)
+                asm volatile("");
+            pid_t child = children::start([&] { return use_heap(i, 10); });
+            other.join();
+            return children::code_of(child);
+        });
+        ASSERT_NO_FATAL_FAILURE(children::expect_good_end(program));
     }
 }
 

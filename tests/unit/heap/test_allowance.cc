@@ -77,11 +77,11 @@ TEST(Allowance, AParkedThreadDoesNotShare) {
     {
         struct hz_parking *parking = &worker.block()->parking;
         hz_lock_acquire(&parking->lock); /* as if another thread were about to park it, and gave up */
-        hz_store_rlx(parking->self_word, &hz_thread_none);
+        hz_store_rlx(hz_load_rlx(&parking->self_word), &hz_thread_none);
         worker.begin([] { t_free(t_malloc(1)); });
         while (hz_load_rlx(&parking->lock.word) != 2)
             std::this_thread::yield();
-        hz_store_rlx(parking->self_word, worker.block());
+        hz_store_rlx(hz_load_rlx(&parking->self_word), worker.block());
         hz_lock_release(&parking->lock);
         worker.wait();
     }

@@ -491,7 +491,7 @@ TEST_F(Park, AForkInterruptsTheParkingOfItsOwnThread) {
         worker.run(fill_bins);
         ASSERT_TRUE(!parked || hz_park(thread));
         hz_lock_acquire(&thread->parking.lock);
-        hz_store_rlx(thread->parking.self_word, &hz_thread_none);
+        hz_store_rlx(hz_load_rlx(&thread->parking.self_word), &hz_thread_none);
         Blocks taken(HZ_BIN_COUNT);
         uint32_t count =
             parked ? hz_bin_take_old(&thread->cache, size_class, &thread->parking.gone[size_class], taken.data()) : 0;
@@ -507,7 +507,7 @@ TEST_F(Park, AForkInterruptsTheParkingOfItsOwnThread) {
         });
         thread->parking.has_holes |= count > 0;
         if (!parked)
-            hz_store_rlx(thread->parking.self_word, thread);
+            hz_store_rlx(hz_load_rlx(&thread->parking.self_word), thread);
         hz_lock_release(&thread->parking.lock);
         hz_blocks_send(self_, taken.data(), count);
         worker.run(use_every_class);
