@@ -6,13 +6,21 @@ file(GLOB workload_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/worklo
 file(GLOB common_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/workloads/common/*.c")
 file(GLOB tool_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/apps/*.c" "${PROJECT_SOURCE_DIR}/bench/coherence/*.c")
 
+add_library(workload_common OBJECT ${common_sources})
+target_include_directories(workload_common PUBLIC "${PROJECT_SOURCE_DIR}/bench/workloads")
+target_compile_options(workload_common PUBLIC ${hz_no_builtin})
+target_link_libraries(workload_common PUBLIC Threads::Threads m)
+
+# A program of the given sources and the common code.
+function(hz_add_workload name)
+    add_executable(${name} ${ARGN})
+    target_link_libraries(${name} PRIVATE workload_common)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
+endfunction()
+
 foreach(source IN LISTS workload_sources tool_sources)
     cmake_path(GET source STEM workload)
-    add_executable(${workload} "${source}" ${common_sources})
-    target_include_directories(${workload} PRIVATE "${PROJECT_SOURCE_DIR}/bench/workloads")
-    target_compile_options(${workload} PRIVATE ${hz_no_builtin})
-    target_link_libraries(${workload} PRIVATE Threads::Threads m)
-    set_target_properties(${workload} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
+    hz_add_workload(${workload} "${source}")
 endforeach()
 
 # A prototype that a decision page compares with: builds bench/prototypes/<source>.c into
