@@ -79,15 +79,19 @@ static bool table_map(void **table, size_t bytes, bool writable) {
     return *table != NULL;
 }
 
-/* Gives back the memory of claimed pages of a segment. */
+/* Gives back memory of a segment that the caller holds. If that breaks a huge page, its unused part goes back too. */
+static bool part_give_back(struct hz_segment *segment, char *start, size_t bytes) {
+    char *base = hz_segment_page_address(segment, 0);
+    uint64_t broken = hz_huge_refuse_parts(&segment->huge, base, (size_t)(start - base), bytes);
+    hz_runmap_purge_free(&arena.pages, segment->index, broken);
+    return hz_os_purge(start, bytes);
+}
+
 static bool pages_give_back(uint32_t index, uint64_t bits) {
     /* sync: segment-publish, partner entry_get_locked */
     struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
-    size_t offset = (size_t)__builtin_ctzll(bits) << HZ_PAGE_LOG2;
-    size_t bytes = (size_t)hz_bits_count(bits) << HZ_PAGE_LOG2;
-    char *base = hz_segment_page_address(segment, 0);
-    hz_huge_refuse_parts(&segment->huge, base, offset, bytes);
-    return hz_os_purge(base + offset, bytes);
+    char *start = hz_segment_page_address(segment, (unsigned)__builtin_ctzll(bits));
+    return part_give_back(segment, start, (size_t)hz_bits_count(bits) << HZ_PAGE_LOG2);
 }
 
 bool hz_arena_init(void) {
@@ -364,13 +368,9 @@ void hz_arena_count_purged(size_t bytes) {
 }
 
 bool hz_arena_part_purge(char *start, size_t bytes) {
-    struct hz_segment *segment = hz_segment_get(start);
-    char *base = hz_segment_page_address(segment, 0);
-    hz_huge_refuse_parts(&segment->huge, base, (size_t)(start - base), bytes);
-    if (!hz_os_purge(start, bytes))
-        return false;
-    hz_arena_count_purged(bytes);
-    return true;
+    bool done = part_give_back(hz_segment_get(start), start, bytes);
+    hz_arena_count_purged(done ? bytes : 0);
+    return done;
 }
 
 size_t hz_arena_purged_bytes(void) {

@@ -109,17 +109,19 @@ static bool must_refuse(uint8_t seen, uint8_t bit) {
     return (seen & bit) != 0 || (hz_load_rlx(&thp_mode) == ALWAYS && (seen & (unsigned)bit << REFUSED_SHIFT) == 0);
 }
 
-static void unit_refuse(hz_huge_units *units, char *base, unsigned unit) {
+/* The unit's pages, if it had been asked for. */
+static uint64_t unit_refuse(hz_huge_units *units, char *base, unsigned unit) {
     uint8_t bit = (uint8_t)(1U << unit);
     uint8_t refused = (uint8_t)(bit << REFUSED_SHIFT);
     if (!must_refuse(hz_load_rlx(units), bit)) /* relaxed, all: hint, counter; two threads may both tell the kernel */
-        return;
-    (void)hz_and_rlx(units, (uint8_t)~bit);
+        return 0;
+    bool was_asked = (hz_and_rlx(units, (uint8_t)~bit) & bit) != 0;
     if ((hz_or_rlx(units, refused) & refused) == 0) {
         hz_add_rlx(&refused_count, 1);
         hz_add_rlx(&refused_now, 1);
     }
     hz_os_sparse(base + ((size_t)unit << HZ_HUGE_LOG2), HZ_HUGE_BYTES);
+    return was_asked ? UNIT_MASK << (unit * UNIT_PAGES) : 0;
 }
 
 void hz_huge_run_begin(hz_huge_units *units, char *base, unsigned first, unsigned pages, uint64_t dirty_mask,
@@ -130,7 +132,7 @@ void hz_huge_run_begin(hz_huge_units *units, char *base, unsigned first, unsigne
             continue;
         if (hz_huge_is_asked(units, unit)) {
             if (!heap_is_dense(used_bytes))
-                unit_refuse(units, base, unit);
+                (void)unit_refuse(units, base, unit); /* all its pages are clean: it holds no memory */
             continue;
         }
         if (!hz_huge_is_wanted(used_bytes))
@@ -140,14 +142,16 @@ void hz_huge_run_begin(hz_huge_units *units, char *base, unsigned first, unsigne
     }
 }
 
-void hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, size_t bytes) {
+uint64_t hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, size_t bytes) {
     size_t end = offset + bytes;
     size_t first = offset >> HZ_HUGE_LOG2;
     size_t last = (end - 1) >> HZ_HUGE_LOG2;
+    uint64_t pages = 0;
     if (offset % HZ_HUGE_BYTES != 0 || (first == last && end % HZ_HUGE_BYTES != 0))
-        unit_refuse(units, base, (unsigned)first);
+        pages |= unit_refuse(units, base, (unsigned)first);
     if (last != first && end % HZ_HUGE_BYTES != 0)
-        unit_refuse(units, base, (unsigned)last);
+        pages |= unit_refuse(units, base, (unsigned)last);
+    return pages;
 }
 
 /* Counts a block if the quota allows it. */

@@ -48,8 +48,9 @@ HZ_INLINE bool hz_huge_is_asked(hz_huge_units *units, unsigned unit) {
 }
 
 /* Before [offset, offset + bytes) of the segment at `base` is given back: refuses huge pages for units of which this is
-   a part. Any thread that holds the range. */
-void hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, size_t bytes);
+   a part. Returns the pages, of HZ_PAGE_BYTES, of those that had been asked for: these hold memory where no run has
+   been yet. Any thread that holds the range. */
+uint64_t hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, size_t bytes);
 
 /* A block that is a mapping of its own begins at `base`. True if huge pages were asked for in it. Nobody knows how much
    of such a block the program will touch. So all blocks with huge pages together may hold a quarter of the bytes of

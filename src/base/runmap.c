@@ -255,13 +255,14 @@ static uint64_t resting_units(struct hz_runmap *map, uint32_t index) {
     return hz_load_rlx(&map->free_masks[index]) & hz_load_rlx(&map->dirty_masks[index]);
 }
 
-/* Purges one run of units that rest and are in `tries`, and removes it from `tries`; false when there is none. No other
-   thread can get the units meanwhile. */
-static bool purge_run(struct hz_runmap *map, uint32_t index, uint64_t *tries, size_t *purged) {
+/* Purges one run of units that are in `tries`, and removes it from `tries`; false when there is none. The units rest,
+   or `clean_too`: are free. No other thread can get them meanwhile. */
+static bool purge_run(struct hz_runmap *map, uint32_t index, uint64_t *tries, bool clean_too, size_t *purged) {
     struct hz_claim claim;
     uint64_t run;
     do {
-        uint64_t bits = *tries & resting_units(map, index);
+        /* relaxed: hint, checked by the claim */
+        uint64_t bits = *tries & (clean_too ? hz_load_rlx(&map->free_masks[index]) : resting_units(map, index));
         if (bits == 0)
             return false;
         unsigned first = (unsigned)__builtin_ctzll(bits);
@@ -291,9 +292,15 @@ static uint64_t lowest_bits(uint64_t bits, size_t most) {
 static size_t purge_word(struct hz_runmap *map, uint32_t index, uint64_t tries, size_t most, size_t *purged) {
     tries = lowest_bits(tries & resting_units(map, index), most);
     size_t tried = hz_bits_count(tries);
-    while (tries != 0 && purge_run(map, index, &tries, purged)) {
+    while (tries != 0 && purge_run(map, index, &tries, false, purged)) {
     }
     return tried;
+}
+
+void hz_runmap_purge_free(struct hz_runmap *map, uint32_t index, uint64_t tries) {
+    size_t purged = 0;
+    while (tries != 0 && purge_run(map, index, &tries, true, &purged)) {
+    }
 }
 
 size_t hz_runmap_purge_all(struct hz_runmap *map, size_t most) {

@@ -96,6 +96,9 @@ size_t hz_runmap_purge_all(struct hz_runmap *map, size_t most);
 size_t hz_runmap_purge_rested(struct hz_runmap *map, uint32_t delay_ms, size_t most);
 size_t hz_runmap_purge_oldest(struct hz_runmap *map, size_t most);
 
+/* Purges those of the units that are free, also if they should hold no memory. */
+void hz_runmap_purge_free(struct hz_runmap *map, uint32_t index, uint64_t tries);
+
 /* In a fork's child: makes the counts and the summaries of the first `words` words agree with the masks. */
 void hz_runmap_repair(struct hz_runmap *map, uint32_t words);
 

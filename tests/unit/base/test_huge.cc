@@ -5,6 +5,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <string>
+#include <sys/mman.h>
 #include <vector>
 
 namespace {
@@ -59,18 +60,20 @@ class Huge : public testing::Test {
         std::filesystem::remove(path);
     }
 
+    void take() {
+        struct hz_run run = {};
+        EXPECT_TRUE(hz_arena_run_alloc(1, 1, &run));
+        runs_.push_back(run);
+    }
     /* Takes single pages until one is the first of a unit, and then the rest of the unit. */
     size_t unit_take() {
-        struct hz_run run = {};
         do {
-            EXPECT_TRUE(hz_arena_run_alloc(1, 1, &run));
-            runs_.push_back(run);
-        } while (run.first % unit_pages != 0);
+            take();
+        } while (runs_.back().first % unit_pages != 0);
         size_t first = runs_.size() - 1;
         while (runs_.size() - first < unit_pages) {
-            EXPECT_TRUE(hz_arena_run_alloc(1, 1, &run));
-            EXPECT_EQ(run.first / unit_pages, runs_[first].first / unit_pages) << "the unit is filled first";
-            runs_.push_back(run);
+            take();
+            EXPECT_EQ(runs_.back().first / unit_pages, runs_[first].first / unit_pages) << "the unit is filled first";
         }
         return first;
     }
@@ -131,6 +134,30 @@ TEST_F(Huge, APartThatGoesBackRefusesItsUnitOnly) {
     give(first + 5);
     hz_arena_purge(0, SIZE_MAX);
     EXPECT_EQ(figures().refused, refused + 1) << "the kernel is told once";
+}
+
+size_t resident_bytes(const char *start, size_t bytes) {
+    std::vector<unsigned char> pages(bytes / hz_os_page_bytes());
+    EXPECT_EQ(mincore(const_cast<char *>(start), bytes, pages.data()), 0);
+    size_t count = 0;
+    for (unsigned char page : pages)
+        count += page & 1;
+    return count * hz_os_page_bytes();
+}
+
+/* The first run in a unit makes all of it resident, and a purge of what rests does not look at pages never used. */
+TEST_F(Huge, APartThatGoesBackTakesTheUnusedPagesAlong) {
+    hz_huge_dense_set(dense_bytes);
+    take();
+    while (runs_.back().first % unit_pages != 0)
+        take();
+    const char *start = unit::page_address(runs_.back().segment, runs_.back().first);
+    take();
+    if (resident_bytes(start, HZ_HUGE_BYTES) != HZ_HUGE_BYTES)
+        GTEST_SKIP() << "the kernel gave no huge page";
+    give(runs_.size() - 1);
+    hz_arena_purge(0, SIZE_MAX);
+    EXPECT_EQ(resident_bytes(start, HZ_HUGE_BYTES), unit::page_bytes);
 }
 
 TEST_F(Huge, AWholeUnitGoesBackAsItIs) {
