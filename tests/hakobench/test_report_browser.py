@@ -13,6 +13,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.select import Select
 
 import report_recordings
 from hakobench import record
@@ -152,7 +153,7 @@ def test_the_keyboard_sorts_and_only_one_head_is_marked(chrome: webdriver.Chrome
 
 
 def test_raw_rows_failures_and_libraries_sort_too(chrome: webdriver.Chrome) -> None:
-    chrome.execute_script("document.getElementById('raw.mt-t2-r90').open = true")
+    chrome.execute_script("for (const one of document.querySelectorAll('#raw details')) one.open = true")
     group = chrome.find_element(By.ID, "raw.mt-t2-r90.tcmalloc")
     heads = group.find_elements(By.CSS_SELECTOR, "thead th")
     shown = "return [...arguments[0].closest('table').tBodies[0].rows].map(one => one.cells[2].textContent)"
@@ -219,6 +220,51 @@ def test_only_tables_and_maps_scroll_sideways(chrome: webdriver.Chrome, width: i
     if width == 360:
         chrome.execute_script("for (const one of document.querySelectorAll('details')) one.open = false")
         _screenshots(chrome, "phone")
+
+
+def test_on_a_phone_the_page_is_six_screens_and_folds_open(chrome: webdriver.Chrome) -> None:
+    _window(chrome, 390, 844, phone=True)
+    chrome.refresh()
+    height = chrome.execute_script("return document.documentElement.scrollHeight")
+    assert height <= 6 * 844
+    _screenshots(chrome, "phone-folded")
+    folds = chrome.find_elements(By.CSS_SELECTOR, "details.fold")
+    assert [fold.get_attribute("open") for fold in folds] == [None] * len(folds)
+    chrome.find_element(By.CSS_SELECTOR, "#tables summary").click()
+    assert chrome.find_element(By.ID, "speed").is_displayed()
+    box = chrome.find_element(By.CSS_SELECTOR, "#tables .scroll")
+    assert "more-right" in box.get_attribute("class")
+    chrome.execute_script("arguments[0].scrollLeft = arguments[0].scrollWidth", box)
+    chrome.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+    assert "more-right" not in box.get_attribute("class")
+    chrome.execute_script("location.hash = 'rss'")
+    chrome.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+    assert chrome.find_element(By.CSS_SELECTOR, "#rss > details").get_attribute("open") is not None
+
+
+def test_figures_can_be_shown_as_multiples_of_any_allocator(chrome: webdriver.Chrome) -> None:
+    rows = (
+        "return [...document.querySelectorAll('#speed tbody tr')].map(row => ['less' in row.dataset,"
+        " ...['glibc', 'tcmalloc'].map(name => row.querySelector(`td[data-of=${name}]`)).map(cell =>"
+        " cell ? [Number(cell.dataset.value), cell.querySelector('a').textContent] : null)])"
+    )
+    before = chrome.execute_script(rows)
+    select = Select(chrome.find_element(By.CSS_SELECTOR, "#relative select"))
+    select.select_by_value("glibc")
+    after = chrome.execute_script(rows)
+    compared = 0
+    for (less, glibc, other), (_, glibc_now, other_now) in zip(before, after, strict=True):
+        if glibc and other:
+            ratio = glibc[0] / other[0] if less else other[0] / glibc[0]
+            assert glibc_now[1] == "1.00"
+            assert abs(float(other_now[1]) - ratio) <= 0.0051
+            compared += 1
+        elif other:
+            assert other_now[1] == "–"
+    assert compared > 10
+    assert any(less for less, *_ in before) and any(not less for less, *_ in before)
+    select.select_by_value("")
+    assert chrome.execute_script(rows) == before
 
 
 # Texts of one picture must neither overlap nor be cut off by its edge.

@@ -161,6 +161,25 @@ def test_overlapping_rounds_are_within_the_spread() -> None:
     assert line([9.0, 9.5, 9.9]).within_spread == frozenset()
 
 
+def test_a_level_row_is_no_loss() -> None:
+    def runs(mine: tuple[float, ...]) -> list[record.Run]:
+        peers = [make_run(SPEED, 0, "glibc", value=value) for value in (10.0, 11.0, 12.0)]
+        return [*peers, *(make_run(SPEED, 0, "hz3", True, value=value) for value in mine)]
+
+    def counts(text: str) -> list[str]:
+        verdict = text[text.index('class="counts"') :]
+        found = re.findall(r"<b[^>]*>(\d+)</b> ([a-z ]+)<", verdict[: verdict.index("</ul>")])
+        return [f"{number} {what}" for number, what in found]
+
+    level = _render(*runs((9.0, 9.5, 10.5)))
+    assert counts(level) == ["0 clearly faster", "1 level", "0 clearly slower"]
+    assert 'class="num loss"' not in level
+    slower = _render(*runs((9.0, 9.5, 9.9)))
+    assert counts(slower) == ["0 clearly faster", "0 level", "1 clearly slower"]
+    assert 'class="num loss"' in slower
+    assert SPEED.about in level[level.index('id="speed"') :]
+
+
 def test_rows_are_grouped_when_they_differ_in_one_parameter_only() -> None:
     rows = report_recordings.rows()
     runs = [make_run(row, at, "glibc") for at, row in enumerate(rows)]

@@ -285,6 +285,12 @@ def is_within_spread(line: summary.Line, name: str) -> bool:
     return max(min(mine.values), min(best.values)) <= min(max(mine.values), max(best.values))
 
 
+def is_level(line: summary.Line, name: str) -> bool:
+    """Whether nothing can be said about `name` and the best peer: their rounds overlap. False where one has none."""
+    cell = line.cells.get(name)
+    return bool(cell and cell.values and line.best_peer and line.best_peer.values) and is_within_spread(line, name)
+
+
 def verdict(table: Sequence[summary.Line], name: str, failed_runs: int = 0) -> Verdict:
     """The verdict over the rows in which both sides ran and no peer failed."""
     sound = [line for line in table if not line.failed_peers]

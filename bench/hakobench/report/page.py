@@ -380,6 +380,7 @@ def render(recording: Recording, history: History, step: Step = lambda _: None) 
             "file": public_path(recording.path),
             "rss_file": public_path(rss_path(recording.path)) if recording.rss else "",
             "few_rounds": summary.FEW_ROUNDS,
+            "is_level": facts.is_level,
             "verdicts": verdicts,
             "speed_map": builder.speed_map(),
             "memory_map": builder.memory_map(),

@@ -69,12 +69,46 @@
     }));
   }
 
+  // Figures of the first table as multiples of one allocator's.
+  const relative = document.getElementById("relative");
+  const cells = [...document.querySelectorAll("#speed td[data-of]")].map((cell) => {
+    const link = cell.querySelector("a");
+    return { cell, link, row: cell.parentElement, figure: link.textContent, value: Number(cell.dataset.value) };
+  });
+  const show = (base) => {
+    const bases = new Map(cells.filter(({ cell }) => cell.dataset.of === base).map(({ row, value }) => [row, value]));
+    for (const { cell, link, row, figure, value } of cells) {
+      const other = bases.get(row);
+      const ratio = "less" in row.dataset ? other / value : value / other;
+      if (base === "") link.textContent = figure;
+      else link.textContent = Number.isFinite(ratio) ? ratio.toFixed(2) : NOTHING;
+      cell.dataset.value = base === "" ? value : Number.isFinite(ratio) ? ratio : "";
+    }
+  };
+  relative.hidden = false;
+  relative.querySelector("select").addEventListener("change", (event) => show(event.target.value));
+
+  // On a wide screen all sections but the raw rows are open. On a phone their heads are the contents.
+  const WIDE = 900; // pixels
+  for (const fold of document.querySelectorAll("details.fold"))
+    fold.open = innerWidth >= WIDE && fold.parentElement.id !== "raw";
+
+  // A box that is wider than the screen says so.
+  const hint = (box) => { box.classList.toggle("more-right", box.scrollLeft + box.clientWidth < box.scrollWidth - 4); };
+  const boxes = [...document.querySelectorAll(".scroll")];
+  for (const box of boxes) box.addEventListener("scroll", () => hint(box), { passive: true });
+  const hintAll = () => boxes.forEach(hint);
+  window.addEventListener("resize", hintAll);
+  for (const fold of document.querySelectorAll("details")) fold.addEventListener("toggle", hintAll);
+  hintAll();
+
   // A link into the raw rows opens what it leads to.
   const reveal = () => {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    const details = target?.closest("details");
+    const own = target?.querySelector(":scope > details.fold");
+    let details = own ?? target?.closest("details");
     if (!details) return;
-    details.open = true;
+    for (; details; details = details.parentElement.closest("details")) details.open = true;
     target.scrollIntoView();
   };
   window.addEventListener("hashchange", reveal);
