@@ -30,7 +30,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system test-apps test-packages release site arm64 arm64-short musl asm pytests tidy format docs bench venv setup clean distclean
+.PHONY: help run test libs workloads documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system test-apps test-packages release site arm64 arm64-short musl asm pytests tidy format docs bench venv setup clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -143,7 +143,13 @@ docs: venv ## write the generated pages (docs/lanes.md, docs/counters.md, a tabl
 	tools/counters.py
 	$(PYTHON) tools/man.py
 
-bench: venv libs build-release ## compare allocators with SUITE (quick, seeds, ...), then write a report; ARGS go to `hakobench run`
+workloads: configure-release ## build the benchmark programs into build/release/bench
+	cmake --build --preset release -j $(JOBS) --target workloads
+
+bench: venv ## compare allocators with SUITE (quick, seeds, ...), then write a report; ARGS go to `hakobench run`
+	@# a busy machine is named before minutes are spent on building
+	$(PYTHON) -m hakobench.machine $(filter --force,$(ARGS))
+	$(MAKE) libs workloads
 	$(HAKOBENCH) peers
 	@mkdir -p build
 	@# if runs fail, the report is still written, and names them

@@ -11,9 +11,12 @@ target_include_directories(workload_common PUBLIC "${PROJECT_SOURCE_DIR}/bench/w
 target_compile_options(workload_common PUBLIC ${hz_no_builtin})
 target_link_libraries(workload_common PUBLIC Threads::Threads m)
 
+add_custom_target(workloads)
+
 # A program of the given sources and the common code.
 function(hz_add_workload name)
     add_executable(${name} ${ARGN})
+    add_dependencies(workloads ${name})
     target_link_libraries(${name} PRIVATE workload_common)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
 endfunction()

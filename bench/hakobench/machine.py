@@ -5,6 +5,7 @@ import os
 import pathlib
 import platform
 import subprocess
+import sys
 import time
 
 from hakobench.project import IN_CHECKOUT, ROOT, version
@@ -90,3 +91,25 @@ def look(sample_seconds: float = 0.5) -> Machine:
     busy_share = CpuTimes.now().share_since(before) or 0.0
     cores = len(os.sched_getaffinity(0))
     return Machine(_cpu_model(), cores, platform.release(), _governor(), commit(), os.getloadavg()[0], busy_share)
+
+
+def busy_text(seen: Machine) -> str:
+    """Why nothing is measured on a busy machine."""
+    return (
+        f"the machine is busy: {seen.busy_share:.0%} of its cpus are in use, allowed are {BUSY_SHARE_MAX:.0%}; "
+        "wait, or use --force, which marks the results"
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """For make: says whether the machine is quiet, before anything is built. `--force` allows a busy one. Exit code 2:
+    busy."""
+    seen = look()
+    if seen.is_busy and "--force" not in arguments:
+        print(f"Error: {busy_text(seen)}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

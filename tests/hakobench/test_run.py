@@ -569,6 +569,7 @@ def test_busy_machine_is_refused(bench: Bench) -> None:
             process.wait()
     assert refused.returncode == 2
     assert "the machine is busy: " in refused.stderr
+    assert (machine.main([]), machine.main(["--force"])) == (2, 0)
     assert "allowed are 10%" in refused.stderr
     assert forced.returncode == 0
     (run,) = bench.runs()

@@ -143,10 +143,7 @@ def quiet_machine(force: bool) -> machine.Machine:
     """Looks at the machine. Raises click.UsageError when it is busy, unless `force` is given."""
     seen = machine.look()
     if seen.is_busy and not force:
-        raise click.UsageError(
-            f"the machine is busy: {seen.busy_share:.0%} of its cpus are in use, allowed are "
-            f"{machine.BUSY_SHARE_MAX:.0%}; wait, or use --force, which marks the results"
-        )
+        raise click.UsageError(machine.busy_text(seen))
     return seen
 
 
