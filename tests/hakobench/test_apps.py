@@ -5,6 +5,7 @@ import dataclasses
 import os
 import pathlib
 import re
+import shutil
 import resource
 import select
 import socketserver
@@ -468,6 +469,13 @@ def test_generator_refuses(args: list[str]) -> None:
 @pytest.mark.parametrize("name", PYTHON_SCRIPTS)
 def test_python_scripts_refuse(name: str) -> None:
     argv = [sys.executable, "-B", ROOT / f"bench/apps/{name}.py", "many"]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (ended.returncode, "arguments are 'many'; allowed: one number, 1 or more" in ended.stderr) == (2, True)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="tools/setup apps installs node")
+def test_the_script_of_node_refuses() -> None:
+    argv = ["node", ROOT / "bench/apps/large_buffers.js", "many"]
     ended = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (ended.returncode, "arguments are 'many'; allowed: one number, 1 or more" in ended.stderr) == (2, True)
 
