@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/guard_pool.h"
 #include "base/os.h"
+#include "base/profile.h"
 #include "front/front.h"
 #include "heap/query.h"
 #include "heap/resize.h"
@@ -37,9 +38,9 @@ static bool fits_well(size_t usable, size_t size) {
  * that resized the block passed it to the thread that frees it, so that thread sees this too. */
 static _Atomic(bool) has_kept_larger;
 
-/* The pool's addresses have no page tags of their own. */
+/* The pools' addresses have no page tags of their own. */
 static bool is_of_zone(const void *block) {
-    return !hz_guard_has(block) && hz_zone_has(block);
+    return !hz_guard_has(block) && !hz_profile_has(block) && hz_zone_has(block);
 }
 
 /* Whether the block's usable size is exactly the requested size. */
@@ -257,11 +258,8 @@ void *hz_front_zone_calloc(struct hz_zone *zone, size_t count, size_t size) {
 }
 
 struct hz_zone *hz_front_zone_of(const void *block) {
-    if (block == NULL || hz_guard_has(block))
+    if (block == NULL)
         return NULL;
-    if (HZ_CONFIG_FENCES)
-        (void)hz_fence_size(block, HZ_IN_USABLE_SIZE);
-    else
-        (void)hz_query_class(block, HZ_IN_USABLE_SIZE);
-    return hz_zone_has(block) ? hz_zone_of_block(block) : NULL;
+    (void)usable_of(block, HZ_IN_USABLE_SIZE); /* ends the program unless it is a block */
+    return is_of_zone(block) ? hz_zone_of_block(block) : NULL;
 }

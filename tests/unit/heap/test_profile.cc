@@ -158,6 +158,7 @@ TEST(Profile, BlocksAreBlocksLikeOthers) {
             auto *block = static_cast<char *>(t_malloc(size));
             require(hz_profile_has(block), "sampled", size);
             require(t_usable_size(block) == t_good_size(size), "its usable size", size);
+            require(hz_zone_of(block) == nullptr, "of the common heap", size);
             memset(block, 0x5a, t_usable_size(block));
             auto *zeroed = static_cast<char *>(t_calloc(1, size));
             for (size_t i = 0; i < size; i++)
