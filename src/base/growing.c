@@ -9,7 +9,8 @@
 enum { STEP_BYTES = 64 << 10 };
 
 bool hz_growing_make(struct hz_growing *table, size_t bytes) {
-    *table = (struct hz_growing){.start = hz_os_reserve(bytes, STEP_BYTES), .reserved_bytes = bytes};
+    size_t reserved = hz_round_up(bytes, STEP_BYTES);
+    *table = (struct hz_growing){.start = hz_os_reserve(reserved, STEP_BYTES), .reserved_bytes = reserved};
     return table->start != NULL;
 }
 

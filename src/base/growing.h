@@ -12,7 +12,7 @@ struct hz_growing {
     size_t open_bytes;     /* lock: the caller's */
 };
 
-/* Reserves `bytes`, a multiple of 64 KiB. False when the OS refuses. */
+/* Reserves `bytes`, rounded up to a multiple of 64 KiB. False when the OS refuses. */
 bool hz_growing_make(struct hz_growing *table, size_t bytes);
 
 /* Gives the address space back. No other thread knows the table. */

@@ -388,6 +388,25 @@ TEST(Profile, NoAddressSpace) {
     }));
 }
 
+/* Then the tables are small, and the pool can be filled. */
+TEST(Profile, LittleAddressSpace) {
+    children::expect_good_end(children::start([] {
+        t_free(t_malloc(1));
+        size_t pages = 0;
+        FILE *sizes = fopen("/proc/self/statm", "r");
+        require(sizes != nullptr && fscanf(sizes, "%zu", &pages) == 1 && fclose(sizes) == 0, "its size");
+        size_t most = pages * static_cast<size_t>(getpagesize()) + 512 * MiB;
+        struct rlimit limit = {most, most};
+        require(setrlimit(RLIMIT_AS, &limit) == 0, "the limit");
+        require(hz_sample_start_profile(1), "a profile");
+        size_t held = 0;
+        while (hz_profile_has(t_malloc(64 * KiB)))
+            held++;
+        require(held > 500, "the pool has room", held);
+        return 0;
+    }));
+}
+
 /* ---- what is written ---- */
 
 TEST(Profile, StreamBeginsAndEnds) {
