@@ -189,9 +189,12 @@ static struct chunk *chunk_at(size_t index) {
 
 static bool chunk_make_locked(size_t block_bytes) {
     uint32_t index = profile.chunk_count;
-    uint32_t first = nodes_new_locked((uint32_t)(POOL_CHUNK_BYTES / block_bytes));
-    if (first == 0 || !hz_growing_reach_locked(&profile.chunks, (index + 1) * sizeof(struct chunk)) ||
+    if (!hz_growing_reach_locked(&profile.chunks, (index + 1) * sizeof(struct chunk)) ||
         !hz_growing_reach_locked(&profile.pool, (size_t)(index + 1) << POOL_CHUNK_LOG2))
+        return false;
+    /* last: nodes are never given back, and large blocks need some too when the pool is full */
+    uint32_t first = nodes_new_locked((uint32_t)(POOL_CHUNK_BYTES / block_bytes));
+    if (first == 0)
         return false;
     *chunk_at(index) = (struct chunk){.first_node = first, .block_bytes = (uint32_t)block_bytes};
     hz_signal_fence();

@@ -403,6 +403,12 @@ TEST(Profile, LittleAddressSpace) {
         while (hz_profile_has(t_malloc(64 * KiB)))
             held++;
         require(held > 500, "the pool has room", held);
+        for (size_t size = 16; size <= 64 * KiB; size *= 2)
+            for (size_t i = 0; i < 100; i++)
+                require(!hz_profile_has(t_malloc(size)), "the pool is full", size);
+        for (size_t i = 0; i < 10; i++)
+            require(t_malloc(100 * KiB) != nullptr, "a block", i);
+        require(counted()[hz_profile_weight(100 * KiB)].allocated_blocks == 10, "large blocks are sampled");
         return 0;
     }));
 }
