@@ -11,12 +11,37 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <link.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/auxv.h>
+
+static struct {
+    uintptr_t begin;
+    size_t bytes; /* 0: not found */
+} unwinder;       /* const after publish */
+
+static int unwinder_find(struct dl_phdr_info *info, size_t size, void *unused) {
+    (void)size;
+    (void)unused;
+    if (strstr(info->dlpi_name, "/libgcc_s.so") == NULL)
+        return 0;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_LOAD && (info->dlpi_phdr[i].p_flags & PF_X) != 0) {
+            unwinder.begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+            unwinder.bytes = info->dlpi_phdr[i].p_memsz;
+        }
+    return 1;
+}
 
 void hz_callstack_prime(void) {
     void *address;
     (void)hz_os_backtrace(&address, 1);
+    (void)dl_iterate_phdr(unwinder_find, NULL); /* returns what unwinder_find does */
+}
+
+bool hz_callstack_is_unwinder(const void *address) {
+    return (uintptr_t)address - unwinder.begin < unwinder.bytes;
 }
 
 HZ_NOINLINE void hz_callstack_take(struct hz_callstack *stack) {

@@ -20,6 +20,11 @@ struct hz_callstack {
 /* Loads the unwinder. Can allocate. */
 void hz_callstack_prime(void);
 
+/* Whether an address is in the unwinder's code. The unwinder can allocate while it holds a lock of its own that taking
+   a call stack needs too (it sorts tables of __register_frame, which programs with generated code call), so no call
+   stack may be taken of an allocation that it makes. */
+bool hz_callstack_is_unwinder(const void *address);
+
 /* The calling thread's call stack. */
 void hz_callstack_take(struct hz_callstack *stack);
 

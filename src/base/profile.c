@@ -9,6 +9,7 @@
  */
 #include "base/profile.h"
 
+#include "base/callstack.h"
 #include "base/growing.h"
 #include "base/lock.h"
 #include "base/os.h"
@@ -105,9 +106,8 @@ static bool tables_make(size_t share) {
 }
 
 bool hz_profile_start(uint64_t rate) {
-    const void *address;
     bool is_first = true;
-    (void)hz_os_backtrace((void **)(uintptr_t)&address, 1); /* the first call loads the unwinder, and allocates */
+    hz_callstack_prime();
     bool is_small = hz_os_address_space_limit() != SIZE_MAX;
     size_t share = is_small ? TABLES_SHARE_MAX : 1;
     while (!tables_make(share)) {

@@ -4,6 +4,7 @@
 #include "heap/malloc.h"
 
 #include "base/arena.h"
+#include "base/callstack.h"
 #include "base/large.h"
 #include "heap/cache/hand.h"
 #include "heap/cache/refill.h"
@@ -57,7 +58,13 @@ static void *malloc_class(struct hz_thread_block *self, unsigned size_class) {
     return HZ_LIKELY(block != NULL) ? block : no_memory();
 }
 
-static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alignment, bool zeroed) {
+/* Whether an allocation that this address asks for is sampled. The slow paths are reached by tail calls, so their
+   return address is the program's, except where the block is zeroed or watched afterwards. */
+static bool is_sampled(const struct hz_thread_block *self, const void *caller) {
+    return hz_hands_are_open(self) && !hz_callstack_is_unwinder(caller);
+}
+
+static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alignment, bool zeroed, bool sampled) {
     if (size > PTRDIFF_MAX)
         return no_memory();
     hz_heap_limit_tick();
@@ -71,7 +78,7 @@ static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alig
         return no_memory();
     hz_count(&self->counters.large_alloc, 1);
     hz_count(&self->counters.large_acq, hz_large_usable(block));
-    if (hz_hands_are_open(self))
+    if (HZ_UNLIKELY(sampled))
         hz_hand_count_large(self, block, size);
     return block;
 }
@@ -96,14 +103,14 @@ static HZ_NOINLINE void *malloc_sampled(struct hz_thread_block *self, unsigned s
     return block;
 }
 
-static void *malloc_any(struct hz_thread_block *self, size_t alignment, size_t size) {
-    void *sampled = hz_hands_are_open(self) ? hz_hand_sample_aligned(self, alignment, size) : NULL;
-    if (sampled != NULL)
-        return sampled;
+static void *malloc_any(struct hz_thread_block *self, size_t alignment, size_t size, bool sampled) {
+    void *chosen = HZ_UNLIKELY(sampled) ? hz_hand_sample_aligned(self, alignment, size) : NULL;
+    if (chosen != NULL)
+        return chosen;
     unsigned size_class = hz_class_of_aligned(size, alignment);
     if (size_class != HZ_CLASS_NONE)
         return malloc_class(self, size_class);
-    return malloc_large(self, hz_max(size, 1), alignment, false);
+    return malloc_large(self, hz_max(size, 1), alignment, false, sampled);
 }
 
 /* Begins a slow path that needs a thread block: attaches the thread if necessary. NULL when there is no memory. */
@@ -149,7 +156,8 @@ void *hz_malloc_slow(size_t size) {
         return no_memory();
     unsigned size_class = hz_class_of(size);
     /* size 0 comes here too, and its class may have blocks */
-    void *block = hz_hands_are_open(self) ? malloc_sampled(self, size_class, size) : malloc_class(self, size_class);
+    bool sampled = is_sampled(self, __builtin_return_address(0));
+    void *block = sampled ? malloc_sampled(self, size_class, size) : malloc_class(self, size_class);
     slow_end(self, attached);
     return hz_malloc_unseal(block);
 }
@@ -159,7 +167,7 @@ void *hz_malloc_zeroed(size_t size) {
     struct hz_thread_block *self = slow_begin(&attached);
     if (HZ_UNLIKELY(self == NULL))
         return no_memory();
-    void *block = malloc_large(self, size, 1, true);
+    void *block = malloc_large(self, size, 1, true, hz_hands_are_open(self));
     slow_end(self, attached);
     return block;
 }
@@ -169,7 +177,7 @@ void *hz_malloc_aligned(size_t alignment, size_t size) {
     struct hz_thread_block *self = slow_begin(&attached);
     if (HZ_UNLIKELY(self == NULL))
         return no_memory();
-    void *block = malloc_any(self, alignment, size);
+    void *block = malloc_any(self, alignment, size, is_sampled(self, __builtin_return_address(0)));
     slow_end(self, attached);
     return hz_malloc_unseal(block);
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -316,3 +317,13 @@ def test_beside_statistics(library: Path, profiled: Path, tmp_path: Path) -> Non
     assert re.search(r"^live .*, profiled \d+\.\d\d$", result.stderr, re.MULTILINE), result.stderr
     assert re.search(r"^sampled for the profile ", result.stderr, re.MULTILINE)
     assert len(heap_profile.read_moments(only(tmp_path))) == 1
+
+
+@pytest.mark.parametrize("words", [{"HAKOZUNA_PROFILE": "rate=9K"}, {"HAKOZUNA_SAMPLE_GUARD": "2"}], ids=["profile", "guard"])
+def test_what_the_unwinder_allocates(preload: Preload, tmp_path: Path, words: dict[str, str]) -> None:
+    """It may hold the lock that a call stack takes. Each of 20 exceptions had a chance of about 1/2 to hang."""
+    if platform.machine() != "x86_64":
+        pytest.skip("the program's tables are for x86-64")
+    program = tmp_path / "unwinding"
+    subprocess.run([required("g++"), "-std=c++17", "-O1", PROGRAM.with_name("unwinding.cc"), "-o", program], check=True)
+    assert preload.run(program, variables=words, cwd=tmp_path).stdout == "20\n"
