@@ -6,7 +6,6 @@
 #include "base/arena.h"
 #include "base/guard.h"
 #include "base/large.h"
-#include "base/profile.h"
 #include "heap/cache/flush.h"
 #include "heap/cache/inspect.h"
 #include "heap/cache/room.h"
@@ -86,16 +85,7 @@ static HZ_COLD void free_profiled(const void *block) {
     hz_hooks_enter(); /* in a fork's child a vanished thread may hold the profile's lock */
     enum hz_profile_answer answer = hz_profile_free(block);
     hz_hooks_leave();
-    switch (answer) {
-    case HZ_PROFILE_OK:
-        return;
-    case HZ_PROFILE_TWICE:
-        hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_IN_FREE);
-    case HZ_PROFILE_INSIDE:
-        hz_misuse(HZ_TEXT_INTERIOR, block, HZ_IN_FREE);
-    case HZ_PROFILE_NO_BLOCK:
-        hz_misuse(HZ_TEXT_FOREIGN, block, HZ_IN_FREE);
-    }
+    hz_query_profiled(block, answer, HZ_IN_FREE);
 }
 
 void hz_free_slow(void *block) {

@@ -6,7 +6,6 @@
 #include "base/guard.h"
 #include "base/hooks.h"
 #include "base/large.h"
-#include "base/profile.h"
 #include "heap/pages/page.h"
 
 /* Ends the program with the message that fits a pointer whose page tag names no class. */
@@ -26,17 +25,26 @@ unsigned hz_query_class(const void *block, const char *function) {
     return size_class;
 }
 
+void hz_query_profiled(const void *block, enum hz_profile_answer answer, const char *function) {
+    switch (answer) {
+    case HZ_PROFILE_OK:
+        return;
+    case HZ_PROFILE_TWICE:
+        hz_misuse(HZ_TEXT_DOUBLE_FREE, block, function);
+    case HZ_PROFILE_INSIDE:
+        hz_misuse(HZ_TEXT_INTERIOR, block, function);
+    case HZ_PROFILE_NO_BLOCK:
+        hz_misuse(HZ_TEXT_FOREIGN, block, function);
+    }
+}
+
 /* Of a block of the heap profile's pool. */
 static HZ_COLD size_t profiled_usable(const void *block, const char *function) {
     size_t bytes = 0;
     hz_hooks_enter(); /* in a fork's child a vanished thread may hold the profile's lock */
     enum hz_profile_answer answer = hz_profile_look(block, &bytes);
     hz_hooks_leave();
-    if (answer != HZ_PROFILE_OK)
-        hz_misuse(answer == HZ_PROFILE_TWICE    ? HZ_TEXT_DOUBLE_FREE
-                  : answer == HZ_PROFILE_INSIDE ? HZ_TEXT_INTERIOR
-                                                : HZ_TEXT_FOREIGN,
-                  block, function);
+    hz_query_profiled(block, answer, function);
     return bytes;
 }
 

@@ -4,12 +4,16 @@
 #ifndef HZ_HEAP_QUERY_H
 #define HZ_HEAP_QUERY_H
 
+#include "base/profile.h"
 #include "heap/misuse.h"
 #include "heap/sizeclass.h"
 
 /* The class of a block, or HZ_CLASS_LARGE, by its page tag. Ends the program if the page is not ours. `function`: one
    of HZ_IN_*, names the calling function. */
 unsigned hz_query_class(const void *block, const char *function);
+
+/* Ends the program, as above, if the heap profile found no live block at an address of its pool. */
+void hz_query_profiled(const void *block, enum hz_profile_answer answer, const char *function);
 
 /* Usable bytes of a live block. Ends the program as above. */
 size_t hz_query_usable(const void *block, const char *function);
