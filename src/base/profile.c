@@ -13,7 +13,9 @@
 #include "base/growing.h"
 #include "base/lock.h"
 #include "base/os.h"
+#include "base/profile_flow.h"
 #include "base/profile_sites.h"
+#include "base/random.h"
 
 #include <link.h>
 
@@ -43,7 +45,7 @@ struct node {
     uint32_t site;     /* lock; 0: not live */
     uint32_t next;     /* lock: of a free list, or of a bucket */
     uint32_t was_live; /* lock: it had a block of the pool that the program has freed */
-    uint32_t unused;
+    uint32_t thread;   /* lock: the thread that allocated the block */
 };
 
 _Static_assert(sizeof(struct node) == 32, "two to a cache line");
@@ -72,6 +74,16 @@ static struct {
 
 static HZ_TLS bool
     is_in_profile; /* owner; the thread is in this module: the unwinder, and signal handlers, can allocate */
+
+/* owner; the kernel's id at the thread's first sample or free of one. A fork's child keeps it, since the thread that
+   has forked goes on there, with its blocks. 0: none yet */
+static HZ_TLS uint32_t sampled_thread;
+
+/* Outside the lock: the C library's lock can be the program's own. */
+static void thread_note(void) {
+    if (sampled_thread == 0)
+        sampled_thread = hz_os_thread_id();
+}
 
 /* ---- start ------------------------------------------------------------------------------------------- */
 
@@ -117,6 +129,7 @@ bool hz_profile_start(uint64_t rate) {
     }
     (void)dl_iterate_phdr(find_own, &is_first);
     profile.node_count = 1;
+    hz_profile_flow_start();
     /* relaxed, all: there is one thread */
     hz_store_rlx(&hz_profile_state.begin, (uintptr_t)profile.pool.start);
     hz_store_rlx(&hz_profile_state.bytes, profile.pool.reserved_bytes);
@@ -126,10 +139,12 @@ bool hz_profile_start(uint64_t rate) {
 
 /* ---- call stacks --------------------------------------------------------------------------------------- */
 
-/* The caller's call stack without the library's own calls. `room`: HZ_PROFILE_DEPTH + OWN_FRAMES_MAX addresses. */
+/* The caller's call stack without the library's own calls; also notes the thread. `room`: HZ_PROFILE_DEPTH +
+   OWN_FRAMES_MAX addresses. */
 static struct hz_profile_stack stack_take(void **room) {
     uint32_t depth = hz_os_backtrace(room, HZ_PROFILE_DEPTH + OWN_FRAMES_MAX);
     uint32_t own = 0;
+    thread_note();
     while (own < depth && (uintptr_t)room[own] - profile.own_begin < profile.own_end - profile.own_begin)
         own++;
     return (struct hz_profile_stack){.depth = (uint32_t)hz_min(depth - own, HZ_PROFILE_DEPTH),
@@ -140,16 +155,29 @@ static void count_lost(void) {
     hz_add_rlx(&profile.lost_blocks, 1); /* relaxed: counter */
 }
 
-static void count_allocated(uint32_t number, size_t size) {
-    struct hz_profile_site *site = hz_profile_site_at(number);
-    hz_add_rlx(&site->allocated_bytes, size); /* relaxed, both: counter */
-    hz_add_rlx(&site->allocated_blocks, 1);
+static void flow_count_locked(const struct hz_profile_record *record, uint32_t to, bool is_undone) {
+    double scale = 1 / hz_random_chance(hz_profile_site_at(record->site)->weight, hz_profile_rate());
+    hz_profile_flow_count_locked(record->thread, to, record->size, scale, is_undone);
 }
 
-static void count_freed(uint32_t number, size_t size) {
-    struct hz_profile_site *site = hz_profile_site_at(number);
-    hz_add_rlx(&site->freed_bytes, size); /* relaxed, both: counter */
-    hz_add_rlx(&site->freed_blocks, 1);
+static void count_allocated_locked(const struct hz_profile_record *record) {
+    struct hz_profile_site *site = hz_profile_site_at(record->site);
+    hz_add_rlx(&site->allocated_bytes, record->size); /* relaxed, both: counter */
+    hz_add_rlx(&site->allocated_blocks, 1);
+    flow_count_locked(record, HZ_PROFILE_NOBODY, false);
+}
+
+/* A block that the calling thread frees. is_undone: it did not free the block. */
+static void count_freed_locked(const struct hz_profile_record *record, bool is_undone) {
+    struct hz_profile_site *site = hz_profile_site_at(record->site);
+    uint64_t sign = is_undone ? UINT64_MAX : 1;
+    hz_add_rlx(&site->freed_bytes, sign * record->size); /* relaxed, all: counter */
+    hz_add_rlx(&site->freed_blocks, sign);
+    if (record->thread != sampled_thread) {
+        hz_add_rlx(&site->passed_bytes, sign * record->size);
+        hz_add_rlx(&site->passed_blocks, sign);
+    }
+    flow_count_locked(record, sampled_thread, is_undone);
 }
 
 /* ---- nodes ------------------------------------------------------------------------------------------- */
@@ -248,7 +276,8 @@ static void *pool_alloc_locked(size_t block_bytes, size_t size, const struct hz_
     struct node *node = node_at(number);
     node->size = size;
     node->site = site;
-    count_allocated(site, size);
+    node->thread = sampled_thread;
+    count_allocated_locked(&(struct hz_profile_record){.size = size, .site = site, .thread = sampled_thread});
     hz_add_rlx(&profile.live_bytes, block_bytes); /* relaxed, both: counter */
     hz_add_rlx(&profile.live_blocks, 1);
     return (void *)(uintptr_t)node->block;
@@ -292,7 +321,8 @@ static enum hz_profile_answer pool_free_locked(const void *block) {
     enum hz_profile_answer answer = pool_judge_locked(block, node);
     if (answer != HZ_PROFILE_OK)
         return answer;
-    count_freed(node->site, node->size);
+    count_freed_locked(&(struct hz_profile_record){.size = node->size, .site = node->site, .thread = node->thread},
+                       false);
     node->was_live = true;
     node->site = 0;
     hz_sub_rlx(&profile.live_bytes, chunk->block_bytes); /* relaxed, both: counter */
@@ -309,6 +339,7 @@ enum hz_profile_answer hz_profile_free(const void *block) {
     }
     is_in_profile = true;
     hz_signal_fence();
+    thread_note();
     hz_lock_acquire(&profile.lock);
     enum hz_profile_answer answer = pool_free_locked(block);
     hz_lock_release(&profile.lock);
@@ -356,6 +387,7 @@ static bool large_add_locked(const void *block, const struct hz_profile_record *
     node->block = block;
     node->size = record->size;
     node->site = record->site;
+    node->thread = record->thread;
     hz_add_rlx(&profile.filter[large_bucket_of(block)], 1); /* relaxed: the program orders a free after its malloc */
     node_push_locked(&profile.buckets[large_bucket_of(block)], number);
     return true;
@@ -366,10 +398,11 @@ static bool large_add(const void *block, size_t size, size_t weight) {
     struct hz_profile_stack stack = stack_take(room);
     uint64_t hash = hz_profile_hash(&stack, weight);
     hz_lock_acquire(&profile.lock);
-    struct hz_profile_record record = {.size = size, .site = hz_profile_site_get_locked(&stack, weight, hash)};
+    struct hz_profile_record record = {
+        .size = size, .site = hz_profile_site_get_locked(&stack, weight, hash), .thread = sampled_thread};
     bool is_added = record.site != 0 && large_add_locked(block, &record);
     if (is_added)
-        count_allocated(record.site, size);
+        count_allocated_locked(&record);
     hz_lock_release(&profile.lock);
     return is_added;
 }
@@ -395,12 +428,12 @@ static bool large_remove_locked(const void *block, struct hz_profile_record *rec
     if (number == 0)
         return false;
     struct node *node = node_at(number);
-    *record = (struct hz_profile_record){.size = node->size, .site = node->site};
+    *record = (struct hz_profile_record){.size = node->size, .site = node->site, .thread = node->thread};
     *link = node->next;
     hz_signal_fence();                                      /* fork: a child must not have the node in both lists */
     hz_sub_rlx(&profile.filter[large_bucket_of(block)], 1); /* relaxed: counter */
     node_push_locked(&profile.free_large, number);
-    count_freed(record->site, record->size);
+    count_freed_locked(record, false);
     return true;
 }
 
@@ -410,6 +443,7 @@ bool hz_profile_remove(const void *block, struct hz_profile_record *record) {
         return false;
     is_in_profile = true;
     hz_signal_fence();
+    thread_note();
     hz_lock_acquire(&profile.lock);
     bool was_sampled = large_remove_locked(block, record);
     hz_lock_release(&profile.lock);
@@ -422,11 +456,8 @@ void hz_profile_restore(const void *block, const struct hz_profile_record *recor
     is_in_profile = true;
     hz_signal_fence();
     hz_lock_acquire(&profile.lock);
-    struct hz_profile_site *site = hz_profile_site_at(record->site);
-    if (large_add_locked(block, record)) {
-        hz_sub_rlx(&site->freed_bytes, record->size); /* relaxed, both: counter */
-        hz_sub_rlx(&site->freed_blocks, 1);
-    }
+    if (large_add_locked(block, record))
+        count_freed_locked(record, true);
     hz_lock_release(&profile.lock);
     hz_signal_fence();
     is_in_profile = false;
@@ -448,14 +479,22 @@ bool hz_profile_is_inside(void) {
 }
 
 /* exit can be called by a signal handler that has interrupted this module. */
-uint32_t hz_profile_site_count(void) {
+static uint32_t profile_count(uint32_t (*count_locked)(void)) {
     bool is_mine = hz_lock_is_mine(&profile.lock);
     if (!is_mine)
         hz_lock_acquire(&profile.lock);
-    uint32_t count = hz_profile_site_count_locked();
+    uint32_t count = count_locked();
     if (!is_mine)
         hz_lock_release(&profile.lock);
     return count;
+}
+
+uint32_t hz_profile_site_count(void) {
+    return profile_count(hz_profile_site_count_locked);
+}
+
+uint32_t hz_profile_pair_count(void) {
+    return profile_count(hz_profile_pair_count_locked);
 }
 
 void hz_profile_after_fork(void) {

@@ -76,6 +76,7 @@ HZ_COLD void hz_profile_add(const void *block, size_t size, size_t weight);
 struct hz_profile_record {
     size_t size;
     uint32_t site;
+    uint32_t thread; /* that allocated it */
 };
 
 /* Before a large block is freed or resized: forgets it. False if it was not sampled. */
@@ -98,8 +99,9 @@ void hz_profile_figures_get(struct hz_profile_figures *figures);
 /* Whether the calling thread is in this module, where it may hold the lock. Also from a signal handler. */
 bool hz_profile_is_inside(void);
 
-/* Sites so far (base/profile_sites.h). Any thread. */
+/* Sites so far (base/profile_sites.h), and pairs of threads (base/profile_flow.h). Any thread. */
 uint32_t hz_profile_site_count(void);
+uint32_t hz_profile_pair_count(void);
 
 /* In a fork's child: makes the profile usable again. What vanished threads were about to add is lost. */
 void hz_profile_after_fork(void);

@@ -28,6 +28,8 @@ struct hz_profile_site {
     _Atomic(uint64_t) allocated_bytes;  /* as requested */
     _Atomic(uint64_t) freed_blocks;
     _Atomic(uint64_t) freed_bytes;
+    _Atomic(uint64_t) passed_blocks; /* of those freed: freed by another thread than the one that allocated them */
+    _Atomic(uint64_t) passed_bytes;
 };
 
 /* Reserves the tables; `share`: 1, or a power of two to make them smaller. False when there is no address space. */

@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "base/process.h"
 #include "base/profile.h"
+#include "base/profile_flow.h"
 #include "base/profile_sites.h"
 #include "base/random.h"
 
@@ -22,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { STREAM_VERSION = 1, RECORD_END = 0, RECORD_MAPPING = 1, RECORD_SITE = 2 };
+enum { STREAM_VERSION = 2, RECORD_END = 0, RECORD_MAPPING = 1, RECORD_SITE = 2, RECORD_PAIR = 3, RECORD_THREAD = 4 };
 
 static const char stream_magic[8] = {'\x7f', 'h', 'a', 'k', 'o', 'p', 'r', 'f'};
 
@@ -150,6 +151,8 @@ static void put_moment(struct stream *stream) {
 static void put_site(struct stream *stream, const struct hz_profile_site *site) {
     struct hz_profile_stack stack = hz_profile_site_stack(site);
     /* relaxed, all: figures. A reader copes with a little more freed than allocated */
+    uint64_t passed_blocks = hz_load_rlx(&site->passed_blocks);
+    uint64_t passed_bytes = hz_load_rlx(&site->passed_bytes);
     uint64_t freed_blocks = hz_load_rlx(&site->freed_blocks);
     uint64_t freed_bytes = hz_load_rlx(&site->freed_bytes);
     put_varint(stream, RECORD_SITE);
@@ -158,6 +161,8 @@ static void put_site(struct stream *stream, const struct hz_profile_site *site) 
     put_varint(stream, hz_load_rlx(&site->allocated_bytes));
     put_varint(stream, freed_blocks);
     put_varint(stream, freed_bytes);
+    put_varint(stream, passed_blocks);
+    put_varint(stream, passed_bytes);
     put_varint(stream, stack.depth);
     uint64_t before = 0;
     for (uint32_t i = 0; i < stack.depth; i++) {
@@ -166,12 +171,52 @@ static void put_site(struct stream *stream, const struct hz_profile_site *site) 
     }
 }
 
+static void put_pair(struct stream *stream, const struct hz_profile_pair *pair) {
+    enum { HALF = 1 << (HZ_PROFILE_BLOCK_LOG2 - 1) };
+    /* relaxed, all: figures */
+    put_varint(stream, RECORD_PAIR);
+    put_varint(stream, pair->from);
+    put_varint(stream, pair->to);
+    put_varint(stream, hz_load_rlx(&pair->samples));
+    put_varint(stream, (hz_load_rlx(&pair->blocks) + HALF) >> HZ_PROFILE_BLOCK_LOG2);
+    put_varint(stream, hz_load_rlx(&pair->bytes));
+}
+
+/* One thread of a pair. Each thread is that of some pair: of the pair that has what it allocated, or of one that it
+ * freed. */
+static uint32_t thread_named_by(const struct hz_profile_pair *pair) {
+    return pair->to == HZ_PROFILE_NOBODY ? pair->from : pair->to;
+}
+
+/* The names of the threads that still exist. */
+static void put_threads(struct stream *stream, uint32_t pairs) {
+    char name[HZ_THREAD_NAME_ROOM];
+    for (uint32_t number = 1; number <= pairs; number++) {
+        uint32_t thread = thread_named_by(hz_profile_pair_at(number));
+        uint32_t first = 1;
+        while (thread_named_by(hz_profile_pair_at(first)) != thread)
+            first++;
+        if (first < number || thread == HZ_PROFILE_OTHERS)
+            continue;
+        hz_process_thread_name(thread, name);
+        if (name[0] == '\0')
+            continue;
+        put_varint(stream, RECORD_THREAD);
+        put_varint(stream, thread);
+        put_string(stream, name, strlen(name));
+    }
+}
+
 int hz_profile_write(int fd) {
     struct stream stream = {.fd = fd};
     struct mappings mappings = {.stream = &stream, .is_first = true};
+    uint32_t pairs = hz_profile_pair_count();
     uint32_t count = hz_profile_site_count();
     put_moment(&stream);
     (void)dl_iterate_phdr(put_file, &mappings); /* returns what put_file does */
+    for (uint32_t number = 1; number <= pairs; number++)
+        put_pair(&stream, hz_profile_pair_at(number));
+    put_threads(&stream, pairs);
     for (uint32_t number = 1; number <= count; number++)
         put_site(&stream, hz_profile_site_at(number));
     put_varint(&stream, RECORD_END);

@@ -34,6 +34,7 @@ extern "C" {
 #include "base/pagetag.h"
 #include "base/peak.h"
 #include "base/profile.h"
+#include "base/profile_flow.h"
 #include "base/profile_sites.h"
 #include "base/profile_write.h"
 #include "base/random.h"

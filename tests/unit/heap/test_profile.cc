@@ -296,6 +296,160 @@ TEST(Profile, Misuse) {
     ends_with(HZ_TEXT_FOREIGN, [](char *block) { t_free(block + MiB); });
 }
 
+/* ---- the flow between threads ---- */
+
+struct Flow {
+    double samples = 0, blocks = 0, bytes = 0;
+};
+
+using Pairs = std::map<std::pair<uint32_t, uint32_t>, Flow>; /* thread that allocated, thread that freed */
+
+Pairs flow() {
+    Pairs found;
+    for (uint32_t number = 1; number <= hz_profile_pair_count(); number++) {
+        const struct hz_profile_pair *pair = hz_profile_pair_at(number);
+        if (hz_load_rlx(&pair->samples) == 0)
+            continue;
+        Flow &sums = found[{pair->from, pair->to}];
+        sums.samples += static_cast<double>(hz_load_rlx(&pair->samples));
+        sums.blocks += std::ldexp(static_cast<double>(hz_load_rlx(&pair->blocks)), -HZ_PROFILE_BLOCK_LOG2);
+        sums.bytes += static_cast<double>(hz_load_rlx(&pair->bytes));
+    }
+    return found;
+}
+
+double passed_blocks() {
+    double sum = 0;
+    for (uint32_t number = 1; number <= hz_profile_site_count(); number++)
+        sum += static_cast<double>(hz_load_rlx(&hz_profile_site_at(number)->passed_blocks));
+    return sum;
+}
+
+bool is_near(double value, double expected) {
+    return std::abs(value - expected) <= 1e-4 * expected; /* the pairs round each block */
+}
+
+/* Blocks of many sizes by one thread, the even ones freed by a second, the odd ones by a third. */
+TEST(Profile, PairsOfAProducerAndTwoConsumers) {
+    profiled(4 * KiB, [] {
+        uint32_t producer = 0;
+        uint32_t consumers[2] = {0, 0};
+        Blocks blocks(60000);
+        auto size_of = [](size_t i) { return i % 1001 == 7 ? 100 * KiB : 16 + i * 7 % 900; };
+        double exact = 0;
+        std::thread([&] {
+            producer = hz_os_thread_id();
+            for (size_t i = 0; i < blocks.size(); i++)
+                blocks[i] = t_malloc(size_of(i));
+        }).join();
+        for (size_t i = 0; i < blocks.size(); i++)
+            exact += static_cast<double>(size_of(i));
+        require(passed_blocks() == 0, "nothing is freed yet");
+        std::atomic<int> begun{0};
+        std::vector<std::thread> threads;
+        for (size_t parity = 0; parity < 2; parity++)
+            threads.emplace_back([&, parity] {
+                consumers[parity] = hz_os_thread_id();
+                for (begun++; begun < 2;) /* at once, so that their ids differ */
+                    std::this_thread::yield();
+                for (size_t i = parity; i < blocks.size(); i += 2)
+                    t_free(blocks[i]);
+            });
+        for (std::thread &thread : threads)
+            thread.join();
+        Pairs pairs = flow();
+        Flow made = pairs[{producer, HZ_PROFILE_NOBODY}];
+        Flow even = pairs[{producer, consumers[0]}];
+        Flow odd = pairs[{producer, consumers[1]}];
+        require((pairs.count({producer, producer}) == 0), "the producer frees nothing");
+        require(made.samples == even.samples + odd.samples, "all sampled blocks are in one of two pairs");
+        require(made.blocks == even.blocks + odd.blocks && made.bytes == even.bytes + odd.bytes,
+                "exactly as allocated");
+        Sums sums = estimated();
+        require(is_near(made.bytes, sums.allocated_bytes) && is_near(made.blocks, sums.allocated_blocks),
+                "as the sites");
+        double all = 0;
+        for (const auto &[weight, each] : counted())
+            all += each.freed_blocks;
+        require(passed_blocks() == all, "and the sites say that all of it crosses");
+        require(std::abs(made.bytes / exact - 1) < 6 / std::sqrt(made.samples), "near the exact bytes");
+        require(std::abs(even.bytes / odd.bytes - 1) < 12 / std::sqrt(even.samples), "half of it for each");
+    });
+}
+
+TEST(Profile, OneThreadAloneCrossesNothing) {
+    profiled(512, [] {
+        (void)error_of_mix(32 * MiB, 5);
+        uint32_t self = hz_os_thread_id();
+        Pairs pairs = flow();
+        require(pairs.size() == 2, "two pairs", pairs.size());
+        require((is_near(pairs[{self, self}].bytes, estimated().freed_bytes)), "what it has freed");
+        require((pairs[{self, self}].samples == pairs[{self, HZ_PROFILE_NOBODY}].samples), "is all that it allocated");
+        require(passed_blocks() == 0, "of no site");
+    });
+}
+
+/* With a fork's child, its thread goes on under the number that it had. */
+TEST(Profile, PairsInAForksChild) {
+    profiled(1, [] {
+        void *mine = t_malloc(100);
+        void *others = nullptr;
+        std::thread([&] { others = t_malloc(100); }).join();
+        pid_t child = children::start([&] {
+            t_free(mine);
+            require(passed_blocks() == 0, "the thread that forked has allocated it");
+            t_free(others);
+            require(passed_blocks() == 1, "a vanished thread has allocated it");
+            std::thread([] { t_free(t_malloc(200)); }).join();
+            require(passed_blocks() == 1, "a thread of the child");
+            return 0;
+        });
+        require(children::code_of(child) == 0, "the child");
+        require(passed_blocks() == 0, "the parent has freed nothing");
+        std::thread([&] { t_free(mine); }).join();
+        t_free(others);
+        require(passed_blocks() == 2, "both, by another");
+    });
+}
+
+/* A resize that fails leaves the block with the thread that allocated it. */
+TEST(Profile, PairsOfResizedLargeBlocks) {
+    profiled(1, [] {
+        auto *block = static_cast<char *>(t_malloc(5 * MiB));
+        std::thread([&] {
+            require(t_realloc(block, SIZE_MAX / 4) == nullptr, "too large");
+            require(passed_blocks() == 0, "so it was not freed");
+            block = static_cast<char *>(t_realloc(block, 20 * MiB));
+            require(block != nullptr && passed_blocks() == 1, "now it was");
+            t_free(block);
+            require(passed_blocks() == 1, "and its successor was the thread's own");
+        }).join();
+    });
+}
+
+/* More threads than the table has room for: what they do counts as that of others, and nothing is lost. */
+TEST(Profile, MorePairsThanTheTableHas) {
+    profiled(1, [] {
+        constexpr size_t threads = HZ_PROFILE_PAIRS;
+        for (size_t i = 0; i < threads; i++)
+            std::thread([] { t_free(t_malloc(100)); }).join();
+        require(hz_profile_pair_count() == HZ_PROFILE_PAIRS, "the table is full");
+        Flow made;
+        Flow freed;
+        for (const auto &[pair, sums] : flow()) {
+            Flow &sum = pair.second == HZ_PROFILE_NOBODY ? made : freed;
+            sum.samples += sums.samples;
+            sum.bytes += sums.bytes;
+        }
+        Sums sums = estimated();
+        require(made.samples == sums.allocated_blocks && freed.samples == sums.freed_blocks, "all blocks");
+        require(made.bytes == sums.allocated_bytes && freed.bytes == sums.freed_bytes, "and bytes");
+        Pairs pairs = flow();
+        require((pairs.count({HZ_PROFILE_OTHERS, HZ_PROFILE_NOBODY}) == 1), "some allocated by others");
+        require((pairs.count({HZ_PROFILE_OTHERS, HZ_PROFILE_OTHERS}) == 1), "some freed by others");
+    });
+}
+
 /* ---- fork, signals, little memory ---- */
 
 TEST(Profile, OfAForksChild) {
@@ -423,7 +577,7 @@ TEST(Profile, StreamBeginsAndEnds) {
         auto length = static_cast<size_t>(lseek(fd, 0, SEEK_END));
         std::string text(length, '\0');
         require(pread(fd, text.data(), length, 0) == static_cast<ssize_t>(length), "read");
-        require(text.rfind("\x7fhakoprf\x01", 0) == 0, "the head");
+        require(text.rfind("\x7fhakoprf\x02", 0) == 0, "the head");
         require(static_cast<uint32_t>(text.back()) == hz_profile_site_count() && text[length - 2] == 0, "the end");
         close(fd);
         require(hz_profile_write(fd) == EBADF, "a bad descriptor");
