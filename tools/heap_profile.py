@@ -24,12 +24,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 MAGIC = b"\x7fhakoprf"
-VERSION = 1
-END, MAPPING, SITE = 0, 1, 2
+VERSIONS = (1, 2)  # 1: without threads
+END, MAPPING, SITE, PAIR, THREAD = 0, 1, 2, 3, 4
+NOBODY, OTHERS = 0, 2**32 - 1  # instead of a thread in a pair
 # The library's own functions, where it is linked into the program; otherwise it leaves its calls out.
 OWN = r"hz_\w+|malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|operator new.*"
 OWN_DEPTH = 12  # functions at most
-TYPES = ("alloc_objects", "alloc_space", "inuse_objects", "inuse_space")
+TYPES = ("alloc_objects", "alloc_space", "inuse_objects", "inuse_space", "freed_elsewhere_objects", "freed_elsewhere_space")
 
 
 class BadInput(Exception):
@@ -61,6 +62,12 @@ class Mapping:
 
 # A site: the weight of its blocks in bytes, and its return addresses, the innermost first.
 Site = tuple[int, tuple[int, ...]]
+# The thread that allocated, and the one that freed; NOBODY: what the first has allocated.
+Pair = tuple[int, int]
+
+
+def added(left: tuple, right: tuple, sign: int = 1) -> tuple:
+    return tuple(a + sign * b for a, b in zip(left, right, strict=True))
 
 
 @dataclass
@@ -71,14 +78,18 @@ class Moment:
     lost: int
     program: str
     mappings: list[Mapping] = field(default_factory=list)
-    sites: dict[Site, tuple[int, int, int, int]] = field(default_factory=dict)  # allocated blocks, bytes; freed blocks, bytes
+    version: int = VERSIONS[-1]
+    # allocated blocks, bytes; freed blocks, bytes; of those, by another thread than the one that allocated them
+    sites: dict[Site, tuple[int, ...]] = field(default_factory=dict)
+    pairs: dict[Pair, tuple[int, int, int]] = field(default_factory=dict)  # samples; estimates: blocks, bytes
+    threads: dict[int, str] = field(default_factory=dict)  # names
 
-    def estimates(self) -> dict[Site, tuple[float, float, float, float]]:
+    def estimates(self) -> dict[Site, tuple[float, ...]]:
         """By site, in the order of TYPES."""
         found = {}
-        for site, (blocks, size, freed, freed_size) in self.sites.items():
+        for site, (blocks, size, freed, freed_size, *passed) in self.sites.items():
             scale = 1 / -math.expm1(-site[0] / self.rate)
-            found[site] = (blocks * scale, size * scale, (blocks - freed) * scale, (size - freed_size) * scale)
+            found[site] = tuple(scale * value for value in (blocks, size, blocks - freed, size - freed_size, *passed))
         return found
 
 
@@ -111,8 +122,9 @@ class Reader:
         path = self.text().decode(errors="replace")
         return Mapping(start, size, offset, address, path, self.text().hex())
 
-    def site(self) -> tuple[Site, tuple[int, int, int, int]]:
-        weight, *sums = (self.number() for _ in range(5))
+    def site(self, version: int) -> tuple[Site, tuple[int, ...]]:
+        weight, *sums = (self.number() for _ in range(5 if version == 1 else 7))
+        sums += [0] * (6 - len(sums))
         addresses = []
         address = 0
         for _ in range(self.number()):
@@ -125,21 +137,29 @@ class Reader:
         if self.bytes(len(MAGIC)) != MAGIC:
             raise BadInput(f"{self.name}: byte {self.at - len(MAGIC)}: no heap profile of hakozuna begins here")
         version = self.number()
-        if version != VERSION:
-            raise BadInput(f"{self.name}: format {version}; this program reads format {VERSION}")
+        if version not in VERSIONS:
+            raise BadInput(f"{self.name}: format {version}; this program reads the formats {VERSIONS[0]} to {VERSIONS[-1]}")
         pid, seconds, nanoseconds, rate, lost = (self.number() for _ in range(5))
-        moment = Moment(pid, seconds * 10**9 + nanoseconds, rate, lost, self.text().decode(errors="replace"))
+        moment = Moment(pid, seconds * 10**9 + nanoseconds, rate, lost, self.text().decode(errors="replace"), version=version)
         if rate == 0:
             raise BadInput(f"{self.name}: byte {self.at}: the rate is 0; allowed: 1 or more")
+        sites = 0
         while (kind := self.number()) != END:
             if kind == MAPPING:
                 moment.mappings.append(self.mapping())
             elif kind == SITE:
-                site, sums = self.site()
-                moment.sites[site] = sums
+                sites += 1
+                site, sums = self.site(version)
+                moment.sites[site] = added(moment.sites.get(site, (0,) * len(sums)), sums)  # a fork's child can have two
+            elif kind == PAIR and version > 1:
+                pair, sums = (self.number(), self.number()), tuple(self.number() for _ in range(3))
+                moment.pairs[pair] = added(moment.pairs.get(pair, (0, 0, 0)), sums)
+            elif kind == THREAD and version > 1:
+                number = self.number()
+                moment.threads[number] = self.text().decode(errors="replace")
             else:
-                raise BadInput(f"{self.name}: byte {self.at - 1}: record {kind}; allowed: {END}, {MAPPING}, {SITE}")
-        if self.number() != len(moment.sites):
+                raise BadInput(f"{self.name}: byte {self.at - 1}: record {kind}; allowed: {END} to {THREAD}")
+        if self.number() != sites:
             raise BadInput(f"{self.name}: byte {self.at}: the number of sites is wrong")
         return moment
 
@@ -166,7 +186,8 @@ class Profile:
 
     moment: Moment
     since: Moment | None
-    values: dict[Site, tuple[float, float, float, float]]
+    values: dict[Site, tuple[float, ...]]
+    pairs: dict[Pair, tuple[int, ...]]
 
     def mapping_of(self, address: int) -> Mapping | None:
         if not hasattr(self, "_sorted"):
@@ -183,18 +204,28 @@ def choose(moments: list[Moment], number: int) -> Moment:
     return moments[number - 1]
 
 
-def profile_of(path: pathlib.Path, at: int | None, since: int | None) -> Profile:
+def difference(new: dict, old: dict) -> dict:
+    """Without what did not change."""
+    nothing = tuple(0 for _ in next(iter(old.values()), ()))
+    found = {**new, **{key: added(new.get(key, nothing), value, -1) for key, value in old.items()}}
+    return {key: value for key, value in found.items() if any(value)}
+
+
+def profile_of(path: pathlib.Path, at: int | None, since: int | None, later: pathlib.Path | None = None) -> Profile:
+    """With a later file of the same process: the difference to it, by default of the last moment of each."""
     moments = read_moments(path)
+    earlier = moments
+    if later is not None:
+        moments = read_moments(later)
+        since = len(earlier) if since is None else since
     moment = moments[-1] if at is None else choose(moments, at)
-    values = moment.estimates()
     if since is None:
-        return Profile(moment, None, values)
-    before = choose(moments, since)
+        return Profile(moment, None, moment.estimates(), moment.pairs)
+    before = choose(earlier, since)
     if (before.pid, before.rate) != (moment.pid, moment.rate):
         raise BadInput(f"moment {since} is of process {before.pid}, the other of {moment.pid}: no difference of the two")
-    for site, old in before.estimates().items():
-        values[site] = tuple(new - value for new, value in zip(values.get(site, (0, 0, 0, 0)), old, strict=True))
-    return Profile(moment, before, {site: each for site, each in values.items() if any(each)})
+    values = difference(moment.estimates(), before.estimates())
+    return Profile(moment, before, values, difference(moment.pairs, before.pairs))
 
 
 # ---- names of functions ----------------------------------------------------------------------------
@@ -415,21 +446,93 @@ def mib(size: float) -> str:
     return f"{size / 2**20:.2f} MiB"
 
 
+def largest_stacks(profile: Profile, value: str) -> list[tuple[float, float, tuple[int, ...]]]:
+    """Bytes, blocks and call stack, by falling bytes. `value`: a type without _space."""
+    objects, space = TYPES.index(f"{value}_objects"), TYPES.index(f"{value}_space")
+    sums: dict[tuple[int, ...], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for (_, stack), values in profile.values.items():
+        sums[stack][0] += values[objects]
+        sums[stack][1] += values[space]
+    return sorted(((size, blocks, stack) for stack, (blocks, size) in sums.items() if round(size) > 0), reverse=True)
+
+
+def stack_lines(profile: Profile, symbols: Symbols, stacks: list, count: int) -> Iterator[str]:
+    total = sum(size for size, _, _ in stacks)
+    for size, blocks, stack in stacks[:count]:
+        yield f"  {mib(size)}, {100 * size / total:.1f} %, in about {blocks:.0f} blocks, allocated by:"
+        for frame in frames_of(profile, symbols, stack):
+            yield f"    {frame.function}" + (f"  {frame.file}:{frame.line}" if frame.file else "")
+
+
 def leaks(profile: Profile, symbols: Symbols, count: int) -> Iterator[str]:
     """The call stacks that hold the most."""
-    sums: dict[tuple[int, ...], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for (_, stack), (_, _, blocks, size) in profile.values.items():
-        sums[stack][0] += blocks
-        sums[stack][1] += size
-    held = sorted(((size, blocks, stack) for stack, (blocks, size) in sums.items() if round(size) > 0), reverse=True)
+    held = largest_stacks(profile, "inuse")
     what = "grew" if profile.since is not None else "live"
     total, blocks = sum(each[0] for each in held), sum(each[1] for each in held)
     moment = profile.moment
     yield f"{moment.program}, process {moment.pid}: {what}: {mib(total)} in about {blocks:.0f} blocks of {len(held)} call stacks"
-    for size, blocks, stack in held[:count]:
-        yield f"  {mib(size)}, {100 * size / total:.1f} %, in about {blocks:.0f} blocks, allocated by:"
-        for frame in frames_of(profile, symbols, stack):
-            yield f"    {frame.function}" + (f"  {frame.file}:{frame.line}" if frame.file else "")
+    yield from stack_lines(profile, symbols, held, count)
+
+
+def thread_name(number: int) -> str:
+    return "others" if number == OTHERS else str(number)
+
+
+def flow_of_threads(profile: Profile, count: int) -> Iterator[str]:
+    """What each thread allocated, where it went, and what the thread freed of others. In MiB."""
+    threads: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])  # allocated; of it freed by itself, by others; frees others'
+    for (source, to), (_, _, size) in profile.pairs.items():
+        threads[source][0 if to == NOBODY else 1 if to == source else 2] += size
+        if to not in (NOBODY, source):
+            threads[to][3] += size
+    live = "grew" if profile.since is not None else "live"
+    yield f"{'MiB, thread':>12}  {'allocated':>10}  {'freed it':>10}  {'others did':>10}  {live:>10}  {'frees others':>12}  name"
+    for thread, sums in sorted(threads.items(), key=lambda each: -each[1][0] - each[1][3])[:count]:
+        made, own, other, received = (size / 2**20 for size in sums)
+        figures = f"{made:>10.2f}  {own:>10.2f}  {other:>10.2f}  {made - own - other:>10.2f}  {received:>12.2f}"
+        yield f"{thread_name(thread):>12}  {figures}  {profile.moment.threads.get(thread, '')}".rstrip()
+
+
+def flow_of_pairs(profile: Profile, seconds: float, count: int) -> Iterator[str]:
+    """Which threads free what others allocated."""
+    crossing = [(size, blocks, samples, pair) for pair, (samples, blocks, size) in profile.pairs.items() if pair[1] not in (NOBODY, pair[0])]
+    yield f"{'allocated by':>12}  {'freed by':>10}  {'MiB':>10}" + f"  {'MiB/s':>10}" * (seconds > 0) + f"  {'blocks':>10}  samples"
+    for size, blocks, samples, (source, to) in sorted(crossing, reverse=True)[:count]:
+        speed = f"  {size / 2**20 / seconds:>10.2f}" if seconds > 0 else ""
+        yield f"{thread_name(source):>12}  {thread_name(to):>10}  {size / 2**20:>10.2f}{speed}  {blocks:>10}  {samples:>7}"
+
+
+def flow_of_sizes(profile: Profile, count: int) -> Iterator[str]:
+    """How much of what was freed crossed, by the bytes of the size class; of large blocks: rounded up, as they are sampled."""
+    sizes: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    for (weight, _), (_, allocated, _, live, blocks, passed) in profile.values.items():
+        sizes[weight] = list(added(sizes[weight], (passed, blocks, allocated - live)))
+    yield f"{'block bytes':>12}  {'MiB':>10}  {'blocks':>10}  of this size's frees"
+    for size, (passed, blocks, freed) in sorted(sizes.items(), key=lambda each: -each[1][0])[:count]:
+        if round(passed) > 0:
+            yield f"{size:>12}  {passed / 2**20:>10.2f}  {blocks:>10.0f}  {100 * passed / max(freed, passed):.1f} %"
+
+
+def flow(profile: Profile, symbols: Symbols, count: int) -> Iterator[str]:
+    """What crosses between threads."""
+    moment, since = profile.moment, profile.since
+    if moment.version == 1:
+        raise BadInput("the file is of format 1, which says nothing of threads")
+    seconds = 0.0 if since is None else (moment.time_ns - since.time_ns) / 1e9
+    stacks = largest_stacks(profile, "freed_elsewhere")
+    passed = sum(size for size, _, _ in stacks)
+    freed = sum(values[1] - values[3] for values in profile.values.values())
+    speed = f", {passed / 2**20 / seconds:.2f} MiB/s in {seconds:.1f} s" if seconds > 0 else ""
+    yield (
+        f"{moment.program}, process {moment.pid}: {mib(passed)} of {mib(freed)} that were freed, {100 * passed / max(freed, 1):.1f} %, "
+        f"were freed by another thread{speed}"
+    )
+    yield from ("", *flow_of_threads(profile, count))
+    yield from ("", *flow_of_pairs(profile, seconds, count))
+    if lost := profile.pairs.get((OTHERS, OTHERS), (0, 0, 0))[2]:
+        yield f"{mib(lost)} more were freed in pairs that the table had no room for"
+    yield from ("", *flow_of_sizes(profile, count), "")
+    yield from stack_lines(profile, symbols, stacks, count)
 
 
 def listing(moments: list[Moment]) -> Iterator[str]:
@@ -462,6 +565,9 @@ def parser() -> argparse.ArgumentParser:
     pprof.add_argument("-o", "--output", type=pathlib.Path, help="default: FILE.pb.gz")
     add("folded", "Print folded stacks for flame graphs.").add_argument("--value", choices=TYPES, default="inuse_space")
     add("leaks", "Print the call stacks that hold the most memory.").add_argument("--count", type=int, default=10)
+    passing = add("flow", "Print which threads free what which threads allocated.")
+    passing.add_argument("later", type=pathlib.Path, nargs="?", help="a later file of the process: only what has changed since FILE")
+    passing.add_argument("--count", type=int, default=10)
     return top
 
 
@@ -469,7 +575,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.command == "list":
         print("\n".join(listing(read_moments(arguments.file))))
         return
-    profile = profile_of(arguments.file, arguments.at, arguments.since)
+    profile = profile_of(arguments.file, arguments.at, arguments.since, getattr(arguments, "later", None))
     if profile.moment.lost:
         print(f"hakozuna profile: {profile.moment.lost} sampled blocks were lost: figures are too low", file=sys.stderr)
     symbols = Symbols(profile, not arguments.no_symbols)
@@ -479,6 +585,8 @@ def run(arguments: argparse.Namespace) -> None:
         print(output)
     elif arguments.command == "folded":
         print("\n".join(folded(profile, symbols, arguments.value)))
+    elif arguments.command == "flow":
+        print("\n".join(flow(profile, symbols, arguments.count)))
     else:
         print("\n".join(leaks(profile, symbols, arguments.count)))
 

@@ -123,6 +123,37 @@ def test_the_difference_of_two_moments(preload: Preload, profiled: Path, tmp_pat
     assert "grew: 0.48 MiB in about 100 blocks" in tool("leaks", file, "--since", "2")
 
 
+def test_the_flow_between_threads(preload: Preload, profiled: Path, tmp_path: Path) -> None:
+    """In each turn 20 MB pass to one thread and 80 MB to the other. At this rate 1300 of the first are sampled: 6 times 2.8 %."""
+    words = {"HAKOZUNA_PROFILE": f"rate=16K,signal=USR2,file={tmp_path}/%e.%p"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen([profiled, "pass"], env=preload.environment(**words), stdin=pipe, stdout=pipe, text=True) as process:
+        producer, first, second = process.stdout.readline().split()
+        file = tmp_path / f"profiled.{process.pid}"
+        for number in (1, 2):
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "passed\n"
+            os.kill(process.pid, signal.SIGUSR2)
+            wait_for_moments(file, number)
+        process.stdin.close()
+        assert process.wait(TIMEOUT_SECONDS) == 0
+    for since in ([], ["--since", "1"]):
+        lines = tool("flow", file, *since).splitlines()
+        assert ("MiB/s" in lines[0]) == bool(since)
+        rows = {tuple(words[:2]): words for words in map(str.split, lines)}
+        for consumer, size in ((first, 20e6), (second, 80e6)):
+            passed = float(rows[producer, consumer][2]) * 2**20
+            assert abs(passed / size / (1 if since else 2) - 1) < 0.17, (since, lines)
+        assert rows[second, "0.00"][5:] == [rows[producer, second][2], "profiled"], "it frees what others allocated, and has a name"
+        crossing = sum(float(words[2]) for pair, words in rows.items() if pair[1:] in ((first,), (second,)))
+        assert float(re.search(rf"process {process.pid}: (\S+) MiB of", lines[0])[1]) == pytest.approx(crossing, abs=0.1)
+        sizes = [line.split()[0] for line in lines[lines.index(next(line for line in lines if "block bytes" in line)) + 1 :][:2]]
+        assert [5000 <= int(sizes[0]) < 6000, 100 <= int(sizes[1]) < 130] == [True, True]
+        sites = [line.split("::")[-1].partition("(")[0] for line in lines if "by_" in line and "(" in line]
+        assert sites == ["by_malloc_medium", "by_malloc_small"], "and not what the producer frees itself"
+
+
 def wait_for_moments(file: Path, count: int) -> None:
     """The library writes a moment to its end before it begins the next; a part of one is not a moment."""
     while True:
@@ -147,8 +178,8 @@ def check_pprof(file: Path, value: str, words: list[str]) -> heap_profile.Profil
     assert strings[0] == ""
     assert [strings[each.type] for each in message.sample_type] == list(heap_profile.TYPES)
     profile = heap_profile.profile_of(file, None, None)
-    assert [sum(sample.value[i] for sample in message.sample) for i in range(4)] == [
-        sum(round(values[i]) for values in profile.values.values()) for i in range(4)
+    assert [sum(sample.value[i] for sample in message.sample) for i in range(len(heap_profile.TYPES))] == [
+        sum(round(values[i]) for values in profile.values.values()) for i in range(len(heap_profile.TYPES))
     ]
     numbers = {location.id for location in message.location}
     assert all(set(sample.location_id) <= numbers for sample in message.sample)

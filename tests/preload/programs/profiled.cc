@@ -6,15 +6,19 @@
  *   profiled leak                leaks in one function among many that do not
  *   profiled fork                the child allocates too
  *   profiled step                grows at each line of stdin
+ *   profiled pass                at each line of stdin passes blocks to two threads, which free them
  *   profiled ask                 asks for the size of a block until a signal ends it
  */
 #include <atomic>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <malloc.h>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -144,6 +148,79 @@ void leak() {
     printf("%zu\n", forgotten.size());
 }
 
+/* A thread that frees what it is given. Nothing but the blocks is allocated. */
+class Consumer {
+  public:
+    Consumer() : thread([this] { run(); }) {
+        std::unique_lock<std::mutex> lock(mutex);
+        changed.wait(lock, [this] { return number != 0; });
+    }
+    ~Consumer() {
+        give(nullptr);
+        thread.join();
+    }
+    long id() const {
+        return number;
+    }
+
+    void give(void *block) {
+        std::unique_lock<std::mutex> lock(mutex);
+        changed.wait(lock, [this] { return count < room; });
+        blocks[count++] = block;
+        changed.notify_all();
+    }
+
+    void wait_until_all_is_freed() {
+        std::unique_lock<std::mutex> lock(mutex);
+        changed.wait(lock, [this] { return count == 0; });
+    }
+
+  private:
+    static constexpr size_t room = 100;
+
+    void run() {
+        std::unique_lock<std::mutex> lock(mutex);
+        number = syscall(SYS_gettid);
+        for (bool goes_on = true; goes_on;) {
+            changed.notify_all();
+            changed.wait(lock, [this] { return count > 0; });
+            for (; count > 0; count--) {
+                goes_on = goes_on && blocks[count - 1] != nullptr;
+                free(blocks[count - 1]);
+            }
+        }
+        changed.notify_all();
+    }
+
+    std::mutex mutex;
+    std::condition_variable changed;
+    void *blocks[room] = {};
+    size_t count = 0;
+    long number = 0;
+    std::thread thread;
+};
+
+/* 20 MB to the first, 80 MB to the second; 50 MB it frees itself. */
+void pass() {
+    Consumer first;
+    Consumer second;
+    printf("%ld %ld %ld\n", syscall(SYS_gettid), first.id(), second.id());
+    fflush(stdout);
+    for (char line[16]; fgets(line, sizeof(line), stdin) != nullptr;) {
+        for (int i = 0; i < 4000; i++) {
+            for (int j = 0; j < 50; j++)
+                first.give(by_malloc_small(100));
+            for (int j = 0; j < 4; j++)
+                second.give(by_malloc_medium(5000));
+            free(by_calloc(12500));
+        }
+        first.wait_until_all_is_freed();
+        second.wait_until_all_is_freed();
+        printf("passed\n");
+        fflush(stdout);
+    }
+}
+
 /* Until a signal ends it. Another thread prints that it has begun, so the signal finds this one asking. */
 void ask(void *block) {
     std::atomic<size_t> asked{0};
@@ -185,10 +262,12 @@ int main(int count, char **arguments) {
             printf("grown\n");
             fflush(stdout);
         }
+    } else if (what == "pass") {
+        pass();
     } else if (what == "ask") {
         ask(by_malloc_medium(5000));
     } else {
-        fprintf(stderr, "profiled: '%s'; allowed: mix MIB [THREADS], leak, fork, step, ask\n", what.c_str());
+        fprintf(stderr, "profiled: '%s'; allowed: mix MIB [THREADS], leak, fork, step, pass, ask\n", what.c_str());
         return 2;
     }
     return 0;
