@@ -12,7 +12,7 @@ LANES = ["hz3-fast", "hz3-home", "hz3-p32", "hz4", "hz4-home"]
 NAMES = ["hakozuna", *(f"hakozuna-{lane}" for lane in LANES)]
 USAGE = (
     "usage: hakozuna [-l LANE] PROGRAM [ARGUMENT...]\n"
-    "       hakozuna profile list|pprof|folded|leaks FILE [OPTION...]\n"
+    "       hakozuna profile list|pprof|folded|leaks|flow FILE [OPTION...]\n"
 )
 TOOLS = {"bin/hakozuna", "lib/hakozuna/heap_profile.py", "share/man/man1/hakozuna.1", "share/man/man7/hakozuna.7"}
 FUNCTIONS = re.findall(r"(?m)^HZ_API [^;(]*\b(hz_\w+)\(", (ROOT / "include/hakozuna/hakozuna.h").read_text())
