@@ -147,6 +147,7 @@ function(hz_install_tools)
     install(PROGRAMS "${PROJECT_BINARY_DIR}/packaging/hakozuna" TYPE BIN COMPONENT tools)
     hz_install_man(hakozuna.1.in tools)
     hz_install_man(man/hakozuna.7.in tools)
-    install(PROGRAMS "${PROJECT_SOURCE_DIR}/tools/heap_profile.py" DESTINATION "${CMAKE_INSTALL_LIBDIR}/hakozuna"
-            COMPONENT tools)
+    install(PROGRAMS "${PROJECT_SOURCE_DIR}/tools/heap_profile.py" "${PROJECT_SOURCE_DIR}/tools/heap_stats.py"
+            DESTINATION "${CMAKE_INSTALL_LIBDIR}/hakozuna" COMPONENT tools)
+    install(FILES "${PROJECT_SOURCE_DIR}/tools/running.py" DESTINATION "${CMAKE_INSTALL_LIBDIR}/hakozuna" COMPONENT tools)
 endfunction()

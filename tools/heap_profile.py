@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads the heap profiles that HAKOZUNA_PROFILE writes (docs/profile.md): `hakozuna profile ...`.
+"""Reads the heap profiles that HAKOZUNA_PROFILE writes (docs/profile.md), and asks running processes for them: `hakozuna profile ...`.
 
 A file has moments, one behind the other, each with all sites so far: docs/profile-format.md. Every number that this
 program shows is an estimate: what was sampled, divided by the probability with which blocks of that size are sampled.
@@ -22,6 +22,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+import running
 
 MAGIC = b"\x7fhakoprf"
 VERSIONS = (1, 2)  # 1: without threads
@@ -464,10 +466,10 @@ def stack_lines(profile: Profile, symbols: Symbols, stacks: list, count: int) ->
             yield f"    {frame.function}" + (f"  {frame.file}:{frame.line}" if frame.file else "")
 
 
-def leaks(profile: Profile, symbols: Symbols, count: int) -> Iterator[str]:
-    """The call stacks that hold the most."""
-    held = largest_stacks(profile, "inuse")
-    what = "grew" if profile.since is not None else "live"
+def leaks(profile: Profile, symbols: Symbols, count: int, allocated: bool = False) -> Iterator[str]:
+    """The call stacks that hold the most, or that have allocated the most, freed blocks too."""
+    held = largest_stacks(profile, "alloc" if allocated else "inuse")
+    what = "allocated" if allocated else "grew" if profile.since is not None else "live"
     total, blocks = sum(each[0] for each in held), sum(each[1] for each in held)
     moment = profile.moment
     yield f"{moment.program}, process {moment.pid}: {what}: {mib(total)} in about {blocks:.0f} blocks of {len(held)} call stacks"
@@ -544,11 +546,48 @@ def listing(moments: list[Moment]) -> Iterator[str]:
         yield f"{number:>6}  {when}  {moment.pid:>7}  {mib(live):<12}  {mib(allocated):<12}  {len(moment.sites):>5}  {moment.lost:>4}"
 
 
+# ---- a running process -----------------------------------------------------------------------------
+
+
+def ask(arguments: argparse.Namespace) -> None:
+    """Lets the process write a moment, or two, and prints its call stacks."""
+    with running.Process(arguments.pid) as process:
+
+        def moment() -> tuple[pathlib.Path, int]:
+            answer = running.ask(process, "HAKOZUNA_PROFILE", arguments.words, arguments.wait)
+            return answer.path, len(read_moments(answer.path))
+
+        path, first = moment()
+        last = None
+        if arguments.over is not None:
+            if process.has_ended(arguments.over):
+                raise running.Refused(f"process {process.number} has ended")
+            path, last = moment()
+        show(path, last or first, first if last is not None else None, arguments)
+
+
+def show(path: pathlib.Path, at: int, since: int | None, arguments: argparse.Namespace) -> None:
+    profile = profile_of(path, at, since)
+    tell_lost(profile)
+    print("\n".join(leaks(profile, Symbols(profile, not arguments.no_symbols), arguments.count, arguments.allocated)))
+    if arguments.keep is not None:
+        shutil.copyfile(path, arguments.keep)
+        arguments.keep.chmod(0o600)
+
+
+def tell_lost(profile: Profile) -> None:
+    if profile.moment.lost:
+        print(f"hakozuna profile: {profile.moment.lost} sampled blocks were lost: figures are too low", file=sys.stderr)
+
+
 # ---- command line ----------------------------------------------------------------------------------
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="hakozuna profile", description="Reads heap profiles that HAKOZUNA_PROFILE has written.")
+    top = argparse.ArgumentParser(
+        prog="hakozuna profile", description="Reads heap profiles that HAKOZUNA_PROFILE has written, or with a PID asks a process for one.",
+        epilog="`hakozuna profile PID` is short for `hakozuna profile now PID`.",
+    )  # fmt: skip
     commands = top.add_subparsers(dest="command", required=True)
 
     def add(name: str, text: str, chooses: bool = True) -> argparse.ArgumentParser:
@@ -568,6 +607,16 @@ def parser() -> argparse.ArgumentParser:
     passing = add("flow", "Print which threads free what which threads allocated.")
     passing.add_argument("later", type=pathlib.Path, nargs="?", help="a later file of the process: only what has changed since FILE")
     passing.add_argument("--count", type=int, default=10)
+    text = "Ask a running process, and print the call stacks that hold the most memory."
+    now = commands.add_parser("now", help=text, description=text)
+    now.add_argument("pid", type=int, metavar="PID", help="of a process that `hakozuna run --profile` or HAKOZUNA_PROFILE has started")
+    now.add_argument("--over", type=float, metavar="SECONDS", help="ask twice, so many seconds apart, and print only what has changed")
+    now.add_argument("--allocated", action="store_true", help="those that allocate the most, whether they free it or not")
+    now.add_argument("--count", type=int, default=10)
+    now.add_argument("--keep", type=pathlib.Path, metavar="FILE", help="copy the profile to this file, for the other commands")
+    now.add_argument("--no-symbols", action="store_true", help="do not look up the names of functions")
+    now.add_argument("--words", help="the value of HAKOZUNA_PROFILE, for a program that overwrites its environment")
+    now.add_argument("--wait", type=float, default=running.WAIT_SECONDS, metavar="SECONDS", help="for an answer; default: %(default)g")
     return top
 
 
@@ -575,9 +624,11 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.command == "list":
         print("\n".join(listing(read_moments(arguments.file))))
         return
+    if arguments.command == "now":
+        ask(arguments)
+        return
     profile = profile_of(arguments.file, arguments.at, arguments.since, getattr(arguments, "later", None))
-    if profile.moment.lost:
-        print(f"hakozuna profile: {profile.moment.lost} sampled blocks were lost: figures are too low", file=sys.stderr)
+    tell_lost(profile)
     symbols = Symbols(profile, not arguments.no_symbols)
     if arguments.command == "pprof":
         output = arguments.output or arguments.file.with_name(arguments.file.name + ".pb.gz")
@@ -592,12 +643,15 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def main(words: list[str] | None = None) -> int:
+    words = sys.argv[1:] if words is None else words
+    if words and words[0].isdigit():
+        words = ["now", *words]
     try:
         run(parser().parse_args(words))
         sys.stdout.flush()
-    except BadInput as error:
+    except (BadInput, running.Refused) as error:
         print(f"hakozuna profile: {error}", file=sys.stderr)
-        return 2
+        return 1 if isinstance(error, running.NoAnswer) else 2
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
