@@ -208,7 +208,8 @@ def choices(process: Process, variable: str, told: str | None) -> list[Words]:
         return [words_of(variable, told)]
     if named is not None:
         return [words_of(variable, named[1])]
-    if has_reporter:  # it was asked for something, and has overwritten the words
+    others = (name for name in RUN_WORDS if name != variable)
+    if has_reporter and not any(re.search(rf"(?:^|\0){name}=", environment) for name in others):  # it has overwritten the words
         every = [words_of(variable, RUN_WORDS[variable].format(folder=folder)) for folder in run_folders(process.owner)]
         found = [words for words in every if (process.folder / f"root{os.path.dirname(words.file)}").is_dir()]
         if found and process.catches(found[0].signal):

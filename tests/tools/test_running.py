@@ -1,0 +1,454 @@
+"""tools/running.py and what asks through it: `hakozuna run --watch`, `stats`, `top`, `profile PID`, and why there is no report."""
+
+import concurrent.futures
+import contextlib
+import copy
+import json
+import os
+import pathlib
+import pty
+import re
+import signal
+import stat
+import subprocess
+import sys
+
+import heap_stats
+import jsonschema
+import pytest
+import running
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+COMMAND = ROOT / "build/bin/hakozuna"
+LIBRARY = pathlib.Path(os.environ.get("HZ_LIB", ROOT / "build/lib/libhakozuna.so"))
+TIMEOUT_SECONDS = 60
+# Says when it is ready, keeps more with each line that it gets, and ends with its input.
+SERVICE = """
+import sys
+kept = [bytearray(200_000) for _ in range(10)]
+print("ready", flush=True)
+for line in sys.stdin:
+    kept += [bytearray(3000) for _ in range(int(line))]
+    print("done", flush=True)
+"""
+OVERWRITES = """
+import ctypes
+fields = open("/proc/self/stat").read().rpartition(")")[2].split()
+start, end = int(fields[47]), int(fields[48])
+ctypes.memset(start, 0, end - start)
+"""
+HEAD = re.compile(r"^hakozuna \d+\.\d+\.\d+, hz\d \w+: python3, pid (\d+), up 0 d 0:00:\d\d, \d+ threads$", re.MULTILINE)
+
+
+class Service:
+    """A running program. `call` is how it is started, in front of its own words."""
+
+    def __init__(self, *call: object, code: str = SERVICE, **environment: str):
+        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        words = [*map(str, call), "python3", "-c", code]
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=kept | environment)
+        self.pid = self.process.pid
+
+    def __enter__(self) -> "Service":
+        assert self.process.stdout.readline() == "ready\n"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def grow(self, blocks: int) -> None:
+        self.process.stdin.write(f"{blocks}\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "done\n"
+
+
+def watched(folder: pathlib.Path, *options: str, code: str = SERVICE, **environment: str) -> Service:
+    """Under `hakozuna run`, whose files go to a folder of this test."""
+    return Service(COMMAND, "run", *options, code=code, XDG_RUNTIME_DIR=str(folder), **environment)
+
+
+def preloaded(words: str | None, code: str = SERVICE, **environment: str) -> Service:
+    variables = {} if words is None else {"HAKOZUNA_STATS": words}
+    return Service(code=code, LD_PRELOAD=str(LIBRARY), **variables, **environment)
+
+
+def called(tool: str, *words: object, folder: pathlib.Path | None = None) -> subprocess.CompletedProcess:
+    order = [sys.executable, str(ROOT / "tools" / tool), *map(str, words)]
+    environment = os.environ | ({"XDG_RUNTIME_DIR": str(folder)} if folder else {})
+    return subprocess.run(order, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS, env=environment)
+
+
+def stats(*words: object, **options: object) -> subprocess.CompletedProcess:
+    return called("heap_stats.py", "stats", *words, **options)
+
+
+def good(done: subprocess.CompletedProcess) -> str:
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def validator() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json.loads((ROOT / "docs/stats-schema.json").read_text()))
+
+
+# ---- a process that answers ------------------------------------------------------------------------
+
+
+def test_a_program_that_run_has_started(tmp_path):
+    with watched(tmp_path, "--watch") as service:
+        text = good(stats(service.pid))
+        assert HEAD.search(text)[1] == str(service.pid)
+        for part in ("live ", "resting ", "free ", "held ", "RSS ", "sizes ", "classes that hold most", "  thread", "process ", "limits "):
+            assert re.search(rf"(?m)^{part}", text), f"no {part}"
+        folder = tmp_path / "hakozuna"
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert list(folder.iterdir()) == [], "what was asked for is not kept"
+        report = json.loads(good(stats(service.pid, "--json")))
+        validator().validate(report)
+        assert report["heap"]["live_bytes"] > 2_000_000 and report["process"]["pid"] == service.pid
+
+
+def test_a_part_of_the_report(tmp_path):
+    with watched(tmp_path, "--watch", "--lane", "hz4") as service:
+        text = good(stats(service.pid, "--part", "threads", "--part", "limits"))
+        assert ", hz4 default: " in text
+        assert re.search(rf"(?m)^ +{service.pid}  python3 ", text) and "memory of the machine" in text
+        assert "classes that hold most" not in text
+
+
+def test_a_file_of_the_user_is_kept_and_only_his_to_read(tmp_path):
+    before = os.umask(0)
+    try:
+        service = preloaded(f"json,signal=USR2,file={tmp_path}/%e.%p%%")
+    finally:
+        os.umask(before)
+    with service:
+        for count in (1, 2):
+            good(stats(service.pid))
+            (file,) = tmp_path.iterdir()
+            assert len(file.read_text().splitlines()) == count
+        assert file.name == f"python3.{service.pid}%"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_relative_file_lies_in_the_folder_of_the_process(tmp_path):
+    code = f"import os; os.chdir({str(tmp_path)!r})" + SERVICE
+    with preloaded("json,signal=USR1,file=report", code) as service:
+        assert str(service.pid) in good(stats(service.pid))
+    assert (tmp_path / "report").is_file()
+
+
+def test_reports_as_text(tmp_path):
+    with preloaded(f"verbose,signal=USR2,file={tmp_path}/%p") as service:
+        text = good(stats(service.pid))
+        assert HEAD.search(text) and "\nconfig:" in text
+        for words in (["--json"], ["--part", "sizes"]):
+            done = stats(service.pid, *words)
+            assert done.returncode == 2 and f"process {service.pid} writes reports as verbose, not as json: start it with " in done.stderr
+
+
+def test_a_program_that_overwrites_its_environment(tmp_path):
+    """As servers do to set the title of their process."""
+    with watched(tmp_path, "--watch", code=OVERWRITES + SERVICE) as service:
+        assert "HAKOZUNA" not in pathlib.Path(f"/proc/{service.pid}/environ").read_text()
+        assert HEAD.search(good(stats(service.pid, folder=tmp_path)))
+    words = f"json,signal=USR2,file={tmp_path}/%p"
+    with preloaded(words, OVERWRITES + SERVICE) as service:
+        done = stats(service.pid, folder=tmp_path / "none")
+        assert done.returncode == 2 and "has overwritten its environment" in done.stderr and "--words" in done.stderr
+        assert HEAD.search(good(stats(service.pid, "--words", words)))
+
+
+def test_several_ask_at_a_time(tmp_path):
+    with watched(tmp_path, "--watch") as service, concurrent.futures.ThreadPoolExecutor() as pool:
+        for done in pool.map(lambda _: stats(service.pid, "--json"), range(4)):
+            assert json.loads(good(done))["process"]["pid"] == service.pid
+
+
+# ---- top -------------------------------------------------------------------------------------------
+
+
+def test_one_frame(tmp_path):
+    with watched(tmp_path, "--watch") as service:
+        text = good(called("heap_stats.py", "top", service.pid, "--once", "--interval", "0.1"))
+    assert len(HEAD.findall(text)) == 1
+    assert re.search(r"(?m)^live +\d+\.\d\d +\d+\.\d % +(0|[+-]\d+\.\d\d)  in use by the program: small ", text)
+    assert "each second: bins refilled " in text and "blocks/s" in text and "refills/s" in text
+
+
+def test_frames_on_a_terminal(tmp_path):
+    """Frame after frame, until Ctrl-C."""
+    master, slave = pty.openpty()
+    with watched(tmp_path, "--watch") as service:
+        order = [sys.executable, ROOT / "tools/heap_stats.py", "top", str(service.pid), "--interval", "0.1"]
+        top = subprocess.Popen(order, stdout=slave, stderr=slave, stdin=slave, env=os.environ | {"TERM": "xterm", "COLUMNS": "150", "LINES": "50"})
+        os.close(slave)
+        seen = b""
+        while seen.count(b"blocks/s") < 2:
+            seen += os.read(master, 65536)
+        top.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # the terminal's end
+            while os.read(master, 65536):
+                pass
+        assert top.wait(TIMEOUT_SECONDS) == 130
+    os.close(master)
+
+
+def test_a_process_that_ends_ends_top(tmp_path):
+    with watched(tmp_path, "--watch") as service:
+        order = [sys.executable, ROOT / "tools/heap_stats.py", "top", str(service.pid), "--interval", "0.1"]
+        top = subprocess.Popen(order, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert top.stdout.readline().startswith("hakozuna ")
+        service.process.kill()
+        assert top.communicate(timeout=TIMEOUT_SECONDS)[1] == f"hakozuna top: process {service.pid} has ended\n"
+        assert top.returncode == 2
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory) -> dict:
+    folder = tmp_path_factory.mktemp("report")
+    with watched(folder, "--watch") as service:
+        return json.loads(good(stats(service.pid, "--json")))
+
+
+def test_what_changes_is_shown_a_second(report):
+    new = copy.deepcopy(report)
+    new["process"]["uptime_ms"] += 500
+    new["heap"]["live_bytes"] += 1 << 20
+    new["counters"]["refill"] += 7
+    new["classes"][0]["live"] += 3
+    new["classes"][0]["held_bytes"] = 1 << 40  # so that it comes first
+    new["threads"][0]["flush"] += 2
+    new["threads"][0]["name"] = "a\x1b[2J"
+    text = "\n".join(heap_stats.frame(new, report))
+    assert re.search(r"(?m)^live .*%    \+2\.00  in use", text)
+    assert "bins refilled 14, bins flushed 0," in text
+    assert re.search(rf"(?m)^{new['classes'][0]['block_bytes']} B .* \+6 ", text)
+    assert re.search(r"(?m)a\?\[2J .* 0 +\+4 ", text)
+    same = "\n".join(heap_stats.frame(report, report))
+    assert "+" not in same, "no time has passed, so no rate is known"
+
+
+def test_shares_and_sums_are_those_of_the_report(report):
+    heap = report["heap"]
+    text = "\n".join(heap_stats.totals(report, None))
+    assert f"{heap['live_bytes'] / (1 << 20):.2f}" in text
+    assert f"a trim gives back at most {(heap['cached_bytes'] + heap['free_bytes']) / (1 << 20):.2f}" in text
+    assert [heap_stats.size(value) for value in (48, 2048, 2097152, 1536)] == ["48 B", "2 KiB", "2 MiB", "1536 B"]
+
+
+def test_limits_that_are_near_are_marked(tmp_path):
+    code = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2 << 40, 2 << 40))" + SERVICE
+    with watched(tmp_path, "--watch", code=code) as service, running.Process(service.pid) as process:
+        (found,) = [each for each in heap_stats.limits_of(process) if each[0] == "Max address space"]
+        assert found[2] == 2 << 40 and 1 << 20 < found[1] < found[2]
+        assert "Max address space " in good(stats(service.pid, "--part", "limits"))
+
+
+def test_a_near_limit(monkeypatch):
+    monkeypatch.setattr(heap_stats, "limits_of", lambda _: [("x", 95 << 20, 100 << 20), ("y", 50 << 20, 100 << 20)])
+    assert [line.endswith("near") for line in heap_stats.limits_part(None, {})] == [False, True, False]
+
+
+# ---- profile ---------------------------------------------------------------------------------------
+
+
+def test_a_profile_of_a_running_process(tmp_path):
+    with watched(tmp_path, "--profile") as service:
+        text = good(called("heap_profile.py", service.pid, "--count", "1", "--no-symbols", "--keep", tmp_path / "kept"))
+        assert re.match(rf"python3, process {service.pid}: live: \d+\.\d\d MiB in about \d+ blocks of \d+ call stacks\n  \d+\.\d\d MiB, ", text)
+        assert "     1  20" in good(called("heap_profile.py", "list", tmp_path / "kept"))
+        tool = subprocess.Popen([sys.executable, ROOT / "tools/heap_profile.py", str(service.pid), "--over", "0.5", "--no-symbols"],
+                                stdout=subprocess.PIPE, text=True)  # fmt: skip
+        service.grow(3000)
+        text = tool.communicate(timeout=TIMEOUT_SECONDS)[0]
+        assert tool.returncode == 0 and "live:" not in text
+        assert good(called("heap_profile.py", service.pid, "--allocated", "--no-symbols")).startswith(f"python3, process {service.pid}: allocated: ")
+        done = stats(service.pid)
+        assert done.returncode == 2 and "was started without HAKOZUNA_STATS" in done.stderr
+
+
+# ---- no report -------------------------------------------------------------------------------------
+
+
+def refused(code: int, pattern: str, *words: object, **options: object) -> None:
+    done = stats(*words, **options)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert re.fullmatch(rf"hakozuna stats: {pattern}\n", done.stderr), done.stderr
+
+
+def test_no_such_process():
+    with Service() as service:
+        pid = service.pid
+    refused(2, f"there is no process {pid}", pid)
+    refused(2, f"there is no process {2**40}", 2**40)
+
+
+HINT = r"start it with HAKOZUNA_STATS=json,signal=URG,file=/tmp/%e\.%p\.stats, or by 'hakozuna run --watch PROGRAM'"
+
+
+def test_a_process_without_the_library():
+    with Service() as service:
+        refused(2, f"process {service.pid} does not run under hakozuna: {HINT}", service.pid)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (None, "was started without HAKOZUNA_STATS"),
+        ("json,exit", "has HAKOZUNA_STATS=json,exit, which names no signal"),
+        ("json,signal=USR2", "has HAKOZUNA_STATS=json,signal=USR2, so its reports go to stderr"),
+    ],
+)
+def test_a_process_that_was_not_asked_like_that(words, why):
+    with preloaded(words) as service:
+        refused(2, f"process {service.pid} {why}: {HINT}", service.pid)
+
+
+def test_a_child_that_is_silent(tmp_path):
+    code = """
+import os, sys
+child = os.fork()
+if child == 0:
+    sys.stdin.read()
+    os._exit(0)
+print("ready", flush=True)
+print(child, flush=True)
+os.wait()
+"""
+    with preloaded(f"json,signal=USR2,file={tmp_path}/%p", code) as service:
+        child = int(service.process.stdout.readline())
+        refused(2, rf"process {child} has HAKOZUNA_STATS=.*, and no thread 'hakozuna-stats': it is a child .* children .*", child)
+        assert pathlib.Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "S", "it got no signal, which would end it"
+
+
+def test_no_signal_without_a_handler(tmp_path):
+    code = "import signal; signal.signal(signal.SIGUSR2, signal.SIG_DFL)" + SERVICE
+    with preloaded(f"json,signal=USR2,file={tmp_path}/%p", code) as service:
+        refused(2, f"process {service.pid} has no handler for signal {int(signal.SIGUSR2)}, which HAKOZUNA_STATS names", service.pid)
+        service.grow(1)
+
+
+def test_a_program_with_a_handler_of_its_own(tmp_path):
+    code = "import signal; signal.signal(signal.SIGUSR2, lambda *_: None)" + SERVICE
+    with preloaded(f"json,signal=USR2,file={tmp_path}/%p", code) as service:
+        refused(1, rf"process {service.pid} has written no report within 0\.2 s: it handles signal 12 itself, .*", service.pid, "--wait", "0.2")
+
+
+def test_a_process_that_is_stopped(tmp_path):
+    with watched(tmp_path, "--watch") as service:
+        service.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, service.pid, os.WSTOPPED)
+        refused(2, f"process {service.pid} is stopped; after SIGCONT it can answer", service.pid)
+
+
+def test_a_process_that_has_ended_but_is_not_reaped(tmp_path):
+    with watched(tmp_path, "--watch") as service:
+        service.process.kill()
+        os.waitid(os.P_PID, service.pid, os.WEXITED | os.WNOWAIT)
+        refused(2, f"process {service.pid} has ended", service.pid)
+
+
+def test_reports_that_cannot_be_read_back(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    with preloaded(f"json,signal=USR2,file={tmp_path}/fifo") as service:
+        refused(2, f"'{tmp_path}/fifo' is not a regular file, so its reports cannot be read back", service.pid)
+
+
+def test_a_process_of_another_user():
+    """As root, this test looks at its own process as another user would."""
+    is_root = os.geteuid() == 0
+    with running.Process(os.getpid() if is_root else 1) as process:
+        if is_root:
+            os.seteuid(65534)
+        try:
+            with pytest.raises(running.Refused, match=rf"process {process.number} belongs to root, and you are \w+"):
+                process.read("environ")
+        finally:
+            if is_root:
+                os.seteuid(0)
+
+
+# ---- words -----------------------------------------------------------------------------------------
+
+
+def test_every_signal_of_the_library_is_known():
+    text = (ROOT / "src/front/request.c").read_text()
+    names = re.findall(r'\{"([A-Z0-9]+)", SIG', text)
+    assert len(names) == 10
+    for name in names:
+        assert running.signal_of(name) == running.signal_of(f"SIG{name}") == getattr(signal, f"SIG{name}")
+    assert [running.signal_of(name) for name in ("60", "12", "x", "")] == [60, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("1", (0, "", "text")),
+        ("signal=USR1,json,file=/a,signal=USR2,signal=KIL,nonsense", (signal.SIGUSR2, "/a", "json")),
+        ("verbose,file=/a,file=/b=c", (0, "/b=c", "verbose")),
+    ],
+)
+def test_words_are_read_as_the_library_reads_them(text, found):
+    words = running.words_of("HAKOZUNA_STATS", text)
+    assert (words.signal, words.file, words.format) == found
+    assert running.words_of("HAKOZUNA_PROFILE", "signal=USR2").file == "%e.%p.heap"
+
+
+def test_a_pattern_of_files():
+    assert running.path_pattern("/tmp/a[b]%e.%p%%", 7) == "/tmp/a[[]b]*.7%"
+
+
+def test_run_sets_the_words_that_are_looked_for():
+    text = (ROOT / "packaging/hakozuna.in").read_text()
+    for variable, words in running.RUN_WORDS.items():
+        assert f'export {variable}="{words.format(folder="$folder")}"' in text
+
+
+# ---- run -------------------------------------------------------------------------------------------
+
+
+def run(*words: object, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True, check=False, env={"PATH": os.environ["PATH"]} | environment)
+
+
+def test_run_passes_words_on(tmp_path):
+    shown = 'echo "$LD_PRELOAD $HAKOZUNA_STATS"; printf "%s|" "$@"'
+    done = run("run", "--lane=hz4", "--watch", "--", "sh", "-c", shown, "sh", "--watch", "two words", XDG_RUNTIME_DIR=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    words = f"json,children,signal=URG,file={tmp_path}/hakozuna/%e.%p.asked"
+    assert done.stdout == f"{COMMAND.parent}/../lib/libhakozuna-hz4.so.0 {words}\n--watch|two words|"
+    assert run("run", "sh", "-c", "exit 7").returncode == 7
+    assert run("run", "env").stdout.count("HAKOZUNA") == 0
+
+
+def test_run_puts_files_only_where_nobody_else_can(tmp_path):
+    folder = tmp_path / "hakozuna"
+    folder.mkdir(mode=0o755)
+    order = ("run", "--watch", "true")
+    done = run(*order, XDG_RUNTIME_DIR=str(tmp_path))
+    assert done.returncode == 2 and f"'{folder}' is not what it should be: directory, user {os.getuid()}, mode 755 instead of" in done.stderr
+    folder.rename(tmp_path / "other")
+    folder.symlink_to(tmp_path / "other")
+    assert "is not what it should be: symbolic link" in run(*order, XDG_RUNTIME_DIR=str(tmp_path)).stderr
+    assert "cannot make the folder" in run(*order, XDG_RUNTIME_DIR=str(tmp_path / "none")).stderr
+
+
+@pytest.mark.parametrize("folder", ["", "relative", "/a,b", "/a%e"])
+def test_a_folder_that_cannot_stand_in_the_variable_is_not_used(folder):
+    text = run("run", "--watch", "env", XDG_RUNTIME_DIR=folder).stdout
+    assert f"file=/tmp/hakozuna-{os.getuid()}/%e.%p.asked" in text
+
+
+@pytest.mark.parametrize("words", [["run"], ["run", "--watch"], ["run", "--lane"], ["run", "--nonsense", "true"]])
+def test_run_names_its_options(words):
+    done = run(*words)
+    assert done.returncode == 2 and done.stderr.startswith("usage: hakozuna [-l LANE] PROGRAM") and "--watch" in done.stderr
+
+
+def test_why_needs_hakobench(tmp_path):
+    for name in ("sh", "readlink", "dirname"):
+        (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+    done = run("why", "true", PATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (2, "hakozuna: why needs hakobench, which is not installed\n")
