@@ -14,6 +14,7 @@ COMMANDS = {
     "trace": "Record the allocation calls of a program.",
     "replay": "Replay a recording under every allocator.",
     "advise": "Suggest a library for a program, by replaying its calls.",
+    "why": "Say whether another allocator can make a program faster.",
     "report": "Write an HTML page, or the Markdown pages of bench/results, from raw results.",
 }
 # What only reports need; the extra `plots` installs them.

@@ -40,7 +40,7 @@ class Advice:
     remarks: tuple[str, ...]
 
 
-def _log_ratios(runs: Sequence[Run], first: str, second: str) -> list[float]:
+def log_ratios(runs: Sequence[Run], first: str, second: str) -> list[float]:
     """The speed of `second` as a multiple of that of `first`, as logs, for the rounds in which both ended well."""
     rounds: dict[int, dict[str, Run]] = {}
     for run in runs:
@@ -56,7 +56,7 @@ def _rival(runs: Sequence[Run], mine: Cell, other: Cell) -> Rival:
     memory = mine.peak_rss_mb / other.peak_rss_mb if not other.failed and other.peak_rss_mb else None
     if other.failed:
         return Rival(other.allocator, other.ours, None, memory)
-    ratios = _log_ratios(runs, other.allocator, mine.allocator)
+    ratios = log_ratios(runs, other.allocator, mine.allocator)
     return Rival(other.allocator, other.ours, statistics.interval([ratios]) if ratios else None, memory)
 
 

@@ -83,8 +83,8 @@ def scratch(beside: pathlib.Path, kept: Callable[[pathlib.Path], None]) -> Itera
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def run(argv: Sequence[str], directory: pathlib.Path, recorder: pathlib.Path | None = None) -> Capture:
-    """Runs the program to its end, with this process's input and output. Raises ValueError without the recorder, and
+def run(argv: Sequence[str], directory: pathlib.Path, recorder: pathlib.Path | None = None, quiet: bool = False) -> Capture:
+    """Runs the program to its end, with this process's input and output, or `quiet` with neither. Raises ValueError without the recorder, and
     OSError when the program cannot start."""
     if recorder is None:
         programs.build_missing(BIN_DIR)
@@ -94,7 +94,8 @@ def run(argv: Sequence[str], directory: pathlib.Path, recorder: pathlib.Path | N
     preload = ":".join([str(recorder.absolute()), *filter(None, [os.environ.get("LD_PRELOAD")])])
     environment = os.environ | {"LD_PRELOAD": preload, "HAKOTRACE_FILE": str(directory.absolute() / "raw")}
     with _program_decides():
-        process = subprocess.Popen(list(argv), env=environment)
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL} if quiet else {}
+        process = subprocess.Popen(list(argv), env=environment, **streams)
         try:
             status = process.wait()
         except BaseException:  # SIGTERM and SIGHUP reach only this process
