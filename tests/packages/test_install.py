@@ -12,9 +12,13 @@ LANES = ["hz3-fast", "hz3-home", "hz3-p32", "hz4", "hz4-home"]
 NAMES = ["hakozuna", *(f"hakozuna-{lane}" for lane in LANES)]
 USAGE = (
     "usage: hakozuna [-l LANE] PROGRAM [ARGUMENT...]\n"
-    "       hakozuna profile list|pprof|folded|leaks|flow FILE [OPTION...]\n"
+    "       hakozuna run [--lane LANE] [--watch] [--profile] PROGRAM [ARGUMENT...]\n"
+    "       hakozuna stats|top PID [OPTION...]\n"
+    "       hakozuna profile PID | list|pprof|folded|leaks|flow FILE [OPTION...]\n"
+    "       hakozuna why PROGRAM [ARGUMENT...]\n"
 )
-TOOLS = {"bin/hakozuna", "lib/hakozuna/heap_profile.py", "share/man/man1/hakozuna.1", "share/man/man7/hakozuna.7"}
+SCRIPTS = {f"lib/hakozuna/{name}.py" for name in ("heap_profile", "heap_stats", "running")}
+TOOLS = {"bin/hakozuna", *SCRIPTS, "share/man/man1/hakozuna.1", "share/man/man7/hakozuna.7"}
 FUNCTIONS = re.findall(r"(?m)^HZ_API [^;(]*\b(hz_\w+)\(", (ROOT / "include/hakozuna/hakozuna.h").read_text())
 ABI = PROGRAMS.parent / "abi.txt"
 
