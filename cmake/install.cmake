@@ -1,9 +1,9 @@
 # What `cmake --install` puts where. Components:
 #   runtime       libhakozuna.so.0, libhakozuna-LANE.so.0
 #   development   header, links for -l, archives, files for find_package and pkg-config, hz_malloc(3)
-#   tools         the command hakozuna, which preloads the library, and what reads its heap profiles; hakozuna(1), hakozuna(7)
+#   tools         the command hakozuna, which preloads the library, and what asks processes and reads profiles; hakozuna(1), hakozuna(7)
 #   debug         debug information by build id; only if asked for
-#   wheel         the shared libraries for the Python package, which has no links; only if asked for
+#   wheel         the shared libraries for the Python package, which has no links, and what asks processes; only if asked for
 #   tree          the names by which this repository's tools know the lanes, in `make libs`; only if asked for
 
 # The number in the libraries' sonames: it grows when a program that was linked before would no longer run.
@@ -147,7 +147,12 @@ function(hz_install_tools)
     install(PROGRAMS "${PROJECT_BINARY_DIR}/packaging/hakozuna" TYPE BIN COMPONENT tools)
     hz_install_man(hakozuna.1.in tools)
     hz_install_man(man/hakozuna.7.in tools)
-    install(PROGRAMS "${PROJECT_SOURCE_DIR}/tools/heap_profile.py" "${PROJECT_SOURCE_DIR}/tools/heap_stats.py"
-            DESTINATION "${CMAKE_INSTALL_LIBDIR}/hakozuna" COMPONENT tools)
-    install(FILES "${PROJECT_SOURCE_DIR}/tools/running.py" DESTINATION "${CMAKE_INSTALL_LIBDIR}/hakozuna" COMPONENT tools)
+    set(folder "${PROJECT_SOURCE_DIR}/tools")
+    set(scripts "${folder}/heap_profile.py" "${folder}/heap_stats.py")
+    set(modules "${folder}/running.py")
+    install(PROGRAMS ${scripts} DESTINATION "${CMAKE_INSTALL_LIBDIR}/hakozuna" COMPONENT tools)
+    install(FILES ${modules} DESTINATION "${CMAKE_INSTALL_LIBDIR}/hakozuna" COMPONENT tools)
+    if(SKBUILD)
+        install(FILES ${scripts} ${modules} DESTINATION tools COMPONENT wheel EXCLUDE_FROM_ALL)
+    endif()
 endfunction()

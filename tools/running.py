@@ -292,6 +292,7 @@ def wait(process: Process, tried: list[tuple[Words, dict[str, os.stat_result]]],
 
 def ask(process: Process, variable: str, told: str | None = None, seconds: float = WAIT_SECONDS) -> Answer:
     """Lets the process write a report, and reads it. Raises Refused."""
+    process.status = process.look()
     every = choices(process, variable, told)
     for words in every:
         check(process, words)

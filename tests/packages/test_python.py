@@ -60,7 +60,8 @@ def test_the_wheel_has_the_libraries(wheels):
         found = {name for name in archive.namelist() if ".dist-info/" not in name}
         sizes = {name: archive.getinfo(name).file_size for name in found}
     names = ["hakozuna", *(f"hakozuna-{lane}" for lane in LANES[1:])]
-    assert found == {"hakozuna/__init__.py", "hakozuna/__main__.py", *(f"hakozuna/lib/lib{name}.so.0" for name in names)}
+    tools = {f"hakozuna/tools/{name}.py" for name in ("heap_profile", "heap_stats", "running")}
+    assert found == {"hakozuna/__init__.py", "hakozuna/__main__.py", *tools, *(f"hakozuna/lib/lib{name}.so.0" for name in names)}
     assert "-py3-none-linux_" in wheels[1].name
     assert sizes["hakozuna/lib/libhakozuna.so.0"] < 600 << 10, "with its debug information it has megabytes"
 
@@ -68,7 +69,7 @@ def test_the_wheel_has_the_libraries(wheels):
 def test_the_source_archive_has_no_more_than_it_needs(wheels):
     with tarfile.open(wheels[0]) as archive:
         tops = {name.split("/")[1] for name in archive.getnames() if "/" in name}
-    assert tops == {"CMakeLists.txt", "LICENSE", "PKG-INFO", "cmake", "include", "packaging", "pyproject.toml", "src"}
+    assert tops == {"CMakeLists.txt", "LICENSE", "PKG-INFO", "cmake", "include", "packaging", "pyproject.toml", "src", "tools"}
 
 
 def test_a_program_runs_under_it(user, tmp_path):
@@ -83,6 +84,18 @@ def test_a_program_runs_under_it(user, tmp_path):
     path = user.call(tmp_path, "python", "-m", "hakozuna", "path").stdout.strip()
     shown = subprocess.run(["true"], env={"LD_PRELOAD": path, "PATH": os.environ["PATH"], **show}, capture_output=True, text=True, check=True)
     assert shown.stderr.startswith(CONFIG)
+
+
+def test_a_program_is_asked(user, tmp_path):
+    home = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    ask = 'python -m hakozuna stats $$ --part totals && python -m hakozuna top $$ --once --interval 0.1 && python -m hakozuna profile $$ --no-symbols'
+    script = f"PATH={user.bin}:$PATH; {ask}"
+    ran = user.call(tmp_path, "python", "-m", "hakozuna", "run", "--watch", "--profile", "bash", "-c", script, **home)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.count("\nheld ") == 2 and "bash, process " in ran.stdout
+    (tmp_path / "hakozuna").chmod(0o755)
+    ran = user.call(tmp_path, "python", "-m", "hakozuna", "run", "--watch", "true", **home)
+    assert ran.returncode == 2 and "is not what it should be" in ran.stderr
 
 
 def test_what_is_wrong_is_named(user, tmp_path):

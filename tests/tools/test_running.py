@@ -177,12 +177,16 @@ def test_one_frame(tmp_path):
     assert "each second: bins refilled " in text and "blocks/s" in text and "refills/s" in text
 
 
-def test_frames_on_a_terminal(tmp_path):
+@pytest.mark.parametrize("has_rich", [True, False])
+def test_frames_on_a_terminal(tmp_path, has_rich):
     """Frame after frame, until Ctrl-C."""
+    (tmp_path / "rich").mkdir()
+    (tmp_path / "rich/__init__.py").write_text("raise ImportError\n")
     master, slave = pty.openpty()
     with watched(tmp_path, "--watch") as service:
         order = [sys.executable, ROOT / "tools/heap_stats.py", "top", str(service.pid), "--interval", "0.1"]
-        top = subprocess.Popen(order, stdout=slave, stderr=slave, stdin=slave, env=os.environ | {"TERM": "xterm", "COLUMNS": "150", "LINES": "50"})
+        environment = os.environ | {"TERM": "xterm", "COLUMNS": "150", "LINES": "50"} | ({} if has_rich else {"PYTHONPATH": str(tmp_path)})
+        top = subprocess.Popen(order, stdout=slave, stderr=slave, stdin=slave, env=environment)
         os.close(slave)
         seen = b""
         while seen.count(b"blocks/s") < 2:
@@ -404,6 +408,7 @@ def test_run_sets_the_words_that_are_looked_for():
     text = (ROOT / "packaging/hakozuna.in").read_text()
     for variable, words in running.RUN_WORDS.items():
         assert f'export {variable}="{words.format(folder="$folder")}"' in text
+        assert f'= "{words}"\n' in (ROOT / "packaging/python/hakozuna/__init__.py").read_text()
 
 
 # ---- run -------------------------------------------------------------------------------------------
