@@ -8,6 +8,7 @@
 
 enum { STEP_BYTES = 64 << 10 };
 
+/* Whole steps are reserved: the last step must not open the pages of a mapping that lies behind the table. */
 bool hz_growing_make(struct hz_growing *table, size_t bytes) {
     size_t reserved = hz_round_up(bytes, STEP_BYTES);
     *table = (struct hz_growing){.start = hz_os_reserve(reserved, STEP_BYTES), .reserved_bytes = reserved};

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -260,6 +261,15 @@ def test_another_request_in_a_process_that_is_profiled(preload: Preload, tmp_pat
     result = profile(preload, "1", tmp_path, "bash", "-c", command)
     assert [re.sub(r"\d+", "N", path.name) for path in sorted(tmp_path.iterdir())] == ["bash.N.heap", "pythonN.N.heap"]
     assert [json.loads(line)["process"]["program"] for line in result.stderr.splitlines()] == ["bash"]
+
+
+def test_a_limit_of_the_address_space(preload: Preload, profiled: Path, tmp_path: Path) -> None:
+    """The tables are then as small as they can be; none of them may touch what is mapped behind it."""
+    limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))}
+    for number in range(4):  # what lies behind a table differs from run to run
+        profile(preload, f"rate=4K,file={tmp_path}/{number}", tmp_path, profiled, "leak", **limits)
+        (moment,) = heap_profile.read_moments(tmp_path / str(number))
+        assert (moment.lost, len(moment.sites) > 0) == (0, True)
 
 
 def test_a_signal_while_all_threads_sample(preload: Preload, profiled: Path, tmp_path: Path) -> None:
