@@ -310,8 +310,7 @@ static size_t segment_release_unused(uint32_t index) {
 
 static size_t segments_release_unused(void) {
     size_t bytes = 0;
-    uint32_t count = hz_arena_segment_count();
-    for (uint32_t index = 0; index < count; index++)
+    for (uint32_t index = 0; index < hz_arena_segment_count(); index++)
         bytes += segment_release_unused(index);
     return bytes;
 }
@@ -573,7 +572,12 @@ static char *alone_space(size_t bytes, size_t alignment) {
 /* Space for a block; NULL when the OS refuses. *region: 1 + the number of its region, 0 if it is mapped alone. */
 static char *direct_space(size_t bytes, size_t alignment, struct hz_claim *claim, uint32_t *region) {
     *claim = (struct hz_claim){.index = 0};
-    char *base = region_space(bytes, alignment, claim);
+    *region = 0;
+    bool is_huge = hz_huge_block_is_wanted(bytes, hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2);
+    char *base = is_huge ? alone_space(bytes, alignment) : NULL;
+    if (base != NULL)
+        return base;
+    base = region_space(bytes, alignment, claim);
     *region = base != NULL ? claim->index + 1 : 0;
     if (base != NULL)
         return base;
@@ -645,12 +649,6 @@ void hz_arena_direct_free(struct hz_segment *segment) {
         budget_keep(hz_max((size_t)BUDGET_STEP_PAGES << HZ_PAGE_LOG2, bytes));
 }
 
-static void direct_resized(struct hz_segment *segment, size_t bytes) {
-    /* relaxed, all: counter, owner */
-    hz_add_rlx(&arena.direct_bytes, bytes - hz_load_rlx(&segment->direct_bytes));
-    hz_store_rlx(&segment->direct_bytes, bytes);
-}
-
 /* Resizes a block within its region. One that shrinks stays there, whatever blocks are mapped alone now. */
 static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t bytes) {
     if (bytes > old_bytes && is_alone(bytes))
@@ -705,7 +703,8 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
     if (hz_load_rlx(&segment->region) == 0) /* relaxed, both: owner */
         segment->is_huge =
             hz_huge_block_resized((char *)hz_load_rlx(&segment->base), segment->is_huge ? old_bytes : 0, bytes);
-    direct_resized(segment, bytes);
+    hz_add_rlx(&arena.direct_bytes, bytes - old_bytes); /* relaxed, both: counter, owner */
+    hz_store_rlx(&segment->direct_bytes, bytes);
     return segment;
 }
 
@@ -747,8 +746,7 @@ static size_t segment_meta_purge(struct hz_segment *segment) {
 
 size_t hz_arena_meta_purge(void) {
     size_t bytes = 0;
-    uint32_t count = hz_arena_segment_count();
-    for (uint32_t index = 0; index < count; index++) {
+    for (uint32_t index = 0; index < hz_arena_segment_count(); index++) {
         struct hz_segment *segment = hz_arena_segment(index);
         if (segment != NULL && hz_load_rlx(&segment->kind) == HZ_SEGMENT_PAGED) /* relaxed: checked by the claim */
             bytes += segment_meta_purge(segment);

@@ -18,6 +18,7 @@ enum {
     REFUSED_SHIFT = 4,
     BLOCK_BYTES_MIN = 4 << 20, /* shorter blocks get no huge pages, */
     BLOCK_SHARE = 4,           /* and all that have them are at most a quarter of the dense bytes */
+    BLOCK_LOOP_MS = 1000,
     UNIT_PAGES = HZ_HUGE_BYTES / HZ_PAGE_BYTES,
     REFUSED_MAX = 4096, /* units that are refused at a time: each can cost a mapping, of which a process has 65,530 */
 };
@@ -28,6 +29,8 @@ enum mode { MADVISE, ALWAYS, NEVER };
 
 static _Atomic(size_t) huge_dense_bytes; /* counter */
 static _Atomic(size_t) huge_block_bytes; /* counter: of large blocks for which huge pages were asked */
+static _Atomic(size_t) ended_bytes;      /* hint: length of the block with huge pages that ended last, */
+static _Atomic(uint64_t) ended_at_ms;    /* hint: and when */
 static _Atomic(uint8_t) thp_mode;        /* hint */
 static _Atomic(uint64_t) pause_end_ms;   /* hint */
 static _Atomic(uint32_t) pause_log2;     /* hint */
@@ -154,12 +157,22 @@ uint64_t hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, s
     return pages;
 }
 
+static bool block_fits(size_t bytes, size_t others) {
+    size_t dense = hz_load_rlx(&huge_dense_bytes); /* relaxed: hint */
+    return bytes >= BLOCK_BYTES_MIN && dense >= WANTED_BYTES && others + bytes <= dense / BLOCK_SHARE && can_ask();
+}
+
+bool hz_huge_block_is_wanted(size_t bytes, size_t resting_bytes) {
+    if (bytes <= resting_bytes || !block_fits(bytes, hz_load_rlx(&huge_block_bytes))) /* relaxed, all: hint */
+        return false;
+    return bytes > hz_load_rlx(&ended_bytes) || hz_os_now_ms() >= hz_load_rlx(&ended_at_ms) + BLOCK_LOOP_MS;
+}
+
 /* Counts a block if the quota allows it. */
 static bool block_claim(size_t bytes) {
-    size_t dense = hz_load_rlx(&huge_dense_bytes); /* relaxed, all: hint, counter */
-    size_t before = hz_load_rlx(&huge_block_bytes);
+    size_t before = hz_load_rlx(&huge_block_bytes); /* relaxed, both: counter */
     do {
-        if (bytes < BLOCK_BYTES_MIN || dense < WANTED_BYTES || before + bytes > dense / BLOCK_SHARE || !can_ask())
+        if (!block_fits(bytes, before))
             return false;
     } while (!hz_cas_rlx_rlx(&huge_block_bytes, &before, before + bytes));
     return true;
@@ -175,7 +188,7 @@ bool hz_huge_block_begin(char *base, size_t bytes) {
 bool hz_huge_block_resized(char *base, size_t huge_bytes, size_t bytes) {
     if (huge_bytes == 0)
         return hz_huge_block_begin(base, bytes);
-    hz_huge_block_end(huge_bytes);
+    hz_sub_rlx(&huge_block_bytes, huge_bytes); /* relaxed: counter */
     bool is_huge = block_claim(bytes);
     if (!is_huge)
         hz_os_sparse(base, bytes); /* the longer part has the advice of the shorter one */
@@ -183,7 +196,9 @@ bool hz_huge_block_resized(char *base, size_t huge_bytes, size_t bytes) {
 }
 
 void hz_huge_block_end(size_t bytes) {
-    hz_sub_rlx(&huge_block_bytes, bytes); /* relaxed: counter */
+    hz_sub_rlx(&huge_block_bytes, bytes); /* relaxed, all: counter, hints */
+    hz_store_rlx(&ended_bytes, bytes);
+    hz_store_rlx(&ended_at_ms, hz_os_now_ms());
 }
 
 void hz_huge_forget(hz_huge_units *units) {

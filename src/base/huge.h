@@ -52,10 +52,16 @@ HZ_INLINE bool hz_huge_is_asked(hz_huge_units *units, unsigned unit) {
    been yet. Any thread that holds the range. */
 uint64_t hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, size_t bytes);
 
+/* Whether a block should be a mapping of its own so that it can have huge pages: blocks that share a region get none,
+   since the advice would outlive them. Not when as much rests as it takes (`resting_bytes`), nor when as large a block
+   with huge pages was freed within the last second: such blocks had better share a region, where they are reused with
+   their memory. Any thread. */
+bool hz_huge_block_is_wanted(size_t bytes, size_t resting_bytes);
+
 /* A block that is a mapping of its own begins at `base`. True if huge pages were asked for in it. Nobody knows how much
    of such a block the program will touch. So all blocks with huge pages together may hold a quarter of the bytes of
    dense runs, which bounds what they can waste. The advice covers the whole block, since mremap refuses a range of two
-   mappings. Blocks that share a region get none: the advice would outlive them. Any thread. */
+   mappings. Any thread. */
 bool hz_huge_block_begin(char *base, size_t bytes);
 
 /* The block has got another length, and may have moved. `huge_bytes`: its length before if it had huge pages, else 0.

@@ -204,10 +204,29 @@ TEST_F(Huge, LargeBlocksShareAQuota) {
     EXPECT_EQ(advice_of(blocks[2]), "hg") << "the other block's share is free";
     for (struct hz_segment *block : blocks)
         hz_arena_direct_free(block);
+}
 
-    struct hz_segment *small = hz_arena_direct_alloc(32 * MiB, 1, false);
-    EXPECT_NE(advice_of(small), "hg") << "blocks that share a region get none";
-    hz_arena_direct_free(small);
+/* A block that fits a region is mapped alone for the sake of huge pages, unless memory can be reused, now or soon. */
+TEST_F(Huge, BlocksThatWouldNeedNewMemoryAreMappedAlone) {
+    hz_huge_dense_set(880 * MiB);
+    char *base = static_cast<char *>(hz_os_map(4 * MiB, 4 * MiB, true));
+    ASSERT_TRUE(hz_huge_block_begin(base, 4 * MiB));
+    hz_huge_block_end(4 * MiB); /* now this is the last that has ended, whatever other tests did */
+    hz_os_unmap(base, 4 * MiB);
+    auto advice_of_new = [](size_t bytes) {
+        struct hz_segment *block = hz_arena_direct_alloc(bytes, 1, false);
+        auto *start = static_cast<char *>(unit::page_address(block, 0));
+        start[0] = 1;
+        std::string advice = advice_at(start);
+        hz_arena_direct_free(block);
+        return advice;
+    };
+    EXPECT_EQ(advice_of_new(32 * MiB), "hg");
+    EXPECT_NE(advice_of_new(32 * MiB), "hg") << "as large a block has just ended: a loop";
+    EXPECT_NE(advice_of_new(12 * MiB), "hg") << "as much rests";
+    hz_arena_purge(0, SIZE_MAX);
+    EXPECT_EQ(advice_of_new(40 * MiB), "hg");
+    EXPECT_NE(advice_of_new(3 * MiB), "hg") << "short blocks get none";
 }
 
 TEST_F(Huge, ARefusedUnitIsAskedForAgainWhenItIsNew) {
