@@ -192,7 +192,7 @@ function(hz_add_suite entry suite)
         list(FILTER sources EXCLUDE REGEX "/test_oom_faulty\\.cc$") # slow, and single-threaded
         list(FILTER sources EXCLUDE REGEX "/test_os_high\\.cc$") # its mmap and munmap are the program's, not the sanitizer's
     endif()
-    if(NOT HZ_BUILD STREQUAL "check" OR NOT engine STREQUAL "hz3")
+    if(NOT HZ_BUILD STREQUAL "check" OR NOT engine STREQUAL "hz3" OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
         # half a minute for each lane; scale and home of hz3 have every tier that a lane of hz4 has
         list(FILTER sources EXCLUDE REGEX "/test_fork_steps\\.cc$")
     endif()
