@@ -164,15 +164,19 @@ TEST(Fork, DuringTheFirstAllocationOfTheProcess) {
         /* a program linked with the library may have made no block yet; a preloaded library has, before main */
         pid_t program = children::start([&] {
             std::atomic<bool> begins{false};
+            std::atomic<bool> has_forked{false};
             std::thread other([&] {
                 begins = true;
                 t_free(t_malloc(i));
+                while (!has_forked) /* ThreadSanitizer ignores what the child does only if a thread has vanished */
+                    sched_yield();
             });
             while (!begins) {
             }
             for (size_t spins = 0; spins < i * 20; spins++)
                 asm volatile("");
             pid_t child = children::start([&] { return use_heap(i, 10); });
+            has_forked = true;
             other.join();
             return children::code_of(child);
         });
