@@ -112,19 +112,19 @@ static bool must_refuse(uint8_t seen, uint8_t bit) {
     return (seen & bit) != 0 || (hz_load_rlx(&thp_mode) == ALWAYS && (seen & (unsigned)bit << REFUSED_SHIFT) == 0);
 }
 
-/* The unit's pages, if it had been asked for. */
+/* The unit's pages if it is refused now, else 0. */
 static uint64_t unit_refuse(hz_huge_units *units, char *base, unsigned unit) {
     uint8_t bit = (uint8_t)(1U << unit);
     uint8_t refused = (uint8_t)(bit << REFUSED_SHIFT);
     if (!must_refuse(hz_load_rlx(units), bit)) /* relaxed, all: hint, counter; two threads may both tell the kernel */
         return 0;
-    bool was_asked = (hz_and_rlx(units, (uint8_t)~bit) & bit) != 0;
+    (void)hz_and_rlx(units, (uint8_t)~bit);
     if ((hz_or_rlx(units, refused) & refused) == 0) {
         hz_add_rlx(&refused_count, 1);
         hz_add_rlx(&refused_now, 1);
     }
     hz_os_sparse(base + ((size_t)unit << HZ_HUGE_LOG2), HZ_HUGE_BYTES);
-    return was_asked ? UNIT_MASK << (unit * UNIT_PAGES) : 0;
+    return UNIT_MASK << (unit * UNIT_PAGES);
 }
 
 void hz_huge_run_begin(hz_huge_units *units, char *base, unsigned first, unsigned pages, uint64_t dirty_mask,

@@ -48,7 +48,7 @@ HZ_INLINE bool hz_huge_is_asked(hz_huge_units *units, unsigned unit) {
 }
 
 /* Before [offset, offset + bytes) of the segment at `base` is given back: refuses huge pages for units of which this is
-   a part. Returns the pages, of HZ_PAGE_BYTES, of those that had been asked for: these hold memory where no run has
+   a part. Returns the pages, of HZ_PAGE_BYTES, of units that are refused now: these can hold memory where no run has
    been yet. Any thread that holds the range. */
 uint64_t hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, size_t bytes);
 

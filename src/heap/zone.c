@@ -85,6 +85,7 @@ static bool block_is_direct(const struct hz_segment *segment) {
 static void large_forget(struct hz_zone *zone, struct zone_large *large) {
     large_unlink(zone, large);
     if (block_is_direct(hz_segment_get(large->block))) {
+        hz_signal_fence(); /* fork: a copy must not have it in both lists */
         large->next = zone->unused;
         zone->unused = large;
     }

@@ -249,11 +249,13 @@ TEST_F(Huge, WhereAllGetHugePagesUnitsNobodyAskedForAreRefusedToo) {
     char *base = static_cast<char *>(hz_os_map(HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES, false));
     ASSERT_NE(base, nullptr);
     hz_huge_units units = {0};
-    hz_huge_refuse_parts(&units, base, 4096, 4096);
+    EXPECT_EQ(hz_huge_refuse_parts(&units, base, 4096, 4096), 0U);
     EXPECT_EQ(advice_at(base), "") << "madvise: nothing to refuse";
     say("[always] madvise never");
-    hz_huge_refuse_parts(&units, base, 4096, 4096);
+    uint64_t pages = (uint64_t{1} << unit_pages) - 1;
+    EXPECT_EQ(hz_huge_refuse_parts(&units, base, 4096, 4096), pages) << "the kernel may have filled all of them";
     EXPECT_EQ(advice_at(base), "nh");
+    EXPECT_EQ(hz_huge_refuse_parts(&units, base, 4096, 4096), 0U) << "once";
     EXPECT_EQ(advice_at(base + 2 * MiB), "");
     hz_huge_forget(&units);
     EXPECT_TRUE(hz_os_unmap(base, HZ_SEGMENT_BYTES));
