@@ -102,25 +102,38 @@ static char *fence_behind(const struct fenced *fenced) {
     return is_long(fenced->usable) ? open_behind(fenced) : fenced->raw + fenced->usable;
 }
 
-static void fences_fill(const struct fenced *fenced) {
-    char *front = fence_begin(fenced);
-    char *back = fenced->block + fenced->size;
-    int byte = (int)(key_of(fenced->block) >> 8 & 0xff);
-    memset(front, byte, (size_t)((char *)fence_of(fenced->block) - front));
-    memset(back, byte, (size_t)(fence_behind(fenced) - back));
+/* The bytes of a block's fences, over and over. Each is even and from 0x80 to 0xfe: neither text, nor zero, nor a small
+   number, nor all ones, so that a single byte of those written over the fence is noticed, whatever the key. */
+static uint64_t fence_bytes(const struct fenced *fenced) {
+    return (key_of(fenced->block) | UINT64_C(0x8080808080808080)) & UINT64_C(0xfefefefefefefefe);
 }
 
-static bool is_filled(const char *begin, const char *behind, char byte) {
-    if (begin == behind)
-        return true;
-    return *begin == byte && memcmp(begin, begin + 1, (size_t)(behind - begin) - 1) == 0;
+/* `bytes` is in memory over and over, from its first byte on. */
+static void fence_fill(char *begin, const char *behind, uint64_t bytes) {
+    size_t left = (size_t)(behind - begin);
+    for (; left > sizeof(bytes); begin += sizeof(bytes), left -= sizeof(bytes))
+        memcpy(begin, &bytes, sizeof(bytes));
+    memcpy(begin, &bytes, left);
+}
+
+static bool is_filled(const char *begin, const char *behind, uint64_t bytes) {
+    size_t size = (size_t)(behind - begin);
+    if (memcmp(begin, &bytes, hz_min(size, sizeof(bytes))) != 0)
+        return false;
+    return size <= sizeof(bytes) || memcmp(begin, begin + sizeof(bytes), size - sizeof(bytes)) == 0;
+}
+
+static void fences_fill(const struct fenced *fenced) {
+    uint64_t bytes = fence_bytes(fenced);
+    fence_fill(fence_begin(fenced), (const char *)fence_of(fenced->block), bytes);
+    fence_fill(fenced->block + fenced->size, fence_behind(fenced), bytes);
 }
 
 static void fences_check(const struct fenced *fenced, const char *function) {
-    char byte = (char)(key_of(fenced->block) >> 8 & 0xff);
-    if (!is_filled(fence_begin(fenced), (const char *)fence_of(fenced->block), byte))
+    uint64_t bytes = fence_bytes(fenced);
+    if (!is_filled(fence_begin(fenced), (const char *)fence_of(fenced->block), bytes))
         hz_misuse(HZ_TEXT_FRONT, fenced->block, function);
-    if (!is_filled(fenced->block + fenced->size, fence_behind(fenced), byte))
+    if (!is_filled(fenced->block + fenced->size, fence_behind(fenced), bytes))
         hz_misuse(HZ_TEXT_BEHIND, fenced->block, function);
 }
 
