@@ -116,7 +116,7 @@ HEAP_ORDER = (
     "knobs sizeclass misuse seal class_policy counters cache/bin thread_block "
     "pages/link mailbox takers pages/shard pages/page pages/list_check pages/mail way "
     "pages/density pages/page_purge pages/put pages/send pages/drain pages/adopt pages/supply "
-    "cache/allowance cache/depot cache/hand cache/inspect cache/flush cache/room cache/idle cache/age cache/refill "
+    "cache/allowance cache/depot cache/sampler cache/inspect cache/flush cache/room cache/idle cache/age cache/refill "
     "init limit settle park orphan keeper zone fork thread sample tick purge query resize malloc free heap figures stats config overview"
 ).split()
 

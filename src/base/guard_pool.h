@@ -7,9 +7,9 @@
  * access beyond the block or after its free faults. A freed slot is reused after all other free slots. On the block's
  * own pages, up to 64 bytes on each side of the block hold a pattern, which free checks.
  *
- * The layer above chooses which allocations come here (cache/hand.h). There is no pool unless the program's environment
- * asks for one. A pool address has no page tag and lies in no segment, so free's fast path leaves it to the slow path.
- * Nothing here allocates from the heap. No lock is held while call stacks are taken or a report is written.
+ * The layer above chooses which allocations come here (cache/sampler.h). There is no pool unless the program's
+ * environment asks for one. A pool address has no page tag and lies in no segment, so free's fast path leaves it to the
+ * slow path. Nothing here allocates from the heap. No lock is held while call stacks are taken or a report is written.
  */
 #ifndef HZ_BASE_GUARD_POOL_H
 #define HZ_BASE_GUARD_POOL_H

@@ -1,7 +1,7 @@
 /*
  * profile.h - the heap profile's blocks: which live blocks were sampled, and at which site.
  *
- * The layer above chooses the allocations (cache/hand.h). A chosen block of a size class comes from a pool of the
+ * The layer above chooses the allocations (cache/sampler.h). A chosen block of a size class comes from a pool of the
  * profile's own, so that its address shows that it was sampled: a pool address has no page tag and lies in no segment,
  * and free's fast path leaves it to the slow path. A chosen large block is an ordinary one, since free of a large block
  * always takes the slow path; a table has its address.

@@ -42,20 +42,6 @@ HZ_INLINE uint32_t hz_batch_count(unsigned size_class) {
 }
 
 enum {
-    HZ_HAND_COUNT = 32,
-    HZ_HAND_BYTES = 16384,
-};
-
-/* Blocks that a hand holds while the sampling guard is on (cache/hand.h): few, since a thread that frees and allocates
-   the same block again uses all of them in turn. 0: the class has no hand. */
-HZ_INLINE uint32_t hz_hand_slots(unsigned size_class) {
-    size_t bytes = hz_class_bytes(size_class);
-    if (bytes > HZ_GUARD_BLOCK_MAX)
-        return 0;
-    return (uint32_t)hz_max(hz_min(HZ_HAND_BYTES / bytes, HZ_HAND_COUNT), 1);
-}
-
-enum {
     HZ_HAS_HOME = (int)HZ_HOME_BELOW_BYTES > (int)HZ_GRANULE_BYTES,
     HZ_HAS_MID_HOME = (int)HZ_HOME_BELOW_BYTES > (int)HZ_SMALL_MAX + 1,
 };

@@ -9,7 +9,6 @@
 #include "base/os.h"
 #include "base/peak.h"
 #include "heap/cache/depot.h"
-#include "heap/cache/hand.h"
 #include "heap/pages/drain.h"
 #include "heap/pages/mail.h"
 #include "heap/pages/page.h"
@@ -52,9 +51,8 @@ void hz_figures_add_bins(size_t *blocks, struct hz_thread_block *thread) {
     bool has_holes = hz_load_rlx(&thread->parking.parked) || /* relaxed: lock; figure */
                      hz_load_rlx(&thread->registered.state) == HZ_THREAD_ORPHAN;
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        blocks[size_class] += hz_hand_held(thread, size_class) +
-                              (has_holes ? hz_bin_count(&thread->cache, size_class, &thread->parking.gone[size_class])
-                                         : hz_bin_held(&thread->cache, size_class));
+        blocks[size_class] += has_holes ? hz_bin_count(&thread->cache, size_class, &thread->parking.gone[size_class])
+                                        : hz_bin_held(&thread->cache, size_class);
     hz_lock_release(&thread->parking.lock);
 }
 

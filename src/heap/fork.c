@@ -19,7 +19,7 @@
 #include "base/meta.h"
 #include "base/profile.h"
 #include "heap/cache/allowance.h"
-#include "heap/cache/hand.h"
+#include "heap/cache/sampler.h"
 #include "heap/init.h"
 #include "heap/keeper.h"
 #include "heap/limit.h"
@@ -68,7 +68,7 @@ void hz_heap_settle_fork(void) {
     hz_registry_after_fork(self != NULL ? &self->registered : NULL);
     if (self == NULL)
         return;
-    hz_hands_settle_fork(self);
+    hz_sampler_settle_fork(self);
     /* the thread's kernel id has changed */
     hz_store_rlx(&self->registered.label, hz_thread_label_make(self->shard->index, 0));
 }

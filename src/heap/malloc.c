@@ -6,8 +6,8 @@
 #include "base/arena.h"
 #include "base/callstack.h"
 #include "base/large.h"
-#include "heap/cache/hand.h"
 #include "heap/cache/refill.h"
+#include "heap/cache/sampler.h"
 #include "heap/orphan.h"
 #include "heap/park.h"
 #include "heap/purge.h"
@@ -61,7 +61,7 @@ static void *malloc_class(struct hz_thread_block *self, unsigned size_class) {
 /* Whether an allocation that this address asks for is sampled. The slow paths are reached by tail calls, so their
    return address is the program's, except where the block is zeroed or watched afterwards. */
 static bool is_sampled(const struct hz_thread_block *self, const void *caller) {
-    return hz_hands_are_open(self) && !hz_callstack_is_unwinder(caller);
+    return hz_sampler_is_on(self) && !hz_callstack_is_unwinder(caller);
 }
 
 static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alignment, bool zeroed, bool sampled) {
@@ -79,35 +79,15 @@ static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alig
     hz_count(&self->counters.large_alloc, 1);
     hz_count(&self->counters.large_acq, hz_large_usable(block));
     if (HZ_UNLIKELY(sampled))
-        hz_hand_count_large(self, block, size);
-    return block;
-}
-
-/* While allocations are sampled. Size 0 comes here too, and its class's hand may have blocks. */
-static HZ_NOINLINE void *malloc_sampled(struct hz_thread_block *self, unsigned size_class, size_t size) {
-    void *block = hz_hand_pop(self, size_class);
-    if (block == NULL)
-        block = hz_hand_sample(self, size_class, size);
-    if (block != NULL)
-        return block;
-    block = malloc_class(self, size_class);
-    if (!hz_hand_fill(self, size_class))
-        return block;
-    void *more = hz_malloc_refill(self, size_class); /* otherwise a thread with few blocks would come here too often */
-    if (more != NULL) {
-        struct hz_bin *bin = &self->cache.bins[size_class];
-        hz_bin_push(&self->cache, bin, hz_load_rlx(&bin->top), hz_slot_load_rlx(&bin->newest),
-                    more); /* relaxed: owner */
-        (void)hz_hand_fill(self, size_class);
-    }
+        hz_sampler_count_large(self, block, size);
     return block;
 }
 
 static void *malloc_any(struct hz_thread_block *self, size_t alignment, size_t size, bool sampled) {
-    void *chosen = HZ_UNLIKELY(sampled) ? hz_hand_sample_aligned(self, alignment, size) : NULL;
+    unsigned size_class = hz_class_of_aligned(size, alignment);
+    void *chosen = HZ_UNLIKELY(sampled) ? hz_sampler_alloc(self, size_class, alignment, size) : NULL;
     if (chosen != NULL)
         return chosen;
-    unsigned size_class = hz_class_of_aligned(size, alignment);
     if (size_class != HZ_CLASS_NONE)
         return malloc_class(self, size_class);
     return malloc_large(self, hz_max(size, 1), alignment, false, sampled);
@@ -149,17 +129,27 @@ void *hz_malloc_medium(size_t size) {
     return HZ_LIKELY(block != NULL) ? hz_malloc_unseal(block) : hz_malloc_slow(size);
 }
 
-void *hz_malloc_slow(size_t size) {
+static HZ_NOINLINE void *malloc_slow(size_t size, const void *caller) {
     bool attached;
     struct hz_thread_block *self = slow_begin(&attached);
     if (HZ_UNLIKELY(self == NULL))
         return no_memory();
     unsigned size_class = hz_class_of(size);
-    /* size 0 comes here too, and its class may have blocks */
-    bool sampled = is_sampled(self, __builtin_return_address(0));
-    void *block = sampled ? malloc_sampled(self, size_class, size) : malloc_class(self, size_class);
+    void *block = is_sampled(self, caller) ? hz_sampler_alloc(self, size_class, 1, size) : NULL;
+    if (block == NULL) /* size 0 comes here too, and its class may have blocks */
+        block = malloc_class(self, size_class);
     slow_end(self, attached);
     return hz_malloc_unseal(block);
+}
+
+void *hz_malloc_slow(size_t size) {
+    struct hz_thread_block *self = hz_self();
+    if (hz_sampler_is_on(self) && size <= HZ_SMALL_MAX) {
+        void *block = hz_sampler_pop(self, size); /* one pop needs no slow_begin, as in the fast path */
+        if (HZ_LIKELY(block != NULL))
+            return hz_malloc_unseal(block);
+    }
+    return malloc_slow(size, __builtin_return_address(0));
 }
 
 void *hz_malloc_zeroed(size_t size) {
@@ -167,7 +157,7 @@ void *hz_malloc_zeroed(size_t size) {
     struct hz_thread_block *self = slow_begin(&attached);
     if (HZ_UNLIKELY(self == NULL))
         return no_memory();
-    void *block = malloc_large(self, size, 1, true, hz_hands_are_open(self));
+    void *block = malloc_large(self, size, 1, true, hz_sampler_is_on(self));
     slow_end(self, attached);
     return block;
 }

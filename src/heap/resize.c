@@ -6,7 +6,7 @@
 
 #include "base/large.h"
 #include "base/profile.h"
-#include "heap/cache/hand.h"
+#include "heap/cache/sampler.h"
 #include "heap/park.h"
 #include "heap/purge.h"
 #include "heap/query.h"
@@ -24,8 +24,8 @@ void *hz_resize(void *block, size_t size, bool may_move, const char *function) {
     void *resized = is_of_zone ? hz_zone_large_resize(block, size, may_move) : hz_large_resize(block, size, may_move);
     if (resized == NULL && was_sampled)
         hz_profile_restore(block, &record);
-    else if (resized != NULL && !is_of_zone && hz_hands_are_open(self))
-        hz_hand_count_large(self, resized, size); /* for the profile, as a block of its own */
+    else if (resized != NULL && !is_of_zone && hz_sampler_is_on(self))
+        hz_sampler_count_large(self, resized, size); /* for the profile, as a block of its own */
     hz_thread_leave(self);
     self = hz_thread_mine;
     if (resized != NULL && self != NULL) {

@@ -5,29 +5,22 @@
 
 #include "base/guard.h"
 #include "base/profile.h"
+#include "heap/cache/sampler.h"
 #include "heap/park.h"
-#include "heap/thread.h"
 
-static void detach_self(void) {
+/* A thread that is not attached yet begins as it attaches. */
+static bool begin_here(bool is_on) {
     struct hz_thread_block *self = hz_thread_enter();
-    if (hz_is_attached(self)) {
-        hz_thread_detach(self);
-        hz_hooks_leave();
-    } else {
-        hz_thread_leave(self);
-    }
+    if (is_on && hz_is_attached(self))
+        hz_sampler_start(self);
+    hz_thread_leave(self);
+    return is_on;
 }
 
 bool hz_sample_start(uint32_t rate) {
-    bool is_on = hz_guard_start(rate);
-    if (is_on)
-        detach_self();
-    return is_on;
+    return begin_here(hz_guard_start(rate));
 }
 
 bool hz_sample_start_profile(uint64_t rate) {
-    bool is_on = hz_profile_start(rate);
-    if (is_on)
-        detach_self();
-    return is_on;
+    return begin_here(hz_profile_start(rate));
 }

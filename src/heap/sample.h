@@ -7,8 +7,8 @@
 #include "base/compiler.h"
 
 /* From now on about one in `rate` allocations of up to HZ_GUARD_BLOCK_MAX bytes is guarded (base/guard.h), of the
-   calling thread and of all threads that attach later. Detaches the calling thread, since its thread block has no room
-   for hands. rate: 1..HZ_GUARD_RATE_MAX. Once, before other threads exist. False when there is no memory for the pool.
+   calling thread and of all threads that attach later. rate: 1..HZ_GUARD_RATE_MAX. Once, before other threads exist.
+   False when there is no memory for the pool.
  */
 bool hz_sample_start(uint32_t rate);
 

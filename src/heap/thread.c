@@ -7,7 +7,7 @@
 #include "base/os.h"
 #include "heap/cache/allowance.h"
 #include "heap/cache/flush.h"
-#include "heap/cache/hand.h"
+#include "heap/cache/sampler.h"
 #include "heap/fork.h"
 #include "heap/init.h"
 #include "heap/keeper.h"
@@ -46,18 +46,6 @@ static void label_set(struct hz_thread_block *self, uint32_t id) {
     hz_store_rlx(&self->registered.label, hz_thread_label_make(self->shard->index, id)); /* relaxed: figure */
 }
 
-/* A thread block that no thread has; NULL when there is none. A thread block that was made before sampling began has no
- * room for hands, so its thread could not be sampled: it stays claimed, and empty. */
-static struct hz_registered *recycled_claim(void) {
-    for (;;) {
-        struct hz_registered *recycled = hz_registry_claim();
-        if (recycled == NULL || !hz_sampling_is_on() || hz_thread_block_from(recycled)->hands_at != 0)
-            return recycled;
-        hz_park_reset(hz_thread_block_from(recycled));
-        hz_thread_flush(hz_thread_block_from(recycled)); /* if it was an orphan, its blocks go home */
-    }
-}
-
 static struct hz_thread_block *attach(void) {
     static _Atomic(bool) was_called; /* hint: a process with one thread needs no look at the CPUs */
     /* Before any lock is taken: a thread that has never allocated can fork meanwhile. pthread_atfork waits for its
@@ -73,7 +61,7 @@ static struct hz_thread_block *attach(void) {
         hz_init_follow_cpus();
     else
         hz_store_rlx(&was_called, true);
-    struct hz_registered *recycled = recycled_claim();
+    struct hz_registered *recycled = hz_registry_claim();
     struct hz_thread_block *thread = recycled != NULL ? hz_thread_block_from(recycled) : hz_thread_block_make();
     if (thread == NULL)
         return NULL;
@@ -89,7 +77,7 @@ static struct hz_thread_block *attach(void) {
     }
     thread->owner = (uint8_t)thread->shard->index;
     label_set(thread, 0);
-    hz_hands_open(thread);
+    hz_sampler_start(thread);
     hz_allowance_join();
     hz_thread_mine = thread;
     hz_store_rlx(&hz_self_word,

@@ -30,31 +30,21 @@ size_t hz_thread_block_bytes(void) {
     return sizeof(struct hz_thread_block) + slot_count() * sizeof(void *);
 }
 
-/* Bytes of the hands and their slots. */
-static uint32_t hands_bytes(void) {
-    uint32_t bytes = HZ_CLASS_COUNT * (uint32_t)sizeof(struct hz_hand);
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        bytes += (1 + hz_hand_slots(size_class)) * (uint32_t)sizeof(void *);
-    return bytes;
-}
-
 bool hz_sampling_is_on(void) {
     return hz_guard_rate() != 0 || hz_profile_rate() != 0;
 }
 
 struct hz_thread_block *hz_thread_block_make(void) {
-    uint32_t of_hands = hz_sampling_is_on() ? hands_bytes() : 0;
-    struct hz_thread_block *thread = hz_meta_alloc(hz_thread_block_bytes() + of_hands);
+    struct hz_thread_block *thread = hz_meta_alloc(hz_thread_block_bytes());
     if (thread == NULL)
         return NULL;
-    thread->hands_at = of_hands != 0 ? (uint32_t)sizeof(*thread) : 0;
     thread->tags = hz_pagetags.tags;
     thread->tag_mask = hz_pagetags.mask;
     for (size_t granules = 1; granules <= HZ_SMALL_MAX / HZ_GRANULE_BYTES; granules++)
         thread->bin_of[granules] = (uint16_t)hz_bin_offset(hz_class_of(granules * HZ_GRANULE_BYTES));
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         thread->bin_of_class[size_class] = (uint16_t)hz_bin_offset(size_class);
-    uint32_t offset = (uint32_t)sizeof(*thread) + of_hands;
+    uint32_t offset = (uint32_t)sizeof(*thread);
     for (unsigned index = 1; index < HZ_BINS; index++) { /* bin 0 has no slots: it is empty and full */
         struct hz_cache *cache = &thread->cache;
         hz_store_rlx(&cache->bins[index].top, offset); /* relaxed: not shared yet. The first slot stays NULL */
@@ -67,13 +57,11 @@ struct hz_thread_block *hz_thread_block_make(void) {
     return thread;
 }
 
-/* From the groups on, zeros are a sound beginning: the slots of empty bins, a table that no epoch has used, and hands
-   before they are opened. */
+/* From the groups on, zeros are a sound beginning: the slots of empty bins, and a table that no epoch has used. */
 static size_t thread_block_purge(struct hz_thread_block *thread) {
     uintptr_t os_page = hz_os_page_bytes();
     uintptr_t begin = hz_round_up((uintptr_t)&thread->groups, os_page);
-    size_t bytes = hz_thread_block_bytes() + (thread->hands_at != 0 ? hands_bytes() : 0);
-    uintptr_t behind = ((uintptr_t)thread + bytes) & ~(os_page - 1);
+    uintptr_t behind = ((uintptr_t)thread + hz_thread_block_bytes()) & ~(os_page - 1);
     return begin < behind && hz_os_purge((void *)begin, behind - begin) ? behind - begin : 0;
 }
 

@@ -60,19 +60,19 @@ struct hz_parking {
     void *gone[HZ_BINS];
 };
 
-/* Which allocations of a thread are sampled, for the sampling guard or for the heap profile (cache/hand.h). */
-struct hz_sampling {
-    uint64_t random;
-    uint64_t countdown; /* sum of the weights of the allocations before the next chosen one, or a little more */
+/* How allocations of a small size are counted while they are sampled. */
+struct hz_counting {
+    uint16_t bin; /* offset of the class's bin */
+    uint16_t weight;
 };
 
-/* The blocks of a class that malloc takes next, while allocations are sampled. */
-struct hz_hand {
-    struct hz_bin bin;      /* without a limit */
-    _Atomic(uint32_t) base; /* owner; atomic for statistics: offset of the first slot, which is NULL, as in a bin */
-    uint16_t want;          /* blocks that it gets when it is filled */
-    uint8_t slots;          /* const after publish: most blocks; 0: it is not used */
-    bool is_due;            /* the allocation that finds it empty is chosen */
+/* Which allocations of a thread are sampled, for the sampling guard or for the heap profile (cache/sampler.h). */
+struct hz_sampling {
+    bool is_on;
+    bool is_by_bytes; /* an allocation's weight is its bytes: the heap profile; else 1 */
+    uint64_t random;
+    uint64_t countdown; /* sum of the weights of the allocations before the next chosen one, or a little more */
+    struct hz_counting of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1]; /* by the size in granules, 0 for size 0 */
 };
 
 struct hz_thread_block {
@@ -80,16 +80,15 @@ struct hz_thread_block {
     /* const after publish: copies of hz_pagetags, so that free reads no shared variable */
     const struct hz_pagetag *tags;
     uintptr_t tag_mask;
-    uint8_t owner;           /* index of the thread's shard */
-    bool exit_armed;         /* the exit hook will be called for the thread */
-    bool is_new;             /* the thread has not used its bins yet (park.c, free.c) */
-    bool is_hollow;          /* no thread has it, and the memory of its slots was given back */
-    bool is_keeper;          /* it puts blocks into their pages, and sends none to a mailbox (keeper.c) */
-    _Atomic(bool) has_hands; /* owner; atomic for statistics. malloc takes blocks from hands (cache/hand.h) */
-    /* malloc's bin, or hand, by its offset: by the size in granules, 0 for size 0; and by the class */
+    uint8_t owner;   /* index of the thread's shard */
+    bool exit_armed; /* the exit hook will be called for the thread */
+    bool is_new;     /* the thread has not used its bins yet (park.c, free.c) */
+    bool is_hollow;  /* no thread has it, and the memory of its slots was given back */
+    bool is_keeper;  /* it puts blocks into their pages, and sends none to a mailbox (keeper.c) */
+    /* malloc's bin by its offset: by the size in granules, 0 for size 0; and by the class. While allocations are
+       sampled, the empty bin instead (cache/sampler.h) */
     uint16_t bin_of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1];
     uint16_t bin_of_class[HZ_CLASS_COUNT];
-    uint32_t hands_at; /* const after publish: offset of the hands; 0: no room for hands */
     struct hz_sampling sampling;
     struct hz_shard *shard;              /* the shard that the thread belongs to */
     uint32_t searched_at;                /* `visits` at the last search for an old bin that found none (cache/room.c) */
@@ -129,7 +128,7 @@ HZ_INLINE struct hz_thread_block *hz_self(void) {
 /* Whether allocations are sampled, for the sampling guard or for the heap profile. */
 bool hz_sampling_is_on(void);
 
-/* Bytes of a thread block with its slots, but without hands. */
+/* Bytes of a thread block with its slots. */
 size_t hz_thread_block_bytes(void);
 
 /* Gives back the memory of the slots of all thread blocks that no thread has. Returns the bytes. Any thread. */

@@ -9,7 +9,6 @@
 #include "heap/cache/flush.h"
 
 #include "heap/cache/depot.h"
-#include "heap/cache/hand.h"
 #include "heap/cache/inspect.h"
 #include "heap/pages/density.h"
 #include "heap/pages/send.h"
@@ -84,7 +83,6 @@ void hz_bin_send_home(struct hz_thread_block *self, unsigned index) {
 }
 
 void hz_thread_flush(struct hz_thread_block *thread) {
-    hz_hands_empty(thread);
     for (unsigned index = 1; index < HZ_BINS; index++)
         hz_bin_send_home(thread, index);
     hz_depot_spares_return(thread);

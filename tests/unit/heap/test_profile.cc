@@ -33,7 +33,7 @@ template <typename Body> void profiled(uint64_t rate, Body body) {
 void seed(uint64_t number) {
     struct hz_thread_block *self = unit::self();
     self->sampling.random = number;
-    hz_hands_empty(self); /* draws the next choice anew */
+    self->sampling.countdown = hz_random_gap(&self->sampling.random, hz_profile_rate());
 }
 
 struct Sums {

@@ -114,7 +114,7 @@ TEST(Sampling, OneInNOfARing) {
 }
 
 /* Each allocation of a rarely used class is as likely to be sampled. The same holds for a class whose turn comes at a
-   fixed place among others, and for one whose allocations use no hand. */
+   fixed place among others, and for aligned ones. */
 TEST(Sampling, OneInNOfEachSize) {
     struct Kind {
         size_t period; /* every `period`th allocation is of this kind, unless an earlier kind claims it */
@@ -194,7 +194,7 @@ TEST(Sampling, OneInNAfterPurges) {
         constexpr size_t rounds = 4000;
         for (size_t i = 0; i < rounds; i++) {
             count += ring(rate, 3, [](size_t) { return t_malloc(80); });
-            hz_heap_purge(); /* empties the hands */
+            hz_heap_purge();
         }
         require_near(count, rounds, "one in N");
     });
@@ -218,33 +218,50 @@ TEST(Sampling, ChildrenOfAForkChooseForThemselves) {
     });
 }
 
-/* ---- hands ---- */
+/* ---- malloc's table of bins ---- */
 
-TEST(Hands, AreNotThereUnlessAskedFor) {
+void require_bins(bool are_empty) {
+    struct hz_thread_block *self = unit::self();
+    for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
+        require(self->bin_of_class[size_class] == (are_empty ? 0 : hz_bin_offset(size_class)), "by class", size_class);
+    for (size_t granules = 1; granules <= HZ_SMALL_MAX / 16; granules++)
+        require(self->bin_of[granules] == (are_empty ? 0 : hz_bin_offset(hz_class_of(granules * 16))), "by size",
+                granules);
+}
+
+TEST(Sampling, IsOffUnlessAskedFor) {
     children::expect_good_end(children::start([] {
-        struct hz_thread_block *self = unit::self();
-        require(!self->has_hands && self->hands_at == 0 && hz_guard_rate() == 0, "there are none");
-        for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
-            require(self->bin_of_class[size_class] == hz_bin_offset(size_class), "malloc uses bins", size_class);
-        for (size_t size = 1; size <= HZ_SMALL_MAX; size += 16)
-            require(self->bin_of[(size + 15) / 16] == hz_bin_offset(hz_class_of(size)), "malloc uses bins", size);
+        require(!unit::self()->sampling.is_on && hz_guard_rate() == 0 && hz_profile_rate() == 0, "it is off");
+        require_bins(false);
         return 0;
     }));
 }
 
-TEST(Hands, AreInBlocksOfThreadsThatStartLater) {
+TEST(Sampling, IsOnInEveryThreadFromThenOn) {
     children::expect_good_end(children::start([] {
         (void)unit::self();
-        std::thread([] { (void)unit::self(); }).join(); /* leaves a thread block without room for hands */
-        require(hz_sample_start(1), "there is memory for the pool");
-        require(unit::self()->has_hands, "the thread that asks has hands");
-        std::thread([] { require(unit::self()->has_hands, "a new thread too"); }).join();
+        std::thread([] { (void)unit::self(); }).join(); /* leaves a thread block from before */
+        require(hz_sample_start_profile(64 * KiB), "there is memory for the pool");
+        require_bins(true);
+        std::thread([] {
+            require_bins(true);
+            std::thread([] { require_bins(true); }).join();
+        }).join();
         return 0;
     }));
 }
 
-/* Blocks of all sizes, so many that hands, bins and pages are used; each is written and read. */
-TEST(Hands, GiveEachBlockOnce) {
+/* Without a slow path for what no guarded block can hold. */
+TEST(Sampling, LeavesLongBlocksToTheFastPath) {
+    sampled(1, [] {
+        const uint16_t *bins = unit::self()->bin_of_class;
+        unsigned last = hz_class_of(block_max);
+        require(bins[last] == 0 && bins[last + 1] == hz_bin_offset(last + 1), "the guard's pool ends here", last);
+    });
+}
+
+/* Blocks of all sizes, so many that bins and pages are used; each is written and read. */
+TEST(Sampling, GivesEachBlockOnce) {
     sampled(50, [] {
         for (size_t size : {size_t{1}, size_t{16}, size_t{300}, size_t{2000}, size_t{4000}, size_t{12000}}) {
             Blocks blocks;
@@ -268,70 +285,6 @@ struct hz_stats stats() {
     struct hz_stats got;
     hz_heap_stats(&got);
     return got;
-}
-
-void use_all_classes() {
-    Blocks blocks;
-    for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
-        for (int i = 0; i < 100; i++)
-            blocks.push_back(t_malloc(hz_class_bytes(size_class)));
-    for (int i = 0; i < 2; i++) {
-        for (void *&block : blocks) {
-            size_t bytes = t_usable_size(block);
-            t_free(block);
-            block = i == 0 ? t_malloc(bytes) : nullptr;
-        }
-    }
-}
-
-uint32_t held(struct hz_thread_block *thread) {
-    uint32_t count = 0;
-    for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
-        count += hz_hand_held(thread, size_class);
-    return count;
-}
-
-TEST(Hands, AreCountedAndEmptied) {
-    sampled(1000, [] {
-        unit::Worker worker;
-        worker.run(use_all_classes);
-        require(held(worker.block()) > 100, "hands hold blocks");
-        require(stats().live_bytes == 0, "which are not live");
-        worker.end();
-        require(held(worker.block()) == 0, "the thread took its hands' blocks home as it ended");
-        use_all_classes();
-        require(held(unit::self()) > 100, "hands hold blocks");
-        hz_heap_purge();
-        require(held(unit::self()) == 0, "a purge empties the thread's own");
-        require(stats().cached_bytes == 0 && stats().live_bytes == 0, "nothing is left");
-    });
-}
-
-TEST(Hands, OfVanishedThreadsAreEmptiedInTheChild) {
-    sampled(1000, [] {
-        unit::Worker worker;
-        worker.run(use_all_classes);
-        int code = children::code_of(children::start([&] {
-            require(held(worker.block()) > 100, "the orphan's hands hold blocks");
-            hz_heap_purge();
-            require(held(worker.block()) == 0, "a purge empties them");
-            require(stats().cached_bytes == 0, "nothing is left", stats().cached_bytes);
-            return 0;
-        }));
-        require(code == 0, "the child ends well");
-        if (support::tsan)
-            return; /* it does not support threads in the child of a threaded process */
-        code = children::code_of(children::start([&] {
-            std::thread([] { /* it gets the orphan's thread block */
-                             size_t count = ring(1000 * samples / 10, 50, [](size_t i) { return t_malloc(i % 3000); });
-                             require_near(count, samples / 10.0, "one in N");
-            })
-                .join();
-            require(stats().live_bytes == 0, "nothing is left");
-            return 0;
-        }));
-        require(code == 0, "the second child ends well");
-    });
 }
 
 /* ---- guarded blocks in the API ---- */

@@ -1,0 +1,73 @@
+/*
+ * sampler.c - see sampler.h. Called by malloc's slow path, resize.c, thread.c, sample.c and fork.c.
+ */
+#include "heap/cache/sampler.h"
+
+#include "base/guard_pool.h"
+#include "base/os.h"
+#include "base/profile.h"
+#include "base/random.h"
+
+static uint64_t gap(struct hz_sampling *sampling) {
+    return sampling->is_by_bytes ? hz_random_gap(&sampling->random, hz_profile_rate())
+                                 : hz_random_tries(&sampling->random, hz_guard_rate()) - 1;
+}
+
+static uint64_t weight_of(const struct hz_sampling *sampling, unsigned size_class) {
+    return sampling->is_by_bytes ? hz_class_bytes(size_class) : 1;
+}
+
+/* Counts one allocation. True if it is chosen. */
+static bool count_one(struct hz_sampling *sampling, uint64_t weight) {
+    if (sampling->countdown >= weight) {
+        sampling->countdown -= weight;
+        return false;
+    }
+    sampling->countdown = gap(sampling);
+    return true;
+}
+
+static void draw_anew(struct hz_sampling *sampling) {
+    hz_os_random(&sampling->random, sizeof(sampling->random));
+    sampling->countdown = gap(sampling);
+}
+
+void hz_sampler_start(struct hz_thread_block *self) {
+    if (!hz_sampling_is_on())
+        return;
+    self->sampling.is_by_bytes = hz_profile_rate() != 0;
+    self->sampling.is_on = true;
+    draw_anew(&self->sampling);
+    /* what the guard's pool has no room for stays with the fast path */
+    size_t counted_max = self->sampling.is_by_bytes ? HZ_CLASS_BYTES_MAX : HZ_GUARD_BLOCK_MAX;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT && hz_class_bytes(size_class) <= counted_max;
+         size_class++)
+        self->bin_of_class[size_class] = (uint16_t)hz_bin_offset(HZ_CLASS_NONE);
+    for (size_t granules = 1; granules <= HZ_SMALL_MAX / HZ_GRANULE_BYTES; granules++) {
+        unsigned size_class = hz_class_of(granules * HZ_GRANULE_BYTES);
+        self->sampling.of[granules].bin = (uint16_t)hz_bin_offset(size_class);
+        self->sampling.of[granules].weight = (uint16_t)weight_of(&self->sampling, size_class);
+        self->bin_of[granules] = (uint16_t)hz_bin_offset(HZ_CLASS_NONE);
+    }
+}
+
+void *hz_sampler_alloc(struct hz_thread_block *self, unsigned size_class, size_t alignment, size_t size) {
+    struct hz_sampling *sampling = &self->sampling;
+    if (!sampling->is_by_bytes) {
+        bool is_chosen = size <= HZ_GUARD_BLOCK_MAX && count_one(sampling, 1);
+        return is_chosen ? hz_guard_alloc(size, hz_max(alignment, HZ_GRANULE_BYTES)) : NULL;
+    }
+    bool is_chosen = size_class != HZ_CLASS_NONE && count_one(sampling, weight_of(sampling, size_class));
+    return is_chosen ? hz_profile_alloc(hz_class_bytes(size_class), size) : NULL;
+}
+
+void hz_sampler_count_large(struct hz_thread_block *self, const void *block, size_t size) {
+    size_t weight = hz_profile_weight(size);
+    if (self->sampling.is_by_bytes && count_one(&self->sampling, weight))
+        hz_profile_add(block, size, weight);
+}
+
+void hz_sampler_settle_fork(struct hz_thread_block *self) {
+    if (hz_sampler_is_on(self))
+        draw_anew(&self->sampling);
+}

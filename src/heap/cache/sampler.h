@@ -1,0 +1,56 @@
+/*
+ * sampler.h - counts the allocations of a thread for the sampling guard or the heap profile, and chooses some: for the
+ * guard one in N, for the profile by bytes. A process has one of the two.
+ *
+ * Malloc's fast path finds its bin in a table of the thread block. While allocations are sampled, that table names the
+ * bin that is empty for ever, so each malloc takes the slow path, which counts it before it looks into the class's bin.
+ * The fast paths are unchanged, and so is the order in which blocks are used. The fast path itself could not count: it
+ * only pops, and the push of a free undoes that.
+ *
+ * Each allocation is chosen with probability 1/N, independently of all others; so the distance to the next chosen one
+ * can be drawn at once (hz_random_tries), and can be forgotten and drawn anew at any time. With gaps uniform in
+ * 1..2N-1, some classes would be sampled too seldom. A chosen allocation gets a block of a pool.
+ *
+ * The heap profile chooses places in the stream of a thread's bytes, on average one in N bytes, and independently of
+ * each other (a Poisson process); an allocation that has such a place is chosen. So an allocation has a weight: 1 for
+ * the guard, the bytes of its class for the profile. The distance to the next place has no memory either.
+ *
+ * Owner only.
+ */
+#ifndef HZ_HEAP_CACHE_SAMPLER_H
+#define HZ_HEAP_CACHE_SAMPLER_H
+
+#include "heap/thread_block.h"
+
+/* Whether the thread's allocations are counted. */
+HZ_INLINE bool hz_sampler_is_on(const struct hz_thread_block *self) {
+    return HZ_UNLIKELY(self->sampling.is_on);
+}
+
+/* If allocations are sampled: from now on the thread's are counted. It cannot allocate meanwhile. */
+void hz_sampler_start(struct hz_thread_block *self);
+
+/* Counts an allocation of up to HZ_SMALL_MAX bytes, and takes the newest block of its class's bin. NULL, and nothing is
+   counted, if the allocation is chosen, its size is 0, or the bin is empty. */
+HZ_INLINE void *hz_sampler_pop(struct hz_thread_block *self, size_t size) {
+    struct hz_counting counting = self->sampling.of[(size + HZ_GRANULE_BYTES - 1) / HZ_GRANULE_BYTES];
+    uint64_t countdown = self->sampling.countdown;
+    if (HZ_UNLIKELY(countdown < counting.weight))
+        return NULL;
+    void *block = hz_bin_pop(&self->cache, hz_bin_at(&self->cache, counting.bin));
+    if (HZ_LIKELY(block != NULL))
+        self->sampling.countdown = countdown - counting.weight;
+    return block;
+}
+
+/* Counts an allocation of a class, at a multiple of `alignment`. Returns a block of the guard's or the profile's pool
+   if it is chosen. NULL: the caller takes an ordinary block. */
+void *hz_sampler_alloc(struct hz_thread_block *self, unsigned size_class, size_t alignment, size_t size);
+
+/* Counts an allocation of a large block for the profile. If it is chosen, the profile gets the block. */
+void hz_sampler_count_large(struct hz_thread_block *self, const void *block, size_t size);
+
+/* In a fork's child: draws anew, so that not every child chooses the same allocations. */
+void hz_sampler_settle_fork(struct hz_thread_block *self);
+
+#endif
