@@ -86,7 +86,7 @@ model: venv build-check ## run the model tests, whose scheduler tries orders of 
 preload: venv libs ## run real programs under the release library of each engine
 	@# the libraries side by side, since most of these tests wait; a failure under one does not skip the other
 	@printf '%s\n' $(PRELOAD_LANES) | xargs -P $(JOBS) -I @ sh -c \
-	'HZ_LIB=$(LIB)/libhakozuna_@.so $(PYTEST) tests/preload >build/preload_@.log 2>&1' || status=$$?; \
+	'HZ_LIB=$(LIB)/libhakozuna_@.so $(PYTEST) tests/preload -n 2 --dist loadfile >build/preload_@.log 2>&1' || status=$$?; \
 	for lane in $(PRELOAD_LANES); do echo "preload: libhakozuna_$$lane.so"; cat build/preload_$$lane.log; done; \
 	exit $${status:-0}
 

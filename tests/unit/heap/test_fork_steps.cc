@@ -448,7 +448,7 @@ TEST_F(ForkSteps, TwoThreadsAreCaughtAnywhere) {
         for (size_t bytes : {size_t{64}, size_t{256}, size_t{4000}, size_t{300000}}) {
             SCOPED_TRACE(each.name);
             hz_heap_purge(); /* as above */
-            Frozen frozen(stride_of(each.stride) * 151, each.operation);
+            Frozen frozen(stride_of(each.stride) * 401, each.operation);
             unit::self();
             frozen.at_each([&] {
                 if (HasFailure())

@@ -82,7 +82,7 @@ std::vector<uint32_t> held(struct hz_thread_block *thread) {
     return counts;
 }
 
-/* How often a test repeats what may go wrong: so many times, or as often as a busy machine allows in some seconds. */
+/* How often a test repeats what may go wrong: so many times, or as often as a busy machine allows in a second. */
 class Effort {
   public:
     explicit Effort(unsigned count) : count_(unit::rounds(count)) {
@@ -93,7 +93,7 @@ class Effort {
 
   private:
     unsigned count_;
-    std::chrono::steady_clock::time_point until_ = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    std::chrono::steady_clock::time_point until_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(800);
 };
 
 class Park : public testing::Test {
