@@ -11,8 +11,10 @@ Patterns: `ring`: each CPU pops a batch, uses it, pushes a batch. `sides`: half 
 pop, so each batch crosses, and its empty array crosses back. `think` is the time between two visits, in which the
 program uses up a batch.
 
-line_transfer (beside this file) measures the times on two CPUs: `simulate.py --line 90 --cas 9` and so on. The model leaves
-out: the cost of the blocks' own lines, the bandwidth between sockets, hyperthreads that share a cache, preemption.
+line_transfer (beside this file) measures the times on two CPUs: `simulate.py --line 90 --cas 9` and so on. As a command, this
+file leaves out: the blocks' own lines, size classes, limits of the depot. scaling.py, beside it, runs whole lanes on
+the same depot and directory, with these. Both leave out the bandwidth between sockets, hyperthreads that share a cache,
+and preemption.
 
 Output: CSV, one line for each pattern, number of CPUs and number of parts.
 """
@@ -23,7 +25,7 @@ import csv
 import dataclasses
 import heapq
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Sequence
 
 import numpy
 
@@ -55,25 +57,41 @@ class Line:
 
 
 class Directory:
-    """Who has which line, and how often lines moved."""
+    """Who has which line, and how often lines moved. `groups`: the group of each CPU, if it does not follow from
+    `costs.group`."""
 
-    def __init__(self, costs: Costs):
+    def __init__(self, costs: Costs, groups: Sequence[int] | None = None):
         self._costs = costs
+        self._groups = groups
         self.moves = 0
+        self.far_moves = 0
 
-    def _distance(self, line: Line, cpu: int) -> float:
-        """The time to bring the line here, which is longer when any of its holders is in another group. A line that
+    def _group_of(self, cpu: int) -> int:
+        if self._groups is not None:
+            return self._groups[cpu]
+        return cpu // self._costs.group if self._costs.group else 0
+
+    def distance(self, holders: Iterable[int], cpu: int) -> float:
+        """The time to bring a line here, which is longer when any of its holders is in another group. A line that
         nobody has is in memory, which counts as near."""
-        group = self._costs.group
-        far = group and any(other // group != cpu // group for other in line.holders)
+        if self._groups is None and not self._costs.group:
+            return self._costs.line
+        here = self._group_of(cpu)
+        far = any(self._group_of(other) != here for other in holders)
         return self._costs.line * (self._costs.far if far else 1.0)
+
+    def count(self, lines: int, cost: float) -> None:
+        """Lines moved, each at this cost."""
+        self.moves += lines
+        self.far_moves += lines if cost > self._costs.line else 0
 
     def access(self, line: Line, cpu: int, now: float, write: bool) -> float:
         """When the CPU has the line as it needs it."""
         if cpu in line.holders and (not write or len(line.holders) == 1):
             return max(now, line.free_at if write else now) + self._costs.hit
-        done = max(now, line.free_at) + self._distance(line, cpu)
-        self.moves += 1
+        cost = self.distance(line.holders, cpu)
+        done = max(now, line.free_at) + cost
+        self.count(1, cost)
         if write:
             line.holders = {cpu}
         else:
@@ -91,6 +109,14 @@ class Directory:
             done = max(done, starts[slot])
         return done
 
+    def bring(self, count: int, holder: int, cpu: int, now: float) -> float:
+        """As access_all, for `count` lines that nobody else wants and that one CPU wrote last."""
+        if holder == cpu:
+            return now
+        cost = self.distance((holder,), cpu)
+        self.count(count, cost)
+        return now + -(-count // self._costs.overlap) * cost
+
 
 class Stack:
     """A head and the batches on it. `version` changes with every push and pop, as the tag does."""
@@ -105,24 +131,40 @@ Steps = Generator[float, None, None]
 
 
 class Depot:
-    """Parts with a stack of full batches and one of empty ones, and the CPUs' visits. A visit is a generator that yields
-    the time of its next access; so accesses of all CPUs happen in the order of their times."""
+    """Parts with a stack of full batches for each class and one of empty ones, and the CPUs' visits. A visit is a
+    generator that yields the time of its next access; so accesses of all CPUs happen in the order of their times.
 
-    def __init__(self, cpus: int, parts: int, costs: Costs):
+    `part_map`: the part of each CPU; else neighbours share one. `cap`: batches of a class that may rest; 0: any number.
+    `share`: batches in a part from which on a push looks at all other parts (cap_in in depot.c).
+    `blocks`: lines of blocks that a popped batch brings from the CPU that pushed it."""
+
+    def __init__(self, cpus: int, parts: int, costs: Costs, *, classes: int = 1, groups: Sequence[int] | None = None,
+                 part_map: Sequence[int] | None = None, cap: float = 0, share: float | None = None, blocks: int = 0):  # fmt: skip
         self.cpus, self.costs = cpus, costs
         self.parts = min(parts, cpus)
-        self.directory = Directory(costs)
-        self.full = [Stack() for _ in range(self.parts)]
+        self.directory = Directory(costs, groups)
+        self.part_map = part_map or [cpu * self.parts // cpus for cpu in range(cpus)]
+        self.cap, self.blocks = cap, blocks
+        self.share = cap / self.parts if share is None else share
+        self.classes = [[Stack() for _ in range(self.parts)] for _ in range(classes)]
+        self.full = self.classes[0]
         self.empty = [Stack() for _ in range(self.parts)]
         self.batch_lines: list[list[Line]] = []
+        self.pushed_by: list[int] = []
         self.spares: list[list[int]] = [[] for _ in range(cpus)]
         self.counts: collections.Counter = collections.Counter()
 
     def part_of(self, cpu: int) -> int:
-        return cpu * self.parts // self.cpus
+        return self.part_map[cpu]
+
+    def order(self, cpu: int) -> list[int]:
+        """The parts as a pop looks at them."""
+        own = self.part_of(cpu)
+        return [(own + offset) % self.parts for offset in range(self.parts)]
 
     def batch_make(self, cpu: int) -> int:
         self.batch_lines.append([Line(cpu) for _ in range(self.costs.lines)])
+        self.pushed_by.append(cpu)
         return len(self.batch_lines) - 1
 
     def push(self, stack: Stack, cpu: int, batch: int, now: float) -> Generator[float, None, float]:
@@ -162,16 +204,34 @@ class Depot:
 
     def pop_any(self, stacks: list[Stack], cpu: int, now: float) -> Generator[float, None, tuple[float, int | None]]:
         """From the CPU's own part, else from the next one that has a batch."""
-        own = self.part_of(cpu)
-        for offset in range(self.parts):
-            now, batch = yield from self.pop(stacks[(own + offset) % self.parts], cpu, now)
+        for place, part in enumerate(self.order(cpu)):
+            now, batch = yield from self.pop(stacks[part], cpu, now)
             if batch is not None:
-                self.counts["from_others"] += stacks is self.full and offset > 0
+                self.counts["from_others"] += stacks is not self.empty and place > 0
                 return now, batch
         return now, None
 
-    def give(self, cpu: int, now: float) -> Generator[float, None, float]:
-        """A full bin's visit: an empty batch is filled and pushed."""
+    def has_room(self, stacks: list[Stack], cpu: int, now: float) -> tuple[float, bool]:
+        """Whether a push is allowed. Beyond an equal share of the limit, it reads the heads of all other parts."""
+        own = stacks[self.part_of(cpu)]
+        now = self.directory.access(own.line, cpu, now, write=True)
+        if len(own.batches) + 1 <= self.share:
+            return now, True
+        self.counts["scans"] += 1
+        for stack in stacks:
+            if stack is not own:
+                now = self.directory.access(stack.line, cpu, now, write=False)
+        return now, sum(len(stack.batches) for stack in stacks) + 1 <= self.cap
+
+    def give(self, cpu: int, now: float, size_class: int = 0) -> Generator[float, None, tuple[float, bool]]:
+        """A full bin's visit: an empty batch is filled and pushed. False if enough of the class rests."""
+        stacks = self.classes[size_class]
+        if self.cap:
+            now, has_room = self.has_room(stacks, cpu, now)
+            yield now
+            if not has_room:
+                self.counts["refused"] += 1
+                return now, False
         if self.spares[cpu]:
             batch = self.spares[cpu].pop()
         else:
@@ -179,17 +239,19 @@ class Depot:
             batch = self.batch_make(cpu) if found is None else found
         now = self.directory.access_all(self.batch_lines[batch], cpu, now)
         yield now
-        now = yield from self.push(self.full[self.part_of(cpu)], cpu, batch, now)
+        now = yield from self.push(stacks[self.part_of(cpu)], cpu, batch, now)
+        self.pushed_by[batch] = cpu
         self.counts["pushes"] += 1
-        return now
+        return now, True
 
-    def take(self, cpu: int, now: float) -> Generator[float, None, tuple[float, bool]]:
-        """An empty bin's visit: a batch is popped, and its array kept or given back."""
-        now, batch = yield from self.pop_any(self.full, cpu, now)
+    def take(self, cpu: int, now: float, size_class: int = 0) -> Generator[float, None, tuple[float, bool]]:
+        """An empty bin's visit: a batch is popped, its blocks are prefetched, and its array is kept or given back."""
+        now, batch = yield from self.pop_any(self.classes[size_class], cpu, now)
         if batch is None:
             self.counts["misses"] += 1
             return now, False
         self.counts["pops"] += 1
+        now = self.directory.bring(self.blocks, self.pushed_by[batch], cpu, now)
         if len(self.spares[cpu]) < SPARES:
             self.spares[cpu].append(batch)
         else:
@@ -202,7 +264,7 @@ def _ring(depot: Depot, cpu: int, visits: int, start: float, waits: numpy.ndarra
     for _ in range(visits):
         began = now
         now, _ = yield from depot.take(cpu, now)
-        now = yield from depot.give(cpu, now)
+        now, _ = yield from depot.give(cpu, now)
         waits[cpu] += now - began
         now += depot.costs.think
         yield now
@@ -214,8 +276,7 @@ def _side(depot: Depot, cpu: int, visits: int, start: float, waits: numpy.ndarra
     while done < visits:
         began = now
         if cpu % 2 == 0:
-            now = yield from depot.give(cpu, now)
-            found = True
+            now, found = yield from depot.give(cpu, now)
         else:
             now, found = yield from depot.take(cpu, now)
         done += found
@@ -240,6 +301,20 @@ class Result:
     slowdown: float
 
 
+def run(processes: Iterable[tuple[float, Steps]]) -> float:
+    """Runs processes, each from its own start, in the order of the times that they yield. Returns when the last one ends."""
+    queue = [(start, number, steps) for number, (start, steps) in enumerate(processes)]
+    heapq.heapify(queue)
+    end = 0.0
+    while queue:
+        now, number, steps = heapq.heappop(queue)
+        try:
+            heapq.heappush(queue, (next(steps), number, steps))
+        except StopIteration:
+            end = max(end, now)
+    return end
+
+
 def simulate(pattern: str, cpus: int, parts: int, costs: Costs, visits: int = 300, seed: int = 1) -> Result:
     depot = Depot(cpus, parts, costs)
     waits = numpy.zeros(cpus)
@@ -247,16 +322,7 @@ def simulate(pattern: str, cpus: int, parts: int, costs: Costs, visits: int = 30
     for cpu in range(cpus):  # some batches rest everywhere, as in a program that runs for a while
         for _ in range(4 if pattern == "ring" else 0):
             depot.full[depot.part_of(cpu)].batches.append(depot.batch_make(cpu))
-    queue: list[tuple[float, int, Steps]] = []
-    for cpu in range(cpus):
-        heapq.heappush(queue, (float(starts[cpu]), cpu, PATTERNS[pattern](depot, cpu, visits, float(starts[cpu]), waits)))
-    end = 0.0
-    while queue:
-        now, cpu, steps = heapq.heappop(queue)
-        try:
-            heapq.heappush(queue, (next(steps), cpu, steps))
-        except StopIteration:
-            end = max(end, now)
+    end = run((float(starts[cpu]), PATTERNS[pattern](depot, cpu, visits, float(starts[cpu]), waits)) for cpu in range(cpus))
     pushes = depot.counts["pushes"]
     per_visit = 2 if pattern == "ring" else 1
     busy = visits * (costs.think + per_visit * (costs.cas + 3 * costs.hit))
