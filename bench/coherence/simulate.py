@@ -47,24 +47,27 @@ class Costs:
 
 
 class Line:
-    """A cache line. `holders`: the CPUs that have it; one that wrote it is the only one. `free_at`: when it can move again."""
+    """A cache line. `holders`: the CPUs that have it; one that wrote it is the only one. `free_at`: when it can move again.
+    `kind`: what lies in it."""
 
-    __slots__ = ("free_at", "holders")
+    __slots__ = ("free_at", "holders", "kind")
 
-    def __init__(self, holder: int | None = None):
+    def __init__(self, holder: int | None = None, kind: str = ""):
+        self.kind = kind
         self.holders: set[int] = set() if holder is None else {holder}
         self.free_at = 0.0
 
 
 class Directory:
-    """Who has which line, and how often lines moved. `groups`: the group of each CPU, if it does not follow from
-    `costs.group`."""
+    """Who has which line, how often lines moved, and how long CPUs waited for lines of each kind. `groups`: the group of
+    each CPU, if it does not follow from `costs.group`."""
 
     def __init__(self, costs: Costs, groups: Sequence[int] | None = None):
         self._costs = costs
         self._groups = groups
         self.moves = 0
         self.far_moves = 0
+        self.waits: collections.Counter = collections.Counter()
 
     def _group_of(self, cpu: int) -> int:
         if self._groups is not None:
@@ -87,6 +90,11 @@ class Directory:
 
     def access(self, line: Line, cpu: int, now: float, write: bool) -> float:
         """When the CPU has the line as it needs it."""
+        done = self._move(line, cpu, now, write)
+        self.waits[line.kind] += done - now
+        return done
+
+    def _move(self, line: Line, cpu: int, now: float, write: bool) -> float:
         if cpu in line.holders and (not write or len(line.holders) == 1):
             return max(now, line.free_at if write else now) + self._costs.hit
         cost = self.distance(line.holders, cpu)
@@ -105,8 +113,9 @@ class Directory:
         starts = [now] * self._costs.overlap
         for line in lines:
             slot = min(range(len(starts)), key=starts.__getitem__)
-            starts[slot] = self.access(line, cpu, starts[slot], write=True)
+            starts[slot] = self._move(line, cpu, starts[slot], write=True)
             done = max(done, starts[slot])
+        self.waits[lines[0].kind] += done - now
         return done
 
     def bring(self, count: int, holder: int, cpu: int, now: float) -> float:
@@ -115,14 +124,16 @@ class Directory:
             return now
         cost = self.distance((holder,), cpu)
         self.count(count, cost)
-        return now + -(-count // self._costs.overlap) * cost
+        wait = -(-count // self._costs.overlap) * cost
+        self.waits["blocks"] += wait
+        return now + wait
 
 
 class Stack:
     """A head and the batches on it. `version` changes with every push and pop, as the tag does."""
 
     def __init__(self) -> None:
-        self.line = Line()
+        self.line = Line(kind="head")
         self.version = 0
         self.batches: list[int] = []
 
@@ -163,7 +174,7 @@ class Depot:
         return [(own + offset) % self.parts for offset in range(self.parts)]
 
     def batch_make(self, cpu: int) -> int:
-        self.batch_lines.append([Line(cpu) for _ in range(self.costs.lines)])
+        self.batch_lines.append([Line(cpu, "batch") for _ in range(self.costs.lines)])
         self.pushed_by.append(cpu)
         return len(self.batch_lines) - 1
 
@@ -218,9 +229,12 @@ class Depot:
         if len(own.batches) + 1 <= self.share:
             return now, True
         self.counts["scans"] += 1
+        began = now
         for stack in stacks:
             if stack is not own:
                 now = self.directory.access(stack.line, cpu, now, write=False)
+        self.directory.waits["scan"] += now - began
+        self.directory.waits["head"] -= now - began
         return now, sum(len(stack.batches) for stack in stacks) + 1 <= self.cap
 
     def give(self, cpu: int, now: float, size_class: int = 0) -> Generator[float, None, tuple[float, bool]]:
