@@ -3,10 +3,11 @@
  *
  * One thread allocates blocks of MIN to MAX bytes and writes all of each, until MIB are live. Then it reads blocks in
  * random order, where each read depends on the one before. With --churn it first frees that many per cent of the
- * blocks, in random order, and allocates as many again. At the end it frees everything. Printed: us_per_mib
- * (microseconds for each MiB of the first filling), faults_per_mib (page faults likewise), worst_us (the longest single
- * malloc, without the write), read_ns (nanoseconds for each read), churn_seconds, and table_kb (the workload's own
- * table, which counts as RSS).
+ * blocks, in random order, and allocates as many again. At the end it frees everything. With --fragment the machine's
+ * free memory is broken into pieces before (common/fragments.h), so that huge pages have to be gathered. Printed:
+ * us_per_mib (microseconds for each MiB of the first filling), faults_per_mib (page faults likewise), worst_us (the
+ * longest single malloc, without the write), read_ns (nanoseconds for each read), churn_seconds, and table_kb (the
+ * workload's own table, which counts as RSS).
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -16,6 +17,7 @@
 #include <sys/resource.h>
 
 #include "common/args.h"
+#include "common/fragments.h"
 #include "common/machine.h"
 #include "common/rng.h"
 #include "common/worker.h"
@@ -23,7 +25,7 @@
 enum { MIN_DEFAULT = 16, MAX_DEFAULT = 512, READS_DEFAULT = 20, SIZE_MAX_ALLOWED = 1 << 20, MIN_ALLOWED = 8 };
 
 struct config {
-    uint64_t mib, min, max, reads, churn, seed;
+    uint64_t mib, min, max, reads, churn, fragment, seed;
 };
 
 /* Each block begins with its number, so that a wrong block is noticed. */
@@ -96,6 +98,7 @@ static void parse(struct config *config, int argc, char **argv) {
         ARGS_ROW(ARGS_OPTIONAL, "MAX", &config->max, MIN_ALLOWED, SIZE_MAX_ALLOWED, "largest size in bytes"),
         ARGS_ROW(ARGS_NUMBER, "reads", &config->reads, 1, 100000, "million reads"),
         ARGS_ROW(ARGS_NUMBER, "churn", &config->churn, 0, 10000, "per cent of the blocks that are replaced"),
+        ARGS_ROW(ARGS_NUMBER, "fragment", &config->fragment, 0, 1 << 16, "MiB of free memory broken at most; 0: none"),
         ARGS_ROW(ARGS_NUMBER, "seed", &config->seed, 0, UINT64_MAX, "seed of the sizes"),
     };
     const struct args_spec spec = {"Fills fresh memory with blocks, and reads them in random order.", items,
@@ -115,6 +118,9 @@ int main(int argc, char **argv) {
     if (table.room > UINT32_MAX)
         machine_fail("MIB: more than 2^32 blocks");
     table.blocks = machine_map(table.room, sizeof *table.blocks);
+    struct fragments fragments = {0};
+    if (config.fragment > 0)
+        fragments_open(&fragments, config.fragment);
     uint64_t random = rng_stream(config.seed, 0);
     struct clock clock = {0};
 
@@ -138,6 +144,10 @@ int main(int argc, char **argv) {
     printf("churn_seconds=%.6f\n", (double)(churned - filled) / 1e9);
     printf("worst_us=%.1f\n", (double)clock.worst_ns / 1000);
     printf("read_ns=%.2f\n", (double)(end - churned) / (double)reads);
+    if (config.fragment > 0) {
+        printf("fragmented_mib=%" PRIu64 " held_mib=%" PRIu64 "\n", fragments.broken_mib, fragments.held_mib);
+        fragments_close(&fragments);
+    }
     drain(&table);
     workers_print_result((double)(end - begin) / 1e9, "ops_per_s",
                          (double)(table.count + reads) / ((double)(end - begin) / 1e9));
