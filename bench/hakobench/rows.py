@@ -25,6 +25,8 @@ METRICS = {
     "frees_per_s": Metric("M frees/s", False, 1e6),
     "requests_per_s": Metric("k req/s", False, 1e3),
     "seconds": Metric("s", True),
+    "median_seconds": Metric("s median", True),
+    "slowest_ratio": Metric("x slowest", True),
     "wall_seconds": Metric("s", True, of_process=True),
     "cpu_seconds": Metric("s cpu", True, of_process=True),
     "p99_us": Metric("us p99", True),

@@ -1,10 +1,10 @@
 /*
  * xmalloc_test - producers only allocate, releasers only free.
  *
- * Each producer allocates batches of BATCH blocks of SIZE bytes and pushes them on a locked LIFO of at most 100
- * batches; each releaser pops batches and frees their blocks. The figure is frees per second. Either the work is fixed
- * (BATCHES per producer) and the time is measured, or --seconds=N fixes the time. The batches themselves come from a
- * fixed pool of the workload's own memory.
+ * Each producer allocates batches of BATCH blocks of SIZE bytes (with --most: of SIZE to that many, at random) and
+ * pushes them on a locked LIFO of at most 100 batches; each releaser pops batches and frees their blocks. The figure is
+ * frees per second. Either the work is fixed (BATCHES per producer) and the time is measured, or --seconds=N fixes the
+ * time. The batches themselves come from a fixed pool of the workload's own memory.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -15,12 +15,13 @@
 #include "common/args.h"
 #include "common/block.h"
 #include "common/machine.h"
+#include "common/rng.h"
 #include "common/worker.h"
 
 enum { LIFO_BATCHES_MAX = 100, BATCHES_DEFAULT = 500, SIZE_DEFAULT = 64, BATCH_DEFAULT = 4096 };
 
 struct config {
-    uint64_t producers, releasers, batches, size, batch_blocks;
+    uint64_t producers, releasers, batches, size, most, batch_blocks;
     uint64_t seconds, check;
 };
 
@@ -108,10 +109,12 @@ static bool production_goes_on(const struct member *self, uint64_t batches_done)
 static uint64_t produce(struct member *self, const struct block_rules *rules) {
     uint64_t batches = 0;
     uint32_t tags = block_first_tag(self->worker.index);
+    uint64_t random = rng_stream(1, self->worker.index);
+    uint32_t size_count = rules->size_max - rules->size_min + 1;
     for (; production_goes_on(self, batches); batches++) {
         struct batch *batch = lifo_take_spare(self->lifo);
         for (uint64_t b = 0; b < self->config->batch_blocks; b++) {
-            batch->blocks[b] = block_new(rules, rules->size_max, &tags);
+            batch->blocks[b] = block_new(rules, rules->size_min + rng_below(&random, size_count), &tags);
         }
         lifo_push(self->lifo, batch);
     }
@@ -133,8 +136,8 @@ static uint64_t release(struct member *self, const struct block_rules *rules) {
 static void *member_main(void *argument) {
     struct member *self = argument;
     const struct config *config = self->config;
-    uint32_t size = (uint32_t)config->size;
-    const struct block_rules rules = {size, size, config->check == BLOCK_CHECK_FULL};
+    const struct block_rules rules = {(uint32_t)config->size, (uint32_t)config->most,
+                                      config->check == BLOCK_CHECK_FULL};
     worker_start(&self->worker);
     uint64_t batches = self->worker.index < config->producers ? produce(self, &rules) : release(self, &rules);
     worker_finish(&self->worker);
@@ -164,11 +167,14 @@ static void parse(struct config *config, int argc, char **argv) {
         ARGS_ROW(ARGS_OPTIONAL, "BATCHES", &config->batches, 1, UINT64_C(1) << 32, "batches per producer"),
         ARGS_ROW(ARGS_OPTIONAL, "SIZE", &config->size, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX, "size in bytes"),
         ARGS_ROW(ARGS_OPTIONAL, "BATCH", &config->batch_blocks, 1, 1 << 20, "blocks in a batch"),
+        ARGS_ROW(ARGS_NUMBER, "most", &config->most, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX, "largest size; default: SIZE"),
         ARGS_ROW(ARGS_NUMBER, "seconds", &config->seconds, 0, 86400, "duration of production; 0: until BATCHES"),
         ARGS_ROW_CHOICE("check", &config->check, block_check_words, "bytes verified at each free"),
     };
     const struct args_spec spec = {"Producers hand batches of blocks to releasers.", items, ARGS_COUNT(items), NULL};
     args_parse(&spec, argc, argv);
+    config->most = config->most == 0 ? config->size : config->most;
+    args_require_ordered(&spec, "SIZE", config->size, "most", config->most);
 }
 
 int main(int argc, char **argv) {
@@ -196,10 +202,10 @@ int main(int argc, char **argv) {
         machine_require_equal("allocated = producers x batches x batch", allocated,
                               config.producers * config.batches * config.batch_blocks);
     }
-    printf("producers=%" PRIu64 " releasers=%" PRIu64 " batches=%" PRIu64 " size=%" PRIu64 " batch=%" PRIu64
-           " fixed=%s check=%s\n",
+    printf("producers=%" PRIu64 " releasers=%" PRIu64 " batches=%" PRIu64 " size=%" PRIu64 " most=%" PRIu64
+           " batch=%" PRIu64 " fixed=%s check=%s\n",
            config.producers, config.releasers, allocated / config.batch_blocks / config.producers, config.size,
-           config.batch_blocks, config.seconds > 0 ? "time" : "work", block_check_words[config.check]);
+           config.most, config.batch_blocks, config.seconds > 0 ? "time" : "work", block_check_words[config.check]);
     printf("allocated=%" PRIu64 " freed=%" PRIu64 "\n", allocated, freed);
     printf("frees_per_s=%.0f\n", (double)freed / seconds);
     workers_print_result(seconds, "ops_per_s", (double)freed / seconds);

@@ -33,6 +33,7 @@ SMALL_RUNS = [
     ("xmalloc_test", "2 2 10"),
     ("xmalloc_test", "1 3 150 100 7 --check=full"),
     ("xmalloc_test", "3 1 20 8 1000"),
+    ("xmalloc_test", "1 1 20 8 100 --most=3000 --check=full"),
     ("larson", "2 8 1000 100 10"),
     ("larson", "5 8 300 50 2 7 --generations=20 --check=full"),
     ("larson", "1 64 64 1 1 --generations=1"),
@@ -40,6 +41,7 @@ SMALL_RUNS = [
     ("burst_idle", "8 2 3 16 1024 --idle=0 --check=full"),
     ("burst_idle", "3 1 2 8 8 --idle=1"),
     ("growth", "1 --reads=1"),
+    ("growth", "2 --reads=1 --fragment=64"),
     ("growth", "3 8 100000 --reads=1 --churn=150 --seed=7"),
     ("resident", "1 --shape=classes --idle=0"),
     ("resident", "1 --shape=shift --idle=0 --seed=7"),
@@ -60,6 +62,14 @@ SMALL_RUNS = [
     ("cache_scratch", "2 20 100"),
     ("cache_scratch", "3 20 100 1"),
     ("cache_thrash", "2 20 100 24"),
+    ("cache_thrash", "3 20 2 1 --most=64 --placements=5"),
+    ("cache_scratch", "2 20 2 --placements=3 --seed=5"),
+    ("chains", "1 --shape=integers"),
+    ("chains", "1 --shape=cubes --seed=3"),
+    ("chains", "1 --shape=objects"),
+    ("batches", "100 1000 16 128"),
+    ("batches", "30 1001 8 9000 --order=same --seed=4 --check=full"),
+    ("batches", "1 5 8 8 --order=random"),
 ]
 
 # The last figure of a workload, if it is not a rate of operations.
