@@ -4,7 +4,7 @@
 
 file(GLOB workload_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/workloads/*.c")
 file(GLOB common_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/workloads/common/*.c")
-file(GLOB tool_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/apps/*.c" "${PROJECT_SOURCE_DIR}/bench/coherence/*.c")
+file(GLOB tool_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/apps/*.c" "${PROJECT_SOURCE_DIR}/bench/apps/*.cc" "${PROJECT_SOURCE_DIR}/bench/coherence/*.c")
 
 add_library(workload_common OBJECT ${common_sources})
 target_include_directories(workload_common PUBLIC "${PROJECT_SOURCE_DIR}/bench/workloads")

@@ -18,8 +18,15 @@ _LIBRARY_FLAGS = ["-fPIC", "-shared", "-fvisibility=hidden", "-ftls-model=initia
 
 
 def _compile(*words: str | pathlib.Path) -> None:
-    compiler = os.environ.get("CC") or "cc"
-    command = [compiler, *_FLAGS, *map(str, words)]
+    _run(os.environ.get("CC") or "cc", *_FLAGS, *map(str, words))
+
+
+def _compile_cpp(*words: str | pathlib.Path) -> None:
+    _run(os.environ.get("CXX") or "c++", "-std=c++17", "-O2", "-g", *map(str, words))
+
+
+def _run(compiler: str, *words: str) -> None:
+    command = [compiler, *words]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -40,6 +47,8 @@ def _build(folder: pathlib.Path, sources: pathlib.Path) -> None:
     for source in sorted([*workloads.glob("*.c"), *(sources / "apps").glob("*.c")]):
         _compile(f"-I{workloads}", source, *objects, "-o", folder / source.stem, "-lm")
     _compile(f"-I{workloads}", trace / "replay.c", trace / "plan.c", *objects, "-o", folder / "hakoreplay", "-lm")
+    for source in sorted((sources / "apps").glob("*.cc")):
+        _compile_cpp(source, "-o", folder / source.stem)
     recorder = [trace / f"{name}.c" for name in ("recorder", "record", "next")]
     _compile(*_LIBRARY_FLAGS, *recorder, "-o", folder / "libhakotrace.so", "-ldl")
     for path in objects:

@@ -480,6 +480,19 @@ def test_the_script_of_node_refuses() -> None:
     assert (ended.returncode, "arguments are 'many'; allowed: one number, 1 or more" in ended.stderr) == (2, True)
 
 
+@pytest.mark.skipif(shutil.which("java") is None, reason="tools/setup apps installs java")
+def test_the_program_in_java_refuses() -> None:
+    argv = ["java", ROOT / "bench/apps/NativeBlocks.java", "many"]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (ended.returncode, "arguments are 'many'; allowed: one number, 1 or more" in ended.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("args", [[], ["0"], ["many"], ["300000000"], ["1", "2"]])
+def test_the_join_refuses(args: list[str]) -> None:
+    ended = subprocess.run([BIN_DIR / "table_join", *args], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (2, "table_join: allowed: one number, 1 to 200000000\n")
+
+
 def test_input_is_cached_and_copied(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "CACHE_DIR", tmp_path / "cache")
     scratch = tmp_path / "scratch"
@@ -496,7 +509,8 @@ def test_input_is_cached_and_copied(tmp_path: pathlib.Path, monkeypatch: pytest.
 
 # ---- every row -------------------------------------------------------------------------------------
 
-ROWS = [*APPS.rows, *SEEDS_REDIS, *RSS_APPS]
+LARGE = suite.load("large").select("clang-link,table-join")  # the others take seconds however little work they have
+ROWS = [*APPS.rows, *SEEDS_REDIS, *RSS_APPS, *LARGE]
 
 
 def test_missing_programs_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:

@@ -21,9 +21,13 @@ from hakobench.rows import Row
 
 KV_LOAD = "kv_load"  # programs of bench/apps
 MEASURE_CHILD = "measure_child"
-_BUILT = (KV_LOAD, MEASURE_CHILD)
+TABLE_JOIN = "table_join"
+_BUILT = (KV_LOAD, MEASURE_CHILD, TABLE_JOIN)
 PACKAGES = {
     "db_bench": "rocksdb-tools",
+    "clang++": "clang",
+    "java": "default-jdk-headless",
+    "node": "nodejs",
     "redis-benchmark": "redis-tools",
     "xz": "xz-utils",
 }  # the Debian packages whose name is not the program's
