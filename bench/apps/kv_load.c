@@ -4,7 +4,8 @@
  * CLIENTS connections. Each sends PIPELINE requests in one piece, waits for all replies, then sends the next batch. The
  * latency of a request is the time from sending its batch to the arrival of its reply.
  * Three phases: store all keys (not measured), make REQUESTS random requests (measured), read all keys (not measured).
- * With --delete-all a fourth phase deletes all keys.
+ * With --delete-all a fourth phase deletes all keys. With --snapshot redis-server writes its dump in the background, in
+ * a fork of itself, from the start of the measured phase on.
  *
  * Client c owns the keys k with k % CLIENTS == c, so it knows what each of its keys holds: nothing, or the value of
  * version v, whose size and bytes follow from key and version. A miss of a stored key, a hit of a deleted one, wrong
@@ -47,7 +48,7 @@ static const char *const protocol_words[] = {"redis", "memcached", NULL};
 struct config {
     const char *socket_path;
     uint64_t requests, keys, protocol, clients, pipeline, value_min, value_max, set_percent, delete_percent, delete_all,
-        seed;
+        snapshot, seed;
 };
 
 /* A request, with what its reply must be. */
@@ -404,6 +405,28 @@ static int connect_to(const char *path) {
     return fd;
 }
 
+/* Returns when the server has forked. */
+static void start_snapshot(const char *path) {
+    static const char request[] = "BGSAVE\r\n", expected[] = "+Background saving started\r\n";
+    char reply[LINE_BYTES_MAX];
+    size_t got = 0;
+    int fd = connect_to(path);
+    if (send(fd, request, sizeof request - 1, MSG_NOSIGNAL) != (ssize_t)(sizeof request - 1)) {
+        machine_fail("cannot send BGSAVE: %s", strerror(errno));
+    }
+    while (got == 0 || reply[got - 1] != '\n') {
+        ssize_t count = recv(fd, reply + got, sizeof reply - got, 0);
+        if (count <= 0) {
+            machine_fail("BGSAVE was not answered");
+        }
+        got += (size_t)count;
+    }
+    if (got != sizeof expected - 1 || memcmp(reply, expected, got) != 0) {
+        machine_fail("BGSAVE was answered with '%.*s'", (int)(got - 1), reply);
+    }
+    close(fd);
+}
+
 static void open_clients(struct load *load) {
     const struct config *config = &load->config;
     size_t request_bytes = config->value_max + 2 * LINE_BYTES_MAX;
@@ -455,6 +478,7 @@ static struct config parse(int argc, char **argv) {
         ARGS_ROW(ARGS_NUMBER, "set-percent", &config.set_percent, 0, 100, "share of SET"),
         ARGS_ROW(ARGS_NUMBER, "delete-percent", &config.delete_percent, 0, 100, "share of DELETE; the rest is GET"),
         ARGS_ROW_FLAG("delete-all", &config.delete_all, "delete all keys at the end"),
+        ARGS_ROW_FLAG("snapshot", &config.snapshot, "redis: BGSAVE at the start of the measured phase"),
         ARGS_ROW(ARGS_NUMBER, "seed", &config.seed, 0, UINT32_MAX, "seed of keys, operations and values"),
     };
     const struct args_spec spec = {"Loads a key-value server over its unix socket and checks its replies.", items,
@@ -464,6 +488,9 @@ static struct config parse(int argc, char **argv) {
         args_fail(&spec, "%d sockets; allowed: 1", tail);
     }
     config.socket_path = argv[1];
+    if (config.snapshot && config.protocol != PROTOCOL_REDIS) {
+        args_fail(&spec, "snapshot needs protocol redis");
+    }
     args_require_ordered(&spec, "value-min", config.value_min, "value-max", config.value_max);
     if (config.set_percent + config.delete_percent > 100) {
         args_fail(&spec, "set-percent and delete-percent add up to %" PRIu64 "; allowed: 0 to 100",
@@ -483,6 +510,9 @@ int main(int argc, char **argv) {
     prepare(&load);
     run_phase(&load, PHASE_STORE);
     machine_require_equal("stored = keys", load.answered, config->keys);
+    if (config->snapshot) {
+        start_snapshot(config->socket_path);
+    }
     uint64_t ns = run_phase(&load, PHASE_MEASURE);
     machine_require_equal("answered = requests", load.answered, config->requests);
     uint64_t get_hits = load.hits, get_bytes = load.value_bytes, live_count = 0;
@@ -501,7 +531,8 @@ int main(int argc, char **argv) {
            load.counts[OP_SET], load.counts[OP_GET], load.counts[OP_DELETE], get_hits, get_bytes, live_count,
            live_bytes);
     printf("result=%" PRIu64 "-%" PRIu64 "-%" PRIu64 "\n", get_hits, live_count, live_bytes);
-    printf("p50_us=%.1f p99_us=%.1f seconds=%.6f requests_per_s=%.0f\n", percentile_us(&load, config->requests, 0.50),
-           percentile_us(&load, config->requests, 0.99), seconds, (double)config->requests / seconds);
+    printf("p50_us=%.1f p99_us=%.1f p9999_us=%.1f seconds=%.6f requests_per_s=%.0f\n",
+           percentile_us(&load, config->requests, 0.50), percentile_us(&load, config->requests, 0.99),
+           percentile_us(&load, config->requests, 0.9999), seconds, (double)config->requests / seconds);
     return 0;
 }

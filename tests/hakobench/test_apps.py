@@ -338,6 +338,7 @@ def test_kv_load_notices(tmp_path: pathlib.Path, wrong: str, message: str) -> No
         (["10", "20", "s", "--clients=21"], "20 keys for 21 clients"),
         (["10", "20", "s", "--set-percent=60", "--delete-percent=41"], "add up to 101; allowed: 0 to 100"),
         (["10", "20", "s", "--value-min=9", "--value-max=8"], "value-m"),
+        (["10", "20", "s", "--protocol=memcached", "--snapshot"], "snapshot needs protocol redis"),
         (["10", "20", "s", "--protocol=http"], "'http' is not redis or memcached"),
     ],
 )
@@ -444,6 +445,24 @@ def test_a_server_is_left_alone_before_its_rss_counts(tmp_path: pathlib.Path) ->
     assert outcome.failure == ""
     assert time.monotonic() - began > 1.5
     assert all(int(outcome.figures[f"{name}_rss_kb"]) > 1000 for name in ("end", "after1", "after5", "final"))
+
+
+def test_a_snapshot_during_the_load(tmp_path: pathlib.Path) -> None:
+    row = make_row("redis", "redis-server", "kv_load", "2000", "500", "--value-max=64", "--snapshot", snapshot="yes")
+    outcome = run(make_job(row, tmp_path))
+    assert outcome.failure == ""
+    assert all(float(outcome.figures[name]) > 0 for name in ("fork_us", "copied_kb", "p9999_us"))
+    assert "--rdbcompression no" in outcome.command
+
+
+@pytest.mark.parametrize(("status", "seconds"), [("err", "0"), ("ok", "-1")])
+def test_a_snapshot_that_fails(status: str, seconds: str) -> None:
+    class Client:
+        def ask(self, command: str) -> str:
+            return f"rdb_bgsave_in_progress:0\r\nrdb_last_bgsave_status:{status}\r\nrdb_last_bgsave_time_sec:{seconds}\r\n"
+
+    with pytest.raises(app.FailedError, match="could not write its dump"):
+        redis._snapshot_figures(None, Client())
 
 
 # ---- inputs ----------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 The row's args are the load's command line. params:
     idle_ms = 2000        the wait between the deletion of all keys and the reading of the RSS; default 0
+    snapshot = "yes"      the load has redis-server fork and write a dump (kv_load --snapshot); the row's figures get
+                          fork_us (the time of the fork) and copied_kb (what both processes have of their own after it)
     share_cpu = "yes"     the load runs on the server's cpus: see app.Server.load
 After FLUSHALL Debian's redis purges by mallctl, which only jemalloc has. Use `kv_load --delete-all` to see what an
 allocator gives back by itself: it leaves nothing to flush.
@@ -20,6 +22,8 @@ SOCKET = "redis.sock"
 SERVER_OPTIONS = (
     "--port", "0", "--unixsocket", SOCKET, "--save", "", "--appendonly", "no", "--loglevel", "warning",
 )  # fmt: skip
+SNAPSHOT_OPTIONS = ("--rdbcompression", "no")  # it would measure the processor's way with values that do not compress
+LOOK_SECONDS = 0.05
 LOADS = {
     "redis-benchmark": lambda args: ["-s", SOCKET, "--csv", *args],  # its options come first, a command can follow
     app.KV_LOAD: lambda args: [*args, SOCKET, "--protocol=redis"],
@@ -102,6 +106,22 @@ def _flush(client: Client) -> None:
             raise app.FailedError("redis-server has keys after FLUSHALL")
 
 
+def _info(client: Client, section: str) -> dict[str, str]:
+    pairs = (line.partition(":") for line in client.ask(f"INFO {section}").splitlines())
+    return {name: value for name, _, value in pairs}
+
+
+def _snapshot_figures(server: app.Server, client: Client) -> dict[str, str]:
+    """Waits for the end of the dump that the load has asked for. Raises FailedError when it failed."""
+    while (persistence := _info(client, "persistence"))["rdb_bgsave_in_progress"] != "0":
+        server.stay_up(LOOK_SECONDS)
+        server.seconds_left()
+    if persistence["rdb_last_bgsave_status"] != "ok" or persistence["rdb_last_bgsave_time_sec"] == "-1":
+        raise app.FailedError("redis-server could not write its dump")
+    copied = int(persistence["rdb_last_cow_size"]) // 1024
+    return {"fork_us": _info(client, "stats")["latest_fork_usec"], "copied_kb": str(copied)}
+
+
 def _measure(job: Job, outcome: Outcome, server: app.Server, load: list[str]) -> None:
     client = Client(server)
     try:
@@ -113,6 +133,8 @@ def _measure(job: Job, outcome: Outcome, server: app.Server, load: list[str]) ->
         if not job.row.discard_output:
             outcome.figures = parse_benchmark(ended.stdout) if is_benchmark else process.key_values(ended.stdout)
         outcome.figures["wall_seconds"] = f"{ended.wall_seconds:.6f}"
+        if job.row.params.get("snapshot") == "yes":
+            outcome.figures |= _snapshot_figures(server, client)
         _check(client, is_benchmark)  # kv_load has checked its keys itself
         _flush(client)
     finally:
@@ -125,7 +147,8 @@ def run(job: Job) -> Outcome:
 
     def work() -> None:
         glibc = app.glibc_settings(job.environment)
-        argv = [app.program_path(job, job.row.workload), *SERVER_OPTIONS]
+        options = SNAPSHOT_OPTIONS if job.row.params.get("snapshot") == "yes" else ()
+        argv = [app.program_path(job, job.row.workload), *SERVER_OPTIONS, *options]
         load = app.load_argv(job, LOADS)
         outcome.command = f"{app.shown(argv, environment=glibc)} & {app.shown(load)}"
         with app.Server(job, argv, job.environment | glibc, SOCKET) as server:
