@@ -32,7 +32,7 @@ APPS = suite.load("apps")
 SEEDS_REDIS = suite.load("seeds").select("redis-*")
 RSS_APPS = suite.load("rss").select("@app")
 GENERATOR = ROOT / "bench/apps/generate.py"
-PYTHON_SCRIPTS = ("json_documents", "text_patterns", "object_graph", "dict_churn", "json_service")
+PYTHON_SCRIPTS = ("json_documents", "text_patterns", "object_graph", "dict_churn", "json_service", "postgres_queries")
 
 RECORDED_REDIS = """\
 "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
@@ -528,7 +528,7 @@ def test_input_is_cached_and_copied(tmp_path: pathlib.Path, monkeypatch: pytest.
 
 # ---- every row -------------------------------------------------------------------------------------
 
-LARGE = suite.load("large").select("clang-link,table-join")  # the others take seconds however little work they have
+LARGE = suite.load("large").select("clang-link,table-join,postgres")  # the others take seconds however little work they have
 ROWS = [*APPS.rows, *SEEDS_REDIS, *RSS_APPS, *LARGE]
 
 
