@@ -93,13 +93,19 @@ bool hz_inspect_free(struct hz_thread_block *self, unsigned index, void *block) 
     return true;
 }
 
-void hz_inspect_batch(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count) {
+/* Ends the program if one of the addresses is not a block's start. */
+static HZ_COLD void inspect_each(unsigned size_class, void *const *blocks, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         if (HZ_UNLIKELY(hz_pagetag_is_beyond(blocks[i])))
             hz_misuse(HZ_TEXT_FOREIGN, blocks[i], HZ_FOUND_LATER);
         if (HZ_UNLIKELY(!hz_class_has_start(size_class, blocks[i])))
             hz_misuse(HZ_TEXT_INTERIOR, blocks[i], HZ_FOUND_LATER);
     }
+}
+
+void hz_inspect_batch(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count) {
+    if (HZ_UNLIKELY(!hz_class_has_starts(size_class, blocks, count)))
+        inspect_each(size_class, blocks, count);
     if (++self->batches_inspected % BATCHES_BETWEEN != 0)
         return;
     void *twice = twice_in(blocks, count);

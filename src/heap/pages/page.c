@@ -33,11 +33,10 @@ size_t hz_pages_bytes(void) {
     return hz_load_rlx(&pages_bytes); /* relaxed: counter */
 }
 
-/* How a run of one page is divided into blocks. A block's number is its offset times the reciprocal, divided by 2^32.
-   The reciprocal is 2^32 / bytes, rounded up. The result is exact, because an offset is less than 2^32 / bytes. */
+/* How a run of one page is divided into blocks. */
 struct grid {
-    uint32_t reciprocal;
-    uint32_t capacity; /* 0: the class's runs are longer than a page */
+    uint32_t reciprocal; /* 2^32 / bytes of a block, rounded up */
+    uint32_t end;        /* bytes of all blocks; 0: the class's runs are longer than a page */
 };
 
 static struct grid grids[HZ_CLASS_COUNT]; /* const after publish */
@@ -142,19 +141,43 @@ void hz_pages_init(void) {
         size_t block_bytes = hz_class_bytes(size_class);
         if (run_pages_for(block_bytes) == 1)
             grids[size_class] = (struct grid){(uint32_t)(((UINT64_C(1) << 32) + block_bytes - 1) / block_bytes),
-                                              (uint32_t)(HZ_PAGE_BYTES / block_bytes)};
+                                              (uint32_t)(HZ_PAGE_BYTES / block_bytes * block_bytes)};
     }
+}
+
+/* Whether a block begins there. An offset is a multiple of the block's bytes if its product with the reciprocal is,
+   modulo 2^32, less than the reciprocal (Lemire, Kaser, Kurz: Faster remainder by direct computation, 2019). That is
+   exact because both offset and bytes are at most 2^16. */
+static bool grid_has(struct grid grid, const void *address) {
+    uint32_t offset = (uint32_t)((uintptr_t)address % HZ_PAGE_BYTES);
+    return (uint32_t)(offset * grid.reciprocal < grid.reciprocal) &
+           (uint32_t)(offset < grid.end); /* without a branch */
 }
 
 bool hz_class_has_start(unsigned size_class, const void *address) {
     struct grid grid = grids[size_class];
-    if (grid.capacity == 0) {
-        const struct hz_page *page = hz_page_of(address);
-        return block_index(page, address) < page->capacity;
+    if (grid.end != 0)
+        return grid_has(grid, address);
+    const struct hz_page *page = hz_page_of(address);
+    return block_index(page, address) < page->capacity;
+}
+
+bool hz_class_has_starts(unsigned size_class, void *const *addresses, uint32_t count) {
+    struct grid grid = grids[size_class];
+    bool all = true;
+    uintptr_t bits = 0; /* of all addresses: the tags' mask is one less than a power of two */
+    for (uint32_t i = 0; i < count; i++) {
+        all &= grid_has(grid, addresses[i]);
+        bits |= (uintptr_t)addresses[i];
     }
-    uint32_t offset = (uint32_t)((uintptr_t)address % HZ_PAGE_BYTES);
-    uint32_t index = (uint32_t)((uint64_t)offset * grid.reciprocal >> 32);
-    return index < grid.capacity && index * (uint32_t)hz_class_bytes(size_class) == offset;
+    if (HZ_UNLIKELY(hz_pagetag_is_beyond((const void *)bits)))
+        return false;
+    if (grid.end != 0)
+        return all;
+    all = true;
+    for (uint32_t i = 0; i < count; i++)
+        all &= hz_class_has_start(size_class, addresses[i]);
+    return all;
 }
 
 /* The bit of a block. Ends the program if the address is not the start of a block. */

@@ -87,6 +87,21 @@ TEST_F(Inspect, TheLimitRisesAtEachVisitUntilItIsTheRoom) {
     }
 }
 
+TEST_F(Inspect, OneAddressAmongManyIsSeen) {
+    for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
+        Blocks blocks = unit::take(self_->shard, size_class, 5);
+        auto all = [&] { return hz_class_has_starts(size_class, blocks.data(), 5); };
+        EXPECT_TRUE(all()) << size_class;
+        for (void *&block : blocks) {
+            void *start = std::exchange(block, at(block, 8));
+            EXPECT_FALSE(all()) << size_class;
+            block = start;
+        }
+        EXPECT_TRUE(hz_class_has_starts(size_class, blocks.data(), 0)) << size_class;
+        unit::put(self_->shard, blocks);
+    }
+}
+
 TEST_F(Inspect, EachBlocksStartIsKnown) {
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
         SCOPED_TRACE("class " + std::to_string(size_class));
@@ -102,6 +117,10 @@ TEST_F(Inspect, EachBlocksStartIsKnown) {
             }
         }
         size_t used = size_t{page->capacity} * page->block_bytes;
+        size_t wrong = 0;
+        for (size_t offset = 0; offset < used; offset++)
+            wrong += hz_class_has_start(size_class, page->start + offset) != (offset % page->block_bytes == 0);
+        EXPECT_EQ(wrong, 0U);
         if (used < size_t{page->run_pages} * HZ_PAGE_BYTES) {
             EXPECT_FALSE(hz_class_has_start(size_class, page->start + used)) << "behind the last block";
         }
