@@ -13,6 +13,7 @@
 #include "base/growing.h"
 #include "base/lock.h"
 #include "base/os.h"
+#include "base/profile_events.h"
 #include "base/profile_flow.h"
 #include "base/profile_sites.h"
 #include "base/random.h"
@@ -40,12 +41,13 @@ struct chunk {
 
 /* Nodes are numbered; 0: none. */
 struct node {
-    const char *block; /* const after publish, in the pool; else lock */
-    size_t size;       /* lock: as requested */
-    uint32_t site;     /* lock; 0: not live */
-    uint32_t next;     /* lock: of a free list, or of a bucket */
-    uint32_t was_live; /* lock: it had a block of the pool that the program has freed */
-    uint32_t thread;   /* lock: the thread that allocated the block */
+    const char *block;      /* const after publish, in the pool; else lock */
+    size_t size;            /* lock: as requested */
+    uint32_t site;          /* lock; 0: not live */
+    uint32_t next;          /* lock: of a free list, or of a bucket */
+    uint32_t was_live : 1;  /* lock: it had a block of the pool that the program has freed */
+    uint32_t listener : 31; /* lock: the registration that was told of the block; 0: none */
+    uint32_t thread;        /* lock: the thread that allocated the block */
 };
 
 _Static_assert(sizeof(struct node) == 32, "two to a cache line");
@@ -155,9 +157,32 @@ static void count_lost(void) {
     hz_add_rlx(&profile.lost_blocks, 1); /* relaxed: counter */
 }
 
+/* For how many blocks a sampled one stands. */
+static double scale_of(uint32_t site) {
+    return 1 / hz_random_chance(hz_profile_site_at(site)->weight, hz_profile_rate());
+}
+
 static void flow_count_locked(const struct hz_profile_record *record, uint32_t to, bool is_undone) {
-    double scale = 1 / hz_random_chance(hz_profile_site_at(record->site)->weight, hz_profile_rate());
-    hz_profile_flow_count_locked(record->thread, to, record->size, scale, is_undone);
+    hz_profile_flow_count_locked(record->thread, to, record->size, scale_of(record->site), is_undone);
+}
+
+/* What the program is told of the block. */
+static void notice_make_locked(struct hz_profile_notice *notice, enum hz_sampling_kind kind, const void *block,
+                               const struct hz_profile_record *record) {
+    if (record->listener == 0)
+        return;
+    struct hz_profile_stack stack = hz_profile_site_stack(hz_profile_site_at(record->site));
+    struct hz_sampling_event event = {
+        .kind = kind,
+        .block = block,
+        .bytes = record->size,
+        .stands_for = scale_of(record->site),
+        .thread_id = sampled_thread,
+        .allocated_by = record->thread,
+        .stack = stack.addresses,
+        .depth = stack.depth,
+    };
+    hz_profile_notice_make_locked(notice, record->listener, &event);
 }
 
 static void count_allocated_locked(const struct hz_profile_record *record) {
@@ -184,6 +209,11 @@ static void count_freed_locked(const struct hz_profile_record *record, bool is_u
 
 static struct node *node_at(uint32_t number) {
     return (struct node *)(void *)profile.nodes.start + number;
+}
+
+static struct hz_profile_record record_of(const struct node *node) {
+    return (struct hz_profile_record){
+        .size = node->size, .site = node->site, .thread = node->thread, .listener = node->listener};
 }
 
 /* The first of `count` new nodes; 0 when there is no memory. */
@@ -265,7 +295,8 @@ static struct node *pool_node_locked(const void *address, const struct chunk **o
     return node->site != 0 || node->was_live ? node : NULL;
 }
 
-static void *pool_alloc_locked(size_t block_bytes, size_t size, const struct hz_profile_stack *stack, uint64_t hash) {
+static void *pool_alloc_locked(size_t block_bytes, size_t size, const struct hz_profile_stack *stack, uint64_t hash,
+                               struct hz_profile_notice *notice) {
     uint32_t *list = &profile.free_of[block_bytes >> POOL_GRANULE_LOG2];
     uint32_t site = hz_profile_site_get_locked(stack, block_bytes, hash);
     if (site == 0)
@@ -277,33 +308,38 @@ static void *pool_alloc_locked(size_t block_bytes, size_t size, const struct hz_
     node->size = size;
     node->site = site;
     node->thread = sampled_thread;
-    count_allocated_locked(&(struct hz_profile_record){.size = size, .site = site, .thread = sampled_thread});
+    node->listener = hz_profile_listener_locked() & INT32_MAX;
+    struct hz_profile_record record = record_of(node);
+    count_allocated_locked(&record);
+    notice_make_locked(notice, HZ_SAMPLING_ALLOC, node->block, &record);
     hz_add_rlx(&profile.live_bytes, block_bytes); /* relaxed, both: counter */
     hz_add_rlx(&profile.live_blocks, 1);
     return (void *)(uintptr_t)node->block;
 }
 
-static void *pool_alloc(size_t block_bytes, size_t size) {
+static void *pool_alloc(size_t block_bytes, size_t size, struct hz_profile_notice *notice) {
     void *room[HZ_PROFILE_DEPTH + OWN_FRAMES_MAX];
     struct hz_profile_stack stack = stack_take(room);
     uint64_t hash = hz_profile_hash(&stack, block_bytes);
     hz_lock_acquire(&profile.lock);
-    void *block = pool_alloc_locked(block_bytes, size, &stack, hash);
+    void *block = pool_alloc_locked(block_bytes, size, &stack, hash, notice);
     hz_lock_release(&profile.lock);
     return block;
 }
 
 void *hz_profile_alloc(size_t block_bytes, size_t size) {
+    struct hz_profile_notice notice = {.callback = NULL};
     void *block = NULL;
     if (!is_in_profile) {
         is_in_profile = true;
         hz_signal_fence();
-        block = pool_alloc(block_bytes, size);
+        block = pool_alloc(block_bytes, size, &notice);
         hz_signal_fence();
         is_in_profile = false;
     }
     if (block == NULL)
         count_lost();
+    hz_profile_notice_give(&notice);
     return block;
 }
 
@@ -321,8 +357,8 @@ static enum hz_profile_answer pool_free_locked(const void *block) {
     enum hz_profile_answer answer = pool_judge_locked(block, node);
     if (answer != HZ_PROFILE_OK)
         return answer;
-    count_freed_locked(&(struct hz_profile_record){.size = node->size, .site = node->site, .thread = node->thread},
-                       false);
+    struct hz_profile_record record = record_of(node);
+    count_freed_locked(&record, false);
     node->was_live = true;
     node->site = 0;
     hz_sub_rlx(&profile.live_bytes, chunk->block_bytes); /* relaxed, both: counter */
@@ -331,12 +367,39 @@ static enum hz_profile_answer pool_free_locked(const void *block) {
     return HZ_PROFILE_OK;
 }
 
+static const struct node *large_node_locked(const void *block);
+
+static void notice_free_locked(struct hz_profile_notice *notice, const void *block) {
+    const struct chunk *chunk;
+    const struct node *node = hz_profile_has(block) ? pool_node_locked(block, &chunk) : large_node_locked(block);
+    if (node == NULL || node->site == 0 || node->block != block)
+        return;
+    struct hz_profile_record record = record_of(node);
+    notice_make_locked(notice, HZ_SAMPLING_FREE, block, &record);
+}
+
+/* The block is still the caller's, so no other thread can be told before that it has a block at this address. */
+static void tell_free(const void *block) {
+    struct hz_profile_notice notice = {.callback = NULL};
+    is_in_profile = true;
+    hz_signal_fence();
+    thread_note();
+    hz_lock_acquire(&profile.lock);
+    notice_free_locked(&notice, block);
+    hz_lock_release(&profile.lock);
+    hz_signal_fence();
+    is_in_profile = false;
+    hz_profile_notice_give(&notice);
+}
+
 /* A signal handler of a thread that is inside must not wait for the lock, which its own thread may hold. */
 enum hz_profile_answer hz_profile_free(const void *block) {
     if (is_in_profile) {
         count_lost();
         return HZ_PROFILE_OK;
     }
+    if (HZ_UNLIKELY(hz_profile_is_heard()))
+        tell_free(block);
     is_in_profile = true;
     hz_signal_fence();
     thread_note();
@@ -388,53 +451,77 @@ static bool large_add_locked(const void *block, const struct hz_profile_record *
     node->size = record->size;
     node->site = record->site;
     node->thread = record->thread;
+    node->listener = record->listener & INT32_MAX;
     hz_add_rlx(&profile.filter[large_bucket_of(block)], 1); /* relaxed: the program orders a free after its malloc */
     node_push_locked(&profile.buckets[large_bucket_of(block)], number);
     return true;
 }
 
-static bool large_add(const void *block, size_t size, size_t weight) {
+static bool large_add(const void *block, size_t size, size_t weight, struct hz_profile_notice *notice) {
     void *room[HZ_PROFILE_DEPTH + OWN_FRAMES_MAX];
     struct hz_profile_stack stack = stack_take(room);
     uint64_t hash = hz_profile_hash(&stack, weight);
     hz_lock_acquire(&profile.lock);
-    struct hz_profile_record record = {
-        .size = size, .site = hz_profile_site_get_locked(&stack, weight, hash), .thread = sampled_thread};
+    struct hz_profile_record record = {.size = size,
+                                       .site = hz_profile_site_get_locked(&stack, weight, hash),
+                                       .thread = sampled_thread,
+                                       .listener = hz_profile_listener_locked()};
     bool is_added = record.site != 0 && large_add_locked(block, &record);
-    if (is_added)
+    if (is_added) {
         count_allocated_locked(&record);
+        notice_make_locked(notice, HZ_SAMPLING_ALLOC, block, &record);
+    }
     hz_lock_release(&profile.lock);
     return is_added;
 }
 
 void hz_profile_add(const void *block, size_t size, size_t weight) {
+    struct hz_profile_notice notice = {.callback = NULL};
     bool is_added = false;
     if (!is_in_profile) {
         is_in_profile = true;
         hz_signal_fence();
-        is_added = large_add(block, size, weight);
+        is_added = large_add(block, size, weight, &notice);
         hz_signal_fence();
         is_in_profile = false;
     }
     if (!is_added)
         count_lost();
+    hz_profile_notice_give(&notice);
 }
 
-static bool large_remove_locked(const void *block, struct hz_profile_record *record) {
+/* The link to the block's node; it is 0 if the block was not sampled. */
+static uint32_t *large_find_locked(const void *block) {
     uint32_t *link = &profile.buckets[large_bucket_of(block)];
     while (*link != 0 && node_at(*link)->block != block)
         link = &node_at(*link)->next;
+    return link;
+}
+
+static const struct node *large_node_locked(const void *block) {
+    uint32_t number = *large_find_locked(block);
+    return number != 0 ? node_at(number) : NULL;
+}
+
+static bool large_remove_locked(const void *block, struct hz_profile_record *record) {
+    uint32_t *link = large_find_locked(block);
     uint32_t number = *link;
     if (number == 0)
         return false;
     struct node *node = node_at(number);
-    *record = (struct hz_profile_record){.size = node->size, .site = node->site, .thread = node->thread};
+    *record = record_of(node);
     *link = node->next;
     hz_signal_fence();                                      /* fork: a child must not have the node in both lists */
     hz_sub_rlx(&profile.filter[large_bucket_of(block)], 1); /* relaxed: counter */
     node_push_locked(&profile.free_large, number);
     count_freed_locked(record, false);
     return true;
+}
+
+void hz_profile_tell_free(const void *block) {
+    /* relaxed: the program orders a free after its malloc */
+    if (hz_load_rlx(&profile.filter[large_bucket_of(block)]) != 0 && hz_profile_is_heard() && !is_in_profile)
+        tell_free(block);
 }
 
 bool hz_profile_remove(const void *block, struct hz_profile_record *record) {
@@ -453,14 +540,18 @@ bool hz_profile_remove(const void *block, struct hz_profile_record *record) {
 }
 
 void hz_profile_restore(const void *block, const struct hz_profile_record *record) {
+    struct hz_profile_notice notice = {.callback = NULL};
     is_in_profile = true;
     hz_signal_fence();
     hz_lock_acquire(&profile.lock);
-    if (large_add_locked(block, record))
+    if (large_add_locked(block, record)) {
         count_freed_locked(record, true);
+        notice_make_locked(&notice, HZ_SAMPLING_ALLOC, block, record);
+    }
     hz_lock_release(&profile.lock);
     hz_signal_fence();
     is_in_profile = false;
+    hz_profile_notice_give(&notice);
 }
 
 /* ---- the rest ---------------------------------------------------------------------------------------- */
@@ -472,6 +563,16 @@ void hz_profile_figures_get(struct hz_profile_figures *figures) {
         .held_bytes = hz_load_rlx(&profile.held_bytes),
         .lost_blocks = hz_load_rlx(&profile.lost_blocks),
     };
+}
+
+void hz_profile_listen(hz_sampling_callback *callback, void *context) {
+    is_in_profile = true;
+    hz_signal_fence();
+    hz_lock_acquire(&profile.lock);
+    hz_profile_callback_set_locked(callback, context);
+    hz_lock_release(&profile.lock);
+    hz_signal_fence();
+    is_in_profile = false;
 }
 
 bool hz_profile_is_inside(void) {

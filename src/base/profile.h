@@ -16,6 +16,8 @@
 #ifndef HZ_BASE_PROFILE_H
 #define HZ_BASE_PROFILE_H
 
+#include "hakozuna/hakozuna.h"
+
 #include "base/atomic.h"
 #include "base/compiler.h"
 
@@ -76,13 +78,18 @@ HZ_COLD void hz_profile_add(const void *block, size_t size, size_t weight);
 struct hz_profile_record {
     size_t size;
     uint32_t site;
-    uint32_t thread; /* that allocated it */
+    uint32_t thread;   /* that allocated it */
+    uint32_t listener; /* the registration that was told of it (base/profile_events.h); 0: none */
 };
+
+/* Before a large block is freed or resized, and before hz_profile_remove: tells the program, if the block was sampled.
+ */
+HZ_COLD void hz_profile_tell_free(const void *block);
 
 /* Before a large block is freed or resized: forgets it. False if it was not sampled. */
 bool hz_profile_remove(const void *block, struct hz_profile_record *record);
 
-/* Undoes hz_profile_remove: the block stayed as it was. */
+/* Undoes hz_profile_remove: the block stayed as it was. The program is told of it as of a new block. */
 HZ_COLD void hz_profile_restore(const void *block, const struct hz_profile_record *record);
 
 /* ---- figures ----------------------------------------------------------------------------------------- */
@@ -95,6 +102,9 @@ struct hz_profile_figures {
 };
 
 void hz_profile_figures_get(struct hz_profile_figures *figures);
+
+/* The callback of hz_sampling_notify. Any thread. */
+void hz_profile_listen(hz_sampling_callback *callback, void *context);
 
 /* Whether the calling thread is in this module, where it may hold the lock. Also from a signal handler. */
 bool hz_profile_is_inside(void);

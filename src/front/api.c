@@ -6,7 +6,10 @@
 #include "base/arena.h"
 #include "base/budget.h"
 #include "base/guard_pool.h"
+#include "base/hooks.h"
+#include "base/os.h"
 #include "base/peak.h"
+#include "base/profile.h"
 #include "base/registry.h"
 #include "base/report.h"
 #include "front/family.h"
@@ -19,6 +22,7 @@
 #include "heap/park.h"
 #include "heap/purge.h"
 #include "heap/query.h"
+#include "heap/sample.h"
 #include "heap/stats.h"
 #include "heap/zone.h"
 
@@ -242,6 +246,38 @@ size_t hz_threads_stats_get(struct hz_thread_stats *out, size_t count) {
         found++;
     }
     return found;
+}
+
+/* 0, or why no sampling can begin. */
+static int sampling_refusal(size_t rate_bytes) {
+    if (rate_bytes == 0 || rate_bytes > HZ_PROFILE_RATE_MAX)
+        return EINVAL;
+    if (HZ_CONFIG_FENCES)
+        return ENOTSUP;
+    if (hz_sampling_is_on())
+        return EALREADY;
+    bool is_alone = hz_threads_stats_get(NULL, 0) <= (size_t)(hz_thread_mine != NULL);
+    return hz_os_is_first_thread() && is_alone ? 0 : EBUSY;
+}
+
+int hz_sampling_start(size_t rate_bytes) {
+    int error = sampling_refusal(rate_bytes);
+    if (error == 0 && !hz_sample_start_profile(rate_bytes))
+        error = ENOMEM;
+    if (error != 0)
+        errno = error;
+    return error == 0 ? 0 : -1;
+}
+
+int hz_sampling_notify(hz_sampling_callback *callback, void *context) {
+    if (hz_profile_rate() == 0) {
+        errno = ENOTSUP;
+        return -1;
+    }
+    hz_hooks_enter(); /* in a fork's child a vanished thread may hold the profile's lock */
+    hz_profile_listen(callback, context);
+    hz_hooks_leave();
+    return 0;
 }
 
 /* Names of the heap group's figures in JSON. */

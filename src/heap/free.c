@@ -75,8 +75,10 @@ static void free_large(struct hz_thread_block *self, void *block) {
         hz_count(&self->counters.large_rel, hz_large_usable(block));
     }
     struct hz_profile_record record;
-    if (HZ_UNLIKELY(hz_profile_rate() != 0))
+    if (HZ_UNLIKELY(hz_profile_rate() != 0)) {
+        hz_profile_tell_free(block);
         (void)hz_profile_remove(block, &record); /* before another thread can get the address; most are not sampled */
+    }
     hz_large_free(block);
 }
 

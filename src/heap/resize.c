@@ -20,7 +20,10 @@ void *hz_resize(void *block, size_t size, bool may_move, const char *function) {
     struct hz_thread_block *self = hz_thread_enter();
     struct hz_profile_record record;
     /* before the address can be another thread's; the profile does not see blocks of zones */
-    bool was_sampled = !is_of_zone && hz_profile_rate() != 0 && hz_profile_remove(block, &record);
+    bool is_watched = !is_of_zone && hz_profile_rate() != 0;
+    if (HZ_UNLIKELY(is_watched))
+        hz_profile_tell_free(block);
+    bool was_sampled = is_watched && hz_profile_remove(block, &record);
     void *resized = is_of_zone ? hz_zone_large_resize(block, size, may_move) : hz_large_resize(block, size, may_move);
     if (resized == NULL && was_sampled)
         hz_profile_restore(block, &record);

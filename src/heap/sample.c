@@ -1,5 +1,5 @@
 /*
- * sample.c - see sample.h. Called by front/override_load.c.
+ * sample.c - see sample.h. Called by front/override_load.c and front/api.c.
  */
 #include "heap/sample.h"
 

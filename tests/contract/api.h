@@ -67,6 +67,8 @@ struct t_entries {
     int (*limit_set_fn)(size_t, size_t);
     int (*limit_get_fn)(struct hz_limits *);
     void (*limit_notify_fn)(hz_limit_callback *, void *);
+    int (*sampling_start_fn)(size_t);
+    int (*sampling_notify_fn)(hz_sampling_callback *, void *);
 };
 
 #if HZ_TEST_SYSTEM
@@ -118,6 +120,8 @@ inline t_entries t_make_entries() {
     t_find(e.limit_set_fn, "hz_limit_set");
     t_find(e.limit_get_fn, "hz_limit_get");
     t_find(e.limit_notify_fn, "hz_limit_notify");
+    t_find(e.sampling_start_fn, "hz_sampling_start");
+    t_find(e.sampling_notify_fn, "hz_sampling_notify");
     return e;
 }
 
@@ -166,6 +170,8 @@ inline t_entries t_make_entries() {
     e.limit_set_fn = hz_limit_set;
     e.limit_get_fn = hz_limit_get;
     e.limit_notify_fn = hz_limit_notify;
+    e.sampling_start_fn = hz_sampling_start;
+    e.sampling_notify_fn = hz_sampling_notify;
     return e;
 }
 

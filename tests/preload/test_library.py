@@ -26,7 +26,7 @@ HZ_NAMES = {
     "hz_valloc", "hz_pvalloc", "hz_free_sized", "hz_free_aligned_sized", "hz_usable_size", "hz_good_size",
     "hz_limit_get", "hz_limit_notify", "hz_limit_set", "hz_purge", "hz_version", "hz_config_string", "hz_stats_print",
     "hz_stats_get", "hz_zone_create", "hz_zone_destroy", "hz_zone_malloc", "hz_zone_calloc", "hz_zone_aligned_alloc",
-    "hz_zone_of", "hz_zone_stats_get",
+    "hz_zone_of", "hz_zone_stats_get", "hz_sampling_start", "hz_sampling_notify",
 }  # fmt: skip
 # Itanium C++ ABI: nw, na, dl, da are new, new[], delete, delete[]; among the arguments, m is size_t.
 OPERATORS = {

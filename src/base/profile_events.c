@@ -1,0 +1,56 @@
+/*
+ * profile_events.c - see profile_events.h. Called by profile.c.
+ */
+#include "base/profile_events.h"
+
+#include "base/atomic.h"
+#include "base/hooks.h"
+
+#include <errno.h>
+
+enum { REGISTRATION_MAX = INT32_MAX }; /* a node has 31 bits for it */
+
+static hz_sampling_callback *sampling_callback; /* lock of the profile, all */
+static void *sampling_context;
+static uint32_t registration;      /* the last one's number */
+static _Atomic(bool) has_callback; /* hint */
+static HZ_TLS bool is_in_callback; /* owner */
+
+void hz_profile_callback_set_locked(hz_sampling_callback *callback, void *context) {
+    sampling_callback = NULL;
+    hz_signal_fence(); /* fork: a copy must not have a callback with the context of another */
+    registration = registration % REGISTRATION_MAX + 1;
+    sampling_context = context;
+    hz_signal_fence();
+    sampling_callback = callback;
+    hz_store_rlx(&has_callback, callback != NULL); /* relaxed: hint */
+}
+
+/* A block's allocation was told after the registration, and the program orders the free after it. */
+bool hz_profile_is_heard(void) {
+    return hz_load_rlx(&has_callback); /* relaxed: as above */
+}
+
+uint32_t hz_profile_listener_locked(void) {
+    return sampling_callback != NULL && !is_in_callback ? registration : 0;
+}
+
+void hz_profile_notice_make_locked(struct hz_profile_notice *notice, uint32_t listener,
+                                   const struct hz_sampling_event *event) {
+    if (listener == 0 || listener != hz_profile_listener_locked())
+        return;
+    *notice = (struct hz_profile_notice){.callback = sampling_callback, .context = sampling_context, .event = *event};
+}
+
+void hz_profile_notice_give(const struct hz_profile_notice *notice) {
+    if (notice->callback == NULL)
+        return;
+    int saved = errno;
+    uint32_t inside = hz_hooks_thread.inside;
+    is_in_callback = true;
+    hz_hooks_thread.inside = 0; /* the callback is the program's: it may fork, and start threads in the child */
+    notice->callback(&notice->event, notice->context);
+    hz_hooks_thread.inside = inside;
+    is_in_callback = false;
+    errno = saved;
+}
