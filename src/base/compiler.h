@@ -72,6 +72,7 @@ enum {
 #define HZ_UNUSED          __attribute__((unused))
 #define HZ_ALIGNED(n)      __attribute__((aligned(n)))
 #define HZ_HOT             __attribute__((hot, aligned(64)))
+#define HZ_NO_ASAN         __attribute__((no_sanitize("address"))) /* reads what AddressSanitizer guards */
 #define HZ_PREFETCH(p)     __builtin_prefetch(p)
 #define HZ_STRINGIFY_(x)   #x
 #define HZ_STRINGIFY(x)    HZ_STRINGIFY_(x)
@@ -96,6 +97,16 @@ enum {
 #define HZ_CPU_RELAX() __asm__ volatile("yield")
 #else
 #define HZ_CPU_RELAX() ((void)0)
+#endif
+
+/* The frame pointer, as DWARF counts registers: rbp, x29. 0: a frame does not begin with the caller's frame pointer and
+   the return address, or nobody has looked. */
+#if defined(__x86_64__)
+#define HZ_FRAME_REGISTER 6
+#elif defined(__aarch64__)
+#define HZ_FRAME_REGISTER 29
+#else
+#define HZ_FRAME_REGISTER 0
 #endif
 
 /* Fetches a cache line together with the right to write it, so the later write needs no second trip. Compilers emit

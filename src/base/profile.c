@@ -10,6 +10,7 @@
 #include "base/profile.h"
 
 #include "base/callstack.h"
+#include "base/frames.h"
 #include "base/growing.h"
 #include "base/lock.h"
 #include "base/os.h"
@@ -71,6 +72,7 @@ static struct {
     _Atomic(size_t) live_blocks;
     _Atomic(size_t) held_bytes;
     _Atomic(uint64_t) lost_blocks;
+    bool by_frames;               /* const after publish: call stacks come by frame pointers */
     uintptr_t own_begin, own_end; /* const after publish: the library's code; empty if it is linked into the program */
 } profile;
 
@@ -108,6 +110,19 @@ static int find_own(struct dl_phdr_info *info, size_t size, void *is_first) {
     return 0;
 }
 
+static void own_find(void) {
+    bool is_first = true;
+    (void)dl_iterate_phdr(find_own, &is_first); /* returns what find_own does */
+}
+
+/* A library in the program's own file cannot tell its calls from the program's. */
+bool hz_profile_use_frames(void) {
+    hz_callstack_prime();
+    own_find();
+    profile.by_frames = profile.own_begin != profile.own_end && hz_frames_start(profile.own_begin, profile.own_end);
+    return profile.by_frames;
+}
+
 static bool tables_make(size_t share) {
     if (hz_growing_make(&profile.pool, POOL_BYTES / share) &&
         hz_growing_make(&profile.chunks, POOL_BYTES / share / POOL_CHUNK_BYTES * sizeof(struct chunk)) &&
@@ -120,7 +135,6 @@ static bool tables_make(size_t share) {
 }
 
 bool hz_profile_start(uint64_t rate) {
-    bool is_first = true;
     hz_callstack_prime();
     bool is_small = hz_os_address_space_limit() != SIZE_MAX;
     size_t share = is_small ? TABLES_SHARE_MAX : 1;
@@ -129,7 +143,7 @@ bool hz_profile_start(uint64_t rate) {
             return false;
         share *= 2;
     }
-    (void)dl_iterate_phdr(find_own, &is_first);
+    own_find();
     profile.node_count = 1;
     hz_profile_flow_start();
     /* relaxed, all: there is one thread */
@@ -144,7 +158,8 @@ bool hz_profile_start(uint64_t rate) {
 /* The caller's call stack without the library's own calls; also notes the thread. `room`: HZ_PROFILE_DEPTH +
    OWN_FRAMES_MAX addresses. */
 static struct hz_profile_stack stack_take(void **room) {
-    uint32_t depth = hz_os_backtrace(room, HZ_PROFILE_DEPTH + OWN_FRAMES_MAX);
+    uint32_t most = HZ_PROFILE_DEPTH + OWN_FRAMES_MAX;
+    uint32_t depth = profile.by_frames ? hz_frames_take(room, most) : hz_os_backtrace(room, (int)most);
     uint32_t own = 0;
     thread_note();
     while (own < depth && (uintptr_t)room[own] - profile.own_begin < profile.own_end - profile.own_begin)
@@ -154,7 +169,8 @@ static struct hz_profile_stack stack_take(void **room) {
 }
 
 static void count_lost(void) {
-    hz_add_rlx(&profile.lost_blocks, 1); /* relaxed: counter */
+    if (!profile.by_frames || !hz_frames_is_asking())
+        hz_add_rlx(&profile.lost_blocks, 1); /* relaxed: counter */
 }
 
 /* For how many blocks a sampled one stands. */

@@ -35,6 +35,10 @@ extern HZ_HIDDEN struct hz_profile_state hz_profile_state;
    library is loaded. Can allocate. False when there is no address space. */
 bool hz_profile_start(uint64_t rate);
 
+/* Before hz_profile_start: call stacks come by frame pointers (base/frames.h). Can allocate. False where that is not
+   possible. */
+bool hz_profile_use_frames(void);
+
 HZ_INLINE uint64_t hz_profile_rate(void) {
     return hz_load_rlx(&hz_profile_state.rate); /* relaxed: set before other threads exist */
 }

@@ -53,6 +53,13 @@ static void sample(void) {
         sample_say(variable, value, "no address space for the guarded blocks");
 }
 
+static void profile_start(const char *variable, const char *value, uint64_t rate) {
+    if (hz_reporter_profile_by_frames() && !hz_profile_use_frames())
+        sample_say(variable, value, "no unwinding by frame pointers here; call stacks come by the tables");
+    if (!hz_sample_start_profile(rate))
+        sample_say(variable, value, "no address space for the profile");
+}
+
 /* HAKOZUNA_PROFILE: a heap profile. The first thread reads the variable, so a library that another thread loads has no
    profile. */
 static void profile_begin(const char *value) {
@@ -64,8 +71,8 @@ static void profile_begin(const char *value) {
         sample_say(variable, value, "no effect in the guard build");
     else if (hz_guard_rate() != 0)
         sample_say(variable, value, "no effect beside HAKOZUNA_SAMPLE_GUARD");
-    else if (!hz_sample_start_profile(rate))
-        sample_say(variable, value, "no address space for the profile");
+    else
+        profile_start(variable, value, rate);
 }
 
 /* When the library is loaded: attaches the first thread, and installs the hooks. HAKOZUNA_SHOW_CONFIG=1 prints the

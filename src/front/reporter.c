@@ -537,6 +537,10 @@ uint64_t hz_reporter_profile_rate(void) {
     return hz_request_is_any(wish) ? wish->rate : 0;
 }
 
+bool hz_reporter_profile_by_frames(void) {
+    return subjects[HZ_REQUEST_PROFILE].wish.by_frames;
+}
+
 void hz_reporter_start(void) {
     bool is_any = false;
     bool has_profile = hz_profile_rate() != 0;

@@ -25,6 +25,9 @@ void hz_reporter_read(const struct hz_reporter_words *of_stats, const struct hz_
 /* The rate in bytes of the heap profile that is asked for; 0: none. */
 uint64_t hz_reporter_profile_rate(void);
 
+/* Whether its call stacks are to come by frame pointers. */
+bool hz_reporter_profile_by_frames(void);
+
 /* Then does what is asked. Without a profile (hz_profile_rate), none is written. */
 void hz_reporter_start(void);
 

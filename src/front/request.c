@@ -112,6 +112,10 @@ static const char *read_own_word(struct word word, struct hz_request *request) {
         if (bytes == 0)
             return "1 to " HZ_STRINGIFY(HZ_PROFILE_RATE_MAX) " bytes, also with K or M behind the number";
         request->rate = bytes;
+    } else if (has_key(&word, "unwind=")) {
+        if (!is(word, "tables") && !is(word, "frame-pointer"))
+            return "tables, frame-pointer";
+        request->by_frames = is(word, "frame-pointer");
     } else {
         return HZ_REQUEST_PROFILE_WORDS;
     }

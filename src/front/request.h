@@ -14,7 +14,8 @@
     "(text,exit)"
 
 #define HZ_REQUEST_PROFILE_WORDS                                                                                       \
-    "rate=BYTES, exit, leak, signal=NAME, every=SECONDS, file=PATTERN with %p and %e, children; 0 (off), 1 (exit)"
+    "rate=BYTES, unwind=tables or frame-pointer, exit, leak, signal=NAME, every=SECONDS, file=PATTERN with %p and "    \
+    "%e, children; 0 (off), 1 (exit)"
 
 enum {
     HZ_REQUEST_ROOM = 512,
@@ -28,6 +29,7 @@ struct hz_request {
     enum hz_request_of of;
     enum hz_stats_format format; /* of statistics */
     uint64_t rate;               /* of a profile; bytes */
+    bool by_frames;              /* of a profile: call stacks by frame pointers */
     bool leaks;                  /* of a profile: at exit, a list of leaks */
     bool at_exit;                /* and before SIGTERM ends the process */
     bool in_children;            /* in processes that the program starts, too */

@@ -166,6 +166,48 @@ def wait_for_moments(file: Path, count: int) -> None:
         os.sched_yield()
 
 
+# ---- unwinding -------------------------------------------------------------------------------------
+
+FRAMED = Path(__file__).parent / "programs/framed.c"
+
+
+@pytest.fixture(scope="module")
+def framed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("framed") / "framed"
+    flags = ["-std=c11", "-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    sources = [FRAMED, FRAMED.with_name("framed_x86_64.s")] if platform.machine() == "x86_64" else [FRAMED]
+    subprocess.run([required("gcc"), *flags, *sources, "-o", output], check=True)
+    return output
+
+
+def stacks(preload: Preload, directory: Path, unwind: str, *command: str | Path) -> str:
+    result = profile(preload, f"rate=1,unwind={unwind},file={directory}/{unwind}", directory, *command)
+    assert result.stderr == ""
+    return tool("folded", directory / unwind, "--value", "alloc_space")
+
+
+def test_frame_pointers_give_the_same_call_stacks_as_the_tables(preload: Preload, framed: Path, tmp_path: Path) -> None:
+    by_tables = stacks(preload, tmp_path, "tables", framed, "equal")
+    assert by_tables.count("deeper;deeper;keep") > 100
+    assert stacks(preload, tmp_path, "frame-pointer", framed, "equal") == by_tables
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the program has a function in the language of x86-64")
+def test_frame_pointers_lead_through_code_without_tables(preload: Preload, framed: Path, tmp_path: Path) -> None:
+    """As programs generate it. It also shows that frame pointers are used at all."""
+    (line,) = (each for each in stacks(preload, tmp_path, "frame-pointer", framed, "generated").splitlines() if each.endswith(" 7777"))
+    assert ";main;under_generated;generated" in line
+    (line,) = (each for each in stacks(preload, tmp_path, "tables", framed, "generated").splitlines() if each.endswith(" 7777"))
+    assert "main" not in line
+
+
+def test_frame_pointers_under_a_program_that_has_none(preload: Preload, tmp_path: Path) -> None:
+    script = "import threading\nkept = []\n" + "threading.Thread(target=lambda: kept.extend(bytearray(3000) for _ in range(200))).start()\n" * 2
+    command = ["/usr/bin/python3", "-I", "-S", "-c", script]
+    found = stacks(preload, tmp_path, "frame-pointer", *command)
+    assert sum(int(line.rpartition(" ")[2]) for line in found.splitlines() if "PyByteArray_Resize" in line) > 1_000_000
+
+
 # ---- real programs ---------------------------------------------------------------------------------
 
 

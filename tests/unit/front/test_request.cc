@@ -81,11 +81,15 @@ TEST(Request, Profiles) {
     EXPECT_EQ(read("rate=1", HZ_REQUEST_PROFILE).rate, 1U);
     EXPECT_EQ(read("rate=1024M", HZ_REQUEST_PROFILE).rate, uint64_t{1} << 30);
     EXPECT_TRUE(read("rate=3,file=x", HZ_REQUEST_PROFILE).at_exit);
+    EXPECT_FALSE(read("rate=3", HZ_REQUEST_PROFILE).by_frames);
+    EXPECT_TRUE(read("unwind=frame-pointer", HZ_REQUEST_PROFILE).by_frames);
+    EXPECT_FALSE(read("unwind=frame-pointer,unwind=tables", HZ_REQUEST_PROFILE).by_frames);
     EXPECT_TRUE(refused.empty());
     EXPECT_FALSE(read("leak", HZ_REQUEST_PROFILE).at_exit) << "only the list of leaks is asked for";
     EXPECT_TRUE(read("leak,exit", HZ_REQUEST_PROFILE).at_exit);
-    for (const char *words : {"rate", "rate=", "rate=0", "rate=K", "rate=1025M", "rate=1073741825", "rate=1k",
-                              "rate=-1", "rate=4294967295K", "json", "text", "leaks"}) {
+    for (const char *words :
+         {"rate", "rate=", "rate=0", "rate=K", "rate=1025M", "rate=1073741825", "rate=1k", "rate=-1",
+          "rate=4294967295K", "unwind=", "unwind=frames", "unwind=tables2", "json", "text", "leaks"}) {
         EXPECT_FALSE(hz_request_is_any(&static_cast<const struct hz_request &>(read(words, HZ_REQUEST_PROFILE))))
             << words;
         EXPECT_EQ(refused.size(), 1U) << words;

@@ -1,0 +1,184 @@
+/*
+ * frames.c - see frames.h. Called by profile.c.
+ */
+#define _GNU_SOURCE
+#include "base/frames.h"
+
+#include "base/atomic.h"
+#include "base/os.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <unwind.h>
+
+enum {
+    ROOT_CALLS = 3,    /* the thread's function and what has called it: they last as long as the thread */
+    CODE_BITS = 48,    /* arm64 can have a signature above these bits of a return address */
+    CODE_BEGIN = 4096, /* no code lies below */
+};
+
+typedef _Unwind_Reason_Code backtrace_function(_Unwind_Trace_Fn, void *);
+typedef uintptr_t get_function(struct _Unwind_Context *);
+typedef uintptr_t get_register_function(struct _Unwind_Context *, int);
+
+static struct {
+    backtrace_function *backtrace;
+    get_function *get_address;
+    get_function *get_stack; /* the stack pointer of the call */
+    get_register_function *get_register;
+    uintptr_t own_begin, own_end;
+} unwind_by; /* const after publish */
+
+enum stack_state { STACK_NEW, STACK_UNKNOWN, STACK_ASKED, STACK_KNOWN };
+
+struct stack_call {
+    uintptr_t address;
+    uintptr_t stack; /* the stack pointer behind the call that it makes */
+};
+
+/* owner, all */
+static HZ_TLS uintptr_t stack_begin;
+static HZ_TLS uintptr_t stack_end;                      /* 0: not asked for yet; 1: not known */
+static HZ_TLS struct stack_call root_calls[ROOT_CALLS]; /* the innermost of them first */
+
+/* ---- start ------------------------------------------------------------------------------------------- */
+
+static void stack_find(void) {
+    pthread_attr_t attributes;
+    void *begin;
+    size_t bytes;
+    int saved = errno;
+    uintptr_t end = STACK_UNKNOWN;
+    stack_end = STACK_ASKED;
+    hz_signal_fence(); /* a signal handler can allocate, and so does the C library */
+    if (!hz_os_is_confined() && pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        if (pthread_attr_getstack(&attributes, &begin, &bytes) == 0) {
+            stack_begin = (uintptr_t)begin;
+            end = (uintptr_t)begin + bytes;
+        }
+        (void)pthread_attr_destroy(&attributes); /* cannot fail */
+    }
+    hz_signal_fence();
+    stack_end = end;
+    errno = saved;
+}
+
+bool hz_frames_is_asking(void) {
+    return stack_end == STACK_ASKED;
+}
+
+/* dlsym gives an object pointer. */
+#define FRAMES_FIND(library, function, name) (*(void **)&(function) = dlsym(library, name), (function) != NULL)
+
+bool hz_frames_start(uintptr_t own_begin, uintptr_t own_end) {
+    void *library = HZ_FRAME_REGISTER != 0 ? dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_NOLOAD) : NULL;
+    if (library == NULL)
+        return false;
+    unwind_by.own_begin = own_begin;
+    unwind_by.own_end = own_end;
+    stack_find();
+    /* the handle is kept, so that the library stays */
+    return stack_end >= STACK_KNOWN && FRAMES_FIND(library, unwind_by.backtrace, "_Unwind_Backtrace") &&
+           FRAMES_FIND(library, unwind_by.get_address, "_Unwind_GetIP") &&
+           FRAMES_FIND(library, unwind_by.get_stack, "_Unwind_GetCFA") &&
+           FRAMES_FIND(library, unwind_by.get_register, "_Unwind_GetGR");
+}
+
+/* ---- by the tables ----------------------------------------------------------------------------------- */
+
+struct frame_walk {
+    void **addresses;
+    uint32_t room;
+    uint32_t depth;
+    uint32_t seen;                      /* calls, of which the last ones are in `last` */
+    struct stack_call last[ROOT_CALLS]; /* by number, modulo ROOT_CALLS */
+    uintptr_t frame;                    /* the frame pointer of the program's first call */
+    uintptr_t stack;                    /* its stack pointer; 0: none was found */
+};
+
+static _Unwind_Reason_Code step_by_tables(struct _Unwind_Context *context, void *argument) {
+    struct frame_walk *walk = argument;
+    struct stack_call call = {.address = unwind_by.get_address(context), .stack = unwind_by.get_stack(context)};
+    if (call.address == 0)
+        return _URC_END_OF_STACK;
+    if (walk->depth == walk->room) /* the outermost calls are not seen */
+        return _URC_NORMAL_STOP;
+    walk->last[walk->seen++ % ROOT_CALLS] = call;
+    walk->addresses[walk->depth++] = (void *)call.address; /* NOLINT */
+    return _URC_NO_REASON;
+}
+
+static uint32_t take_by_tables(void **addresses, uint32_t room) {
+    struct frame_walk walk = {.addresses = addresses, .room = room};
+    (void)unwind_by.backtrace(step_by_tables, &walk); /* it ends one way or another */
+    if (walk.depth < room && walk.seen >= ROOT_CALLS)
+        for (uint32_t i = 0; i < ROOT_CALLS; i++)
+            root_calls[i] = walk.last[(walk.seen + i) % ROOT_CALLS];
+    return walk.depth;
+}
+
+/* ---- by frame pointers ------------------------------------------------------------------------------- */
+
+/* Passes the library's own calls. */
+static _Unwind_Reason_Code step_own(struct _Unwind_Context *context, void *argument) {
+    struct frame_walk *walk = argument;
+    uintptr_t address = unwind_by.get_address(context);
+    if (address == 0 || walk->depth == walk->room)
+        return _URC_NORMAL_STOP;
+    walk->addresses[walk->depth++] = (void *)address; /* NOLINT */
+    if (address - unwind_by.own_begin < unwind_by.own_end - unwind_by.own_begin)
+        return _URC_NO_REASON;
+    walk->frame = unwind_by.get_register(context, HZ_FRAME_REGISTER);
+    walk->stack = unwind_by.get_stack(context);
+    return _URC_NORMAL_STOP;
+}
+
+/* The number of the root's call whose return address was read at `frame`; ROOT_CALLS: it is none of them. Two calls at
+   the same place of the stack are the same, and so are their callers. */
+static uint32_t root_find(uintptr_t address, uintptr_t frame) {
+    for (uint32_t i = 0; i < ROOT_CALLS; i++)
+        if (root_calls[i].address == address && frame < root_calls[i].stack &&
+            (i == 0 || frame >= root_calls[i - 1].stack))
+            return i;
+    return ROOT_CALLS;
+}
+
+/* Follows the chain from walk->frame. True if it led to the thread's root, or has filled the room. */
+HZ_NO_ASAN static bool chain_follow(struct frame_walk *walk) {
+    uintptr_t lowest = walk->stack;
+    uintptr_t frame = walk->frame;
+    while (walk->depth < walk->room) {
+        bool is_inside = frame >= lowest && frame < stack_end && stack_end - frame >= 2 * sizeof(uintptr_t);
+        if (!is_inside || frame % sizeof(uintptr_t) != 0)
+            return false;
+        const uintptr_t *record = (const uintptr_t *)frame; /* NOLINT: the caller's frame pointer, the return address */
+        uintptr_t address = record[1] & ((UINT64_C(1) << CODE_BITS) - 1);
+        if (address < CODE_BEGIN)
+            return false;
+        walk->addresses[walk->depth++] = (void *)address; /* NOLINT */
+        uint32_t found = root_find(address, frame);
+        for (uint32_t i = found + 1; i < ROOT_CALLS && walk->depth < walk->room; i++)
+            walk->addresses[walk->depth++] = (void *)root_calls[i].address; /* NOLINT */
+        if (found < ROOT_CALLS)
+            return true;
+        lowest = frame + 2 * sizeof(uintptr_t);
+        frame = record[0];
+    }
+    return true;
+}
+
+static bool take_by_frames(struct frame_walk *walk) {
+    if (stack_end < STACK_KNOWN || root_calls[ROOT_CALLS - 1].address == 0)
+        return false;
+    (void)unwind_by.backtrace(step_own, walk);
+    bool is_on_stack = walk->stack >= stack_begin && walk->stack < stack_end; /* also false for 0 */
+    return is_on_stack && chain_follow(walk);
+}
+
+uint32_t hz_frames_take(void **addresses, uint32_t room) {
+    struct frame_walk walk = {.addresses = addresses, .room = room};
+    if (stack_end == STACK_NEW)
+        stack_find();
+    return take_by_frames(&walk) ? walk.depth : take_by_tables(addresses, room);
+}
