@@ -480,6 +480,25 @@ def thread_name(number: int) -> str:
     return "others" if number == OTHERS else str(number)
 
 
+def holders(profile: Profile, count: int) -> Iterator[str]:
+    """Whose allocations are live, by the thread that made them: all that it allocated, less what any thread freed of it."""
+    moment = profile.moment
+    if moment.version == 1:
+        raise BadInput("the file is of format 1, which says nothing of threads")
+    threads: dict[int, tuple] = defaultdict(lambda: (0, 0))
+    for (source, to), (_, blocks, size) in profile.pairs.items():
+        threads[source] = added(threads[source], (size, blocks), 1 if to == NOBODY else -1)
+    held = sorted(((size, blocks, thread) for thread, (size, blocks) in threads.items() if blocks > 0 or size > 0), reverse=True)
+    what = "grew" if profile.since is not None else "live"
+    total, blocks = sum(each[0] for each in held), sum(each[1] for each in held)
+    of = f"{len(held)} thread{'' if len(held) == 1 else 's'}"
+    yield f"{moment.program}, process {moment.pid}: {what}: {mib(total)} in about {blocks} blocks, allocated by {of}"
+    yield f"{what + ' MiB':>12}  {'share':>7}  {'blocks':>10}  {'thread':>10}  name"
+    for size, number, thread in held[:count]:
+        figures = f"{size / 2**20:>12.2f}  {100 * size / max(total, 1):>5.1f} %  {number:>10}  {thread_name(thread):>10}"
+        yield f"{figures}  {moment.threads.get(thread, '' if thread == OTHERS else 'ended')}".rstrip()
+
+
 def flow_of_threads(profile: Profile, count: int) -> Iterator[str]:
     """What each thread allocated, where it went, and what the thread freed of others. In MiB."""
     threads: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])  # allocated; of it freed by itself, by others; frees others'
@@ -569,7 +588,10 @@ def ask(arguments: argparse.Namespace) -> None:
 def show(path: pathlib.Path, at: int, since: int | None, arguments: argparse.Namespace) -> None:
     profile = profile_of(path, at, since)
     tell_lost(profile)
-    print("\n".join(leaks(profile, Symbols(profile, not arguments.no_symbols), arguments.count, arguments.allocated)))
+    if arguments.threads:
+        print("\n".join(holders(profile, arguments.count)))
+    else:
+        print("\n".join(leaks(profile, Symbols(profile, not arguments.no_symbols), arguments.count, arguments.allocated)))
     if arguments.keep is not None:
         shutil.copyfile(path, arguments.keep)
         arguments.keep.chmod(0o600)
@@ -604,6 +626,7 @@ def parser() -> argparse.ArgumentParser:
     pprof.add_argument("-o", "--output", type=pathlib.Path, help="default: FILE.pb.gz")
     add("folded", "Print folded stacks for flame graphs.").add_argument("--value", choices=TYPES, default="inuse_space")
     add("leaks", "Print the call stacks that hold the most memory.").add_argument("--count", type=int, default=10)
+    add("threads", "Print which threads have allocated what is live.").add_argument("--count", type=int, default=10)
     passing = add("flow", "Print which threads free what which threads allocated.")
     passing.add_argument("later", type=pathlib.Path, nargs="?", help="a later file of the process: only what has changed since FILE")
     passing.add_argument("--count", type=int, default=10)
@@ -611,7 +634,9 @@ def parser() -> argparse.ArgumentParser:
     now = commands.add_parser("now", help=text, description=text)
     now.add_argument("pid", type=int, metavar="PID", help="of a process that `hakozuna run --profile` or HAKOZUNA_PROFILE has started")
     now.add_argument("--over", type=float, metavar="SECONDS", help="ask twice, so many seconds apart, and print only what has changed")
-    now.add_argument("--allocated", action="store_true", help="those that allocate the most, whether they free it or not")
+    shown = now.add_mutually_exclusive_group()
+    shown.add_argument("--threads", action="store_true", help="the threads that have allocated what is live, instead of call stacks")
+    shown.add_argument("--allocated", action="store_true", help="those that allocate the most, whether they free it or not")
     now.add_argument("--count", type=int, default=10)
     now.add_argument("--keep", type=pathlib.Path, metavar="FILE", help="copy the profile to this file, for the other commands")
     now.add_argument("--no-symbols", action="store_true", help="do not look up the names of functions")
@@ -629,13 +654,15 @@ def run(arguments: argparse.Namespace) -> None:
         return
     profile = profile_of(arguments.file, arguments.at, arguments.since, getattr(arguments, "later", None))
     tell_lost(profile)
-    symbols = Symbols(profile, not arguments.no_symbols)
+    symbols = Symbols(profile, not arguments.no_symbols and arguments.command != "threads")
     if arguments.command == "pprof":
         output = arguments.output or arguments.file.with_name(arguments.file.name + ".pb.gz")
         PprofWriter(profile, symbols).write(output)
         print(output)
     elif arguments.command == "folded":
         print("\n".join(folded(profile, symbols, arguments.value)))
+    elif arguments.command == "threads":
+        print("\n".join(holders(profile, arguments.count)))
     elif arguments.command == "flow":
         print("\n".join(flow(profile, symbols, arguments.count)))
     else:

@@ -259,7 +259,8 @@ HZ_API int hz_stats_get(struct hz_stats *out);
    thread makes at that moment may still count for the old peak. Any thread. */
 HZ_API void hz_stats_peak_reset(void);
 
-/* What a thread keeps. Until version 1.0 a version can add members at the end, as for struct hz_stats. */
+/* What a thread keeps for reuse. Which threads have allocated what is live, the heap profile estimates
+   (docs/profile.md). Until version 1.0 a version can add members at the end, as for struct hz_stats. */
 struct hz_thread_stats {
     unsigned thread_id;  /* the kernel's number of the thread; 0: not known */
     unsigned shard;      /* number of the shard that the thread belongs to; threads can share one */

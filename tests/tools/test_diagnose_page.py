@@ -78,7 +78,7 @@ def test_a_command_prints_what_the_page_shows(outputs, number):
 
 def test_there_are_ten_questions():
     assert re.findall(r"(?m)^## (\d+)\.", PAGE) == [str(number) for number in range(1, 11)]
-    assert len(commands()) == 11 and all(lines for _, lines in commands())
+    assert len(commands()) == 12 and all(lines for _, lines in commands())
 
 
 def test_a_line_that_is_gone_is_noticed():

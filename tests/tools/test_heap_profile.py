@@ -151,6 +151,19 @@ def test_flow(stream: pathlib.Path) -> None:
     assert [line.strip() for line in stacks[4:]] == ["prog+0x40000f", "prog+0x400fef"]
 
 
+def test_whose_allocations_are_live(stream: pathlib.Path) -> None:
+    stream.write_bytes(b"".join(CROSSING))
+    head, titles, *lines = run("threads", stream, "--at", "1").stdout.splitlines()
+    assert head.startswith("prog, process 77: live: 4.00 MiB in about ") and head.endswith(" blocks, allocated by 2 threads")
+    assert titles.split() == ["live", "MiB", "share", "blocks", "thread", "name"]
+    words = [line.split() for line in lines]
+    assert [each[:3] + each[4:] for each in words] == [["3.00", "75.0", "%", "1", "ended"], ["1.00", "25.0", "%", "2", "a", "worker"]]
+    assert len(run("threads", stream, "--at", "1", "--count", "1").stdout.splitlines()) == 3
+    assert " grew MiB " in run("threads", stream, "--since", "1").stdout
+    stream.write_bytes(moment(version=1))
+    assert "format 1" in run("threads", stream).stderr
+
+
 def test_the_flow_between_two_moments(stream: pathlib.Path) -> None:
     """A fork's child can have a pair twice; the pairs that had no room are named apart."""
     stream.write_bytes(b"".join(CROSSING))
