@@ -43,6 +43,8 @@ SMALL_RUNS = [
     ("growth", "1 --reads=1"),
     ("growth", "2 --reads=1 --fragment=64"),
     ("growth", "3 8 100000 --reads=1 --churn=150 --seed=7"),
+    ("requests", "2 20 300"),
+    ("requests", "1 5 100 8 100000 --from=malloc --end=each --check=full --seed=3"),
     ("resident", "1 --shape=classes --idle=0"),
     ("resident", "1 --shape=shift --idle=0 --seed=7"),
     ("resident", "1 3 --shape=queues --rounds=500 --idle=0"),
@@ -503,6 +505,9 @@ BAD_ARGUMENTS = [
     ("growth", "0", "MIB: '0' is not a whole number from 1 to 65536"),
     ("growth", "1 16 8", "MIN: '16' must not be above MAX, which is 8"),
     ("burst_idle", "1 1 1 16 8", "MIN: '16' must not be above MAX, which is 8"),
+    ("requests", "1 1 0", "BLOCKS: '0' is not a whole number from 1 to 4194304"),
+    ("requests", "1 1 1 16 8", "MIN: '16' must not be above MAX, which is 8"),
+    ("requests", "1 1 1 --from=zone", "--from: 'zone' is not best or malloc or heap"),
     ("resident", "0", "MIB: '0' is not a whole number from 1 to 1048576"),
     ("resident", "1 --shape=round", "--shape: 'round' is not classes or shift or queues or relay or sleepers or stranger or ended"),
     ("threads", "0", "THREADS: '0' is not a whole number from 1 to 32768"),
@@ -530,6 +535,36 @@ def test_bad_arguments(programs: pathlib.Path, name: str, args: str, message: st
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"{name}: {message}")
     assert f"usage: {name} " in done.stderr
+
+
+ZONES_C = """
+#include "next.h"
+#include <stdio.h>
+struct zone { void *blocks[1000]; int count; };
+static int zones;
+struct zone *hz_zone_create(void) { zones++; struct zone *zone = next_malloc(sizeof *zone); zone->count = 0; return zone; }
+void *hz_zone_malloc(struct zone *zone, size_t size) { void *block = next_malloc(size); zone->blocks[zone->count++] = block; return block; }
+void hz_zone_destroy(struct zone *zone) {
+    for (int i = 0; i < zone->count && KEEPS; i++) next_free(zone->blocks[i]);
+    next_free(zone);
+}
+__attribute__((destructor)) static void tell(void) { fprintf(stderr, "%d zones\\n", zones); }
+"""
+
+
+@pytest.mark.parametrize(("end", "keeps"), [("all", 1), ("each", 0)])
+def test_requests_use_the_heaps_of_the_library(programs: pathlib.Path, tmp_path: pathlib.Path, end: str, keeps: int) -> None:
+    library = build_library(tmp_path / "zones.so", ZONES_C.replace("KEEPS", str(keeps)))
+    done = run(programs, "requests", f"1 7 500 --end={end} --check=full", preload=library)
+    assert (done.returncode, done.stderr) == (0, "7 zones\n")
+    assert values(done.stdout)["from"] == "zone"
+    done = run(programs, "requests", "1 7 500 --from=malloc", preload=library)
+    assert (values(done.stdout)["from"], done.stderr) == ("malloc", "0 zones\n")
+
+
+def test_requests_need_a_heap_if_one_is_asked_for(programs: pathlib.Path) -> None:
+    done = run(programs, "requests", "1 1 1 --from=heap")
+    assert done.returncode == 1 and "neither zones of hakozuna nor heaps of mimalloc" in done.stderr
 
 
 # Allocators that are broken in one way each, but only for a size that nothing but the workload requests.
