@@ -102,10 +102,21 @@ def user_name(number: int) -> str:
         return f"user {number}"
 
 
+def require_own_proc() -> None:
+    """That /proc has the numbers of this program's own namespace: a signal must go to the process that was looked at."""
+    try:
+        me = os.readlink("/proc/self")
+    except FileNotFoundError as error:
+        raise Refused("/proc does not show this program: mount it here, by 'mount -t proc proc /proc'") from error
+    if me != str(os.getpid()):
+        raise Refused("/proc is that of another namespace of processes: mount it here, by 'mount -t proc proc /proc', or ask from there")
+
+
 class Process:
     """A process that may be asked. It is held by a descriptor, so that a later process of the same number is not meant."""
 
     def __init__(self, number: int):
+        require_own_proc()
         try:
             self.descriptor = os.pidfd_open(number)
         except (OSError, OverflowError) as error:

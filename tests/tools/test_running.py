@@ -276,6 +276,78 @@ def test_a_profile_of_a_running_process(tmp_path):
 # ---- no report -------------------------------------------------------------------------------------
 
 
+# ---- namespaces ------------------------------------------------------------------------------------
+
+UNSHARE = ["unshare", "--user", "--map-root-user"]
+NEW_PROCESSES = [*UNSHARE, "--pid", "--fork", "--kill-child"]
+# In a folder of its own: all of /, another /tmp and its own /proc.
+CHROOT = """
+mount --rbind / "$0" && mount -t tmpfs none "$0/tmp" && mount -t proc proc "$0/proc" && exec chroot "$0" "$@"
+"""
+has_namespaces = subprocess.run([*NEW_PROCESSES, "--mount-proc", "true"], capture_output=True, check=False).returncode == 0
+namespaces = pytest.mark.skipif(not has_namespaces, reason="this user may make no namespaces")
+
+
+def only_child(pid: int) -> int:
+    (child,) = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)
+
+
+@namespaces
+def test_a_process_in_a_namespace_of_networks(tmp_path):
+    with Service(*UNSHARE, "--net", COMMAND, "run", "--watch", XDG_RUNTIME_DIR=str(tmp_path)) as service:
+        assert HEAD.search(good(stats(service.pid)))
+
+
+@namespaces
+@pytest.mark.parametrize("tool", ["stats", "top", "profile"])
+def test_a_process_in_a_namespace_of_processes_is_asked_from_outside(tmp_path, tool):
+    call = [*NEW_PROCESSES, "--mount-proc", COMMAND, "run", "--watch", "--profile"]
+    with Service(*call, XDG_RUNTIME_DIR=str(tmp_path)) as service:
+        pid = only_child(service.pid)
+        words = {"stats": ["heap_stats.py", "stats", pid], "top": ["heap_stats.py", "top", pid, "--once", "--interval", "0.1"],
+                 "profile": ["heap_profile.py", pid, "--no-symbols"]}  # fmt: skip
+        answer = good(called(*words[tool]))
+        assert "process 1: live" in answer if tool == "profile" else HEAD.search(answer)[1] == "1"
+
+
+@namespaces
+@pytest.mark.parametrize("mounts", [True, False])
+def test_a_process_is_asked_from_inside_its_namespace(tmp_path, mounts):
+    """The namespace's /proc is there, or that of its parent, which shows other processes by the same numbers."""
+    program = "python3 -uc 'import signal; print(1); signal.pause()'"
+    script = f"coproc {{ exec {COMMAND} run --watch {program}; }}; read -ru ${{COPROC[0]}} _; {COMMAND} stats $COPROC_PID"
+    call = [*NEW_PROCESSES, *(["--mount-proc"] if mounts else []), "bash", "-c", script]
+    done = subprocess.run(call, env=os.environ | {"XDG_RUNTIME_DIR": str(tmp_path)}, capture_output=True, text=True, check=False,
+                          timeout=TIMEOUT_SECONDS)  # fmt: skip
+    if mounts:
+        assert HEAD.search(good(done))
+    else:
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("hakozuna stats: /proc is that of another namespace of processes: mount it here")
+
+
+@namespaces
+def test_a_process_in_a_root_of_its_own(tmp_path):
+    """It writes to its own /tmp, which its /proc/PID/root leads to."""
+    (tmp_path / "root").mkdir()
+    call = [*NEW_PROCESSES, "--mount", "bash", "-c", CHROOT, tmp_path / "root", COMMAND, "run", "--watch"]
+    with Service(*call) as service:
+        assert HEAD.search(good(stats(only_child(service.pid))))[1] == "1"
+
+
+def test_without_proc(monkeypatch):
+    def missing(_path):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(os, "readlink", missing)
+    with pytest.raises(running.Refused, match="/proc does not show this program"):
+        running.Process(os.getpid())
+
+
+# ---- refusals --------------------------------------------------------------------------------------
+
+
 def refused(code: int, pattern: str, *words: object, **options: object) -> None:
     done = stats(*words, **options)
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
