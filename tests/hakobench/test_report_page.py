@@ -2,6 +2,7 @@
 
 import dataclasses
 import html.parser
+import math
 import pathlib
 import re
 
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 import report_recordings
 from hakobench import record
 from hakobench.commands.report import command
-from hakobench.report import canvas, facts, history, page, svg, theme
+from hakobench.report import canvas, facts, history, page, plots, svg, theme
 from report_recordings import MadeRow, make_run
 
 SPEED = MadeRow("mt-t2-r90", "two threads", "threads=2 remote=90")
@@ -367,3 +368,28 @@ def test_figures_side_by_side_are_on_the_page() -> None:
     assert re.search(r'<td class="num best" data-value="2.0">2.00</td>', page)
     assert re.search(r'<td class="num" data-value="31.0">31.0</td>', page)
     assert "idle: all figures" not in _render(make_run(row, 0))
+
+def test_a_label_away_from_its_point_has_a_leader() -> None:
+    point, height = (100.0, 50.0), 12.0
+    assert canvas.leader(point, (108, 50), 40, height) == canvas.leader(point, (52, 50), 40, height) == []
+    (start, end) = canvas.leader(point, (108, 90), 40, height)
+    assert end == (106, 85) and math.dist(point, start) == pytest.approx(canvas.MARK_RADIUS)
+    assert math.dist(point, start) + math.dist(start, end) == pytest.approx(math.dist(point, end)), "it points at the middle of the mark"
+    (start, end) = canvas.leader(point, (80, 20), 40, height)
+    assert start == (100, 50 - canvas.MARK_RADIUS) and end == (100, 25), "under a wide label, straight down"
+
+
+def test_crowded_points_have_leaders() -> None:
+    names = [f"name{number}" for number in range(8)]
+    looks = {name: theme.Look("muted", "o", False) for name in names}
+    near = [plots.Point(name, 10 + number / 1000, 10, name) for number, name in enumerate(names)]
+    far = [plots.Point(name, 2.0**number, 2.0**number, name) for number, name in enumerate(names)]
+    drawn = [len(plots.scatter(points, looks, "x", "y").axes[0].lines) for points in (near, far)]
+    assert drawn[1] == len(names) and drawn[0] >= 2 * len(names) - 4
+
+
+def test_files_that_are_left_out_of_the_history_are_folded() -> None:
+    recording = _recording(make_run(SPEED, 0), make_run(SPEED, 0, "hz3_scale", ours=True))
+    for remarks, words in (([], 0), (["a is not a CSV"], 1), (["a", "b"], 1)):
+        text = page.render(recording, history.collect(recording, [], remarks))
+        assert len(re.findall(r"<summary>\d files? (?:is|are) left out</summary>", text)) == words

@@ -145,6 +145,9 @@ def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> 
     return placed
 
 
+MARK_RADIUS = 5  # pixels
+LEADER_FREE = 9  # a label so near to the middle of its mark needs no line
+
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
@@ -179,6 +182,17 @@ def place_labels(
         taken.append(best[1])
         placed.append(best[2])
     return placed
+
+
+def leader(point: tuple[float, float], label: tuple[float, float], width: float, height: float = FONT_SIZE + 1) -> list[tuple[float, float]]:
+    """The ends of a line from a point's mark to its label, in pixels; none for a label that is directly beside its point."""
+    (x, y), (left, middle) = point, label
+    end_x = min(max(x, left - 2), left + width + 2)
+    end_y = min(max(y, middle - height / 2 + 1), middle + height / 2 - 1)
+    distance = math.hypot(end_x - x, end_y - y)
+    if distance <= LEADER_FREE:
+        return []
+    return [(x + (end_x - x) * MARK_RADIUS / distance, y + (end_y - y) * MARK_RADIUS / distance), (end_x, end_y)]
 
 
 def _candidates(x: float, y: float, width: float, height: float) -> list[tuple[float, float]]:

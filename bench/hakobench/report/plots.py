@@ -125,8 +125,13 @@ def scatter(
     widths = [text_width(label, weight=looks[point.name].weight) for label, point in zip(labels, ordered, strict=True)]
     pixels = [tuple(ax.transData.transform((point.x, point.y))) for point in ordered]
     area = (2, bottom - 6, width - 2, height - top + 4)
-    for point, label, (x, y) in zip(ordered, labels, canvas.place_labels(pixels, widths, area), strict=True):
-        canvas.text(ax, x, y, label, fontweight=looks[point.name].weight)
+    placed = canvas.place_labels(pixels, widths, area)
+    for point, label, at, (x, y), wide in zip(ordered, labels, pixels, placed, widths, strict=True):
+        look = looks[point.name]
+        if ends := canvas.leader(at, (x, y), wide):
+            (line,) = ax.plot(*zip(*ends, strict=True), transform=None, color=look.colour, linewidth=0.7)
+            line.set_alpha(0.7)
+        canvas.text(ax, x, y, label, fontweight=look.weight)
     return canvas.finish(drawn)
 
 
