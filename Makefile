@@ -30,7 +30,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs workloads documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system test-apps test-packages release site arm64 arm64-short musl asm pytests tidy format docs bench venv setup clean distclean
+.PHONY: help run test libs workloads documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system test-apps test-packages newcomer release site arm64 arm64-short musl asm pytests tidy format docs bench venv setup setup-run clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -38,7 +38,7 @@ help: ## list targets
 	@echo "  suite-P   build preset P and run all of its suites; P is one of:"
 	@echo "            $(PRESETS)"
 
-run: setup libs ## build the libraries, then run real programs under glibc's malloc and under ours
+run: setup-run libs ## build the libraries, then run real programs under glibc's malloc and under ours
 	tools/demo --lib $(LIB)/libhakozuna.so
 
 test: setup tidy musl arm64-short suite-release suite-check suite-clang-check suite-asan suite-tsan asm pytests preload guard ## run every test
@@ -108,9 +108,13 @@ test-packages: venv libs $(PACKAGING)/requirements.txt ## link and install the l
 	tools/setup packaging
 	HZ_SLOW=1 $(PYTEST) tests/packages -n $(JOBS) --dist loadfile $(ARGS)
 
-release: venv ## make what a release publishes, from the last commit, in build/dist (docs/releasing.md)
+newcomer: venv ## time the ways of a newcomer in an empty Debian: a clone to the end of `make run`, a package to a preloaded program; as root
 	tools/setup packaging
-	$(PYTHON) tools/release.py build
+	HZ_SLOW=1 $(PYTEST) -rs tests/packages/test_newcomer.py
+
+release: venv ## make what a release publishes, from the last commit, in build/dist (docs/releasing.md); MAINTAINER="NAME <ADDRESS>"
+	tools/setup packaging
+	$(PYTHON) tools/release.py build $(if $(MAINTAINER),--maintainer '$(MAINTAINER)')
 
 site: $(PACKAGING)/requirements.txt ## build the site of docs/ in build/site
 	tools/site_pages.py
@@ -170,6 +174,9 @@ $(PACKAGING)/requirements.txt: packaging/requirements.txt
 
 setup: ## install the Debian packages that these targets need
 	tools/setup
+
+setup-run: # only those that `make run` needs
+	tools/setup run
 
 clean: ## remove everything built
 	rm -rf build

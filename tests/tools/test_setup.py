@@ -14,12 +14,12 @@ TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools/setup"
 def check(tmp_path):
     """Runs `tools/setup --check` where dpkg-query prints `lines` and exits with `status`."""
 
-    def run(lines: str, status: int) -> subprocess.CompletedProcess:
+    def run(lines: str, status: int, *words: str) -> subprocess.CompletedProcess:
         fake = tmp_path / "dpkg-query"
         fake.write_text(f"#!/bin/sh\ncat <<'END'\n{lines}END\nexit {status}\n")
         fake.chmod(0o755)
         path = f"{tmp_path}:{os.environ['PATH']}"
-        return subprocess.run([TOOL, "--check"], capture_output=True, text=True, check=False, env={**os.environ, "PATH": path})
+        return subprocess.run([TOOL, "--check", *words], capture_output=True, text=True, check=False, env={**os.environ, "PATH": path})
 
     return run
 
@@ -58,6 +58,12 @@ def test_apps_are_asked_for_unless_their_command_is_there(tmp_path):
     assert " ffmpeg " not in plain.stderr and " cmake " in plain.stderr
 
 
+def test_run_wants_little(check):
+    names = check("", 1, "run").stderr.split("--no-install-recommends ", 1)[1].split()
+    assert {"build-essential", "cmake", "redis-server"} <= set(names) and len(names) < 10
+    assert check("".join(f"{name} installed\n" for name in names), 0, "run").returncode == 0
+
+
 def test_an_unknown_argument_is_named():
     run = subprocess.run([TOOL, "app"], capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stderr) == (2, "tools/setup: unknown argument 'app'; allowed: apps, packaging, --check\n")
+    assert (run.returncode, run.stderr) == (2, "tools/setup: unknown argument 'app'; allowed: run, apps, packaging, --check\n")
