@@ -1,5 +1,5 @@
 # cpack runs this on the packages that it has made (CPACK_POST_BUILD_SCRIPTS), for what it cannot be told otherwise:
-#   * no scripts that call ldconfig: the trigger does that
+#   * no scripts that call ldconfig: the trigger does that; the package with the Python modules keeps its own
 #   * md5sums of the files as they are installed; for debug symbols cpack writes the paths of the build
 #   * times of SOURCE_DATE_EPOCH in the archive, since dpkg-deb writes it
 function(hz_dpkg_deb)
@@ -10,7 +10,15 @@ foreach(package IN LISTS CPACK_PACKAGE_FILES)
     set(folder "${CPACK_TEMPORARY_DIRECTORY}/finish")
     file(REMOVE_RECURSE "${folder}")
     hz_dpkg_deb(--raw-extract "${package}" "${folder}")
-    file(REMOVE "${folder}/DEBIAN/postinst" "${folder}/DEBIAN/postrm")
+    foreach(script IN ITEMS postinst postrm)
+        set(text "")
+        if(EXISTS "${folder}/DEBIAN/${script}")
+            file(READ "${folder}/DEBIAN/${script}" text)
+        endif()
+        if(text MATCHES "ldconfig")
+            file(REMOVE "${folder}/DEBIAN/${script}")
+        endif()
+    endforeach()
     file(GLOB_RECURSE files LIST_DIRECTORIES false RELATIVE "${folder}" "${folder}/*")
     list(FILTER files EXCLUDE REGEX "^DEBIAN/")
     list(SORT files)

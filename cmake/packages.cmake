@@ -2,6 +2,7 @@
 #   libhakozuna0                       the shared libraries; for Debian libhakozuna0-dbgsym has their debug information
 #   libhakozuna-dev, libhakozuna-devel header, archives, files for CMake and pkg-config
 #   libhakozuna-tools                  the command hakozuna
+#   hakobench                          the benchmark tool, in Python
 
 if(NOT HAKOZUNA_PACKAGES MATCHES "^(DEB|RPM)$")
     message(FATAL_ERROR "HAKOZUNA_PACKAGES is '${HAKOZUNA_PACKAGES}'; allowed: OFF, DEB, RPM")
@@ -12,12 +13,16 @@ if(HAKOZUNA_PACKAGES STREQUAL "DEB")
 endif()
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_RPM_COMPONENT_INSTALL ON)
-set(CPACK_COMPONENTS_ALL runtime development tools)
+set(CPACK_COMPONENTS_ALL runtime development tools benchmark)
 set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
 set(CPACK_PACKAGE_DIRECTORY "${PROJECT_BINARY_DIR}/packages")
 set(CPACK_PACKAGING_INSTALL_PREFIX "${CMAKE_INSTALL_PREFIX}")
-set(CPACK_PACKAGE_CONTACT "Hakozuna maintainers <maintainers@hakozuna.invalid>")
-set(CPACK_PACKAGE_VENDOR "Hakozuna maintainers")
+set(HAKOZUNA_MAINTAINER "Hakozuna maintainers <maintainers@hakozuna.example>" CACHE STRING "Who answers for the packages: NAME <ADDRESS>")
+if(NOT HAKOZUNA_MAINTAINER MATCHES "^([^<>]+) <[^@<> ]+@[^@<> ]+>$")
+    message(FATAL_ERROR "HAKOZUNA_MAINTAINER is '${HAKOZUNA_MAINTAINER}'; allowed: NAME <ADDRESS>")
+endif()
+set(CPACK_PACKAGE_VENDOR "${CMAKE_MATCH_1}")
+set(CPACK_PACKAGE_CONTACT "${HAKOZUNA_MAINTAINER}")
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
@@ -53,16 +58,31 @@ set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME libhakozuna-tools)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "${exact}")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "binutils, python3, python3-protobuf, python3-rich") # for hakozuna profile and top
+set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS hakobench) # for hakozuna why
 set(CPACK_COMPONENT_TOOLS_DESCRIPTION "memory allocator for programs with many threads: command\n${long}")
+
+# The versions are those of bench/pyproject.toml. It builds its programs with cc when they are first needed.
+set(CPACK_DEBIAN_BENCHMARK_PACKAGE_NAME hakobench)
+set(CPACK_DEBIAN_BENCHMARK_PACKAGE_SECTION utils)
+set(CPACK_DEBIAN_BENCHMARK_PACKAGE_ARCHITECTURE all)
+set(CPACK_DEBIAN_BENCHMARK_PACKAGE_DEPENDS
+    "python3 (>= 3.11), python3-click (>= 8.1), python3-numpy (>= 1:1.24), python3-rich (>= 13), python3-scipy (>= 1.10)")
+set(CPACK_DEBIAN_BENCHMARK_PACKAGE_RECOMMENDS "gcc, libc6-dev, libhakozuna${hz_soversion}, python3-jinja2, python3-matplotlib")
+set(CPACK_DEBIAN_BENCHMARK_PACKAGE_CONTROL_EXTRA "${PROJECT_SOURCE_DIR}/packaging/hakobench/postinst;${PROJECT_SOURCE_DIR}/packaging/hakobench/prerm")
+set(CPACK_COMPONENT_BENCHMARK_DESCRIPTION
+    "comparison of memory allocators\nIt measures allocators over workloads and real programs, and says\nwhich one is faster and which one takes less memory.")
 
 set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
 set(CPACK_RPM_PACKAGE_LICENSE MIT)
 set(CPACK_RPM_RUNTIME_PACKAGE_NAME "libhakozuna${hz_soversion}")
 set(CPACK_RPM_DEVELOPMENT_PACKAGE_NAME libhakozuna-devel)
 set(CPACK_RPM_TOOLS_PACKAGE_NAME libhakozuna-tools)
+set(CPACK_RPM_BENCHMARK_PACKAGE_NAME hakobench)
+set(CPACK_RPM_BENCHMARK_PACKAGE_ARCHITECTURE noarch)
+set(CPACK_RPM_BENCHMARK_PACKAGE_REQUIRES "python3 >= 3.11, python3-click, python3-numpy, python3-rich, python3-scipy")
 set(CPACK_RPM_RUNTIME_POST_INSTALL_SCRIPT_FILE "${PROJECT_SOURCE_DIR}/packaging/ldconfig.sh")
 set(CPACK_RPM_RUNTIME_POST_UNINSTALL_SCRIPT_FILE "${PROJECT_SOURCE_DIR}/packaging/ldconfig.sh")
-foreach(component IN ITEMS RUNTIME DEVELOPMENT TOOLS)
+foreach(component IN ITEMS RUNTIME DEVELOPMENT TOOLS BENCHMARK)
     string(REGEX REPLACE "\n.*" "" CPACK_RPM_${component}_PACKAGE_SUMMARY "${CPACK_COMPONENT_${component}_DESCRIPTION}")
 endforeach()
 foreach(component IN ITEMS DEVELOPMENT TOOLS)
@@ -81,6 +101,22 @@ if(HAKOZUNA_PACKAGES STREQUAL "RPM")
 else()
     set(CPACK_STRIP_FILES OFF)
 endif()
+
+# hakobench as a folder of modules that only its command looks into, since a package for all distributions cannot know where
+# their Python finds modules. A folder `dist-info` tells Python the version.
+set(folder "${CMAKE_INSTALL_DATADIR}/hakobench")
+set(bench "${PROJECT_SOURCE_DIR}/bench")
+set(made "${PROJECT_BINARY_DIR}/packaging/hakobench")
+configure_file("${PROJECT_SOURCE_DIR}/packaging/hakobench/hakobench.in" "${made}/hakobench" @ONLY)
+configure_file("${PROJECT_SOURCE_DIR}/packaging/hakobench/METADATA.in" "${made}/METADATA" @ONLY)
+install(PROGRAMS "${made}/hakobench" TYPE BIN COMPONENT benchmark)
+install(FILES "${made}/METADATA" DESTINATION "${folder}/hakobench-${PROJECT_VERSION}.dist-info" COMPONENT benchmark)
+install(DIRECTORY "${bench}/hakobench" DESTINATION "${folder}" COMPONENT benchmark USE_SOURCE_PERMISSIONS PATTERN __pycache__ EXCLUDE)
+foreach(sources IN ITEMS workloads trace apps)
+    install(DIRECTORY "${bench}/${sources}" DESTINATION "${folder}/hakobench/sources" COMPONENT benchmark USE_SOURCE_PERMISSIONS
+            PATTERN __pycache__ EXCLUDE)
+endforeach()
+hz_install_man(bench/hakobench.1 benchmark)
 
 # What Debian's policy wants in each package.
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC) # SOURCE_DATE_EPOCH, if it is set

@@ -154,10 +154,11 @@ def write_sources(number: str, commit: str, out: pathlib.Path) -> None:
             packed.write(plain.read_bytes())
 
 
-def write_packages(preset: str, out: pathlib.Path, epoch: str) -> None:
+def write_packages(preset: str, out: pathlib.Path, epoch: str, maintainer: str | None) -> None:
     folder = ROOT / "build" / preset
     shutil.rmtree(folder, ignore_errors=True)
-    run("cmake", "--preset", preset, SOURCE_DATE_EPOCH=epoch)
+    options = [f"-DHAKOZUNA_MAINTAINER={maintainer}"] if maintainer else []
+    run("cmake", "--preset", preset, *options, SOURCE_DATE_EPOCH=epoch)
     run("cmake", "--build", folder, "--target", "libs", SOURCE_DATE_EPOCH=epoch)
     run("cpack", "--config", folder / "CPackConfig.cmake", "-B", folder / "packages", SOURCE_DATE_EPOCH=epoch)
     for path in sorted((folder / "packages").iterdir()):
@@ -177,7 +178,7 @@ def write_wheels(out: pathlib.Path, epoch: str) -> None:
         run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", out, project, SOURCE_DATE_EPOCH=epoch)
 
 
-def build(out: pathlib.Path) -> None:
+def build(out: pathlib.Path, maintainer: str | None) -> None:
     number = version(ROOT)
     if run("git", "status", "--porcelain").strip():
         raise ReleaseError("files differ from the last commit (git status); a release is made from a commit")
@@ -188,8 +189,8 @@ def build(out: pathlib.Path) -> None:
     out.mkdir(parents=True)
     steps = {
         "sources": lambda: write_sources(number, commit, out),
-        "Debian packages": lambda: write_packages("package", out, epoch),
-        "RPM packages": lambda: write_packages("rpm", out, epoch),
+        "Debian packages": lambda: write_packages("package", out, epoch, maintainer),
+        "RPM packages": lambda: write_packages("rpm", out, epoch, maintainer),
         "crate": lambda: write_crate(number, out),
         "wheels": lambda: write_wheels(out, epoch),
     }
@@ -215,6 +216,7 @@ def main(arguments: list[str]) -> int:
     setting.add_argument("--root", type=pathlib.Path, default=ROOT, help=argparse.SUPPRESS)
     building = commands.add_parser("build", help="make all that a release publishes")
     building.add_argument("--output", type=pathlib.Path, default=ROOT / "build/dist", help="default: build/dist")
+    building.add_argument("--maintainer", metavar="'NAME <ADDRESS>'", help="who answers for the packages")
     options = parser.parse_args(arguments)
     try:
         if options.command == "version":
@@ -222,7 +224,7 @@ def main(arguments: list[str]) -> int:
         elif options.command == "set":
             set_version(options.root, options.number, datetime.datetime.now(datetime.timezone.utc).date().isoformat())
         else:
-            build(options.output.resolve())
+            build(options.output.resolve(), options.maintainer)
     except ReleaseError as error:
         print(f"release: {error}", file=sys.stderr)
         return 1

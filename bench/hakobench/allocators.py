@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Sequence
 
 import click
@@ -17,6 +18,8 @@ from hakobench.rows import NAME
 
 GLIBC = "glibc"
 ASK_SECONDS = 10.0
+_TRIPLE = sysconfig.get_config_var("MULTIARCH") or "."  # of Debian, such as x86_64-linux-gnu
+SYSTEM_FOLDERS = [pathlib.Path(name) for name in ("/usr/local/lib", "/usr/lib64", f"/usr/lib/{_TRIPLE}", "/usr/lib")]
 _KEPT_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "TMPDIR")
 
 _CONFIG_SYMBOL = "hz_config_string"
@@ -92,14 +95,19 @@ def load(name: str, library: pathlib.Path, version: str = "", source: str = "fil
     return Allocator(name, library, config, hashlib.sha256(contents).hexdigest(), version, source)
 
 
+def _installed_libraries(folder: pathlib.Path) -> dict[str, pathlib.Path]:
+    files = sorted(folder.glob("libhakozuna*.so.[0-9]"))  # not .so.0.1.0, to which a link of the first name leads
+    return {path.name.partition(".so")[0].removeprefix("libhakozuna-").removeprefix("lib"): path for path in files}
+
+
 def own_libraries() -> dict[str, pathlib.Path]:
-    """The libraries build/lib/libhakozuna_X.so, by X. Outside of a checkout those of the installed package hakozuna:
-    libhakozuna.so.0 is "hakozuna", libhakozuna-X.so.0 is X."""
+    """The libraries build/lib/libhakozuna_X.so, by X. Outside of a checkout those of the Python package hakozuna, or those
+    of the first system folder that has any: libhakozuna.so.0 is "hakozuna", libhakozuna-X.so.0 is X."""
     if not IN_CHECKOUT:
         package = importlib.util.find_spec("hakozuna")
         folders = [pathlib.Path(folder) / "lib" for folder in (package and package.submodule_search_locations) or ()]
-        files = sorted(path for folder in folders for path in folder.glob("libhakozuna*.so.*"))
-        return {path.name.partition(".so")[0].removeprefix("libhakozuna-").removeprefix("lib"): path for path in files}
+        found = (_installed_libraries(folder) for folder in [*folders, *SYSTEM_FOLDERS])
+        return next(filter(None, found), {})
     return {path.stem.removeprefix("libhakozuna_"): path for path in sorted(LIB_DIR.glob("libhakozuna_*.so"))}
 
 
@@ -139,7 +147,7 @@ def select(
     own = own_libraries()
     if not own:
         missing = f"no libhakozuna_*.so in {public_path(LIB_DIR)}; 'make libs' builds them"
-        remarks.append(missing if IN_CHECKOUT else "no package hakozuna is installed; --lib NAME=PATH adds a library")
+        remarks.append(missing if IN_CHECKOUT else "no hakozuna is installed; --lib NAME=PATH adds a library")
     known |= {name: load(name, path, source="this project") for name, path in own.items()}
     remarks += _stale(own)
     added = {name: load(name, path) for name, path in extra.items()}

@@ -609,6 +609,21 @@ def test_own_libraries_are_found_by_lane(
     assert "glibc" in [allocator.name for allocator in found]
 
 
+def test_installed_libraries_are_found_in_the_first_folder_that_has_any(
+    libraries: dict[str, pathlib.Path], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allocators, "IN_CHECKOUT", False)
+    folders = [tmp_path / name for name in ("none", "empty", "first", "second")]
+    monkeypatch.setattr(allocators, "SYSTEM_FOLDERS", folders)
+    for folder in folders[1:]:
+        folder.mkdir()
+    assert allocators.own_libraries() == {}
+    for name in ("libhakozuna.so.0.1.0", "libhakozuna.so.0", "libhakozuna-hz4.so.0", "libhakozuna.a"):
+        (folders[2] / name).write_bytes(libraries["ours"].read_bytes())
+    (folders[3] / "libhakozuna-hz3-p32.so.0").write_bytes(b"")
+    assert allocators.own_libraries() == {"hakozuna": folders[2] / "libhakozuna.so.0", "hz4": folders[2] / "libhakozuna-hz4.so.0"}
+
+
 def test_shares_of_the_machine() -> None:
     before = CpuTimes(100.0, 1000.0)
     after = CpuTimes(103.0, 1010.0)

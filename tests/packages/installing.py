@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pathlib
+import shlex
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -24,3 +26,28 @@ def run(*command: object, **variables: str) -> str:
 def install(prefix: pathlib.Path, *options: str) -> pathlib.Path:
     run("cmake", "--install", BUILD, "--prefix", prefix, *options)
     return prefix
+
+
+def make_packages(preset: str, folder: pathlib.Path) -> list[pathlib.Path]:
+    """The packages of a preset for cpack, in `folder`. Several tests want them, and may run at a time."""
+    build = ROOT / "build" / preset
+    build.mkdir(parents=True, exist_ok=True)
+    with (build / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run("cmake", "--preset", preset, "-S", ROOT)
+        run("cmake", "--build", build, "--target", "libs")
+        run("cpack", "--config", build / "CPackConfig.cmake", "-B", folder)
+    return [path for path in folder.iterdir() if path.suffix in {".deb", ".ddeb", ".rpm"}]
+
+
+def shown_configuration(*command: object) -> str:
+    """What a program prints that runs under the library."""
+    variables = {"HAKOZUNA_SHOW_CONFIG": "1", "PATH": "/usr/bin:/bin"}
+    return subprocess.run(list(map(str, command)), env=variables, capture_output=True, text=True, check=True).stderr
+
+
+def linked_configuration(lib: pathlib.Path, package: str, program: pathlib.Path) -> str:
+    """What a program prints that is linked as pkg-config says. `lib` has the libraries and `package`."""
+    flags = run("pkg-config", "--cflags", "--libs", package, PKG_CONFIG_PATH=f"{lib}/pkgconfig")
+    run("gcc", "-flto", PROGRAMS / "ours.c", *shlex.split(flags), f"-Wl,-rpath,{lib}", "-o", program)
+    return run(program)
