@@ -6,7 +6,9 @@ import re
 import subprocess
 import tarfile
 
+import clean_root
 import pytest
+from clean_root import CleanRoot
 from installing import BUILD, CONFIG, ROOT, run
 
 CRATE = ROOT / "packaging/rust"
@@ -83,6 +85,44 @@ def test_two_lanes_are_refused(target):
     done = subprocess.run(order, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "features hz3-p32, hz4 are given; allowed: one lane at most" in done.stderr
+
+
+def stated_rust() -> str:
+    """The oldest Rust that the crate says it works with."""
+    return re.search(r'(?m)^rust-version = "(.*)"$', (CRATE / "Cargo.toml").read_text())[1]
+
+
+@pytest.mark.slow
+@clean_root.needed
+def test_the_oldest_rust(crate, tmp_path):
+    """The crate's own tests and a program by Debian's rustc, which is of the stated version. cargo of today chooses versions
+    of what the crate needs that this one can compile."""
+    root = CleanRoot(tmp_path / "root")
+    root.apt_install("cargo", "gcc", "libc6-dev", "rustc")
+    assert root.run("rustc", "--version").startswith(f"rustc {stated_rust()}.")
+    work = root.folder / "srv"
+    run("cp", "-a", crate, work / "hakozuna")
+    (work / "hakozuna/Cargo.lock").unlink()  # in the form of today
+    (work / "app/src").mkdir(parents=True)
+    (work / "app/src/main.rs").write_text(PROGRAM)
+    (work / "app/Cargo.toml").write_text(
+        f'[package]\nname = "app"\nversion = "1.0.0"\nedition = "2021"\nrust-version = "{stated_rust()}"\n\n'
+        '[dependencies]\nhakozuna = { path = "../hakozuna" }\n'
+    )
+    older = {"CARGO_RESOLVER_INCOMPATIBLE_RUST_VERSIONS": "fallback"}
+    run("cargo", "vendor", "--manifest-path", work / "app/Cargo.toml", work / "vendor", **older)
+    (work / ".cargo").mkdir()
+    (work / ".cargo/config.toml").write_text(
+        '[source.crates-io]\nreplace-with = "vendored"\n\n[source.vendored]\ndirectory = "/srv/vendor"\n'
+    )
+    (work / "app/Cargo.lock").unlink()
+    cargo = "cargo {} --offline --manifest-path /srv/{}/Cargo.toml {}"
+    for features, config in (("", CONFIG), ("override,hz4", "engine=hz4 lane=default ")):
+        wanted = f"--features {features}" if features else ""
+        tested = root.run("sh", "-c", "cd /srv && " + cargo.format("test", "hakozuna", wanted))
+        assert len(re.findall(r"^test .* \.\.\. ok$", tested, re.MULTILINE)) >= 5
+        wanted = wanted.replace(features, ",".join(f"hakozuna/{name}" for name in features.split(","))) if features else ""
+        assert root.run("sh", "-c", "cd /srv && " + cargo.format("run", "app", wanted)).startswith(config)
 
 
 def compile_command(lane: str) -> str:

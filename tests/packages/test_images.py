@@ -1,0 +1,138 @@
+"""The Dockerfile and the two lines of docs/containers.md, by buildah, without a registry.
+
+The bases stand in for those of a registry: Debian is what debootstrap makes; distroless has what Debian's packages of its
+libraries have, and no shell. In place of Alpine there is Debian with its musl-gcc and an `apk` that installs nothing for the
+build, and nothing but musl and a program to run in.
+"""
+
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+
+import clean_root
+import pytest
+from clean_root import CleanRoot, minimal
+from installing import CONFIG, PROGRAMS, ROOT, run
+
+pytestmark = [pytest.mark.slow, clean_root.needed]
+DEBIAN = "docker.io/library/debian:bookworm-slim"
+ALPINE = "docker.io/library/alpine:3.22"
+DISTROLESS = "gcr.io/distroless/cc"
+MACHINE = platform.machine()
+# What the libraries of distroless/cc are made of.
+DISTROLESS_PACKAGES = ("base-files", "libc6", "libgcc-s1", "libgomp1", "libstdc++6")
+APK = """#!/bin/sh
+[ "$*" = "add --no-cache cmake g++ gcc linux-headers musl-dev samurai" ] && exec cmake --version
+"""
+
+
+class Images:
+    """Buildah with images of its own."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        self.words = ["buildah", "--root", folder / "store", "--runroot", folder / "run", "--storage-driver", "vfs"]
+
+    def call(self, *words: object) -> str:
+        return run(*self.words, *words)
+
+    def add_base(self, name: str, tree: pathlib.Path, *settings: str) -> None:
+        container = self.call("from", "scratch").strip()
+        run("cp", "-a", f"{tree}/.", self.call("mount", container).strip())
+        self.call("umount", container)
+        if settings:
+            self.call("config", *(word for setting in settings for word in ("--env", setting)), container)
+        self.call("commit", "--quiet", container, name)
+        self.call("rm", container)
+
+    def build(self, name: str, dockerfile: pathlib.Path, context: pathlib.Path, *options: str) -> None:
+        self.call("build", "--pull-never", "--isolation", "chroot", "--file", dockerfile, "--tag", name, *options, context)
+
+    def files(self, name: str) -> set[str]:
+        container = self.call("from", "--pull-never", name).strip()
+        tree = pathlib.Path(self.call("mount", container).strip())
+        found = {path.relative_to(tree).as_posix() for path in tree.rglob("*") if not path.is_dir()}
+        self.call("umount", container)
+        return found
+
+    def start(self, name: str, *command: object) -> subprocess.CompletedProcess:
+        """Runs a command in a container of an image, whose variables hold."""
+        container = self.call("from", "--pull-never", name).strip()
+        order = [*self.words, "run", "--isolation", "chroot", "--env", "HAKOZUNA_SHOW_CONFIG=1", container, "--", *command]
+        done = subprocess.run(list(map(str, order)), capture_output=True, text=True, check=False)
+        self.call("rm", container)
+        return done
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory) -> Images:
+    images = Images(tmp_path_factory.mktemp("images"))
+    images.add_base(DEBIAN, minimal())
+    images.build("hakozuna", ROOT / "packaging/docker/Dockerfile", ROOT, "--target", "glibc")
+    return images
+
+
+def two_lines(base: str) -> str:
+    """The lines that docs/containers.md has for an image of hakozuna, after the base that they are put on."""
+    page = (ROOT / "docs/containers.md").read_text()
+    glibc, musl = re.findall(r"`(COPY --from=\S+ \S+ \S+)` and `(ENV [^`]+)`", page)
+    return f"FROM {base}\n" + "\n".join(musl if base == ALPINE else glibc) + "\n"
+
+
+def put_under(images: Images, base: str, folder: pathlib.Path) -> str:
+    (folder / "Dockerfile").write_text(two_lines(base))
+    images.build("app", folder / "Dockerfile", folder)
+    return "app"
+
+
+def test_the_image_holds_the_libraries_and_nothing_else(images):
+    found = images.files("hakozuna")
+    assert {"lib/libhakozuna.so.0", "lib/libhakozuna-hz4.so.0"} <= found
+    assert [name for name in found if not name.startswith("lib/libhakozuna")] == []
+
+
+def test_debian(images, tmp_path):
+    app = put_under(images, DEBIAN, tmp_path)
+    done = images.start(app, "date")
+    assert done.returncode == 0 and CONFIG in done.stderr, done.stderr
+    assert "cannot be preloaded" not in done.stderr
+    assert CONFIG not in images.start(app, "env", "LD_PRELOAD=", "sh", "-c", "exec date").stderr.replace(CONFIG, "", 1), "undone"
+
+
+def test_distroless(images, tmp_path):
+    downloads = CleanRoot(tmp_path / "downloads")
+    downloads.run("apt-get", "update", "-qq")
+    downloads.run("sh", "-c", f"cd /srv && apt-get download -qq -o APT::Sandbox::User=root {' '.join(DISTROLESS_PACKAGES)}")
+    tree = tmp_path / "tree"
+    for package in (downloads.folder / "srv").glob("*.deb"):
+        run("dpkg", "-x", package, tree)
+    run("g++", "-O2", PROGRAMS / "ours.cc", "-I", ROOT / "include", "-o", tree / "app", "-Wl,--unresolved-symbols=ignore-all")
+    images.add_base(DISTROLESS, tree)
+    assert not [name for name in images.files(DISTROLESS) if name.startswith("bin/") or name.endswith("/sh")]
+    done = images.start(put_under(images, DISTROLESS, tmp_path), "/app")
+    assert done.returncode == 0 and CONFIG in done.stderr, done.stdout + done.stderr
+
+
+def test_alpine(images, tmp_path):
+    """The stage of the Dockerfile that builds with musl, and a program of musl under its library."""
+    builder = CleanRoot(tmp_path / "builder")
+    builder.apt_install("cmake", "g++", "gcc", "linux-libc-dev", "musl-tools", "ninja-build")
+    (builder.folder / "usr/local/bin/apk").write_text(APK)
+    (builder.folder / "usr/local/bin/apk").chmod(0o755)
+    headers = builder.folder / "srv/headers"
+    headers.mkdir()
+    for name, path in (("linux", "linux"), ("asm-generic", "asm-generic"), ("asm", f"{MACHINE}-linux-gnu/asm")):
+        (headers / name).symlink_to(f"/usr/include/{path}")
+    images.add_base(ALPINE, builder.folder, "CC=musl-gcc", "CFLAGS=-idirafter /srv/headers")
+    images.build("hakozuna:musl", ROOT / "packaging/docker/Dockerfile", ROOT, "--target", "musl")
+
+    tree = tmp_path / "tree"
+    (tree / "lib").mkdir(parents=True)
+    shutil.copy(builder.folder / f"usr/lib/{MACHINE}-linux-musl/libc.so", tree / f"lib/ld-musl-{MACHINE}.so.1")
+    run("musl-gcc", "-O2", "-fno-builtin", ROOT / "tests/musl/heap.c", "-o", tree / "heap", "-pthread")
+    images.add_base(ALPINE, tree)
+    done = images.start(put_under(images, ALPINE, tmp_path), "/heap", "own")
+    assert (done.returncode, done.stdout) == (0, "well\n"), done.stderr
+    assert images.start(ALPINE, "/heap", "own").returncode == 1, "musl's own malloc is noticed"
