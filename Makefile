@@ -112,7 +112,7 @@ newcomer: venv ## time the ways of a newcomer in an empty Debian: a clone to the
 	tools/setup packaging
 	HZ_SLOW=1 $(PYTEST) -rs tests/packages/test_newcomer.py
 
-release: venv ## make what a release publishes, from the last commit, in build/dist (docs/releasing.md); MAINTAINER="NAME <ADDRESS>"
+release: venv $(PACKAGING)/requirements.txt ## make what a release publishes, from the last commit, in build/dist (docs/releasing.md); MAINTAINER="NAME <ADDRESS>"
 	tools/setup packaging
 	$(PYTHON) tools/release.py build $(if $(MAINTAINER),--maintainer '$(MAINTAINER)')
 

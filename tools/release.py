@@ -26,6 +26,7 @@ import tempfile
 import uuid
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+PACKAGING = ROOT / "build/packaging-venv/bin"  # the programs of packaging/requirements.txt
 NUMBER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
 HEADER = "include/hakozuna/hakozuna.h"
 # A file, and the place in it that has the version.
@@ -176,6 +177,11 @@ def write_wheels(out: pathlib.Path, epoch: str) -> None:
     shutil.rmtree(ROOT / "build/wheel", ignore_errors=True)
     for project in (".", "./bench"):
         run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", out, project, SOURCE_DATE_EPOCH=epoch)
+    # The tag of the oldest glibc that has all symbols of the libraries, which PyPI asks for.
+    (built,) = out.glob("hakozuna-*-linux_*.whl")
+    path = f"{PACKAGING}{os.pathsep}{os.environ['PATH']}"
+    run(PACKAGING / "auditwheel", "repair", "--only-plat", "--wheel-dir", out, built, SOURCE_DATE_EPOCH=epoch, PATH=path)
+    built.unlink()
 
 
 def build(out: pathlib.Path, maintainer: str | None) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
+from collections.abc import Sequence
 
 import pytest
 from installing import ROOT, run
@@ -41,6 +44,24 @@ def minimal() -> pathlib.Path:
     return folder
 
 
+ENTER = """
+import json, os, subprocess, sys
+root, variables, *words = sys.argv[1:]
+subprocess.run(["mount", "-t", "proc", "proc", f"{root}/proc"], check=True)
+os.chroot(root)
+os.chdir("/")
+os.execvpe(words[0], words, json.loads(variables))
+"""
+
+
+def call_in(folder: pathlib.Path, words: Sequence[object], variables: dict[str, str]) -> subprocess.CompletedProcess:
+    """Runs a command in a root, with /proc and with these variables only. All that it starts ends with it."""
+    (folder / "proc").mkdir(exist_ok=True)
+    enter = [sys.executable, "-c", ENTER, str(folder), json.dumps(variables), *map(str, words)]
+    order = ["unshare", "--mount", "--pid", "--fork", "--kill-child", *enter]
+    return subprocess.run(order, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+
 class CleanRoot:
     """A copy of the empty Debian."""
 
@@ -50,13 +71,9 @@ class CleanRoot:
         shutil.copyfile("/etc/resolv.conf", folder / "etc/resolv.conf")
 
     def call(self, *words: object, **variables: str) -> subprocess.CompletedProcess:
-        """Runs a command in it, with /proc and without the caller's variables. All that it starts ends with it."""
-        inside = ["chroot", str(self.folder), *map(str, words)]
-        script = 'mount -t proc proc "$1/proc" && shift && exec "$@"'
-        order = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script, "sh", str(self.folder), *inside]
         home = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/srv", "LC_ALL": "C.UTF-8"}
         settings = {**home, "DEBIAN_FRONTEND": "noninteractive", **variables}
-        return subprocess.run(order, env=settings, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        return call_in(self.folder, words, settings)
 
     def run(self, *words: object, **variables: str) -> str:
         """The output of a command. Raises AssertionError with all that it printed when it fails."""

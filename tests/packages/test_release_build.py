@@ -71,9 +71,9 @@ def test_two_builds_give_the_same_bytes(releases):
 
 
 def test_everything_is_there(releases):
-    names = [re.sub(r"(?<=[_.])(amd64|arm64|x86_64|aarch64)(?=\.)", "ARCH", name) for name in digests(releases[0])]
+    names = [re.sub(r"(?<=[_.])(?:2_\d+_)?(amd64|arm64|x86_64|aarch64)(?=\.)", "ARCH", name) for name in digests(releases[0])]
     debian = [f"{name}_0.2.0_ARCH.deb" for name in ("libhakozuna-dev", "libhakozuna-tools", "libhakozuna0")] + ["hakobench_0.2.0_all.deb"]
-    own = ["hakozuna-0.2.0.tar.gz", "hakozuna-0.2.0.crate", "hakozuna-0.2.0.cdx.json", "hakozuna-0.2.0-py3-none-linux_ARCH.whl"]
+    own = ["hakozuna-0.2.0.tar.gz", "hakozuna-0.2.0.crate", "hakozuna-0.2.0.cdx.json", "hakozuna-0.2.0-py3-none-manylinux_ARCH.whl"]
     rpm = [f"{name}-0.2.0-1.ARCH.rpm" for name in ("libhakozuna-devel", "libhakozuna-tools", "libhakozuna0")] + ["hakobench-0.2.0-1.noarch.rpm"]
     assert sorted(names) == sorted(
         ["CHANGES-0.2.0.md", "SHA256SUMS", *debian, *rpm, "libhakozuna0-dbgsym_0.2.0_ARCH.ddeb", *own, "hakobench-0.2.0-py3-none-any.whl"]
