@@ -3,6 +3,8 @@
 import gzip
 import pathlib
 import re
+import shutil
+from collections.abc import Iterator
 
 import clean_root
 import pytest
@@ -91,12 +93,13 @@ def test_the_debug_information_is_apart(unpacked):
 
 
 @pytest.fixture
-def root(packages, tmp_path) -> CleanRoot:
+def root(packages, tmp_path) -> Iterator[CleanRoot]:
     """An empty Debian with the packages as files."""
     root = CleanRoot(tmp_path / "root")
     for package in packages.values():
         run("cp", package, root.folder)
-    return root
+    yield root
+    shutil.rmtree(root.folder)
 
 
 @clean_root.needed

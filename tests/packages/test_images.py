@@ -11,6 +11,7 @@ import platform
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 
 import clean_root
 import pytest
@@ -44,6 +45,12 @@ class Images:
     def call(self, *words: object) -> str:
         return run(*self.words, *words)
 
+    def remove(self) -> None:
+        self.call("rm", "--all")
+        self.call("rmi", "--all", "--force")
+        subprocess.run(["umount", self.folder / "store/overlay"], capture_output=True, check=False)  # buildah mounts it on itself
+        shutil.rmtree(self.folder)
+
     def add_base(self, name: str, tree: pathlib.Path, *settings: str) -> None:
         container = self.call("from", "scratch").strip()
         run("cp", "-a", f"{tree}/.", self.call("mount", container).strip())
@@ -66,7 +73,7 @@ class Images:
     def start(self, name: str, *command: object, **variables: str) -> subprocess.CompletedProcess:
         """Runs a command in a container of an image, whose variables hold. Not by `buildah run`, which can lose what a
         command prints when the command ends at once."""
-        settings = json.loads(self.call("inspect", "--type", "image", "--format", "{{json .OCIv1.Config.Env}}", name)) or []
+        settings = json.loads(self.call("inspect", "--type", "image", name))["OCIv1"]["config"].get("Env", [])
         container = self.call("from", "--pull-never", name).strip()
         tree = pathlib.Path(self.call("mount", container).strip())
         own = {"PATH": "/usr/bin:/bin", "HAKOZUNA_SHOW_CONFIG": "1"}
@@ -77,11 +84,12 @@ class Images:
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory) -> Images:
+def images(tmp_path_factory) -> Iterator[Images]:
     images = Images(tmp_path_factory.mktemp("images"))
     images.add_base(DEBIAN, minimal())
     images.build("hakozuna", ROOT / "packaging/docker/Dockerfile", ROOT, "--target", "glibc")
-    return images
+    yield images
+    images.remove()
 
 
 def two_lines(base: str) -> str:

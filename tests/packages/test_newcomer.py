@@ -2,13 +2,14 @@
 that is preloaded. `make newcomer` prints the times; docs/install.md shows some."""
 
 import pathlib
+import shutil
 import time
+from collections.abc import Iterator
 
 import clean_root
 import pytest
 from clean_root import CleanRoot
 from installing import CONFIG, ROOT, run
-
 
 pytestmark = [pytest.mark.slow, clean_root.needed]
 PRESET = "package"
@@ -21,8 +22,10 @@ def name_of(package: pathlib.Path) -> str:
 
 
 @pytest.fixture
-def root(tmp_path) -> CleanRoot:
-    return CleanRoot(tmp_path / "root")
+def root(tmp_path) -> Iterator[CleanRoot]:
+    root = CleanRoot(tmp_path / "root")
+    yield root
+    shutil.rmtree(root.folder)
 
 
 @pytest.fixture
