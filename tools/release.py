@@ -180,7 +180,7 @@ def write_wheels(out: pathlib.Path, epoch: str) -> None:
     # The tag of the oldest glibc that has all symbols of the libraries, which PyPI asks for.
     (built,) = out.glob("hakozuna-*-linux_*.whl")
     path = f"{PACKAGING}{os.pathsep}{os.environ['PATH']}"
-    run(PACKAGING / "auditwheel", "repair", "--only-plat", "--wheel-dir", out, built, SOURCE_DATE_EPOCH=epoch, PATH=path)
+    run("auditwheel", "repair", "--only-plat", "--wheel-dir", out, built, SOURCE_DATE_EPOCH=epoch, PATH=path)
     built.unlink()
 
 

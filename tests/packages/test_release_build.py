@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -57,7 +58,7 @@ def releases(tmp_path_factory) -> list[pathlib.Path]:
     folders[1].parent.mkdir()
     run("git", "clone", "--quiet", clone(folders[0], "0.2.0"), folders[1])
     for folder in folders:
-        run(sys.executable, folder / "tools/release.py", "build")
+        run(sys.executable, folder / "tools/release.py", "build", PATH=f"{os.environ['PATH']}:{BIN}")  # for auditwheel
     return [folder / "build/dist" for folder in folders]
 
 
