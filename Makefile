@@ -106,7 +106,8 @@ test-apps: venv configure-$(APPS_BUILD) ## run many more real programs (docs/rea
 
 test-packages: venv libs $(PACKAGING)/requirements.txt ## link and install the libraries in all the ways of docs/install.md, and make every package
 	tools/setup packaging
-	HZ_SLOW=1 $(PYTEST) tests/packages -n $(JOBS) --dist loadfile $(ARGS)
+	HZ_SLOW=1 $(PYTEST) tests/packages --ignore tests/packages/test_newcomer.py -n $(JOBS) --dist loadfile $(ARGS)
+	HZ_SLOW=1 $(PYTEST) tests/packages/test_newcomer.py # alone, since it measures time
 
 newcomer: venv ## time the ways of a newcomer in an empty Debian: a clone to the end of `make run`, a package to a preloaded program; as root
 	tools/setup packaging
