@@ -16,8 +16,7 @@
 
 #include <string.h>
 
-/* Gives the blocks to the depot in batches, or sends them home. */
-static void move_on(struct hz_thread_block *self, unsigned size_class, void **blocks, uint32_t count) {
+void hz_blocks_pass(struct hz_thread_block *self, unsigned size_class, void **blocks, uint32_t count) {
     uint32_t batch = hz_batch_count(size_class);
     while (count > 0) {
         uint32_t part = (uint32_t)hz_min(count, batch);
@@ -48,7 +47,7 @@ void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t ke
     if (HZ_BLOCKS_SEALED)
         hz_seals_check(oldest, count, HZ_WRITTEN_IN_BIN);
     memmove(base + 1, base + 1 + count, keep * sizeof(oldest[0]));
-    move_on(self, size_class, oldest, count);
+    hz_blocks_pass(self, size_class, oldest, count);
     hz_bin_fill(&self->cache, size_class, keep);
 }
 

@@ -10,6 +10,9 @@
 /* Takes the oldest blocks out of a bin until `keep` are left. */
 void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t keep);
 
+/* Gives blocks of one class, which have left a bin, to the depot in batches, or sends them home. */
+void hz_blocks_pass(struct hz_thread_block *self, unsigned size_class, void **blocks, uint32_t count);
+
 /* Sends home all blocks of a bin. `index`: a class or HZ_REMOTE_BIN. */
 void hz_bin_send_home(struct hz_thread_block *self, unsigned index);
 
