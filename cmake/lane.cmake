@@ -60,9 +60,10 @@ function(hz_read_knob engine lane_file knobs name result)
     set(${result} "${value}" PARENT_SCOPE)
 endfunction()
 
-# Sets `ways` to the two folders of src/ways that a lane is built from: which mailbox it has, and who takes from it.
+# Sets `ways` to the three folders of src/ways that a lane is built from: which mailbox it has, who takes from it, and
+# whether CPUs have bins.
 function(hz_choose_ways engine lane_file knobs)
-    foreach(name PAGE_LOCAL_REMOTE TRANSFER_CENTRAL SHARD_COLLISION_FAILFAST)
+    foreach(name PAGE_LOCAL_REMOTE TRANSFER_CENTRAL SHARD_COLLISION_FAILFAST CPU_BYTES)
         hz_read_knob(${engine} ${lane_file} "${knobs}" HZ_${name} ${name})
     endforeach()
     set(mailbox inbox)
@@ -80,7 +81,11 @@ function(hz_choose_ways engine lane_file knobs)
     if(SHARD_COLLISION_FAILFAST)
         set(takers alone)
     endif()
-    set(ways "${mailbox};${takers}" PARENT_SCOPE)
+    set(bins perthread)
+    if(CPU_BYTES)
+        set(bins percpu)
+    endif()
+    set(ways "${mailbox};${takers};${bins}" PARENT_SCOPE)
 endfunction()
 
 # Sets `sources` to all that the libraries of a lane have in common.

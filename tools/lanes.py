@@ -160,6 +160,11 @@ def takers_of(lane: Lane) -> str:
     return "alone" if lane.values.get("HZ_SHARD_COLLISION_FAILFAST") == 1 else "shared"
 
 
+def bins_of(lane: Lane) -> str:
+    """The folder of src/ways that says whether CPUs have bins."""
+    return "percpu" if lane.values.get("HZ_CPU_BYTES") else "perthread"
+
+
 # Constants that only one way home has and that a bound needs.
 CONSTANTS = {"stages": "CONSTANT(HZ_TRANSFER_SLOTS)"}
 
@@ -172,6 +177,7 @@ def probe(lane: Lane) -> Figures:
         command = [
             *os.environ.get("CC", "cc").split(), "-std=c11", "-O1", f"-I{ROOT}/src", f"-I{ROOT}/{ENGINES}/{lane.engine}",
             f"-I{ROOT}/src/ways/{mailbox_of(lane)}", f"-I{ROOT}/src/ways/{takers_of(lane)}",
+            f"-I{ROOT}/src/ways/{bins_of(lane)}",
             f'-DHZ_LANE_HEADER="{header}"', f"-DPROBE_CONSTANTS={CONSTANTS.get(mailbox_of(lane), '')}",
             f"{ROOT}/tools/lanes_probe.c", f"{ROOT}/src/base/check.c", f"{ROOT}/src/base/os_linux.c", "-o", str(program),
         ]  # fmt: skip

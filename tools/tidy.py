@@ -5,7 +5,7 @@ Checks the files that git knows (tracked, or new and not ignored), or all files 
 Rules:
   include     base includes base; front includes base, heap and front. heap includes base, modules of heap
               that come before it in HEAP_ORDER, and by their bare names the few files that every engine
-              has, and those that the ways have (mailbox.h, takers.h). An engine or a way includes
+              has, and those that the ways have (mailbox.h, takers.h, cpu_bins.h). An engine or a way includes
               base, itself, and modules of heap that come before it in HEAP_ORDER, never another engine or
               way. A way may include the files that every engine has. All may include the public header,
               which includes nothing of src
@@ -14,7 +14,7 @@ Rules:
   length      files of code up to 800 lines, functions up to 70
   width       Markdown lines up to 160 columns
   condition   #if and its relatives only in base/compiler.h, base/os_*.c, config.[ch], engine_config.h,
-              lanes, the public headers and headers of tests; include guards and `#ifdef __cplusplus`
+              lanes, ways/percpu/rseq.h, the public headers and headers of tests; include guards and `#ifdef __cplusplus`
               excepted
   atomic      in src, the compiler's and the standard's atomic functions only in base/atomic.h
   note        in src, a comment behind code ends on its line; a longer one stands above the statement
@@ -106,17 +106,17 @@ ENGINE = re.compile(r"^hz[0-9]+$")
 
 # What heap and the ways find in the directory of the engine that they are built with.
 ENGINE_FILES = {"engine_config.h", "engine_knobs.def", "engine_counters.def", "way.h"}
-# What heap finds in the directories of the ways home that it is built with.
-WAY_FILES = {"mailbox.h", "takers.h"}
+# What heap finds in the directories of the ways that it is built with.
+WAY_FILES = {"mailbox.h", "takers.h", "cpu_bins.h"}
 # The layers below each, which it may include besides itself and the public header ("include").
 BELOW = {"base": set(), "heap": {"base"}, "front": {"base", "heap"}, "engine": {"base", "heap"}}
-# The modules of heap from bottom to top: each may include only those before it. The ways' mailbox.h, takers.h and other
-# files have their places in it too.
+# The modules of heap from bottom to top: each may include only those before it. The ways' mailbox.h, takers.h, cpu_bins
+# and other files have their places in it too.
 HEAP_ORDER = (
     "knobs sizeclass misuse seal class_policy counters cache/bin thread_block "
     "pages/link mailbox takers pages/shard pages/page pages/list_check pages/mail way "
     "pages/density pages/page_purge pages/put pages/send pages/drain pages/adopt pages/supply "
-    "cache/allowance cache/depot cache/sampler cache/inspect cache/flush cache/room cache/idle cache/age cache/refill "
+    "cache/allowance cache/depot cache/sampler cache/inspect cache/flush cache/room cache/idle cache/age cache/refill cpu_bins "
     "init limit settle park orphan keeper zone fork thread sample tick purge query resize malloc free heap figures stats config overview"
 ).split()
 
@@ -137,8 +137,9 @@ def place_of(path: str) -> str:
     stem = pathlib.PurePosixPath(path).with_suffix("").as_posix()
     if layer == "heap":
         return stem.removeprefix("src/heap/")
-    if pathlib.PurePosixPath(path).name in WAY_FILES:
-        return stem.rpartition("/")[2]
+    name = stem.rpartition("/")[2]
+    if pathlib.PurePosixPath(path).name in WAY_FILES or (is_way(layer) and name == "cpu_bins"):
+        return name
     return "way" if is_way(layer) else "knobs"
 
 
@@ -363,7 +364,7 @@ def check_length(source: Source) -> Iterator[Problem]:
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else)\b[ \t]*(.*)$")
 CONDITION_HOMES = re.compile(
     r"^(?:src/base/compiler\.h|src/base/os_[a-z0-9_]+\.c|src/[a-z0-9]+/config\.[ch]|src/engines/[a-z0-9]+/engine_config\.h"
-    r"|src/engines/[a-z0-9]+/lanes/[a-z0-9]+\.h|include/hakozuna/[a-z_]+\.(?:h|hpp)|tests/.*\.h)$"
+    r"|src/engines/[a-z0-9]+/lanes/[a-z0-9]+\.h|src/ways/percpu/rseq\.h|include/hakozuna/[a-z_]+\.(?:h|hpp)|tests/.*\.h)$"
 )
 
 

@@ -18,6 +18,6 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(HZ_TEST_EXCLUSIONS "${CMAKE_CURRENT_LIST_DIR}/qemu.txt")
 set(HZ_SHORT_TESTS "^hz3_scale\\.(contract\\.test_(counters|errors|operators|realloc|standards|stats)|death\\.test_(cancelled|misuse)|\
 unit\\.base\\.test_(arena_settings|check|cpus|guard_pool|guard_pool_faulty|list|livemap|lock|meta|mpsc|os_faulty|os_high|pagetag|random|registry|report|runmap|table_faulty)|\
-stress\\.test_exit)$")
+stress\\.test_exit)$|^hz3_percpu\\.")
 
 set(CMAKE_CROSSCOMPILING_EMULATOR "qemu-${HZ_PROCESSOR}" -L "/usr/${HZ_PROCESSOR}-linux-gnu" ${HZ_EMULATOR_OPTIONS})

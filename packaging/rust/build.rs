@@ -21,6 +21,7 @@ const LANES: [Lane; 5] = [
     Lane { feature: "hz4-home", engine: "hz4", header: "home", mailbox: "inbox" },
 ];
 const TAKERS: &str = "shared";
+const BINS: &str = "perthread";
 
 /// The compiler must not know what malloc does: it would turn malloc and memset into calloc inside calloc itself.
 const MALLOC_NAMES: [&str; 10] = [
@@ -76,6 +77,7 @@ fn sources(src: &Path, lane: &Lane) -> Vec<PathBuf> {
     found.extend(sources_in(&src.join("heap"), true));
     found.extend(sources_in(&src.join("ways").join(lane.mailbox), false));
     found.extend(sources_in(&src.join("ways").join(TAKERS), false));
+    found.extend(sources_in(&src.join("ways").join(BINS), false));
     found.extend(sources_in(&src.join("front"), false).into_iter().filter(|path| is_front_source(path)));
     found
 }
@@ -108,7 +110,7 @@ fn main() {
         .define("HZ_BUILD_NAME", if has_feature("checks") { "\"check\"" } else { "\"release\"" })
         .define("HZ_LANE_HEADER", &*format!("\"lanes/{}.h\"", lane.header))
         .includes([root.join("include"), src.clone(), src.join("engines").join(lane.engine)])
-        .includes([src.join("ways").join(lane.mailbox), src.join("ways").join(TAKERS)]);
+        .includes([lane.mailbox, TAKERS, BINS].map(|way| src.join("ways").join(way)));
     for name in MALLOC_NAMES {
         build.flag(format!("-fno-builtin-{name}"));
     }

@@ -8,6 +8,7 @@
 #include "base/hooks.h"
 #include "base/os.h"
 #include "base/peak.h"
+#include "cpu_bins.h"
 #include "heap/cache/depot.h"
 #include "heap/pages/drain.h"
 #include "heap/pages/mail.h"
@@ -65,6 +66,7 @@ void hz_figures_get(struct hz_figures *figures) {
         hz_figures_add_remote_buffer(figures->blocks[HZ_IN_REMOTE_BUFFERS], hz_thread_block_from(thread));
     }
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        figures->blocks[HZ_IN_BINS][size_class] += hz_cpu_bins_held(size_class);
         figures->blocks[HZ_IN_DEPOT][size_class] = hz_depot_blocks(size_class);
         struct hz_shard *shard;
         for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) /* shards are made in order */

@@ -18,6 +18,7 @@
 #include "base/guard_report.h"
 #include "base/meta.h"
 #include "base/profile.h"
+#include "cpu_bins.h"
 #include "heap/cache/allowance.h"
 #include "heap/cache/sampler.h"
 #include "heap/init.h"
@@ -39,6 +40,7 @@ void hz_heap_after_fork(void) {
     hz_init_after_fork();
     hz_heap_limit_after_fork();
     hz_park_after_fork();
+    hz_cpu_bins_after_fork();
     struct hz_shard *shard; /* shards are made in order */
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) {
         if (!hz_lock_abandoned(&shard->exclusive))
@@ -56,6 +58,7 @@ void hz_heap_settle_fork(void) {
     hz_arena_figures_get(&figures);
     hz_arena_recount_after_fork(figures.direct_bytes);
     hz_park_settle_fork();
+    hz_cpu_bins_settle_fork();
     /* relaxed, all: one thread. A parked thread joins when it resumes, but not one that the keeper was about to park */
     hz_allowance_after_fork(self != NULL && !hz_load_rlx(&self->parking.parked));
     hz_keeper_after_fork(self != NULL && self->exit_armed);

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/guard.h"
 #include "base/large.h"
+#include "cpu_bins.h"
 #include "heap/cache/flush.h"
 #include "heap/cache/inspect.h"
 #include "heap/cache/room.h"
@@ -36,7 +37,20 @@ void hz_free_seal(void *block) {
         hz_seal(block, hz_class_bytes(size_class));
 }
 
+/* Frees the block into the bins of the CPU. False if it could not: the caller still has the block. */
+static bool free_on_cpu(struct hz_thread_block *self, void *block, unsigned size_class) {
+    if (hz_cpu_bins_free(self, size_class, block))
+        return true;
+    if (!hz_cpu_is_joined())
+        return false;
+    hz_tick(self, size_class);
+    hz_cpu_bins_relieve(self, size_class);
+    return hz_cpu_bins_free(self, size_class, block);
+}
+
 static void free_small(struct hz_thread_block *self, void *block, unsigned size_class) {
+    if (HZ_HAS_CPU_BINS && free_on_cpu(self, block, size_class))
+        return;
     size_t offset = hz_bin_offset(size_class);
     bool is_remote = hz_free_goes_home(self, hz_pagetag_of(block), offset);
     if (is_remote)

@@ -11,6 +11,7 @@
 #ifndef HZ_HEAP_HEAP_H
 #define HZ_HEAP_HEAP_H
 
+#include "cpu_bins.h"
 #include "heap/free.h"
 #include "heap/malloc.h"
 
@@ -21,6 +22,11 @@ HZ_INLINE void *hz_heap_malloc(size_t size) {
         return hz_malloc_medium(size);
     struct hz_thread_block *self = hz_self();
     size_t offset = self->bin_of[(size + HZ_GRANULE_BYTES - 1) / HZ_GRANULE_BYTES];
+    if (HZ_HAS_CPU_BINS) {
+        void *taken = hz_cpu_pop(offset);
+        if (HZ_LIKELY(taken != NULL))
+            return hz_malloc_unseal(taken);
+    }
     void *block = hz_bin_pop(&self->cache, hz_bin_at(&self->cache, offset));
     return HZ_LIKELY(block != NULL) ? hz_malloc_unseal(block) : hz_malloc_slow(size);
 }
@@ -33,6 +39,11 @@ HZ_INLINE void hz_heap_free(void *block) {
     size_t offset = hz_load_rlx(&tag->bin); /* sync: tag-publish, partner hz_pagetag_set */
     if (hz_free_goes_home(self, tag, offset))
         offset = hz_bin_offset(HZ_REMOTE_BIN);
+    if (HZ_HAS_CPU_BINS && hz_cpu_is_joined()) {
+        if (HZ_UNLIKELY(!hz_cpu_push(offset, block)))
+            hz_free_slow(block);
+        return;
+    }
     struct hz_bin *bin = hz_bin_at(&self->cache, offset);
     uint32_t top = hz_load_rlx(&bin->top); /* relaxed, both: owner */
     void *latest = hz_slot_load_rlx(&bin->newest);

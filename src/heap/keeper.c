@@ -13,6 +13,7 @@
 #include "base/hooks.h"
 #include "base/os.h"
 #include "base/worker.h"
+#include "cpu_bins.h"
 #include "heap/cache/age.h"
 #include "heap/cache/depot.h"
 #include "heap/cache/flush.h"
@@ -64,11 +65,24 @@ static uint64_t tops_digest(struct hz_thread_block *thread) {
 
 enum activity { PARKED, WAITS, WORKS };
 
+_Static_assert((int)HZ_CPU_EMPTY == (int)PARKED && (int)HZ_CPU_RESTS == (int)WAITS && (int)HZ_CPU_WORKS == (int)WORKS,
+               "the bins of the CPUs count as the bins of one more thread");
+
+static bool bins_are_empty(struct hz_thread_block *thread) {
+    for (unsigned index = 1; index < HZ_BINS; index++)
+        if (hz_bin_held(&thread->cache, index) != 0)
+            return false;
+    return true;
+}
+
 /* Parks a thread whose bins' tops have not moved for PARK_ROUNDS rounds, and empties its bins. A thread with empty bins
    is parked too: its next free could otherwise fill them unseen. */
 static enum activity thread_look(struct hz_thread_block *self, struct hz_thread_block *thread) {
     struct hz_parking *parking = &thread->parking;
     if (hz_load_rlx(&parking->parked)) /* relaxed: hint */
+        return PARKED;
+    /* A thread that uses the bins of its CPU does not fill its own unseen: keeper_sleep closes those. */
+    if (HZ_HAS_CPU_BINS && hz_cpu_bins_are_on() && bins_are_empty(thread))
         return PARKED;
     uint64_t digest = tops_digest(thread);
     if (digest != parking->tops_seen) {
@@ -122,7 +136,7 @@ static bool keeper_round(struct hz_thread_block *self, uint32_t number) {
     static size_t resting_seen;
     bool changed = depot_look(self);
     changed |= mail_look(self);
-    enum activity activity = threads_look(self);
+    enum activity activity = (enum activity)hz_max(threads_look(self), hz_cpu_bins_look(self));
     changed |= activity != PARKED;
     hz_mail_gather(self);
     hz_density_age();
@@ -153,10 +167,17 @@ static bool somebody_is_busy(void) {
     return false;
 }
 
+/* Closes the bins of the CPUs: the next thread that uses them has to open them, in a slow path. True if they had
+   blocks, for which the keeper must stay awake. Called when no slow path goes on that has not seen hz_keeper_sleeps. */
+static bool cpu_bins_rest(struct hz_thread_block *self) {
+    hz_cpu_bins_close();
+    return hz_cpu_bins_reclaim(self) > 0;
+}
+
 /* Sleeps until a thread comes to a slow path. */
-static void keeper_sleep(void) {
+static void keeper_sleep(struct hz_thread_block *self) {
     hz_store_rlx(&hz_keeper_sleeps, 1); /* sync: park, partner hz_thread_enter */
-    if (!hz_os_barrier() || somebody_is_busy())
+    if (!hz_os_barrier() || somebody_is_busy() || cpu_bins_rest(self))
         hz_store_rlx(&hz_keeper_sleeps, 0);
     while (hz_load_rlx(&hz_keeper_sleeps) == 1 && hz_load_rlx(&state) == KEEPER_RUNS)
         hz_os_wait(&hz_keeper_sleeps, 1);
@@ -202,6 +223,7 @@ static void *keeper_main(void *unused) {
     hz_lock_release(&keeper_lock);
     started_as(KEEPER_RUNS);
     (void)pthread_setname_np(pthread_self(), "hakozuna"); /* the name is informative only */
+    hz_cpu_bins_start();
     uint32_t quiet = 0;
     for (uint32_t number = 0; hz_load_rlx(&state) == KEEPER_RUNS; number++) { /* relaxed: the wait below publishes it */
         hz_os_wait_ms(&state, KEEPER_RUNS, HZ_DEPOT_AGE_MS);
@@ -209,9 +231,11 @@ static void *keeper_main(void *unused) {
         quiet = keeper_round(self, number) ? 0 : quiet + 1;
         if (quiet < QUIET_ROUNDS)
             continue;
-        keeper_sleep();
+        keeper_sleep(self);
         quiet = 0;
     }
+    hz_cpu_bins_stop(false);
+    (void)hz_cpu_bins_reclaim(self);
     self->is_keeper = false;
     hz_thread_flush(self);
     hz_registry_release(&self->registered);
@@ -279,7 +303,8 @@ void hz_keeper_confine(void) {
     hz_hooks_leave();
     if (hz_os_is_confined() || !is_keepers_process())
         return;
-    hz_os_confine(); /* first: from now on hz_keeper_start gives up */
+    hz_cpu_bins_stop(true); /* while the kernel still allows it; the keeper sends home what they have */
+    hz_os_confine();        /* before the keeper ends: from now on hz_keeper_start gives up */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* cannot fail. pthread_join is such a point */
     uint32_t seen;
     while ((seen = end_as(KEEPER_ENDS)) == KEEPER_STARTING || seen == KEEPER_ENDS)

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/callstack.h"
 #include "base/large.h"
+#include "cpu_bins.h"
 #include "heap/cache/refill.h"
 #include "heap/cache/sampler.h"
 #include "heap/orphan.h"
@@ -22,21 +23,25 @@ static HZ_COLD void *no_memory(void) {
     return NULL;
 }
 
-/* The newest block of a bin; NULL when there is none. A thread that is not attached has empty bins. */
+/* The newest block of a bin of the CPU, or of the thread; NULL when there is none. A thread that is not attached has
+   empty bins. */
 HZ_INLINE void *pop_counted(struct hz_thread_block *self, unsigned size_class, size_t offset) {
-    void *block = hz_bin_pop(&self->cache, hz_bin_at(&self->cache, offset));
+    void *block = HZ_HAS_CPU_BINS ? hz_cpu_pop(hz_bin_offset(size_class)) : NULL;
+    if (!HZ_HAS_CPU_BINS || block == NULL)
+        block = hz_bin_pop(&self->cache, hz_bin_at(&self->cache, offset));
     if (HZ_CONFIG_STATS && block != NULL && hz_class_is_mid(size_class))
         hz_count(&self->counters.mid_cache_hit, 1);
     return block;
 }
 
-void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class) {
+static void *refill(struct hz_thread_block *self, unsigned size_class) {
     void *block = hz_refill_from_depot(self, size_class);
     if (block != NULL) {
         hz_tick(self, size_class);
         return block;
     }
     hz_orphan_reclaim(self);
+    (void)hz_cpu_bins_reclaim(self); /* in a fork's child */
     hz_tick(self, size_class);
     hz_heap_limit_tick();
     block = pop_counted(self, size_class,
@@ -48,6 +53,14 @@ void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class) {
         hz_heap_purge();
         block = hz_refill_from_shard(self, size_class);
     }
+    return block;
+}
+
+void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class) {
+    hz_cpu_bins_join(self);
+    void *block = refill(self, size_class);
+    if (HZ_HAS_CPU_BINS && block != NULL)
+        hz_cpu_bins_fill(self, size_class);
     return block;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/os.h"
+#include "cpu_bins.h"
 #include "heap/cache/age.h"
 #include "heap/cache/flush.h"
 #include "heap/keeper.h"
@@ -45,6 +46,8 @@ static size_t purge(struct hz_thread_block *self, size_t keep) {
     }
     hz_thread_flush(self);
     others_empty(self);
+    hz_cpu_bins_close();
+    (void)hz_cpu_bins_reclaim(self);
     hz_age_depot_fully(self);
     struct hz_shard *shard; /* shards are made in order */
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)

@@ -4,6 +4,7 @@
 #include "heap/settle.h"
 
 #include "base/arena.h"
+#include "cpu_bins.h"
 #include "heap/cache/age.h"
 #include "heap/cache/allowance.h"
 #include "heap/cache/flush.h"
@@ -96,6 +97,7 @@ static void classes_settle(struct hz_thread_block *self, unsigned busy, unsigned
         (void)class_settle(self, busy, SETTLE_BATCHES);
     if (class_settle(self, turn, SETTLE_BATCHES) && turn != busy) {
         hz_bin_send_home(self, turn);
+        hz_cpu_bins_class_send(self, turn);
         hz_room_shrink(self, turn);
     }
 }

@@ -11,6 +11,7 @@
 #include "base/meta.h"
 #include "base/process.h"
 #include "base/report.h"
+#include "cpu_bins.h"
 #include "heap/figures.h"
 #include "heap/keeper.h"
 #include "heap/pages/density.h"
@@ -75,6 +76,8 @@ static void report_mid(struct hz_report *report) {
         for (unsigned size_class = HZ_MID_CLASS_FIRST; size_class < HZ_CLASS_COUNT; size_class++)
             freed += in_bins[size_class];
     }
+    for (unsigned size_class = HZ_MID_CLASS_FIRST; size_class < HZ_CLASS_COUNT; size_class++)
+        freed += hz_cpu_bins_held(size_class);
     hz_report_number(report, "malloc_calls", allocated);
     hz_report_number(report, "free_calls", freed);
     hz_report_number(report, "free_batch_enq", freed); /* every free puts its block into a bin */

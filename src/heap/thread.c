@@ -5,6 +5,7 @@
 
 #include "base/hooks.h"
 #include "base/os.h"
+#include "cpu_bins.h"
 #include "heap/cache/allowance.h"
 #include "heap/cache/flush.h"
 #include "heap/cache/sampler.h"
@@ -95,6 +96,7 @@ struct hz_thread_block *hz_thread_attach(void) {
 }
 
 void hz_thread_detach(struct hz_thread_block *thread) {
+    hz_cpu_bins_leave();
     hz_thread_flush(thread);
     hz_shard_leave(thread, thread->shard);
     hz_allowance_leave();

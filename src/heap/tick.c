@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/cpus.h"
 #include "base/os.h"
+#include "cpu_bins.h"
 #include "heap/cache/age.h"
 #include "heap/cache/idle.h"
 #include "heap/keeper.h"
@@ -52,6 +53,7 @@ void hz_tick(struct hz_thread_block *self, unsigned index) {
     uint64_t now = hz_os_now_ms();
     hz_cpus_note();
     hz_idle_bins_flush(self, index, now);
+    hz_cpu_bins_idle(self, size_class, now);
     hz_density_look();
     hz_settle_tick(self, index, hz_keeper_runs());
     if (hz_keeper_runs())

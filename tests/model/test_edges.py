@@ -5,6 +5,8 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ROOT / "tests/model"
+# The scheduler cannot stop a thread inside a restartable sequence; tests/unit/ways/percpu has threads that are interrupted there.
+WITHOUT_SCENARIO = {"cpu-bins"}
 CALL = re.compile(r"explore(?:_all)?\(\s*(?:edges|((?:\"[^\"]*\"\s*)+))", re.DOTALL)
 NAMED = re.compile(r"constexpr const char \*edges =((?:\s*\"[^\"]*\")+);")
 
@@ -24,7 +26,8 @@ def test_every_edge_has_a_scenario():
     edges = documented_edges((ROOT / "docs/memory-order.md").read_text())
     named = set().union(*(scenario_edges(path.read_text()) for path in MODEL.glob("test_*.cc")))
     assert len(edges) > 20
-    assert named == edges
+    assert named == edges - WITHOUT_SCENARIO
+    assert edges > WITHOUT_SCENARIO
 
 
 def test_names_are_found_in_a_call():

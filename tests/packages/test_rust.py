@@ -146,7 +146,7 @@ def test_it_is_built_as_the_project_builds_it():
     for lane, (header, mailbox) in table.items():
         command = compile_command(lane)
         assert f"lanes/{header}.h" in command
-        assert re.findall(r"-I\S*/src/ways/(\w+)", command) == [mailbox, "shared"]
+        assert re.findall(r"-I\S*/src/ways/(\w+)", command) == [mailbox, "shared", "perthread"]
     wanted = set(re.findall(r"-f[\w-]+(?:=\S+)?", compile_command("hz3_scale"))) - {"-flto", "-flto=auto", "-fno-fat-lto-objects", "-fPIC"}
     names = re.findall(r'"(\w+)"', re.search(r"const MALLOC_NAMES.*?\];", text, re.DOTALL)[0])
     assert wanted == {*re.findall(r'"(-f[\w=-]+)"', text), *(f"-fno-builtin-{name}" for name in names)}

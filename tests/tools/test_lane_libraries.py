@@ -25,7 +25,7 @@ for thread in threads: thread.start()
 for thread in threads: thread.join()
 """
 LIBRARIES = lanes.ROOT / "build" / "lib"
-LANES = ("hz3_scale", "hz3_fast", "hz3_p32", "hz3_home", "hz4", "hz4_home", "hz4_pageq")
+LANES = ("hz3_scale", "hz3_fast", "hz3_p32", "hz3_home", "hz3_percpu", "hz4", "hz4_home", "hz4_pageq")
 
 
 def run(library: pathlib.Path, threads: int):

@@ -227,7 +227,7 @@ def test_bounds_without_a_stash():
     assert found["one shard, one class: all that waits"] == "6 MiB"
 
 
-def test_a_lane_is_built_from_two_ways():
+def test_a_lane_is_built_from_three_ways():
     _, found = lanes.read_engines(lanes.ROOT)
     ways = {lane.title: (lanes.mailbox_of(lane), lanes.takers_of(lane)) for lane in found}
     assert ways["hz3/scale"] == ways["hz4/default"] == ("inbox", "shared")
@@ -235,6 +235,7 @@ def test_a_lane_is_built_from_two_ways():
     lane = next(lane for lane in found if lane.title == "hz3/scale")
     alone = lane._replace(values={**lane.values, "HZ_SHARD_COLLISION_FAILFAST": 1, "HZ_PAGE_LOCAL_REMOTE": 1})
     assert (lanes.mailbox_of(alone), lanes.takers_of(alone)) == ("queues", "alone")
+    assert {lane.title for lane in found if lanes.bins_of(lane) == "percpu"} == {"hz3/percpu"}
 
 
 def test_lanes_that_agree_share_columns():

@@ -22,6 +22,7 @@ MECHANISMS = {
     "shadow": r"hz_shadow_",
     "page queues": r"hz_page_local_",
     "a shard for each thread": r"hz_takers_may_share",
+    "bins of CPUs": r"hz_(cpu_|rseq_)",
 }
 TEXTS = {
     "transfer": "corrupt list in transfer at:",
@@ -53,6 +54,7 @@ def test_a_plain_lane_contains_no_other_way_home(lane):
         ("hz3_home", {"transfer", "central", "shadow"}),
         ("hz4_home", set()),
         ("hz4_pageq", {"page queues"}),
+        ("hz3_percpu", {"bins of CPUs"}),
     ],
 )
 def test_other_lanes_contain_theirs(lane, expected):
