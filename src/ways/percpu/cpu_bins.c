@@ -253,16 +253,17 @@ static void slab_room_shrink(struct hz_cpu_bin *bin, unsigned size_class) {
 /* ---- threads --------------------------------------------------------------------------------------- */
 
 void hz_cpu_bins_leave(void) {
-    hz_cpu_link = (struct hz_cpu_link){0};
+    hz_cpu_link.pops = NULL; /* `cpu` stays: a handler may have interrupted a fast path before a section, and forked */
+    hz_cpu_link.pushes = NULL;
 }
 
 void hz_cpu_bins_join(struct hz_thread_block *self) {
     if (!hz_load_rlx(&are_on)) { /* relaxed: hint */
-        if (hz_cpu_link.cpu != NULL)
+        if (hz_cpu_link.pops != NULL)
             hz_cpu_bins_leave();
         return;
     }
-    if (hz_cpu_link.cpu == NULL) {
+    if (hz_cpu_link.pops == NULL) {
         uint32_t *area = hz_rseq_area();
         if (!HZ_RSEQ_IS_BUILT || area == NULL || hz_sampler_is_on(self))
             return;

@@ -63,7 +63,7 @@ struct hz_cpu_slab {
     _Atomic(uint32_t) idle_tops[HZ_CLASS_COUNT]; /* hint: each top at the look before */
 };
 
-/* How the thread reaches the bins of its CPU. All NULL: it has not joined. */
+/* How the thread reaches the bins of its CPU. `pops` NULL: it has not joined. */
 struct hz_cpu_link {
     uint64_t *pops;      /* owner; rseq_cs, for pops */
     uint64_t *pushes;    /* owner; the same, for pushes; NULL while the thread's frees are watched */
@@ -92,7 +92,8 @@ HZ_INLINE bool hz_cpu_is_joined(void) {
 /* False, and nothing was done, if the bin is at its limit, if the block is its newest one, or if there is no bin. The
    thread has joined. */
 HZ_INLINE bool hz_cpu_push(size_t offset, void *block) {
-    return hz_rseq_push(hz_cpu_link.pushes, hz_cpu_link.cpu, hz_cpu_slabs, offset, block);
+    uint64_t *cs = hz_cpu_link.pushes; /* NULL: a handler has forked since, and the child's thread has left */
+    return HZ_LIKELY(cs != NULL) && hz_rseq_push(cs, hz_cpu_link.cpu, hz_cpu_slabs, offset, block);
 }
 
 /* For slow paths. Joins the thread if it can join now, for frees as soon as they are no longer watched. Leaves when
