@@ -8,8 +8,6 @@
 #include "base/os.h"
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <pthread.h>
 #include <unwind.h>
 
 enum {
@@ -30,42 +28,36 @@ static struct {
     uintptr_t own_begin, own_end;
 } unwind_by; /* const after publish */
 
-enum stack_state { STACK_NEW, STACK_UNKNOWN, STACK_ASKED, STACK_KNOWN };
+enum { STACK_NEW, STACK_UNKNOWN, STACK_KNOWN }; /* what `stack_end` is or is at least */
 
 struct stack_call {
     uintptr_t address;
     uintptr_t stack; /* the stack pointer behind the call that it makes */
+    uintptr_t frame; /* the frame pointer's register in it: tells one call of a function from another */
 };
 
 /* owner, all */
 static HZ_TLS uintptr_t stack_begin;
-static HZ_TLS uintptr_t stack_end;                      /* 0: not asked for yet; 1: not known */
+static HZ_TLS uintptr_t stack_end;
 static HZ_TLS struct stack_call root_calls[ROOT_CALLS]; /* the innermost of them first */
 
 /* ---- start ------------------------------------------------------------------------------------------- */
 
-static void stack_find(void) {
-    pthread_attr_t attributes;
-    void *begin;
-    size_t bytes;
-    int saved = errno;
-    uintptr_t end = STACK_UNKNOWN;
-    stack_end = STACK_ASKED;
-    hz_signal_fence(); /* a signal handler can allocate, and so does the C library */
-    if (!hz_os_is_confined() && pthread_getattr_np(pthread_self(), &attributes) == 0) {
-        if (pthread_attr_getstack(&attributes, &begin, &bytes) == 0) {
-            stack_begin = (uintptr_t)begin;
-            end = (uintptr_t)begin + bytes;
-        }
-        (void)pthread_attr_destroy(&attributes); /* cannot fail */
+/* Where the thread's stack is. The C library would take a lock to tell, which may be held just now: it allocates under
+   it. A mapping can reach beyond the end of a stack. But the thread's own variables lie between, in the same memory. */
+static void stack_find(bool is_first) {
+    struct hz_os_mapping stack;
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    uintptr_t variable = (uintptr_t)&stack_end;
+    if (!hz_os_mapping_of(here, &stack)) {
+        stack_end = STACK_UNKNOWN;
+        return;
     }
-    hz_signal_fence();
-    stack_end = end;
-    errno = saved;
-}
-
-bool hz_frames_is_asking(void) {
-    return stack_end == STACK_ASKED;
+    size_t limit = is_first ? hz_os_stack_limit() : SIZE_MAX;
+    stack_begin = stack.begin;
+    if (limit < stack.end) /* the first stack grows when it is used */
+        stack_begin = hz_max(stack.below_end, stack.end - limit);
+    stack_end = variable > here && variable < stack.end ? variable : stack.end;
 }
 
 /* dlsym gives an object pointer. */
@@ -77,7 +69,7 @@ bool hz_frames_start(uintptr_t own_begin, uintptr_t own_end) {
         return false;
     unwind_by.own_begin = own_begin;
     unwind_by.own_end = own_end;
-    stack_find();
+    stack_find(true);
     /* the handle is kept, so that the library stays */
     return stack_end >= STACK_KNOWN && FRAMES_FIND(library, unwind_by.backtrace, "_Unwind_Backtrace") &&
            FRAMES_FIND(library, unwind_by.get_address, "_Unwind_GetIP") &&
@@ -99,7 +91,9 @@ struct frame_walk {
 
 static _Unwind_Reason_Code step_by_tables(struct _Unwind_Context *context, void *argument) {
     struct frame_walk *walk = argument;
-    struct stack_call call = {.address = unwind_by.get_address(context), .stack = unwind_by.get_stack(context)};
+    struct stack_call call = {.address = unwind_by.get_address(context),
+                              .stack = unwind_by.get_stack(context),
+                              .frame = unwind_by.get_register(context, HZ_FRAME_REGISTER)};
     if (call.address == 0)
         return _URC_END_OF_STACK;
     if (walk->depth == walk->room) /* the outermost calls are not seen */
@@ -134,12 +128,11 @@ static _Unwind_Reason_Code step_own(struct _Unwind_Context *context, void *argum
     return _URC_NORMAL_STOP;
 }
 
-/* The number of the root's call whose return address was read at `frame`; ROOT_CALLS: it is none of them. Two calls at
-   the same place of the stack are the same, and so are their callers. */
+/* The number of the root's call that goes on at `address` with `frame` in its register; ROOT_CALLS: it is none of them.
+   Two calls with the same frame are the same, and so are their callers. */
 static uint32_t root_find(uintptr_t address, uintptr_t frame) {
     for (uint32_t i = 0; i < ROOT_CALLS; i++)
-        if (root_calls[i].address == address && frame < root_calls[i].stack &&
-            (i == 0 || frame >= root_calls[i - 1].stack))
+        if (root_calls[i].address == address && root_calls[i].frame == frame)
             return i;
     return ROOT_CALLS;
 }
@@ -157,7 +150,7 @@ HZ_NO_ASAN static bool chain_follow(struct frame_walk *walk) {
         if (address < CODE_BEGIN)
             return false;
         walk->addresses[walk->depth++] = (void *)address; /* NOLINT */
-        uint32_t found = root_find(address, frame);
+        uint32_t found = root_find(address, record[0]);
         for (uint32_t i = found + 1; i < ROOT_CALLS && walk->depth < walk->room; i++)
             walk->addresses[walk->depth++] = (void *)root_calls[i].address; /* NOLINT */
         if (found < ROOT_CALLS)
@@ -179,6 +172,6 @@ static bool take_by_frames(struct frame_walk *walk) {
 uint32_t hz_frames_take(void **addresses, uint32_t room) {
     struct frame_walk walk = {.addresses = addresses, .room = room};
     if (stack_end == STACK_NEW)
-        stack_find();
+        stack_find(false);
     return take_by_frames(&walk) ? walk.depth : take_by_tables(addresses, room);
 }

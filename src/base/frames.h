@@ -20,10 +20,7 @@
    the shared libgcc_s, and if the bounds of the stack are not known. */
 bool hz_frames_start(uintptr_t own_begin, uintptr_t own_end);
 
-/* As hz_os_backtrace. Can allocate at a thread's first call, while the C library says where its stack is. */
+/* As hz_os_backtrace. At a thread's first call it reads /proc/self/maps. Takes no lock. */
 uint32_t hz_frames_take(void **addresses, uint32_t room);
-
-/* Whether the thread is asking the C library where its stack is: what that allocates is not the program's. */
-bool hz_frames_is_asking(void);
 
 #endif

@@ -56,4 +56,17 @@ HZ_INLINE void hz_hooks_leave(void) {
         hz_hooks_settle();
 }
 
+/* The library calls a function of the program, which may fork, and start threads in the child: as if the thread were
+   outside, unless a signal handler has interrupted the layer above. What it returns is for the call's end. */
+HZ_INLINE uint32_t hz_hooks_begin_callback(void) {
+    uint32_t inside = hz_hooks_thread.inside;
+    if (inside == 1)
+        hz_hooks_thread.inside = 0;
+    return inside;
+}
+
+HZ_INLINE void hz_hooks_end_callback(uint32_t inside) {
+    hz_hooks_thread.inside = inside;
+}
+
 #endif

@@ -99,8 +99,8 @@ uint32_t hz_os_process_id(void);
 bool hz_os_thread_is_itself(void);
 
 /* The program is about to restrict its system calls: from now on those of hz_os_address_space_limit, hz_os_read_file,
-   hz_os_is_sandboxed and hz_os_barrier are not made, and the functions answer that they do not know or cannot. There is
-   no way back, and a fork's child stays confined. Any thread. */
+   hz_os_mapping_of, hz_os_is_sandboxed and hz_os_barrier are not made, and the functions answer that they do not know
+   or cannot. There is no way back, and a fork's child stays confined. Any thread. */
 void hz_os_confine(void);
 
 /* Whether hz_os_confine was called. */
@@ -112,6 +112,17 @@ bool hz_os_is_sandboxed(void);
 
 /* Reads the beginning of a file as a string: at most room - 1 bytes, "" when it cannot be read. */
 void hz_os_read_file(const char *path, char *text, size_t room);
+
+struct hz_os_mapping {
+    uintptr_t below_end; /* where the mapping below ends; 0: there is none */
+    uintptr_t begin, end;
+};
+
+/* The mapping that has the address, as /proc says. False when that is not known. Takes no lock. */
+bool hz_os_mapping_of(uintptr_t address, struct hz_os_mapping *mapping);
+
+/* Most bytes of the first thread's stack; SIZE_MAX: no limit, or not known. */
+size_t hz_os_stack_limit(void);
 
 /* hz_os_barrier makes each running thread of the process pass a full memory barrier before the call returns. Call
    hz_os_barrier_prepare once in each process before. False when the kernel cannot, or the process is confined. */

@@ -327,6 +327,54 @@ void hz_os_read_file(const char *path, char *text, size_t room) {
     errno = saved;
 }
 
+/* The value of a digit of a hexadecimal number; 16 or more: it is none. */
+static unsigned hex_value(char digit) {
+    if (digit >= '0' && digit <= '9')
+        return (unsigned)(digit - '0');
+    return digit >= 'a' && digit <= 'f' ? (unsigned)(digit - 'a') + 10 : 16;
+}
+
+/* A line for each mapping, in rising order: "begin-end " and more. */
+bool hz_os_mapping_of(uintptr_t address, struct hz_os_mapping *mapping) {
+    char text[512];
+    int saved = errno;
+    ssize_t got;
+    bool is_found = false;
+    unsigned field = 0; /* in its line: begin, end, the rest */
+    uintptr_t values[2] = {0, 0};
+    /* as in hz_os_read_file */
+    long file =
+        hz_load_rlx(&is_confined) ? -1 : syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+    *mapping = (struct hz_os_mapping){.below_end = 0};
+    while (file >= 0 && !is_found && (got = (ssize_t)syscall(SYS_read, file, text, sizeof(text))) > 0)
+        for (ssize_t i = 0; i < got && !is_found; i++) {
+            if (text[i] == '\n') {
+                mapping->below_end = values[1];
+                values[0] = values[1] = 0;
+                field = 0;
+            } else if (field < 2 && hex_value(text[i]) < 16) {
+                values[field] = values[field] << 4 | hex_value(text[i]);
+            } else if (field < 2) {
+                field++;
+                is_found = field == 2 && address - values[0] < values[1] - values[0];
+            }
+        }
+    if (file >= 0)
+        (void)syscall(SYS_close, file);
+    mapping->begin = values[0];
+    mapping->end = values[1];
+    errno = saved;
+    return is_found;
+}
+
+size_t hz_os_stack_limit(void) {
+    struct rlimit limit;
+    int saved = errno;
+    bool is_known = getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    errno = saved;
+    return is_known ? limit.rlim_cur : SIZE_MAX;
+}
+
 bool hz_os_is_sandboxed(void) {
     enum { STATUS_BYTES = 4096 };
     static const char label[] = "\nSeccomp:\t";

@@ -169,8 +169,7 @@ static struct hz_profile_stack stack_take(void **room) {
 }
 
 static void count_lost(void) {
-    if (!profile.by_frames || !hz_frames_is_asking())
-        hz_add_rlx(&profile.lost_blocks, 1); /* relaxed: counter */
+    hz_add_rlx(&profile.lost_blocks, 1); /* relaxed: counter */
 }
 
 /* For how many blocks a sampled one stands. */
@@ -582,13 +581,14 @@ void hz_profile_figures_get(struct hz_profile_figures *figures) {
 }
 
 void hz_profile_listen(hz_sampling_callback *callback, void *context) {
+    bool was_in_profile = is_in_profile; /* a handler may have interrupted a sample */
     is_in_profile = true;
     hz_signal_fence();
     hz_lock_acquire(&profile.lock);
     hz_profile_callback_set_locked(callback, context);
     hz_lock_release(&profile.lock);
     hz_signal_fence();
-    is_in_profile = false;
+    is_in_profile = was_in_profile;
 }
 
 bool hz_profile_is_inside(void) {

@@ -7,6 +7,7 @@
 #include "base/hooks.h"
 
 #include <errno.h>
+#include <pthread.h>
 
 enum { REGISTRATION_MAX = INT32_MAX }; /* a node has 31 bits for it */
 
@@ -46,11 +47,14 @@ void hz_profile_notice_give(const struct hz_profile_notice *notice) {
     if (notice->callback == NULL)
         return;
     int saved = errno;
-    uint32_t inside = hz_hooks_thread.inside;
+    int cancel_state;
+    uint32_t inside = hz_hooks_begin_callback();
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE,
+                                 &cancel_state); /* cannot fail. A callback may write to a file */
     is_in_callback = true;
-    hz_hooks_thread.inside = 0; /* the callback is the program's: it may fork, and start threads in the child */
     notice->callback(&notice->event, notice->context);
-    hz_hooks_thread.inside = inside;
     is_in_callback = false;
+    (void)pthread_setcancelstate(cancel_state, NULL); /* cannot fail */
+    hz_hooks_end_callback(inside);
     errno = saved;
 }

@@ -11,6 +11,8 @@
 #include "base/lock.h"
 #include "base/os.h"
 
+#include <pthread.h>
+
 enum {
     PURGE_MS_MIN = 20,   /* from one purge to the next at least this long, */
     PURGE_SHARE = 16,    /* and this many times as long as the purge took, */
@@ -101,11 +103,13 @@ void hz_heap_limit_tell(void) {
     void *context = notify_context;
     hz_lock_release(&limit_lock);
     is_telling = true;
-    uint32_t inside = hz_hooks_thread.inside;
-    hz_hooks_thread.inside = 0; /* the callback is the program's: it may fork, and start threads in the child */
+    int cancel_state;
+    uint32_t inside = hz_hooks_begin_callback();
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* cannot fail. malloc is no such point */
     if (callback != NULL)
         callback(hz_arena_held_bytes(), context);
-    hz_hooks_thread.inside = inside;
+    (void)pthread_setcancelstate(cancel_state, NULL); /* cannot fail */
+    hz_hooks_end_callback(inside);
     is_telling = false;
 }
 

@@ -148,7 +148,11 @@ static HZ_NOINLINE void *malloc_slow(size_t size, const void *caller) {
     if (HZ_UNLIKELY(self == NULL))
         return no_memory();
     unsigned size_class = hz_class_of(size);
-    void *block = is_sampled(self, caller) ? hz_sampler_alloc(self, size_class, 1, size) : NULL;
+    void *block = NULL;
+    if (hz_sampler_is_on(self) && HZ_UNLIKELY(hz_callstack_is_unwinder(caller)))
+        hz_sampler_forget(self); /* it may come here because it would be chosen: then the next allocation must not be */
+    else if (hz_sampler_is_on(self))
+        block = hz_sampler_alloc(self, size_class, 1, size);
     if (block == NULL) /* size 0 comes here too, and its class may have blocks */
         block = malloc_class(self, size_class);
     slow_end(self, attached);

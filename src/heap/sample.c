@@ -5,14 +5,17 @@
 
 #include "base/guard.h"
 #include "base/profile.h"
+#include "cpu_bins.h"
 #include "heap/cache/sampler.h"
 #include "heap/park.h"
 
 /* A thread that is not attached yet begins as it attaches. */
 static bool begin_here(bool is_on) {
     struct hz_thread_block *self = hz_thread_enter();
-    if (is_on && hz_is_attached(self))
+    if (is_on && hz_is_attached(self)) {
+        hz_cpu_bins_leave(); /* which are not counted */
         hz_sampler_start(self);
+    }
     hz_thread_leave(self);
     return is_on;
 }

@@ -67,6 +67,10 @@ void hz_sampler_count_large(struct hz_thread_block *self, const void *block, siz
         hz_profile_add(block, size, weight);
 }
 
+void hz_sampler_forget(struct hz_thread_block *self) {
+    self->sampling.countdown = gap(&self->sampling);
+}
+
 void hz_sampler_settle_fork(struct hz_thread_block *self) {
     if (hz_sampler_is_on(self))
         draw_anew(&self->sampling);

@@ -50,6 +50,9 @@ void *hz_sampler_alloc(struct hz_thread_block *self, unsigned size_class, size_t
 /* Counts an allocation of a large block for the profile. If it is chosen, the profile gets the block. */
 void hz_sampler_count_large(struct hz_thread_block *self, const void *block, size_t size);
 
+/* Draws the distance to the next chosen allocation anew. */
+void hz_sampler_forget(struct hz_thread_block *self);
+
 /* In a fork's child: draws anew, so that not every child chooses the same allocations. */
 void hz_sampler_settle_fork(struct hz_thread_block *self);
 

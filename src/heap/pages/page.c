@@ -41,6 +41,8 @@ struct grid {
 
 static struct grid grids[HZ_CLASS_COUNT]; /* const after publish */
 
+_Static_assert(HZ_PAGE_LOG2 <= 16, "grid_has is exact for offsets of 16 bits");
+
 static struct hz_page *page_at(struct hz_segment *segment, unsigned page) {
     return (struct hz_page *)(void *)segment->meta[page].bytes;
 }

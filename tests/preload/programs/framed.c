@@ -42,6 +42,23 @@ static void *in_thread(void *unused) {
     return unused;
 }
 
+/* The C library holds the thread's lock while it allocates for the answer. */
+static void *asking(void *unused) {
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0 || pthread_attr_destroy(&attributes) != 0)
+        abort();
+    keep(401);
+    return unused;
+}
+
+/* A thread's function that calls itself: its outermost call looks like the others. */
+static void *recursive(void *depth) {
+    if (depth != NULL)
+        recursive((char *)depth - 1);
+    keep(402);
+    return NULL;
+}
+
 static void on_signal(int number) {
     (void)number;
     keep(500);
@@ -77,7 +94,7 @@ APART static void under_frames(void *odd, void *elsewhere) {
 
 static int run_equal(void) {
     int numbers[50];
-    pthread_t threads[2];
+    pthread_t thread;
     static char stack_of_signals[65536], stack_of_coroutine[65536];
     keep(50);
     deeper(5);
@@ -85,8 +102,10 @@ static int run_equal(void) {
     for (int i = 0; i < 50; i++)
         numbers[i] = i * 7 % 50;
     qsort(numbers, 50, sizeof(numbers[0]), compare);
-    for (int i = 0; i < 2; i++)
-        if (pthread_create(&threads[i], NULL, in_thread, NULL) != 0 || pthread_join(threads[i], NULL) != 0)
+    void *(*const functions[])(void *) = {in_thread, in_thread, asking, recursive};
+    for (int i = 0; i < 4; i++)
+        if (pthread_create(&thread, NULL, functions[i], i == 3 ? (void *)6 : NULL) != 0 ||
+            pthread_join(thread, NULL) != 0)
             return 1;
 
     stack_t stack = {.ss_sp = stack_of_signals, .ss_size = sizeof(stack_of_signals)};
