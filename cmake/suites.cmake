@@ -229,8 +229,8 @@ endfunction()
 function(hz_add_faulty_contract entry)
     hz_split_entry("${entry}")
     file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/contract/*.cc")
-    # these test names that only the products have, or tens of thousands of calls
-    list(FILTER sources EXCLUDE REGEX "/test_(introspection|libc_blocks|libc_names|operators|purge|replaced_operators)\\.cc$")
+    # these test names that only the products have, or tens of thousands of calls, or run in children
+    list(FILTER sources EXCLUDE REGEX "/test_(introspection|libc_blocks|libc_names|operators|purge|replaced_operators|sampling)\\.cc$")
     foreach(source IN LISTS sources)
         hz_name_test("${source}" name)
         set(target "${lane}.faulty.${name}")
