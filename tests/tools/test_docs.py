@@ -38,9 +38,11 @@ def sources() -> str:
 
 
 def examples() -> list:
-    text = (ROOT / "docs/examples.md").read_text()
+    """Each program of the pages docs/examples*.md, named by its page and line."""
+    pages = [(page.stem, page.read_text()) for page in sorted((ROOT / "docs").glob("examples*.md"))]
     return [
-        pytest.param(found["language"], found["way"].strip(), found["code"], id=f"line{text.count(chr(10), 0, found.start()) + 1}")
+        pytest.param(found["language"], found["way"].strip(), found["code"], id=f"{name}-line{text.count(chr(10), 0, found.start()) + 1}")
+        for name, text in pages
         for found in BLOCK.finditer(text)
     ]
 
