@@ -259,8 +259,8 @@ HZ_API int hz_stats_get(struct hz_stats *out);
    thread makes at that moment may still count for the old peak. Any thread. */
 HZ_API void hz_stats_peak_reset(void);
 
-/* What a thread keeps for reuse. Which threads have allocated what is live, the heap profile estimates
-   (docs/profile.md). Until version 1.0 a version can add members at the end, as for struct hz_stats. */
+/* What a thread keeps for reuse. The heap profile (docs/profile.md) estimates how much of the live memory each thread
+   has allocated. Until version 1.0 a version can add members at the end, as for struct hz_stats. */
 struct hz_thread_stats {
     unsigned thread_id;  /* the kernel's number of the thread; 0: not known */
     unsigned shard;      /* number of the shard that the thread belongs to; threads can share one */
@@ -280,15 +280,16 @@ HZ_API size_t hz_threads_stats_get(struct hz_thread_stats *out, size_t count);
 
 /* ---- sampled events -------------------------------------------------------------------------------- */
 
-/* Allocations are sampled when HAKOZUNA_PROFILE asks for a heap profile (docs/profile.md), or from hz_sampling_start
-   on: on average one place in every `rate_bytes` bytes that the program allocates is chosen, and the block there is a
-   sampled one, from its allocation to its free. */
+/* Allocations are sampled when HAKOZUNA_PROFILE asks for a heap profile (docs/profile.md), or after a call of
+   hz_sampling_start: on average one byte in every `rate_bytes` bytes that the program allocates is chosen, and the
+   block that contains it is a sampled block until it is freed. */
 
-/* Samples the allocations of the calling thread, and of all threads that begin later, from now on and until the process
-   ends; a fork's child goes on. rate_bytes: 1 to 1073741824; 524288 is usual. docs/profile.md says what it costs. Call
-   it once, at the beginning of main, before other threads exist. Returns 0, or -1 with errno EINVAL (rate_bytes),
-   EALREADY (allocations are sampled already, also by the sampling guard), EBUSY (not the process's first thread, or
-   another thread has allocated), ENOMEM, or ENOTSUP (the guard build). */
+/* Samples the allocations of the calling thread and of all threads that begin later, from now on until the process
+   ends. A fork's child is sampled too. rate_bytes: 1 to 1073741824; 524288 is usual. docs/profile.md says what it
+   costs. Call it once, at the beginning of main, before other threads exist. Returns 0, or -1 with errno EINVAL
+   (rate_bytes is out of range), EALREADY (allocations are sampled already, for a heap profile or by the sampling
+   guard), EBUSY (the caller is not the process's first thread, or another thread has allocated), ENOMEM, or ENOTSUP
+   (this is the guard build). */
 HZ_API int hz_sampling_start(size_t rate_bytes);
 
 enum hz_sampling_kind { HZ_SAMPLING_ALLOC = 1, HZ_SAMPLING_FREE = 2 };
@@ -299,34 +300,37 @@ struct hz_sampling_event {
     const void *block;        /* live during the callback */
     size_t bytes;             /* as requested */
     double stands_for;        /* how many blocks of this size the sample stands for, 1 or more: the sum of `stands_for`
-                                 is an estimate of blocks without bias, that of `bytes * stands_for` one of bytes */
+                                 is an unbiased estimate of blocks, that of `bytes * stands_for` one of bytes */
     unsigned thread_id;       /* the kernel's number of the calling thread. In a fork's child, the thread that forked
                                  keeps the number it had in the parent, if it was sampled there */
-    unsigned allocated_by;    /* of the thread that allocated the block; the same number at its free */
+    unsigned allocated_by;    /* thread_id of the thread that allocated the block; the same at its free */
     const void *const *stack; /* return addresses of the allocation, the innermost first; also at the free. The array
                                  stays valid until the process ends */
     size_t depth;             /* addresses in `stack`: 0 to 64. 0 where there are no call stacks (musl) */
 };
 
-/* Registers a callback for sampled events; NULL removes it. There is one, as for hz_limit_notify: a new one takes the
-   place of the old one. (jemalloc's experimental.hooks.prof_sample and gperftools' MallocHook serve the same purpose.)
-   Returns 0, or -1 with errno ENOTSUP if allocations are not sampled in this process; then nothing is registered.
+/* Registers a callback for sampled events; NULL removes it. There is only one, as for hz_limit_notify: a new callback
+   replaces the old one. (jemalloc's experimental.hooks.prof_sample and gperftools' MallocHook serve the same purpose.)
+   Returns 0, or -1 with errno ENOTSUP if neither HAKOZUNA_PROFILE nor hz_sampling_start has begun the sampling in this
+   process; then nothing is registered.
 
-   The callback runs in the thread that allocates or frees, inside that call, and holds up no other thread: no lock of
-   the library is held, but perhaps locks of whoever allocates (the C library's among them). For one block the order is
-   the allocation, then the free; a block's free is told before another thread can get its address. A block's free is
-   told only to the registration that was told of its allocation. So a table of live blocks, kept by the callback with
-   the block's address as key, is right from the registration on. realloc of a block above 64 KiB is told as a free and,
-   if the resized block is sampled, as an allocation; if it fails, as a free and the same block's allocation.
+   The library calls the callback in the thread that allocates or frees, inside that call. It holds no lock of its own
+   meanwhile, so other threads can go on, but the code that allocates may hold locks (the C library's among them). A
+   block's allocation is reported before its free, and its free before another thread can get its address. A free is
+   reported only to the registration that the allocation was reported to. So a table of live blocks that the callback
+   keeps, with the block's address as key, is right from the registration on. realloc of a block above 64 KiB is
+   reported as a free and, if the resized block is sampled, as an allocation. If realloc fails, the same block is
+   reported as freed and allocated again.
 
-   The callback may allocate and free, and call any function of this header. It is not called from inside itself: what
-   it allocates is sampled and not told, and a sampled block of the program that it frees is not told either. It must
-   return: no longjmp, no exception, no end of the thread.
+   The callback may allocate and free, and call any function of this header. It is not called from inside itself: the
+   blocks that it allocates are sampled but not reported, and if it frees a sampled block of the program, that is not
+   reported either. It must return: it may not use longjmp, throw an exception or end the thread.
 
-   Any thread may register and remove. When that returns, a call of the old callback can still be under way in another
-   thread, but none begins: so leave its code and its context in place. A fork's child keeps the callback, and a child
-   made from inside a callback returns from it. In a signal handler that allocates the callback is called too, except if
-   the handler has interrupted the profile or the callback itself; a sampled block that is freed there is not told. */
+   Any thread may register and remove. After that call no new call of the old callback begins, but one that has begun
+   can still be under way in another thread; so leave the old callback's code and context in place. A fork's child keeps
+   the callback, and a child made from inside a callback returns from it. The callback is also called in a signal
+   handler that allocates, unless the handler has interrupted the profile or the callback itself; a sampled block that
+   such a handler frees is then not reported. */
 typedef void hz_sampling_callback(const struct hz_sampling_event *event, void *context);
 HZ_API int hz_sampling_notify(hz_sampling_callback *callback, void *context);
 
