@@ -72,7 +72,7 @@ enum {
 #define HZ_UNUSED          __attribute__((unused))
 #define HZ_ALIGNED(n)      __attribute__((aligned(n)))
 #define HZ_HOT             __attribute__((hot, aligned(64)))
-#define HZ_NO_ASAN         __attribute__((no_sanitize("address"))) /* reads what AddressSanitizer guards */
+#define HZ_NO_ASAN         __attribute__((no_sanitize("address"))) /* may read what AddressSanitizer guards */
 #define HZ_PREFETCH(p)     __builtin_prefetch(p)
 #define HZ_STRINGIFY_(x)   #x
 #define HZ_STRINGIFY(x)    HZ_STRINGIFY_(x)
@@ -99,8 +99,8 @@ enum {
 #define HZ_CPU_RELAX() ((void)0)
 #endif
 
-/* The frame pointer, as DWARF counts registers: rbp, x29. 0: a frame does not begin with the caller's frame pointer and
-   the return address, or nobody has looked. */
+/* DWARF's number of the frame pointer: rbp, x29. It points to the caller's frame pointer, with the return address
+   behind it. 0: not known to be so on this processor. */
 #if defined(__x86_64__)
 #define HZ_FRAME_REGISTER 6
 #elif defined(__aarch64__)

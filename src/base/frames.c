@@ -11,8 +11,8 @@
 #include <unwind.h>
 
 enum {
-    ROOT_CALLS = 3,    /* the thread's function and what has called it: they last as long as the thread */
-    CODE_BITS = 48,    /* arm64 can have a signature above these bits of a return address */
+    ROOT_CALLS = 3,    /* the outermost calls of a thread, which last as long as it */
+    CODE_BITS = 48,    /* above these bits of a return address arm64 can have a signature */
     CODE_BEGIN = 4096, /* no code lies below */
 };
 
@@ -32,13 +32,12 @@ enum { STACK_NEW, STACK_UNKNOWN, STACK_KNOWN }; /* what `stack_end` is or is at 
 
 struct stack_call {
     uintptr_t address;
-    uintptr_t stack; /* the stack pointer behind the call that it makes */
     uintptr_t frame; /* the frame pointer's register in it: tells one call of a function from another */
 };
 
 /* owner, all */
 static HZ_TLS uintptr_t stack_begin;
-static HZ_TLS uintptr_t stack_end;
+static HZ_TLS uintptr_t stack_end;                      /* or STACK_NEW, STACK_UNKNOWN */
 static HZ_TLS struct stack_call root_calls[ROOT_CALLS]; /* the innermost of them first */
 
 /* ---- start ------------------------------------------------------------------------------------------- */
@@ -60,7 +59,7 @@ static void stack_find(bool is_first) {
     stack_end = variable > here && variable < stack.end ? variable : stack.end;
 }
 
-/* dlsym gives an object pointer. */
+/* dlsym returns an object pointer, which C does not convert to a function pointer. */
 #define FRAMES_FIND(library, function, name) (*(void **)&(function) = dlsym(library, name), (function) != NULL)
 
 bool hz_frames_start(uintptr_t own_begin, uintptr_t own_end) {
@@ -83,20 +82,19 @@ struct frame_walk {
     void **addresses;
     uint32_t room;
     uint32_t depth;
-    uint32_t seen;                      /* calls, of which the last ones are in `last` */
+    uint32_t seen;                      /* number of calls so far; `last` has the last ROOT_CALLS of them */
     struct stack_call last[ROOT_CALLS]; /* by number, modulo ROOT_CALLS */
-    uintptr_t frame;                    /* the frame pointer of the program's first call */
+    uintptr_t frame;                    /* the frame pointer of the program's innermost call */
     uintptr_t stack;                    /* its stack pointer; 0: none was found */
 };
 
 static _Unwind_Reason_Code step_by_tables(struct _Unwind_Context *context, void *argument) {
     struct frame_walk *walk = argument;
     struct stack_call call = {.address = unwind_by.get_address(context),
-                              .stack = unwind_by.get_stack(context),
                               .frame = unwind_by.get_register(context, HZ_FRAME_REGISTER)};
     if (call.address == 0)
         return _URC_END_OF_STACK;
-    if (walk->depth == walk->room) /* the outermost calls are not seen */
+    if (walk->depth == walk->room) /* the walk does not reach the outermost calls */
         return _URC_NORMAL_STOP;
     walk->last[walk->seen++ % ROOT_CALLS] = call;
     walk->addresses[walk->depth++] = (void *)call.address; /* NOLINT */
@@ -105,7 +103,7 @@ static _Unwind_Reason_Code step_by_tables(struct _Unwind_Context *context, void 
 
 static uint32_t take_by_tables(void **addresses, uint32_t room) {
     struct frame_walk walk = {.addresses = addresses, .room = room};
-    (void)unwind_by.backtrace(step_by_tables, &walk); /* it ends one way or another */
+    (void)unwind_by.backtrace(step_by_tables, &walk); /* however it ends, `walk` has the calls so far */
     if (walk.depth < room && walk.seen >= ROOT_CALLS)
         for (uint32_t i = 0; i < ROOT_CALLS; i++)
             root_calls[i] = walk.last[(walk.seen + i) % ROOT_CALLS];
@@ -114,7 +112,7 @@ static uint32_t take_by_tables(void **addresses, uint32_t room) {
 
 /* ---- by frame pointers ------------------------------------------------------------------------------- */
 
-/* Passes the library's own calls. */
+/* Walks out of the library's own calls, and stops at the program's innermost one. */
 static _Unwind_Reason_Code step_own(struct _Unwind_Context *context, void *argument) {
     struct frame_walk *walk = argument;
     uintptr_t address = unwind_by.get_address(context);
@@ -137,7 +135,7 @@ static uint32_t root_find(uintptr_t address, uintptr_t frame) {
     return ROOT_CALLS;
 }
 
-/* Follows the chain from walk->frame. True if it led to the thread's root, or has filled the room. */
+/* Follows the chain from walk->frame. True if it leads to one of root_calls, or fills the room. */
 HZ_NO_ASAN static bool chain_follow(struct frame_walk *walk) {
     uintptr_t lowest = walk->stack;
     uintptr_t frame = walk->frame;

@@ -115,7 +115,7 @@ static void own_find(void) {
     (void)dl_iterate_phdr(find_own, &is_first); /* returns what find_own does */
 }
 
-/* A library in the program's own file cannot tell its calls from the program's. */
+/* If the library is linked into the program's own file, it cannot tell its own calls from the program's. */
 bool hz_profile_use_frames(void) {
     hz_callstack_prime();
     own_find();
@@ -393,7 +393,7 @@ static void notice_free_locked(struct hz_profile_notice *notice, const void *blo
     notice_make_locked(notice, HZ_SAMPLING_FREE, block, &record);
 }
 
-/* The block is still the caller's, so no other thread can be told before that it has a block at this address. */
+/* The caller still has the block, so no other thread can be told of an allocation at this address before. */
 static void tell_free(const void *block) {
     struct hz_profile_notice notice = {.callback = NULL};
     is_in_profile = true;

@@ -35,8 +35,8 @@ extern HZ_HIDDEN struct hz_profile_state hz_profile_state;
    library is loaded. Can allocate. False when there is no address space. */
 bool hz_profile_start(uint64_t rate);
 
-/* Before hz_profile_start: call stacks come by frame pointers (base/frames.h). Can allocate. False where that is not
-   possible. */
+/* Takes call stacks by frame pointers (base/frames.h). Before hz_profile_start. Can allocate. False where that is not
+   possible; the tables for exceptions are used then. */
 bool hz_profile_use_frames(void);
 
 HZ_INLINE uint64_t hz_profile_rate(void) {
@@ -86,8 +86,8 @@ struct hz_profile_record {
     uint32_t listener; /* the registration that was told of it (base/profile_events.h); 0: none */
 };
 
-/* Before a large block is freed or resized, and before hz_profile_remove: tells the program, if the block was sampled.
- */
+/* Tells the program that a large block is about to be freed, if it was sampled. Before the block is freed or resized,
+   and before hz_profile_remove. */
 HZ_COLD void hz_profile_tell_free(const void *block);
 
 /* Before a large block is freed or resized: forgets it. False if it was not sampled. */

@@ -13,13 +13,13 @@ enum { REGISTRATION_MAX = INT32_MAX }; /* a node has 31 bits for it */
 
 static hz_sampling_callback *sampling_callback; /* lock of the profile, all */
 static void *sampling_context;
-static uint32_t registration;      /* the last one's number */
+static uint32_t registration;      /* number of the last registration */
 static _Atomic(bool) has_callback; /* hint */
 static HZ_TLS bool is_in_callback; /* owner */
 
 void hz_profile_callback_set_locked(hz_sampling_callback *callback, void *context) {
     sampling_callback = NULL;
-    hz_signal_fence(); /* fork: a copy must not have a callback with the context of another */
+    hz_signal_fence(); /* fork: the child must not have a callback with another one's context */
     registration = registration % REGISTRATION_MAX + 1;
     sampling_context = context;
     hz_signal_fence();
@@ -27,7 +27,8 @@ void hz_profile_callback_set_locked(hz_sampling_callback *callback, void *contex
     hz_store_rlx(&has_callback, callback != NULL); /* relaxed: hint */
 }
 
-/* A block's allocation was told after the registration, and the program orders the free after it. */
+/* The hint is enough: a block that the registration was told of was allocated after it, and the program orders the free
+   after the allocation. */
 bool hz_profile_is_heard(void) {
     return hz_load_rlx(&has_callback); /* relaxed: as above */
 }

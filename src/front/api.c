@@ -248,7 +248,7 @@ size_t hz_threads_stats_get(struct hz_thread_stats *out, size_t count) {
     return found;
 }
 
-/* 0, or why no sampling can begin. */
+/* 0, or the errno that says why sampling cannot begin. */
 static int sampling_refusal(size_t rate_bytes) {
     if (rate_bytes == 0 || rate_bytes > HZ_PROFILE_RATE_MAX)
         return EINVAL;

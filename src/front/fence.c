@@ -102,13 +102,13 @@ static char *fence_behind(const struct fenced *fenced) {
     return is_long(fenced->usable) ? open_behind(fenced) : fenced->raw + fenced->usable;
 }
 
-/* The bytes of a block's fences, over and over. Each is even and from 0x80 to 0xfe: neither text, nor zero, nor a small
-   number, nor all ones, so that a single byte of those written over the fence is noticed, whatever the key. */
+/* Eight bytes, which a block's fences repeat. Each is even and from 0x80 to 0xfe: no ASCII character, no zero, no small
+   number and not 0xff. So the check notices a single such byte written over the fence, whatever the key. */
 static uint64_t fence_bytes(const struct fenced *fenced) {
     return (key_of(fenced->block) | UINT64_C(0x8080808080808080)) & UINT64_C(0xfefefefefefefefe);
 }
 
-/* `bytes` is in memory over and over, from its first byte on. */
+/* Repeats `bytes` from `begin` on; the last repetition can be cut off. */
 static void fence_fill(char *begin, const char *behind, uint64_t bytes) {
     size_t left = (size_t)(behind - begin);
     for (; left > sizeof(bytes); begin += sizeof(bytes), left -= sizeof(bytes))

@@ -9,7 +9,7 @@
 #include "heap/cache/sampler.h"
 #include "heap/park.h"
 
-/* A thread that is not attached yet begins as it attaches. */
+/* A thread that is not attached yet is sampled from the moment it attaches. */
 static bool begin_here(bool is_on) {
     struct hz_thread_block *self = hz_thread_enter();
     if (is_on && hz_is_attached(self)) {

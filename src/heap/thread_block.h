@@ -60,7 +60,7 @@ struct hz_parking {
     void *gone[HZ_BINS];
 };
 
-/* How allocations of a small size are counted while they are sampled. */
+/* How allocations of one small size are counted while allocations are sampled. */
 struct hz_counting {
     uint16_t bin; /* offset of the class's bin */
     uint16_t weight;
@@ -69,7 +69,7 @@ struct hz_counting {
 /* Which allocations of a thread are sampled, for the sampling guard or for the heap profile (cache/sampler.h). */
 struct hz_sampling {
     bool is_on;
-    bool is_by_bytes; /* an allocation's weight is its bytes: the heap profile; else 1 */
+    bool is_by_bytes; /* true for the heap profile: an allocation's weight is the bytes of its class. Else it is 1 */
     uint64_t random;
     uint64_t countdown; /* sum of the weights of the allocations before the next chosen one, or a little more */
     struct hz_counting of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1]; /* by the size in granules, 0 for size 0 */

@@ -38,7 +38,7 @@ void hz_sampler_start(struct hz_thread_block *self) {
     self->sampling.is_by_bytes = hz_profile_rate() != 0;
     self->sampling.is_on = true;
     draw_anew(&self->sampling);
-    /* what the guard's pool has no room for stays with the fast path */
+    /* classes above what the guard can guard stay with the fast path */
     size_t counted_max = self->sampling.is_by_bytes ? HZ_CLASS_BYTES_MAX : HZ_GUARD_BLOCK_MAX;
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT && hz_class_bytes(size_class) <= counted_max;
          size_class++)

@@ -3,19 +3,21 @@
  * guard one in N, for the profile by bytes. A process has one of the two.
  *
  * Malloc's fast path finds its bin in a table of the thread block. While allocations are sampled, that table names the
- * bin that is empty for ever, so each malloc takes the slow path, which counts it before it looks into the class's bin.
- * The fast paths are unchanged, and so is the order in which blocks are used. The fast path itself could not count: it
- * only pops, and the push of a free undoes that.
+ * bin that is always empty, so each malloc takes the slow path, which counts it before it looks into the class's bin.
+ * The code of the fast paths is unchanged, and so is the order in which blocks are used. The fast path leaves no trace
+ * that could be counted later: it only pops, and the push of a free undoes that.
  *
- * Each allocation is chosen with probability 1/N, independently of all others; so the distance to the next chosen one
- * can be drawn at once (hz_random_tries), and can be forgotten and drawn anew at any time. With gaps uniform in
- * 1..2N-1, some classes would be sampled too seldom. A chosen allocation gets a block of a pool.
+ * The guard chooses each allocation with probability 1/N, independently of all others; so the distance to the next
+ * chosen one can be drawn at once (hz_random_tries), and can be forgotten and drawn anew at any time. With gaps uniform
+ * in 1..2N-1, some classes would be sampled too seldom. A chosen allocation gets a block of the guard's pool.
  *
- * The heap profile chooses places in the stream of a thread's bytes, on average one in N bytes, and independently of
- * each other (a Poisson process); an allocation that has such a place is chosen. So an allocation has a weight: 1 for
- * the guard, the bytes of its class for the profile. The distance to the next place has no memory either.
+ * The heap profile chooses bytes in the stream of all bytes that a thread allocates, on average one in N, independently
+ * of each other (a Poisson process); an allocation that contains a chosen byte is chosen. So an allocation has a
+ * weight: 1 for the guard, the bytes of its class for the profile. The distance to the next chosen byte (hz_random_gap)
+ * can be drawn anew at any time too. A chosen allocation gets a block of the profile's pool; a large one is an ordinary
+ * block that the profile notes.
  *
- * Owner only.
+ * Only the thread that owns the thread block calls these functions.
  */
 #ifndef HZ_HEAP_CACHE_SAMPLER_H
 #define HZ_HEAP_CACHE_SAMPLER_H
@@ -27,7 +29,7 @@ HZ_INLINE bool hz_sampler_is_on(const struct hz_thread_block *self) {
     return HZ_UNLIKELY(self->sampling.is_on);
 }
 
-/* If allocations are sampled: from now on the thread's are counted. It cannot allocate meanwhile. */
+/* If the process samples allocations: counts the thread's from now on. The thread must not allocate during the call. */
 void hz_sampler_start(struct hz_thread_block *self);
 
 /* Counts an allocation of up to HZ_SMALL_MAX bytes, and takes the newest block of its class's bin. NULL, and nothing is
@@ -47,7 +49,7 @@ HZ_INLINE void *hz_sampler_pop(struct hz_thread_block *self, size_t size) {
    if it is chosen. NULL: the caller takes an ordinary block. */
 void *hz_sampler_alloc(struct hz_thread_block *self, unsigned size_class, size_t alignment, size_t size);
 
-/* Counts an allocation of a large block for the profile. If it is chosen, the profile gets the block. */
+/* Counts an allocation of a large block for the profile. If it is chosen, the profile notes the block. */
 void hz_sampler_count_large(struct hz_thread_block *self, const void *block, size_t size);
 
 /* Draws the distance to the next chosen allocation anew. */

@@ -147,9 +147,9 @@ void hz_pages_init(void) {
     }
 }
 
-/* Whether a block begins there. An offset is a multiple of the block's bytes if its product with the reciprocal is,
-   modulo 2^32, less than the reciprocal (Lemire, Kaser, Kurz: Faster remainder by direct computation, 2019). That is
-   exact because both offset and bytes are at most 2^16. */
+/* Whether a block begins at the address. An offset is a multiple of the block's bytes if its product with the
+   reciprocal is, modulo 2^32, less than the reciprocal (Lemire, Kaser, Kurz: Faster remainder by direct computation,
+   2019). That is exact because both offset and bytes are at most 2^16. */
 static bool grid_has(struct grid grid, const void *address) {
     uint32_t offset = (uint32_t)((uintptr_t)address % HZ_PAGE_BYTES);
     return (uint32_t)(offset * grid.reciprocal < grid.reciprocal) &

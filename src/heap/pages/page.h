@@ -75,7 +75,7 @@ struct hz_page *hz_page_of(const void *block);
    hz_pages_init. Reads no page description, except for classes whose runs are longer than a page. */
 bool hz_class_has_start(unsigned size_class, const void *address);
 
-/* Whether that is so for all of the addresses, some of which may be too high to be ours. */
+/* Whether all of the addresses are starts of blocks of the class. Some may be too high to be an address of ours. */
 bool hz_class_has_starts(unsigned size_class, void *const *addresses, uint32_t count);
 
 /* Prepares hz_class_has_start. Once, before the first page is made. */
