@@ -57,7 +57,7 @@ function(hz_add_fuzz entry)
     add_dependencies(fuzz ${lane}.fuzz ${lane}.soak)
     set(inputs "${PROJECT_BINARY_DIR}/fuzz/${lane}")
     add_test(NAME ${lane}.fuzz
-             COMMAND sh -c "rm -rf $1 && mkdir -p $1 && $2 --write-inputs $1 && $3 -runs=2000 -seed=1 -max_len=400 -artifact_prefix=$1/ $1"
+             COMMAND sh -c "rm -rf $1 && mkdir -p $1 && $2 --write-inputs $1 && $3 -runs=800 -seed=1 -max_len=400 -artifact_prefix=$1/ $1"
                      sh ${inputs} $<TARGET_FILE:${lane}.soak> $<TARGET_FILE:${lane}.fuzz>)
     set_tests_properties(${lane}.fuzz PROPERTIES LABELS stress TIMEOUT 600)
 endfunction()
