@@ -267,8 +267,7 @@ void hz_cpu_bins_join(struct hz_thread_block *self) {
         uint32_t *area = hz_rseq_area();
         if (!HZ_RSEQ_IS_BUILT || area == NULL || hz_sampler_is_on(self))
             return;
-        bool has_mm_cid = hz_rseq_area_bytes() >= HZ_RSEQ_MM_CID_BYTES;
-        hz_cpu_link.cpu = area + (has_mm_cid ? HZ_RSEQ_MM_CID_AT : HZ_RSEQ_CPU_ID_AT) / sizeof(*area);
+        hz_cpu_link.cpu = area + hz_rseq_number_at(hz_rseq_area_bytes()) / sizeof(*area);
         hz_cpu_link.pops = (uint64_t *)(void *)(area + HZ_RSEQ_CS_AT / sizeof(*area));
     }
     if (hz_cpu_link.pushes == NULL && !hz_frees_are_watched(self))
@@ -385,7 +384,7 @@ void hz_cpu_bins_idle(struct hz_thread_block *self, unsigned busy, uint64_t now_
 /* ---- the keeper and purges ------------------------------------------------------------------------- */
 
 void hz_cpu_bins_start(void) {
-    if (!HZ_RSEQ_IS_BUILT || hz_rseq_area() == NULL || !hz_rseq_fence_prepare())
+    if (!hz_rseq_is_usable() || !hz_rseq_fence_prepare())
         return;
     hz_lock_acquire(&slabs_lock);
     hz_store_rlx(&are_on, !is_forbidden); /* relaxed: lock */

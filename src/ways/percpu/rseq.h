@@ -8,7 +8,11 @@
  *
  * glibc registers each thread (2.35 and later); the area has a word that names the section under way (`rseq_cs`), and
  * the number of the CPU, or of the process's virtual CPU (mm_cid, Linux 6.3), which is as exclusive and has no gaps.
- * A thread that is not registered has a number far above HZ_CPUS, so every section gives up.
+ * A thread that is not registered must never come to a section: its mm_cid is 0, the number of a virtual CPU. Its
+ * cpu_id is above HZ_CPUS, which hz_rseq_area looks at.
+ *
+ * Linux 6.19 and later on arm64 do not restart a section when the thread is preempted and goes on on the same CPU
+ * (reported on the kernel's list on 2026-04-22). There the bins of CPUs stay off (hz_rseq_is_usable).
  *
  * Nobody clears `rseq_cs` after a commit: the kernel does it when it finds the thread elsewhere. The library is never
  * unloaded (-z nodelete), so the description of the section stays readable.
@@ -36,11 +40,24 @@ enum {
     HZ_RSEQ_MM_CID_BYTES = 28, /* of an area that has mm_cid */
 };
 
-/* glibc's area of the calling thread; NULL when the kernel does not know it. */
+/* Whether glibc registers threads, and the kernel restarts sections as it should. The same for all threads. */
+bool hz_rseq_is_usable(void);
+
+/* Whether a kernel of this release, as uname(2) names it, restarts sections on arm64. False if it cannot be read. */
+bool hz_rseq_is_sound_on_arm64(const char *release);
+
+/* glibc's area of the calling thread; NULL when the kernel does not know it, or has given it a CPU's number that is too
+   large. */
 uint32_t *hz_rseq_area(void);
 
-/* Bytes of the area that the kernel writes and glibc knows. */
+/* Bytes of an area that the kernel writes and glibc knows. The same for all threads, registered or not. */
 size_t hz_rseq_area_bytes(void);
+
+/* Where in an area of so many bytes the number is that all threads use. If one thread used mm_cid and another one
+   cpu_id, both could be in one slab at once. */
+HZ_INLINE size_t hz_rseq_number_at(size_t area_bytes) {
+    return area_bytes >= HZ_RSEQ_MM_CID_BYTES ? HZ_RSEQ_MM_CID_AT : HZ_RSEQ_CPU_ID_AT;
+}
 
 /* hz_rseq_fence restarts the sections of all running threads of the process, which also pass a full memory barrier,
    before the call returns. Call hz_rseq_fence_prepare once in each process before. False when the kernel cannot
@@ -57,7 +74,7 @@ bool hz_rseq_fence(void);
    Label 1 is the section's start, 2 its end, 3 its description, 4 the abort address, 5 the way back. */
 #if HZ_ASM_X86_64
 
-enum { HZ_RSEQ_IS_BUILT = 1 };
+enum { HZ_RSEQ_IS_BUILT = 1, HZ_RSEQ_IS_ARM64 = 0 };
 
 #define HZ_RSEQ_BEGIN                                                                                                  \
     ".pushsection __rseq_cs, \"aw\"\n\t"                                                                               \
@@ -132,7 +149,7 @@ HZ_INLINE bool hz_rseq_push(uint64_t *cs, const uint32_t *cpu, void *slabs, size
 
 #elif defined(__aarch64__) && !HZ_TSAN
 
-enum { HZ_RSEQ_IS_BUILT = 1 };
+enum { HZ_RSEQ_IS_BUILT = 1, HZ_RSEQ_IS_ARM64 = 1 };
 
 #define HZ_RSEQ_BEGIN                                                                                                  \
     ".pushsection __rseq_cs, \"aw\"\n\t"                                                                               \
@@ -213,7 +230,7 @@ HZ_INLINE bool hz_rseq_push(uint64_t *cs, const uint32_t *cpu, void *slabs, size
 
 #else
 
-enum { HZ_RSEQ_IS_BUILT = 0 };
+enum { HZ_RSEQ_IS_BUILT = 0, HZ_RSEQ_IS_ARM64 = 0 };
 
 HZ_INLINE char *hz_rseq_thread_pointer(void) {
     return NULL;

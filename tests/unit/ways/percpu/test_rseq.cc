@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <sys/auxv.h>
 #include <sys/rseq.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace {
 
@@ -107,6 +109,39 @@ TEST_F(Rseq, GivesUpWithoutAStackOrOnACpuTooHigh) {
         EXPECT_EQ(hz_rseq_pop(Slabs::cs(), &number, empty.data(), 0), nullptr);
         EXPECT_FALSE(hz_rseq_push(Slabs::cs(), &number, empty.data(), 0, value_of(1)));
     }
+}
+
+TEST(RseqKernel, OnArm64ReleasesFrom619OnAreNotSound) {
+    for (const char *release : {"4.18.0", "5.10.0-32-arm64", "6.1.0-49-arm64", "6.6", "6.18.44", "6.18-rc1"})
+        EXPECT_TRUE(hz_rseq_is_sound_on_arm64(release)) << release;
+    for (const char *release :
+         {"6.19.0", "6.19-rc1", "6.100.1", "7.0.0", "10.1.2", "3.10.0", "4.4.0", "7", "", "linux"})
+        EXPECT_FALSE(hz_rseq_is_sound_on_arm64(release)) << release;
+}
+
+TEST_F(Rseq, TheKindOfNumberDoesNotDependOnTheThread) {
+    constexpr long unregister = 1; /* RSEQ_FLAG_UNREGISTER */
+    size_t bytes = hz_rseq_area_bytes();
+    EXPECT_GT(bytes, 0U);
+    bool unregistered = false;
+    std::thread([&] {
+        uint32_t *area = hz_rseq_area();
+        for (unsigned length : {32U, __rseq_size}) /* glibc 2.35 to 2.40 register 32 bytes */
+            unregistered |= syscall(SYS_rseq, area, length, unregister, RSEQ_SIG) == 0;
+        if (!unregistered)
+            return;
+        EXPECT_EQ(hz_rseq_area(), nullptr);
+        EXPECT_EQ(hz_rseq_area_bytes(), bytes);
+    }).join();
+    if (!unregistered)
+        GTEST_SKIP() << "the kernel does not let the thread go";
+}
+
+TEST(RseqNumber, IsThatOfTheVirtualCpuWhereTheAreaHasIt) {
+    EXPECT_EQ(hz_rseq_number_at(20), size_t{HZ_RSEQ_CPU_ID_AT});
+    EXPECT_EQ(hz_rseq_number_at(HZ_RSEQ_MM_CID_BYTES - 1), size_t{HZ_RSEQ_CPU_ID_AT});
+    EXPECT_EQ(hz_rseq_number_at(HZ_RSEQ_MM_CID_BYTES), size_t{HZ_RSEQ_MM_CID_AT});
+    EXPECT_EQ(hz_rseq_number_at(32), size_t{HZ_RSEQ_MM_CID_AT});
 }
 
 /* The thread is known by its area: the kernel writes there on which CPU it is. */
