@@ -47,8 +47,7 @@ static uint32_t newest_of(struct hz_cache *cache, unsigned index, void **out) {
     return count;
 }
 
-/* Whether the bin holds the block. */
-static bool bin_has(struct hz_cache *cache, unsigned index, const void *block) {
+bool hz_inspect_bin_has(struct hz_cache *cache, unsigned index, const void *block) {
     void **base = hz_bin_base(cache, index);
     for (uint32_t slot = hz_bin_held(cache, index); slot-- > 1;)
         if (hz_slot_load_rlx(base + slot) == block) /* relaxed, both: owner */
@@ -59,7 +58,7 @@ static bool bin_has(struct hz_cache *cache, unsigned index, const void *block) {
 /* Ends the program if the bin or the block's page has the block already. */
 static void watch_free(struct hz_thread_block *self, unsigned index, void *block) {
     self->frees_watched++;
-    if (bin_has(&self->cache, index, block))
+    if (hz_inspect_bin_has(&self->cache, index, block))
         hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_IN_BIN);
     if (hz_block_is_home(block))
         hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_IN_PAGE);

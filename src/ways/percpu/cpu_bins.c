@@ -257,6 +257,15 @@ void hz_cpu_bins_leave(void) {
     hz_cpu_link.pushes = NULL;
 }
 
+/* Has the thread's next free of each class inspected of which its own bin has blocks: it may be a second free of one.
+ */
+static void first_frees_inspect(struct hz_thread_block *self) {
+    struct hz_cpu_slab *slab = slab_here();
+    for (unsigned size_class = 1; slab != NULL && size_class < HZ_CLASS_COUNT; size_class++)
+        if (hz_bin_held(&self->cache, size_class) > 0)
+            slab_limit_set(&slab->bins[size_class], 0);
+}
+
 void hz_cpu_bins_join(struct hz_thread_block *self) {
     if (!hz_load_rlx(&are_on)) { /* relaxed: hint */
         if (hz_cpu_link.pops != NULL)
@@ -270,8 +279,10 @@ void hz_cpu_bins_join(struct hz_thread_block *self) {
         hz_cpu_link.cpu = area + hz_rseq_number_at(hz_rseq_area_bytes()) / sizeof(*area);
         hz_cpu_link.pops = (uint64_t *)(void *)(area + HZ_RSEQ_CS_AT / sizeof(*area));
     }
-    if (hz_cpu_link.pushes == NULL && !hz_frees_are_watched(self))
+    if (hz_cpu_link.pushes == NULL && !hz_frees_are_watched(self)) {
         hz_cpu_link.pushes = hz_cpu_link.pops;
+        first_frees_inspect(self);
+    }
 }
 
 void hz_cpu_bins_fill(struct hz_thread_block *self, unsigned size_class) {
@@ -297,14 +308,16 @@ void hz_cpu_bins_fill(struct hz_thread_block *self, unsigned size_class) {
     slab_limit_set(to, (uint32_t)hz_max(slab_held(slab, size_class), limit));
 }
 
-/* Ends the program if the block is free already, as far as can be told.
-   The block is the caller's, so it can be in no bin. A slot that was below the top when the top was loaded had a block
-   then, and has had only others since: a push writes what its own thread is freeing. So an equal pointer there means
-   that the block was freed twice. */
-static void slab_inspect(struct hz_cpu_slab *slab, unsigned size_class, void *block) {
+/* Ends the program if the block is free already, as far as can be told. The thread's own bin may have it: the thread
+   has used that bin before it joined, or while the slab was closed. The block is the caller's, so it can be in no bin.
+   A slot that was below the top when the top was loaded had a block then, and has had only others since: a push writes
+   what its own thread is freeing. So an equal pointer there means that the block was freed twice. */
+static void slab_inspect(struct hz_thread_block *self, struct hz_cpu_slab *slab, unsigned size_class, void *block) {
     struct hz_cpu_bin *bin = &slab->bins[size_class];
     if (!hz_class_has_start(size_class, block))
         hz_misuse(HZ_TEXT_INTERIOR, block, HZ_IN_FREE);
+    if (hz_bin_held(&self->cache, size_class) > 0 && hz_inspect_bin_has(&self->cache, size_class, block))
+        hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_IN_BIN);
     uint32_t slot = hz_load_acq(&bin->top); /* sync: cpu-bins, partner hz_rseq_push: the slots below */
     for (uint32_t count = 0; slot > bin->first && count < NEWEST_LOOKED_AT; count++) {
         slot -= (uint32_t)sizeof(void *);
@@ -321,7 +334,7 @@ bool hz_cpu_bins_free(struct hz_thread_block *self, unsigned size_class, void *b
     if (slab == NULL)
         return false;
     struct hz_cpu_bin *bin = &slab->bins[size_class];
-    slab_inspect(slab, size_class, block);
+    slab_inspect(self, slab, size_class, block);
     uint32_t held = slab_held(slab, size_class);
     if (held >= hz_load_rlx(&bin->room)) /* relaxed: hint */
         slab_room_visit(self, slab, size_class);

@@ -221,6 +221,28 @@ TEST_F(CpuBins, ADoubleFreeOfTheNewestBlockEndsTheProgram) {
         "");
 }
 
+/* The thread's own bin has the block: it was freed before the thread joined, by a free or by an allocation. */
+TEST_F(CpuBins, ADoubleFreeOfABlockInTheThreadsOwnBinEndsTheProgram) {
+    for (bool joins_before : {false, true}) {
+        hz_cpu_bins_start();
+        join();
+        unit::OnCpu pinned;
+        free_all(allocate(some_class, 40)); /* raises the limit of the CPU's bin */
+        EXPECT_DEATH(
+            {
+                unit::self()->frees_watched = HZ_FREES_WATCHED;
+                void *block = t_malloc(hz_class_bytes(some_class));
+                t_free(block);
+                require(unit::bin_count(unit::self(), some_class) > 0, "the child's thread has left");
+                hz_cpu_bins_start();
+                if (joins_before)
+                    join();
+                t_free(block);
+            },
+            "double free of block");
+    }
+}
+
 /* Each thread frees what others have allocated, wanders over the CPUs, and the slabs are closed and emptied. */
 TEST_F(CpuBins, NothingIsLostWhileThreadsWanderAndSlabsAreClosed) {
     constexpr unsigned threads = 4;
