@@ -168,10 +168,11 @@ static bool somebody_is_busy(void) {
 }
 
 /* Closes the bins of the CPUs: the next thread that uses them has to open them, in a slow path. True if they had
-   blocks, for which the keeper must stay awake. Called when no slow path goes on that has not seen hz_keeper_sleeps. */
+   blocks, or cannot be closed: then the keeper must stay awake. Called when no slow path goes on that has not seen
+   hz_keeper_sleeps. */
 static bool cpu_bins_rest(struct hz_thread_block *self) {
-    hz_cpu_bins_close();
-    return hz_cpu_bins_reclaim(self) > 0;
+    bool closed = hz_cpu_bins_close();
+    return hz_cpu_bins_reclaim(self) > 0 || !closed;
 }
 
 /* Sleeps until a thread comes to a slow path. */

@@ -46,7 +46,7 @@ static size_t purge(struct hz_thread_block *self, size_t keep) {
     }
     hz_thread_flush(self);
     others_empty(self);
-    hz_cpu_bins_close();
+    (void)hz_cpu_bins_close(); /* if the kernel refuses, the blocks stay where threads find them */
     (void)hz_cpu_bins_reclaim(self);
     hz_age_depot_fully(self);
     struct hz_shard *shard; /* shards are made in order */

@@ -29,9 +29,10 @@
 
 #include <string.h>
 
-/* OPEN: in hz_cpu_slabs. CLOSING: taken out, but the fence is still to come. CLOSED: no section is in it. TAKEN:
-   closed, and a thread sends its blocks home. */
-enum slab_state { SLAB_CLOSED, SLAB_OPEN, SLAB_CLOSING, SLAB_TAKEN };
+/* OPEN: in hz_cpu_slabs. CLOSING: taken out, but the fence is still to come. CLOSED: no section is in it; it may be
+   opened again. FULL: no section is in it, and it has blocks that are to go home first: otherwise busy CPUs would open
+   their slabs again before a purge comes to them. TAKEN: a thread sends its blocks home. */
+enum slab_state { SLAB_CLOSED, SLAB_OPEN, SLAB_CLOSING, SLAB_FULL, SLAB_TAKEN };
 
 enum {
     UNUSED_ROUNDS = 10,                   /* the keeper closes a slab whose tops have not moved for so many rounds */
@@ -112,13 +113,15 @@ static void slab_add(uint32_t number) {
     hz_lock_acquire(&slabs_lock);
     if (slab_of[number] == NULL) {                   /* otherwise a thread was quicker, and a slab is wasted, once */
         slab->made_before = hz_load_rlx(&made_last); /* relaxed: lock */
+        hz_store_rel(&made_last, slab);              /* sync: cpu-bins, partner slabs_first */
+        hz_signal_fence();                           /* fork: a copy must not use a slab that is not listed */
         slab_of[number] = slab;
-        hz_store_rel(&made_last, slab); /* sync: cpu-bins, partner slabs_first */
     }
     hz_lock_release(&slabs_lock);
 }
 
-/* Opens the CPU's slab if it is closed. The lock is free nearly always; otherwise the thread's own bins serve. */
+/* Opens the CPU's slab if it is closed. While its blocks are on their way home, the thread's own bins serve, and also
+   while another thread has the lock, which is rare. */
 static bool slab_open(uint32_t number) {
     if (!hz_lock_try_acquire(&slabs_lock))
         return true;
@@ -255,6 +258,7 @@ static void slab_room_shrink(struct hz_cpu_bin *bin, unsigned size_class) {
 void hz_cpu_bins_leave(void) {
     hz_cpu_link.pops = NULL; /* `cpu` stays: a handler may have interrupted a fast path before a section, and forked */
     hz_cpu_link.pushes = NULL;
+    hz_signal_fence();
 }
 
 /* Has the thread's next free of each class inspected of which its own bin has blocks: it may be a second free of one.
@@ -277,6 +281,7 @@ void hz_cpu_bins_join(struct hz_thread_block *self) {
         if (!HZ_RSEQ_IS_BUILT || area == NULL || hz_sampler_is_on(self))
             return;
         hz_cpu_link.cpu = area + hz_rseq_number_at(hz_rseq_area_bytes()) / sizeof(*area);
+        hz_signal_fence(); /* a handler that finds `pops` uses `cpu` */
         hz_cpu_link.pops = (uint64_t *)(void *)(area + HZ_RSEQ_CS_AT / sizeof(*area));
     }
     if (hz_cpu_link.pushes == NULL && !hz_frees_are_watched(self)) {
@@ -286,8 +291,9 @@ void hz_cpu_bins_join(struct hz_thread_block *self) {
 }
 
 void hz_cpu_bins_fill(struct hz_thread_block *self, unsigned size_class) {
+    uint64_t *cs = hz_cpu_link.pops; /* a copy: a handler may fork, and the child's thread then leaves */
     uint32_t count = hz_bin_held(&self->cache, size_class);
-    struct hz_cpu_slab *slab = hz_cpu_link.pops != NULL && count > 0 ? slab_here() : NULL;
+    struct hz_cpu_slab *slab = cs != NULL && count > 0 ? slab_here() : NULL;
     if (slab == NULL)
         return;
     struct hz_cpu_bin *to = &slab->bins[size_class];
@@ -299,7 +305,7 @@ void hz_cpu_bins_fill(struct hz_thread_block *self, unsigned size_class) {
     hz_store_rlx(&to->limit, to->first + most * (uint32_t)sizeof(void *)); /* relaxed: hint */
     for (; count > 0; count--) {
         void *block = hz_bin_pop(&self->cache, from);
-        if (hz_rseq_push(hz_cpu_link.pops, hz_cpu_link.cpu, hz_cpu_slabs, hz_bin_offset(size_class), block))
+        if (hz_rseq_push(cs, hz_cpu_link.cpu, hz_cpu_slabs, hz_bin_offset(size_class), block))
             continue;
         uint32_t top = hz_load_rlx(&from->top); /* relaxed, both: owner. The bin has had room for it */
         hz_bin_push(&self->cache, from, top, hz_slot_load_rlx(&from->newest), block);
@@ -425,7 +431,7 @@ static bool slabs_close_locked(bool all) {
     for (struct hz_cpu_slab *slab = slabs_first(); slab != NULL; slab = slab->made_before) {
         if (slab->state != SLAB_CLOSING)
             continue;
-        slab->state = done ? SLAB_CLOSED : SLAB_OPEN;
+        slab->state = !done ? SLAB_OPEN : slab_blocks(slab) > 0 ? SLAB_FULL : SLAB_CLOSED;
         if (!done)
             hz_store_rel(&hz_cpu_slabs[slab->number], slab); /* sync: cpu-bins, as in slab_open */
     }
@@ -434,10 +440,11 @@ static bool slabs_close_locked(bool all) {
     return done;
 }
 
-void hz_cpu_bins_close(void) {
+bool hz_cpu_bins_close(void) {
     hz_lock_acquire(&slabs_lock);
-    (void)slabs_close_locked(true);
+    bool done = slabs_close_locked(true);
     hz_lock_release(&slabs_lock);
+    return done;
 }
 
 void hz_cpu_bins_stop(bool for_ever) {
@@ -450,7 +457,7 @@ void hz_cpu_bins_stop(bool for_ever) {
 
 static bool slab_take(struct hz_cpu_slab *slab) {
     hz_lock_acquire(&slabs_lock);
-    bool taken = slab->state == SLAB_CLOSED;
+    bool taken = slab->state == SLAB_CLOSED || slab->state == SLAB_FULL; /* CLOSED with blocks: after a fork */
     if (taken)
         slab->state = SLAB_TAKEN;
     hz_lock_release(&slabs_lock);

@@ -13,7 +13,8 @@
  * A slab is open or closed. An open slab is in hz_cpu_slabs, where the sections find it. To close one, a thread takes
  * it out of the table and has the kernel restart every section that is under way (hz_rseq_fence). Afterwards no
  * section can commit in it: one that began before was restarted, and one that began later finds no slab. A closed slab
- * may have blocks; whoever marks it as taken, under slabs_lock, has them to himself. A slow path opens it again.
+ * may have blocks; whoever marks it as taken, under slabs_lock, has them to himself. A slow path opens it again when it
+ * is empty.
  *
  * Edge "cpu-bins": the fence, between the last commit in a slab and the thread that closes it; and the release of
  * the slab into the table, between that thread and the next section, whose loads depend on the slab's address. Between
@@ -127,8 +128,9 @@ bool hz_cpu_bins_are_on(void);
 /* A round of the keeper. Empties the slabs that were not used for many rounds. */
 enum hz_cpu_rest hz_cpu_bins_look(struct hz_thread_block *self);
 
-/* Closes all slabs. Slow paths open them again. Any thread, holding no lock. */
-void hz_cpu_bins_close(void);
+/* Closes all slabs. Slow paths open the empty ones again, and the others after hz_cpu_bins_reclaim, which must follow.
+   False if the kernel refused the fence: all slabs are open. Any thread, holding no lock. */
+bool hz_cpu_bins_close(void);
 
 /* Sends home what is in closed slabs. Returns the number of blocks. Any thread, holding no lock. */
 uint32_t hz_cpu_bins_reclaim(struct hz_thread_block *self);

@@ -79,7 +79,8 @@ HZ_INLINE enum hz_cpu_rest hz_cpu_bins_look(struct hz_thread_block *self) {
     return HZ_CPU_EMPTY;
 }
 
-HZ_INLINE void hz_cpu_bins_close(void) {
+HZ_INLINE bool hz_cpu_bins_close(void) {
+    return true;
 }
 
 HZ_INLINE uint32_t hz_cpu_bins_reclaim(struct hz_thread_block *self) {

@@ -152,13 +152,47 @@ TEST_F(CpuBins, APurgeTakesWhatRestsWithEveryCpu) {
     EXPECT_TRUE(unit::at_rest().empty());
 }
 
+/* As a purge does while other CPUs are busy. */
+TEST_F(CpuBins, AClosedSlabIsNotOpenedBeforeItsBlocksAreHome) {
+    unit::OnCpu pinned;
+    Blocks later = allocate(some_class, 10);
+    free_all(allocate(some_class, 10));
+    size_t rested = resting();
+    ASSERT_GT(rested, 0U);
+    ASSERT_TRUE(hz_cpu_bins_close());
+    free_all(later);
+    EXPECT_EQ(resting(), rested) << "the slab is not in use";
+    EXPECT_EQ(reclaim(), rested);
+    EXPECT_EQ(resting(), 0U);
+    free_all(allocate(mid_class, 2));
+    EXPECT_GT(resting(), 0U) << "it is open again";
+}
+
+TEST_F(CpuBins, SlabsStayOpenIfTheKernelRefusesTheFence) {
+    unit::OnCpu pinned;
+    pid_t child = fork();
+    if (child == 0) {
+        hz_cpu_bins_start();
+        join();
+        free_all(allocate(some_class, 10));
+        size_t rested = resting();
+        require(rested > 0, "the blocks rest with the CPU");
+        hz_os_confine(); /* from now on the fence is not called, as if the kernel refused it */
+        require(!hz_cpu_bins_close(), "the keeper is told that it must stay awake");
+        require(reclaim() == 0 && resting() == rested, "nothing was taken");
+        require(hz_cpu_pop(hz_bin_offset(some_class)) != nullptr, "threads find the blocks");
+        _exit(0);
+    }
+    children::expect_good_end(child);
+}
+
 TEST_F(CpuBins, AClosedSlabIsOpenedByTheNextSlowPath) {
     unit::OnCpu pinned;
     free_all(allocate(some_class, 10));
-    hz_cpu_bins_close();
+    EXPECT_TRUE(hz_cpu_bins_close());
     EXPECT_FALSE(hz_cpu_push(hz_bin_offset(some_class), nullptr));
     EXPECT_EQ(hz_cpu_pop(hz_bin_offset(some_class)), nullptr);
-    EXPECT_EQ(resting(), resting());
+    EXPECT_GT(reclaim(), 0U);
     free_all(allocate(some_class, 10));
     EXPECT_NE(hz_cpu_pop(hz_bin_offset(some_class)), nullptr) << "it is open again (one block is lost to this test)";
 }
@@ -251,8 +285,9 @@ TEST_F(CpuBins, NothingIsLostWhileThreadsWanderAndSlabsAreClosed) {
     std::atomic<bool> over{false};
     std::vector<int> cpus = unit::cpus();
     std::thread closer([&] {
+        require(hz_thread_attach() != nullptr, "a thread that takes blocks home has a shard");
         while (!over.load()) {
-            hz_cpu_bins_close();
+            (void)hz_cpu_bins_close();
             (void)reclaim();
             (void)look();
             (void)resting();
@@ -283,6 +318,25 @@ TEST_F(CpuBins, NothingIsLostWhileThreadsWanderAndSlabsAreClosed) {
             require(blocks::drop(block), "a block holds what was written to it");
     hz_heap_purge();
     EXPECT_EQ(resting(), 0U);
+}
+
+/* A handler has interrupted a fast path between the look whether the thread has joined and the section, and forks: the
+   child goes on with what the fast path has loaded. */
+TEST_F(CpuBins, AFastPathGoesOnInTheChildOfAHandler) {
+    unit::OnCpu pinned;
+    size_t offset = hz_bin_offset(some_class);
+    free_all(allocate(some_class, 30));
+    uint64_t *pops = hz_cpu_link.pops;
+    pid_t child = fork();
+    if (child == 0) {
+        require(!hz_cpu_is_joined(), "the child's thread has left");
+        void *block = t_malloc(hz_class_bytes(some_class));
+        require(hz_rseq_pop(pops, hz_cpu_link.cpu, hz_cpu_slabs, offset) == nullptr, "it finds no slab");
+        require(!hz_rseq_push(pops, hz_cpu_link.cpu, hz_cpu_slabs, offset, block), "nor does a free");
+        require(hz_cpu_pop(offset) == nullptr && !hz_cpu_push(offset, block), "as before the section");
+        _exit(0);
+    }
+    children::expect_good_end(child);
 }
 
 /* The child's only thread finds all slabs closed; their blocks go home, and it can go on. */
