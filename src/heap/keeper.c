@@ -82,7 +82,7 @@ static enum activity thread_look(struct hz_thread_block *self, struct hz_thread_
     if (hz_load_rlx(&parking->parked)) /* relaxed: hint */
         return PARKED;
     /* A thread that uses the bins of its CPU does not fill its own unseen: keeper_sleep closes those. */
-    if (HZ_HAS_CPU_BINS && hz_cpu_bins_are_on() && bins_are_empty(thread))
+    if (HZ_HAS_CPU_BINS && hz_cpu_bins_has(thread) && bins_are_empty(thread))
         return PARKED;
     uint64_t digest = tops_digest(thread);
     if (digest != parking->tops_seen) {

@@ -96,7 +96,7 @@ struct hz_thread_block *hz_thread_attach(void) {
 }
 
 void hz_thread_detach(struct hz_thread_block *thread) {
-    hz_cpu_bins_leave();
+    hz_cpu_bins_leave(thread);
     hz_thread_flush(thread);
     hz_shard_leave(thread, thread->shard);
     hz_allowance_leave();

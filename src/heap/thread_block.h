@@ -52,10 +52,11 @@ struct hz_parking {
     struct hz_lock lock; /* a leaf */
     /* lock: lock; atomic for fork. The thread's hz_self_word; NULL: it cannot be parked */
     _Atomic(_Atomic(struct hz_thread_block *) *) self_word;
-    _Atomic(bool) parked;   /* lock: lock; atomic for hints */
-    bool has_holes;         /* lock: lock; blocks were taken out of the bins (hz_bin_take_old) */
-    uint64_t tops_seen;     /* keeper: digest of the bins' tops at the last round */
-    uint32_t rounds_unused; /* keeper: rounds since the tops moved */
+    _Atomic(bool) parked;    /* lock: lock; atomic for hints */
+    bool has_holes;          /* lock: lock; blocks were taken out of the bins (hz_bin_take_old) */
+    _Atomic(bool) is_on_cpu; /* hint, owner: the thread frees into the bins of its CPU (cpu_bins.h) */
+    uint64_t tops_seen;      /* keeper: digest of the bins' tops at the last round */
+    uint32_t rounds_unused;  /* keeper: rounds since the tops moved */
     /* lock: lock while the thread is parked, then owner; hz_slot_*. For each bin, the newest block if it was taken */
     void *gone[HZ_BINS];
 };

@@ -255,10 +255,15 @@ static void slab_room_shrink(struct hz_cpu_bin *bin, unsigned size_class) {
 
 /* ---- threads --------------------------------------------------------------------------------------- */
 
-void hz_cpu_bins_leave(void) {
+static void link_end(void) {
     hz_cpu_link.pops = NULL; /* `cpu` stays: a handler may have interrupted a fast path before a section, and forked */
     hz_cpu_link.pushes = NULL;
     hz_signal_fence();
+}
+
+void hz_cpu_bins_leave(struct hz_thread_block *self) {
+    hz_store_rlx(&self->parking.is_on_cpu, false); /* relaxed: hint */
+    link_end();
 }
 
 /* Has the thread's next free of each class inspected of which its own bin has blocks: it may be a second free of one.
@@ -273,7 +278,7 @@ static void first_frees_inspect(struct hz_thread_block *self) {
 void hz_cpu_bins_join(struct hz_thread_block *self) {
     if (!hz_load_rlx(&are_on)) { /* relaxed: hint */
         if (hz_cpu_link.pops != NULL)
-            hz_cpu_bins_leave();
+            hz_cpu_bins_leave(self);
         return;
     }
     if (hz_cpu_link.pops == NULL) {
@@ -286,6 +291,7 @@ void hz_cpu_bins_join(struct hz_thread_block *self) {
     }
     if (hz_cpu_link.pushes == NULL && !hz_frees_are_watched(self)) {
         hz_cpu_link.pushes = hz_cpu_link.pops;
+        hz_store_rlx(&self->parking.is_on_cpu, true); /* relaxed: hint */
         first_frees_inspect(self);
     }
 }
@@ -403,7 +409,7 @@ void hz_cpu_bins_idle(struct hz_thread_block *self, unsigned busy, uint64_t now_
 /* ---- the keeper and purges ------------------------------------------------------------------------- */
 
 void hz_cpu_bins_start(void) {
-    if (!hz_rseq_is_usable() || !hz_rseq_fence_prepare())
+    if (hz_sampling_is_on() || !hz_rseq_is_usable() || !hz_rseq_fence_prepare())
         return;
     hz_lock_acquire(&slabs_lock);
     hz_store_rlx(&are_on, !is_forbidden); /* relaxed: lock */
@@ -412,6 +418,10 @@ void hz_cpu_bins_start(void) {
 
 bool hz_cpu_bins_are_on(void) {
     return hz_load_rlx(&are_on); /* relaxed: hint */
+}
+
+bool hz_cpu_bins_has(struct hz_thread_block *thread) {
+    return hz_load_rlx(&are_on) && hz_load_rlx(&thread->parking.is_on_cpu); /* relaxed, both: hint */
 }
 
 /* Closes the slabs that the keeper has marked, or all. If the kernel refuses the fence, they are open again
@@ -558,7 +568,12 @@ void hz_cpu_bins_after_fork(void) {
 
 /* No other thread exists, and this one is in no section: no fence is needed. */
 void hz_cpu_bins_settle_fork(void) {
-    hz_cpu_bins_leave();
+    link_end();
+    for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
+        _Atomic(bool) *is_on_cpu = &hz_thread_block_from(each)->parking.is_on_cpu;
+        if (hz_load_rlx(is_on_cpu)) /* writes only where needed. relaxed, both: one thread */
+            hz_store_rlx(is_on_cpu, false);
+    }
     hz_store_rlx(&are_on, false); /* relaxed, all: one thread */
     for (struct hz_cpu_slab *slab = slabs_first(); slab != NULL; slab = slab->made_before) {
         hz_store_rlx(&hz_cpu_slabs[slab->number], NULL);

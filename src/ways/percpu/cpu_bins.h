@@ -100,7 +100,7 @@ HZ_INLINE bool hz_cpu_push(size_t offset, void *block) {
 /* For slow paths. Joins the thread if it can join now, for frees as soon as they are no longer watched. Leaves when
    there is no keeper any more. */
 void hz_cpu_bins_join(struct hz_thread_block *self);
-void hz_cpu_bins_leave(void);
+void hz_cpu_bins_leave(struct hz_thread_block *self);
 
 /* Moves the blocks of the thread's own bin, which a refill has just filled, into the CPU's bin, as far as there is
    room. */
@@ -119,11 +119,14 @@ void hz_cpu_bins_class_send(struct hz_thread_block *self, unsigned size_class);
 /* As hz_idle_bins_flush, for the bins of the CPU. */
 void hz_cpu_bins_idle(struct hz_thread_block *self, unsigned busy, uint64_t now_ms);
 
-/* The keeper begins, or ends: threads may join, or no longer, and all slabs are closed. If the kernel no longer allows
-   the fence, everything stays as it is. Any thread, holding no lock. */
+/* The keeper begins, or ends: threads may join, unless allocations are sampled, or no longer, and all slabs are closed.
+   If the kernel no longer allows the fence, everything stays as it is. Any thread, holding no lock. */
 void hz_cpu_bins_start(void);
 void hz_cpu_bins_stop(bool for_ever);
 bool hz_cpu_bins_are_on(void);
+
+/* Whether the thread frees into the bins of its CPU. A hint, for other threads. */
+bool hz_cpu_bins_has(struct hz_thread_block *thread);
 
 /* A round of the keeper. Empties the slabs that were not used for many rounds. */
 enum hz_cpu_rest hz_cpu_bins_look(struct hz_thread_block *self);

@@ -32,7 +32,8 @@ HZ_INLINE void hz_cpu_bins_join(struct hz_thread_block *self) {
     (void)self;
 }
 
-HZ_INLINE void hz_cpu_bins_leave(void) {
+HZ_INLINE void hz_cpu_bins_leave(struct hz_thread_block *self) {
+    (void)self;
 }
 
 HZ_INLINE void hz_cpu_bins_fill(struct hz_thread_block *self, unsigned size_class) {
@@ -70,7 +71,8 @@ HZ_INLINE void hz_cpu_bins_stop(bool for_ever) {
     (void)for_ever;
 }
 
-HZ_INLINE bool hz_cpu_bins_are_on(void) {
+HZ_INLINE bool hz_cpu_bins_has(struct hz_thread_block *thread) {
+    (void)thread;
     return false;
 }
 

@@ -242,6 +242,39 @@ TEST_F(CpuBins, TheFirstFreesOfAThreadAreWatched) {
     }).join();
 }
 
+/* The keeper parks all others, however empty their bins are. */
+TEST_F(CpuBins, OthersSeeWhetherAThreadFreesIntoThem) {
+    std::thread([] {
+        (void)hz_thread_attach();
+        struct hz_thread_block *self = hz_thread_mine;
+        in_slow_path([](struct hz_thread_block *each) { return hz_cpu_bins_join(each), 0; });
+        require(!hz_cpu_bins_has(self), "the thread's frees are still watched");
+        join();
+        require(hz_cpu_bins_has(self), "the thread has joined");
+        hz_cpu_bins_leave(self);
+        require(!hz_cpu_bins_has(self), "the thread has left");
+        join();
+        hz_thread_detach(self);
+        require(!hz_cpu_bins_has(self), "the thread has ended");
+    }).join();
+    EXPECT_TRUE(hz_cpu_bins_has(unit::self()));
+    hz_cpu_bins_stop(false);
+    EXPECT_FALSE(hz_cpu_bins_has(unit::self()));
+}
+
+TEST_F(CpuBins, NoCpuHasBinsWhileAllocationsAreSampled) {
+    constexpr uint32_t rate = 1000;
+    pid_t child = fork();
+    if (child == 0) {
+        if (!hz_sample_start(rate))
+            _exit(0); /* this build has no sampling */
+        hz_cpu_bins_start();
+        require(!hz_cpu_bins_are_on(), "no CPU has bins");
+        _exit(0);
+    }
+    children::expect_good_end(child);
+}
+
 TEST_F(CpuBins, ADoubleFreeOfTheNewestBlockEndsTheProgram) {
     unit::OnCpu pinned;
     EXPECT_DEATH(
