@@ -41,7 +41,7 @@ static void *refill(struct hz_thread_block *self, unsigned size_class) {
         return block;
     }
     hz_orphan_reclaim(self);
-    (void)hz_cpu_bins_reclaim(self); /* in a fork's child */
+    (void)hz_cpu_bins_reclaim(self); /* left by a purge that goes on, or by a fork */
     hz_tick(self, size_class);
     hz_heap_limit_tick();
     block = pop_counted(self, size_class,

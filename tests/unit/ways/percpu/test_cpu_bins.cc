@@ -294,7 +294,6 @@ TEST_F(CpuBins, ADoubleFreeOfABlockInTheThreadsOwnBinEndsTheProgram) {
         hz_cpu_bins_start();
         join();
         unit::OnCpu pinned;
-        free_all(allocate(some_class, 40)); /* raises the limit of the CPU's bin */
         EXPECT_DEATH(
             {
                 unit::self()->frees_watched = HZ_FREES_WATCHED;
@@ -302,6 +301,10 @@ TEST_F(CpuBins, ADoubleFreeOfABlockInTheThreadsOwnBinEndsTheProgram) {
                 t_free(block);
                 require(unit::bin_count(unit::self(), some_class) > 0, "the child's thread has left");
                 hz_cpu_bins_start();
+                std::thread([] {
+                    join();
+                    free_all(allocate(some_class, 40)); /* raises the limit of the CPU's bin */
+                }).join();
                 if (joins_before)
                     join();
                 t_free(block);
