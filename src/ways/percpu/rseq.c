@@ -36,11 +36,11 @@ static bool threads_are_registered(void) {
 }
 
 bool hz_rseq_is_sound_on_arm64(const char *release) {
-    char *end;
-    unsigned long number = strtoul(release, &end, 10) * RELEASE_UNIT;
-    if (*end != '.')
+    char *minor;
+    unsigned long number = strtoul(release, &minor, 10) * RELEASE_UNIT;
+    if (*minor != '.')
         return false;
-    number += strtoul(end + 1, NULL, 10);
+    number += strtoul(minor + 1, NULL, 10);
     return number >= RELEASE_WITH_RSEQ && number < RELEASE_BROKEN_ON_ARM64;
 }
 
