@@ -186,7 +186,14 @@ def test_frames_on_a_terminal(tmp_path, has_rich):
     with watched(tmp_path, "--watch") as service:
         order = [sys.executable, ROOT / "tools/heap_stats.py", "top", str(service.pid), "--interval", "0.1"]
         environment = os.environ | {"TERM": "xterm", "COLUMNS": "150", "LINES": "50"} | ({} if has_rich else {"PYTHONPATH": str(tmp_path)})
-        top = subprocess.Popen(order, stdout=slave, stderr=slave, stdin=slave, env=environment)
+        top = subprocess.Popen(
+            order,
+            stdout=slave,
+            stderr=slave,
+            stdin=slave,
+            env=environment,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+        )
         os.close(slave)
         seen = b""
         while seen.count(b"blocks/s") < 2:
