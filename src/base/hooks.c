@@ -25,6 +25,18 @@ void hz_hooks_settle(void) {
     hz_load_rlx (&tell_settle_fork)(); /* relaxed: stored before fork was hooked, and this fork was hooked */
 }
 
+void hz_hooks_callback_begin(struct hz_hooks_callback *call) {
+    call->inside = hz_hooks_thread.inside;
+    if (call->inside == 1)
+        hz_hooks_thread.inside = 0;
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call->cancel_state); /* cannot fail */
+}
+
+void hz_hooks_callback_end(const struct hz_hooks_callback *call) {
+    (void)pthread_setcancelstate(call->cancel_state, NULL); /* cannot fail */
+    hz_hooks_thread.inside = call->inside;
+}
+
 static void child_tell(void) {
     struct hz_hooks_thread *thread = &hz_hooks_thread;
     thread->id = hz_os_thread_id();

@@ -56,17 +56,16 @@ HZ_INLINE void hz_hooks_leave(void) {
         hz_hooks_settle();
 }
 
-/* The library calls a function of the program, which may fork, and start threads in the child: as if the thread were
-   outside, unless a signal handler has interrupted the layer above. What it returns is for the call's end. */
-HZ_INLINE uint32_t hz_hooks_begin_callback(void) {
-    uint32_t inside = hz_hooks_thread.inside;
-    if (inside == 1)
-        hz_hooks_thread.inside = 0;
-    return inside;
-}
+/* What hz_hooks_callback_begin changes, for hz_hooks_callback_end. */
+struct hz_hooks_callback {
+    uint32_t inside;
+    int cancel_state;
+};
 
-HZ_INLINE void hz_hooks_end_callback(uint32_t inside) {
-    hz_hooks_thread.inside = inside;
-}
+/* The library calls a function of the program between these two. It may fork, and start threads in the child: the
+   thread counts as outside, unless a signal handler has interrupted the layer above. It cannot be cancelled, since
+   malloc and free are no cancellation points. */
+void hz_hooks_callback_begin(struct hz_hooks_callback *call);
+void hz_hooks_callback_end(const struct hz_hooks_callback *call);
 
 #endif

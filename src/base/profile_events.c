@@ -7,7 +7,6 @@
 #include "base/hooks.h"
 
 #include <errno.h>
-#include <pthread.h>
 
 enum { REGISTRATION_MAX = INT32_MAX }; /* a node has 31 bits for it */
 
@@ -48,14 +47,11 @@ void hz_profile_notice_give(const struct hz_profile_notice *notice) {
     if (notice->callback == NULL)
         return;
     int saved = errno;
-    int cancel_state;
-    uint32_t inside = hz_hooks_begin_callback();
-    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE,
-                                 &cancel_state); /* cannot fail. A callback may write to a file */
+    struct hz_hooks_callback call;
+    hz_hooks_callback_begin(&call);
     is_in_callback = true;
     notice->callback(&notice->event, notice->context);
     is_in_callback = false;
-    (void)pthread_setcancelstate(cancel_state, NULL); /* cannot fail */
-    hz_hooks_end_callback(inside);
+    hz_hooks_callback_end(&call);
     errno = saved;
 }

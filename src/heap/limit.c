@@ -11,8 +11,6 @@
 #include "base/lock.h"
 #include "base/os.h"
 
-#include <pthread.h>
-
 enum {
     PURGE_MS_MIN = 20,   /* from one purge to the next at least this long, */
     PURGE_SHARE = 16,    /* and this many times as long as the purge took, */
@@ -103,13 +101,11 @@ void hz_heap_limit_tell(void) {
     void *context = notify_context;
     hz_lock_release(&limit_lock);
     is_telling = true;
-    int cancel_state;
-    uint32_t inside = hz_hooks_begin_callback();
-    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* cannot fail. malloc is no such point */
+    struct hz_hooks_callback call;
+    hz_hooks_callback_begin(&call);
     if (callback != NULL)
         callback(hz_arena_held_bytes(), context);
-    (void)pthread_setcancelstate(cancel_state, NULL); /* cannot fail */
-    hz_hooks_end_callback(inside);
+    hz_hooks_callback_end(&call);
     is_telling = false;
 }
 

@@ -13,7 +13,7 @@
 static bool begin_here(bool is_on) {
     struct hz_thread_block *self = hz_thread_enter();
     if (is_on && hz_is_attached(self)) {
-        hz_cpu_bins_leave(self); /* which are not counted */
+        hz_cpu_bins_leave(self); /* what is taken from the bins of CPUs is not counted */
         hz_sampler_start(self);
     }
     hz_thread_leave(self);
