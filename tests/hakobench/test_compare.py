@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import subprocess
+import time
 
 import click.testing
 import numpy
@@ -651,6 +652,14 @@ def test_leftovers_of_killed_builds_are_cleared(repository: Repository) -> None:
     assert repository.git("worktree", "list").count("\n") == 0
 
 
+def is_running(pid: int) -> bool:
+    """Its present parent has perhaps not waited for it yet."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def test_an_interruption_ends_the_build(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
@@ -675,8 +684,10 @@ def test_an_interruption_ends_the_build(
         repository.load("git:HEAD")
     build, child = seen
     assert not pathlib.Path(f"/proc/{build}").exists()
-    state = pathlib.Path(f"/proc/{child}/stat")  # its present parent has perhaps not waited for it yet
-    assert not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+    deadline = time.monotonic() + 10  # a process that was killed may need a moment to end
+    while is_running(child):
+        assert time.monotonic() < deadline
+        os.sched_yield()
     assert [path.name for path in repository.cache.iterdir()] == ["lock"]
     assert repository.git("worktree", "list").count("\n") == 0
 
