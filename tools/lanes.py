@@ -252,7 +252,16 @@ def waiting(f: Figures, c: Class) -> int:
 
 def depot(f: Figures, c: Class) -> int:
     batch = c.batch * c.block
-    return f["HZ_DEPOT_BYTES"] // batch * batch if c.shared else 0
+    return f["HZ_DEPOT_BYTES"] // batch * batch if c.shared and not c.home else 0
+
+
+def surplus(f: Figures, c: Class) -> int:
+    batch = c.batch * c.block
+    return f["HZ_DEPOT_BYTES"] // batch * batch if c.shared and c.home else 0
+
+
+def has_surplus(f: Figures) -> bool:
+    return any(surplus(f, c) > 0 for c in classes_of(f))
 
 
 def has(name: str) -> Callable[[Figures], bool]:
@@ -290,6 +299,7 @@ BOUNDS: tuple[tuple[str, Callable[[Figures], bool], Callable[[Figures], int], st
     ("one shard, one class: central", has("HZ_TRANSFER_SLOTS"), most(central), "max(`HZ_CENTRAL_BYTES`, one list) (1)"),
     ("one shard, one class: inbox", has_inbox, most(inbox), "max(`HZ_INBOX_BYTES`, one list) (1)"),
     ("one shard, one class: all that waits", has_mailbox, most(waiting), "sum of the mailbox's rows, and carry (2)"),
+    ("one shard, one class: its stack in the depot", has_surplus, most(surplus), "max(`HZ_DEPOT_BYTES`, one batch), of home classes only"),
     ("depot, one class: fixed part", always, most(depot), "max(`HZ_DEPOT_BYTES`, one batch) (3)"),
     ("a thread block itself", always, lambda f: f["thread_block_bytes"], "metadata, touched as bins are used (4)"),
     ("a shard itself", always, lambda f: f["shard_bytes"], "metadata, touched as classes are used (4)"),
@@ -298,8 +308,7 @@ BOUNDS: tuple[tuple[str, Callable[[Figures], bool], Callable[[Figures], int], st
 BOUND_NOTES = (
     "1. A list has at most `HZ_HOME_COUNT` blocks, and no more than a full bin or remote buffer holds; above 2 KiB, than a bin.",
     "2. Carry is what is left of the list last taken. In lane pageq blocks wait in the lists of their pages, without a bound.",
-    "3. While blocks of the class pass from thread to thread, the limit is `HZ_DEPOT_PERCENT` of all its blocks if that is more.",
-    "   After work has moved to other CPUs, the depot can hold up to twice the limit.",
+    "3. `HZ_DEPOT_PERCENT` of all its blocks, if that is more, while they pass from thread to thread. Up to twice that after work has moved to other CPUs.",
     "4. Recycled, never unmapped.",
 )
 

@@ -48,7 +48,7 @@ enum {
 
 /* Whether blocks of the class go home when a thread of another shard frees them. Otherwise that thread adopts them. */
 HZ_INLINE bool hz_class_is_home(unsigned size_class) {
-    return (int)hz_class_bytes(size_class) < HZ_HOME_BELOW_BYTES;
+    return HZ_HAS_HOME && (int)hz_class_bytes(size_class) < HZ_HOME_BELOW_BYTES;
 }
 
 /* The number of home classes, which are the smallest ones. */
@@ -58,9 +58,10 @@ HZ_INLINE unsigned hz_home_classes(void) {
     return hz_class_of(HZ_HOME_BELOW_BYTES) - 1;
 }
 
-/* Whether a full bin's surplus goes to the depot, for any thread. */
+/* Whether a full bin's surplus goes to the depot: for any thread, or, if the class is a home class, for the threads of
+   the shard. */
 HZ_INLINE bool hz_class_is_shared(unsigned size_class) {
-    return (int)hz_class_bytes(size_class) >= HZ_DEPOT_FROM_BYTES && !hz_class_is_home(size_class);
+    return HZ_DEPOT_BYTES > 0 && (int)hz_class_bytes(size_class) >= HZ_DEPOT_FROM_BYTES;
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/hooks.h"
 #include "base/os.h"
 #include "cpu_bins.h"
+#include "heap/cache/age.h"
 #include "heap/cache/allowance.h"
 #include "heap/cache/flush.h"
 #include "heap/cache/sampler.h"
@@ -98,6 +99,7 @@ struct hz_thread_block *hz_thread_attach(void) {
 void hz_thread_detach(struct hz_thread_block *thread) {
     hz_cpu_bins_leave(thread);
     hz_thread_flush(thread);
+    hz_age_surplus_leave(thread);
     hz_shard_leave(thread, thread->shard);
     hz_allowance_leave();
     hz_park_close(thread);

@@ -10,7 +10,8 @@ constexpr unsigned batch = 2; /* blocks in a batch of class SHARED */
 
 /* Threads push, pop and release their spare batches, in an order that the seed decides. */
 struct Depot {
-    explicit Depot(size_t batches) : pieces(batches * batch) {
+    explicit Depot(size_t batches, size_t bytes = model::SHARED)
+        : pieces(batches * batch), size_class(hz_class_of(bytes)) {
         for (size_t i = 0; i < pieces.size(); i++)
             ledger.taken(pieces[i], Pieces::BYTES);
     }
@@ -21,11 +22,16 @@ struct Depot {
     void push(void **blocks) {
         for (unsigned i = 0; i < batch; i++)
             ledger.given(blocks[i]);
-        MODEL_CHECK(hz_depot_push(unit::self(), hz_class_of(model::SHARED), blocks, batch));
+        MODEL_CHECK(hz_depot_push(unit::self(), size_class, blocks, batch));
         resting++;
     }
     bool pop(void **blocks) {
-        uint32_t count = hz_depot_pop(unit::self(), hz_class_of(model::SHARED), blocks);
+        return taken(hz_depot_pop(unit::self(), size_class, blocks), blocks);
+    }
+    bool pop_home(void **blocks) {
+        return taken(hz_depot_pop_home(unit::self(), size_class, blocks), blocks);
+    }
+    bool taken(uint32_t count, void **blocks) {
         if (count == 0)
             return false;
         MODEL_CHECK(count == batch);
@@ -36,13 +42,14 @@ struct Depot {
     }
     void pop_all() {
         void *blocks[batch];
-        while (pop(blocks)) {
+        while (pop_home(blocks)) {
         }
         MODEL_CHECK(resting == 0);
         MODEL_CHECK(ledger.held() == pieces.size());
-        MODEL_CHECK(hz_depot_blocks(hz_class_of(model::SHARED)) == 0);
+        MODEL_CHECK(hz_depot_blocks(size_class) == 0);
     }
     Pieces pieces;
+    unsigned size_class;
     model::Ledger ledger;
     int resting = 0;
 };
@@ -113,6 +120,36 @@ TEST(Depot, ABatchComesBack) {
                          with([&] { depot.push(3); })});
         depot.pop_all();
     });
+}
+
+/* A home class has a stack in each shard. Each thread pushes and pops its shard's, and two threads share one. One
+   thread, as ageing does, also pops those of other shards. */
+TEST(Depot, AHomeClass) {
+    if (!HZ_HAS_HOME)
+        GTEST_SKIP() << "this lane has no home class";
+    model::Explored found = model::explore("depot-publish chunk-publish", 600, [] {
+        Depot depot(4, model::SMALL);
+        model::Start start(3);
+        unit::self();
+        (void)hz_shard_claim(); /* no thread is the last one of its shard: the blocks have no home */
+        (void)hz_shard_claim();
+        depot.push(3);
+        model::together({[&] { work(&depot, &start, 0, 6); }, [&] { work(&depot, &start, 1, 6); },
+                         [&] {
+                             void *blocks[batch];
+                             unit::self();
+                             start.wait();
+                             depot.push(2);
+                             while (depot.pop_home(blocks)) {
+                                 model::reached(POPPED);
+                                 depot.push(blocks);
+                                 if (model::pick(2) == 0)
+                                     break;
+                             }
+                         }});
+        depot.pop_all();
+    });
+    EXPECT_GT(found.facts[POPPED], 0U);
 }
 
 /* The very first batches: threads make the first chunk at the same time. */

@@ -6,6 +6,10 @@
  * they are, and CPUs seldom disturb each other. A thread pushes onto the part of its CPU, and pops from another part
  * only when its own is empty. Which part a thread uses only affects speed: it may move to another CPU at any time.
  *
+ * A home class has a stack for each shard instead, which only the shard's threads push and pop, and which ageing, a
+ * purge and the shard's last thread empty. So its blocks stay with their shard: a bin of a home class, whose surplus a
+ * batch is, has blocks of the thread's own shard (and now and then a stray, whose page has just changed hands).
+ *
  * The head of a stack is one word: index of the top batch, number of blocks, and a 26-bit tag that changes with every
  * push and pop. So a pop that was delayed cannot mistake a batch that left and came back (ABA) for the one it saw.
  * Batches are never unmapped: reading the `next` of one that has just been popped is harmless, because the CAS fails.
@@ -23,6 +27,7 @@
 #include "base/meta.h"
 #include "base/os.h"
 #include "heap/pages/page.h"
+#include "heap/pages/shard.h"
 #include "heap/seal.h"
 
 #include <string.h>
@@ -54,7 +59,8 @@ enum {
 _Static_assert((int)CHUNK_COUNT *(int)CHUNK_BATCHES <= (int)COUNT_MAX,
                "a head must be able to count all empty batches");
 
-/* One head per line, so that threads that use different classes do not disturb each other. */
+/* One head per line, so that threads that use different classes do not disturb each other. The heads of home classes
+   are in the shards (shard.h). */
 struct head {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint64_t) word; /* sync: depot-publish; index | blocks | tag */
 };
@@ -127,18 +133,18 @@ static uint32_t part_after(uint32_t part) {
 }
 
 /* Pushes a batch unless the stack would then have more than `cap` blocks. */
-static bool stack_push(struct head *head, uint32_t index, uint32_t cap) {
+static bool stack_push(_Atomic(uint64_t) *head, uint32_t index, uint32_t cap) {
     struct batch *batch = batch_get(index);
     uint32_t count = hz_load_rlx(&batch->count); /* relaxed: own batch */
     HZ_PREFETCH_WRITE(head);
-    uint64_t seen = hz_load_rlx(&head->word); /* relaxed: cas */
+    uint64_t seen = hz_load_rlx(head); /* relaxed: cas */
     uint64_t next;
     do {
         if (count_of(seen) + count > cap)
             return false;
         hz_store_rlx(&batch->next, index_of(seen)); /* relaxed: published by the CAS; again on every retry */
         next = word_make(index, count_of(seen) + count, seen);
-    } while (!hz_cas_rel_rlx(&head->word, &seen, next)); /* sync: depot-publish, partner stack_pop */
+    } while (!hz_cas_rel_rlx(head, &seen, next)); /* sync: depot-publish, partner stack_pop */
     return true;
 }
 
@@ -153,9 +159,9 @@ static void batch_prefetch(uint32_t index, uint32_t count) {
 }
 
 /* The index of the popped batch; 0 when the stack is empty. `count`: most blocks that the caller will read. */
-static uint32_t stack_pop(struct head *head, uint32_t count) {
+static uint32_t stack_pop(_Atomic(uint64_t) *head, uint32_t count) {
     /* sync: depot-publish, partner stack_push: the `next` read below is at least as new as this head */
-    uint64_t seen = hz_load_acq(&head->word);
+    uint64_t seen = hz_load_acq(head);
     uint64_t next;
     if (index_of(seen) != 0) { /* prefetch once: after a lost CAS it would steal the winner's cache lines */
         HZ_PREFETCH_WRITE(head);
@@ -167,22 +173,49 @@ static uint32_t stack_pop(struct head *head, uint32_t count) {
         struct batch *top = batch_get(index_of(seen));
         uint32_t below = hz_load_rlx(&top->next); /* relaxed, both: if they are stale, so is the tag */
         next = word_make(below, count_of(seen) - hz_load_rlx(&top->count), seen);
-    } while (!hz_cas_acq_acq(&head->word, &seen, next)); /* sync: depot-publish, partner stack_push */
+    } while (!hz_cas_acq_acq(head, &seen, next)); /* sync: depot-publish, partner stack_push */
     return index_of(seen);
+}
+
+static uint32_t head_count(_Atomic(uint64_t) *head) {
+    return count_of(hz_load_rlx(head)); /* relaxed: hint, figure */
+}
+
+/* The head of the shard's stack of a home class. */
+static _Atomic(uint64_t) *surplus_of(struct hz_shard *shard, unsigned size_class) {
+    return &shard->classes[size_class].surplus;
+}
+
+/* The class's heads are head_at(size_class, 0), head_at(size_class, 1), ..., before the first NULL. */
+static _Atomic(uint64_t) *head_at(unsigned size_class, uint32_t index) {
+    if (!hz_class_is_home(size_class))
+        return index < part_count() ? &heads[index][size_class].word : NULL;
+    struct hz_shard *shard = hz_shard_get(index); /* shards are made in order */
+    return shard != NULL ? surplus_of(shard, size_class) : NULL;
+}
+
+/* The head of the fullest stack, or else the first head. Of a home class there is none before the first shard. */
+static _Atomic(uint64_t) *fullest_head(unsigned size_class) {
+    _Atomic(uint64_t) *head;
+    _Atomic(uint64_t) *fullest = head_at(size_class, 0);
+    for (uint32_t i = 1; (head = head_at(size_class, i)) != NULL; i++)
+        if (head_count(head) > head_count(fullest))
+            fullest = head;
+    return fullest;
 }
 
 /* Pops from `part`, or else from the next part that has something. `count`: as in stack_pop. */
 static uint32_t parts_pop(unsigned size_class, uint32_t part, uint32_t count) {
     uint32_t index = 0;
     for (uint32_t left = part_count(); index == 0 && left > 0; left--, part = part_after(part))
-        index = stack_pop(&heads[part][size_class], count);
+        index = stack_pop(&heads[part][size_class].word, count);
     return index;
 }
 
 /* Pushes onto the part of the thread's CPU. Never refused: there are fewer batches than a head can count. */
 static void empty_push(uint32_t index) {
     hz_store_rlx(&batch_get(index)->count, 1); /* relaxed: published by the push */
-    (void)stack_push(&heads[part_here()][EMPTY + kind_of(index)], index, COUNT_MAX);
+    (void)stack_push(&heads[part_here()][EMPTY + kind_of(index)].word, index, COUNT_MAX);
 }
 
 /* A new batch; 0 when there is no memory or no number left. */
@@ -246,26 +279,28 @@ static uint16_t thread_mark(const struct hz_thread_block *self) {
     return (uint16_t)((uintptr_t)self >> 12 ^ (uintptr_t)self >> 28);
 }
 
+/* HZ_DEPOT_BYTES in blocks: at least a batch, or no class could ever start to pass. */
+static uint32_t cap_fixed(unsigned size_class) {
+    size_t fixed = HZ_DEPOT_BYTES / hz_class_bytes(size_class);
+    return (uint32_t)hz_min(hz_max(fixed, hz_batch_count(size_class)), COUNT_MAX);
+}
+
 /* Most blocks that may rest in all parts together: HZ_DEPOT_BYTES, or, while blocks pass from thread to thread, a share
    of all blocks of the class if that is more. So a burst of frees on one side finds room while the other side sleeps,
    and ageing sends the blocks home afterwards. If a thread only pops what it pushed itself, more than a little at rest
    would waste memory. (Two threads on one CPU that push and pop alternately get each other's batches: that counts as
    passing.) */
 static uint32_t cap_of(unsigned size_class) {
-    size_t fixed = HZ_DEPOT_BYTES / hz_class_bytes(size_class);
-    fixed = hz_max(fixed, hz_batch_count(size_class)); /* at least a batch, or no class could ever start to pass */
-    if (hz_load_rlx(&passing[size_class]) == 0)        /* relaxed: hint */
-        return (uint32_t)hz_min(fixed, COUNT_MAX);
+    uint32_t fixed = cap_fixed(size_class);
+    if (hz_load_rlx(&passing[size_class]) == 0) /* relaxed: hint */
+        return fixed;
     size_t share = hz_class_blocks(size_class) * HZ_DEPOT_PERCENT / 100;
     return (uint32_t)hz_min(hz_max(fixed, share), COUNT_MAX);
 }
 
-/* Pops a batch into `out`, beginning with `part`; 0 when there is none. *from: the mark of the thread that pushed it.
- */
-static uint32_t pop_into(struct hz_thread_block *self, unsigned size_class, uint32_t part, void **out, uint16_t *from) {
-    if (HZ_DEPOT_BYTES == 0)
-        return 0;
-    uint32_t index = parts_pop(size_class, part, hz_batch_count(size_class));
+/* Copies the blocks of a popped batch to `out`, writes the mark of the thread that pushed them to *from, and keeps the
+   empty batch. Returns the number of blocks; 0 if `index` is 0. */
+static uint32_t batch_take(struct hz_thread_block *self, uint32_t index, void **out, uint16_t *from) {
     if (index == 0)
         return 0;
     struct batch *batch = batch_get(index);
@@ -280,7 +315,12 @@ static uint32_t pop_into(struct hz_thread_block *self, unsigned size_class, uint
 
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out) {
     uint16_t from;
-    uint32_t count = pop_into(self, size_class, part_here(), out, &from);
+    uint32_t most = hz_batch_count(size_class);
+    if (HZ_DEPOT_BYTES == 0)
+        return 0;
+    if (hz_class_is_home(size_class))
+        return batch_take(self, stack_pop(surplus_of(self->shard, size_class), most), out, &from);
+    uint32_t count = batch_take(self, parts_pop(size_class, part_here(), most), out, &from);
     if (count > 0 && from != thread_mark(self) && hz_load_rlx(&passing[size_class]) != PASSING)
         hz_store_rlx(&passing[size_class], PASSING); /* relaxed, both: hint */
     return count;
@@ -288,8 +328,13 @@ uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **
 
 uint32_t hz_depot_pop_home(struct hz_thread_block *self, unsigned size_class, void **out) {
     uint16_t from;
-    return pop_into(self, size_class, part_after(part_here()), out,
-                    &from); /* this CPU's part last, since it is in use */
+    uint32_t most = hz_batch_count(size_class);
+    if (HZ_DEPOT_BYTES == 0)
+        return 0;
+    if (hz_class_is_home(size_class))
+        return batch_take(self, stack_pop(fullest_head(size_class), most), out, &from);
+    uint32_t part = part_after(part_here()); /* this CPU's part last, since it is in use */
+    return batch_take(self, parts_pop(size_class, part, most), out, &from);
 }
 
 void hz_depot_forget_passing(unsigned size_class) {
@@ -300,7 +345,7 @@ void hz_depot_forget_passing(unsigned size_class) {
 }
 
 static uint32_t count_in(uint32_t part, unsigned size_class) {
-    return count_of(hz_load_rlx(&heads[part][size_class].word)); /* relaxed: hint, figure */
+    return head_count(&heads[part][size_class].word);
 }
 
 /* Most blocks that may rest in one part when `count` more come: what the other parts leave of the cap. A part with less
@@ -319,13 +364,10 @@ static uint32_t cap_in(uint32_t part, unsigned size_class, uint32_t count) {
     return cap - (uint32_t)hz_min(cap, others);
 }
 
-bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count) {
-    if (HZ_DEPOT_BYTES == 0)
-        return false;
-    uint32_t part = part_here();
-    HZ_PREFETCH_WRITE(&heads[part][size_class]);
-    uint32_t cap = cap_in(part, size_class, count);
-    if (count_in(part, size_class) + count > cap)
+/* Pushes the blocks onto the stack unless it would then have more than `cap` blocks. */
+static bool batch_push(struct hz_thread_block *self, _Atomic(uint64_t) *head, uint32_t cap, void *const *blocks,
+                       uint32_t count) {
+    if (head_count(head) + count > cap)
         return false;
     uint32_t index = empty_get(self, count > SHORT_COUNT ? LONG : SHORT);
     if (index == 0)
@@ -334,7 +376,7 @@ bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *cons
     hz_store_rlx(&batch->count, (uint16_t)count); /* relaxed: published by the push */
     batch->from = thread_mark(self);
     memcpy(batch->blocks, blocks, count * sizeof(batch->blocks[0]));
-    if (stack_push(&heads[part][size_class], index, cap)) {
+    if (stack_push(head, index, cap)) {
         hz_count(&self->counters.depot_push, 1);
         spare_prepare(self, kind_of(index), count);
         return true;
@@ -343,13 +385,30 @@ bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *cons
     return false;
 }
 
+bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count) {
+    if (HZ_DEPOT_BYTES == 0)
+        return false;
+    if (hz_class_is_home(size_class))
+        return batch_push(self, surplus_of(self->shard, size_class), cap_fixed(size_class), blocks, count);
+    uint32_t part = part_here();
+    HZ_PREFETCH_WRITE(&heads[part][size_class]);
+    return batch_push(self, &heads[part][size_class].word, cap_in(part, size_class, count), blocks, count);
+}
+
+/* The word in which hz_depot_was_used remembers head_at(size_class, index). */
+static _Atomic(uint64_t) *seen_at(unsigned size_class, uint32_t index) {
+    return hz_class_is_home(size_class) ? &hz_shard_get(index)->classes[size_class].surplus_seen
+                                        : &seen_words[index][size_class];
+}
+
 /* The tags make each state of a head a new word. */
 bool hz_depot_was_used(unsigned size_class) {
     bool used = false;
-    for (uint32_t part = 0; part < part_count(); part++) {
-        uint64_t word = hz_load_rlx(&heads[part][size_class].word); /* relaxed, all: hint */
-        if (word != hz_load_rlx(&seen_words[part][size_class])) {
-            hz_store_rlx(&seen_words[part][size_class], word);
+    _Atomic(uint64_t) *head;
+    for (uint32_t i = 0; (head = head_at(size_class, i)) != NULL; i++) {
+        uint64_t word = hz_load_rlx(head); /* relaxed, all: hint */
+        if (word != hz_load_rlx(seen_at(size_class, i))) {
+            hz_store_rlx(seen_at(size_class, i), word);
             used = true;
         }
     }
@@ -358,7 +417,8 @@ bool hz_depot_was_used(unsigned size_class) {
 
 uint32_t hz_depot_blocks(unsigned size_class) {
     uint32_t count = 0;
-    for (uint32_t part = 0; part < part_count(); part++)
-        count += count_in(part, size_class);
+    _Atomic(uint64_t) *head;
+    for (uint32_t i = 0; (head = head_at(size_class, i)) != NULL; i++)
+        count += head_count(head);
     return count;
 }

@@ -1,6 +1,7 @@
 /*
- * depot.h - per class, for all shards: blocks that one thread has too many of and another thread can take, in batches.
- * Any thread; lock-free.
+ * depot.h - per class: blocks that one thread has too many of and another thread can take, in batches. A home class has
+ * a stack of batches in each shard, for the threads of that shard; any other class has one in each part, for all
+ * threads. Any thread; lock-free.
  */
 #ifndef HZ_HEAP_CACHE_DEPOT_H
 #define HZ_HEAP_CACHE_DEPOT_H
@@ -11,14 +12,15 @@
    Before the first call there is one part. Any thread. */
 void hz_depot_divide(void);
 
-/* Keeps `count` (1..HZ_BATCH_COUNT) blocks for any thread. False when enough of the class rests already, or when there
-   is no memory for a batch. */
+/* Keeps `count` (1..HZ_BATCH_COUNT) blocks for another thread. False when enough of the class rests already, or when
+   there is no memory for a batch. The thread has a shard. */
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count);
 
 /* Pops a batch of up to hz_batch_count blocks into `out`. Returns its length; 0 when there is none. */
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out);
 
-/* As hz_depot_pop, for a thread that sends the blocks home: this does not count as passing from thread to thread. */
+/* As hz_depot_pop, for a thread that sends the blocks home: this does not count as passing from thread to thread, and
+   the blocks of a home class come from the shard in which most of them rest. */
 uint32_t hz_depot_pop_home(struct hz_thread_block *self, unsigned size_class, void **out);
 
 /* Called in each ageing round. Unless threads go on popping what others pushed, the class soon stops counting as

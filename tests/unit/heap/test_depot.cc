@@ -26,6 +26,11 @@ Blocks batch_of(size_t first, uint32_t count) {
     return blocks;
 }
 
+/* A class whose batches any thread pops. The smaller ones, in lanes that have such, are home classes. */
+unsigned shared_class(unsigned number) {
+    return hz_home_classes() + number;
+}
+
 /* Each test uses its own classes and leaves them empty. */
 class Depot : public testing::Test {
   protected:
@@ -93,7 +98,7 @@ TEST_F(Depot, EveryCpuHasAPart) {
     const std::vector<int> all = unit::cpus();
     if (HZ_DEPOT_PARTS == 1 || all.size() < 2)
         GTEST_SKIP() << "the depot has only one part";
-    const unsigned size_class = 5;
+    const unsigned size_class = shared_class(5);
     const int one = all.front();
     const int other = all.back();
     auto push_on = [&](int cpu, size_t first) {
@@ -123,7 +128,7 @@ TEST_F(Depot, EveryPartKeepsItsShare) {
     if (HZ_DEPOT_PARTS == 1 || all.size() < 2)
         GTEST_SKIP() << "the depot has only one part";
     const size_t parts = std::min<size_t>(all.size(), HZ_DEPOT_PARTS);
-    const unsigned size_class = 7;
+    const unsigned size_class = shared_class(7);
     const uint32_t full = hz_batch_count(size_class);
     auto fill_on = [&](int cpu) {
         OnCpu there(cpu);
@@ -315,12 +320,21 @@ void circulate(unsigned size_class, size_t batches, unsigned turns) {
 }
 
 TEST_F(Depot, FewBatchesCirculateFast) {
-    circulate(2, 2, unit::rounds(40000)); /* the same batch keeps coming back to the head */
-    circulate(2, 3, unit::rounds(40000));
+    circulate(shared_class(2), 2, unit::rounds(40000)); /* the same batch keeps coming back to the head */
+    circulate(shared_class(2), 3, unit::rounds(40000));
 }
 
 TEST_F(Depot, ManyBatchesCirculate) {
-    circulate(4, 12, unit::rounds(20000));
+    circulate(shared_class(4), 12, unit::rounds(20000));
+}
+
+TEST_F(Depot, ThreadsOfAShardCirculateAHomeClass) {
+    if (!HZ_HAS_HOME)
+        GTEST_SKIP() << "this lane has no home class";
+    ASSERT_EQ(self_->shard->index, 0U);
+    ASSERT_TRUE(hz_shard_limit_set(1));
+    circulate(2, 3, unit::rounds(20000));
+    ASSERT_TRUE(hz_shard_limit_set(0));
 }
 
 TEST_F(Depot, ThreadsPushAndPopEveryBlockOnce) {
@@ -358,6 +372,114 @@ TEST_F(Depot, ThreadsPushAndPopEveryBlockOnce) {
     for (const std::atomic<uint32_t> &count : seen)
         ASSERT_EQ(count, 1U);
     EXPECT_EQ(hz_depot_blocks(size_class), 0U);
+}
+
+/* Home classes: a stack in each shard. */
+class DepotOfShards : public unit::OwnShard {
+  protected:
+    void SetUp() override {
+        if (HZ_DEPOT_BYTES == 0 || !HZ_HAS_HOME)
+            GTEST_SKIP() << "this lane has no depot or no home class";
+        OwnShard::SetUp();
+    }
+    void TearDown() override {
+        if (shard_ != nullptr)
+            OwnShard::TearDown();
+    }
+    void push(struct hz_shard *shard, const Blocks &blocks) {
+        unit::ThreadOf there(self_, shard);
+        ASSERT_TRUE(hz_depot_push(self_, size_class, blocks.data(), static_cast<uint32_t>(blocks.size())));
+    }
+    Blocks pop(struct hz_shard *shard) {
+        unit::ThreadOf there(self_, shard);
+        Blocks blocks(HZ_BATCH_COUNT);
+        blocks.resize(hz_depot_pop(self_, size_class, blocks.data()));
+        return blocks;
+    }
+    Blocks pop_home() {
+        Blocks blocks(HZ_BATCH_COUNT);
+        blocks.resize(hz_depot_pop_home(self_, size_class, blocks.data()));
+        return blocks;
+    }
+    static constexpr unsigned size_class = 1;
+};
+
+TEST_F(DepotOfShards, EachPopsItsOwn) {
+    push(shard_, batch_of(100, 3));
+    EXPECT_TRUE(pop(self_->shard).empty());
+    push(self_->shard, batch_of(200, 2));
+    EXPECT_EQ(hz_depot_blocks(size_class), 5U);
+    EXPECT_EQ(pop(shard_), batch_of(100, 3));
+    EXPECT_TRUE(pop(shard_).empty());
+    EXPECT_EQ(pop(self_->shard), batch_of(200, 2));
+    EXPECT_EQ(hz_depot_blocks(size_class), 0U);
+}
+
+TEST_F(DepotOfShards, EachIsBounded) {
+    const uint32_t full = hz_batch_count(size_class);
+    const size_t cap = std::max<size_t>(HZ_DEPOT_BYTES / hz_class_bytes(size_class), full);
+    for (struct hz_shard *shard : {shard_, self_->shard}) {
+        unit::ThreadOf there(self_, shard);
+        size_t resting = 0;
+        while (hz_depot_push(self_, size_class, batch_of(0, full).data(), full))
+            resting += full;
+        EXPECT_LE(resting, cap);
+        EXPECT_GT(resting + full, cap) << "what rests in another shard does not count";
+    }
+    while (!pop_home().empty()) {
+    }
+}
+
+/* Ageing takes from the shard in which most rests. */
+TEST_F(DepotOfShards, AgeingTakesFromTheFullestOne) {
+    push(self_->shard, batch_of(100, 5));
+    push(shard_, batch_of(200, 6));
+    push(shard_, batch_of(300, 1));
+    for (const Blocks &expected : {batch_of(300, 1), batch_of(200, 6), batch_of(100, 5), Blocks()})
+        EXPECT_EQ(pop_home(), expected);
+}
+
+TEST_F(DepotOfShards, UseOfAnyShardIsUse) {
+    (void)hz_depot_was_used(size_class);
+    EXPECT_FALSE(hz_depot_was_used(size_class));
+    for (struct hz_shard *shard : {shard_, self_->shard}) {
+        push(shard, batch_of(100, 1));
+        EXPECT_TRUE(hz_depot_was_used(size_class));
+        EXPECT_FALSE(hz_depot_was_used(size_class));
+        EXPECT_EQ(pop(shard).size(), 1U);
+        EXPECT_TRUE(hz_depot_was_used(size_class)) << "it is as empty as before, but was used";
+    }
+}
+
+/* No thread of another shard would pop it. */
+TEST_F(DepotOfShards, TheLastThreadSendsItHome) {
+    const Blocks blocks = unit::take(shard_, size_class, 40);
+    push(shard_, blocks);
+    {
+        unit::ThreadOf there(self_, shard_);
+        hz_add_ar(&shard_->threads, 1);
+        hz_age_surplus_leave(self_);
+        EXPECT_EQ(hz_depot_blocks(size_class), 40U) << "another thread of the shard stays";
+        hz_shard_release(shard_);
+        hz_age_surplus_leave(self_);
+    }
+    EXPECT_EQ(hz_depot_blocks(size_class), 0U);
+    EXPECT_EQ(hz_load_rlx(&shard_->classes[size_class].free_blocks),
+              hz_page_of(blocks[0])->capacity * unit::pages_of(shard_));
+}
+
+/* The same at the end of a real thread. */
+TEST_F(DepotOfShards, AThreadsEndSendsItHome) {
+    std::thread([&] {
+        struct hz_thread_block *other = unit::self();
+        ASSERT_NE(other->shard, self_->shard);
+        const Blocks blocks = unit::take(other->shard, size_class, 40);
+        ASSERT_TRUE(hz_depot_push(other, size_class, blocks.data(), 40));
+        EXPECT_EQ(hz_depot_blocks(size_class), 40U);
+    }).join();
+    EXPECT_EQ(hz_depot_blocks(size_class), 0U);
+    hz_heap_purge();
+    EXPECT_EQ(hz_class_blocks(size_class), 0U);
 }
 
 } // namespace

@@ -1,5 +1,5 @@
-/* Lane default of hz4, for any number of threads: small blocks go home, in lists sent to their owner's inbox. It is the
-   lean engine: bins of many threads and the depot may hold less than in hz3. */
+/* Lane default of hz4, for any number of threads: small blocks of other shards go home, in lists sent to their owner's
+   inbox. It is the lean engine: bins of many threads and the depot may hold less than in hz3. */
 #ifndef HZ4_LANES_DEFAULT_H
 #define HZ4_LANES_DEFAULT_H
 
@@ -8,7 +8,6 @@
 #endif
 
 #define LANE_HZ_HOME_BELOW_BYTES  HZ_SET(129)
-#define LANE_HZ_DEPOT_FROM_BYTES  HZ_SET(129)
 #define LANE_HZ_REMOTE_COUNT      HZ_SET(96)
 #define LANE_HZ_ROOM_SHARED_BYTES HZ_SET(16777216)
 #define LANE_HZ_DEPOT_BYTES       HZ_SET(524288)
