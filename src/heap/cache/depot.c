@@ -2,7 +2,7 @@
  * depot.c - stacks of batches, each an array of block pointers. Called by refill.c, flush.c and age.c.
  *
  * A batch moves from thread to thread by copying pointers; no block is touched on its way. There is a stack for each
- * CPU (or for a few neighbours, if there are more CPUs than HZ_DEPOT_PARTS), so blocks mostly stay in the cache where
+ * CPU (or for a few neighbours, if there are many: hz_depot_parts_for), so blocks mostly stay in the cache where
  * they are, and CPUs seldom disturb each other. A thread pushes onto the part of its CPU, and pops from another part
  * only when its own is empty. Which part a thread uses only affects speed: it may move to another CPU at any time.
  *
@@ -111,7 +111,7 @@ static uint64_t word_make(uint32_t index, uint32_t count, uint64_t old) {
 
 void hz_depot_divide(void) {
     uint8_t group[HZ_CPUS];
-    uint32_t groups = hz_cpus_groups(group, HZ_DEPOT_PARTS);
+    uint32_t groups = hz_cpus_groups(group, hz_depot_parts_for(hz_cpus_count()));
     if (groups < hz_load_rlx(&parts)) /* relaxed, all: hints; which part a thread uses matters to speed only */
         return;
     hz_store_rlx(&parts, groups);

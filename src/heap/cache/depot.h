@@ -8,6 +8,13 @@
 
 #include "heap/thread_block.h"
 
+/* Most parts for so many CPUs, of which neighbours share a part: 8, or one for every 4 CPUs if these are more, and
+   never more than HZ_DEPOT_PARTS. Few parts make every part's share of the limit large, many make few CPUs meet at a
+   head. */
+HZ_INLINE uint32_t hz_depot_parts_for(uint32_t cpus) {
+    return (uint32_t)hz_min(hz_max(8, cpus / 4), HZ_DEPOT_PARTS);
+}
+
 /* Divides the depot into parts among the CPUs of the last look (base/cpus.h), unless that would make the parts fewer.
    Before the first call there is one part. Any thread. */
 void hz_depot_divide(void);

@@ -122,12 +122,22 @@ TEST_F(Depot, EveryCpuHasAPart) {
     EXPECT_TRUE(pop_on(one).empty());
 }
 
+TEST_F(Depot, ManyCpusHaveMoreParts) {
+    struct Case {
+        uint32_t cpus;
+        uint32_t parts;
+    };
+    const uint32_t most = HZ_DEPOT_PARTS;
+    for (const Case &each : {Case{1, 8}, {8, 8}, {32, 8}, {35, 8}, {36, 9}, {48, 12}, {64, 16}, {128, 32}, {1024, 256}})
+        EXPECT_EQ(hz_depot_parts_for(each.cpus), std::min(each.parts, most)) << each.cpus << " CPUs";
+}
+
 /* Even when pushes on one CPU have filled the depot, pushes on another CPU can add one part's share, and no more. */
 TEST_F(Depot, EveryPartKeepsItsShare) {
     const std::vector<int> all = unit::cpus();
     if (HZ_DEPOT_PARTS == 1 || all.size() < 2)
         GTEST_SKIP() << "the depot has only one part";
-    const size_t parts = std::min<size_t>(all.size(), HZ_DEPOT_PARTS);
+    const size_t parts = std::min<size_t>(all.size(), hz_depot_parts_for(static_cast<uint32_t>(all.size())));
     const unsigned size_class = shared_class(7);
     const uint32_t full = hz_batch_count(size_class);
     auto fill_on = [&](int cpu) {
