@@ -354,7 +354,7 @@ size_t hz_arena_resting_bytes(void) {
 
 size_t hz_arena_used_bytes(void) {
     /* relaxed, all: counters, which can change meanwhile */
-    size_t handed_out = (hz_runmap_used(&arena.pages) << HZ_PAGE_LOG2) + hz_load_rlx(&arena.direct_bytes);
+    size_t handed_out = hz_arena_runs_bytes() + hz_load_rlx(&arena.direct_bytes);
     return handed_out - hz_min(handed_out, hz_load_rlx(&arena.hollow_bytes));
 }
 
@@ -470,7 +470,7 @@ bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run
     run_begin(run, &claim);
     if ((claim.dirty & claim.bits) == 0)
         hz_huge_run_begin(&run->segment->huge, hz_segment_page_address(run->segment, 0), run->first, run->pages,
-                          claim.dirty, hz_runmap_used(&arena.pages) << HZ_PAGE_LOG2);
+                          claim.dirty, hz_arena_runs_bytes());
     size_t reused = hz_bits_count(claim.dirty & claim.bits);
     hz_budget_learn((pages - reused) << HZ_PAGE_LOG2, reused << HZ_PAGE_LOG2, hz_arena_used_bytes(),
                     hz_arena_resting_bytes());
@@ -768,11 +768,13 @@ bool hz_arena_tick(void) {
     return hz_arena_resting_bytes() > 0;
 }
 
+size_t hz_arena_runs_bytes(void) {
+    return hz_runmap_used(&arena.pages) << HZ_PAGE_LOG2;
+}
+
 struct hz_arena_masks hz_arena_masks_get(uint32_t index) {
-    return (struct hz_arena_masks){
-        .dirty = hz_load_rlx(&arena.pages.dirty_masks[index]), /* relaxed, both: figures, which can change meanwhile */
-        .unused = hz_load_rlx(&arena.pages.free_masks[index]),
-    };
+    uint64_t dirty = hz_load_rlx(&arena.pages.dirty_masks[index]); /* relaxed, both: figures, which can change */
+    return (struct hz_arena_masks){.dirty = dirty, .unused = hz_load_rlx(&arena.pages.free_masks[index])};
 }
 
 size_t hz_arena_hollow_bytes(void) {

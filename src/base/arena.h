@@ -110,6 +110,9 @@ void hz_arena_alone_set(size_t bytes);
    base can differ. NULL when that is not possible; in that case nothing has changed. What is new can hold anything. */
 struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t bytes, bool may_move);
 
+/* Bytes of all runs that are handed out, hollow or not. Any thread. */
+size_t hz_arena_runs_bytes(void);
+
 /* For walks: the number of directory entries that were ever used, and one of them, NULL when it is unused now. Entries
    can come and go during a walk. */
 uint32_t hz_arena_segment_count(void);
@@ -161,7 +164,7 @@ bool hz_arena_part_purge(char *start, size_t bytes);
    used. */
 void hz_arena_count_hollow(ptrdiff_t bytes);
 
-/* Single figures, for arena_figures.c: the pages of one segment that may hold memory, and that are free. Any thread. */
+/* Single figures: the pages of one segment that may hold memory, and that are free. Any thread. */
 struct hz_arena_masks {
     uint64_t dirty;
     uint64_t unused;

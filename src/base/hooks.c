@@ -14,6 +14,7 @@ static _Atomic(uint64_t) exit_key; /* sync: hooks; the key for the ends of threa
 static _Atomic(bool) fork_hooked;  /* hint: some thread has hooked fork */
 static _Atomic(fork_function *) tell_after_fork;  /* const after the first store: all threads store the same */
 static _Atomic(fork_function *) tell_settle_fork; /* const after the first store */
+static _Atomic(uint64_t) forked_at_ms;            /* hint */
 static HZ_TLS bool installing;                    /* owner */
 
 HZ_TLS struct hz_hooks_thread hz_hooks_thread;
@@ -59,6 +60,11 @@ void hz_hooks_look(void) {
 static void before_fork(void) {
     hz_hooks_thread.id = hz_os_thread_id();
     hz_hooks_thread.forking++;
+    hz_store_rlx(&forked_at_ms, hz_os_now_ms()); /* relaxed: hint */
+}
+
+uint64_t hz_hooks_forked_at_ms(void) {
+    return hz_load_rlx(&forked_at_ms); /* relaxed: hint */
 }
 
 static void after_fork_in_parent(void) {

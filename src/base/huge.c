@@ -1,12 +1,17 @@
 /*
- * huge.c - see huge.h. Called by arena.c; by pages/page.c for the counts; by limit.c, which looks at the system
- * when the program starts its first thread.
+ * huge.c - see huge.h. Called by arena.c; by pages/page.c for the counts; by limit.c and the keeper, which look at the
+ * system; by pages/collapse.c.
+ *
+ * A unit that is collapsed while a part of it goes back: the thread that gives the part back takes the unit's TRYING
+ * bit away and refuses the unit before the memory goes. Either the kernel then refuses the collapse, or it has
+ * collapsed the unit before, and the part goes back from a huge page as any other does.
  */
 #include "base/huge.h"
 
 #include "base/os.h"
 #include "base/pagetag.h"
 
+#include <errno.h>
 #include <string.h>
 
 enum {
@@ -15,9 +20,13 @@ enum {
     SLOW_US = 8000,          /* a unit takes 0.1 to 0.3 ms, and 5 ms if a hypervisor first has to find memory */
     PAUSE_LOG2 = 2, /* after a slow unit no other is wanted for 4 times as long; each time in a row doubles that, */
     PAUSE_LOG2_MAX = 10, /* to at most 1024 times. The first time the thread may just have lost its CPU */
+    TRYING_SHIFT = 2,
     REFUSED_SHIFT = 4,
-    BLOCK_BYTES_MIN = 4 << 20, /* shorter blocks get no huge pages, */
-    BLOCK_SHARE = 4,           /* and all that have them are at most a quarter of the dense bytes */
+    COLLAPSE_SHARE = 20,         /* collapsing takes at most 1/20 of the time */
+    COLLAPSE_RETRY_MS = 1000,    /* after the kernel had no memory for it: so long, and twice as long each time in a */
+    COLLAPSE_RETRY_LOG2_MAX = 6, /* row, up to 64 times */
+    BLOCK_BYTES_MIN = 4 << 20,   /* shorter blocks get no huge pages, */
+    BLOCK_SHARE = 4,             /* and all that have them are at most a quarter of the dense bytes */
     BLOCK_LOOP_MS = 1000,
     UNIT_PAGES = HZ_HUGE_BYTES / HZ_PAGE_BYTES,
     REFUSED_MAX = 4096, /* units that are refused at a time: each can cost a mapping, of which a process has 65,530 */
@@ -26,6 +35,7 @@ enum {
 #define UNIT_MASK ((UINT64_C(1) << UNIT_PAGES) - 1)
 
 enum mode { MADVISE, ALWAYS, NEVER };
+enum { PATH_ROOM = 128, TEXT_ROOM = 64 };
 
 static _Atomic(size_t) huge_dense_bytes; /* counter */
 static _Atomic(size_t) huge_block_bytes; /* counter: of large blocks for which huge pages were asked */
@@ -39,6 +49,10 @@ static _Atomic(size_t) refused_count;    /* counter */
 static _Atomic(size_t) refused_now;      /* counter */
 static _Atomic(size_t) slow_count;       /* counter */
 static _Atomic(size_t) huge_most_us;     /* hint */
+static _Atomic(bool) cannot_collapse;    /* hint: the kernel does not know how to, or its huge pages are no units */
+static _Atomic(uint64_t) collapse_at_ms; /* hint: none before */
+static _Atomic(uint32_t) collapse_fails; /* hint: in a row */
+static _Atomic(size_t) collapsed_count;  /* counter */
 
 void hz_huge_count_dense(ptrdiff_t bytes) {
     hz_add_rlx(&huge_dense_bytes, (size_t)bytes); /* relaxed: counter */
@@ -48,13 +62,30 @@ void hz_huge_dense_set(size_t bytes) {
     hz_store_rlx(&huge_dense_bytes, bytes); /* relaxed: one thread */
 }
 
-/* The kernel's word for the mode is in brackets: "always [madvise] never". */
-void hz_huge_look(const char *path) {
-    char text[64];
-    hz_os_read_file(path, text, sizeof(text));
+static void folder_read(const char *folder, const char *name, char text[TEXT_ROOM]) {
+    char path[PATH_ROOM];
+    size_t length = strlen(folder);
+    text[0] = '\0';
+    if (length + strlen(name) >= sizeof(path))
+        return;
+    memcpy(path, folder, length);
+    memcpy(path + length, name, strlen(name) + 1);
+    hz_os_read_file(path, text, TEXT_ROOM);
+}
+
+/* The kernel's word for the mode is in brackets: "always [madvise] never". Since Linux 6.8 each size has one too, which
+   is "inherit" at first. */
+void hz_huge_look(const char *folder) {
+    char text[TEXT_ROOM];
+    folder_read(folder, "/hpage_pmd_size", text);
+    if (text[0] != '\0' && strcmp(text, "2097152\n") != 0)
+        hz_store_rlx(&cannot_collapse, true); /* relaxed, both: hint */
+    folder_read(folder, "/hugepages-2048kB/enabled", text);
+    if (text[0] == '\0' || strstr(text, "[inherit]") != NULL)
+        folder_read(folder, "/enabled", text);
     bool is_always = strstr(text, "[always]") != NULL;
     bool is_never = strstr(text, "[never]") != NULL;
-    hz_store_rlx(&thp_mode, is_always ? ALWAYS : is_never ? NEVER : MADVISE); /* relaxed: hint */
+    hz_store_rlx(&thp_mode, is_always ? ALWAYS : is_never ? NEVER : MADVISE);
 }
 
 /* Whether there are many dense runs, and few others. */
@@ -109,7 +140,8 @@ void hz_huge_ask(hz_huge_units *units, char *base, unsigned unit, char *run) {
 static bool must_refuse(uint8_t seen, uint8_t bit) {
     if (hz_load_rlx(&refused_now) >= REFUSED_MAX || hz_os_is_confined()) /* relaxed, both: hint */
         return false;
-    return (seen & bit) != 0 || (hz_load_rlx(&thp_mode) == ALWAYS && (seen & (unsigned)bit << REFUSED_SHIFT) == 0);
+    return (seen & (bit | bit << TRYING_SHIFT)) != 0 ||
+           (hz_load_rlx(&thp_mode) == ALWAYS && (seen & (unsigned)bit << REFUSED_SHIFT) == 0);
 }
 
 /* The unit's pages if it is refused now, else 0. */
@@ -118,13 +150,77 @@ static uint64_t unit_refuse(hz_huge_units *units, char *base, unsigned unit) {
     uint8_t refused = (uint8_t)(bit << REFUSED_SHIFT);
     if (!must_refuse(hz_load_rlx(units), bit)) /* relaxed, all: hint, counter; two threads may both tell the kernel */
         return 0;
-    (void)hz_and_rlx(units, (uint8_t)~bit);
+    (void)hz_and_rlx(units, (uint8_t) ~(bit | bit << TRYING_SHIFT));
     if ((hz_or_rlx(units, refused) & refused) == 0) {
         hz_add_rlx(&refused_count, 1);
         hz_add_rlx(&refused_now, 1);
     }
     hz_os_sparse(base + ((size_t)unit << HZ_HUGE_LOG2), HZ_HUGE_BYTES);
     return UNIT_MASK << (unit * UNIT_PAGES);
+}
+
+bool hz_huge_collapse_is_wanted(size_t used_bytes) {
+    /* relaxed, all: hint. Where no more units can be refused, a part of a huge page would not stay given back */
+    return heap_is_dense(used_bytes) && can_ask() && !hz_load_rlx(&cannot_collapse) &&
+           hz_load_rlx(&refused_now) < REFUSED_MAX && hz_os_now_ms() >= hz_load_rlx(&collapse_at_ms);
+}
+
+bool hz_huge_collapse_begin(hz_huge_units *units, unsigned unit) {
+    unsigned bit = 1U << unit;
+    if ((hz_load_rlx(units) & (bit | bit << REFUSED_SHIFT)) != 0) /* relaxed: hint */
+        return false;
+    /* relaxed: a part that goes back after the caller's look at it does so under the same lock, so that thread sees the
+     * bit */
+    (void)hz_or_rlx(units, (uint8_t)(bit << TRYING_SHIFT));
+    return true;
+}
+
+/* Ends an attempt, and makes the unit one that was asked for if that is what `asked` says. False if the unit was
+   refused meanwhile. */
+static bool trying_end(hz_huge_units *units, unsigned unit, bool asked) {
+    uint8_t trying = (uint8_t)(1U << unit << TRYING_SHIFT);
+    uint8_t becomes = (uint8_t)((unsigned)asked << unit);
+    uint8_t seen = hz_load_rlx(units); /* relaxed, both: hint; see hz_huge_collapse_begin */
+    do {
+        if ((seen & trying) == 0)
+            return false;
+    } while (!hz_cas_rlx_rlx(units, &seen, (uint8_t)((seen & ~trying) | becomes)));
+    return true;
+}
+
+void hz_huge_collapse_cancel(hz_huge_units *units, unsigned unit) {
+    (void)trying_end(units, unit, false); /* either way it ends */
+}
+
+static void collapse_failed(int error) {
+    uint32_t fails = hz_load_rlx(&collapse_fails); /* relaxed, all: hint */
+    if (error == EINVAL)
+        hz_store_rlx(&cannot_collapse, true);
+    hz_store_rlx(&collapse_fails, (uint32_t)hz_min(fails + 1, COLLAPSE_RETRY_LOG2_MAX));
+    hz_store_rlx(&collapse_at_ms, hz_os_now_ms() + ((uint64_t)COLLAPSE_RETRY_MS << fails));
+}
+
+bool hz_huge_collapse(hz_huge_units *units, char *base, unsigned unit) {
+    char *start = base + ((size_t)unit << HZ_HUGE_LOG2);
+    int error = hz_os_collapse(start, HZ_HUGE_BYTES);
+    bool is_mine = trying_end(units, unit, error == 0);
+    if (!is_mine) /* refused meanwhile, which the kernel may have told us by EINVAL */
+        return false;
+    if (error != 0) {
+        collapse_failed(error);
+        return false;
+    }
+    hz_store_rlx(&collapse_fails, 0); /* relaxed, both: hint, counter */
+    hz_add_rlx(&collapsed_count, 1);
+    hz_os_huge(start, HZ_HUGE_BYTES); /* for the time when it has gone back as a whole, and is used again */
+    if (!hz_huge_is_asked(units, unit))
+        hz_os_sparse(start, HZ_HUGE_BYTES); /* refused meanwhile: the refusal must be the last word */
+    return true;
+}
+
+void hz_huge_collapse_rest(uint64_t took_us) {
+    uint64_t end = hz_os_now_ms() + took_us * (COLLAPSE_SHARE - 1) / 1000;
+    hz_store_rlx(&collapse_at_ms, hz_max(end, hz_load_rlx(&collapse_at_ms))); /* relaxed, both: hint, one thread */
 }
 
 void hz_huge_run_begin(hz_huge_units *units, char *base, unsigned first, unsigned pages, uint64_t dirty_mask,
@@ -212,5 +308,6 @@ void hz_huge_figures_get(struct hz_huge_figures *figures) {
         .refused = hz_load_rlx(&refused_count),
         .slow = hz_load_rlx(&slow_count),
         .most_us = hz_load_rlx(&huge_most_us),
+        .collapsed = hz_load_rlx(&collapsed_count),
     };
 }

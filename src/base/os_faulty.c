@@ -7,6 +7,8 @@
 #include "base/atomic.h"
 #include "base/os.h"
 
+#include <errno.h>
+
 static _Atomic(uint64_t) calls;                   /* counter */
 static _Atomic(uint64_t) failures;                /* counter */
 static _Atomic(uint64_t) fail_after = UINT64_MAX; /* hint */
@@ -52,6 +54,10 @@ void *hz_os_map(size_t bytes, size_t alignment, bool lazy) {
 
 void *hz_os_map_zero(size_t bytes, size_t alignment) {
     return refuse() ? NULL : hz_os_linux_map_zero(bytes, alignment);
+}
+
+int hz_os_collapse(void *address, size_t bytes) {
+    return refuse() ? ENOMEM : hz_os_linux_collapse(address, bytes);
 }
 
 bool hz_os_purge(void *address, size_t bytes) {

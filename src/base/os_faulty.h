@@ -2,7 +2,7 @@
  * os_faulty.h - the switch by which tests make calls of os.h fail (os_faulty.c).
  *
  * Only in libraries compiled with HZ_OS_FAULTY=1. There the calls that an OS can refuse (reserve, commit, map,
- * map_zero, purge, unmap, close, fill, remap) are counted, and the chosen ones fail without doing anything.
+ * map_zero, collapse, purge, unmap, close, fill, remap) are counted, and the chosen ones fail without doing anything.
  */
 #ifndef HZ_BASE_OS_FAULTY_H
 #define HZ_BASE_OS_FAULTY_H
@@ -22,6 +22,7 @@ void *hz_os_linux_reserve(size_t bytes, size_t alignment);
 bool hz_os_linux_commit(void *address, size_t bytes);
 void *hz_os_linux_map(size_t bytes, size_t alignment, bool lazy);
 void *hz_os_linux_map_zero(size_t bytes, size_t alignment);
+int hz_os_linux_collapse(void *address, size_t bytes);
 bool hz_os_linux_purge(void *address, size_t bytes);
 bool hz_os_linux_unmap(void *address, size_t bytes);
 bool hz_os_linux_close(void *address, size_t bytes);

@@ -1,7 +1,7 @@
 /*
  * os_linux.c - os.h for Linux: mmap, mprotect, madvise, mremap, futex, CPUs. Knows nothing of the rest of the library.
  *
- * In the faulty build the nine functions that an OS can refuse are named hz_os_linux_*, and os_faulty.c calls them.
+ * In the faulty build the ten functions that an OS can refuse are named hz_os_linux_*, and os_faulty.c calls them.
  */
 #define _GNU_SOURCE
 #include "base/os.h"
@@ -132,6 +132,17 @@ void hz_os_huge(void *address, size_t bytes) {
     int saved = errno;
     (void)madvise(address, bytes, MADV_HUGEPAGE); /* a kernel without huge pages refuses, which does no harm */
     errno = saved;
+}
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* the headers of Linux 6.1 have it */
+#endif
+
+int IMPL(collapse)(void *address, size_t bytes) {
+    int saved = errno;
+    int error = madvise(address, bytes, MADV_COLLAPSE) == 0 ? 0 : errno;
+    errno = saved;
+    return error;
 }
 
 bool IMPL(purge)(void *address, size_t bytes) {

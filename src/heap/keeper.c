@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/hooks.h"
+#include "base/huge.h"
 #include "base/os.h"
 #include "base/worker.h"
 #include "cpu_bins.h"
@@ -18,6 +19,7 @@
 #include "heap/cache/depot.h"
 #include "heap/cache/flush.h"
 #include "heap/init.h"
+#include "heap/pages/collapse.h"
 #include "heap/pages/density.h"
 #include "heap/pages/drain.h"
 #include "heap/pages/mail.h"
@@ -148,6 +150,9 @@ static bool keeper_round(struct hz_thread_block *self, uint32_t number) {
     if (number % WALK_ROUNDS == 0)
         changed |= hz_thread_blocks_purge() + hz_arena_meta_purge() > 0;
     hz_arena_tick();
+    if (number % WALK_ROUNDS == 0 && hz_huge_collapse_is_wanted(hz_arena_runs_bytes()))
+        hz_huge_look(HZ_HUGE_FOLDER); /* the kernel would collapse even where huge pages are forbidden by now */
+    changed |= hz_collapse(self);
     size_t held = hz_pages_bytes();
     size_t slack = hz_density_slack();
     size_t resting = hz_arena_resting_bytes();

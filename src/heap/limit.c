@@ -60,7 +60,7 @@ void hz_heap_limit_default(void) {
     /* relaxed: hint. cas: picks one thread, and publishes nothing */
     if (hz_load_rlx(&done) || !hz_cas_strong_acq_rlx(&done, &expected, true))
         return;
-    hz_huge_look("/sys/kernel/mm/transparent_hugepage/enabled");
+    hz_huge_look(HZ_HUGE_FOLDER);
     size_t high;
     size_t max;
     hz_cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup", &high, &max);

@@ -124,6 +124,7 @@ static void report_known(struct hz_report *report, const char *group) {
         hz_report_number(report, "huge_refused", of_huge.refused);
         hz_report_number(report, "huge_slow", of_huge.slow);
         hz_report_number(report, "huge_most_us", of_huge.most_us);
+        hz_report_number(report, "huge_collapsed", of_huge.collapsed);
     }
 }
 

@@ -7,6 +7,7 @@ takes time, so tests wait until something in /proc is so, with a deadline.
 from __future__ import annotations
 
 import contextlib
+import platform
 import shutil
 import subprocess
 import threading
@@ -23,6 +24,7 @@ NAME = "hakozuna"
 DEADLINE_SECONDS = 20
 # The keeper works every 100 ms or sleeps without a timer. So when it was not woken for this long, it sleeps.
 QUIET_SECONDS = 1
+THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 # glibc lets nobody block its own signals 32 and 33; the kernel lets nobody block SIGKILL and SIGSTOP.
 NEVER_BLOCKED = {9, 19, 32, 33}
 
@@ -344,3 +346,38 @@ def test_modules_are_loaded_and_closed_while_it_works(begin: Callable[..., Actor
     assert time.monotonic() < end, "the keeper works"
     actor.tell("return 0")
     assert actor.ended() == 0
+
+
+COLLAPSING = """
+import ctypes, json, os, sys, threading, time
+library = ctypes.CDLL(None)
+def collapsed():
+    reader, writer = os.pipe()
+    library.hz_stats_print(writer, 1)
+    os.close(writer)
+    with os.fdopen(reader) as report:
+        return json.load(report)["os"]["huge_collapsed"]
+thread = threading.Thread(target=int)
+thread.start()
+thread.join()
+table = [(number, str(number)) for number in range(600_000)]
+end = time.monotonic() + float(sys.argv[1])
+while collapsed() == 0 and time.monotonic() < end:
+    time.sleep(0.05)
+print(collapsed())
+"""
+
+
+@pytest.mark.skipif(
+    tuple(int(part) for part in platform.release().split(".")[:2]) < (6, 1) or not THP.exists() or "[never]" in THP.read_text(),
+    reason="no MADV_COLLAPSE before Linux 6.1, or no huge pages",
+)
+def test_it_makes_the_first_small_pages_of_a_large_heap_huge(preload: Preload) -> None:
+    """No unit is asked for below 32 MiB, so those are there to collapse, however fast the kernel is."""
+
+    def collapsed(seconds: float, **variables: str) -> int:
+        command = ["/usr/bin/python3", "-c", COLLAPSING, str(seconds)]
+        return int(preload.run(*command, variables={"PYTHONMALLOC": "malloc", **variables}).stdout)
+
+    assert collapsed(DEADLINE_SECONDS) > 0
+    assert collapsed(0.5, HAKOZUNA_BACKGROUND="0") == 0

@@ -64,6 +64,7 @@ extern "C" {
 #include "heap/malloc.h"
 #include "heap/orphan.h"
 #include "heap/pages/adopt.h"
+#include "heap/pages/collapse.h"
 #include "heap/pages/density.h"
 #include "heap/pages/drain.h"
 #include "heap/pages/list_check.h"

@@ -14,6 +14,7 @@
 
 enum {
     DENSE_BLOCK_BYTES = 4096,
+    FULL_FREE_SHARE = 4,   /* a page with a larger part of its blocks free is not full */
     BLOCKS_MIN = 4,        /* a run should hold at least this many blocks */
     WASTE_SHARE_MAX = 16,  /* a run should leave at most 1/16 of itself unused */
     RECIPROCAL_SHIFT = 42, /* exact for offsets below 2^42 / block_bytes; runs are below 2^22, products below 2^60 */
@@ -93,6 +94,11 @@ static void free_blocks_add(struct hz_shard *shard, const struct hz_page *page, 
 static ptrdiff_t dense_bytes_of(const struct hz_page *page) {
     /* relaxed: lock */
     return page->block_bytes <= DENSE_BLOCK_BYTES ? (ptrdiff_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2 : 0;
+}
+
+bool hz_page_is_full_of_small_locked(const struct hz_page *page) {
+    return page->block_bytes <= DENSE_BLOCK_BYTES && page->purged_units == 0 &&
+           hz_load_rlx(&page->free_count) < page->capacity / FULL_FREE_SHARE; /* relaxed: lock */
 }
 
 /* Bytes of the units that belong to blocks: what is left over behind the last block is not free space. */

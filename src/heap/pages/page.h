@@ -81,6 +81,10 @@ bool hz_class_has_starts(unsigned size_class, void *const *addresses, uint32_t c
 /* Prepares hz_class_has_start. Once, before the first page is made. */
 void hz_pages_init(void);
 
+/* Whether all system pages of a run hold small blocks or have held them, without being given back since, and fewer than
+   a quarter of its blocks are free: then no part of it goes back soon. */
+bool hz_page_is_full_of_small_locked(const struct hz_page *page);
+
 /* Whether the block is in its page. */
 bool hz_page_has_block_locked(const struct hz_page *page, const void *block);
 

@@ -1,6 +1,7 @@
 /* Huge pages: units are asked for in a large dense heap, and refused before a part of one is given back. */
 #include "unit/base/fixture.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -32,6 +33,33 @@ std::string advice_at(const void *address) {
     return "unmapped";
 }
 
+size_t resident_bytes(const char *start, size_t bytes) {
+    std::vector<unsigned char> pages(bytes / hz_os_page_bytes());
+    EXPECT_EQ(mincore(const_cast<char *>(start), bytes, pages.data()), 0);
+    size_t count = 0;
+    for (unsigned char page : pages)
+        count += page & 1;
+    return count * hz_os_page_bytes();
+}
+
+/* KiB of huge pages in the mapping that holds the address. */
+size_t huge_kb_at(const void *address) {
+    auto wanted = reinterpret_cast<uintptr_t>(address);
+    std::ifstream maps("/proc/self/smaps");
+    std::string line;
+    bool is_here = false;
+    while (std::getline(maps, line)) {
+        unsigned long first = 0;
+        unsigned long behind = 0;
+        size_t kb = 0;
+        if (std::sscanf(line.c_str(), "%lx-%lx ", &first, &behind) == 2)
+            is_here = first <= wanted && wanted < behind;
+        else if (is_here && std::sscanf(line.c_str(), "AnonHugePages: %zu", &kb) == 1)
+            return kb;
+    }
+    return 0;
+}
+
 bool kernel_has_huge_pages() {
     return std::filesystem::exists("/sys/kernel/mm/transparent_hugepage/enabled");
 }
@@ -53,11 +81,15 @@ class Huge : public testing::Test {
         hz_huge_dense_set(0);
     }
 
-    static void say(const std::string &mode) {
-        std::string path = ::testing::TempDir() + "thp-" + std::to_string(getpid());
-        std::ofstream(path) << mode << "\n";
-        hz_huge_look(path.c_str());
-        std::filesystem::remove(path);
+    /* Lets the library read a folder like the system's. `of_2mib`: the mode of this size alone; "": an older kernel. */
+    static void say(const std::string &mode, const std::string &of_2mib = "") {
+        std::filesystem::path folder = ::testing::TempDir() + "thp-" + std::to_string(getpid());
+        std::filesystem::create_directories(folder / "hugepages-2048kB");
+        std::ofstream(folder / "enabled") << mode << "\n";
+        if (!of_2mib.empty())
+            std::ofstream(folder / "hugepages-2048kB" / "enabled") << of_2mib << "\n";
+        hz_huge_look(folder.c_str());
+        std::filesystem::remove_all(folder);
     }
 
     void take() {
@@ -108,9 +140,11 @@ TEST_F(Huge, ALargeDenseHeapAsksForWholeUnits) {
     EXPECT_TRUE(support::is_zero(unit::page_address(runs_[first].segment, runs_[first].first), unit::page_bytes));
 }
 
+/* Collapsing is wanted where new units are, but a slow unit does not pause it. */
 TEST_F(Huge, OtherRunsMayBeAnEighth) {
     hz_huge_dense_set(70 * MiB);
-    EXPECT_TRUE(hz_huge_is_wanted(80 * MiB));
+    EXPECT_TRUE(hz_huge_collapse_is_wanted(80 * MiB));
+    EXPECT_FALSE(hz_huge_collapse_is_wanted(81 * MiB));
     EXPECT_FALSE(hz_huge_is_wanted(81 * MiB));
 }
 
@@ -118,6 +152,109 @@ TEST_F(Huge, NothingIsAskedWhereTheKernelGivesNone) {
     say("always madvise [never]");
     hz_huge_dense_set(dense_bytes);
     EXPECT_FALSE(hz_huge_is_wanted(dense_bytes));
+}
+
+TEST_F(Huge, TheSizesOwnModeComesFirst) {
+    hz_huge_dense_set(dense_bytes);
+    say("always [madvise] never", "always inherit madvise [never]");
+    EXPECT_FALSE(hz_huge_collapse_is_wanted(dense_bytes));
+    EXPECT_FALSE(hz_huge_is_wanted(dense_bytes));
+    say("always madvise [never]", "always [inherit] madvise never");
+    EXPECT_FALSE(hz_huge_collapse_is_wanted(dense_bytes));
+    say("always madvise [never]", "always inherit [madvise] never");
+    EXPECT_TRUE(hz_huge_collapse_is_wanted(dense_bytes));
+}
+
+TEST_F(Huge, CollapsingIsWantedOnlyWhereTheKernelGivesHugePages) {
+    hz_huge_dense_set(dense_bytes);
+    EXPECT_TRUE(hz_huge_collapse_is_wanted(dense_bytes));
+    hz_huge_dense_set(16 * MiB);
+    EXPECT_FALSE(hz_huge_collapse_is_wanted(16 * MiB));
+    hz_huge_dense_set(dense_bytes);
+    say("always madvise [never]");
+    EXPECT_FALSE(hz_huge_collapse_is_wanted(dense_bytes)) << "the kernel would do it all the same";
+}
+
+/* A segment whose memory is all resident; in small pages, unless the system gives huge ones to everybody. */
+class HugeCollapse : public Huge {
+  protected:
+    void SetUp() override {
+        Huge::SetUp();
+        if (IsSkipped())
+            return;
+        base_ = static_cast<char *>(hz_os_map(HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES, false));
+        ASSERT_NE(base_, nullptr);
+        memset(base_, 'x', HZ_SEGMENT_BYTES);
+        hz_huge_dense_set(dense_bytes);
+    }
+    void TearDown() override {
+        if (base_ != nullptr) {
+            hz_huge_forget(&units_);
+            EXPECT_TRUE(hz_os_unmap(base_, HZ_SEGMENT_BYTES));
+        }
+        Huge::TearDown();
+    }
+    static size_t collapsed() {
+        return figures().collapsed;
+    }
+    bool is_intact() const {
+        return std::all_of(base_, base_ + HZ_SEGMENT_BYTES, [](char byte) { return byte == 'x'; });
+    }
+    /* Kernels before 6.1 cannot, and others may have no huge page to give. */
+    bool kernel_can() {
+        return hz_os_collapse(base_ + HZ_HUGE_BYTES, HZ_HUGE_BYTES) == 0;
+    }
+
+    hz_huge_units units_ = {0};
+    char *base_ = nullptr;
+};
+
+TEST_F(HugeCollapse, MakesAUnitOneThatWasAskedFor) {
+    if (!kernel_can())
+        GTEST_SKIP() << "the kernel does not collapse";
+    size_t before = collapsed();
+    ASSERT_TRUE(hz_huge_collapse_begin(&units_, 0));
+    EXPECT_TRUE(hz_huge_collapse(&units_, base_, 0));
+    EXPECT_EQ(collapsed(), before + 1);
+    EXPECT_TRUE(hz_huge_is_asked(&units_, 0));
+    EXPECT_FALSE(hz_huge_is_asked(&units_, 1));
+    EXPECT_EQ(advice_at(base_), "hg");
+    EXPECT_EQ(huge_kb_at(base_), HZ_HUGE_BYTES / 1024);
+    EXPECT_TRUE(is_intact());
+    EXPECT_FALSE(hz_huge_collapse_begin(&units_, 0)) << "once";
+    hz_huge_refuse_parts(&units_, base_, 4096, 4096);
+    EXPECT_EQ(advice_at(base_), "nh") << "as any that was asked for";
+    EXPECT_FALSE(hz_huge_collapse_begin(&units_, 0)) << "not after a part went back";
+}
+
+TEST_F(HugeCollapse, ACancelledAttemptLeavesNothing) {
+    ASSERT_TRUE(hz_huge_collapse_begin(&units_, 1));
+    hz_huge_collapse_cancel(&units_, 1);
+    EXPECT_EQ(hz_load_rlx(&units_), 0);
+    EXPECT_EQ(hz_huge_refuse_parts(&units_, base_, HZ_HUGE_BYTES, 4096), 0U) << "nothing to refuse";
+}
+
+/* The kernel is told before the part goes back, so it cannot make the part resident again. */
+TEST_F(HugeCollapse, APartThatGoesBackMeanwhileStaysAway) {
+    size_t before = collapsed();
+    ASSERT_TRUE(hz_huge_collapse_begin(&units_, 0));
+    EXPECT_NE(hz_huge_refuse_parts(&units_, base_, 0, MiB), 0U);
+    EXPECT_TRUE(hz_os_purge(base_, MiB));
+    EXPECT_FALSE(hz_huge_collapse(&units_, base_, 0));
+    EXPECT_EQ(collapsed(), before);
+    EXPECT_EQ(resident_bytes(base_, HZ_HUGE_BYTES), MiB);
+    EXPECT_EQ(advice_at(base_), "nh");
+    EXPECT_TRUE(hz_huge_collapse_is_wanted(dense_bytes)) << "the kernel can: it only was told not to";
+}
+
+TEST_F(HugeCollapse, RestsForNineteenTimesAsLong) {
+    uint64_t before = hz_os_now_ms();
+    hz_huge_collapse_rest(10000);
+    bool is_wanted = hz_huge_collapse_is_wanted(dense_bytes);
+    EXPECT_FALSE(is_wanted && hz_os_now_ms() < before + 190);
+    while (hz_os_now_ms() <= before + 200) {
+    }
+    EXPECT_TRUE(hz_huge_collapse_is_wanted(dense_bytes));
 }
 
 TEST_F(Huge, APartThatGoesBackRefusesItsUnitOnly) {
@@ -134,15 +271,6 @@ TEST_F(Huge, APartThatGoesBackRefusesItsUnitOnly) {
     give(first + 5);
     hz_arena_purge(0, SIZE_MAX);
     EXPECT_EQ(figures().refused, refused + 1) << "the kernel is told once";
-}
-
-size_t resident_bytes(const char *start, size_t bytes) {
-    std::vector<unsigned char> pages(bytes / hz_os_page_bytes());
-    EXPECT_EQ(mincore(const_cast<char *>(start), bytes, pages.data()), 0);
-    size_t count = 0;
-    for (unsigned char page : pages)
-        count += page & 1;
-    return count * hz_os_page_bytes();
 }
 
 /* The first run in a unit makes all of it resident, and a purge of what rests does not look at pages never used. */

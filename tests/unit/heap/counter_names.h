@@ -20,7 +20,8 @@ inline const report::Names known = {"counters.threads",
                                     "os.huge_asked",
                                     "os.huge_refused",
                                     "os.huge_slow",
-                                    "os.huge_most_us"};
+                                    "os.huge_most_us",
+                                    "os.huge_collapsed"};
 
 /* Computed from hot counters, so only builds with statistics have them. The steps below state them too. */
 inline const report::Names computed = {"mid.malloc_calls", "mid.free_calls", "mid.free_batch_enq"};

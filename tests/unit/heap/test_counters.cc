@@ -748,7 +748,8 @@ TEST_F(Counters, HugePages) {
     for (auto [name, value] : {std::pair{"os.huge_asked", all.asked},
                                {"os.huge_refused", all.refused},
                                {"os.huge_slow", all.slow},
-                               {"os.huge_most_us", all.most_us}}) {
+                               {"os.huge_most_us", all.most_us},
+                               {"os.huge_collapsed", all.collapsed}}) {
         EXPECT_EQ(counters()[name], value);
         tested().insert(name);
     }
