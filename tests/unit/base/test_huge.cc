@@ -60,8 +60,15 @@ size_t huge_kb_at(const void *address) {
     return 0;
 }
 
+/* An emulator may ignore the advice. */
 bool kernel_has_huge_pages() {
-    return std::filesystem::exists("/sys/kernel/mm/transparent_hugepage/enabled");
+    void *range = hz_os_map(HZ_HUGE_BYTES, HZ_HUGE_BYTES, false);
+    if (range == nullptr)
+        return false;
+    hz_os_huge(range, HZ_HUGE_BYTES);
+    bool has = advice_at(range) == "hg";
+    EXPECT_TRUE(hz_os_unmap(range, HZ_HUGE_BYTES));
+    return has;
 }
 
 class Huge : public testing::Test {
