@@ -50,7 +50,7 @@ HZ_NORETURN HZ_COLD void hz_fail_assert(const char *text, const char *file, int 
 #define hz_assert(condition)                                                                                           \
     do {                                                                                                               \
         if (HZ_CONFIG_CHECKS && HZ_UNLIKELY(!(condition)))                                                             \
-            hz_fail_assert(#condition, __FILE_NAME__, __LINE__);                                                       \
+            hz_fail_assert(#condition, HZ_FILE_NAME, __LINE__);                                                        \
     } while (0)
 
 #endif

@@ -60,6 +60,13 @@ enum {
 #define HZ_CALLED(standard, ours) standard
 #endif
 
+/* The file's name. gcc before 12 knows only the path that it was called with. */
+#ifdef __FILE_NAME__
+#define HZ_FILE_NAME __FILE_NAME__
+#else
+#define HZ_FILE_NAME __FILE__
+#endif
+
 #define HZ_LIKELY(x)       __builtin_expect(!!(x), 1)
 #define HZ_UNLIKELY(x)     __builtin_expect(!!(x), 0)
 #define HZ_INLINE          static inline __attribute__((always_inline))

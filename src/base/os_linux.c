@@ -21,7 +21,6 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -35,6 +34,12 @@
 #define IMPL(name) hz_os_linux_##name
 #else
 #define IMPL(name) hz_os_##name
+#endif
+
+/* Constants of Linux that glibc's headers lack before 2.25 and 2.27. */
+enum { WITHOUT_WAITING = 1 }; /* GRND_NONBLOCK */
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
 static _Atomic(bool) is_confined; /* hint */
@@ -398,7 +403,7 @@ bool hz_os_is_sandboxed(void) {
 /* If the kernel refuses: derived from the time, and from the stack's address, which the kernel chose at random. */
 void hz_os_random(void *memory, size_t bytes) {
     int saved = errno;
-    if (syscall(SYS_getrandom, memory, bytes, GRND_NONBLOCK) != (long)bytes) {
+    if (syscall(SYS_getrandom, memory, bytes, WITHOUT_WAITING) != (long)bytes) {
         struct timespec now = {0};
         (void)clock_gettime(CLOCK_MONOTONIC, &now); /* if it fails, the address remains */
         uint64_t random = (uintptr_t)&now ^ (uint64_t)now.tv_nsec << 32;

@@ -15,9 +15,20 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <unistd.h>
+
+/* What this file needs of glibc's <malloc.h>. That is not included because it has no mallinfo2 before glibc 2.33, and a
+   library that is built there may run with a later glibc. */
+enum { M_MXFAST = 1, M_TRIM_THRESHOLD = -1, M_MMAP_THRESHOLD = -3, M_ARENA_MAX = -8 };
+
+struct mallinfo {
+    int arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+};
+
+struct mallinfo2 {
+    size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+};
 
 /* Bytes and number of free blocks: in bins and the like ("fast", as glibc calls it), and in pages. */
 struct free_blocks {

@@ -18,7 +18,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <threads.h>
 #include <unistd.h>
 
 typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
@@ -95,11 +94,16 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *restrict th
     return error;
 }
 
-/* glibc's thrd_create does not call pthread_create by name, so it is replaced too. */
-typedef int c11_create_function(thrd_t *, thrd_start_t, void *);
+/* glibc's thrd_create does not call pthread_create by name, so it is replaced too. <threads.h> is not included because
+   glibc has none before 2.28, and a library that is built there may run with a later glibc. In glibc and musl a thrd_t
+   is a pthread_t, and the results have these numbers. */
+enum { C11_SUCCESS = 0, C11_ERROR = 2, C11_NOMEM = 3 };
+
+typedef int c11_start_function(void *);
+typedef int c11_create_function(pthread_t *, c11_start_function *, void *);
 
 struct c11_beginning {
-    thrd_start_t start;
+    c11_start_function *start;
     void *argument;
 };
 
@@ -110,19 +114,19 @@ static int c11_begin(void *argument) {
     return beginning.start(beginning.argument);
 }
 
-__attribute__((visibility("default"))) int thrd_create(thrd_t *thread, thrd_start_t start, void *argument) {
+__attribute__((visibility("default"))) int thrd_create(pthread_t *thread, c11_start_function *start, void *argument) {
     static _Atomic(uintptr_t) found; /* hint: every search has the same result */
     c11_create_function *create = (c11_create_function *)next_function(&found, "thrd_create");
     if (create == NULL)
-        return thrd_error;
+        return C11_ERROR;
     hz_hooks_enter(); /* as in pthread_create */
     hz_hooks_leave();
     struct c11_beginning *beginning = hz_malloc(sizeof(*beginning));
     if (beginning == NULL)
-        return thrd_nomem;
+        return C11_NOMEM;
     *beginning = (struct c11_beginning){.start = start, .argument = argument};
     int result = create(thread, c11_begin, beginning);
-    if (result != thrd_success)
+    if (result != C11_SUCCESS)
         hz_free(beginning);
     else
         keeper_start();

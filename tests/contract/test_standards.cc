@@ -273,6 +273,10 @@ int use_in_a_c11_thread(void *argument) {
     return *static_cast<int *>(argument);
 }
 
+/* src/front/override_thread.c relies on these, since it includes no <threads.h>. */
+static_assert(thrd_success == 0 && thrd_error == 2 && thrd_nomem == 3);
+static_assert(sizeof(thrd_t) == sizeof(pthread_t));
+
 /* C11 7.26: threads that thrd_create starts, with a destructor of thread-specific storage that allocates and frees. */
 TEST(Standards, C11ThreadsAllocate) {
     ASSERT_EQ(tss_create(&late, free_late), thrd_success);
