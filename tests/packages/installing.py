@@ -11,6 +11,7 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/release"
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
+ABI = PROGRAMS.parent / "abi.txt"
 CONFIG = "engine=hz3 lane=scale overrides=none version="
 
 
@@ -51,3 +52,9 @@ def linked_configuration(lib: pathlib.Path, package: str, program: pathlib.Path)
     flags = run("pkg-config", "--cflags", "--libs", package, PKG_CONFIG_PATH=f"{lib}/pkgconfig")
     run("gcc", "-flto", PROGRAMS / "ours.c", *shlex.split(flags), f"-Wl,-rpath,{lib}", "-o", program)
     return run(program)
+
+
+def abi(library: pathlib.Path) -> list[str]:
+    """What a program can take from the library: names and versions."""
+    rows = (line.split() for line in run("nm", "-D", "--defined-only", "--with-symbol-versions", library).splitlines())
+    return sorted(row[2].replace("@@", "@") for row in rows if row[1] != "A")

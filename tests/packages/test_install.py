@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from installing import CONFIG, PROGRAMS, ROOT, install, run
+from installing import ABI, CONFIG, PROGRAMS, ROOT, abi, install, run
 
 LANES = ["hz3-fast", "hz3-home", "hz3-p32", "hz4", "hz4-home"]
 NAMES = ["hakozuna", *(f"hakozuna-{lane}" for lane in LANES)]
@@ -20,7 +20,6 @@ USAGE = (
 SCRIPTS = {f"lib/hakozuna/{name}.py" for name in ("heap_profile", "heap_stats", "running")}
 TOOLS = {"bin/hakozuna", *SCRIPTS, "share/man/man1/hakozuna.1", "share/man/man7/hakozuna.7"}
 FUNCTIONS = re.findall(r"(?m)^HZ_API [^;(]*\b(hz_\w+)\(", (ROOT / "include/hakozuna/hakozuna.h").read_text())
-ABI = PROGRAMS.parent / "abi.txt"
 
 
 def files(folder: pathlib.Path) -> set[str]:
@@ -49,12 +48,6 @@ def test_components(tmp_path):
     assert len(files(debug)) == len(NAMES)
     stripped = install(tmp_path / "stripped", "--component", "runtime", "--strip")
     assert ".debug_info" not in run("readelf", "-S", "--wide", stripped / "lib/libhakozuna.so.0")
-
-
-def abi(library: pathlib.Path) -> list[str]:
-    """What a program can take from the library: names and versions."""
-    rows = (line.split() for line in run("nm", "-D", "--defined-only", "--with-symbol-versions", library).splitlines())
-    return sorted(row[2].replace("@@", "@") for row in rows if row[1] != "A")
 
 
 @pytest.mark.parametrize("name", NAMES)
