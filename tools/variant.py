@@ -91,7 +91,8 @@ def make_library(name: str, lane: lanes.Lane, overrides: dict[str, int], jobs: i
     library = folder / "lib" / f"libhakozuna_{name}.so"
     library.unlink(missing_ok=True)  # a failed build must not leave an old library behind
     configure(folder, lane, overrides, ["-DHZ_BUILD=release", "-DHAKOZUNA_BUILD_TESTS=OFF"])
-    build(folder, jobs, "libs")
+    target = f"hakozuna_{library_name(lane)}"
+    build(folder, jobs, target, f"{target}_static")
     if overrides:
         library.symlink_to(lane.library)
     return library
