@@ -83,12 +83,14 @@ model: venv build-check ## run the model tests, whose scheduler tries orders of 
 	ctest --preset check -j $(TEST_JOBS) -L '^$@$$'
 	$(PYTEST) tests/model
 
+# $(call under_each_lane,NAME,FOLDER,WORDS): pytest with WORDS under the libraries in FOLDER. They run side by side, since most
+# of these tests wait. A failure under one does not skip the other.
+under_each_lane = @printf '%s\n' $(PRELOAD_LANES) | xargs -P $(JOBS) -I @ sh -c \
+	'HZ_LIB=$(2)/libhakozuna_@.so $(PYTEST) $(3) >build/$(1)_@.log 2>&1' || status=$$?; \
+	for lane in $(PRELOAD_LANES); do echo "$(1): libhakozuna_$$lane.so"; cat build/$(1)_$$lane.log; done; exit $${status:-0}
+
 preload: venv libs ## run real programs under the release library of each engine
-	@# the libraries side by side, since most of these tests wait; a failure under one does not skip the other
-	@printf '%s\n' $(PRELOAD_LANES) | xargs -P $(JOBS) -I @ sh -c \
-	'HZ_LIB=$(LIB)/libhakozuna_@.so $(PYTEST) tests/preload -n 2 --dist loadfile >build/preload_@.log 2>&1' || status=$$?; \
-	for lane in $(PRELOAD_LANES); do echo "preload: libhakozuna_$$lane.so"; cat build/preload_$$lane.log; done; \
-	exit $${status:-0}
+	$(call under_each_lane,preload,$(LIB),tests/preload -n 2 --dist loadfile)
 
 test-system: venv libs ## run programs under other settings of the machine (overcommit, huge pages, ...): as root, on an idle machine
 	for lane in $(PRELOAD_LANES); do \
@@ -96,8 +98,7 @@ test-system: venv libs ## run programs under other settings of the machine (over
 
 guard: venv configure-guard ## build the guard libraries and run programs under them, with and without misuse
 	cmake --build --preset guard -j $(JOBS) --target $(addprefix hakozuna_,$(PRELOAD_LANES))
-	for lane in $(PRELOAD_LANES); do \
-	HZ_LIB=$(CURDIR)/build/guard/lib/libhakozuna_$$lane.so $(PYTEST) tests/preload/test_misuse.py tests/preload/test_commands.py || exit; done
+	$(call under_each_lane,guard,$(CURDIR)/build/guard/lib,tests/preload/test_misuse.py tests/preload/test_commands.py)
 
 test-apps: venv configure-$(APPS_BUILD) ## run many more real programs (docs/real-programs.md): LANES=all, BUILD=check, ARGS for pytest
 	tools/setup apps
