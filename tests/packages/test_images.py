@@ -38,6 +38,7 @@ class Images:
     """Buildah with images of its own."""
 
     def __init__(self, folder: pathlib.Path):
+        self.folder = folder
         kind = run("stat", "--file-system", "--format=%T", folder).strip()
         driver = "overlay" if kind in {"ext2/ext3", "xfs", "btrfs"} else "vfs"  # the latter copies all files for each image
         self.words = ["buildah", "--root", folder / "store", "--runroot", folder / "run", "--storage-driver", driver]

@@ -40,7 +40,8 @@ def test_hakobench_has_its_parts(unpacked):
     """Its modules are those of the tree; the Debian package runs them."""
     modules = unpacked / "usr/share/hakobench"
     assert (modules / "hakobench/sources/workloads").is_dir() and (unpacked / "usr/share/man/man1/hakobench.1.gz").is_file()
-    done = subprocess.run([unpacked / "usr/bin/hakobench", "--version"], capture_output=True, text=True, check=False)
+    plain = {"PATH": "/usr/bin:/bin"}  # and no PYTHONPATH
+    done = subprocess.run([unpacked / "usr/bin/hakobench", "--version"], env=plain, capture_output=True, text=True, check=False)
     assert done.returncode != 0 and "No module named 'hakobench'" in done.stderr  # it looks nowhere else
     assert 'sys.path.insert(0, "/usr/share/hakobench")' in (unpacked / "usr/bin/hakobench").read_text()
 
