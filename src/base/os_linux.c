@@ -230,8 +230,14 @@ size_t hz_os_resident_bytes(const void *address, size_t bytes) {
 }
 
 size_t hz_os_page_bytes(void) {
-    /* sysconf(_SC_PAGESIZE) reads the auxiliary vector: no allocation, no system call */
-    return (size_t)sysconf(_SC_PAGESIZE);
+    static _Atomic(size_t) page_bytes; /* const after the first call; relaxed: every thread would store the same */
+    size_t known = hz_load_rlx(&page_bytes);
+    if (HZ_LIKELY(known != 0))
+        return known;
+    /* reads the auxiliary vector: no allocation, no system call, but some 80 instructions */
+    known = (size_t)sysconf(_SC_PAGESIZE);
+    hz_store_rlx(&page_bytes, known);
+    return known;
 }
 
 uint32_t hz_os_cpu(void) {

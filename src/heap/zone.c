@@ -22,6 +22,13 @@ struct zone_large {
     struct zone_large *previous;
 };
 
+/* A zone keeps some of its pages for the next one, since making and retiring a page takes longer than thirty
+   allocations. They age like all free pages (page_purge.c). */
+enum {
+    KEPT_PAGES_MAX = 16, /* of the arena, in each spare zone */
+    WARM_ZONES_MAX = 4,  /* spare zones that keep pages; a little more if threads drop zones at the same time */
+};
+
 struct hz_zone {
     struct hz_shard shard;
     struct zone_large *large;   /* lock: the large blocks. A fork may copy it at any instant: `next` is always whole */
@@ -33,9 +40,12 @@ struct hz_zone {
 _Static_assert(offsetof(struct hz_zone, shard) == 0, "a page leads to the shard, and so to the zone");
 _Static_assert(sizeof(struct hz_page) + sizeof(struct zone_large) <= HZ_PAGE_META_BYTES, "both fit into a page's meta");
 
+static const bool is_watched = HZ_CONFIG_CHECKS || HZ_CONFIG_FENCES || HZ_BLOCKS_SEALED;
+
 static struct hz_zone *all_zones;       /* lock: spare_zones_lock; the newest first; a fork's child reads it alone */
 static struct hz_lock spare_zones_lock; /* a leaf */
-static struct hz_zone *spare_zones;     /* lock: spare_zones_lock; zones that were dropped */
+static struct hz_zone *spare_zones[2]; /* lock: spare_zones_lock; zones that were dropped; [1]: those that keep pages */
+static _Atomic(uint32_t) warm_zones;   /* lock: spare_zones_lock, length of spare_zones[1]; atomic for a hint */
 
 static void zone_lock(struct hz_zone *zone) {
     hz_shard_lock(&hz_thread_none, &zone->shard, HZ_TO_GET);
@@ -47,12 +57,29 @@ static void zone_unlock(struct hz_zone *zone) {
 
 /* ---- zones ----------------------------------------------------------------------------------------- */
 
-struct hz_zone *hz_zone_make(void) {
+static struct hz_zone *spare_take(void) {
     hz_lock_acquire(&spare_zones_lock);
-    struct hz_zone *zone = spare_zones;
+    bool is_warm = spare_zones[true] != NULL;
+    uint32_t warm = hz_load_rlx(&warm_zones); /* relaxed, both: lock */
+    struct hz_zone *zone = spare_zones[is_warm];
     if (zone != NULL)
-        spare_zones = zone->next_spare;
+        spare_zones[is_warm] = zone->next_spare;
+    hz_store_rlx(&warm_zones, warm - (is_warm && warm > 0)); /* a fork can have made it wrong */
     hz_lock_release(&spare_zones_lock);
+    return zone;
+}
+
+static void spare_put(struct hz_zone *zone, bool is_warm) {
+    hz_lock_acquire(&spare_zones_lock);
+    zone->next_spare = spare_zones[is_warm];
+    hz_signal_fence(); /* fork: the list is whole before and after the next store */
+    spare_zones[is_warm] = zone;
+    hz_store_rlx(&warm_zones, hz_load_rlx(&warm_zones) + is_warm); /* relaxed: lock */
+    hz_lock_release(&spare_zones_lock);
+}
+
+struct hz_zone *hz_zone_make(void) {
+    struct hz_zone *zone = spare_take();
     if (zone != NULL)
         return zone;
     zone = hz_meta_alloc(sizeof(*zone));
@@ -91,8 +118,24 @@ static void large_forget(struct hz_zone *zone, struct zone_large *large) {
     }
 }
 
+/* Frees the blocks of all pages. Pages of up to `keep` arena pages stay, the others go back. */
+static void pages_drop_locked(struct hz_zone *zone, unsigned keep) {
+    for (struct hz_page *page = zone->shard.zone_pages, *next; page != NULL; page = next) {
+        unsigned run_pages = hz_load_rlx(&page->run_pages); /* relaxed: lock */
+        next = page->zone_next;
+        if (is_watched)
+            hz_livemap_forget(page->start, (size_t)page->capacity * page->block_bytes);
+        if (run_pages <= keep) {
+            hz_page_empty_locked(&zone->shard, page);
+            keep -= run_pages;
+        } else {
+            hz_page_retire_locked(&zone->shard, page);
+        }
+    }
+}
+
 void hz_zone_drop(struct hz_zone *zone) {
-    bool is_watched = HZ_CONFIG_CHECKS || HZ_CONFIG_FENCES || HZ_BLOCKS_SEALED;
+    bool is_warm = hz_load_rlx(&warm_zones) < WARM_ZONES_MAX && !hz_arena_is_over_soft(); /* relaxed: hint */
     zone_lock(zone); /* the keeper may look at its pages */
     while (zone->large != NULL) {
         void *block = zone->large->block;
@@ -101,29 +144,21 @@ void hz_zone_drop(struct hz_zone *zone) {
             hz_livemap_forget(block, HZ_GRANULE_BYTES);
         hz_large_free(block);
     }
-    while (zone->shard.zone_pages != NULL) {
-        struct hz_page *page = zone->shard.zone_pages;
-        if (is_watched)
-            hz_livemap_forget(page->start, (size_t)page->capacity * page->block_bytes);
-        hz_page_retire_locked(&zone->shard, page);
-    }
+    pages_drop_locked(zone, is_warm ? KEPT_PAGES_MAX : 0);
+    is_warm = zone->shard.zone_pages != NULL;
     zone_unlock(zone);
-    hz_lock_acquire(&spare_zones_lock);
-    zone->next_spare = spare_zones;
-    spare_zones = zone;
-    hz_lock_release(&spare_zones_lock);
+    spare_put(zone, is_warm);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------------- */
 
 static void *zone_class_alloc(struct hz_zone *zone, unsigned size_class) {
-    void *block = NULL;
     if (hz_arena_is_over_hard()) /* pages that were given back in parts could fill again without the arena */
         return NULL;
     zone_lock(zone);
-    if (hz_pages_carve_locked(&zone->shard, size_class, &block, 1) == 0 &&
-        hz_page_create_locked(&zone->shard, size_class))
-        (void)hz_pages_carve_locked(&zone->shard, size_class, &block, 1);
+    void *block = hz_pages_take_locked(&zone->shard, size_class);
+    if (HZ_UNLIKELY(block == NULL) && hz_page_create_locked(&zone->shard, size_class))
+        block = hz_pages_take_locked(&zone->shard, size_class);
     zone_unlock(zone);
     return block;
 }
@@ -174,8 +209,14 @@ static void *zone_large_alloc(struct hz_zone *zone, size_t alignment, size_t siz
     return NULL;
 }
 
+static unsigned class_of(size_t alignment, size_t size) {
+    if (size > HZ_CLASS_BYTES_MAX)
+        return HZ_CLASS_NONE;
+    return alignment <= HZ_GRANULE_BYTES ? hz_class_of(size) : hz_class_of_aligned(size, alignment);
+}
+
 void *hz_zone_alloc(struct hz_zone *zone, size_t alignment, size_t size, bool zeroed) {
-    unsigned size_class = size <= HZ_CLASS_BYTES_MAX ? hz_class_of_aligned(size, alignment) : HZ_CLASS_NONE;
+    unsigned size_class = class_of(alignment, size);
     if (size_class == HZ_CLASS_NONE)
         return zone_large_alloc(zone, alignment, hz_max(size, 1), zeroed);
     void *block = zone_class_alloc(zone, size_class);
@@ -257,6 +298,10 @@ static void large_relink(struct hz_zone *zone) {
 
 void hz_zones_after_fork(void) {
     hz_lock_settle(&spare_zones_lock); /* at worst the zone that was just dropped, or just taken, is lost */
+    uint32_t warm = 0;
+    for (struct hz_zone *zone = spare_zones[true]; zone != NULL; zone = zone->next_spare)
+        warm++;
+    hz_store_rlx(&warm_zones, warm); /* relaxed: one thread */
     for (struct hz_zone *zone = all_zones; zone != NULL; zone = zone->next_made) {
         if (!hz_lock_abandoned(&zone->shard.exclusive))
             continue;

@@ -114,9 +114,76 @@ TEST_F(Zones, DestroyFreesAllAtOnce) {
         EXPECT_LE(live(), before + slack);
         zone = t_table.zone_create_fn();
         ASSERT_NE(zone, nullptr);
-        EXPECT_EQ(stats().held_bytes, 0U) << "nothing is left over from the zone before";
+        EXPECT_EQ(stats().live_bytes, 0U);
+        EXPECT_EQ(stats().live_blocks, 0U);
+        EXPECT_LE(stats().held_bytes, MiB) << "the zone before has left a few pages";
     }
     t_table.zone_destroy_fn(nullptr);
+}
+
+/* Spare zones together keep at most a few MiB, and a purge takes even that. */
+TEST_F(Zones, WhatZonesLeaveIsBoundedAndPurged) {
+    constexpr size_t zones = 40;
+    auto held = [] {
+        struct hz_stats out = {};
+        EXPECT_EQ(t_stats_get(&out), 0);
+        return out.resident_bytes;
+    };
+    auto fill_all = [](const std::vector<struct hz_zone *> &every) {
+        for (struct hz_zone *each : every)
+            for (size_t size = 16; size <= 1024; size *= 2)
+                for (size_t used = 0; used < 128 * KiB; used += size)
+                    memset(t_table.zone_malloc_fn(each, size), 1, size);
+    };
+    std::vector<struct hz_zone *> every(zones);
+    for (int round = 0; round < 2; round++) {
+        t_table.purge_fn();
+        size_t before = held();
+        for (struct hz_zone *&each : every)
+            ASSERT_NE(each = t_table.zone_create_fn(), nullptr);
+        fill_all(every);
+        EXPECT_GE(held(), before + zones * 896 * KiB);
+        for (struct hz_zone *each : every)
+            t_table.zone_destroy_fn(each);
+        EXPECT_LE(held(), before + 16 * MiB) << "4 MiB in zones, the rest in the dirty budget";
+        t_table.purge_fn();
+        EXPECT_LE(held(), before + slack + MiB);
+        every[0] = t_table.zone_create_fn();
+        struct hz_zone_stats now = {};
+        EXPECT_EQ(t_table.zone_stats_get_fn(every[0], &now), 0);
+        EXPECT_EQ(now.held_bytes, 0U);
+        t_table.zone_destroy_fn(every[0]);
+    }
+}
+
+/* Blocks of a page that a zone has kept are whole and apart, also those that were never freed. */
+TEST_F(Zones, KeptPagesGiveEachBlockOnce) {
+    for (int round = 0; round < 5; round++) {
+        std::vector<std::pair<void *, size_t>> blocks;
+        for (size_t size : {size_t{16}, size_t{48}, size_t{1000}, size_t{6000}})
+            for (size_t i = 0; i < 400; i++) {
+                blocks.emplace_back(take(size), size);
+                ASSERT_NE(blocks.back().first, nullptr);
+                fill(blocks.back().first, size, i);
+                if ((i + static_cast<size_t>(round)) % 3 == 0) {
+                    t_free(blocks.back().first);
+                    blocks.pop_back();
+                }
+            }
+        size_t number = 0;
+        EXPECT_EQ(stats().live_blocks, blocks.size());
+        for (size_t of_size = 0; of_size < 4; of_size++)
+            for (size_t i = 0; i < 400; i++)
+                if ((i + static_cast<size_t>(round)) % 3 != 0) {
+                    EXPECT_TRUE(holds(blocks[number].first, blocks[number].second, i));
+                    number++;
+                }
+        for (size_t i = 0; i < number; i += 2)
+            t_free(blocks[i].first);
+        destroy();
+        zone = t_table.zone_create_fn();
+        ASSERT_NE(zone, nullptr);
+    }
 }
 
 /* A page or a large block that one zone has given back serves another one, or the common heap. */

@@ -222,12 +222,27 @@ static uint32_t page_carve(struct hz_page *page, void **out, uint32_t want) {
     return count;
 }
 
+/* The block of the lowest bit. The page has a free block. */
+static void *page_take(struct hz_page *page) {
+    uint32_t word = page->first_word;
+    while (page->free_bits[word] == 0)
+        word++;
+    uint64_t bits = page->free_bits[word];
+    page->free_bits[word] = bits & (bits - 1);
+    page->first_word = (uint16_t)word;
+    hz_store_rlx(&page->free_count, hz_load_rlx(&page->free_count) - 1); /* relaxed: lock */
+    return block_at(page, word * 64 + (uint32_t)__builtin_ctzll(bits));
+}
+
+static uint64_t units_of(const struct hz_page *page, const void *block) {
+    return hz_units_touched(hz_page_unit_log2(page), (size_t)((const char *)block - page->start), page->block_bytes);
+}
+
 /* The units that `count` carved blocks touch are no longer purged. */
-static void unpurge(struct hz_shard *shard, struct hz_page *page, void *const *blocks, uint32_t count) {
-    unsigned log2 = hz_page_unit_log2(page);
+static HZ_NOINLINE void unpurge(struct hz_shard *shard, struct hz_page *page, void *const *blocks, uint32_t count) {
     uint64_t left = page->purged_units;
     for (uint32_t i = 0; i < count; i++)
-        left &= ~hz_units_touched(log2, (size_t)((char *)blocks[i] - page->start), page->block_bytes);
+        left &= ~units_of(page, blocks[i]);
     hz_page_count_purged_locked(shard, page, page->purged_units & ~left, -1);
     page->purged_units = left;
     hz_peak_note();
@@ -248,6 +263,13 @@ static void page_put(struct hz_page *page, void *block) {
     hz_store_rlx(&page->looked_free, 0); /* there may be more to purge, even if the count is as it was */
 }
 
+/* Blocks were carved from a listed page. */
+static void blocks_left(struct hz_shard *shard, struct hz_page *page, uint32_t count) {
+    free_blocks_add(shard, page, hz_load_rlx(&page->size_class), -(int64_t)count); /* relaxed, both: lock */
+    if (hz_load_rlx(&page->free_count) == 0)
+        list_remove(shard, page);
+}
+
 uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want) {
     uint32_t got = 0;
     struct hz_page *page;
@@ -257,12 +279,23 @@ uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void
             hz_seals_check(out + got, carved, HZ_WRITTEN_IN_PAGE);
         if (HZ_UNLIKELY(page->purged_units != 0))
             unpurge(shard, page, out + got, carved);
-        free_blocks_add(shard, page, size_class, -(int64_t)carved);
+        blocks_left(shard, page, carved);
         got += carved;
-        if (hz_load_rlx(&page->free_count) == 0) /* relaxed: lock */
-            list_remove(shard, page);
     }
     return got;
+}
+
+void *hz_pages_take_locked(struct hz_shard *shard, unsigned size_class) {
+    struct hz_page *page = hz_load_rlx(&shard->classes[size_class].partial); /* relaxed: lock */
+    if (page == NULL)
+        return NULL;
+    void *block = page_take(page);
+    if (HZ_BLOCKS_SEALED)
+        hz_seals_check(&block, 1, HZ_WRITTEN_IN_PAGE);
+    if (page->purged_units != 0 && (page->purged_units & units_of(page, block)) != 0)
+        unpurge(shard, page, &block, 1);
+    blocks_left(shard, page, 1);
+    return block;
 }
 
 static bool shard_is_zone(const struct hz_shard *shard) {
@@ -294,6 +327,11 @@ static void home_set(struct hz_page *page, struct hz_shard *shard) {
     hz_store_rel(&page->shard, (uint8_t)shard->index); /* sync: page-move, partner hz_page_shard */
 }
 
+static unsigned unit_log2_for(unsigned run_pages) {
+    unsigned least = HZ_PAGE_LOG2 - 6 + (run_pages == 1 ? 0 : hz_log2(run_pages - 1) + 1);
+    return (unsigned)hz_max(least, hz_log2(hz_os_page_bytes()));
+}
+
 /* The units of a new page that lie in arena pages without memory. */
 static uint64_t untouched_units(const struct hz_run *run, const struct hz_page *page) {
     unsigned log2 = hz_page_unit_log2(page);
@@ -302,6 +340,14 @@ static uint64_t untouched_units(const struct hz_run *run, const struct hz_page *
         if ((run->dirty_mask >> (run->first + index) & 1) == 0)
             units |= hz_units_touched(log2, (size_t)index << HZ_PAGE_LOG2, HZ_PAGE_BYTES);
     return units;
+}
+
+/* Each word is written once: a fork's child must not count a bit of a block that does not exist. */
+static void bits_fill(struct hz_page *page) {
+    for (uint32_t word = 0; word < page->capacity / 64; word++)
+        page->free_bits[word] = UINT64_MAX;
+    if (page->capacity % 64 != 0)
+        page->free_bits[page->capacity / 64] = (UINT64_C(1) << (page->capacity % 64)) - 1;
 }
 
 bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
@@ -322,11 +368,9 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
     page->list_state = HZ_PAGE_UNLISTED;
     page->first_word = 0;
     hz_store_rlx(&page->looked_free, 0);
+    page->unit_log2 = (uint8_t)unit_log2_for(run.pages);
     page->purged_units = untouched_units(&run, page);
-    for (uint32_t word = 0; word < word_count(page); word++)
-        page->free_bits[word] = UINT64_MAX;
-    if (page->capacity % 64 != 0)
-        page->free_bits[page->capacity / 64] = (UINT64_C(1) << (page->capacity % 64)) - 1;
+    bits_fill(page);
     hz_assert(hz_mpsc_count(&page->remote) == 0);
     hz_store_rlx(&page->free_count, page->capacity);
     hz_add_rlx(&class_blocks[size_class], page->capacity); /* relaxed, both: counter */
@@ -363,6 +407,19 @@ void hz_page_retire_locked(struct hz_shard *shard, struct hz_page *page) {
         hz_seals_forget(page->start, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
     hz_pagetag_clear(page->start, hz_load_rlx(&page->run_pages));
     hz_arena_run_free(hz_segment_get(page->start), hz_segment_page(page->start));
+}
+
+void hz_page_empty_locked(struct hz_shard *shard, struct hz_page *page) {
+    uint32_t out = page->capacity - hz_load_rlx(&page->free_count); /* relaxed, all: lock */
+    if (HZ_BLOCKS_SEALED)
+        hz_seals_forget(page->start, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
+    bits_fill(page);
+    page->first_word = 0;
+    hz_store_rlx(&page->free_count, page->capacity);
+    hz_store_rlx(&page->looked_free, 0); /* the next walk but one retires it */
+    free_blocks_add(shard, page, hz_load_rlx(&page->size_class), out);
+    if (page->list_state == HZ_PAGE_UNLISTED)
+        list_add(shard, page);
 }
 
 static bool all_home(struct hz_page *page) {

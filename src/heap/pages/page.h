@@ -44,6 +44,7 @@ struct hz_page {
     struct hz_page *previous;      /* lock */
     uint64_t purged_units;         /* lock: units without memory: purged or never touched, and not carved from since */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_mpsc remote; /* sync: page-remote; blocks sent to the page itself */
+    uint8_t unit_log2;                                     /* const after publish: hz_page_unit_log2 */
     struct hz_page *queue_next; /* owner: the sender that queues the page, later the taker of the queue */
     /* sync: page-move; the shard, if its number is HZ_SHARD_OF_ZONE. It stays when the page is retired */
     _Atomic(struct hz_shard *) zone;
@@ -57,9 +58,7 @@ _Static_assert(sizeof(struct hz_page) + HZ_PAGE_BYTES / HZ_GRANULE_BYTES / 8 <= 
 
 /* A page is purged in units: its units are the bits of one word. A unit is the OS's page, or more in a long run. */
 HZ_INLINE unsigned hz_page_unit_log2(const struct hz_page *page) {
-    unsigned pages = hz_load_rlx(&page->run_pages); /* relaxed: lock */
-    unsigned least = HZ_PAGE_LOG2 - 6 + (pages == 1 ? 0 : hz_log2(pages - 1) + 1);
-    return (unsigned)hz_max(least, hz_log2(hz_os_page_bytes()));
+    return page->unit_log2;
 }
 
 /* The units of 2^unit_log2 bytes that `bytes` bytes (not 0) from `offset` on touch. */
@@ -98,6 +97,9 @@ bool hz_page_is_of(struct hz_page *page, const struct hz_shard *shard);
 /* Carves up to `want` free blocks out of the shard's partial pages; makes no new page. */
 uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want);
 
+/* Carves one free block out of the shard's partial pages; NULL when there is none. */
+void *hz_pages_take_locked(struct hz_shard *shard, unsigned size_class);
+
 /* Makes a page and lists it; false when there is no memory. */
 bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class);
 
@@ -116,6 +118,9 @@ uint32_t hz_page_arrive_locked(struct hz_shard *to, struct hz_page *page);
 
 /* Retires a page of the shard whose blocks are all home. */
 void hz_page_retire_locked(struct hz_shard *shard, struct hz_page *page);
+
+/* Makes all blocks of the page free, as if they had come home. The page stays with the shard. */
+void hz_page_empty_locked(struct hz_shard *shard, struct hz_page *page);
 
 /* Retires every page of the shard and class whose blocks are all home. Returns their number. */
 uint32_t hz_pages_retire_all_locked(struct hz_shard *shard, unsigned size_class);
