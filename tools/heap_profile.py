@@ -523,15 +523,28 @@ def flow_of_pairs(profile: Profile, seconds: float, count: int) -> Iterator[str]
         yield f"{thread_name(source):>12}  {thread_name(to):>10}  {size / 2**20:>10.2f}{speed}  {blocks:>10}  {samples:>7}"
 
 
-def flow_of_sizes(profile: Profile, count: int) -> Iterator[str]:
+def in_flight(moment: Moment) -> dict[int, float]:
+    """By weight: live blocks that another thread will free, if as many do as of those of their site that were freed before."""
+    found: dict[int, float] = defaultdict(float)
+    for (weight, _), (allocated, _, live, _, passed, _) in moment.estimates().items():
+        freed = allocated - live
+        if freed > 0 and live > 0:
+            found[weight] += live * min(passed / freed, 1)
+    return found
+
+
+def flow_of_sizes(profile: Profile, seconds: float, count: int) -> Iterator[str]:
     """How much of what was freed crossed, by the bytes of the size class; of large blocks: rounded up, as they are sampled."""
     sizes: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    flies = in_flight(profile.moment)
     for (weight, _), (_, allocated, _, live, blocks, passed) in profile.values.items():
         sizes[weight] = list(added(sizes[weight], (passed, blocks, allocated - live)))
-    yield f"{'block bytes':>12}  {'MiB':>10}  {'blocks':>10}  of this size's frees"
+    yield f"{'block bytes':>12}  {'MiB':>10}" + f"  {'MiB/s':>10}" * (seconds > 0) + f"  {'blocks':>10}  {'in flight':>10}  of this size's frees"
     for size, (passed, blocks, freed) in sorted(sizes.items(), key=lambda each: -each[1][0])[:count]:
         if round(passed) > 0:
-            yield f"{size:>12}  {passed / 2**20:>10.2f}  {blocks:>10.0f}  {100 * passed / max(freed, passed):.1f} %"
+            speed = f"  {passed / 2**20 / seconds:>10.2f}" if seconds > 0 else ""
+            share = f"{100 * passed / max(freed, passed):.1f} %"
+            yield f"{size:>12}  {passed / 2**20:>10.2f}{speed}  {blocks:>10.0f}  {flies[size]:>10.0f}  {share}"
 
 
 def flow(profile: Profile, symbols: Symbols, count: int) -> Iterator[str]:
@@ -552,7 +565,7 @@ def flow(profile: Profile, symbols: Symbols, count: int) -> Iterator[str]:
     yield from ("", *flow_of_pairs(profile, seconds, count))
     if lost := profile.pairs.get((OTHERS, OTHERS), (0, 0, 0))[2]:
         yield f"{mib(lost)} more were freed in pairs that the table had no room for"
-    yield from ("", *flow_of_sizes(profile, count), "")
+    yield from ("", *flow_of_sizes(profile, seconds, count), "")
     yield from stack_lines(profile, symbols, stacks, count)
 
 
@@ -590,6 +603,8 @@ def show(path: pathlib.Path, at: int, since: int | None, arguments: argparse.Nam
     tell_lost(profile)
     if arguments.threads:
         print("\n".join(holders(profile, arguments.count)))
+    elif arguments.flow:
+        print("\n".join(flow(profile, Symbols(profile, not arguments.no_symbols), arguments.count)))
     else:
         print("\n".join(leaks(profile, Symbols(profile, not arguments.no_symbols), arguments.count, arguments.allocated)))
     if arguments.keep is not None:
@@ -636,6 +651,7 @@ def parser() -> argparse.ArgumentParser:
     now.add_argument("--over", type=float, metavar="SECONDS", help="ask twice, so many seconds apart, and print only what has changed")
     shown = now.add_mutually_exclusive_group()
     shown.add_argument("--threads", action="store_true", help="the threads that have allocated what is live, instead of call stacks")
+    shown.add_argument("--flow", action="store_true", help="what threads free that others have allocated: by thread, pair, size and call stack")
     shown.add_argument("--allocated", action="store_true", help="those that allocate the most, whether they free it or not")
     now.add_argument("--count", type=int, default=10)
     now.add_argument("--keep", type=pathlib.Path, metavar="FILE", help="copy the profile to this file, for the other commands")

@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import running
@@ -21,8 +22,10 @@ import running
 MIB = 1 << 20
 ROWS = 10
 INTERVAL_SECONDS = 2.0
-PARTS = ("totals", "sizes", "classes", "threads", "process", "limits")
+PARTS = ("totals", "sizes", "classes", "threads", "flow", "process", "limits")
 NEAR_LIMIT = 0.9
+OTHER_THREADS = 2**32 - 1
+NO_FLOW = "flow: no block has crossed threads, or nobody looked: start the process by 'hakozuna run --watch --profile', or under a build with statistics"
 NO_LIMIT = 1 << 60  # a version 1 control group without a limit has a number near 2^63
 
 
@@ -196,6 +199,60 @@ def threads(new: dict, old: dict | None) -> list[str]:
     return lines + ([f"and {len(rows) - ROWS} others"] if len(rows) > ROWS else [])
 
 
+def thread_title(number: int, names: dict[int, str]) -> str:
+    if number == OTHER_THREADS:
+        return "others"
+    return f"{number} {printable(names.get(number, ''))}".strip()
+
+
+def flow(new: dict, old: dict | None) -> list[str]:
+    """Blocks that another thread frees than the one that allocated them: by size and by pair of threads. Rates are of the time
+    between the reports, or with one report since the start."""
+    rows = new.get("flow", [])
+    if not rows:
+        return []
+    before = {(row["block_bytes"], row["large"]): row for row in old.get("flow", [])} if old else {}
+    milliseconds = new["process"].get("uptime_ms", 0) - (old["process"].get("uptime_ms", 0) if old else 0)
+    seconds = milliseconds / 1000 if milliseconds > 0 else 0.0
+
+    def speed(value: int, known: int) -> float:
+        return (value - known) / seconds if seconds else 0.0
+
+    shown = []
+    for row in rows:
+        known = before.get((row["block_bytes"], row["large"]), {})
+        speeds = [speed(row[key], known.get(key, 0)) for key in ("passed_bytes", "passed_blocks")]
+        shown.append((*speeds, row))
+    lines = [f"{'blocks that cross threads':24}{'MiB/s':>10}{'blocks/s':>11}{'in flight':>11}{'MiB':>10}{'of its frees':>14}"
+             f"{'  (estimates)' if rows[0]['sampled'] else ''}"]  # fmt: skip
+    for bytes_a_second, blocks_a_second, row in sorted(shown, key=lambda each: (-each[0], -each[2]["passed_bytes"]))[:ROWS]:
+        name = f"large, up to {size(row['block_bytes'])}" if row["large"] else f"{row['block_bytes']} B"
+        lines.append(f"{name:24}{mib(bytes_a_second):>10}{blocks_a_second:>11.0f}{row['in_flight_blocks']:>11}{mib(row['in_flight_bytes']):>10}"
+                     f"{percent(row['passed_blocks'], max(row['freed_blocks'], row['passed_blocks'])):>14}")  # fmt: skip
+    if len(rows) > ROWS:
+        lines.append(f"and {len(rows) - ROWS} others")
+    return lines + flow_pairs(new, old, speed)
+
+
+def flow_pairs(new: dict, old: dict | None, speed: Callable[[int, int], float]) -> list[str]:
+    names = {one["thread_id"]: one["name"] for one in new["threads"]}
+    known = {pair_of(row): row for row in old.get("flow_pairs", [])} if old else {}
+    shown = []
+    for row in new.get("flow_pairs", []):
+        before = known.get(pair_of(row), {})
+        shown.append((*(speed(row[key], before.get(key, 0)) for key in ("bytes", "blocks")), row))
+    lines = ["", f"{'allocated by':24}{'freed by':24}{'block':>8}{'MiB/s':>10}{'blocks/s':>11}"]
+    for bytes_a_second, blocks_a_second, row in sorted(shown, key=lambda each: (-each[0], -each[2]["bytes"]))[:ROWS]:
+        block = size(row["block_bytes"]) if row["block_bytes"] else "any"
+        lines.append(f"{thread_title(row['allocated_by'], names):24}{thread_title(row['freed_by'], names):24}{block:>8}"
+                     f"{mib(bytes_a_second):>10}{blocks_a_second:>11.0f}")  # fmt: skip
+    return lines + ([f"and {len(shown) - ROWS} others"] if len(shown) > ROWS else [])
+
+
+def pair_of(row: dict) -> tuple[int, int, int]:
+    return row["allocated_by"], row["freed_by"], row["block_bytes"]
+
+
 # ---- what /proc knows ------------------------------------------------------------------------------
 
 
@@ -269,7 +326,7 @@ def limits_part(process: running.Process, _report: dict) -> list[str]:
 
 # ---- commands --------------------------------------------------------------------------------------
 
-SHOWN = {"totals": totals, "sizes": sizes, "classes": classes, "threads": threads}
+SHOWN = {"totals": totals, "sizes": sizes, "classes": classes, "threads": threads, "flow": flow}
 LOOKED_UP = {"process": process_part, "limits": limits_part}
 
 
@@ -277,6 +334,8 @@ def whole_report(process: running.Process, report: dict, parts: list[str]) -> li
     blocks = [heading(report)]
     for part in parts:
         blocks.append(SHOWN[part](report, None) if part in SHOWN else LOOKED_UP[part](process, report))
+        if part == "flow" and not blocks[-1]:
+            blocks[-1] = [NO_FLOW]
     return joined(blocks)
 
 
@@ -285,7 +344,7 @@ def joined(blocks: list[list[str]]) -> list[str]:
 
 
 def frame(new: dict, old: dict | None) -> list[str]:
-    return joined([heading(new), totals(new, old), work(new, old), classes(new, old), threads(new, old)])
+    return joined([heading(new), totals(new, old), work(new, old), classes(new, old), threads(new, old), flow(new, old)])
 
 
 def stats(arguments: argparse.Namespace) -> None:

@@ -40,9 +40,10 @@ struct hz_page_meta {
 };
 
 struct hz_segment {
-    _Atomic(uintptr_t) base;      /* sync: segment-publish; changes only while the segment is unused or direct */
-    _Atomic(size_t) direct_bytes; /* owner: the block's holder; usable length of a direct block */
-    _Atomic(uint8_t) kind;        /* sync: segment-publish */
+    _Atomic(uintptr_t) base;       /* sync: segment-publish; changes only while the segment is unused or direct */
+    _Atomic(size_t) direct_bytes;  /* owner: the block's holder; usable length of a direct block */
+    _Atomic(uint8_t) kind;         /* sync: segment-publish */
+    _Atomic(uint16_t) flow_thread; /* owner: the block's holder; who allocated a direct block (flowmap.c) */
     _Atomic(_Atomic(uint64_t) *) livemap; /* sync: livemap-publish; check build, livemap.c */
     _Atomic(_Atomic(uintptr_t) *) notes;  /* sync: notes-publish; debugging, a word for each block start */
     uint32_t index;                       /* const after publish; in the directory */
@@ -50,10 +51,11 @@ struct hz_segment {
     bool is_huge;                         /* owner: the block's holder; huge pages were asked for */
     void *note;                           /* owner: the block's holder, the layer above; of a direct block */
     /* the entry of a direct block ends here */
-    _Atomic(bool) is_described;          /* hint: a run was handed out since `meta` was last purged */
-    hz_huge_units huge;                  /* hint: what the kernel was told */
-    uint8_t run_first[HZ_SEGMENT_PAGES]; /* owner: the run's holder; first page of the run that a page is in */
-    uint8_t run_pages[HZ_SEGMENT_PAGES]; /* owner: the run's holder; length of the run, at its first page */
+    _Atomic(bool) is_described;           /* hint: a run was handed out since `meta` was last purged */
+    hz_huge_units huge;                   /* hint: what the kernel was told */
+    uint8_t run_first[HZ_SEGMENT_PAGES];  /* owner: the run's holder; first page of the run that a page is in */
+    uint8_t run_pages[HZ_SEGMENT_PAGES];  /* owner: the run's holder; length of the run, at its first page */
+    _Atomic(_Atomic(uint16_t) *) flowmap; /* sync: livemap-publish; builds with statistics, flowmap.c */
     struct hz_page_meta meta[HZ_SEGMENT_PAGES];
 };
 

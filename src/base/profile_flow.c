@@ -9,10 +9,10 @@ static struct {
     struct hz_profile_pair pairs[HZ_PROFILE_PAIRS]; /* lock: the profile's, all but a pair's sums */
     uint32_t count;
     uint32_t buckets[1 << PAIR_BUCKETS_LOG2]; /* number of a pair; 0: none */
-} flow;
+} flow_table;
 
 static struct hz_profile_pair *pair_at(uint32_t number) {
-    return &flow.pairs[number - 1];
+    return &flow_table.pairs[number - 1];
 }
 
 const struct hz_profile_pair *hz_profile_pair_at(uint32_t number) {
@@ -20,12 +20,12 @@ const struct hz_profile_pair *hz_profile_pair_at(uint32_t number) {
 }
 
 uint32_t hz_profile_pair_count_locked(void) {
-    return flow.count;
+    return flow_table.count;
 }
 
 static uint32_t *pair_bucket(uint32_t from, uint32_t to) {
     uint64_t both = (uint64_t)from << 32 | to;
-    return &flow.buckets[both * UINT64_C(0x9E3779B97F4A7C15) >> (64 - PAIR_BUCKETS_LOG2)];
+    return &flow_table.buckets[both * UINT64_C(0x9E3779B97F4A7C15) >> (64 - PAIR_BUCKETS_LOG2)];
 }
 
 /* The number of a pair, which is made if there is room; else 0. */
@@ -34,12 +34,12 @@ static uint32_t pair_get_locked(uint32_t from, uint32_t to) {
     for (uint32_t number = *bucket; number != 0; number = pair_at(number)->next)
         if (pair_at(number)->from == from && pair_at(number)->to == to)
             return number;
-    uint32_t number = flow.count + 1;
+    uint32_t number = flow_table.count + 1;
     if (number > HZ_PROFILE_PAIRS)
         return 0;
     *pair_at(number) = (struct hz_profile_pair){.from = from, .to = to, .next = *bucket};
     hz_signal_fence();
-    flow.count = number;
+    flow_table.count = number;
     hz_signal_fence(); /* fork: a child must not make a pair with a number that a bucket has */
     *bucket = number;
     return number;

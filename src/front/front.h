@@ -1,12 +1,14 @@
 /*
  * front.h - malloc and free over the heap: the two members of the family that must be short. In the check build, and
- * with HZ_LIST_FAILFAST=1, every block passes the live map; in the guard build it passes the fences.
+ * with HZ_LIST_FAILFAST=1, every block passes the live map; in the guard build it passes the fences. Builds with
+ * statistics count the blocks that cross threads.
  */
 #ifndef HZ_FRONT_FRONT_H
 #define HZ_FRONT_FRONT_H
 
 #include "front/fence.h"
 #include "front/live.h"
+#include "heap/flow.h"
 #include "heap/heap.h"
 #include "heap/misuse.h"
 
@@ -23,6 +25,8 @@ HZ_INLINE void hz_front_free(void *block) {
     }
     if (HZ_LIVE_WATCHED)
         hz_live_remove(block);
+    if (HZ_CONFIG_STATS)
+        hz_flow_count_free(block);
     hz_heap_free(block);
 }
 

@@ -1,11 +1,12 @@
 /*
  * live.h - the watch over live blocks in the check build and with HZ_LIST_FAILFAST=1, for every way in and out of the
- * family.
+ * family. In builds with statistics it also counts the blocks that cross threads (heap/flow.h).
  */
 #ifndef HZ_FRONT_LIVE_H
 #define HZ_FRONT_LIVE_H
 
 #include "base/compiler.h"
+#include "base/flowmap.h"
 #include "base/guard_pool.h"
 #include "base/livemap.h"
 #include "base/profile.h"
@@ -17,11 +18,15 @@ enum { HZ_LIVE_WATCHED = HZ_CONFIG_CHECKS == 1 || HZ_LIST_FAILFAST == 1 };
    live blocks are watched. */
 void hz_live_remove(const void *block);
 
-/* Where live blocks are watched, marks a block that is handed out. NULL is allowed. Returns the block. */
+/* Notes a block that is handed out, where live blocks are watched or counted. NULL is allowed. Returns the block. */
 HZ_INLINE void *hz_live_add(void *block) {
-    if (HZ_LIVE_WATCHED && block != NULL && !hz_guard_has(block) &&
-        !hz_profile_has(block)) /* the pools know their own blocks */
-        hz_livemap_add(block);
+    if ((HZ_LIVE_WATCHED || HZ_CONFIG_STATS) && block != NULL && !hz_guard_has(block) &&
+        !hz_profile_has(block)) { /* the pools know their own blocks */
+        if (HZ_LIVE_WATCHED)
+            hz_livemap_add(block);
+        if (HZ_CONFIG_STATS)
+            hz_flowmap_add(block);
+    }
     return block;
 }
 

@@ -13,6 +13,7 @@
 #include "base/report.h"
 #include "cpu_bins.h"
 #include "heap/figures.h"
+#include "heap/flow.h"
 #include "heap/keeper.h"
 #include "heap/pages/density.h"
 #include "heap/pages/mail.h"
@@ -255,6 +256,42 @@ static void report_threads(struct hz_report *report) {
     hz_report_rows_close(report);
 }
 
+/* The sizes whose blocks cross threads, and the pairs of threads between which they do. */
+static void report_flow(struct hz_report *report, const struct hz_figures *figures) {
+    struct hz_flow flow;
+    (void)hz_flow_get(&flow, figures); /* without figures there are no rows */
+    hz_report_rows_open(report, "flow");
+    for (unsigned size = 1; size < HZ_SIZES; size++) {
+        const struct hz_flow_size *row = &flow.sizes[size];
+        if (row->passed_blocks == 0)
+            continue;
+        hz_report_row_open(report);
+        hz_report_number(report, "block_bytes", hz_flow_block_bytes(size));
+        hz_report_number(report, "large", size >= HZ_CLASS_COUNT);
+        hz_report_number(report, "sampled", flow.is_sampled);
+        hz_report_number(report, "freed_blocks", row->freed_blocks);
+        hz_report_number(report, "freed_bytes", row->freed_bytes);
+        hz_report_number(report, "passed_blocks", row->passed_blocks);
+        hz_report_number(report, "passed_bytes", row->passed_bytes);
+        hz_report_number(report, "in_flight_blocks", row->in_flight_blocks);
+        hz_report_number(report, "in_flight_bytes", row->in_flight_bytes);
+        hz_report_row_close(report);
+    }
+    hz_report_rows_close(report);
+    hz_report_rows_open(report, "flow_pairs");
+    struct hz_flow_pair pair;
+    for (uint32_t number = 0; hz_flow_pair_next(&number, &pair);) {
+        hz_report_row_open(report);
+        hz_report_number(report, "allocated_by", pair.from);
+        hz_report_number(report, "freed_by", pair.to);
+        hz_report_number(report, "block_bytes", pair.size < HZ_SIZES ? hz_flow_block_bytes(pair.size) : 0);
+        hz_report_number(report, "blocks", pair.blocks);
+        hz_report_number(report, "bytes", pair.bytes);
+        hz_report_row_close(report);
+    }
+    hz_report_rows_close(report);
+}
+
 void hz_heap_report_process(struct hz_report *report, const struct hz_figures *figures) {
     struct hz_process about;
     hz_process_get(&about);
@@ -275,4 +312,5 @@ void hz_heap_report(struct hz_report *report, const struct hz_figures *figures) 
     report_ranges(report, figures);
     report_classes(report, figures);
     report_threads(report);
+    report_flow(report, figures);
 }

@@ -280,6 +280,70 @@ def test_a_profile_of_a_running_process(tmp_path):
         assert done.returncode == 2 and "was started without HAKOZUNA_STATS" in done.stderr
 
 
+FLOW_SERVICE = """
+import ctypes, sys, threading
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
+library.free.argtypes = [ctypes.c_void_p]
+def pass_on(number):
+    blocks = []
+    maker = threading.Thread(target=lambda: blocks.extend(library.malloc(5000) for _ in range(number)))
+    maker.start(); maker.join()
+    for block in blocks[:number * 3 // 4]:
+        library.free(block)
+pass_on(4000)
+print("ready", flush=True)
+for line in sys.stdin:
+    pass_on(int(line))
+    print("done", flush=True)
+"""
+
+
+def test_the_flow_of_a_running_process(tmp_path):
+    """20 MB of 5000 bytes, of which three quarters cross: 29 of 40 samples, so all figures vary by a fifth or so."""
+    with watched(tmp_path, "--watch", "--profile", code=FLOW_SERVICE) as service:
+        first = json.loads(good(stats(service.pid, "--json")))
+        assert [error.message for error in validator().iter_errors(first)] == []
+        (row,) = [row for row in first["flow"] if row["block_bytes"] == 5120]
+        assert (row["sampled"], row["large"]) == (1, 0)
+        assert 1000 < row["passed_blocks"] == row["freed_blocks"] < 5500, "no thread frees its own"
+        assert 100 < row["in_flight_blocks"] < 2500, "the rest would cross, too"
+        assert sum(pair["bytes"] for pair in first["flow_pairs"]) == pytest.approx(sum(row["passed_bytes"] for row in first["flow"]), rel=0.01)
+        service.grow(40000)
+        second = json.loads(good(stats(service.pid, "--json")))
+        passed = [sum(row["passed_bytes"] for row in each["flow"]) for each in (first, second)]
+        assert passed[1] > 5 * passed[0]
+        text = good(stats(service.pid, "--part", "flow"))
+        assert re.search(r"(?m)^blocks that cross threads +MiB/s +blocks/s +in flight +MiB  of its frees  \(estimates\)\n5120 B +\d+\.\d\d +\d+ +\d+ ", text)
+        assert re.search(rf"(?m)^\d+ +{service.pid} python3 +any +\d+\.\d\d", text)
+        text = good(called("heap_profile.py", service.pid, "--flow", "--count", "1", "--no-symbols"))
+        assert " %, were freed by another thread\n" in text and re.search(r"(?m)^ +5120 +\d+\.\d\d +\d+ +\d+  100\.0 %$", text)
+
+
+def test_the_flow_between_two_reports(report):
+    """Rates, the order of rows, and what is new since the older report."""
+    old, new = copy.deepcopy(report), copy.deepcopy(report)
+    new["process"]["uptime_ms"] = old["process"]["uptime_ms"] + 2000
+
+    def row(size: int, passed: int, large: int = 0) -> dict:
+        return {"block_bytes": size, "large": large, "sampled": 0, "freed_blocks": 2 * passed, "freed_bytes": 2 * passed * size,
+                "passed_blocks": passed, "passed_bytes": passed * size, "in_flight_blocks": 7, "in_flight_bytes": 7 * size}  # fmt: skip
+
+    old["flow"], new["flow"] = [row(1 << 19, 8, 1)], [row(64, 1000), row(1 << 19, 24, 1)]
+    new["flow_pairs"] = [
+        {"allocated_by": 2**32 - 1, "freed_by": new["threads"][0]["thread_id"], "block_bytes": 64, "blocks": 1000, "bytes": 64000},
+        {"allocated_by": 5, "freed_by": 6, "block_bytes": 1 << 19, "blocks": 16, "bytes": 8 << 20},
+    ]
+    assert [error.message for error in validator().iter_errors(new)] == []
+    lines = [line.split() for line in heap_stats.flow(new, old)]
+    assert "(estimates)" not in lines[0]
+    assert lines[1:3] == [["large,", "up", "to", "512", "KiB", "4.00", "8", "7", "3.50", "50.0", "%"], ["64", "B", "0.03", "500", "7", "0.00", "50.0", "%"]]
+    assert lines[5] == ["5", "6", "512", "KiB", "4.00", "8"]
+    assert lines[6] == ["others", str(new["threads"][0]["thread_id"]), "python3", "64", "B", "0.03", "500"]
+    assert heap_stats.flow(report, None) == []
+    assert "blocks that cross threads" in "\n".join(heap_stats.frame(new, old))
+
+
 # ---- no report -------------------------------------------------------------------------------------
 
 

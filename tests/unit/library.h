@@ -55,6 +55,7 @@ extern "C" {
 #include "heap/class_policy.h"
 #include "heap/config.h"
 #include "heap/counters.h"
+#include "heap/flow.h"
 #include "heap/fork.h"
 #include "heap/free.h"
 #include "heap/heap.h"
