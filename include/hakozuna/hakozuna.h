@@ -140,7 +140,7 @@ HZ_API size_t hz_good_size(size_t size);
    zone's blocks are blocks like any other: any thread may pass them to hz_free, free, operator delete, hz_usable_size
    and so on. hz_realloc and its relatives leave a block in its zone. A freed block returns to its zone at once, so a
    zone has no caches, and a zone's allocations and frees take longer than the common heap's: to make a zone, allocate
-   30 small blocks and destroy the zone takes about 6 times as long as 30 calls of hz_malloc and hz_free. Each size
+   30 small blocks and destroy the zone takes 5 to 6 times as long as 30 calls of hz_malloc and hz_free. Each size
    class that a zone uses takes a page of 64 KiB or more, of which only what is used is touched. */
 struct hz_zone;
 
