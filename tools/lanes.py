@@ -385,12 +385,13 @@ def lane_table(lanes: list[Lane], engines: list[Engine]) -> list[str]:
 
 
 def bins_table(lanes: list[Lane], figures: list[Figures]) -> list[str]:
-    """Bins and batches of the classes that are powers of two; lanes that agree share their columns."""
+    """Bins and batches of the classes that are powers of two; lanes that agree share their columns, most of them those without a name."""
     groups: dict[tuple[Class, ...], list[str]] = {}
     for lane, f in zip(lanes, figures):
         sizes = [c._replace(home=0, shared=0, list=0) for c in classes_of(f) if c.block & (c.block - 1) == 0]
         groups.setdefault(tuple(sizes), []).append(lane.title)
-    titles = [f"{', '.join(names)}: " for names in groups.values()] if len(groups) > 1 else [""]
+    most = max(groups.values(), key=len)
+    titles = ["" if names is most else f"{', '.join(names)}: " for names in groups.values()]
     head = [title + what for title in titles for what in ("bin", "in bytes", "at first", "batch")]
     rows = [
         [human(row[0].block), *(text for c in row for text in (str(c.bin), human(c.bin * c.block), str(c.start), str(c.batch)))]

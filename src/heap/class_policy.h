@@ -30,7 +30,8 @@ HZ_INLINE uint32_t hz_bin_first(unsigned size_class) {
     return (uint32_t)hz_min(is_large ? HZ_BIN_FIRST_COUNT_LARGE : HZ_BIN_FIRST_COUNT, hz_bin_capacity(size_class));
 }
 
-/* Room, in blocks, that a bin gets by doubling in each visit; more only when visits follow one another (room.c). */
+/* Room, in blocks, that each visit may double a bin's room up to; beyond it only while the thread's bins have little
+   room (room.c). */
 HZ_INLINE uint32_t hz_bin_start(unsigned size_class) {
     size_t count = hz_max(HZ_BIN_START_BYTES / hz_class_bytes(size_class), HZ_BIN_COUNT_MIN);
     return (uint32_t)hz_min(count, hz_bin_capacity(size_class)) & ~1U;

@@ -19,10 +19,15 @@ struct hz_thread_block hz_thread_none = {
 
 HZ_TLS _Atomic(struct hz_thread_block *) hz_self_word = &hz_thread_none;
 
+/* Slots of a bin's long array, with the one that stays NULL; 0 if its short array has as many. */
+static uint32_t long_slots(unsigned index) {
+    return hz_bin_slots(index) > hz_bin_slots_short(index) ? 1 + hz_bin_slots(index) : 0;
+}
+
 static size_t slot_count(void) {
     size_t count = 0;
     for (unsigned index = 1; index < HZ_BINS; index++)
-        count += 1 + hz_bin_slots(index);
+        count += 1 + hz_bin_slots_short(index) + long_slots(index);
     return count;
 }
 
@@ -44,14 +49,18 @@ struct hz_thread_block *hz_thread_block_make(void) {
         thread->bin_of[granules] = (uint16_t)hz_bin_offset(hz_class_of(granules * HZ_GRANULE_BYTES));
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         thread->bin_of_class[size_class] = (uint16_t)hz_bin_offset(size_class);
+    struct hz_cache *cache = &thread->cache;
     uint32_t offset = (uint32_t)sizeof(*thread);
     for (unsigned index = 1; index < HZ_BINS; index++) { /* bin 0 has no slots: it is empty and full */
-        struct hz_cache *cache = &thread->cache;
-        hz_store_rlx(&cache->bins[index].top, offset); /* relaxed: not shared yet. The first slot stays NULL */
-        cache->bases[index] = offset;
+        hz_store_rlx(&cache->bins[index].top, offset);   /* relaxed: not shared yet. The first slot stays NULL */
+        hz_store_rlx(&cache->bases[index], offset);      /* relaxed: as above */
         cache->bins[index].limit = offset;
+        offset += (hz_bin_slots_short(index) + 1) * (uint32_t)sizeof(void *);
+    }
+    for (unsigned index = 1; index < HZ_BINS; index++) {
+        cache->long_bases[index] = long_slots(index) > 0 ? offset : 0;
+        offset += long_slots(index) * (uint32_t)sizeof(void *);
         hz_bin_room_set(cache, index, index == HZ_REMOTE_BIN ? HZ_REMOTE_COUNT : HZ_BIN_NEW_COUNT);
-        offset += (hz_bin_slots(index) + 1) * (uint32_t)sizeof(void *);
     }
     hz_registry_add(&thread->registered);
     return thread;

@@ -97,8 +97,6 @@ struct hz_thread_block {
     uint32_t visits;                     /* slow-path visits (cache/room.c) */
     uint32_t visited[HZ_CLASS_COUNT];    /* for each bin, `visits` at the last one */
     uint16_t visit_gaps[HZ_CLASS_COUNT]; /* for each bin, visits from one to the next, smoothed */
-    uint8_t streak_class;                /* class of the last slow-path visits (cache/room.c) */
-    uint8_t streak;                      /* visits in a row for that class since its bin last grew */
     uint32_t frees_watched;              /* frees that were all looked at; ends at HZ_FREES_WATCHED (cache/inspect.h) */
     uint32_t batches_inspected;          /* batches that have left the bins for the depot (cache/inspect.c) */
     uint32_t slow_count;                 /* slow-path visits by weight since the last tick (tick.c) */

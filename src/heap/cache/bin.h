@@ -3,7 +3,8 @@
  *
  * A bin is a stack of block pointers. The newest pointer is in the bin itself. The older ones are in the bin's slots,
  * which lie behind the thread block and are named by their byte offset in it, so all that free needs of a bin fits into
- * 16 bytes.
+ * 16 bytes. Each bin has a short array of slots and, if its capacity is larger, a long one. It moves to the long array
+ * when its room outgrows the short one, and stays there. So threads whose bins stay small touch little memory.
  *
  * Invariants: base <= top <= base + room, base <= limit <= base + room. The bin holds top - base blocks: `newest`, and
  * below it base[1] .. top[-1]. base[0] is always NULL, so the block below the last one reads as "none", and an empty
@@ -14,7 +15,8 @@
  * Only the owner changes a bin, except that slots of a parked thread become NULL (hz_bin_take_old). `top` is atomic
  * because statistics read it from other threads. A fork may copy a bin between two stores: the copy may lack a block,
  * but never has one twice, nor one that the program has. It may be empty and still have a newest block; who gets the
- * thread block in the child mends that (hz_bin_close_holes).
+ * thread block in the child mends that (hz_bin_close_holes). While an empty bin moves, its base is set first, then its
+ * top; a top below the base reads as "empty".
  */
 #ifndef HZ_HEAP_CACHE_BIN_H
 #define HZ_HEAP_CACHE_BIN_H
@@ -35,9 +37,10 @@ enum {
 
 /* Begins the thread block, so a bin's offset is counted from the thread block's start. */
 struct hz_cache {
-    struct hz_bin bins[HZ_BINS]; /* bins[0] is empty and full for ever; tags that mean "slow path" name it */
-    uint32_t bases[HZ_BINS];     /* const after publish: offset of each bin's first slot */
-    uint16_t rooms[HZ_BINS];     /* owner; blocks that each bin may hold now */
+    struct hz_bin bins[HZ_BINS];      /* bins[0] is empty and full for ever; tags that mean "slow path" name it */
+    _Atomic(uint32_t) bases[HZ_BINS]; /* owner; offset of each bin's first slot. Statistics read it */
+    uint32_t long_bases[HZ_BINS];     /* const after publish: offset of the long array's first slot; 0 without one */
+    uint16_t rooms[HZ_BINS];          /* owner; blocks that each bin may hold now */
 };
 
 /* Page tags and the table of sizes name a bin by its byte offset. */
@@ -61,15 +64,29 @@ HZ_INLINE uint32_t hz_bin_slots(unsigned index) {
     return index == HZ_REMOTE_BIN ? (uint32_t)HZ_REMOTE_COUNT : hz_bin_capacity(index);
 }
 
+/* Blocks for which the short array has slots: any batch must fit, since it is written above the top before the bin has
+   room for it (refill.c). */
+HZ_INLINE uint32_t hz_bin_slots_short(unsigned index) {
+    if (index == HZ_REMOTE_BIN)
+        return HZ_REMOTE_COUNT;
+    return ((uint32_t)hz_max(hz_bin_start(index), hz_batch_count(index)) + 1) & ~1U; /* even, as all rooms are */
+}
+
+/* The offset of the bin's first slot. */
+HZ_INLINE uint32_t hz_bin_base_offset(const struct hz_cache *cache, unsigned index) {
+    return hz_load_rlx(&cache->bases[index]); /* relaxed: owner, or figure */
+}
+
 /* The first slot, which is always NULL. */
 HZ_INLINE void **hz_bin_base(struct hz_cache *cache, unsigned index) {
-    return hz_slot_at(cache, cache->bases[index]);
+    return hz_slot_at(cache, hz_bin_base_offset(cache, index));
 }
 
 /* Blocks in a bin. Other threads get a recent figure. */
 HZ_INLINE uint32_t hz_bin_held(struct hz_cache *cache, unsigned index) {
-    /* relaxed: owner, or figure */
-    return (uint32_t)(hz_slot_at(cache, hz_load_rlx(&cache->bins[index].top)) - hz_bin_base(cache, index));
+    uint32_t top = hz_load_acq(&cache->bins[index].top); /* sync: bin-move, partner hz_bin_move: the base */
+    uint32_t base = hz_bin_base_offset(cache, index);
+    return HZ_LIKELY(top >= base) ? (top - base) / (uint32_t)sizeof(void *) : 0;
 }
 
 /* As hz_bin_held, without what was taken out of a parked thread's bin (hz_bin_take_old). `gone`: as there. Slower; for
@@ -93,12 +110,12 @@ HZ_INLINE uint32_t hz_bin_room(const struct hz_cache *cache, unsigned index) {
 /* Lets the bin take blocks without a visit to the slow path until it holds `held`, or as many as it has room for. */
 HZ_INLINE void hz_bin_limit_set(struct hz_cache *cache, unsigned index, uint32_t held) {
     uint32_t most = (uint32_t)hz_min(held, cache->rooms[index]);
-    cache->bins[index].limit = cache->bases[index] + most * (uint32_t)sizeof(void *);
+    cache->bins[index].limit = hz_bin_base_offset(cache, index) + most * (uint32_t)sizeof(void *);
 }
 
 /* The number of blocks from which on a push takes the slow path. */
 HZ_INLINE uint32_t hz_bin_limit(const struct hz_cache *cache, unsigned index) {
-    return (cache->bins[index].limit - cache->bases[index]) / (uint32_t)sizeof(void *);
+    return (cache->bins[index].limit - hz_bin_base_offset(cache, index)) / (uint32_t)sizeof(void *);
 }
 
 /* Raises the limit, within the bin's room, to one block and a quarter more than the bin holds. */
@@ -112,8 +129,26 @@ HZ_INLINE void hz_bin_limit_lower(struct hz_cache *cache, unsigned index) {
     hz_bin_limit_set(cache, index, (uint32_t)hz_min(hz_bin_limit(cache, index), hz_bin_held(cache, index)));
 }
 
-/* `room`: at least what the bin holds, at most its slots. */
+/* Whether the bin has to be empty before it gets this room, since it then moves to its long array. */
+HZ_INLINE bool hz_bin_room_moves(const struct hz_cache *cache, unsigned index, uint32_t room) {
+    return room > hz_bin_slots_short(index) && hz_bin_base_offset(cache, index) != cache->long_bases[index];
+}
+
+/* Moves the empty bin to its long array. */
+HZ_INLINE void hz_bin_move(struct hz_cache *cache, unsigned index) {
+    uint32_t limit = hz_bin_limit(cache, index);
+    uint32_t base = cache->long_bases[index];
+    hz_assert(base != 0 && hz_bin_held(cache, index) == 0);
+    hz_store_rlx(&cache->bases[index], base);    /* relaxed: the next store publishes it */
+    hz_signal_fence();                           /* fork: a copy must not have the top without the base */
+    hz_store_rel(&cache->bins[index].top, base); /* sync: bin-move, partner hz_bin_held */
+    hz_bin_limit_set(cache, index, limit);
+}
+
+/* `room`: at least what the bin holds, at most its slots. A bin that hz_bin_room_moves is empty. */
 HZ_INLINE void hz_bin_room_set(struct hz_cache *cache, unsigned index, uint32_t room) {
+    if (hz_bin_room_moves(cache, index, room))
+        hz_bin_move(cache, index);
     cache->rooms[index] = (uint16_t)room;
     hz_bin_limit_set(cache, index, hz_bin_limit(cache, index));
 }
@@ -220,6 +255,9 @@ HZ_INLINE void hz_bin_fill(struct hz_cache *cache, unsigned index, uint32_t coun
 
 /* Closes the holes that hz_bin_take_old left, and drops the block that *gone names. Owner. */
 HZ_INLINE void hz_bin_close_holes(struct hz_cache *cache, unsigned index, void **gone) {
+    uint32_t first = hz_bin_base_offset(cache, index);
+    if (hz_load_rlx(&cache->bins[index].top) < first) /* relaxed: owner. The fork came while the bin moved */
+        hz_store_rlx(&cache->bins[index].top, first);
     void **base = hz_bin_base(cache, index);
     uint32_t count = hz_bin_empty(cache, index); /* a fork's copy must not have a block twice */
     uint32_t kept = 0;

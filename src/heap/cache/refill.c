@@ -21,11 +21,11 @@ static void *fill(struct hz_thread_block *self, unsigned size_class, uint32_t go
 }
 
 void *hz_refill_from_depot(struct hz_thread_block *self, unsigned size_class) {
-    void **base = hz_bin_base(&self->cache, size_class);
     hz_assert(hz_bin_held(&self->cache, size_class) == 0);
     hz_count(&self->counters.refill, 1);
     if (hz_room_visit(self, size_class))
         hz_room_shrink(self, size_class);
+    void **base = hz_bin_base(&self->cache, size_class); /* the visit may have moved the bin */
     uint32_t got = hz_class_is_shared(size_class) ? hz_depot_pop(self, size_class, base + 1) : 0;
     if (got == 0)
         return NULL;

@@ -2,12 +2,11 @@
  * room.c - see room.h. Called by the slow paths of malloc and free.
  *
  * A bin begins with room for one block, so that a thread which uses a class once takes few from its pages. Each
- * visit doubles it up to hz_bin_start, unless very many threads share the allowance. Above that it doubles when a
- * thread visits the slow paths several times in a row for the same class. If one class or a few carry everything,
- * trips to the depot become rare. If a thread alternates between many classes, few visits are for the same class as
- * the visit before, and the thread keeps less of each class. Room shrinks when the bin is idle, when its class is
- * sparse, or when the thread's bins have more room than is allowed. The next thread that gets the thread block
- * inherits it.
+ * visit doubles it, up to the bin's capacity while the thread has used little of its allowance, and then up to
+ * hz_bin_start, or not at all if very many threads share. So a few classes, or the bursts of a few threads, get bins
+ * that make trips to the depot rare, and many threads that use many classes keep little of each. Room shrinks when the
+ * bin is idle, when its class is sparse, or when the thread's bins have more room than is allowed. The next thread that
+ * gets the thread block inherits it.
  */
 #include "heap/cache/room.h"
 
@@ -20,8 +19,9 @@ enum {
     OLD_VISITS = 64, /* a bin may be emptied for another one if its last visit is more than 64 visits ago, */
     OLD_GAPS = 8,    /* and more than 8 times as many as usually lie between two visits of the other one */
     GAP_MAX = 1024,
-    VISITS_BETWEEN = 16, /* after a search that found no such bin, visits until the next search */
-    EXCESS_SHARE = 16,   /* room shrinks if it exceeds the allowance by more than 1/16: the allowance varies a little */
+    VISITS_BETWEEN = 16,    /* after a search that found no such bin, visits until the next search */
+    CROWD_FREE_SHARE = 128, /* as HZ_ROOM_FREE_SHARE, in a crowd */
+    EXCESS_SHARE = 16, /* room shrinks if it exceeds the allowance by more than 1/16: the allowance varies a little */
 };
 
 /* Bytes that a bin's room costs. The first few blocks are not charged. */
@@ -33,6 +33,8 @@ static ptrdiff_t room_charge(unsigned size_class, uint32_t room) {
 void hz_room_set(struct hz_thread_block *self, unsigned size_class, uint32_t room) {
     ptrdiff_t before = room_charge(size_class, hz_bin_room(&self->cache, size_class));
     self->room_bytes += room_charge(size_class, room) - before;
+    if (hz_bin_room_moves(&self->cache, size_class, room))
+        hz_bin_flush(self, size_class, 0);
     hz_bin_room_set(&self->cache, size_class, room);
 }
 
@@ -42,20 +44,12 @@ void hz_room_recount(struct hz_thread_block *self) {
         self->room_bytes += room_charge(size_class, hz_bin_room(&self->cache, size_class));
 }
 
-/* The room that a visit asks for. */
-static uint32_t room_wanted(struct hz_thread_block *self, unsigned size_class) {
-    if (size_class != self->streak_class) {
-        self->streak_class = (uint8_t)size_class;
-        self->streak = 0;
-    }
-    uint32_t room = hz_bin_room(&self->cache, size_class);
-    if (++self->streak >= HZ_BIN_STREAK) {
-        self->streak = 0;
-        return (uint32_t)hz_min(2 * room, hz_bin_capacity(size_class));
-    }
-    if (hz_allowance_is_crowded())
-        return (uint32_t)hz_max(room, hz_bin_first(size_class));
-    return (uint32_t)hz_max(room, hz_min(2 * room, hz_bin_start(size_class)));
+/* The room up to which visits may double a bin's room now. */
+static uint32_t room_limit(const struct hz_thread_block *self, unsigned size_class, ptrdiff_t allowance) {
+    bool is_crowded = hz_allowance_is_crowded();
+    if (self->room_bytes < allowance / (is_crowded ? CROWD_FREE_SHARE : HZ_ROOM_FREE_SHARE))
+        return hz_bin_capacity(size_class);
+    return is_crowded ? hz_bin_first(size_class) : hz_bin_start(size_class);
 }
 
 /* Counts a visit, and smooths the number of visits between two for the class. */
@@ -87,8 +81,9 @@ static void old_bin_empty(struct hz_thread_block *self, unsigned size_class) {
 bool hz_room_visit(struct hz_thread_block *self, unsigned size_class) {
     visit_count(self, size_class);
     ptrdiff_t allowance = (ptrdiff_t)hz_allowance();
-    uint32_t wanted = room_wanted(self, size_class);
-    ptrdiff_t more = room_charge(size_class, wanted) - room_charge(size_class, hz_bin_room(&self->cache, size_class));
+    uint32_t room = hz_bin_room(&self->cache, size_class);
+    uint32_t wanted = (uint32_t)hz_max(room, hz_min(2 * room, room_limit(self, size_class, allowance)));
+    ptrdiff_t more = room_charge(size_class, wanted) - room_charge(size_class, room);
     if (self->room_bytes + more > allowance && self->visits - self->searched_at >= VISITS_BETWEEN)
         old_bin_empty(self, size_class);
     if (self->room_bytes + more <= allowance)

@@ -6,15 +6,15 @@
 
 #include "heap/thread_block.h"
 
-/* The thread is in a slow path because the class's bin is empty or full. The bin's room grows if it is small, or after
-   several such visits in a row for the class, but only within the thread's allowance (allowance.h); to keep to it,
-   another bin's blocks can go home. True if the thread's bins have too much room: then shrink this one. */
+/* The thread is in a slow path because the class's bin is empty or full. The bin's room grows if it is small or the
+   thread's bins have little room, but only within the thread's allowance (allowance.h); to keep to it, another bin's
+   blocks can go home. True if the thread's bins have too much room: then shrink this one. */
 bool hz_room_visit(struct hz_thread_block *self, unsigned size_class);
 
 /* Sums up the room of all bins anew, as for a thread block that a vanished thread had in a fork's parent. */
 void hz_room_recount(struct hz_thread_block *self);
 
-/* Sets a bin's room in blocks: at least what it holds, at most its capacity. */
+/* Sets a bin's room in blocks: at least what it holds, at most its capacity. May flush the bin (hz_bin_move). */
 void hz_room_set(struct hz_thread_block *self, unsigned size_class, uint32_t room);
 
 /* Blocks that an empty bin should get: half its room, but at most as many as may move in one step. */

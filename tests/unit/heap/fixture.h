@@ -55,9 +55,11 @@ inline uint32_t mid_in_buffer(struct hz_thread_block *thread) {
     return count == 0 ? 0 : hz_blocks_count_mid(older, count - 1) + hz_blocks_count_mid(&newest, 1);
 }
 
-/* Gives every bin of a thread all the room it can have, beside its allowance, and no early limit. */
+/* Gives every bin of a thread all the room it can have, beside its allowance, and no early limit. The bins become
+   empty. */
 inline void grow_bins(struct hz_thread_block *thread) {
     for (unsigned size_class = 1; size_class < class_count; size_class++) {
+        hz_bin_send_home(thread, size_class);
         hz_bin_room_set(&thread->cache, size_class, hz_bin_capacity(size_class));
         hz_bin_limit_set(&thread->cache, size_class, hz_bin_capacity(size_class));
     }

@@ -170,8 +170,6 @@ class AllowedRoom : public testing::Test {
         for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
             hz_room_set(self_, size_class, hz_bin_first(size_class));
         ASSERT_EQ(room_bytes(), 0U) << "the room of new bins costs nothing";
-        self_->streak = 0;
-        self_->streak_class = 0;
         self_->visits = 10000;
         self_->searched_at = 0;
         for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
@@ -206,6 +204,15 @@ class AllowedRoom : public testing::Test {
         ASSERT_LE(room_bytes(), allowance);
         ASSERT_LT(allowance - room_bytes(), hz_bin_first(growing) * hz_class_bytes(growing));
     }
+    /* Gives room to classes above `growing` until the thread has used the share within which bins grow freely. */
+    void use_free_share() {
+        while (room_bytes() < hz_allowance() / HZ_ROOM_FREE_SHARE)
+            for (unsigned size_class = growing + 1; size_class < unit::class_count; size_class++)
+                if (room(size_class) < hz_bin_capacity(size_class) &&
+                    room_bytes() < hz_allowance() / HZ_ROOM_FREE_SHARE)
+                    hz_room_set(self_, size_class, room(size_class) + 2);
+        ASSERT_LT(room_bytes(), hz_allowance() / 2);
+    }
     void age(unsigned size_class, uint32_t visits) {
         self_->visited[size_class] = self_->visits - visits;
     }
@@ -224,22 +231,33 @@ TEST_F(AllowedRoom, ABinGrowsWithinTheAllowance) {
     EXPECT_EQ(room_bytes(), charges(self_));
 }
 
-TEST_F(AllowedRoom, InACrowdOnlyVisitsInARowLetABinGrow) {
+TEST_F(AllowedRoom, BeyondTheFreeShareABinGrowsToItsStart) {
+    if (hz_bin_start(growing) == hz_bin_capacity(growing))
+        GTEST_SKIP() << "in this lane bins have all their room from the start";
+    use_free_share();
+    for (int i = 0; i < 20; i++)
+        EXPECT_FALSE(hz_room_visit(self_, growing));
+    EXPECT_EQ(room(growing), hz_bin_start(growing));
+    for (unsigned size_class = unit::class_count - 1; size_class > growing; size_class--)
+        hz_room_set(self_, size_class, hz_bin_first(size_class));
+    EXPECT_FALSE(hz_room_visit(self_, growing));
+    EXPECT_GT(room(growing), hz_bin_start(growing)) << "the free share is free again";
+}
+
+TEST_F(AllowedRoom, InACrowdABinGrowsOnlyWithinTheFreeShare) {
     uint32_t first = hz_bin_first(growing);
     {
         Sharers others(1100);
-        for (int i = 0; i < 10; i++) {
-            EXPECT_FALSE(hz_room_visit(self_, growing));
-            EXPECT_FALSE(hz_room_visit(self_, older));
-        }
-        EXPECT_EQ(room(growing), first);
-        for (uint32_t i = 0; i < HZ_BIN_STREAK; i++) {
-            EXPECT_EQ(room(growing), first);
-            EXPECT_FALSE(hz_room_visit(self_, growing));
-        }
+        EXPECT_FALSE(hz_room_visit(self_, growing));
         EXPECT_EQ(room(growing), 2 * first);
+        hz_room_set(self_, growing, first);
+        use_free_share();
+        for (int i = 0; i < 10; i++)
+            EXPECT_FALSE(hz_room_visit(self_, growing));
+        EXPECT_EQ(room(growing), first);
     }
     Sharers others(900);
+    use_free_share();
     EXPECT_FALSE(hz_room_visit(self_, older));
     EXPECT_EQ(room(older), 2 * hz_bin_first(older));
 }

@@ -171,7 +171,7 @@ TEST_F(Depot, EmptyBatchesComeBackToWhereTheyAreNeeded) {
     for (int turn = 0; turn < 40; turn++) {
         for (int cpu : {all.front(), all.back()}) {
             OnCpu there(cpu);
-            for (uint32_t i = 0; i < 100; i++) {
+            for (uint32_t i = 0; i < 64; i++) {
                 const Blocks batch = batch_of(i * HZ_BATCH_COUNT, counts[i % counts.size()]);
                 if (cpu == all.front())
                     ASSERT_TRUE(push(size_class, batch)) << i;

@@ -1,4 +1,5 @@
-/* How many blocks a bin may hold: few at first, more for a class that keeps coming to the slow paths. */
+/* How many blocks a bin may hold: few at first, more with each visit to the slow paths. test_allowance.cc tests what
+   many threads may have. */
 #include "unit/heap/fixture.h"
 
 #include <thread>
@@ -13,22 +14,21 @@ class Room : public testing::Test {
         self_ = unit::self();
         hz_heap_purge(); /* empties bins and depot */
         for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
-            begin_small(size_class);
+            room_set(size_class, hz_bin_first(size_class));
     }
     void TearDown() override {
         release();
         hz_heap_purge();
         EXPECT_EQ(support::live_bytes(), 0U);
     }
-    void begin_small(unsigned size_class) {
+    void room_set(unsigned size_class, uint32_t room) {
         hz_bin_flush(self_, size_class, 0);
-        hz_room_set(self_, size_class, hz_bin_start(size_class));
-        other_class_comes();
+        hz_room_set(self_, size_class, room);
     }
-    /* A visit for a class that no test here uses, which ends the streak of any other class. */
-    void other_class_comes() {
-        hz_bin_flush(self_, unit::class_count - 1, 0);
-        take(unit::class_count - 1, 1);
+    /* Frees what the test holds, and lets the bin begin anew: its room counts against the free share of the others. */
+    void end(unsigned size_class) {
+        release();
+        room_set(size_class, hz_bin_first(size_class));
     }
     void take(unsigned size_class, size_t count) {
         for (size_t i = 0; i < count; i++)
@@ -59,38 +59,31 @@ class Room : public testing::Test {
     Blocks blocks_;
 };
 
-TEST_F(Room, DoublesWhenOneClassKeepsComing) {
-    if (growing().empty())
-        GTEST_SKIP() << "in this lane bins have all their room from the start";
+TEST_F(Room, DoublesWithEachVisit) {
     for (unsigned size_class = 1; size_class < unit::class_count - 1; size_class++) {
         SCOPED_TRACE("class " + std::to_string(size_class));
-        for (uint32_t expected = hz_bin_start(size_class); expected < hz_bin_capacity(size_class);) {
-            for (int i = 1; i < HZ_BIN_STREAK; i++) {
-                visit(size_class);
-                ASSERT_EQ(room(size_class), expected);
-            }
+        for (uint32_t expected = hz_bin_first(size_class); expected < hz_bin_capacity(size_class);) {
             visit(size_class);
             expected = std::min(2 * expected, hz_bin_capacity(size_class));
             ASSERT_EQ(room(size_class), expected);
         }
-        for (int i = 0; i < 2 * HZ_BIN_STREAK; i++)
+        for (int i = 0; i < 3; i++)
             visit(size_class);
         EXPECT_EQ(room(size_class), hz_bin_capacity(size_class)) << "the room never exceeds the capacity";
-        release();
-        other_class_comes();
+        end(size_class);
     }
 }
 
-TEST_F(Room, StaysWhenClassesAlternate) {
+TEST_F(Room, DoublesWhenClassesAlternate) {
     std::vector<unsigned> classes = growing();
-    if (classes.size() < 2 || HZ_BIN_STREAK < 2)
+    if (classes.size() < 2)
         GTEST_SKIP() << "no two bins of this lane could grow";
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 20; i++) {
         visit(classes.front());
         visit(classes.back());
     }
-    EXPECT_EQ(room(classes.front()), hz_bin_start(classes.front()));
-    EXPECT_EQ(room(classes.back()), hz_bin_start(classes.back()));
+    EXPECT_EQ(room(classes.front()), hz_bin_capacity(classes.front()));
+    EXPECT_EQ(room(classes.back()), hz_bin_capacity(classes.back()));
 }
 
 TEST_F(Room, AFullBinGrowsInsteadOfFlushing) {
@@ -98,8 +91,8 @@ TEST_F(Room, AFullBinGrowsInsteadOfFlushing) {
         GTEST_SKIP() << "in this lane bins have all their room from the start";
     for (unsigned size_class : growing()) {
         SCOPED_TRACE("class " + std::to_string(size_class));
-        take(size_class, (HZ_BIN_STREAK + 2) * hz_bin_capacity(size_class));
-        begin_small(size_class);
+        take(size_class, 2 * hz_bin_capacity(size_class));
+        room_set(size_class, hz_bin_start(size_class));
         Blocks blocks;
         blocks.swap(blocks_);
         for (void *block : blocks) {
@@ -112,8 +105,52 @@ TEST_F(Room, AFullBinGrowsInsteadOfFlushing) {
             }
         }
         EXPECT_EQ(room(size_class), hz_bin_capacity(size_class));
-        other_class_comes();
+        end(size_class);
     }
+}
+
+/* A fork may copy the bin after its base was set and before its top. The copy is empty, and its new owner can use it.
+ */
+TEST_F(Room, ACopyOfABinThatMovesIsEmpty) {
+    struct hz_cache *cache = &self_->cache;
+    unsigned moved = 0;
+    for (unsigned size_class = 1; size_class < unit::class_count - 1; size_class++) {
+        if (cache->long_bases[size_class] == 0)
+            continue;
+        SCOPED_TRACE("class " + std::to_string(size_class));
+        moved++;
+        room_set(size_class, hz_bin_capacity(size_class));
+        ASSERT_EQ(hz_bin_base_offset(cache, size_class), cache->long_bases[size_class]);
+        hz_store_rlx(&cache->bins[size_class].top,
+                     static_cast<uint32_t>(hz_bin_offset(size_class))); /* where no slot of it is any more */
+        EXPECT_EQ(hz_bin_held(cache, size_class), 0U);
+        void *gone = nullptr;
+        hz_bin_close_holes(cache, size_class, &gone);
+        EXPECT_EQ(hz_load_rlx(&cache->bins[size_class].top), cache->long_bases[size_class]);
+        take(size_class, 3);
+        release();
+        EXPECT_GE(unit::bin_count(self_, size_class), 3U);
+        end(size_class);
+    }
+    if (moved == 0)
+        GTEST_SKIP() << "no bin of this lane has a long array";
+}
+
+/* A bin in use is emptied before it moves, so no block is lost. */
+TEST_F(Room, ABinThatMovesLosesNoBlock) {
+    for (unsigned size_class : growing()) {
+        take(size_class, 8);
+        release();
+        room_set(size_class, hz_bin_first(size_class));
+        take(size_class, 2);
+        release();
+        EXPECT_GE(unit::bin_count(self_, size_class), 2U);
+        hz_room_set(self_, size_class, hz_bin_capacity(size_class));
+        EXPECT_EQ(room(size_class), hz_bin_capacity(size_class));
+        end(size_class);
+    }
+    hz_heap_purge();
+    EXPECT_EQ(support::live_bytes(), 0U);
 }
 
 TEST_F(Room, ALongBatchMakesRoom) {
@@ -123,9 +160,7 @@ TEST_F(Room, ALongBatchMakesRoom) {
             continue;
         SCOPED_TRACE("class " + std::to_string(size_class));
         uint32_t batch = hz_batch_count(size_class);
-        uint32_t expected = hz_bin_start(size_class);
-        if (HZ_BIN_STREAK == 1)
-            expected = std::min(2 * expected, hz_bin_capacity(size_class));
+        uint32_t expected = std::min(2 * hz_bin_first(size_class), hz_bin_capacity(size_class));
         longer += batch > expected;
         expected = std::max(expected, batch + batch % 2);
         Blocks blocks = unit::take(self_->shard, size_class, batch);
@@ -133,7 +168,7 @@ TEST_F(Room, ALongBatchMakesRoom) {
         take(size_class, 1);
         EXPECT_EQ(unit::bin_count(self_, size_class), batch - 1);
         EXPECT_EQ(room(size_class), expected);
-        other_class_comes();
+        end(size_class);
     }
     if (longer == 0)
         GTEST_SKIP() << "no batch of this lane is longer than a bin's first room";
@@ -153,7 +188,7 @@ TEST_F(Room, StaysWithTheThreadBlock) {
         struct hz_thread_block *second = unit::self();
         ASSERT_EQ(second, first);
         EXPECT_EQ(hz_bin_room(&second->cache, size_class), hz_bin_capacity(size_class));
-        hz_room_set(second, size_class, hz_bin_start(size_class));
+        hz_room_set(second, size_class, hz_bin_first(size_class));
     }).join();
 }
 
@@ -169,7 +204,6 @@ TEST_F(Room, BinsHoldNoMoreThanTheirRoom) {
                 ASSERT_LE(unit::bin_count(self_, size_class), room(size_class));
             }
             ASSERT_LE(room(size_class), hz_bin_capacity(size_class));
-            other_class_comes();
         }
 }
 
