@@ -43,7 +43,7 @@ struct hz_segment {
     _Atomic(uintptr_t) base;       /* sync: segment-publish; changes only while the segment is unused or direct */
     _Atomic(size_t) direct_bytes;  /* owner: the block's holder; usable length of a direct block */
     _Atomic(uint8_t) kind;         /* sync: segment-publish */
-    _Atomic(uint16_t) flow_thread; /* owner: the block's holder; who allocated a direct block (flowmap.c) */
+    _Atomic(uint16_t) flow_thread; /* owner: the block's holder; of a direct block, its allocating thread (flowmap.c) */
     _Atomic(_Atomic(uint64_t) *) livemap; /* sync: livemap-publish; check build, livemap.c */
     _Atomic(_Atomic(uintptr_t) *) notes;  /* sync: notes-publish; debugging, a word for each block start */
     uint32_t index;                       /* const after publish; in the directory */
@@ -166,7 +166,7 @@ bool hz_arena_part_purge(char *start, size_t bytes);
    used. */
 void hz_arena_count_hollow(ptrdiff_t bytes);
 
-/* Single figures: the pages of one segment that may hold memory, and that are free. Any thread. */
+/* Figures of one segment: masks of the pages that may hold memory, and of the free pages. Any thread. */
 struct hz_arena_masks {
     uint64_t dirty;
     uint64_t unused;

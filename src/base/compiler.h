@@ -60,7 +60,7 @@ enum {
 #define HZ_CALLED(standard, ours) standard
 #endif
 
-/* The file's name. gcc before 12 knows only the path that it was called with. */
+/* The file's name. gcc before 12 has only __FILE__, the path that the build passed to it. */
 #ifdef __FILE_NAME__
 #define HZ_FILE_NAME __FILE_NAME__
 #else

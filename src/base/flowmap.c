@@ -12,10 +12,10 @@ enum {
     FLOW_NOBODY = 0,
     FLOW_SERIAL_MAX = UINT16_MAX, /* later threads get the numbers of earlier ones */
     FLOW_SERIALS = HZ_CONFIG_STATS == 1 ? FLOW_SERIAL_MAX + 1 : 1,
-    FLOW_STRIPES = HZ_CONFIG_STATS == 1 ? 16 : 1, /* of the counters, so that threads seldom share their lines */
+    FLOW_STRIPES = HZ_CONFIG_STATS == 1 ? 16 : 1, /* copies of the counters, so that threads seldom share lines */
     FLOW_PAIRS_LOG2 = HZ_CONFIG_STATS == 1 ? 12 : 0,
     FLOW_PAIRS = 1 << FLOW_PAIRS_LOG2,
-    FLOW_TRIES = 32,
+    FLOW_TRIES = 32, /* entries that a search for a pair looks at */
     FLOW_SIZE_BITS = 8,
 };
 
@@ -36,12 +36,12 @@ struct flow_pair {
     _Atomic(uint64_t) bytes;
 };
 
-/* The map of each segment that could get no memory for one. */
+/* Stands for the map of a segment for which there was no memory. */
 static thread_word flow_unwatched[1];
 
 static HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct flow_counters flow_counted[FLOW_STRIPES][HZ_FLOWMAP_SIZES];
 static struct flow_pair flow_pairs[FLOW_PAIRS];
-static struct flow_pair pairs_beyond; /* pairs that found no room */
+static struct flow_pair pairs_beyond; /* the sum of all pairs that found no room */
 
 static _Atomic(uint32_t) thread_ids[FLOW_SERIALS]; /* counter: the kernel's id of the thread with the serial number */
 static _Atomic(uint32_t) serials;                  /* counter */
@@ -60,7 +60,7 @@ static bool flow_is_direct(const struct hz_segment *segment) {
     return hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT; /* relaxed: constant while the caller has the block */
 }
 
-/* The word of a block start in a map; NULL if there is none. */
+/* The word of a block start in a map. NULL if there is no map, or the address cannot be a block start. */
 static thread_word *flow_word_in(thread_word *map, const void *block) {
     if (map == NULL || map == flow_unwatched || (uintptr_t)block % HZ_GRANULE_BYTES != 0)
         return NULL;
@@ -73,7 +73,7 @@ static thread_word *flow_map_make(struct hz_segment *segment) {
         thread_word *made = hz_meta_alloc(FLOW_WORDS * sizeof(thread_word));
         if (made == NULL)
             made = flow_unwatched;
-        /* sync: livemap-publish, partner flow_word_find. The loser of a race wastes its map */
+        /* sync: livemap-publish, partner flow_word_find. A thread that loses the race wastes the map it made */
         if (hz_cas_strong_ar_acq(&segment->flowmap, &map, made))
             map = made;
     }
@@ -101,7 +101,7 @@ bool hz_flowmap_has(const void *block) {
     return word != NULL && hz_load_rlx(word) != FLOW_NOBODY;
 }
 
-/* The pair of a key, which is made if there is room near its place; else `pairs_beyond`. */
+/* Finds the pair of a key, or makes it in an empty entry near the key's place. `pairs_beyond` if there is none. */
 static struct flow_pair *flow_pair_of(uint64_t key) {
     uint32_t place = (uint32_t)(key * UINT64_C(0x9E3779B97F4A7C15) >> (63 - FLOW_PAIRS_LOG2) >> 1);
     for (uint32_t tries = 0; tries < FLOW_TRIES; tries++) {

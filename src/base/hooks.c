@@ -14,7 +14,7 @@ static _Atomic(uint64_t) exit_key; /* sync: hooks; the key for the ends of threa
 static _Atomic(bool) fork_hooked;  /* hint: some thread has hooked fork */
 static _Atomic(fork_function *) tell_after_fork;  /* const after the first store: all threads store the same */
 static _Atomic(fork_function *) tell_settle_fork; /* const after the first store */
-static _Atomic(uint64_t) forked_at_ms;            /* hint */
+static _Atomic(uint64_t) forked_at_ms;            /* hint; 0: never */
 static HZ_TLS bool installing;                    /* owner */
 
 HZ_TLS struct hz_hooks_thread hz_hooks_thread;

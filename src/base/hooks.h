@@ -38,7 +38,8 @@ void hz_hooks_install(void (*on_exit)(void *), void (*after_fork)(void), void (*
    memory to arm it. */
 bool hz_hooks_arm_exit(void *value);
 
-/* When the process last forked, in hz_os_now_ms; 0: never. A child has its parent's. Any thread. */
+/* When the process last forked, by hz_os_now_ms; 0: never. A child starts with the time of the fork that made it. Any
+   thread. */
 uint64_t hz_hooks_forked_at_ms(void);
 
 /* Out of line, for the two functions below. */

@@ -1,10 +1,10 @@
 /*
- * huge.c - see huge.h. Called by arena.c; by pages/page.c for the counts; by limit.c and the keeper, which look at the
- * system; by pages/collapse.c.
+ * huge.c - see huge.h. Called by arena.c; by pages/page.c, which counts dense runs; by limit.c and keeper.c, which look
+ * at the system's setting; by pages/collapse.c.
  *
- * A unit that is collapsed while a part of it goes back: the thread that gives the part back takes the unit's TRYING
- * bit away and refuses the unit before the memory goes. Either the kernel then refuses the collapse, or it has
- * collapsed the unit before, and the part goes back from a huge page as any other does.
+ * A part of a unit can go back while another thread collapses the unit. The thread that gives the part back first
+ * clears the unit's TRYING bit and refuses the unit. Then the kernel either refuses the collapse, or it collapsed the
+ * unit before, and the part goes back from a huge page as any other part does.
  */
 #include "base/huge.h"
 
@@ -23,8 +23,8 @@ enum {
     TRYING_SHIFT = 2,
     REFUSED_SHIFT = 4,
     COLLAPSE_SHARE = 20,         /* collapsing takes at most 1/20 of the time */
-    COLLAPSE_RETRY_MS = 1000,    /* after the kernel had no memory for it: so long, and twice as long each time in a */
-    COLLAPSE_RETRY_LOG2_MAX = 6, /* row, up to 64 times */
+    COLLAPSE_RETRY_MS = 1000,    /* wait after the kernel refused a collapse. Each refusal in a row doubles the wait, */
+    COLLAPSE_RETRY_LOG2_MAX = 6, /* up to 64 times */
     BLOCK_BYTES_MIN = 4 << 20,   /* shorter blocks get no huge pages, */
     BLOCK_SHARE = 4,             /* and all that have them are at most a quarter of the dense bytes */
     BLOCK_LOOP_MS = 1000,
@@ -49,9 +49,9 @@ static _Atomic(size_t) refused_count;    /* counter */
 static _Atomic(size_t) refused_now;      /* counter */
 static _Atomic(size_t) slow_count;       /* counter */
 static _Atomic(size_t) huge_most_us;     /* hint */
-static _Atomic(bool) cannot_collapse;    /* hint: the kernel does not know how to, or its huge pages are no units */
-static _Atomic(uint64_t) collapse_at_ms; /* hint: none before */
-static _Atomic(uint32_t) collapse_fails; /* hint: in a row */
+static _Atomic(bool) cannot_collapse;    /* hint: the kernel cannot collapse, or its huge pages are not 2 MiB */
+static _Atomic(uint64_t) collapse_at_ms; /* hint: the earliest time of the next collapse */
+static _Atomic(uint32_t) collapse_fails; /* hint: refusals in a row */
 static _Atomic(size_t) collapsed_count;  /* counter */
 
 void hz_huge_count_dense(ptrdiff_t bytes) {
@@ -73,8 +73,8 @@ static void folder_read(const char *folder, const char *name, char text[TEXT_ROO
     hz_os_read_file(path, text, TEXT_ROOM);
 }
 
-/* The kernel's word for the mode is in brackets: "always [madvise] never". Since Linux 6.8 each size has one too, which
-   is "inherit" at first. */
+/* The kernel's word for the mode is in brackets: "always [madvise] never". Since Linux 6.8 each size has a mode of its
+   own. "inherit", the first one, means the common mode. */
 void hz_huge_look(const char *folder) {
     char text[TEXT_ROOM];
     folder_read(folder, "/hpage_pmd_size", text);
@@ -160,7 +160,7 @@ static uint64_t unit_refuse(hz_huge_units *units, char *base, unsigned unit) {
 }
 
 bool hz_huge_collapse_is_wanted(size_t used_bytes) {
-    /* relaxed, all: hint. Where no more units can be refused, a part of a huge page would not stay given back */
+    /* relaxed, all: hint. When no more units can be refused, khugepaged could make a purged part resident again */
     return heap_is_dense(used_bytes) && can_ask() && !hz_load_rlx(&cannot_collapse) &&
            hz_load_rlx(&refused_now) < REFUSED_MAX && hz_os_now_ms() >= hz_load_rlx(&collapse_at_ms);
 }
@@ -169,14 +169,14 @@ bool hz_huge_collapse_begin(hz_huge_units *units, unsigned unit) {
     unsigned bit = 1U << unit;
     if ((hz_load_rlx(units) & (bit | bit << REFUSED_SHIFT)) != 0) /* relaxed: hint */
         return false;
-    /* relaxed: a part that goes back after the caller's look at it does so under the same lock, so that thread sees the
-     * bit */
+    /* relaxed: the caller looks at the unit's pages under their locks. A thread that gives a part back after that look
+     * holds the same lock, so it sees the bit */
     (void)hz_or_rlx(units, (uint8_t)(bit << TRYING_SHIFT));
     return true;
 }
 
-/* Ends an attempt, and makes the unit one that was asked for if that is what `asked` says. False if the unit was
-   refused meanwhile. */
+/* Ends an attempt. With `asked` the unit becomes one that was asked for. False if another thread has refused the unit
+   meanwhile. */
 static bool trying_end(hz_huge_units *units, unsigned unit, bool asked) {
     uint8_t trying = (uint8_t)(1U << unit << TRYING_SHIFT);
     uint8_t becomes = (uint8_t)((unsigned)asked << unit);
@@ -189,7 +189,7 @@ static bool trying_end(hz_huge_units *units, unsigned unit, bool asked) {
 }
 
 void hz_huge_collapse_cancel(hz_huge_units *units, unsigned unit) {
-    (void)trying_end(units, unit, false); /* either way it ends */
+    (void)trying_end(units, unit, false); /* a refused unit has ended the attempt already */
 }
 
 static void collapse_failed(int error) {
@@ -204,7 +204,7 @@ bool hz_huge_collapse(hz_huge_units *units, char *base, unsigned unit) {
     char *start = base + ((size_t)unit << HZ_HUGE_LOG2);
     int error = hz_os_collapse(start, HZ_HUGE_BYTES);
     bool is_mine = trying_end(units, unit, error == 0);
-    if (!is_mine) /* refused meanwhile, which the kernel may have told us by EINVAL */
+    if (!is_mine) /* refused meanwhile, so an EINVAL does not mean that the kernel cannot collapse */
         return false;
     if (error != 0) {
         collapse_failed(error);
@@ -212,7 +212,7 @@ bool hz_huge_collapse(hz_huge_units *units, char *base, unsigned unit) {
     }
     hz_store_rlx(&collapse_fails, 0); /* relaxed, both: hint, counter */
     hz_add_rlx(&collapsed_count, 1);
-    hz_os_huge(start, HZ_HUGE_BYTES); /* for the time when it has gone back as a whole, and is used again */
+    hz_os_huge(start, HZ_HUGE_BYTES); /* so that it is huge again when it is reused after it went back as a whole */
     if (!hz_huge_is_asked(units, unit))
         hz_os_sparse(start, HZ_HUGE_BYTES); /* refused meanwhile: the refusal must be the last word */
     return true;

@@ -7,9 +7,8 @@
  * given back, huge pages are refused for the whole unit. Otherwise khugepaged would make the purged part resident
  * again.
  *
- * A unit that got small pages, because the heap was not large and dense yet or the kernel was slow, can be made huge
- * later, at one stroke (hz_huge_collapse). The layer above does so, in the background, for units that are in use
- * everywhere.
+ * A unit gets small pages if the heap is not large and dense yet, or if the kernel was slow. hz_huge_collapse turns
+ * them into a huge page later. The layer above calls it, in the background, for units that are in use everywhere.
  *
  * Where the kernel gives huge pages to everybody (THP = always), units that nobody asked for are refused in the same
  * way. Where it gives none, nothing is asked.
@@ -25,8 +24,8 @@ enum {
     HZ_HUGE_BYTES = 1 << HZ_HUGE_LOG2,
 };
 
-/* What the kernel was told about the two units of a segment: bits 0 and 1 asked, bits 2 and 3 about to be collapsed,
-   bits 4 and 5 refused. Zero: nothing. */
+/* What the kernel was told about the two units of a segment: bits 0 and 1 asked, bits 2 and 3 an attempt to
+   collapse is under way, bits 4 and 5 refused. Zero: nothing. */
 typedef _Atomic(uint8_t) hz_huge_units;
 
 /* Counts bytes of dense runs. Any thread. */
@@ -40,17 +39,18 @@ bool hz_huge_is_wanted(size_t used_bytes);
    takes long, because the kernel first has to move other memory, no unit is wanted for a while. */
 void hz_huge_ask(hz_huge_units *units, char *base, unsigned unit, char *run);
 
-/* Whether small pages should be made huge, in a heap with so many bytes in runs. Any thread. */
+/* Whether small pages should be made huge. `used_bytes`: in all runs. Any thread. */
 bool hz_huge_collapse_is_wanted(size_t used_bytes);
 
-/* Collapses a unit; one thread at a time. Begin: false if the unit was asked for or refused. After it, each part of the
-   unit that goes back refuses the unit. So the caller can look at the unit now: what holds memory then is either
-   collapsed or known to have gone back. Then either `cancel`, or `collapse`: true if the unit is huge now. */
+/* Three steps, one thread at a time. `begin` is false if the unit was asked for or refused. From then on a thread that
+   gives back a part of the unit refuses the unit. So after `begin` the caller looks whether all of the unit holds
+   memory, then calls `collapse` or `cancel`. `collapse` is true if it has made the unit huge, false if the unit was
+   refused meanwhile or the kernel declined. */
 bool hz_huge_collapse_begin(hz_huge_units *units, unsigned unit);
 void hz_huge_collapse_cancel(hz_huge_units *units, unsigned unit);
 bool hz_huge_collapse(hz_huge_units *units, char *base, unsigned unit);
 
-/* After collapsing took so long, none is wanted for 19 times as long. */
+/* After collapsing took `took_us`, no collapse is wanted for 19 times as long. */
 void hz_huge_collapse_rest(uint64_t took_us);
 
 /* A run is handed out in a segment at `base`: pages [first, first + pages) of HZ_PAGE_BYTES, all clean. Looks at those
@@ -91,8 +91,8 @@ void hz_huge_block_end(size_t bytes);
 /* When the segment ends. */
 void hz_huge_forget(hz_huge_units *units);
 
-/* Reads how the kernel gives huge pages: `folder` is HZ_HUGE_FOLDER, or one of its form. Before, and where it cannot be
-   read, madvise is assumed. Any thread. */
+/* Reads how the kernel gives huge pages: `folder` is HZ_HUGE_FOLDER, or one of its form. Before the first call, and
+   where the folder cannot be read, madvise is assumed. Any thread. */
 #define HZ_HUGE_FOLDER "/sys/kernel/mm/transparent_hugepage"
 void hz_huge_look(const char *folder);
 

@@ -33,9 +33,9 @@ void hz_os_sparse(void *address, size_t bytes);
    page faults; what is committed there later needs hz_os_sparse. A hint, so it cannot fail. */
 void hz_os_huge(void *address, size_t bytes);
 
-/* Makes the small pages of a range of huge pages huge at once, whatever the kernel's setting is; no page's contents
-   change, and memory that was not resident becomes so. 0, or an errno value: EINVAL where the kernel cannot do so here
-   (before Linux 6.1, or after hz_os_sparse), another one when it cannot now. */
+/* Collapses the small pages of a range, aligned to huge pages, into huge pages at once, whatever the kernel's setting.
+   The contents stay, and all of the range becomes resident. Returns 0 or an errno value: EINVAL if the kernel cannot
+   do this here (before Linux 6.1, or after hz_os_sparse), another value if it cannot do it now. */
 int hz_os_collapse(void *address, size_t bytes);
 
 /* Gives the memory back immediately. The range stays readable and writable, and reads as zero. False when refused; the

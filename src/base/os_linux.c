@@ -36,7 +36,7 @@
 #define IMPL(name) hz_os_##name
 #endif
 
-/* Constants of Linux that glibc's headers lack before 2.25 and 2.27. */
+/* Constants of Linux. glibc's headers have them only since 2.25 and 2.27. */
 enum { WITHOUT_WAITING = 1 }; /* GRND_NONBLOCK */
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -230,11 +230,11 @@ size_t hz_os_resident_bytes(const void *address, size_t bytes) {
 }
 
 size_t hz_os_page_bytes(void) {
-    static _Atomic(size_t) page_bytes; /* const after the first call; relaxed: every thread would store the same */
+    static _Atomic(size_t) page_bytes; /* const after the first call; relaxed: all threads store the same */
     size_t known = hz_load_rlx(&page_bytes);
     if (HZ_LIKELY(known != 0))
         return known;
-    /* reads the auxiliary vector: no allocation, no system call, but some 80 instructions */
+    /* sysconf reads the auxiliary vector: no allocation, no system call, but some 80 instructions */
     known = (size_t)sysconf(_SC_PAGESIZE);
     hz_store_rlx(&page_bytes, known);
     return known;

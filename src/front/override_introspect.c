@@ -18,8 +18,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* What this file needs of glibc's <malloc.h>. That is not included because it has no mallinfo2 before glibc 2.33, and a
-   library that is built there may run with a later glibc. */
+/* What this file needs of glibc's <malloc.h>. The header itself is not included: before glibc 2.33 it has no mallinfo2,
+   and a library built with such a glibc may run with a later one. */
 enum { M_MXFAST = 1, M_TRIM_THRESHOLD = -1, M_MMAP_THRESHOLD = -3, M_ARENA_MAX = -8 };
 
 struct mallinfo {

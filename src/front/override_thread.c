@@ -94,9 +94,9 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *restrict th
     return error;
 }
 
-/* glibc's thrd_create does not call pthread_create by name, so it is replaced too. <threads.h> is not included because
-   glibc has none before 2.28, and a library that is built there may run with a later glibc. In glibc and musl a thrd_t
-   is a pthread_t, and the results have these numbers. */
+/* glibc's thrd_create does not call pthread_create by name, so it is replaced too. <threads.h> is not included:
+   glibc has none before 2.28, and a library built with such a glibc may run with a later one. In glibc and musl a
+   thrd_t is a pthread_t, and the results have the numbers below. */
 enum { C11_SUCCESS = 0, C11_ERROR = 2, C11_NOMEM = 3 };
 
 typedef int c11_start_function(void *);
