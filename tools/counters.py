@@ -75,7 +75,7 @@ COMPUTED = [
     Counter("os", "huge_refused", "SUM", "units of 2 MiB for which they were refused, since a part of the unit went back"),
     Counter("os", "huge_slow", "SUM", "units that took more than 8 ms to become resident"),
     Counter("os", "huge_most_us", "MAX", "the longest that a unit took to become resident, in microseconds"),
-    Counter("os", "huge_collapsed", "SUM", "units whose small pages the keeper has made huge"),
+    Counter("os", "huge_collapsed", "SUM", "units whose small pages the keeper has collapsed into a huge page"),
     Counter("rest", "bins_bytes", "SUM", "freed blocks in the bins of threads"),
     Counter("rest", "remote_bytes", "SUM", "freed blocks in the remote buffers of threads"),
     Counter("rest", "stash_bytes", "SUM", "freed blocks in stashes", ("hz3",)),
