@@ -59,8 +59,8 @@ HZ_INLINE unsigned hz_home_classes(void) {
     return hz_class_of(HZ_HOME_BELOW_BYTES) - 1;
 }
 
-/* Whether a full bin's surplus goes to the depot: for any thread, or, if the class is a home class, for the threads of
-   the shard. */
+/* Whether a full bin's surplus goes to the depot. There it is for any thread, or, if the class is a home class, for
+   threads of the shard. */
 HZ_INLINE bool hz_class_is_shared(unsigned size_class) {
     return HZ_DEPOT_BYTES > 0 && (int)hz_class_bytes(size_class) >= HZ_DEPOT_FROM_BYTES;
 }

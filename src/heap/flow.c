@@ -28,14 +28,14 @@ static uint64_t rounded(double value) {
     return value > 0 ? (uint64_t)(value + 0.5) : 0;
 }
 
-/* The live blocks of which the same share will cross as of those that were freed. */
+/* How many of the `live` blocks, or bytes, will cross if the same share does as of the blocks that were freed. */
 static double expected(uint64_t passed, uint64_t freed, double live) {
     return freed > 0 ? live * (double)hz_min(passed, freed) / (double)freed : 0;
 }
 
 static void add_site(struct hz_flow *flow, const struct hz_profile_site *site) {
     double scale = 1 / hz_random_chance(site->weight, hz_profile_rate());
-    /* relaxed, all: figures. Freed first: a reader copes with a little more live than there is */
+    /* relaxed, all: figures. Frees are read before allocations, so that `live` is rather too high than negative */
     uint64_t passed_blocks = hz_load_rlx(&site->passed_blocks);
     uint64_t passed_bytes = hz_load_rlx(&site->passed_bytes);
     uint64_t freed_blocks = hz_load_rlx(&site->freed_blocks);
@@ -51,7 +51,7 @@ static void add_site(struct hz_flow *flow, const struct hz_profile_site *site) {
     size->in_flight_bytes += rounded(scale * expected(passed_blocks, freed_blocks, live_bytes));
 }
 
-/* With statistics. */
+/* The figures of one size, in builds with statistics. */
 static void size_get(struct hz_flow_size *size, const struct hz_figures *figures, unsigned index) {
     struct hz_flowmap_sums sums;
     struct hz_size_figures row;

@@ -1,9 +1,9 @@
 /*
- * flow.h - where blocks cross threads, that is, are freed by another thread than the one that allocated them: by size,
- * and by pair of threads. For statistics.
+ * flow.h - figures of blocks that cross threads, by size and by pair of threads. A block crosses when another thread
+ * frees it than the one that allocated it.
  *
- * With the heap profile the figures are estimates from its samples (base/profile_sites.h, base/profile_flow.h). Builds
- * with statistics count every block instead (base/flowmap.h). Other builds without a profile know nothing. Any thread,
+ * Builds with statistics count every block (base/flowmap.h). In other builds the figures are estimates from the samples
+ * of the heap profile (base/profile_sites.h, base/profile_flow.h); without a profile there are none. Any thread,
  * outside the heap; allocates nothing.
  */
 #ifndef HZ_HEAP_FLOW_H
@@ -11,20 +11,20 @@
 
 #include "heap/figures.h"
 
-/* Since the start of the process. The bytes are usable sizes if they are exact, else as requested. */
+/* Figures since the start of the process. Counted bytes are usable sizes; estimated bytes are as requested. */
 struct hz_flow_size {
     uint64_t freed_blocks;
     uint64_t freed_bytes;
-    uint64_t passed_blocks; /* of those freed: by another thread than the one that allocated them */
+    uint64_t passed_blocks; /* those of the freed blocks that another thread had allocated */
     uint64_t passed_bytes;
-    /* live blocks that another thread will free, if as many of them do as of those that were freed before */
+    /* estimate: live blocks that another thread will free, if the same share crosses as of the freed blocks */
     uint64_t in_flight_blocks;
     uint64_t in_flight_bytes;
 };
 
 struct hz_flow {
     bool is_sampled;                     /* the figures are estimates */
-    struct hz_flow_size sizes[HZ_SIZES]; /* by rows of hz_figures_size */
+    struct hz_flow_size sizes[HZ_SIZES]; /* in the order of hz_figures_size's rows */
 };
 
 /* False when nothing is known; all figures are 0 then. */
@@ -32,21 +32,21 @@ bool hz_flow_get(struct hz_flow *flow, const struct hz_figures *figures);
 
 /* Blocks that one thread has allocated and another one freed. */
 struct hz_flow_pair {
-    uint32_t from; /* the kernel's ids; UINT32_MAX: threads whose pairs had no room */
-    uint32_t to;
-    unsigned size; /* a row of hz_figures_size; HZ_SIZES: all of them */
+    uint32_t from; /* allocated them: the kernel's id; UINT32_MAX in the sum of the pairs that found no room */
+    uint32_t to;   /* freed them: likewise */
+    unsigned size; /* a row of hz_figures_size; HZ_SIZES: all sizes */
     uint64_t blocks;
     uint64_t bytes;
 };
 
-/* The next pair with blocks, from *number on, which begins at 0. False after the last one. */
+/* Finds the next pair that has blocks and advances *number, which begins at 0. False after the last pair. */
 bool hz_flow_pair_next(uint32_t *number, struct hz_flow_pair *pair);
 
-/* With statistics: the program gives a block back. Any pointer; a block of the guard's or the profile's pool is not
-   counted. */
+/* Builds with statistics: the program gives a block back. Any pointer. Blocks in the pools of the guard and of the
+   profile are not counted. */
 void hz_flow_count_free(const void *block);
 
-/* The size of the blocks of a row of hz_figures_size: of a class exactly, of large blocks at most. */
+/* The block size of a row of hz_figures_size: exact for a class, the upper bound for large blocks. */
 size_t hz_flow_block_bytes(unsigned size);
 
 #endif

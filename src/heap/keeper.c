@@ -2,10 +2,11 @@
  * keeper.c - see keeper.h. Started by front/override_thread.c when the program has started a thread.
  *
  * Every HZ_DEPOT_AGE_MS the keeper does a round: the depot and the mailboxes age, bins of threads that did not use them
- * for PARK_ROUNDS rounds are emptied (park.h), parts of pages and free pages are purged. When for a while nothing has
- * changed, nothing can age any more: it sleeps without a timer, until a thread comes to a slow path. Edge "park":
- * the keeper says that it sleeps, has all threads pass a barrier, and then looks whether one is in a
- * slow path. So a thread that begins one either is seen or sees that it must wake the keeper.
+ * for PARK_ROUNDS rounds are emptied (park.h), parts of pages and free pages are purged, full units that got small
+ * pages are collapsed (pages/collapse.h). When for a while nothing has changed, nothing can age any more: it sleeps
+ * without a timer, until a thread comes to a slow path. Edge "park": the keeper says that it sleeps, has all threads
+ * pass a barrier, and then looks whether one is in a slow path. So a thread that begins one either is seen or sees that
+ * it must wake the keeper.
  */
 #include "heap/keeper.h"
 
@@ -151,7 +152,7 @@ static bool keeper_round(struct hz_thread_block *self, uint32_t number) {
         changed |= hz_thread_blocks_purge() + hz_arena_meta_purge() > 0;
     hz_arena_tick();
     if (number % WALK_ROUNDS == 0 && hz_huge_collapse_is_wanted(hz_arena_runs_bytes()))
-        hz_huge_look(HZ_HUGE_FOLDER); /* the kernel would collapse even where huge pages are forbidden by now */
+        hz_huge_look(HZ_HUGE_FOLDER); /* the kernel collapses even if the setting has become `never` */
     changed |= hz_collapse(self);
     size_t held = hz_pages_bytes();
     size_t slack = hz_density_slack();

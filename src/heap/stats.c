@@ -259,7 +259,7 @@ static void report_threads(struct hz_report *report) {
 /* The sizes whose blocks cross threads, and the pairs of threads between which they do. */
 static void report_flow(struct hz_report *report, const struct hz_figures *figures) {
     struct hz_flow flow;
-    (void)hz_flow_get(&flow, figures); /* without figures there are no rows */
+    (void)hz_flow_get(&flow, figures); /* if nothing is known, all figures are 0, so there are no rows */
     hz_report_rows_open(report, "flow");
     for (unsigned size = 1; size < HZ_SIZES; size++) {
         const struct hz_flow_size *row = &flow.sizes[size];

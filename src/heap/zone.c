@@ -22,11 +22,11 @@ struct zone_large {
     struct zone_large *previous;
 };
 
-/* A zone keeps some of its pages for the next one, since making and retiring a page takes longer than thirty
-   allocations. They age like all free pages (page_purge.c). */
+/* A destroyed zone keeps some of its pages for the next zone, because making and retiring a page takes longer than
+   thirty allocations. The kept pages age like all free pages (page_purge.c). */
 enum {
-    KEPT_PAGES_MAX = 16, /* of the arena, in each spare zone */
-    WARM_ZONES_MAX = 4,  /* spare zones that keep pages; a little more if threads drop zones at the same time */
+    KEPT_PAGES_MAX = 16, /* arena pages that a spare zone keeps */
+    WARM_ZONES_MAX = 4,  /* spare zones that keep pages; can be a few more when threads drop zones at the same time */
 };
 
 struct hz_zone {
@@ -64,7 +64,7 @@ static struct hz_zone *spare_take(void) {
     struct hz_zone *zone = spare_zones[is_warm];
     if (zone != NULL)
         spare_zones[is_warm] = zone->next_spare;
-    hz_store_rlx(&warm_zones, warm - (is_warm && warm > 0)); /* a fork can have made it wrong */
+    hz_store_rlx(&warm_zones, warm - (is_warm && warm > 0)); /* a fork's copy of the count may be too low */
     hz_lock_release(&spare_zones_lock);
     return zone;
 }
@@ -72,7 +72,7 @@ static struct hz_zone *spare_take(void) {
 static void spare_put(struct hz_zone *zone, bool is_warm) {
     hz_lock_acquire(&spare_zones_lock);
     zone->next_spare = spare_zones[is_warm];
-    hz_signal_fence(); /* fork: the list is whole before and after the next store */
+    hz_signal_fence(); /* fork: the list is whole before the next store, and after it */
     spare_zones[is_warm] = zone;
     hz_store_rlx(&warm_zones, hz_load_rlx(&warm_zones) + is_warm); /* relaxed: lock */
     hz_lock_release(&spare_zones_lock);
@@ -118,7 +118,7 @@ static void large_forget(struct hz_zone *zone, struct zone_large *large) {
     }
 }
 
-/* Frees the blocks of all pages. Pages of up to `keep` arena pages stay, the others go back. */
+/* Frees the blocks of all pages. Keeps pages that have up to `keep` arena pages together, and retires the others. */
 static void pages_drop_locked(struct hz_zone *zone, unsigned keep) {
     for (struct hz_page *page = zone->shard.zone_pages, *next; page != NULL; page = next) {
         unsigned run_pages = hz_load_rlx(&page->run_pages); /* relaxed: lock */

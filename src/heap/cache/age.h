@@ -16,8 +16,8 @@ bool hz_age_depot_step(struct hz_thread_block *self, uint32_t batches);
 /* Sends up to `batches` batches of one class home. */
 void hz_age_depot_class(struct hz_thread_block *self, unsigned size_class, uint32_t batches);
 
-/* Called before a thread leaves its shard. If it is the last one, sends home what rests of the shard's own surplus,
-   which no other thread would pop. */
+/* The thread is about to leave its shard. If it is the shard's last thread, this sends the shard's surplus home: no
+   other thread would pop it. */
 void hz_age_surplus_leave(struct hz_thread_block *self);
 
 /* Bytes of all blocks that rest. Any thread; a figure. */

@@ -6,9 +6,9 @@
  * they are, and CPUs seldom disturb each other. A thread pushes onto the part of its CPU, and pops from another part
  * only when its own is empty. Which part a thread uses only affects speed: it may move to another CPU at any time.
  *
- * A home class has a stack for each shard instead, which only the shard's threads push and pop, and which ageing, a
- * purge and the shard's last thread empty. So its blocks stay with their shard: a bin of a home class, whose surplus a
- * batch is, has blocks of the thread's own shard (and now and then a stray, whose page has just changed hands).
+ * A home class has a stack in each shard instead. Only the shard's threads use it; ageing, a purge and the shard's last
+ * thread send its blocks home. Its batches come from bins of the shard's threads. In a bin of a home class all blocks
+ * are of the thread's shard, except a stray, whose page has just changed hands. So the blocks stay with their shard.
  *
  * The head of a stack is one word: index of the top batch, number of blocks, and a 26-bit tag that changes with every
  * push and pop. So a pop that was delayed cannot mistake a batch that left and came back (ABA) for the one it saw.
@@ -186,7 +186,7 @@ static _Atomic(uint64_t) *surplus_of(struct hz_shard *shard, unsigned size_class
     return &shard->classes[size_class].surplus;
 }
 
-/* The class's heads are head_at(size_class, 0), head_at(size_class, 1), ..., before the first NULL. */
+/* Head `index` of the class, counted from 0; NULL behind the last one. A home class has a head for each shard. */
 static _Atomic(uint64_t) *head_at(unsigned size_class, uint32_t index) {
     if (!hz_class_is_home(size_class))
         return index < part_count() ? &heads[index][size_class].word : NULL;
@@ -194,7 +194,7 @@ static _Atomic(uint64_t) *head_at(unsigned size_class, uint32_t index) {
     return shard != NULL ? surplus_of(shard, size_class) : NULL;
 }
 
-/* The head of the fullest stack, or else the first head. Of a home class there is none before the first shard. */
+/* The head of the class's fullest stack. NULL if it is a home class and there is no shard yet. */
 static _Atomic(uint64_t) *fullest_head(unsigned size_class) {
     _Atomic(uint64_t) *head;
     _Atomic(uint64_t) *fullest = head_at(size_class, 0);
@@ -279,7 +279,7 @@ static uint16_t thread_mark(const struct hz_thread_block *self) {
     return (uint16_t)((uintptr_t)self >> 12 ^ (uintptr_t)self >> 28);
 }
 
-/* HZ_DEPOT_BYTES in blocks: at least a batch, or no class could ever start to pass. */
+/* HZ_DEPOT_BYTES in blocks, but at least a batch: otherwise no class could ever start to pass. */
 static uint32_t cap_fixed(unsigned size_class) {
     size_t fixed = HZ_DEPOT_BYTES / hz_class_bytes(size_class);
     return (uint32_t)hz_min(hz_max(fixed, hz_batch_count(size_class)), COUNT_MAX);
@@ -298,8 +298,8 @@ static uint32_t cap_of(unsigned size_class) {
     return (uint32_t)hz_min(hz_max(fixed, share), COUNT_MAX);
 }
 
-/* Copies the blocks of a popped batch to `out`, writes the mark of the thread that pushed them to *from, and keeps the
-   empty batch. Returns the number of blocks; 0 if `index` is 0. */
+/* Copies the blocks of a popped batch to `out`, and the mark of the thread that pushed them to *from. Keeps the empty
+   batch. Returns the number of blocks; 0 if `index` is 0. */
 static uint32_t batch_take(struct hz_thread_block *self, uint32_t index, void **out, uint16_t *from) {
     if (index == 0)
         return 0;

@@ -1,16 +1,15 @@
 /*
- * depot.h - per class: blocks that one thread has too many of and another thread can take, in batches. A home class has
- * a stack of batches in each shard, for the threads of that shard; any other class has one in each part, for all
- * threads. Any thread; lock-free.
+ * depot.h - batches of blocks that one thread has too many of and another thread can take. A home class has a stack of
+ * batches in each shard, for that shard's threads; any other class has a stack in each part, for all threads. Any
+ * thread; lock-free.
  */
 #ifndef HZ_HEAP_CACHE_DEPOT_H
 #define HZ_HEAP_CACHE_DEPOT_H
 
 #include "heap/thread_block.h"
 
-/* Most parts for so many CPUs, of which neighbours share a part: 8, or one for every 4 CPUs if these are more, and
-   never more than HZ_DEPOT_PARTS. Few parts make every part's share of the limit large, many make few CPUs meet at a
-   head. */
+/* The most parts for `cpus` CPUs: 8, or a part for every 4 CPUs if that is more, but never more than HZ_DEPOT_PARTS.
+   With few parts each one's share of the limit is large; with many parts few CPUs contend for a head. */
 HZ_INLINE uint32_t hz_depot_parts_for(uint32_t cpus) {
     return (uint32_t)hz_min(hz_max(8, cpus / 4), HZ_DEPOT_PARTS);
 }
@@ -26,8 +25,8 @@ bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *cons
 /* Pops a batch of up to hz_batch_count blocks into `out`. Returns its length; 0 when there is none. */
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out);
 
-/* As hz_depot_pop, for a thread that sends the blocks home: this does not count as passing from thread to thread, and
-   the blocks of a home class come from the shard in which most of them rest. */
+/* As hz_depot_pop, for a thread that sends the blocks home. This does not count as passing from thread to thread.
+   Blocks of a home class come from the shard in which most of them rest. */
 uint32_t hz_depot_pop_home(struct hz_thread_block *self, unsigned size_class, void **out);
 
 /* Called in each ageing round. Unless threads go on popping what others pushed, the class soon stops counting as

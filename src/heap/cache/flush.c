@@ -2,9 +2,10 @@
  * flush.c - see flush.h. Called by free's slow path when a bin is full, and for all bins at a thread's end, in a purge,
  * and for orphans of a fork.
  *
- * The surplus of a full bin goes to the depot in batches, for any thread. It goes home instead if enough of the class
- * rests in the depot already, or if the class does not use the depot. The remote buffer goes home as a whole. A fork's
- * copy made during a flush must not have a block twice, so the bin is emptied first, and what stays is put back last.
+ * The surplus of a full bin goes to the depot in batches: for any thread, or, if the class is a home class, for threads
+ * of the shard. It goes home instead if enough of the class rests in the depot already, if the class is sparse, or if
+ * the class does not use the depot. The remote buffer goes home as a whole. A fork's copy made during a flush must not
+ * have a block twice, so the bin is emptied first, and what stays is put back last.
  */
 #include "heap/cache/flush.h"
 

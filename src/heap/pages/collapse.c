@@ -1,8 +1,8 @@
 /*
  * collapse.c - see collapse.h. Called by keeper.c.
  *
- * The call of the OS is made without a lock, so that no thread waits for it in malloc. The kernel makes threads wait
- * that touch the unit, fault or map meanwhile: as long as it copies 2 MiB.
+ * The keeper holds no lock while it calls the OS, so no thread waits for the call in malloc. But the kernel makes other
+ * threads wait that touch the unit, fault or map meanwhile: as long as it takes to copy 2 MiB.
  */
 #include "heap/pages/collapse.h"
 
@@ -14,8 +14,8 @@
 enum {
     SEGMENT_UNITS = HZ_SEGMENT_BYTES / HZ_HUGE_BYTES,
     PAGES_OF_UNIT = HZ_SEGMENT_PAGES / SEGMENT_UNITS,
-    LOOK_SEGMENTS = 64,      /* most segments that one call looks at; a look takes some microseconds */
-    COLLAPSE_MOST_US = 5000, /* after so long a call begins no other unit: 5 % of the time between two rounds */
+    LOOK_SEGMENTS = 64,      /* most segments that one call looks at; each takes some microseconds */
+    COLLAPSE_MOST_US = 5000, /* after this time a call begins no other segment: 5 % of the time between rounds */
     FORK_PAUSE_MS = 60000,
 };
 
@@ -28,8 +28,8 @@ static void page_count_if_full(void *context, struct hz_page *page) {
     struct fullness *seen = context;
     struct hz_shard *shard = hz_page_shard(page); /* asked again under the lock */
     hz_shard_lock(seen->self, shard, HZ_TO_GIVE);
-    /* sync: page-publish, partners hz_page_create_locked, hz_page_retire_locked. As in page_purge.c. A run of small
-     * blocks is one page long */
+    /* sync: page-publish, partners hz_page_create_locked, hz_page_retire_locked. If the page has a class and is this
+     * shard's, both stay true while the lock is held. A run of small blocks is one page long */
     if (hz_load_acq(&page->size_class) != HZ_CLASS_NONE && hz_page_is_of(page, shard) &&
         hz_load_rlx(&page->run_pages) == 1 && hz_page_is_full_of_small_locked(page)) /* relaxed: lock */
         seen->full[hz_segment_page(page->start) / PAGES_OF_UNIT]++;
@@ -69,7 +69,7 @@ static bool may_collapse(void) {
 }
 
 bool hz_collapse(struct hz_thread_block *self) {
-    static uint32_t next; /* the caller's, which is one at a time */
+    static uint32_t next; /* owner: the one thread that calls this */
     bool any = false;
     if (!may_collapse())
         return false;

@@ -14,7 +14,7 @@
 
 enum {
     DENSE_BLOCK_BYTES = 4096,
-    FULL_FREE_SHARE = 4,   /* a page with a larger part of its blocks free is not full */
+    FULL_FREE_SHARE = 4,   /* a page is full while less than 1/4 of its blocks are free */
     BLOCKS_MIN = 4,        /* a run should hold at least this many blocks */
     WASTE_SHARE_MAX = 16,  /* a run should leave at most 1/16 of itself unused */
     RECIPROCAL_SHIFT = 42, /* exact for offsets below 2^42 / block_bytes; runs are below 2^22, products below 2^60 */
@@ -222,7 +222,7 @@ static uint32_t page_carve(struct hz_page *page, void **out, uint32_t want) {
     return count;
 }
 
-/* The block of the lowest bit. The page has a free block. */
+/* Takes the free block with the lowest bit out of a page that has a free block. */
 static void *page_take(struct hz_page *page) {
     uint32_t word = page->first_word;
     while (page->free_bits[word] == 0)
@@ -263,7 +263,7 @@ static void page_put(struct hz_page *page, void *block) {
     hz_store_rlx(&page->looked_free, 0); /* there may be more to purge, even if the count is as it was */
 }
 
-/* Blocks were carved from a listed page. */
+/* `count` blocks have just been carved from a listed page: updates the shard's count, and the list. */
 static void blocks_left(struct hz_shard *shard, struct hz_page *page, uint32_t count) {
     free_blocks_add(shard, page, hz_load_rlx(&page->size_class), -(int64_t)count); /* relaxed, both: lock */
     if (hz_load_rlx(&page->free_count) == 0)
@@ -342,7 +342,7 @@ static uint64_t untouched_units(const struct hz_run *run, const struct hz_page *
     return units;
 }
 
-/* Each word is written once: a fork's child must not count a bit of a block that does not exist. */
+/* Makes all blocks free. Writes each word once, so that a fork's copy never has a bit without a block. */
 static void bits_fill(struct hz_page *page) {
     for (uint32_t word = 0; word < page->capacity / 64; word++)
         page->free_bits[word] = UINT64_MAX;
@@ -416,7 +416,7 @@ void hz_page_empty_locked(struct hz_shard *shard, struct hz_page *page) {
     bits_fill(page);
     page->first_word = 0;
     hz_store_rlx(&page->free_count, page->capacity);
-    hz_store_rlx(&page->looked_free, 0); /* the next walk but one retires it */
+    hz_store_rlx(&page->looked_free, 0); /* the second purging walk from now retires it (page_purge.c) */
     free_blocks_add(shard, page, hz_load_rlx(&page->size_class), out);
     if (page->list_state == HZ_PAGE_UNLISTED)
         list_add(shard, page);

@@ -80,8 +80,8 @@ bool hz_class_has_starts(unsigned size_class, void *const *addresses, uint32_t c
 /* Prepares hz_class_has_start. Once, before the first page is made. */
 void hz_pages_init(void);
 
-/* Whether all system pages of a run hold small blocks or have held them, without being given back since, and fewer than
-   a quarter of its blocks are free: then no part of it goes back soon. */
+/* Whether the page has blocks of up to 4 KiB, all of its units were carved from and not purged since, and fewer than a
+   quarter of its blocks are free. No part of such a page is likely to go back soon. */
 bool hz_page_is_full_of_small_locked(const struct hz_page *page);
 
 /* Whether the block is in its page. */
@@ -119,7 +119,7 @@ uint32_t hz_page_arrive_locked(struct hz_shard *to, struct hz_page *page);
 /* Retires a page of the shard whose blocks are all home. */
 void hz_page_retire_locked(struct hz_shard *shard, struct hz_page *page);
 
-/* Makes all blocks of the page free, as if they had come home. The page stays with the shard. */
+/* Makes all blocks of the page free, as if all had come home. The page stays with the shard and is listed. */
 void hz_page_empty_locked(struct hz_shard *shard, struct hz_page *page);
 
 /* Retires every page of the shard and class whose blocks are all home. Returns their number. */

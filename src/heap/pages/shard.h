@@ -24,7 +24,7 @@ struct hz_shard_class {
     /* lock: leftovers of the list that was last taken; atomic for statistics */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(hz_list_word) carry;
     _Atomic(struct hz_page *) partial; /* lock: pages with free blocks, doubly linked; atomic for hints */
-    _Atomic(uint64_t) surplus;         /* sync: depot-publish; of a home class, a stack of the depot (depot.c) */
+    _Atomic(uint64_t) surplus;         /* sync: depot-publish; a home class's stack in the depot (depot.c) */
     _Atomic(uint64_t) surplus_seen;    /* hint: `surplus` as hz_depot_was_used last saw it */
     _Atomic(uint32_t) free_blocks;     /* lock: free blocks in the shard's pages; atomic for hints */
 };
