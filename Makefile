@@ -83,8 +83,8 @@ model: venv build-check ## run the model tests, whose scheduler tries orders of 
 	ctest --preset check -j $(TEST_JOBS) -L '^$@$$'
 	$(PYTEST) tests/model
 
-# $(call under_each_lane,NAME,FOLDER,WORDS): pytest with WORDS under the libraries in FOLDER. They run side by side, since most
-# of these tests wait. A failure under one does not skip the other.
+# $(call under_each_lane,NAME,FOLDER,WORDS): runs pytest with WORDS under each library in FOLDER, and logs to build/NAME_*.log. The
+# runs go side by side, since most of these tests wait. A failure under one library does not skip the others.
 under_each_lane = @printf '%s\n' $(PRELOAD_LANES) | xargs -P $(JOBS) -I @ sh -c \
 	'HZ_LIB=$(2)/libhakozuna_@.so $(PYTEST) $(3) >build/$(1)_@.log 2>&1' || status=$$?; \
 	for lane in $(PRELOAD_LANES); do echo "$(1): libhakozuna_$$lane.so"; cat build/$(1)_$$lane.log; done; exit $${status:-0}

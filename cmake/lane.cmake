@@ -233,8 +233,9 @@ function(hz_add_shared engine lane_file lane output_name sources)
     endif()
 endfunction()
 
-# A build whose tests run no products makes them only for the target `libs`: those of the preset `check` take 86 s of CPU
-# time. Two exceptions show that they compile: the default lane with clang and assertions, and another processor.
+# Where no test runs the products, only the target `libs` makes them: those of the preset `check` take 86 s of CPU time.
+# Two exceptions show that they compile: the default lane's shared library by clang, and all in a build for another
+# processor.
 function(hz_leave_to_libs lane)
     if(HZ_SYSTEM_SUITES OR CMAKE_CROSSCOMPILING OR NOT PROJECT_IS_TOP_LEVEL)
         return()
@@ -352,7 +353,7 @@ function(hz_add_public_header_checks)
     set_target_properties(public_containers_check PROPERTIES CXX_STANDARD 17)
 endfunction()
 
-# The same for the internal ones, as C for each lane.
+# Checks that the internal headers compile on their own, as C for each lane.
 function(hz_add_header_checks)
     foreach(entry IN LISTS HAKOZUNA_LANES)
         hz_split_entry("${entry}")

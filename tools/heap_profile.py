@@ -524,7 +524,7 @@ def flow_of_pairs(profile: Profile, seconds: float, count: int) -> Iterator[str]
 
 
 def in_flight(moment: Moment) -> dict[int, float]:
-    """By weight: live blocks that another thread will free, if as many do as of those of their site that were freed before."""
+    """Estimates, by weight, how many live blocks another thread will free: at each site the same share as of its freed blocks."""
     found: dict[int, float] = defaultdict(float)
     for (weight, _), (allocated, _, live, _, passed, _) in moment.estimates().items():
         freed = allocated - live
@@ -651,7 +651,7 @@ def parser() -> argparse.ArgumentParser:
     now.add_argument("--over", type=float, metavar="SECONDS", help="ask twice, so many seconds apart, and print only what has changed")
     shown = now.add_mutually_exclusive_group()
     shown.add_argument("--threads", action="store_true", help="the threads that have allocated what is live, instead of call stacks")
-    shown.add_argument("--flow", action="store_true", help="what threads free that others have allocated: by thread, pair, size and call stack")
+    shown.add_argument("--flow", action="store_true", help="what one thread has allocated and another freed: by thread, pair, size and call stack")
     shown.add_argument("--allocated", action="store_true", help="those that allocate the most, whether they free it or not")
     now.add_argument("--count", type=int, default=10)
     now.add_argument("--keep", type=pathlib.Path, metavar="FILE", help="copy the profile to this file, for the other commands")

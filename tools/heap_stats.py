@@ -25,7 +25,7 @@ INTERVAL_SECONDS = 2.0
 PARTS = ("totals", "sizes", "classes", "threads", "flow", "process", "limits")
 NEAR_LIMIT = 0.9
 OTHER_THREADS = 2**32 - 1
-NO_FLOW = "flow: no block has crossed threads, or nobody looked: start the process by 'hakozuna run --watch --profile', or under a build with statistics"
+NO_FLOW = "flow: no block has crossed threads, or none was counted: start the process by 'hakozuna run --watch --profile', or under a build with statistics"
 NO_LIMIT = 1 << 60  # a version 1 control group without a limit has a number near 2^63
 
 
@@ -206,8 +206,8 @@ def thread_title(number: int, names: dict[int, str]) -> str:
 
 
 def flow(new: dict, old: dict | None) -> list[str]:
-    """Blocks that another thread frees than the one that allocated them: by size and by pair of threads. Rates are of the time
-    between the reports, or with one report since the start."""
+    """Blocks that one thread has allocated and another freed: by size and by pair of threads. Rates are for the time between
+    the two reports, or, with one report, since the start."""
     rows = new.get("flow", [])
     if not rows:
         return []
