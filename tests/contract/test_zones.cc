@@ -116,12 +116,12 @@ TEST_F(Zones, DestroyFreesAllAtOnce) {
         ASSERT_NE(zone, nullptr);
         EXPECT_EQ(stats().live_bytes, 0U);
         EXPECT_EQ(stats().live_blocks, 0U);
-        EXPECT_LE(stats().held_bytes, MiB) << "the zone before has left a few pages";
+        EXPECT_LE(stats().held_bytes, MiB) << "the destroyed zone has left a few pages";
     }
     t_table.zone_destroy_fn(nullptr);
 }
 
-/* Spare zones together keep at most a few MiB, and a purge takes even that. */
+/* Destroyed zones together keep at most a few MiB, and a purge gives even that back. */
 TEST_F(Zones, WhatZonesLeaveIsBoundedAndPurged) {
     constexpr size_t zones = 40;
     auto held = [] {
@@ -145,7 +145,7 @@ TEST_F(Zones, WhatZonesLeaveIsBoundedAndPurged) {
         EXPECT_GE(held(), before + zones * 896 * KiB);
         for (struct hz_zone *each : every)
             t_table.zone_destroy_fn(each);
-        EXPECT_LE(held(), before + 16 * MiB) << "4 MiB in zones, the rest in the dirty budget";
+        EXPECT_LE(held(), before + 16 * MiB) << "4 MiB in destroyed zones, the rest in the dirty budget";
         t_table.purge_fn();
         EXPECT_LE(held(), before + slack + MiB);
         every[0] = t_table.zone_create_fn();
@@ -156,7 +156,7 @@ TEST_F(Zones, WhatZonesLeaveIsBoundedAndPurged) {
     }
 }
 
-/* Blocks of a page that a zone has kept are whole and apart, also those that were never freed. */
+/* A zone gets each block of a kept page once, and blocks do not overlap, even where the former zone's were live. */
 TEST_F(Zones, KeptPagesGiveEachBlockOnce) {
     for (int round = 0; round < 5; round++) {
         std::vector<std::pair<void *, size_t>> blocks;

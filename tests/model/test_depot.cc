@@ -122,8 +122,8 @@ TEST(Depot, ABatchComesBack) {
     });
 }
 
-/* A home class has a stack in each shard. Each thread pushes and pops its shard's, and two threads share one. One
-   thread, as ageing does, also pops those of other shards. */
+/* A home class has a stack in each shard. Each thread pushes and pops its own shard's stack, and two threads share one.
+   One thread also pops the stacks of other shards, as ageing does. */
 TEST(Depot, AHomeClass) {
     if (!HZ_HAS_HOME)
         GTEST_SKIP() << "this lane has no home class";
@@ -131,7 +131,8 @@ TEST(Depot, AHomeClass) {
         Depot depot(4, model::SMALL);
         model::Start start(3);
         unit::self();
-        (void)hz_shard_claim(); /* no thread is the last one of its shard: the blocks have no home */
+        /* The last thread of a shard would send the blocks home, but they have no home. So each shard keeps a claim. */
+        (void)hz_shard_claim();
         (void)hz_shard_claim();
         depot.push(3);
         model::together({[&] { work(&depot, &start, 0, 6); }, [&] { work(&depot, &start, 1, 6); },

@@ -1,4 +1,4 @@
-"""The libraries of preset `older-glibc`, which `zig cc` builds for glibc 2.17: what they ask of glibc, and that they run here."""
+"""The libraries of preset `older-glibc`, which `zig cc` builds for glibc 2.17, need no later glibc, and run here."""
 
 import pathlib
 import re
@@ -30,7 +30,7 @@ def test_asks_for_no_later_glibc(lib, name):
 
 
 def test_the_machines_own_glibc_would_be_found(tmp_path):
-    """pthread_create has a new version since glibc 2.34, which is what the machine's own compiler links."""
+    """The test above can fail: the machine's own compiler links pthread_create with the version it has since glibc 2.34."""
     source = "#include <pthread.h>\nvoid *it(void);\nvoid *it(void) { return (void *)pthread_create; }\n"
     (tmp_path / "it.c").write_text(source)
     run("gcc", "-shared", "-fPIC", tmp_path / "it.c", "-o", tmp_path / "libit.so")

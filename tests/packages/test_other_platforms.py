@@ -1,4 +1,4 @@
-"""The lines of docs/usage.md that link a program, with musl and for arm64, whose programs run under qemu-user."""
+"""The lines of docs/usage.md that link a program work with musl and for arm64. Programs for arm64 run under qemu-user."""
 
 import dataclasses
 import pathlib
@@ -18,7 +18,7 @@ class Platform:
     emulator: str = ""
 
 
-SHARED, OBJECT = 0, 1  # the two lines
+SHARED, OBJECT = 0, 1  # which of the two lines
 MUSL = Platform("musl", "musl-gcc")
 # 39 bits of address space, as in the preset
 ARM64 = Platform("arm64", "aarch64-linux-gnu-gcc", "qemu-aarch64 -R 0x8000000000 -L /usr/aarch64-linux-gnu")

@@ -373,7 +373,7 @@ print(collapsed())
     reason="no MADV_COLLAPSE before Linux 6.1, or no huge pages",
 )
 def test_it_makes_the_first_small_pages_of_a_large_heap_huge(preload: Preload) -> None:
-    """No unit is asked for below 32 MiB, so those are there to collapse, however fast the kernel is."""
+    """The library asks for no unit below 32 MiB, so the first units have small pages, however fast the kernel is."""
 
     def collapsed(seconds: float, **variables: str) -> int:
         command = ["/usr/bin/python3", "-c", COLLAPSING, str(seconds)]

@@ -300,14 +300,14 @@ for line in sys.stdin:
 
 
 def test_the_flow_of_a_running_process(tmp_path):
-    """20 MB of 5000 bytes, of which three quarters cross: 29 of 40 samples, so all figures vary by a fifth or so."""
+    """20 MB in blocks of 5000 bytes, of which three quarters cross: 29 of 40 samples, so all figures vary by a fifth or so."""
     with watched(tmp_path, "--watch", "--profile", code=FLOW_SERVICE) as service:
         first = json.loads(good(stats(service.pid, "--json")))
         assert [error.message for error in validator().iter_errors(first)] == []
         (row,) = [row for row in first["flow"] if row["block_bytes"] == 5120]
         assert (row["sampled"], row["large"]) == (1, 0)
-        assert 1000 < row["passed_blocks"] == row["freed_blocks"] < 5500, "no thread frees its own"
-        assert 100 < row["in_flight_blocks"] < 2500, "the rest would cross, too"
+        assert 1000 < row["passed_blocks"] == row["freed_blocks"] < 5500, "no thread frees blocks of its own"
+        assert 100 < row["in_flight_blocks"] < 2500, "the live blocks are expected to cross, too"
         assert sum(pair["bytes"] for pair in first["flow_pairs"]) == pytest.approx(sum(row["passed_bytes"] for row in first["flow"]), rel=0.01)
         service.grow(40000)
         second = json.loads(good(stats(service.pid, "--json")))
@@ -321,7 +321,7 @@ def test_the_flow_of_a_running_process(tmp_path):
 
 
 def test_the_flow_between_two_reports(report):
-    """Rates, the order of rows, and what is new since the older report."""
+    """Rates, the order of rows, and rows that only the newer report has."""
     old, new = copy.deepcopy(report), copy.deepcopy(report)
     new["process"]["uptime_ms"] = old["process"]["uptime_ms"] + 2000
 

@@ -88,7 +88,8 @@ class Huge : public testing::Test {
         hz_huge_dense_set(0);
     }
 
-    /* Lets the library read a folder like the system's. `of_2mib`: the mode of this size alone; "": an older kernel. */
+    /* Lets the library read a folder like the system's. `of_2mib`: the mode of the size 2 MiB; "": none, as in an older
+       kernel. */
     static void say(const std::string &mode, const std::string &of_2mib = "") {
         std::filesystem::path folder = ::testing::TempDir() + "thp-" + std::to_string(getpid());
         std::filesystem::create_directories(folder / "hugepages-2048kB");
@@ -147,7 +148,7 @@ TEST_F(Huge, ALargeDenseHeapAsksForWholeUnits) {
     EXPECT_TRUE(support::is_zero(unit::page_address(runs_[first].segment, runs_[first].first), unit::page_bytes));
 }
 
-/* Collapsing is wanted where new units are, but a slow unit does not pause it. */
+/* The rule for collapsing is that for new units. But a slow unit does not pause collapsing. */
 TEST_F(Huge, OtherRunsMayBeAnEighth) {
     hz_huge_dense_set(70 * MiB);
     EXPECT_TRUE(hz_huge_collapse_is_wanted(80 * MiB));
@@ -179,10 +180,10 @@ TEST_F(Huge, CollapsingIsWantedOnlyWhereTheKernelGivesHugePages) {
     EXPECT_FALSE(hz_huge_collapse_is_wanted(16 * MiB));
     hz_huge_dense_set(dense_bytes);
     say("always madvise [never]");
-    EXPECT_FALSE(hz_huge_collapse_is_wanted(dense_bytes)) << "the kernel would do it all the same";
+    EXPECT_FALSE(hz_huge_collapse_is_wanted(dense_bytes)) << "the kernel would collapse all the same";
 }
 
-/* A segment whose memory is all resident; in small pages, unless the system gives huge ones to everybody. */
+/* A segment whose memory is all resident, in small pages unless the system gives huge ones to everybody. */
 class HugeCollapse : public Huge {
   protected:
     void SetUp() override {
@@ -207,7 +208,7 @@ class HugeCollapse : public Huge {
     bool is_intact() const {
         return std::all_of(base_, base_ + HZ_SEGMENT_BYTES, [](char byte) { return byte == 'x'; });
     }
-    /* Kernels before 6.1 cannot, and others may have no huge page to give. */
+    /* Kernels before 6.1 cannot collapse, and later ones may have no huge page to give. */
     bool kernel_can() {
         return hz_os_collapse(base_ + HZ_HUGE_BYTES, HZ_HUGE_BYTES) == 0;
     }
@@ -230,7 +231,7 @@ TEST_F(HugeCollapse, MakesAUnitOneThatWasAskedFor) {
     EXPECT_TRUE(is_intact());
     EXPECT_FALSE(hz_huge_collapse_begin(&units_, 0)) << "once";
     hz_huge_refuse_parts(&units_, base_, 4096, 4096);
-    EXPECT_EQ(advice_at(base_), "nh") << "as any that was asked for";
+    EXPECT_EQ(advice_at(base_), "nh") << "as any unit that was asked for";
     EXPECT_FALSE(hz_huge_collapse_begin(&units_, 0)) << "not after a part went back";
 }
 
@@ -241,7 +242,7 @@ TEST_F(HugeCollapse, ACancelledAttemptLeavesNothing) {
     EXPECT_EQ(hz_huge_refuse_parts(&units_, base_, HZ_HUGE_BYTES, 4096), 0U) << "nothing to refuse";
 }
 
-/* The kernel is told before the part goes back, so it cannot make the part resident again. */
+/* The library refuses the unit before the part goes back, so the kernel cannot make the part resident again. */
 TEST_F(HugeCollapse, APartThatGoesBackMeanwhileStaysAway) {
     size_t before = collapsed();
     ASSERT_TRUE(hz_huge_collapse_begin(&units_, 0));
@@ -251,7 +252,7 @@ TEST_F(HugeCollapse, APartThatGoesBackMeanwhileStaysAway) {
     EXPECT_EQ(collapsed(), before);
     EXPECT_EQ(resident_bytes(base_, HZ_HUGE_BYTES), MiB);
     EXPECT_EQ(advice_at(base_), "nh");
-    EXPECT_TRUE(hz_huge_collapse_is_wanted(dense_bytes)) << "the kernel can: it only was told not to";
+    EXPECT_TRUE(hz_huge_collapse_is_wanted(dense_bytes)) << "the kernel can collapse: it was only told not to";
 }
 
 TEST_F(HugeCollapse, RestsForNineteenTimesAsLong) {

@@ -1,4 +1,4 @@
-/* Units that are full of small blocks in small pages become huge pages; no others do. */
+/* Only units that are full of small blocks are collapsed into huge pages. */
 #include "stress/children.h"
 #include "unit/heap/fixture.h"
 
@@ -40,7 +40,7 @@ class Collapse : public unit::OwnShard {
         OwnShard::SetUp();
         if (!kernel_collapses())
             GTEST_SKIP() << "the kernel does not collapse";
-        hz_heap_purge(); /* what other tests used is clean, and its units are new */
+        hz_heap_purge(); /* the units that other tests used become clean, that is, new */
     }
     void TearDown() override {
         unit::put(shard_, blocks_);
@@ -49,7 +49,7 @@ class Collapse : public unit::OwnShard {
         units_forget();
         hz_huge_count_dense(-static_cast<ptrdiff_t>(is_dense_ ? dense_more : 0));
     }
-    /* Units that are asked for would be refused when the next test uses them, in a heap that is not dense yet. */
+    /* Otherwise the next test, in a heap that is not dense yet, would refuse the units that were asked for. */
     static void units_forget() {
         for (uint32_t index = 0; index < hz_arena_segment_count(); index++) {
             struct hz_segment *segment = hz_arena_segment(index);
@@ -60,7 +60,7 @@ class Collapse : public unit::OwnShard {
         }
     }
 
-    /* Fills pages with blocks, and writes all of them. */
+    /* Takes all blocks of `pages` pages, and writes all of them. */
     void use(unsigned size_class, unsigned pages) {
         Blocks more = unit::take(shard_, size_class, 1);
         uint32_t capacity = hz_page_of(more[0])->capacity;
@@ -78,13 +78,14 @@ class Collapse : public unit::OwnShard {
             return support::holds(block, hz_page_of(block)->block_bytes, reinterpret_cast<uintptr_t>(block));
         });
     }
-    /* From now on the heap counts as large and dense. Not before, so that no unit is asked for when it is new. */
+    /* The heap counts as large and dense from now on. Call it after the pages are made, so that no unit is asked for.
+     */
     void become_dense() {
         if (!is_dense_)
             hz_huge_count_dense(dense_more);
         is_dense_ = true;
     }
-    /* Collapses all that can be; the number of units. */
+    /* Collapses all units that can be. Returns their number. */
     size_t collapse_all() {
         become_dense();
         size_t before = collapsed();
@@ -100,7 +101,7 @@ class Collapse : public unit::OwnShard {
         hz_huge_figures_get(&figures);
         return figures.collapsed;
     }
-    /* Takes every block of the system page in which `block` lies, and puts them home. */
+    /* Puts all blocks home that begin in the same system page as `block`. */
     void put_neighbours(void *block) {
         size_t os_page = hz_os_page_bytes();
         uintptr_t at = reinterpret_cast<uintptr_t>(block) / os_page;
@@ -110,7 +111,7 @@ class Collapse : public unit::OwnShard {
         unit::put(shard_, Blocks(first, blocks_.end()));
         blocks_.erase(first, blocks_.end());
     }
-    /* One block of each arena page. */
+    /* The block at the start of each arena page. */
     Blocks one_of_each_page() const {
         Blocks ones;
         for (void *block : blocks_)
@@ -185,7 +186,7 @@ TEST_F(Collapse, WhatWentBackDoesNotComeAgain) {
     EXPECT_TRUE(are_intact());
 }
 
-/* A child may share the pages: huge ones would be copies. */
+/* A child may share the pages, and collapsing would copy them. */
 TEST_F(Collapse, NotSoonAfterAFork) {
     use(hz_class_of(64), page_count);
     become_dense();

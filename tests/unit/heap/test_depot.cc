@@ -26,7 +26,7 @@ Blocks batch_of(size_t first, uint32_t count) {
     return blocks;
 }
 
-/* A class whose batches any thread pops. The smaller ones, in lanes that have such, are home classes. */
+/* Class `number` of those whose batches any thread pops: the classes above the home classes. */
 unsigned shared_class(unsigned number) {
     return hz_home_classes() + number;
 }
@@ -384,7 +384,7 @@ TEST_F(Depot, ThreadsPushAndPopEveryBlockOnce) {
     EXPECT_EQ(hz_depot_blocks(size_class), 0U);
 }
 
-/* Home classes: a stack in each shard. */
+/* A home class has a stack in each shard. */
 class DepotOfShards : public unit::OwnShard {
   protected:
     void SetUp() override {
@@ -457,11 +457,11 @@ TEST_F(DepotOfShards, UseOfAnyShardIsUse) {
         EXPECT_TRUE(hz_depot_was_used(size_class));
         EXPECT_FALSE(hz_depot_was_used(size_class));
         EXPECT_EQ(pop(shard).size(), 1U);
-        EXPECT_TRUE(hz_depot_was_used(size_class)) << "it is as empty as before, but was used";
+        EXPECT_TRUE(hz_depot_was_used(size_class)) << "the stack is as empty as before, but was used";
     }
 }
 
-/* No thread of another shard would pop it. */
+/* No thread of another shard would pop the blocks. */
 TEST_F(DepotOfShards, TheLastThreadSendsItHome) {
     const Blocks blocks = unit::take(shard_, size_class, 40);
     push(shard_, blocks);

@@ -1,5 +1,4 @@
-/* Blocks that cross threads: counted exactly in builds with statistics, estimated from the profile's samples elsewhere.
- */
+/* Blocks that cross threads: builds with statistics count them, others estimate them from the profile's samples. */
 #include "stress/children.h"
 #include "unit/heap/fixture.h"
 #include "unit/heap/worker.h"
@@ -15,7 +14,7 @@ using support::MiB;
 struct Kind {
     size_t size;
     uint64_t allocated;
-    uint64_t passed; /* of those: freed by the main thread */
+    uint64_t passed; /* freed by the main thread */
     uint64_t own;    /* freed by the thread that allocated them */
 };
 
@@ -136,7 +135,7 @@ TEST(Flow, PairsWithoutRoomAreCountedTogether) {
             beyond += pair.from == UINT32_MAX ? pair.blocks : 0;
         }
         require(all == uint64_t{most} * most, "every block is in some pair", all);
-        require(beyond >= 800 && beyond < all / 2, "some in that of the others", beyond);
+        require(beyond >= 800 && beyond < all / 2, "some are in the pair of the others", beyond);
         return 0;
     }));
 }
@@ -172,7 +171,7 @@ TEST(Flow, SamplesEstimateIt) {
         struct hz_flow_pair pair;
         for (uint32_t number = 0; hz_flow_pair_next(&number, &pair);) {
             require(pair.from == worker && pair.to == hz_os_thread_id() && pair.size == HZ_SIZES, "the only pair");
-            require(std::abs(static_cast<double>(pair.bytes) / bytes - 1) < 0.001, "which has all of it");
+            require(std::abs(static_cast<double>(pair.bytes) / bytes - 1) < 0.001, "the pair has all passed bytes");
             found++;
         }
         require(found == 1, "one pair", found);

@@ -130,7 +130,7 @@ TEST_F(Bins, SurplusRestsInTheDepotForOthers) {
     }
 }
 
-/* A thread of another shard leaves it alone. */
+/* A thread of another shard does not pop it. */
 TEST_F(Bins, SurplusOfAHomeClassRestsForItsShard) {
     std::vector<unsigned> classes = unit::some_classes(
         [](unsigned size_class) { return hz_class_is_shared(size_class) && hz_class_is_home(size_class); });
