@@ -298,9 +298,9 @@ static size_t segment_release_unused(uint32_t index) {
     struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
     void *base = hz_segment_page_address(segment, 0);
     unpublish(segment);
+    hz_huge_forget(&segment->huge); /* first: whoever collapses a unit of it must not advise on what comes there next */
     if (!hz_os_unmap(base, HZ_SEGMENT_BYTES))
         (void)hz_os_purge(base, HZ_SEGMENT_BYTES); /* too many mappings to split one: address space is lost */
-    hz_huge_forget(&segment->huge);
     hz_runmap_remove(&arena.pages, index);
     hz_lock_acquire(&arena.lock);
     entry_release_locked(segment, false);

@@ -4,7 +4,8 @@
  *
  * A part of a unit can go back while another thread collapses the unit. The thread that gives the part back first
  * clears the unit's TRYING bit and refuses the unit. Then the kernel either refuses the collapse, or it collapsed the
- * unit before, and the part goes back from a huge page as any other part does.
+ * unit before, and the part goes back from a huge page as any other part does. A unit that goes back as a whole only
+ * loses the bit: the kernel finds nothing to collapse in it, and answers EINVAL.
  */
 #include "base/huge.h"
 
@@ -83,6 +84,8 @@ void hz_huge_look(const char *folder) {
     folder_read(folder, "/hugepages-2048kB/enabled", text);
     if (text[0] == '\0' || strstr(text, "[inherit]") != NULL)
         folder_read(folder, "/enabled", text);
+    if (text[0] == '\0') /* perhaps the program has changed its root since, or has no file descriptor left */
+        return;
     bool is_always = strstr(text, "[always]") != NULL;
     bool is_never = strstr(text, "[never]") != NULL;
     hz_store_rlx(&thp_mode, is_always ? ALWAYS : is_never ? NEVER : MADVISE);
@@ -175,7 +178,7 @@ bool hz_huge_collapse_begin(hz_huge_units *units, unsigned unit) {
     return true;
 }
 
-/* Ends an attempt. With `asked` the unit becomes one that was asked for. False if another thread has refused the unit
+/* Ends an attempt. With `asked` the unit becomes one that was asked for. False if the unit, or a part of it, went back
    meanwhile. */
 static bool trying_end(hz_huge_units *units, unsigned unit, bool asked) {
     uint8_t trying = (uint8_t)(1U << unit << TRYING_SHIFT);
@@ -193,18 +196,20 @@ void hz_huge_collapse_cancel(hz_huge_units *units, unsigned unit) {
 }
 
 static void collapse_failed(int error) {
-    uint32_t fails = hz_load_rlx(&collapse_fails); /* relaxed, all: hint */
-    if (error == EINVAL)
+    uint32_t fails = hz_load_rlx(&collapse_fails);             /* relaxed, all: hint */
+    if (error == EINVAL && hz_load_rlx(&collapsed_count) == 0) /* otherwise only this unit cannot be collapsed */
         hz_store_rlx(&cannot_collapse, true);
     hz_store_rlx(&collapse_fails, (uint32_t)hz_min(fails + 1, COLLAPSE_RETRY_LOG2_MAX));
     hz_store_rlx(&collapse_at_ms, hz_os_now_ms() + ((uint64_t)COLLAPSE_RETRY_MS << fails));
 }
 
 bool hz_huge_collapse(hz_huge_units *units, char *base, unsigned unit) {
+    if ((hz_load_rlx(units) >> unit >> TRYING_SHIFT & 1) == 0) /* relaxed: hint; spares the kernel the work */
+        return false;
     char *start = base + ((size_t)unit << HZ_HUGE_LOG2);
     int error = hz_os_collapse(start, HZ_HUGE_BYTES);
     bool is_mine = trying_end(units, unit, error == 0);
-    if (!is_mine) /* refused meanwhile, so an EINVAL does not mean that the kernel cannot collapse */
+    if (!is_mine) /* it went back meanwhile, so an EINVAL does not mean that the kernel cannot collapse */
         return false;
     if (error != 0) {
         collapse_failed(error);
@@ -241,6 +246,13 @@ void hz_huge_run_begin(hz_huge_units *units, char *base, unsigned first, unsigne
     }
 }
 
+/* Before the unit, or a part of it, goes back. */
+static void collapse_end(hz_huge_units *units, unsigned unit) {
+    uint8_t trying = (uint8_t)(1U << unit << TRYING_SHIFT);
+    if (HZ_UNLIKELY((hz_load_rlx(units) & trying) != 0)) /* relaxed, both: hint; see hz_huge_collapse_begin */
+        (void)hz_and_rlx(units, (uint8_t)~trying);
+}
+
 uint64_t hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, size_t bytes) {
     size_t end = offset + bytes;
     size_t first = offset >> HZ_HUGE_LOG2;
@@ -250,6 +262,8 @@ uint64_t hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, s
         pages |= unit_refuse(units, base, (unsigned)first);
     if (last != first && end % HZ_HUGE_BYTES != 0)
         pages |= unit_refuse(units, base, (unsigned)last);
+    for (size_t unit = first; unit <= last; unit++)
+        collapse_end(units, (unsigned)unit);
     return pages;
 }
 

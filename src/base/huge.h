@@ -91,8 +91,8 @@ void hz_huge_block_end(size_t bytes);
 /* When the segment ends. */
 void hz_huge_forget(hz_huge_units *units);
 
-/* Reads how the kernel gives huge pages: `folder` is HZ_HUGE_FOLDER, or one of its form. Before the first call, and
-   where the folder cannot be read, madvise is assumed. Any thread. */
+/* Reads how the kernel gives huge pages: `folder` is HZ_HUGE_FOLDER, or one of its form. What cannot be read stays as
+   it was last read; before the first call, madvise is assumed. Any thread. */
 #define HZ_HUGE_FOLDER "/sys/kernel/mm/transparent_hugepage"
 void hz_huge_look(const char *folder);
 

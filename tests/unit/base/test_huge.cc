@@ -173,6 +173,22 @@ TEST_F(Huge, TheSizesOwnModeComesFirst) {
     EXPECT_TRUE(hz_huge_collapse_is_wanted(dense_bytes));
 }
 
+/* As after chroot, or without a file descriptor left. */
+TEST_F(Huge, WhatCannotBeReadStaysAsItWas) {
+    hz_huge_dense_set(dense_bytes);
+    say("always madvise [never]");
+    hz_huge_look("/no/such/folder");
+    EXPECT_FALSE(hz_huge_is_wanted(dense_bytes));
+    char *base = static_cast<char *>(hz_os_map(HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES, false));
+    ASSERT_NE(base, nullptr);
+    hz_huge_units units = {0};
+    say("[always] madvise never");
+    hz_huge_look("/no/such/folder");
+    EXPECT_NE(hz_huge_refuse_parts(&units, base, 4096, 4096), 0U) << "the kernel would fill the part again";
+    hz_huge_forget(&units);
+    EXPECT_TRUE(hz_os_unmap(base, HZ_SEGMENT_BYTES));
+}
+
 TEST_F(Huge, CollapsingIsWantedOnlyWhereTheKernelGivesHugePages) {
     hz_huge_dense_set(dense_bytes);
     EXPECT_TRUE(hz_huge_collapse_is_wanted(dense_bytes));
@@ -253,6 +269,31 @@ TEST_F(HugeCollapse, APartThatGoesBackMeanwhileStaysAway) {
     EXPECT_EQ(resident_bytes(base_, HZ_HUGE_BYTES), MiB);
     EXPECT_EQ(advice_at(base_), "nh");
     EXPECT_TRUE(hz_huge_collapse_is_wanted(dense_bytes)) << "the kernel can collapse: it was only told not to";
+}
+
+/* The kernel has nothing to collapse then, and says so as it would if it could not. */
+TEST_F(HugeCollapse, AUnitThatGoesBackAsAWholeMeanwhileIsNoFailure) {
+    ASSERT_TRUE(hz_huge_collapse_begin(&units_, 0));
+    EXPECT_EQ(hz_huge_refuse_parts(&units_, base_, 0, HZ_HUGE_BYTES), 0U);
+    EXPECT_EQ(hz_load_rlx(&units_), 0);
+    EXPECT_TRUE(hz_os_purge(base_, HZ_HUGE_BYTES));
+    EXPECT_FALSE(hz_huge_collapse(&units_, base_, 0));
+    EXPECT_EQ(resident_bytes(base_, HZ_HUGE_BYTES), 0U);
+    EXPECT_TRUE(hz_huge_collapse_is_wanted(dense_bytes));
+}
+
+TEST_F(HugeCollapse, AKernelThatHasCollapsedCan) {
+    if (!kernel_can())
+        GTEST_SKIP() << "the kernel does not collapse";
+    ASSERT_TRUE(hz_huge_collapse_begin(&units_, 0));
+    EXPECT_TRUE(hz_huge_collapse(&units_, base_, 0));
+    EXPECT_TRUE(hz_os_purge(base_ + HZ_HUGE_BYTES, HZ_HUGE_BYTES));
+    ASSERT_TRUE(hz_huge_collapse_begin(&units_, 1));
+    EXPECT_FALSE(hz_huge_collapse(&units_, base_, 1)) << "the unit holds nothing";
+    uint64_t begin = hz_os_now_ms();
+    while (!hz_huge_collapse_is_wanted(dense_bytes) && hz_os_now_ms() < begin + 10000) {
+    }
+    EXPECT_LT(hz_os_now_ms(), begin + 10000) << "only this unit could not be collapsed";
 }
 
 TEST_F(HugeCollapse, RestsForNineteenTimesAsLong) {
