@@ -98,8 +98,8 @@ struct hz_thread_block *hz_thread_attach(void) {
 
 void hz_thread_detach(struct hz_thread_block *thread) {
     hz_cpu_bins_leave(thread);
-    hz_thread_flush(thread);
     hz_age_surplus_leave(thread);
+    hz_thread_flush(thread); /* last: it returns the empty batches of the above too */
     hz_shard_leave(thread, thread->shard);
     hz_allowance_leave();
     hz_park_close(thread);

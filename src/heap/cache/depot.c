@@ -204,6 +204,19 @@ static _Atomic(uint64_t) *fullest_head(unsigned size_class) {
     return fullest;
 }
 
+/* Pops from the fullest stack; 0 when all were empty. If other threads empty the one that was found, looks again: a
+   purge would end too early otherwise. */
+static uint32_t fullest_pop(unsigned size_class, uint32_t count) {
+    for (;;) {
+        _Atomic(uint64_t) *head = fullest_head(size_class);
+        if (head_count(head) == 0)
+            return 0;
+        uint32_t index = stack_pop(head, count);
+        if (index != 0)
+            return index;
+    }
+}
+
 /* Pops from `part`, or else from the next part that has something. `count`: as in stack_pop. */
 static uint32_t parts_pop(unsigned size_class, uint32_t part, uint32_t count) {
     uint32_t index = 0;
@@ -332,7 +345,7 @@ uint32_t hz_depot_pop_home(struct hz_thread_block *self, unsigned size_class, vo
     if (HZ_DEPOT_BYTES == 0)
         return 0;
     if (hz_class_is_home(size_class))
-        return batch_take(self, stack_pop(fullest_head(size_class), most), out, &from);
+        return batch_take(self, fullest_pop(size_class, most), out, &from);
     uint32_t part = part_after(part_here()); /* this CPU's part last, since it is in use */
     return batch_take(self, parts_pop(size_class, part, most), out, &from);
 }

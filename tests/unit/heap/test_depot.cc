@@ -171,7 +171,7 @@ TEST_F(Depot, EmptyBatchesComeBackToWhereTheyAreNeeded) {
     for (int turn = 0; turn < 40; turn++) {
         for (int cpu : {all.front(), all.back()}) {
             OnCpu there(cpu);
-            for (uint32_t i = 0; i < 64; i++) {
+            for (uint32_t i = 0; i < 80; i++) { /* fewer blocks than may rest in any lane */
                 const Blocks batch = batch_of(i * HZ_BATCH_COUNT, counts[i % counts.size()]);
                 if (cpu == all.front())
                     ASSERT_TRUE(push(size_class, batch)) << i;
@@ -478,16 +478,19 @@ TEST_F(DepotOfShards, TheLastThreadSendsItHome) {
               hz_page_of(blocks[0])->capacity * unit::pages_of(shard_));
 }
 
-/* The same at the end of a real thread. */
+/* The same at the end of a real thread, whose thread block then rests without the batches. */
 TEST_F(DepotOfShards, AThreadsEndSendsItHome) {
+    struct hz_thread_block *other = nullptr;
     std::thread([&] {
-        struct hz_thread_block *other = unit::self();
+        other = unit::self();
         ASSERT_NE(other->shard, self_->shard);
         const Blocks blocks = unit::take(other->shard, size_class, 40);
         ASSERT_TRUE(hz_depot_push(other, size_class, blocks.data(), 40));
         EXPECT_EQ(hz_depot_blocks(size_class), 40U);
     }).join();
     EXPECT_EQ(hz_depot_blocks(size_class), 0U);
+    for (const struct hz_spares &spares : other->spares)
+        EXPECT_EQ(spares.count, 0U);
     hz_heap_purge();
     EXPECT_EQ(hz_class_blocks(size_class), 0U);
 }
