@@ -7,7 +7,8 @@
 #include "heap/pages/density.h"
 #include "heap/pages/send.h"
 
-enum { AGE_SHARE = 32 }; /* a class in use sends one in this many of its blocks home in each round */
+/* A class in use sends one in this many of its blocks home in each round; of a home class, each shard that uses it. */
+enum { AGE_SHARE = 32 };
 
 static _Atomic(uint32_t) due_blocks[HZ_CLASS_COUNT]; /* hint: blocks that are still to go home in this round */
 static _Atomic(uint32_t) due_class;                  /* hint: no class before this one has something due */
@@ -27,8 +28,9 @@ void hz_age_depot_begin(void) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
         uint32_t rest = hz_depot_blocks(size_class);
         bool idle = !hz_depot_was_used(size_class);
-        bool all = idle || hz_class_is_sparse(size_class);
-        hz_store_rlx(&due_blocks[size_class], all ? rest : (rest + AGE_SHARE - 1) / AGE_SHARE); /* relaxed: hint */
+        uint32_t all = idle || hz_class_is_sparse(size_class) ? rest : hz_depot_idle_blocks(size_class);
+        uint32_t used = rest - (uint32_t)hz_min(all, rest);
+        hz_store_rlx(&due_blocks[size_class], all + (used + AGE_SHARE - 1) / AGE_SHARE); /* relaxed: hint */
         hz_depot_forget_passing(size_class);
     }
     hz_store_rlx(&due_class, 1); /* relaxed: hint */
@@ -45,7 +47,7 @@ bool hz_age_depot_step(struct hz_thread_block *self, uint32_t batches) {
             left = sent == 0 ? 0 : left - (uint32_t)hz_min(sent, left);
         }
         hz_store_rlx(&due_blocks[size_class], left);
-        (void)hz_depot_was_used(size_class); /* the pops above must not count as use */
+        hz_depot_forget_use(size_class); /* the pops above */
         if (left > 0)
             break;
     }

@@ -194,22 +194,29 @@ static _Atomic(uint64_t) *head_at(unsigned size_class, uint32_t index) {
     return shard != NULL ? surplus_of(shard, size_class) : NULL;
 }
 
-/* The head of the class's fullest stack. NULL if it is a home class and there is no shard yet. */
-static _Atomic(uint64_t) *fullest_head(unsigned size_class) {
-    _Atomic(uint64_t) *head;
-    _Atomic(uint64_t) *fullest = head_at(size_class, 0);
-    for (uint32_t i = 1; (head = head_at(size_class, i)) != NULL; i++)
-        if (head_count(head) > head_count(fullest))
-            fullest = head;
-    return fullest;
+/* The fullest stack of a home class among those that nobody uses, or else of all; NULL when all are empty. */
+static _Atomic(uint64_t) *head_to_age(unsigned size_class) {
+    struct hz_shard *shard;
+    _Atomic(uint64_t) *found = NULL;
+    uint32_t most = 0;
+    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) {
+        uint32_t count = head_count(surplus_of(shard, size_class));
+        if (count > 0 && hz_load_rlx(&shard->classes[size_class].surplus_is_idle)) /* relaxed: hint */
+            count += COUNT_MAX;
+        if (count <= most)
+            continue;
+        found = surplus_of(shard, size_class);
+        most = count;
+    }
+    return found;
 }
 
-/* Pops from the fullest stack; 0 when all were empty. If other threads empty the one that was found, looks again: a
+/* Pops from one shard's stack; 0 when all were empty. If other threads empty the one that was found, looks again: a
    purge would end too early otherwise. */
-static uint32_t fullest_pop(unsigned size_class, uint32_t count) {
+static uint32_t shards_pop(unsigned size_class, uint32_t count) {
     for (;;) {
-        _Atomic(uint64_t) *head = fullest_head(size_class);
-        if (head_count(head) == 0)
+        _Atomic(uint64_t) *head = head_to_age(size_class);
+        if (head == NULL)
             return 0;
         uint32_t index = stack_pop(head, count);
         if (index != 0)
@@ -345,7 +352,7 @@ uint32_t hz_depot_pop_home(struct hz_thread_block *self, unsigned size_class, vo
     if (HZ_DEPOT_BYTES == 0)
         return 0;
     if (hz_class_is_home(size_class))
-        return batch_take(self, fullest_pop(size_class, most), out, &from);
+        return batch_take(self, shards_pop(size_class, most), out, &from);
     uint32_t part = part_after(part_here()); /* this CPU's part last, since it is in use */
     return batch_take(self, parts_pop(size_class, part, most), out, &from);
 }
@@ -414,18 +421,43 @@ static _Atomic(uint64_t) *seen_at(unsigned size_class, uint32_t index) {
                                         : &seen_words[index][size_class];
 }
 
-/* The tags make each state of a head a new word. */
+/* Remembers the head. True if that is news: the tags make each of its states a new word. */
+static bool head_note(unsigned size_class, uint32_t index, _Atomic(uint64_t) *head) {
+    uint64_t word = hz_load_rlx(head); /* relaxed, all: hint */
+    bool is_new = word != hz_load_rlx(seen_at(size_class, index));
+    if (is_new)
+        hz_store_rlx(seen_at(size_class, index), word);
+    return is_new;
+}
+
 bool hz_depot_was_used(unsigned size_class) {
     bool used = false;
     _Atomic(uint64_t) *head;
     for (uint32_t i = 0; (head = head_at(size_class, i)) != NULL; i++) {
-        uint64_t word = hz_load_rlx(head); /* relaxed, all: hint */
-        if (word != hz_load_rlx(seen_at(size_class, i))) {
-            hz_store_rlx(seen_at(size_class, i), word);
-            used = true;
-        }
+        bool is_new = head_note(size_class, i, head);
+        used |= is_new;
+        if (!hz_class_is_home(size_class))
+            continue;
+        struct hz_shard_class *home = &hz_shard_get(i)->classes[size_class];
+        if (hz_load_rlx(&home->surplus_is_idle) == is_new) /* relaxed, both: hint */
+            hz_store_rlx(&home->surplus_is_idle, !is_new);
     }
     return used;
+}
+
+void hz_depot_forget_use(unsigned size_class) {
+    _Atomic(uint64_t) *head;
+    for (uint32_t i = 0; (head = head_at(size_class, i)) != NULL; i++)
+        (void)head_note(size_class, i, head);
+}
+
+uint32_t hz_depot_idle_blocks(unsigned size_class) {
+    uint32_t count = 0;
+    struct hz_shard *shard;
+    for (unsigned i = 0; hz_class_is_home(size_class) && (shard = hz_shard_get(i)) != NULL; i++)
+        if (hz_load_rlx(&shard->classes[size_class].surplus_is_idle)) /* relaxed: hint */
+            count += head_count(surplus_of(shard, size_class));
+    return count;
 }
 
 uint32_t hz_depot_blocks(unsigned size_class) {

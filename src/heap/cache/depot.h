@@ -26,7 +26,7 @@ bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *cons
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out);
 
 /* As hz_depot_pop, for a thread that sends the blocks home. This does not count as passing from thread to thread.
-   Blocks of a home class come from the shard in which most of them rest. */
+   Blocks of a home class come from the shard in which most of them rest, from idle shards first. */
 uint32_t hz_depot_pop_home(struct hz_thread_block *self, unsigned size_class, void **out);
 
 /* Called in each ageing round. Unless threads go on popping what others pushed, the class soon stops counting as
@@ -36,8 +36,15 @@ void hz_depot_forget_passing(unsigned size_class);
 /* Blocks of the class that rest now. */
 uint32_t hz_depot_blocks(unsigned size_class);
 
-/* Whether batches of the class were pushed or popped since the last call for it. One thread at a time, else a hint. */
+/* Whether batches of the class were pushed or popped since the last call for it, or for hz_depot_forget_use. Of a home
+   class also notes which shards were idle meanwhile. One thread at a time, else a hint. */
 bool hz_depot_was_used(unsigned size_class);
+
+/* What was pushed and popped up to now does not count as use. */
+void hz_depot_forget_use(unsigned size_class);
+
+/* Blocks of a home class that rest in shards which were idle at the last hz_depot_was_used; 0 of any other class. */
+uint32_t hz_depot_idle_blocks(unsigned size_class);
 
 /* Returns the thread's spare batches to the depot. */
 void hz_depot_spares_return(struct hz_thread_block *self);

@@ -26,6 +26,7 @@ struct hz_shard_class {
     _Atomic(struct hz_page *) partial; /* lock: pages with free blocks, doubly linked; atomic for hints */
     _Atomic(uint64_t) surplus;         /* sync: depot-publish; a home class's stack in the depot (depot.c) */
     _Atomic(uint64_t) surplus_seen;    /* hint: `surplus` as hz_depot_was_used last saw it */
+    _Atomic(bool) surplus_is_idle;     /* hint: that call saw no use by the shard's threads */
     _Atomic(uint32_t) free_blocks;     /* lock: free blocks in the shard's pages; atomic for hints */
 };
 

@@ -445,8 +445,43 @@ TEST_F(DepotOfShards, AgeingTakesFromTheFullestOne) {
     push(self_->shard, batch_of(100, 5));
     push(shard_, batch_of(200, 6));
     push(shard_, batch_of(300, 1));
+    EXPECT_TRUE(hz_depot_was_used(size_class));
+    EXPECT_EQ(hz_depot_idle_blocks(size_class), 0U);
     for (const Blocks &expected : {batch_of(300, 1), batch_of(200, 6), batch_of(100, 5), Blocks()})
         EXPECT_EQ(pop_home(), expected);
+}
+
+TEST_F(DepotOfShards, AgeingTakesFromIdleOnesFirst) {
+    push(self_->shard, batch_of(100, 5));
+    push(shard_, batch_of(200, 6));
+    EXPECT_TRUE(hz_depot_was_used(size_class));
+    push(shard_, batch_of(300, 1));
+    EXPECT_TRUE(hz_depot_was_used(size_class));
+    EXPECT_EQ(hz_depot_idle_blocks(size_class), 5U);
+    for (const Blocks &expected : {batch_of(100, 5), batch_of(300, 1), batch_of(200, 6), Blocks()})
+        EXPECT_EQ(pop_home(), expected);
+}
+
+/* However busy another shard is, and however much rests there. */
+TEST_F(DepotOfShards, WhatRestsInAnIdleShardGoesHome) {
+    auto round = [this] {
+        hz_age_depot_begin();
+        while (hz_age_depot_step(self_, UINT32_MAX)) {
+        }
+    };
+    round();
+    push(shard_, unit::take(shard_, size_class, 40));
+    for (int i = 0; i < 3; i++)
+        push(self_->shard, unit::take(self_->shard, size_class, 80));
+    round();
+    const Blocks used = pop(self_->shard);
+    push(self_->shard, used);
+    round();
+    EXPECT_TRUE(pop(shard_).empty());
+    EXPECT_GE(hz_depot_blocks(size_class), 80U) << "a class in use keeps most";
+    hz_age_depot_fully(self_);
+    EXPECT_EQ(hz_depot_blocks(size_class), 0U);
+    hz_heap_purge();
 }
 
 TEST_F(DepotOfShards, UseOfAnyShardIsUse) {
