@@ -28,7 +28,7 @@ int main(void) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         print_class(size_class);
     for (unsigned index = 1; index < HZ_BINS; index++)
-        slots += 1 + hz_bin_slots(index);
+        slots += 1 + hz_bin_slots_short(index) + hz_bin_slots_long(index);
     printf("thread_block_bytes %zu\n", sizeof(struct hz_thread_block) + slots * sizeof(void *));
     printf("shard_bytes %zu\n", sizeof(struct hz_shard));
     CONSTANT(HZ_CLASS_COUNT)

@@ -19,15 +19,10 @@ struct hz_thread_block hz_thread_none = {
 
 HZ_TLS _Atomic(struct hz_thread_block *) hz_self_word = &hz_thread_none;
 
-/* Slots of a bin's long array, with the one that stays NULL; 0 if its short array has as many. */
-static uint32_t long_slots(unsigned index) {
-    return hz_bin_slots(index) > hz_bin_slots_short(index) ? 1 + hz_bin_slots(index) : 0;
-}
-
 static size_t slot_count(void) {
     size_t count = 0;
     for (unsigned index = 1; index < HZ_BINS; index++)
-        count += 1 + hz_bin_slots_short(index) + long_slots(index);
+        count += 1 + hz_bin_slots_short(index) + hz_bin_slots_long(index);
     return count;
 }
 
@@ -58,8 +53,8 @@ struct hz_thread_block *hz_thread_block_make(void) {
         offset += (hz_bin_slots_short(index) + 1) * (uint32_t)sizeof(void *);
     }
     for (unsigned index = 1; index < HZ_BINS; index++) {
-        cache->long_bases[index] = long_slots(index) > 0 ? offset : 0;
-        offset += long_slots(index) * (uint32_t)sizeof(void *);
+        cache->long_bases[index] = hz_bin_slots_long(index) > 0 ? offset : 0;
+        offset += hz_bin_slots_long(index) * (uint32_t)sizeof(void *);
         hz_bin_room_set(cache, index, index == HZ_REMOTE_BIN ? HZ_REMOTE_COUNT : HZ_BIN_NEW_COUNT);
     }
     hz_registry_add(&thread->registered);

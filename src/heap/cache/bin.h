@@ -72,6 +72,11 @@ HZ_INLINE uint32_t hz_bin_slots_short(unsigned index) {
     return ((uint32_t)hz_max(hz_bin_start(index), hz_batch_count(index)) + 1) & ~1U; /* even, as all rooms are */
 }
 
+/* Slots of the long array, with the one that stays NULL; 0 if the short array has as many. */
+HZ_INLINE uint32_t hz_bin_slots_long(unsigned index) {
+    return hz_bin_slots(index) > hz_bin_slots_short(index) ? 1 + hz_bin_slots(index) : 0;
+}
+
 /* The offset of the bin's first slot. */
 HZ_INLINE uint32_t hz_bin_base_offset(const struct hz_cache *cache, unsigned index) {
     return hz_load_rlx(&cache->bases[index]); /* relaxed: owner, or figure */
