@@ -45,8 +45,8 @@
 #define hz_cas_strong_ar_acq(p, e, v)                                                                                  \
     atomic_compare_exchange_strong_explicit((p), (e), (v), memory_order_acq_rel, memory_order_acquire)
 
-/* A slot is a plain pointer that one thread at a time writes: its owner, or the thread that empties the bins of a
-   parked owner. Other threads can read it. */
+/* A slot is a plain word, mostly a pointer, that one thread at a time writes: its owner, or the thread that empties the
+   bins of a parked owner. Other threads can read it. */
 #define hz_slot_load_acq(slot)         __atomic_load_n((slot), __ATOMIC_ACQUIRE)
 #define hz_slot_store_rel(slot, value) __atomic_store_n((slot), (value), __ATOMIC_RELEASE)
 #define hz_slot_load_rlx(slot)         __atomic_load_n((slot), __ATOMIC_RELAXED)

@@ -48,7 +48,7 @@ struct hz_thread_block *hz_thread_block_make(void) {
     uint32_t offset = (uint32_t)sizeof(*thread);
     for (unsigned index = 1; index < HZ_BINS; index++) { /* bin 0 has no slots: it is empty and full */
         hz_store_rlx(&cache->bins[index].top, offset);   /* relaxed: not shared yet. The first slot stays NULL */
-        hz_store_rlx(&cache->bases[index], offset);      /* relaxed: as above */
+        cache->bases[index] = offset;
         cache->bins[index].limit = offset;
         offset += (hz_bin_slots_short(index) + 1) * (uint32_t)sizeof(void *);
     }

@@ -37,10 +37,10 @@ enum {
 
 /* Begins the thread block, so a bin's offset is counted from the thread block's start. */
 struct hz_cache {
-    struct hz_bin bins[HZ_BINS];      /* bins[0] is empty and full for ever; tags that mean "slow path" name it */
-    _Atomic(uint32_t) bases[HZ_BINS]; /* owner; offset of each bin's first slot. Statistics read it */
-    uint32_t long_bases[HZ_BINS];     /* const after publish: offset of the long array's first slot; 0 without one */
-    uint16_t rooms[HZ_BINS];          /* owner; blocks that each bin may hold now */
+    struct hz_bin bins[HZ_BINS];  /* bins[0] is empty and full for ever; tags that mean "slow path" name it */
+    uint32_t bases[HZ_BINS];      /* owner; offset of each bin's first slot. Statistics read it */
+    uint32_t long_bases[HZ_BINS]; /* const after publish: offset of the long array's first slot; 0 without one */
+    uint16_t rooms[HZ_BINS];      /* owner; blocks that each bin may hold now */
 };
 
 /* Page tags and the table of sizes name a bin by its byte offset. */
@@ -79,7 +79,7 @@ HZ_INLINE uint32_t hz_bin_slots_long(unsigned index) {
 
 /* The offset of the bin's first slot. */
 HZ_INLINE uint32_t hz_bin_base_offset(const struct hz_cache *cache, unsigned index) {
-    return hz_load_rlx(&cache->bases[index]); /* relaxed: owner, or figure */
+    return hz_slot_load_rlx(&cache->bases[index]); /* relaxed: owner, or figure */
 }
 
 /* The first slot, which is always NULL. */
@@ -144,9 +144,9 @@ HZ_INLINE void hz_bin_move(struct hz_cache *cache, unsigned index) {
     uint32_t limit = hz_bin_limit(cache, index);
     uint32_t base = cache->long_bases[index];
     hz_assert(base != 0 && hz_bin_held(cache, index) == 0);
-    hz_store_rlx(&cache->bases[index], base);    /* relaxed: the next store publishes it */
-    hz_signal_fence();                           /* fork: a copy must not have the top without the base */
-    hz_store_rel(&cache->bins[index].top, base); /* sync: bin-move, partner hz_bin_held */
+    hz_slot_store_rlx(&cache->bases[index], base); /* relaxed: the next store publishes it */
+    hz_signal_fence();                             /* fork: a copy must not have the top without the base */
+    hz_store_rel(&cache->bins[index].top, base);   /* sync: bin-move, partner hz_bin_held */
     hz_bin_limit_set(cache, index, limit);
 }
 
