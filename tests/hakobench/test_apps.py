@@ -512,6 +512,18 @@ def test_the_join_refuses(args: list[str]) -> None:
     assert (ended.returncode, ended.stderr) == (2, "table_join: allowed: one number, 1 to 200000000\n")
 
 
+@pytest.mark.parametrize("args", [[], ["0"], ["-1"], ["many"], ["1", "0"], ["1", "2", "3"]])
+def test_the_pipeline_refuses(args: list[str]) -> None:
+    ended = subprocess.run([BIN_DIR / "pipeline", *args], capture_output=True, text=True, check=False)
+    allowed = "RECORDS, 1 to 1000000000000, and then PER_SECOND, 1 to 1000000000, or nothing"
+    assert (ended.returncode, ended.stderr) == (2, f"pipeline: allowed: {allowed}\n")
+
+
+def test_the_pipeline_loses_no_word() -> None:
+    ended = subprocess.run([BIN_DIR / "pipeline", "2000"], capture_output=True, text=True, check=True)
+    assert ended.stdout == "words=17396 distinct=11571\n"
+
+
 def test_input_is_cached_and_copied(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "CACHE_DIR", tmp_path / "cache")
     scratch = tmp_path / "scratch"

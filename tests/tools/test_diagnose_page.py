@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/diagnose.md").read_text()
 MARK = "@@ next command @@"
 TIMEOUT_SECONDS = 120
-NO_PROGRAM = app.missing_program(app.MEASURE_CHILD, BIN_DIR) or app.missing_program("service", BIN_DIR)
+NO_PROGRAM = app.missing_program(app.MEASURE_CHILD, BIN_DIR) or app.missing_program("pipeline", BIN_DIR)
 pytestmark = pytest.mark.skipif(NO_PROGRAM != "", reason=NO_PROGRAM)
 
 
@@ -44,7 +44,7 @@ def script() -> str:
     """All commands in their order. The machine may be busy, and the answer need not be exact."""
     lines = ["trap 'kill $(jobs -p)' EXIT", *(line[2:] for block in blocks("console setup") for line in block.splitlines())]
     # the signal's handler is there, and the folder of `run`
-    lines += [f"until hakozuna stats ${name} >/dev/null 2>&1; do sleep 0.05; done" for name in ("REDIS", "SERVICE", "WORKLOAD")]
+    lines += [f"until hakozuna stats ${name} >/dev/null 2>&1; do sleep 0.05; done" for name in ("REDIS", "SERVICE", "PIPELINE")]
     for command, _ in commands():
         lines += [f"echo '{MARK}'", command.replace("hakozuna why --budget 10", "hakozuna why --force --budget 1")]
     return "\n".join(lines)

@@ -21,8 +21,9 @@ from hakobench.rows import Row
 
 KV_LOAD = "kv_load"  # programs of bench/apps
 MEASURE_CHILD = "measure_child"
+PIPELINE = "pipeline"
 TABLE_JOIN = "table_join"
-_BUILT = (KV_LOAD, MEASURE_CHILD, TABLE_JOIN)
+_BUILT = (KV_LOAD, MEASURE_CHILD, PIPELINE, TABLE_JOIN)
 PACKAGES = {
     "db_bench": "rocksdb-tools",
     "clang++": "clang",
