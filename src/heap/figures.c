@@ -34,7 +34,7 @@ static void add_page(void *context, struct hz_page *page) {
  * Its owner may send them meanwhile, so a block and its tag may be gone. */
 void hz_figures_add_remote_buffer(size_t *blocks, struct hz_thread_block *thread) {
     void **base = hz_bin_base(&thread->cache, HZ_REMOTE_BIN);
-    size_t count = hz_bin_held(&thread->cache, HZ_REMOTE_BIN);
+    size_t count = hz_bin_figure(&thread->cache, HZ_REMOTE_BIN);
     for (size_t i = 1; i <= count; i++) {
         /* relaxed: figures */
         const void *block = hz_slot_load_rlx(i < count ? &base[i] : &thread->cache.bins[HZ_REMOTE_BIN].newest);
@@ -53,7 +53,7 @@ void hz_figures_add_bins(size_t *blocks, struct hz_thread_block *thread) {
                      hz_load_rlx(&thread->registered.state) == HZ_THREAD_ORPHAN;
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         blocks[size_class] += has_holes ? hz_bin_count(&thread->cache, size_class, &thread->parking.gone[size_class])
-                                        : hz_bin_held(&thread->cache, size_class);
+                                        : hz_bin_figure(&thread->cache, size_class);
     hz_lock_release(&thread->parking.lock);
 }
 

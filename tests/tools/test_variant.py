@@ -60,8 +60,8 @@ def test_bad_words_build_nothing(words, message, monkeypatch, capsys):
     ("words", "name", "reason"),
     [
         (
-            ("hz4", "BATCH_COUNT=200"),
-            "hz4+batch_count-200",
+            ("hz4", "BIN_COUNT=256", "BATCH_COUNT=200"),
+            "hz4+bin_count-256+batch_count-200",
             "HZ_BATCH_COUNT: two batches must fit into a bin, or it flushes the batch that has just filled it",
         ),
         (

@@ -87,17 +87,23 @@ HZ_INLINE void **hz_bin_base(struct hz_cache *cache, unsigned index) {
     return hz_slot_at(cache, hz_bin_base_offset(cache, index));
 }
 
-/* Blocks in a bin. Other threads get a recent figure. */
+/* Blocks in a bin. Other threads use hz_bin_figure. */
 HZ_INLINE uint32_t hz_bin_held(struct hz_cache *cache, unsigned index) {
-    uint32_t top = hz_load_acq(&cache->bins[index].top); /* sync: bin-move, partner hz_bin_move: the base */
+    uint32_t top = hz_load_rlx(&cache->bins[index].top); /* relaxed: owner */
     uint32_t base = hz_bin_base_offset(cache, index);
     return HZ_LIKELY(top >= base) ? (top - base) / (uint32_t)sizeof(void *) : 0;
 }
 
-/* As hz_bin_held, without what was taken out of a parked thread's bin (hz_bin_take_old). `gone`: as there. Slower; for
-   statistics. */
+/* As hz_bin_held, for any thread: a recent figure. While a bin moves, the new top may be read with the former base, so
+   the difference is no more than a hint. */
+HZ_INLINE uint32_t hz_bin_figure(struct hz_cache *cache, unsigned index) {
+    return (uint32_t)hz_min(hz_bin_held(cache, index), hz_bin_slots(index));
+}
+
+/* As hz_bin_figure, without what was taken out of a parked thread's bin (hz_bin_take_old). `gone`: as there. Slower;
+   for statistics. */
 HZ_INLINE uint32_t hz_bin_count(struct hz_cache *cache, unsigned index, void *const *gone) {
-    uint32_t held = hz_bin_held(cache, index);
+    uint32_t held = hz_bin_figure(cache, index);
     uint32_t count = 0;
     for (uint32_t i = 1; i <= held; i++) {
         /* relaxed, both: figures */
@@ -144,9 +150,9 @@ HZ_INLINE void hz_bin_move(struct hz_cache *cache, unsigned index) {
     uint32_t limit = hz_bin_limit(cache, index);
     uint32_t base = cache->long_bases[index];
     hz_assert(base != 0 && hz_bin_held(cache, index) == 0);
-    hz_slot_store_rlx(&cache->bases[index], base); /* relaxed: the next store publishes it */
+    hz_slot_store_rlx(&cache->bases[index], base); /* relaxed, both: owner, or figure */
     hz_signal_fence();                             /* fork: a copy must not have the top without the base */
-    hz_store_rel(&cache->bins[index].top, base);   /* sync: bin-move, partner hz_bin_held */
+    hz_store_rlx(&cache->bins[index].top, base);
     hz_bin_limit_set(cache, index, limit);
 }
 
