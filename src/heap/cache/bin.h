@@ -87,7 +87,7 @@ HZ_INLINE void **hz_bin_base(struct hz_cache *cache, unsigned index) {
     return hz_slot_at(cache, hz_bin_base_offset(cache, index));
 }
 
-/* Blocks in a bin. Other threads use hz_bin_figure. */
+/* Blocks in a bin. For its owner, and for a thread that holds a parked owner's bins; others use hz_bin_figure. */
 HZ_INLINE uint32_t hz_bin_held(struct hz_cache *cache, unsigned index) {
     uint32_t top = hz_load_rlx(&cache->bins[index].top); /* relaxed: owner */
     uint32_t base = hz_bin_base_offset(cache, index);
@@ -150,9 +150,9 @@ HZ_INLINE void hz_bin_move(struct hz_cache *cache, unsigned index) {
     uint32_t limit = hz_bin_limit(cache, index);
     uint32_t base = cache->long_bases[index];
     hz_assert(base != 0 && hz_bin_held(cache, index) == 0);
-    hz_slot_store_rlx(&cache->bases[index], base); /* relaxed, both: owner, or figure */
-    hz_signal_fence();                             /* fork: a copy must not have the top without the base */
-    hz_store_rlx(&cache->bins[index].top, base);
+    hz_slot_store_rlx(&cache->bases[index], base); /* relaxed: owner, or figure */
+    /* release: a fork's copy must not have the top without the base */
+    hz_store_rel(&cache->bins[index].top, base);
     hz_bin_limit_set(cache, index, limit);
 }
 
