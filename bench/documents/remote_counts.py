@@ -221,6 +221,8 @@ def main(arguments: list[str]) -> int:
         if not separator or not pathlib.Path(path).is_file():
             parser.error(f"'{word}' is not NAME=LIBRARY with a file that exists")
         libraries[name] = pathlib.Path(path).absolute()
+    if not capture.RECORDER.is_file():
+        parser.error(f"no recorder {capture.RECORDER.relative_to(ROOT)}; `make build-release` makes it")
     with chosen.out.open("w", encoding="utf-8") as out:
         measure([known[name] for name in names], chosen.scale, libraries, out)
     return 0
