@@ -34,15 +34,16 @@ size_t hz_pages_bytes(void) {
     return hz_load_rlx(&pages_bytes); /* relaxed: counter */
 }
 
-/* How a run of one page is divided into blocks. */
+/* How a run of one page is divided into blocks of 2^shift times an odd number of bytes. */
 struct grid {
-    uint32_t reciprocal; /* 2^32 / bytes of a block, rounded up */
-    uint32_t end;        /* bytes of all blocks; 0: the class's runs are longer than a page */
+    uint16_t inverse;  /* of the odd number, modulo 2^16 */
+    uint16_t capacity; /* blocks; 0: the class's runs are longer than a page */
+    unsigned shift;    /* at least 4, since all sizes are multiples of HZ_GRANULE_BYTES */
 };
 
 static struct grid grids[HZ_CLASS_COUNT]; /* const after publish */
 
-_Static_assert(HZ_PAGE_LOG2 <= 16, "grid_has is exact for offsets of 16 bits");
+_Static_assert(HZ_PAGE_LOG2 == 16, "grid_number takes an offset in a page for a number modulo 2^16");
 
 static struct hz_page *page_at(struct hz_segment *segment, unsigned page) {
     return (struct hz_page *)(void *)segment->meta[page].bytes;
@@ -144,48 +145,84 @@ static uint32_t block_index(const struct hz_page *page, const void *address) {
     return (uint64_t)index * page->block_bytes == offset ? index : UINT32_MAX;
 }
 
+/* Each step doubles the number of low bits in which odd * inverse is 1 (Newton); 3 are right at first. */
+static uint16_t odd_inverse(uint32_t odd) {
+    uint32_t inverse = odd;
+    for (int bits = 3; bits < HZ_PAGE_LOG2; bits *= 2)
+        inverse *= 2 - odd * inverse;
+    return (uint16_t)inverse;
+}
+
 void hz_pages_init(void) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
-        size_t block_bytes = hz_class_bytes(size_class);
+        uint32_t block_bytes = (uint32_t)hz_class_bytes(size_class);
+        unsigned shift = (unsigned)__builtin_ctz(block_bytes);
         if (run_pages_for(block_bytes) == 1)
-            grids[size_class] = (struct grid){(uint32_t)(((UINT64_C(1) << 32) + block_bytes - 1) / block_bytes),
-                                              (uint32_t)(HZ_PAGE_BYTES / block_bytes * block_bytes)};
+            grids[size_class] =
+                (struct grid){odd_inverse(block_bytes >> shift), (uint16_t)(HZ_PAGE_BYTES / block_bytes), shift};
     }
 }
 
-/* Whether a block begins at the address. An offset is a multiple of the block's bytes if its product with the
-   reciprocal is, modulo 2^32, less than the reciprocal (Lemire, Kaser, Kurz: Faster remainder by direct computation,
-   2019). That is exact because both offset and bytes are at most 2^16. */
-static bool grid_has(struct grid grid, const void *address) {
-    uint32_t offset = (uint32_t)((uintptr_t)address % HZ_PAGE_BYTES);
-    return (uint32_t)(offset * grid.reciprocal < grid.reciprocal) &
-           (uint32_t)(offset < grid.end); /* without a branch */
+/* Divides an offset in the page by the bytes of a block. An odd number's product with its inverse is 1, and a rotation
+   undoes the multiplication by 2^shift. Both map 2^16 numbers to as many, each to another one: so the result is below
+   the capacity for the starts of blocks, and for no other offset. */
+static uint16_t grid_number(struct grid grid, uint16_t offset) {
+    uint16_t product = (uint16_t)(offset * (uint32_t)grid.inverse);
+    return (uint16_t)(product >> grid.shift | product << (HZ_PAGE_LOG2 - grid.shift));
 }
 
 bool hz_class_has_start(unsigned size_class, const void *address) {
     struct grid grid = grids[size_class];
-    if (grid.end != 0)
-        return grid_has(grid, address);
+    if (grid.capacity != 0)
+        return grid_number(grid, (uint16_t)(uintptr_t)address) < grid.capacity;
     const struct hz_page *page = hz_page_of(address);
     return block_index(page, address) < page->capacity;
 }
 
+enum { GRID_LANES = 8 }; /* of the vectors into which compilers turn the two loops of grid_look */
+
+/* What was seen of addresses, by their lanes. */
+struct grid_look {
+    uintptr_t bits[GRID_LANES]; /* of all addresses in the lane */
+    uint16_t wrong[GRID_LANES]; /* not 0: one of them was no block's start */
+};
+
+static void grid_look(struct grid_look *look, struct grid grid, void *const *addresses) {
+    uint16_t offsets[GRID_LANES];
+    for (int lane = 0; lane < GRID_LANES; lane++) {
+        look->bits[lane] |= (uintptr_t)addresses[lane];
+        offsets[lane] = (uint16_t)(uintptr_t)addresses[lane];
+    }
+    for (int lane = 0; lane < GRID_LANES; lane++)
+        look->wrong[lane] |= grid_number(grid, offsets[lane]) >= grid.capacity;
+}
+
+/* For a class whose runs are longer than a page. */
+static bool run_has_starts(unsigned size_class, void *const *addresses, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        if (hz_pagetag_is_beyond(addresses[i]) || !hz_class_has_start(size_class, addresses[i]))
+            return false;
+    return true;
+}
+
 bool hz_class_has_starts(unsigned size_class, void *const *addresses, uint32_t count) {
     struct grid grid = grids[size_class];
-    bool all = true;
+    if (grid.capacity == 0)
+        return run_has_starts(size_class, addresses, count);
+    struct grid_look look = {0};
     uintptr_t bits = 0; /* of all addresses: the tags' mask is one less than a power of two */
-    for (uint32_t i = 0; i < count; i++) {
-        all &= grid_has(grid, addresses[i]);
-        bits |= (uintptr_t)addresses[i];
+    bool all = true;
+    for (; count >= GRID_LANES; count -= GRID_LANES, addresses += GRID_LANES)
+        grid_look(&look, grid, addresses);
+    for (int lane = 0; lane < GRID_LANES; lane++) {
+        bits |= look.bits[lane];
+        all &= look.wrong[lane] == 0;
     }
-    if (HZ_UNLIKELY(hz_pagetag_is_beyond((const void *)bits)))
-        return false;
-    if (grid.end != 0)
-        return all;
-    all = true;
-    for (uint32_t i = 0; i < count; i++)
-        all &= hz_class_has_start(size_class, addresses[i]);
-    return all;
+    for (uint32_t i = 0; i < count; i++) {
+        bits |= (uintptr_t)addresses[i];
+        all &= grid_number(grid, (uint16_t)(uintptr_t)addresses[i]) < grid.capacity;
+    }
+    return all && !hz_pagetag_is_beyond((const void *)bits);
 }
 
 /* The bit of a block. Ends the program if the address is not the start of a block. */
