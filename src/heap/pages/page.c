@@ -17,6 +17,7 @@ enum {
     FULL_FREE_SHARE = 4,   /* a page is full while less than 1/4 of its blocks are free */
     BLOCKS_MIN = 4,        /* a run should hold at least this many blocks */
     WASTE_SHARE_MAX = 16,  /* a run should leave at most 1/16 of itself unused */
+    LIST_STEP = 32,        /* blocks of a list that are read before they are put */
     RECIPROCAL_SHIFT = 42, /* exact for offsets below 2^42 / block_bytes; runs are below 2^22, products below 2^60 */
 };
 
@@ -285,7 +286,7 @@ static HZ_NOINLINE void unpurge(struct hz_shard *shard, struct hz_page *page, vo
     hz_peak_note();
 }
 
-static void page_put(struct hz_page *page, void *block) {
+static void bit_set(struct hz_page *page, void *block) {
     uint32_t bit = block_bit(page, block);
     uint64_t mask = UINT64_C(1) << (bit % 64);
     if (HZ_UNLIKELY((page->free_bits[bit / 64] & mask) != 0))
@@ -296,8 +297,23 @@ static void page_put(struct hz_page *page, void *block) {
     }
     page->free_bits[bit / 64] |= mask;
     page->first_word = (uint16_t)hz_min(page->first_word, bit / 64);
-    hz_store_rlx(&page->free_count, hz_load_rlx(&page->free_count) + 1); /* relaxed, both: lock; hint */
+}
+
+static bool page_spans(const struct hz_page *page, const void *address) {
+    return (uint64_t)((const char *)address - page->start) >> HZ_PAGE_LOG2 <
+           hz_load_rlx(&page->run_pages); /* relaxed: const */
+}
+
+/* Puts the first of the blocks, which is the page's, and those behind it up to one of another page. Returns their
+   number. */
+static uint32_t page_put(struct hz_page *page, void *const *blocks, uint32_t count) {
+    uint32_t done = 0;
+    do
+        bit_set(page, blocks[done]);
+    while (++done < count && page_spans(page, blocks[done]));
+    hz_store_rlx(&page->free_count, hz_load_rlx(&page->free_count) + done); /* relaxed, both: lock; hint */
     hz_store_rlx(&page->looked_free, 0); /* there may be more to purge, even if the count is as it was */
+    return done;
 }
 
 /* `count` blocks have just been carved from a listed page: updates the shard's count, and the list. */
@@ -472,27 +488,44 @@ static uint32_t retire_if_spare(struct hz_shard *shard, struct hz_page *page) {
     return 1;
 }
 
+uint32_t hz_pages_put_locked(struct hz_shard *shard, void *const *blocks, uint32_t count, struct hz_list *strays) {
+    uint32_t retired = 0;
+    for (uint32_t done = 0, put; done < count; done += put) {
+        struct hz_page *page = hz_page_of(blocks[done]);
+        put = 1;
+        if (HZ_UNLIKELY(!hz_page_is_of(page, shard))) {
+            hz_list_push(strays, blocks[done]);
+            continue;
+        }
+        put = page_put(page, blocks + done, count - done);
+        if (page->list_state == HZ_PAGE_MOVING)
+            continue;                                                      /* counted when it arrives */
+        free_blocks_add(shard, page, hz_load_rlx(&page->size_class), put); /* relaxed: lock */
+        if (page->list_state == HZ_PAGE_UNLISTED)
+            list_add(shard, page);
+        retired += retire_if_spare(shard, page);
+    }
+    return retired;
+}
+
 uint32_t hz_page_put_locked(struct hz_shard *shard, void *block) {
-    struct hz_page *page = hz_page_of(block);
-    hz_assert(hz_page_is_of(page, shard));
-    page_put(page, block);
-    if (page->list_state == HZ_PAGE_MOVING)
-        return 0;                                                    /* counted when it arrives */
-    free_blocks_add(shard, page, hz_load_rlx(&page->size_class), 1); /* relaxed: lock */
-    if (page->list_state == HZ_PAGE_UNLISTED)
-        list_add(shard, page);
-    return retire_if_spare(shard, page);
+    struct hz_list strays = {0};
+    uint32_t retired = hz_pages_put_locked(shard, &block, 1, &strays);
+    hz_assert(strays.count == 0);
+    return retired;
 }
 
 uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t count, struct hz_list *strays) {
+    void *blocks[LIST_STEP];
     uint32_t retired = 0;
     unsigned size_class = hz_pagetag_class(head);
-    for (void *block = head, *next; count > 0; block = next, count--) {
-        next = count > 1 ? hz_link_follow(size_class, block) : NULL; /* first: this block may retire the page */
-        if (HZ_LIKELY(hz_page_is_of(hz_page_of(block), shard)))
-            retired += hz_page_put_locked(shard, block);
-        else
-            hz_list_push(strays, block);
+    for (void *block = head; count > 0;) {
+        uint32_t step = (uint32_t)hz_min(count, LIST_STEP);
+        for (uint32_t i = 0; i < step; i++, count--) { /* all links first: a put may retire the page */
+            blocks[i] = block;
+            block = count > 1 ? hz_link_follow(size_class, block) : NULL;
+        }
+        retired += hz_pages_put_locked(shard, blocks, step, strays);
     }
     return retired;
 }

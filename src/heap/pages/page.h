@@ -106,8 +106,11 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class);
 /* Puts one block of the shard into its page. Returns the number of pages retired by that (0 or 1). */
 uint32_t hz_page_put_locked(struct hz_shard *shard, void *block);
 
-/* Puts a list of blocks into their pages and returns the number of pages retired. Blocks of other shards go into
-   `strays`. */
+/* Puts blocks into their pages and returns the number of pages retired. Blocks of other shards go into `strays`. Costs
+   least when blocks of a page follow each other. */
+uint32_t hz_pages_put_locked(struct hz_shard *shard, void *const *blocks, uint32_t count, struct hz_list *strays);
+
+/* The same for a list of one class. */
 uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t count, struct hz_list *strays);
 
 /* A page with free blocks moves from one shard to another. It departs under the exclusive of the shard it leaves, and

@@ -50,14 +50,8 @@ void hz_blocks_put(struct hz_thread_block *self, struct hz_list *list) {
 void hz_shard_put(struct hz_thread_block *self, void *const *blocks, uint32_t count) {
     struct hz_shard *shard = self->shard;
     struct hz_list strays = {0};
-    uint32_t retired = 0;
     hz_shard_lock(self, shard, HZ_TO_GIVE);
-    for (uint32_t i = 0; i < count; i++) {
-        if (HZ_LIKELY(hz_page_is_of(hz_page_of(blocks[i]), shard)))
-            retired += hz_page_put_locked(shard, blocks[i]);
-        else
-            hz_list_push(&strays, blocks[i]);
-    }
+    uint32_t retired = hz_pages_put_locked(shard, blocks, count, &strays);
     hz_shard_unlock(shard);
     hz_count(&self->counters.home_blocks, count);
     hz_count(&self->counters.page_retire, retired);

@@ -59,11 +59,17 @@ static void send_some(struct hz_thread_block *self, void **blocks, uint32_t coun
     uint8_t used[HZ_HOME_COUNT];
     uint32_t used_count = 0;
     uint32_t own_count = 0; /* own blocks move to the array's start */
+    uintptr_t page = 0;     /* number of the page that the next two tell of */
+    unsigned owner = 0;
+    unsigned size_class = HZ_CLASS_NONE;
     groups_clear(groups);
     for (uint32_t i = 0; i < count; i++) {
         void *block = blocks[i];
-        unsigned owner = hz_pagetag_owner(block);
-        unsigned size_class = hz_pagetag_class(block);
+        if ((uintptr_t)block >> HZ_PAGE_LOG2 != page) {
+            page = (uintptr_t)block >> HZ_PAGE_LOG2;
+            owner = hz_pagetag_owner(block);
+            size_class = hz_pagetag_class(block);
+        }
         if (HZ_UNLIKELY(size_class == HZ_CLASS_NONE || size_class >= HZ_CLASS_COUNT))
             hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_LATER); /* it went home earlier, and its page was retired */
         if (owner == self->owner) {

@@ -173,6 +173,42 @@ TEST_F(Page, PagesWithLiveBlocksAreNotRetired) {
     unit::put(shard_, one);
 }
 
+/* Runs of 1, 2, 3, ... blocks of either page in turn. */
+Blocks in_runs(const Blocks &first, const Blocks &second) {
+    Blocks mixed;
+    size_t taken[] = {0, 0};
+    for (size_t run = 1; mixed.size() < first.size() + second.size(); run++) {
+        const Blocks &from = run % 2 != 0 ? first : second;
+        for (size_t i = 0; i < run && taken[run % 2] < from.size(); i++)
+            mixed.push_back(from[taken[run % 2]++]);
+    }
+    return mixed;
+}
+
+TEST_F(Page, RunsOfBlocksArePutLikeSingleOnes) {
+    for (unsigned size_class : unit::some_classes()) {
+        SCOPED_TRACE("class " + std::to_string(size_class));
+        uint32_t capacity = create(size_class)->capacity;
+        Blocks first = take_all(size_class);
+        create(size_class);
+        Blocks second = take_all(size_class);
+        struct hz_page *pages[] = {hz_page_of(first[0]), hz_page_of(second[0])};
+        Blocks mixed = in_runs(first, second);
+        struct hz_list strays = {};
+        auto half = static_cast<uint32_t>(mixed.size() / 2);
+        Exclusive exclusive(shard_);
+        EXPECT_EQ(hz_pages_put_locked(shard_, mixed.data(), half, &strays), 0U);
+        EXPECT_EQ(pages[0]->free_count + pages[1]->free_count, half);
+        EXPECT_EQ(shard_->classes[size_class].free_blocks, half);
+        for (size_t i = 0; i < mixed.size(); i++)
+            ASSERT_EQ(hz_page_has_block_locked(hz_page_of(mixed[i]), mixed[i]), i < half) << i;
+        EXPECT_EQ(hz_pages_put_locked(shard_, mixed.data() + half, 2 * capacity - half, &strays), 1U);
+        EXPECT_EQ(shard_->classes[size_class].free_blocks, capacity) << "one of the two was retired";
+        EXPECT_EQ(unit::partial(shard_, size_class)->free_count, capacity);
+        EXPECT_EQ(strays.count, 0U);
+    }
+}
+
 TEST_F(Page, ListsGoHomeByTheirCount) {
     Blocks blocks = unit::take(shard_, 5, 50);
     struct hz_list list = unit::list_of(blocks);
@@ -236,6 +272,22 @@ TEST_F(Page, BadFreesAreFoundWhenTheBlockIsPut) {
         char *interior = static_cast<char *>(blocks[1]) + 8;
         EXPECT_DEATH(unit::put(shard_, {interior}), "hakozuna: free of a pointer into the middle of a block: 0x");
         unit::put(shard_, {blocks[1]});
+    }
+}
+
+TEST_F(Page, BadFreesAreFoundInARun) {
+    auto put_together = [&](Blocks blocks) {
+        struct hz_list strays = {};
+        Exclusive exclusive(shard_);
+        hz_pages_put_locked(shard_, blocks.data(), static_cast<uint32_t>(blocks.size()), &strays);
+    };
+    for (unsigned size_class : unit::some_classes()) {
+        Blocks blocks = unit::take(shard_, size_class, 3);
+        EXPECT_DEATH(put_together({blocks[0], blocks[1], blocks[0]}), "hakozuna: double free of block: 0x");
+        char *interior = static_cast<char *>(blocks[1]) + 8;
+        EXPECT_DEATH(put_together({blocks[0], interior, blocks[2]}),
+                     "hakozuna: free of a pointer into the middle of a block: 0x");
+        unit::put(shard_, blocks);
     }
 }
 
