@@ -333,15 +333,25 @@ static uint32_t batch_take(struct hz_thread_block *self, uint32_t index, void **
     return count;
 }
 
+/* Prefetches the blocks that another thread pushed: another processor may have written them last, and the program
+   writes them soon, the last one first. Blocks of the thread's own are mostly still in its caches, or follow each other
+   in memory so that the processor fetches them by itself. */
+static void blocks_prefetch(const struct hz_thread_block *self, void *const *blocks, uint32_t count, uint16_t from) {
+    for (uint32_t left = from != thread_mark(self) ? count : 0; left > 0; left--)
+        HZ_PREFETCH_WRITE(blocks[left - 1]);
+}
+
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out) {
-    uint16_t from;
+    uint16_t from = thread_mark(self);
     uint32_t most = hz_batch_count(size_class);
     if (HZ_DEPOT_BYTES == 0)
         return 0;
-    if (hz_class_is_home(size_class))
-        return batch_take(self, stack_pop(surplus_of(self->shard, size_class), most), out, &from);
-    uint32_t count = batch_take(self, parts_pop(size_class, part_here(), most), out, &from);
-    if (count > 0 && from != thread_mark(self) && hz_load_rlx(&passing[size_class]) != PASSING)
+    bool is_home = hz_class_is_home(size_class);
+    uint32_t index =
+        is_home ? stack_pop(surplus_of(self->shard, size_class), most) : parts_pop(size_class, part_here(), most);
+    uint32_t count = batch_take(self, index, out, &from);
+    blocks_prefetch(self, out, count, from);
+    if (!is_home && from != thread_mark(self) && hz_load_rlx(&passing[size_class]) != PASSING)
         hz_store_rlx(&passing[size_class], PASSING); /* relaxed, both: hint */
     return count;
 }

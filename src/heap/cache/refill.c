@@ -30,8 +30,6 @@ void *hz_refill_from_depot(struct hz_thread_block *self, unsigned size_class) {
     if (got == 0)
         return NULL;
     hz_count(&self->counters.refill_depot, 1);
-    for (uint32_t i = got; i > 0; i--)
-        HZ_PREFETCH_WRITE(base[i]); /* another processor may have written it last, and the program writes it soon */
     if (hz_class_is_mid(size_class))
         hz_count(&self->counters.mid_depot_hit, 1);
     return fill(self, size_class, got);
