@@ -33,7 +33,6 @@ void hz_blocks_pass(struct hz_thread_block *self, unsigned size_class, void **bl
 
 void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t keep) {
     void **base = hz_bin_base(&self->cache, size_class);
-    void *oldest[HZ_BIN_COUNT];
     uint32_t held = hz_bin_held(&self->cache, size_class);
     if (held <= keep)
         return;
@@ -44,11 +43,10 @@ void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t ke
         hz_count(&self->counters.mid_moved, count);
     }
     (void)hz_bin_empty(&self->cache, size_class); /* before anything moves */
-    memcpy(oldest, base + 1, count * sizeof(oldest[0]));
     if (HZ_BLOCKS_SEALED)
-        hz_seals_check(oldest, count, HZ_WRITTEN_IN_BIN);
-    memmove(base + 1, base + 1 + count, keep * sizeof(oldest[0]));
-    hz_blocks_pass(self, size_class, oldest, count);
+        hz_seals_check(base + 1, count, HZ_WRITTEN_IN_BIN);
+    hz_blocks_pass(self, size_class, base + 1, count);
+    memmove(base + 1, base + 1 + count, keep * sizeof(base[0]));
     hz_bin_fill(&self->cache, size_class, keep);
 }
 
