@@ -2,11 +2,11 @@
  * room.c - see room.h. Called by the slow paths of malloc and free.
  *
  * A bin begins with room for one block, so that a thread which uses a class once takes few from its pages. Each
- * visit doubles it, up to the bin's capacity while the thread has used little of its allowance, and then up to
- * hz_bin_start, or not at all if very many threads share. So a few classes, or the bursts of a few threads, get bins
- * that make trips to the depot rare, and many threads that use many classes keep little of each. Room shrinks when the
- * bin is idle, when its class is sparse, or when the thread's bins have more room than is allowed. The next thread that
- * gets the thread block inherits it.
+ * visit doubles it, up to the bin's capacity while the thread has used little of its allowance (very little, beyond 512
+ * blocks), and then up to hz_bin_start, or not at all if very many threads share. So a few classes, or the bursts of a
+ * few threads, get bins that make trips to the depot rare, and many threads that use many classes keep little of each.
+ * Room shrinks when the bin is idle, when its class is sparse, or when the thread's bins have more room than is
+ * allowed. The next thread that gets the thread block inherits it.
  */
 #include "heap/cache/room.h"
 
@@ -21,6 +21,8 @@ enum {
     GAP_MAX = 1024,
     VISITS_BETWEEN = 16,    /* after a search that found no such bin, visits until the next search */
     CROWD_FREE_SHARE = 128, /* as HZ_ROOM_FREE_SHARE, in a crowd */
+    LONG_COUNT = 512,       /* blocks beyond which only bins of small blocks have capacity, */
+    LONG_FREE_SHARE = 64,   /* and a bin may grow only with this share instead */
     EXCESS_SHARE = 16, /* room shrinks if it exceeds the allowance by more than 1/16: the allowance varies a little */
 };
 
@@ -47,9 +49,10 @@ void hz_room_recount(struct hz_thread_block *self) {
 /* The room up to which visits may double a bin's room now. */
 static uint32_t room_limit(const struct hz_thread_block *self, unsigned size_class, ptrdiff_t allowance) {
     bool is_crowded = hz_allowance_is_crowded();
-    if (self->room_bytes < allowance / (is_crowded ? CROWD_FREE_SHARE : HZ_ROOM_FREE_SHARE))
-        return hz_bin_capacity(size_class);
-    return is_crowded ? hz_bin_first(size_class) : hz_bin_start(size_class);
+    if (self->room_bytes >= allowance / (is_crowded ? CROWD_FREE_SHARE : HZ_ROOM_FREE_SHARE))
+        return is_crowded ? hz_bin_first(size_class) : hz_bin_start(size_class);
+    bool may_be_long = self->room_bytes < allowance / LONG_FREE_SHARE;
+    return (uint32_t)hz_min(hz_bin_capacity(size_class), may_be_long ? HZ_BIN_COUNT : LONG_COUNT);
 }
 
 /* Counts a visit, and smooths the number of visits between two for the class. */

@@ -204,14 +204,18 @@ class AllowedRoom : public testing::Test {
         ASSERT_LE(room_bytes(), allowance);
         ASSERT_LT(allowance - room_bytes(), hz_bin_first(growing) * hz_class_bytes(growing));
     }
-    /* Gives room to classes above `growing` until the thread has used the share within which bins grow freely. */
-    void use_free_share() {
-        while (room_bytes() < hz_allowance() / HZ_ROOM_FREE_SHARE)
+    /* Gives room to classes above `growing` until the thread has used 1/share of its allowance: by default the share
+       within which bins grow freely. */
+    void use_share(size_t share = HZ_ROOM_FREE_SHARE) {
+        while (room_bytes() < hz_allowance() / share)
             for (unsigned size_class = growing + 1; size_class < unit::class_count; size_class++)
-                if (room(size_class) < hz_bin_capacity(size_class) &&
-                    room_bytes() < hz_allowance() / HZ_ROOM_FREE_SHARE)
+                if (room(size_class) < hz_bin_capacity(size_class) && room_bytes() < hz_allowance() / share)
                     hz_room_set(self_, size_class, room(size_class) + 2);
         ASSERT_LT(room_bytes(), hz_allowance() / 2);
+    }
+    void give_up_share() {
+        for (unsigned size_class = unit::class_count - 1; size_class > growing; size_class--)
+            hz_room_set(self_, size_class, hz_bin_first(size_class));
     }
     void age(unsigned size_class, uint32_t visits) {
         self_->visited[size_class] = self_->visits - visits;
@@ -234,14 +238,28 @@ TEST_F(AllowedRoom, ABinGrowsWithinTheAllowance) {
 TEST_F(AllowedRoom, BeyondTheFreeShareABinGrowsToItsStart) {
     if (hz_bin_start(growing) == hz_bin_capacity(growing))
         GTEST_SKIP() << "in this lane bins have all their room from the start";
-    use_free_share();
+    use_share();
     for (int i = 0; i < 20; i++)
         EXPECT_FALSE(hz_room_visit(self_, growing));
     EXPECT_EQ(room(growing), hz_bin_start(growing));
-    for (unsigned size_class = unit::class_count - 1; size_class > growing; size_class--)
-        hz_room_set(self_, size_class, hz_bin_first(size_class));
+    give_up_share();
     EXPECT_FALSE(hz_room_visit(self_, growing));
     EXPECT_GT(room(growing), hz_bin_start(growing)) << "the free share is free again";
+}
+
+TEST_F(AllowedRoom, OnlyWithinASmallerShareABinIsLong) {
+    unsigned smallest = 1;
+    uint32_t capacity = hz_bin_capacity(smallest);
+    if (capacity <= 512)
+        GTEST_SKIP() << "no bin of this lane can have room for more than 512 blocks";
+    use_share(64);
+    ASSERT_LT(room_bytes() + 512 * hz_class_bytes(smallest), hz_allowance() / HZ_ROOM_FREE_SHARE);
+    for (int i = 0; i < 20; i++)
+        EXPECT_FALSE(hz_room_visit(self_, smallest));
+    EXPECT_EQ(room(smallest), 512U);
+    give_up_share();
+    EXPECT_FALSE(hz_room_visit(self_, smallest));
+    EXPECT_EQ(room(smallest), capacity);
 }
 
 TEST_F(AllowedRoom, InACrowdABinGrowsOnlyWithinTheFreeShare) {
@@ -251,13 +269,13 @@ TEST_F(AllowedRoom, InACrowdABinGrowsOnlyWithinTheFreeShare) {
         EXPECT_FALSE(hz_room_visit(self_, growing));
         EXPECT_EQ(room(growing), 2 * first);
         hz_room_set(self_, growing, first);
-        use_free_share();
+        use_share();
         for (int i = 0; i < 10; i++)
             EXPECT_FALSE(hz_room_visit(self_, growing));
         EXPECT_EQ(room(growing), first);
     }
     Sharers others(900);
-    use_free_share();
+    use_share();
     EXPECT_FALSE(hz_room_visit(self_, older));
     EXPECT_EQ(room(older), 2 * hz_bin_first(older));
 }
