@@ -20,7 +20,7 @@ enum {
     OTHER_SHARE = 8,         /* at most 1/8 of the bytes in runs may be in others */
     SLOW_US = 8000,          /* a unit takes 0.1 to 0.3 ms, and 5 ms if a hypervisor first has to find memory */
     PAUSE_LOG2 = 2, /* after a slow unit no other is wanted for 4 times as long; each time in a row doubles that, */
-    PAUSE_LOG2_MAX = 10, /* to at most 1024 times. The first time the thread may just have lost its CPU */
+    PAUSE_LOG2_MAX = 10, /* to at most 1024 times */
     TRYING_SHIFT = 2,
     REFUSED_SHIFT = 4,
     COLLAPSE_SHARE = 20,         /* collapsing takes at most 1/20 of the time */
@@ -109,11 +109,25 @@ bool hz_huge_is_wanted(size_t used_bytes) {
     return HZ_LIKELY(end == 0) || hz_os_now_ms() >= end;
 }
 
+/* How much of `wall_us`, which passed since `before`, the kernel may have spent on the unit. With more threads than
+   CPUs a thread can lose its CPU in the midst of the page fault, and a pause would not make the next unit quicker. A
+   thread that has not slept since then was on a CPU for all that the kernel did, and otherwise waited for one. If it
+   has slept, perhaps the kernel waited for memory that another thread was moving. Nothing tells how long, so all of
+   the time counts. */
+static uint64_t kernel_us(uint64_t wall_us, const struct hz_os_usage *before) {
+    struct hz_os_usage after;
+    if (HZ_LIKELY(wall_us <= SLOW_US) || before == NULL || !hz_os_usage_get(&after) || after.sleeps != before->sleeps)
+        return wall_us;
+    return hz_min(wall_us, after.cpu_us - before->cpu_us);
+}
+
 /* Touches the first byte of the run, which makes the kernel find a huge page for the unit. */
 static void unit_touch(char *run) {
+    struct hz_os_usage usage;
+    bool known = hz_os_usage_get(&usage); /* 0.5 % of the time that the kernel takes for a unit */
     uint64_t before = hz_os_now_us();
     *(volatile char *)run = 0;
-    uint64_t took = hz_os_now_us() - before;
+    uint64_t took = kernel_us(hz_os_now_us() - before, known ? &usage : NULL);
     if (took > hz_load_rlx(&huge_most_us)) /* relaxed, all: hint, counter */
         hz_store_rlx(&huge_most_us, took);
     uint32_t log2 = hz_load_rlx(&pause_log2);

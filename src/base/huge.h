@@ -36,7 +36,8 @@ void hz_huge_dense_set(size_t bytes); /* in a fork's child */
 bool hz_huge_is_wanted(size_t used_bytes);
 
 /* Asks for a unit. `run`: memory in it that the caller holds, which reads as zero, and is made resident here. If that
-   takes long, because the kernel first has to move other memory, no unit is wanted for a while. */
+   takes long, because the kernel first has to move other memory, no unit is wanted for a while. Waiting for a CPU does
+   not count, in a process of which hz_os_usage_get knows that. */
 void hz_huge_ask(hz_huge_units *units, char *base, unsigned unit, char *run);
 
 /* Whether small pages should be made huge. `used_bytes`: in all runs. Any thread. */
@@ -99,7 +100,7 @@ void hz_huge_look(const char *folder);
 struct hz_huge_figures {
     size_t asked;     /* units asked for since the start, */
     size_t refused;   /* and refused */
-    size_t slow;      /* units that took more than 8 ms to become resident */
+    size_t slow;      /* units that took the kernel more than 8 ms to make resident */
     size_t most_us;   /* the longest that one took */
     size_t collapsed; /* units whose small pages were made huge */
 };

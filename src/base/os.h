@@ -88,6 +88,18 @@ uint64_t hz_os_now_ms(void);
 /* Monotonic time in microseconds, for durations. Costs about 30 ns where the kernel's vDSO knows it. */
 uint64_t hz_os_now_us(void);
 
+/* What a thread has used since its start. If it has not slept meanwhile, it spent what remains of an interval waiting
+   for a CPU. */
+struct hz_os_usage {
+    uint64_t cpu_us; /* microseconds on a CPU, in the program and in the kernel */
+    uint64_t sleeps; /* how often it has waited for anything but a CPU */
+};
+
+/* What the calling thread has used. Two system calls, which a filter might forbid. So false, and no call is made, until
+   hz_os_is_sandboxed has been false, and after hz_os_usage_end or hz_os_confine. Any thread. */
+bool hz_os_usage_get(struct hz_os_usage *usage);
+void hz_os_usage_end(void);
+
 /* The kernel's id of the calling thread, which differs in a fork's child. Comes from the C library: with glibc without
    a system call. */
 uint32_t hz_os_thread_id(void);
@@ -104,8 +116,8 @@ uint32_t hz_os_process_id(void);
 bool hz_os_thread_is_itself(void);
 
 /* The program is about to restrict its system calls: from now on those of hz_os_address_space_limit, hz_os_read_file,
-   hz_os_mapping_of, hz_os_is_sandboxed and hz_os_barrier are not made, and the functions answer that they do not know
-   or cannot. There is no way back, and a fork's child stays confined. Any thread. */
+   hz_os_mapping_of, hz_os_is_sandboxed, hz_os_barrier and hz_os_usage_get are not made, and the functions answer that
+   they do not know or cannot. There is no way back, and a fork's child stays confined. Any thread. */
 void hz_os_confine(void);
 
 /* Whether hz_os_confine was called. */

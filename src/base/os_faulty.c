@@ -1,6 +1,6 @@
 /*
- * os_faulty.c - an operating system that refuses calls on request. The faulty build puts it in front of os_linux.c; see
- * os_faulty.h. Invariant: a refused call changes nothing.
+ * os_faulty.c - an operating system that refuses calls on request, and whose clocks run as a test wants. The faulty
+ * build puts it in front of os_linux.c; see os_faulty.h. Invariant: a refused call changes nothing.
  */
 #include "base/os_faulty.h"
 
@@ -78,4 +78,34 @@ bool hz_os_fill(void *address, size_t bytes) {
 
 void *hz_os_remap(void *address, size_t old_bytes, size_t new_bytes, void *target) {
     return refuse() ? NULL : hz_os_linux_remap(address, old_bytes, new_bytes, target);
+}
+
+/* ---- time ------------------------------------------------------------------------------------------ */
+
+static _Atomic(uint64_t) step_us;     /* hint: what each reading adds; 0: the clocks are the real ones */
+static _Atomic(uint64_t) step_cpu_us; /* hint */
+static _Atomic(uint64_t) step_sleeps; /* hint */
+static _Atomic(bool) usage_is_known;  /* hint */
+static _Atomic(uint64_t) ahead_us;    /* counter: sums of what was added */
+static _Atomic(uint64_t) sum_cpu_us;  /* counter */
+static _Atomic(uint64_t) sum_sleeps;  /* counter */
+
+void hz_os_faulty_pace(uint64_t wall_us, const struct hz_os_usage *used) {
+    /* relaxed, all: a test calls this while no other thread reads a clock */
+    hz_store_rlx(&step_us, wall_us);
+    hz_store_rlx(&step_cpu_us, used != NULL ? used->cpu_us : 0);
+    hz_store_rlx(&step_sleeps, used != NULL ? used->sleeps : 0);
+    hz_store_rlx(&usage_is_known, used != NULL);
+}
+
+uint64_t hz_os_now_us(void) {
+    return hz_os_linux_now_us() + hz_add_rlx(&ahead_us, hz_load_rlx(&step_us)); /* relaxed, both: hint, counter */
+}
+
+bool hz_os_usage_get(struct hz_os_usage *usage) {
+    if (hz_load_rlx(&step_us) == 0) /* relaxed, all: hint, counter */
+        return hz_os_linux_usage_get(usage);
+    usage->cpu_us = hz_add_rlx(&sum_cpu_us, hz_load_rlx(&step_cpu_us));
+    usage->sleeps = hz_add_rlx(&sum_sleeps, hz_load_rlx(&step_sleeps));
+    return hz_load_rlx(&usage_is_known);
 }

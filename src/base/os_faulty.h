@@ -3,11 +3,12 @@
  *
  * Only in libraries compiled with HZ_OS_FAULTY=1. There the calls that an OS can refuse (reserve, commit, map,
  * map_zero, collapse, purge, unmap, close, fill, remap) are counted, and the chosen ones fail without doing anything.
+ * Time passes as a test wants.
  */
 #ifndef HZ_BASE_OS_FAULTY_H
 #define HZ_BASE_OS_FAULTY_H
 
-#include "base/compiler.h"
+#include "base/os.h"
 
 /* From now on lets `after` calls through, then fails `count` calls (UINT64_MAX: all). after = UINT64_MAX: none fails.
    Any thread. */
@@ -16,6 +17,11 @@ void hz_os_faulty_fail(uint64_t after, uint64_t count);
 /* Number of calls since the last hz_os_faulty_fail, and number of those that failed. */
 uint64_t hz_os_faulty_calls(void);
 uint64_t hz_os_faulty_failures(void);
+
+/* From now on each reading of hz_os_now_us is `wall_us` later than the one before, beside the time that passes, and
+   each reading of hz_os_usage_get has `used` more than the one before. NULL: hz_os_usage_get is false. wall_us = 0: the
+   clocks are the real ones again. Any thread. */
+void hz_os_faulty_pace(uint64_t wall_us, const struct hz_os_usage *used);
 
 /* The real functions, which have these names in the faulty build only. */
 void *hz_os_linux_reserve(size_t bytes, size_t alignment);
@@ -28,5 +34,7 @@ bool hz_os_linux_unmap(void *address, size_t bytes);
 bool hz_os_linux_close(void *address, size_t bytes);
 bool hz_os_linux_fill(void *address, size_t bytes);
 void *hz_os_linux_remap(void *address, size_t old_bytes, size_t new_bytes, void *target);
+uint64_t hz_os_linux_now_us(void);
+bool hz_os_linux_usage_get(struct hz_os_usage *usage);
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * os_linux.c - os.h for Linux: mmap, mprotect, madvise, mremap, futex, CPUs. Knows nothing of the rest of the library.
  *
- * In the faulty build the ten functions that an OS can refuse are named hz_os_linux_*, and os_faulty.c calls them.
+ * In the faulty build the ten functions that an OS can refuse, and the two that say how long something took, are named
+ * hz_os_linux_*, and os_faulty.c calls them.
  */
 #define _GNU_SOURCE
 #include "base/os.h"
@@ -42,7 +43,8 @@ enum { WITHOUT_WAITING = 1 }; /* GRND_NONBLOCK */
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
-static _Atomic(bool) is_confined; /* hint */
+static _Atomic(bool) is_confined;   /* hint */
+static _Atomic(bool) is_unfiltered; /* hint: hz_os_is_sandboxed has found no filter */
 
 /* Page tags and list words have no room for higher addresses. A kernel gives them to programs that ask, but some
    kernels for riscv64 give them to all. */
@@ -291,11 +293,30 @@ uint64_t hz_os_now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-uint64_t hz_os_now_us(void) {
+uint64_t IMPL(now_us)(void) {
     struct timespec now;
     if (clock_gettime(CLOCK_MONOTONIC, &now) != 0)
         return 0;
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* getrusage also has CPU times, but those of the last tick. */
+bool IMPL(usage_get)(struct hz_os_usage *usage) {
+    struct timespec cpu;
+    struct rusage counts;
+    if (!hz_load_rlx(&is_unfiltered) || hz_load_rlx(&is_confined)) /* relaxed, both: hint */
+        return false;
+    int saved = errno;
+    bool known = clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu) == 0 && getrusage(RUSAGE_THREAD, &counts) == 0;
+    errno = saved;
+    if (known)
+        *usage = (struct hz_os_usage){.cpu_us = (uint64_t)cpu.tv_sec * 1000000 + (uint64_t)cpu.tv_nsec / 1000,
+                                      .sleeps = (uint64_t)counts.ru_nvcsw};
+    return known;
+}
+
+void hz_os_usage_end(void) {
+    hz_store_rlx(&is_unfiltered, false); /* relaxed: hint. A thread that restricts itself sees its own store */
 }
 
 /* glibc stores the holder's id in a locked mutex. */
@@ -403,7 +424,10 @@ bool hz_os_is_sandboxed(void) {
     char text[STATUS_BYTES];
     hz_os_read_file("/proc/thread-self/status", text, sizeof(text));
     const char *mode = strstr(text, label);
-    return mode == NULL || mode[sizeof(label) - 1] != '0';
+    bool found_none = mode != NULL && mode[sizeof(label) - 1] == '0';
+    if (found_none)
+        hz_store_rlx(&is_unfiltered, true); /* relaxed: hint */
+    return !found_none;
 }
 
 /* If the kernel refuses: derived from the time, and from the stack's address, which the kernel chose at random. */

@@ -19,7 +19,7 @@ STARTS_THREADS = f"{ALLOCATES},clone,clone3,rt_sigprocmask,rt_sigaction,set_robu
 # Calls that neither the dynamic linker nor a thread's start makes. (The linker's log, on which `preload` looks, needs
 # getpid.)
 OWN_CALLS = [
-    "clock_gettime", "getcpu", "gettid", "membarrier", "prctl", "sched_get_priority_max",
+    "clock_gettime", "getcpu", "getrusage", "gettid", "membarrier", "prctl", "sched_get_priority_max",
     "sched_get_priority_min", "sched_getaffinity", "sched_setscheduler", "sched_yield", "sysinfo",
 ]  # fmt: skip
 # Calls that can be refused while memory is still to be had. glibc itself starts no thread without mprotect.
@@ -60,6 +60,11 @@ def test_the_keeper_has_ended_when_the_filter_comes(preload: Preload, program: P
 @pytest.mark.parametrize("call", OWN_CALLS)
 def test_an_inherited_filter_that_kills_one_call(preload: Preload, program: Path, call: str) -> None:
     survives(preload, program, "exec", "prctl:kill", "threads", call)
+
+
+@pytest.mark.parametrize(("when", "how"), [("exec", "prctl:kill"), ("threads", "prctl:kill"), ("threads", "raw:EPERM")])
+def test_a_filter_that_forbids_to_time_huge_pages(preload: Preload, program: Path, when: str, how: str) -> None:
+    survives(preload, program, when, how, "dense", "clock_gettime,getrusage")
 
 
 @pytest.mark.parametrize("error", ["EPERM", "ENOSYS"])

@@ -7,6 +7,7 @@
  *   HOW    prctl, raw          how the filter is installed: raw by its own system call, unseen by the heap
  *          kill, EPERM, ENOSYS what the filter does to a call. As in prctl:kill
  *   WORK   one, threads        after the filter: in the first thread, or in further threads as well
+ *          dense               as threads; then the first thread's heap becomes so large that it gets huge pages
  *          stay                in the first thread; those that have worked before go on, and do not end
  *          exit                in the first thread, and the program ends by exit instead of _exit
  *          refused             in the first thread, where malloc may fail with ENOMEM
@@ -46,6 +47,7 @@ static const struct {
              CALL(getcpu),
              CALL(getpid),
              CALL(getrandom),
+             CALL(getrusage),
              CALL(gettid),
              CALL(madvise),
              CALL(membarrier),
@@ -70,7 +72,7 @@ static const struct {
              CALL(sysinfo),
              CALL(write)};
 
-enum { CALLS = sizeof calls / sizeof calls[0], ROUNDS = 20, BLOCKS = 3000, THREADS = 3 };
+enum { CALLS = sizeof calls / sizeof calls[0], ROUNDS = 20, BLOCKS = 3000, THREADS = 3, DENSE_BLOCKS = 64 << 10 };
 
 static void fail(const char *what) {
     (void)!write(STDERR_FILENO, what, strlen(what));
@@ -182,6 +184,14 @@ static void *work(void *unused) {
     return unused;
 }
 
+static void grow_dense(void) {
+    static unsigned char *blocks[DENSE_BLOCKS];
+    for (size_t i = 0; i < DENSE_BLOCKS; i++)
+        blocks[i] = make(1024, i);
+    for (size_t i = 0; i < DENSE_BLOCKS; i++)
+        put(blocks[i], 1024, i);
+}
+
 static pthread_barrier_t barrier;
 static bool threads_stay;
 
@@ -237,10 +247,13 @@ int main(int argc, char **argv) {
         pthread_barrier_wait(&barrier);
     else if (with_threads)
         join(threads);
-    if (strcmp(how_much, "threads") == 0) {
+    bool is_dense = strcmp(how_much, "dense") == 0;
+    if (is_dense || strcmp(how_much, "threads") == 0) {
         start(threads, work);
         join(threads);
     }
+    if (is_dense)
+        grow_dense();
     (void)!write(STDOUT_FILENO, "done\n", 5);
     if (strcmp(how_much, "exit") == 0)
         exit(0);

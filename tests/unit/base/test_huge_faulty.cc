@@ -1,4 +1,5 @@
-/* When the OS has no huge page to collapse a unit into, the unit stays as it is, and the next attempt waits. */
+/* When the OS has no huge page to collapse a unit into, the unit stays as it is, and the next attempt waits. When the
+   kernel is slow to find one for a new unit, no other is wanted for a while. */
 #include "unit/base/faulty.h"
 
 #include <gtest/gtest.h>
@@ -35,6 +36,42 @@ TEST(HugeFaulty, AfterARefusalTheNextAttemptWaits) {
     hz_huge_figures_get(&figures);
     EXPECT_EQ(figures.collapsed, 0U);
     EXPECT_TRUE(hz_os_unmap(base, HZ_SEGMENT_BYTES));
+}
+
+/* Asks for a unit that becomes resident 20 s later. True if that counts as slow. */
+bool is_slow(const struct hz_os_usage *used) {
+    auto *base = static_cast<char *>(hz_os_map(HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES, false));
+    EXPECT_NE(base, nullptr);
+    hz_huge_units units = {0};
+    struct hz_huge_figures before;
+    struct hz_huge_figures after;
+    hz_huge_figures_get(&before);
+    hz_os_faulty_pace(20 * 1000 * 1000, used);
+    hz_huge_ask(&units, base, 0, base);
+    hz_os_faulty_pace(0, nullptr);
+    hz_huge_figures_get(&after);
+    hz_huge_forget(&units);
+    EXPECT_TRUE(hz_os_unmap(base, HZ_SEGMENT_BYTES));
+    return after.slow != before.slow;
+}
+
+TEST(HugeFaulty, OnlyTheTimeThatTheKernelMayHaveSpentMakesAUnitSlow) {
+    constexpr size_t dense_bytes = 64 * MiB;
+    ASSERT_TRUE(unit::base_init());
+    hz_huge_dense_set(dense_bytes);
+    const struct hz_os_usage waits_for_a_cpu = {8000, 0};
+    const struct hz_os_usage works = {8001, 0};
+    const struct hz_os_usage sleeps = {200, 1};
+    EXPECT_FALSE(is_slow(&waits_for_a_cpu));
+    EXPECT_TRUE(hz_huge_is_wanted(dense_bytes)) << "other threads had the CPU";
+    struct hz_huge_figures figures;
+    hz_huge_figures_get(&figures);
+    EXPECT_EQ(figures.most_us, 8000U);
+    EXPECT_TRUE(is_slow(&works)) << "the kernel had to move memory";
+    EXPECT_TRUE(is_slow(&sleeps)) << "perhaps until other memory was moved";
+    EXPECT_FALSE(hz_huge_is_wanted(dense_bytes)) << "for 160 s";
+    EXPECT_TRUE(is_slow(nullptr)) << "nothing tells what the time was spent on";
+    hz_huge_dense_set(0);
 }
 
 } // namespace

@@ -332,6 +332,56 @@ TEST_F(Os, ThreadsHaveTheKernelsNumbers) {
     errno = EILSEQ;
 }
 
+/* A process that never rests, on the caller's CPU. The caller's end ends it. */
+void start_rival() {
+    volatile unsigned turns = 0;
+    pid_t rival = children::start([&turns] {
+        for (;;)
+            turns = turns + 1;
+        return 0;
+    });
+    require(rival > 0, "a rival for the CPU");
+}
+
+TEST_F(Os, AThreadLearnsWhatItUsedOfACpuAndHowOftenItSlept) {
+    children::expect_good_end(children::start([] {
+        struct hz_os_usage first;
+        struct hz_os_usage last;
+        require(!hz_os_usage_get(&first), "before, a filter might forbid the calls");
+        if (hz_os_is_sandboxed()) {
+            require(!hz_os_usage_get(&first), "a filter may forbid the calls");
+            return 0;
+        }
+        unit::OnCpu on_one_cpu;
+        start_rival();
+        uint64_t begin = hz_os_now_us();
+        bool has_lost = false; /* 3 ms or more to the rival, and slept never */
+        bool has_worked = false;
+        while (!(has_lost && has_worked) && hz_os_now_us() < begin + 20 * 1000 * 1000) {
+            require(hz_os_usage_get(&first), "the kernel counts");
+            uint64_t from = hz_os_now_us();
+            while (hz_os_now_us() < from + 20000) {
+            }
+            uint64_t took = hz_os_now_us() - from;
+            require(hz_os_usage_get(&last) && last.cpu_us >= first.cpu_us, "the kernel counts");
+            has_lost |= last.sleeps == first.sleeps && last.cpu_us - first.cpu_us + 3000 < took;
+            has_worked |= last.cpu_us > first.cpu_us + 1000;
+        }
+        require(has_lost, "a thread that waits for a CPU does not use it, nor sleep");
+        require(has_worked, "a thread that works uses a CPU");
+        const uint32_t word = 0;
+        hz_os_wait_ms(&word, 0, 1);
+        require(hz_os_usage_get(&first) && first.sleeps > last.sleeps, "a wait is a sleep");
+        hz_os_usage_end();
+        require(!hz_os_usage_get(&first), "a filter may follow");
+        require(!hz_os_is_sandboxed() && hz_os_usage_get(&first), "none has followed");
+        hz_os_confine();
+        require(!hz_os_usage_get(&first), "a filter will follow");
+        return 0;
+    }));
+    errno = EILSEQ;
+}
+
 TEST_F(Os, AConfinedProcessKnowsLess) {
     children::expect_good_end(children::start([] {
         const struct rlimit bounds = {size_t{1} << 46, size_t{1} << 46};
