@@ -217,10 +217,26 @@ static void collapse_failed(int error) {
     hz_store_rlx(&collapse_at_ms, hz_os_now_ms() + ((uint64_t)COLLAPSE_RETRY_MS << fails));
 }
 
+/* Has the kernel find a huge page, and gives it back. The collapse that follows takes the same page, as a rule. While
+   it fills the page no other thread can map memory or fault in that unit. So if a hypervisor first has to find memory
+   for the page, which takes 5 ms where copying takes 0.5, that must be over before. */
+static void huge_page_warm(void) {
+    static char *own; /* owner: the one thread that collapses */
+    if (own == NULL) {
+        own = hz_os_map(HZ_HUGE_BYTES, HZ_HUGE_BYTES, true);
+        if (own == NULL)
+            return;
+        hz_os_huge(own, HZ_HUGE_BYTES);
+    }
+    *(volatile char *)own = 0;
+    (void)hz_os_purge(own, HZ_HUGE_BYTES); /* if refused, the next collapse has a cold page, and so much stays */
+}
+
 bool hz_huge_collapse(hz_huge_units *units, char *base, unsigned unit) {
     if ((hz_load_rlx(units) >> unit >> TRYING_SHIFT & 1) == 0) /* relaxed: hint; spares the kernel the work */
         return false;
     char *start = base + ((size_t)unit << HZ_HUGE_LOG2);
+    huge_page_warm();
     int error = hz_os_collapse(start, HZ_HUGE_BYTES);
     bool is_mine = trying_end(units, unit, error == 0);
     if (!is_mine) /* it went back meanwhile, so an EINVAL does not mean that the kernel cannot collapse */

@@ -239,7 +239,11 @@ TEST_F(HugeCollapse, MakesAUnitOneThatWasAskedFor) {
         GTEST_SKIP() << "the kernel does not collapse";
     size_t before = collapsed();
     ASSERT_TRUE(hz_huge_collapse_begin(&units_, 0));
+    size_t resident = support::resident_bytes();
     EXPECT_TRUE(hz_huge_collapse(&units_, base_, 0));
+    if (!support::sanitized) {
+        EXPECT_LT(support::resident_bytes(), resident + MiB) << "no other huge page stays";
+    }
     EXPECT_EQ(collapsed(), before + 1);
     EXPECT_TRUE(hz_huge_is_asked(&units_, 0));
     EXPECT_FALSE(hz_huge_is_asked(&units_, 1));
