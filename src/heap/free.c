@@ -61,7 +61,10 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
         hz_tick(self, index);
         if (is_remote) {
             hz_count(&self->counters.remote_full, 1);
-            hz_remote_flush(self);
+            if (hz_frees_are_watched(self)) /* the depot would hide that the blocks are free */
+                hz_remote_flush(self);
+            else
+                hz_remote_pass(self);
         } else if (hz_class_is_sparse(size_class)) {
             hz_bin_send_home(self, size_class);
             hz_room_shrink(self, size_class);

@@ -25,6 +25,13 @@ struct Depot {
         MODEL_CHECK(hz_depot_push(unit::self(), size_class, blocks, batch));
         resting++;
     }
+    void send(struct hz_shard *shard, size_t number) {
+        void *blocks[batch] = {pieces[number * batch], pieces[number * batch + 1]};
+        for (unsigned i = 0; i < batch; i++)
+            ledger.given(blocks[i]);
+        MODEL_CHECK(hz_depot_send(unit::self(), shard, size_class, blocks, batch));
+        resting++;
+    }
     bool pop(void **blocks) {
         return taken(hz_depot_pop(unit::self(), size_class, blocks), blocks);
     }
@@ -156,6 +163,36 @@ TEST(Depot, AHomeClass) {
                                  if (model::pick(2) == 0)
                                      break;
                              }
+                         }});
+        depot.pop_all();
+    });
+    EXPECT_GT(found.facts[POPPED], 0U);
+}
+
+/* Threads of other shards send batches to the stack of a shard, whose thread pops them. */
+TEST(Depot, SendersOfOtherShards) {
+    if (!HZ_HAS_HOME)
+        GTEST_SKIP() << "this lane has no home class";
+    model::Explored found = model::explore("depot-publish chunk-publish", 600, [] {
+        Depot depot(5, model::SMALL);
+        model::Start start(3);
+        struct hz_shard *shard = unit::self()->shard;
+        auto send_two = [&](size_t first) {
+            return [&, first] {
+                unit::self();
+                start.wait();
+                depot.send(shard, first);
+                depot.send(shard, first + 1);
+            };
+        };
+        depot.push(4);
+        model::together({send_two(0), send_two(2), [&] {
+                             void *blocks[batch];
+                             unit::ThreadOf there(unit::self(), shard);
+                             start.wait();
+                             for (int i = 0; i < 4; i++)
+                                 if (depot.pop(blocks))
+                                     model::reached(POPPED);
                          }});
         depot.pop_all();
     });

@@ -244,7 +244,7 @@ REPEATED = [
     ("src/heap/pages/page.c", "WASTE_SHARE_MAX = 16,", "docs/hz3.md", "at most 1/16"),
     ("src/heap/pages/adopt.c", "PAGES_AT_ONCE = 4 ", "docs/hz3.md", "up to 4 others"),
     ("src/engines/hz4/lanes/default.h", r"HZ_HOME_BELOW_BYTES +HZ_SET\(129\)", "docs/hz4.md", "up to 128 bytes"),
-    ("src/engines/hz4/lanes/default.h", r"HZ_REMOTE_COUNT +HZ_SET\(96\)", "docs/hz4.md", "remote buffer: 96 blocks"),
+    ("src/engines/hz4/lanes/default.h", r"HZ_REMOTE_COUNT +HZ_SET\(256\)", "docs/hz4.md", "remote buffer: 256 blocks"),
 ]
 
 

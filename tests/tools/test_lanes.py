@@ -278,8 +278,8 @@ def test_a_value_that_is_read_wrongly_is_noticed():
     _, found = lanes.read_engines(lanes.ROOT)
     lane = next(lane for lane in found if lane.title == "hz4/pageq")
     assert lanes.probe(lane)["HZ_REMOTE_INBOX"] == 0
-    wrong = lane._replace(values={**lane.values, "HZ_REMOTE_COUNT": 97})
-    with pytest.raises(LaneError, match="^src/engines/hz4/lanes/pageq.h:1: HZ_REMOTE_COUNT is read as 97, but compiled as 96$"):
+    wrong = lane._replace(values={**lane.values, "HZ_REMOTE_COUNT": 257})
+    with pytest.raises(LaneError, match="^src/engines/hz4/lanes/pageq.h:1: HZ_REMOTE_COUNT is read as 257, but compiled as 256$"):
         lanes.probe(wrong)
 
 

@@ -65,13 +65,17 @@ void hz_age_depot_class(struct hz_thread_block *self, unsigned size_class, uint3
 
 void hz_age_surplus_leave(struct hz_thread_block *self) {
     void *blocks[HZ_BATCH_COUNT];
-    uint32_t count;
     if (!HZ_HAS_HOME)
         return;
-    for (unsigned size_class = 1; size_class <= hz_home_classes(); size_class++)
-        while (hz_load_rlx(&self->shard->threads) == 1 && /* relaxed: hint */
-               (count = hz_depot_pop(self, size_class, blocks)) > 0)
+    for (unsigned size_class = 1; size_class <= hz_home_classes(); size_class++) {
+        uint32_t left = hz_depot_blocks(size_class); /* at least what rests there now: senders may never stop */
+        uint32_t count;
+        while (left > 0 && hz_load_rlx(&self->shard->threads) == 1 && /* relaxed: hint */
+               (count = hz_depot_pop(self, size_class, blocks)) > 0) {
             hz_blocks_send(self, blocks, count);
+            left -= (uint32_t)hz_min(count, left);
+        }
+    }
 }
 
 size_t hz_age_resting_bytes(void) {

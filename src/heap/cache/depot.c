@@ -6,9 +6,10 @@
  * they are, and CPUs seldom disturb each other. A thread pushes onto the part of its CPU, and pops from another part
  * only when its own is empty. Which part a thread uses only affects speed: it may move to another CPU at any time.
  *
- * A home class has a stack in each shard instead. Only the shard's threads use it; ageing, a purge and the shard's last
- * thread send its blocks home. Its batches come from bins of the shard's threads. In a bin of a home class all blocks
- * are of the thread's shard, except a stray, whose page has just changed hands. So the blocks stay with their shard.
+ * A home class has a stack in each shard instead. Only the shard's threads pop from it; ageing, a purge and the shard's
+ * last thread send its blocks home. Its batches come from bins of the shard's threads, and from remote buffers of other
+ * threads that have only its blocks. In a bin of a home class all blocks are of the thread's shard, except a stray,
+ * whose page has just changed hands. So the blocks stay with their shard.
  *
  * The head of a stack is one word: index of the top batch, number of blocks, and a 26-bit tag that changes with every
  * push and pop. So a pop that was delayed cannot mistake a batch that left and came back (ABA) for the one it saw.
@@ -415,11 +416,21 @@ static bool batch_push(struct hz_thread_block *self, _Atomic(uint64_t) *head, ui
     return false;
 }
 
+bool hz_depot_send(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class, void *const *blocks,
+                   uint32_t count) {
+    hz_assert(hz_class_is_home(size_class));
+    if (HZ_DEPOT_BYTES == 0)
+        return false;
+    _Atomic(uint64_t) *head = surplus_of(shard, size_class);
+    HZ_PREFETCH_WRITE(head);
+    return batch_push(self, head, cap_fixed(size_class), blocks, count);
+}
+
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count) {
     if (HZ_DEPOT_BYTES == 0)
         return false;
     if (hz_class_is_home(size_class))
-        return batch_push(self, surplus_of(self->shard, size_class), cap_fixed(size_class), blocks, count);
+        return hz_depot_send(self, self->shard, size_class, blocks, count);
     uint32_t part = part_here();
     HZ_PREFETCH_WRITE(&heads[part][size_class]);
     return batch_push(self, &heads[part][size_class].word, cap_in(part, size_class, count), blocks, count);

@@ -22,6 +22,11 @@ void hz_depot_divide(void);
    there is no memory for a batch. The thread has a shard. */
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count);
 
+/* Keeps `count` (1..hz_batch_count) blocks of a home class for the threads of their shard, which has threads. False as
+   hz_depot_push. Any thread. */
+bool hz_depot_send(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class, void *const *blocks,
+                   uint32_t count);
+
 /* Pops a batch of up to hz_batch_count blocks into `out`. Returns its length; 0 when there is none. */
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out);
 

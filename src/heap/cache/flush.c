@@ -4,8 +4,9 @@
  *
  * The surplus of a full bin goes to the depot in batches: for any thread, or, if the class is a home class, for threads
  * of the shard. It goes home instead if enough of the class rests in the depot already, if the class is sparse, or if
- * the class does not use the depot. The remote buffer goes home as a whole. A fork's copy made during a flush must not
- * have a block twice, so the bin is emptied first, and what stays is put back last.
+ * the class does not use the depot. A full remote buffer whose blocks are all of one shard and class goes to that
+ * shard's stack in the depot, any other remote buffer home as lists. A fork's copy made during a flush must not have a
+ * block twice, so the bin is emptied first, and what stays is put back last.
  */
 #include "heap/cache/flush.h"
 
@@ -50,11 +51,12 @@ void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t ke
     hz_bin_fill(&self->cache, size_class, keep);
 }
 
-void hz_remote_flush(struct hz_thread_block *self) {
-    void *blocks[HZ_REMOTE_COUNT]; /* a copy: statistics read the slots, so they must not be used as scratch */
+/* Empties the remote buffer. Copies its blocks to `blocks`, since statistics read the slots, so that these must not be
+ * used as scratch. Returns their number. */
+static uint32_t remote_take(struct hz_thread_block *self, void **blocks) {
     uint32_t count = hz_bin_empty(&self->cache, HZ_REMOTE_BIN); /* before any block is on its way home */
     if (count == 0)
-        return;
+        return 0;
     hz_count(&self->counters.remote_flush_calls, 1);
     hz_count(&self->counters.remote_free, count);
     memcpy(blocks, hz_bin_base(&self->cache, HZ_REMOTE_BIN) + 1, count * sizeof(blocks[0]));
@@ -62,7 +64,61 @@ void hz_remote_flush(struct hz_thread_block *self) {
         hz_seals_check(blocks, count, HZ_WRITTEN_IN_BUFFER);
     if (HZ_HAS_MID_HOME)
         hz_count(&self->counters.mid_moved, hz_blocks_count_mid(blocks, count));
-    hz_blocks_send(self, blocks, count);
+    return count;
+}
+
+void hz_remote_flush(struct hz_thread_block *self) {
+    void *blocks[HZ_REMOTE_COUNT];
+    hz_blocks_send(self, blocks, remote_take(self, blocks));
+}
+
+/* The shard of all the blocks, if their page tags name one shard and one class, a home class; else NULL. A block that
+ * is free already can have lost its class, or belong to a zone. */
+static struct hz_shard *home_of(void *const *blocks, uint32_t count, unsigned *size_class) {
+    unsigned owner = hz_pagetag_owner(blocks[0]);
+    *size_class = hz_pagetag_class(blocks[0]);
+    if (*size_class - 1 >= hz_home_classes())
+        return NULL;
+    uintptr_t page = (uintptr_t)blocks[0] >> HZ_PAGE_LOG2;
+    for (uint32_t i = 1; i < count; i++) {
+        if ((uintptr_t)blocks[i] >> HZ_PAGE_LOG2 == page) /* as often: spares the tag */
+            continue;
+        page = (uintptr_t)blocks[i] >> HZ_PAGE_LOG2;
+        if (hz_pagetag_class(blocks[i]) != *size_class || hz_pagetag_owner(blocks[i]) != owner)
+            return NULL;
+    }
+    return hz_shard_get(owner);
+}
+
+/* Gives blocks of a home class to the stack of their shard. Returns how many it took. */
+static uint32_t stack_fill(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class,
+                           void *const *blocks, uint32_t count) {
+    uint32_t done = 0;
+    while (done < count) {
+        uint32_t part = (uint32_t)hz_min(count - done, hz_batch_count(size_class));
+        hz_inspect_batch(self, size_class, blocks + done, part);
+        if (!hz_depot_send(self, shard, size_class, blocks + done, part))
+            break;
+        done += part;
+    }
+    hz_count(&self->counters.home_blocks, done);
+    return done;
+}
+
+/* Where blocks are sent to their pages, all of them are: the lane exists for the comparison. */
+enum { HAS_STACKS = HZ_DEPOT_BYTES > 0 && !HZ_WAY_IS_QUEUES };
+
+void hz_remote_pass(struct hz_thread_block *self) {
+    void *blocks[HZ_REMOTE_COUNT];
+    unsigned size_class = HZ_CLASS_NONE;
+    uint32_t count = remote_take(self, blocks);
+    struct hz_shard *shard = HAS_STACKS && count > 0 ? home_of(blocks, count, &size_class) : NULL;
+    uint32_t done = 0;
+    /* relaxed: hint. In the stack of a shard without threads the blocks would rest until they age */
+    if (shard != NULL && hz_load_rlx(&shard->threads) > 0 && hz_class_is_shared(size_class) &&
+        !hz_class_is_sparse(size_class))
+        done = stack_fill(self, shard, size_class, blocks, count);
+    hz_blocks_send(self, blocks + done, count - done);
 }
 
 void hz_bin_send_home(struct hz_thread_block *self, unsigned index) {

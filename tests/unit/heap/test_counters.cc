@@ -545,6 +545,10 @@ TEST_F(Counters, RemoteBuffersAreSentWhenTheyAreFull) {
         return;
     }
     expect("kept in the remote buffer", {}, [&] { free_some(HZ_REMOTE_COUNT); });
+    constexpr bool has_stacks = HZ_DEPOT_BYTES > 0 && !HZ_WAY_IS_QUEUES;
+    const size_t batch = std::min<size_t>(HZ_REMOTE_COUNT, hz_batch_count(small_class));
+    const Values batches = {{"counters.home_blocks", HZ_REMOTE_COUNT},
+                            {"counters.depot_push", (HZ_REMOTE_COUNT + batch - 1) / batch}};
     Values lists;
     for (size_t left = HZ_REMOTE_COUNT, pages = 1; left > 0; pages = 0) {
         size_t count = std::min<size_t>(left, unit::home_count);
@@ -552,9 +556,9 @@ TEST_F(Counters, RemoteBuffersAreSentWhenTheyAreFull) {
         left -= count;
     }
     expect("the remote buffer is full",
-           lists + Values{{"remote.remote_flush_calls", 1},
-                          {"remote.rlen_ge_th", 1},
-                          {"counters.remote_free", HZ_REMOTE_COUNT}},
+           (has_stacks ? batches : lists) + Values{{"remote.remote_flush_calls", 1},
+                                                   {"remote.rlen_ge_th", 1},
+                                                   {"counters.remote_free", HZ_REMOTE_COUNT}},
            [&] { free_some(more); });
     expect("a flush for another reason",
            sent(more, 0) + Values{{"remote.remote_flush_calls", 1}, {"counters.remote_free", more}},

@@ -269,6 +269,110 @@ TEST_F(Home, FullRemoteBufferIsSentByFree) {
     EXPECT_EQ(after.flush, before.flush) << "no bin was full";
 }
 
+/* A full buffer whose blocks are all of one shard and class. */
+class FullBuffer : public Home {
+  protected:
+    void SetUp() override {
+        Home::SetUp();
+        unit::forget_sparse();
+        hz_bin_limit_set(&self_->cache, HZ_REMOTE_BIN, room);
+        if (!HZ_HAS_HOME)
+            GTEST_SKIP() << "no class of this lane goes home";
+    }
+    /* Frees a buffer of blocks and one more, which makes the buffer leave. Returns the blocks that were in the buffer.
+     */
+    Blocks free_more_than_a_buffer(Blocks blocks) {
+        for (void *block : blocks)
+            hz_heap_free(block);
+        EXPECT_EQ(unit::bin_count(self_, HZ_REMOTE_BIN), 1U);
+        blocks.pop_back();
+        return blocks;
+    }
+    /* The blocks that rest with the shard. */
+    Blocks pop_all(struct hz_shard *shard) {
+        unit::ThreadOf there(self_, shard);
+        Blocks all;
+        Blocks some(HZ_BATCH_COUNT);
+        while (uint32_t got = hz_depot_pop(self_, size_class, some.data()))
+            all.insert(all.end(), some.begin(), some.begin() + got);
+        return all;
+    }
+    static constexpr unsigned size_class = 3;
+    static constexpr auto room = static_cast<uint32_t>(HZ_REMOTE_COUNT);
+    static constexpr bool has_stacks = HZ_DEPOT_BYTES > 0 && HZ_DEPOT_FROM_BYTES <= 48 && !HZ_WAY_IS_QUEUES;
+};
+
+TEST_F(FullBuffer, RestsWithTheShardOfItsBlocks) {
+    struct hz_counters before = self_->counters;
+    Blocks sent = free_more_than_a_buffer(unit::take(shards_[0], size_class, room + 1));
+    struct hz_counters after = self_->counters;
+    EXPECT_EQ(after.home_blocks - before.home_blocks, room);
+    EXPECT_EQ(after.remote_flush_calls - before.remote_flush_calls, 1U);
+    EXPECT_EQ(unit::waiting(shards_[0], size_class), has_stacks ? 0U : room);
+    EXPECT_EQ(hz_depot_blocks(size_class), has_stacks ? room : 0U);
+    EXPECT_TRUE(pop_all(own_).empty()) << "only the shard's threads take them";
+    Blocks popped = pop_all(shards_[0]);
+    if (has_stacks) {
+        std::sort(popped.begin(), popped.end());
+        std::sort(sent.begin(), sent.end());
+        EXPECT_EQ(popped, sent);
+        unit::put(shards_[0], popped);
+    }
+}
+
+TEST_F(FullBuffer, GoesHomeIfItsBlocksAreOfTwoClassesOrShards) {
+    for (auto [shard, other_class] : {std::pair{shards_[0], size_class - 1}, std::pair{shards_[1], size_class}}) {
+        for (size_t at : {size_t{0}, size_t{room} / 2, size_t{room} - 1}) {
+            Blocks blocks = unit::take(shards_[0], size_class, room + 1);
+            unit::put(shards_[0], {blocks[at]});
+            blocks[at] = unit::take(shard, other_class, 1)[0];
+            free_more_than_a_buffer(blocks);
+            EXPECT_EQ(hz_depot_blocks(size_class), 0U);
+            EXPECT_EQ(unit::waiting(shards_[0], size_class), room - 1);
+            EXPECT_EQ(unit::waiting(shard, other_class), 1U);
+            hz_heap_purge();
+        }
+    }
+}
+
+TEST_F(FullBuffer, GoesHomeIfTheShardHasNoThreads) {
+    Blocks blocks = unit::take(shards_[0], size_class, room + 1);
+    hz_shard_leave(self_, shards_[0]);
+    struct hz_counters before = self_->counters;
+    free_more_than_a_buffer(blocks);
+    EXPECT_EQ(self_->counters.direct_home - before.direct_home, (room + unit::home_count - 1) / unit::home_count);
+    EXPECT_EQ(hz_depot_blocks(size_class), 0U);
+    EXPECT_EQ(hz_shard_claim(), shards_[0]);
+}
+
+TEST_F(FullBuffer, OfANewThreadGoesHome) {
+    Blocks blocks = unit::take(shards_[0], size_class, room + 1);
+    self_->frees_watched = 0;
+    if (room < HZ_FREES_WATCHED) {
+        for (void *block : blocks)
+            hz_heap_free(block);
+        EXPECT_EQ(hz_depot_blocks(size_class), 0U) << "a second free would not be noticed there";
+        EXPECT_EQ(unit::waiting(shards_[0], size_class), room);
+    } else {
+        unit::put(shards_[0], blocks);
+    }
+    self_->frees_watched = HZ_FREES_WATCHED;
+}
+
+/* What the stack has no room for waits in the mailbox. */
+TEST_F(FullBuffer, TheStackIsBounded) {
+    if (!has_stacks)
+        GTEST_SKIP() << "this lane has no stacks";
+    const auto cap = static_cast<uint32_t>(
+        std::max<size_t>(HZ_DEPOT_BYTES / hz_class_bytes(size_class), hz_batch_count(size_class)));
+    for (uint32_t sent = 0; sent <= cap + room; sent += room) {
+        free_more_than_a_buffer(unit::take(shards_[0], size_class, room + 1));
+        hz_remote_flush(self_); /* the block that was left */
+    }
+    EXPECT_LE(hz_depot_blocks(size_class), cap);
+    EXPECT_GT(hz_depot_blocks(size_class) + hz_batch_count(size_class), cap);
+}
+
 TEST_F(Home, DetachSendsTheRemoteBuffer) {
     for (unsigned size_class : unit::some_classes()) {
         Blocks blocks = unit::take(shards_[0], size_class, 3);
