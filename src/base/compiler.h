@@ -69,6 +69,7 @@ enum {
 
 #define HZ_LIKELY(x)       __builtin_expect(!!(x), 1)
 #define HZ_UNLIKELY(x)     __builtin_expect(!!(x), 0)
+#define HZ_HIDE_VALUE(x)   __asm__("" : "+r"(x)) /* from here on the compiler does not know the variable's value */
 #define HZ_INLINE          static inline __attribute__((always_inline))
 #define HZ_NOINLINE        __attribute__((noinline))
 #define HZ_COLD            __attribute__((cold, noinline))

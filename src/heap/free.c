@@ -51,10 +51,8 @@ static bool free_on_cpu(struct hz_thread_block *self, void *block, unsigned size
 static void free_small(struct hz_thread_block *self, void *block, unsigned size_class) {
     if (HZ_HAS_CPU_BINS && free_on_cpu(self, block, size_class))
         return;
-    size_t offset = hz_bin_offset(size_class);
-    bool is_remote = hz_free_goes_home(self, hz_pagetag_of(block), offset);
-    if (is_remote)
-        offset = hz_bin_offset(HZ_REMOTE_BIN);
+    size_t offset = hz_free_offset(self, hz_pagetag_of(block), hz_bin_offset(size_class));
+    bool is_remote = offset == hz_bin_offset(HZ_REMOTE_BIN);
     struct hz_bin *bin = hz_bin_at(&self->cache, offset);
     unsigned index = is_remote ? (unsigned)HZ_REMOTE_BIN : size_class;
     if (!hz_inspect_free(self, index, block)) {

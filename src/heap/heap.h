@@ -36,9 +36,8 @@ HZ_INLINE void hz_heap_free(void *block) {
         hz_free_seal(block);
     struct hz_thread_block *self = hz_self();
     const struct hz_pagetag *tag = &self->tags[((uintptr_t)block >> HZ_PAGE_LOG2) & self->tag_mask];
-    size_t offset = hz_load_rlx(&tag->bin); /* sync: tag-publish, partner hz_pagetag_set */
-    if (hz_free_goes_home(self, tag, offset))
-        offset = hz_bin_offset(HZ_REMOTE_BIN);
+    /* sync: tag-publish, partner hz_pagetag_set */
+    size_t offset = hz_free_offset(self, tag, hz_load_rlx(&tag->bin));
     if (HZ_HAS_CPU_BINS && hz_cpu_is_joined()) {
         if (HZ_UNLIKELY(!hz_cpu_push(offset, block)))
             hz_free_slow(block);

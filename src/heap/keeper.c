@@ -203,6 +203,7 @@ static struct hz_thread_block *keeper_block(void) {
         hz_park_reset(self);
     self->shard = shard;
     self->owner = (uint8_t)shard->index;
+    self->owner_expected = self->owner;
     self->is_keeper = true;
     if (recycled != NULL)
         hz_thread_flush(self); /* an orphan's blocks */

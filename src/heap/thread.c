@@ -78,6 +78,7 @@ static struct hz_thread_block *attach(void) {
         return NULL;
     }
     thread->owner = (uint8_t)thread->shard->index;
+    thread->owner_expected = thread->owner;
     label_set(thread, 0);
     hz_sampler_start(thread);
     hz_allowance_join();

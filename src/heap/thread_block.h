@@ -44,6 +44,8 @@ struct hz_spares {
     uint32_t batches[HZ_SPARE_BATCHES];
 };
 
+enum { HZ_OWNER_NONE = 255 }; /* no shard of threads has this number */
+
 struct hz_shard;
 struct hz_thread_block;
 
@@ -81,11 +83,12 @@ struct hz_thread_block {
     /* const after publish: copies of hz_pagetags, so that free reads no shared variable */
     const struct hz_pagetag *tags;
     uintptr_t tag_mask;
-    uint8_t owner;   /* index of the thread's shard */
-    bool exit_armed; /* the exit hook will be called for the thread */
-    bool is_new;     /* the thread has not used its bins yet (park.c, free.c) */
-    bool is_hollow;  /* no thread has it, and the memory of its slots was given back */
-    bool is_keeper;  /* it puts blocks into their pages, and sends none to a mailbox (keeper.c) */
+    uint8_t owner;          /* index of the thread's shard */
+    uint8_t owner_expected; /* as owner, or HZ_OWNER_NONE (hz_free_offset, tick.c) */
+    bool exit_armed;        /* the exit hook will be called for the thread */
+    bool is_new;            /* the thread has not used its bins yet (park.c, free.c) */
+    bool is_hollow;         /* no thread has it, and the memory of its slots was given back */
+    bool is_keeper;         /* it puts blocks into their pages, and sends none to a mailbox (keeper.c) */
     /* malloc's bin by its offset: by the size in granules, 0 for size 0; and by the class. While allocations are
        sampled, the empty bin instead (cache/sampler.h) */
     uint16_t bin_of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1];

@@ -49,6 +49,7 @@ void hz_tick(struct hz_thread_block *self, unsigned index) {
     if (self->slow_count < TICK_VISITS)
         return;
     self->slow_count = 0;
+    self->owner_expected = self->owner;
     hz_thread_arm(self);
     uint64_t now = hz_os_now_ms();
     hz_cpus_note();

@@ -204,6 +204,7 @@ class ThreadOf {
     void set(struct hz_shard *shard) {
         self_->shard = shard;
         self_->owner = static_cast<uint8_t>(shard->index);
+        self_->owner_expected = self_->owner;
     }
     struct hz_thread_block *self_;
     struct hz_shard *own_;
