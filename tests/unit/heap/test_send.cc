@@ -239,6 +239,31 @@ TEST_F(Home, FreeKeepsOwnBlocksOfAnyClass) {
     }
 }
 
+/* After a block of another shard, free asks for the owner in another way, until the next tick. */
+TEST_F(Home, TheOwnerThatIsExpectedDecidesNothing) {
+    const unsigned large = hz_class_of(HZ_SMALL_MAX);
+    for (uint8_t expected : {self_->owner, static_cast<uint8_t>(HZ_OWNER_NONE)}) {
+        for (struct hz_shard *shard : {own_, shards_[0]}) {
+            for (unsigned size_class : {3U, large}) {
+                SCOPED_TRACE("class " + std::to_string(size_class) + ", expected " + std::to_string(expected));
+                self_->owner_expected = expected;
+                hz_heap_free(unit::take(shard, size_class, 1)[0]);
+                bool goes_home = shard != own_ && hz_class_is_home(size_class);
+                EXPECT_EQ(unit::bin_count(self_, HZ_REMOTE_BIN), goes_home ? 1U : 0U);
+                EXPECT_EQ(unit::bin_count(self_, size_class), goes_home ? 0U : 1U);
+                if (HZ_HAS_HOME && shard != own_)
+                    EXPECT_EQ(self_->owner_expected, HZ_OWNER_NONE);
+                else
+                    EXPECT_EQ(self_->owner_expected, expected);
+                hz_thread_flush(self_);
+            }
+        }
+    }
+    for (int i = 0; i < 100; i++)
+        hz_tick(self_, 1);
+    EXPECT_EQ(self_->owner_expected, self_->owner);
+}
+
 TEST_F(Home, FullRemoteBufferIsSentByFree) {
     std::vector<unsigned> classes = unit::some_classes(hz_class_is_home);
     if (classes.empty())
