@@ -30,18 +30,18 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs workloads documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system test-apps test-packages newcomer release site arm64 arm64-short musl asm pytests tidy format docs bench venv setup setup-run clean distclean
+.PHONY: help run test libs workloads documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system test-apps test-packages newcomer release site arm64 arm64-short riscv64-short musl asm pytests tidy format docs bench venv setup setup-run clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 	@echo "  suite-P   build preset P and run all of its suites; P is one of:"
 	@echo "            $(PRESETS)"
 
 run: setup-run libs ## build the libraries, then run real programs under glibc's malloc and under ours
 	tools/demo --lib $(LIB)/libhakozuna.so
 
-test: setup tidy musl arm64-short suite-release suite-check suite-clang-check suite-asan suite-tsan asm pytests preload guard ## run every test
+test: setup tidy musl arm64-short riscv64-short suite-release suite-check suite-clang-check suite-asan suite-tsan asm pytests preload guard ## run every test
 	@echo "make test: everything passed"
 
 libs: configure-release ## build the release libraries into build/lib
@@ -124,9 +124,11 @@ site: $(PACKAGING)/requirements.txt ## build the site of docs/ in build/site
 arm64: build-arm64 ## cross-build for arm64, and run all suites under qemu-user, which takes long
 	ctest --preset arm64 -j $(JOBS)
 
-arm64-short: configure-arm64 ## the same for the suites that take seconds
-	cmake --build --preset arm64 -j $(JOBS) --target short
-	ctest --preset arm64 -j $(JOBS) -L '^short$$'
+arm64-short riscv64-short: %-short: configure-%
+	cmake --build --preset $* -j $(JOBS) --target short
+	ctest --preset $* -j $(TEST_JOBS) -L '^short$$'
+arm64-short: ## the same for the suites that take seconds
+riscv64-short: ## the same for riscv64, and fewer suites
 
 musl: build-musl ## build with musl, and run a program linked statically and one under the preloaded libraries
 	ctest --preset musl -j $(JOBS)
