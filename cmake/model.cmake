@@ -126,6 +126,7 @@ function(hz_add_mutant patch_file engine lane_file lane)
     hz_patch_source("${patch_file}" ${lane}_${mutant} copy)
     hz_add_model_library(${lane}_mutant_${mutant} ${engine} ${lane_file} "${copy}")
     set(objects objects.${lane}.model.${file})
+    target_compile_options(${lane}_mutant_${mutant} PRIVATE "SHELL:-O0 -g0") # it takes longer to compile than to run
     if(copy MATCHES "\\.h$") # the scenarios contain inline functions of the header
         set(objects objects.${lane}.mutant.${mutant})
         hz_add_model_objects(${objects} ${file} ${lane}_mutant_${mutant})
