@@ -32,7 +32,7 @@ def test_redis(preload: Preload, tmp_path: Path) -> None:
 
 def run_redis_benchmark(preload: Preload, address: Path) -> None:
     result = preload.run(
-        required("redis-benchmark"), "-s", address, "-n", "20000", "-c", "20", "-r", "20000", "-d", "300", "-P", "8",
+        required("redis-benchmark"), "-s", address, "-n", "8000", "-c", "20", "-r", "20000", "-d", "300", "-P", "8",
         "-q", "-t", "ping,set,get,incr,lpush,rpop,sadd,hset,zadd,lrange_300,mset",
     )  # fmt: skip
     assert result.stdout.count("requests per second") >= 11, describe(result)
