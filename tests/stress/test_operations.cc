@@ -30,8 +30,10 @@ uint64_t chosen_seed(uint64_t seed) {
 }
 
 TEST_P(Operations, ContentsSurvive) {
-    repeat_install();
     Round round = GetParam();
+    if (support::tsan && round.actors > 255)
+        GTEST_SKIP() << "half a minute, for more shards than its lanes have";
+    repeat_install();
     round.seed = chosen_seed(round.seed);
     EXPECT_GT(run_round(t_table, round).steps, round.actors);
 }
@@ -52,6 +54,8 @@ class BrokenAllocator : public testing::TestWithParam<broken::Bug> {};
 TEST_P(BrokenAllocator, IsFound) {
     if (t_system)
         GTEST_SKIP() << "needs exact figures of the heap, in which a whole process has its part here";
+    if (support::sanitized)
+        GTEST_SKIP() << "the checks are the same in every build";
     GTEST_FLAG_SET(death_test_style, "fast");
     t_entries api = t_table;
     GetParam().plant(api);
