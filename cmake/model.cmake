@@ -102,6 +102,7 @@ function(hz_add_model_test name objects library lane)
     add_test(NAME ${name} COMMAND ${name} ${ARGN})
     set_tests_properties(${name} PROPERTIES LABELS "model;${lane}" TIMEOUT 300
                                             FAIL_REGULAR_EXPRESSION "Running 0 tests from")
+    hz_set_cost(${name} 1)
 endfunction()
 
 # Sets `result` to the value of the line `key: value` in a patch's header.
@@ -125,8 +126,8 @@ function(hz_add_mutant patch_file engine lane_file lane)
     cmake_path(GET patch_file STEM mutant)
     hz_patch_source("${patch_file}" ${lane}_${mutant} copy)
     hz_add_model_library(${lane}_mutant_${mutant} ${engine} ${lane_file} "${copy}")
-    set(objects objects.${lane}.model.${file})
     target_compile_options(${lane}_mutant_${mutant} PRIVATE "SHELL:-O0 -g0") # it takes longer to compile than to run
+    set(objects objects.${lane}.model.${file})
     if(copy MATCHES "\\.h$") # the scenarios contain inline functions of the header
         set(objects objects.${lane}.mutant.${mutant})
         hz_add_model_objects(${objects} ${file} ${lane}_mutant_${mutant})

@@ -12,8 +12,8 @@ add_custom_target(fuzz)
 # Registers a short run of soak; further arguments: its environment.
 function(hz_register_soak name target)
     add_test(NAME "${name}" COMMAND ${hz_test_launcher} $<TARGET_FILE:${target}> --rounds 4 --steps 2000)
-    set_tests_properties("${name}" PROPERTIES LABELS stress TIMEOUT 300 PROCESSORS 2
-                                              ENVIRONMENT "${hz_sanitizer_environment};${ARGN}")
+    set_tests_properties("${name}" PROPERTIES LABELS stress TIMEOUT 300 ENVIRONMENT "${hz_sanitizer_environment};${ARGN}")
+    hz_set_cost("${name}" 2)
 endfunction()
 
 function(hz_add_operations target source)
@@ -60,6 +60,7 @@ function(hz_add_fuzz entry)
              COMMAND sh -c "rm -rf $1 && mkdir -p $1 && $2 --write-inputs $1 && $3 -runs=800 -seed=1 -max_len=400 -artifact_prefix=$1/ $1"
                      sh ${inputs} $<TARGET_FILE:${lane}.soak> $<TARGET_FILE:${lane}.fuzz>)
     set_tests_properties(${lane}.fuzz PROPERTIES LABELS stress TIMEOUT 600)
+    hz_set_cost(${lane}.fuzz 1)
 endfunction()
 
 function(hz_add_operations_programs)

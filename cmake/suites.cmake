@@ -140,6 +140,25 @@ endfunction()
 # short, and the target of that name builds them.
 add_custom_target(short)
 
+# Sets a test's cost from cmake/test_costs.txt. `processors`: how many of ctest's slots the test takes. Two slots become
+# free together only when such a test ends, so those with two start before all others, or they would all run at the end.
+file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/test_costs.txt" hz_test_costs REGEX "^[^#]")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/test_costs.txt")
+function(hz_set_cost name processors)
+    math(EXPR cost "(${processors} - 1) * 100")
+    foreach(line IN LISTS hz_test_costs)
+        if(NOT line MATCHES "^([^ ]+) ([0-9]+)$")
+            message(FATAL_ERROR "cmake/test_costs.txt: '${line}': want PATTERN SECONDS")
+        endif()
+        set(seconds "${CMAKE_MATCH_2}")
+        if(name MATCHES "${CMAKE_MATCH_1}")
+            math(EXPR cost "${cost} + ${seconds}")
+            break()
+        endif()
+    endforeach()
+    set_tests_properties("${name}" PROPERTIES PROCESSORS ${processors} COST ${cost})
+endfunction()
+
 # Registers a test; further arguments: its labels.
 function(hz_register_test name target suite)
     add_test(NAME "${name}" COMMAND ${hz_test_launcher} $<TARGET_FILE:${target}>)
@@ -167,9 +186,11 @@ function(hz_register_test name target suite)
                    FAIL_REGULAR_EXPRESSION "Running 0 tests from"
                    TIMEOUT 300
                    ENVIRONMENT "${hz_sanitizer_environment};${excluded}")
-    if(suite STREQUAL "stress")
-        set_tests_properties("${name}" PROPERTIES PROCESSORS 2)
+    set(processors 1)
+    if(suite STREQUAL "stress" AND NOT name MATCHES "test_operations$") # half of that one is in lockstep
+        set(processors 2)
     endif()
+    hz_set_cost("${name}" ${processors})
 endfunction()
 
 # Thread leaks are not reported: the child of a fork lacks its parent's threads and cannot join them.
@@ -194,6 +215,10 @@ function(hz_add_suite entry suite)
         list(FILTER sources EXCLUDE REGEX "/test_(collapse|config|density|idle|list_check|mail_age|page|page_purge|sizeclass)\\.cc$")
         list(FILTER sources EXCLUDE REGEX "/test_(arena_settings|list|os_faulty|random|report|table_faulty|shadow|containers|request)\\.cc$")
         list(FILTER sources EXCLUDE REGEX "/test_os_high\\.cc$") # its mmap and munmap are the program's, not the sanitizer's
+        if(NOT lane STREQUAL hz_default_lane)
+            # half a minute for each lane; what their threads share is the same in all of them
+            list(FILTER sources EXCLUDE REGEX "/test_(limit|profile|sampler)\\.cc$")
+        endif()
     endif()
     if(NOT HZ_BUILD STREQUAL "check" OR NOT engine STREQUAL "hz3" OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
         # half a minute for each lane; scale and home of hz3 have every tier that a lane of hz4 has
@@ -215,10 +240,6 @@ function(hz_add_suite entry suite)
         endif()
         hz_add_test_program("${target}" "${objects}")
         if(source MATCHES "_faulty\\.cc$")
-        if(NOT lane STREQUAL hz_default_lane)
-            # half a minute for each lane; what their threads share is the same in all of them
-            list(FILTER sources EXCLUDE REGEX "/test_(limit|profile|sampler)\\.cc$")
-        endif()
             target_link_libraries("${target}" PRIVATE ${lane}_faulty)
         elseif(source MATCHES "_failfast\\.cc$")
             target_link_libraries("${target}" PRIVATE ${lane}_failfast)
@@ -297,6 +318,7 @@ function(hz_add_system_test source suite)
     hz_name_test("${source}" name)
     hz_add_test_program("system.${name}" "${source}")
     target_compile_definitions("system.${name}" PRIVATE HZ_TEST_SYSTEM=1)
+    hz_precompile(any "system.${name}")
     if(hz_is_release AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
         # glibc is the same in every build, so one build is enough.
         hz_register_test("system.${name}" "system.${name}" ${suite} system)
@@ -317,4 +339,3 @@ function(hz_add_system_test source suite)
         add_dependencies("system.${name}" hakozuna_${lane})
     endforeach()
 endfunction()
-    hz_precompile(any "system.${name}")
