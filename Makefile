@@ -10,6 +10,8 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 PACKAGING := build/packaging-venv
 PYTEST := $(PYTHON) -m pytest
+# the tests of one file run one after the other: they share results and files; tests/conftest.py orders the files
+BY_FILE := --dist loadfile --no-loadscope-reorder
 HAKOBENCH := $(VENV)/bin/hakobench
 SUITE ?= quick
 SOAK_SECONDS ?= 7200
@@ -90,7 +92,7 @@ under_each_lane = @printf '%s\n' $(PRELOAD_LANES) | xargs -P $(JOBS) -I @ sh -c 
 	for lane in $(PRELOAD_LANES); do echo "$(1): libhakozuna_$$lane.so"; cat build/$(1)_$$lane.log; done; exit $${status:-0}
 
 preload: venv libs ## run real programs under the release library of each engine
-	$(call under_each_lane,preload,$(LIB),tests/preload -n 2 --dist loadfile)
+	$(call under_each_lane,preload,$(LIB),tests/preload -n 2 $(BY_FILE))
 
 test-system: venv libs ## run programs under other settings of the machine (overcommit, huge pages, ...): as root, on an idle machine
 	for lane in $(PRELOAD_LANES); do \
@@ -107,7 +109,7 @@ test-apps: venv configure-$(APPS_BUILD) ## run many more real programs (docs/rea
 
 test-packages: venv libs $(PACKAGING)/requirements.txt ## link and install the libraries in all the ways of docs/install.md, and make every package
 	tools/setup packaging
-	HZ_SLOW=1 $(PYTEST) tests/packages --ignore tests/packages/test_newcomer.py -n $(JOBS) --dist loadfile $(ARGS)
+	HZ_SLOW=1 $(PYTEST) tests/packages --ignore tests/packages/test_newcomer.py -n $(JOBS) $(BY_FILE) $(ARGS)
 	HZ_SLOW=1 $(PYTEST) tests/packages/test_newcomer.py # alone, since it measures time
 
 newcomer: venv ## time the ways of a newcomer in an empty Debian: a clone to the end of `make run`, a package to a preloaded program; as root
@@ -137,8 +139,7 @@ asm: libs ## compare the fast paths of the release libraries with tests/asm/budg
 	tools/asm_budget.py --libs $(LIB) tests/asm/budget.txt
 
 pytests: venv libs build-release ## run the tests written in Python, except those of `preload` and `test-apps`
-	@# the tests of one file run one after the other: they share results and files
-	HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) tests --ignore tests/preload --ignore tests/apps -n $(TEST_JOBS) --dist loadfile
+	HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) tests --ignore tests/preload --ignore tests/apps -n $(TEST_JOBS) $(BY_FILE)
 
 tidy: ## check the house rules, including clang-format
 	tools/tidy.py

@@ -6,7 +6,7 @@ import re
 import subprocess
 
 import pytest
-from workload_programs import NAMES, SOURCES, build_library, build_workloads
+from workload_programs import NAMES, SOURCES, build_library, build_workloads, shared_workloads
 
 ARGS = "bench_random_mixed_malloc_args"
 DIST = "bench_random_mixed_malloc_dist"
@@ -82,7 +82,7 @@ WITHOUT_SANITIZERS = {"limit"}
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build_workloads(tmp_path_factory.mktemp("workloads"))
+    return shared_workloads(tmp_path_factory)
 
 
 def run(

@@ -1,8 +1,11 @@
-"""Builds the workloads, and small libraries to preload, for tests; needs only a C compiler."""
+"""Builds the workloads, and small libraries to preload, for tests; needs only a C compiler and pytest."""
 
+import fcntl
 import os
 import pathlib
 import subprocess
+
+import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "bench" / "workloads"
@@ -26,6 +29,20 @@ def build_workloads(directory: pathlib.Path, *flags: str, names: list[str] = NAM
         program = [_CC, *_FLAGS, *flags, "-o", str(directory / name), str(SOURCES / f"{name}.c")]
         _run([*program, *map(str, objects)])
     return directory
+
+
+def shared_workloads(factory: pytest.TempPathFactory) -> pathlib.Path:
+    """All workloads, which the first worker of a run builds for all of them."""
+    base = factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, complete = base / "workloads", base / "workloads.complete"
+    with (base / "workloads.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not complete.exists():
+            folder.mkdir(exist_ok=True)
+            build_workloads(folder)
+            complete.touch()
+    return folder
 
 
 def build_library(path: pathlib.Path, code: str) -> pathlib.Path:

@@ -1,0 +1,32 @@
+"""The order of the files. With `--dist loadfile` a worker takes whole files: the long ones come first, so that none of them runs alone at the end.
+
+xdist would begin with the files that have the most tests; `--no-loadscope-reorder` keeps this order.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+TESTS = pathlib.Path(__file__).parent
+LONG_FILES = (
+    "preload/test_python.py", "preload/test_library.py", "preload/test_commands.py", "preload/test_limits.py",
+    "preload/test_sample_guard.py", "preload/test_resident.py", "preload/test_keeper.py", "preload/test_fork.py",
+    "preload/test_sandbox.py", "preload/test_profile.py", "preload/test_servers.py",
+    "tools/test_variant.py", "tools/test_workloads.py", "hakobench/test_report_markdown.py", "tools/test_seeds.py",
+    "packages/test_install.py", "hakobench/test_trace_recorder.py", "tools/test_lane_libraries.py", "tools/test_ways.py",
+    "hakobench/test_statistics.py", "tools/test_diagnose_page.py", "hakobench/test_trace_replay.py", "hakobench/test_run.py",
+    "hakobench/test_report_browser.py", "hakobench/test_report_page.py", "hakobench/test_why.py", "tools/test_lanes.py",
+)  # fmt: skip
+
+
+def pytest_configure() -> None:
+    missing = [name for name in LONG_FILES if not (TESTS / name).is_file()]
+    if missing:
+        raise pytest.UsageError(f"tests/conftest.py: no such file: {', '.join(missing)}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {TESTS / name: place for place, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
