@@ -133,24 +133,32 @@ TEST(Shards, ADrainWhileTheOwnerRefills) {
     model::Explored found =
         model::explore("carry-publish stash-publish inbox-publish page-remote pageq-publish lock", 500, [] {
             Heap heap;
-            Channel<Blocks> full;
+            Channel<Blocks> first;
+            Channel<Blocks> second;
             Channel<struct hz_shard *> sent;
             Channel<int> go;
+            Channel<int> refilled;
             unsigned size_class = hz_class_of(model::SMALL);
             auto owner = [&] {
-                full.put(heap.take_many(12, model::SMALL));
+                first.put(heap.take_many(12, model::SMALL));
+                second.put(heap.take_many(4, model::SMALL));
                 sent.put(unit::self()->shard);
                 go.get();
+                heap.give_all(heap.take_many(1, model::SMALL));
+                refilled.put(0); /* most of the first list is left over now */
                 Blocks blocks = heap.take_many(12, model::SMALL);
                 note_counters();
                 heap.give_all(blocks);
             };
             auto other = [&] {
                 unit::self();
-                heap.give_all(full.get());
+                heap.give_all(first.get());
                 hz_thread_flush(unit::self());
                 struct hz_shard *shard = sent.get();
                 go.put(0);
+                heap.give_all(second.get());
+                refilled.get();
+                hz_thread_flush(unit::self());
                 for (unsigned i = 0; i < 3; i++)
                     drain(shard, size_class);
             };
