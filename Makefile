@@ -129,8 +129,8 @@ arm64: build-arm64 ## cross-build for arm64, and run all suites under qemu-user,
 arm64-short riscv64-short: %-short: configure-%
 	cmake --build --preset $* -j $(JOBS) --target short
 	ctest --preset $* -j $(TEST_JOBS) -L '^short$$'
-arm64-short: ## the same for the suites that take seconds
-riscv64-short: ## the same for riscv64, and fewer suites
+arm64-short: ## the same, but only the suites that take seconds
+riscv64-short: ## the same for riscv64, with fewer suites
 
 musl: build-musl ## build with musl, and run a program linked statically and one under the preloaded libraries
 	ctest --preset musl -j $(JOBS)

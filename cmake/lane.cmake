@@ -353,7 +353,7 @@ function(hz_add_public_header_checks)
     set_target_properties(public_containers_check PROPERTIES CXX_STANDARD 17)
 endfunction()
 
-# Checks that the internal headers compile on their own, as C: each in the first lane that has it, since what a header
+# Checks that each internal header compiles on its own, as C. The first lane that has a header is enough: what the header
 # must include does not depend on knobs.
 function(hz_add_header_checks)
     set(checked "")

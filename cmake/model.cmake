@@ -126,7 +126,7 @@ function(hz_add_mutant patch_file engine lane_file lane)
     cmake_path(GET patch_file STEM mutant)
     hz_patch_source("${patch_file}" ${lane}_${mutant} copy)
     hz_add_model_library(${lane}_mutant_${mutant} ${engine} ${lane_file} "${copy}")
-    target_compile_options(${lane}_mutant_${mutant} PRIVATE "SHELL:-O0 -g0") # it takes longer to compile than to run
+    target_compile_options(${lane}_mutant_${mutant} PRIVATE "SHELL:-O0 -g0") # compiling takes longer than running
     set(objects objects.${lane}.model.${file})
     if(copy MATCHES "\\.h$") # the scenarios contain inline functions of the header
         set(objects objects.${lane}.mutant.${mutant})

@@ -43,7 +43,7 @@ macro(hz_find_gtest)
     if(CMAKE_CROSSCOMPILING)
         add_subdirectory(/usr/src/googletest "${PROJECT_BINARY_DIR}/googletest" EXCLUDE_FROM_ALL SYSTEM)
         foreach(target gtest gtest_main gmock gmock_main)
-            target_compile_options(${target} PRIVATE -w -O0 -g0) # it takes longer to compile than to run
+            target_compile_options(${target} PRIVATE -w -O0 -g0) # compiling takes longer than running
         endforeach()
     else()
         find_package(GTest REQUIRED)
@@ -140,8 +140,9 @@ endfunction()
 # short, and the target of that name builds them.
 add_custom_target(short)
 
-# Sets a test's cost from cmake/test_costs.txt. `processors`: how many of ctest's slots the test takes. Two slots become
-# free together only when such a test ends, so those with two start before all others, or they would all run at the end.
+# Sets a test's cost from cmake/test_costs.txt. `processors`: how many of ctest's slots the test takes. A test that takes
+# two slots can start only when two become free together, which happens only when another such test ends. So these tests
+# start before all others. Otherwise they would all run at the end.
 file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/test_costs.txt" hz_test_costs REGEX "^[^#]")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/test_costs.txt")
 function(hz_set_cost name processors)
@@ -187,7 +188,7 @@ function(hz_register_test name target suite)
                    TIMEOUT 300
                    ENVIRONMENT "${hz_sanitizer_environment};${excluded}")
     set(processors 1)
-    if(suite STREQUAL "stress" AND NOT name MATCHES "test_operations$") # half of that one is in lockstep
+    if(suite STREQUAL "stress" AND NOT name MATCHES "test_operations$") # which runs half of the time in lockstep
         set(processors 2)
     endif()
     hz_set_cost("${name}" ${processors})
@@ -216,7 +217,7 @@ function(hz_add_suite entry suite)
         list(FILTER sources EXCLUDE REGEX "/test_(arena_settings|list|os_faulty|random|report|table_faulty|shadow|containers|request)\\.cc$")
         list(FILTER sources EXCLUDE REGEX "/test_os_high\\.cc$") # its mmap and munmap are the program's, not the sanitizer's
         if(NOT lane STREQUAL hz_default_lane)
-            # half a minute for each lane; what their threads share is the same in all of them
+            # half a minute for each lane; what the threads of these tests share is the same in all lanes
             list(FILTER sources EXCLUDE REGEX "/test_(limit|profile|sampler)\\.cc$")
         endif()
     endif()

@@ -16,7 +16,8 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 
 set(HZ_TEST_EXCLUSIONS "${CMAKE_CURRENT_LIST_DIR}/qemu.txt")
-# The suites of seconds. riscv64 has fewer: those of what the processor's instructions, addresses and signals decide.
+# The suites that take seconds. riscv64 runs only those that depend on the processor: on its instructions, addresses or
+# signals.
 set(HZ_SHORT_TESTS "^hz3_scale\\.(contract\\.test_(counters|errors|operators|standards|stats)|death\\.test_(cancelled|misuse)|\
 unit\\.base\\.test_(check|cpus|list|lock|meta|mpsc|os_high|pagetag|registry|runmap|table_faulty))$")
 if(HZ_PROCESSOR STREQUAL "aarch64")

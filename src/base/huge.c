@@ -109,11 +109,11 @@ bool hz_huge_is_wanted(size_t used_bytes) {
     return HZ_LIKELY(end == 0) || hz_os_now_ms() >= end;
 }
 
-/* How much of `wall_us`, which passed since `before`, the kernel may have spent on the unit. With more threads than
-   CPUs a thread can lose its CPU in the midst of the page fault, and a pause would not make the next unit quicker. A
-   thread that has not slept since then was on a CPU for all that the kernel did, and otherwise waited for one. If it
-   has slept, perhaps the kernel waited for memory that another thread was moving. Nothing tells how long, so all of
-   the time counts. */
+/* How much of `wall_us`, the time since `before`, the kernel may have spent on the unit. With more threads than CPUs a
+   thread can lose its CPU in the middle of the page fault, and a pause would not make the next unit quicker. If the
+   thread has not slept since `before`, the kernel worked on the unit only while the thread had a CPU, so the CPU time
+   counts. If it has slept, the kernel may have waited while another thread moved memory. Nothing tells for how long, so
+   all of the time counts. */
 static uint64_t kernel_us(uint64_t wall_us, const struct hz_os_usage *before) {
     struct hz_os_usage after;
     if (HZ_LIKELY(wall_us <= SLOW_US) || before == NULL || !hz_os_usage_get(&after) || after.sleeps != before->sleeps)
@@ -124,7 +124,7 @@ static uint64_t kernel_us(uint64_t wall_us, const struct hz_os_usage *before) {
 /* Touches the first byte of the run, which makes the kernel find a huge page for the unit. */
 static void unit_touch(char *run) {
     struct hz_os_usage usage;
-    bool known = hz_os_usage_get(&usage); /* 0.5 % of the time that the kernel takes for a unit */
+    bool known = hz_os_usage_get(&usage); /* costs 0.5 % of the time that the kernel takes for a unit */
     uint64_t before = hz_os_now_us();
     *(volatile char *)run = 0;
     uint64_t took = kernel_us(hz_os_now_us() - before, known ? &usage : NULL);
@@ -217,9 +217,9 @@ static void collapse_failed(int error) {
     hz_store_rlx(&collapse_at_ms, hz_os_now_ms() + ((uint64_t)COLLAPSE_RETRY_MS << fails));
 }
 
-/* Has the kernel find a huge page, and gives it back. The collapse that follows takes the same page, as a rule. While
-   it fills the page no other thread can map memory or fault in that unit. So if a hypervisor first has to find memory
-   for the page, which takes 5 ms where copying takes 0.5, that must be over before. */
+/* Makes the kernel find a huge page, and gives it back. As a rule, the collapse that follows takes the same page. While
+   a collapse fills its page, no other thread can map memory, or fault in that unit. If a hypervisor first has to find
+   memory for the page, that takes 5 ms; copying takes 0.5. So the hypervisor should be done before the collapse. */
 static void huge_page_warm(void) {
     static char *own; /* owner: the one thread that collapses */
     if (own == NULL) {
@@ -229,7 +229,7 @@ static void huge_page_warm(void) {
         hz_os_huge(own, HZ_HUGE_BYTES);
     }
     *(volatile char *)own = 0;
-    (void)hz_os_purge(own, HZ_HUGE_BYTES); /* if refused, the next collapse has a cold page, and so much stays */
+    (void)hz_os_purge(own, HZ_HUGE_BYTES); /* if refused, these 2 MiB stay, and the collapse gets a cold page */
 }
 
 bool hz_huge_collapse(hz_huge_units *units, char *base, unsigned unit) {

@@ -36,8 +36,8 @@ void hz_huge_dense_set(size_t bytes); /* in a fork's child */
 bool hz_huge_is_wanted(size_t used_bytes);
 
 /* Asks for a unit. `run`: memory in it that the caller holds, which reads as zero, and is made resident here. If that
-   takes long, because the kernel first has to move other memory, no unit is wanted for a while. Waiting for a CPU does
-   not count, in a process of which hz_os_usage_get knows that. */
+   takes long, because the kernel first has to move other memory, no unit is wanted for a while. Time spent waiting for
+   a CPU does not count if hz_os_usage_get can tell how long that was. */
 void hz_huge_ask(hz_huge_units *units, char *base, unsigned unit, char *run);
 
 /* Whether small pages should be made huge. `used_bytes`: in all runs. Any thread. */

@@ -88,15 +88,15 @@ uint64_t hz_os_now_ms(void);
 /* Monotonic time in microseconds, for durations. Costs about 30 ns where the kernel's vDSO knows it. */
 uint64_t hz_os_now_us(void);
 
-/* What a thread has used since its start. If it has not slept meanwhile, it spent what remains of an interval waiting
+/* What a thread has used since its start. In an interval without a sleep, whatever was not CPU time was spent waiting
    for a CPU. */
 struct hz_os_usage {
     uint64_t cpu_us; /* microseconds on a CPU, in the program and in the kernel */
     uint64_t sleeps; /* how often it has waited for anything but a CPU */
 };
 
-/* What the calling thread has used. Two system calls, which a filter might forbid. So false, and no call is made, until
-   hz_os_is_sandboxed has been false, and after hz_os_usage_end or hz_os_confine. Any thread. */
+/* What the calling thread has used. Makes two system calls, which a filter might forbid. So it returns false, without a
+   call, until hz_os_is_sandboxed has returned false, and again after hz_os_usage_end or hz_os_confine. Any thread. */
 bool hz_os_usage_get(struct hz_os_usage *usage);
 void hz_os_usage_end(void);
 

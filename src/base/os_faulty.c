@@ -1,5 +1,5 @@
 /*
- * os_faulty.c - an operating system that refuses calls on request, and whose clocks run as a test wants. The faulty
+ * os_faulty.c - an operating system that refuses calls on request, and whose clocks a test can set. The faulty
  * build puts it in front of os_linux.c; see os_faulty.h. Invariant: a refused call changes nothing.
  */
 #include "base/os_faulty.h"

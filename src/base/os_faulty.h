@@ -3,7 +3,7 @@
  *
  * Only in libraries compiled with HZ_OS_FAULTY=1. There the calls that an OS can refuse (reserve, commit, map,
  * map_zero, collapse, purge, unmap, close, fill, remap) are counted, and the chosen ones fail without doing anything.
- * Time passes as a test wants.
+ * A test can also set how fast time passes.
  */
 #ifndef HZ_BASE_OS_FAULTY_H
 #define HZ_BASE_OS_FAULTY_H
@@ -18,9 +18,9 @@ void hz_os_faulty_fail(uint64_t after, uint64_t count);
 uint64_t hz_os_faulty_calls(void);
 uint64_t hz_os_faulty_failures(void);
 
-/* From now on each reading of hz_os_now_us is `wall_us` later than the one before, beside the time that passes, and
-   each reading of hz_os_usage_get has `used` more than the one before. NULL: hz_os_usage_get is false. wall_us = 0: the
-   clocks are the real ones again. Any thread. */
+/* From now on each call of hz_os_now_us adds `wall_us` to the real time, beyond what earlier calls have added, and each
+   call of hz_os_usage_get returns `used` more than the call before; NULL: it returns false. wall_us = 0: the clocks are
+   the real ones again. Any thread. */
 void hz_os_faulty_pace(uint64_t wall_us, const struct hz_os_usage *used);
 
 /* The real functions, which have these names in the faulty build only. */

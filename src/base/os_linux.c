@@ -300,7 +300,7 @@ uint64_t IMPL(now_us)(void) {
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-/* getrusage also has CPU times, but those of the last tick. */
+/* getrusage has CPU times too, but only as of the last timer tick. */
 bool IMPL(usage_get)(struct hz_os_usage *usage) {
     struct timespec cpu;
     struct rusage counts;

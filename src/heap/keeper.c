@@ -309,7 +309,7 @@ void hz_keeper_confine(void) {
     int cancel_state;
     hz_hooks_enter(); /* a fork handler may be first in the child to restrict itself */
     hz_hooks_leave();
-    hz_os_usage_end(); /* in the parent too if a child of vfork calls: it can do without */
+    hz_os_usage_end(); /* a child of vfork does this to its parent too, which can do without */
     if (hz_os_is_confined() || !is_keepers_process())
         return;
     hz_cpu_bins_stop(true); /* while the kernel still allows it; the keeper sends home what they have */

@@ -44,7 +44,7 @@ struct hz_spares {
     uint32_t batches[HZ_SPARE_BATCHES];
 };
 
-enum { HZ_OWNER_NONE = 255 }; /* no shard of threads has this number */
+enum { HZ_OWNER_NONE = 255 }; /* no shard that has threads has this index */
 
 struct hz_shard;
 struct hz_thread_block;
@@ -84,7 +84,7 @@ struct hz_thread_block {
     const struct hz_pagetag *tags;
     uintptr_t tag_mask;
     uint8_t owner;          /* index of the thread's shard */
-    uint8_t owner_expected; /* as owner, or HZ_OWNER_NONE (hz_free_offset, tick.c) */
+    uint8_t owner_expected; /* equals owner, or is HZ_OWNER_NONE (hz_free_offset, tick.c) */
     bool exit_armed;        /* the exit hook will be called for the thread */
     bool is_new;            /* the thread has not used its bins yet (park.c, free.c) */
     bool is_hollow;         /* no thread has it, and the memory of its slots was given back */

@@ -145,7 +145,7 @@ TEST(Shards, ADrainWhileTheOwnerRefills) {
                 sent.put(unit::self()->shard);
                 go.get();
                 heap.give_all(heap.take_many(1, model::SMALL));
-                refilled.put(0); /* most of the first list is left over now */
+                refilled.put(0); /* now most of the first list is leftovers */
                 Blocks blocks = heap.take_many(12, model::SMALL);
                 note_counters();
                 heap.give_all(blocks);

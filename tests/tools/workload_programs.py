@@ -32,7 +32,7 @@ def build_workloads(directory: pathlib.Path, *flags: str, names: list[str] = NAM
 
 
 def shared_workloads(factory: pytest.TempPathFactory) -> pathlib.Path:
-    """All workloads, which the first worker of a run builds for all of them."""
+    """All workloads. The first worker of a test run builds them for all workers."""
     base = factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder, complete = base / "workloads", base / "workloads.complete"

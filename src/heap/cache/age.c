@@ -68,7 +68,7 @@ void hz_age_surplus_leave(struct hz_thread_block *self) {
     if (!HZ_HAS_HOME)
         return;
     for (unsigned size_class = 1; size_class <= hz_home_classes(); size_class++) {
-        uint32_t left = hz_depot_blocks(size_class); /* at least what rests there now: senders may never stop */
+        uint32_t left = hz_depot_blocks(size_class); /* no less than rests there; senders may never stop */
         uint32_t count;
         while (left > 0 && hz_load_rlx(&self->shard->threads) == 1 && /* relaxed: hint */
                (count = hz_depot_pop(self, size_class, blocks)) > 0) {

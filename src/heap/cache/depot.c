@@ -8,8 +8,8 @@
  *
  * A home class has a stack in each shard instead. Only the shard's threads pop from it; ageing, a purge and the shard's
  * last thread send its blocks home. Its batches come from bins of the shard's threads, and from remote buffers of other
- * threads that have only its blocks. In a bin of a home class all blocks are of the thread's shard, except a stray,
- * whose page has just changed hands. So the blocks stay with their shard.
+ * threads, if a buffer holds only blocks of that shard and class. In a bin of a home class all blocks are of the
+ * thread's shard, except a stray, whose page has just changed hands. So the blocks stay with their shard.
  *
  * The head of a stack is one word: index of the top batch, number of blocks, and a 26-bit tag that changes with every
  * push and pop. So a pop that was delayed cannot mistake a batch that left and came back (ABA) for the one it saw.
@@ -334,9 +334,9 @@ static uint32_t batch_take(struct hz_thread_block *self, uint32_t index, void **
     return count;
 }
 
-/* Prefetches the blocks that another thread pushed: another processor may have written them last, and the program
-   writes them soon, the last one first. Blocks of the thread's own are mostly still in its caches, or follow each other
-   in memory so that the processor fetches them by itself. */
+/* Prefetches the blocks of a batch that another thread pushed: another processor may have written them last, and the
+   program will write them soon, the last one first. The blocks of a batch that this thread pushed are mostly still in
+   its caches, or follow each other in memory, so that the processor fetches them by itself. */
 static void blocks_prefetch(const struct hz_thread_block *self, void *const *blocks, uint32_t count, uint16_t from) {
     for (uint32_t left = from != thread_mark(self) ? count : 0; left > 0; left--)
         HZ_PREFETCH_WRITE(blocks[left - 1]);

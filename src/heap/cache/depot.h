@@ -22,8 +22,8 @@ void hz_depot_divide(void);
    there is no memory for a batch. The thread has a shard. */
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count);
 
-/* Keeps `count` (1..hz_batch_count) blocks of a home class for the threads of their shard, which has threads. False as
-   hz_depot_push. Any thread. */
+/* Keeps `count` (1..hz_batch_count) blocks of a home class for the threads of their shard. The shard has threads. False
+   in the same cases as hz_depot_push. Any thread. */
 bool hz_depot_send(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class, void *const *blocks,
                    uint32_t count);
 

@@ -5,8 +5,8 @@
  * The surplus of a full bin goes to the depot in batches: for any thread, or, if the class is a home class, for threads
  * of the shard. It goes home instead if enough of the class rests in the depot already, if the class is sparse, or if
  * the class does not use the depot. A full remote buffer whose blocks are all of one shard and class goes to that
- * shard's stack in the depot, any other remote buffer home as lists. A fork's copy made during a flush must not have a
- * block twice, so the bin is emptied first, and what stays is put back last.
+ * shard's stack in the depot; any other remote buffer goes home as lists. A fork's copy made during a flush must not
+ * have a block twice, so the bin is emptied first, and what stays is put back last.
  */
 #include "heap/cache/flush.h"
 
@@ -51,8 +51,8 @@ void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t ke
     hz_bin_fill(&self->cache, size_class, keep);
 }
 
-/* Empties the remote buffer. Copies its blocks to `blocks`, since statistics read the slots, so that these must not be
- * used as scratch. Returns their number. */
+/* Empties the remote buffer into `blocks`, and returns their number. A copy, because statistics read the slots of the
+ * buffer, which therefore must not be used as scratch. */
 static uint32_t remote_take(struct hz_thread_block *self, void **blocks) {
     uint32_t count = hz_bin_empty(&self->cache, HZ_REMOTE_BIN); /* before any block is on its way home */
     if (count == 0)
@@ -72,8 +72,8 @@ void hz_remote_flush(struct hz_thread_block *self) {
     hz_blocks_send(self, blocks, remote_take(self, blocks));
 }
 
-/* The shard of all the blocks, if their page tags name one shard and one class, a home class; else NULL. A block that
- * is free already can have lost its class, or belong to a zone. */
+/* If the page tags of all blocks name one shard and one home class, returns that shard, otherwise NULL. If a block was
+ * free already, its page may have been retired: then its tag names no class, or a zone. */
 static struct hz_shard *home_of(void *const *blocks, uint32_t count, unsigned *size_class) {
     unsigned owner = hz_pagetag_owner(blocks[0]);
     *size_class = hz_pagetag_class(blocks[0]);
@@ -81,7 +81,7 @@ static struct hz_shard *home_of(void *const *blocks, uint32_t count, unsigned *s
         return NULL;
     uintptr_t page = (uintptr_t)blocks[0] >> HZ_PAGE_LOG2;
     for (uint32_t i = 1; i < count; i++) {
-        if ((uintptr_t)blocks[i] >> HZ_PAGE_LOG2 == page) /* as often: spares the tag */
+        if ((uintptr_t)blocks[i] >> HZ_PAGE_LOG2 == page) /* often the case: no need to read the tag */
             continue;
         page = (uintptr_t)blocks[i] >> HZ_PAGE_LOG2;
         if (hz_pagetag_class(blocks[i]) != *size_class || hz_pagetag_owner(blocks[i]) != owner)
@@ -90,7 +90,7 @@ static struct hz_shard *home_of(void *const *blocks, uint32_t count, unsigned *s
     return hz_shard_get(owner);
 }
 
-/* Gives blocks of a home class to the stack of their shard. Returns how many it took. */
+/* Gives blocks of a home class to the stack of their shard. Returns how many the stack took. */
 static uint32_t stack_fill(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class,
                            void *const *blocks, uint32_t count) {
     uint32_t done = 0;
@@ -105,7 +105,7 @@ static uint32_t stack_fill(struct hz_thread_block *self, struct hz_shard *shard,
     return done;
 }
 
-/* Where blocks are sent to their pages, all of them are: the lane exists for the comparison. */
+/* A lane that sends blocks to their pages sends all blocks there: it exists for the comparison. */
 enum { HAS_STACKS = HZ_DEPOT_BYTES > 0 && !HZ_WAY_IS_QUEUES };
 
 void hz_remote_pass(struct hz_thread_block *self) {

@@ -19,8 +19,8 @@ void hz_bin_send_home(struct hz_thread_block *self, unsigned index);
 /* Sends home what is in the remote buffer, as lists. */
 void hz_remote_flush(struct hz_thread_block *self);
 
-/* Empties the remote buffer, too. If all its blocks are of one shard and class, the depot gets as many as it takes, in
-   batches for threads of that shard. Any others go home. */
+/* Empties the remote buffer as well. If all its blocks are of one shard and class, the depot gets as many as it takes,
+   in batches for threads of that shard. All other blocks go home as lists. */
 void hz_remote_pass(struct hz_thread_block *self);
 
 /* Sends home all blocks that the thread block holds, and returns its spare batches. Does not detach the thread. */

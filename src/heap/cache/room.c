@@ -1,12 +1,12 @@
 /*
  * room.c - see room.h. Called by the slow paths of malloc and free.
  *
- * A bin begins with room for one block, so that a thread which uses a class once takes few from its pages. Each
- * visit doubles it, up to the bin's capacity while the thread has used little of its allowance (very little, beyond 512
- * blocks), and then up to hz_bin_start, or not at all if very many threads share. So a few classes, or the bursts of a
- * few threads, get bins that make trips to the depot rare, and many threads that use many classes keep little of each.
- * Room shrinks when the bin is idle, when its class is sparse, or when the thread's bins have more room than is
- * allowed. The next thread that gets the thread block inherits it.
+ * A bin begins with room for a few blocks, so that a thread which uses a class once takes few from its pages. Each
+ * visit doubles the room: up to the bin's capacity while the thread has used little of its allowance (very little if
+ * the bin is to exceed 512 blocks), and then up to hz_bin_start, or not at all if very many threads share. So a few
+ * classes, or the bursts of a few threads, get bins that make trips to the depot rare, and many threads that use many
+ * classes keep little of each. Room shrinks when the bin is idle, when its class is sparse, or when the thread's bins
+ * have more room than is allowed. The next thread that gets the thread block inherits it.
  */
 #include "heap/cache/room.h"
 
@@ -21,8 +21,8 @@ enum {
     GAP_MAX = 1024,
     VISITS_BETWEEN = 16,    /* after a search that found no such bin, visits until the next search */
     CROWD_FREE_SHARE = 128, /* as HZ_ROOM_FREE_SHARE, in a crowd */
-    LONG_COUNT = 512,       /* blocks beyond which only bins of small blocks have capacity, */
-    LONG_FREE_SHARE = 64,   /* and a bin may grow only with this share instead */
+    LONG_COUNT = 512,       /* only bins of small blocks have capacity for more blocks than this, */
+    LONG_FREE_SHARE = 64,   /* and grow beyond it only within this share, instead of HZ_ROOM_FREE_SHARE */
     EXCESS_SHARE = 16, /* room shrinks if it exceeds the allowance by more than 1/16: the allowance varies a little */
 };
 

@@ -17,7 +17,7 @@ enum {
     FULL_FREE_SHARE = 4,   /* a page is full while less than 1/4 of its blocks are free */
     BLOCKS_MIN = 4,        /* a run should hold at least this many blocks */
     WASTE_SHARE_MAX = 16,  /* a run should leave at most 1/16 of itself unused */
-    LIST_STEP = 32,        /* blocks of a list that are read before they are put */
+    LIST_STEP = 32,        /* blocks of a list whose links are read before any of them is put */
     RECIPROCAL_SHIFT = 42, /* exact for offsets below 2^42 / block_bytes; runs are below 2^22, products below 2^60 */
 };
 
@@ -44,7 +44,7 @@ struct grid {
 
 static struct grid grids[HZ_CLASS_COUNT]; /* const after publish */
 
-_Static_assert(HZ_PAGE_LOG2 == 16, "grid_number takes an offset in a page for a number modulo 2^16");
+_Static_assert(HZ_PAGE_LOG2 == 16, "grid_number treats an offset in a page as a number modulo 2^16");
 
 static struct hz_page *page_at(struct hz_segment *segment, unsigned page) {
     return (struct hz_page *)(void *)segment->meta[page].bytes;
@@ -146,7 +146,7 @@ static uint32_t block_index(const struct hz_page *page, const void *address) {
     return (uint64_t)index * page->block_bytes == offset ? index : UINT32_MAX;
 }
 
-/* Each step doubles the number of low bits in which odd * inverse is 1 (Newton); 3 are right at first. */
+/* Newton's method: each step doubles the number of low bits in which odd * inverse equals 1. At first 3 are right. */
 static uint16_t odd_inverse(uint32_t odd) {
     uint32_t inverse = odd;
     for (int bits = 3; bits < HZ_PAGE_LOG2; bits *= 2)
@@ -164,9 +164,9 @@ void hz_pages_init(void) {
     }
 }
 
-/* Divides an offset in the page by the bytes of a block. An odd number's product with its inverse is 1, and a rotation
-   undoes the multiplication by 2^shift. Both map 2^16 numbers to as many, each to another one: so the result is below
-   the capacity for the starts of blocks, and for no other offset. */
+/* Divides an offset in the page by the bytes of a block. Multiplying by the inverse divides by the odd number; the
+   rotation divides by 2^shift. Both map the 2^16 possible values one to one. The starts of blocks yield all results
+   below the capacity, so no other offset yields one of these. */
 static uint16_t grid_number(struct grid grid, uint16_t offset) {
     uint16_t product = (uint16_t)(offset * (uint32_t)grid.inverse);
     return (uint16_t)(product >> grid.shift | product << (HZ_PAGE_LOG2 - grid.shift));
@@ -180,12 +180,12 @@ bool hz_class_has_start(unsigned size_class, const void *address) {
     return block_index(page, address) < page->capacity;
 }
 
-enum { GRID_LANES = 8 }; /* of the vectors into which compilers turn the two loops of grid_look */
+enum { GRID_LANES = 8 }; /* lanes of the vectors into which compilers turn the two loops of grid_look */
 
-/* What was seen of addresses, by their lanes. */
+/* What grid_look has found in the addresses so far, for each vector lane. */
 struct grid_look {
     uintptr_t bits[GRID_LANES]; /* of all addresses in the lane */
-    uint16_t wrong[GRID_LANES]; /* not 0: one of them was no block's start */
+    uint16_t wrong[GRID_LANES]; /* not 0: one of them is no block's start */
 };
 
 static void grid_look(struct grid_look *look, struct grid grid, void *const *addresses) {
@@ -304,8 +304,8 @@ static bool page_spans(const struct hz_page *page, const void *address) {
            hz_load_rlx(&page->run_pages); /* relaxed: const */
 }
 
-/* Puts the first of the blocks, which is the page's, and those behind it up to one of another page. Returns their
-   number. */
+/* Puts the first block, which belongs to the page, and the blocks after it up to the first one of another page. Returns
+   how many it has put. */
 static uint32_t page_put(struct hz_page *page, void *const *blocks, uint32_t count) {
     uint32_t done = 0;
     do
@@ -521,7 +521,7 @@ uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t c
     unsigned size_class = hz_pagetag_class(head);
     for (void *block = head; count > 0;) {
         uint32_t step = (uint32_t)hz_min(count, LIST_STEP);
-        for (uint32_t i = 0; i < step; i++, count--) { /* all links first: a put may retire the page */
+        for (uint32_t i = 0; i < step; i++, count--) { /* reads all links first: a put may retire the page */
             blocks[i] = block;
             block = count > 1 ? hz_link_follow(size_class, block) : NULL;
         }

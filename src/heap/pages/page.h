@@ -106,8 +106,8 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class);
 /* Puts one block of the shard into its page. Returns the number of pages retired by that (0 or 1). */
 uint32_t hz_page_put_locked(struct hz_shard *shard, void *block);
 
-/* Puts blocks into their pages and returns the number of pages retired. Blocks of other shards go into `strays`. Costs
-   least when blocks of a page follow each other. */
+/* Puts blocks into their pages and returns the number of pages retired. Blocks of other shards go into `strays`. Is
+   fastest when blocks of the same page are next to each other. */
 uint32_t hz_pages_put_locked(struct hz_shard *shard, void *const *blocks, uint32_t count, struct hz_list *strays);
 
 /* The same for a list of one class. */

@@ -59,7 +59,7 @@ static void send_some(struct hz_thread_block *self, void **blocks, uint32_t coun
     uint8_t used[HZ_HOME_COUNT];
     uint32_t used_count = 0;
     uint32_t own_count = 0; /* own blocks move to the array's start */
-    uintptr_t page = 0;     /* number of the page that the next two tell of */
+    uintptr_t page = 0;     /* number of the page whose tag gave the next two values */
     unsigned owner = 0;
     unsigned size_class = HZ_CLASS_NONE;
     groups_clear(groups);

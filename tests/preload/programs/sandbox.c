@@ -7,7 +7,7 @@
  *   HOW    prctl, raw          how the filter is installed: raw by its own system call, unseen by the heap
  *          kill, EPERM, ENOSYS what the filter does to a call. As in prctl:kill
  *   WORK   one, threads        after the filter: in the first thread, or in further threads as well
- *          dense               as threads; then the first thread's heap becomes so large that it gets huge pages
+ *          dense               like threads; then the first thread's heap becomes so large that it gets huge pages
  *          stay                in the first thread; those that have worked before go on, and do not end
  *          exit                in the first thread, and the program ends by exit instead of _exit
  *          refused             in the first thread, where malloc may fail with ENOMEM

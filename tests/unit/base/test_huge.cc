@@ -75,7 +75,7 @@ class Huge : public testing::Test {
   protected:
     static void SetUpTestSuite() {
         ASSERT_TRUE(unit::base_init());
-        (void)hz_os_is_sandboxed(); /* if not, a unit is not slow because the test has lost its CPU */
+        (void)hz_os_is_sandboxed(); /* if there is no filter, a lost CPU no longer makes a unit slow */
     }
     void SetUp() override {
         if (!kernel_has_huge_pages())
@@ -242,7 +242,7 @@ TEST_F(HugeCollapse, MakesAUnitOneThatWasAskedFor) {
     size_t resident = support::resident_bytes();
     EXPECT_TRUE(hz_huge_collapse(&units_, base_, 0));
     if (!support::sanitized) {
-        EXPECT_LT(support::resident_bytes(), resident + MiB) << "no other huge page stays";
+        EXPECT_LT(support::resident_bytes(), resident + MiB) << "the page that was warmed went back";
     }
     EXPECT_EQ(collapsed(), before + 1);
     EXPECT_TRUE(hz_huge_is_asked(&units_, 0));

@@ -39,7 +39,7 @@ TEST(HugeFaulty, AfterARefusalTheNextAttemptWaits) {
     EXPECT_TRUE(hz_os_unmap(base, HZ_SEGMENT_BYTES));
 }
 
-/* So that a hypervisor need not find memory while other threads wait for the collapse. */
+/* This spares other threads a wait: without it, a hypervisor may have to find memory during the collapse. */
 TEST(HugeFaulty, ACollapseBeginsWithAHugePageThatGoesBack) {
     ASSERT_TRUE(unit::base_init());
     auto *base = static_cast<char *>(hz_os_map(HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES, false));
@@ -48,7 +48,7 @@ TEST(HugeFaulty, ACollapseBeginsWithAHugePageThatGoesBack) {
     hz_huge_units units = {0};
     ASSERT_TRUE(hz_huge_collapse_begin(&units, 0));
     unit::os_works_again();
-    (void)hz_huge_collapse(&units, base, 0); /* this kernel may not be able to */
+    (void)hz_huge_collapse(&units, base, 0); /* this kernel may be unable to collapse */
     EXPECT_GE(hz_os_faulty_calls(), 2U) << "a purge, and the collapse";
     hz_huge_forget(&units);
     EXPECT_TRUE(hz_os_unmap(base, HZ_SEGMENT_BYTES));
@@ -84,7 +84,7 @@ TEST(HugeFaulty, OnlyTheTimeThatTheKernelMayHaveSpentMakesAUnitSlow) {
     hz_huge_figures_get(&figures);
     EXPECT_EQ(figures.most_us, 8000U);
     EXPECT_TRUE(is_slow(&works)) << "the kernel had to move memory";
-    EXPECT_TRUE(is_slow(&sleeps)) << "perhaps until other memory was moved";
+    EXPECT_TRUE(is_slow(&sleeps)) << "perhaps it waited until other memory was moved";
     EXPECT_FALSE(hz_huge_is_wanted(dense_bytes)) << "for 160 s";
     EXPECT_TRUE(is_slow(nullptr)) << "nothing tells what the time was spent on";
     hz_huge_dense_set(0);

@@ -332,7 +332,7 @@ TEST_F(Os, ThreadsHaveTheKernelsNumbers) {
     errno = EILSEQ;
 }
 
-/* A process that never rests, on the caller's CPU. The caller's end ends it. */
+/* Starts a process that keeps the caller's CPU busy, and ends when the caller does. */
 void start_rival() {
     volatile unsigned turns = 0;
     pid_t rival = children::start([&turns] {
@@ -347,7 +347,7 @@ TEST_F(Os, AThreadLearnsWhatItUsedOfACpuAndHowOftenItSlept) {
     children::expect_good_end(children::start([] {
         struct hz_os_usage first;
         struct hz_os_usage last;
-        require(!hz_os_usage_get(&first), "before, a filter might forbid the calls");
+        require(!hz_os_usage_get(&first), "no call is made before it is known that there is no filter");
         if (hz_os_is_sandboxed()) {
             require(!hz_os_usage_get(&first), "a filter may forbid the calls");
             return 0;
@@ -355,7 +355,7 @@ TEST_F(Os, AThreadLearnsWhatItUsedOfACpuAndHowOftenItSlept) {
         unit::OnCpu on_one_cpu;
         start_rival();
         uint64_t begin = hz_os_now_us();
-        bool has_lost = false; /* 3 ms or more to the rival, and slept never */
+        bool has_lost = false; /* lost 3 ms or more to the rival, without a sleep */
         bool has_worked = false;
         while (!(has_lost && has_worked) && hz_os_now_us() < begin + 20 * 1000 * 1000) {
             require(hz_os_usage_get(&first), "the kernel counts");
@@ -367,11 +367,11 @@ TEST_F(Os, AThreadLearnsWhatItUsedOfACpuAndHowOftenItSlept) {
             has_lost |= last.sleeps == first.sleeps && last.cpu_us - first.cpu_us + 3000 < took;
             has_worked |= last.cpu_us > first.cpu_us + 1000;
         }
-        require(has_lost, "a thread that waits for a CPU does not use it, nor sleep");
+        require(has_lost, "a thread that waits for a CPU neither uses it nor sleeps");
         require(has_worked, "a thread that works uses a CPU");
         const uint32_t word = 0;
         hz_os_wait_ms(&word, 0, 1);
-        require(hz_os_usage_get(&first) && first.sleeps > last.sleeps, "a wait is a sleep");
+        require(hz_os_usage_get(&first) && first.sleeps > last.sleeps, "a wait counts as a sleep");
         hz_os_usage_end();
         require(!hz_os_usage_get(&first), "a filter may follow");
         require(!hz_os_is_sandboxed() && hz_os_usage_get(&first), "none has followed");

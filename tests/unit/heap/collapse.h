@@ -1,6 +1,6 @@
 /*
- * collapse.h - a test whose units of 2 MiB can be collapsed into huge pages: blocks in a shard of its own, and a heap
- * that counts as large and dense when the test wants.
+ * collapse.h - a fixture for tests that collapse units of 2 MiB into huge pages: blocks in a shard of its own, and a
+ * heap that counts as large and dense when the test wants that.
  */
 #ifndef HZ_TESTS_UNIT_HEAP_COLLAPSE_H
 #define HZ_TESTS_UNIT_HEAP_COLLAPSE_H
@@ -84,7 +84,7 @@ class Collapse : public OwnShard {
             hz_huge_count_dense(-static_cast<ptrdiff_t>(dense_more));
         is_dense_ = false;
     }
-    /* Collapses all units that can be. Returns their number. */
+    /* Collapses all units that can be collapsed. Returns their number. */
     size_t collapse_all() {
         become_dense();
         size_t before = collapsed();
@@ -100,7 +100,7 @@ class Collapse : public OwnShard {
         hz_huge_figures_get(&figures);
         return figures.collapsed;
     }
-    /* Puts all blocks home that begin in the same system page as `block`. */
+    /* Puts home all blocks that begin in the same system page as `block`. */
     void put_neighbours(void *block) {
         size_t os_page = hz_os_page_bytes();
         uintptr_t at = reinterpret_cast<uintptr_t>(block) / os_page;

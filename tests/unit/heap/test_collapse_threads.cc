@@ -19,7 +19,7 @@ class Churn {
         for (size_t got = 0; got < bytes; got += size_)
             blocks_.push_back(blocks::make(size_, random_.next()));
     }
-    /* Frees three of eight blocks here and there, so that no page is full any more. */
+    /* Frees three in eight blocks, chosen at random, so that no page is full any more. */
     void thin() {
         for (size_t i = 0; i < blocks_.size(); i++)
             if (random_.below(8) < 3)
@@ -75,7 +75,7 @@ TEST_F(Collapse, ThreadsUseTheUnitsMeanwhile) {
             Churn &mine = index == 0 ? full : loose;
             if (index == 0)
                 mine.fill(live_bytes);
-            one_filled.wait(); /* a unit has the blocks of one thread only */
+            one_filled.wait(); /* so a unit has blocks of one thread only */
             if (index == 1) {
                 mine.fill(live_bytes);
                 mine.thin();

@@ -89,14 +89,14 @@ TEST_F(Inspect, TheLimitRisesAtEachVisitUntilItIsTheRoom) {
 
 TEST_F(Inspect, OneAddressAmongManyIsSeen) {
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
-        Blocks blocks = unit::take(self_->shard, size_class, 21); /* they are looked at by eight, and the rest singly */
+        Blocks blocks = unit::take(self_->shard, size_class, 21); /* eight at a time are looked at, then the rest */
         auto all = [&] { return hz_class_has_starts(size_class, blocks.data(), 21); };
         EXPECT_TRUE(all()) << size_class;
         for (void *&block : blocks) {
             void *start = std::exchange(block, at(block, 8));
             EXPECT_FALSE(all()) << size_class;
             block = at(start, ptrdiff_t{1} << 47);
-            EXPECT_NE(all(), hz_pagetags.flat) << size_class << ": a block's start, but where no memory of ours is";
+            EXPECT_NE(all(), hz_pagetags.flat) << size_class << ": a block's start by its offset, but not our memory";
             block = start;
         }
         EXPECT_TRUE(hz_class_has_starts(size_class, blocks.data(), 0)) << size_class;

@@ -173,7 +173,7 @@ TEST_F(Page, PagesWithLiveBlocksAreNotRetired) {
     unit::put(shard_, one);
 }
 
-/* Runs of 1, 2, 3, ... blocks of either page in turn. */
+/* Runs of 1, 2, 3, ... blocks, in turn from either page. */
 Blocks in_runs(const Blocks &first, const Blocks &second) {
     Blocks mixed;
     size_t taken[] = {0, 0};

@@ -239,7 +239,7 @@ TEST_F(Home, FreeKeepsOwnBlocksOfAnyClass) {
     }
 }
 
-/* After a block of another shard, free asks for the owner in another way, until the next tick. */
+/* Once free has got a block of another shard, it asks for the owner in another way, until the next tick. */
 TEST_F(Home, TheOwnerThatIsExpectedDecidesNothing) {
     const unsigned large = hz_class_of(HZ_SMALL_MAX);
     for (uint8_t expected : {self_->owner, static_cast<uint8_t>(HZ_OWNER_NONE)}) {
@@ -304,8 +304,8 @@ class FullBuffer : public Home {
         if (!HZ_HAS_HOME)
             GTEST_SKIP() << "no class of this lane goes home";
     }
-    /* Frees a buffer of blocks and one more, which makes the buffer leave. Returns the blocks that were in the buffer.
-     */
+    /* Frees as many blocks as the buffer holds, then one more, for which the buffer is emptied. Returns the blocks that
+       were in the buffer. */
     Blocks free_more_than_a_buffer(Blocks blocks) {
         for (void *block : blocks)
             hz_heap_free(block);
