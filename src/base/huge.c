@@ -221,22 +221,35 @@ static void collapse_failed(int error) {
    a collapse fills its page, no other thread can map memory, or fault in that unit. If a hypervisor first has to find
    memory for the page, that takes 5 ms; copying takes 0.5. So the hypervisor should be done before the collapse. */
 static void huge_page_warm(void) {
-    static char *own; /* owner: the one thread that collapses */
-    if (own == NULL) {
+    static char *own;       /* owner, both: the one thread that collapses */
+    static bool is_useless; /* what is touched does not go back (mlockall) */
+    if (own == NULL && !is_useless) {
         own = hz_os_map(HZ_HUGE_BYTES, HZ_HUGE_BYTES, true);
-        if (own == NULL)
-            return;
-        hz_os_huge(own, HZ_HUGE_BYTES);
+        if (own != NULL) {
+            hz_os_huge(own, HZ_HUGE_BYTES);
+            hz_os_wipe_in_child(own, HZ_HUGE_BYTES);
+        }
     }
+    if (own == NULL)
+        return;
     *(volatile char *)own = 0;
-    (void)hz_os_purge(own, HZ_HUGE_BYTES); /* if refused, these 2 MiB stay, and the collapse gets a cold page */
+    if (!hz_os_purge(own, HZ_HUGE_BYTES) && hz_os_unmap(own, HZ_HUGE_BYTES)) {
+        own = NULL;
+        is_useless = true;
+    }
+}
+
+static bool is_tried(hz_huge_units *units, unsigned unit) {
+    return (hz_load_rlx(units) >> unit >> TRYING_SHIFT & 1) != 0; /* relaxed: hint; spares the kernel the work */
 }
 
 bool hz_huge_collapse(hz_huge_units *units, char *base, unsigned unit) {
-    if ((hz_load_rlx(units) >> unit >> TRYING_SHIFT & 1) == 0) /* relaxed: hint; spares the kernel the work */
+    if (!is_tried(units, unit))
         return false;
     char *start = base + ((size_t)unit << HZ_HUGE_LOG2);
     huge_page_warm();
+    if (!is_tried(units, unit)) /* a part has gone back meanwhile: it must not become resident again */
+        return false;
     int error = hz_os_collapse(start, HZ_HUGE_BYTES);
     bool is_mine = trying_end(units, unit, error == 0);
     if (!is_mine) /* it went back meanwhile, so an EINVAL does not mean that the kernel cannot collapse */

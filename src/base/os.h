@@ -33,6 +33,9 @@ void hz_os_sparse(void *address, size_t bytes);
    page faults; what is committed there later needs hz_os_sparse. A hint, so it cannot fail. */
 void hz_os_huge(void *address, size_t bytes);
 
+/* Lets a fork's child find zeros in a range, and no memory. A hint, so it cannot fail. */
+void hz_os_wipe_in_child(void *address, size_t bytes);
+
 /* Collapses the small pages of a range, aligned to huge pages, into huge pages at once, whatever the kernel's setting.
    The contents stay, and all of the range becomes resident. Returns 0 or an errno value: EINVAL if the kernel cannot
    do this here (before Linux 6.1, or after hz_os_sparse), another value if it cannot do it now. */
@@ -96,8 +99,10 @@ struct hz_os_usage {
 };
 
 /* What the calling thread has used. Makes two system calls, which a filter might forbid. So it returns false, without a
-   call, until hz_os_is_sandboxed has returned false, and again after hz_os_usage_end or hz_os_confine. Any thread. */
+   call, until hz_os_usage_begin, and for good after hz_os_usage_end or hz_os_confine, even if a late hz_os_usage_begin
+   follows. Any thread. */
 bool hz_os_usage_get(struct hz_os_usage *usage);
+void hz_os_usage_begin(void); /* the process has no filter, and says before it gets one */
 void hz_os_usage_end(void);
 
 /* The kernel's id of the calling thread, which differs in a fork's child. Comes from the C library: with glibc without

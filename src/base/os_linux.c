@@ -43,8 +43,10 @@ enum { WITHOUT_WAITING = 1 }; /* GRND_NONBLOCK */
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
-static _Atomic(bool) is_confined;   /* hint */
-static _Atomic(bool) is_unfiltered; /* hint: hz_os_is_sandboxed has found no filter */
+static _Atomic(bool) is_confined;     /* hint */
+static _Atomic(uint32_t) usage_state; /* hint; from 0 to USAGE_KNOWN, from any to USAGE_ENDED */
+
+enum { USAGE_KNOWN = 1, USAGE_ENDED };
 
 /* Page tags and list words have no room for higher addresses. A kernel gives them to programs that ask, but some
    kernels for riscv64 give them to all. */
@@ -138,6 +140,16 @@ void hz_os_sparse(void *address, size_t bytes) {
 void hz_os_huge(void *address, size_t bytes) {
     int saved = errno;
     (void)madvise(address, bytes, MADV_HUGEPAGE); /* a kernel without huge pages refuses, which does no harm */
+    errno = saved;
+}
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18 /* the headers of Linux 4.14 have it */
+#endif
+
+void hz_os_wipe_in_child(void *address, size_t bytes) {
+    int saved = errno;
+    (void)madvise(address, bytes, MADV_WIPEONFORK); /* an older kernel refuses, and the child has what was there */
     errno = saved;
 }
 
@@ -304,7 +316,7 @@ uint64_t IMPL(now_us)(void) {
 bool IMPL(usage_get)(struct hz_os_usage *usage) {
     struct timespec cpu;
     struct rusage counts;
-    if (!hz_load_rlx(&is_unfiltered) || hz_load_rlx(&is_confined)) /* relaxed, both: hint */
+    if (hz_load_rlx(&usage_state) != USAGE_KNOWN || hz_load_rlx(&is_confined)) /* relaxed, both: hint */
         return false;
     int saved = errno;
     bool known = clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu) == 0 && getrusage(RUSAGE_THREAD, &counts) == 0;
@@ -315,8 +327,13 @@ bool IMPL(usage_get)(struct hz_os_usage *usage) {
     return known;
 }
 
+void hz_os_usage_begin(void) {
+    uint32_t none = 0;
+    (void)hz_cas_strong_acq_rlx(&usage_state, &none, USAGE_KNOWN); /* cas. Publishes nothing */
+}
+
 void hz_os_usage_end(void) {
-    hz_store_rlx(&is_unfiltered, false); /* relaxed: hint. A thread that restricts itself sees its own store */
+    hz_store_rlx(&usage_state, USAGE_ENDED); /* relaxed: hint. A thread that restricts itself sees its own store */
 }
 
 /* glibc stores the holder's id in a locked mutex. */
@@ -424,10 +441,7 @@ bool hz_os_is_sandboxed(void) {
     char text[STATUS_BYTES];
     hz_os_read_file("/proc/thread-self/status", text, sizeof(text));
     const char *mode = strstr(text, label);
-    bool found_none = mode != NULL && mode[sizeof(label) - 1] == '0';
-    if (found_none)
-        hz_store_rlx(&is_unfiltered, true); /* relaxed: hint */
-    return !found_none;
+    return mode == NULL || mode[sizeof(label) - 1] != '0';
 }
 
 /* If the kernel refuses: derived from the time, and from the stack's address, which the kernel chose at random. */

@@ -262,6 +262,7 @@ bool hz_keeper_start(void) {
         started_as(KEEPER_CANNOT);
         return false;
     }
+    hz_os_usage_begin(); /* from now on hz_keeper_confine tells of a filter before it comes */
     pthread_t thread;
     bool started = hz_worker_start(&thread, keeper_main) == 0;
     if (!started)
