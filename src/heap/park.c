@@ -113,17 +113,18 @@ uint32_t hz_park_take(struct hz_thread_block *thread, unsigned index, void **out
     uint32_t count = 0;
     hz_lock_acquire(&parking->lock);
     if (hz_load_rlx(&parking->parked)) { /* relaxed: lock */
-        count = hz_bin_take_old(&thread->cache, index, &parking->gone[index], out);
+        count = hz_bin_take_old(&thread->cache, index, &parking->gone[index], out, HZ_PARK_STEP);
         parking->has_holes |= count > 0;
     }
     hz_lock_release(&parking->lock);
     return count;
 }
 
-void hz_park_empty(struct hz_thread_block *self, struct hz_thread_block *thread) {
-    void *blocks[HZ_BIN_COUNT > HZ_REMOTE_COUNT ? HZ_BIN_COUNT : HZ_REMOTE_COUNT];
-    for (unsigned index = 1; index < HZ_BINS; index++) {
-        uint32_t count = hz_park_take(thread, index, blocks);
+static void parked_bin_empty(struct hz_thread_block *self, struct hz_thread_block *thread, unsigned index) {
+    void *blocks[HZ_PARK_STEP];
+    uint32_t count;
+    do {
+        count = hz_park_take(thread, index, blocks);
         if (HZ_BLOCKS_SEALED)
             hz_seals_check(blocks, count, index == HZ_REMOTE_BIN ? HZ_WRITTEN_IN_BUFFER : HZ_WRITTEN_IN_BIN);
         if (hz_class_is_mid(index) && index != HZ_REMOTE_BIN)
@@ -131,7 +132,12 @@ void hz_park_empty(struct hz_thread_block *self, struct hz_thread_block *thread)
         else if (HZ_HAS_MID_HOME)
             hz_count(&self->counters.mid_moved, hz_blocks_count_mid(blocks, count));
         hz_blocks_send(self, blocks, count);
-    }
+    } while (count == HZ_PARK_STEP);
+}
+
+void hz_park_empty(struct hz_thread_block *self, struct hz_thread_block *thread) {
+    for (unsigned index = 1; index < HZ_BINS; index++)
+        parked_bin_empty(self, thread, index);
 }
 
 /* The keeper may have been at any instruction. A thread that the keeper has parked resumes in its next slow path, not

@@ -81,8 +81,11 @@ bool hz_park(struct hz_thread_block *thread);
    resumes. Any thread, holding no lock. */
 void hz_park_empty(struct hz_thread_block *self, struct hz_thread_block *thread);
 
-/* Takes blocks out of a bin of a parked thread for hz_park_empty, and returns their number; 0 once the thread has
-   resumed. `index`: a class or HZ_REMOTE_BIN. out: hz_bin_slots(index) pointers. */
+enum { HZ_PARK_STEP = 256 }; /* 2 KiB of a program's stack, which can be small */
+
+/* Takes blocks out of a bin of a parked thread for hz_park_empty, and returns their number: below HZ_PARK_STEP if
+   nothing is left to take, 0 once the thread has resumed. `index`: a class or HZ_REMOTE_BIN. out: HZ_PARK_STEP
+   pointers. */
 uint32_t hz_park_take(struct hz_thread_block *thread, unsigned index, void **out);
 
 /* In a fork's child: hz_park_after_fork repairs the thread blocks' locks. hz_park_settle_fork, while the child's thread

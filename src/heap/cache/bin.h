@@ -222,12 +222,13 @@ HZ_INLINE bool hz_bin_pops_are_seen(unsigned index) {
 }
 
 /* Takes blocks out of the bin of a parked thread, whose owner may be in the middle of one pop or push, but in nothing
-   else: copies them to `out`, and leaves NULL in their slots. Returns their number.
+   else: copies up to `most` of them to `out`, and leaves NULL in their slots. Returns their number. Below `most`,
+   nothing is left to take.
    A pop reads the newest block and the slot below the top, so these two stay in a bin from which pops are not seen.
    From any other bin all blocks can go, because a push only stores. But `newest` must stay as it is: the push may have
    read it and store it into the slot at the top. So *gone, NULL at first, remembers which newest block was taken, and
    hz_bin_close_holes drops that block wherever it is then. */
-HZ_INLINE uint32_t hz_bin_take_old(struct hz_cache *cache, unsigned index, void **gone, void **out) {
+HZ_INLINE uint32_t hz_bin_take_old(struct hz_cache *cache, unsigned index, void **gone, void **out, uint32_t most) {
     struct hz_bin *bin = &cache->bins[index];
     /* sync: park, partner hz_owner_add_rel: sees the slots below the top */
     void **top = hz_slot_at(cache, hz_load_acq(&bin->top));
@@ -238,6 +239,8 @@ HZ_INLINE uint32_t hz_bin_take_old(struct hz_cache *cache, unsigned index, void 
         void *block = hz_slot_load_rlx(slot); /* relaxed, all: a push stores only at the top, a pop reads one below */
         if (block == NULL)
             continue;
+        if (count == most)
+            return count;
         hz_slot_store_rlx(slot, NULL);
         if (block != hz_slot_load_rlx(gone)) {
             out[count++] = block;
@@ -247,7 +250,8 @@ HZ_INLINE uint32_t hz_bin_take_old(struct hz_cache *cache, unsigned index, void 
         hz_slot_store_rlx(gone, NULL);
     }
     void *latest = hz_slot_load_acq(&bin->newest); /* sync: park, partner hz_bin_push: its contents */
-    if (!hz_bin_pops_are_seen(index) || top == base || latest == NULL || hz_slot_load_rlx(gone) != NULL)
+    if (!hz_bin_pops_are_seen(index) || top == base || latest == NULL || hz_slot_load_rlx(gone) != NULL ||
+        count == most)
         return count;
     hz_slot_store_rlx(gone, latest);
     hz_signal_fence(); /* fork: a copy must not have the block both in the bin and in a page */

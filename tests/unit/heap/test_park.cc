@@ -189,13 +189,18 @@ TEST_F(Park, TakingEndsWhenTheThreadResumes) {
     worker.run(fill_bins);
     uint32_t before = unit::bin_count(thread, size_class);
     ASSERT_TRUE(hz_park(thread));
-    Blocks taken(HZ_BIN_COUNT);
-    uint32_t count = hz_park_take(thread, size_class, taken.data());
+    Blocks taken(HZ_BIN_COUNT + HZ_PARK_STEP);
+    uint32_t count = 0;
+    uint32_t step;
+    do {
+        step = hz_park_take(thread, size_class, taken.data() + count);
+        count += step;
+    } while (step == HZ_PARK_STEP);
     EXPECT_EQ(count, before - kept(size_class));
     worker.run([] { t_free(t_malloc(1)); });
     uint32_t more = unit::bin_count(thread, size_class + 1);
     ASSERT_GT(more, kept(size_class + 1));
-    Blocks none(HZ_BIN_COUNT);
+    Blocks none(HZ_PARK_STEP);
     EXPECT_EQ(hz_park_take(thread, size_class + 1, none.data()), 0U);
     EXPECT_EQ(unit::bin_count(thread, size_class + 1), more);
     hz_blocks_send(self_, taken.data(), count);
@@ -493,8 +498,10 @@ TEST_F(Park, AForkInterruptsTheParkingOfItsOwnThread) {
         hz_lock_acquire(&thread->parking.lock);
         hz_store_rlx(hz_load_rlx(&thread->parking.self_word), &hz_thread_none);
         Blocks taken(HZ_BIN_COUNT);
-        uint32_t count =
-            parked ? hz_bin_take_old(&thread->cache, size_class, &thread->parking.gone[size_class], taken.data()) : 0;
+        uint32_t count = 0;
+        if (parked)
+            count = hz_bin_take_old(&thread->cache, size_class, &thread->parking.gone[size_class], taken.data(),
+                                    HZ_BIN_COUNT);
         worker.run([&] {
             children::expect_good_end(children::start([] {
                 use_every_class();

@@ -287,7 +287,7 @@ TEST_F(Rest, InBins) {
 TEST_F(Rest, InBinsWithHoles) {
     heap_free(unit::take(self_->shard, 7, 3));
     hz_store_rlx(&self_->parking.parked, true);
-    void *taken[HZ_BIN_COUNT];
+    void *taken[HZ_PARK_STEP];
     Blocks out(taken, taken + hz_park_take(self_, 7, taken));
     EXPECT_EQ(out.size(), 1U) << "the two newest blocks stay";
     EXPECT_EQ(unit::bin_count(self_, 7), 3U) << "one of the three is a hole";
