@@ -105,9 +105,18 @@ static HZ_COLD void free_profiled(const void *block) {
     hz_query_profiled(block, answer, HZ_IN_FREE);
 }
 
+/* NULL has the tag of no shard's block, so hz_free_offset no longer expects an owner. */
+static void expect_own(void) {
+    struct hz_thread_block *self = hz_self();
+    if (HZ_HAS_HOME && hz_is_attached(self))
+        self->owner_expected = self->owner;
+}
+
 void hz_free_slow(void *block) {
-    if (block == NULL)
+    if (block == NULL) {
+        expect_own();
         return;
+    }
     if (hz_guard_has(block)) {
         hz_guard_free(block);
         return;

@@ -70,7 +70,7 @@ static void send_some(struct hz_thread_block *self, void **blocks, uint32_t coun
             owner = hz_pagetag_owner(block);
             size_class = hz_pagetag_class(block);
         }
-        if (HZ_UNLIKELY(size_class == HZ_CLASS_NONE || size_class >= HZ_CLASS_COUNT))
+        if (HZ_UNLIKELY(size_class == HZ_CLASS_NONE || size_class >= HZ_CLASS_COUNT || owner == HZ_SHARD_OF_ZONE))
             hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_LATER); /* it went home earlier, and its page was retired */
         if (owner == self->owner) {
             blocks[own_count++] = block;
@@ -80,6 +80,7 @@ static void send_some(struct hz_thread_block *self, void **blocks, uint32_t coun
         if (HZ_HAS_MID_HOME && hz_class_is_mid(size_class) && group->list.count == hz_mail_list_max(size_class)) {
             hz_shard_send(self, hz_shard_get(owner), size_class, &group->list);
             group->list = (struct hz_list){0};
+            page = 0; /* its last block may have gone home by that */
         }
         hz_list_push(&group->list, block);
     }

@@ -262,6 +262,8 @@ TEST_F(Home, TheOwnerThatIsExpectedDecidesNothing) {
     for (int i = 0; i < 100; i++)
         hz_tick(self_, 1);
     EXPECT_EQ(self_->owner_expected, self_->owner);
+    hz_heap_free(NULL);
+    EXPECT_EQ(self_->owner_expected, self_->owner);
 }
 
 TEST_F(Home, FullRemoteBufferIsSentByFree) {
