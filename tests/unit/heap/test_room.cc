@@ -13,7 +13,7 @@ class Room : public testing::Test {
     void SetUp() override {
         self_ = unit::self();
         unit::forbid_idle_looks(self_); /* one would take room away in the midst of a test */
-        hz_heap_purge(); /* empties bins and depot */
+        hz_heap_purge();                /* empties bins and depot */
         for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
             room_set(size_class, hz_bin_first(size_class));
     }
