@@ -119,7 +119,7 @@ READING = """
 * `direct_home` or `central_send` high: consumers free far more than the owners of their blocks allocate, or these owners have ended.
 * `lock_path` divided by `malloc_calls`: the share of allocations above 2 KiB that take a shard's lock.
 * `remote_free` divided by `remote_flush_calls`: blocks in one flush of a remote buffer. Both are 0 in the lanes of hz3 (`HZ_HOME_BELOW_BYTES` is 0).
-* `mail_blocks` divided by `inbox_push_list`: about a list's length. `inbox_consume` far below it: lists pile up.
+* `mail_blocks` divided by `inbox_push_list`: about a list's length. `inbox_consume` far below `inbox_push_list`: lists pile up.
 * `ls_acq_miss` and `ls_rel_miss` high: threads share a shard, or senders find its mailbox full and put blocks into its pages themselves.
 """
 
