@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <set>
+#include <utility>
 
 namespace {
 
@@ -25,6 +26,13 @@ class Page : public unit::OwnShard {
         Exclusive exclusive(shard_);
         blocks.resize(hz_pages_carve_locked(shard_, size_class, blocks.data(), 1 << 20));
         return blocks;
+    }
+    /* All blocks of two new pages. */
+    std::pair<Blocks, Blocks> two_pages_full(unsigned size_class) {
+        create(size_class);
+        Blocks first = take_all(size_class);
+        create(size_class);
+        return {first, take_all(size_class)};
     }
 };
 
@@ -138,10 +146,8 @@ TEST_F(Page, FreedBlocksAreTheOnesTaken) {
 TEST_F(Page, RetiresWhenAllAreHomeButKeepsOne) {
     for (unsigned size_class : unit::some_classes()) {
         SCOPED_TRACE("class " + std::to_string(size_class));
-        uint32_t capacity = create(size_class)->capacity;
-        Blocks first = take_all(size_class);
-        create(size_class);
-        Blocks second = take_all(size_class);
+        auto [first, second] = two_pages_full(size_class);
+        uint32_t capacity = hz_page_of(first[0])->capacity;
         ASSERT_EQ(second.size(), capacity);
         size_t pages = unit::pages_of(shard_);
         char *start = hz_page_of(first[0])->start;
@@ -188,10 +194,8 @@ Blocks in_runs(const Blocks &first, const Blocks &second) {
 TEST_F(Page, RunsOfBlocksArePutLikeSingleOnes) {
     for (unsigned size_class : unit::some_classes()) {
         SCOPED_TRACE("class " + std::to_string(size_class));
-        uint32_t capacity = create(size_class)->capacity;
-        Blocks first = take_all(size_class);
-        create(size_class);
-        Blocks second = take_all(size_class);
+        auto [first, second] = two_pages_full(size_class);
+        uint32_t capacity = hz_page_of(first[0])->capacity;
         struct hz_page *pages[] = {hz_page_of(first[0]), hz_page_of(second[0])};
         Blocks mixed = in_runs(first, second);
         struct hz_list strays = {};
