@@ -488,8 +488,33 @@ static uint32_t retire_if_spare(struct hz_shard *shard, struct hz_page *page) {
     return 1;
 }
 
+/* Whether the block is likely to be on another page than the one before it. */
+static bool is_elsewhere(void *const *blocks, uint32_t index) {
+    return index == 0 || ((uintptr_t)blocks[index] ^ (uintptr_t)blocks[index - 1]) >> HZ_PAGE_LOG2 != 0;
+}
+
+/* In a large heap no cache has the descriptions of pages that blocks go home to in random order. So all that are needed
+   are fetched at once, and then all words of bits, which only the descriptions can tell. */
+static void pages_prefetch(struct hz_shard *shard, void *const *blocks, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        if (is_elsewhere(blocks, i)) {
+            struct hz_segment *segment = hz_segment_get(blocks[i]);
+            unsigned page = hz_segment_page(blocks[i]);
+            HZ_PREFETCH(&segment->run_first[page]);
+            HZ_PREFETCH_WRITE(page_at(segment, page)); /* as a rule, a run begins with the block's own page */
+        }
+    for (uint32_t i = 0; i < count; i++)
+        if (is_elsewhere(blocks, i)) {
+            struct hz_page *page = hz_page_of(blocks[i]);
+            if (hz_page_is_of(page, shard))
+                HZ_PREFETCH_WRITE(&page->free_bits[block_bit(page, blocks[i]) / 64]);
+        }
+}
+
 uint32_t hz_pages_put_locked(struct hz_shard *shard, void *const *blocks, uint32_t count, struct hz_list *strays) {
     uint32_t retired = 0;
+    if (count > 1)
+        pages_prefetch(shard, blocks, count);
     for (uint32_t done = 0, put; done < count; done += put) {
         struct hz_page *page = hz_page_of(blocks[done]);
         put = 1;
