@@ -23,9 +23,11 @@ struct walk {
     uint32_t calls; /* left */
 };
 
-/* Units that no block that is out touches. Takes the blocks that are out in runs of neighbouring bits. */
+/* Units that no block that is out touches. Takes the blocks that are out in runs of neighbouring bits. If 64 blocks fit
+   into a unit, no gap between two bits of a word has room for one: then each word has one run. */
 static uint64_t free_units(const struct hz_page *page) {
     unsigned log2 = hz_page_unit_log2(page);
+    bool has_small_gaps = (size_t)64 * page->block_bytes <= (size_t)1 << log2;
     uint64_t used_units = 0;
     for (uint32_t word = 0; word * 64 < page->capacity; word++) {
         uint32_t bits = (uint32_t)hz_min(page->capacity - word * 64, 64);
@@ -34,6 +36,8 @@ static uint64_t free_units(const struct hz_page *page) {
             unsigned first = (unsigned)__builtin_ctzll(used);
             uint64_t after = ~(used >> first);
             unsigned count = after == 0 ? 64 : (unsigned)__builtin_ctzll(after);
+            if (has_small_gaps)
+                count = 64 - (unsigned)__builtin_clzll(used) - first;
             used &= ~((UINT64_MAX >> (64 - count)) << first);
             uint32_t index = (word * 64 + first + page->rotation) % page->capacity;
             uint32_t straight = (uint32_t)hz_min(count, page->capacity - index); /* the rest begins at block 0 */
@@ -52,9 +56,8 @@ static bool spares_nothing(const struct walk *walk) {
     return walk->is_trim || hz_arena_is_over_soft();
 }
 
-/* Whether what is free in the page is too little to break up the huge page that it lies in. */
-static bool is_worth_huge(const struct walk *walk, const struct hz_page *page) {
-    uint64_t units = free_units(page) & ~page->purged_units;
+/* Whether `units`, which could be purged, are too little to break up the huge page that the page lies in. */
+static bool is_worth_huge(const struct walk *walk, const struct hz_page *page, uint64_t units) {
     if (units == 0 || spares_nothing(walk))
         return false;
     unsigned unit = hz_segment_page(page->start) / (HZ_HUGE_BYTES / HZ_PAGE_BYTES);
@@ -63,10 +66,9 @@ static bool is_worth_huge(const struct walk *walk, const struct hz_page *page) {
            hz_huge_is_asked(&hz_segment_get(page->start)->huge, unit);
 }
 
-/* Purges up to CALLS_AT_ONCE runs of units. False when there is more to do. */
-static bool purge_units_locked(struct walk *walk, struct hz_shard *shard, struct hz_page *page) {
+/* Purges up to CALLS_AT_ONCE runs of `units`. False when there is more to do. */
+static bool purge_units_locked(struct walk *walk, struct hz_shard *shard, struct hz_page *page, uint64_t units) {
     unsigned log2 = hz_page_unit_log2(page);
-    uint64_t units = free_units(page) & ~page->purged_units;
     for (unsigned calls = CALLS_AT_ONCE; units != 0 && calls > 0; calls--) {
         unsigned first = (unsigned)__builtin_ctzll(units);
         uint64_t after = ~(units >> first);
@@ -111,10 +113,12 @@ static void page_look(void *context, struct hz_page *page) {
         if (unused == page->capacity) {
             hz_page_retire_locked(shard, page);
             retired = 1;
-        } else if (is_worth_huge(walk, page)) {
-            hz_store_rlx(&page->looked_free, unused | SPARED);
-        } else if (purge_units_locked(walk, shard, page)) {
-            hz_store_rlx(&page->looked_free, unused | TRIED);
+        } else {
+            uint64_t units = free_units(page) & ~page->purged_units;
+            if (is_worth_huge(walk, page, units))
+                hz_store_rlx(&page->looked_free, unused | SPARED);
+            else if (purge_units_locked(walk, shard, page, units))
+                hz_store_rlx(&page->looked_free, unused | TRIED);
         }
     }
     hz_shard_unlock(shard);
