@@ -73,7 +73,7 @@ COMPUTED = [
     Counter("os", "seg_acq", "SUM", "segments of 4 MiB obtained for pages"),
     Counter("os", "huge_asked", "SUM", "units of 2 MiB for which huge pages were asked"),
     Counter("os", "huge_refused", "SUM", "units of 2 MiB for which they were refused, since a part of the unit went back"),
-    Counter("os", "huge_slow", "SUM", "units that took the kernel more than 8 ms to make resident"),
+    Counter("os", "huge_slow", "SUM", "units that took the kernel more than 2 ms to make resident"),
     Counter("os", "huge_most_us", "MAX", "the longest that the kernel took to make a unit resident, in microseconds"),
     Counter("os", "huge_collapsed", "SUM", "units whose small pages the keeper has collapsed into a huge page"),
     Counter("rest", "bins_bytes", "SUM", "freed blocks in the bins of threads"),

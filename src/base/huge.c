@@ -18,7 +18,7 @@
 enum {
     WANTED_BYTES = 32 << 20, /* of dense runs: one unit is then at most 1/16 more */
     OTHER_SHARE = 8,         /* at most 1/8 of the bytes in runs may be in others */
-    SLOW_US = 8000,          /* a unit takes 0.1 to 0.3 ms, and 5 ms if a hypervisor first has to find memory */
+    SLOW_US = 2000,          /* a unit takes 0.1 to 0.3 ms, 512 faults of small pages 0.6 to 1 ms */
     PAUSE_LOG2 = 2, /* after a slow unit no other is wanted for 4 times as long; each time in a row doubles that, */
     PAUSE_LOG2_MAX = 10, /* to at most 1024 times */
     TRYING_SHIFT = 2,
@@ -102,11 +102,14 @@ static bool can_ask(void) {
     return hz_load_rlx(&thp_mode) != NEVER && !hz_os_is_confined(); /* relaxed: hint */
 }
 
-bool hz_huge_is_wanted(size_t used_bytes) {
-    if (!heap_is_dense(used_bytes) || !can_ask())
-        return false;
+/* Whether the kernel was slow not long ago. */
+static bool is_pausing(void) {
     uint64_t end = hz_load_rlx(&pause_end_ms); /* relaxed: hint */
-    return HZ_LIKELY(end == 0) || hz_os_now_ms() >= end;
+    return HZ_UNLIKELY(end != 0) && hz_os_now_ms() < end;
+}
+
+bool hz_huge_is_wanted(size_t used_bytes) {
+    return heap_is_dense(used_bytes) && can_ask() && !is_pausing();
 }
 
 /* How much of `wall_us`, the time since `before`, the kernel may have spent on the unit. With more threads than CPUs a
@@ -316,7 +319,8 @@ static bool block_fits(size_t bytes, size_t others) {
 }
 
 bool hz_huge_block_is_wanted(size_t bytes, size_t resting_bytes) {
-    if (bytes <= resting_bytes || !block_fits(bytes, hz_load_rlx(&huge_block_bytes))) /* relaxed, all: hint */
+    /* relaxed, all: hint */
+    if (bytes <= resting_bytes || !block_fits(bytes, hz_load_rlx(&huge_block_bytes)) || is_pausing())
         return false;
     return bytes > hz_load_rlx(&ended_bytes) || hz_os_now_ms() >= hz_load_rlx(&ended_at_ms) + BLOCK_LOOP_MS;
 }

@@ -73,7 +73,7 @@ uint64_t hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, s
 /* Whether a block should be a mapping of its own so that it can have huge pages: blocks that share a region get none,
    since the advice would outlive them. Not when as much rests as it takes (`resting_bytes`), nor when as large a block
    with huge pages was freed within the last second: such blocks had better share a region, where they are reused with
-   their memory. Any thread. */
+   their memory. Not in a pause after a slow unit either. Any thread. */
 bool hz_huge_block_is_wanted(size_t bytes, size_t resting_bytes);
 
 /* A block that is a mapping of its own begins at `base`. True if huge pages were asked for in it. Nobody knows how much
@@ -100,7 +100,7 @@ void hz_huge_look(const char *folder);
 struct hz_huge_figures {
     size_t asked;     /* units asked for since the start, */
     size_t refused;   /* and refused */
-    size_t slow;      /* units that took the kernel more than 8 ms to make resident */
+    size_t slow;      /* units that took the kernel more than 2 ms to make resident */
     size_t most_us;   /* the longest that one took */
     size_t collapsed; /* units whose small pages were made huge */
 };
