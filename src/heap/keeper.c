@@ -45,7 +45,7 @@ enum {
 static _Atomic(uint32_t) state;    /* cas: enum keeper_state */
 static struct hz_lock keeper_lock; /* a leaf */
 static pthread_t keeper_thread;    /* lock: keeper_lock; stored before KEEPER_RUNS */
-static _Atomic(uint32_t) process;  /* hint: the process that has started the keeper last */
+static _Atomic(uint32_t) process;  /* hint: the process whose threads may start a keeper; 0: none yet */
 static _Atomic(bool) is_allowed;   /* hint: the exit hook will tell when the process's first thread ends */
 static HZ_TLS bool ends_keeper;    /* owner: the thread is the process's first one */
 
@@ -257,7 +257,6 @@ bool hz_keeper_start(void) {
     if (!hz_load_rlx(&is_allowed) || hz_load_rlx(&state) != KEEPER_NONE || /* relaxed, both: hint */
         !hz_cas_strong_acq_rlx(&state, &none, KEEPER_STARTING))            /* cas */
         return hz_keeper_runs();
-    hz_store_rlx(&process, hz_os_process_id()); /* relaxed: hint */
     if (hz_os_is_sandboxed()) {
         started_as(KEEPER_CANNOT);
         return false;
@@ -276,7 +275,8 @@ bool hz_keeper_is(void *(*start)(void *)) {
 
 void hz_keeper_allow(void) {
     ends_keeper = true;
-    hz_store_rlx(&is_allowed, true); /* relaxed: hint */
+    hz_store_rlx(&process, hz_os_process_id()); /* relaxed: hint. Threads that this one creates see it */
+    hz_store_rlx(&is_allowed, true);            /* relaxed: hint */
 }
 
 void hz_keeper_thread_ends(void) {
@@ -299,8 +299,8 @@ static uint32_t end_as(enum keeper_state wanted) {
     return seen;
 }
 
-/* Whether a thread of the process that has started the keeper calls. A child that vfork or clone has made has all of
-   the parent's words, and with vfork even shares them. */
+/* Whether a thread of the process that may have a keeper calls. A child that vfork or clone has made has all of the
+   parent's words, and with vfork even shares them. */
 static bool is_keepers_process(void) {
     return hz_os_thread_is_itself() &&
            (hz_load_rlx(&state) == KEEPER_NONE || hz_os_process_id() == hz_load_rlx(&process)); /* relaxed: hints */
@@ -335,6 +335,7 @@ void hz_keeper_confine(void) {
 void hz_keeper_after_fork(bool allowed) {
     ends_keeper = true;
     hz_lock_settle(&keeper_lock);
-    hz_store_rlx(&is_allowed, allowed); /* relaxed: one thread */
-    hz_store_rlx(&state, KEEPER_NONE);  /* relaxed: one thread */
+    hz_store_rlx(&process, hz_os_process_id()); /* relaxed, all: one thread */
+    hz_store_rlx(&is_allowed, allowed);
+    hz_store_rlx(&state, KEEPER_NONE);
 }

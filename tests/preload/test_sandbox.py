@@ -57,6 +57,12 @@ def test_the_keeper_has_ended_when_the_filter_comes(preload: Preload, program: P
         survives(preload, program, "threads", "prctl:kill", "stay", f"={ALLOCATES}")
 
 
+def test_the_filter_comes_while_the_keeper_starts(preload: Preload, program: Path) -> None:
+    """The thread that installs it waits for the keeper, which calls membarrier first of all. Twenty times, as above."""
+    for _ in range(20):
+        survives(preload, program, "first", "prctl:kill", "one", "membarrier")
+
+
 @pytest.mark.parametrize("call", OWN_CALLS)
 def test_an_inherited_filter_that_kills_one_call(preload: Preload, program: Path, call: str) -> None:
     survives(preload, program, "exec", "prctl:kill", "threads", call)

@@ -4,6 +4,7 @@
  *   WHEN   exec      the filter is installed by this program, which then executes itself again
  *          late      after some work
  *          threads   after three threads have worked, which go on afterwards
+ *          first     by the first thread that the program starts, at once
  *   HOW    prctl, raw          how the filter is installed: raw by its own system call, unseen by the heap
  *          kill, EPERM, ENOSYS what the filter does to a call. As in prctl:kill
  *   WORK   one, threads        after the filter: in the first thread, or in further threads as well
@@ -218,6 +219,12 @@ static void join(const pthread_t *threads) {
         pthread_join(threads[i], NULL);
 }
 
+static void *install_at_once(void *arguments) {
+    char **argv = arguments;
+    install(argv[2], argv[4]);
+    return NULL;
+}
+
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "filtered") != 0)
         fail("usage: sandbox WHEN HOW WORK LIST");
@@ -231,7 +238,14 @@ int main(int argc, char **argv) {
         } else if (strcmp(argv[1], "late") == 0) {
             (void)work(NULL);
         }
-        install(argv[2], argv[4]);
+        if (strcmp(argv[1], "first") == 0) {
+            pthread_t first;
+            if (pthread_create(&first, NULL, install_at_once, argv) != 0)
+                fail("no thread");
+            pthread_join(first, NULL);
+        } else {
+            install(argv[2], argv[4]);
+        }
         if (strcmp(argv[1], "exec") == 0) {
             execl("/proc/self/exe", "sandbox", "filtered", argv[3], (char *)NULL);
             fail("exec");
