@@ -207,6 +207,19 @@ TEST_F(ForkSteps, BlocksSentToAnotherShard) {
     }
 }
 
+/* The free that finds the remote buffer full: in an engine that has such, the blocks go to the stack of their shard. */
+TEST_F(ForkSteps, AFullRemoteBuffer) {
+    constexpr unsigned home_class = 4;
+    unit::Worker other;
+    for (void *block : unit::take(other.block()->shard, home_class, HZ_REMOTE_COUNT + 1))
+        hold_taken(block);
+    while (held_count > 1)
+        hz_heap_free(held[--held_count]);
+    uint64_t before = unit::self()->counters.remote_flush_calls;
+    interrupt(11, [] { free_held(); });
+    EXPECT_EQ(unit::self()->counters.remote_flush_calls, before + 1);
+}
+
 TEST_F(ForkSteps, BlocksSentToThisShard) {
     for (unsigned size_class : {4U, some_class}) {
         struct hz_list list = unit::list_of(unit::take(own_, size_class, 60));
