@@ -47,6 +47,8 @@ Microseconds per write:
 Count: 100000 Average: 2.4512  StdDev: 10.40
 Percentiles: P50: 1.68 P75: 2.36 P99: 5.64 P99.9: 40.95 P99.99: 131.82
 DB path: [db]
+compact      :  172185.000 micros/op 5 ops/sec 0.172 seconds 1 operations;
+DB path: [db]
 readrandom   :       2.031 micros/op 492237 ops/sec 0.203 seconds 100000 operations;   64.2 MB/s (63293 of 100000 found)
 Microseconds per read:
 Percentiles: P50: 1.41 P75: 1.91 P99: 4.01 P99.9: 15.00 P99.99: 108.11
@@ -124,7 +126,7 @@ def test_rocksdb_last_test_counts_and_result_names_all() -> None:
         "requests_per_s": "492237",
         "p50_us": "1.41",
         "p99_us": "4.01",
-        "result": "fillrandom:100000,readrandom:63293-of-100000",
+        "result": "fillrandom:100000,compact:1,readrandom:63293-of-100000",
     }
 
 
