@@ -257,6 +257,7 @@ bool hz_keeper_start(void) {
     if (!hz_load_rlx(&is_allowed) || hz_load_rlx(&state) != KEEPER_NONE || /* relaxed, both: hint */
         !hz_cas_strong_acq_rlx(&state, &none, KEEPER_STARTING))            /* cas */
         return hz_keeper_runs();
+    hz_store_rlx(&process, hz_os_process_id()); /* relaxed: hint. A child without fork handlers has its parent's */
     if (hz_os_is_sandboxed()) {
         started_as(KEEPER_CANNOT);
         return false;

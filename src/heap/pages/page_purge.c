@@ -24,7 +24,8 @@ struct walk {
 };
 
 /* Units that no block that is out touches. Takes the blocks that are out in runs of neighbouring bits. If 64 blocks fit
-   into a unit, no gap between two bits of a word has room for one: then each word has one run. */
+   into a unit, no gap between two blocks of a word has room for a unit, so all from the first to the last is one run.
+ */
 static uint64_t free_units(const struct hz_page *page) {
     unsigned log2 = hz_page_unit_log2(page);
     bool has_small_gaps = (size_t)64 * page->block_bytes <= (size_t)1 << log2;
@@ -35,9 +36,8 @@ static uint64_t free_units(const struct hz_page *page) {
         while (used != 0) {
             unsigned first = (unsigned)__builtin_ctzll(used);
             uint64_t after = ~(used >> first);
-            unsigned count = after == 0 ? 64 : (unsigned)__builtin_ctzll(after);
-            if (has_small_gaps)
-                count = 64 - (unsigned)__builtin_clzll(used) - first;
+            unsigned run = after == 0 ? 64 : (unsigned)__builtin_ctzll(after);
+            unsigned count = has_small_gaps ? 64 - (unsigned)__builtin_clzll(used) - first : run;
             used &= ~((UINT64_MAX >> (64 - count)) << first);
             uint32_t index = (word * 64 + first + page->rotation) % page->capacity;
             uint32_t straight = (uint32_t)hz_min(count, page->capacity - index); /* the rest begins at block 0 */
