@@ -257,12 +257,12 @@ bool hz_keeper_start(void) {
     if (!hz_load_rlx(&is_allowed) || hz_load_rlx(&state) != KEEPER_NONE || /* relaxed, both: hint */
         !hz_cas_strong_acq_rlx(&state, &none, KEEPER_STARTING))            /* cas */
         return hz_keeper_runs();
-    hz_store_rlx(&process, hz_os_process_id()); /* relaxed: hint. A child without fork handlers has its parent's */
-    if (hz_os_is_sandboxed()) {
+    if (hz_os_is_sandboxed()) { /* asked before any other call */
         started_as(KEEPER_CANNOT);
         return false;
     }
-    hz_os_usage_begin(); /* from now on hz_keeper_confine tells of a filter before it comes */
+    hz_store_rlx(&process, hz_os_process_id()); /* relaxed: hint. A child without fork handlers has its parent's */
+    hz_os_usage_begin();                        /* from now on hz_keeper_confine tells of a filter before it comes */
     pthread_t thread;
     bool started = hz_worker_start(&thread, keeper_main) == 0;
     if (!started)
@@ -276,8 +276,9 @@ bool hz_keeper_is(void *(*start)(void *)) {
 
 void hz_keeper_allow(void) {
     ends_keeper = true;
-    hz_store_rlx(&process, hz_os_process_id()); /* relaxed: hint. Threads that this one creates see it */
-    hz_store_rlx(&is_allowed, true);            /* relaxed: hint */
+    /* the first thread has the process's number. A filter that the program was executed under may kill getpid */
+    hz_store_rlx(&process, hz_os_thread_id()); /* relaxed, both: hint. Threads that this one creates see it */
+    hz_store_rlx(&is_allowed, true);
 }
 
 void hz_keeper_thread_ends(void) {
@@ -303,8 +304,10 @@ static uint32_t end_as(enum keeper_state wanted) {
 /* Whether a thread of the process that may have a keeper calls. A child that vfork or clone has made has all of the
    parent's words, and with vfork even shares them. */
 static bool is_keepers_process(void) {
-    return hz_os_thread_is_itself() &&
-           (hz_load_rlx(&state) == KEEPER_NONE || hz_os_process_id() == hz_load_rlx(&process)); /* relaxed: hints */
+    if (!hz_os_thread_is_itself())
+        return false;
+    uint32_t seen = hz_load_rlx(&state); /* relaxed, both: hint */
+    return seen == KEEPER_NONE || seen == KEEPER_CANNOT || hz_os_process_id() == hz_load_rlx(&process);
 }
 
 void hz_keeper_confine(void) {
@@ -315,7 +318,6 @@ void hz_keeper_confine(void) {
     if (hz_os_is_confined() || !is_keepers_process())
         return;
     hz_cpu_bins_stop(true); /* while the kernel still allows it; the keeper sends home what they have */
-    hz_os_confine();        /* before the keeper ends: from now on hz_keeper_start gives up */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* cannot fail. pthread_join is such a point */
     uint32_t seen;
     while ((seen = end_as(KEEPER_ENDS)) == KEEPER_STARTING || seen == KEEPER_ENDS)
@@ -328,6 +330,9 @@ void hz_keeper_confine(void) {
         hz_lock_release(&keeper_lock);
         (void)pthread_join(ending, NULL); /* cannot fail: only this thread joins it, and it is not detached */
     }
+    /* Only now: a keeper that starts would find out that it cannot run, and still be ending when the filter comes. A
+       second thread that gets here meanwhile waits above. */
+    hz_os_confine();
     hz_store_rlx(&state, KEEPER_CANNOT); /* relaxed: publishes nothing */
     hz_os_wake(&state, INT_MAX);
     (void)pthread_setcancelstate(cancel_state, NULL); /* cannot fail */
@@ -336,7 +341,7 @@ void hz_keeper_confine(void) {
 void hz_keeper_after_fork(bool allowed) {
     ends_keeper = true;
     hz_lock_settle(&keeper_lock);
-    hz_store_rlx(&process, hz_os_process_id()); /* relaxed, all: one thread */
+    hz_store_rlx(&process, hz_os_thread_id()); /* relaxed, all: one thread, the first one of its process */
     hz_store_rlx(&is_allowed, allowed);
     hz_store_rlx(&state, KEEPER_NONE);
 }

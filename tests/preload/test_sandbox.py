@@ -16,6 +16,8 @@ pytestmark = pytest.mark.usefixtures("ours_only")
 ALLOCATES = "mmap,munmap,mprotect,madvise,mremap,futex,write,exit_group"
 # What glibc's pthread_create and the end of a thread need.
 STARTS_THREADS = f"{ALLOCATES},clone,clone3,rt_sigprocmask,rt_sigaction,set_robust_list,rseq,exit"
+# What a thread that does not end needs.
+GOES_ON = f"{ALLOCATES},rt_sigprocmask,set_robust_list,rseq"
 # Calls that neither the dynamic linker nor a thread's start makes. (The linker's log, on which `preload` looks, needs
 # getpid.)
 OWN_CALLS = [
@@ -61,6 +63,12 @@ def test_the_filter_comes_while_the_keeper_starts(preload: Preload, program: Pat
     """The thread that installs it waits for the keeper, which calls membarrier first of all. Twenty times, as above."""
     for _ in range(20):
         survives(preload, program, "first", "prctl:kill", "one", "membarrier")
+
+
+def test_a_keeper_that_starts_has_ended_when_the_filter_comes(preload: Preload, program: Path) -> None:
+    """A thread may not even end. Fifty times: the keeper may start late."""
+    for _ in range(50):
+        survives(preload, program, "beside", "prctl:kill", "one", f"={GOES_ON}")
 
 
 @pytest.mark.parametrize("call", OWN_CALLS)

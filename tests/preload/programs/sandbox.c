@@ -5,6 +5,7 @@
  *          late      after some work
  *          threads   after three threads have worked, which go on afterwards
  *          first     by the first thread that the program starts, at once
+ *          beside    right after the program has started its first thread, which only waits
  *   HOW    prctl, raw          how the filter is installed: raw by its own system call, unseen by the heap
  *          kill, EPERM, ENOSYS what the filter does to a call. As in prctl:kill
  *   WORK   one, threads        after the filter: in the first thread, or in further threads as well
@@ -225,6 +226,11 @@ static void *install_at_once(void *arguments) {
     return NULL;
 }
 
+static void *wait_for_the_end(void *unused) {
+    pthread_barrier_wait(&barrier);
+    return unused;
+}
+
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "filtered") != 0)
         fail("usage: sandbox WHEN HOW WORK LIST");
@@ -243,6 +249,12 @@ int main(int argc, char **argv) {
             if (pthread_create(&first, NULL, install_at_once, argv) != 0)
                 fail("no thread");
             pthread_join(first, NULL);
+        } else if (strcmp(argv[1], "beside") == 0) {
+            pthread_t first;
+            pthread_barrier_init(&barrier, NULL, 2);
+            if (pthread_create(&first, NULL, wait_for_the_end, NULL) != 0)
+                fail("no thread");
+            install(argv[2], argv[4]);
         } else {
             install(argv[2], argv[4]);
         }
