@@ -336,7 +336,7 @@ static bool block_claim(size_t bytes) {
 }
 
 bool hz_huge_block_begin(char *base, size_t bytes) {
-    bool is_huge = block_claim(bytes);
+    bool is_huge = !is_pausing() && block_claim(bytes);
     if (is_huge)
         hz_os_huge(base, bytes);
     return is_huge;

@@ -78,14 +78,26 @@ TEST(HugeFaulty, OnlyTheTimeThatTheKernelMayHaveSpentMakesAUnitSlow) {
     const struct hz_os_usage waits_for_a_cpu = {2000, 0};
     const struct hz_os_usage works = {2001, 0};
     const struct hz_os_usage sleeps = {200, 1};
+    auto block_gets_them = [] {
+        constexpr size_t block_bytes = 8 * MiB;
+        void *block = hz_os_map(block_bytes, HZ_HUGE_BYTES, false);
+        EXPECT_NE(block, nullptr);
+        bool gets_them = hz_huge_block_begin(static_cast<char *>(block), block_bytes);
+        if (gets_them)
+            hz_huge_block_end(block_bytes);
+        EXPECT_TRUE(hz_os_unmap(block, block_bytes));
+        return gets_them;
+    };
     EXPECT_FALSE(is_slow(&waits_for_a_cpu));
     EXPECT_TRUE(hz_huge_is_wanted(dense_bytes)) << "other threads had the CPU";
+    EXPECT_TRUE(block_gets_them());
     struct hz_huge_figures figures;
     hz_huge_figures_get(&figures);
     EXPECT_EQ(figures.most_us, 2000U);
     EXPECT_TRUE(is_slow(&works)) << "the kernel had to move memory";
     EXPECT_TRUE(is_slow(&sleeps)) << "perhaps it waited until other memory was moved";
     EXPECT_FALSE(hz_huge_is_wanted(dense_bytes)) << "for 160 s";
+    EXPECT_FALSE(block_gets_them());
     EXPECT_TRUE(is_slow(nullptr)) << "nothing tells what the time was spent on";
     hz_huge_dense_set(0);
 }
