@@ -25,7 +25,7 @@ endif()
 # There are about a thousand test programs, which GNU ld takes 0.1 s each to link, and mold a fifth of that. The
 # release build's libraries contain LTO objects, which stay with the compiler's own linker.
 find_program(hz_mold NAMES mold)
-if(HZ_BUILD STREQUAL "check" AND hz_mold AND NOT CMAKE_CROSSCOMPILING)
+if(NOT hz_is_release AND hz_mold AND NOT CMAKE_CROSSCOMPILING)
     set(hz_fast_linker -fuse-ld=mold)
 endif()
 
