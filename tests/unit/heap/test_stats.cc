@@ -437,7 +437,7 @@ TEST(ThreadRows, APurgeHasNoRows) {
         while (!stop.load())
             hz_thread_blocks_purge();
     });
-    for (unsigned round = 0; round < unit::rounds(400) && !HasFailure(); round++)
+    for (unsigned round = 0; round < unit::rounds(100) && !HasFailure(); round++)
         EXPECT_EQ(thread_rows().size(), 1U) << "the purging thread is not attached";
     stop.store(true);
     purger.join();
@@ -452,7 +452,7 @@ TEST(ThreadRows, ThreadsThatEndMeanwhile) {
             while (!stop.load())
                 std::thread([] { t_free(t_malloc(3000)); }).join();
         });
-    for (unsigned round = 0; round < unit::rounds(200) && !HasFailure(); round++) {
+    for (unsigned round = 0; round < unit::rounds(100) && !HasFailure(); round++) {
         std::map<unsigned, Row> rows = thread_rows();
         EXPECT_GE(rows.size(), 1U);
         for (auto &[block, row] : rows) {
