@@ -76,10 +76,10 @@ uint64_t hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, s
    their memory. Not in a pause after a slow unit either. Any thread. */
 bool hz_huge_block_is_wanted(size_t bytes, size_t resting_bytes);
 
-/* A block that is a mapping of its own begins at `base`. True if huge pages were asked for in it. Nobody knows how much
-   of such a block the program will touch. So all blocks with huge pages together may hold a quarter of the bytes of
-   dense runs, which bounds what they can waste. The advice covers the whole block, since mremap refuses a range of two
-   mappings. Any thread. */
+/* A block that is a mapping of its own begins at `base`. True if huge pages were asked for in it, which is never so in
+   a pause after a slow unit. Nobody knows how much of such a block the program will touch. So all blocks with huge
+   pages together may hold a quarter of the bytes of dense runs, which bounds what they can waste. The advice covers the
+   whole block, since mremap refuses a range of two mappings. Any thread. */
 bool hz_huge_block_begin(char *base, size_t bytes);
 
 /* The block has got another length, and may have moved. `huge_bytes`: its length before if it had huge pages, else 0.

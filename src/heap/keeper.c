@@ -276,7 +276,7 @@ bool hz_keeper_is(void *(*start)(void *)) {
 
 void hz_keeper_allow(void) {
     ends_keeper = true;
-    /* the first thread has the process's number. A filter that the program was executed under may kill getpid */
+    /* the first thread has the process's number. For getpid an inherited filter could kill the process */
     hz_store_rlx(&process, hz_os_thread_id()); /* relaxed, both: hint. Threads that this one creates see it */
     hz_store_rlx(&is_allowed, true);
 }
@@ -330,8 +330,8 @@ void hz_keeper_confine(void) {
         hz_lock_release(&keeper_lock);
         (void)pthread_join(ending, NULL); /* cannot fail: only this thread joins it, and it is not detached */
     }
-    /* Only now: a keeper that starts would find out that it cannot run, and still be ending when the filter comes. A
-       second thread that gets here meanwhile waits above. */
+    /* Not earlier: a keeper that was still starting would give up by itself, and nobody would wait for its end before
+       the filter comes. Until now another thread that restricts itself waits in the loop above. */
     hz_os_confine();
     hz_store_rlx(&state, KEEPER_CANNOT); /* relaxed: publishes nothing */
     hz_os_wake(&state, INT_MAX);

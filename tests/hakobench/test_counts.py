@@ -175,7 +175,7 @@ EVENTS = ("Ir", "Bc", "Dr", "Dw")
 
 def two_that_agree(row: Row, allocator: allocators.Allocator, programs: pathlib.Path) -> tuple[callgrind.PerPair, callgrind.PerPair]:
     """Two of at most five results whose events are the same, except for the digits of the times that the workload prints:
-    some hundred in 5000 pairs. On a slow machine the heap may look at the clock, and work, in some runs only."""
+    some hundred in 5000 pairs. On a slow machine the clock makes the heap do more in some runs than in others."""
     results: list[callgrind.PerPair] = []
     for _ in range(5):
         both = [callgrind.count(row, allocator, scale, programs) for scale in (SCALE, 2 * SCALE)]

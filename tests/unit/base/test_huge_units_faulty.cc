@@ -124,6 +124,15 @@ class Huge : public testing::Test {
         hz_arena_run_free(runs_[index].segment, runs_[index].first);
         runs_.erase(runs_.begin() + static_cast<ptrdiff_t>(index));
     }
+    /* Takes a unit, which then goes back to the kernel as a whole. Returns its address. */
+    const char *unit_give_back() {
+        size_t first = unit_take();
+        const char *start = unit::page_address(runs_[first].segment, runs_[first].first);
+        for (unsigned page = 0; page < unit_pages; page++)
+            give(first);
+        hz_arena_purge(0, SIZE_MAX);
+        return start;
+    }
     std::string advice(size_t index) const {
         return advice_at(unit::page_address(runs_[index].segment, runs_[index].first));
     }
@@ -346,21 +355,12 @@ TEST_F(Huge, APartThatGoesBackTakesTheUnusedPagesAlong) {
 
 TEST_F(Huge, AWholeUnitGoesBackAsItIs) {
     hz_huge_dense_set(dense_bytes);
-    size_t first = unit_take();
-    char *start = unit::page_address(runs_[first].segment, runs_[first].first);
-    for (unsigned page = 0; page < unit_pages; page++)
-        give(first);
-    hz_arena_purge(0, SIZE_MAX);
-    EXPECT_EQ(advice_at(start), "hg");
+    EXPECT_EQ(advice_at(unit_give_back()), "hg");
 }
 
 TEST_F(Huge, AUnitThatWasAskedForIsRefusedWhenTheHeapIsNoLongerDense) {
     hz_huge_dense_set(dense_bytes);
-    size_t first = unit_take();
-    char *start = unit::page_address(runs_[first].segment, runs_[first].first);
-    for (unsigned page = 0; page < unit_pages; page++)
-        give(first);
-    hz_arena_purge(0, SIZE_MAX);
+    const char *start = unit_give_back();
     ASSERT_EQ(advice_at(start), "hg");
     hz_huge_dense_set(0);
     while (advice_at(start) == "hg" && runs_.size() < 64 * unit_pages)
