@@ -300,13 +300,17 @@ for line in sys.stdin:
 
 
 def test_the_flow_of_a_running_process(tmp_path):
-    """20 MB in blocks of 5000 bytes, of which three quarters cross: 29 of 40 samples, so all figures vary by a fifth or so."""
+    """20 MB in blocks of 5000 bytes, of which three quarters cross: 29 of 40 samples, so all figures vary by a fifth or so.
+
+    A sample stands for about 100 blocks. Python itself has blocks of this size class, so one or two samples may be its own.
+    """
     with watched(tmp_path, "--watch", "--profile", code=FLOW_SERVICE) as service:
         first = json.loads(good(stats(service.pid, "--json")))
         assert [error.message for error in validator().iter_errors(first)] == []
         (row,) = [row for row in first["flow"] if row["block_bytes"] == 5120]
         assert (row["sampled"], row["large"]) == (1, 0)
-        assert 1000 < row["passed_blocks"] == row["freed_blocks"] < 5500, "no thread frees blocks of its own"
+        own = row["freed_blocks"] - row["passed_blocks"]
+        assert 1000 < row["passed_blocks"] < 5500 and 0 <= own < 300, "hardly a thread frees blocks of its own"
         assert 100 < row["in_flight_blocks"] < 2500, "the live blocks are expected to cross, too"
         assert sum(pair["bytes"] for pair in first["flow_pairs"]) == pytest.approx(sum(row["passed_bytes"] for row in first["flow"]), rel=0.01)
         service.grow(40000)
@@ -317,7 +321,7 @@ def test_the_flow_of_a_running_process(tmp_path):
         assert re.search(r"(?m)^blocks that cross threads +MiB/s +blocks/s +in flight +MiB  of its frees  \(estimates\)\n5120 B +\d+\.\d\d +\d+ +\d+ ", text)
         assert re.search(rf"(?m)^\d+ +{service.pid} python3 +any +\d+\.\d\d", text)
         text = good(called("heap_profile.py", service.pid, "--flow", "--count", "1", "--no-symbols"))
-        assert " %, were freed by another thread\n" in text and re.search(r"(?m)^ +5120 +\d+\.\d\d +\d+ +\d+  100\.0 %$", text)
+        assert " %, were freed by another thread\n" in text and re.search(r"(?m)^ +5120 +\d+\.\d\d +\d+ +\d+ +(100|9\d)\.\d %$", text)
 
 
 def test_the_flow_between_two_reports(report):
