@@ -206,6 +206,8 @@ function(hz_name_test source result)
     set(${result} "${dotted}" PARENT_SCOPE)
 endfunction()
 
+set(hz_default_entries "^(hz3/scale|hz4)$") # the default lane of each engine
+
 # Makes each source found by the patterns a program linked with the lane's library.
 function(hz_add_suite entry suite)
     hz_split_entry("${entry}")
@@ -220,6 +222,11 @@ function(hz_add_suite entry suite)
             # half a minute for each lane; what the threads of these tests share is the same in all lanes
             list(FILTER sources EXCLUDE REGEX "/test_(limit|profile|sampler)\\.cc$")
         endif()
+    endif()
+    if(suite STREQUAL "unit" AND NOT lane STREQUAL hz_default_lane AND NOT entry MATCHES "${hz_default_entries}")
+        # no block goes home here, or each way home has tests of its own: the same in every lane of an engine
+        list(FILTER sources EXCLUDE REGEX "/test_(allowance|collapse|collapse_threads|density|flow|idle|inspect|limit)\\.cc$")
+        list(FILTER sources EXCLUDE REGEX "/test_(list_check|page|page_purge|profile|room|sampler|sizeclass|thread)\\.cc$")
     endif()
     if(NOT HZ_BUILD STREQUAL "check" OR lane STREQUAL hz_default_lane OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
         # half a minute for each lane; home of hz3 and hz4 together have what the default lane has
@@ -272,8 +279,6 @@ function(hz_add_faulty_contract entry)
     endforeach()
 endfunction()
 
-set(hz_default_entries "^(hz3/scale|hz4)$") # the default lane of each engine
-
 # Registers the suites that run for every lane.
 function(hz_add_suites entry)
     hz_split_entry("${entry}")
@@ -284,7 +289,9 @@ function(hz_add_suites entry)
     if(HZ_BUILD STREQUAL "tsan" AND NOT entry MATCHES "${hz_default_entries}")
         set(heap_tests "") # what threads share in these lanes, and not in the defaults, is in the ways and under stress
     endif()
-    hz_add_suite("${entry}" unit ${heap_tests} ${way_tests})
+    if(entry IN_LIST HZ_UNIT_LANES)
+        hz_add_suite("${entry}" unit ${heap_tests} ${way_tests})
+    endif()
     set(suites contract death stress)
     if(HZ_BUILD STREQUAL "tsan")
         set(suites stress) # it covers threads more thoroughly than the others

@@ -4,7 +4,7 @@
  * whichever call fails.
  *
  * For N = 0, 1, 2, ... a child runs all tests while call N fails, until a child makes fewer calls. Numbers are skipped,
- * so that about HZ_FAULTY_RUNS children run (default 4); HZ_FAULTY_RUNS=0 skips none.
+ * so that about HZ_FAULTY_RUNS children run (default 2); HZ_FAULTY_RUNS=0 skips none.
  */
 #include "stress/children.h"
 
@@ -19,7 +19,7 @@ extern "C" {
 
 namespace {
 
-constexpr uint64_t default_runs = 4;
+constexpr uint64_t default_runs = 2;
 
 struct Counts {
     uint64_t calls;

@@ -17,7 +17,7 @@ namespace {
 using namespace support;
 using children::require;
 
-constexpr size_t limit_bytes = 192 * MiB;
+constexpr size_t limit_bytes = 128 * MiB;
 
 /* Blocks linked through their first words; the rest of each block holds a pattern of its own. */
 class Hoard {

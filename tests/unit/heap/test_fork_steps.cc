@@ -467,7 +467,7 @@ TEST_F(ForkSteps, TwoThreadsAreCaughtAnywhere) {
                 if (HasFailure())
                     return;
                 EXPECT_EQ(steps::fork_at_each(
-                              stride_of(997),
+                              stride_of(2503),
                               [=] {
                                   hold(bytes);
                                   free_held();

@@ -20,7 +20,7 @@ using support::Random;
 using unit::Blocks;
 
 constexpr uint32_t rate = 20;
-constexpr size_t samples = support::tsan ? 600 : 3000; /* that a test expects */
+constexpr size_t samples = support::sanitized ? 600 : 1500; /* that a test expects */
 constexpr size_t block_max = HZ_GUARD_BLOCK_MAX;
 
 /* Runs the body in a child whose threads are sampled. */
