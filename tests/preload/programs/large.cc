@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <random>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -35,10 +34,7 @@ template <int n> struct Record {
         std::ostringstream text;
         for (auto &[key, count] : order)
             text << key << '=' << count << ';';
-        std::regex pattern("(record[0-9]+)=([0-9]+)");
-        std::smatch match;
-        std::string all = text.str();
-        return (std::regex_search(all, match, pattern) ? std::stoi(match[2]) : 0) + weigh(*this);
+        return static_cast<int>(text.str().size()) + weigh(*this);
     }
 };
 
