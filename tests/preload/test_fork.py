@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import Preload, archive_of, compile_c
 
-FORKS = 120
+FORKS = 60
 
 
 @pytest.fixture(scope="module")
