@@ -8,7 +8,7 @@ import scipy.stats
 
 from hakobench import statistics
 
-SIMULATED = 600  # comparisons of equals
+SIMULATED = 300  # comparisons of equals
 ROUNDS = statistics.DEFAULT_ROUNDS
 
 
@@ -157,7 +157,7 @@ def test_rows_share_the_chance_of_a_mistake() -> None:
 def test_many_rows_of_equals_are_not_below_one() -> None:
     """Ten single rows: hardly ever is one below 1.0; with a confidence of 90 % one is, in every third comparison."""
     generator = numpy.random.default_rng(22)
-    comparisons = [log_ratios(generator, 10, scale, 0.03) for scale in (0.02, 0.03) for _ in range(50)]
+    comparisons = [log_ratios(generator, 10, scale, 0.03) for scale in (0.02, 0.03) for _ in range(25)]
 
     def missed(confidence: float) -> int:
         return sum(any(statistics.interval([row], confidence).high < 1.0 for row in rows) for rows in comparisons)
