@@ -49,7 +49,7 @@ def test_sqlite(preload: Preload, tmp_path: Path) -> None:
 def test_tar_and_threaded_xz(preload: Preload, tmp_path: Path) -> None:
     required("tar"), required("xz")
     source, target = tmp_path / "source", tmp_path / "target"
-    write_tree(source, 1, 300)
+    write_tree(source, 1, 120)
     target.mkdir()
     archive = tmp_path / "all.tar.xz"
     script = f"set -o pipefail; tar -C '{source}' -cf - . | xz -T2 --block-size=1MiB -3 > '{archive}'"
@@ -69,7 +69,7 @@ def test_git(preload: Preload, tmp_path: Path) -> None:
 
     git("init", "--quiet", "--initial-branch=main")
     for number in range(6):
-        write_tree(tree, number, 60)
+        write_tree(tree, number, 30)
         git("add", "--all")
         git("commit", "--quiet", "-m", f"commit {number}")
     wanted = digest(tree)
