@@ -109,13 +109,14 @@ def make_run(row: MadeRow, row_index: int, name: str = "glibc", ours: bool = Fal
 
 @dataclasses.dataclass(frozen=True)
 class Made:
-    """What to make. `drift` multiplies the speed of ours, for histories."""
+    """What to make. `drift` multiplies the speed of ours, for histories. `names` are the rows to make, or all if empty."""
 
     commit: str = "71ce0b5"
     day: int = 0
     rounds: int = 5
     drift: float = 1.0
     with_failures: bool = True
+    names: tuple[str, ...] = ()
 
 
 def runs(made: Made) -> list[tuple[Run, list[tuple[int, int]]]]:
@@ -125,7 +126,7 @@ def runs(made: Made) -> list[tuple[Run, list[tuple[int, int]]]]:
     liking = {(row.name, one[0]): taste.lognormvariate(0, 0.17) for row in rows() for one in ALLOCATORS}
     found = []
     position = 0
-    for at, row in enumerate(rows()):
+    for at, row in enumerate(row for row in rows() if not made.names or row.name in made.names):
         for round_number in range(1, made.rounds + 1):
             for name, ours, speed, memory, loss in noise.sample(ALLOCATORS, len(ALLOCATORS)):
                 position += 1
