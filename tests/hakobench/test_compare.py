@@ -236,7 +236,7 @@ def test_equals_are_nearly_always_undecided() -> None:
     names = [f"{tag}_{at}" for tag, count in (("r50", 2), ("r90", 2), ("r0", 4), ("st", 2)) for at in range(count)]
     plain = rows_of(**dict.fromkeys(names, 1.0))
     words = []
-    for _ in range(150):
+    for _ in range(75):
         noise = 0.03 * generator.standard_t(3, len(plain)) + 0.26 * (generator.random(len(plain)) < 0.05)
         noisy = [dataclasses.replace(run, value=100.0 * math.exp(-by)) for run, by in zip(plain, noise, strict=True)]
         words.append(verdict(noisy).word)
