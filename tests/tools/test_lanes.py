@@ -20,9 +20,23 @@ def test_committed_pages_are_up_to_date():
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
 
 
+@pytest.fixture(scope="module")
+def probe_once():
+    """`lanes.probe`, which compiles a program for a lane, with its figures kept: no test changes a lane of the project."""
+    probe, figures = lanes.probe, {}
+
+    def find(lane):
+        if lane.path not in figures:
+            figures[lane.path] = probe(lane)
+        return figures[lane.path]
+
+    return find
+
+
 @pytest.fixture
-def other_pages(tmp_path, monkeypatch):
+def other_pages(tmp_path, monkeypatch, probe_once):
     """Lets the tool read its own root, but write to copies of its pages in tmp_path."""
+    monkeypatch.setattr(lanes, "probe", probe_once)
     for name, path in (("LANES_PAGE", "lanes.md"), ("ARCHITECTURE_PAGE", "architecture.md")):
         (tmp_path / path).write_text((lanes.ROOT / getattr(lanes, name)).read_text())
         monkeypatch.setattr(lanes, name, str(tmp_path / path))
