@@ -64,7 +64,7 @@ def test_other_lanes_contain_theirs(lane, expected):
 def test_a_variant_contains_what_its_knobs_choose():
     switches = ("TRANSFER_LOCKFREE=0", "CENTRAL_LOCKFREE=0", "CENTRAL_SHADOW=1", "TRANSFER_FAILFAST=1", "SHARD_COLLISION_FAILFAST=1")
     words = ["hz3/home", *switches]
-    built = subprocess.run([variant.__file__, *words], capture_output=True, text=True, check=False)
+    built = subprocess.run([variant.__file__, "--archive", *words], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     library = lanes.ROOT / built.stdout.strip()
     assert mechanisms_of(library.parent / "libhakozuna_hz3_home.a") == {"transfer", "central", "shadow", "a shard for each thread"}
