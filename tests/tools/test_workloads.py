@@ -23,7 +23,7 @@ SMALL_RUNS = [
     (DIST, "20000 100 16 256 0x12345678 trimix 16 256 100 257 2048 0 2049 32768 0 --pair"),
     (REMOTE, "1 20000 100 16 2048 90"),
     (REMOTE, "2 20000 100 16 2048 0"),
-    (REMOTE, "2 20000 100 16 2048 100 2 --full=wait"),
+    (REMOTE, "2 5000 100 16 2048 100 2 --full=wait"),
     (REMOTE, "3 20000 100 16 2048 90 2 --full=fallback"),
     (REMOTE, "4 2000 50 8 4000 50 16 --full=wait --check=full"),
     (REMOTE, "16 2000 50 16 2048 90 --full=wait --seed=9"),
@@ -144,7 +144,7 @@ def test_a_thread_of_a_service_may_run_long_before_its_hour_is_opened(
 
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_sanitizer_finds_nothing(tmp_path: pathlib.Path, sanitizer: str) -> None:
-    built = build_workloads(tmp_path, f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
+    built = build_workloads(tmp_path, "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
     for name, args in SMALL_RUNS:
         if name not in WITHOUT_SANITIZERS:
             check_good_run(name, run(built, name, args))
