@@ -10,7 +10,7 @@ namespace {
 
 using namespace support;
 
-constexpr size_t items_per_producer = sanitized ? 20000 : 250000;
+constexpr size_t items_per_producer = sanitized ? 20000 : 150000;
 
 using BlockQueue = threads::Queue<512>;
 
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Queues, testing::Values(Shape{1, 1}, Shape{1, 4
 
 /* A ring: each thread allocates blocks, hands them to its neighbour, and frees those that it receives. */
 constexpr size_t ring_threads = 6;
-constexpr size_t ring_rounds = sanitized ? 5000 : 120000;
+constexpr size_t ring_rounds = sanitized ? 5000 : 80000;
 
 struct Ring {
     BlockQueue queues[ring_threads];

@@ -16,7 +16,7 @@ namespace {
 using namespace support;
 
 constexpr size_t thread_count = 4;
-constexpr size_t signal_count = sanitized ? 500 : 5000; /* to each thread */
+constexpr size_t signal_count = sanitized ? 500 : 2000; /* to each thread */
 constexpr size_t victim_count = sanitized ? 50 : 500;
 constexpr size_t crowd_count = sanitized ? 100 : 2000;
 

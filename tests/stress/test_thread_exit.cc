@@ -15,7 +15,7 @@ using namespace support;
 
 /* Sanitizers destroy their own thread state in the last rounds. */
 constexpr long rounds = sanitized ? 2 : PTHREAD_DESTRUCTOR_ITERATIONS;
-constexpr size_t thread_count = sanitized ? 200 : 3000;
+constexpr size_t thread_count = sanitized ? 200 : 2000;
 
 /* Blocks on their way between threads; every stage of every exit takes some and adds some. */
 threads::Queue<4096> pool;
