@@ -224,7 +224,7 @@ function(hz_add_suite entry suite)
         endif()
     endif()
     if(suite STREQUAL "unit" AND NOT lane STREQUAL hz_default_lane AND NOT entry MATCHES "${hz_default_entries}")
-        # no block goes home here, or each way home has tests of its own: the same in every lane of an engine
+        # here no block takes a lane's own way home, so these tests find the same in every lane of an engine
         list(FILTER sources EXCLUDE REGEX "/test_(allowance|collapse|collapse_threads|density|flow|idle|inspect|limit)\\.cc$")
         list(FILTER sources EXCLUDE REGEX "/test_(list_check|page|page_purge|profile|room|sampler|sizeclass|thread)\\.cc$")
     endif()
