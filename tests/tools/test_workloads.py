@@ -144,7 +144,7 @@ def test_a_thread_of_a_service_may_run_long_before_its_hour_is_opened(
 
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_sanitizer_finds_nothing(tmp_path: pathlib.Path, sanitizer: str) -> None:
-    built = build_workloads(tmp_path, "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
+    built = build_workloads(tmp_path, f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
     for name, args in SMALL_RUNS:
         if name not in WITHOUT_SANITIZERS:
             check_good_run(name, run(built, name, args))
