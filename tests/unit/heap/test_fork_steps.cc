@@ -1,5 +1,5 @@
 /* A signal handler interrupts the heap at each instruction in turn and forks. The child returns from the handler, goes
-   on where the parent was interrupted, and has lost nothing. HZ_SLOW=1 takes 32 times as many instructions. */
+   on where the parent was interrupted, and has lost nothing. HZ_SLOW=1 takes 16 times as many instructions. */
 #include "unit/heap/fixture.h"
 #include "unit/heap/steps.h"
 #include "unit/heap/worker.h"
@@ -91,7 +91,7 @@ bool is_slow() {
 }
 
 size_t stride_of(size_t stride) {
-    return is_slow() ? stride / 16 + 1 : 2 * stride + 1;
+    return is_slow() ? stride / 16 + 1 : stride;
 }
 
 void free_and_require_empty_heap() {
@@ -467,7 +467,7 @@ TEST_F(ForkSteps, TwoThreadsAreCaughtAnywhere) {
                 if (HasFailure())
                     return;
                 EXPECT_EQ(steps::fork_at_each(
-                              stride_of(2503),
+                              stride_of(997),
                               [=] {
                                   hold(bytes);
                                   free_held();
