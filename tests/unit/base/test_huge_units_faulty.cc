@@ -17,10 +17,11 @@ using support::MiB;
 constexpr size_t dense_bytes = 64 * MiB;
 constexpr unsigned unit_pages = HZ_HUGE_BYTES / unit::page_bytes;
 
-/* What the kernel was told about the mapping that holds the address: "hg", "nh" or "". */
-std::string advice_at(const void *address) {
+/* What smaps says about the mapping that holds the address, a line each; empty if none does. */
+std::vector<std::string> mapping_at(const void *address) {
     auto wanted = reinterpret_cast<uintptr_t>(address);
     std::ifstream maps("/proc/self/smaps");
+    std::vector<std::string> found;
     std::string line;
     bool is_here = false;
     while (std::getline(maps, line)) {
@@ -28,9 +29,17 @@ std::string advice_at(const void *address) {
         unsigned long behind = 0;
         if (std::sscanf(line.c_str(), "%lx-%lx ", &first, &behind) == 2)
             is_here = first <= wanted && wanted < behind;
-        else if (is_here && line.rfind("VmFlags:", 0) == 0)
-            return line.find(" hg") != std::string::npos ? "hg" : line.find(" nh") != std::string::npos ? "nh" : "";
+        if (is_here)
+            found.push_back(line);
     }
+    return found;
+}
+
+/* What the kernel was told about the mapping that holds the address: "hg", "nh" or "". */
+std::string advice_at(const void *address) {
+    for (const std::string &line : mapping_at(address))
+        if (line.rfind("VmFlags:", 0) == 0)
+            return line.find(" hg") != std::string::npos ? "hg" : line.find(" nh") != std::string::npos ? "nh" : "";
     return "unmapped";
 }
 
@@ -45,19 +54,10 @@ size_t resident_bytes(const char *start, size_t bytes) {
 
 /* KiB of huge pages in the mapping that holds the address. */
 size_t huge_kb_at(const void *address) {
-    auto wanted = reinterpret_cast<uintptr_t>(address);
-    std::ifstream maps("/proc/self/smaps");
-    std::string line;
-    bool is_here = false;
-    while (std::getline(maps, line)) {
-        unsigned long first = 0;
-        unsigned long behind = 0;
-        size_t kb = 0;
-        if (std::sscanf(line.c_str(), "%lx-%lx ", &first, &behind) == 2)
-            is_here = first <= wanted && wanted < behind;
-        else if (is_here && std::sscanf(line.c_str(), "AnonHugePages: %zu", &kb) == 1)
+    size_t kb = 0;
+    for (const std::string &line : mapping_at(address))
+        if (std::sscanf(line.c_str(), "AnonHugePages: %zu", &kb) == 1)
             return kb;
-    }
     return 0;
 }
 
