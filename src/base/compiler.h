@@ -107,6 +107,19 @@ enum {
 #define HZ_CPU_RELAX() ((void)0)
 #endif
 
+/* Where the thread's data of the C library begins. NULL: not known here. */
+HZ_INLINE char *hz_thread_pointer(void) {
+    char *pointer = NULL;
+#if HZ_ASM_X86_64
+    __asm__("movq %%fs:0, %0" : "=r"(pointer));
+#elif defined(__aarch64__) && !HZ_TSAN
+    __asm__("mrs %0, tpidr_el0" : "=r"(pointer));
+#elif defined(__riscv) && !HZ_TSAN
+    __asm__("mv %0, tp" : "=r"(pointer));
+#endif
+    return pointer;
+}
+
 /* DWARF's number of the frame pointer: rbp, x29. It points to the caller's frame pointer, with the return address
    behind it. 0: not known to be so on this processor. */
 #if defined(__x86_64__)

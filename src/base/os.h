@@ -69,11 +69,16 @@ void *hz_os_remap(void *address, size_t old_bytes, size_t new_bytes, void *targe
    call for each 4 MiB or so; for statistics. */
 size_t hz_os_resident_bytes(const void *address, size_t bytes);
 
+/* The CPUs on which a thread may run, one bit each in `mask`, which has room for 64 * words of them; 0: the calling
+   thread. Returns their number; 0 when the kernel does not say, or has more CPUs than that, or the process is confined;
+   the mask is empty then. A system call. */
+size_t hz_os_affinity(uint32_t thread_id, uint64_t *mask, size_t words);
+
 /* The system's page size: 4 to 64 KiB. */
 size_t hz_os_page_bytes(void);
 
-/* The CPU that the calling thread runs on, or ran on a moment ago. Cheap where the C library or the kernel's vDSO knows
-   it (glibc from 2.35 on; x86-64), otherwise a system call. */
+/* The CPU that the calling thread runs on, or ran on a moment ago. A load with glibc from 2.35 on, cheap where the
+   kernel's vDSO knows it (x86-64), otherwise a system call. */
 uint32_t hz_os_cpu(void);
 
 /* RLIMIT_AS in bytes, SIZE_MAX when unlimited or unknown (hz_os_confine). */
@@ -91,6 +96,9 @@ uint64_t hz_os_now_ms(void);
 /* Monotonic time in microseconds, for durations. Costs about 30 ns where the kernel's vDSO knows it. */
 uint64_t hz_os_now_us(void);
 
+/* Nanoseconds since 1970, by the system's clock; 0 when unknown. */
+uint64_t hz_os_date_ns(void);
+
 /* What a thread has used since its start. In an interval without a sleep, whatever was not CPU time was spent waiting
    for a CPU. */
 struct hz_os_usage {
@@ -105,8 +113,8 @@ bool hz_os_usage_get(struct hz_os_usage *usage);
 void hz_os_usage_begin(void); /* the process has no filter, and says before it gets one */
 void hz_os_usage_end(void);
 
-/* The kernel's id of the calling thread, which differs in a fork's child. Comes from the C library: with glibc without
-   a system call. */
+/* The kernel's id of the calling thread, which differs in a fork's child. Comes from the C library's memory, without a
+   system call. */
 uint32_t hz_os_thread_id(void);
 
 /* Whether the calling thread is the process's first one. Call it in a constructor or a fork's child: in a process with
@@ -120,9 +128,10 @@ uint32_t hz_os_process_id(void);
    clone that the C library has not seen. A system call. */
 bool hz_os_thread_is_itself(void);
 
-/* The program is about to restrict its system calls: from now on those of hz_os_address_space_limit, hz_os_read_file,
-   hz_os_mapping_of, hz_os_is_sandboxed, hz_os_barrier and hz_os_usage_get are not made, and the functions answer that
-   they do not know or cannot. There is no way back, and a fork's child stays confined. Any thread. */
+/* The program is about to restrict its system calls: from now on those of hz_os_address_space_limit, hz_os_affinity,
+   hz_os_read_file, hz_os_mapping_of, hz_os_is_sandboxed, hz_os_barrier and hz_os_usage_get are not made, and the
+   functions answer that they do not know or cannot. There is no way back, and a fork's child stays confined. Any
+   thread. */
 void hz_os_confine(void);
 
 /* Whether hz_os_confine was called. */

@@ -1,5 +1,6 @@
 /*
- * os_linux.c - os.h for Linux: mmap, mprotect, madvise, mremap, futex, CPUs. Knows nothing of the rest of the library.
+ * os_linux.c - os.h for Linux: mmap, mprotect, madvise, mremap, futex, clocks, CPUs. Knows nothing of the rest of the
+ * library. Its calls go straight to the kernel (syscall.h), or to the kernel's functions in the process (vdso.h).
  *
  * In the faulty build the ten functions that an OS can refuse, and the two that say how long something took, are named
  * hz_os_linux_*, and os_faulty.c calls them.
@@ -10,22 +11,20 @@
 #include "base/atomic.h"
 #include "base/os_faulty.h"
 #include "base/random.h"
+#include "base/syscall.h"
+#include "base/vdso.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #ifdef __GLIBC__
 #include <execinfo.h>
@@ -48,28 +47,53 @@ static _Atomic(uint32_t) usage_state; /* hint; from 0 to USAGE_KNOWN, from any t
 
 enum { USAGE_KNOWN = 1, USAGE_ENDED };
 
+/* A word of what the kernel has told the process at its start; 0: it has not told it. Reads memory only. */
+static unsigned long auxiliary(unsigned long type) {
+    int saved = errno; /* ENOENT if there is none */
+    unsigned long value = getauxval(type);
+    errno = saved;
+    return value;
+}
+
 /* Page tags and list words have no room for higher addresses. A kernel gives them to programs that ask, but some
    kernels for riscv64 give them to all. */
 static bool is_too_high(const void *address, size_t bytes) {
     return (uintptr_t)address + bytes > (uintptr_t)1 << HZ_ADDRESS_BITS;
 }
 
+/* ---- memory ---------------------------------------------------------------------------------------- */
+
+/* Returns the address, or -errno. */
+static long call_mmap(const void *address, size_t bytes, int protection, int flags) {
+    return HZ_SYSCALL6(SYS_mmap, address, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+}
+
+static bool call_munmap(const void *address, size_t bytes) {
+    return HZ_SYSCALL(SYS_munmap, address, bytes, 0) == 0;
+}
+
+/* Returns 0 or an errno value. */
+static int call_madvise(const void *address, size_t bytes, int advice) {
+    return (int)-HZ_SYSCALL(SYS_madvise, address, bytes, advice);
+}
+
+static void *pointer_to(long address) {
+    return (void *)address; /* NOLINT(performance-no-int-to-ptr) */
+}
+
 static void *map(size_t bytes, int protection, int flags) {
-    int saved = errno;
-    void *address = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-    if (address != MAP_FAILED && is_too_high(address, bytes)) {
-        (void)munmap(address, bytes); /* if refused, address space is lost, but no memory */
-        address = MAP_FAILED;
+    long address = call_mmap(NULL, bytes, protection, flags);
+    if (hz_syscall_failed(address))
+        return NULL;
+    if (is_too_high(pointer_to(address), bytes)) {
+        (void)call_munmap(pointer_to(address), bytes); /* if refused, address space is lost, but no memory */
+        return NULL;
     }
-    errno = saved;
-    return address == MAP_FAILED ? NULL : address;
+    return pointer_to(address);
 }
 
 static bool unmap(void *address, size_t bytes) {
-    int saved = errno;
-    bool done = bytes == 0 || munmap(address, bytes) == 0;
-    errno = saved;
-    return done;
+    return bytes == 0 || call_munmap(address, bytes);
 }
 
 /* Maps the exact size first, since its address is often aligned. Otherwise maps more, and cuts off both ends. */
@@ -99,22 +123,17 @@ void *IMPL(reserve)(size_t bytes, size_t alignment) {
    kernels remove the old mapping before they check the overcommit limit. If that happens, this reserves the space
    again. */
 static bool commit_by_mapping(void *address, size_t bytes) {
-    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    if (mmap(address, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, -1, 0) == address)
+    if (call_mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_NORESERVE | MAP_FIXED) == (long)address)
         return true;
-    void *again = mmap(address, bytes, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0); /* fails unless that happened */
-    if (again != MAP_FAILED && again != address)
-        (void)munmap(again, bytes); /* kernels before 4.17 treat the address as a hint */
+    long again = call_mmap(address, bytes, PROT_NONE, MAP_NORESERVE | MAP_FIXED_NOREPLACE); /* see above */
+    if (!hz_syscall_failed(again) && again != (long)address)
+        (void)call_munmap(pointer_to(again), bytes); /* kernels before 4.17 treat the address as a hint */
     return false;
 }
 
 bool IMPL(commit)(void *address, size_t bytes) {
-    int saved = errno;
-    bool done = mprotect(address, bytes, PROT_READ | PROT_WRITE) == 0;
-    if (!done && errno != ENOMEM)
-        done = commit_by_mapping(address, bytes);
-    errno = saved;
-    return done;
+    long result = HZ_SYSCALL(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE);
+    return result == 0 || (result != -ENOMEM && commit_by_mapping(address, bytes));
 }
 
 void *IMPL(map)(size_t bytes, size_t alignment, bool lazy) {
@@ -123,24 +142,17 @@ void *IMPL(map)(size_t bytes, size_t alignment, bool lazy) {
 
 void *IMPL(map_zero)(size_t bytes, size_t alignment) {
     void *address = map_aligned(bytes, alignment, PROT_READ, MAP_NORESERVE);
-    if (address != NULL) {
-        int saved = errno;
-        (void)madvise(address, bytes, MADV_DONTDUMP); /* if refused, core files are larger */
-        errno = saved;
-    }
+    if (address != NULL)
+        (void)call_madvise(address, bytes, MADV_DONTDUMP); /* if refused, core files are larger */
     return address;
 }
 
 void hz_os_sparse(void *address, size_t bytes) {
-    int saved = errno;
-    (void)madvise(address, bytes, MADV_NOHUGEPAGE); /* a kernel without huge pages refuses, which does no harm */
-    errno = saved;
+    (void)call_madvise(address, bytes, MADV_NOHUGEPAGE); /* a kernel without huge pages refuses, which does no harm */
 }
 
 void hz_os_huge(void *address, size_t bytes) {
-    int saved = errno;
-    (void)madvise(address, bytes, MADV_HUGEPAGE); /* a kernel without huge pages refuses, which does no harm */
-    errno = saved;
+    (void)call_madvise(address, bytes, MADV_HUGEPAGE); /* a kernel without huge pages refuses, which does no harm */
 }
 
 #ifndef MADV_WIPEONFORK
@@ -148,9 +160,7 @@ void hz_os_huge(void *address, size_t bytes) {
 #endif
 
 void hz_os_wipe_in_child(void *address, size_t bytes) {
-    int saved = errno;
-    (void)madvise(address, bytes, MADV_WIPEONFORK); /* an older kernel refuses, and the child has what was there */
-    errno = saved;
+    (void)call_madvise(address, bytes, MADV_WIPEONFORK); /* an older kernel refuses; the child has what was there */
 }
 
 #ifndef MADV_COLLAPSE
@@ -158,17 +168,11 @@ void hz_os_wipe_in_child(void *address, size_t bytes) {
 #endif
 
 int IMPL(collapse)(void *address, size_t bytes) {
-    int saved = errno;
-    int error = madvise(address, bytes, MADV_COLLAPSE) == 0 ? 0 : errno;
-    errno = saved;
-    return error;
+    return call_madvise(address, bytes, MADV_COLLAPSE);
 }
 
 bool IMPL(purge)(void *address, size_t bytes) {
-    int saved = errno;
-    bool done = madvise(address, bytes, MADV_DONTNEED) == 0;
-    errno = saved;
-    return done;
+    return call_madvise(address, bytes, MADV_DONTNEED) == 0;
 }
 
 bool IMPL(unmap)(void *address, size_t bytes) {
@@ -184,45 +188,35 @@ void hz_os_unmap_within(const void *start, const void *behind) {
 }
 
 bool IMPL(close)(void *address, size_t bytes) {
-    int saved = errno;
-    void *mapped = mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    errno = saved;
-    return mapped == address;
+    return call_mmap(address, bytes, PROT_NONE, MAP_NORESERVE | MAP_FIXED) == (long)address;
 }
 
 bool IMPL(fill)(void *address, size_t bytes) {
-    int saved = errno;
-    void *mapped = mmap(address, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    if (mapped != MAP_FAILED && mapped != address)
-        (void)munmap(mapped, bytes); /* kernels before 4.17 treat the address as a hint */
-    errno = saved;
-    return mapped == address;
+    long mapped = call_mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_NORESERVE | MAP_FIXED_NOREPLACE);
+    if (!hz_syscall_failed(mapped) && mapped != (long)address)
+        (void)call_munmap(pointer_to(mapped), bytes); /* kernels before 4.17 treat the address as a hint */
+    return mapped == (long)address;
 }
 
 /* The kernel refuses an address beyond the user address space (ENOMEM) before it looks whether something is there.
    Kernels before 4.17, and qemu-user, map elsewhere instead: below, unless the address is taken. */
 bool hz_os_has_address(uintptr_t address) {
-    int saved = errno;
     size_t bytes = hz_os_page_bytes();
-    void *mapped = mmap((void *)address, bytes, PROT_NONE, /* NOLINT(performance-no-int-to-ptr) */
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    bool has = mapped == MAP_FAILED ? errno != ENOMEM : (uintptr_t)mapped >= address;
+    const void *wanted = pointer_to((long)address);
+    long mapped = call_mmap(wanted, bytes, PROT_NONE, MAP_NORESERVE | MAP_FIXED_NOREPLACE);
+    if (hz_syscall_failed(mapped))
+        return mapped != -ENOMEM;
     unsigned char is_resident;
-    if (!has && mapped != MAP_FAILED)                         /* fails if nothing is there */
-        has = mincore((void *)address, 1, &is_resident) == 0; /* NOLINT(performance-no-int-to-ptr) */
-    if (mapped != MAP_FAILED)
-        (void)munmap(mapped, bytes); /* if refused, one page of address space is lost */
-    errno = saved;
+    bool has = (uintptr_t)mapped >= address ||
+               HZ_SYSCALL(SYS_mincore, wanted, 1, &is_resident) == 0; /* fails if nothing is there */
+    (void)call_munmap(pointer_to(mapped), bytes);                     /* if refused, a page of address space is lost */
     return has;
 }
 
 void *IMPL(remap)(void *address, size_t old_bytes, size_t new_bytes, void *target) {
-    int saved = errno;
-    void *moved = target == NULL ? mremap(address, old_bytes, new_bytes, 0)
-                                 : mremap(address, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, target);
-    errno = saved;
-    return moved == MAP_FAILED ? NULL : moved;
+    int flags = target == NULL ? 0 : MREMAP_MAYMOVE | MREMAP_FIXED;
+    long moved = HZ_SYSCALL6(SYS_mremap, address, old_bytes, new_bytes, flags, target, 0);
+    return hz_syscall_failed(moved) ? NULL : pointer_to(moved);
 }
 
 size_t hz_os_resident_bytes(const void *address, size_t bytes) {
@@ -230,16 +224,14 @@ size_t hz_os_resident_bytes(const void *address, size_t bytes) {
     unsigned char is_resident[PAGES_AT_ONCE];
     size_t page_bytes = hz_os_page_bytes();
     size_t pages = 0;
-    int saved = errno;
     for (size_t at = 0; at < bytes && !hz_load_rlx(&is_confined);
          at += PAGES_AT_ONCE * page_bytes) { /* relaxed: hint */
         size_t length = hz_min(bytes - at, PAGES_AT_ONCE * page_bytes);
-        if (mincore((char *)(uintptr_t)address + at, length, is_resident) != 0)
+        if (HZ_SYSCALL(SYS_mincore, (uintptr_t)address + at, length, is_resident) != 0)
             continue; /* unmapped meanwhile */
         for (size_t page = 0; page < (length + page_bytes - 1) / page_bytes; page++)
             pages += is_resident[page] & 1;
     }
-    errno = saved;
     return pages * page_bytes;
 }
 
@@ -248,24 +240,67 @@ size_t hz_os_page_bytes(void) {
     size_t known = hz_load_rlx(&page_bytes);
     if (HZ_LIKELY(known != 0))
         return known;
-    /* sysconf reads the auxiliary vector: no allocation, no system call, but some 80 instructions */
-    known = (size_t)sysconf(_SC_PAGESIZE);
+    known = (size_t)auxiliary(AT_PAGESZ); /* reads memory only, but takes some 50 instructions */
     hz_store_rlx(&page_bytes, known);
     return known;
 }
 
+enum { VDSO_NONE = 1 };
+
+static HZ_NOINLINE uintptr_t vdso_find(_Atomic(uintptr_t) *known, const char *name, const char *name_on_arm64) {
+    const void *image = (const void *)auxiliary(AT_SYSINFO_EHDR); /* NOLINT(performance-no-int-to-ptr) */
+    uintptr_t function = hz_vdso_find(image, name);
+    if (function == 0)
+        function = hz_vdso_find(image, name_on_arm64);
+    hz_store_rlx(known, function != 0 ? function : VDSO_NONE); /* relaxed: all threads store the same */
+    return function;
+}
+
+/* A function of the vDSO, found at the first call; 0: there is none. `known` is const after that. */
+HZ_INLINE uintptr_t vdso_function(_Atomic(uintptr_t) *known, const char *name, const char *name_on_arm64) {
+    uintptr_t function = hz_load_rlx(known); /* relaxed: as in vdso_find. The code behind it is always there */
+    if (HZ_LIKELY(function > VDSO_NONE))
+        return function;
+    return function == VDSO_NONE ? 0 : vdso_find(known, name, name_on_arm64);
+}
+
+/* glibc's restartable sequences (rseq(2), 2.35 and later): the kernel keeps the number of each thread's CPU in memory,
+   so reading it is one load. Weak: other C libraries and older ones do not have them. */
+extern const ptrdiff_t __rseq_offset __attribute__((weak, visibility("default")));
+extern const unsigned __rseq_size __attribute__((weak, visibility("default")));
+
+/* The number is negative in a thread that the kernel does not know. */
+static int32_t cpu_of_rseq(void) {
+    enum { CPU_ID_AT = 4 };
+    char *thread = hz_thread_pointer();
+    if (thread == NULL || &__rseq_offset == NULL || &__rseq_size == NULL || __rseq_size == 0)
+        return -1;
+    return *(volatile int32_t *)(void *)(thread + __rseq_offset + CPU_ID_AT);
+}
+
 uint32_t hz_os_cpu(void) {
-    int saved = errno;
-    int cpu = sched_getcpu();
-    errno = saved;
-    return cpu >= 0 ? (uint32_t)cpu : 0;
+    typedef long getcpu_function(unsigned *cpu, unsigned *node, void *unused);
+    static _Atomic(uintptr_t) known; /* vdso_function */
+    int32_t by_rseq = cpu_of_rseq();
+    if (HZ_LIKELY(by_rseq >= 0))
+        return (uint32_t)by_rseq;
+    uintptr_t function = vdso_function(&known, "__vdso_getcpu", "__kernel_getcpu");
+    unsigned cpu = 0;
+    long result = function != 0 ? ((getcpu_function *)function)(&cpu, NULL, NULL) : HZ_SYSCALL(SYS_getcpu, &cpu, 0, 0);
+    return result == 0 ? cpu : 0;
+}
+
+/* The hard limit or the soft one; SIZE_MAX: none, or not known. */
+static size_t limit_get(int resource, bool is_hard) {
+    struct rlimit limit; /* as the kernel has it: 64 bits each */
+    if (HZ_SYSCALL6(SYS_prlimit64, 0, resource, NULL, &limit, 0, 0) != 0)
+        return SIZE_MAX;
+    rlim_t value = is_hard ? limit.rlim_max : limit.rlim_cur;
+    return value == RLIM_INFINITY ? SIZE_MAX : (size_t)value;
 }
 
 size_t hz_os_data_limit(void) {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_max == RLIM_INFINITY)
-        return SIZE_MAX;
-    return (size_t)limit.rlim_max;
+    return limit_get(RLIMIT_DATA, true);
 }
 
 bool hz_os_is_confined(void) {
@@ -273,11 +308,11 @@ bool hz_os_is_confined(void) {
 }
 
 uint32_t hz_os_process_id(void) {
-    return (uint32_t)getpid();
+    return (uint32_t)HZ_SYSCALL(SYS_getpid, 0, 0, 0);
 }
 
 bool hz_os_thread_is_itself(void) {
-    return (uint32_t)syscall(SYS_gettid) == hz_os_thread_id();
+    return (uint32_t)HZ_SYSCALL(SYS_gettid, 0, 0, 0) == hz_os_thread_id();
 }
 
 void hz_os_confine(void) {
@@ -285,31 +320,59 @@ void hz_os_confine(void) {
 }
 
 size_t hz_os_address_space_limit(void) {
-    struct rlimit limit;
-    if (hz_load_rlx(&is_confined) || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-        return SIZE_MAX;
-    return (size_t)limit.rlim_cur;
+    return hz_load_rlx(&is_confined) ? SIZE_MAX : limit_get(RLIMIT_AS, false); /* relaxed: hint */
+}
+
+size_t hz_os_affinity(uint32_t thread_id, uint64_t *mask, size_t words) {
+    memset(mask, 0, words * sizeof(*mask));
+    if (hz_load_rlx(&is_confined)) /* relaxed: hint */
+        return 0;
+    /* returns the bytes that it has written, or -errno */
+    if (HZ_SYSCALL(SYS_sched_getaffinity, thread_id, words * sizeof(*mask), mask) <= 0)
+        return 0;
+    size_t cpus = 0;
+    for (size_t i = 0; i < words; i++)
+        cpus += (size_t)__builtin_popcountll(mask[i]);
+    return cpus;
+}
+
+/* ---- time ------------------------------------------------------------------------------------------ */
+
+static bool clock_get(clockid_t clock, struct timespec *now) {
+    typedef int clock_function(clockid_t, struct timespec *);
+    static _Atomic(uintptr_t) known; /* vdso_function */
+    uintptr_t function = vdso_function(&known, "__vdso_clock_gettime", "__kernel_clock_gettime");
+    if (HZ_LIKELY(function != 0))
+        return ((clock_function *)function)(clock, now) == 0;
+    return HZ_SYSCALL(SYS_clock_gettime, clock, now, 0) == 0;
 }
 
 uint64_t hz_os_uptime_ms(void) {
     struct timespec now;
-    if (clock_gettime(CLOCK_BOOTTIME, &now) != 0)
+    if (!clock_get(CLOCK_BOOTTIME, &now))
         return 0;
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 uint64_t hz_os_now_ms(void) {
     struct timespec now;
-    if (clock_gettime(CLOCK_MONOTONIC_COARSE, &now) != 0)
+    if (!clock_get(CLOCK_MONOTONIC_COARSE, &now))
         return 0;
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 uint64_t IMPL(now_us)(void) {
     struct timespec now;
-    if (clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+    if (!clock_get(CLOCK_MONOTONIC, &now))
         return 0;
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+uint64_t hz_os_date_ns(void) {
+    struct timespec now;
+    if (!clock_get(CLOCK_REALTIME, &now))
+        return 0;
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 /* getrusage has CPU times too, but only as of the last timer tick. */
@@ -318,9 +381,7 @@ bool IMPL(usage_get)(struct hz_os_usage *usage) {
     struct rusage counts;
     if (hz_load_rlx(&usage_state) != USAGE_KNOWN || hz_load_rlx(&is_confined)) /* relaxed, both: hint */
         return false;
-    int saved = errno;
-    bool known = clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu) == 0 && getrusage(RUSAGE_THREAD, &counts) == 0;
-    errno = saved;
+    bool known = clock_get(CLOCK_THREAD_CPUTIME_ID, &cpu) && HZ_SYSCALL(SYS_getrusage, RUSAGE_THREAD, &counts, 0) == 0;
     if (known)
         *usage = (struct hz_os_usage){.cpu_us = (uint64_t)cpu.tv_sec * 1000000 + (uint64_t)cpu.tv_nsec / 1000,
                                       .sleeps = (uint64_t)counts.ru_nvcsw};
@@ -336,19 +397,16 @@ void hz_os_usage_end(void) {
     hz_store_rlx(&usage_state, USAGE_ENDED); /* relaxed: hint. A thread that restricts itself sees its own store */
 }
 
-/* glibc stores the holder's id in a locked mutex. */
+/* ---- threads and the process ----------------------------------------------------------------------- */
+
+/* The C library makes the number of a thread's clock from the thread's id, which it has in memory: ~id << 3, and three
+   bits for the kind of clock, as the kernel defines it. */
 uint32_t hz_os_thread_id(void) {
-#ifdef __GLIBC__
-    uint32_t id = 0;
-    pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* stores the id even with lock elision */
-    if (pthread_mutex_lock(&mutex) == 0) {
-        id = (uint32_t)mutex.__data.__owner;
-        (void)pthread_mutex_unlock(&mutex); /* cannot fail: it is held */
-    }
-    return id;
-#else
-    return (uint32_t)syscall(SYS_gettid);
-#endif
+    enum { KIND_BITS = 3 };
+    clockid_t clock;
+    if (pthread_getcpuclockid(pthread_self(), &clock) != 0)
+        return 0;
+    return (uint32_t) ~(clock >> KIND_BITS);
 }
 
 extern char __libc_single_threaded __attribute__((weak)); /* glibc 2.32 and later: no second thread ever started */
@@ -356,14 +414,11 @@ extern char __libc_single_threaded __attribute__((weak)); /* glibc 2.32 and late
 bool hz_os_is_first_thread(void) {
     if (&__libc_single_threaded != NULL && __libc_single_threaded != 0)
         return true;
-    return syscall(SYS_gettid) == getpid();
+    return HZ_SYSCALL(SYS_gettid, 0, 0, 0) == HZ_SYSCALL(SYS_getpid, 0, 0, 0);
 }
 
 static bool barrier_call(int command) {
-    int saved = errno;
-    bool done = !hz_load_rlx(&is_confined) && syscall(SYS_membarrier, command, 0, 0) == 0;
-    errno = saved;
-    return done;
+    return !hz_load_rlx(&is_confined) && HZ_SYSCALL(SYS_membarrier, command, 0, 0) == 0;
 }
 
 bool hz_os_barrier_prepare(void) {
@@ -374,17 +429,29 @@ bool hz_os_barrier(void) {
     return barrier_call(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
+/* A file to read; negative: it cannot be opened. */
+static long input_open(const char *path) {
+    if (hz_load_rlx(&is_confined)) /* relaxed: hint */
+        return -EPERM;
+    return HZ_SYSCALL6(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+}
+
+static long input_read(long file, char *text, size_t room) {
+    return HZ_SYSCALL(SYS_read, file, text, room);
+}
+
+static void input_close(long file) {
+    (void)HZ_SYSCALL(SYS_close, file, 0, 0); /* it was only read */
+}
+
 void hz_os_read_file(const char *path, char *text, size_t room) {
-    int saved = errno;
-    ssize_t got = -1;
-    /* not the C library's functions: those are cancellation points */
-    long file = hz_load_rlx(&is_confined) ? -1 : syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    long got = -1;
+    long file = input_open(path);
     if (file >= 0) {
-        got = (ssize_t)syscall(SYS_read, file, text, room - 1);
-        (void)syscall(SYS_close, file);
+        got = input_read(file, text, room - 1);
+        input_close(file);
     }
     text[got > 0 ? got : 0] = '\0';
-    errno = saved;
 }
 
 /* The value of a digit of a hexadecimal number; 16 or more: it is none. */
@@ -397,17 +464,14 @@ static unsigned hex_value(char digit) {
 /* A line for each mapping, in rising order: "begin-end " and more. */
 bool hz_os_mapping_of(uintptr_t address, struct hz_os_mapping *mapping) {
     char text[512];
-    int saved = errno;
-    ssize_t got;
+    long got;
     bool is_found = false;
     unsigned field = 0; /* in its line: begin, end, the rest */
     uintptr_t values[2] = {0, 0};
-    /* as in hz_os_read_file */
-    long file =
-        hz_load_rlx(&is_confined) ? -1 : syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+    long file = input_open("/proc/self/maps");
     *mapping = (struct hz_os_mapping){.below_end = 0};
-    while (file >= 0 && !is_found && (got = (ssize_t)syscall(SYS_read, file, text, sizeof(text))) > 0)
-        for (ssize_t i = 0; i < got && !is_found; i++) {
+    while (file >= 0 && !is_found && (got = input_read(file, text, sizeof(text))) > 0)
+        for (long i = 0; i < got && !is_found; i++) {
             if (text[i] == '\n') {
                 mapping->below_end = values[1];
                 values[0] = values[1] = 0;
@@ -420,19 +484,14 @@ bool hz_os_mapping_of(uintptr_t address, struct hz_os_mapping *mapping) {
             }
         }
     if (file >= 0)
-        (void)syscall(SYS_close, file);
+        input_close(file);
     mapping->begin = values[0];
     mapping->end = values[1];
-    errno = saved;
     return is_found;
 }
 
 size_t hz_os_stack_limit(void) {
-    struct rlimit limit;
-    int saved = errno;
-    bool is_known = getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-    errno = saved;
-    return is_known ? limit.rlim_cur : SIZE_MAX;
+    return limit_get(RLIMIT_STACK, false);
 }
 
 bool hz_os_is_sandboxed(void) {
@@ -446,50 +505,39 @@ bool hz_os_is_sandboxed(void) {
 
 /* If the kernel refuses: derived from the time, and from the stack's address, which the kernel chose at random. */
 void hz_os_random(void *memory, size_t bytes) {
-    int saved = errno;
-    if (syscall(SYS_getrandom, memory, bytes, WITHOUT_WAITING) != (long)bytes) {
-        struct timespec now = {0};
-        (void)clock_gettime(CLOCK_MONOTONIC, &now); /* if it fails, the address remains */
-        uint64_t random = (uintptr_t)&now ^ (uint64_t)now.tv_nsec << 32;
-        for (size_t i = 0; i < bytes; i++)
-            ((unsigned char *)memory)[i] = (unsigned char)(hz_random_next(&random) >> 56);
-    }
-    errno = saved;
+    if (HZ_SYSCALL(SYS_getrandom, memory, bytes, WITHOUT_WAITING) == (long)bytes)
+        return;
+    struct timespec now = {0};
+    (void)clock_get(CLOCK_MONOTONIC, &now); /* if it fails, the address remains */
+    uint64_t random = (uintptr_t)&now ^ (uint64_t)now.tv_nsec << 32;
+    for (size_t i = 0; i < bytes; i++)
+        ((unsigned char *)memory)[i] = (unsigned char)(hz_random_next(&random) >> 56);
 }
 
 void hz_os_wait(const void *word, uint32_t expected) {
-    int saved = errno;
-    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
-    errno = saved;
+    (void)HZ_SYSCALL6(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
 }
 
 void hz_os_wait_ms(const void *word, uint32_t expected, uint32_t most_ms) {
-    int saved = errno;
     struct timespec time = {.tv_sec = most_ms / 1000, .tv_nsec = (long)(most_ms % 1000) * 1000000};
-    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &time, NULL, 0);
-    errno = saved;
+    (void)HZ_SYSCALL6(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &time, NULL, 0);
 }
 
 void hz_os_wake(const void *word, int count) {
-    int saved = errno;
-    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
-    errno = saved;
+    (void)HZ_SYSCALL(SYS_futex, word, FUTEX_WAKE_PRIVATE, count);
 }
 
 int hz_os_write(int fd, const char *text, size_t length) {
-    int saved = errno;
-    int error = 0;
-    while (length > 0 && error == 0) {
-        ssize_t written = syscall(SYS_write, fd, text, length); /* write(2) of the C library is a cancellation point */
+    while (length > 0) {
+        long written = HZ_SYSCALL(SYS_write, fd, text, length);
         if (written >= 0) {
             text += written;
             length -= (size_t)written;
-        } else if (errno != EINTR) {
-            error = errno;
+        } else if (written != -EINTR) {
+            return (int)-written;
         }
     }
-    errno = saved;
-    return error;
+    return 0;
 }
 
 uint64_t hz_os_seed(void) {
@@ -497,7 +545,7 @@ uint64_t hz_os_seed(void) {
     uint64_t value = hz_load_rlx(&seed);
     if (value != 0)
         return value;
-    const void *bytes = (const void *)getauxval(AT_RANDOM); /* 16 random bytes that the kernel gives to each program */
+    const void *bytes = (const void *)auxiliary(AT_RANDOM); /* 16 random bytes that the kernel gives to each program */
     if (bytes != NULL)
         memcpy(&value, bytes, sizeof(value));
     value |= 1;

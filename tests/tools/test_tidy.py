@@ -243,7 +243,7 @@ def test_condition(tree, path, directive):
 
 
 @pytest.mark.parametrize(
-    "path", ["src/base/compiler.h", "src/base/os_linux.c", "src/heap/config.c", "src/engines/hz3/engine_config.h", "src/engines/hz3/lanes/scale.h", "include/hakozuna/hakozuna.h", "tests/contract/api.h"]
+    "path", ["src/base/compiler.h", "src/base/os_linux.c", "src/base/syscall.h", "src/heap/config.c", "src/engines/hz3/engine_config.h", "src/engines/hz3/lanes/scale.h", "include/hakozuna/hakozuna.h", "tests/contract/api.h"]
 )
 def test_condition_where_it_belongs(tree, path):
     assert tree({path: "int x;\n#if HZ_CHECKS\n#endif\n"}, "condition") == []

@@ -4,13 +4,11 @@
 #include "rseq.h"
 
 #include "base/os.h"
+#include "base/syscall.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
-#include <sys/syscall.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 /* Of the kernel's interface, which the headers may lack. */
 enum {
@@ -46,7 +44,8 @@ bool hz_rseq_is_sound_on_arm64(const char *release) {
 
 static bool kernel_is_sound(void) {
     struct utsname name;
-    return !HZ_RSEQ_IS_ARM64 || (!hz_os_is_confined() && uname(&name) == 0 && hz_rseq_is_sound_on_arm64(name.release));
+    return !HZ_RSEQ_IS_ARM64 ||
+           (!hz_os_is_confined() && HZ_SYSCALL(SYS_uname, &name, 0, 0) == 0 && hz_rseq_is_sound_on_arm64(name.release));
 }
 
 bool hz_rseq_is_usable(void) {
@@ -56,7 +55,7 @@ bool hz_rseq_is_usable(void) {
 uint32_t *hz_rseq_area(void) {
     if (!threads_are_registered())
         return NULL;
-    uint32_t *area = (uint32_t *)(void *)(hz_rseq_thread_pointer() + __rseq_offset);
+    uint32_t *area = (uint32_t *)(void *)(hz_thread_pointer() + __rseq_offset);
     /* the kernel writes it; a thread that glibc does not know has a large number */
     return *(volatile uint32_t *)&area[HZ_RSEQ_CPU_ID_AT / sizeof(*area)] < HZ_CPUS ? area : NULL;
 }
@@ -68,10 +67,7 @@ size_t hz_rseq_area_bytes(void) {
 }
 
 static bool fence_call(int command) {
-    int saved = errno;
-    bool done = !hz_os_is_confined() && syscall(SYS_membarrier, command, 0, 0) == 0;
-    errno = saved;
-    return done;
+    return !hz_os_is_confined() && HZ_SYSCALL(SYS_membarrier, command, 0, 0) == 0;
 }
 
 bool hz_rseq_fence_prepare(void) {

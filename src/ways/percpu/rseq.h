@@ -106,12 +106,6 @@ enum { HZ_RSEQ_IS_BUILT = 1, HZ_RSEQ_IS_ARM64 = 0 };
     "jmp 5b\n\t"                                                                                                       \
     ".popsection"
 
-HZ_INLINE char *hz_rseq_thread_pointer(void) {
-    char *pointer;
-    __asm__("movq %%fs:0, %0" : "=r"(pointer));
-    return pointer;
-}
-
 /* The newest block of the stack at `at` in the CPU's slab; NULL when there is none. */
 HZ_INLINE void *hz_rseq_pop(uint64_t *cs, const uint32_t *cpu, void *slabs, size_t at) {
     void *result;
@@ -182,12 +176,6 @@ enum { HZ_RSEQ_IS_BUILT = 1, HZ_RSEQ_IS_ARM64 = 1 };
     "b 5b\n"                                                                                                           \
     "6:"
 
-HZ_INLINE char *hz_rseq_thread_pointer(void) {
-    char *pointer;
-    __asm__("mrs %0, tpidr_el0" : "=r"(pointer));
-    return pointer;
-}
-
 /* As above. */
 HZ_INLINE void *hz_rseq_pop(uint64_t *cs, const uint32_t *cpu, void *slabs, size_t at) {
     void *result;
@@ -231,10 +219,6 @@ HZ_INLINE bool hz_rseq_push(uint64_t *cs, const uint32_t *cpu, void *slabs, size
 #else
 
 enum { HZ_RSEQ_IS_BUILT = 0, HZ_RSEQ_IS_ARM64 = 0 };
-
-HZ_INLINE char *hz_rseq_thread_pointer(void) {
-    return NULL;
-}
 
 HZ_INLINE void *hz_rseq_pop(uint64_t *cs, const uint32_t *cpu, void *slabs, size_t at) {
     (void)cs, (void)cpu, (void)slabs, (void)at;

@@ -281,6 +281,37 @@ TEST_F(Os, CpuIsTheOneThatRunsUs) {
     }
 }
 
+TEST_F(Os, AffinityIsTheKernels) {
+    uint64_t mask[16];
+    std::vector<int> allowed = unit::cpus();
+    ASSERT_EQ(hz_os_affinity(0, mask, 16), allowed.size());
+    for (int cpu : allowed) {
+        EXPECT_TRUE(mask[cpu / 64] >> cpu % 64 & 1) << cpu;
+        unit::OnCpu there(cpu);
+        uint64_t own[16];
+        ASSERT_EQ(hz_os_affinity(0, own, 16), 1u);
+        EXPECT_TRUE(own[cpu / 64] >> cpu % 64 & 1) << cpu;
+        uint32_t id = hz_os_thread_id();
+        std::thread([&] { EXPECT_EQ(hz_os_affinity(id, own, 16), 1u) << "another thread's"; }).join();
+    }
+    EXPECT_EQ(hz_os_affinity(UINT32_MAX >> 1, mask, 16), 0u) << "there is no such thread";
+    EXPECT_EQ(mask[0], 0u);
+    EXPECT_EQ(hz_os_affinity(0, mask, 0), 0u) << "no room";
+    errno = EILSEQ;
+}
+
+TEST_F(Os, TheDateIsTheSystems) {
+    auto date = [] {
+        struct timespec now = {};
+        clock_gettime(CLOCK_REALTIME, &now);
+        return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
+    };
+    uint64_t before = date();
+    uint64_t now = hz_os_date_ns();
+    EXPECT_LE(before, now);
+    EXPECT_LE(now, date());
+}
+
 TEST(OsGetenv, ReadsTheEnvironment) {
     ASSERT_EQ(setenv("HZ_UNIT_TEST", "value", 1), 0);
     EXPECT_STREQ(hz_os_getenv("HZ_UNIT_TEST"), "value");
@@ -398,6 +429,8 @@ TEST_F(Os, AConfinedProcessKnowsLess) {
         hz_os_read_file("/proc/self/comm", text, sizeof text);
         require(text[0] == '\0', "no file is read");
         require(hz_os_address_space_limit() == SIZE_MAX, "no limit is known");
+        uint64_t mask[16];
+        require(hz_os_affinity(0, mask, 16) == 0, "no CPUs are known");
         require(!hz_os_barrier() && !hz_os_barrier_prepare(), "there is no barrier");
         require(hz_os_is_sandboxed(), "the process counts as sandboxed");
         return 0;

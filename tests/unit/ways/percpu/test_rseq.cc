@@ -69,7 +69,7 @@ class Rseq : public ::testing::Test {
         /* this reference makes the linker take glibc's variables, to which the library only has weak references */
         if (!HZ_RSEQ_IS_BUILT || __rseq_size == 0)
             GTEST_SKIP() << "threads are not registered for restartable sequences here";
-        ASSERT_EQ(reinterpret_cast<char *>(hz_rseq_area()), hz_rseq_thread_pointer() + __rseq_offset);
+        ASSERT_EQ(reinterpret_cast<char *>(hz_rseq_area()), hz_thread_pointer() + __rseq_offset);
     }
 };
 
