@@ -148,6 +148,13 @@ HZ_INLINE char *hz_thread_pointer(void) {
 #define HZ_ADDRESS_BITS_VARY 1
 #endif
 
+/* The largest page size that the system can have. x86-64 knows one only. */
+#if defined(__x86_64__)
+#define HZ_OS_PAGE_BYTES_MAX 4096
+#else
+#define HZ_OS_PAGE_BYTES_MAX 65536
+#endif
+
 enum {
     HZ_CACHE_LINE_BYTES = 64,
     HZ_GRANULE_BYTES = 16, /* alignment of every block: alignof(max_align_t) on the machines that we know */

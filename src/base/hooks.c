@@ -1,5 +1,6 @@
 /*
- * hooks.c - a key with a destructor for the ends of threads, pthread_atfork for forks. See hooks.h.
+ * hooks.c - a key with a destructor for the ends of threads; for forks, pthread_atfork and a page that a child's kernel
+ * zeroes. See hooks.h.
  */
 #include "base/hooks.h"
 
@@ -17,13 +18,23 @@ static _Atomic(fork_function *) tell_settle_fork; /* const after the first store
 static _Atomic(uint64_t) forked_at_ms;            /* hint; 0: never */
 static HZ_TLS bool installing;                    /* owner */
 
+struct hz_hooks_page hz_hooks_page;
+static _Atomic(bool) page_is_used; /* hint; set after the page's state, so that 0 then means a copy */
+
 HZ_TLS struct hz_hooks_thread hz_hooks_thread;
 
 /* ---- fork ---------------------------------------------------------------------------------------- */
 
+/* Before the first thread attaches, nobody is to be told: there is nothing to mend. */
+static void tell(_Atomic(fork_function *) *whom) {
+    fork_function *function = hz_load_rlx(whom); /* relaxed: a child is told of what its only thread sees */
+    if (function != NULL)
+        function();
+}
+
 void hz_hooks_settle(void) {
     hz_hooks_thread.is_due = false;
-    hz_load_rlx (&tell_settle_fork)(); /* relaxed: stored before fork was hooked, and this fork was hooked */
+    tell(&tell_settle_fork);
 }
 
 void hz_hooks_callback_begin(struct hz_hooks_callback *call) {
@@ -38,29 +49,46 @@ void hz_hooks_callback_end(const struct hz_hooks_callback *call) {
     hz_hooks_thread.inside = call->inside;
 }
 
+/* Several threads may begin to use the page at the same time. */
+static void page_use(void) {
+    uint32_t none = 0;
+    if (hz_cas_strong_acq_rlx(&hz_hooks_page.state, &none, HZ_HOOKS_CALM)) /* cas. Publishes nothing */
+        hz_os_wipe_in_child(&hz_hooks_page, hz_round_up(sizeof(hz_hooks_page), hz_os_page_bytes()));
+    hz_store_rlx(&page_is_used, true); /* relaxed: a child sees its thread's own store */
+}
+
 static void child_tell(void) {
     struct hz_hooks_thread *thread = &hz_hooks_thread;
+    /* relaxed: one thread */
+    hz_store_rlx(&hz_hooks_page.state, HZ_HOOKS_CALM + HZ_HOOKS_FORK * thread->forking);
     thread->id = hz_os_thread_id();
-    hz_load_rlx (&tell_after_fork)(); /* relaxed: as in hz_hooks_settle */
+    tell(&tell_after_fork);
     if (thread->inside == 0)
         hz_hooks_settle();
     else
         thread->is_due = true;
 }
 
-/* The thread is within fork, or in a handler that fork calls. If its kernel id has changed, this is the child, and the
-   handler is one that runs before ours. */
+/* Either the page was wiped, or some thread is within fork, or in a handler that fork calls. If it is this thread, and
+   its kernel id has changed, this is the child, and the handler is one that runs before ours. */
 void hz_hooks_look(void) {
-    if (hz_os_thread_id() == hz_hooks_thread.id)
+    struct hz_hooks_thread *thread = &hz_hooks_thread;
+    bool is_zero = hz_load_rlx(&hz_hooks_page.state) == 0; /* relaxed, both: hint */
+    if (is_zero && !hz_load_rlx(&page_is_used)) {
+        page_use();
         return;
-    hz_hooks_thread.is_told = true;
+    }
+    if (!is_zero && (thread->forking == 0 || hz_os_thread_id() == thread->id))
+        return;
+    thread->is_told = thread->forking != 0;
     child_tell();
 }
 
 static void before_fork(void) {
     hz_hooks_thread.id = hz_os_thread_id();
     hz_hooks_thread.forking++;
-    hz_store_rlx(&forked_at_ms, hz_os_now_ms()); /* relaxed: hint */
+    hz_add_rlx(&hz_hooks_page.state, HZ_HOOKS_FORK); /* relaxed: hint. This thread's handlers see it */
+    hz_store_rlx(&forked_at_ms, hz_os_now_ms());     /* relaxed: hint */
 }
 
 uint64_t hz_hooks_forked_at_ms(void) {
@@ -69,22 +97,22 @@ uint64_t hz_hooks_forked_at_ms(void) {
 
 static void after_fork_in_parent(void) {
     hz_hooks_thread.forking--;
+    hz_sub_rlx(&hz_hooks_page.state, HZ_HOOKS_FORK); /* relaxed: as in before_fork */
 }
 
+/* is_told can be true although the page is zero: in the child of a child that a handler has made by clone(2). */
 static void after_fork_in_child(void) {
-    hz_hooks_thread.forking--;
-    if (!hz_hooks_thread.is_told)
+    struct hz_hooks_thread *thread = &hz_hooks_thread;
+    bool is_told = thread->is_told && hz_load_rlx(&hz_hooks_page.state) != 0; /* relaxed, both: one thread */
+    thread->forking--;
+    thread->is_told = false;
+    if (is_told)
+        hz_sub_rlx(&hz_hooks_page.state, HZ_HOOKS_FORK);
+    else
         child_tell();
-    hz_hooks_thread.is_told = false;
 }
 
 /* ---- installation ---------------------------------------------------------------------------------- */
-
-static bool fork_hook(fork_function *after_fork, fork_function *settle_fork) {
-    hz_store_rlx(&tell_after_fork, after_fork); /* relaxed, both: the C library orders them before any handler's call */
-    hz_store_rlx(&tell_settle_fork, settle_fork);
-    return pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
-}
 
 /* Several threads can be here at the same time. Each returns with a key to arm, and with fork hooked. No thread waits
    for another, or relies on what another has only begun, because a fork may have left that thread out of this process.
@@ -98,12 +126,15 @@ void hz_hooks_install(void (*on_exit)(void *), void (*after_fork)(void), void (*
     int saved = errno;
     pthread_key_t key;
     uint64_t none = 0;
+    hz_store_rlx(&tell_after_fork, after_fork); /* relaxed, both: a child is told of what its only thread sees */
+    hz_store_rlx(&tell_settle_fork, settle_fork);
     /* relaxed: hint. sync: hooks, partner hz_hooks_arm_exit. The thread that loses the race deletes its key */
     if (hz_load_rlx(&exit_key) == 0 && pthread_key_create(&key, on_exit) == 0 &&
         !hz_cas_strong_ar_acq(&exit_key, &none, (uint64_t)key + 1))
         pthread_key_delete(key);
     /* when there is no memory, or no key left, the next thread tries again */
-    if (!hz_load_rlx(&fork_hooked) && fork_hook(after_fork, settle_fork)) /* relaxed, both: hint */
+    if (!hz_load_rlx(&fork_hooked) && /* relaxed, both: hint */
+        pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0)
         hz_store_rlx(&fork_hooked, true);
     errno = saved;
     installing = false;

@@ -9,7 +9,10 @@
  * inside (hz_hooks_enter, hz_hooks_leave). While it is inside, the child can start no thread.
  *
  * fork calls handlers in the order of their registration, so a handler of the program that was registered before ours
- * runs in the child before ours. If that handler comes to a slow path, hz_hooks_enter makes the call first.
+ * runs in the child before ours. And a child that was made by clone(2) or _Fork runs no handlers at all. So the hooks
+ * have a page that the kernel zeroes in every child that gets a copy of the memory (MADV_WIPEONFORK): the first
+ * hz_hooks_enter in such a child finds the zeros and makes the calls. A child that shares the memory, as vfork's does,
+ * keeps the page. Kernels before 4.14 do not zero it; there only fork's handlers tell.
  *
  * Edge "hooks": a thread that finds the exit hook's key sees it as glibc has made it.
  */
@@ -18,12 +21,22 @@
 
 #include "base/atomic.h"
 
+enum { HZ_HOOKS_CALM = 1, HZ_HOOKS_FORK = 2 };
+
+struct hz_hooks_page {
+    /* cas. HZ_HOOKS_CALM, and HZ_HOOKS_FORK for each call of fork that is under way; 0: not used yet, or this is a
+       child with a copy of the memory that has not been mended */
+    HZ_ALIGNED(HZ_OS_PAGE_BYTES_MAX) _Atomic(uint32_t) state;
+};
+
+extern HZ_HIDDEN struct hz_hooks_page hz_hooks_page;
+
 /* Of one thread. A fork copies it. */
 struct hz_hooks_thread {
     uint32_t inside;  /* owner; calls of hz_hooks_enter that hz_hooks_leave has not matched yet */
     uint32_t forking; /* owner; calls of fork that are under way: a signal handler can interrupt one, and fork */
     uint32_t id;      /* owner; while `forking`: the thread's kernel id when it last looked */
-    bool is_told;     /* owner; in this child `after_fork` was called before our fork handler ran */
+    bool is_told;     /* owner; in this child `after_fork` was called before our fork handler, which is still to run */
     bool is_due;      /* owner; `settle_fork` is to be called when the thread is outside */
 };
 
@@ -46,9 +59,16 @@ uint64_t hz_hooks_forked_at_ms(void);
 void hz_hooks_look(void);
 void hz_hooks_settle(void);
 
+/* For a thread that would wait for another one while it is inside: in a child with a copy of the memory there is no
+   other. Calls `after_fork` if this is such a child, and nobody has yet. */
+HZ_INLINE void hz_hooks_before_wait(void) {
+    if (hz_load_rlx(&hz_hooks_page.state) != HZ_HOOKS_CALM) /* relaxed: hint. A child sees what the kernel zeroed */
+        hz_hooks_look();
+}
+
 /* The thread enters the layer above. Calls nest. */
 HZ_INLINE void hz_hooks_enter(void) {
-    if (HZ_UNLIKELY(hz_hooks_thread.forking != 0))
+    if (HZ_UNLIKELY(hz_load_rlx(&hz_hooks_page.state) != HZ_HOOKS_CALM)) /* relaxed: as in hz_hooks_before_wait */
         hz_hooks_look();
     hz_hooks_thread.inside++;
     hz_signal_fence(); /* fork: inside before anything changes */

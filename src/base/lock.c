@@ -7,6 +7,7 @@
 #include "base/lock.h"
 
 #include "base/check.h"
+#include "base/hooks.h"
 #include "base/os.h"
 
 enum { SPIN_COUNT = 64 }; /* a holder is done within some 100 ns unless it was preempted */
@@ -54,6 +55,7 @@ static HZ_NOINLINE void acquire_slow(struct hz_lock *lock) {
         if (hz_load_rlx(&lock->word) == 0 && try_once(lock)) /* relaxed: hint */
             return;
     }
+    hz_hooks_before_wait(); /* frees the lock in a child that clone(2) has made inside the heap, in a signal handler */
     /* sync: lock, partner hz_lock_release. Stores 2 even if no other thread sleeps, which costs one needless wake */
     while (hz_xchg_acq(&lock->word, 2) != 0)
         hz_os_wait(&lock->word, 2);
