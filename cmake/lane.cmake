@@ -15,10 +15,12 @@ file(GLOB hz_override_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front
 set(hz_shared_sources "${PROJECT_SOURCE_DIR}/src/front/override_dlopen.c"
                       "${PROJECT_SOURCE_DIR}/src/front/override_prctl.c"
                       "${PROJECT_SOURCE_DIR}/src/front/override_thread.c")
-list(REMOVE_ITEM hz_override_sources ${hz_shared_sources})
+# And this one in the archives only.
+set(hz_archive_sources "${PROJECT_SOURCE_DIR}/src/front/override_archive.c")
+list(REMOVE_ITEM hz_override_sources ${hz_shared_sources} ${hz_archive_sources})
 set(hz_exports "${PROJECT_SOURCE_DIR}/src/front/exports.map")
 list(REMOVE_ITEM hz_base_sources "${hz_os_faulty}")
-list(REMOVE_ITEM hz_front_sources ${hz_override_sources} ${hz_shared_sources})
+list(REMOVE_ITEM hz_front_sources ${hz_override_sources} ${hz_shared_sources} ${hz_archive_sources})
 
 # What only glibc has: mallinfo, mallopt and their like, RTLD_DEEPBIND.
 if(HZ_MUSL)
@@ -266,7 +268,7 @@ function(hz_add_products engine lane_file lane sources)
     endif()
     hz_add_shared(${engine} ${lane_file} ${lane} ${output_name} "${sources}")
     set(object "${hz_lib}/${output_name}.o")
-    hz_add_object(hakozuna_${lane}_static_objects "${object}" ${engine} ${lane_file} "${sources};${hz_override_sources}")
+    hz_add_object(hakozuna_${lane}_static_objects "${object}" ${engine} ${lane_file} "${sources};${hz_override_sources};${hz_archive_sources}")
     hz_add_archive(hakozuna_${lane}_static ${output_name} "${object}")
     # gcc -flto does not tell the linker that a program calls malloc, so nothing would ask for the archive's.
     target_link_options(hakozuna_${lane}_static INTERFACE "LINKER:-u,malloc")

@@ -117,7 +117,7 @@ HEAP_ORDER = (
     "pages/link mailbox takers pages/shard pages/page pages/list_check pages/mail way "
     "pages/density pages/collapse pages/page_purge pages/put pages/send pages/drain pages/adopt pages/supply "
     "cache/allowance cache/depot cache/sampler cache/inspect cache/flush cache/room cache/idle cache/age cache/refill cpu_bins "
-    "init limit settle park orphan keeper zone fork thread sample tick purge query resize malloc free heap figures flow stats config overview"
+    "init limit surroundings settle park orphan round keeper zone fork thread sample tick purge query resize malloc free heap figures flow stats config overview"
 ).split()
 
 
@@ -275,7 +275,7 @@ def check_circles(sources: list[Source]) -> Iterator[Problem]:
 
 # Headers whose functions are defined elsewhere: a contract with several implementations.
 HOMES = {
-    "src/base/os.h": ("src/base/os_linux.c", "src/base/os_faulty.c"),
+    "src/base/os.h": ("src/base/os_linux.c", "src/base/os_process.c", "src/base/os_faulty.c"),
     "src/base/os_faulty.h": ("src/base/os_faulty.c", "src/base/os_linux.c"),
     "src/heap/pages/mail.h": ("src/ways/inbox/mail.c", "src/ways/queues/mail.c", "src/ways/stages/mail.c"),
 }

@@ -24,8 +24,10 @@
 #define hz_add_ar(p, v)    atomic_fetch_add_explicit((p), (v), memory_order_acq_rel)
 #define hz_sub_ar(p, v)    atomic_fetch_sub_explicit((p), (v), memory_order_acq_rel)
 #define hz_or_rlx(p, v)    atomic_fetch_or_explicit((p), (v), memory_order_relaxed)
+#define hz_or_acq(p, v)    atomic_fetch_or_explicit((p), (v), memory_order_acquire)
 #define hz_or_rel(p, v)    atomic_fetch_or_explicit((p), (v), memory_order_release)
 #define hz_and_rlx(p, v)   atomic_fetch_and_explicit((p), (v), memory_order_relaxed)
+#define hz_and_rel(p, v)   atomic_fetch_and_explicit((p), (v), memory_order_release)
 #define hz_and_acq(p, v)   atomic_fetch_and_explicit((p), (v), memory_order_acquire)
 #define hz_cas_rlx_rlx(p, e, v)                                                                                        \
     atomic_compare_exchange_weak_explicit((p), (e), (v), memory_order_relaxed, memory_order_relaxed)

@@ -155,6 +155,9 @@ HZ_INLINE char *hz_thread_pointer(void) {
 #define HZ_OS_PAGE_BYTES_MAX 65536
 #endif
 
+/* A constructor with it runs before those of this library that have none. 0 to 100 are the compiler's own. */
+#define HZ_PRIORITY_EARLY 101
+
 enum {
     HZ_CACHE_LINE_BYTES = 64,
     HZ_GRANULE_BYTES = 16, /* alignment of every block: alignof(max_align_t) on the machines that we know */

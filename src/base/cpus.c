@@ -9,16 +9,13 @@
 #include "base/lock.h"
 #include "base/os.h"
 
-#include <string.h>
-
-enum { WORDS = HZ_CPUS / 64, LOOK_MS = 1000, CPUS_TEXT_BYTES = 4096 };
+enum { WORDS = HZ_CPU_WORDS, LOOK_MS = 1000, ONLINE_ROOM = 1024 };
 
 static struct hz_lock look_lock = HZ_LOCK_INIT(HZ_RANK_LEAF);
 static _Atomic(uint64_t) cpus_allowed[WORDS];    /* hint: the first thread's affinity; no bit set: unknown */
 static _Atomic(uint64_t) cpus_seen[WORDS];       /* hint: CPUs on which threads ran since the last look */
 static _Atomic(uint64_t) cpus_before[WORDS];     /* hint: CPUs on which threads ran between the two last looks */
 static _Atomic(uint32_t) cpu_quota = UINT32_MAX; /* hint: whole CPUs */
-static _Atomic(bool) cpus_are_hidden;            /* hint: no file may be read */
 static _Atomic(uint64_t) looked_at_ms;           /* hint; written under the lock; 0: never */
 
 /* All loads and stores of hints are relaxed: a thread that sees old hints counts CPUs as before the look. */
@@ -39,32 +36,6 @@ uint32_t hz_cpus_count(void) {
     }
     uint32_t most = (uint32_t)hz_max(hz_max(may, were), 1);
     return (uint32_t)hz_min(most, hz_load_rlx(&cpu_quota));
-}
-
-/* The value of a hexadecimal digit; -1 for another character. */
-static int digit_of(char c) {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Parses "Cpus_allowed:\tf,00000003\n", highest CPU first. Sets no bit when there is no such line, or the text stops
-   before its end. */
-static void mask_parse(const char *text, uint64_t mask[WORDS]) {
-    static const char label[] = "\nCpus_allowed:\t";
-    memset(mask, 0, WORDS * sizeof(mask[0]));
-    const char *line = strstr(text, label);
-    const char *end = line != NULL ? strchr(line + sizeof(label) - 1, '\n') : NULL;
-    if (end == NULL)
-        return;
-    unsigned cpu = 0;
-    for (const char *next = end - 1; *next != '\t'; next--) {
-        int digit = digit_of(*next);
-        if (digit < 0)
-            continue; /* a comma */
-        mask[cpu / 64 % WORDS] |= (uint64_t)digit << cpu % 64;
-        cpu += 4;
-    }
 }
 
 /* Parses a list as "0-3,8\n". Other CPUs lose their bits; nothing changes when the list is empty. */
@@ -90,43 +61,51 @@ static void online_parse(const char *text, uint64_t mask[WORDS]) {
         mask[i] &= online[i];
 }
 
-/* True if the mask has changed. */
-static bool look_locked(const char *status, const char *online, const char *groups, const char *root) {
-    static char text[CPUS_TEXT_BYTES]; /* lock: look_lock; a thread with a small stack may come here */
-    uint64_t mask[WORDS];
-    text[0] = '\0';
-    for (unsigned i = 0; i < WORDS; i++) {
-        hz_store_rlx(&cpus_before[i], hz_load_rlx(&cpus_seen[i]));
-        hz_store_rlx(&cpus_seen[i], 0);
-    }
-    if (!hz_load_rlx(&cpus_are_hidden))
-        hz_os_read_file(status, text, sizeof(text));
-    if (text[0] == '\0') /* old values are better than none */
-        return false;
+static bool allow_locked(const uint64_t mask[WORDS]) {
     bool changed = false;
-    mask_parse(text, mask);
-    hz_os_read_file(online, text, sizeof(text)); /* a task that is not bound has all CPUs that may ever be there */
-    online_parse(text, mask);
     for (unsigned i = 0; i < WORDS; i++) {
         changed |= hz_load_rlx(&cpus_allowed[i]) != mask[i];
         hz_store_rlx(&cpus_allowed[i], mask[i]);
     }
-    hz_store_rlx(&cpu_quota, hz_cgroup_cpus(groups, root));
     return changed;
 }
 
-bool hz_cpus_look_at(const char *status, const char *online, const char *groups, const char *root) {
+bool hz_cpus_allow(const uint64_t cpus[WORDS]) {
     hz_lock_acquire(&look_lock);
-    bool changed = look_locked(status, online, groups, root);
+    bool changed = allow_locked(cpus);
     hz_lock_release(&look_lock);
     return changed;
 }
 
-void hz_cpus_look_never(void) {
-    hz_store_rlx(&cpus_are_hidden, true);
+void hz_cpus_look_at(const char *online, const char *groups, const char *root) {
+    uint64_t mask[WORDS];
+    char text[ONLINE_ROOM];
+    uint32_t quota = hz_cgroup_cpus(groups, root);
+    hz_os_read_file(online, text, sizeof(text));
+    hz_lock_acquire(&look_lock);
+    for (unsigned i = 0; i < WORDS; i++)
+        mask[i] = hz_load_rlx(&cpus_allowed[i]);
+    online_parse(text, mask); /* a task that is not bound has all CPUs that may ever be there */
+    (void)allow_locked(mask);
+    hz_store_rlx(&cpu_quota, quota);
+    hz_lock_release(&look_lock);
+}
+
+static void seen_age_locked(void) {
+    for (unsigned i = 0; i < WORDS; i++) {
+        hz_store_rlx(&cpus_before[i], hz_load_rlx(&cpus_seen[i]));
+        hz_store_rlx(&cpus_seen[i], 0);
+    }
+}
+
+void hz_cpus_forget_seen(void) {
+    hz_lock_acquire(&look_lock);
+    seen_age_locked();
+    hz_lock_release(&look_lock);
 }
 
 bool hz_cpus_look(void) {
+    uint64_t mask[WORDS] = {0};
     uint64_t now = hz_os_now_ms();
     uint64_t last = hz_load_rlx(&looked_at_ms);
     if (last != 0 && now < last + LOOK_MS)
@@ -134,8 +113,10 @@ bool hz_cpus_look(void) {
     hz_lock_acquire(&look_lock);
     bool changed = false;
     if (hz_load_rlx(&looked_at_ms) == last) { /* relaxed: lock. Otherwise another thread has just looked */
-        changed =
-            look_locked("/proc/self/status", "/sys/devices/system/cpu/online", "/proc/self/cgroup", "/sys/fs/cgroup");
+        seen_age_locked();
+        /* the process's number is that of its first thread */
+        if (hz_os_is_unfiltered() && hz_os_affinity(hz_os_process_id(), mask, WORDS))
+            changed = allow_locked(mask);
         hz_store_rlx(&looked_at_ms, hz_max(now, 1));
     }
     hz_lock_release(&look_lock);

@@ -7,6 +7,7 @@
 #include "base/os.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 
 typedef void fork_function(void);
@@ -19,7 +20,7 @@ static _Atomic(uint64_t) forked_at_ms;            /* hint; 0: never */
 static HZ_TLS bool installing;                    /* owner */
 
 struct hz_hooks_page hz_hooks_page;
-static _Atomic(bool) page_is_used; /* hint; set after the page's state, so that 0 then means a copy */
+static _Atomic(bool) page_is_used; /* sync: hooks; set after the page's state, so that 0 then means a copy */
 
 HZ_TLS struct hz_hooks_thread hz_hooks_thread;
 
@@ -52,36 +53,53 @@ void hz_hooks_callback_end(const struct hz_hooks_callback *call) {
 /* Several threads may begin to use the page at the same time. */
 static void page_use(void) {
     uint32_t none = 0;
-    if (hz_cas_strong_acq_rlx(&hz_hooks_page.state, &none, HZ_HOOKS_CALM)) /* cas. Publishes nothing */
+    if (hz_cas_strong_acq_rlx(&hz_hooks_page.state, &none, HZ_HOOKS_CALM)) /* cas */
         hz_os_wipe_in_child(&hz_hooks_page, hz_round_up(sizeof(hz_hooks_page), hz_os_page_bytes()));
-    hz_store_rlx(&page_is_used, true); /* relaxed: a child sees its thread's own store */
+    hz_store_rel(&page_is_used, true); /* sync: hooks, partner hz_hooks_look */
 }
 
+/* The calling thread tells the layer above. It has set HZ_HOOKS_MENDING, or is the only thread. */
 static void child_tell(void) {
     struct hz_hooks_thread *thread = &hz_hooks_thread;
-    /* relaxed: one thread */
-    hz_store_rlx(&hz_hooks_page.state, HZ_HOOKS_CALM + HZ_HOOKS_FORK * thread->forking);
+    thread->is_mending = true;
     thread->id = hz_os_thread_id();
     tell(&tell_after_fork);
     if (thread->inside == 0)
         hz_hooks_settle();
     else
         thread->is_due = true;
+    thread->is_mending = false;
+    hz_store_rel(&hz_hooks_page.state,
+                 HZ_HOOKS_CALM + HZ_HOOKS_FORK * thread->forking); /* sync: hooks, partner await */
+    hz_os_wake(&hz_hooks_page.state, INT_MAX);
+}
+
+/* Another thread mends the child: it was made by clone(2), and has started threads before any of them came here. */
+static void await(void) {
+    while (hz_load_acq(&hz_hooks_page.state) == HZ_HOOKS_MENDING) /* sync: hooks, partner child_tell */
+        hz_os_wait(&hz_hooks_page.state, HZ_HOOKS_MENDING);
 }
 
 /* Either the page was wiped, or some thread is within fork, or in a handler that fork calls. If it is this thread, and
    its kernel id has changed, this is the child, and the handler is one that runs before ours. */
 void hz_hooks_look(void) {
     struct hz_hooks_thread *thread = &hz_hooks_thread;
-    bool is_zero = hz_load_rlx(&hz_hooks_page.state) == 0; /* relaxed, both: hint */
-    if (is_zero && !hz_load_rlx(&page_is_used)) {
+    uint32_t none = 0;
+    if (!hz_load_acq(&page_is_used)) { /* sync: hooks, partner page_use */
         page_use();
         return;
     }
-    if (!is_zero && (thread->forking == 0 || hz_os_thread_id() == thread->id))
+    if (thread->is_mending)
         return;
-    thread->is_told = thread->forking != 0;
-    child_tell();
+    if (hz_cas_strong_acq_rlx(&hz_hooks_page.state, &none, HZ_HOOKS_MENDING)) { /* cas: picks the thread that mends */
+        thread->is_told = thread->forking != 0;
+        child_tell();
+    } else if (none == HZ_HOOKS_MENDING) {
+        await();
+    } else if (thread->forking != 0 && hz_os_thread_id() != thread->id) {
+        thread->is_told = true;
+        child_tell();
+    }
 }
 
 static void before_fork(void) {

@@ -14,18 +14,20 @@
  * hz_hooks_enter in such a child finds the zeros and makes the calls. A child that shares the memory, as vfork's does,
  * keeps the page. Kernels before 4.14 do not zero it; there only fork's handlers tell.
  *
- * Edge "hooks": a thread that finds the exit hook's key sees it as glibc has made it.
+ * Edge "hooks": a thread that finds the exit hook's key sees it as glibc has made it. A thread that sees the page in
+ * use sees that it is not zero any more, unless the kernel has zeroed it. A thread that sees a mended child sees all of
+ * it.
  */
 #ifndef HZ_BASE_HOOKS_H
 #define HZ_BASE_HOOKS_H
 
 #include "base/atomic.h"
 
-enum { HZ_HOOKS_CALM = 1, HZ_HOOKS_FORK = 2 };
+enum { HZ_HOOKS_CALM = 1, HZ_HOOKS_FORK = 2, HZ_HOOKS_MENDING = 1 << 30 };
 
 struct hz_hooks_page {
-    /* cas. HZ_HOOKS_CALM, and HZ_HOOKS_FORK for each call of fork that is under way; 0: not used yet, or this is a
-       child with a copy of the memory that has not been mended */
+    /* sync: hooks. HZ_HOOKS_CALM, and HZ_HOOKS_FORK for each call of fork that is under way; 0: not used yet, or this
+       is a child with a copy of the memory that has not been mended; HZ_HOOKS_MENDING: a thread mends it now */
     HZ_ALIGNED(HZ_OS_PAGE_BYTES_MAX) _Atomic(uint32_t) state;
 };
 
@@ -38,6 +40,7 @@ struct hz_hooks_thread {
     uint32_t id;      /* owner; while `forking`: the thread's kernel id when it last looked */
     bool is_told;     /* owner; in this child `after_fork` was called before our fork handler, which is still to run */
     bool is_due;      /* owner; `settle_fork` is to be called when the thread is outside */
+    bool is_mending;  /* owner; the thread calls the layer above, to mend a child */
 };
 
 extern HZ_HIDDEN HZ_TLS struct hz_hooks_thread hz_hooks_thread;

@@ -121,6 +121,9 @@ uint32_t hz_os_thread_id(void);
    one thread it makes no system call. */
 bool hz_os_is_first_thread(void);
 
+/* Whether the process has one thread, as far as the C library knows; false when it does not say. */
+bool hz_os_is_single_threaded(void);
+
 /* The kernel's number of the process. A system call. */
 uint32_t hz_os_process_id(void);
 
@@ -129,17 +132,27 @@ uint32_t hz_os_process_id(void);
 bool hz_os_thread_is_itself(void);
 
 /* The program is about to restrict its system calls: from now on those of hz_os_address_space_limit, hz_os_affinity,
-   hz_os_read_file, hz_os_mapping_of, hz_os_is_sandboxed, hz_os_barrier and hz_os_usage_get are not made, and the
-   functions answer that they do not know or cannot. There is no way back, and a fork's child stays confined. Any
-   thread. */
+   hz_os_read_file, hz_os_mapping_of, hz_os_scan_file and hz_os_usage_get, and of hz_os_barrier but for its way without
+   membarrier, are not made, and the functions answer that they do not know or cannot. There is no way back, and a
+   fork's child stays confined. Any thread. */
 void hz_os_confine(void);
 
 /* Whether hz_os_confine was called. */
 bool hz_os_is_confined(void);
 
-/* Whether the process restricts its system calls (seccomp): a call that the program itself never makes may end it. True
-   when unknown. */
-bool hz_os_is_sandboxed(void);
+/* The process is known to have no filter of system calls (seccomp). */
+void hz_os_unfiltered(void);
+
+/* Whether any system call may be made: hz_os_unfiltered was called, and not hz_os_confine. Otherwise a call could end
+   the process that neither glibc's malloc, nor the start of a thread, nor the dynamic linker makes. */
+bool hz_os_is_unfiltered(void);
+
+/* Whether a dynamic linker has started the process, and so has opened files. */
+bool hz_os_has_loader(void);
+
+/* Reads a file in pieces, from its beginning to its end or until `take` returns false. Nothing happens if it cannot be
+   read. */
+void hz_os_scan_file(const char *path, bool (*take)(void *context, const char *text, size_t length), void *context);
 
 /* Reads the beginning of a file as a string: at most room - 1 bytes, "" when it cannot be read. */
 void hz_os_read_file(const char *path, char *text, size_t room);
@@ -156,9 +169,29 @@ bool hz_os_mapping_of(uintptr_t address, struct hz_os_mapping *mapping);
 size_t hz_os_stack_limit(void);
 
 /* hz_os_barrier makes each running thread of the process pass a full memory barrier before the call returns. Call
-   hz_os_barrier_prepare once in each process before. False when the kernel cannot, or the process is confined. */
-bool hz_os_barrier_prepare(void);
+   hz_os_barrier_prepare once in each process before. It asks the kernel for membarrier, unless a filter might forbid
+   that; `ask` says that none does. On most x86-64 processors there is a way without it. False when there is none. */
+bool hz_os_barrier_prepare(bool ask);
 bool hz_os_barrier(void);
+
+/* Gives the calling thread a table of files of its own, which is empty. What it opens then is not seen by other
+   threads, which may close any number at any time. False if it cannot be done: the process may be filtered, or the
+   kernel older than 5.9. For a thread of the library's own. */
+bool hz_os_files_own(void);
+
+/* Where the calling thread has a table of its own: a descriptor in it for a file of the process; -errno if there is
+   none. hz_os_write calls it. */
+int hz_os_file_borrow(int fd);
+
+/* The calling thread's nice value: -20 to 19. A system call. */
+int hz_os_nice(void);
+
+/* Gives the calling thread the ordinary scheduling policy, a nice value, and the CPUs of a mask (NULL: as it is), as
+   far as the kernel allows. Does nothing in a process that may be filtered. */
+void hz_os_thread_ordinary(int nice, const uint64_t *cpus, size_t words);
+
+/* Names the calling thread: up to 15 characters. Does nothing in a process that may be filtered. */
+void hz_os_thread_name(const char *name);
 
 /* Fills memory with random bytes. If the kernel refuses them, the bytes are guessable. */
 void hz_os_random(void *memory, size_t bytes);
@@ -167,6 +200,10 @@ void hz_os_random(void *memory, size_t bytes);
 void hz_os_wait(const void *word, uint32_t expected);
 void hz_os_wait_ms(const void *word, uint32_t expected, uint32_t most_ms);
 void hz_os_wake(const void *word, int count);
+
+/* The same for a word that the kernel itself wakes (os_life.h). */
+void hz_os_wait_shared(const void *word, uint32_t expected);
+void hz_os_wake_shared(const void *word);
 
 /* Writes all bytes to the descriptor. Returns 0 or an errno value. */
 int hz_os_write(int fd, const char *text, size_t length);

@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <linux/membarrier.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -411,22 +410,14 @@ uint32_t hz_os_thread_id(void) {
 
 extern char __libc_single_threaded __attribute__((weak)); /* glibc 2.32 and later: no second thread ever started */
 
+bool hz_os_is_single_threaded(void) {
+    return &__libc_single_threaded != NULL && __libc_single_threaded != 0;
+}
+
 bool hz_os_is_first_thread(void) {
-    if (&__libc_single_threaded != NULL && __libc_single_threaded != 0)
+    if (hz_os_is_single_threaded())
         return true;
     return HZ_SYSCALL(SYS_gettid, 0, 0, 0) == HZ_SYSCALL(SYS_getpid, 0, 0, 0);
-}
-
-static bool barrier_call(int command) {
-    return !hz_load_rlx(&is_confined) && HZ_SYSCALL(SYS_membarrier, command, 0, 0) == 0;
-}
-
-bool hz_os_barrier_prepare(void) {
-    return barrier_call(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-}
-
-bool hz_os_barrier(void) {
-    return barrier_call(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
 /* A file to read; negative: it cannot be opened. */
@@ -494,15 +485,6 @@ size_t hz_os_stack_limit(void) {
     return limit_get(RLIMIT_STACK, false);
 }
 
-bool hz_os_is_sandboxed(void) {
-    enum { STATUS_BYTES = 4096 };
-    static const char label[] = "\nSeccomp:\t";
-    char text[STATUS_BYTES];
-    hz_os_read_file("/proc/thread-self/status", text, sizeof(text));
-    const char *mode = strstr(text, label);
-    return mode == NULL || mode[sizeof(label) - 1] != '0';
-}
-
 /* If the kernel refuses: derived from the time, and from the stack's address, which the kernel chose at random. */
 void hz_os_random(void *memory, size_t bytes) {
     if (HZ_SYSCALL(SYS_getrandom, memory, bytes, WITHOUT_WAITING) == (long)bytes)
@@ -527,6 +509,24 @@ void hz_os_wake(const void *word, int count) {
     (void)HZ_SYSCALL(SYS_futex, word, FUTEX_WAKE_PRIVATE, count);
 }
 
+void hz_os_wait_shared(const void *word, uint32_t expected) {
+    (void)HZ_SYSCALL6(SYS_futex, word, FUTEX_WAIT, expected, NULL, NULL, 0);
+}
+
+void hz_os_wake_shared(const void *word) {
+    (void)HZ_SYSCALL(SYS_futex, word, FUTEX_WAKE, 1);
+}
+
+/* A thread with a table of files of its own writes where the process does. */
+static int write_borrowed(int fd, const char *text, size_t length) {
+    int borrowed = hz_os_file_borrow(fd);
+    if (borrowed < 0)
+        return EBADF;
+    int error = hz_os_write(borrowed, text, length);
+    (void)HZ_SYSCALL(SYS_close, borrowed, 0, 0);
+    return error;
+}
+
 int hz_os_write(int fd, const char *text, size_t length) {
     while (length > 0) {
         long written = HZ_SYSCALL(SYS_write, fd, text, length);
@@ -534,7 +534,7 @@ int hz_os_write(int fd, const char *text, size_t length) {
             text += written;
             length -= (size_t)written;
         } else if (written != -EINTR) {
-            return (int)-written;
+            return written == -EBADF ? write_borrowed(fd, text, length) : (int)-written;
         }
     }
     return 0;

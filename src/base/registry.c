@@ -62,6 +62,12 @@ void hz_registry_release(struct hz_registered *thread) {
     hz_add_rlx(&unused_count, 1);                 /* relaxed: hint */
 }
 
+void hz_registry_orphan(struct hz_registered *thread) {
+    hz_store_rlx(&thread->label, 0);                /* relaxed: figure */
+    hz_store_rel(&thread->state, HZ_THREAD_ORPHAN); /* sync: thread-claim, partner claim_from */
+    hz_add_rlx(&orphan_count, 1);                   /* relaxed: hint */
+}
+
 void hz_registry_after_fork(struct hz_registered *self) {
     uint32_t orphans = 0;
     uint32_t unused = 0;

@@ -3,7 +3,6 @@
  */
 #include "hakozuna/hakozuna.h"
 
-#include "base/cpus.h"
 #include "base/guard_pool.h"
 #include "base/os.h"
 #include "base/profile.h"
@@ -86,10 +85,8 @@ __attribute__((constructor)) static void at_load(void) {
         hz_reporter_read(&of_stats, &of_profile);
     }
     profile_begin(profile_words);
-    if (is_set("HAKOZUNA_BACKGROUND", "0"))
-        hz_cpus_look_never();
     if (hz_os_is_first_thread())
-        hz_thread_start(true);
+        hz_thread_start();
     else
         (void)hz_thread_attach(); /* dlopen; without memory the first allocation tries again */
     if (hz_os_is_first_thread())

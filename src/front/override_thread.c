@@ -1,6 +1,6 @@
 /*
- * override_thread.c - pthread_create and C11's thrd_create, so that the keeper starts when the program has started its
- * first thread, and not in a process that has none. In the shared libraries only: an archive cannot find the C
+ * override_thread.c - pthread_create and C11's thrd_create, so that threads attach before they do anything else and can
+ * be parked, and the keeper starts with the second one. In the shared libraries only: an archive cannot find the C
  * library's pthread_create.
  */
 #include "hakozuna/hakozuna.h"
@@ -10,15 +10,12 @@
 #include "base/os.h"
 #include "front/reporter.h"
 #include "heap/keeper.h"
-#include "heap/limit.h"
+#include "heap/surroundings.h"
 #include "heap/thread.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
@@ -31,31 +28,13 @@ static uintptr_t next_function(_Atomic(uintptr_t) *found, const char *name) {
     return next;
 }
 
-static void say_unknown(const char *value) {
-    char text[160];
-    int length = snprintf(text, sizeof(text), "hakozuna: HAKOZUNA_BACKGROUND=%.80s: allowed are 0 and 1\n", value);
-    if (length > 0)
-        (void)hz_os_write(STDERR_FILENO, text, (size_t)length); /* diagnostics: a closed stderr cannot be reported */
-}
-
-/* HAKOZUNA_BACKGROUND: 0 forbids the keeper, 1 or nothing allows it. Any other value is named, once. */
-static bool is_wanted(void) {
-    enum answer { UNKNOWN, NO, YES };
-    static _Atomic(uint32_t) answer; /* hint: every look has the same result */
-    uint32_t seen = hz_load_rlx(&answer);
-    if (seen == UNKNOWN) {
-        const char *value = hz_os_getenv("HAKOZUNA_BACKGROUND");
-        seen = value != NULL && strcmp(value, "0") == 0 ? NO : YES;
-        if (seen == YES && value != NULL && strcmp(value, "1") != 0)
-            say_unknown(value);
-        hz_store_rlx(&answer, seen);
-    }
-    return seen == YES;
-}
-
-static void keeper_start(void) {
-    if (is_wanted() && hz_keeper_start()) /* without it slow paths do what they can */
-        hz_heap_limit_default();
+/* Before a thread starts. What the library has to read it reads now, if the process has one thread: nobody else can
+   close a file meanwhile, or open one. */
+static void before_create(void) {
+    hz_hooks_enter(); /* a fork handler may start the child's first thread: the heap must be mended before */
+    hz_hooks_leave();
+    if (!hz_surroundings_are_known() && hz_keeper_is_possible() && hz_os_is_single_threaded())
+        hz_surroundings_read();
 }
 
 struct beginning {
@@ -67,7 +46,7 @@ struct beginning {
 static void *thread_begin(void *argument) {
     struct beginning beginning = *(struct beginning *)argument;
     hz_free(argument);
-    hz_thread_start(false);
+    hz_thread_start();
     return beginning.start(beginning.argument);
 }
 
@@ -78,19 +57,20 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *restrict th
     create_function *create = (create_function *)next_function(&found, "pthread_create");
     if (create == NULL)
         return EAGAIN;
-    hz_hooks_enter(); /* a fork handler may start the child's first thread: the heap must be mended before */
-    hz_hooks_leave();
     if (hz_keeper_is(start) || hz_reporter_is(start))
         return create(thread, attributes, start, argument);
+    before_create();
     struct beginning *beginning = hz_malloc(sizeof(*beginning));
     if (beginning == NULL)
         return EAGAIN;
     *beginning = (struct beginning){.start = start, .argument = argument};
     int error = create(thread, attributes, thread_begin, beginning);
+    if (error == EAGAIN && hz_keeper_suspend()) { /* the keeper gives its place up */
+        error = create(thread, attributes, thread_begin, beginning);
+        hz_keeper_resume(false);
+    }
     if (error != 0)
         hz_free(beginning);
-    else
-        keeper_start();
     return error;
 }
 
@@ -110,7 +90,7 @@ struct c11_beginning {
 static int c11_begin(void *argument) {
     struct c11_beginning beginning = *(struct c11_beginning *)argument;
     hz_free(argument);
-    hz_thread_start(false);
+    hz_thread_start();
     return beginning.start(beginning.argument);
 }
 
@@ -119,16 +99,17 @@ __attribute__((visibility("default"))) int thrd_create(pthread_t *thread, c11_st
     c11_create_function *create = (c11_create_function *)next_function(&found, "thrd_create");
     if (create == NULL)
         return C11_ERROR;
-    hz_hooks_enter(); /* as in pthread_create */
-    hz_hooks_leave();
+    before_create();
     struct c11_beginning *beginning = hz_malloc(sizeof(*beginning));
     if (beginning == NULL)
         return C11_NOMEM;
     *beginning = (struct c11_beginning){.start = start, .argument = argument};
     int result = create(thread, c11_begin, beginning);
+    if (result != C11_SUCCESS && hz_keeper_suspend()) { /* as in pthread_create; C11 has no word for what was missing */
+        result = create(thread, c11_begin, beginning);
+        hz_keeper_resume(false);
+    }
     if (result != C11_SUCCESS)
         hz_free(beginning);
-    else
-        keeper_start();
     return result;
 }

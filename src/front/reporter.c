@@ -387,7 +387,7 @@ bool hz_reporter_is(void *(*start)(void *)) {
 /* A program that was started with SIGTERM ignored, or under a filter of system calls, gets a report only when it ends
    by itself. A fork's child has its parent's handler already. */
 static bool wants_term(void) {
-    return is_asked_at_end() && !hz_os_is_sandboxed() &&
+    return is_asked_at_end() && hz_os_is_unfiltered() &&
            (has_handler(SIGTERM, SIG_DFL) || has_handler(SIGTERM, on_signal));
 }
 

@@ -61,7 +61,7 @@ void hz_heap_settle_fork(void) {
     hz_cpu_bins_settle_fork();
     /* relaxed, all: one thread. A parked thread joins when it resumes, but not one that the keeper was about to park */
     hz_allowance_after_fork(self != NULL && !hz_load_rlx(&self->parking.parked));
-    hz_keeper_after_fork(self != NULL && self->exit_armed);
+    hz_keeper_after_fork();
     struct hz_shard *shard;
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
         hz_store_rlx(&shard->threads, self != NULL && self->shard == shard ? 1 : 0);

@@ -8,6 +8,7 @@
 #include "base/cpus.h"
 #include "base/lock.h"
 #include "base/pagetag.h"
+#include "base/startup.h"
 #include "heap/cache/depot.h"
 #include "heap/pages/page.h"
 
@@ -16,11 +17,19 @@ enum init_state { INIT_NONE, INIT_DONE };
 static _Atomic(uint32_t) init_state; /* sync: init */
 static struct hz_lock init_lock = HZ_LOCK_INIT(HZ_RANK_INIT);
 
+static void startup_look(void) {
+    hz_startup_look();
+    if (hz_startup_get()->has_cpus)
+        (void)hz_cpus_allow(hz_startup_get()->cpus);
+}
+
 bool hz_init(void) {
     if (hz_load_acq(&init_state) == INIT_DONE) /* sync: init, partner the release store in this function */
         return true;
     hz_lock_acquire(&init_lock);
     bool done = hz_load_rlx(&init_state) == INIT_DONE; /* relaxed: lock */
+    if (!done)
+        startup_look();
     if (!done && (hz_pagetags.mask != 0 || hz_pagetag_init()) && hz_arena_init()) {
         hz_pages_init();
         hz_fail_before_abort(hz_lock_release_all);

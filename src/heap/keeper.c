@@ -1,34 +1,32 @@
 /*
- * keeper.c - see keeper.h. Started by front/override_thread.c when the program has started a thread.
+ * keeper.c - see keeper.h. Started when a second thread attaches: by that thread, as front/override_thread.c begins it,
+ * or by the next slow path of malloc.
  *
- * Every HZ_DEPOT_AGE_MS the keeper does a round: the depot and the mailboxes age, bins of threads that did not use them
- * for PARK_ROUNDS rounds are emptied (park.h), parts of pages and free pages are purged, full units that got small
- * pages are collapsed (pages/collapse.h). When for a while nothing has changed, nothing can age any more: it sleeps
- * without a timer, until a thread comes to a slow path. Edge "park": the keeper says that it sleeps, has all threads
- * pass a barrier, and then looks whether one is in a slow path. So a thread that begins one either is seen or sees that
- * it must wake the keeper.
+ * While much happens the keeper does a round (round.h) every HZ_DEPOT_AGE_MS, otherwise every SLOW_MS. When for a while
+ * nothing has changed, nothing can age any more: it sleeps without a timer, until a thread comes to a slow path. Edge
+ * "park": the keeper says that it sleeps, has all threads pass a barrier, and then looks whether one is in a slow path.
+ * So a thread that begins one either is seen or sees that it must wake the keeper.
+ *
+ * Edge "keeper": a thread that ends the keeper stores the state, and then the word on which a slow keeper waits. If the
+ * keeper stores its own wait there later, it sees the state.
+ *
+ * Under a filter of system calls that came with the process, the keeper makes only calls that glibc's malloc, the start
+ * of a thread and the dynamic linker make too (docs/failure.md). Before a filter of the program's own comes, it ends.
  */
 #include "heap/keeper.h"
 
 #include "base/arena.h"
 #include "base/hooks.h"
-#include "base/huge.h"
 #include "base/os.h"
+#include "base/startup.h"
 #include "base/worker.h"
 #include "cpu_bins.h"
-#include "heap/cache/age.h"
-#include "heap/cache/depot.h"
 #include "heap/cache/flush.h"
 #include "heap/init.h"
-#include "heap/pages/collapse.h"
-#include "heap/pages/density.h"
-#include "heap/pages/drain.h"
-#include "heap/pages/mail.h"
-#include "heap/pages/page.h"
-#include "heap/pages/page_purge.h"
-#include "heap/pages/send.h"
+#include "heap/pages/shard.h"
 #include "heap/park.h"
-#include "heap/settle.h"
+#include "heap/round.h"
+#include "heap/surroundings.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -36,135 +34,43 @@
 /* ENDS: another thread waits for the keeper's end. CANNOT: there is no keeper, or it is ending, and none can start. */
 enum keeper_state { KEEPER_NONE, KEEPER_STARTING, KEEPER_RUNS, KEEPER_ENDS, KEEPER_CANNOT };
 
+/* Why there is no keeper. */
+enum reason { NOT_NEEDED, FORBIDDEN, NO_THREAD, NO_MEMORY, CONFINED, FIRST_ENDED, GAVE_WAY };
+
 enum {
-    PARK_ROUNDS = 10,  /* rounds in which a thread must not have used its bins, as it may only wait for a CPU */
-    WALK_ROUNDS = 5,   /* rounds from one walk over the pages to the next */
-    QUIET_ROUNDS = 20, /* rounds without a change after which nothing can age any more */
+    SLOW_MS = 1000,     /* from one round to the next while little happens */
+    SLOWEST_MS = 60000, /* the same where the keeper cannot sleep without a timer */
+    QUIET_MS = 2000,    /* without a change for so long nothing can age any more */
+    /* If what rests has changed by so much since the last round, the next one comes soon. Less rests without harm: it
+       is the least that the arena may keep (budget.h). */
+    MUCH_BYTES = 8 << 20,
+    RETRY_MS = 1000,      /* from a start that failed to the next try; twice as long after each, */
+    RETRY_MS_MAX = 64000, /* but no longer than this */
 };
 
-static _Atomic(uint32_t) state;    /* cas: enum keeper_state */
-static struct hz_lock keeper_lock; /* a leaf */
-static pthread_t keeper_thread;    /* lock: keeper_lock; stored before KEEPER_RUNS */
-static _Atomic(uint32_t) process;  /* hint: the process whose threads may start a keeper; 0: none yet */
-static _Atomic(bool) is_allowed;   /* hint: the exit hook will tell when the process's first thread ends */
-static HZ_TLS bool ends_keeper;    /* owner: the thread is the process's first one */
+_Atomic(bool) hz_keeper_is_wanted;
+_Atomic(uint32_t) hz_keeper_is_slow;
+
+static _Atomic(uint32_t) state;        /* cas: enum keeper_state */
+static _Atomic(uint32_t) reason;       /* hint: enum reason */
+static struct hz_lock keeper_lock;     /* a leaf */
+static pthread_t keeper_thread;        /* lock: keeper_lock; stored before KEEPER_RUNS */
+static _Atomic(bool) barrier_works;    /* hint: hz_os_barrier works */
+static _Atomic(bool) trusts_filter;    /* hint */
+static _Atomic(bool) is_tried_again;   /* hint: a start has failed */
+static _Atomic(uint64_t) retry_at_ms;  /* hint: no start before */
+static _Atomic(uint64_t) retry_gap_ms; /* hint: how long the last pause was */
 
 bool hz_keeper_runs(void) {
     uint32_t seen = hz_load_rlx(&state); /* relaxed: hint */
     return seen == KEEPER_RUNS || seen == KEEPER_STARTING;
 }
 
-/* ---- a round --------------------------------------------------------------------------------------- */
-
-/* A digest of the tops of all bins. */
-static uint64_t tops_digest(struct hz_thread_block *thread) {
-    uint64_t digest = 0;
-    for (unsigned index = 1; index < HZ_BINS; index++) {
-        uint32_t top = hz_load_rlx(&thread->cache.bins[index].top); /* relaxed: hint */
-        digest = (digest ^ top) * UINT64_C(0x9E3779B97F4A7C15);
-    }
-    return digest;
+bool hz_keeper_is_possible(void) {
+    return hz_load_rlx(&state) != KEEPER_CANNOT; /* relaxed: hint */
 }
 
-enum activity { PARKED, WAITS, WORKS };
-
-_Static_assert((int)HZ_CPU_EMPTY == (int)PARKED && (int)HZ_CPU_RESTS == (int)WAITS && (int)HZ_CPU_WORKS == (int)WORKS,
-               "the bins of the CPUs count as the bins of one more thread");
-
-static bool bins_are_empty(struct hz_thread_block *thread) {
-    for (unsigned index = 1; index < HZ_BINS; index++)
-        if (hz_bin_held(&thread->cache, index) != 0)
-            return false;
-    return true;
-}
-
-/* Parks a thread whose bins' tops have not moved for PARK_ROUNDS rounds, and empties its bins. A thread with empty bins
-   is parked too: its next free could otherwise fill them unseen. */
-static enum activity thread_look(struct hz_thread_block *self, struct hz_thread_block *thread) {
-    struct hz_parking *parking = &thread->parking;
-    if (hz_load_rlx(&parking->parked)) /* relaxed: hint */
-        return PARKED;
-    /* A thread that uses the bins of its CPU does not fill its own unseen: keeper_sleep closes those. */
-    if (HZ_HAS_CPU_BINS && hz_cpu_bins_has(thread) && bins_are_empty(thread))
-        return PARKED;
-    uint64_t digest = tops_digest(thread);
-    if (digest != parking->tops_seen) {
-        parking->tops_seen = digest;
-        parking->rounds_unused = 0;
-        return WORKS;
-    }
-    if (++parking->rounds_unused < PARK_ROUNDS)
-        return WAITS;
-    if (!hz_park(thread)) /* it is in a slow path, or its end is near */
-        return PARKED;
-    parking->rounds_unused = 0;
-    hz_park_empty(self, thread);
-    return PARKED;
-}
-
-/* The activity of the busiest thread. */
-static enum activity threads_look(struct hz_thread_block *self) {
-    enum activity most = PARKED;
-    for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next)
-        if (each != &self->registered && hz_load_rlx(&each->state) == HZ_THREAD_USED) /* relaxed: hint */
-            most = (enum activity)hz_max(most, thread_look(self, hz_thread_block_from(each)));
-    return most;
-}
-
-static bool depot_look(struct hz_thread_block *self) {
-    bool changed = false;
-    hz_age_depot_begin();
-    while (hz_age_depot_step(self, UINT32_MAX))
-        changed = true;
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        changed |= hz_depot_blocks(size_class) > 0;
-    return changed;
-}
-
-static bool mail_look(struct hz_thread_block *self) {
-    struct hz_shard *shard;
-    bool waits = false;
-    hz_shards_age_sent();
-    hz_shards_drain_due(self, UINT32_MAX);
-    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
-        for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-            waits |= hz_shard_was_sent(shard, size_class);
-    return waits;
-}
-
-/* True if something has changed, or waits for the next round. */
-static bool keeper_round(struct hz_thread_block *self, uint32_t number) {
-    static size_t held_seen;
-    static size_t slack_seen;
-    static size_t resting_seen;
-    bool changed = depot_look(self);
-    changed |= mail_look(self);
-    enum activity activity = (enum activity)hz_max(threads_look(self), hz_cpu_bins_look(self));
-    changed |= activity != PARKED;
-    hz_mail_gather(self);
-    hz_density_age();
-    hz_settle_all(self);
-    if (number % WALK_ROUNDS == 0 && (activity != WORKS || hz_settle_is_loose())) {
-        uint32_t next = 0;
-        (void)hz_pages_purge(self, HZ_PURGE_AGED, &next, UINT32_MAX, UINT32_MAX);
-    }
-    if (number % WALK_ROUNDS == 0)
-        changed |= hz_thread_blocks_purge() + hz_arena_meta_purge() > 0;
-    hz_arena_tick();
-    if (number % WALK_ROUNDS == 0 && hz_huge_collapse_is_wanted(hz_arena_runs_bytes()))
-        hz_huge_look(HZ_HUGE_FOLDER); /* the kernel collapses even if the setting has become `never` */
-    changed |= hz_collapse(self);
-    size_t held = hz_pages_bytes();
-    size_t slack = hz_density_slack();
-    size_t resting = hz_arena_resting_bytes();
-    changed |= held != held_seen || slack != slack_seen || resting != resting_seen;
-    held_seen = held;
-    slack_seen = slack;
-    resting_seen = resting;
-    return changed;
-}
-
-/* ---- the thread ------------------------------------------------------------------------------------ */
+/* ---- waiting --------------------------------------------------------------------------------------- */
 
 static bool somebody_is_busy(void) {
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next)
@@ -181,13 +87,102 @@ static bool cpu_bins_rest(struct hz_thread_block *self) {
     return hz_cpu_bins_reclaim(self) > 0 || !closed;
 }
 
-/* Sleeps until a thread comes to a slow path. */
+/* Sleeps until a thread comes to a slow path, or the process's first thread ends. */
 static void keeper_sleep(struct hz_thread_block *self) {
     hz_store_rlx(&hz_keeper_sleeps, 1); /* sync: park, partner hz_thread_enter */
     if (!hz_os_barrier() || somebody_is_busy() || cpu_bins_rest(self))
         hz_store_rlx(&hz_keeper_sleeps, 0);
-    while (hz_load_rlx(&hz_keeper_sleeps) == 1 && hz_load_rlx(&state) == KEEPER_RUNS)
-        hz_os_wait(&hz_keeper_sleeps, 1);
+    while (hz_load_rlx(&hz_keeper_sleeps) == 1 && hz_load_rlx(&state) == KEEPER_RUNS &&
+           !hz_life_is_lost(&hz_first_life))
+        hz_life_wait(&hz_first_life, &hz_keeper_sleeps, 1);
+    hz_store_rlx(&hz_keeper_sleeps, 0);
+}
+
+/* True if a thread has asked for a round meanwhile. */
+static bool wait_slowly(uint32_t most_ms) {
+    (void)hz_xchg_ar(&hz_keeper_is_slow, 1); /* sync: keeper, partner end_tell */
+    if (hz_load_rlx(&state) == KEEPER_RUNS)  /* relaxed: ordered by the edge */
+        hz_os_wait_ms(&hz_keeper_is_slow, 1, most_ms);
+    return hz_xchg_ar(&hz_keeper_is_slow, 0) == 0; /* sync: keeper; only the value counts here */
+}
+
+void hz_keeper_hurry_up(void) {
+    uint32_t slow = 1;
+    if (hz_cas_strong_acq_rlx(&hz_keeper_is_slow, &slow, 0)) /* relaxed: only picks the thread that wakes */
+        hz_os_wake(&hz_keeper_is_slow, 1);
+}
+
+/* The state has changed: the keeper is to see it, however it waits. */
+static void end_tell(void) {
+    (void)hz_xchg_ar(&hz_keeper_is_slow, 0); /* sync: keeper, partner wait_slowly */
+    hz_os_wake(&hz_keeper_is_slow, 1);
+    hz_os_wake(&state, INT_MAX);
+    hz_keeper_wake();
+}
+
+/* ---- the thread ------------------------------------------------------------------------------------ */
+
+/* How the keeper's rounds follow each other. */
+struct pace {
+    uint64_t hurried_ms; /* when much last happened */
+    uint64_t changed_ms; /* when anything last changed */
+    uint32_t slow_ms;    /* how long the next slow wait is */
+    size_t rest_bytes;   /* at the last round */
+};
+
+static void pace_wait(struct pace *pace) {
+    uint64_t now = hz_os_now_ms();
+    if (now < pace->hurried_ms + QUIET_MS)
+        hz_os_wait_ms(&state, KEEPER_RUNS, HZ_DEPOT_AGE_MS);
+    else if (wait_slowly(pace->slow_ms))
+        pace->hurried_ms = hz_os_now_ms();
+}
+
+/* After a round. True if nothing can age any more. */
+static bool pace_note(struct pace *pace, const struct hz_round *round, uint64_t now) {
+    size_t before = pace->rest_bytes;
+    pace->rest_bytes = round->rest_bytes;
+    if (hz_max(before, round->rest_bytes) - hz_min(before, round->rest_bytes) >= MUCH_BYTES)
+        pace->hurried_ms = now;
+    if (round->has_changed)
+        pace->changed_ms = now;
+    bool is_quiet = now >= pace->changed_ms + QUIET_MS;
+    pace->slow_ms = is_quiet ? (uint32_t)hz_min(2 * pace->slow_ms, SLOWEST_MS) : SLOW_MS;
+    return is_quiet;
+}
+
+/* Whether no thread is attached, where the process's first one is not known: the keeper must not keep the process alive
+   for its own sake. */
+static bool nobody_is_left(const struct hz_thread_block *self) {
+    if (hz_life_is_watched(&hz_first_life))
+        return false;
+    for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next)
+        if (each != &self->registered && hz_load_rlx(&each->state) == HZ_THREAD_USED) /* relaxed: hint */
+            return false;
+    return true;
+}
+
+static void keeper_work(struct hz_thread_block *self, bool has_own_files) {
+    uint64_t start = hz_os_now_ms();
+    struct pace pace = {.hurried_ms = start, .changed_ms = start, .slow_ms = SLOW_MS};
+    while (hz_load_rlx(&state) == KEEPER_RUNS) { /* relaxed: the wait publishes it */
+        pace_wait(&pace);
+        if (hz_life_is_lost(&hz_first_life))
+            return;
+        hz_init_follow_cpus();
+        if (has_own_files)
+            hz_surroundings_follow();
+        uint64_t now = hz_os_now_ms();
+        struct hz_round round = hz_round_do(self, now, hz_load_rlx(&barrier_works)); /* relaxed: hint */
+        bool is_quiet = pace_note(&pace, &round, now);
+        if (is_quiet && nobody_is_left(self))
+            return;
+        if (!is_quiet || !hz_load_rlx(&barrier_works)) /* relaxed: hint */
+            continue;
+        keeper_sleep(self);
+        pace.changed_ms = hz_os_now_ms();
+        pace.slow_ms = SLOW_MS;
+    }
 }
 
 /* A thread block of the keeper's own. It belongs to the first shard, without being counted as one of its threads. */
@@ -210,138 +205,223 @@ static struct hz_thread_block *keeper_block(void) {
     return self;
 }
 
-/* Ends KEEPER_STARTING, unless the first thread has ended meanwhile. */
+/* Ends KEEPER_STARTING. */
 static void started_as(enum keeper_state reached) {
     uint32_t starting = KEEPER_STARTING;
     (void)hz_cas_strong_acq_rlx(&state, &starting, reached); /* cas */
     hz_os_wake(&state, INT_MAX);
 }
 
+/* What the keeper would otherwise have from the thread that happened to start it. True if it has files of its own. */
+static bool become_independent(void) {
+    const struct hz_startup *startup = hz_startup_get();
+    hz_os_thread_ordinary(startup->nice, startup->has_cpus ? startup->cpus : NULL, HZ_CPU_WORDS);
+    hz_os_thread_name("hakozuna");
+    bool has_own_files = hz_os_files_own();
+    if (has_own_files)
+        hz_surroundings_read();
+    return has_own_files;
+}
+
+/* The keeper ends by itself, unless another thread is ending it. */
+static void leave_as(enum keeper_state wanted, enum reason why) {
+    uint32_t running = KEEPER_RUNS;
+    if (!hz_cas_strong_acq_rlx(&state, &running, wanted)) /* cas */
+        return;
+    hz_store_rlx(&reason, why);           /* relaxed: hint */
+    (void)pthread_detach(pthread_self()); /* nobody joins it */
+}
+
 static void *keeper_main(void *unused) {
     (void)unused;
-    bool can = hz_os_barrier_prepare();
-    struct hz_thread_block *self = can ? keeper_block() : NULL;
-    if (self == NULL) {                       /* without memory the program's next thread tries again */
+    struct hz_thread_block *self = keeper_block();
+    if (self == NULL) {                       /* a later slow path tries again */
         (void)pthread_detach(pthread_self()); /* nobody joins it */
-        started_as(can ? KEEPER_NONE : KEEPER_CANNOT);
+        hz_store_rlx(&reason, NO_MEMORY);     /* relaxed: hint */
+        started_as(KEEPER_NONE);
         return NULL;
     }
     hz_lock_acquire(&keeper_lock);
     keeper_thread = pthread_self();
     hz_lock_release(&keeper_lock);
+    hz_store_rlx(&barrier_works, hz_os_barrier_prepare(hz_load_rlx(&trusts_filter))); /* relaxed, both: hint */
     started_as(KEEPER_RUNS);
-    (void)pthread_setname_np(pthread_self(), "hakozuna"); /* the name is informative only */
-    hz_cpu_bins_start();
-    uint32_t quiet = 0;
-    for (uint32_t number = 0; hz_load_rlx(&state) == KEEPER_RUNS; number++) { /* relaxed: the wait below publishes it */
-        hz_os_wait_ms(&state, KEEPER_RUNS, HZ_DEPOT_AGE_MS);
-        hz_init_follow_cpus();
-        quiet = keeper_round(self, number) ? 0 : quiet + 1;
-        if (quiet < QUIET_ROUNDS)
-            continue;
-        keeper_sleep(self);
-        quiet = 0;
-    }
+    bool has_own_files = become_independent();
+    if (hz_os_is_unfiltered())
+        hz_cpu_bins_start();
+    keeper_work(self, has_own_files);
     hz_cpu_bins_stop(false);
     (void)hz_cpu_bins_reclaim(self);
     self->is_keeper = false;
     hz_thread_flush(self);
     hz_registry_release(&self->registered);
-    if (hz_load_rlx(&state) == KEEPER_CANNOT) /* relaxed: only the thread that set KEEPER_ENDS joins it */
-        (void)pthread_detach(pthread_self());
+    if (hz_life_is_lost(&hz_first_life))
+        leave_as(KEEPER_CANNOT, FIRST_ENDED);
+    else
+        leave_as(KEEPER_NONE, NOT_NEEDED);
     return NULL;
 }
 
-bool hz_keeper_start(void) {
-    uint32_t none = KEEPER_NONE;
-    if (!hz_load_rlx(&is_allowed) || hz_load_rlx(&state) != KEEPER_NONE || /* relaxed, both: hint */
-        !hz_cas_strong_acq_rlx(&state, &none, KEEPER_STARTING))            /* cas */
-        return hz_keeper_runs();
-    if (hz_os_is_sandboxed()) { /* asked before any other call */
-        started_as(KEEPER_CANNOT);
-        return false;
+/* ---- start and end --------------------------------------------------------------------------------- */
+
+static void retry_later(enum reason why) {
+    uint64_t gap = hz_load_rlx(&retry_gap_ms); /* relaxed, all: hint */
+    gap = gap == 0 ? RETRY_MS : hz_min(2 * gap, RETRY_MS_MAX);
+    hz_store_rlx(&retry_gap_ms, gap);
+    hz_store_rlx(&retry_at_ms, hz_os_now_ms() + gap);
+    hz_store_rlx(&reason, why);
+    hz_store_rlx(&is_tried_again, true);
+}
+
+void hz_keeper_look_again(uint64_t now_ms) {
+    if (hz_load_rlx(&is_tried_again) && now_ms >= hz_load_rlx(&retry_at_ms)) { /* relaxed, all: hint */
+        hz_store_rlx(&is_tried_again, false);
+        hz_store_rlx(&hz_keeper_is_wanted, true);
     }
-    hz_store_rlx(&process, hz_os_process_id()); /* relaxed: hint. A child without fork handlers has its parent's */
-    hz_os_usage_begin();                        /* from now on hz_keeper_confine tells of a filter before it comes */
+}
+
+void hz_keeper_start(void) {
+    uint32_t none = KEEPER_NONE;
+    hz_store_rlx(&hz_keeper_is_wanted, false); /* relaxed, all: hint */
+    if (hz_load_rlx(&state) != KEEPER_NONE || hz_hooks_thread.forking != 0)
+        return;
+    if (hz_load_rlx(&retry_at_ms) != 0 && hz_os_now_ms() < hz_load_rlx(&retry_at_ms)) {
+        hz_store_rlx(&is_tried_again, true);
+        return;
+    }
+    if (!hz_cas_strong_acq_rlx(&state, &none, KEEPER_STARTING)) /* cas */
+        return;
+    if (hz_os_is_unfiltered())
+        hz_os_usage_begin(); /* from now on hz_keeper_confine tells of a filter before it comes */
     pthread_t thread;
-    bool started = hz_worker_start(&thread, keeper_main) == 0;
-    if (!started)
-        started_as(KEEPER_NONE); /* the next thread tries again */
-    return started;
+    if (hz_worker_start(&thread, keeper_main) == 0)
+        return;
+    retry_later(NO_THREAD);
+    started_as(KEEPER_NONE);
 }
 
 bool hz_keeper_is(void *(*start)(void *)) {
     return start == keeper_main;
 }
 
-void hz_keeper_allow(void) {
-    ends_keeper = true;
-    /* the first thread has the process's number. For getpid an inherited filter could kill the process */
-    hz_store_rlx(&process, hz_os_thread_id()); /* relaxed, both: hint. Threads that this one creates see it */
-    hz_store_rlx(&is_allowed, true);
+void hz_keeper_follow_first(void) {
+    (void)hz_life_begin(&hz_first_life); /* if the C library refuses, the keeper outlives the thread */
 }
 
-void hz_keeper_thread_ends(void) {
-    if (!ends_keeper)
-        return;
-    hz_store_rlx(&is_allowed, false); /* relaxed: hint */
-    uint32_t seen = hz_load_rlx(&state);
-    /* cas: the thread that has set KEEPER_ENDS waits for the keeper's end and then sets KEEPER_CANNOT itself */
-    while (seen != KEEPER_ENDS && !hz_cas_strong_acq_rlx(&state, &seen, KEEPER_CANNOT)) {
-    }
-    hz_os_wake(&state, INT_MAX);
-    hz_keeper_wake();
+void hz_keeper_trust_filter(void) {
+    hz_store_rlx(&trusts_filter, true); /* relaxed: hint */
 }
 
-/* Sets the state to `wanted`, unless it is KEEPER_STARTING or KEEPER_ENDS. Returns the state before. */
-static uint32_t end_as(enum keeper_state wanted) {
-    uint32_t seen = hz_load_rlx(&state); /* relaxed: hint */
-    while (seen != KEEPER_STARTING && seen != KEEPER_ENDS && !hz_cas_strong_acq_rlx(&state, &seen, wanted)) {
-    }
-    return seen;
-}
-
-/* Whether a thread of the process that may have a keeper calls. A child that vfork or clone has made has all of the
-   parent's words, and with vfork even shares them. */
-static bool is_keepers_process(void) {
-    if (!hz_os_thread_is_itself())
-        return false;
-    uint32_t seen = hz_load_rlx(&state); /* relaxed, both: hint */
-    return seen == KEEPER_NONE || seen == KEEPER_CANNOT || hz_os_process_id() == hz_load_rlx(&process);
-}
-
-void hz_keeper_confine(void) {
+/* Sets the state to KEEPER_ENDS, unless it is KEEPER_CANNOT, and waits for the keeper's end. The calling thread then
+   sets another state. Returns the state before. */
+static uint32_t keeper_end(void) {
     int cancel_state;
-    hz_hooks_enter(); /* a fork handler may be first in the child to restrict itself */
-    hz_hooks_leave();
-    hz_os_usage_end(); /* a child of vfork does this to its parent too, which can do without */
-    if (hz_os_is_confined() || !is_keepers_process())
-        return;
-    hz_cpu_bins_stop(true); /* while the kernel still allows it; the keeper sends home what they have */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* cannot fail. pthread_join is such a point */
-    uint32_t seen;
-    while ((seen = end_as(KEEPER_ENDS)) == KEEPER_STARTING || seen == KEEPER_ENDS)
-        hz_os_wait(&state, seen);
+    uint32_t seen = hz_load_rlx(&state);                                 /* relaxed: hint */
+    while (seen != KEEPER_CANNOT) {
+        if (seen == KEEPER_STARTING || seen == KEEPER_ENDS) {
+            hz_os_wait(&state, seen);
+            seen = hz_load_rlx(&state); /* relaxed: hint */
+        } else if (hz_cas_strong_acq_rlx(&state, &seen, KEEPER_ENDS)) {
+            break;
+        }
+    }
     if (seen == KEEPER_RUNS) {
-        hz_os_wake(&state, INT_MAX);
-        hz_keeper_wake();
+        end_tell();
         hz_lock_acquire(&keeper_lock);
         pthread_t ending = keeper_thread;
         hz_lock_release(&keeper_lock);
         (void)pthread_join(ending, NULL); /* cannot fail: only this thread joins it, and it is not detached */
     }
-    /* Not earlier: a keeper that was still starting would give up by itself, and nobody would wait for its end before
-       the filter comes. Until now another thread that restricts itself waits in the loop above. */
-    hz_os_confine();
-    hz_store_rlx(&state, KEEPER_CANNOT); /* relaxed: publishes nothing */
-    hz_os_wake(&state, INT_MAX);
     (void)pthread_setcancelstate(cancel_state, NULL); /* cannot fail */
+    return seen;
 }
 
-void hz_keeper_after_fork(bool allowed) {
-    ends_keeper = true;
+void hz_keeper_forbid(void) {
+    (void)keeper_end();               /* a library's constructor may have started threads before */
+    hz_store_rlx(&reason, FORBIDDEN); /* relaxed, both: publishes nothing */
+    hz_store_rlx(&state, KEEPER_CANNOT);
+    hz_os_wake(&state, INT_MAX);
+}
+
+/* Whether the calling thread is one of this process, for all that can be asked. A child of vfork has all of its
+   parent's words, and shares them. */
+static bool is_of_this_process(void) {
+    hz_hooks_enter(); /* mends the child of a fork: its handlers, or code after clone(2), may come here first */
+    hz_hooks_leave();
+    return !hz_os_is_unfiltered() || hz_os_thread_is_itself();
+}
+
+void hz_keeper_confine(void) {
+    bool is_ours = is_of_this_process();
+    hz_os_usage_end(); /* a child of vfork does this to its parent too, which can do without */
+    if (hz_os_is_confined() || !is_ours)
+        return;
+    hz_cpu_bins_stop(true); /* while the kernel still allows it; the keeper sends home what they have */
+    bool could = keeper_end() != KEEPER_CANNOT;
+    /* Not earlier: a keeper that was still starting would give up by itself, and nobody would wait for its end before
+       the filter comes. Until now another thread that restricts itself waits in keeper_end. */
+    hz_os_confine();
+    if (could) {
+        hz_store_rlx(&reason, CONFINED); /* relaxed, both: publishes nothing */
+        hz_store_rlx(&state, KEEPER_CANNOT);
+        hz_os_wake(&state, INT_MAX);
+    }
+}
+
+bool hz_keeper_suspend(void) {
+    if (!hz_keeper_runs() || !is_of_this_process())
+        return false;
+    uint32_t seen = keeper_end();
+    if (seen == KEEPER_NONE) {
+        hz_store_rlx(&state, KEEPER_NONE); /* relaxed: publishes nothing */
+        hz_os_wake(&state, INT_MAX);
+    }
+    return seen == KEEPER_RUNS;
+}
+
+void hz_keeper_resume(bool soon) {
+    if (soon) {
+        hz_store_rlx(&reason, NOT_NEEDED); /* relaxed, all: hint */
+        hz_store_rlx(&is_tried_again, true);
+    } else {
+        retry_later(GAVE_WAY);
+    }
+    hz_store_rlx(&state, KEEPER_NONE); /* relaxed: publishes nothing */
+    hz_os_wake(&state, INT_MAX);
+}
+
+void hz_keeper_after_fork(void) {
     hz_lock_settle(&keeper_lock);
-    hz_store_rlx(&process, hz_os_thread_id()); /* relaxed, all: one thread, the first one of its process */
-    hz_store_rlx(&is_allowed, allowed);
-    hz_store_rlx(&state, KEEPER_NONE);
+    hz_store_rlx(&hz_keeper_is_wanted, false); /* relaxed, all: one thread, the first one of its process */
+    hz_store_rlx(&hz_keeper_is_slow, 0);
+    hz_store_rlx(&is_tried_again, false);
+    hz_store_rlx(&retry_at_ms, 0);
+    hz_store_rlx(&retry_gap_ms, 0);
+    if (hz_load_rlx(&reason) != FORBIDDEN && hz_load_rlx(&reason) != CONFINED) {
+        hz_store_rlx(&reason, NOT_NEEDED);
+        hz_store_rlx(&state, KEEPER_NONE);
+    }
+    hz_keeper_follow_first();
+}
+
+/* ---- for people ------------------------------------------------------------------------------------ */
+
+struct hz_keeper_words hz_keeper_describe(void) {
+    static const struct hz_keeper_words none[] = {
+        [NOT_NEEDED] = {false, "none: the program has started no second thread", ""},
+        [FORBIDDEN] = {false, "none: HAKOZUNA_BACKGROUND=0", "unset the variable"},
+        [NO_THREAD] = {false, "none: no thread could be started", "raise the limit of threads (ulimit -u, pids.max)"},
+        [NO_MEMORY] = {false, "none: there was no memory for it", "raise the limit of memory"},
+        [CONFINED] = {false, "none: the program has restricted its system calls", ""},
+        [FIRST_ENDED] = {false, "none: the process's first thread has ended", ""},
+        [GAVE_WAY] = {false, "none: it gave way to the program", "raise the limit of threads (ulimit -u, pids.max)"},
+    };
+    static const struct hz_keeper_words runs = {true, "runs", ""};
+    static const struct hz_keeper_words runs_blind = {
+        true, "runs, but leaves the caches of sleeping threads alone: a filter may forbid membarrier",
+        "if the filter allows it, set HAKOZUNA_BACKGROUND=1"};
+    if (hz_keeper_runs())
+        return hz_load_rlx(&barrier_works) ? runs : runs_blind; /* relaxed, both: hint */
+    return none[hz_load_rlx(&reason)];
 }

@@ -7,31 +7,72 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 
-/* Starts the keeper, a thread that blocks all signals, unless it runs already. False when there is no keeper yet: slow
-   paths do its work as far as they can. Call it outside malloc and free, since a thread's start allocates and takes the
-   C library's locks. */
-bool hz_keeper_start(void);
+/* hint; a second thread has attached, and no keeper has been started for it yet, or it is time to try again */
+extern HZ_HIDDEN _Atomic(bool) hz_keeper_is_wanted;
+
+/* sync: keeper; not 0 while the keeper waits for long, as little happens */
+extern HZ_HIDDEN _Atomic(uint32_t) hz_keeper_is_slow;
+
+/* Starts the keeper, a thread that blocks all signals, unless it runs already, was forbidden, or could not be started a
+   moment ago. Outside the heap, or where malloc can be called again: the start of a thread allocates and takes the C
+   library's locks. So not in free, which the C library calls under such a lock. */
+void hz_keeper_start(void);
+
+/* The same for a slow path of malloc: two instructions if no keeper is wanted. */
+HZ_INLINE void hz_keeper_start_if_wanted(void) {
+    if (HZ_UNLIKELY(hz_load_rlx(&hz_keeper_is_wanted))) /* relaxed: hint */
+        hz_keeper_start();
+}
 
 /* Whether the keeper runs, or is about to, so that slow paths can leave the work that is not urgent to it. Hint; any
- * thread. */
+   thread. */
 bool hz_keeper_runs(void);
+
+/* For a slow path that does much: the keeper looks soon. */
+void hz_keeper_hurry_up(void);
+HZ_INLINE void hz_keeper_hurry(void) {
+    if (HZ_UNLIKELY(hz_load_rlx(&hz_keeper_is_slow) != 0)) /* relaxed: hint */
+        hz_keeper_hurry_up();
+}
+
+/* For a slow path, now and then: a start that has failed is tried again. */
+void hz_keeper_look_again(uint64_t now_ms);
+
+/* Whether a keeper runs or may start. Hint; any thread. */
+bool hz_keeper_is_possible(void);
 
 /* Whether a thread with this function is the keeper. */
 bool hz_keeper_is(void *(*start)(void *));
 
-/* For the process's first thread, which has an exit hook that will call hz_keeper_thread_ends: from now on a keeper may
-   start. */
-void hz_keeper_allow(void);
+/* The calling thread is the process's first one: when it ends, in whatever way, the keeper ends too, and no other
+   starts, so that the process ends with the program's last thread. Until this call the keeper outlives every thread. */
+void hz_keeper_follow_first(void);
 
-/* A thread ends. If it is the process's first thread and others go on, the keeper ends too, and no other starts, so
-   that the process ends with the program's last thread. */
-void hz_keeper_thread_ends(void);
+/* HAKOZUNA_BACKGROUND=0: no keeper. 1: where a filter of system calls may be in force, the keeper may call membarrier
+   all the same. Before a second thread attaches. */
+void hz_keeper_forbid(void);
+void hz_keeper_trust_filter(void);
 
 /* The program is about to restrict its system calls. Ends the keeper, whose calls a sandbox may not allow, and waits
    for its end. No other keeper starts. Any thread, outside malloc and free. */
 void hz_keeper_confine(void);
 
-/* In a fork's child, which has no keeper until it starts a thread. `allowed`: as after hz_keeper_allow. */
-void hz_keeper_after_fork(bool allowed);
+/* Ends the keeper and waits for its end, as the program needs to have one thread, or has no room for another. True if
+   there was a keeper. The caller then resumes it: a keeper may start again, soon or after a pause. Any thread, outside
+   malloc and free. */
+bool hz_keeper_suspend(void);
+void hz_keeper_resume(bool soon);
+
+/* In a fork's child, which has no keeper until it starts a thread. */
+void hz_keeper_after_fork(void);
+
+/* For people: "runs", or what it cannot do, or "none", why, and what can be done. Two texts, the second one possibly
+   empty. */
+struct hz_keeper_words {
+    bool runs;
+    const char *state;
+    const char *advice;
+};
+struct hz_keeper_words hz_keeper_describe(void);
 
 #endif

@@ -7,7 +7,6 @@
 #include "base/budget.h"
 #include "base/cgroup.h"
 #include "base/hooks.h"
-#include "base/huge.h"
 #include "base/lock.h"
 #include "base/os.h"
 
@@ -22,16 +21,17 @@ enum {
 static struct hz_lock limit_lock;                        /* a leaf */
 static void (*notify)(size_t held_bytes, void *context); /* lock: limit_lock */
 static void *notify_context;                             /* lock: limit_lock */
-static bool is_chosen;                                   /* lock: limit_lock; the program has set the limits */
+static _Atomic(bool) is_chosen;                          /* lock: limit_lock; the program has set the limits */
 static _Atomic(bool) is_told;                            /* hint: called since the heap was 1/16 below it */
 static _Atomic(uint64_t) purge_due_ms;                   /* cas */
 
 static void limit_set(size_t soft_bytes, size_t hard_bytes, bool chosen) {
     hz_hooks_enter();
     hz_lock_acquire(&limit_lock);
-    if (chosen || !is_chosen)
+    if (chosen || !hz_load_rlx(&is_chosen)) /* relaxed, both: lock */
         hz_budget_limits_set(soft_bytes, hard_bytes, !chosen);
-    is_chosen = is_chosen || chosen;
+    if (chosen)
+        hz_store_rlx(&is_chosen, true);
     hz_lock_release(&limit_lock);
     hz_hooks_leave();
 }
@@ -54,19 +54,18 @@ void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), vo
     hz_store_rlx(&is_told, false); /* relaxed: hint */
 }
 
-void hz_heap_limit_default(void) {
-    static _Atomic(bool) done; /* cas */
-    bool expected = false;
-    /* relaxed: hint. cas: picks one thread, and publishes nothing */
-    if (hz_load_rlx(&done) || !hz_cas_strong_acq_rlx(&done, &expected, true))
-        return;
-    hz_huge_look(HZ_HUGE_FOLDER);
+void hz_heap_limit_default(const char *groups, const char *root) {
     size_t high;
     size_t max;
-    hz_cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup", &high, &max);
+    hz_cgroup_memory(groups, root, &high, &max);
     size_t soft = hz_min(high, max - max / GROUP_SHARE);
     if (high != SIZE_MAX || max != SIZE_MAX)
         limit_set(soft, 0, false);
+}
+
+size_t hz_heap_limit_soft(bool *is_default) {
+    *is_default = !hz_load_rlx(&is_chosen); /* relaxed: figure */
+    return hz_budget_soft_limit();
 }
 
 bool hz_heap_limit_is_exceeded(void) {

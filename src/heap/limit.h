@@ -14,10 +14,12 @@ void hz_heap_limit_set(size_t soft_bytes, size_t hard_bytes);
    no lock; it may allocate and free. */
 void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), void *context);
 
-/* Takes the soft limit from the process's control group, unless the program has set limits. Looks only once. Any
- * thread.
- */
-void hz_heap_limit_default(void);
+/* Takes the soft limit from the process's control group, unless the program has set limits. `groups` is
+   /proc/self/cgroup and `root` is /sys/fs/cgroup, or a file and a folder of the same form. Any thread. */
+void hz_heap_limit_default(const char *groups, const char *root);
+
+/* The soft limit in bytes, 0: none; and whether it comes from the control group. Any thread. */
+size_t hz_heap_limit_soft(bool *is_default);
 
 /* For slow paths that may obtain memory: whether the heap holds more than the soft limit. If so, the caller purges if
    it can claim the purge, reports that as done, and then calls hz_heap_limit_tell. That calls the callback if the heap

@@ -9,6 +9,7 @@
 #include "cpu_bins.h"
 #include "heap/cache/refill.h"
 #include "heap/cache/sampler.h"
+#include "heap/keeper.h"
 #include "heap/orphan.h"
 #include "heap/park.h"
 #include "heap/purge.h"
@@ -44,6 +45,7 @@ static void *refill(struct hz_thread_block *self, unsigned size_class) {
     (void)hz_cpu_bins_reclaim(self); /* left by a purge that goes on, or by a fork */
     hz_tick(self, size_class);
     hz_heap_limit_tick();
+    hz_keeper_start_if_wanted();
     block = pop_counted(self, size_class,
                         hz_bin_offset(size_class)); /* the ticks may have allocated, and so filled the bin */
     if (HZ_UNLIKELY(block != NULL))
@@ -81,6 +83,7 @@ static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alig
     if (size > PTRDIFF_MAX)
         return no_memory();
     hz_heap_limit_tick();
+    hz_keeper_start_if_wanted();
     void *block = hz_large_alloc(size, alignment, zeroed);
     /* a purge can give back no more than is handed out */
     if (block == NULL && (size < HZ_SEGMENT_BYTES || size <= hz_arena_used_bytes())) {

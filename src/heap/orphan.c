@@ -1,9 +1,10 @@
 /*
- * orphan.c - see orphan.h. Called by slow paths of the child, one orphan at a time, and by purge.c.
+ * orphan.c - see orphan.h. Called by slow paths, one orphan at a time, by keeper.c and by purge.c.
  */
 #include "heap/orphan.h"
 
 #include "heap/cache/flush.h"
+#include "heap/pages/drain.h"
 #include "heap/park.h"
 
 bool hz_orphan_reclaim(struct hz_thread_block *self) {
@@ -17,4 +18,20 @@ bool hz_orphan_reclaim(struct hz_thread_block *self) {
     hz_thread_flush(thread);
     hz_registry_release(orphan);
     return true;
+}
+
+void hz_orphan_bury(struct hz_thread_block *self, struct hz_thread_block *thread) {
+    if (!hz_park_is_lost(thread))
+        return;
+    /* relaxed, both: the thread's mutex was taken after its end, so all that it stored is visible */
+    if (hz_load_rlx(&thread->busy) != 0 || hz_load_rlx(&thread->popping) != 0)
+        return;
+    hz_shard_leave(self, thread->shard);
+    hz_registry_orphan(&thread->registered);
+}
+
+void hz_orphans_bury(struct hz_thread_block *self) {
+    for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next)
+        if (each != &self->registered && hz_load_rlx(&each->state) == HZ_THREAD_USED) /* relaxed: hint */
+            hz_orphan_bury(self, hz_thread_block_from(each));
 }

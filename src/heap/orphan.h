@@ -1,5 +1,6 @@
 /*
- * orphan.h - thread blocks that a fork leaves in the child without their threads.
+ * orphan.h - thread blocks whose threads have vanished: in a fork's child, or by the system call exit without the exit
+ * hook.
  */
 #ifndef HZ_HEAP_ORPHAN_H
 #define HZ_HEAP_ORPHAN_H
@@ -8,5 +9,12 @@
 
 /* Claims one orphan and sends home what it holds. False when there is none, which is cheap to find out. */
 bool hz_orphan_reclaim(struct hz_thread_block *self);
+
+/* If the thread has ended without its exit hook, makes an orphan of its thread block. What a thread had in its hands
+   that ended inside the heap is lost, and its thread block too. Any thread but that one, holding no lock. */
+void hz_orphan_bury(struct hz_thread_block *self, struct hz_thread_block *thread);
+
+/* The same for all threads. */
+void hz_orphans_bury(struct hz_thread_block *self);
 
 #endif

@@ -10,6 +10,7 @@
 #include "heap/seal.h"
 
 _Atomic(uint32_t) hz_keeper_sleeps;
+struct hz_life hz_first_life;
 
 HZ_TLS struct hz_thread_block *hz_thread_mine;
 
@@ -42,7 +43,7 @@ void hz_keeper_wake(void) {
     uint32_t sleeps = 1;
     /* relaxed: only picks the thread that wakes */
     if (hz_cas_strong_acq_rlx(&hz_keeper_sleeps, &sleeps, 0))
-        hz_os_wake(&hz_keeper_sleeps, 1);
+        hz_life_wake(&hz_first_life, &hz_keeper_sleeps);
 }
 
 /* The thread block may be an orphan's: the fork then may have come while the keeper was emptying its bins. Nobody else
@@ -62,14 +63,31 @@ void hz_park_reset(struct hz_thread_block *self) {
 
 void hz_park_open(struct hz_thread_block *self) {
     hz_lock_acquire(&self->parking.lock);
-    hz_store_rlx(&self->parking.self_word, &hz_self_word); /* relaxed: lock */
+    if (hz_life_begin(&self->parking.life))
+        hz_store_rlx(&self->parking.self_word, &hz_self_word); /* relaxed: lock */
     hz_lock_release(&self->parking.lock);
 }
 
 void hz_park_close(struct hz_thread_block *self) {
     hz_lock_acquire(&self->parking.lock);
     hz_store_rlx(&self->parking.self_word, NULL); /* relaxed: lock */
+    hz_life_end(&self->parking.life);
     hz_lock_release(&self->parking.lock);
+}
+
+bool hz_park_is_lost(struct hz_thread_block *thread) {
+    struct hz_parking *parking = &thread->parking;
+    hz_lock_acquire(&parking->lock);
+    /* relaxed, both: lock */
+    bool is_lost = hz_load_rlx(&parking->self_word) != NULL && hz_life_is_lost(&parking->life);
+    if (is_lost) {
+        hz_store_rlx(&parking->self_word, NULL); /* relaxed, all: lock */
+        if (!hz_load_rlx(&parking->parked))
+            hz_allowance_leave();
+        hz_store_rlx(&parking->parked, false);
+    }
+    hz_lock_release(&parking->lock);
+    return is_lost;
 }
 
 void hz_park_begin(struct hz_thread_block *self) {
@@ -95,7 +113,7 @@ bool hz_park(struct hz_thread_block *thread) {
     hz_lock_acquire(&parking->lock);
     bool parked = hz_load_rlx(&parking->parked); /* relaxed, both: lock */
     _Atomic(struct hz_thread_block *) *self_word = hz_load_rlx(&parking->self_word);
-    if (!parked && self_word != NULL) {
+    if (!parked && self_word != NULL && !hz_life_is_lost(&parking->life)) {
         hz_store_rlx(self_word, &hz_thread_none); /* sync: park, partners hz_self, hz_thread_enter */
         parked = hz_os_barrier() && is_outside(thread);
         if (!parked)
@@ -154,7 +172,10 @@ void hz_park_settle_fork(void) {
     hz_store_rlx(&hz_keeper_sleeps, 0); /* relaxed, all: one thread */
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
         struct hz_thread_block *thread = hz_thread_block_from(each);
-        if (thread == hz_thread_mine || hz_load_rlx(&thread->parking.self_word) == NULL) /* writes only where needed */
+        if (hz_load_rlx(&thread->parking.self_word) == NULL) /* writes only where needed */
+            continue;
+        /* the kernel's list for this thread is empty */
+        if (thread == hz_thread_mine && hz_life_begin(&thread->parking.life))
             continue;
         hz_store_rlx(&thread->parking.self_word, NULL);
         if (hz_load_rlx(&thread->parking.parked))

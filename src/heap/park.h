@@ -23,9 +23,11 @@
 #define HZ_HEAP_PARK_H
 
 #include "base/hooks.h"
+#include "base/os_life.h"
 #include "heap/thread_block.h"
 
 extern HZ_HIDDEN _Atomic(uint32_t) hz_keeper_sleeps; /* sync: park; not 0 while the keeper waits to be woken */
+extern HZ_HIDDEN struct hz_life hz_first_life;       /* of the process's first thread; its end wakes the keeper too */
 
 /* The thread's block, parked or not; NULL when it has none. */
 extern HZ_HIDDEN HZ_TLS struct hz_thread_block *hz_thread_mine;
@@ -73,9 +75,15 @@ void hz_park_close(struct hz_thread_block *self);
 /* The calling thread begins parked: it resumes when it allocates, or when it has freed some blocks (free.c). */
 void hz_park_begin(struct hz_thread_block *self);
 
-/* Parks another thread unless it is in a slow path or pops a mid block; true if it is parked. Any thread, after
- * hz_os_barrier_prepare. */
+/* Parks another thread unless it is in a slow path or pops a mid block; true if it is parked. Writes into the thread's
+   own memory, so it first asks whether the thread lives. If the thread ends by the system call, and another one unmaps
+   its memory, both between that question and the write, the write is a fault. Any thread, after hz_os_barrier_prepare.
+ */
 bool hz_park(struct hz_thread_block *thread);
+
+/* Whether the thread has ended without its exit hook. If so it cannot be parked from now on, and true is returned
+   once. Any other thread. */
+bool hz_park_is_lost(struct hz_thread_block *thread);
 
 /* Sends home what is in the bins of a parked thread, but for two blocks of each small class. Stops when the thread
    resumes. Any thread, holding no lock. */

@@ -31,7 +31,7 @@ static void shard_retire(struct hz_thread_block *self, struct hz_shard *shard) {
 
 /* Empties the other threads' bins, as far as park.h allows. */
 static void others_empty(struct hz_thread_block *self) {
-    if (!hz_keeper_runs()) /* it has prepared the barrier; elsewhere a sandbox may forbid that call */
+    if (!hz_keeper_runs()) /* it has prepared the barrier */
         return;
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
         struct hz_thread_block *thread = hz_thread_block_from(each);
@@ -42,6 +42,7 @@ static void others_empty(struct hz_thread_block *self) {
 
 static size_t purge(struct hz_thread_block *self, size_t keep) {
     size_t before = hz_arena_purged_bytes(); /* a free that exceeds the dirty budget purges too */
+    hz_orphans_bury(self);
     while (hz_orphan_reclaim(self)) {
     }
     hz_thread_flush(self);

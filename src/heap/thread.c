@@ -20,7 +20,6 @@
 static HZ_TLS bool thread_ending;
 
 static void thread_exit(void *value) {
-    hz_keeper_thread_ends();
     if (value == hz_thread_mine) {
         hz_thread_detach(hz_thread_enter());
         hz_hooks_leave();
@@ -59,10 +58,13 @@ static struct hz_thread_block *attach(void) {
     }
     if (!hz_init())
         return NULL;
-    if (hz_load_rlx(&was_called)) /* relaxed, both: hint */
-        hz_init_follow_cpus();
-    else
+    if (!hz_load_rlx(&was_called)) { /* relaxed, all: hint */
         hz_store_rlx(&was_called, true);
+    } else {
+        hz_init_follow_cpus();
+        if (!thread_ending && !hz_keeper_runs())
+            hz_store_rlx(&hz_keeper_is_wanted, true);
+    }
     struct hz_registered *recycled = hz_registry_claim();
     struct hz_thread_block *thread = recycled != NULL ? hz_thread_block_from(recycled) : hz_thread_block_make();
     if (thread == NULL)
@@ -111,7 +113,7 @@ void hz_thread_detach(struct hz_thread_block *thread) {
     hz_registry_release(&thread->registered);
 }
 
-void hz_thread_start(bool is_first) {
+void hz_thread_start(void) {
     bool is_new = hz_thread_mine == NULL;     /* other constructors may have allocated already */
     if (is_new && hz_thread_attach() == NULL) /* without memory the first allocation tries again */
         return;
@@ -119,12 +121,11 @@ void hz_thread_start(bool is_first) {
     if (self->exit_armed) {
         hz_park_open(self);
         label_set(self, hz_os_thread_id());
-        if (is_first)
-            hz_keeper_allow();
     }
     if (is_new && self->exit_armed) {
         hz_thread_flush(self); /* if the thread block was an orphan, its blocks go home */
         hz_park_begin(self);
     }
     hz_thread_leave(self);
+    hz_keeper_start_if_wanted();
 }

@@ -10,6 +10,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/os_life.h"
 #include "base/pagetag.h"
 #include "base/registry.h"
 #include "heap/cache/bin.h"
@@ -58,7 +59,8 @@ struct hz_parking {
     bool has_holes;          /* lock: lock; blocks were taken out of the bins (hz_bin_take_old) */
     _Atomic(bool) is_on_cpu; /* hint, owner: the thread frees into the bins of its CPU (cpu_bins.h) */
     uint64_t tops_seen;      /* keeper: digest of the bins' tops at the last round */
-    uint32_t rounds_unused;  /* keeper: rounds since the tops moved */
+    uint64_t unused_at_ms;   /* keeper: when the tops were last seen to have moved */
+    struct hz_life life;     /* lock: lock; while self_word is not NULL */
     /* lock: lock while the thread is parked, then owner; hz_slot_*. For each bin, the newest block if it was taken */
     void *gone[HZ_BINS];
 };

@@ -57,8 +57,11 @@ void hz_tick(struct hz_thread_block *self, unsigned index) {
     hz_cpu_bins_idle(self, size_class, now);
     hz_density_look();
     hz_settle_tick(self, index, hz_keeper_runs());
-    if (hz_keeper_runs())
+    if (hz_keeper_runs()) {
+        hz_keeper_hurry();
         return;
+    }
+    hz_keeper_look_again(now);
     hz_arena_tick();
     walk_tick(self, now);
     if (is_time(&aged_at_ms, now, HZ_DEPOT_AGE_MS)) {

@@ -312,8 +312,13 @@ void hz_os_wake(const void *word, int count) {
 
 /* There are two CPUs. A thread can be on either at any time, but mostly on the first, because many bugs need several
    threads on one CPU. */
-void hz_os_read_file(const char *path, char *text, size_t room) {
-    snprintf(text, room, "%s", strcmp(path, "/proc/self/status") == 0 ? "Name:\tmodel\nCpus_allowed:\t3\n" : "");
+void hz_os_scan_file(const char *path, bool (*take)(void *, const char *, size_t), void *context) {
+    const char *text = strcmp(path, "/proc/thread-self/status") == 0 ? "Name:\tmodel\nCpus_allowed:\t3\n" : "";
+    take(context, text, strlen(text));
+}
+
+void hz_os_read_file(const char *, char *text, size_t) {
+    text[0] = '\0';
 }
 
 uint32_t hz_os_cpu(void) {

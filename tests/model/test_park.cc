@@ -33,7 +33,7 @@ template <typename Work> void expect_nothing_lost(const char *edges, unsigned sc
     model::Explored found = model::explore(edges, schedules, [&] {
         Heap heap;
         auto owner = [&] {
-            hz_thread_start(false); /* only such threads can be parked */
+            hz_thread_start(); /* only such threads can be parked */
             work(&heap);
         };
         auto other = [&] {
@@ -71,12 +71,12 @@ TEST(Park, TwoThreadsAtATime) {
     model::explore("park lock thread-claim", 300, [] {
         Heap heap;
         auto owner = [&] {
-            hz_thread_start(false); /* only such threads can be parked */
+            hz_thread_start(); /* only such threads can be parked */
             use(&heap, model::SHARED);
             use(&heap, model::SHARED);
         };
         auto other = [&] {
-            hz_thread_start(false);
+            hz_thread_start();
             use(&heap, model::SHARED);
             struct hz_thread_block *self = hz_thread_enter();
             empty_others(self);

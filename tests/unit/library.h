@@ -41,6 +41,7 @@ extern "C" {
 #include "base/region.h"
 #include "base/registry.h"
 #include "base/report.h"
+#include "base/startup.h"
 #include "base/table.h"
 #include "front/request.h"
 #include "heap/cache/age.h"
@@ -91,5 +92,15 @@ extern "C" {
 }
 
 #pragma GCC diagnostic pop
+
+namespace unit {
+
+/* Tests of parts look at them while nothing else happens, and drive the keeper's work themselves. */
+inline const bool keeper_is_forbidden = [] {
+    hz_keeper_forbid();
+    return true;
+}();
+
+} // namespace unit
 
 #endif

@@ -35,9 +35,14 @@ class Cpus : public testing::Test {
     void allow(const std::string &mask) {
         write("status", "Name:\tx\nCpus_allowed:\t" + mask + "\nCpus_allowed_list:\t?\n");
     }
+    /* As when the library is loaded, and a second later. */
     void look() {
-        hz_cpus_look_at((folder_ / "status").c_str(), (folder_ / "online").c_str(), (folder_ / "groups").c_str(),
-                        folder_.c_str());
+        struct hz_startup seen;
+        hz_startup_look_at((folder_ / "status").c_str(), &seen);
+        if (seen.has_cpus)
+            hz_cpus_allow(seen.cpus);
+        hz_cpus_look_at((folder_ / "online").c_str(), (folder_ / "groups").c_str(), folder_.c_str());
+        hz_cpus_forget_seen();
     }
     uint32_t count() {
         look();
@@ -99,7 +104,7 @@ TEST_F(Cpus, TheMaskOfTheFirstThreadCounts) {
 
 TEST_F(Cpus, WhatCannotBeReadIsUnknown) {
     in_child([&] {
-        for (const char *text : {"Name:\tx\n", "Name:\tx\nCpus_allowed:\tff", "Name:\tx\nCpus_allowed:\t\n", "x"}) {
+        for (const char *text : {"Name:\tx\n", "Name:\tx\nCpus_allowed:\t\n", "Cpus_allowed_list:\t0-7\n", "x", ""}) {
             write("status", text);
             EXPECT_EQ(count(), 1U) << text;
         }
@@ -202,11 +207,17 @@ TEST_F(Cpus, AreDividedIntoGroupsOfNeighbours) {
     });
 }
 
-/* The real files: what the kernel says of this process. */
+/* What the kernel says of this process. */
 TEST_F(Cpus, ALookFollowsTheAffinityOfTheFirstThread) {
     in_child([] {
-        auto look_here = [] { hz_cpus_look_at("/proc/self/status", "", "/proc/self/cgroup", "/none"); };
-        EXPECT_TRUE(hz_cpus_look());
+        hz_startup_look();
+        uint64_t mask[HZ_CPU_WORDS];
+        auto look_here = [&] {
+            if (hz_os_affinity(hz_os_process_id(), mask, HZ_CPU_WORDS) != 0)
+                hz_cpus_allow(mask);
+            hz_cpus_forget_seen();
+        };
+        EXPECT_EQ(hz_cpus_look(), hz_os_is_unfiltered());
         EXPECT_FALSE(hz_cpus_look()) << "nothing has changed";
         look_here();
         EXPECT_EQ(hz_cpus_count(), unit::cpus().size());
@@ -225,6 +236,42 @@ TEST_F(Cpus, ALookFollowsTheAffinityOfTheFirstThread) {
         }).join();
         EXPECT_EQ(hz_cpus_count(), unit::cpus().size()) << "another thread's affinity is not the process's";
     });
+}
+
+/* What is known of the process when the library is loaded. */
+class Startup : public Cpus {
+  protected:
+    struct hz_startup look_at(const std::string &text) {
+        struct hz_startup seen;
+        write("status", text);
+        hz_startup_look_at((folder_ / "status").c_str(), &seen);
+        return seen;
+    }
+};
+
+TEST_F(Startup, AFilterIsSeenHoweverLongTheFileIs) {
+    std::string groups = "Groups:\t";
+    for (int length : {0, 1, 100, 400, 65536}) {
+        std::string head = "Name:\tx\nTgid:\t7\n" + groups;
+        for (int i = 0; i < length; i++)
+            head += std::to_string(1234500000 + i) + " ";
+        for (char mode : {'0', '1', '2'}) {
+            struct hz_startup seen =
+                look_at(head + "\nNoNewPrivs:\t0\nSeccomp:\t" + mode + "\nSeccomp_filters:\t9\nCpus_allowed:\t5\n");
+            EXPECT_TRUE(seen.is_known) << length;
+            EXPECT_EQ(seen.is_filtered, mode != '0') << length << " groups, mode " << mode;
+            EXPECT_TRUE(seen.has_cpus);
+            EXPECT_EQ(seen.cpus[0], 5U);
+        }
+    }
+}
+
+TEST_F(Startup, WhatTheFileDoesNotSayIsUnknown) {
+    for (const char *text : {"", "x", "Seccomp:", "Seccomp_filters:\t1\n", "Name:\tSeccomp:\t0\n"})
+        EXPECT_FALSE(look_at(text).is_known) << text;
+    struct hz_startup seen;
+    hz_startup_look_at("/none", &seen);
+    EXPECT_FALSE(seen.is_known || seen.has_cpus);
 }
 
 } // namespace

@@ -46,7 +46,7 @@ TEST(Allowance, IsAnEqualShare) {
     }
     workers.front()->run([] {
         t_free(t_malloc(100));
-        hz_thread_start(false);
+        hz_thread_start();
     });
     EXPECT_EQ(hz_allowance(), allowance_of(5)) << "a thread joins once";
     while (!workers.empty()) {
@@ -58,7 +58,7 @@ TEST(Allowance, IsAnEqualShare) {
 }
 
 TEST(Allowance, AParkedThreadDoesNotShare) {
-    if (!hz_os_barrier_prepare())
+    if (!hz_os_barrier_prepare(true))
         GTEST_SKIP() << "this kernel has no membarrier";
     unit::self();
     Worker worker;
@@ -416,7 +416,7 @@ TEST_F(AllowedRoom, TheSumIsThatOfTheBins) {
     Worker worker;
     struct hz_thread_block *thread = worker.block();
     Traffic traffic(1);
-    bool can_park = hz_os_barrier_prepare();
+    bool can_park = hz_os_barrier_prepare(true);
     for (uint32_t sharers : {1U, 300U, 2U}) {
         Sharers others(sharers);
         for (int i = 0; i < 50; i++) {

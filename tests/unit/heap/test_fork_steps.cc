@@ -242,7 +242,7 @@ TEST_F(ForkSteps, AThreadComesAndGoes) {
 
 TEST_F(ForkSteps, AThreadStarts) {
     std::thread([this] {
-        interrupt(61, [] { hz_thread_start(false); });
+        interrupt(61, [] { hz_thread_start(); });
         detach();
     }).join();
 }
@@ -288,7 +288,7 @@ TEST_F(ForkSteps, AThreadOfTheChildGetsAnOrphansThreadBlock) {
 }
 
 TEST_F(ForkSteps, AnotherThreadIsParked) {
-    if (!hz_os_barrier_prepare())
+    if (!hz_os_barrier_prepare(true))
         GTEST_SKIP() << "the kernel has no membarrier";
     unit::Worker other;
     interrupt(101, [&] {

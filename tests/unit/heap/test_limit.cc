@@ -238,7 +238,7 @@ TEST_F(Limit, ThreadsTogetherStayBelow) {
 
 TEST_F(Limit, TheProgramsLimitsWinOverTheGroups) {
     hz_heap_limit_set(300 * MiB, 400 * MiB);
-    hz_heap_limit_default();
+    hz_heap_limit_default("/proc/self/cgroup", "/sys/fs/cgroup");
     EXPECT_EQ(hz_budget_soft_limit(), 300 * MiB);
     EXPECT_EQ(hz_budget_hard_limit(), 400 * MiB);
 }

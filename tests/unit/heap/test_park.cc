@@ -99,7 +99,7 @@ class Effort {
 class Park : public testing::Test {
   protected:
     void SetUp() override {
-        if (!hz_os_barrier_prepare())
+        if (!hz_os_barrier_prepare(true))
             GTEST_SKIP() << "this kernel has no membarrier";
         self_ = unit::self();
         hz_heap_purge();
@@ -333,7 +333,7 @@ TEST_F(Park, AThreadThatAttachedLateIsNotParked) {
         thread = hz_self();
         Worker().run([&] { EXPECT_FALSE(empty(thread)); });
         EXPECT_EQ(hz_self(), thread);
-        hz_thread_start(false);
+        hz_thread_start();
         EXPECT_EQ(hz_self(), thread) << "it has a thread block already, and uses it";
         Worker().run([&] { EXPECT_TRUE(empty(thread)); });
     }).join();
@@ -378,7 +378,7 @@ TEST_F(Park, ThreadsEndWhileAnotherParksThem) {
         }
         for (support::Random random(index); effort.goes_on(parked);)
             std::thread([&] {
-                hz_thread_start(false);
+                hz_thread_start();
                 Blocks blocks;
                 for (unsigned j = 0; j < 40; j++)
                     blocks.push_back(blocks::make(random.between(blocks::least_size, 2000), j));

@@ -18,7 +18,7 @@ class Worker {
     /* The thread attaches as a thread of a program with the shared library does, and so can be parked. */
     Worker() : thread_([this] { work(); }) {
         run([this] {
-            hz_thread_start(false);
+            hz_thread_start();
             block_ = hz_thread_mine;
         });
     }

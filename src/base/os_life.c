@@ -1,0 +1,98 @@
+/*
+ * os_life.c - see os_life.h. Called by heap/park.c for each thread, by heap/keeper.c for the process's first one.
+ *
+ * Edge "life": the waiter sets FUTEX_WAITERS in the mutex's word, as a thread that waits for the mutex does, and then
+ * reads *word. The waker changes *word, and then clears the bit. If the waiter's change comes second, it sees the new
+ * *word; if it comes first, the word of the mutex is no longer what the waiter sleeps on. And the mutex is made before
+ * the life counts as watched.
+ */
+#define _GNU_SOURCE
+#include "base/os_life.h"
+
+#include "base/os.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <string.h>
+
+/* The word that the kernel marks. */
+static _Atomic(uint32_t) *robust_word(struct hz_life *life) {
+#ifdef __GLIBC__
+    return (_Atomic(uint32_t) *)(void *)&life->held.__data.__lock;
+#else
+    return (_Atomic(uint32_t) *)(void *)&life->held.__u.__i[1];
+#endif
+}
+
+/* Acquire: the mutex of a life that is watched. */
+static enum hz_life_phase phase_of(struct hz_life *life) {
+    return (enum hz_life_phase)hz_load_acq(&life->phase); /* sync: life, partner hz_life_begin */
+}
+
+static bool mutex_make(pthread_mutex_t *mutex) {
+    pthread_mutexattr_t attributes;
+    if (pthread_mutexattr_init(&attributes) != 0)
+        return false;
+    bool made = pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0 &&
+                pthread_mutex_init(mutex, &attributes) == 0;
+    (void)pthread_mutexattr_destroy(&attributes);
+    return made;
+}
+
+bool hz_life_begin(struct hz_life *life) {
+    memset(&life->held, 0, sizeof(life->held)); /* what a vanished thread has left is no mutex any more */
+    bool begun = mutex_make(&life->held) && pthread_mutex_lock(&life->held) == 0;
+    /* sync: life, partner phase_of */
+    hz_store_rel(&life->phase, begun ? HZ_LIFE_WATCHED : HZ_LIFE_UNKNOWN);
+    return begun;
+}
+
+void hz_life_end(struct hz_life *life) {
+    if (phase_of(life) != HZ_LIFE_WATCHED)
+        return;
+    hz_store_rlx(&life->phase, HZ_LIFE_UNKNOWN); /* relaxed: publishes nothing */
+    (void)pthread_mutex_unlock(&life->held);     /* fails in a child that has its parent's copy */
+}
+
+bool hz_life_is_watched(struct hz_life *life) {
+    return phase_of(life) == HZ_LIFE_WATCHED;
+}
+
+bool hz_life_is_lost(struct hz_life *life) {
+    enum hz_life_phase phase = phase_of(life);
+    if (phase != HZ_LIFE_WATCHED)
+        return phase == HZ_LIFE_LOST;
+    int error = pthread_mutex_trylock(&life->held);
+    if (error == EBUSY)
+        return false;
+    if (error == EOWNERDEAD)
+        (void)pthread_mutex_consistent(&life->held); /* cannot fail after EOWNERDEAD */
+    if (error == EOWNERDEAD || error == 0)
+        (void)pthread_mutex_unlock(&life->held); /* cannot fail: it is held */
+    hz_store_rlx(&life->phase, HZ_LIFE_LOST);    /* relaxed: publishes nothing */
+    return true;
+}
+
+void hz_life_wait(struct hz_life *life, const _Atomic(uint32_t) *word, uint32_t expected) {
+    if (phase_of(life) != HZ_LIFE_WATCHED) {
+        hz_os_wait(word, expected);
+        return;
+    }
+    _Atomic(uint32_t) *held = robust_word(life);
+    uint32_t bits = FUTEX_WAITERS;
+    uint32_t seen = hz_or_acq(held, bits) | bits; /* sync: life, partner hz_life_wake */
+    /* relaxed: ordered by the edge */
+    if ((seen & FUTEX_TID_MASK) != 0 && (seen & FUTEX_OWNER_DIED) == 0 && hz_load_rlx(word) == expected)
+        hz_os_wait_shared(held, seen); /* the kernel's own wake is for shared memory */
+}
+
+/* The waiter may have come before the life began. */
+void hz_life_wake(struct hz_life *life, const _Atomic(uint32_t) *word) {
+    hz_os_wake(word, 1);
+    if (phase_of(life) != HZ_LIFE_WATCHED)
+        return;
+    _Atomic(uint32_t) *held = robust_word(life);
+    hz_and_rel(held, ~(uint32_t)FUTEX_WAITERS); /* sync: life, partner hz_life_wait */
+    hz_os_wake_shared(held);
+}
