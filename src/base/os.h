@@ -55,6 +55,10 @@ void hz_os_unmap_within(const void *start, const void *behind);
 /* The reverse of hz_os_commit: gives the memory back, and makes the range reserved space again. False when refused. */
 bool hz_os_close(void *address, size_t bytes);
 
+/* Sets whether a range of a file's private mapping can be written and executed; it stays readable. False when refused.
+ */
+bool hz_os_protect(void *address, size_t bytes, bool is_writable, bool is_executable);
+
 /* Maps readable and writable memory at an address where nothing is mapped. False when refused, or when something is. */
 bool hz_os_fill(void *address, size_t bytes);
 

@@ -190,6 +190,14 @@ bool IMPL(close)(void *address, size_t bytes) {
     return call_mmap(address, bytes, PROT_NONE, MAP_NORESERVE | MAP_FIXED) == (long)address;
 }
 
+bool hz_os_protect(void *address, size_t bytes, bool is_writable, bool is_executable) {
+    int saved = errno;
+    bool done =
+        mprotect(address, bytes, PROT_READ | (is_writable ? PROT_WRITE : 0) | (is_executable ? PROT_EXEC : 0)) == 0;
+    errno = saved;
+    return done;
+}
+
 bool IMPL(fill)(void *address, size_t bytes) {
     long mapped = call_mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_NORESERVE | MAP_FIXED_NOREPLACE);
     if (!hz_syscall_failed(mapped) && mapped != (long)address)

@@ -4,8 +4,8 @@
 #include "base/worker.h"
 
 #include "base/os.h"
+#include "base/symbols.h"
 
-#include <dlfcn.h>
 #include <signal.h>
 
 enum { STACK_BYTES = 128 << 10 }; /* beside what the C library takes of it */
@@ -14,7 +14,7 @@ enum { STACK_BYTES = 128 << 10 }; /* beside what the C library takes of it */
    when unknown. */
 static size_t stack_overhead(const pthread_attr_t *attributes) {
     typedef size_t minimum_function(const pthread_attr_t *);
-    minimum_function *minimum = (minimum_function *)(uintptr_t)dlsym(RTLD_DEFAULT, "__pthread_get_minstack");
+    minimum_function *minimum = (minimum_function *)hz_symbols_next(HZ_SYMBOL_PTHREAD_GET_MINSTACK);
     return minimum != NULL ? minimum(attributes) : 0;
 }
 

@@ -5,9 +5,9 @@
 #include "front/newdel.h"
 
 #include "base/atomic.h"
+#include "base/symbols.h"
 #include "front/family.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 
 typedef void (*new_handler)(void);
@@ -16,39 +16,29 @@ typedef void (*throw_function)(void);
 typedef void *(*nothrow_new_function)(size_t size, const void *tag);
 typedef void *(*nothrow_new_aligned_function)(size_t size, size_t alignment, const void *tag);
 
-/* A function of the loaded libstdc++ (or libc++), even if the program has loaded that library with RTLD_LOCAL only.
- * NULL if there is none. A search in the program's scope would find our own operators. */
-static void *library_function(const char *name) {
+/* A function of the loaded libstdc++ (or libc++), even if the program has loaded that library with RTLD_LOCAL only. It
+   stays loaded: code of the program that is linked with it is calling operator new. 0 if there is none. */
+static uintptr_t library_function(const char *name) {
     static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
-    void *function = NULL;
-    for (size_t i = 0; function == NULL && i < HZ_ARRAY_LENGTH(libraries); i++) {
-        void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
-        if (library == NULL)
-            continue;
-        function = dlsym(library, name);
-        dlclose(library); /* drops the reference that dlopen added; the program's own keeps it loaded */
-    }
+    uintptr_t function = 0;
+    for (size_t i = 0; function == 0 && i < HZ_ARRAY_LENGTH(libraries); i++)
+        function = hz_symbols_find(libraries[i], name);
     return function;
 }
 
 /* As above, for functions that we do not define. Also finds them in a statically linked runtime. */
-static void *runtime_function(const char *name) {
-    void *function = library_function(name);
-    return function != NULL ? function : dlsym(RTLD_DEFAULT, name);
+static uintptr_t runtime_function(const char *name) {
+    uintptr_t function = library_function(name);
+    return function != 0 ? function : hz_symbols_find(NULL, name);
 }
 
 static new_handler current_new_handler(void) {
-    /* ISO C has no cast from an object pointer to a function pointer; POSIX says a copy of the bits is one */
-    void *symbol = runtime_function("_ZSt15get_new_handlerv");
-    get_new_handler_function get = NULL;
-    __builtin_memcpy(&get, &symbol, sizeof(get));
+    get_new_handler_function get = (get_new_handler_function)runtime_function("_ZSt15get_new_handlerv");
     return get != NULL ? get() : NULL;
 }
 
 static HZ_NORETURN void throw_bad_alloc(void) {
-    void *symbol = runtime_function("_ZSt17__throw_bad_allocv");
-    throw_function throw_it = NULL;
-    __builtin_memcpy(&throw_it, &symbol, sizeof(throw_it));
+    throw_function throw_it = (throw_function)runtime_function("_ZSt17__throw_bad_allocv");
     if (throw_it != NULL)
         throw_it();
     abort(); /* no C++ runtime: operator new was called from C by its mangled name */
@@ -67,7 +57,7 @@ bool hz_front_new_caught(enum hz_new_form form, size_t size, size_t alignment, v
     static _Atomic(uintptr_t) found[HZ_ARRAY_LENGTH(names)]; /* hint: every search has the same result */
     uintptr_t function = hz_load_rlx(&found[form]);          /* relaxed: hint */
     if (function == 0) {
-        function = (uintptr_t)library_function(names[form]);
+        function = library_function(names[form]);
         function = function == 0 ? NOT_THERE : function;
         hz_store_rlx(&found[form], function); /* relaxed: hint */
     }

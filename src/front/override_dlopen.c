@@ -6,27 +6,16 @@
  * first block that one side allocates and the other frees, such as the result of strdup, ends the program. PHP opens
  * its extensions with this flag.
  */
-#include "base/atomic.h"
+#include "base/symbols.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
-#include <stdint.h>
 
 typedef void *open_function(const char *, int);
-
-static open_function *next_open(void) {
-    static _Atomic(uintptr_t) found; /* hint: every search has the same result */
-    uintptr_t next = hz_load_rlx(&found);
-    if (next == 0) {
-        next = (uintptr_t)dlsym(RTLD_NEXT, "dlopen");
-        hz_store_rlx(&found, next);
-    }
-    return (open_function *)next;
-}
 
 /* The C library identifies the caller by the return address, and searches the caller's RUNPATH. So the last call must
    be a tail call: a jump keeps the program's return address. */
 __attribute__((visibility("default"))) void *dlopen(const char *file, int mode) {
-    open_function *open = next_open();
+    open_function *open = (open_function *)hz_symbols_next(HZ_SYMBOL_DLOPEN);
     return open != NULL ? open(file, mode & ~RTLD_DEEPBIND) : NULL;
 }

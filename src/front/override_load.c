@@ -6,6 +6,7 @@
 #include "base/guard_pool.h"
 #include "base/os.h"
 #include "base/profile.h"
+#include "base/symbols.h"
 #include "front/reporter.h"
 #include "heap/sample.h"
 #include "heap/thread.h"
@@ -77,6 +78,7 @@ static void profile_begin(const char *value) {
 /* When the library is loaded: attaches the first thread, and installs the hooks. HAKOZUNA_SHOW_CONFIG=1 prints the
    configuration on stderr. */
 __attribute__((constructor)) static void at_load(void) {
+    hz_symbols_load();
     sample();
     const char *profile_words = hz_os_getenv("HAKOZUNA_PROFILE");
     if (hz_os_is_first_thread()) {

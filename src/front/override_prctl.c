@@ -4,24 +4,16 @@
  * afterwards whether there is a filter, since the filter may kill the process for that very call. In the shared
  * libraries only, like override_thread.c.
  */
-#include "base/atomic.h"
+#include "base/symbols.h"
 #include "front/reporter.h"
 #include "heap/keeper.h"
 
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 typedef int prctl_function(int, ...);
-
-static _Atomic(uintptr_t) next_prctl; /* const after load; 0: not found, or not loaded yet */
-
-/* At load, and not at the first call: that may come in a child that has inherited a lock of the dynamic linker. */
-__attribute__((constructor)) static void find_next(void) {
-    hz_store_rlx(&next_prctl, (uintptr_t)dlsym(RTLD_NEXT, "prctl")); /* relaxed: no data is behind it */
-}
 
 __attribute__((visibility("default"))) int prctl(int option, ...) {
     enum { ARGUMENTS = 4 };
@@ -36,8 +28,8 @@ __attribute__((visibility("default"))) int prctl(int option, ...) {
         hz_reporter_confine();
         hz_keeper_confine();
     }
-    prctl_function *next = (prctl_function *)hz_load_rlx(&next_prctl); /* relaxed: as above */
-    if (next == NULL)                                                  /* a constructor calls it before ours has run */
+    prctl_function *next = (prctl_function *)hz_symbols_next(HZ_SYMBOL_PRCTL);
+    if (next == NULL)
         return (int)syscall(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3]);
     return next(option, arguments[0], arguments[1], arguments[2], arguments[3]);
 }

@@ -8,25 +8,16 @@
 #include "base/atomic.h"
 #include "base/hooks.h"
 #include "base/os.h"
+#include "base/symbols.h"
 #include "front/reporter.h"
 #include "heap/keeper.h"
 #include "heap/surroundings.h"
 #include "heap/thread.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 
 typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-
-static uintptr_t next_function(_Atomic(uintptr_t) *found, const char *name) {
-    uintptr_t next = hz_load_rlx(found); /* relaxed: hint */
-    if (next == 0) {
-        next = (uintptr_t)dlsym(RTLD_NEXT, name);
-        hz_store_rlx(found, next); /* relaxed: hint */
-    }
-    return next;
-}
 
 /* Before a thread starts. What the library has to read it reads now, if the process has one thread: nobody else can
    close a file meanwhile, or open one. */
@@ -53,8 +44,7 @@ static void *thread_begin(void *argument) {
 __attribute__((visibility("default"))) int pthread_create(pthread_t *restrict thread,
                                                           const pthread_attr_t *restrict attributes,
                                                           void *(*start)(void *), void *restrict argument) {
-    static _Atomic(uintptr_t) found; /* hint: every search has the same result */
-    create_function *create = (create_function *)next_function(&found, "pthread_create");
+    create_function *create = (create_function *)hz_symbols_next(HZ_SYMBOL_PTHREAD_CREATE);
     if (create == NULL)
         return EAGAIN;
     if (hz_keeper_is(start) || hz_reporter_is(start))
@@ -95,8 +85,7 @@ static int c11_begin(void *argument) {
 }
 
 __attribute__((visibility("default"))) int thrd_create(pthread_t *thread, c11_start_function *start, void *argument) {
-    static _Atomic(uintptr_t) found; /* hint: every search has the same result */
-    c11_create_function *create = (c11_create_function *)next_function(&found, "thrd_create");
+    c11_create_function *create = (c11_create_function *)hz_symbols_next(HZ_SYMBOL_THRD_CREATE);
     if (create == NULL)
         return C11_ERROR;
     before_create();

@@ -42,6 +42,7 @@ extern "C" {
 #include "base/registry.h"
 #include "base/report.h"
 #include "base/startup.h"
+#include "base/symbols.h"
 #include "base/table.h"
 #include "front/request.h"
 #include "heap/cache/age.h"
