@@ -13,6 +13,7 @@ set(hz_os_faulty "${PROJECT_SOURCE_DIR}/src/base/os_faulty.c")
 file(GLOB hz_override_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/override*.c")
 # These are in the shared products only.
 set(hz_shared_sources "${PROJECT_SOURCE_DIR}/src/front/override_dlopen.c"
+                      "${PROJECT_SOURCE_DIR}/src/front/override_early.c"
                       "${PROJECT_SOURCE_DIR}/src/front/override_prctl.c"
                       "${PROJECT_SOURCE_DIR}/src/front/override_thread.c")
 # And this one in the archives only.
@@ -22,10 +23,10 @@ set(hz_exports "${PROJECT_SOURCE_DIR}/src/front/exports.map")
 list(REMOVE_ITEM hz_base_sources "${hz_os_faulty}")
 list(REMOVE_ITEM hz_front_sources ${hz_override_sources} ${hz_shared_sources} ${hz_archive_sources})
 
-# What only glibc has: mallinfo, mallopt and their like, RTLD_DEEPBIND.
+# What only glibc has: mallinfo, mallopt and their like, RTLD_DEEPBIND, IFUNC.
 if(HZ_MUSL)
     list(FILTER hz_override_sources EXCLUDE REGEX "/override_introspect\\.c$")
-    list(FILTER hz_shared_sources EXCLUDE REGEX "/override_dlopen\\.c$")
+    list(FILTER hz_shared_sources EXCLUDE REGEX "/override_(dlopen|early)\\.c$")
 endif()
 
 # Sets `result` to the value of a knob in a lane. `knobs`: what overrides the lane (HZ_NAME=VALUE); a variant's knobs

@@ -17,7 +17,7 @@
 #include "heap/pages/shard.h"
 #include "heap/park.h"
 
-static HZ_TLS bool thread_ending;
+static HZ_TLS bool thread_ending; /* owner */
 
 static void thread_exit(void *value) {
     if (value == hz_thread_mine) {
@@ -128,4 +128,9 @@ void hz_thread_start(void) {
     }
     hz_thread_leave(self);
     hz_keeper_start_if_wanted();
+}
+
+void hz_thread_start_early(void) {
+    thread_ending = true;
+    hz_store_rlx(&hz_self_word, &hz_thread_none); /* relaxed: owner */
 }

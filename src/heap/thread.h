@@ -29,4 +29,8 @@ void hz_thread_arm(struct hz_thread_block *self);
  */
 void hz_thread_start(void);
 
+/* In the process's first thread, while thread-local variables are still zeros. Until they get their start values, the
+   thread is treated as one whose end has begun: nothing is kept for it, so nothing is lost when they do. */
+void hz_thread_start_early(void);
+
 #endif

@@ -1,4 +1,5 @@
-"""Threads before main: constructors that wait for them."""
+"""malloc and threads before main, when other code of the process is not ready yet: constructors that wait for threads,
+and calls before thread-local variables have their start values."""
 
 from __future__ import annotations
 
@@ -50,6 +51,31 @@ def test_a_constructor_waits_for_threads(preload: Preload, early: Path, place: s
     if place != "opened":
         variables["STARTER_LOOKS"] = "1"
     assert preload.run(*command, variables=variables).stderr == "started\n"
+
+
+LINKS = {"lazy": ["-Wl,-z,lazy"], "now": ["-Wl,-z,now"], "no-pie": ["-fno-pie", "-no-pie"]}
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_the_earliest_calls(preload: Preload, link: str, tmp_path: Path) -> None:
+    """The resolver of the program's IFUNC runs before thread-local variables have their start values."""
+    program = compile_c("earliest.c", tmp_path / "earliest", "-Wno-pedantic", *LINKS[link])
+    assert preload.run(program, preload=False).stdout == "well\n"
+    assert preload.run(program).stdout == "well\n"
+    assert preload.run(program, variables={"LD_BIND_NOW": "1"}).stdout == "well\n"
+
+
+@pytest.mark.parametrize("auditors_malloc", ["glibc", "ours"])
+def test_an_auditor_allocates(preload: Preload, auditors_malloc: str, tmp_path: Path) -> None:
+    """An auditor and its libraries are loaded first, into a namespace of their own. In one case it is linked with our
+    library, of which the process then has two copies."""
+    flags = [str(preload.library), f"-Wl,-rpath,{preload.library.parent}"] if auditors_malloc == "ours" else []
+    auditor = compile_c("auditor.c", tmp_path / "auditor.so", "-shared", "-fPIC", "-Wl,--no-as-needed", *flags)
+    program = compile_c("earliest.c", tmp_path / "earliest", "-Wno-pedantic")
+    starts_threads = compile_c("c11_threads.c", tmp_path / "c11_threads")
+    for command, said in (program, "well\n"), (starts_threads, "42\nkeeper\n"):
+        result = preload.run(command, variables={"LD_AUDIT": str(auditor)})
+        assert (result.stdout, result.stderr) == (said, "")  # the dynamic linker says so when it cannot use the auditor
 
 
 @pytest.mark.parametrize("hash_style", ["gnu", "sysv", "both"])
