@@ -20,19 +20,12 @@ static size_t stack_overhead(const pthread_attr_t *attributes) {
 
 static int start_unsignalled(pthread_t *thread, void *(*run)(void *)) {
     pthread_attr_t attributes;
-    const struct sched_param ordinary = {0};
     int error = pthread_attr_init(&attributes);
     if (error != 0)
         return error;
     size_t overhead = stack_overhead(&attributes);
     if (overhead > 0) /* otherwise the default is large enough */
         error = pthread_attr_setstacksize(&attributes, hz_round_up(overhead + STACK_BYTES, hz_os_page_bytes()));
-    if (error == 0) /* not the priority of the thread that happens to start it */
-        error = pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
-    if (error == 0)
-        error = pthread_attr_setschedpolicy(&attributes, SCHED_OTHER);
-    if (error == 0)
-        error = pthread_attr_setschedparam(&attributes, &ordinary);
     if (error == 0)
         error = pthread_create(thread, &attributes, run, NULL);
     (void)pthread_attr_destroy(&attributes);

@@ -9,8 +9,9 @@
 
 #include <pthread.h>
 
-/* Starts a thread that blocks all signals, has a small stack, and has ordinary priority. *thread is its handle, for the
-   caller. Returns 0 or an errno value. Any thread; not from a signal handler. */
+/* Starts a thread that blocks all signals and has a small stack. It has the priority and the CPUs of the calling
+   thread: to ask for others here would fail where the caller may not have them (hz_os_thread_ordinary). *thread is its
+   handle, for the caller. Returns 0 or an errno value. Any thread; not from a signal handler. */
 int hz_worker_start(pthread_t *thread, void *(*run)(void *));
 
 #endif

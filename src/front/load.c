@@ -17,7 +17,7 @@ static void say_unknown(const char *value) {
 }
 
 /* Before override_load.c's constructor, which prints what this one has read. */
-__attribute__((constructor(HZ_PRIORITY_EARLY))) static void at_load(void) {
+__attribute__((constructor(HZ_PRIORITY_EARLY))) static void library_load(void) {
     const char *background = hz_os_getenv("HAKOZUNA_BACKGROUND");
     if (hz_os_is_first_thread())
         hz_keeper_follow_first();

@@ -5,7 +5,7 @@
 #include "heap/keeper.h"
 #include "heap/surroundings.h"
 
-__attribute__((constructor)) static void at_load(void) {
+__attribute__((constructor)) static void surroundings_load(void) {
     if (hz_keeper_is_possible())
         hz_surroundings_read();
 }

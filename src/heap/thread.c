@@ -58,13 +58,12 @@ static struct hz_thread_block *attach(void) {
     }
     if (!hz_init())
         return NULL;
-    if (!hz_load_rlx(&was_called)) { /* relaxed, all: hint */
-        hz_store_rlx(&was_called, true);
-    } else {
+    if (hz_load_rlx(&was_called)) /* relaxed, all: hint */
         hz_init_follow_cpus();
-        if (!thread_ending && !hz_keeper_runs())
-            hz_store_rlx(&hz_keeper_is_wanted, true);
-    }
+    if (!thread_ending && hz_load_rlx(&was_called) && !hz_keeper_runs())
+        hz_store_rlx(&hz_keeper_is_wanted, true);
+    if (!thread_ending)
+        hz_store_rlx(&was_called, true);
     struct hz_registered *recycled = hz_registry_claim();
     struct hz_thread_block *thread = recycled != NULL ? hz_thread_block_from(recycled) : hz_thread_block_make();
     if (thread == NULL)
