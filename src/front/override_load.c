@@ -9,6 +9,7 @@
 #include "base/symbols.h"
 #include "front/reporter.h"
 #include "heap/sample.h"
+#include "heap/situation.h"
 #include "heap/thread.h"
 
 #include <stdio.h>
@@ -98,6 +99,8 @@ __attribute__((constructor)) static void at_load(void) {
     const char *config = hz_config_string();
     (void)hz_os_write(STDERR_FILENO, config, strlen(config)); /* diagnostics: a closed stderr cannot be reported */
     (void)hz_os_write(STDERR_FILENO, "\n", 1);
+    char situation[HZ_SITUATION_ROOM];
+    (void)hz_os_write(STDERR_FILENO, situation, hz_situation_print(situation));
 }
 
 /* When the program ends. */

@@ -11,6 +11,7 @@
 #include "base/report.h"
 #include "heap/config.h"
 #include "heap/figures.h"
+#include "heap/situation.h"
 #include "heap/stats.h"
 
 #include <stdio.h>
@@ -44,6 +45,9 @@ static void print_head(struct hz_report *report, const struct hz_process *about)
         hz_report_text(report, ", up %u d %u:%02u:%02u, %zu threads", (unsigned)(up / DAY), (unsigned)(up % DAY / HOUR),
                        (unsigned)(up % HOUR / MINUTE), (unsigned)(up % MINUTE / SECOND), about->threads);
     hz_report_text(report, "\n");
+    char situation[HZ_SITUATION_ROOM];
+    if (hz_situation_print(situation) > 0)
+        hz_report_text(report, "%s", situation);
 }
 
 static void print_totals(struct hz_report *report, const struct hz_figures *figures, const struct hz_stats *stats,

@@ -1,6 +1,6 @@
 /*
- * overview.h - the report that people read: where the memory is, in the first five lines; then by size, by class and by
- * thread. Allocates nothing, and holds no lock while it writes. Any thread, holding no lock.
+ * overview.h - the report that people read: the situation (situation.h), where the memory is; then by size, by class
+ * and by thread. Allocates nothing, and holds no lock while it writes. Any thread, holding no lock.
  */
 #ifndef HZ_HEAP_OVERVIEW_H
 #define HZ_HEAP_OVERVIEW_H

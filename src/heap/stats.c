@@ -18,6 +18,7 @@
 #include "heap/pages/density.h"
 #include "heap/pages/mail.h"
 #include "heap/pages/shard.h"
+#include "heap/situation.h"
 #include "heap/thread_block.h"
 
 #include <string.h>
@@ -304,6 +305,11 @@ void hz_heap_report_process(struct hz_report *report, const struct hz_figures *f
         hz_report_number(report, "rss_bytes", about.rss_bytes);
         hz_report_number(report, "heap_rss_bytes", hz_min(hz_figures_resident(figures), about.rss_bytes));
     }
+    struct hz_situation situation = hz_situation_get();
+    hz_report_string(report, "keeper", situation.keeper.state);
+    hz_report_string(report, "keeper_advice", situation.keeper.advice);
+    hz_report_number(report, "soft_limit_bytes", situation.soft_limit_bytes);
+    hz_report_string(report, "soft_limit_source", situation.limit_source);
     hz_report_group_close(report);
 }
 

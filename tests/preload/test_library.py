@@ -132,11 +132,12 @@ def test_show_config_prints_key_value_words_on_stderr(preload: Preload) -> None:
     result = preload.run("/bin/echo", "out", variables={"HAKOZUNA_SHOW_CONFIG": "1"})
     assert result.stdout == "out\n"
     lines = result.stderr.splitlines()
-    assert len(lines) == 1, result.stderr
+    assert [line.split(":")[0] for line in lines[1:]] == ["keeper", "soft limit"], result.stderr
     words = lines[0].removeprefix("hakozuna:").split()
     pairs = dict(word.split("=", 1) for word in words if "=" in word)
     assert {"engine", "lane", "version", "shards", "checks", "build"} <= pairs.keys(), result.stderr
     assert all("=" in word for word in words), result.stderr
+    assert lines[1] == "keeper: none: the program has started no second thread"
     for off in ("0", ""):
         assert preload.run("/bin/echo", "out", variables={"HAKOZUNA_SHOW_CONFIG": off}).stderr == ""
 

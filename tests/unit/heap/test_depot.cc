@@ -38,7 +38,7 @@ class Depot : public testing::Test {
         if (HZ_DEPOT_BYTES == 0)
             GTEST_SKIP() << "this lane has no depot";
         self_ = unit::self();
-        hz_cpus_look_at("/proc/self/status", "", "", "");
+        hz_cpus_look_at("", "", "");
         hz_depot_divide();
     }
     bool push(unsigned size_class, const Blocks &blocks) {
