@@ -39,6 +39,7 @@ void hz_hooks_settle(void) {
 }
 
 void hz_hooks_callback_begin(struct hz_hooks_callback *call) {
+    call->error = errno;
     call->inside = hz_hooks_thread.inside;
     if (call->inside == 1)
         hz_hooks_thread.inside = 0;
@@ -48,6 +49,7 @@ void hz_hooks_callback_begin(struct hz_hooks_callback *call) {
 void hz_hooks_callback_end(const struct hz_hooks_callback *call) {
     (void)pthread_setcancelstate(call->cancel_state, NULL); /* cannot fail */
     hz_hooks_thread.inside = call->inside;
+    errno = call->error;
 }
 
 /* Several threads may begin to use the page at the same time. */

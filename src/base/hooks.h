@@ -87,11 +87,13 @@ HZ_INLINE void hz_hooks_leave(void) {
 struct hz_hooks_callback {
     uint32_t inside;
     int cancel_state;
+    int error; /* errno */
 };
 
 /* The library calls a function of the program between these two. It may fork, and start threads in the child: the
    thread counts as outside, unless a signal handler has interrupted the layer above. It cannot be cancelled, since
-   malloc and free are no cancellation points. */
+   malloc and free are no cancellation points. What it does to errno is taken back, since a malloc that succeeds does
+   not change it. */
 void hz_hooks_callback_begin(struct hz_hooks_callback *call);
 void hz_hooks_callback_end(const struct hz_hooks_callback *call);
 

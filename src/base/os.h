@@ -187,6 +187,11 @@ bool hz_os_files_own(void);
    none. hz_os_write calls it. */
 int hz_os_file_borrow(int fd);
 
+/* Blocks all signals in the calling thread, but those that the C library uses itself: of these it may have blocked
+   some. Returns the mask of before, for hz_os_signals_restore. */
+uint64_t hz_os_signals_block(void);
+void hz_os_signals_restore(uint64_t mask);
+
 /* The calling thread's nice value: -20 to 19. A system call. */
 int hz_os_nice(void);
 

@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <linux/membarrier.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -120,6 +121,22 @@ int hz_os_file_borrow(int fd) {
     (void)fd;
     return -EBADF;
 #endif
+}
+
+/* pthread_sigmask would unblock the C library's own signals. The thread that serves glibc's timers, which can come here
+   from malloc, has blocked one of them, and would die of it. */
+uint64_t hz_os_signals_block(void) {
+    enum { FIRST_INTERNAL = 32, LAST_INTERNAL = 34 }; /* of glibc and musl */
+    uint64_t all = UINT64_MAX;
+    uint64_t saved = 0;
+    for (unsigned number = FIRST_INTERNAL; number <= LAST_INTERNAL; number++)
+        all &= ~(UINT64_C(1) << (number - 1));
+    (void)HZ_SYSCALL6(SYS_rt_sigprocmask, SIG_BLOCK, &all, &saved, sizeof(all), 0, 0); /* cannot fail */
+    return saved;
+}
+
+void hz_os_signals_restore(uint64_t mask) {
+    (void)HZ_SYSCALL6(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask), 0, 0); /* cannot fail */
 }
 
 int hz_os_nice(void) {

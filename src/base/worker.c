@@ -6,8 +6,6 @@
 #include "base/os.h"
 #include "base/symbols.h"
 
-#include <signal.h>
-
 enum { STACK_BYTES = 128 << 10 }; /* beside what the C library takes of it */
 
 /* What glibc takes of a stack: thread-local data are a part of it, and pthread_attr_setstacksize counts none of them. 0
@@ -33,13 +31,8 @@ static int start_unsignalled(pthread_t *thread, void *(*run)(void *)) {
 }
 
 int hz_worker_start(pthread_t *thread, void *(*run)(void *)) {
-    sigset_t all;
-    sigset_t saved;
-    sigfillset(&all);
-    int error = pthread_sigmask(SIG_SETMASK, &all, &saved); /* the new thread inherits it */
-    if (error != 0)
-        return error;
-    error = start_unsignalled(thread, run);
-    (void)pthread_sigmask(SIG_SETMASK, &saved, NULL); /* cannot fail with a mask that was in force */
+    uint64_t saved = hz_os_signals_block(); /* the new thread inherits it */
+    int error = start_unsignalled(thread, run);
+    hz_os_signals_restore(saved);
     return error;
 }

@@ -77,6 +77,17 @@ static void *move(void *block, size_t usable, size_t alignment, size_t size) {
     return moved;
 }
 
+/* If there is no memory for a smaller block, the old one still serves, if it may: then nothing has failed. */
+static void *move_or_keep(void *block, size_t usable, size_t alignment, size_t size, bool may_stay) {
+    int saved = errno;
+    void *moved = move(block, usable, alignment, size);
+    if (moved != NULL || !may_stay || size > usable)
+        return moved;
+    errno = saved;
+    hz_store_rlx(&has_kept_larger, true); /* relaxed: hint */
+    return block;
+}
+
 void *hz_front_realloc(void *block, size_t size) {
     if (block == NULL)
         return hz_front_malloc(size);
@@ -95,12 +106,7 @@ void *hz_front_realloc(void *block, size_t size) {
         return resized; /* a mapping that moved keeps its segment, and with it its place in the live map */
     if (!is_exact && fits_well(usable, size))
         return block;
-    void *moved = move(block, usable, 1, size);
-    if (moved == NULL && size <= usable) {
-        hz_store_rlx(&has_kept_larger, true); /* relaxed: hint */
-        return block;                         /* there is no memory for a smaller block, and the old one still serves */
-    }
-    return moved;
+    return move_or_keep(block, usable, 1, size, true);
 }
 
 void *hz_front_reallocarray(void *block, size_t count, size_t size) {
@@ -133,12 +139,7 @@ void *hz_front_aligned_realloc(void *block, size_t alignment, size_t size) {
     void *resized = may_stay && alignment <= HZ_PAGE_BYTES ? hz_resize(block, size, true, HZ_IN_REALLOC) : NULL;
     if (resized != NULL)
         return resized;
-    void *moved = move(block, usable, alignment, size);
-    if (moved == NULL && may_stay && size <= usable) { /* as in realloc: the old block still serves */
-        hz_store_rlx(&has_kept_larger, true);          /* relaxed: hint */
-        return block;
-    }
-    return moved;
+    return move_or_keep(block, usable, alignment, size, may_stay);
 }
 
 /* Zeroes what the program may use of a block behind the first `kept` bytes. */

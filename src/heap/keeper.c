@@ -28,6 +28,7 @@
 #include "heap/round.h"
 #include "heap/surroundings.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 
@@ -293,8 +294,11 @@ void hz_keeper_start(void) {
         return;
     if (hz_os_is_unfiltered())
         hz_os_usage_begin(); /* from now on hz_keeper_confine tells of a filter before it comes */
+    int saved = errno;       /* malloc may have called */
     pthread_t thread;
-    if (hz_worker_start(&thread, keeper_main) == 0)
+    int error = hz_worker_start(&thread, keeper_main);
+    errno = saved;
+    if (error == 0)
         return;
     retry_later(NO_THREAD);
     started_as(KEEPER_NONE);

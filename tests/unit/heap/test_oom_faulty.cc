@@ -34,7 +34,7 @@ bool marked(const Block &block, uint64_t seed) {
 }
 
 void keep(void *block, size_t size) {
-    require(block != nullptr || errno == ENOMEM, "NULL comes with ENOMEM");
+    require(errno == (block != nullptr ? 0 : ENOMEM), "NULL comes with ENOMEM, and a block leaves errno alone");
     if (block == nullptr)
         return;
     require(t_usable_size(block) >= size, "the usable size is large enough");
@@ -68,7 +68,7 @@ void allocate_everything() {
         require((error == 0 && out != &out) || (error == ENOMEM && out == &out),
                 "posix_memalign returns the error, and leaves the pointer alone");
         require(errno == EILSEQ, "posix_memalign leaves errno alone");
-        errno = ENOMEM;
+        errno = error;
         keep(error == 0 ? out : nullptr, size);
     }
 }
