@@ -11,11 +11,12 @@
  * thread goes on for a while), asleep (after the library's thread has fallen asleep), last (after all other threads),
  * exit (by pthread_exit), thread (another thread ends after it by the system call) descriptors MS      closes all
  * descriptors again and again while threads start and end namespace HOW       after threads were joined: unshare with
- * user, mount and time namespaces; setns full N              sets RLIMIT_NPROC so that N threads fit; starts and joins
- * N threads, five times alone HOW           what the library's thread has. HOW: cpus, nice, idle (SCHED_IDLE), batch,
- * rr: set in the thread that starts the first thread. Prints the thread's mask, nice value and policy first glibc HOW
- * threads that glibc starts. HOW: timer, aio sleep S             starts two threads that sleep, allocates something,
- * and sleeps itself for S seconds
+ * user, mount and network namespaces; setns full N              sets RLIMIT_NPROC so that N threads fit; starts and
+ * joins N threads, five times alone HOW           what the library's thread has. HOW: cpus, nice, idle (SCHED_IDLE),
+ * batch, rr: set in the thread that starts the first thread. Prints the mask, nice value and policy of the library's
+ * thread glibc HOW           threads that glibc starts. HOW: timer, aio sleep HOW S         starts two threads that
+ * work and sleep, works, and sleeps itself for S seconds. HOW: fed, or starved (no descriptor is left when the threads
+ * start)
  */
 #include <aio.h>
 #include <dirent.h>
