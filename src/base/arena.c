@@ -672,9 +672,7 @@ static bool direct_move(struct hz_segment *segment, char *base, size_t old_bytes
     bool done = target != NULL && tables_open_locked(target, HZ_PAGE_BYTES);
     if (target != NULL && !done)
         (void)hz_os_unmap(target, bytes);
-    /* if the move fails, the kernel may or may not have unmapped the target. So the target is left alone, at worst
-     * reserved for nothing */
-    done = done && hz_os_remap(base, old_bytes, bytes, target) != NULL;
+    done = done && hz_os_remap(base, old_bytes, bytes, target) != NULL; /* if refused, the target is given up */
     if (done) {
         unpublish(segment);
         hz_store_rlx(&segment->region, 0); /* relaxed: published by publish_locked */

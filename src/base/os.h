@@ -19,7 +19,8 @@ void *hz_os_reserve(size_t bytes, size_t alignment);
    that was committed before and holds data must not be committed again. False when refused, with nothing changed. */
 bool hz_os_commit(void *address, size_t bytes);
 
-/* Reserves and commits. With `lazy`, for tables, the OS need not count what is never touched. NULL when refused. */
+/* Reserves and commits. With `lazy`, for tables, the OS need not count what is never touched; a confined process cannot
+   ask for that. NULL when refused. */
 void *hz_os_map(size_t bytes, size_t alignment, bool lazy);
 
 /* For large tables: readable space that is zero, and costs nothing until hz_os_commit makes parts of it writable. Left
@@ -62,11 +63,12 @@ bool hz_os_protect(void *address, size_t bytes, bool is_writable, bool is_execut
 /* Maps readable and writable memory at an address where nothing is mapped. False when refused, or when something is. */
 bool hz_os_fill(void *address, size_t bytes);
 
-/* Whether the user address space reaches beyond this address. True when unknown. Up to three system calls. */
+/* Whether the user address space reaches beyond this address. True when unknown (hz_os_confine). Up to three system
+   calls. */
 bool hz_os_has_address(uintptr_t address);
 
-/* Resizes a mapping in place, or moves it onto the reserved range at `target` if that is not NULL. NULL when refused.
- */
+/* Resizes a mapping in place, or moves it onto the reserved range at `target` if that is not NULL. NULL when refused,
+   with the mapping unchanged; the target is no longer the caller's then. */
 void *hz_os_remap(void *address, size_t old_bytes, size_t new_bytes, void *target);
 
 /* Bytes of the range that are in memory now. Where nothing is mapped, and in a confined process, none are. A system
@@ -85,10 +87,11 @@ size_t hz_os_page_bytes(void);
    kernel's vDSO knows it (x86-64), otherwise a system call. */
 uint32_t hz_os_cpu(void);
 
-/* RLIMIT_AS in bytes, SIZE_MAX when unlimited or unknown (hz_os_confine). */
+/* RLIMIT_AS in bytes; SIZE_MAX when unlimited or unknown (hz_os_confine). */
 size_t hz_os_address_space_limit(void);
 
-/* The hard limit of RLIMIT_DATA, up to which the program may raise its soft one; SIZE_MAX if there is none. */
+/* The hard limit of RLIMIT_DATA, up to which the program may raise its soft one; SIZE_MAX if there is none, or it is
+   not known (hz_os_confine). */
 size_t hz_os_data_limit(void);
 
 /* Milliseconds since the system was started, including the time for which it was suspended; 0 when unknown. */
@@ -135,10 +138,10 @@ uint32_t hz_os_process_id(void);
    clone that the C library has not seen. A system call. */
 bool hz_os_thread_is_itself(void);
 
-/* The program is about to restrict its system calls: from now on those of hz_os_address_space_limit, hz_os_affinity,
-   hz_os_read_file, hz_os_mapping_of, hz_os_scan_file and hz_os_usage_get, and of hz_os_barrier but for its way without
-   membarrier, are not made, and the functions answer that they do not know or cannot. There is no way back, and a
-   fork's child stays confined. Any thread. */
+/* The program is about to restrict its system calls: from now on the library makes only calls that the C library's
+   malloc makes, with no other flags than those: mmap, munmap, mprotect, madvise with MADV_DONTNEED, and futex. Hints
+   are not given, memory is never moved, nothing is known of limits, CPUs, files and usage, and no barrier calls
+   membarrier. There is no way back, and a fork's child stays confined. Any thread. */
 void hz_os_confine(void);
 
 /* Whether hz_os_confine was called. */

@@ -1,6 +1,7 @@
 /*
  * os_faulty.c - an operating system that refuses calls on request, and whose clocks a test can set. The faulty
- * build puts it in front of os_linux.c; see os_faulty.h. Invariant: a refused call changes nothing.
+ * build puts it in front of os_linux.c; see os_faulty.h. Invariant: a refused call changes nothing, but for the target
+ * that hz_os_remap gives up.
  */
 #include "base/os_faulty.h"
 
@@ -77,7 +78,11 @@ bool hz_os_fill(void *address, size_t bytes) {
 }
 
 void *hz_os_remap(void *address, size_t old_bytes, size_t new_bytes, void *target) {
-    return refuse() ? NULL : hz_os_linux_remap(address, old_bytes, new_bytes, target);
+    if (!refuse())
+        return hz_os_linux_remap(address, old_bytes, new_bytes, target);
+    if (target != NULL)
+        (void)hz_os_linux_unmap(target, new_bytes); /* it cannot be refused */
+    return NULL;
 }
 
 /* ---- time ------------------------------------------------------------------------------------------ */

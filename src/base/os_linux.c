@@ -2,6 +2,10 @@
  * os_linux.c - os.h for Linux: mmap, mprotect, madvise, mremap, futex, clocks, CPUs. Knows nothing of the rest of the
  * library. Its calls go straight to the kernel (syscall.h), or to the kernel's functions in the process (vdso.h).
  *
+ * Sandboxes look at the arguments of calls, too, and know those that the C library's malloc uses ("plain" below). Where
+ * other arguments serve better, a refusal makes this file try the plain ones, and a confined process uses no others
+ * (hz_os_confine). docs/failure.md lists every call with all arguments; a test compares it with what programs call.
+ *
  * In the faulty build the ten functions that an OS can refuse, and the two that say how long something took, are named
  * hz_os_linux_*, and os_faulty.c calls them.
  */
@@ -80,8 +84,20 @@ static void *pointer_to(long address) {
     return (void *)address; /* NOLINT(performance-no-int-to-ptr) */
 }
 
-static void *map(size_t bytes, int protection, int flags) {
-    long address = call_mmap(NULL, bytes, protection, flags);
+static bool confined(void) {
+    return hz_load_rlx(&is_confined); /* relaxed: hint. A thread that restricts itself sees its own store */
+}
+
+/* Whether a filter may have refused the call: the kernel itself has other reasons for plain arguments. */
+static bool is_filters(long error) {
+    return error == -EPERM || error == -EACCES || error == -EINVAL || error == -ENOSYS;
+}
+
+/* At `wish`, or elsewhere. `flags` are given up if they are refused. */
+static void *map(void *wish, size_t bytes, int protection, int flags) {
+    long address = flags == 0 || confined() ? -EPERM : call_mmap(wish, bytes, protection, flags);
+    if (is_filters(address))
+        address = call_mmap(wish, bytes, protection, 0);
     if (hz_syscall_failed(address))
         return NULL;
     if (is_too_high(pointer_to(address), bytes)) {
@@ -89,6 +105,16 @@ static void *map(size_t bytes, int protection, int flags) {
         return NULL;
     }
     return pointer_to(address);
+}
+
+/* The same at an address where nothing is mapped; false: something is, or the kernel refuses. Kernels before 4.17 do
+   not know the flag and treat the address as a wish. Without the flag newer ones may map elsewhere though there is
+   room. */
+static bool map_at(void *address, size_t bytes, int protection) {
+    void *mapped = map(address, bytes, protection, MAP_FIXED_NOREPLACE);
+    if (mapped != NULL && mapped != address)
+        (void)call_munmap(mapped, bytes);
+    return mapped == address;
 }
 
 static bool unmap(void *address, size_t bytes) {
@@ -99,12 +125,12 @@ static bool unmap(void *address, size_t bytes) {
 static void *map_aligned(size_t bytes, size_t alignment, int protection, int flags) {
     if (bytes == 0 || bytes > PTRDIFF_MAX - alignment)
         return NULL;
-    char *exact = map(bytes, protection, flags);
+    char *exact = map(NULL, bytes, protection, flags);
     if (exact == NULL || ((uintptr_t)exact & (alignment - 1)) == 0)
         return exact;
     unmap(exact, bytes);
     size_t room = bytes + alignment - hz_os_page_bytes();
-    char *wide = map(room, protection, flags);
+    char *wide = map(NULL, room, protection, flags);
     if (wide == NULL)
         return NULL;
     char *start = (char *)hz_round_up((uintptr_t)wide, alignment);
@@ -115,43 +141,51 @@ static void *map_aligned(size_t bytes, size_t alignment, int protection, int fla
 }
 
 void *IMPL(reserve)(size_t bytes, size_t alignment) {
-    return map_aligned(bytes, alignment, PROT_NONE, MAP_NORESERVE);
+    return map_aligned(bytes, alignment, PROT_NONE, 0);
 }
 
 /* Maps over the reserved space, for a sandbox that forbids mprotect. mprotect is the first choice, because older
    kernels remove the old mapping before they check the overcommit limit. If that happens, this reserves the space
    again. */
 static bool commit_by_mapping(void *address, size_t bytes) {
-    if (call_mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_NORESERVE | MAP_FIXED) == (long)address)
-        return true;
-    long again = call_mmap(address, bytes, PROT_NONE, MAP_NORESERVE | MAP_FIXED_NOREPLACE); /* see above */
-    if (!hz_syscall_failed(again) && again != (long)address)
-        (void)call_munmap(pointer_to(again), bytes); /* kernels before 4.17 treat the address as a hint */
-    return false;
+    long mapped = call_mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED);
+    if (mapped == -ENOMEM)
+        (void)map_at(address, bytes, PROT_NONE); /* fails unless that happened */
+    return mapped == (long)address;
+}
+
+static long call_mprotect(const void *address, size_t bytes, int protection) {
+    return HZ_SYSCALL(SYS_mprotect, address, bytes, protection);
 }
 
 bool IMPL(commit)(void *address, size_t bytes) {
-    long result = HZ_SYSCALL(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE);
-    return result == 0 || (result != -ENOMEM && commit_by_mapping(address, bytes));
+    long result = call_mprotect(address, bytes, PROT_READ | PROT_WRITE);
+    return result == 0 || (is_filters(result) && commit_by_mapping(address, bytes));
 }
 
 void *IMPL(map)(size_t bytes, size_t alignment, bool lazy) {
     return map_aligned(bytes, alignment, PROT_READ | PROT_WRITE, lazy ? MAP_NORESERVE : 0);
 }
 
+/* A hint. */
+static void advise(const void *address, size_t bytes, int advice) {
+    if (!confined())
+        (void)call_madvise(address, bytes, advice);
+}
+
 void *IMPL(map_zero)(size_t bytes, size_t alignment) {
-    void *address = map_aligned(bytes, alignment, PROT_READ, MAP_NORESERVE);
+    void *address = map_aligned(bytes, alignment, PROT_READ, 0);
     if (address != NULL)
-        (void)call_madvise(address, bytes, MADV_DONTDUMP); /* if refused, core files are larger */
+        advise(address, bytes, MADV_DONTDUMP); /* if refused, core files are larger */
     return address;
 }
 
 void hz_os_sparse(void *address, size_t bytes) {
-    (void)call_madvise(address, bytes, MADV_NOHUGEPAGE); /* a kernel without huge pages refuses, which does no harm */
+    advise(address, bytes, MADV_NOHUGEPAGE); /* a kernel without huge pages refuses, which does no harm */
 }
 
 void hz_os_huge(void *address, size_t bytes) {
-    (void)call_madvise(address, bytes, MADV_HUGEPAGE); /* a kernel without huge pages refuses, which does no harm */
+    advise(address, bytes, MADV_HUGEPAGE); /* a kernel without huge pages refuses, which does no harm */
 }
 
 #ifndef MADV_WIPEONFORK
@@ -159,7 +193,7 @@ void hz_os_huge(void *address, size_t bytes) {
 #endif
 
 void hz_os_wipe_in_child(void *address, size_t bytes) {
-    (void)call_madvise(address, bytes, MADV_WIPEONFORK); /* an older kernel refuses; the child has what was there */
+    advise(address, bytes, MADV_WIPEONFORK); /* an older kernel refuses; the child has what was there */
 }
 
 #ifndef MADV_COLLAPSE
@@ -167,7 +201,7 @@ void hz_os_wipe_in_child(void *address, size_t bytes) {
 #endif
 
 int IMPL(collapse)(void *address, size_t bytes) {
-    return call_madvise(address, bytes, MADV_COLLAPSE);
+    return confined() ? EPERM : call_madvise(address, bytes, MADV_COLLAPSE);
 }
 
 bool IMPL(purge)(void *address, size_t bytes) {
@@ -186,23 +220,21 @@ void hz_os_unmap_within(const void *start, const void *behind) {
         (void)hz_os_unmap((void *)first, after - first); /* as the header says */
 }
 
+/* A new mapping gives the memory back and takes the protection in one step. */
 bool IMPL(close)(void *address, size_t bytes) {
-    return call_mmap(address, bytes, PROT_NONE, MAP_NORESERVE | MAP_FIXED) == (long)address;
+    long mapped = confined() ? -EPERM : call_mmap(address, bytes, PROT_NONE, MAP_FIXED);
+    if (is_filters(mapped))
+        return call_madvise(address, bytes, MADV_DONTNEED) == 0 && call_mprotect(address, bytes, PROT_NONE) == 0;
+    return mapped == (long)address;
 }
 
 bool hz_os_protect(void *address, size_t bytes, bool is_writable, bool is_executable) {
-    int saved = errno;
-    bool done =
-        mprotect(address, bytes, PROT_READ | (is_writable ? PROT_WRITE : 0) | (is_executable ? PROT_EXEC : 0)) == 0;
-    errno = saved;
-    return done;
+    return call_mprotect(address, bytes,
+                         PROT_READ | (is_writable ? PROT_WRITE : 0) | (is_executable ? PROT_EXEC : 0)) == 0;
 }
 
 bool IMPL(fill)(void *address, size_t bytes) {
-    long mapped = call_mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_NORESERVE | MAP_FIXED_NOREPLACE);
-    if (!hz_syscall_failed(mapped) && mapped != (long)address)
-        (void)call_munmap(pointer_to(mapped), bytes); /* kernels before 4.17 treat the address as a hint */
-    return mapped == (long)address;
+    return map_at(address, bytes, PROT_READ | PROT_WRITE);
 }
 
 /* The kernel refuses an address beyond the user address space (ENOMEM) before it looks whether something is there.
@@ -210,7 +242,7 @@ bool IMPL(fill)(void *address, size_t bytes) {
 bool hz_os_has_address(uintptr_t address) {
     size_t bytes = hz_os_page_bytes();
     const void *wanted = pointer_to((long)address);
-    long mapped = call_mmap(wanted, bytes, PROT_NONE, MAP_NORESERVE | MAP_FIXED_NOREPLACE);
+    long mapped = confined() ? -EPERM : call_mmap(wanted, bytes, PROT_NONE, MAP_FIXED_NOREPLACE);
     if (hz_syscall_failed(mapped))
         return mapped != -ENOMEM;
     unsigned char is_resident;
@@ -220,10 +252,41 @@ bool hz_os_has_address(uintptr_t address) {
     return has;
 }
 
+static long call_mremap(const void *address, size_t old_bytes, size_t new_bytes, int flags, const void *target) {
+    return HZ_SYSCALL6(SYS_mremap, address, old_bytes, new_bytes, flags, target, 0);
+}
+
+/* Whether the kernel holds the range as one mapping, up to its last page. It moves no other, but older kernels look at
+   that only when they have unmapped the target. To grow a part into its own rest is refused in another way. */
+static bool is_one_mapping(const void *address, size_t bytes) {
+    size_t page_bytes = hz_os_page_bytes();
+    return bytes <= page_bytes || call_mremap(address, bytes - page_bytes, bytes, 0, NULL) != -EFAULT;
+}
+
+/* After a move onto the target was refused. A filter's refusal has changed nothing. Otherwise the kernel may have
+   unmapped the target, and another thread may have mapped something there: it is ours only if it can be mapped again.
+   If the kernel has kept it, its address space is lost, but no memory. */
+static void target_give_up(void *target, size_t bytes, long error) {
+    if (is_filters(error) || map_at(target, bytes, PROT_NONE))
+        (void)call_munmap(target, bytes);
+}
+
+static void *move_onto(const void *address, size_t old_bytes, size_t new_bytes, void *target) {
+    long moved = confined() || !is_one_mapping(address, old_bytes)
+                     ? -EPERM
+                     : call_mremap(address, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, target);
+    if (!hz_syscall_failed(moved))
+        return pointer_to(moved);
+    target_give_up(target, new_bytes, moved);
+    return NULL;
+}
+
 void *IMPL(remap)(void *address, size_t old_bytes, size_t new_bytes, void *target) {
-    int flags = target == NULL ? 0 : MREMAP_MAYMOVE | MREMAP_FIXED;
-    long moved = HZ_SYSCALL6(SYS_mremap, address, old_bytes, new_bytes, flags, target, 0);
-    return hz_syscall_failed(moved) ? NULL : pointer_to(moved);
+    if (target != NULL)
+        return move_onto(address, old_bytes, new_bytes, target);
+    if (new_bytes < old_bytes)
+        return call_munmap((char *)address + new_bytes, old_bytes - new_bytes) ? address : NULL;
+    return !confined() && call_mremap(address, old_bytes, new_bytes, 0, NULL) == (long)address ? address : NULL;
 }
 
 size_t hz_os_resident_bytes(const void *address, size_t bytes) {
@@ -231,8 +294,7 @@ size_t hz_os_resident_bytes(const void *address, size_t bytes) {
     unsigned char is_resident[PAGES_AT_ONCE];
     size_t page_bytes = hz_os_page_bytes();
     size_t pages = 0;
-    for (size_t at = 0; at < bytes && !hz_load_rlx(&is_confined);
-         at += PAGES_AT_ONCE * page_bytes) { /* relaxed: hint */
+    for (size_t at = 0; at < bytes && !confined(); at += PAGES_AT_ONCE * page_bytes) {
         size_t length = hz_min(bytes - at, PAGES_AT_ONCE * page_bytes);
         if (HZ_SYSCALL(SYS_mincore, (uintptr_t)address + at, length, is_resident) != 0)
             continue; /* unmapped meanwhile */
@@ -300,7 +362,7 @@ uint32_t hz_os_cpu(void) {
 /* The hard limit or the soft one; SIZE_MAX: none, or not known. */
 static size_t limit_get(int resource, bool is_hard) {
     struct rlimit limit; /* as the kernel has it: 64 bits each */
-    if (HZ_SYSCALL6(SYS_prlimit64, 0, resource, NULL, &limit, 0, 0) != 0)
+    if (confined() || HZ_SYSCALL6(SYS_prlimit64, 0, resource, NULL, &limit, 0, 0) != 0)
         return SIZE_MAX;
     rlim_t value = is_hard ? limit.rlim_max : limit.rlim_cur;
     return value == RLIM_INFINITY ? SIZE_MAX : (size_t)value;
@@ -311,7 +373,7 @@ size_t hz_os_data_limit(void) {
 }
 
 bool hz_os_is_confined(void) {
-    return hz_load_rlx(&is_confined); /* relaxed: hint */
+    return confined();
 }
 
 uint32_t hz_os_process_id(void) {
@@ -327,12 +389,12 @@ void hz_os_confine(void) {
 }
 
 size_t hz_os_address_space_limit(void) {
-    return hz_load_rlx(&is_confined) ? SIZE_MAX : limit_get(RLIMIT_AS, false); /* relaxed: hint */
+    return limit_get(RLIMIT_AS, false);
 }
 
 size_t hz_os_affinity(uint32_t thread_id, uint64_t *mask, size_t words) {
     memset(mask, 0, words * sizeof(*mask));
-    if (hz_load_rlx(&is_confined)) /* relaxed: hint */
+    if (confined())
         return 0;
     /* returns the bytes that it has written, or -errno */
     if (HZ_SYSCALL(SYS_sched_getaffinity, thread_id, words * sizeof(*mask), mask) <= 0)
@@ -386,7 +448,7 @@ uint64_t hz_os_date_ns(void) {
 bool IMPL(usage_get)(struct hz_os_usage *usage) {
     struct timespec cpu;
     struct rusage counts;
-    if (hz_load_rlx(&usage_state) != USAGE_KNOWN || hz_load_rlx(&is_confined)) /* relaxed, both: hint */
+    if (hz_load_rlx(&usage_state) != USAGE_KNOWN || confined()) /* relaxed: hint */
         return false;
     bool known = clock_get(CLOCK_THREAD_CPUTIME_ID, &cpu) && HZ_SYSCALL(SYS_getrusage, RUSAGE_THREAD, &counts, 0) == 0;
     if (known)
@@ -430,7 +492,7 @@ bool hz_os_is_first_thread(void) {
 
 /* A file to read; negative: it cannot be opened. */
 static long input_open(const char *path) {
-    if (hz_load_rlx(&is_confined)) /* relaxed: hint */
+    if (confined())
         return -EPERM;
     return HZ_SYSCALL6(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
 }
@@ -495,7 +557,7 @@ size_t hz_os_stack_limit(void) {
 
 /* If the kernel refuses: derived from the time, and from the stack's address, which the kernel chose at random. */
 void hz_os_random(void *memory, size_t bytes) {
-    if (HZ_SYSCALL(SYS_getrandom, memory, bytes, WITHOUT_WAITING) == (long)bytes)
+    if (!confined() && HZ_SYSCALL(SYS_getrandom, memory, bytes, WITHOUT_WAITING) == (long)bytes)
         return;
     struct timespec now = {0};
     (void)clock_get(CLOCK_MONOTONIC, &now); /* if it fails, the address remains */

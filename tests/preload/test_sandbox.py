@@ -94,6 +94,17 @@ def test_a_filter_that_refuses_mprotect(preload: Preload, program: Path, when: s
     survives(preload, program, when, f"raw:{error}", "one", "mprotect")
 
 
+@pytest.mark.parametrize(("when", "work"), [("late", "one"), ("threads", "stay")])
+@pytest.mark.parametrize("how", ["prctl:kill", "raw:EINVAL", "raw:EPERM", "raw:EACCES", "raw:ENOSYS"])
+@pytest.mark.parametrize("arguments", ["@plain", "@fixed"])
+def test_a_filter_that_looks_at_arguments(
+    preload: Preload, program: Path, when: str, work: str, how: str, arguments: str
+) -> None:
+    """It lets only those pass that glibc's malloc uses. Memory of all sizes is to be had, zeroed, grown and aligned."""
+    background = "1" if how.startswith("prctl") else "0"  # nobody tells a keeper of the other filters
+    survives(preload, program, when, how, work, arguments, HAKOZUNA_BACKGROUND=background)
+
+
 @pytest.mark.parametrize("call", ["mmap", "mremap,munmap,madvise,mprotect"])
 @pytest.mark.parametrize("error", ["EPERM", "ENOSYS"])
 def test_without_memory_calls_malloc_fails_with_enomem(

@@ -7,13 +7,17 @@
  *          first     by the first thread that the program starts, at once
  *          beside    right after the program has started its first thread, which only waits
  *   HOW    prctl, raw          how the filter is installed: raw by its own system call, unseen by the heap
- *          kill, EPERM, ENOSYS what the filter does to a call. As in prctl:kill
+ *          kill, EPERM, ENOSYS, EINVAL, EACCES
+ *                             what the filter does to a call. As in prctl:kill
  *   WORK   one, threads        after the filter: in the first thread, or in further threads as well
  *          dense               like threads; then the first thread's heap becomes so large that it gets huge pages
  *          stay                in the first thread; those that have worked before go on, and do not end
  *          exit                in the first thread, and the program ends by exit instead of _exit
  *          refused             in the first thread, where malloc may fail with ENOMEM
  *   LIST   names of system calls that the filter hits, with commas; with a leading = all calls but those
+ *          @plain              all but futex, write, exit_group, munmap, and of mmap, mprotect, mremap and madvise all
+ *                             but those with the arguments that the C library's malloc uses
+ *          @fixed              the same with MAP_FIXED allowed
  *
  * Exit codes: 0 all blocks were intact; 3 a bad command line. The heap's calls get one that reports what is wrong.
  */
@@ -29,6 +33,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -91,32 +96,78 @@ static int number_of(const char *name) {
 }
 
 static uint32_t verdict_of(const char *action) {
-    if (strcmp(action, "kill") == 0)
-        return SECCOMP_RET_KILL_PROCESS;
-    if (strcmp(action, "EPERM") == 0)
-        return SECCOMP_RET_ERRNO | EPERM;
-    if (strcmp(action, "ENOSYS") == 0)
-        return SECCOMP_RET_ERRNO | ENOSYS;
+    static const struct {
+        const char *name;
+        uint32_t verdict;
+    } verdicts[] = {{"kill", SECCOMP_RET_KILL_PROCESS},
+                    {"EPERM", SECCOMP_RET_ERRNO | EPERM},
+                    {"ENOSYS", SECCOMP_RET_ERRNO | ENOSYS},
+                    {"EINVAL", SECCOMP_RET_ERRNO | EINVAL},
+                    {"EACCES", SECCOMP_RET_ERRNO | EACCES}};
+    for (size_t i = 0; i < sizeof verdicts / sizeof verdicts[0]; i++)
+        if (strcmp(verdicts[i].name, action) == 0)
+            return verdicts[i].verdict;
     fail(action);
     return 0;
 }
 
+struct filter {
+    struct sock_filter code[2 * CALLS + 40];
+    unsigned short length;
+};
+
+static void add(struct filter *filter, struct sock_filter step) {
+    filter->code[filter->length++] = step;
+}
+
+static void add_load(struct filter *filter, size_t offset) {
+    add(filter, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset));
+}
+
+static void add_return(struct filter *filter, uint32_t verdict) {
+    add(filter, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, verdict));
+}
+
+static void add_call(struct filter *filter, uint32_t number, uint32_t verdict) {
+    add(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
+    add_return(filter, verdict);
+}
+
+/* Allows the call if its argument, without the bits of `mask`, is `value`. The processor is a little-endian one. */
+static void add_argument(struct filter *filter, uint32_t number, unsigned argument, uint32_t mask, uint32_t value) {
+    add(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 5));
+    add_load(filter, offsetof(struct seccomp_data, args) + argument * sizeof(uint64_t));
+    add(filter, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~mask));
+    add(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1));
+    add_return(filter, SECCOMP_RET_ALLOW);
+    add_load(filter, offsetof(struct seccomp_data, nr));
+}
+
+static void add_plain(struct filter *filter, bool with_fixed) {
+    static const uint32_t free_calls[] = {SYS_munmap, SYS_futex, SYS_write, SYS_exit_group};
+    for (size_t i = 0; i < sizeof free_calls / sizeof free_calls[0]; i++)
+        add_call(filter, free_calls[i], SECCOMP_RET_ALLOW);
+    add_argument(filter, SYS_mmap, 3, with_fixed ? MAP_FIXED : 0, MAP_PRIVATE | MAP_ANONYMOUS);
+    add_argument(filter, SYS_mprotect, 2, PROT_READ | PROT_WRITE, PROT_NONE);
+    add_argument(filter, SYS_mremap, 3, 0, MREMAP_MAYMOVE);
+    add_argument(filter, SYS_madvise, 2, 0, MADV_DONTNEED);
+}
+
 static void install(const char *how, char *list) {
-    struct sock_filter code[2 * CALLS + 2];
-    unsigned short length = 0;
+    struct filter filter = {.length = 0};
     const char *action = strchr(how, ':');
     if (action == NULL)
         fail(how);
     uint32_t hit = verdict_of(action + 1);
-    bool others = list[0] == '=';
-    code[length++] =
-        (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr));
-    for (char *name = strtok(list + others, ","); name != NULL; name = strtok(NULL, ",")) {
-        code[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)number_of(name), 0, 1);
-        code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, others ? SECCOMP_RET_ALLOW : hit);
-    }
-    code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, others ? hit : SECCOMP_RET_ALLOW);
-    const struct sock_fprog program = {.len = length, .filter = code};
+    bool others = list[0] == '=' || list[0] == '@';
+    add_load(&filter, offsetof(struct seccomp_data, nr));
+    if (list[0] == '@')
+        add_plain(&filter, strcmp(list, "@fixed") == 0);
+    else
+        for (char *name = strtok(list + others, ","); name != NULL; name = strtok(NULL, ","))
+            add_call(&filter, (uint32_t)number_of(name), others ? SECCOMP_RET_ALLOW : hit);
+    add_return(&filter, others ? hit : SECCOMP_RET_ALLOW);
+    const struct sock_fprog program = {.len = filter.length, .filter = filter.code};
     if (strncmp(how, "raw:", 4) == 0) {
         if (syscall(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
             syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0)

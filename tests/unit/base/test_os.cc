@@ -182,6 +182,33 @@ TEST_F(Os, RemapMovesOntoTheTarget) {
     errno = EILSEQ;
 }
 
+/* The kernel moves no more than one mapping at once, and some kernels unmap the target before they see that. */
+TEST_F(Os, RemapGivesTheTargetUpWhenItIsRefused) {
+    for (size_t odd : {size_t{0}, 2 * MiB, 4 * MiB - 2 * page()}) { /* a page with a protection of its own */
+        char *block = static_cast<char *>(hz_os_map(4 * MiB, page(), false));
+        void *target = hz_os_reserve(8 * MiB, page());
+        ASSERT_TRUE(block != nullptr && target != nullptr);
+        memset(block, 7, 4 * MiB);
+        ASSERT_EQ(mprotect(block + odd, page(), PROT_READ), 0);
+        EXPECT_EQ(hz_os_remap(block, 4 * MiB, 8 * MiB, target), nullptr);
+        EXPECT_TRUE(block[0] == 7 && block[4 * MiB - 1] == 7) << "the block is as it was";
+        unsigned char flags[8 * MiB / 4096];
+        EXPECT_NE(mincore(target, 8 * MiB, flags), 0) << "nothing is mapped at the target";
+        EXPECT_TRUE(hz_os_unmap(block, 4 * MiB));
+    }
+    errno = EILSEQ;
+}
+
+TEST_F(Os, RemapShrinksInPlace) {
+    char *block = static_cast<char *>(hz_os_map(2 * MiB, page(), false));
+    ASSERT_NE(block, nullptr);
+    EXPECT_EQ(hz_os_remap(block, 2 * MiB, MiB, nullptr), block);
+    EXPECT_TRUE(writable(block + MiB - 1));
+    EXPECT_FALSE(readable(block + MiB));
+    EXPECT_TRUE(hz_os_unmap(block, MiB));
+    errno = EILSEQ;
+}
+
 TEST_F(Os, RemapInPlaceIsRefusedWhenBlocked) {
     auto *space = static_cast<char *>(hz_os_map(2 * page(), page(), false));
     support::fill(space, 2 * page(), 3);
@@ -346,6 +373,33 @@ TEST_F(Os, FillTakesAHoleAndNothingElse) {
     EXPECT_TRUE(hz_os_unmap(space, 3 * MiB));
 }
 
+/* Memory can be had, closed and filled with other calls than before. */
+TEST_F(Os, AConfinedProcessHasMemory) {
+    children::expect_good_end(children::start([] {
+        hz_os_confine();
+        char *space = static_cast<char *>(hz_os_reserve(4 * MiB, 4 * MiB));
+        require(space != nullptr && !readable(space), "space is reserved");
+        require(hz_os_commit(space, 2 * MiB) && is_zero(space, 2 * MiB), "it is committed");
+        memset(space, 5, 2 * MiB);
+        require(hz_os_close(space + MiB, MiB) && !readable(space + MiB), "a part is closed");
+        require(resident_pages(space, 4 * MiB) == MiB / page(), "which gives its memory back");
+        require(hz_os_commit(space + MiB, MiB) && is_zero(space + MiB, MiB), "and can be committed again");
+        require(hz_os_purge(space, MiB) && is_zero(space, MiB), "a part is purged");
+        require(hz_os_remap(space, 4 * MiB, 2 * MiB, nullptr) == space, "a mapping shrinks");
+        require(!readable(space + 2 * MiB), "which unmaps its end");
+        require(hz_os_remap(space, 2 * MiB, 3 * MiB, nullptr) == nullptr, "but does not grow");
+        require(!hz_os_fill(space + MiB, MiB), "what is mapped is not filled");
+        void *target = hz_os_reserve(4 * MiB, page());
+        require(hz_os_remap(space, 2 * MiB, 4 * MiB, target) == nullptr && !readable(target), "nothing is moved");
+        require(writable(space), "what was to be moved is still there");
+        void *table = hz_os_map(MiB, page(), true);
+        require(table != nullptr && writable(table), "a table is mapped");
+        require(hz_os_collapse(space, 2 * MiB) != 0, "no huge page is asked for");
+        return 0;
+    }));
+    errno = EILSEQ;
+}
+
 /* From the C library, but the same number that the kernel gives, in each thread and in a fork's child. */
 TEST_F(Os, ThreadsHaveTheKernelsNumbers) {
     auto kernels = [] { return static_cast<uint32_t>(syscall(SYS_gettid)); };
@@ -431,6 +485,8 @@ TEST_F(Os, AConfinedProcessKnowsLess) {
         hz_os_read_file("/proc/self/comm", text, sizeof text);
         require(text[0] == '\0', "no file is read");
         require(hz_os_address_space_limit() == SIZE_MAX, "no limit is known");
+        require(hz_os_data_limit() == SIZE_MAX && hz_os_stack_limit() == SIZE_MAX, "nor is another");
+        require(hz_os_has_address(UINT64_C(1) << 62), "nor where the address space ends");
         uint64_t mask[16];
         require(hz_os_affinity(0, mask, 16) == 0, "no CPUs are known");
         require(hz_os_barrier_prepare(true) == hz_os_barrier(), "membarrier is not called, even on request");
