@@ -124,6 +124,7 @@ struct redirection {
     struct search search;
     const char *const *names;
     size_t count;
+    uintptr_t only; /* unless it is 0: names[0] must still lead there */
     bool is_done;
 };
 
@@ -162,8 +163,13 @@ static int library_redirect(struct dl_phdr_info *info, size_t size, void *contex
     (void)size;
     struct redirection *to = context;
     struct hz_elf elf;
-    if (!hz_elf_open(&elf, info) || !hz_elf_needs(&to->search.own, &elf) || hz_elf_function(&elf, to->names[0]) == 0)
+    uintptr_t first = 0;
+    if (hz_elf_open(&elf, info) && hz_elf_needs(&to->search.own, &elf))
+        first = hz_elf_function(&elf, to->names[0]);
+    if (first == 0)
         return 0;
+    if (to->only != 0 && to->only != first)
+        return 1;
     struct span span = entries_pass(to, &elf, false);
     if (span.end == 0) {
         to->is_done = true;
@@ -187,4 +193,11 @@ bool hz_symbols_redirect(const char *const *wanted, size_t count) {
     struct redirection to = {.names = wanted, .count = count};
     libraries_visit(library_redirect, &to);
     return to.is_done;
+}
+
+void hz_symbols_redirect_next(enum hz_symbol symbol) {
+    uintptr_t next = hz_symbols_next(symbol);
+    struct redirection to = {.names = &next_names[symbol], .count = 1, .only = next};
+    if (next != 0)
+        libraries_visit(library_redirect, &to);
 }

@@ -41,4 +41,8 @@ uintptr_t hz_symbols_find(const char *soname, const char *name);
    changed. Any thread; another call finds nothing left to do. */
 bool hz_symbols_redirect(const char *const *names, size_t count);
 
+/* The same for the definition that ours calls as the next one. Does nothing if that is in a library which replaces the
+   function too: it would find ours as its next one. */
+void hz_symbols_redirect_next(enum hz_symbol symbol);
+
 #endif

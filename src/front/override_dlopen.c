@@ -1,21 +1,78 @@
 /*
- * override_dlopen.c - dlopen without RTLD_DEEPBIND. In the shared libraries only, like override_thread.c.
+ * override_dlopen.c - dlopen and dlmopen, so that a library that is opened with RTLD_DEEPBIND has our malloc. In the
+ * shared libraries for glibc only.
  *
- * A library that is opened with this flag looks symbols up in its own dependencies, including the C library, before
- * the preloaded libraries. So it calls the C library's malloc and free, while the rest of the program calls ours. The
- * first block that one side allocates and the other frees, such as the result of strdup, ends the program. PHP opens
- * its extensions with this flag.
+ * Such a library finds symbols in its own dependencies, the C library among them, before the preloaded libraries. It
+ * would call the C library's malloc and free, while the rest of the program calls ours, and the first block that one
+ * side allocates and the other frees ends the program. So before the first such library is opened, the entries of the
+ * malloc family in the C library's symbol table are made to lead to ours. For all other symbols the flag does what the
+ * program wants of it. If the table cannot be changed, the library is opened without the flag. The functions by which
+ * we learn that the program starts a thread or restricts itself are treated in the same way.
+ *
+ * The operators of C++ are not in the list. The library finds those of its libstdc++, which call malloc and free.
  */
+#define _GNU_SOURCE
 #include "base/symbols.h"
 
 #include <dlfcn.h>
-#include <stddef.h>
 
-typedef void *open_function(const char *, int);
+/* All functions of ours that the C library has too, or a later one will have. The first one tells the C library from
+   others. */
+static const char *const family[] = {
+    "malloc",
+    "free",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+    "valloc",
+    "pvalloc",
+    "cfree",
+    "free_sized",
+    "free_aligned_sized",
+    "malloc_usable_size",
+    "malloc_trim",
+    "mallopt",
+    "mallinfo",
+    "mallinfo2",
+    "malloc_info",
+    "malloc_stats",
+    "__libc_malloc",
+    "__libc_free",
+    "__libc_calloc",
+    "__libc_realloc",
+    "__libc_memalign",
+    "__libc_valloc",
+    "__libc_pvalloc",
+    "__libc_mallopt",
+    "__libc_mallinfo",
+};
+
+/* The mode in which a library can be opened. */
+static int mode_possible(int mode) {
+    if ((mode & RTLD_DEEPBIND) == 0)
+        return mode;
+    if (!hz_symbols_redirect(family, HZ_ARRAY_LENGTH(family)))
+        return mode & ~RTLD_DEEPBIND;
+    hz_symbols_redirect_next(HZ_SYMBOL_PTHREAD_CREATE);
+    hz_symbols_redirect_next(HZ_SYMBOL_THRD_CREATE);
+    hz_symbols_redirect_next(HZ_SYMBOL_PRCTL);
+    return mode;
+}
 
 /* The C library identifies the caller by the return address, and searches the caller's RUNPATH. So the last call must
    be a tail call: a jump keeps the program's return address. */
-__attribute__((visibility("default"))) void *dlopen(const char *file, int mode) {
+HZ_EXPORT void *dlopen(const char *file, int mode) {
+    typedef void *open_function(const char *, int);
     open_function *open = (open_function *)hz_symbols_next(HZ_SYMBOL_DLOPEN);
-    return open != NULL ? open(file, mode & ~RTLD_DEEPBIND) : NULL;
+    return open != NULL ? open(file, mode_possible(mode)) : NULL;
+}
+
+/* Another namespace than the program's has a C library and a malloc of its own. There the flag stays in any case. */
+HZ_EXPORT void *dlmopen(Lmid_t namespace, const char *file, int mode) {
+    typedef void *open_function(Lmid_t, const char *, int);
+    open_function *open = (open_function *)hz_symbols_next(HZ_SYMBOL_DLMOPEN);
+    return open != NULL ? open(namespace, file, namespace == LM_ID_BASE ? mode_possible(mode) : mode) : NULL;
 }

@@ -46,9 +46,9 @@ OPERATORS = {
 def test_exactly_the_intended_symbols_are_exported(library: Path) -> None:
     names = exported_names(library)
     versions = {name for name in names if re.fullmatch(r"(LIB)?HAKOZUNA[A-Z0-9_.]*", name)}
-    # dlopen drops RTLD_DEEPBIND; the next two start the keeper with the program's first thread; before prctl installs a
-    # filter the keeper ends
-    own = {"dlopen", "pthread_create", "thrd_create", "prctl", "__size_returning_new", "__size_returning_new_aligned"}
+    # the first two look for RTLD_DEEPBIND; the next two start the keeper with the program's first thread; before prctl
+    # installs a filter the keeper ends
+    own = {"dlopen", "dlmopen", "pthread_create", "thrd_create", "prctl", "__size_returning_new", "__size_returning_new_aligned"}
     assert MALLOC_FAMILY | HZ_NAMES | OPERATORS | own == names - versions
 
 
