@@ -229,6 +229,8 @@ function(hz_add_shared engine lane_file lane output_name sources)
     set_property(TARGET hakozuna_${lane} APPEND PROPERTY LINK_DEPENDS "${hz_exports}")
     if(HAKOZUNA_LTO)
         set_target_properties(hakozuna_${lane}_objects hakozuna_${lane} PROPERTIES INTERPROCEDURAL_OPTIMIZATION ON)
+        # clang 14 ends with SIGSEGV when it links an IFUNC with LTO.
+        set_source_files_properties("${PROJECT_SOURCE_DIR}/src/front/override_early.c" PROPERTIES COMPILE_OPTIONS -fno-lto)
         if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
             # LTO takes the optimisation level and the code model from the link line.
             target_link_options(hakozuna_${lane} PRIVATE -O2 -ftls-model=initial-exec ${hz_no_builtin})

@@ -23,7 +23,8 @@ HZ_UNUSED static resolved_function *resolve(void) {
     return unused;
 }
 
-static resolved_function early __attribute__((ifunc("resolve")));
+/* Hidden and not static: clang exports a static one. */
+HZ_HIDDEN resolved_function hz_early __attribute__((ifunc("resolve")));
 
 /* A pointer that the dynamic linker has to resolve. Without it, linkers drop the IFUNC. */
-__attribute__((used)) static resolved_function *const volatile early_pointer = early;
+__attribute__((used)) static resolved_function *const volatile early_pointer = hz_early;
