@@ -12,6 +12,9 @@ PACKAGING := build/packaging-venv
 PYTEST := $(PYTHON) -m pytest
 # the tests of one file run one after the other: they share results and files; tests/conftest.py orders the files
 BY_FILE := --dist loadfile --no-loadscope-reorder
+RUN_PYTESTS = HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) tests --ignore tests/preload --ignore tests/apps -n $(TEST_JOBS) $(BY_FILE)
+MARK_quick := "not deep"
+MARK_deep := deep
 HAKOBENCH := $(VENV)/bin/hakobench
 SUITE ?= quick
 SOAK_SECONDS ?= 7200
@@ -32,7 +35,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test libs workloads documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system test-apps test-packages newcomer release site arm64 arm64-short riscv64-short musl asm pytests tidy format docs bench venv setup setup-run clean distclean
+.PHONY: help run test test-deep libs workloads documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system test-apps test-packages newcomer release site arm64 arm64-short riscv64-short musl asm pytests quick-pytests deep-pytests quick-preload deep-preload tidy format docs bench venv setup setup-run clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -43,8 +46,11 @@ help: ## list targets
 run: setup-run libs ## build the libraries, then run real programs under glibc's malloc and under ours
 	tools/demo --lib $(LIB)/libhakozuna.so
 
-test: setup tidy musl arm64-short riscv64-short suite-release suite-check suite-clang-check suite-asan suite-tsan asm pytests preload guard ## run every test
-	@echo "make test: everything passed"
+test test-deep:
+	@command -v python3 >/dev/null || tools/setup
+	@tools/run_tests.py $@ $(STEPS)
+test: ## build release and check, and run what is quick: the steps of tests/steps.txt, or STEPS="tidy asm"
+test-deep: ## run all other tests: sanitizers, models, clang, other processors, long ones; STEPS as above
 
 libs: configure-release ## build the release libraries into build/lib
 	cmake --build --preset release -j $(JOBS) --target libs
@@ -85,6 +91,14 @@ model: venv build-check ## run the model tests, whose scheduler tries orders of 
 	ctest --preset check -j $(TEST_JOBS) -L '^$@$$'
 	$(PYTEST) tests/model
 
+# A step of `make test` or `make test-deep` (tests/steps.txt). Each test has one of two labels (cmake/deep_tests.txt, or
+# pytest.mark.deep), so each runs in one of the two steps.
+quick-%: configure-%
+	cmake --build --preset $* -j $(JOBS) --target quick
+	ctest --preset $*-quick -j $(TEST_JOBS)
+deep-%: build-%
+	ctest --preset $*-deep -j $(TEST_JOBS)
+
 # $(call under_each_lane,NAME,FOLDER,WORDS): runs pytest with WORDS under each library in FOLDER, and logs to build/NAME_*.log. The
 # runs go side by side, since most of these tests wait. A failure under one library does not skip the others.
 under_each_lane = @printf '%s\n' $(PRELOAD_LANES) | xargs -P $(JOBS) -I @ sh -c \
@@ -93,6 +107,9 @@ under_each_lane = @printf '%s\n' $(PRELOAD_LANES) | xargs -P $(JOBS) -I @ sh -c 
 
 preload: venv libs ## run real programs under the release library of each engine
 	$(call under_each_lane,preload,$(LIB),tests/preload -n 2 $(BY_FILE))
+
+quick-preload deep-preload: %-preload: venv libs
+	$(call under_each_lane,$@,$(LIB),tests/preload -n 2 $(BY_FILE) -m $(MARK_$*))
 
 test-system: venv libs ## run programs under other settings of the machine (overcommit, huge pages, ...): as root, on an idle machine
 	for lane in $(PRELOAD_LANES); do \
@@ -139,7 +156,11 @@ asm: libs ## compare the fast paths of the release libraries with tests/asm/budg
 	tools/asm_budget.py --libs $(LIB) tests/asm/budget.txt
 
 pytests: venv libs build-release ## run the tests written in Python, except those of `preload` and `test-apps`
-	HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) tests --ignore tests/preload --ignore tests/apps -n $(TEST_JOBS) $(BY_FILE)
+	$(RUN_PYTESTS)
+quick-pytests: venv libs
+	$(RUN_PYTESTS) -m $(MARK_quick)
+deep-pytests: venv libs build-release
+	$(RUN_PYTESTS) -m $(MARK_deep)
 
 tidy: ## check the house rules, including clang-format
 	tools/tidy.py

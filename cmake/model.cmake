@@ -103,6 +103,7 @@ function(hz_add_model_test name objects library lane)
     set_tests_properties(${name} PROPERTIES LABELS "model;${lane}" TIMEOUT 300
                                             FAIL_REGULAR_EXPRESSION "Running 0 tests from")
     hz_set_cost(${name} 1)
+    hz_place_test(${name} ${name})
 endfunction()
 
 # Sets `result` to the value of the line `key: value` in a patch's header.

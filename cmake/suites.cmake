@@ -136,9 +136,14 @@ function(hz_require_test list source test)
     endif()
 endfunction()
 
-# The tests that take seconds where all others take long, under an emulator: a regular expression. They have the label
-# short, and the target of that name builds them.
-add_custom_target(short)
+# Each label has a target that builds the label's programs:
+#   short        seconds under an emulator, where all others take long (HZ_SHORT_TESTS, a regular expression)
+#   quick, deep  what `make test` runs of a preset, and what `make test-deep` runs
+if(HAKOZUNA_BUILD_TESTS)
+    foreach(label IN ITEMS short quick deep)
+        add_custom_target(${label})
+    endforeach()
+endif()
 
 # Sets a test's cost from cmake/test_costs.txt. `processors`: how many of ctest's slots the test takes. A test that takes
 # two slots can start only when two become free together, which happens only when another such test ends. So these tests
@@ -158,6 +163,21 @@ function(hz_set_cost name processors)
         endif()
     endforeach()
     set_tests_properties("${name}" PROPERTIES PROCESSORS ${processors} COST ${cost})
+endfunction()
+
+# Gives a test the label deep if cmake/deep_tests.txt has it, else quick; further arguments: the targets that it runs.
+file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/deep_tests.txt" hz_deep_tests REGEX "^[^#]")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/deep_tests.txt")
+function(hz_place_test name)
+    set(label quick)
+    foreach(pattern IN LISTS hz_deep_tests)
+        if("${HZ_BUILD}/${name}" MATCHES "${pattern}")
+            set(label deep)
+            break()
+        endif()
+    endforeach()
+    set_property(TEST "${name}" APPEND PROPERTY LABELS ${label})
+    add_dependencies(${label} ${ARGN})
 endfunction()
 
 # Registers a test; further arguments: its labels.
@@ -192,6 +212,7 @@ function(hz_register_test name target suite)
         set(processors 2)
     endif()
     hz_set_cost("${name}" ${processors})
+    hz_place_test("${name}" "${target}")
 endfunction()
 
 # Thread leaks are not reported: the child of a fork lacks its parent's threads and cannot join them.

@@ -1,6 +1,9 @@
-"""The order of the files. With `--dist loadfile` a worker takes whole files: the long ones come first, so that none of them runs alone at the end.
+"""Which tests are for `make test-deep`, and the order of the files.
 
-xdist would begin with the files that have the most tests; `--no-loadscope-reorder` keeps this order.
+`make test` runs the tests without the marker deep, `make test-deep` those with it. All tests of DEEP_FOLDERS have it.
+
+With `--dist loadfile` a worker takes whole files: the long ones come first, so that none of them runs alone at the end. xdist
+would begin with the files that have the most tests; `--no-loadscope-reorder` keeps this order.
 """
 
 from __future__ import annotations
@@ -19,14 +22,21 @@ LONG_FILES = (
     "hakobench/test_statistics.py", "tools/test_diagnose_page.py", "hakobench/test_trace_replay.py", "hakobench/test_run.py",
     "hakobench/test_report_browser.py", "hakobench/test_report_page.py", "hakobench/test_why.py", "tools/test_lanes.py",
 )  # fmt: skip
+DEEP_FOLDERS = ("hakobench", "model", "packages")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "deep: `make test-deep` runs it, and `make test` does not")
     missing = [name for name in LONG_FILES if not (TESTS / name).is_file()]
+    missing += [name for name in DEEP_FOLDERS if not (TESTS / name).is_dir()]
     if missing:
         raise pytest.UsageError(f"tests/conftest.py: no such file: {', '.join(missing)}")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(TESTS / folder in item.path.parents for folder in DEEP_FOLDERS):
+            item.add_marker(pytest.mark.deep)
     places = {TESTS / name: place for place, name in enumerate(LONG_FILES)}
     items.sort(key=lambda item: places.get(item.path, len(places)))

@@ -1,7 +1,7 @@
 """Ways to get hakozuna into a program, each from an installed tree or from the sources, as a user would.
 
 A way is right if the program prints the configuration string, and if hz_free accepts blocks of malloc and strdup
-(programs/ours.c). `make test-packages` runs all of them, `make test` those that are not marked as slow.
+(programs/ours.c). `make test-packages` runs all of them, `make test-deep` those that are not marked as slow.
 """
 
 from __future__ import annotations

@@ -83,6 +83,7 @@ def test_git(preload: Preload, tmp_path: Path) -> None:
     subprocess.run(["git", "-C", str(clone), "fsck", "--full"], check=True, capture_output=True)
 
 
+@pytest.mark.deep
 def test_compiler_makes_the_same_object(preload: Preload, tmp_path: Path) -> None:
     objects = []
     for preloaded in (False, True):

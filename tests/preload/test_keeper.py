@@ -243,6 +243,7 @@ def test_a_forks_child_has_none_until_it_starts_a_thread(begin: Callable[..., Ac
 # ---- when it sleeps --------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seconds", [5, pytest.param(60, marks=pytest.mark.slow)])
 def test_an_idle_process_is_not_woken(begin: Callable[..., Actor], seconds: int) -> None:
     actor = begin()
@@ -254,6 +255,7 @@ def test_an_idle_process_is_not_woken(begin: Callable[..., Actor], seconds: int)
     assert switches(actor.pid, keeper) == quiet
 
 
+@pytest.mark.deep
 def test_it_wakes_when_threads_work(begin: Callable[..., Actor]) -> None:
     """After the second burst memory goes back as after the first, though the keeper slept in between."""
     actor = begin()
@@ -271,6 +273,7 @@ def test_it_wakes_when_threads_work(begin: Callable[..., Actor]) -> None:
 # ---- how it ends -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("work", ["burst", "churn"])
 def test_it_ends_with_the_first_thread(begin: Callable[..., Actor], work: str) -> None:
     """The process ends when the program's last thread has ended, by itself and with 0, as POSIX wants it."""
@@ -319,6 +322,7 @@ def test_the_process_executes_another_program_while_it_works(begin: Callable[...
 # ---- beside it -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_forks_under_load(begin: Callable[..., Actor]) -> None:
     actor = begin()
     actor.ask("start 3")

@@ -227,6 +227,7 @@ def test_a_program_with_the_archive_may_replace_some_operators(library: Path, tm
     subprocess.run([program], env=clean_environment(), check=True, timeout=60)
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("ours_only")
 def test_the_library_builds_itself_under_its_own_preload(preload: Preload, tmp_path: Path) -> None:
     build = tmp_path / "build"

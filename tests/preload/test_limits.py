@@ -34,6 +34,7 @@ def figures(output: str) -> dict[str, int]:
     return {key: int(value) for key, value in (line.split("=") for line in output.splitlines())}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("megabytes", "sizes"), LIMITS)
 @pytest.mark.parametrize("kind", ["as", "data"])
 @pytest.mark.parametrize("late", [False, True], ids=["early", "late"])

@@ -250,6 +250,7 @@ def check_go_pprof(output: Path, value: str, words: list[str]) -> None:
     assert all(word in result.stdout for word in words), describe(result)
 
 
+@pytest.mark.deep
 def test_python(preload: Preload, tmp_path: Path) -> None:
     script = "kept = [bytearray(3000) for i in range(20000)]; words = [str(i) * 200 for i in range(20000)]"
     profile(preload, "rate=64K", tmp_path, "/usr/bin/python3", "-I", "-S", "-c", script)

@@ -65,6 +65,7 @@ def failed_modules(output: str) -> set[str]:
     return set(found.group(1).split()) if found else set()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("pythonmalloc", ["default", "malloc"])
 def test_cpythons_own_tests(preload: Preload, pythonmalloc: str, tmp_path: Path) -> None:
     python = python_with_test_suite()
@@ -94,6 +95,7 @@ def own_work(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return script, plain.stdout
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("pythonmalloc", ["default", "malloc", "malloc_debug"])
 def test_threads_processes_and_contents(preload: Preload, pythonmalloc: str, own_work: tuple[Path, str]) -> None:
     script, plain = own_work

@@ -17,7 +17,7 @@ sys.path.append(str(ROOT / "tests" / "tools"))
 
 from workload_programs import build_workloads  # from the folder that the line above adds
 
-pytestmark = pytest.mark.usefixtures("ours_only")
+pytestmark = [pytest.mark.usefixtures("ours_only"), pytest.mark.deep]  # most of its tests wait for seconds
 
 IDLE_SECONDS = 3
 # Blocks that live on leave parts of pages that cannot go back.

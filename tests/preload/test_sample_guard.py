@@ -120,6 +120,7 @@ def test_addr2line_finds_the_calls(preload: Preload, tmp_path: Path, flags: tupl
     assert all(str(preload.library) != file for file in innermost), "the library's own calls are left out"
 
 
+@pytest.mark.deep
 def test_misuse_without_the_guard_is_not_noticed(preload: Preload, program: Path) -> None:
     """The test above cannot pass by another message."""
     result = preload.run("timeout", "5", program, "misuse", check=False)

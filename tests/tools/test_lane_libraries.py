@@ -66,6 +66,7 @@ def test_no_lane_aborts_with_more_threads_than_shards(lane):
     assert counters["shards"] == min(expected, per_cpu * len(os.sched_getaffinity(0)) or expected)
 
 
+@pytest.mark.deep
 def test_a_lane_for_benchmarks_may_refuse_to_share():
     built = subprocess.run([variant.__file__, "fast", "SHARD_COLLISION_FAILFAST=1"], capture_output=True, text=True, check=True)
     library = lanes.ROOT / built.stdout.strip()

@@ -20,6 +20,8 @@ BLOCK = re.compile(r"^```sh(?P<how>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | 
 sys.path.insert(0, str(ROOT / "bench/documents"))
 import library  # noqa: E402
 
+pytestmark = pytest.mark.deep  # it lays out a tree with libraries of its own
+
 
 def prints(text_before: str) -> list[str]:
     """The words in code after the last "Prints" before a block; blocks that follow each other share them."""

@@ -56,6 +56,7 @@ def test_bad_words_build_nothing(words, message, monkeypatch, capsys):
     assert written.err.startswith(f"variant.py: {message}")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("words", "name", "reason"),
     [
@@ -110,6 +111,7 @@ def test_a_combination_that_does_not_compile_says_why(words, name, reason):
     assert not list((variant.VARIANTS / name).glob("lib/*+*.so"))
 
 
+@pytest.mark.deep
 def test_a_variant_has_its_overrides_and_its_own_library():
     done = run("scale", "BIN_COUNT=96", "HZ_NUM_SHARDS=7", "BATCH_COUNT=48")
     name = "hz3_scale+num_shards-7+bin_count-96+batch_count-48"
@@ -127,6 +129,7 @@ def test_a_variant_has_its_overrides_and_its_own_library():
     assert {key: int(config[key]) for key in others} == others
 
 
+@pytest.mark.deep
 def test_a_lane_without_overrides():
     done = run("hz4")
     assert (done.returncode, done.stderr) == (0, "")

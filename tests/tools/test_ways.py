@@ -61,6 +61,7 @@ def test_other_lanes_contain_theirs(lane, expected):
     assert mechanisms_of(LIBRARIES / f"libhakozuna_{lane}.a") == expected
 
 
+@pytest.mark.deep
 def test_a_variant_contains_what_its_knobs_choose():
     switches = ("TRANSFER_LOCKFREE=0", "CENTRAL_LOCKFREE=0", "CENTRAL_SHADOW=1", "TRANSFER_FAILFAST=1", "SHARD_COLLISION_FAILFAST=1")
     words = ["hz3/home", *switches]
@@ -81,6 +82,7 @@ def counters_of_ring(library: pathlib.Path, rounds: int = 100_000) -> dict[str, 
     return json.loads(done.stderr[done.stderr.index("{") :])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("lane", ["hz3_home", "hz4_home"])
 def test_lane_home_sends_remote_frees_by_its_mailbox(lane):
     # blocks of a thread that has ended go straight into their pages: in a long ring few do

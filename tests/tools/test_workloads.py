@@ -142,6 +142,7 @@ def test_a_thread_of_a_service_may_run_long_before_its_hour_is_opened(
     check_good_run("service", run(programs, "service", "1 1 --seconds=1", preload=slow))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_sanitizer_finds_nothing(tmp_path: pathlib.Path, sanitizer: str) -> None:
     built = build_workloads(tmp_path, f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
