@@ -35,8 +35,10 @@ test test-deep:
 
 
 @pytest.fixture
-def tree(tmp_path):
-    """A tree with the runner, the list of CI, and small steps."""
+def tree(tmp_path, monkeypatch):
+    """A tree with the runner, the job of CI, and small steps."""
+    for name in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES"):
+        monkeypatch.delenv(name, raising=False)  # those of the make that runs this test
     for name in ("tools/run_tests.py", ".ci/run"):
         (tmp_path / name).parent.mkdir()
         shutil.copy(ROOT / name, tmp_path / name)

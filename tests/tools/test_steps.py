@@ -48,7 +48,8 @@ class Selection(NamedTuple):
 def commands_of(steps: list[run_tests.Step]) -> str:
     """What make would do."""
     goals = [goal for step in steps for goal in step.make]
-    return subprocess.run(["make", "-n", *goals], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES")}
+    return subprocess.run(["make", "-n", *goals], cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
 
 
 def selections(text: str) -> list[Selection]:
