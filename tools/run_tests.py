@@ -10,7 +10,7 @@ A step is a line of tests/steps.txt: some targets of the Makefile. What it print
 fails, the tests that failed and the end of the log are shown, and the next step starts, so that one run finds as much as it
 can; only without the packages and the Python environment of the first step nothing else starts. The last line is the result.
 
-exit code: 0 when all passed, 1 when a step failed, 2 for a bad argument, 130 or 143 when a signal ended the run.
+exit code: 0 when all passed, 1 when a step failed, 2 for a bad argument, 128 and the signal's number when one ended the run.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ TERMINAL_SECONDS = 1.0  # from one line about the progress to the next
 LOG_SECONDS = 60.0  # the same when nobody looks at a terminal
 TAIL_LINES = 40
 GRACE_SECONDS = 10.0  # how long a step that was interrupted may clean up
-# The counters of ninja, ctest and pytest, the newest of which says how far a step is.
-PROGRESS = re.compile(r"^\[(?P<built>\d+/\d+)\]|^ *(?P<ran>\d+/\d+) Test +#|\[ *(?P<percent>\d+%)\]$", re.MULTILINE)
+# The counters of ninja, ctest and pytest, and what the Makefile says: the newest tells how far a step is.
+PROGRESS = re.compile(r"^== (?P<said>.*)$|^\[(?P<built>\d+/\d+)\]|^ *(?P<ran>\d+/\d+) Test +#|\[ *(?P<percent>\d+%)\]$", re.MULTILINE)
 CTEST_RESULT = re.compile(r"^\d+% tests passed, (\d+) tests failed out of (\d+)$", re.MULTILINE)
 PYTEST_RESULT = re.compile(r"^=*.*\b\d+ (?:passed|failed|skipped|errors?)\b.* in [\d.]+s\b.*$", re.MULTILINE)
 FAILED_TEST = re.compile(r"^\t *\d+ - (?P<ctest>\S+) \(|^(?:FAILED|ERROR) (?P<pytest>\S+::.*?)(?: - .*)?$|^FAILED: (?P<built>\S+)", re.MULTILINE)
@@ -71,8 +71,9 @@ class Signals:
         os.set_blocking(write_end, False)
         signal.set_wakeup_fd(write_end)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)  # the default would wake nobody
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self.stop)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # which nohup wants
+                signal.signal(number, self.stop)
 
     def stop(self, number: int, frame: object) -> None:
         del frame
@@ -120,8 +121,8 @@ def progress_of(log: pathlib.Path) -> str:
     if not found:
         return ""
     kind = found[-1].lastgroup
-    word = {"built": "building", "ran": "test", "percent": "tests"}[kind]
-    return f"{word} {found[-1][kind]}"
+    word = {"said": "", "built": "building ", "ran": "test ", "percent": "tests "}[kind]
+    return f"{word}{found[-1][kind]}"
 
 
 def count_tests(text: str) -> collections.Counter:

@@ -134,7 +134,7 @@ def test_a_step_is_named_once(tree):
     assert run(tree, "test").stderr == "run_tests.py: tests/steps.txt:7: a second step 'first' of test\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_all_that_was_started(tree, number):
     """The pipe has two ends as long as a process of the step lives. One process of the step ignores the gentle signals."""
     pipe = tree / "pipe"
@@ -174,6 +174,7 @@ def test_a_terminal_shows_how_far_a_step_is(tree):
         ("[1/20] Building a\n[12/20] Linking b\n", "building 12/20"),
         ("[20/20] Linking\n  3/40 Test #7: hz4.unit.a ...   Passed\n", "test 3/40"),
         ("........ [ 21%]\n...s.... [ 43%]\n", "tests 43%"),
+        ("[20/20] Linking\n== preload under hz3_scale hz4\n", "preload under hz3_scale hz4"),
         ("nothing of it\n", ""),
         ("", ""),
     ],
