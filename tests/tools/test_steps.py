@@ -21,7 +21,6 @@ import run_tests
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS = run_tests.read_steps(ROOT)
-LIBRARY = pathlib.Path(os.environ.get("HZ_LIB", ROOT / "build/lib/libhakozuna.so"))
 # What no step runs, and why.
 OTHER_PRESETS = {
     "stats": "release with counters, which check has too",
@@ -32,7 +31,7 @@ OTHER_PRESETS = {
 SHORT_PRESETS = {"arm64": "under qemu-user all suites take an hour: `make arm64`", "riscv64": "the same"}
 OTHER_FOLDERS = {"tests/apps": "programs that tools/setup apps installs: `make test-apps`"}
 CTEST = re.compile(r"^ctest --preset (\S+)(.*)$", re.MULTILINE)
-PYTEST = re.compile(r"(?:xargs .*)?HZ_LIB=(\S+) \S+ -m pytest ([^>\n]*)")
+PYTEST = re.compile(r"(?:xargs .*)?HZ_LIB=(\S+) \S+ -m pytest ([^>|;\n]*)")
 LANES = re.compile(r"printf '%s\\n' ([^|]*) \|")
 NOT_FOR_COLLECTION = re.compile(r" -n \d+| --dist \w+| --no-loadscope-reorder")
 
@@ -98,9 +97,9 @@ def divided_presets(selected: list[Selection]) -> set[str]:
     return {configured[selection.place] for selection in selected if selection.tool == "ctest" and configured[selection.place] not in whole}
 
 
-def list_pytest(library: str, words: tuple[str, ...]) -> subprocess.Popen:
-    environment = {**os.environ, "HZ_LIB": str(ROOT / library)}
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *words]
+def list_pytest(selection: Selection) -> subprocess.Popen:
+    environment = {**os.environ, "HZ_LIB": str(ROOT / selection.place)}
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *selection.words]
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -145,17 +144,19 @@ def test_every_ctest_test_runs_once(selected, linked_tree):
 
 def test_every_python_test_runs_once(selected):
     commands = [selection for selection in selected if selection.tool == "pytest" and not selection.place.startswith("build/guard/")]
-    words = dict.fromkeys(command.words for command in commands)
-    lanes = collections.Counter(command.words for command in commands)
-    assert sorted((command[0], lanes[command]) for command in words) == [("tests", 1)] * 2 + [("tests/preload", 2)] * 2  # under two libraries
-    listings = {command: list_pytest(str(LIBRARY), command) for command in words}
-    texts = {command: process.communicate()[0] for command, process in listings.items()}
-    for folder in ("tests", "tests/preload"):
-        assert problems_of_parts([text for command, text in texts.items() if command[0] == folder]) == []
+    listings = [(command, list_pytest(command)) for command in commands]
+    texts = collections.defaultdict(list)
+    for command, process in listings:
+        texts[command.words[0], command.place].append(process.communicate()[0])
+    lanes = re.search(r"^PRELOAD_LANES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
+    preloaded = {("tests/preload", f"build/lib/libhakozuna_{lane}.so") for lane in lanes}
+    assert set(texts) == {("tests", "build/lib/libhakozuna.so"), *preloaded}
+    assert [problem for parts in texts.values() for problem in problems_of_parts(parts)] == []
     files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
     left_out = {file for file in files if any(file.startswith(f"{folder}/") for folder in OTHER_FOLDERS)}
     assert left_out
-    assert files - {name.partition("::")[0] for text in texts.values() for name in selected_tests(text)[0]} == left_out
+    listed = {name.partition("::")[0] for parts in texts.values() for part in parts for name in selected_tests(part)[0]}
+    assert files - listed == left_out
 
 
 def test_python_tests_that_run_twice_or_nowhere_are_noticed():
@@ -177,12 +178,14 @@ def test_commands_are_read():
     text = f"""cmake --build --preset check -j 2
 ctest --preset check-quick -j 3
 ctest --preset arm64 -j 3 -L '^short$'
+status=0; HZ_LIB={ROOT}/build/lib/b.so python -m pytest tests/preload -n 4 || status=$?; exit $status
 HZ_LIB={ROOT}/build/lib/a.so .venv/bin/python -m pytest tests --ignore tests/apps -n 3 --dist loadfile --no-loadscope-reorder -m "not deep"
 printf '%s\\n' hz3 hz4 | xargs -P 2 -I @ sh -c 'HZ_LIB={ROOT}/build/lib/@.so python -m pytest tests/preload -n 2 -m deep >build/log 2>&1' || status=1
 """
     assert selections(text) == [
         Selection("ctest", "check-quick", ()),
         Selection("ctest", "arm64", ("-L", "'^short$'")),
+        Selection("pytest", "build/lib/b.so", ("tests/preload",)),
         Selection("pytest", "build/lib/a.so", ("tests", "--ignore", "tests/apps", "-m", "not deep")),
         Selection("pytest", "build/lib/hz3.so", ("tests/preload", "-m", "deep")),
         Selection("pytest", "build/lib/hz4.so", ("tests/preload", "-m", "deep")),
