@@ -34,6 +34,7 @@ STEP_LINE = re.compile(r"(?P<target>\S+) +(?P<name>[a-z0-9-]+) +(?P<seconds>\d+)
 TIMES_LINE = re.compile(r"(?P<name>\S+) (?P<seconds>\d+) (?P<result>passed|FAILED|stopped)")
 TERMINAL_SECONDS = 1.0  # from one line about the progress to the next
 LOG_SECONDS = 60.0  # the same when nobody looks at a terminal
+PACE_MIN = 0.5  # steps that find everything built do not make those faster that run tests
 TAIL_LINES = 40
 GRACE_SECONDS = 10.0  # how long a step that was interrupted may clean up
 # The counters of ninja, ctest and pytest, and what the Makefile says: the newest tells how far a step is.
@@ -158,7 +159,7 @@ class Run:
         """Expected seconds to the end, from the steps' times, and from how fast this machine was until now."""
         done = sum(step.seconds for step in self.steps[:index])
         taken = sum(result.seconds for result in self.results)
-        pace = taken / done if done >= 30 else 1.0
+        pace = max(taken / done, PACE_MIN) if done >= 30 else 1.0
         current = max(self.steps[index].seconds * pace - in_step, 0.0)
         return current + pace * sum(step.seconds for step in self.steps[index + 1 :])
 
