@@ -35,7 +35,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-deep libs workloads documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system test-apps test-packages newcomer release site arm64 arm64-short riscv64-short musl asm pytests quick-pytests deep-pytests quick-preload deep-preload others-preload tidy format docs bench venv setup setup-run clean distclean
+.PHONY: help run test test-deep libs workloads documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system environments test-apps test-packages newcomer release site arm64 arm64-short riscv64-short musl asm pytests quick-pytests deep-pytests quick-preload deep-preload others-preload tidy format docs bench venv setup setup-run clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -118,6 +118,10 @@ others-preload: venv libs
 test-system: venv libs ## run programs under other settings of the machine (overcommit, huge pages, ...): as root, on an idle machine
 	for lane in $(PRELOAD_LANES); do \
 	HZ_SYSTEM=1 HZ_LIB=$(LIB)/libhakozuna_$$lane.so $(PYTEST) tests/preload/test_system_settings.py || exit; done
+
+environments: venv libs ## measure in which containers and sandboxes memory goes back (a table in docs/containers.md): as root, on an idle machine; ARGS="--print", ...
+	tools/setup environments
+	$(PYTHON) tools/environments_table.py $(ARGS)
 
 guard: venv configure-guard ## build the guard libraries and run programs under them, with and without misuse
 	cmake --build --preset guard -j $(JOBS) --target $(addprefix hakozuna_,$(PRELOAD_LANES))

@@ -66,4 +66,4 @@ def test_run_wants_little(check):
 
 def test_an_unknown_argument_is_named():
     run = subprocess.run([TOOL, "app"], capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stderr) == (2, "tools/setup: unknown argument 'app'; allowed: run, apps, packaging, --check\n")
+    assert (run.returncode, run.stderr) == (2, "tools/setup: unknown argument 'app'; allowed: run, apps, environments, packaging, --check\n")
