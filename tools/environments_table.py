@@ -62,11 +62,16 @@ def keeper_cell(seen: Seen) -> str:
 
 
 def refused_cell(refused: dict[str, str]) -> str:
-    """The calls by what happens to them: `EPERM: prctl, tgkill`."""
+    """The calls by what happens to them: `EPERM: prctl, tgkill`; `kills: all but /proc`."""
     kinds: dict[str, list[str]] = {}
     for call, kind in refused.items():
         kinds.setdefault(kind, []).append(call)
-    return "; ".join(f"{kind}: {', '.join(calls)}" for kind, calls in kinds.items()) or "-"
+    return "; ".join(f"{kind}: {calls_text(calls)}" for kind, calls in kinds.items()) or "-"
+
+
+def calls_text(calls: list[str]) -> str:
+    others = [call for call in environments.CALLS if call not in calls]
+    return f"all but {', '.join(others)}" if len(others) < len(calls) else ", ".join(calls)
 
 
 def row(environment: Environment, seen: Seen) -> str:
