@@ -41,15 +41,19 @@ def libraries() -> dict[str, Path]:
 
 
 def chosen_programs() -> list[object]:
-    """The programs of the table that this build runs, each as a parameter of a test."""
+    """The programs of the table that this build runs, each with each of its profiles as parameters of a test."""
     programs = [program for program in PROGRAMS if program.check or build_name() not in TIMEOUT_FACTORS]
     slow = pytest.mark.skipif(os.environ.get("HZ_SLOW") != "1", reason="slow; HZ_SLOW=1 runs it")
-    return [pytest.param(program, id=program.name, marks=[slow] if program.slow else []) for program in programs]
+    return [
+        pytest.param(program, under, id=f"{program.name}-{under}" if under else program.name, marks=[slow] if program.slow else [])
+        for program in programs
+        for under in program.under
+    ]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "program" in metafunc.fixturenames:
-        metafunc.parametrize("program", chosen_programs())
+        metafunc.parametrize(("program", "under"), chosen_programs())
 
 
 @pytest.fixture(scope="session")
@@ -66,11 +70,11 @@ def base() -> Iterator[Path]:
 
 
 @pytest.fixture
-def judge(base: Path, record_property: Callable[[str, object], None]) -> Callable[[Program], list[str]]:
-    """Runs a program under glibc, then under each library. Returns what is wrong, for all of them."""
+def judge(base: Path, record_property: Callable[[str, object], None]) -> Callable[[Program, str], list[str]]:
+    """Runs a program under a profile with glibc, then with each library. Returns what is wrong, for all of them."""
 
-    def run(program: Program) -> list[str]:
-        stage = Stage(base, program, TIMEOUT_FACTORS.get(build_name(), 1))
+    def run(program: Program, under: str) -> list[str]:
+        stage = Stage(base, program, TIMEOUT_FACTORS.get(build_name(), 1), under)
         baseline = stage.run(glibc())
         wrong = baseline_problems(program, baseline)
         assert not wrong, "under glibc: " + "\n".join(wrong)
@@ -80,7 +84,7 @@ def judge(base: Path, record_property: Callable[[str, object], None]) -> Callabl
             wrong = problems(program, baseline, outcome)
             found += [f"under {lane}: {text}" for text in wrong]
             row = {
-                "program": program.name, "version": version_of(program), "lane": lane, "build": build_name(),
+                "program": program.name, "under": under, "version": version_of(program), "lane": lane, "build": build_name(),
                 "result": "wrong" if wrong else "ok", "glibc_seconds": baseline.cpu_seconds, "seconds": outcome.cpu_seconds,
             }  # fmt: skip
             if library != glibc():
@@ -106,6 +110,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     path = ROOT / "build/apps.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
     for row in ROWS:
-        kept[f"{row['program']} {row['lane']} {row['build']}"] = row | {"commit": commit, "machine": page.machine()}
+        kept[f"{row['program']} {row['under']} {row['lane']} {row['build']}"] = row | {"commit": commit, "machine": page.machine()}
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")

@@ -34,8 +34,8 @@ def cell(row: dict[str, object] | None) -> str:
     return f"{row['seconds']:.1f}" if row["result"] == "ok" else "**wrong**"
 
 
-def check_cell(rows: list[dict[str, object]]) -> str:
-    """The result of all lanes with the check build."""
+def lanes_cell(rows: list[dict[str, object]]) -> str:
+    """One result for several lanes."""
     if not rows:
         return "-"
     wrong = [str(row["lane"]) for row in rows if row["result"] != "ok"]
@@ -48,26 +48,27 @@ def table(results: dict[str, dict[str, object]]) -> str:
     lines = [
         f"Library at commit {', '.join(sorted({str(row['commit']) for row in rows}))}; {', '.join(sorted({str(row['machine']) for row in rows}))}.",
         "",
-        f"| program | version | what it does | glibc | {' | '.join(lanes)} | check |",
-        f"|---|---|---|---|{'---|' * len(lanes)}---|",
+        f"| program | version | what it does | glibc | {' | '.join(lanes)} | profile | check |",
+        f"|---|---|---|---|{'---|' * len(lanes)}---|---|",
     ]
     for program in PROGRAMS:
         mine = [row for row in rows if row["program"] == program.name]
         if not mine:
             continue
-        release = {str(row["lane"]): row for row in mine if row["build"] == "release"}
+        release = {str(row["lane"]): row for row in mine if row["build"] == "release" and not row["under"]}
         glibc_seconds = f"{next(iter(release.values()))['glibc_seconds']:.1f}" if release else "-"
         cells = " | ".join(cell(release.get(lane)) for lane in lanes)
-        check = check_cell([row for row in mine if row["build"] == "check"])
-        lines.append(f"| {program.name} | {mine[0]['version']} | {program.does} | {glibc_seconds} | {cells} | {check} |")
+        profile = lanes_cell([row for row in mine if row["build"] == "release" and row["under"]])
+        check = lanes_cell([row for row in mine if row["build"] == "check"])
+        lines.append(f"| {program.name} | {mine[0]['version']} | {program.does} | {glibc_seconds} | {cells} | {profile} | {check} |")
     sums = [total(rows, lane) for lane in lanes]
-    lines.append(f"| all, CPU seconds | | | {max(sums, default=(0, 0))[0]:.0f} | {' | '.join(f'{ours:.0f} of {glibc:.0f}' for glibc, ours in sums)} | |")
+    lines.append(f"| all, CPU seconds | | | {max(sums, default=(0, 0))[0]:.0f} | {' | '.join(f'{ours:.0f} of {glibc:.0f}' for glibc, ours in sums)} | | |")
     return "\n".join(lines)
 
 
 def total(rows: list[dict[str, object]], lane: str) -> tuple[float, float]:
     """CPU seconds under glibc and under a lane, of the programs that ran under this lane."""
-    mine = [row for row in rows if row["lane"] == lane and row["build"] == "release"]
+    mine = [row for row in rows if row["lane"] == lane and row["build"] == "release" and not row["under"]]
     return sum(row["glibc_seconds"] for row in mine), sum(row["seconds"] for row in mine)
 
 

@@ -25,6 +25,7 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 sys.path.append(str(TESTS.parent / "preload"))
 
+from hakobench import seccomp  # noqa: E402 - after the line above, as the next ones
 from preloading import Preload, describe  # noqa: E402 - from the folder that the line above adds
 from trees import write_tree  # noqa: E402
 
@@ -49,6 +50,9 @@ class Program:
     timeout_seconds: int = 120
     check: bool = True  # whether it runs with the check build too
     slow: bool = False  # runs with HZ_SLOW=1 only
+    preloads: bool = False  # it preloads a library of its own, which works only in front of glibc: that is not preloaded then
+    # The seccomp profiles under which it runs, each by its name in hakobench/filters; several with +; empty: none.
+    under: tuple[str, ...] = ("", "container")
 
 
 @dataclass(frozen=True)
@@ -65,16 +69,22 @@ class Outcome:
 
 @dataclass
 class Stage:
-    """Where one program runs: its folder and its library."""
+    """Where one program runs: its folder, its library, and the seccomp profiles, as Program.under has them."""
 
     base: Path
     program: Program
     preload: Preload = field(init=False)
     timeout_factor: float = 1
+    under: str = ""
+    confine: Callable[[], None] | None = field(init=False)  # a preexec_fn for each process that the stage starts
+
+    def __post_init__(self) -> None:
+        codes = [seccomp.compiled(seccomp.read(name)) for name in self.under.split("+") if name]
+        self.confine = seccomp.installer(codes) if codes else None
 
     @property
     def folder(self) -> Path:
-        return self.base / self.program.name
+        return self.base / f"{self.program.name}{'-' if self.under else ''}{self.under}"
 
     def environment(self) -> dict[str, str]:
         home = Path.home()
@@ -95,7 +105,8 @@ class Stage:
         for name in ("home", "tmp", "ld"):
             (self.folder / name).mkdir(parents=True)
         (self.folder / "ld").chmod(0o1777)  # a server may change its user
-        self.preload = Preload(library, self.folder / "ld", self.environment())
+        bare = {"LD_PRELOAD": ""} if self.program.preloads and library == glibc() else {}
+        self.preload = Preload(library, self.folder / "ld", self.environment() | bare)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         status, stdout, stderr = self._script() if self.program.work is None else self._work(self.program.work)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -116,7 +127,7 @@ class Stage:
             process = subprocess.Popen(
                 ["/bin/bash", "-euo", "pipefail", "-c", self.program.script],
                 env=self.preload.environment(), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
-                start_new_session=True,
+                start_new_session=True, preexec_fn=self.confine,
             )  # fmt: skip
             try:
                 status = f"exit status {process.wait(timeout)}"
@@ -143,7 +154,7 @@ class Stage:
         """Runs a command beside the program's servers, also under the library; it must succeed. Returns its stdout."""
         result = subprocess.run(
             [str(part) for part in command], env=self.preload.environment(), cwd=self.folder, capture_output=True,
-            text=True, timeout=self.program.timeout_seconds * self.timeout_factor, **options,
+            text=True, timeout=self.program.timeout_seconds * self.timeout_factor, preexec_fn=self.confine, **options,
         )  # fmt: skip
         assert result.returncode == 0, describe(result)
         assert not REPORT.search(result.stderr), describe(result)
@@ -207,7 +218,7 @@ def baseline_problems(program: Program, outcome: Outcome) -> list[str]:
     """Why the run under glibc cannot be the measure of others."""
     wrong = [] if outcome.status == "exit status 0" else [f"{outcome.status}\n{outcome.stdout[-1500:]}\n{outcome.stderr[-1500:]}"]
     wrong += [] if outcome.stdout.strip() else ["nothing on stdout, so there is nothing to compare"]
-    return wrong + unloaded(program, outcome)
+    return wrong + ([] if program.preloads else unloaded(program, outcome))
 
 
 def problems(program: Program, baseline: Outcome, outcome: Outcome) -> list[str]:

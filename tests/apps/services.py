@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import getpass
 import hashlib
@@ -20,6 +21,11 @@ from preloading import required  # isort: skip
 from servers import RedisClient, check_redis, fill_redis, memcached_sessions, server  # isort: skip
 
 WAIT_SECONDS = 60
+
+
+def serve(stage: Stage, command: list[str], *arguments: object, **options: object) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    """A server of servers.py under the stage's library and profiles."""
+    return server(stage.preload, command, *arguments, preexec_fn=stage.confine, **options)
 
 
 def redis_command(stage: Stage, address: Path) -> list[str]:
@@ -42,7 +48,7 @@ def redis_wait(client: RedisClient, field: str) -> None:
 def redis(stage: Stage) -> str:
     """Fills a server, rewrites its AOF and saves while clients write, and starts it again from either file."""
     address = stage.folder / "redis.sock"
-    with server(stage.preload, redis_command(stage, address), address) as process:
+    with serve(stage, redis_command(stage, address), address) as process:
         client = RedisClient(address)
         wanted = fill_redis(client)
         assert "Background" in client("BGREWRITEAOF")
@@ -59,7 +65,7 @@ def redis(stage: Stage) -> str:
         assert client("DEBUG", "DIGEST") == before
         assert client("MEMORY", "PURGE") == "OK"
         del process
-    with server(stage.preload, redis_command(stage, address), address):  # from the AOF
+    with serve(stage, redis_command(stage, address), address):  # from the AOF
         client = RedisClient(address)
         redis_wait(client, "loading")
         assert client("DEBUG", "DIGEST") == before
@@ -72,7 +78,7 @@ def redis(stage: Stage) -> str:
 def memcached(stage: Stage) -> str:
     address = stage.folder / "memcached.sock"
     command = [required("memcached"), "-s", str(address), "-t", "4", "-m", "64", "-u", getpass.getuser()]
-    with server(stage.preload, command, address):
+    with serve(stage, command, address):
         memcached_sessions(address, 12)
     return "all replies are right"
 
@@ -110,7 +116,7 @@ def postgresql(stage: Stage) -> str:
         return subprocess.run(probe, check=False).returncode == 0
 
     sql = functools.partial(stage.client, programs / "psql", *login, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1")
-    with server(stage.preload, command, stage.folder / "postgres", ready, signal.SIGINT):
+    with serve(stage, command, stage.folder / "postgres", ready, signal.SIGINT):
         answer = sql("-d", "postgres", "-f", Path(stage.environment()["INPUTS"]) / "queries.sql")
         stage.client(programs / "pgbench", *login, "-i", "-s", "3", "-q", "postgres")
         for mode, clients in (("simple", 4), ("prepared", 8)):
@@ -169,10 +175,10 @@ def nginx(stage: Stage) -> str:
     address = folder / "nginx.sock"
     command = [required("/usr/sbin/nginx"), "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf")]
     total = hashlib.sha256()
-    with server(stage.preload, command, address, stop=signal.SIGQUIT) as process:
+    with serve(stage, command, address, stop=signal.SIGQUIT) as process:
         for reload in range(3):
             load = [required("ab"), "-q", "-n", "6000", "-c", "40", "-H", "Accept-Encoding: gzip", f"http://127.0.0.1:{port}/{files[0]}"]
-            clients = subprocess.Popen(load, env=stage.preload.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            clients = subprocess.Popen(load, env=stage.preload.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=stage.confine)
             if reload:
                 process.send_signal(signal.SIGHUP)  # new workers take over, old ones finish their connections
             output, _ = clients.communicate(timeout=WAIT_SECONDS)
@@ -181,9 +187,112 @@ def nginx(stage: Stage) -> str:
                 urls = [f"http://x/{way}{file}" for file in files]
                 body = subprocess.run(
                     [required("curl"), "-sf", "--compressed", "--unix-socket", str(address), *urls], check=True, capture_output=True,
-                    timeout=WAIT_SECONDS, env=stage.preload.environment(),
+                    timeout=WAIT_SECONDS, env=stage.preload.environment(), preexec_fn=stage.confine,
                 ).stdout  # fmt: skip
                 assert body == b"".join((stage.base / "data" / file).read_bytes() for file in files)
                 total.update(body)
     shutil.rmtree(folder / "cache")
     return total.hexdigest()
+
+
+SSHD = """
+ListenAddress 127.0.0.1:{port}
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/login_key.pub
+PidFile none
+UsePAM no
+StrictModes no
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+Subsystem sftp internal-sftp
+"""
+
+
+def accepts(port: int, _: Path) -> bool:
+    """Whether a server accepts connections on the port of this machine."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def sshd(stage: Stage) -> str:
+    """Logs in by key, runs commands and copies a file both ways. sshd confines the process that talks to a stranger."""
+    folder, port = stage.folder, free_port()
+    for name in ("host_key", "login_key"):
+        stage.client("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name)
+    (folder / "sshd.conf").write_text(SSHD.format(folder=folder, port=port))
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # where it locks in that process; made at boot where it is a service
+    # it clears its environment, so a child that it executes would not have the library: -r has it fork only
+    command = [required("/usr/sbin/sshd"), "-D", "-e", "-r", "-f", str(folder / "sshd.conf")]
+    options = (
+        "-F", "/dev/null", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
+        "-o", "BatchMode=yes", "-i", str(folder / "login_key"),
+    )  # fmt: skip
+    login = f"{getpass.getuser()}@127.0.0.1"
+    answers = []
+    with serve(stage, command, folder / "sshd", functools.partial(accepts, port)):
+        for text in ("id -un", "seq 20000 | sha256sum", "cat | sha256sum"):
+            answers.append(stage.client("ssh", *options, "-p", str(port), login, text, input="x" * 300_000))
+        stage.client("scp", *options, "-q", "-P", str(port), stage.base / "data/all", f"{login}:{folder}/sent")
+        stage.client("scp", *options, "-q", "-P", str(port), f"{login}:{folder}/sent", folder / "back")
+    assert (folder / "back").read_bytes() == (stage.base / "data/all").read_bytes()
+    log = (folder / "sshd.log").read_text()
+    assert log.count("Accepted publickey") == 5 and "signal" not in log.replace("Received signal 15; terminating", ""), log
+    return "".join(answers)
+
+
+PHP_FPM = """
+[global]
+error_log = /dev/stderr
+daemonize = no
+[www]
+{user}
+listen = {folder}/fpm.sock
+listen.mode = 0666
+pm = static
+pm.max_children = 3
+pm.max_requests = 20
+clear_env = no
+"""
+
+
+def php_fpm(stage: Stage) -> str:
+    """FastCGI requests to three workers, each replaced after twenty; the extensions are opened with RTLD_DEEPBIND."""
+    folder, programs = stage.folder, sorted(Path("/usr/sbin").glob("php-fpm[0-9]*"))
+    assert programs, "php-fpm is not installed; run tools/setup apps"
+    user = "user = www-data\ngroup = www-data" if os.geteuid() == 0 else ""
+    (folder / "fpm.conf").write_text(PHP_FPM.format(folder=folder, user=user))
+    script = Path(stage.environment()["INPUTS"]) / "request.php"
+    shutil.copy(script, folder / "request.php")  # where www-data can read it
+    answers = []
+    with serve(stage, [str(programs[-1]), "-F", "-y", str(folder / "fpm.conf")], folder / "fpm.sock", stop=signal.SIGQUIT):
+        for number in range(70):
+            variables = (f"SCRIPT_FILENAME={folder}/request.php", "REQUEST_METHOD=GET", f"QUERY_STRING=n={number}")
+            answers.append(stage.client("env", *variables, "cgi-fcgi", "-bind", "-connect", folder / "fpm.sock"))
+    log = (folder / "fpm.log").read_text()
+    assert "exited on signal" not in log, log[-2000:]
+    return "".join(answers)
+
+
+def redis_unit(stage: Stage) -> str:
+    """With the command line, the configuration and the user of Debian's redis-server.service; only its paths are of this folder.
+    The profiles stand for the unit's options, and come after the change of user, as systemd does it."""
+    folder, address = stage.folder, stage.folder / "redis.sock"
+    user = {"user": "redis", "group": "redis", "extra_groups": []} if os.geteuid() == 0 else {}
+    if user:
+        shutil.chown(folder, "redis", "redis")
+    command = [
+        required("redis-server"), "/etc/redis/redis.conf", "--supervised", "systemd", "--daemonize", "no", "--port", "0",
+        "--unixsocket", str(address), "--unixsocketperm", "777", "--dir", str(folder), "--logfile", "", "--pidfile", str(folder / "redis.pid"),
+        "--enable-debug-command", "yes",
+    ]  # fmt: skip
+    with serve(stage, command, address, **user):
+        client = RedisClient(address)
+        check_redis(client, fill_redis(client))
+        assert client("BGSAVE") == "Background saving started"
+        redis_wait(client, "rdb_bgsave_in_progress")
+        client("FLUSHALL", "ASYNC")
+        wanted = fill_redis(client)
+        check_redis(client, wanted)
+        return f"{len(wanted)} keys, {client('DEBUG', 'DIGEST')}"

@@ -7,6 +7,6 @@ from collections.abc import Callable
 from runner import Program
 
 
-def test_program(judge: Callable[[Program], list[str]], program: Program) -> None:
-    wrong = judge(program)
+def test_program(judge: Callable[[Program, str], list[str]], program: Program, under: str) -> None:
+    wrong = judge(program, under)
     assert not wrong, "\n".join(wrong)

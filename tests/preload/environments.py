@@ -267,6 +267,7 @@ ENVIRONMENTS = (
     filtered("allow", "a filter that allows everything", "allow"),
     filtered("systemd", "`SystemCallFilter=@system-service`, which kills", "systemd-service"),
     filtered("systemd-hardened", "the same with the usual hardening options", "systemd-service", "systemd-hardening"),
+    filtered("systemd-tight", "these without @privileged and @resources, as redis's unit", "systemd-tight", "systemd-hardening"),
     filtered("flatpak-list", "flatpak's list", "flatpak"),
     filtered("snap-list", "a list as snapd's default template", "snap"),
     filtered("lxc-list", "LXC's list", "lxc"),

@@ -1,5 +1,6 @@
 """What `make test-apps` judges by: each way in which a run can go wrong is noticed. The programs here go wrong on purpose."""
 
+import json
 import os
 import pathlib
 import select
@@ -22,9 +23,9 @@ def judge(tmp_path):
     """Runs a script twice under glibc, the second time as if under the library, and returns what was found each time."""
     (tmp_path / "data").mkdir()
 
-    def run(script: str = "", library: pathlib.Path | None = None, **options: object) -> tuple[list[str], list[str]]:
+    def run(script: str = "", library: pathlib.Path | None = None, profile: str = "", **options: object) -> tuple[list[str], list[str]]:
         program = Program("bash", "goes wrong", script, **options)
-        stage = Stage(tmp_path, program)
+        stage = Stage(tmp_path, program, under=profile)
         first = stage.run(glibc())
         return baseline_problems(program, first), problems(program, first, stage.run(library or glibc()))
 
@@ -86,6 +87,20 @@ def test_a_program_that_hangs_is_ended_with_its_children(judge, tmp_path):
     assert ended
 
 
+def test_the_profiles_hold_for_what_a_script_starts(judge, tmp_path):
+    refused = {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mknodat", "mknod"], "action": "SCMP_ACT_KILL_PROCESS"}]}
+    (tmp_path / "refused.json").write_text(json.dumps(refused))
+    ends = "echo out; if mkfifo p; then exit 3; fi"
+    assert judge(ends, profile=f"allow+{tmp_path}/refused.json", stderr=False) == ([], [])
+    assert "exit status 3" in judge(ends, profile="allow")[0][0]
+    with pytest.raises(ValueError, match="'nothing' is neither a file nor a known profile; known: allow, container, "):
+        judge(ends, profile="nothing")
+
+
+def test_a_program_with_a_preload_of_its_own_runs_alone_under_glibc(judge):
+    assert judge('echo "${LD_PRELOAD:-none}"', preloads=True, inside=()) == ([], ["'bash' did not load the library; programs that did: []"])
+
+
 def test_a_silent_program_has_nothing_to_compare(judge):
     assert judge("true")[0] == ["nothing on stdout, so there is nothing to compare"]
 
@@ -117,12 +132,13 @@ def test_each_program_has_its_own_name():
 
 
 def test_the_page_shows_what_went_wrong():
-    row = {"program": "bash", "version": "5.2", "commit": "abc", "machine": "a machine", "glibc_seconds": 1.0, "seconds": 2.0}
+    row = {"program": "bash", "version": "5.2", "commit": "abc", "machine": "a machine", "glibc_seconds": 1.0, "seconds": 2.0, "under": ""}
     results = {
         "a": row | {"lane": "hz4", "build": "release", "result": "ok"},
         "b": row | {"lane": "hz3_fast", "build": "release", "result": "wrong"},
         "c": row | {"lane": "hz4", "build": "check", "result": "ok"},
+        "d": row | {"lane": "hz4", "build": "release", "result": "wrong", "under": "container"},
     }
     text = page.replaced(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n", results)
     assert text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text
-    assert "| bash | 5.2 | arrays, recursion, pipes, 300 subshells | 1.0 | 2.0 | **wrong** | ok, 1 lane |" in text
+    assert "| bash | 5.2 | arrays, recursion, pipes, 300 subshells | 1.0 | 2.0 | **wrong** | **wrong**: hz4 | ok, 1 lane |" in text
