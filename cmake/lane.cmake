@@ -15,6 +15,7 @@ file(GLOB hz_override_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front
 set(hz_shared_sources "${PROJECT_SOURCE_DIR}/src/front/override_dlopen.c"
                       "${PROJECT_SOURCE_DIR}/src/front/override_early.c"
                       "${PROJECT_SOURCE_DIR}/src/front/override_prctl.c"
+                      "${PROJECT_SOURCE_DIR}/src/front/override_syscall.c"
                       "${PROJECT_SOURCE_DIR}/src/front/override_thread.c")
 # And this one in the archives only.
 set(hz_archive_sources "${PROJECT_SOURCE_DIR}/src/front/override_archive.c")

@@ -104,7 +104,7 @@ void hz_cpus_forget_seen(void) {
     hz_lock_release(&look_lock);
 }
 
-bool hz_cpus_look(void) {
+bool hz_cpus_look(bool asks) {
     uint64_t mask[WORDS] = {0};
     uint64_t now = hz_os_now_ms();
     uint64_t last = hz_load_rlx(&looked_at_ms);
@@ -115,7 +115,7 @@ bool hz_cpus_look(void) {
     if (hz_load_rlx(&looked_at_ms) == last) { /* relaxed: lock. Otherwise another thread has just looked */
         seen_age_locked();
         /* the process's number is that of its first thread */
-        if (hz_os_is_unfiltered() && hz_os_affinity(hz_os_process_id(), mask, WORDS))
+        if (asks && hz_os_is_unfiltered() && hz_os_affinity(hz_os_process_id(), mask, WORDS))
             changed = allow_locked(mask);
         hz_store_rlx(&looked_at_ms, hz_max(now, 1));
     }

@@ -23,10 +23,10 @@ uint32_t hz_cpus_count(void);
 /* The CPUs that the process may run on. True if they have changed. Any thread. */
 bool hz_cpus_allow(const uint64_t cpus[HZ_CPU_WORDS]);
 
-/* Asks the kernel for the affinity of the process's first thread, if any system call may be made, and forgets where
-   threads were seen long ago. At most once a second. True if the set of CPUs that the process may run on has changed.
-   Any thread. */
-bool hz_cpus_look(void);
+/* Forgets where threads were seen long ago. With `asks`, also asks the kernel for the affinity of the process's first
+   thread, if any system call may be made. At most once a second. True if the set of CPUs that the process may run on
+   has changed. Any thread. */
+bool hz_cpus_look(bool asks);
 
 /* Reads the quota, and which CPUs exist: `online` is in the form of /sys/devices/system/cpu/online, `groups` in that of
    /proc/self/cgroup, `root` in that of /sys/fs/cgroup. Any thread. */

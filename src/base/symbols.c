@@ -13,6 +13,7 @@ static const char *const next_names[HZ_SYMBOLS] = {
     [HZ_SYMBOL_DLOPEN] = "dlopen",
     [HZ_SYMBOL_DLMOPEN] = "dlmopen",
     [HZ_SYMBOL_PRCTL] = "prctl",
+    [HZ_SYMBOL_SYSCALL] = "syscall",
     [HZ_SYMBOL_PTHREAD_CREATE] = "pthread_create",
     [HZ_SYMBOL_THRD_CREATE] = "thrd_create",
     [HZ_SYMBOL_PTHREAD_GET_MINSTACK] = "__pthread_get_minstack",

@@ -139,4 +139,16 @@ HZ_INLINE long hz_syscall6(long number, long a, long b, long c, long d, long e, 
 #define HZ_SYSCALL6(number, a, b, c, d, e, f)                                                                          \
     hz_syscall6((number), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
+/* The parameters of the C library's syscall() that are in registers: a function that has these, and ends in a jump,
+   passes on all. On x86-64 the last argument of a call with six is on the stack, where a jump leaves it. The function
+   must not have it as a parameter: the compiler could write it back, and with fewer arguments the place is the
+   caller's. */
+#if defined(__x86_64__)
+#define HZ_SYSCALL_PARAMETERS long number, long first, long second, long third, long fourth, long fifth
+#define HZ_SYSCALL_ARGUMENTS  number, first, second, third, fourth, fifth
+#else
+#define HZ_SYSCALL_PARAMETERS long number, long first, long second, long third, long fourth, long fifth, long sixth
+#define HZ_SYSCALL_ARGUMENTS  number, first, second, third, fourth, fifth, sixth
+#endif
+
 #endif

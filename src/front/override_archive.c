@@ -1,9 +1,28 @@
 /*
- * override_archive.c - reads the surroundings when a program starts that is linked with the archive. In the archive
- * only: the shared library does so in the program's first pthread_create, which most programs never call.
+ * override_archive.c - what only the archives have. They read the surroundings when the program starts; the shared
+ * library does so in the program's first pthread_create, which most programs never call. And they have a prctl that is
+ * the system call, since a static program has no other one that could be called.
  */
+#include "base/syscall.h"
+#include "front/announce.h"
 #include "heap/keeper.h"
 #include "heap/surroundings.h"
+
+#include <errno.h>
+
+typedef int prctl_function(int, unsigned long, unsigned long, unsigned long, unsigned long);
+
+/* Not with an ellipsis, as in override_syscall.c; under another name here, since headers declare it with one. */
+HZ_EXPORT prctl_function archive_prctl __asm__("prctl");
+
+int archive_prctl(int option, unsigned long first, unsigned long second, unsigned long third, unsigned long fourth) {
+    hz_announce_if_filter(SYS_prctl, option);
+    long result = HZ_SYSCALL6(SYS_prctl, option, first, second, third, fourth, 0);
+    if (!hz_syscall_failed(result))
+        return (int)result;
+    errno = (int)-result;
+    return -1;
+}
 
 __attribute__((constructor)) static void surroundings_load(void) {
     if (hz_keeper_is_possible())

@@ -5,8 +5,7 @@
  * libraries only, like override_thread.c.
  */
 #include "base/symbols.h"
-#include "front/reporter.h"
-#include "heap/keeper.h"
+#include "front/announce.h"
 
 #include <stdarg.h>
 #include <sys/prctl.h>
@@ -24,12 +23,9 @@ __attribute__((visibility("default"))) int prctl(int option, ...) {
          i++) /* callers pass fewer, and the kernel ignores the rest, as with the C library's */
         arguments[i] = va_arg(list, unsigned long);
     va_end(list);
-    if (option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS) {
-        hz_reporter_confine();
-        hz_keeper_confine();
-    }
+    hz_announce_if_filter(SYS_prctl, option);
     prctl_function *next = (prctl_function *)hz_symbols_next(HZ_SYMBOL_PRCTL);
     if (next == NULL)
-        return (int)syscall(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3]);
+        return (int)syscall(SYS_prctl, (long)option, arguments[0], arguments[1], arguments[2], arguments[3]);
     return next(option, arguments[0], arguments[1], arguments[2], arguments[3]);
 }

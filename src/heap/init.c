@@ -40,8 +40,8 @@ bool hz_init(void) {
     return done;
 }
 
-void hz_init_follow_cpus(void) {
-    if (hz_cpus_look())
+void hz_init_follow_cpus(bool asks) {
+    if (hz_cpus_look(asks))
         hz_depot_divide();
 }
 

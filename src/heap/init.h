@@ -11,7 +11,7 @@ bool hz_init(void);
 
 /* Looks, at most once a second, at the CPUs that the process can use, and divides the depot anew. Threads that start
    later get shards according to these CPUs (pages/shard.h). Any thread. */
-void hz_init_follow_cpus(void);
+void hz_init_follow_cpus(bool asks);
 
 /* In a fork's child: makes the lock usable again. */
 void hz_init_after_fork(void);

@@ -170,7 +170,7 @@ static void keeper_work(struct hz_thread_block *self, bool has_own_files) {
         pace_wait(&pace);
         if (hz_life_is_lost(&hz_first_life))
             return;
-        hz_init_follow_cpus();
+        hz_init_follow_cpus(true);
         if (has_own_files)
             hz_surroundings_follow();
         uint64_t now = hz_os_now_ms();

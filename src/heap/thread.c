@@ -58,8 +58,8 @@ static struct hz_thread_block *attach(void) {
     }
     if (!hz_init())
         return NULL;
-    if (hz_load_rlx(&was_called)) /* relaxed, all: hint */
-        hz_init_follow_cpus();
+    if (hz_load_rlx(&was_called))   /* relaxed, all: hint */
+        hz_init_follow_cpus(false); /* a filter may have come unseen */
     if (!thread_ending && hz_load_rlx(&was_called) && !hz_keeper_runs())
         hz_store_rlx(&hz_keeper_is_wanted, true);
     if (!thread_ending)

@@ -37,7 +37,7 @@ class Heap {
   public:
     Heap() {
         unit::self();
-        hz_init_follow_cpus(); /* once, before there are threads */
+        hz_init_follow_cpus(false); /* once, before there are threads */
         detach();
     }
     /* For a library that has not been called yet. */

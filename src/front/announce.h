@@ -1,0 +1,24 @@
+/*
+ * announce.h - what the library does before the program makes certain system calls. The functions of the C library that
+ * make these calls are replaced (override_*.c).
+ */
+#ifndef HZ_FRONT_ANNOUNCE_H
+#define HZ_FRONT_ANNOUNCE_H
+
+#include "base/compiler.h"
+
+/* Before a call that restricts the process's system calls, or allows the next call to do so. The library's threads end,
+   and from now on the library makes plain calls only (hz_os_confine). */
+void hz_announce_filter(void);
+
+/* The same if the numbers are those of such a call: prctl with PR_SET_SECCOMP or PR_SET_NO_NEW_PRIVS, or seccomp with
+   an operation that installs a filter. */
+void hz_announce_if_filter(long number, long first);
+
+/* unshare and setns. The kernel refuses them to a process with several threads: for user namespaces always, for others
+   if threads share more than the program knows. So the keeper ends before the call and may start again after it. The
+   reporter ends for good; reports at exit are still made. Returns -1 with errno, as the C library's functions do. */
+int hz_announce_unshare(int flags);
+int hz_announce_setns(int fd, int kind);
+
+#endif

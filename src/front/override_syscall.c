@@ -1,0 +1,26 @@
+/*
+ * override_syscall.c - syscall, by which programs make the calls that have no function of their own: seccomp above all,
+ * for which no prctl is needed if the process is root's or may get no new privileges anyway. In the shared libraries
+ * only, like override_thread.c.
+ */
+#include "base/compiler.h"
+#include "base/symbols.h"
+#include "base/syscall.h"
+#include "front/announce.h"
+
+typedef long syscall_function(HZ_SYSCALL_PARAMETERS);
+
+HZ_EXPORT syscall_function syscall;
+
+/* Not declared as the C library does, with an ellipsis: on all processors that are known, integers are passed in the
+   same places. The last call is a jump, so a call that returns twice, or on another stack, works as it does there. */
+HZ_EXPORT long syscall(HZ_SYSCALL_PARAMETERS) {
+    if (HZ_UNLIKELY(number == SYS_prctl || number == SYS_seccomp))
+        hz_announce_if_filter(number, first);
+    if (HZ_UNLIKELY(number == SYS_unshare))
+        return hz_announce_unshare((int)first);
+    if (HZ_UNLIKELY(number == SYS_setns))
+        return hz_announce_setns((int)first, (int)second);
+    syscall_function *next = (syscall_function *)hz_symbols_next(HZ_SYMBOL_SYSCALL);
+    return next(HZ_SYSCALL_ARGUMENTS);
+}
