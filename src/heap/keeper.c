@@ -4,8 +4,9 @@
  *
  * While much happens the keeper does a round (round.h) every HZ_DEPOT_AGE_MS, otherwise every SLOW_MS. When for a while
  * nothing has changed, nothing can age any more: it sleeps without a timer, until a thread comes to a slow path. Edge
- * "park": the keeper says that it sleeps, has all threads pass a barrier, and then looks whether one is in a slow path.
- * So a thread that begins one either is seen or sees that it must wake the keeper.
+ * "park": the keeper says that it sleeps, has all threads pass a barrier, and then looks whether one is in a slow path,
+ * or has been in one since the last round. So a thread that begins one either is seen or sees that it must wake the
+ * keeper (tests/model/keeper_sleep.pml).
  *
  * Edge "keeper": a thread that ends the keeper stores the state, and then the word on which a slow keeper waits. If the
  * keeper stores its own wait there later, it sees the state.
@@ -91,7 +92,7 @@ static bool cpu_bins_rest(struct hz_thread_block *self) {
 /* Sleeps until a thread comes to a slow path, or the process's first thread ends. */
 static void keeper_sleep(struct hz_thread_block *self) {
     hz_store_rlx(&hz_keeper_sleeps, 1); /* sync: park, partner hz_thread_enter */
-    if (!hz_os_barrier() || somebody_is_busy() || cpu_bins_rest(self))
+    if (!hz_os_barrier() || somebody_is_busy() || hz_round_is_outdated(self) || cpu_bins_rest(self))
         hz_store_rlx(&hz_keeper_sleeps, 0);
     while (hz_load_rlx(&hz_keeper_sleeps) == 1 && hz_load_rlx(&state) == KEEPER_RUNS &&
            !hz_life_is_lost(&hz_first_life))

@@ -156,3 +156,14 @@ struct hz_round hz_round_do(struct hz_thread_block *self, uint64_t now_ms, bool 
     round.rest_bytes += hz_arena_resting_bytes();
     return round;
 }
+
+bool hz_round_is_outdated(struct hz_thread_block *self) {
+    for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
+        struct hz_thread_block *thread = hz_thread_block_from(each);
+        bool is_active = each != &self->registered && hz_load_rlx(&each->state) == HZ_THREAD_USED && /* relaxed: hint */
+                         !hz_load_rlx(&thread->parking.parked);
+        if (is_active && bins_look(thread).digest != thread->parking.tops_seen)
+            return true;
+    }
+    return false;
+}
