@@ -99,6 +99,8 @@ static uint32_t gnu_begin(const struct hz_elf *elf, const char *name) {
     for (const unsigned char *at = (const unsigned char *)name; *at != '\0'; at++)
         hash = hash * 33 + *at;
     struct gnu_table table = gnu_table(elf);
+    if (table.bucket_count == 0 || table.filter_count == 0)
+        return 0;
     ElfW(Addr) bits = (ElfW(Addr))1 << hash % WORD_BITS | (ElfW(Addr))1 << (hash >> table.shift) % WORD_BITS;
     if ((table.filter[hash / WORD_BITS % table.filter_count] & bits) != bits)
         return 0;
@@ -117,7 +119,8 @@ static uint32_t sysv_begin(const struct hz_elf *elf, const char *name) {
         hash = (hash << 4) + *at;
         hash = (hash ^ (hash >> 24 & 0xf0)) & 0x0fffffff;
     }
-    return elf->hash[2 + hash % elf->hash[0]];
+    uint32_t bucket_count = elf->hash[0];
+    return bucket_count != 0 ? elf->hash[2 + hash % bucket_count] : 0;
 }
 
 static uint32_t sysv_next(const struct hz_elf *elf, uint32_t index) {

@@ -106,8 +106,7 @@ static int function_find(struct dl_phdr_info *info, size_t size, void *context) 
     (void)size;
     struct find_search *find = context;
     struct hz_elf elf;
-    bool is_wanted = hz_elf_open(&elf, info) && elf.begin != find->search.own.begin &&
-                     (find->soname == NULL || hz_elf_has_soname(&elf, find->soname));
+    bool is_wanted = hz_elf_open(&elf, info) && (find->soname == NULL || hz_elf_has_soname(&elf, find->soname));
     if (is_wanted)
         find->found = hz_elf_function(&elf, find->name);
     return find->found != 0;

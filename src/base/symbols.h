@@ -33,8 +33,8 @@ void hz_symbols_load(void);
 uintptr_t hz_symbols_next(enum hz_symbol symbol);
 
 /* As dlsym with a handle of the library that has this soname; 0 when it is not loaded, or has no such function. With
-   NULL the function can be in any library but ours. The caller knows that the library stays. Any thread, at any time.
- */
+   NULL the function can be in any library, or in the program. The caller knows that it stays loaded. Any thread, at any
+   time. */
 uintptr_t hz_symbols_find(const char *soname, const char *name);
 
 /* Among the libraries that ours is linked with, the first that defines names[0] is the C library. Makes each of these
