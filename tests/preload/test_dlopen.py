@@ -41,6 +41,18 @@ def test_a_library_opened_with_deepbind_opens_another(preload: Preload, deep: Pa
 
 
 @pytest.mark.usefixtures("ours_only")
+def test_another_namespace_keeps_its_malloc(preload: Preload, deep: Path) -> None:
+    assert preload.run(deep / "host", "namespace", "malloc", "free").stdout == "2 20 malloc differs free differs\n"
+
+
+@pytest.mark.usefixtures("ours_only")
+def test_a_library_opened_with_deepbind_beside_an_auditor(preload: Preload, deep: Path, tmp_path: Path) -> None:
+    """The auditor has a C library of its own too."""
+    auditor = compile_c("auditor.c", tmp_path / "auditor.so", "-shared", "-fPIC")
+    assert preload.run(deep / "host", "now", "malloc", variables={"LD_AUDIT": str(auditor)}).stdout == "2 20\n"
+
+
+@pytest.mark.usefixtures("ours_only")
 def test_threads_open_libraries_with_deepbind_at_the_same_moment(preload: Preload, deep: Path) -> None:
     for _ in range(20):
         assert preload.run(deep / "host", "threads").stdout == "2 20\n"

@@ -53,8 +53,10 @@ static void *symbol(void *library, const char *name) {
 static void *opened(const char *how) {
     int mode =
         (strcmp(how, "lazy") == 0 ? RTLD_LAZY : RTLD_NOW) | (strcmp(how, "global") == 0 ? RTLD_GLOBAL : RTLD_LOCAL);
-    void *library = strcmp(how, "dlmopen") == 0 ? dlmopen(LM_ID_BASE, "libdeep.so", mode | RTLD_DEEPBIND)
-                                                : dlopen("libdeep.so", mode | RTLD_DEEPBIND);
+    mode |= RTLD_DEEPBIND;
+    void *library = strcmp(how, "dlmopen") == 0     ? dlmopen(LM_ID_BASE, "libdeep.so", mode)
+                    : strcmp(how, "namespace") == 0 ? dlmopen(LM_ID_NEWLM, "libdeep.so", mode)
+                                                    : dlopen("libdeep.so", mode);
     if (library == NULL)
         fail(dlerror());
     return library;
@@ -157,6 +159,8 @@ int main(int argc, char **argv) {
         if (finds(argv[i]) != dlsym(RTLD_DEFAULT, argv[i]))
             printf(" %s differs", argv[i]);
     behind_works();
+    if (strcmp(how, "namespace") == 0)
+        library = opened("now"); /* another copy, in the program's own */
     blocks_pass(library, strcmp(how, "closed") == 0);
     behind_works();
     puts("");
