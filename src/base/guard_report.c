@@ -8,6 +8,7 @@
 #include "base/guard_report.h"
 
 #include "base/os.h"
+#include "base/syscall.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -83,6 +84,11 @@ void hz_guard_fail(const char *text, const void *address, const struct hz_guard_
 
 /* ---- the signal -------------------------------------------------------------------------------------- */
 
+static void signal_self(int number) {
+    long process = HZ_SYSCALL(SYS_getpid, 0, 0, 0);
+    (void)HZ_SYSCALL(SYS_tgkill, process, HZ_SYSCALL(SYS_gettid, 0, 0, 0), number); /* fails for bad arguments only */
+}
+
 /* Restores the action before ours. */
 static void former_restore(void) {
     (void)sigaction(SIGSEGV, &former, NULL); /* fails for bad arguments only */
@@ -96,7 +102,7 @@ static void former_call(int number, siginfo_t *info, void *context) {
     if ((former.sa_flags & SA_SIGINFO) == 0 && (former.sa_handler == SIG_DFL || former.sa_handler == SIG_IGN)) {
         former_restore();
         if (is_sent)
-            (void)raise(number); /* stays pending until this handler returns */
+            signal_self(number); /* stays pending until this handler returns */
         return;
     }
     (void)pthread_sigmask(SIG_BLOCK, &former.sa_mask, NULL); /* fails for bad arguments only; ends with this handler */

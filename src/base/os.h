@@ -124,6 +124,9 @@ void hz_os_usage_end(void);
    system call. */
 uint32_t hz_os_thread_id(void);
 
+/* Names the calling thread, for tools that list threads: at most 15 characters. */
+void hz_os_name_thread(const char *name);
+
 /* Whether the calling thread is the process's first one. Call it in a constructor or a fork's child: in a process with
    one thread it makes no system call. */
 bool hz_os_is_first_thread(void);

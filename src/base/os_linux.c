@@ -26,6 +26,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -476,6 +477,10 @@ uint32_t hz_os_thread_id(void) {
     if (pthread_getcpuclockid(pthread_self(), &clock) != 0)
         return 0;
     return (uint32_t) ~(clock >> KIND_BITS);
+}
+
+void hz_os_name_thread(const char *name) {
+    (void)HZ_SYSCALL6(SYS_prctl, PR_SET_NAME, name, 0, 0, 0, 0); /* it informs only */
 }
 
 extern char __libc_single_threaded __attribute__((weak)); /* glibc 2.32 and later: no second thread ever started */

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/auxv.h>
 
 /* Fields of /proc/self/stat, counted from the one behind the name (proc(5) counts from 1, and that one is the third).
  */
@@ -44,10 +44,10 @@ void hz_process_get(struct hz_process *process) {
     const char *threads = field_at(fields, FIELD_THREADS);
     const char *start = field_at(fields, FIELD_START);
     const char *rss = field_at(fields, FIELD_RSS);
-    long ticks = sysconf(_SC_CLK_TCK);
-    if (rss == NULL || ticks <= 0)
+    unsigned long ticks = getauxval(AT_CLKTCK); /* the kernel always tells it */
+    if (rss == NULL || ticks == 0)
         return;
-    uint64_t started_ms = number_at(start) * MS / (uint64_t)ticks;
+    uint64_t started_ms = number_at(start) * MS / ticks;
     uint64_t now_ms = hz_os_uptime_ms();
     process->is_known = true;
     process->uptime_ms = now_ms > started_ms ? now_ms - started_ms : 0;

@@ -13,15 +13,15 @@
 #include "base/profile_flow.h"
 #include "base/profile_sites.h"
 #include "base/random.h"
+#include "base/syscall.h"
 
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { STREAM_VERSION = 2, RECORD_END = 0, RECORD_MAPPING = 1, RECORD_SITE = 2, RECORD_PAIR = 3, RECORD_THREAD = 4 };
 
@@ -105,7 +105,7 @@ static int put_file(struct dl_phdr_info *info, size_t size, void *context) {
     size_t id_length = 0;
     (void)size;
     if (mappings->is_first && !hz_os_is_confined()) { /* the program itself, which has no name here */
-        ssize_t got = readlink("/proc/self/exe", path, sizeof(path));
+        long got = HZ_SYSCALL6(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof(path), 0, 0);
         name = got > 0 ? path : name;
         length = got > 0 ? (size_t)got : length;
     }
@@ -134,15 +134,15 @@ static int put_file(struct dl_phdr_info *info, size_t size, void *context) {
 static void put_moment(struct stream *stream) {
     struct hz_process process;
     struct hz_profile_figures figures;
-    struct timespec now = {0};
-    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail */
+    const uint64_t second_ns = 1000000000;
+    uint64_t now = hz_os_date_ns();
     hz_process_get(&process);
     hz_profile_figures_get(&figures);
     put_bytes(stream, stream_magic, sizeof(stream_magic));
     put_varint(stream, STREAM_VERSION);
     put_varint(stream, process.id);
-    put_varint(stream, (uint64_t)now.tv_sec);
-    put_varint(stream, (uint64_t)now.tv_nsec);
+    put_varint(stream, now / second_ns);
+    put_varint(stream, now % second_ns);
     put_varint(stream, hz_profile_rate());
     put_varint(stream, figures.lost_blocks);
     put_string(stream, process.program, strlen(process.program));

@@ -11,6 +11,7 @@
 #include "base/process.h"
 #include "base/profile.h"
 #include "base/profile_write.h"
+#include "base/syscall.h"
 #include "base/worker.h"
 #include "front/request.h"
 #include "heap/park.h"
@@ -24,8 +25,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum {
     ASKED_STATS = 1 << HZ_REQUEST_STATS,
@@ -34,7 +35,7 @@ enum {
     ASKED_END = 2 << HZ_REQUESTS,
 };
 
-enum { STDERR_COPY_MIN = 200 }; /* a number that a program does not expect to get */
+enum { STDERR = 2, STDERR_COPY_MIN = 200 }; /* a number that a program does not expect to get */
 
 enum {
     TERM_AGAIN_MS = 500,   /* a SIGTERM that comes later than that after the first one does not wait for the report */
@@ -73,28 +74,33 @@ static _Atomic(uint64_t) term_since_ms;  /* cas: when the first SIGTERM came; 0:
 
 /* ---- writing --------------------------------------------------------------------------------------- */
 
+/* The kernel's struct is the C library's, on the 64-bit processors that we know. */
+static bool file_status(int file, struct stat *status) {
+    return HZ_SYSCALL(SYS_fstat, file, status, 0) == 0;
+}
+
+static bool is_terminal(int file) {
+    char settings[256]; /* the kernel's struct termios, which is smaller */
+    return HZ_SYSCALL(SYS_ioctl, file, TCGETS, settings) == 0;
+}
+
 static bool is_as_stderr_was(int file) {
     struct stat now;
-    return had_stderr && fstat(file, &now) == 0 && now.st_dev == stderr_was.st_dev && now.st_ino == stderr_was.st_ino;
+    return had_stderr && file_status(file, &now) && now.st_dev == stderr_was.st_dev && now.st_ino == stderr_was.st_ino;
 }
 
 /* Whether number 2 is still where a program writes its messages. A program that has closed stderr may have opened any
    other file with its number: data that it also reads, for example. */
 static bool is_for_messages(void) {
-    int flags = fcntl(STDERR_FILENO, F_GETFL);
-    return flags >= 0 && (is_as_stderr_was(STDERR_FILENO) || (flags & O_ACCMODE) == O_WRONLY || isatty(STDERR_FILENO));
+    long flags = HZ_SYSCALL(SYS_fcntl, STDERR, F_GETFL, 0);
+    return flags >= 0 && (is_as_stderr_was(STDERR) || (flags & O_ACCMODE) == O_WRONLY || is_terminal(STDERR));
 }
 
 /* stderr, unless the program has closed it: then the copy, unless that is another file by now. -1 if there is none. */
 static int stderr_open(void) {
-    int saved = errno;
-    int file = -1;
     if (hz_os_is_confined() || is_for_messages())
-        file = STDERR_FILENO;
-    else if (stderr_copy >= 0 && is_as_stderr_was(stderr_copy))
-        file = stderr_copy;
-    errno = saved;
-    return file;
+        return STDERR;
+    return stderr_copy >= 0 && is_as_stderr_was(stderr_copy) ? stderr_copy : -1;
 }
 
 __attribute__((format(printf, 1, 2))) static void reporter_say(const char *format, ...) {
@@ -120,13 +126,13 @@ static int report_print(const struct subject *subject, int file) {
     return hz_stats_print(file, subject->wish.format) == 0 ? 0 : errno;
 }
 
-/* Opening a FIFO that nobody reads fails, instead of waiting for a reader. -1 with errno set if it fails. */
+/* Opening a FIFO that nobody reads fails, instead of waiting for a reader. -errno if it fails. */
 static int report_open(const char *path) {
-    int file =
-        open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK, S_IRUSR | S_IWUSR);
+    const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK;
+    long file = HZ_SYSCALL6(SYS_openat, AT_FDCWD, path, flags, S_IRUSR | S_IWUSR, 0, 0);
     if (file >= 0)
-        (void)fcntl(file, F_SETFL, O_APPEND); /* cannot fail: takes O_NONBLOCK back */
-    return file;
+        (void)HZ_SYSCALL(SYS_fcntl, file, F_SETFL, O_APPEND); /* cannot fail: takes O_NONBLOCK back */
+    return (int)file;
 }
 
 /* Adds a report to the file. What a full disk has cut off is taken back, so that each report in the file is whole. */
@@ -134,17 +140,18 @@ static void report_to_file(struct subject *subject, const char *path) {
     struct stat before;
     int file = report_open(path);
     if (file < 0) {
-        complain(subject, path, errno);
+        complain(subject, path, -file);
         return;
     }
-    bool is_file = fstat(file, &before) == 0 && S_ISREG(before.st_mode);
+    bool is_file = file_status(file, &before) && S_ISREG(before.st_mode);
     int error = report_print(subject, file);
     if (error != 0) {
         complain(subject, path, error);
-        if (is_file && ftruncate(file, before.st_size) != 0)
-            complain(subject, path, errno);
+        long cut = is_file ? HZ_SYSCALL(SYS_ftruncate, file, before.st_size, 0) : 0;
+        if (cut != 0)
+            complain(subject, path, (int)-cut);
     }
-    (void)close(file); /* what matters was written by write(2) */
+    (void)HZ_SYSCALL(SYS_close, file, 0, 0); /* what matters was written by write(2) */
 }
 
 static void report_to(struct subject *subject) {
@@ -228,7 +235,7 @@ static void end_by_term(void) {
     (void)sigaction(SIGTERM, &action, NULL); /* cannot fail for this signal */
     /* all other threads may block it, in our handler or by themselves */
     bool is_unblocked = pthread_sigmask(SIG_UNBLOCK, &term, &saved) == 0;
-    (void)kill(getpid(), SIGTERM);
+    (void)HZ_SYSCALL(SYS_kill, hz_os_process_id(), SIGTERM, 0);
     if (is_unblocked)
         (void)pthread_sigmask(SIG_SETMASK, &saved, NULL); /* cannot fail with a mask that was in force */
 }
@@ -294,8 +301,9 @@ static void handler_set(const struct subject *subject, int number) {
 
 /* Without a reporter, SIGTERM has its effect at once. */
 static void term_handler_remove(void) {
+    const struct sigaction action = {.sa_handler = SIG_DFL};
     if (has_handler(SIGTERM, on_signal))
-        (void)signal(SIGTERM, SIG_DFL);
+        (void)sigaction(SIGTERM, &action, NULL); /* cannot fail for this signal */
 }
 
 /* A handler that the program has installed since then is in force. It is said once, when there is a report. */
@@ -363,7 +371,7 @@ static void term_do(void) {
 static void *reporter_main(void *unused) {
     uint32_t seen;
     (void)unused;
-    (void)pthread_setname_np(pthread_self(), "hakozuna-stats"); /* the name is informative only */
+    hz_os_name_thread("hakozuna-stats");
     for (unsigned i = 0; i < HZ_REQUESTS; i++)
         due_set(&subjects[i], hz_os_now_ms());
     while (((seen = reporter_wait()) & ASKED_END) == 0) {
@@ -449,7 +457,7 @@ static void wish_drop(struct subject *subject) {
 /* The child may go on as a daemon, and whoever reads the parent's stderr from a pipe waits until all have closed it. */
 static void stderr_copy_close(void) {
     if (stderr_copy >= 0 && !hz_os_is_confined() && is_as_stderr_was(stderr_copy))
-        (void)close(stderr_copy);
+        (void)HZ_SYSCALL(SYS_close, stderr_copy, 0, 0); /* nothing was written to it that is not there */
     stderr_copy = -1;
 }
 
@@ -527,7 +535,7 @@ static void words_read(enum hz_request_of of, const struct hz_reporter_words *as
 
 void hz_reporter_read(const struct hz_reporter_words *of_stats, const struct hz_reporter_words *of_profile) {
     if (of_stats->words != NULL || of_profile->words != NULL)
-        had_stderr = fstat(STDERR_FILENO, &stderr_was) == 0;
+        had_stderr = file_status(STDERR, &stderr_was);
     words_read(HZ_REQUEST_STATS, of_stats);
     words_read(HZ_REQUEST_PROFILE, of_profile);
 }
@@ -554,7 +562,7 @@ void hz_reporter_start(void) {
     if (!is_any)
         return;
     if (had_stderr && wants_stderr())
-        stderr_copy = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_COPY_MIN);
+        stderr_copy = (int)HZ_SYSCALL(SYS_fcntl, STDERR, F_DUPFD_CLOEXEC, STDERR_COPY_MIN);
     is_first_key = pthread_key_create(&first_thread, first_thread_ends) == 0;
     if (pthread_atfork(NULL, NULL, reporter_after_fork) != 0)
         for (unsigned i = 0; i < HZ_REQUESTS; i++)
@@ -566,22 +574,24 @@ void hz_reporter_start(void) {
    tell of it are blocked, and taken when they come. */
 static void reports_without_signals(void) {
     static const int numbers[] = {SIGPIPE, SIGXFSZ};
+    enum { KERNEL_SET_BYTES = 8 }; /* of the C library's sigset_t, the kernel knows the beginning */
     const struct timespec at_once = {0};
     sigset_t raised;
     sigset_t saved;
-    sigset_t before;
+    sigset_t before = {0};
     (void)sigemptyset(&raised);
     for (size_t i = 0; i < HZ_ARRAY_LENGTH(numbers); i++)
         (void)sigaddset(&raised, numbers[i]);
-    (void)pthread_sigmask(SIG_BLOCK, &raised, &saved); /* cannot fail */
-    (void)sigpending(&before);                         /* cannot fail */
+    (void)pthread_sigmask(SIG_BLOCK, &raised, &saved);                 /* cannot fail */
+    (void)HZ_SYSCALL(SYS_rt_sigpending, &before, KERNEL_SET_BYTES, 0); /* cannot fail */
     reports_at_end();
     for (unsigned i = 0; i < HZ_REQUESTS; i++)
         handler_look(&subjects[i]);
     for (size_t i = 0; i < HZ_ARRAY_LENGTH(numbers); i++)
         if (sigismember(&before, numbers[i]))
             (void)sigdelset(&raised, numbers[i]);
-    while (sigtimedwait(&raised, NULL, &at_once) > 0) { /* the next one, if there is any */
+    while (HZ_SYSCALL6(SYS_rt_sigtimedwait, &raised, NULL, &at_once, KERNEL_SET_BYTES, 0, 0) > 0) {
+        /* the next one, if there is any */
     }
     (void)pthread_sigmask(SIG_SETMASK, &saved, NULL); /* cannot fail with a mask that was in force */
 }
