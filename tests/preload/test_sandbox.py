@@ -94,7 +94,7 @@ def test_a_filter_that_refuses_mprotect(preload: Preload, program: Path, when: s
     survives(preload, program, when, f"raw:{error}", "one", "mprotect")
 
 
-@pytest.mark.parametrize(("when", "work"), [("late", "one"), ("threads", "stay")])
+@pytest.mark.parametrize(("when", "work"), [("early", "one"), ("late", "one"), ("threads", "stay")])
 @pytest.mark.parametrize("how", ["prctl:kill", "raw:EINVAL", "raw:EPERM", "raw:EACCES", "raw:ENOSYS"])
 @pytest.mark.parametrize("arguments", ["@plain", "@fixed"])
 def test_a_filter_that_looks_at_arguments(

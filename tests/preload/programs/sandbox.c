@@ -2,6 +2,7 @@
  * sandbox.c - a program that restricts its system calls and goes on allocating. Usage: sandbox WHEN HOW WORK LIST
  *
  *   WHEN   exec      the filter is installed by this program, which then executes itself again
+ *          early     at once
  *          late      after some work
  *          threads   after three threads have worked, which go on afterwards
  *          first     by the first thread that the program starts, at once
