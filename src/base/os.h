@@ -124,9 +124,6 @@ void hz_os_usage_end(void);
    system call. */
 uint32_t hz_os_thread_id(void);
 
-/* Names the calling thread, for tools that list threads: at most 15 characters. */
-void hz_os_name_thread(const char *name);
-
 /* Whether the calling thread is the process's first one. Call it in a constructor or a fork's child: in a process with
    one thread it makes no system call. */
 bool hz_os_is_first_thread(void);
@@ -206,7 +203,7 @@ int hz_os_nice(void);
 void hz_os_thread_ordinary(int nice, const uint64_t *cpus, size_t words);
 
 /* Names the calling thread: up to 15 characters. Does nothing in a process that may be filtered. */
-void hz_os_thread_name(const char *name);
+void hz_os_name_thread(const char *name);
 
 /* Fills memory with random bytes. If the kernel refuses them, the bytes are guessable. */
 void hz_os_random(void *memory, size_t bytes);

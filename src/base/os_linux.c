@@ -479,10 +479,6 @@ uint32_t hz_os_thread_id(void) {
     return (uint32_t) ~(clock >> KIND_BITS);
 }
 
-void hz_os_name_thread(const char *name) {
-    (void)HZ_SYSCALL6(SYS_prctl, PR_SET_NAME, name, 0, 0, 0, 0); /* it informs only */
-}
-
 extern char __libc_single_threaded __attribute__((weak)); /* glibc 2.32 and later: no second thread ever started */
 
 bool hz_os_is_single_threaded(void) {

@@ -155,7 +155,7 @@ void hz_os_thread_ordinary(int nice, const uint64_t *cpus, size_t words) {
         (void)HZ_SYSCALL(SYS_sched_setaffinity, 0, words * sizeof(*cpus), cpus);
 }
 
-void hz_os_thread_name(const char *name) {
+void hz_os_name_thread(const char *name) {
     if (hz_os_is_unfiltered())
         (void)HZ_SYSCALL(SYS_prctl, PR_SET_NAME, name, 0); /* it is informative only */
 }

@@ -25,7 +25,7 @@ void hz_announce_if_filter(long number, long first) {
         hz_announce_filter();
 }
 
-static int result_of(long result) {
+int hz_announce_answer(long result) {
     if (!hz_syscall_failed(result))
         return (int)result;
     errno = (int)-result;
@@ -38,12 +38,13 @@ static int call_alone(long number, long first, long second) {
     long result = HZ_SYSCALL(number, first, second, 0);
     if (had_keeper)
         hz_keeper_resume(true);
-    return result_of(result);
+    return hz_announce_answer(result);
 }
 
 int hz_announce_unshare(int flags) {
     const int alone = CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
-    return (flags & alone) != 0 ? call_alone(SYS_unshare, flags, 0) : result_of(HZ_SYSCALL(SYS_unshare, flags, 0, 0));
+    return (flags & alone) != 0 ? call_alone(SYS_unshare, flags, 0)
+                                : hz_announce_answer(HZ_SYSCALL(SYS_unshare, flags, 0, 0));
 }
 
 int hz_announce_setns(int fd, int kind) {

@@ -21,4 +21,7 @@ void hz_announce_if_filter(long number, long first);
 int hz_announce_unshare(int flags);
 int hz_announce_setns(int fd, int kind);
 
+/* The result of a system call as the C library's functions give it: -1 with errno if it is an error. */
+int hz_announce_answer(long result);
+
 #endif

@@ -8,8 +8,6 @@
 #include "heap/keeper.h"
 #include "heap/surroundings.h"
 
-#include <errno.h>
-
 typedef int prctl_function(int, unsigned long, unsigned long, unsigned long, unsigned long);
 
 /* Not with an ellipsis, as in override_syscall.c; under another name here, since headers declare it with one. */
@@ -17,11 +15,7 @@ HZ_EXPORT prctl_function archive_prctl __asm__("prctl");
 
 int archive_prctl(int option, unsigned long first, unsigned long second, unsigned long third, unsigned long fourth) {
     hz_announce_if_filter(SYS_prctl, option);
-    long result = HZ_SYSCALL6(SYS_prctl, option, first, second, third, fourth, 0);
-    if (!hz_syscall_failed(result))
-        return (int)result;
-    errno = (int)-result;
-    return -1;
+    return hz_announce_answer(HZ_SYSCALL6(SYS_prctl, option, first, second, third, fourth, 0));
 }
 
 __attribute__((constructor)) static void surroundings_load(void) {

@@ -8,19 +8,10 @@
 #include "base/syscall.h"
 #include "front/announce.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
 
 typedef int prctl_function(int, ...);
-
-/* The kernel's answer as the C library gives it. */
-static int answer(long result) {
-    if (!hz_syscall_failed(result))
-        return (int)result;
-    errno = (int)-result;
-    return -1;
-}
 
 __attribute__((visibility("default"))) int prctl(int option, ...) {
     enum { ARGUMENTS = 4 };
@@ -34,6 +25,7 @@ __attribute__((visibility("default"))) int prctl(int option, ...) {
     hz_announce_if_filter(SYS_prctl, option);
     prctl_function *next = (prctl_function *)hz_symbols_next(HZ_SYMBOL_PRCTL);
     if (next == NULL)
-        return answer(HZ_SYSCALL6(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3], 0));
+        return hz_announce_answer(
+            HZ_SYSCALL6(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3], 0));
     return next(option, arguments[0], arguments[1], arguments[2], arguments[3]);
 }

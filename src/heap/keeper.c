@@ -218,7 +218,7 @@ static void started_as(enum keeper_state reached) {
 static bool become_independent(void) {
     const struct hz_startup *startup = hz_startup_get();
     hz_os_thread_ordinary(startup->nice, startup->has_cpus ? startup->cpus : NULL, HZ_CPU_WORDS);
-    hz_os_thread_name("hakozuna");
+    hz_os_name_thread("hakozuna");
     bool has_own_files = hz_os_files_own();
     if (has_own_files)
         hz_surroundings_read();
