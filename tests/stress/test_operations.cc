@@ -42,13 +42,11 @@ constexpr uint64_t scaled(uint64_t steps) {
     return support::sanitized ? steps / 10 : steps;
 }
 
-INSTANTIATE_TEST_SUITE_P(Rounds, Operations,
-                         testing::Values(Round{Kind::lockstep, 1, 4, scaled(60000)},
-                                         Round{Kind::lockstep, 2, 4, scaled(60000)},
-                                         Round{Kind::threads, 3, 2, scaled(6000)},
-                                         Round{Kind::threads, 4, 4, scaled(4000)},
-                                         Round{Kind::threads, 5, 70, support::tsan ? 8 : scaled(200)},
-                                         Round{Kind::threads, 6, 300, scaled(30)}));
+INSTANTIATE_TEST_SUITE_P(
+    Rounds, Operations,
+    testing::Values(Round{Kind::lockstep, 1, 4, scaled(60000)}, Round{Kind::lockstep, 2, 4, scaled(60000)},
+                    Round{Kind::threads, 3, 2, scaled(6000)}, Round{Kind::threads, 4, 4, scaled(4000)},
+                    Round{Kind::threads, 5, 70, scaled(200)}, Round{Kind::threads, 6, 300, scaled(30)}));
 
 /* Each check of the operations is made to fail once, in lockstep. */
 class BrokenAllocator : public testing::TestWithParam<broken::Bug> {};
