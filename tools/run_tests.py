@@ -43,6 +43,8 @@ CTEST_RESULT = re.compile(r"^\d+% tests passed, (\d+) tests failed out of (\d+)$
 PYTEST_RESULT = re.compile(r"^=*.*\b\d+ (?:passed|failed|skipped|errors?)\b.* in [\d.]+s\b.*$", re.MULTILINE)
 FAILED_TEST = re.compile(r"^\t *\d+ - (?P<ctest>\S+) \(|^(?:FAILED|ERROR) (?P<pytest>\S+::.*?)(?: - .*)?$|^FAILED: (?P<built>\S+)", re.MULTILINE)
 
+FAILED_OUTPUT = re.compile(r"^(?P<line> *\d+/\d+ Test +#(?!.*Disabled).*\*\*\*.*)\n(?P<output>(?:(?! *\d+/\d+ Test +#| +Start +\d+:|\d+% tests passed).*\n)*)", re.MULTILINE)
+
 
 class Step(NamedTuple):
     """A line of tests/steps.txt."""
@@ -142,6 +144,15 @@ def failed_tests(text: str) -> list[str]:
     return list(dict.fromkeys(found[found.lastgroup] for found in FAILED_TEST.finditer(text)))
 
 
+def outputs_of_failed(text: str) -> list[str]:
+    """What the tests printed that failed under ctest, which may stand far above the end; of each the last lines."""
+    kept = []
+    for found in FAILED_OUTPUT.finditer(text):
+        lines = found["output"].rstrip().splitlines()
+        kept += [found["line"], *lines[-TAIL_LINES:]]
+    return kept
+
+
 class Run:
     """One run of a target's steps."""
 
@@ -208,8 +219,10 @@ class Run:
         return "FAILED"
 
     def show_failure(self, step: Step, text: str) -> None:
-        lines = text.splitlines()[-TAIL_LINES:]
-        print(f"----- the end of build/logs/{step.name}.log", *lines, "-----", sep="\n")
+        outputs = outputs_of_failed(text)
+        if outputs:
+            print(f"----- from build/logs/{step.name}.log", *outputs, sep="\n")
+        print(f"----- the end of build/logs/{step.name}.log", *text.splitlines()[-TAIL_LINES:], "-----", sep="\n")
         for name in failed_tests(text):
             print(f"failed: {name}")
         print(f"{step.name} FAILED; again: make {' '.join(step.make)}", flush=True)

@@ -86,6 +86,17 @@ def test_after_a_failure_the_others_still_run(tree):
     assert lines[-1] == "make test: FAILED: first (build/logs/first.log)"
 
 
+def test_what_a_failed_test_printed_is_shown():
+    """ctest prints it when the test fails, and other tests follow."""
+    passed = "".join(f" {number}/99 Test  #{number}: a{number} ...   Passed    0.1 sec\n" for number in range(4, 99))
+    failed = " 2/99 Test  #1: d ...***Not Run (Disabled)   0.0 sec\n 3/99 Test  #2: b ...***Failed    0.1 sec\nexpected 1\nfound 2\n\n"
+    aborted = "99/99 Test #99: c ...Subprocess aborted***Exception:   0.1 sec\n" + "".join(f"line {number}\n" for number in range(100))
+    text = f"      Start  2: b\n{failed}      Start  4: a4\n{passed}{aborted}\n97% tests passed, 2 tests failed out of 99\n"
+    shown = run_tests.outputs_of_failed(text)
+    assert shown[:4] == [" 3/99 Test  #2: b ...***Failed    0.1 sec", "expected 1", "found 2", aborted.splitlines()[0]]
+    assert shown[4:] == [f"line {number}" for number in range(60, 100)]
+
+
 def test_a_source_that_does_not_compile_is_named(tree):
     change(tree, "one", "@printf %b '[1/2] Building b.c.o\\nFAILED: b.c.o \\ngcc b.c\\nb.c:1: error\\n'; exit 1")
     assert "failed: b.c.o" in run(tree, "test", "first").stdout.splitlines()
