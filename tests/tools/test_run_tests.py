@@ -37,7 +37,7 @@ test test-deep:
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     """A tree with the runner, the job of CI, and small steps."""
-    for name in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES"):
+    for name in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "STEPS"):
         monkeypatch.delenv(name, raising=False)  # those of the make that runs this test
     for name in ("tools/run_tests.py", ".ci/run"):
         (tmp_path / name).parent.mkdir()
