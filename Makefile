@@ -12,7 +12,7 @@ PACKAGING := build/packaging-venv
 PYTEST := $(PYTHON) -m pytest
 # the tests of one file run one after the other: they share results and files; tests/conftest.py orders the files
 BY_FILE := --dist loadfile --no-loadscope-reorder
-RUN_PYTESTS = HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) tests --ignore tests/preload --ignore tests/apps -n $(TEST_JOBS) $(BY_FILE)
+RUN_PYTESTS = HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) tests --ignore tests/preload --ignore tests/apps -n $(TEST_JOBS) $(BY_FILE) --durations 10
 MARK_quick := "not deep"
 MARK_deep := deep
 HAKOBENCH := $(VENV)/bin/hakobench
@@ -109,7 +109,7 @@ preload: venv libs ## run real programs under the release library of each engine
 	$(call under_each_lane,preload,$(LIB),tests/preload -n 2 $(BY_FILE))
 
 # `make test` has the default library alone; these tests wait more than they work
-PRELOAD_PYTESTS = $(PYTEST) tests/preload -n $(shell expr 2 '*' $(JOBS)) $(BY_FILE)
+PRELOAD_PYTESTS = $(PYTEST) tests/preload -n $(shell expr 2 '*' $(JOBS)) $(BY_FILE) --durations 10
 quick-preload deep-preload: %-preload: venv libs
 	HZ_LIB=$(LIB)/libhakozuna_$(firstword $(PRELOAD_LANES)).so $(PRELOAD_PYTESTS) -m $(MARK_$*)
 others-preload: venv libs

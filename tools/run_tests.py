@@ -35,6 +35,7 @@ TIMES_LINE = re.compile(r"(?P<name>\S+) (?P<seconds>\d+) (?P<result>passed|FAILE
 TERMINAL_SECONDS = 1.0  # from one line about the progress to the next
 LOG_SECONDS = 60.0  # the same when nobody looks at a terminal
 PACE_MIN = 0.5  # steps that find everything built do not make those faster that run tests
+OVERDUE_SHARE = 0.1  # of the time that a step has taken, when it takes longer than expected
 TAIL_LINES = 40
 GRACE_SECONDS = 10.0  # how long a step that was interrupted may clean up
 # The counters of ninja, ctest and pytest, and what the Makefile says: the newest tells how far a step is.
@@ -171,7 +172,7 @@ class Run:
         done = sum(step.seconds for step in self.steps[:index])
         taken = sum(result.seconds for result in self.results)
         pace = max(taken / done, PACE_MIN) if done >= 30 else 1.0
-        current = max(self.steps[index].seconds * pace - in_step, 0.0)
+        current = max(self.steps[index].seconds * pace - in_step, in_step * OVERDUE_SHARE)
         return current + pace * sum(step.seconds for step in self.steps[index + 1 :])
 
     def say_left(self, index: int, in_step: float) -> str:
