@@ -165,7 +165,7 @@ asm: libs ## compare the fast paths of the release libraries with tests/asm/budg
 
 pytests: venv libs build-release ## run the tests written in Python, except those of `preload` and `test-apps`
 	$(RUN_PYTESTS)
-quick-pytests: venv libs
+quick-pytests: venv libs workloads
 	$(RUN_PYTESTS) -m $(MARK_quick)
 deep-pytests: venv libs build-release
 	$(RUN_PYTESTS) -m $(MARK_deep)
