@@ -9,6 +9,7 @@ if(hz_has_products)
     target_link_options(hakotrace PRIVATE -Wl,-z,now -Wl,-z,nodelete -Wl,-z,defs)
     target_link_libraries(hakotrace PRIVATE ${CMAKE_DL_LIBS})
     set_target_properties(hakotrace PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
+    add_dependencies(workloads hakotrace)
 endif()
 
 hz_add_workload(hakoreplay "${hz_trace}/replay.c" "${hz_trace}/plan.c")
