@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import click
 
-from hakobench import peers
+from hakobench import peers, seccomp
 from hakobench.project import IN_CHECKOUT, LIB_DIR, ROOT, public_path, public_text
 from hakobench.rows import NAME
 
@@ -34,7 +34,8 @@ print(ask().decode())
 @dataclasses.dataclass(frozen=True)
 class Allocator:
     """One allocator. `library` is None for the C library's own malloc. `config` is the hz_config_string of a library
-    that exports one. `settings` are environment variables that this allocator needs to be at its best."""
+    that exports one. `settings` are environment variables that this allocator needs to be at its best. `under` is a
+    seccomp profile, as seccomp.path_of takes it, in which the program under test runs; empty: none."""
 
     name: str
     library: pathlib.Path | None = None
@@ -43,6 +44,7 @@ class Allocator:
     version: str = ""
     source: str = ""
     settings: tuple[tuple[str, str], ...] = ()
+    under: str = ""
 
     @property
     def is_ours(self) -> bool:
@@ -58,6 +60,13 @@ class Allocator:
         kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
         preload = {"LD_PRELOAD": str(self.library)} if self.library else {}
         return kept | {"LC_ALL": "C"} | dict(self.settings) | preload
+
+
+def confined(chosen: list[Allocator], under: str) -> dict[str, Allocator]:
+    """The same allocators under a seccomp profile, by the names of those without. Raises ValueError."""
+    profile = seccomp.path_of(under).stem
+    seccomp.compiled(seccomp.read(under))
+    return {one.name: dataclasses.replace(one, name=f"{one.name}+{profile}", under=under) for one in chosen}
 
 
 def digest(path: pathlib.Path) -> str:

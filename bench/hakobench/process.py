@@ -51,9 +51,11 @@ def key_values(text: str) -> dict[str, str]:
     return dict(_KEY_VALUE.findall(text))
 
 
-def bind(cpus: Sequence[int]) -> Callable[[], None] | None:
-    """A preexec_fn that binds the child to `cpus`; None without any."""
-    return (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
+def prepare(cpus: Sequence[int], confine: Callable[[], None] | None = None) -> Callable[[], None] | None:
+    """A preexec_fn that binds the child to `cpus`, if any, and then calls `confine`; None when there is nothing to do."""
+    steps = [lambda: os.sched_setaffinity(0, cpus)] if cpus else []
+    steps += [confine] if confine else []
+    return (lambda: [step() for step in steps]) if steps else None
 
 
 def kill_group(process: subprocess.Popen) -> None:
@@ -72,14 +74,15 @@ def run(
     discard_output: bool = False,
     stdin: int = subprocess.DEVNULL,
     watch: Callable[[int], None] | None = None,
+    confine: Callable[[], None] | None = None,
 ) -> Ended:
     """Runs a program to its end, or kills its process group after `timeout` seconds. Calls `watch` with the pid right
-    after the start. Raises OSError when the program cannot start. The usage is that of this child alone (wait4)."""
+    after the start, and `confine` in the child before it. Raises OSError when the program cannot start. The usage is that of this child alone (wait4)."""
     began = time.monotonic()
     out = subprocess.DEVNULL if discard_output else subprocess.PIPE
     process = subprocess.Popen(
         argv, env=dict(environment), cwd=cwd, stdin=stdin, stdout=out, stderr=subprocess.PIPE, text=True,
-        errors="replace", start_new_session=True, preexec_fn=bind(cpus),
+        errors="replace", start_new_session=True, preexec_fn=prepare(cpus, confine),
     )  # fmt: skip
     texts: dict[str, str] = {}
     streams = {"stdout": process.stdout, "stderr": process.stderr}

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from hakobench import allocators, machine, programs, record
+from hakobench import allocators, machine, programs, record, seccomp
 from hakobench.drivers import app
 from hakobench.drivers.job import Job, Outcome
 from hakobench.drivers.registry import DRIVERS
@@ -182,6 +182,7 @@ class Runner:
             cpus=self._cpus,
             client_cpus=self._client_cpus,
             watch=watcher.start,
+            confine=seccomp.under(step.allocator.under) if step.allocator.under else None,
         )
         try:
             outcome = DRIVERS[step.row.driver].run(job)
@@ -198,13 +199,14 @@ class Runner:
         row, allocator, seen = step.row, step.allocator, self._machine
         preload = f"LD_PRELOAD={shlex.quote(allocator.shown_library)} " if allocator.library else ""
         settings = "".join(f"{name}={shlex.quote(value)} " for name, value in allocator.settings)
+        under = f"python3 -m hakobench.seccomp {shlex.quote(allocator.under)} env " if allocator.under else ""
         return record.Run(
             suite=self._plan.suite, row_index=step.row_index, row=row.name, about=row.about, tags=" ".join(row.tags),
             params=_params(row), allocator=allocator.name,
             ours=allocator.is_ours, round=step.round, position=step.position, failure=outcome.failure, marks="",
             metric=row.metric, unit=row.unit, less_is_better=row.less_is_better, value=0.0, wall_seconds=0.0,
             cpu_seconds=0.0, peak_rss_kb=0, final_rss_kb=0, other_cpu_share=other, figures="",
-            command=settings + preload + outcome.command, library=allocator.shown_library,
+            command=under + settings + preload + outcome.command, library=allocator.shown_library,
             library_sha256=allocator.sha256, library_version=allocator.version, config=allocator.config,
             program_sha256=self._program_digest(row), commit=seen.commit, cpu=seen.cpu, cores=seen.cores,
             kernel=seen.kernel, governor=seen.governor, load=seen.load, busy_share=seen.busy_share,

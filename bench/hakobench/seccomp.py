@@ -2,12 +2,15 @@
 
 libseccomp turns a profile into the kernel's form. The result is installed between fork and exec, so it is there before
 the first instruction of the program, as in a container. hakobench/filters has the profiles that are known by name.
+
+usage: python3 -m hakobench.seccomp PROFILE COMMAND [ARGS]...     runs a command under a profile
 """
 
 import ctypes
 import json
 import os
 import pathlib
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 
@@ -132,3 +135,20 @@ def installer(programs: Sequence[bytes]) -> Callable[[], None]:
 def under(name: str) -> Callable[[], None]:
     """A preexec_fn that puts the child under the profile of that name, or in that file. Raises ValueError."""
     return installer([compiled(read(name))])
+
+
+def main(arguments: Sequence[str]) -> int:
+    if len(arguments) < 2:
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    try:
+        confine = under(arguments[0])
+        confine()
+        os.execvp(arguments[1], arguments[1:])
+    except (OSError, ValueError) as error:
+        print(f"hakobench.seccomp: {error}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

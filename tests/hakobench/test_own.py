@@ -161,3 +161,43 @@ def test_a_pool_of_the_program_is_named(program, word):
 
 def test_a_program_without_a_pool_has_no_remark():
     assert advice.pool_remarks("redis-server") == []
+
+
+def test_under_a_profile_each_cell_runs_twice(tmp_path, library):
+    """The profile holds where the name says so, and nowhere else; the command that is recorded repeats the run."""
+    text = """import re
+with open("/proc/self/status") as status, open("modes", "a") as out:
+    out.write(re.search(r"Seccomp:.(\\d)", status.read())[1])
+"""
+    profile = tmp_path / "mine.json"
+    profile.write_text('{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["uselib"], "action": "SCMP_ACT_ERRNO"}]}')
+    called = call(tmp_path, library, "--rounds", "1", "--warmup", "0", "--under", str(profile), *python(tmp_path, text))
+    assert called.returncode == 0, called.stdout + called.stderr
+    runs = {run.allocator: run for run in runs_of(called)}
+    assert set(runs) == {"glibc", "mine", "glibc+mine", "mine+mine"}
+    modes = (tmp_path / "modes").read_text()  # with a run before the first that is not recorded
+    assert modes.count("2") == 2 and modes.count("0") == 3
+    assert runs["mine+mine"].command.startswith("python3 -m hakobench.seccomp ")
+    assert re.search(r"without.*with.*ratio", called.stdout)
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ("{}", "the profile has no 'defaultAction'"),
+        ("{", "cannot read the profile"),
+        ('{"defaultAction": "SCMP_ACT_MAYBE"}', "the profile has no 'MAYBE'"),
+    ],
+)
+def test_a_bad_profile_is_named(tmp_path, library, content, what):
+    (tmp_path / "bad.json").write_text(content)
+    called = call(tmp_path, library, "--under", str(tmp_path / "bad.json"), *python(tmp_path, ""))
+    assert called.returncode == 2
+    assert what in called.stderr
+    assert "neither a file nor a known profile" in call(tmp_path, library, "--under", "docker", *python(tmp_path, "")).stderr
+
+
+def test_a_command_under_a_known_profile():
+    command = [sys.executable, "-m", "hakobench.seccomp", "container", "unshare", "--user", "true"]
+    called = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT / "bench")})
+    assert called.returncode != 0 and "Operation not permitted" in called.stderr

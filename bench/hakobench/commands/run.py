@@ -76,6 +76,21 @@ def _row_table(line: summary.Line) -> Table:
     return shown
 
 
+def print_confined(runs: list[record.Run], pairs: dict[str, str], console: Console) -> None:
+    """Prints each row's figure without and with the seccomp profile; `pairs` has the names of the allocators."""
+    shown = Table("row", "unit", "allocator", "without", "with", "ratio")
+    for line in summary.lines(runs):
+        for name, other in pairs.items():
+            plain, confined = line.cells.get(name), line.cells.get(other)
+            if plain is None or confined is None or plain.failed or confined.failed:
+                shown.add_row(escape(line.row), line.unit, name, *(["-"] * 2), "[red]FAILED[/red]")
+                continue
+            ratio = confined.value / plain.value if plain.value else None
+            cells = (summary.figure(plain.value), summary.figure(confined.value), summary.times(ratio))
+            shown.add_row(escape(line.row), line.unit, name, *cells)
+    console.print(shown)
+
+
 def print_result(runs: list[record.Run], console: Console) -> None:
     """Prints the table, and what its reader has to know."""
     table = summary.lines(runs)
@@ -202,6 +217,7 @@ def path_for_shell(path: pathlib.Path) -> str:
 @click.argument("suite_name", metavar="SUITE | -- PROGRAM [ARGS]...", required=False)
 @click.option("--rows", "row_names", metavar="NAMES", help="Comma-separated names, shell patterns or @tags.")
 @allocators.options
+@click.option("--under", metavar="PROFILE", help="Also run each cell under a seccomp profile: a name such as container, or a file.")
 @click.option("--rounds", type=click.IntRange(1, 1000), help="Runs of each cell; default: that of the suite; 7.")
 @click.option("--warmup", type=click.IntRange(0, 100), help="Runs of each cell before them, not recorded; default: 0; 1.")
 @click.option("--output", type=click.Choice(["keep", "discard"]), default="keep", show_default=True,
@@ -220,7 +236,7 @@ def path_for_shell(path: pathlib.Path) -> str:
 @click.pass_context
 def command(
     ctx: click.Context, suite_name: str | None, row_names: str | None, names: str | None,
-    extra: dict[str, pathlib.Path], rounds: int | None, warmup: int | None, output: str, scale: float,
+    extra: dict[str, pathlib.Path], under: str | None, rounds: int | None, warmup: int | None, output: str, scale: float,
     seed: int | None, list_only: bool, resume: bool, force: bool, json_path: pathlib.Path | None,
     results_dir: pathlib.Path | None, log_dir: pathlib.Path | None, bin_dir: pathlib.Path,
 ) -> None:  # fmt: skip
@@ -247,6 +263,8 @@ def command(
             _list_rows(chosen)
             return
         picked, remarks = allocators.select(names, extra, chosen.peers)
+        confined = allocators.confined(picked, under) if under else {}
+        picked += confined.values()
         plan, left_out = new_plan(
             chosen, row_names, picked, rounds, scale, seed, results_dir, log_dir, bin_dir, force, warmup
         )
@@ -271,6 +289,8 @@ def command(
         notes.print(f"interrupted; the finished runs are in {public_path(plan.csv_path)}, --resume makes the others")
         sys.exit(INTERRUPTED)
     print_result(runs, Console(highlight=False))
+    if confined:
+        print_confined(runs, {name: one.name for name, one in confined.items()}, Console(highlight=False))
     if json_path is not None:
         try:
             export_json(runs, json_path)

@@ -104,7 +104,7 @@ class Server:
             with self._log.open("wb") as log:
                 self._process = subprocess.Popen(
                     self._argv, env=self._environment, cwd=self._job.scratch, stdin=subprocess.DEVNULL, stdout=log,
-                    stderr=log, start_new_session=True, preexec_fn=process.bind(self._job.cpus),
+                    stderr=log, start_new_session=True, preexec_fn=process.prepare(self._job.cpus, self._job.confine),
                 )  # fmt: skip
         except OSError as error:
             raise FailedError(f"cannot start '{public_path(pathlib.Path(self._argv[0]))}': {error.strerror}") from error

@@ -132,6 +132,7 @@ def execute(
         [*launcher, *argv], job.plain_environment, timeout=job.timeout, cwd=folder or job.scratch,
         cpus=() if job.row.params.get("cpus") == "all" else job.cpus,
         discard_output=job.row.discard_output, watch=functools.partial(_watch_child, job.watch),
+        confine=job.confine,
     )  # fmt: skip
     if ended.failure:
         raise app.FailedError(public_text(ended.failure))

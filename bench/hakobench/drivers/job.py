@@ -10,7 +10,8 @@ from hakobench.rows import Row
 @dataclasses.dataclass(frozen=True)
 class Job:
     """One run to make. `args` are the row's with the amount of work filled in. `scratch` is an empty directory that the
-    runner removes afterwards. `cpus` are for the program under test, `client_cpus` for a load generator."""
+    runner removes afterwards. `cpus` are for the program under test, `client_cpus` for a load generator. `confine` puts the program under test
+    into the allocator's seccomp profile, between fork and exec."""
 
     row: Row
     args: list[str]
@@ -22,6 +23,7 @@ class Job:
     cpus: tuple[int, ...]
     client_cpus: tuple[int, ...]
     watch: Callable[[int], None]
+    confine: Callable[[], None] | None = None
 
 
 @dataclasses.dataclass

@@ -33,7 +33,7 @@ def run(job: Job) -> Outcome:
     try:
         ended = process.run(
             [str(program), *job.args], job.environment, timeout=job.timeout, cwd=job.scratch,
-            discard_output=job.row.discard_output, watch=job.watch,
+            discard_output=job.row.discard_output, watch=job.watch, confine=job.confine,
         )  # fmt: skip
     except OSError as error:
         outcome.failure = f"cannot start '{public_path(program)}': {error.strerror}"
