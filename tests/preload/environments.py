@@ -13,6 +13,7 @@ import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -30,6 +31,7 @@ SLEEP_SECONDS = 3
 START_SECONDS = 60
 LATEST_SECONDS = 10  # after the sleep, on a busy machine
 NOBODY = 65534
+UNIT_FAILED = 255
 FAULT = 3  # exit code of returns.c: a block has lost its contents
 # What the library can use beyond what glibc's malloc and threads need, as returns.c names it.
 CALLS = (
@@ -76,6 +78,8 @@ def place(library: Path | None) -> Iterator[Place]:
     try:
         yield made
     finally:
+        # each environment mounts in a namespace of its own; were it not so, this would remove the machine's programs
+        assert str(folder) not in Path("/proc/self/mounts").read_text(), f"something is still mounted below {folder}"
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -192,6 +196,57 @@ def nspawn(place: Place, command: list[str]) -> list[str]:
     ]  # fmt: skip
 
 
+UNIT = """[Unit]
+DefaultDependencies=no
+SuccessAction=exit
+FailureAction=exit
+[Service]
+Type=oneshot
+NoNewPrivileges=yes
+MemoryDenyWriteExecute=yes
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
+SystemCallFilter=@system-service
+{more}
+Environment={preload}
+ExecStart={command}
+StandardInput=file:{folder}/in
+StandardOutput=file:{folder}/out
+StandardError=file:{folder}/err
+"""
+# The unit's standard streams are FIFOs, since systemd starts it, not this process.
+BOOT = """mkfifo "$0/in" "$0/out"
+exec 3<&0
+cat <&3 >"$0/in" 2>/dev/null &
+cat "$0/out" 2>/dev/null &
+"$@" </dev/null >/dev/null 2>"$0/boot.log" || { code=$?; cat "$0/err" "$0/boot.log" >&2; exit $code; }
+"""
+
+
+def systemd_unit(*lines: str) -> Callable[[Place, list[str]], list[str]]:
+    """systemd itself, which systemd-nspawn boots into one unit with the usual hardening options, and `lines` besides."""
+
+    def command_of(place: Place, command: list[str]) -> list[str]:
+        folder = place.folder / f"systemd-{uuid.uuid4().hex[:12]}"
+        shutil.copytree(place.root, folder / "root", symlinks=True)  # systemd-nspawn lets one container at a time use a root folder
+        units = folder / "root/etc/systemd/system"
+        units.mkdir(parents=True)
+        preload = f"LD_PRELOAD={place.library}" if place.library else ""
+        unit = UNIT.format(more="\n".join(lines), preload=preload, command=" ".join(command), folder=folder)
+        (units / "environment.service").write_text(unit)
+        boot = [
+            "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", f"--directory={folder}/root", "--bind-ro=/usr",
+            f"--bind={place.folder}", "--boot", "--", "--unit=environment.service",
+        ]  # fmt: skip
+        return ["sh", "-c", BOOT, str(folder), *boot]
+
+    return command_of
+
+
 def lxc(place: Place, command: list[str]) -> list[str]:
     """A container of LXC without a boot, with Debian's common configuration, which has its seccomp list."""
     name = f"hz-{uuid.uuid4().hex[:12]}"
@@ -293,6 +348,9 @@ ENVIRONMENTS = (
     started("runc-hardened", "the same as another user, without capabilities, with limits", oci("runc", hardened=True), "runc"),
     started("podman", "`podman run` with its own profile", podman, "podman"),
     started("nspawn", "systemd-nspawn, whose own list refuses", nspawn, "systemd-nspawn"),
+    started("systemd-unit", "systemd itself in systemd-nspawn, a hardened unit", systemd_unit(), "systemd-nspawn"),
+    started("systemd-unit-tight", "the same without @privileged and @resources",
+            systemd_unit("SystemCallFilter=~@privileged @resources"), "systemd-nspawn"),
     started("lxc", "lxc-execute with Debian's common.conf", lxc, "lxc-execute"),
 )
 BY_NAME = {environment.name: environment for environment in ENVIRONMENTS}
@@ -324,7 +382,7 @@ def start(environment: Environment, place: Place, command: list[str]) -> subproc
     return subprocess.Popen(
         environment.wrap(place, command), env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, errors="replace", cwd="/", preexec_fn=seccomp.installer(codes) if codes else None,
-        close_fds=False,  # a strict profile forbids to close them, and all of them are closed at exec
+        start_new_session=True, close_fds=False,  # a strict profile forbids to close them, and all of them are closed at exec
     )  # fmt: skip
 
 
@@ -352,8 +410,10 @@ def ending(process: subprocess.Popen[str], said: str) -> Seen:
     environment could not start it."""
     code = process.wait(timeout=START_SECONDS)
     words = f"{said}{process.stderr.read()}".strip()
-    if code < 0 or code > 128:
+    if code < 0 or 128 < code <= 128 + signal.SIGRTMAX:
         return Seen(killed=f"signal {-code if code < 0 else code - 128}", said=words)
+    if code == UNIT_FAILED:
+        return Seen(killed="systemd's exit code for a unit that failed", said=words)
     if code == FAULT:
         return Seen(killed=words, said=words)
     return Seen(failure=f"exit code {code}: {words.splitlines()[-1] if words else 'no word'}")
@@ -397,8 +457,9 @@ def run(environments: list[Environment], place: Place, enough_mb: float | None =
 
 
 def discard(process: subprocess.Popen[str]) -> None:
-    """Kills it, which ends the program within too: that is at the end of stdin, or dies with what started it."""
-    process.kill()
+    """Kills it with all that it has started in its session; a program elsewhere ends at the end of its stdin."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     for stream in (process.stdin, process.stdout, process.stderr):
         stream.close()
