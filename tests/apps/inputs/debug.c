@@ -2,15 +2,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct node {
+struct debugged_node {
     int value;
-    struct node *next;
+    struct debugged_node *next;
 };
 
-static struct node *list_make(int count) {
+static struct debugged_node *list_make(int count) {
     if (count == 0)
         return NULL;
-    struct node *node = malloc(sizeof *node);
+    struct debugged_node *node = malloc(sizeof *node);
     if (node == NULL)
         abort();
     node->value = count * count;
@@ -18,15 +18,15 @@ static struct node *list_make(int count) {
     return node;
 }
 
-static int list_sum(const struct node *node) {
+static int list_sum(const struct debugged_node *node) {
     return node == NULL ? 0 : node->value + list_sum(node->next);
 }
 
 int main(void) {
-    struct node *list = list_make(200);
+    struct debugged_node *list = list_make(200);
     printf("%d\n", list_sum(list));
     while (list != NULL) {
-        struct node *next = list->next;
+        struct debugged_node *next = list->next;
         free(list);
         list = next;
     }

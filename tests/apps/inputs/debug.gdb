@@ -16,7 +16,7 @@ print *node
 delete
 info line list_make
 disassemble list_sum
-ptype struct node
-info types node
+ptype struct debugged_node
+info types debugged_node
 finish
 continue
