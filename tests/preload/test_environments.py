@@ -15,7 +15,9 @@ from environments import ENVIRONMENTS, Environment, Place, Seen
 
 pytestmark = pytest.mark.usefixtures("ours_only")
 
-PORTABLE = [one for one in ENVIRONMENTS if one.portable]
+# `make test` runs these, `make test-deep` the others.
+QUICK = ("none", "container", "systemd-tight", "strict", "kill-membarrier")
+PORTABLE = [pytest.param(one, id=one.name, marks=[] if one.name in QUICK else [pytest.mark.deep]) for one in ENVIRONMENTS if one.portable]
 AT_ONCE = 6
 # How much more memory may stay than without a filter. Without one far less stays than the keeper's absence would leave.
 RATIO, MORE_MB = 1.25, 4
@@ -64,7 +66,7 @@ def test_the_workload_is_one_that_needs_a_keeper() -> None:
     assert seen.resident_mb > GLIBC_MB_LEAST
 
 
-@pytest.mark.parametrize("environment", PORTABLE, ids=lambda one: one.name)
+@pytest.mark.parametrize("environment", PORTABLE)
 def test_memory_goes_back(seen_in: Callable[[Environment], Seen], environment: Environment) -> None:
     if why := environment.missing():
         pytest.skip(why)

@@ -21,6 +21,7 @@ from hakobench import seccomp
 pytestmark = pytest.mark.usefixtures("ours_only")
 
 WAYS = ("prctl", "each", "syscall", "tsync", "libseccomp", "libseccomp-tsync", "libseccomp-root")
+QUICK = ("prctl", "tsync", "libseccomp-root")  # `make test` runs these, `make test-deep` the others
 # What glibc's malloc and free use (it counts the CPUs, and reads in /proc how the machine overcommits), the end of a thread, and
 # this program's own reads, writes and end.
 MEMORY = (
@@ -73,7 +74,7 @@ def confine(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [pytest.param(way, marks=[] if way in QUICK else [pytest.mark.deep]) for way in WAYS])
 def test_a_program_that_confines_itself_goes_on(library: Path, program: Path, way: str) -> None:
     if way == "libseccomp-root" and os.geteuid() != 0:
         pytest.skip("only root may install a filter without PR_SET_NO_NEW_PRIVS")
