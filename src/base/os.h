@@ -71,8 +71,8 @@ bool hz_os_has_address(uintptr_t address);
    with the mapping unchanged; the target is no longer the caller's then. */
 void *hz_os_remap(void *address, size_t old_bytes, size_t new_bytes, void *target);
 
-/* Bytes of the range that are in memory now. Where nothing is mapped, and in a confined process, none are. A system
-   call for each 4 MiB or so; for statistics. */
+/* Bytes of the range that are in memory now. Where nothing is mapped, and in a process that may be filtered, none are.
+   A system call for each 4 MiB or so; for statistics. */
 size_t hz_os_resident_bytes(const void *address, size_t bytes);
 
 /* The CPUs on which a thread may run, one bit each in `mask`, which has room for 64 * words of them; 0: the calling

@@ -10,6 +10,7 @@
 #include "base/os_life.h"
 
 #include "base/os.h"
+#include "base/symbols.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -30,19 +31,57 @@ static enum hz_life_phase phase_of(struct hz_life *life) {
     return (enum hz_life_phase)hz_load_acq(&life->phase); /* sync: life, partner hz_life_begin */
 }
 
+/* Tools replace these functions with their own, which may allocate. So the C library's own are called, as far as they
+   can be found. */
+static struct {
+    int (*attributes_begin)(pthread_mutexattr_t *);
+    int (*attributes_end)(pthread_mutexattr_t *);
+    int (*make_robust)(pthread_mutexattr_t *, int);
+    int (*begin)(pthread_mutex_t *, const pthread_mutexattr_t *);
+    int (*lock)(pthread_mutex_t *);
+    int (*try_lock)(pthread_mutex_t *);
+    int (*unlock)(pthread_mutex_t *);
+    int (*consistent)(pthread_mutex_t *);
+} mutexes; /* sync: life; const once it is found */
+
+enum { NOT_FOUND, IS_SOUGHT, IS_FOUND };
+
+static _Atomic(uint32_t) mutexes_state; /* sync: life */
+
+#define MUTEXES_FIND(member, name)                                                                                     \
+    do {                                                                                                               \
+        uintptr_t found = hz_symbols_linked(#name);                                                                    \
+        mutexes.member = found != 0 ? (__typeof__(mutexes.member))found : (name);                                      \
+    } while (0)
+
+void hz_life_load(void) {
+    uint32_t none = NOT_FOUND;
+    if (!hz_cas_strong_acq_rlx(&mutexes_state, &none, IS_SOUGHT)) /* cas */
+        return;
+    MUTEXES_FIND(attributes_begin, pthread_mutexattr_init);
+    MUTEXES_FIND(attributes_end, pthread_mutexattr_destroy);
+    MUTEXES_FIND(make_robust, pthread_mutexattr_setrobust);
+    MUTEXES_FIND(begin, pthread_mutex_init);
+    MUTEXES_FIND(lock, pthread_mutex_lock);
+    MUTEXES_FIND(try_lock, pthread_mutex_trylock);
+    MUTEXES_FIND(unlock, pthread_mutex_unlock);
+    MUTEXES_FIND(consistent, pthread_mutex_consistent);
+    hz_store_rel(&mutexes_state, IS_FOUND); /* sync: life, partner hz_life_begin */
+}
+
 static bool mutex_make(pthread_mutex_t *mutex) {
     pthread_mutexattr_t attributes;
-    if (pthread_mutexattr_init(&attributes) != 0)
+    if (mutexes.attributes_begin(&attributes) != 0)
         return false;
-    bool made = pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0 &&
-                pthread_mutex_init(mutex, &attributes) == 0;
-    (void)pthread_mutexattr_destroy(&attributes);
+    bool made = mutexes.make_robust(&attributes, PTHREAD_MUTEX_ROBUST) == 0 && mutexes.begin(mutex, &attributes) == 0;
+    (void)mutexes.attributes_end(&attributes);
     return made;
 }
 
 bool hz_life_begin(struct hz_life *life) {
-    memset(&life->held, 0, sizeof(life->held)); /* what a vanished thread has left is no mutex any more */
-    bool begun = mutex_make(&life->held) && pthread_mutex_lock(&life->held) == 0;
+    memset(&life->held, 0, sizeof(life->held));             /* what a vanished thread has left is no mutex any more */
+    bool begun = hz_load_acq(&mutexes_state) == IS_FOUND && /* sync: life, partner hz_life_load */
+                 mutex_make(&life->held) && mutexes.lock(&life->held) == 0;
     /* sync: life, partner phase_of */
     hz_store_rel(&life->phase, begun ? HZ_LIFE_WATCHED : HZ_LIFE_UNKNOWN);
     return begun;
@@ -52,7 +91,7 @@ void hz_life_end(struct hz_life *life) {
     if (phase_of(life) != HZ_LIFE_WATCHED)
         return;
     hz_store_rlx(&life->phase, HZ_LIFE_UNKNOWN); /* relaxed: publishes nothing */
-    (void)pthread_mutex_unlock(&life->held);     /* fails in a child that has its parent's copy */
+    (void)mutexes.unlock(&life->held);           /* fails in a child that has its parent's copy */
 }
 
 bool hz_life_is_watched(struct hz_life *life) {
@@ -63,14 +102,14 @@ bool hz_life_is_lost(struct hz_life *life) {
     enum hz_life_phase phase = phase_of(life);
     if (phase != HZ_LIFE_WATCHED)
         return phase == HZ_LIFE_LOST;
-    int error = pthread_mutex_trylock(&life->held);
+    int error = mutexes.try_lock(&life->held);
     if (error == EBUSY)
         return false;
     if (error == EOWNERDEAD)
-        (void)pthread_mutex_consistent(&life->held); /* cannot fail after EOWNERDEAD */
+        (void)mutexes.consistent(&life->held); /* cannot fail after EOWNERDEAD */
     if (error == EOWNERDEAD || error == 0)
-        (void)pthread_mutex_unlock(&life->held); /* cannot fail: it is held */
-    hz_store_rlx(&life->phase, HZ_LIFE_LOST);    /* relaxed: publishes nothing */
+        (void)mutexes.unlock(&life->held);    /* cannot fail: it is held */
+    hz_store_rlx(&life->phase, HZ_LIFE_LOST); /* relaxed: publishes nothing */
     return true;
 }
 

@@ -295,7 +295,7 @@ size_t hz_os_resident_bytes(const void *address, size_t bytes) {
     unsigned char is_resident[PAGES_AT_ONCE];
     size_t page_bytes = hz_os_page_bytes();
     size_t pages = 0;
-    for (size_t at = 0; at < bytes && !confined(); at += PAGES_AT_ONCE * page_bytes) {
+    for (size_t at = 0; at < bytes && hz_os_is_unfiltered(); at += PAGES_AT_ONCE * page_bytes) {
         size_t length = hz_min(bytes - at, PAGES_AT_ONCE * page_bytes);
         if (HZ_SYSCALL(SYS_mincore, (uintptr_t)address + at, length, is_resident) != 0)
             continue; /* unmapped meanwhile */

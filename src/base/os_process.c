@@ -126,7 +126,11 @@ int hz_os_file_borrow(int fd) {
 /* pthread_sigmask would unblock the C library's own signals. The thread that serves glibc's timers, which can come here
    from malloc, has blocked one of them, and would die of it. */
 uint64_t hz_os_signals_block(void) {
-    enum { FIRST_INTERNAL = 32, LAST_INTERNAL = 34 }; /* of glibc and musl */
+#ifdef __GLIBC__
+    enum { FIRST_INTERNAL = 32, LAST_INTERNAL = 33 };
+#else
+    enum { FIRST_INTERNAL = 32, LAST_INTERNAL = 34 }; /* musl */
+#endif
     uint64_t all = UINT64_MAX;
     uint64_t saved = 0;
     for (unsigned number = FIRST_INTERNAL; number <= LAST_INTERNAL; number++)

@@ -37,8 +37,10 @@ void hz_process_get(struct hz_process *process) {
     *process = (struct hz_process){.program = program_invocation_short_name};
     if (hz_os_is_confined())
         return;
-    process->id = hz_os_process_id();
     hz_os_read_file("/proc/self/stat", text, sizeof(text));
+    process->id = (uint32_t)number_at(text); /* its first field; asks for no call that a filter might forbid */
+    if (process->id == 0 && hz_os_is_unfiltered())
+        process->id = hz_os_process_id();
     const char *name_end = strrchr(text, ')'); /* the name can contain blanks and brackets */
     const char *fields = name_end != NULL && name_end[1] == ' ' ? name_end + 2 : NULL;
     const char *threads = field_at(fields, FIELD_THREADS);

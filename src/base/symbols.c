@@ -118,6 +118,21 @@ uintptr_t hz_symbols_find(const char *soname, const char *name) {
     return find.found;
 }
 
+static int linked_find(struct dl_phdr_info *info, size_t size, void *context) {
+    (void)size;
+    struct find_search *find = context;
+    struct hz_elf elf;
+    if (hz_elf_open(&elf, info) && hz_elf_needs(&find->search.own, &elf))
+        find->found = hz_elf_function(&elf, find->name);
+    return find->found != 0;
+}
+
+uintptr_t hz_symbols_linked(const char *name) {
+    struct find_search find = {.name = name};
+    libraries_visit(linked_find, &find);
+    return find.found;
+}
+
 /* ---- redirection -------------------------------------------------------------------------------------- */
 
 struct redirection {

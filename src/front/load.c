@@ -3,6 +3,7 @@
  * HAKOZUNA_BACKGROUND, while the process has one thread, and tells the keeper which thread is the process's first.
  */
 #include "base/os.h"
+#include "base/os_life.h"
 #include "heap/keeper.h"
 
 #include <stdio.h>
@@ -19,6 +20,7 @@ static void say_unknown(const char *value) {
 /* Before override_load.c's constructor, which prints what this one has read. */
 __attribute__((constructor(HZ_PRIORITY_EARLY))) static void library_load(void) {
     const char *background = hz_os_getenv("HAKOZUNA_BACKGROUND");
+    hz_life_load();
     if (hz_os_is_first_thread())
         hz_keeper_follow_first();
     if (background == NULL)

@@ -83,6 +83,8 @@ static void print_totals(struct hz_report *report, const struct hz_figures *figu
     if (ours > 0)
         hz_report_text(report, "process RSS " MIB_FORMAT ", of it heap " MIB_FORMAT " (%zu.%zu %%)\n",
                        MIB(about->rss_bytes), MIB(ours), PERCENT(ours, about->rss_bytes));
+    else if (about->is_known)
+        hz_report_text(report, "process RSS " MIB_FORMAT "\n", MIB(about->rss_bytes));
     else
         hz_report_text(report, "process RSS unknown\n");
 }

@@ -303,7 +303,9 @@ void hz_heap_report_process(struct hz_report *report, const struct hz_figures *f
         hz_report_number(report, "uptime_ms", about.uptime_ms);
         hz_report_number(report, "threads", about.threads);
         hz_report_number(report, "rss_bytes", about.rss_bytes);
-        hz_report_number(report, "heap_rss_bytes", hz_min(hz_figures_resident(figures), about.rss_bytes));
+        size_t ours = hz_figures_resident(figures);
+        if (ours > 0) /* otherwise it is not known */
+            hz_report_number(report, "heap_rss_bytes", hz_min(ours, about.rss_bytes));
     }
     struct hz_situation situation = hz_situation_get();
     hz_report_string(report, "keeper", situation.keeper.state);

@@ -113,6 +113,7 @@ void hz_thread_detach(struct hz_thread_block *thread) {
 }
 
 void hz_thread_start(void) {
+    hz_life_load();                           /* a library's constructor may start threads before ours has run */
     bool is_new = hz_thread_mine == NULL;     /* other constructors may have allocated already */
     if (is_new && hz_thread_attach() == NULL) /* without memory the first allocation tries again */
         return;

@@ -21,7 +21,7 @@ RESULT = re.compile(r"\) += (?P<result>\S+)")
 TELLING = {
     "mmap": [2, 3], "mprotect": [2], "madvise": [2], "mremap": [3], "futex": [1], "openat": [2], "prlimit64": [1, 2],
     "membarrier": [0], "prctl": [0], "fcntl": [1], "ioctl": [1], "getrusage": [0], "getrandom": [2], "rseq": [2],
-    "clock_gettime": [0],
+    "clock_gettime": [0], "close_range": [2],
 }  # fmt: skip
 
 
