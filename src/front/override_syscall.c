@@ -10,11 +10,12 @@
 
 typedef long syscall_function(HZ_SYSCALL_PARAMETERS);
 
-HZ_EXPORT syscall_function syscall;
-
 /* Not declared as the C library does, with an ellipsis: on all processors that are known, integers are passed in the
-   same places. The last call is a jump, so a call that returns twice, or on another stack, works as it does there. */
-HZ_EXPORT long syscall(HZ_SYSCALL_PARAMETERS) {
+   same places. Under another name here, since headers declare it with one. */
+HZ_EXPORT syscall_function override_syscall __asm__("syscall");
+
+/* The last call is a jump, so a call that returns twice, or on another stack, works as in the C library. */
+long override_syscall(HZ_SYSCALL_PARAMETERS) {
     if (HZ_UNLIKELY(number == SYS_prctl || number == SYS_seccomp))
         hz_announce_if_filter(number, first);
     if (HZ_UNLIKELY(number == SYS_unshare))
