@@ -50,7 +50,7 @@ hz_patch_source("${hz_model}/short_spin.patch" short_spin hz_model_lock)
 function(hz_add_model_scheduler)
     add_library(model_os OBJECT "${PROJECT_SOURCE_DIR}/src/base/os_linux.c" "${PROJECT_SOURCE_DIR}/src/base/os_process.c")
     target_include_directories(model_os PRIVATE "${PROJECT_SOURCE_DIR}/src")
-    target_compile_definitions(model_os PRIVATE hz_os_wait=hz_os_linux_wait hz_os_wake=hz_os_linux_wake
+    target_compile_definitions(model_os PRIVATE hz_os_wait=hz_os_linux_wait hz_os_wake=hz_os_linux_wake hz_os_wait_ms=hz_os_linux_wait_ms
                                                 hz_os_now_ms=hz_os_linux_now_ms hz_os_cpu=hz_os_linux_cpu
                                                 hz_os_read_file=hz_os_linux_read_file hz_os_scan_file=hz_os_linux_scan_file
                                                 hz_os_barrier=hz_os_linux_barrier)

@@ -23,6 +23,9 @@
 #ifndef HZ_OS_FAULTY
 #define HZ_OS_FAULTY 0
 #endif
+#ifndef HZ_SHARED
+#define HZ_SHARED 0
+#endif
 #ifndef HZ_BUILD_NAME
 #define HZ_BUILD_NAME "custom"
 #endif
@@ -50,6 +53,7 @@ enum {
     HZ_CONFIG_CHECKS = HZ_CHECKS, /* internal assertions and the live map */
     HZ_CONFIG_FENCES = HZ_FENCES, /* fences around blocks, and a quarantine (front/fence.h) */
     HZ_CONFIG_STATS = HZ_STATS,   /* counters on hot paths */
+    HZ_IS_SHARED = HZ_SHARED,     /* the code is in a shared library */
 };
 
 /* Messages name a function as the program knows it. The archive that leaves malloc alone has no `free`, only hz_free.

@@ -10,7 +10,10 @@
 #include "base/hooks.h"
 #include "base/os.h"
 
-enum { SPIN_COUNT = 64 }; /* a holder is done within some 100 ns unless it was preempted */
+enum {
+    SPIN_COUNT = 64, /* a holder is done within some 100 ns unless it was preempted */
+    WAIT_MS = 1000,  /* after so long a wait the thread looks whether this is still its process */
+};
 
 static HZ_TLS struct hz_lock *held_locks[HZ_RANKS]; /* owner; the lock that the thread holds of each rank */
 
@@ -55,10 +58,13 @@ static HZ_NOINLINE void acquire_slow(struct hz_lock *lock) {
         if (hz_load_rlx(&lock->word) == 0 && try_once(lock)) /* relaxed: hint */
             return;
     }
-    hz_hooks_before_wait(); /* frees the lock in a child that clone(2) has made inside the heap, in a signal handler */
     /* sync: lock, partner hz_lock_release. Stores 2 even if no other thread sleeps, which costs one needless wake */
-    while (hz_xchg_acq(&lock->word, 2) != 0)
-        hz_os_wait(&lock->word, 2);
+    while (hz_xchg_acq(&lock->word, 2) != 0) {
+        /* A signal handler may interrupt this loop anywhere, and make a child by clone(2). In the child nobody else can
+           release the lock, or wake the thread. */
+        hz_hooks_before_wait();
+        hz_os_wait_ms(&lock->word, 2, WAIT_MS);
+    }
 }
 
 void hz_lock_acquire(struct hz_lock *lock) {

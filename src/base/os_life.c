@@ -37,6 +37,7 @@ static struct {
     int (*attributes_begin)(pthread_mutexattr_t *);
     int (*attributes_end)(pthread_mutexattr_t *);
     int (*make_robust)(pthread_mutexattr_t *, int);
+    int (*make_shared)(pthread_mutexattr_t *, int);
     int (*begin)(pthread_mutex_t *, const pthread_mutexattr_t *);
     int (*lock)(pthread_mutex_t *);
     int (*try_lock)(pthread_mutex_t *);
@@ -45,6 +46,9 @@ static struct {
 } mutexes; /* sync: life; const once it is found */
 
 enum { NOT_FOUND, IS_SOUGHT, IS_FOUND };
+
+/* musl leaves the robust mutexes of one process to itself, and tells the kernel only of shared ones. */
+enum { SHARED = PTHREAD_PROCESS_SHARED };
 
 static _Atomic(uint32_t) mutexes_state; /* sync: life */
 
@@ -61,6 +65,7 @@ void hz_life_load(void) {
     MUTEXES_FIND(attributes_begin, pthread_mutexattr_init);
     MUTEXES_FIND(attributes_end, pthread_mutexattr_destroy);
     MUTEXES_FIND(make_robust, pthread_mutexattr_setrobust);
+    MUTEXES_FIND(make_shared, pthread_mutexattr_setpshared);
     MUTEXES_FIND(begin, pthread_mutex_init);
     MUTEXES_FIND(lock, pthread_mutex_lock);
     MUTEXES_FIND(try_lock, pthread_mutex_trylock);
@@ -78,7 +83,19 @@ static bool mutex_make(pthread_mutex_t *mutex) {
     return made;
 }
 
+/* musl tells the kernel of a thread's robust mutexes only when the thread first locks one, by calls that neither its
+   malloc nor its threads make: a filter could end the process for them. */
+static bool can_watch(void) {
+#ifdef __GLIBC__
+    return true;
+#else
+    return hz_os_is_unfiltered();
+#endif
+}
+
 bool hz_life_begin(struct hz_life *life) {
+    if (!can_watch())
+        return true;
     memset(&life->held, 0, sizeof(life->held));             /* what a vanished thread has left is no mutex any more */
     bool begun = hz_load_acq(&mutexes_state) == IS_FOUND && /* sync: life, partner hz_life_load */
                  mutex_make(&life->held) && mutexes.lock(&life->held) == 0;

@@ -27,7 +27,8 @@ enum hz_life_phase { HZ_LIFE_UNKNOWN, HZ_LIFE_WATCHED, HZ_LIFE_LOST };
 /* Before all other calls: finds what they need, once. Until it has returned no life begins. Any thread. */
 void hz_life_load(void);
 
-/* The calling thread's life begins, or has ended in an orderly way. Begin: false if the C library refuses. */
+/* The calling thread's life begins, or has ended in an orderly way. Begin: false if the C library refuses. With musl,
+   in a process that may be filtered, nothing is watched, and true is returned. */
 bool hz_life_begin(struct hz_life *life);
 void hz_life_end(struct hz_life *life);
 

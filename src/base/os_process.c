@@ -14,6 +14,7 @@
 #include <linux/membarrier.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -32,8 +33,9 @@ bool hz_os_is_unfiltered(void) {
     return hz_load_rlx(&is_unfiltered) && !hz_os_is_confined();
 }
 
+/* The kernel gives no base if the dynamic linker was executed itself, with the program as its argument. */
 bool hz_os_has_loader(void) {
-    return getauxval(AT_BASE) != 0;
+    return HZ_IS_SHARED || getauxval(AT_BASE) != 0;
 }
 
 /* ---- barriers ------------------------------------------------------------------------------------------ */
@@ -41,6 +43,31 @@ bool hz_os_has_loader(void) {
 enum barrier_way { NO_BARRIER, BY_MEMBARRIER, BY_UNMAPPING };
 
 static _Atomic(uint32_t) barrier_way; /* hint; enum barrier_way */
+
+#if defined(__x86_64__)
+/* The text that a leaf of CPUID has in registers, 12 or 16 bytes. */
+static bool cpuid_begins_with(unsigned leaf, bool has_eax, const char *text) {
+    unsigned words[4] = {0};
+    if (leaf < 0x80000000 ? __get_cpuid_max(leaf & 0x40000000, NULL) < leaf : __get_cpuid_max(0x80000000, NULL) < leaf)
+        return false;
+    __cpuid(leaf, words[0], words[1], words[2], words[3]);
+    if (leaf == 0) { /* the maker's name is in another order */
+        unsigned last = words[2];
+        words[2] = words[3];
+        words[3] = last;
+    }
+    return memcmp((const char *)words + (has_eax ? 0 : sizeof(words[0])), text, strlen(text)) == 0;
+}
+
+/* Whether this is another processor that runs x86-64 code: there, memory is that of the other one. */
+static bool is_emulated(void) {
+    const unsigned hypervisor = 0x40000000;
+    const unsigned brand = 0x80000002;
+    return cpuid_begins_with(0, false, "VirtualApple") || cpuid_begins_with(hypervisor, false, "TCGTCGTCGTCG") ||
+           cpuid_begins_with(hypervisor, false, "FEXIFEXIEMU") || cpuid_begins_with(brand, true, "VirtualApple") ||
+           cpuid_begins_with(brand, true, "Box64");
+}
+#endif
 
 /* Whether a CPU makes others drop translations by interrupting them. With INVLPGB, which Linux uses from 6.15 on, they
    drop them without a pause, as on all processors but x86-64. */
@@ -52,7 +79,7 @@ static bool unmapping_interrupts(void) {
     unsigned b;
     unsigned c;
     unsigned d;
-    return __get_cpuid(leaf, &a, &b, &c, &d) == 0 || (b & invlpgb) == 0;
+    return !is_emulated() && (__get_cpuid(leaf, &a, &b, &c, &d) == 0 || (b & invlpgb) == 0);
 #else
     return false;
 #endif

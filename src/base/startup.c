@@ -93,4 +93,5 @@ void hz_startup_look(void) {
         return;
     hz_os_unfiltered();
     at_startup.nice = hz_os_nice();
+    at_startup.process = hz_os_process_id();
 }

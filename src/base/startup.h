@@ -16,6 +16,7 @@ struct hz_startup {
     bool is_filtered; /* known: a seccomp filter is in force */
     bool has_cpus;    /* known: cpus */
     int nice;         /* known, and no filter is in force */
+    uint32_t process; /* the same; the kernel's number of the process */
     uint64_t cpus[HZ_CPU_WORDS];
 };
 

@@ -4,13 +4,13 @@
 #define _GNU_SOURCE
 #include "front/announce.h"
 
+#include "base/os.h"
 #include "base/syscall.h"
 #include "front/reporter.h"
 #include "heap/keeper.h"
 
 #include <errno.h>
 #include <linux/seccomp.h>
-#include <sched.h>
 #include <sys/prctl.h>
 
 void hz_announce_filter(void) {
@@ -32,19 +32,39 @@ int hz_announce_answer(long result) {
     return -1;
 }
 
+/* Whether it can be the second thread that is in the way; EUSERS: for namespaces of time. */
+static bool is_of_threads(long result) {
+    return result == -EINVAL || result == -EUSERS;
+}
+
+/* The kernel refuses the call if there is a second thread. A thread that was joined is one for a moment longer, and
+   nothing tells when that is over. */
+static long call_without_keeper(long number, long first, long second) {
+    enum { TRIES = 100, PAUSE_MS = 1 };
+    const uint32_t never_changes = 0;
+    long result = -EINVAL;
+    for (unsigned i = 0; i < TRIES && is_of_threads(result); i++) {
+        if (i > 0)
+            hz_os_wait_ms(&never_changes, 0, PAUSE_MS);
+        result = HZ_SYSCALL(number, first, second, 0);
+    }
+    return result;
+}
+
 static int call_alone(long number, long first, long second) {
-    hz_reporter_confine();
-    bool had_keeper = hz_keeper_suspend();
     long result = HZ_SYSCALL(number, first, second, 0);
-    if (had_keeper)
-        hz_keeper_resume(true);
+    if (is_of_threads(result)) {
+        hz_reporter_confine();
+        if (hz_keeper_suspend()) {
+            result = call_without_keeper(number, first, second);
+            hz_keeper_resume(true);
+        }
+    }
     return hz_announce_answer(result);
 }
 
 int hz_announce_unshare(int flags) {
-    const int alone = CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
-    return (flags & alone) != 0 ? call_alone(SYS_unshare, flags, 0)
-                                : hz_announce_answer(HZ_SYSCALL(SYS_unshare, flags, 0, 0));
+    return call_alone(SYS_unshare, flags, 0);
 }
 
 int hz_announce_setns(int fd, int kind) {

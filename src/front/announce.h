@@ -15,9 +15,9 @@ void hz_announce_filter(void);
    an operation that installs a filter. */
 void hz_announce_if_filter(long number, long first);
 
-/* unshare and setns. The kernel refuses them to a process with several threads: for user namespaces always, for others
-   if threads share more than the program knows. So the keeper ends before the call and may start again after it. The
-   reporter ends for good; reports at exit are still made. Returns -1 with errno, as the C library's functions do. */
+/* unshare and setns. The kernel refuses some of them to a process with several threads, with EINVAL. Then the keeper
+   ends, the call is made again, and the keeper starts anew. The reporter ends for good; reports at exit are still made.
+   Returns -1 with errno, as the C library's functions do. */
 int hz_announce_unshare(int flags);
 int hz_announce_setns(int fd, int kind);
 

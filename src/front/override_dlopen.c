@@ -59,6 +59,7 @@ static int mode_possible(int mode) {
     hz_symbols_redirect_next(HZ_SYMBOL_PTHREAD_CREATE);
     hz_symbols_redirect_next(HZ_SYMBOL_THRD_CREATE);
     hz_symbols_redirect_next(HZ_SYMBOL_PRCTL);
+    hz_symbols_redirect_next(HZ_SYMBOL_SYSCALL);
     return mode;
 }
 

@@ -57,7 +57,7 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *restrict th
     int error = create(thread, attributes, thread_begin, beginning);
     if (error == EAGAIN && hz_keeper_suspend()) { /* the keeper gives its place up */
         error = create(thread, attributes, thread_begin, beginning);
-        hz_keeper_resume(false);
+        hz_keeper_resume(error != 0); /* if that did not help, it was not in the way */
     }
     if (error != 0)
         hz_free(beginning);
@@ -96,7 +96,7 @@ __attribute__((visibility("default"))) int thrd_create(pthread_t *thread, c11_st
     int result = create(thread, c11_begin, beginning);
     if (result != C11_SUCCESS && hz_keeper_suspend()) { /* as in pthread_create; C11 has no word for what was missing */
         result = create(thread, c11_begin, beginning);
-        hz_keeper_resume(false);
+        hz_keeper_resume(result != C11_SUCCESS);
     }
     if (result != C11_SUCCESS)
         hz_free(beginning);

@@ -41,7 +41,7 @@ enum reason { NOT_NEEDED, FORBIDDEN, NO_THREAD, NO_MEMORY, CONFINED, FIRST_ENDED
 
 enum {
     SLOW_MS = 1000,     /* from one round to the next while little happens */
-    SLOWEST_MS = 60000, /* the same where the keeper cannot sleep without a timer */
+    SLOWEST_MS = 10000, /* the same where the keeper cannot sleep without a timer */
     QUIET_MS = 2000,    /* without a change for so long nothing can age any more */
     /* If what rests has changed by so much since the last round, the next one comes soon. Less rests without harm: it
        is the least that the arena may keep (budget.h). */
@@ -62,6 +62,8 @@ static _Atomic(bool) trusts_filter;    /* hint */
 static _Atomic(bool) is_tried_again;   /* hint: a start has failed */
 static _Atomic(uint64_t) retry_at_ms;  /* hint: no start before */
 static _Atomic(uint64_t) retry_gap_ms; /* hint: how long the last pause was */
+static _Atomic(uint32_t) process;      /* hint: the kernel's number of a fork's child; 0: not known, or no child */
+static HZ_TLS bool ends_keeper;        /* owner; the thread is the process's first one */
 
 bool hz_keeper_runs(void) {
     uint32_t seen = hz_load_rlx(&state); /* relaxed: hint */
@@ -234,12 +236,21 @@ static void leave_as(enum keeper_state wanted, enum reason why) {
     (void)pthread_detach(pthread_self()); /* nobody joins it */
 }
 
+static void retry_later(enum reason why) {
+    uint64_t gap = hz_load_rlx(&retry_gap_ms); /* relaxed, all: hint */
+    gap = gap == 0 ? RETRY_MS : hz_min(2 * gap, RETRY_MS_MAX);
+    hz_store_rlx(&retry_gap_ms, gap);
+    hz_store_rlx(&retry_at_ms, hz_os_now_ms() + gap);
+    hz_store_rlx(&reason, why);
+    hz_store_rlx(&is_tried_again, true);
+}
+
 static void *keeper_main(void *unused) {
     (void)unused;
     struct hz_thread_block *self = keeper_block();
-    if (self == NULL) {                       /* a later slow path tries again */
+    if (self == NULL) {
         (void)pthread_detach(pthread_self()); /* nobody joins it */
-        hz_store_rlx(&reason, NO_MEMORY);     /* relaxed: hint */
+        retry_later(NO_MEMORY);
         started_as(KEEPER_NONE);
         return NULL;
     }
@@ -266,15 +277,6 @@ static void *keeper_main(void *unused) {
 
 /* ---- start and end --------------------------------------------------------------------------------- */
 
-static void retry_later(enum reason why) {
-    uint64_t gap = hz_load_rlx(&retry_gap_ms); /* relaxed, all: hint */
-    gap = gap == 0 ? RETRY_MS : hz_min(2 * gap, RETRY_MS_MAX);
-    hz_store_rlx(&retry_gap_ms, gap);
-    hz_store_rlx(&retry_at_ms, hz_os_now_ms() + gap);
-    hz_store_rlx(&reason, why);
-    hz_store_rlx(&is_tried_again, true);
-}
-
 void hz_keeper_look_again(uint64_t now_ms) {
     if (hz_load_rlx(&is_tried_again) && now_ms >= hz_load_rlx(&retry_at_ms)) { /* relaxed, all: hint */
         hz_store_rlx(&is_tried_again, false);
@@ -284,8 +286,11 @@ void hz_keeper_look_again(uint64_t now_ms) {
 
 void hz_keeper_start(void) {
     uint32_t none = KEEPER_NONE;
+    /* In a handler of fork, and in a child that is not mended yet, it is too early for another thread. */
+    if (hz_hooks_thread.forking != 0 || hz_hooks_thread.is_due)
+        return;
     hz_store_rlx(&hz_keeper_is_wanted, false); /* relaxed, all: hint */
-    if (hz_load_rlx(&state) != KEEPER_NONE || hz_hooks_thread.forking != 0)
+    if (hz_load_rlx(&state) != KEEPER_NONE)
         return;
     if (hz_load_rlx(&retry_at_ms) != 0 && hz_os_now_ms() < hz_load_rlx(&retry_at_ms)) {
         hz_store_rlx(&is_tried_again, true);
@@ -310,7 +315,8 @@ bool hz_keeper_is(void *(*start)(void *)) {
 }
 
 void hz_keeper_follow_first(void) {
-    (void)hz_life_begin(&hz_first_life); /* if the C library refuses, the keeper outlives the thread */
+    ends_keeper = true;
+    (void)hz_life_begin(&hz_first_life); /* if the C library refuses, only the exit hook tells of the thread's end */
 }
 
 void hz_keeper_trust_filter(void) {
@@ -342,19 +348,33 @@ static uint32_t keeper_end(void) {
     return seen;
 }
 
-void hz_keeper_forbid(void) {
-    (void)keeper_end();               /* a library's constructor may have started threads before */
-    hz_store_rlx(&reason, FORBIDDEN); /* relaxed, both: publishes nothing */
+/* Ends the keeper, and no other starts. */
+static void end_for_good(enum reason why) {
+    if (keeper_end() == KEEPER_CANNOT)
+        return;
+    hz_store_rlx(&reason, why); /* relaxed, both: publishes nothing */
     hz_store_rlx(&state, KEEPER_CANNOT);
     hz_os_wake(&state, INT_MAX);
 }
 
-/* Whether the calling thread is one of this process, for all that can be asked. A child of vfork has all of its
-   parent's words, and shares them. */
+void hz_keeper_forbid(void) {
+    end_for_good(FORBIDDEN); /* a library's constructor may have started threads before */
+}
+
+/* The keeper must not be the last thread for the C library: that would run the program's exit handlers there. */
+void hz_keeper_thread_ends(void) {
+    if (ends_keeper)
+        end_for_good(FIRST_ENDED);
+}
+
+/* Whether the calling thread is one of this process, for all that can be asked: getpid too could be forbidden. A child
+   of vfork has all of its parent's words, and shares them. */
 static bool is_of_this_process(void) {
     hz_hooks_enter(); /* mends the child of a fork: its handlers, or code after clone(2), may come here first */
     hz_hooks_leave();
-    return !hz_os_is_unfiltered() || hz_os_thread_is_itself();
+    uint32_t known = hz_load_rlx(&process); /* relaxed: hint */
+    known = known != 0 ? known : hz_startup_get()->process;
+    return !hz_os_is_unfiltered() || known == 0 || known == hz_os_process_id();
 }
 
 void hz_keeper_confine(void) {
@@ -386,14 +406,12 @@ bool hz_keeper_suspend(void) {
 }
 
 void hz_keeper_resume(bool soon) {
-    if (soon) {
-        hz_store_rlx(&reason, NOT_NEEDED); /* relaxed, all: hint */
-        hz_store_rlx(&is_tried_again, true);
-    } else {
+    if (!soon)
         retry_later(GAVE_WAY);
-    }
     hz_store_rlx(&state, KEEPER_NONE); /* relaxed: publishes nothing */
     hz_os_wake(&state, INT_MAX);
+    if (soon)
+        hz_keeper_start();
 }
 
 void hz_keeper_after_fork(void) {
@@ -403,10 +421,11 @@ void hz_keeper_after_fork(void) {
     hz_store_rlx(&is_tried_again, false);
     hz_store_rlx(&retry_at_ms, 0);
     hz_store_rlx(&retry_gap_ms, 0);
-    if (hz_load_rlx(&reason) != FORBIDDEN && hz_load_rlx(&reason) != CONFINED) {
+    bool may_start = hz_load_rlx(&reason) != FORBIDDEN && hz_load_rlx(&reason) != CONFINED;
+    if (may_start)
         hz_store_rlx(&reason, NOT_NEEDED);
-        hz_store_rlx(&state, KEEPER_NONE);
-    }
+    hz_store_rlx(&state, may_start ? KEEPER_NONE : KEEPER_CANNOT);
+    hz_store_rlx(&process, hz_os_is_unfiltered() ? hz_os_process_id() : 0);
     hz_keeper_follow_first();
 }
 

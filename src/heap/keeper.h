@@ -45,8 +45,12 @@ bool hz_keeper_is_possible(void);
 bool hz_keeper_is(void *(*start)(void *));
 
 /* The calling thread is the process's first one: when it ends, in whatever way, the keeper ends too, and no other
-   starts, so that the process ends with the program's last thread. Until this call the keeper outlives every thread. */
+   starts, so that the process ends with the program's last thread. Without this call the keeper ends when no thread is
+   attached. */
 void hz_keeper_follow_first(void);
+
+/* In the exit hook of a thread: if it is the first one, ends the keeper and waits for its end. */
+void hz_keeper_thread_ends(void);
 
 /* HAKOZUNA_BACKGROUND=0: no keeper. 1: where a filter of system calls may be in force, the keeper may call membarrier
    all the same. Before a second thread attaches. */
@@ -58,8 +62,8 @@ void hz_keeper_trust_filter(void);
 void hz_keeper_confine(void);
 
 /* Ends the keeper and waits for its end, as the program needs to have one thread, or has no room for another. True if
-   there was a keeper. The caller then resumes it: a keeper may start again, soon or after a pause. Any thread, outside
-   malloc and free. */
+   there was a keeper. The caller then resumes it: another one starts at once, or not before a pause. Any thread,
+   outside malloc and free. */
 bool hz_keeper_suspend(void);
 void hz_keeper_resume(bool soon);
 

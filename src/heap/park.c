@@ -51,6 +51,7 @@ void hz_keeper_wake(void) {
 void hz_park_reset(struct hz_thread_block *self) {
     hz_assert(!hz_load_rlx(&self->parking.parked)); /* relaxed, all: as above */
     self->parking.has_holes = false;
+    hz_store_rlx(&self->parking.is_on_cpu, false);
     hz_store_rlx(&self->busy, 0);
     hz_store_rlx(&self->popping, 0);
     hz_room_recount(self);

@@ -20,6 +20,7 @@
 static HZ_TLS bool thread_ending; /* owner */
 
 static void thread_exit(void *value) {
+    hz_keeper_thread_ends();
     if (value == hz_thread_mine) {
         hz_thread_detach(hz_thread_enter());
         hz_hooks_leave();

@@ -310,6 +310,11 @@ void hz_os_wake(const void *word, int count) {
     }
 }
 
+/* No time passes while all threads sleep. */
+void hz_os_wait_ms(const void *word, uint32_t expected, uint32_t) {
+    hz_os_wait(word, expected);
+}
+
 /* There are two CPUs. A thread can be on either at any time, but mostly on the first, because many bugs need several
    threads on one CPU. */
 void hz_os_scan_file(const char *path, bool (*take)(void *, const char *, size_t), void *context) {

@@ -148,6 +148,7 @@ static void clone_in_handler(int number) {
     int saved = errno;
     long child = clone_raw(SIGCHLD);
     if (child == 0) {
+        signal(SIGALRM, SIG_DFL);
         alarm(CHILD_SECONDS);
         handled = 2; /* the child returns into malloc and finishes what was interrupted */
         return;
@@ -165,10 +166,8 @@ static void clone_from_handler(uint64_t seed) {
     setitimer(ITIMER_REAL, &soon, NULL);
     for (uint64_t round = seed; handled == 0; round++)
         churn(200, round);
-    if (handled == 2) {
-        signal(SIGALRM, SIG_DFL);
+    if (handled == 2)
         _exit(child_work((void *)(uintptr_t)seed));
-    }
 }
 
 static char *const TRUE_PROGRAM[] = {"/bin/true", NULL};
@@ -278,9 +277,8 @@ static void leader(const char *how) {
     if (strcmp(how, "asleep") == 0)
         sleep_ms(6000);
     puts("ok");
-    fflush(stdout);
     if (strcmp(how, "exit") == 0)
-        pthread_exit(NULL);
+        pthread_exit(NULL); /* the last thread then ends as by exit(0), which writes the buffer */
     syscall(SYS_exit, 0);
 }
 
@@ -486,7 +484,7 @@ int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     const char *how = count > 2 ? words[2] : "";
     unsigned number = count > 2 ? (unsigned)atoi(words[count > 3 ? 3 : 2]) : 0;
-    setvbuf(stdout, NULL, _IONBF, 0);
+    setvbuf(stdout, NULL, strcmp(how, "exit") == 0 ? _IOFBF : _IONBF, BUFSIZ);
     if (strcmp(what, "clones") == 0)
         clones(how, number, (uint64_t)atoi(words[4]));
     else if (strcmp(what, "ends") == 0)
