@@ -10,10 +10,8 @@
 #include "base/hooks.h"
 #include "base/os.h"
 
-enum {
-    SPIN_COUNT = 64, /* a holder is done within some 100 ns unless it was preempted */
-    WAIT_MS = 1000,  /* after so long a wait the thread looks whether this is still its process */
-};
+enum { SPIN_COUNT = 64 }; /* a holder is done within some 100 ns unless it was preempted */
+enum { WAIT_MS = 1000 };  /* after so long a wait the thread looks whether this is still its process */
 
 static HZ_TLS struct hz_lock *held_locks[HZ_RANKS]; /* owner; the lock that the thread holds of each rank */
 

@@ -4,6 +4,7 @@
 #include "base/worker.h"
 
 #include "base/os.h"
+#include "base/startup.h"
 #include "base/symbols.h"
 
 enum { STACK_BYTES = 128 << 10 }; /* beside what the C library takes of it */
@@ -35,4 +36,10 @@ int hz_worker_start(pthread_t *thread, void *(*run)(void *)) {
     int error = start_unsignalled(thread, run);
     hz_os_signals_restore(saved);
     return error;
+}
+
+void hz_worker_begin(const char *name) {
+    const struct hz_startup *startup = hz_startup_get();
+    hz_os_thread_ordinary(startup->nice, startup->has_cpus ? startup->cpus : NULL, HZ_CPU_WORDS);
+    hz_os_name_thread(name);
 }

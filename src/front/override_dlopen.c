@@ -48,6 +48,8 @@ static const char *const family[] = {
     "__libc_pvalloc",
     "__libc_mallopt",
     "__libc_mallinfo",
+    "unshare",
+    "setns",
 };
 
 /* The mode in which a library can be opened. */

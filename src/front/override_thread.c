@@ -61,6 +61,8 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *restrict th
     }
     if (error != 0)
         hz_free(beginning);
+    else
+        hz_keeper_start(); /* here, since a new thread should not allocate before the program does */
     return error;
 }
 
@@ -100,5 +102,7 @@ __attribute__((visibility("default"))) int thrd_create(pthread_t *thread, c11_st
     }
     if (result != C11_SUCCESS)
         hz_free(beginning);
+    else
+        hz_keeper_start(); /* as in pthread_create */
     return result;
 }

@@ -371,7 +371,7 @@ static void term_do(void) {
 static void *reporter_main(void *unused) {
     uint32_t seen;
     (void)unused;
-    hz_os_name_thread("hakozuna-stats");
+    hz_worker_begin("hakozuna-stats");
     for (unsigned i = 0; i < HZ_REQUESTS; i++)
         due_set(&subjects[i], hz_os_now_ms());
     while (((seen = reporter_wait()) & ASKED_END) == 0) {

@@ -1,6 +1,6 @@
 /*
- * keeper.c - see keeper.h. Started when a second thread attaches: by that thread, as front/override_thread.c begins it,
- * or by the next slow path of malloc.
+ * keeper.c - see keeper.h. Started by front/override_thread.c when the program has started a thread; otherwise, when a
+ * second thread has attached, by the next slow path of malloc.
  *
  * While much happens the keeper does a round (round.h) every HZ_DEPOT_AGE_MS, otherwise every SLOW_MS. When for a while
  * nothing has changed, nothing can age any more: it sleeps without a timer, until a thread comes to a slow path. Edge
@@ -218,9 +218,7 @@ static void started_as(enum keeper_state reached) {
 
 /* What the keeper would otherwise have from the thread that happened to start it. True if it has files of its own. */
 static bool become_independent(void) {
-    const struct hz_startup *startup = hz_startup_get();
-    hz_os_thread_ordinary(startup->nice, startup->has_cpus ? startup->cpus : NULL, HZ_CPU_WORDS);
-    hz_os_name_thread("hakozuna");
+    hz_worker_begin("hakozuna");
     bool has_own_files = hz_os_files_own();
     if (has_own_files)
         hz_surroundings_read();

@@ -128,7 +128,6 @@ void hz_thread_start(void) {
         hz_park_begin(self);
     }
     hz_thread_leave(self);
-    hz_keeper_start_if_wanted();
 }
 
 void hz_thread_start_early(void) {

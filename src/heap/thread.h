@@ -25,7 +25,7 @@ void hz_thread_arm(struct hz_thread_block *self);
 
 /* At the beginning of a thread, before any destructor of thread-specific data can run: attaches it, and lets it be
    parked. A thread that attaches later must not be: it may be at its end already, where the exit hook is armed in vain,
-   and the keeper would write the word of a thread that does not exist. The second thread that begins starts the keeper.
+   and the keeper would write the word of a thread that does not exist.
  */
 void hz_thread_start(void);
 
