@@ -52,25 +52,30 @@ enum { SHARED = PTHREAD_PROCESS_SHARED };
 
 static _Atomic(uint32_t) mutexes_state; /* sync: life */
 
-#define MUTEXES_FIND(member, name)                                                                                     \
-    do {                                                                                                               \
-        uintptr_t found = hz_symbols_linked(#name);                                                                    \
-        mutexes.member = found != 0 ? (__typeof__(mutexes.member))found : (name);                                      \
-    } while (0)
+#define MUTEX_FUNCTIONS(FUNCTION)                                                                                      \
+    FUNCTION(attributes_begin, pthread_mutexattr_init)                                                                 \
+    FUNCTION(attributes_end, pthread_mutexattr_destroy)                                                                \
+    FUNCTION(make_robust, pthread_mutexattr_setrobust)                                                                 \
+    FUNCTION(make_shared, pthread_mutexattr_setpshared)                                                                \
+    FUNCTION(begin, pthread_mutex_init)                                                                                \
+    FUNCTION(lock, pthread_mutex_lock)                                                                                 \
+    FUNCTION(try_lock, pthread_mutex_trylock)                                                                          \
+    FUNCTION(unlock, pthread_mutex_unlock)                                                                             \
+    FUNCTION(consistent, pthread_mutex_consistent)
+#define MUTEX_NAME(member, name) #name,
+#define MUTEX_SET(member, name)                                                                                        \
+    mutexes.member = found[next] != 0 ? (__typeof__(mutexes.member))found[next] : (name);                              \
+    next++;
 
 void hz_life_load(void) {
+    static const char *const names[] = {MUTEX_FUNCTIONS(MUTEX_NAME)};
+    uintptr_t found[HZ_ARRAY_LENGTH(names)];
     uint32_t none = NOT_FOUND;
+    size_t next = 0;
     if (!hz_cas_strong_acq_rlx(&mutexes_state, &none, IS_SOUGHT)) /* cas */
         return;
-    MUTEXES_FIND(attributes_begin, pthread_mutexattr_init);
-    MUTEXES_FIND(attributes_end, pthread_mutexattr_destroy);
-    MUTEXES_FIND(make_robust, pthread_mutexattr_setrobust);
-    MUTEXES_FIND(make_shared, pthread_mutexattr_setpshared);
-    MUTEXES_FIND(begin, pthread_mutex_init);
-    MUTEXES_FIND(lock, pthread_mutex_lock);
-    MUTEXES_FIND(try_lock, pthread_mutex_trylock);
-    MUTEXES_FIND(unlock, pthread_mutex_unlock);
-    MUTEXES_FIND(consistent, pthread_mutex_consistent);
+    hz_symbols_linked(names, found, HZ_ARRAY_LENGTH(names));
+    MUTEX_FUNCTIONS(MUTEX_SET)
     hz_store_rel(&mutexes_state, IS_FOUND); /* sync: life, partner hz_life_begin */
 }
 

@@ -12,12 +12,15 @@
 
 enum { LABEL_ROOM = 24, HEX_BITS = 4, WORD_BITS = 64 };
 
+/* Where in its line a scan is: before the colon, or in a value of one kind. */
+enum place { LABEL, FILTER, CPUS, OTHER };
+
 /* Where a scan of the file is. */
 struct scan {
     struct hz_startup *seen;
     char label[LABEL_ROOM]; /* the line's beginning, up to its colon */
     size_t length;
-    bool is_value; /* behind the colon */
+    enum place place;
 };
 
 static struct hz_startup at_startup; /* const after hz_startup_look */
@@ -48,13 +51,19 @@ static void value_take(struct scan *scan, char c) {
     int digit = digit_value(c);
     if (digit < 0)
         return;
-    if (strcmp(scan->label, "Seccomp") == 0) {
+    if (scan->place == FILTER) {
         scan->seen->is_known = true;
         scan->seen->is_filtered = digit != 0;
-    } else if (strcmp(scan->label, "Cpus_allowed") == 0) {
+    } else {
         scan->seen->has_cpus = true;
         cpus_add(scan->seen->cpus, (unsigned)digit);
     }
+}
+
+static enum place place_behind(const char *label) {
+    if (strcmp(label, "Seccomp") == 0)
+        return FILTER;
+    return strcmp(label, "Cpus_allowed") == 0 ? CPUS : OTHER;
 }
 
 static bool piece_take(void *context, const char *text, size_t length) {
@@ -62,13 +71,15 @@ static bool piece_take(void *context, const char *text, size_t length) {
     for (size_t i = 0; i < length; i++) {
         char c = text[i];
         if (c == '\n') {
-            scan->is_value = false;
+            scan->place = LABEL;
             scan->length = 0;
-        } else if (scan->is_value) {
+        } else if (scan->place == FILTER || scan->place == CPUS) {
             value_take(scan, c);
+        } else if (scan->place == OTHER) {
+            continue;
         } else if (c == ':') {
             scan->label[scan->length] = '\0';
-            scan->is_value = true;
+            scan->place = place_behind(scan->label);
         } else if (scan->length < LABEL_ROOM - 1) {
             scan->label[scan->length++] = c;
         }

@@ -118,19 +118,30 @@ uintptr_t hz_symbols_find(const char *soname, const char *name) {
     return find.found;
 }
 
+struct linked_search {
+    struct search search;
+    const char *const *names;
+    uintptr_t *found;
+    size_t count;
+};
+
 static int linked_find(struct dl_phdr_info *info, size_t size, void *context) {
     (void)size;
-    struct find_search *find = context;
+    struct linked_search *linked = context;
     struct hz_elf elf;
-    if (hz_elf_open(&elf, info) && hz_elf_needs(&find->search.own, &elf))
-        find->found = hz_elf_function(&elf, find->name);
-    return find->found != 0;
+    if (!hz_elf_open(&elf, info) || !hz_elf_needs(&linked->search.own, &elf) ||
+        hz_elf_function(&elf, linked->names[0]) == 0)
+        return 0;
+    for (size_t i = 0; i < linked->count; i++)
+        linked->found[i] = hz_elf_function(&elf, linked->names[i]);
+    return 1;
 }
 
-uintptr_t hz_symbols_linked(const char *name) {
-    struct find_search find = {.name = name};
-    libraries_visit(linked_find, &find);
-    return find.found;
+void hz_symbols_linked(const char *const *names, uintptr_t *found, size_t count) {
+    struct linked_search linked = {.names = names, .found = found, .count = count};
+    for (size_t i = 0; i < count; i++)
+        found[i] = 0;
+    libraries_visit(linked_find, &linked);
 }
 
 /* ---- redirection -------------------------------------------------------------------------------------- */

@@ -37,9 +37,9 @@ uintptr_t hz_symbols_next(enum hz_symbol symbol);
    time. */
 uintptr_t hz_symbols_find(const char *soname, const char *name);
 
-/* The definition in the first library that ours is linked with and that has one: the C library's own, whatever is
-   preloaded. 0 when there is none, as in static programs. Any thread, at any time. */
-uintptr_t hz_symbols_linked(const char *name);
+/* The definitions of `count` names in the first library that ours is linked with and that has the first of them: the C
+   library's own, whatever is preloaded. 0 where there is none, as in static programs. Any thread, at any time. */
+void hz_symbols_linked(const char *const *names, uintptr_t *found, size_t count);
 
 /* Among the libraries that ours is linked with, the first that defines names[0] is the C library. Makes each of these
    names lead to our function of the same name there, in all versions. False when that is refused; then nothing has
