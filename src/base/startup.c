@@ -13,14 +13,14 @@
 enum { LABEL_ROOM = 24, HEX_BITS = 4, WORD_BITS = 64 };
 
 /* Where in its line a scan is: before the colon, or in a value of one kind. */
-enum place { LABEL, FILTER, CPUS, OTHER };
+enum status_field { BEFORE_COLON, OF_FILTER, OF_CPUS, OF_OTHER };
 
 /* Where a scan of the file is. */
 struct scan {
     struct hz_startup *seen;
     char label[LABEL_ROOM]; /* the line's beginning, up to its colon */
     size_t length;
-    enum place place;
+    enum status_field field;
 };
 
 static struct hz_startup at_startup; /* const after hz_startup_look */
@@ -51,7 +51,7 @@ static void value_take(struct scan *scan, char c) {
     int digit = digit_value(c);
     if (digit < 0)
         return;
-    if (scan->place == FILTER) {
+    if (scan->field == OF_FILTER) {
         scan->seen->is_known = true;
         scan->seen->is_filtered = digit != 0;
     } else {
@@ -60,10 +60,10 @@ static void value_take(struct scan *scan, char c) {
     }
 }
 
-static enum place place_behind(const char *label) {
+static enum status_field field_behind(const char *label) {
     if (strcmp(label, "Seccomp") == 0)
-        return FILTER;
-    return strcmp(label, "Cpus_allowed") == 0 ? CPUS : OTHER;
+        return OF_FILTER;
+    return strcmp(label, "Cpus_allowed") == 0 ? OF_CPUS : OF_OTHER;
 }
 
 static bool piece_take(void *context, const char *text, size_t length) {
@@ -71,15 +71,15 @@ static bool piece_take(void *context, const char *text, size_t length) {
     for (size_t i = 0; i < length; i++) {
         char c = text[i];
         if (c == '\n') {
-            scan->place = LABEL;
+            scan->field = BEFORE_COLON;
             scan->length = 0;
-        } else if (scan->place == FILTER || scan->place == CPUS) {
+        } else if (scan->field == OF_FILTER || scan->field == OF_CPUS) {
             value_take(scan, c);
-        } else if (scan->place == OTHER) {
+        } else if (scan->field == OF_OTHER) {
             continue;
         } else if (c == ':') {
             scan->label[scan->length] = '\0';
-            scan->place = place_behind(scan->label);
+            scan->field = field_behind(scan->label);
         } else if (scan->length < LABEL_ROOM - 1) {
             scan->label[scan->length++] = c;
         }
