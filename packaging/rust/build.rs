@@ -65,7 +65,7 @@ fn sources_in(folder: &Path, below: bool) -> Vec<PathBuf> {
 fn is_front_source(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     match name {
-        "override_dlopen.c" | "override_prctl.c" | "override_thread.c" => false,
+        "override_dlopen.c" | "override_early.c" | "override_prctl.c" | "override_syscall.c" | "override_thread.c" => false,
         "override_introspect.c" => has_feature("override") && target("ENV") == "gnu", // glibc's own functions
         name => has_feature("override") || !name.starts_with("override"),
     }
