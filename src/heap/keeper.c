@@ -40,7 +40,7 @@ enum keeper_state { KEEPER_NONE, KEEPER_STARTING, KEEPER_RUNS, KEEPER_ENDS, KEEP
 enum reason { NOT_NEEDED, FORBIDDEN, NO_THREAD, NO_MEMORY, CONFINED, FIRST_ENDED, GAVE_WAY };
 
 enum {
-    SLOW_MS = 1000,     /* from one round to the next while little happens */
+    SLOW_MS = 1200, /* from one round to the next while little happens: with what wakes it, less than one a second */
     SLOWEST_MS = 10000, /* the same where the keeper cannot sleep without a timer */
     QUIET_MS = 2000,    /* without a change for so long nothing can age any more */
     /* If what rests has changed by so much since the last round, the next one comes soon. Less rests without harm: it
