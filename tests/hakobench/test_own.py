@@ -175,8 +175,8 @@ with open("/proc/self/status") as status, open("modes", "a") as out:
     assert called.returncode == 0, called.stdout + called.stderr
     runs = {run.allocator: run for run in runs_of(called)}
     assert set(runs) == {"glibc", "mine", "glibc+mine", "mine+mine"}
-    modes = (tmp_path / "modes").read_text()  # with a run before the first that is not recorded
-    assert modes.count("2") == 2 and modes.count("0") == 3
+    modes = (tmp_path / "modes").read_text()  # perhaps with a run before the first that is not recorded
+    assert modes.count("2") == 2 and modes.count("0") in (2, 3)
     assert runs["mine+mine"].command.startswith("python3 -m hakobench.seccomp ")
     assert re.search(r"without.*with.*ratio", called.stdout)
 
