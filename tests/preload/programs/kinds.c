@@ -1,22 +1,32 @@
 /*
- * kinds.c - a process of one kind or another, of which the library's own thread must know nothing it should not, and
- * which it must not disturb. Prints "ok" at its end.
+ * kinds.c - a process of the kind that the command line names. The library's own thread must neither learn from the
+ * process what it should not know, nor disturb it. Prints "ok" at its end.
  *
- *   clones HOW N SEED   N children, one after the other, allocate while the library's thread works. HOW: raw
- * (clone(2)), _fork, stack (clone(2) on a stack of its own), handler (clone(2) from a signal handler that interrupts
- * malloc), pid (clone(2) into a new namespace of processes; the child calls prctl), vfork (the child executes another
- * program), threads (the child of clone(2) starts threads) ends HOW N          N threads end by the system call, with
- * caches. HOW: protect (then their stacks are protected), unmap, reuse (the next thread gets the same stack), holding
- * (with blocks that others free) leader HOW          the first thread ends by the system call. HOW: busy (another
- * thread goes on for a while), asleep (after the library's thread has fallen asleep), last (after all other threads),
- * exit (by pthread_exit), thread (another thread ends after it by the system call) descriptors MS      closes all
- * descriptors again and again while threads start and end namespace HOW       after threads were joined: unshare with
- * user, mount and network namespaces; setns full N              sets RLIMIT_NPROC so that N threads fit; starts and
- * joins N threads, five times alone HOW           what the library's thread has. HOW: cpus, nice, idle (SCHED_IDLE),
- * batch, rr: set in the thread that starts the first thread. Prints the mask, nice value and policy of the library's
- * thread glibc HOW           threads that glibc starts. HOW: timer, aio sleep HOW S         starts two threads that
- * work and sleep, works, and sleeps itself for S seconds. HOW: fed, or starved (no descriptor is left when the threads
- * start)
+ *   clones HOW N SEED   N children, one after the other, allocate while the library's thread works
+ *     raw, _fork        made by clone(2), by _Fork
+ *     stack             made by clone(2) on a stack of its own
+ *     handler           made by clone(2) from a signal handler that interrupts malloc
+ *     pid               made by clone(2) in a new namespace of processes; the child calls prctl
+ *     vfork             the child executes another program
+ *     threads           the child of clone(2) starts threads
+ *   ends HOW N          N threads with caches end by the system call exit
+ *     protect, unmap    then their stacks are protected, or unmapped
+ *     reuse             the next thread gets the same stack
+ *     holding           they hold blocks that others free
+ *   leader HOW          the first thread ends by the system call exit
+ *     busy              another thread goes on for a while
+ *     asleep            after the library's thread has fallen asleep
+ *     last              after all other threads
+ *     exit              by pthread_exit instead
+ *     thread            another thread ends after it by the system call
+ *   descriptors MS      closes all descriptors again and again while threads start and end
+ *   namespace HOW       joins threads, then calls unshare, for some kinds setns too. HOW: user, threads, mount, network
+ *   full N              sets RLIMIT_NPROC so that N threads fit; starts and joins N threads, five times
+ *   alone HOW           a thread changes its CPUs, nice value or policy, and then starts the first thread; prints those
+ *                       of the library's thread. HOW: cpus, nice, idle (SCHED_IDLE), batch, rr
+ *   glibc HOW           glibc starts threads. HOW: timer, aio
+ *   sleep HOW S         starts two threads that work and sleep, works, and sleeps for S seconds
+ *     fed, starved      starved: no descriptor is left when the threads start
  */
 #include <aio.h>
 #include <dirent.h>

@@ -1,12 +1,13 @@
 /*
- * returns.c - threads that free each other's blocks and then sleep, for a look from outside at what memory goes back.
+ * returns.c - threads that free each other's blocks and then sleep. A test looks from outside at what memory goes back.
  *
- *   returns work WORD   eight producers fill a queue of blocks of mixed sizes, one consumer frees them; WORD is only
- * seen in the process's command line. When all threads sleep it writes "asleep"; at the end of stdin they work once
- * more, it writes "done" and ends returns try CALL    makes one system call and writes its error, 0 if it was allowed
+ *   returns work WORD   Eight producers fill a queue with blocks of mixed sizes; one consumer frees them. When all
+ *                       threads sleep, the program writes "asleep". At the end of stdin they work once more, and it
+ *                       writes "done" and ends. WORD only marks the command line of the process.
+ *   returns try CALL    Makes one system call and writes its error, 0 if it was allowed.
  *
- * It starts PRODUCERS + 1 threads, and uses no system call but those that glibc needs for memory, threads, stdin and
- * stdout. Exit codes: 0 all blocks were intact; 3 a block was not, or a bad command line.
+ * The program starts PRODUCERS + 1 threads. It makes only the system calls that glibc needs for memory, threads, stdin
+ * and stdout. Exit codes: 0 all blocks were intact; 3 a block was not, or a bad command line.
  */
 #include <errno.h>
 #include <fcntl.h>
