@@ -111,7 +111,7 @@ enum {
 #define HZ_CPU_RELAX() ((void)0)
 #endif
 
-/* Where the thread's data of the C library begins. NULL: not known here. */
+/* The thread pointer: the C library keeps the calling thread's data there. NULL: not known on this processor. */
 HZ_INLINE char *hz_thread_pointer(void) {
     char *pointer = NULL;
 #if HZ_ASM_X86_64
@@ -159,7 +159,7 @@ HZ_INLINE char *hz_thread_pointer(void) {
 #define HZ_OS_PAGE_BYTES_MAX 65536
 #endif
 
-/* A constructor with it runs before those of this library that have none. 0 to 100 are the compiler's own. */
+/* Constructors with this priority run before the library's constructors without one. 0 to 100 are the compiler's. */
 #define HZ_PRIORITY_EARLY 101
 
 enum {

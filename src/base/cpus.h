@@ -1,9 +1,10 @@
 /*
  * cpus.h - how many CPUs the process can use at the same time: its affinity, and the CPU quota of its control group.
  *
- * Both can change: by taskset, cpusets or an orchestrator. The affinity comes from startup.h, and then from the kernel,
- * now and then, where any system call may be made. The quota comes from files, which only a caller reads whose
- * descriptors nobody can take away (heap/surroundings.h). Counting the CPUs on which threads were seen always works.
+ * Both can change: by taskset, cpusets or an orchestrator. The affinity comes from startup.h; where any system call may
+ * be made, hz_cpus_look then asks the kernel for it at most once a second. The quota comes from files. Only a caller
+ * whose descriptors nobody can take away may read them (heap/surroundings.h). Counting the CPUs on which threads were
+ * seen always works.
  */
 #ifndef HZ_BASE_CPUS_H
 #define HZ_BASE_CPUS_H
@@ -32,7 +33,7 @@ bool hz_cpus_look(bool asks);
    /proc/self/cgroup, `root` in that of /sys/fs/cgroup. Any thread. */
 void hz_cpus_look_at(const char *online, const char *groups, const char *root);
 
-/* A step of that forgetting, for tests. Any thread. */
+/* Forgets as hz_cpus_look does, without waiting for a second to pass. For tests. Any thread. */
 void hz_cpus_forget_seen(void);
 
 /* Divides the CPUs that the process may run on, as last seen, into at most `most` (1..256) groups of neighbours, and

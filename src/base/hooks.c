@@ -76,7 +76,7 @@ static void child_tell(void) {
     hz_os_wake(&hz_hooks_page.state, INT_MAX);
 }
 
-/* Another thread mends the child: it was made by clone(2), and has started threads before any of them came here. */
+/* Waits while another thread mends the child. A child of clone(2) can have several threads before one comes here. */
 static void await(void) {
     while (hz_load_acq(&hz_hooks_page.state) == HZ_HOOKS_MENDING) /* sync: hooks, partner child_tell */
         hz_os_wait(&hz_hooks_page.state, HZ_HOOKS_MENDING);

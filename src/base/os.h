@@ -138,10 +138,10 @@ uint32_t hz_os_process_id(void);
    clone that the C library has not seen. A system call. */
 bool hz_os_thread_is_itself(void);
 
-/* The program is about to restrict its system calls: from now on the library makes only calls that the C library's
-   malloc makes, with no other flags than those: mmap, munmap, mprotect, madvise with MADV_DONTNEED, and futex. Hints
-   are not given, memory is never moved, nothing is known of limits, CPUs, files and usage, and no barrier calls
-   membarrier. There is no way back, and a fork's child stays confined. Any thread. */
+/* The program is about to restrict its system calls. From now on this layer makes only calls that the C library's
+   malloc makes, with the same flags: mmap, munmap, mprotect, madvise with MADV_DONTNEED, futex, and write for messages.
+   So it gives no hints, moves no memory, does not call membarrier, and knows nothing of limits, CPUs, files and usage.
+   There is no way back, and a fork's child stays confined. Any thread. */
 void hz_os_confine(void);
 
 /* Whether hz_os_confine was called. */
@@ -150,8 +150,8 @@ bool hz_os_is_confined(void);
 /* The process is known to have no filter of system calls (seccomp). */
 void hz_os_unfiltered(void);
 
-/* Whether any system call may be made: hz_os_unfiltered was called, and not hz_os_confine. Otherwise a call could end
-   the process that neither glibc's malloc, nor the start of a thread, nor the dynamic linker makes. */
+/* Whether any system call may be made: hz_os_unfiltered was called, and not hz_os_confine. Otherwise only the calls of
+   glibc's malloc, of a thread's start and of the dynamic linker are safe: a filter may kill for others. */
 bool hz_os_is_unfiltered(void);
 
 /* Whether a dynamic linker has started the process, and so has opened files. */

@@ -18,7 +18,7 @@
 enum hz_thread_state {
     HZ_THREAD_FREE = 0, /* no thread has it, and it is empty */
     HZ_THREAD_USED,     /* a living thread has it */
-    HZ_THREAD_ORPHAN,   /* its thread has vanished, in a fork or by the system call; it may still hold blocks */
+    HZ_THREAD_ORPHAN,   /* its thread vanished in a fork, or by the system call exit; it may hold blocks */
 };
 
 struct hz_registered {
@@ -46,7 +46,7 @@ void hz_registry_add(struct hz_registered *block);
 /* Gives up a claimed thread block. The caller has emptied it. */
 void hz_registry_release(struct hz_registered *block);
 
-/* A thread block's thread has vanished. The block may still hold blocks, for the thread that claims it. */
+/* Marks a thread block whose thread has vanished. The thread that claims it gets what blocks it still holds. */
 void hz_registry_orphan(struct hz_registered *block);
 
 /* For walks over all thread blocks: the newest one; `next` leads to the others, and ends with NULL. */

@@ -2,8 +2,10 @@
  * startup.h - what the process was like when the library was loaded: whether a filter restricts its system calls, on
  * which CPUs it may run, and how nice it is.
  *
- * All of it comes from one file, /proc/thread-self/status. The dynamic linker has opened files just before, so a filter
- * that was there then allows that. In a static program nothing has, so nothing is read, and nothing is known.
+ * The filter and the CPUs come from one file, /proc/thread-self/status. The nice value and the process's number come
+ * from system calls, which are made only if there is no filter. To open the file is safe: the dynamic linker has opened
+ * files just before, so a filter allows it. No dynamic linker runs in a static program, so there nothing is read or
+ * known.
  */
 #ifndef HZ_BASE_STARTUP_H
 #define HZ_BASE_STARTUP_H
@@ -15,8 +17,8 @@ struct hz_startup {
     bool is_known;    /* the file was read */
     bool is_filtered; /* known: a seccomp filter is in force */
     bool has_cpus;    /* known: cpus */
-    int nice;         /* known, and no filter is in force */
-    uint32_t process; /* the same; the kernel's number of the process */
+    int nice;         /* known only without a filter */
+    uint32_t process; /* the kernel's number of the process; 0 with a filter, or when nothing is known */
     uint64_t cpus[HZ_CPU_WORDS];
 };
 

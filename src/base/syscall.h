@@ -2,9 +2,9 @@
  * syscall.h - system calls that go straight to the kernel, for the files that call it. Includes no file of ours but
  * compiler.h.
  *
- * Programs, and tools that are preloaded, replace functions of the C library (mmap, munmap, madvise, clock_gettime,
- * syscall, ...) with their own, and those may allocate. So the library calls none of them: glibc's malloc calls none
- * either. A result in [-4095, -1] is an error, -errno; errno itself is never touched. No call is a cancellation point.
+ * Programs and preloaded tools replace functions of the C library (mmap, munmap, madvise, clock_gettime, syscall, ...)
+ * with their own, which may allocate. So the library calls none of them, just as glibc's malloc does not. A result in
+ * [-4095, -1] is an error, -errno; errno itself is never touched. No call is a cancellation point.
  *
  * Builds with internal assertions call the C library's syscall() instead, so that a test can stand in for the kernel
  * (tests/coarse). So do processors that are not here. ThreadSanitizer has to see which memory is new, so its builds

@@ -37,8 +37,8 @@ static bool is_of_threads(long result) {
     return result == -EINVAL || result == -EUSERS;
 }
 
-/* The kernel refuses the call if there is a second thread. A thread that was joined is one for a moment longer, and
-   nothing tells when that is over. */
+/* The kernel refuses the call if there is a second thread, and counts a joined thread for a moment longer. Nothing
+   tells when that moment is over, so the call is repeated. */
 static long call_without_keeper(long number, long first, long second) {
     enum { TRIES = 100, PAUSE_MS = 1 };
     const uint32_t never_changes = 0;

@@ -1,7 +1,7 @@
 /*
  * override_archive.c - what only the archives have. They read the surroundings when the program starts; the shared
- * library does so in the program's first pthread_create, which most programs never call. And they have a prctl that is
- * the system call, since a static program has no other one that could be called.
+ * library does so in the program's first pthread_create, which most programs never call. And their prctl makes
+ * the system call itself, since a static program has no other prctl that it could call.
  */
 #include "base/syscall.h"
 #include "front/announce.h"

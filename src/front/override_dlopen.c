@@ -4,10 +4,10 @@
  *
  * Such a library finds symbols in its own dependencies, the C library among them, before the preloaded libraries. It
  * would call the C library's malloc and free, while the rest of the program calls ours, and the first block that one
- * side allocates and the other frees ends the program. So before the first such library is opened, the entries of the
- * malloc family in the C library's symbol table are made to lead to ours. For all other symbols the flag does what the
- * program wants of it. If the table cannot be changed, the library is opened without the flag. The functions by which
- * we learn that the program starts a thread or restricts itself are treated in the same way.
+ * side allocates and the other frees ends the program. So before it opens the first such library, dlopen makes the
+ * entries of the malloc family in the C library's symbol table lead to ours. It does the same for the functions that
+ * tell us that the program starts a thread, restricts itself or changes namespaces. For all other symbols the flag does
+ * what the program wants. If dlopen cannot change the table, it opens the library without the flag.
  *
  * The operators of C++ are not in the list. The library finds those of its libstdc++, which call malloc and free.
  */
@@ -16,8 +16,8 @@
 
 #include <dlfcn.h>
 
-/* All functions of ours that the C library has too, or a later one will have. The first one tells the C library from
-   others. */
+/* The functions of ours that replace one of the C library's, or of a later C library, and do not call it. Those that
+   call the next definition are in mode_possible. The first name tells the C library from other libraries. */
 static const char *const family[] = {
     "malloc",
     "free",

@@ -19,8 +19,8 @@
 
 typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
-/* Before a thread starts. What the library has to read it reads now, if the process has one thread: nobody else can
-   close a file meanwhile, or open one. */
+/* Before a thread starts. If the process has one thread, the library reads its files now: no other thread can close or
+   open one meanwhile. */
 static void before_create(void) {
     hz_hooks_enter(); /* a fork handler may start the child's first thread: the heap must be mended before */
     hz_hooks_leave();

@@ -2,14 +2,16 @@
  * keeper.c - see keeper.h. Started by front/override_thread.c when the program has started a thread; otherwise, when a
  * second thread has attached, by the next slow path of malloc.
  *
- * While much happens the keeper does a round (round.h) every HZ_DEPOT_AGE_MS, otherwise every SLOW_MS. When for a while
- * nothing has changed, nothing can age any more: it sleeps without a timer, until a thread comes to a slow path. Edge
- * "park": the keeper says that it sleeps, has all threads pass a barrier, and then looks whether one is in a slow path,
- * or has been in one since the last round. So a thread that begins one either is seen or sees that it must wake the
- * keeper (tests/model/keeper_sleep.pml).
+ * While much happens the keeper does a round (round.h) every HZ_DEPOT_AGE_MS, otherwise every SLOW_MS. When nothing has
+ * changed for QUIET_MS, nothing can age any more, so the keeper sleeps without a timer until a thread comes to a slow
+ * path. Without a barrier it cannot: then its waits double, up to SLOWEST_MS.
  *
- * Edge "keeper": a thread that ends the keeper stores the state, and then the word on which a slow keeper waits. If the
- * keeper stores its own wait there later, it sees the state.
+ * Edge "park": the keeper says that it sleeps, has all threads pass a barrier, and then looks whether a thread is in a
+ * slow path, or was in one since the last round. So either the keeper sees a thread that enters a slow path, or that
+ * thread sees that it must wake the keeper (tests/model/keeper_sleep.pml).
+ *
+ * Edge "keeper": a thread that ends the keeper first stores the state, then exchanges the word on which a slow keeper
+ * waits. If the keeper's own exchange of that word comes later, the keeper sees the state.
  *
  * Under a filter of system calls that came with the process, the keeper makes only calls that glibc's malloc, the start
  * of a thread and the dynamic linker make too (docs/failure.md). Before a filter of the program's own comes, it ends.
@@ -116,7 +118,7 @@ void hz_keeper_hurry_up(void) {
         hz_os_wake(&hz_keeper_is_slow, 1);
 }
 
-/* The state has changed: the keeper is to see it, however it waits. */
+/* Wakes the keeper, however it waits, so that it sees the changed state. */
 static void end_tell(void) {
     (void)hz_xchg_ar(&hz_keeper_is_slow, 0); /* sync: keeper, partner wait_slowly */
     hz_os_wake(&hz_keeper_is_slow, 1);
@@ -216,7 +218,7 @@ static void started_as(enum keeper_state reached) {
     hz_os_wake(&state, INT_MAX);
 }
 
-/* What the keeper would otherwise have from the thread that happened to start it. True if it has files of its own. */
+/* Replaces what the keeper inherited from the thread that started it. True if it has files of its own. */
 static bool become_independent(void) {
     hz_worker_begin("hakozuna");
     bool has_own_files = hz_os_files_own();
@@ -365,8 +367,8 @@ void hz_keeper_thread_ends(void) {
         end_for_good(FIRST_ENDED);
 }
 
-/* Whether the calling thread is one of this process, for all that can be asked: getpid too could be forbidden. A child
-   of vfork has all of its parent's words, and shares them. */
+/* Whether the calling thread belongs to this process, and not to a child of vfork, which shares the parent's memory.
+   True if getpid cannot be called, since a filter could forbid it. */
 static bool is_of_this_process(void) {
     hz_hooks_enter(); /* mends the child of a fork: its handlers, or code after clone(2), may come here first */
     hz_hooks_leave();

@@ -10,7 +10,7 @@
 /* hint; a second thread has attached, and no keeper has been started for it yet, or it is time to try again */
 extern HZ_HIDDEN _Atomic(bool) hz_keeper_is_wanted;
 
-/* sync: keeper; not 0 while the keeper waits for long, as little happens */
+/* sync: keeper; not 0 while the keeper waits slowly because little happens */
 extern HZ_HIDDEN _Atomic(uint32_t) hz_keeper_is_slow;
 
 /* Starts the keeper, a thread that blocks all signals, unless it runs already, was forbidden, or could not be started a
@@ -52,8 +52,8 @@ void hz_keeper_follow_first(void);
 /* In the exit hook of a thread: if it is the first one, ends the keeper and waits for its end. */
 void hz_keeper_thread_ends(void);
 
-/* HAKOZUNA_BACKGROUND=0: no keeper. 1: where a filter of system calls may be in force, the keeper may call membarrier
-   all the same. Before a second thread attaches. */
+/* HAKOZUNA_BACKGROUND=0: no keeper. HAKOZUNA_BACKGROUND=1: the keeper may call membarrier even under a filter of system
+   calls. Before a second thread attaches. */
 void hz_keeper_forbid(void);
 void hz_keeper_trust_filter(void);
 
@@ -61,9 +61,9 @@ void hz_keeper_trust_filter(void);
    for its end. No other keeper starts. Any thread, outside malloc and free. */
 void hz_keeper_confine(void);
 
-/* Ends the keeper and waits for its end, as the program needs to have one thread, or has no room for another. True if
-   there was a keeper. The caller then resumes it: another one starts at once, or not before a pause. Any thread,
-   outside malloc and free. */
+/* Ends the keeper and waits for its end, because the program must have one thread, or has no room for another. True if
+   there was a keeper. Only then the caller calls hz_keeper_resume, which starts another one: at once with `soon`,
+   otherwise after a pause. Any thread, outside malloc and free. */
 bool hz_keeper_suspend(void);
 void hz_keeper_resume(bool soon);
 

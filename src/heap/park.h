@@ -76,8 +76,9 @@ void hz_park_close(struct hz_thread_block *self);
 void hz_park_begin(struct hz_thread_block *self);
 
 /* Parks another thread unless it is in a slow path or pops a mid block; true if it is parked. Writes into the thread's
-   own memory, so it first asks whether the thread lives. If the thread ends by the system call, and another one unmaps
-   its memory, both between that question and the write, the write is a fault. Any thread, after hz_os_barrier_prepare.
+   own memory, so it first asks whether the thread lives. If the thread ends by the system call exit after
+   that question, and another one unmaps its memory before the write, the write faults. Any thread, after
+   hz_os_barrier_prepare.
  */
 bool hz_park(struct hz_thread_block *thread);
 

@@ -22,7 +22,7 @@
 #include "heap/settle.h"
 
 enum {
-    PARK_MS = 1000,      /* for so long a thread must not have used its bins, as it may only wait for a CPU */
+    PARK_MS = 1000,      /* how long a thread must leave its bins unused: a shorter pause may be a wait for a CPU */
     PAGES_WALK_MS = 500, /* from one walk over the pages to the next */
 };
 

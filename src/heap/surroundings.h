@@ -2,9 +2,9 @@
  * surroundings.h - what the heap follows of the machine around the process: the limits of its control group, the
  * kernel's setting of huge pages, and which CPUs exist. All of it comes from files.
  *
- * A program may close any descriptor at any time, such as all of them when it becomes a daemon. If the library had a
- * file open at that instant, the number could be another file's a moment later. So files are read while the process has
- * one thread, or by the keeper, which has a table of files of its own (hz_os_files_own).
+ * A program may close any descriptor at any time; a daemon closes all of them at its start. If the library had a file
+ * open then, its descriptor could be another file's a moment later. So the library reads files while the process has
+ * one thread, or in the keeper, which has a table of files of its own (hz_os_files_own).
  */
 #ifndef HZ_HEAP_SURROUNDINGS_H
 #define HZ_HEAP_SURROUNDINGS_H
