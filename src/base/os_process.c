@@ -48,7 +48,7 @@ static _Atomic(uint32_t) barrier_way; /* hint; enum barrier_way */
 /* The text that a leaf of CPUID has in registers, 12 or 16 bytes. */
 static bool cpuid_begins_with(unsigned leaf, bool has_eax, const char *text) {
     unsigned words[4] = {0};
-    if (leaf < 0x80000000 ? __get_cpuid_max(leaf & 0x40000000, NULL) < leaf : __get_cpuid_max(0x80000000, NULL) < leaf)
+    if ((unsigned)__get_cpuid_max(leaf & 0xC0000000, NULL) < leaf)
         return false;
     __cpuid(leaf, words[0], words[1], words[2], words[3]);
     if (leaf == 0) { /* the maker's name is in another order */
