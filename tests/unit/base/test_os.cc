@@ -470,7 +470,9 @@ TEST_F(Os, AThreadLearnsWhatItUsedOfACpuAndHowOftenItSlept) {
 
 TEST_F(Os, AConfinedProcessKnowsLess) {
     children::expect_good_end(children::start([] {
-        const struct rlimit bounds = {size_t{1} << 46, size_t{1} << 46};
+        struct rlimit before;
+        require(getrlimit(RLIMIT_AS, &before) == 0, "the limit is known");
+        const struct rlimit bounds = {size_t{1} << 46, before.rlim_max};
         require(setrlimit(RLIMIT_AS, &bounds) == 0, "a limit can be set");
         char text[64];
         hz_os_unfiltered();
@@ -490,6 +492,7 @@ TEST_F(Os, AConfinedProcessKnowsLess) {
         require(hz_os_has_address(UINT64_C(1) << 62), "nor where the address space ends");
         uint64_t mask[16];
         require(hz_os_affinity(0, mask, 16) == 0, "no CPUs are known");
+        require(setrlimit(RLIMIT_AS, &before) == 0, "ThreadSanitizer needs more for new pages");
         bool has_other_way = hz_os_barrier_prepare(true);
         require(hz_os_barrier() == has_other_way, "membarrier is not called, even on request");
         require(!hz_os_is_unfiltered(), "not every call may be made");
