@@ -456,10 +456,12 @@ bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run
         return false;
     for (;;) {
         uint32_t count = hz_arena_segment_count();
-        if (hz_runmap_claim(&arena.pages, pages, align_pages, &claim))
+        if (hz_runmap_claim(&arena.pages, pages, align_pages, false, &claim))
             break;
         if (segment_add(count))
             continue;
+        if (align_pages > 1 && hz_runmap_claim(&arena.pages, pages, align_pages, true, &claim))
+            break;
         if (is_last_try || !unused_give_up((size_t)pages << HZ_PAGE_LOG2))
             return false;
         is_last_try = true;

@@ -84,7 +84,7 @@ static void units_put(uint32_t region, uint64_t bits, uint64_t dirty) {
 }
 
 char *hz_region_claim(unsigned units, unsigned align, struct hz_claim *claim, bool *is_full) {
-    *is_full = !hz_runmap_claim(&hz_region_units, units, align, claim);
+    *is_full = !hz_runmap_claim(&hz_region_units, units, align, true, claim);
     if (*is_full)
         return NULL;
     if (open_units(claim->index, claim->bits))

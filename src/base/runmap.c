@@ -16,6 +16,7 @@ enum {
     LENGTH_MASK = 0xff,
     LOOK_WORDS = 1024, /* words that a purge of rested units looks at in one call */
     OLDEST_WORDS = 8,  /* words of which a purge of the oldest units takes the oldest */
+    ALIGN_WORDS = 32,  /* words with runs that may have no aligned part that an ordinary claim looks at */
 };
 
 static const uint64_t one_used = UINT64_C(1) << 32;
@@ -185,33 +186,62 @@ static bool claim_in(struct hz_runmap *map, uint32_t index, unsigned units, uint
     }
 }
 
-static bool claim_by(struct hz_runmap *map, struct hz_summary *summary, unsigned shift, unsigned units, unsigned align,
-                     struct hz_claim *claim) {
-    /* a one at each multiple of `align` */
-    uint64_t starts = align == 64 ? 1 : UINT64_MAX / ((UINT64_C(1) << align) - 1);
+/* Claims a run of some word whose longest run has at least `length` units, which is long enough for one of `starts`. */
+static bool claim_by(struct hz_runmap *map, struct hz_summary *summary, unsigned shift, unsigned units, unsigned least,
+                     uint64_t starts, struct hz_claim *claim) {
     uint32_t index;
-    for (unsigned length = units; length <= HZ_SUMMARY_LENGTHS;) {
+    for (;;) {
+        unsigned length = least;
         if (!hz_summary_find(summary, &length, &index))
             return false;
         if (claim_in(map, index, units, starts, claim))
             return true;
-        /* the word has changed, or none of its runs of that length is aligned */
-        classify(map, index);
+        classify(map, index); /* the word has changed */
         /* relaxed: hint. A leaf that differs is old, or its thread is still busy; forget checks again */
         if ((hz_load_rlx(&map->longest[index]) >> shift & LENGTH_MASK) != length)
             forget(map, summary, shift, length, index);
-        if (align == 1)
-            length = units;
-        else
-            length++;
     }
-    return false;
 }
 
-bool hz_runmap_claim(struct hz_runmap *map, unsigned units, unsigned align, struct hz_claim *claim) {
+/* The same for words whose longest run has `units` to `most_units` units, which may have no aligned part. Goes on where
+   the last call ended, and looks at `most` words at most. */
+static bool claim_by_looking(struct hz_runmap *map, struct hz_summary *summary, unsigned units, unsigned most_units,
+                             uint64_t starts, size_t most, struct hz_claim *claim) {
+    uint32_t begin = hz_load_rlx(&map->align_cursor); /* relaxed, both: hint */
+    uint32_t from = begin;
+    uint32_t index = 0;
+    bool is_round = false; /* the search has wrapped around */
+    bool done = false;
+    while (!done && most > 0) {
+        bool found = hz_summary_next(summary, units, most_units, from, &index) && (!is_round || index < begin);
+        if (!found && is_round)
+            break;
+        is_round = is_round || !found;
+        from = found ? index + 1 : 0;
+        most -= found;
+        done = found && claim_in(map, index, units, starts, claim);
+    }
+    if (done || most == 0) /* after a whole round, the next search begins where this one did */
+        hz_store_rlx(&map->align_cursor, done ? index : from);
+    return done;
+}
+
+static bool claim_aligned(struct hz_runmap *map, struct hz_summary *summary, unsigned shift, unsigned units,
+                          unsigned align, bool thorough, struct hz_claim *claim) {
+    uint64_t starts = align == 64 ? 1 : UINT64_MAX / ((UINT64_C(1) << align) - 1); /* a one at each multiple */
+    unsigned sure = (unsigned)hz_min(units + align - 1, HZ_SUMMARY_LENGTHS);       /* one so long has an aligned part */
+    return claim_by_looking(map, summary, units, sure - 1, starts, ALIGN_WORDS, claim) ||
+           claim_by(map, summary, shift, units, sure, starts, claim) ||
+           (thorough && claim_by_looking(map, summary, units, sure - 1, starts, SIZE_MAX, claim));
+}
+
+bool hz_runmap_claim(struct hz_runmap *map, unsigned units, unsigned align, bool thorough, struct hz_claim *claim) {
     hz_assert(units >= 1 && units <= 64 && hz_is_power_of_two(align));
-    return claim_by(map, &map->dirty_runs, DIRTY_SHIFT, units, align, claim) ||
-           claim_by(map, &map->free_runs, 0, units, align, claim);
+    if (HZ_LIKELY(align == 1))
+        return claim_by(map, &map->dirty_runs, DIRTY_SHIFT, units, units, UINT64_MAX, claim) ||
+               claim_by(map, &map->free_runs, 0, units, units, UINT64_MAX, claim);
+    return claim_aligned(map, &map->dirty_runs, DIRTY_SHIFT, units, align, thorough, claim) ||
+           claim_aligned(map, &map->free_runs, 0, units, align, thorough, claim);
 }
 
 bool hz_runmap_claim_bits(struct hz_runmap *map, uint32_t index, uint64_t bits, struct hz_claim *claim) {
@@ -306,14 +336,15 @@ void hz_runmap_purge_free(struct hz_runmap *map, uint32_t index, uint64_t tries)
 size_t hz_runmap_purge_all(struct hz_runmap *map, size_t most) {
     size_t purged = 0;
     uint32_t index;
-    for (uint32_t from = 0; most > 0 && hz_summary_next(&map->dirty_runs, from, &index); from = index + 1)
+    for (uint32_t from = 0; most > 0 && hz_summary_next(&map->dirty_runs, 1, HZ_SUMMARY_LENGTHS, from, &index); from = index + 1)
         most -= purge_word(map, index, UINT64_MAX, most, &purged);
     return purged;
 }
 
 /* The next word with resting units from `place` on; after the last word the search wraps around. */
 static bool next_word(struct hz_runmap *map, uint32_t *place, uint32_t *index) {
-    if (!hz_summary_next(&map->dirty_runs, *place, index) && !hz_summary_next(&map->dirty_runs, 0, index))
+    if (!hz_summary_next(&map->dirty_runs, 1, HZ_SUMMARY_LENGTHS, *place, index) &&
+        !hz_summary_next(&map->dirty_runs, 1, HZ_SUMMARY_LENGTHS, 0, index))
         return false;
     *place = *index + 1;
     return true;

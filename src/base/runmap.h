@@ -33,6 +33,7 @@ struct hz_runmap {
     _Atomic(uint32_t) *freed_at_ms;  /* hint */
     _Atomic(uint32_t) look_cursor;   /* hint: next word to look at */
     _Atomic(uint32_t) purge_cursor;  /* hint: next word to purge when there is too much */
+    _Atomic(uint32_t) align_cursor;  /* hint: next word to look at for an aligned run */
 
     /* const after publish. Gives back the memory of neighbouring units, which the caller has claimed */
     bool (*give_back)(uint32_t index, uint64_t bits);
@@ -75,8 +76,9 @@ HZ_INLINE size_t hz_runmap_resting(struct hz_runmap *map) {
 }
 
 /* Takes a run of `units` (1..64) whose first number is a multiple of `align` (a power of two up to 64). False when it
-   finds none. */
-bool hz_runmap_claim(struct hz_runmap *map, unsigned units, unsigned align, struct hz_claim *claim);
+   finds none. A run of units + align - 1 units always has an aligned part. A shorter one may have none, which only a
+   look at its word tells. A claim looks at a few of these words; with `thorough`, at all of them if it must. */
+bool hz_runmap_claim(struct hz_runmap *map, unsigned units, unsigned align, bool thorough, struct hz_claim *claim);
 
 /* Takes exactly these units; false when they are not all free. */
 bool hz_runmap_claim_bits(struct hz_runmap *map, uint32_t index, uint64_t bits, struct hz_claim *claim);

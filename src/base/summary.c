@@ -92,20 +92,20 @@ bool hz_summary_find(struct hz_summary *summary, unsigned *length, uint32_t *ind
     }
 }
 
-/* The nodes of all lengths together. */
-static uint64_t node_of_any(struct hz_summary *summary, unsigned level, uint32_t index) {
+/* The nodes of the lengths from `least` to `most` together. */
+static uint64_t node_of_any(struct hz_summary *summary, unsigned level, unsigned least, unsigned most, uint32_t index) {
     uint64_t any = 0;
-    for (unsigned length = 1; length <= HZ_SUMMARY_LENGTHS; length++)
+    for (unsigned length = least; length <= most; length++)
         any |= hz_load_rlx(node_of(summary, level, length, index)); /* relaxed: hint */
     return any;
 }
 
-bool hz_summary_next(struct hz_summary *summary, uint32_t from, uint32_t *index) {
+bool hz_summary_next(struct hz_summary *summary, unsigned least, unsigned most, uint32_t from, uint32_t *index) {
     while (from < summary->words) {
         unsigned level = 0;
         uint64_t node = 0;
         while (from < summary->words && level < TOP) {
-            node = node_of_any(summary, level, from) & (UINT64_MAX << ((from >> (6 * level)) % 64));
+            node = node_of_any(summary, level, least, most, from) & (UINT64_MAX << ((from >> (6 * level)) % 64));
             if (node != 0)
                 break;
             level++; /* nothing in the rest of this node: on to the next one, whose bit is in the level above */

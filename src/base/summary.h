@@ -42,8 +42,9 @@ void hz_summary_clear(struct hz_summary *summary, unsigned length, uint32_t inde
    there is none. */
 bool hz_summary_find(struct hz_summary *summary, unsigned *length, uint32_t *index);
 
-/* The first word from `from` on that has a run of any length; false when there is none. */
-bool hz_summary_next(struct hz_summary *summary, uint32_t from, uint32_t *index);
+/* The first word from `from` on whose longest run has one of the lengths from `least` to `most`; false when there is
+   none. */
+bool hz_summary_next(struct hz_summary *summary, unsigned least, unsigned most, uint32_t from, uint32_t *index);
 
 /* In a fork's child: makes the bits above a leaf agree with it. */
 void hz_summary_repair(struct hz_summary *summary, unsigned length, uint32_t index);

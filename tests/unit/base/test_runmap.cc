@@ -47,16 +47,17 @@ class RunMap : public testing::Test {
     uint64_t dirty_mask(uint32_t index) {
         return hz_load_rlx(&map_.dirty_masks[index]);
     }
-    /* Whether some word has a free run of that length. */
-    bool any_has(unsigned units) {
+    /* Whether some word has a free run of that length at a multiple of `align`. */
+    bool any_has(unsigned units, unsigned align = 1) {
         for (uint32_t index = 0; index < words_; index++)
-            if (longest(free_mask(index)) >= units)
-                return true;
+            for (unsigned first = 0; first + units <= 64; first += align)
+                if ((~free_mask(index) & hz_run_bits(first, units)) == 0)
+                    return true;
         return false;
     }
     struct hz_claim claim(unsigned units) {
         struct hz_claim got = {};
-        EXPECT_TRUE(hz_runmap_claim(&map_, units, 1, &got));
+        EXPECT_TRUE(hz_runmap_claim(&map_, units, 1, false, &got));
         return got;
     }
     void release(const struct hz_claim &claim) {
@@ -108,17 +109,17 @@ TEST_F(RunMap, FindsTheLastWordOfMany) {
     make(words);
     struct hz_claim claim = {};
     for (uint32_t i = 0; i < words; i++) {
-        ASSERT_TRUE(hz_runmap_claim(&map_, 64, 1, &claim));
+        ASSERT_TRUE(hz_runmap_claim(&map_, 64, 1, false, &claim));
         ASSERT_EQ(claim.index, i) << "the first word comes first";
     }
-    EXPECT_FALSE(hz_runmap_claim(&map_, 1, 1, &claim));
+    EXPECT_FALSE(hz_runmap_claim(&map_, 1, 1, false, &claim));
     for (uint32_t index : {words - 1, 4096U, 63U, 64U, 0U}) {
         hz_runmap_release(&map_, index, hz_run_bits(7, 20));
-        EXPECT_FALSE(hz_runmap_claim(&map_, 21, 1, &claim));
-        ASSERT_TRUE(hz_runmap_claim(&map_, 20, 1, &claim));
+        EXPECT_FALSE(hz_runmap_claim(&map_, 21, 1, false, &claim));
+        ASSERT_TRUE(hz_runmap_claim(&map_, 20, 1, false, &claim));
         EXPECT_EQ(claim.index, index);
         EXPECT_EQ(claim.first, 7U);
-        EXPECT_FALSE(hz_runmap_claim(&map_, 1, 1, &claim)) << "a claimed word is not found again";
+        EXPECT_FALSE(hz_runmap_claim(&map_, 1, 1, false, &claim)) << "a claimed word is not found again";
     }
 }
 
@@ -126,15 +127,15 @@ TEST_F(RunMap, TheShortestRunThatFitsIsTaken) {
     make(3);
     struct hz_claim claim = {};
     for (int i = 0; i < 3; i++)
-        ASSERT_TRUE(hz_runmap_claim(&map_, 64, 1, &claim));
+        ASSERT_TRUE(hz_runmap_claim(&map_, 64, 1, false, &claim));
     hz_runmap_release(&map_, 0, hz_run_bits(0, 30));
     hz_runmap_release(&map_, 1, hz_run_bits(40, 10));
     hz_runmap_release(&map_, 2, hz_run_bits(60, 4));
-    ASSERT_TRUE(hz_runmap_claim(&map_, 5, 1, &claim));
+    ASSERT_TRUE(hz_runmap_claim(&map_, 5, 1, false, &claim));
     EXPECT_EQ(claim.index, 1U);
-    ASSERT_TRUE(hz_runmap_claim(&map_, 10, 1, &claim));
+    ASSERT_TRUE(hz_runmap_claim(&map_, 10, 1, false, &claim));
     EXPECT_EQ(claim.index, 0U);
-    ASSERT_TRUE(hz_runmap_claim(&map_, 4, 1, &claim));
+    ASSERT_TRUE(hz_runmap_claim(&map_, 4, 1, false, &claim));
     EXPECT_EQ(claim.index, 2U);
     check_summaries();
 }
@@ -144,11 +145,11 @@ TEST_F(RunMap, DirtyUnitsOfAnyWordComeFirst) {
     struct hz_claim claim = {};
     std::vector<struct hz_claim> claims;
     for (int i = 0; i < 100; i++) {
-        ASSERT_TRUE(hz_runmap_claim(&map_, 32, 32, &claim));
+        ASSERT_TRUE(hz_runmap_claim(&map_, 32, 32, false, &claim));
         claims.push_back(claim);
     }
     hz_runmap_release(&map_, claims[90].index, claims[90].bits);
-    ASSERT_TRUE(hz_runmap_claim(&map_, 30, 1, &claim));
+    ASSERT_TRUE(hz_runmap_claim(&map_, 30, 1, false, &claim));
     EXPECT_EQ(claim.index, claims[90].index) << "clean words before it have room too";
     EXPECT_EQ(claim.dirty & claim.bits, claim.bits);
     hz_runmap_clean(&map_, claim.index, claim.bits);
@@ -162,9 +163,9 @@ TEST_F(RunMap, DirtyUnitsOfAnyWordComeFirst) {
 TEST_F(RunMap, AlignedRuns) {
     make(8);
     struct hz_claim claim = {};
-    ASSERT_TRUE(hz_runmap_claim(&map_, 1, 1, &claim));
+    ASSERT_TRUE(hz_runmap_claim(&map_, 1, 1, false, &claim));
     for (unsigned align = 1; align <= 64; align *= 2) {
-        ASSERT_TRUE(hz_runmap_claim(&map_, 1, align, &claim));
+        ASSERT_TRUE(hz_runmap_claim(&map_, 1, align, false, &claim));
         EXPECT_EQ(claim.first % align, 0U);
     }
     check_summaries();
@@ -178,7 +179,7 @@ TEST_F(RunMap, RandomClaimsMatchTheMasks) {
         if (random.below(2) == 0 || held.empty()) {
             struct hz_claim claim = {};
             unsigned units = static_cast<unsigned>(random.between(1, 40));
-            bool found = hz_runmap_claim(&map_, units, 1, &claim);
+            bool found = hz_runmap_claim(&map_, units, 1, false, &claim);
             ASSERT_EQ(hz_bits_count(claim.bits), found ? units : 0);
             if (found)
                 held.push_back(claim);
@@ -198,6 +199,66 @@ TEST_F(RunMap, RandomClaimsMatchTheMasks) {
     check_summaries();
 }
 
+/* A search by length alone would meet one of the holes without an aligned part, and take it for all. */
+TEST_F(RunMap, UnalignedHolesHideNoAlignedOne) {
+    constexpr uint32_t words = 4096 + 300;
+    make(words);
+    struct hz_claim claim = {};
+    for (uint32_t i = 0; i < words; i++)
+        ASSERT_TRUE(hz_runmap_claim(&map_, 64, 1, false, &claim));
+    for (uint32_t i = 0; i < words; i++)
+        hz_runmap_release(&map_, i, hz_run_bits(i % 3 == 0 ? 5 : 1, 8)); /* longer than asked for, but not aligned */
+    EXPECT_FALSE(hz_runmap_claim(&map_, 8, 8, true, &claim));
+    for (uint32_t index : {words - 1, 4095U, 63U, 0U}) {
+        hz_runmap_release(&map_, index, hz_run_bits(40, 8));
+        ASSERT_TRUE(hz_runmap_claim(&map_, 8, 8, true, &claim)) << "word " << index;
+        EXPECT_EQ(claim.index, index);
+        EXPECT_EQ(claim.first, 40U);
+    }
+    hz_runmap_release(&map_, 1234, hz_run_bits(41, 15)); /* so long a run has an aligned part wherever it begins */
+    ASSERT_TRUE(hz_runmap_claim(&map_, 8, 8, false, &claim)) << "a claim that is not thorough finds it, too";
+    EXPECT_EQ(claim.first, 48U);
+    hz_runmap_release(&map_, 1234, claim.bits);
+    EXPECT_TRUE(hz_runmap_claim(&map_, 8, 8, false, &claim));
+    hz_runmap_release(&map_, 4000, hz_run_bits(48, 8));
+    unsigned calls = 0;
+    while (!hz_runmap_claim(&map_, 8, 8, false, &claim))
+        ASSERT_LT(calls++, words) << "each claim looks at other words than the one before";
+    EXPECT_GT(calls, 0U) << "one claim looks at few words";
+    EXPECT_EQ(claim.index, 4000U);
+}
+
+TEST_F(RunMap, RandomAlignedClaimsMatchTheMasks) {
+    make(70);
+    support::Random random(2);
+    std::vector<struct hz_claim> held;
+    unsigned misses = 0;
+    for (unsigned i = 0; i < unit::rounds(20000); i++) {
+        if (random.below(5) < 3 || held.empty()) {
+            struct hz_claim claim = {};
+            unsigned align = 1U << random.below(7);
+            unsigned units = static_cast<unsigned>(random.between(1, random.below(4) == 0 ? 64 : 12));
+            bool has = any_has(units, align);
+            ASSERT_EQ(hz_runmap_claim(&map_, units, align, true, &claim), has) << units << " at " << align;
+            misses += has ? 0 : 1;
+            if (has) {
+                ASSERT_EQ(claim.first % align, 0U);
+                ASSERT_EQ(claim.bits, hz_run_bits(claim.first, units));
+                held.push_back(claim);
+            }
+        } else {
+            size_t index = random.below(held.size());
+            if (random.below(3) == 0)
+                hz_runmap_clean(&map_, held[index].index, held[index].bits);
+            hz_runmap_release(&map_, held[index].index, held[index].bits);
+            held[index] = held.back();
+            held.pop_back();
+        }
+    }
+    check_summaries();
+    EXPECT_GT(misses, unit::rounds(20000) / 50) << "the map is nearly full, as a rule";
+}
+
 /* Threads claim and release units of few words, so that they meet in the same nodes. Afterwards nothing is hidden. */
 TEST_F(RunMap, ThreadsHideNothing) {
     for (unsigned round = 0; round < unit::rounds(40); round++) {
@@ -208,7 +269,7 @@ TEST_F(RunMap, ThreadsHideNothing) {
             for (unsigned i = 0; i < 400; i++) {
                 struct hz_claim claim = {};
                 if (random.below(2) == 0 &&
-                    hz_runmap_claim(&map_, static_cast<unsigned>(random.between(20, 64)), 1, &claim)) {
+                    hz_runmap_claim(&map_, static_cast<unsigned>(random.between(20, 64)), 1, false, &claim)) {
                     held.push_back(claim);
                 } else if (!held.empty()) {
                     hz_runmap_release(&map_, held.back().index, held.back().bits);
@@ -220,8 +281,8 @@ TEST_F(RunMap, ThreadsHideNothing) {
         });
         struct hz_claim claim = {};
         for (unsigned i = 0; i < 66; i++)
-            ASSERT_TRUE(hz_runmap_claim(&map_, 64, 1, &claim)) << "word " << i << " of 66 is hidden";
-        EXPECT_FALSE(hz_runmap_claim(&map_, 1, 1, &claim)) << "ends, and drops leaves that are old";
+            ASSERT_TRUE(hz_runmap_claim(&map_, 64, 1, false, &claim)) << "word " << i << " of 66 is hidden";
+        EXPECT_FALSE(hz_runmap_claim(&map_, 1, 1, false, &claim)) << "ends, and drops leaves that are old";
         check_summaries();
     }
 }
@@ -231,16 +292,16 @@ TEST_F(RunMap, RepairFindsWhatAVanishedThreadLeft) {
     make(70);
     struct hz_claim claim = {};
     for (int i = 0; i < 70; i++)
-        ASSERT_TRUE(hz_runmap_claim(&map_, 64, 1, &claim));
+        ASSERT_TRUE(hz_runmap_claim(&map_, 64, 1, false, &claim));
     hz_or_rel(&map_.free_masks[65], UINT64_C(0xff)); /* released, not classified */
-    EXPECT_FALSE(hz_runmap_claim(&map_, 8, 1, &claim));
+    EXPECT_FALSE(hz_runmap_claim(&map_, 8, 1, false, &claim));
     hz_store_rel(&map_.longest[3], uint16_t{4}); /* classified, but the summary has no bit yet */
     hz_or_rel(&map_.free_masks[3], UINT64_C(0xf0));
     hz_runmap_repair(&map_, 70);
     check_counts();
-    ASSERT_TRUE(hz_runmap_claim(&map_, 8, 1, &claim));
+    ASSERT_TRUE(hz_runmap_claim(&map_, 8, 1, false, &claim));
     EXPECT_EQ(claim.index, 65U);
-    ASSERT_TRUE(hz_runmap_claim(&map_, 4, 1, &claim));
+    ASSERT_TRUE(hz_runmap_claim(&map_, 4, 1, false, &claim));
     EXPECT_EQ(claim.index, 3U);
     check_summaries();
 }
@@ -249,7 +310,7 @@ TEST_F(RunMap, NextFindsEachWordThatHasResting) {
     constexpr uint32_t words = 2 * 4096 + 3;
     make(words);
     uint32_t found = 0;
-    EXPECT_FALSE(hz_summary_next(&map_.dirty_runs, 0, &found));
+    EXPECT_FALSE(hz_summary_next(&map_.dirty_runs, 1, 64, 0, &found));
     const std::vector<uint32_t> some = {0, 1, 63, 64, 200, 4095, 4096, 8191, 8194};
     for (uint32_t index : some) {
         struct hz_claim claim = {};
@@ -257,10 +318,10 @@ TEST_F(RunMap, NextFindsEachWordThatHasResting) {
         release(claim);
     }
     std::vector<uint32_t> seen;
-    for (uint32_t from = 0; hz_summary_next(&map_.dirty_runs, from, &found); from = found + 1)
+    for (uint32_t from = 0; hz_summary_next(&map_.dirty_runs, 1, 64, from, &found); from = found + 1)
         seen.push_back(found);
     EXPECT_EQ(seen, some);
-    EXPECT_FALSE(hz_summary_next(&map_.dirty_runs, words, &found));
+    EXPECT_FALSE(hz_summary_next(&map_.dirty_runs, 1, 64, words, &found));
 }
 
 TEST_F(RunMap, PurgesAllOrAsManyAsWanted) {
