@@ -92,11 +92,12 @@ bool hz_summary_find(struct hz_summary *summary, unsigned *length, uint32_t *ind
     }
 }
 
-/* The nodes of the lengths from `least` to `most` together. */
+/* The nodes of the lengths from `least` to `most` together. They are neighbours. `level`: below the top. */
 static uint64_t node_of_any(struct hz_summary *summary, unsigned level, unsigned least, unsigned most, uint32_t index) {
     uint64_t any = 0;
-    for (unsigned length = least; length <= most; length++)
-        any |= hz_load_rlx(node_of(summary, level, length, index)); /* relaxed: hint */
+    _Atomic(uint64_t) *behind = node_of(summary, level, most, index) + 1;
+    for (_Atomic(uint64_t) *node = node_of(summary, level, least, index); node < behind; node++)
+        any |= hz_load_rlx(node); /* relaxed: hint */
     return any;
 }
 
