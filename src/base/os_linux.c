@@ -122,27 +122,8 @@ static bool unmap(void *address, size_t bytes) {
     return bytes == 0 || call_munmap(address, bytes);
 }
 
-/* Maps the exact size first, since its address is often aligned. Otherwise maps more, and cuts off both ends. */
-static void *map_aligned(size_t bytes, size_t alignment, int protection, int flags) {
-    if (bytes == 0 || bytes > PTRDIFF_MAX - alignment)
-        return NULL;
-    char *exact = map(NULL, bytes, protection, flags);
-    if (exact == NULL || ((uintptr_t)exact & (alignment - 1)) == 0)
-        return exact;
-    unmap(exact, bytes);
-    size_t room = bytes + alignment - hz_os_page_bytes();
-    char *wide = map(NULL, room, protection, flags);
-    if (wide == NULL)
-        return NULL;
-    char *start = (char *)hz_round_up((uintptr_t)wide, alignment);
-    size_t before = (size_t)(start - wide);
-    unmap(wide, before);
-    unmap(start + bytes, room - before - bytes);
-    return start;
-}
-
-void *IMPL(reserve)(size_t bytes, size_t alignment) {
-    return map_aligned(bytes, alignment, PROT_NONE, 0);
+static long call_mprotect(const void *address, size_t bytes, int protection) {
+    return HZ_SYSCALL(SYS_mprotect, address, bytes, protection);
 }
 
 /* Maps over the reserved space, for a sandbox that forbids mprotect. mprotect is the first choice, because older
@@ -155,13 +136,51 @@ static bool commit_by_mapping(void *address, size_t bytes) {
     return mapped == (long)address;
 }
 
-static long call_mprotect(const void *address, size_t bytes, int protection) {
-    return HZ_SYSCALL(SYS_mprotect, address, bytes, protection);
+static bool commit(void *address, size_t bytes) {
+    long result = call_mprotect(address, bytes, PROT_READ | PROT_WRITE);
+    return result == 0 || (is_filters(result) && commit_by_mapping(address, bytes));
+}
+
+/* Maps more, and cuts off both ends. What is to be writable is only reserved first: so that the kernel's account of
+   memory never sees more than `bytes`, which may be all that it allows. */
+static void *map_wide(size_t bytes, size_t alignment, int protection) {
+    bool is_writable = (protection & PROT_WRITE) != 0;
+    size_t room = bytes + alignment - hz_os_page_bytes();
+    char *wide = map(NULL, room, is_writable ? PROT_NONE : protection, 0);
+    if (wide == NULL)
+        return NULL;
+    char *start = (char *)hz_round_up((uintptr_t)wide, alignment);
+    size_t before = (size_t)(start - wide);
+    unmap(wide, before);
+    unmap(start + bytes, room - before - bytes);
+    if (!is_writable || commit(start, bytes))
+        return start;
+    unmap(start, bytes);
+    return NULL;
+}
+
+/* The kernel maps new memory below what it mapped before, as a rule. So the exact size comes first, and then the next
+   aligned address below it. */
+static void *map_aligned(size_t bytes, size_t alignment, int protection, int flags) {
+    if (bytes == 0 || bytes > PTRDIFF_MAX - alignment || alignment > (uintptr_t)1 << (HZ_ADDRESS_BITS - 1))
+        return NULL;
+    long wish = 0;
+    for (unsigned tries = 0; tries < 2; tries++) {
+        char *mapped = map(pointer_to(wish), bytes, protection, flags);
+        if (mapped == NULL || ((uintptr_t)mapped & (alignment - 1)) == 0)
+            return mapped;
+        wish = (long)((uintptr_t)mapped & ~(alignment - 1));
+        unmap(mapped, bytes);
+    }
+    return map_wide(bytes, alignment, protection);
+}
+
+void *IMPL(reserve)(size_t bytes, size_t alignment) {
+    return map_aligned(bytes, alignment, PROT_NONE, 0);
 }
 
 bool IMPL(commit)(void *address, size_t bytes) {
-    long result = call_mprotect(address, bytes, PROT_READ | PROT_WRITE);
-    return result == 0 || (is_filters(result) && commit_by_mapping(address, bytes));
+    return commit(address, bytes);
 }
 
 void *IMPL(map)(size_t bytes, size_t alignment, bool lazy) {
