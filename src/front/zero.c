@@ -23,9 +23,9 @@ static char *range_get(void) {
     if (made != NULL)
         return made;
     char *fresh = hz_os_reserve(RANGE_BYTES, RANGE_BYTES);
-    /* cas. Losing the race wastes a range, once */
-    if (fresh != NULL && hz_cas_strong_acq_rlx(&range_base, &made, fresh))
-        made = fresh;
+    if (fresh == NULL || hz_cas_strong_acq_rlx(&range_base, &made, fresh)) /* cas */
+        return fresh;
+    (void)hz_os_unmap(fresh, RANGE_BYTES); /* another thread was quicker. If refused, address space is lost */
     return made;
 }
 
