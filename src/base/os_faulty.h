@@ -3,7 +3,7 @@
  *
  * Only in libraries compiled with HZ_OS_FAULTY=1. There the calls that an OS can refuse (reserve, commit, map,
  * map_zero, collapse, purge, unmap, close, fill, remap) are counted, and the chosen ones fail without doing anything.
- * A test can also set how fast time passes.
+ * The address space that they map and unmap is counted, too. A test can also set how fast time passes.
  */
 #ifndef HZ_BASE_OS_FAULTY_H
 #define HZ_BASE_OS_FAULTY_H
@@ -17,6 +17,11 @@ void hz_os_faulty_fail(uint64_t after, uint64_t count);
 /* Number of calls since the last hz_os_faulty_fail, and number of those that failed. */
 uint64_t hz_os_faulty_calls(void);
 uint64_t hz_os_faulty_failures(void);
+
+/* Address space that the calls have mapped and not unmapped since the process started. Of it, what refused unmaps have
+   left since the last hz_os_faulty_fail. */
+size_t hz_os_faulty_mapped_bytes(void);
+size_t hz_os_faulty_kept_bytes(void);
 
 /* From now on each call of hz_os_now_us adds `wall_us` to the real time, beyond what earlier calls have added, and each
    call of hz_os_usage_get returns `used` more than the call before; NULL: it returns false. wall_us = 0: the clocks are
