@@ -13,22 +13,20 @@
 #include "base/os.h"
 #include "base/region.h"
 #include "base/runmap.h"
-#include "base/table.h"
+#include "base/space.h"
 
 #include <string.h>
 
 enum {
     DIRECTORY_COUNT = 1 << 18, /* 1 TiB of segments */
     DIRECTORY_TIGHT_COUNT = 1 << 12,
-    TABLE_COUNT = 2,
     ENTRY_DATA_BYTES = 1 << 20, /* what an entry describes counts as more against RLIMIT_DATA */
     CHUNK_SEGMENTS = 16,        /* segments whose address space is reserved in one step */
-    COLLISION_TRIES = 8,
     TAIL_SHARE = 4,       /* a block that shrinks by more than 1/4 within its units gives the tail's memory back */
     PURGE_DELAY_MS = 500, /* free pages and units rest this long before a tick purges them */
     TICK_MS = 100,
-    TAG_ROOM_LOG2 = 37, /* addresses around ours whose tags stay when address space becomes scarce: 8 MiB of tags */
     TICK_BUDGET_PAGES = 512,
+    REGION_ALIGN_MAX = 16 << 20, /* for a larger alignment no region is added: few such blocks would fit into it */
 
     BUDGET_LOW_SHARE = 4,   /* a purge goes 1/4 below the budget, so that not each free has to purge */
     BUDGET_STEP_PAGES = 64, /* most pages that one free purges */
@@ -38,8 +36,6 @@ struct arena {
     _Atomic(bool) ready; /* sync: arena-init; the pointers and fields up to `tight` are const after it */
     _Atomic(struct hz_segment *) *segments; /* sync: segment-publish */
     struct hz_runmap pages;                 /* a word per segment */
-    _Atomic(uint32_t) *address_table;       /* sync: segment-publish; address / 4 MiB -> directory index + 1 */
-    uintptr_t address_mask;
     uint32_t capacity;
     bool tight;
 
@@ -54,11 +50,8 @@ struct arena {
     _Atomic(size_t) hollow_bytes; /* counter: bytes of runs in use that hold no memory, as their holders say */
 
     struct hz_lock lock;
-    char *chunk;             /* lock: lock; address space that is reserved and not used yet */
-    size_t chunk_segments;   /* lock: lock; segments left in `chunk` */
-    uintptr_t lowest;        /* lock: lock; addresses that were ever reserved are in [lowest, highest) */
-    uintptr_t highest;       /* lock: lock */
-    _Atomic(bool) is_shrunk; /* hint; written under the lock */
+    char *chunk;           /* lock: lock; address space that is reserved and not used yet */
+    size_t chunk_segments; /* lock: lock; segments left in `chunk` */
     /* lock: lock; lists of unused directory entries, linked through `base`: paged, direct */
     struct hz_segment *spare[2];
 };
@@ -67,17 +60,6 @@ static struct arena arena = {
     .lock = HZ_LOCK_INIT(HZ_RANK_ARENA),
     .alone_bytes = HZ_REGION_BLOCK_BYTES_MAX + 1,
 };
-
-/* Maps a table unless an earlier call did, so a retry after a failure keeps what it got. */
-static bool table_map(void **table, size_t bytes, bool writable) {
-    if (*table != NULL)
-        return true;
-    size_t rounded = hz_round_up(bytes, hz_os_page_bytes());
-    *table = writable ? hz_os_map(rounded, hz_os_page_bytes(), true) : hz_os_map_zero(rounded, hz_os_page_bytes());
-    if (*table != NULL)
-        hz_os_sparse(*table, rounded);
-    return *table != NULL;
-}
 
 /* Gives back memory of a segment that the caller holds. If that breaks a huge page, its unused part goes back too. */
 static bool part_give_back(struct hz_segment *segment, char *start, size_t bytes) {
@@ -95,27 +77,28 @@ static bool pages_give_back(uint32_t index, uint64_t bits) {
 }
 
 bool hz_arena_init(void) {
-    static void *tables[TABLE_COUNT]; /* lock: the caller's, of rank HZ_RANK_INIT */
+    static void *directory; /* lock: the caller's, of rank HZ_RANK_INIT */
     arena.tight = !hz_pagetags.flat;
     size_t limit_segments = hz_os_address_space_limit() / HZ_SEGMENT_BYTES;
     size_t limit_entries = hz_min(limit_segments, hz_os_data_limit() / ENTRY_DATA_BYTES);
-    arena.capacity = (uint32_t)hz_min(hz_max(limit_entries, DIRECTORY_TIGHT_COUNT), DIRECTORY_COUNT);
-    /* the mask drops the same high address bits as that of the page tags, so addresses with different entries in this
-     * table have different tags */
-    arena.address_mask = hz_pagetags.mask >> (HZ_SEGMENT_LOG2 - HZ_PAGE_LOG2);
+    if (directory == NULL) /* a retry after a failure keeps what it got */
+        arena.capacity = (uint32_t)hz_min(hz_max(limit_entries, DIRECTORY_TIGHT_COUNT), DIRECTORY_COUNT);
     size_t words = arena.capacity;
     size_t directory_bytes = hz_round_up(words * 8 + hz_runmap_bytes(arena.capacity), HZ_CACHE_LINE_BYTES);
     uint32_t regions = arena.tight ? 0 : (uint32_t)hz_min(arena.capacity, HZ_REGIONS_MAX);
-    if (!table_map(&tables[0], directory_bytes + hz_region_table_bytes(regions), true) ||
-        !table_map(&tables[1], (arena.address_mask + 1) * sizeof(arena.address_table[0]), false))
+    size_t mapped_bytes = hz_round_up(directory_bytes + hz_region_table_bytes(regions), hz_os_page_bytes());
+    if (directory == NULL) {
+        directory = hz_os_map(mapped_bytes, hz_os_page_bytes(), true);
+        if (directory == NULL)
+            return false;
+        hz_os_sparse(directory, mapped_bytes);
+    }
+    if (!hz_space_init())
         return false;
-    char *directory = tables[0];
-    arena.segments = (_Atomic(struct hz_segment *) *)(void *)directory;
-    hz_runmap_init(&arena.pages, directory + words * 8, arena.capacity, pages_give_back);
-    arena.address_table = tables[1];
-    arena.lowest = arena.highest = (uintptr_t)directory; /* the kernel maps in the neighbourhood */
+    arena.segments = (_Atomic(struct hz_segment *) *)directory;
+    hz_runmap_init(&arena.pages, (char *)directory + words * 8, arena.capacity, pages_give_back);
     if (!arena.tight)
-        hz_region_init(directory + directory_bytes, regions);
+        hz_region_init((char *)directory + directory_bytes, regions);
     hz_store_rel(&arena.ready, true); /* sync: arena-init, partner is_ready */
     return true;
 }
@@ -126,13 +109,10 @@ static bool is_ready(void) {
 
 /* ---- finding ------------------------------------------------------------------------------------- */
 
-static _Atomic(uint32_t) *address_entry(uintptr_t address) {
-    return &arena.address_table[(address >> HZ_SEGMENT_LOG2) & arena.address_mask];
-}
-
 /* `address`: one for which the tables have entries. */
 static struct hz_segment *segment_at(const void *address) {
-    uint32_t entry = hz_load_acq(address_entry((uintptr_t)address)); /* sync: segment-publish, partner publish_locked */
+    uint32_t entry =
+        hz_load_acq(hz_space_entry((uintptr_t)address)); /* sync: segment-publish, partner publish_locked */
     if (entry == 0)
         return NULL;
     /* sync: segment-publish, partner entry_get_locked */
@@ -194,48 +174,16 @@ static void entry_release_locked(struct hz_segment *segment, bool is_direct) {
     arena.spare[is_direct] = segment;
 }
 
-static bool address_is_taken(const char *base) {
-    /* relaxed: entries are taken under the lock; one that is being cleared only costs another try */
-    return hz_load_rlx(address_entry((uintptr_t)base)) != 0;
-}
-
-/* Makes the tables' entries for the range writable. */
-static bool tables_open_locked(const char *base, size_t bytes) {
-    static uint64_t opened[HZ_TABLE_WORDS(sizeof(arena.address_table[0]) << (HZ_ADDRESS_BITS - HZ_SEGMENT_LOG2))];
-    const struct hz_table addresses = {.start = (char *)(void *)arena.address_table, .opened = opened};
-    const void *entry = address_entry((uintptr_t)base);
-    return hz_pagetag_open(base, bytes) && hz_table_open_locked(&addresses, entry, entry);
-}
-
 static void publish_locked(struct hz_segment *segment, char *base, enum hz_segment_kind kind) {
     hz_store_rlx(&segment->base, (uintptr_t)base); /* relaxed: published by the next stores */
     hz_store_rel(&segment->kind, (uint8_t)kind);   /* sync: segment-publish, partner hz_arena_segment */
     /* sync: segment-publish, partner hz_segment_find */
-    hz_store_rel(address_entry((uintptr_t)base), segment->index + 1);
+    hz_store_rel(hz_space_entry((uintptr_t)base), segment->index + 1);
 }
 
 static void unpublish(struct hz_segment *segment) {
     /* sync: segment-publish, partner hz_segment_find. relaxed: the segment is the caller's */
-    hz_store_rel(address_entry(hz_load_rlx(&segment->base)), 0);
-}
-
-/* Reserves aligned space whose table entry is free, and which has page tags. In tight mode addresses share entries:
-   space that collides is kept until other space is found, so that the OS does not offer it again. */
-static char *reserve_locked(size_t bytes, size_t alignment) {
-    char *rejected[COLLISION_TRIES];
-    size_t rejected_count = 0;
-    char *space = hz_os_reserve(bytes, alignment);
-    while (space != NULL && (!hz_pagetag_covers(space, bytes) || address_is_taken(space))) {
-        rejected[rejected_count++] = space;
-        space = rejected_count < COLLISION_TRIES ? hz_os_reserve(bytes, alignment) : NULL;
-    }
-    while (rejected_count > 0)
-        (void)hz_os_unmap(rejected[--rejected_count], bytes); /* if refused, address space is lost, but no memory */
-    if (space != NULL) {
-        arena.lowest = hz_min(arena.lowest, (uintptr_t)space);
-        arena.highest = hz_max(arena.highest, (uintptr_t)space + bytes);
-    }
-    return space;
+    hz_store_rel(hz_space_entry(hz_load_rlx(&segment->base)), 0);
 }
 
 /* The OS gives no memory for descriptions of segments, perhaps because a limit was set late (RLIMIT_AS counts what is
@@ -251,29 +199,43 @@ static bool chunk_to_meta_locked(void) {
     return true;
 }
 
-static bool segment_add_locked(void) {
+/* Reserves a chunk if none is left. */
+static bool chunk_reserve_locked(void) {
     if (arena.chunk_segments == 0) {
-        size_t count = arena.tight ? 1 : CHUNK_SEGMENTS;
-        char *chunk = reserve_locked(count * HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES);
-        if (chunk == NULL && count > 1) {
-            count = 1;
-            chunk = reserve_locked(HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES);
-        }
+        char *chunk = hz_space_get_locked((size_t)CHUNK_SEGMENTS * HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES, false);
         if (chunk == NULL)
             return false;
         arena.chunk = chunk;
         hz_signal_fence();
-        arena.chunk_segments = count;
+        arena.chunk_segments = CHUNK_SEGMENTS;
     }
-    if (!hz_os_commit(arena.chunk, HZ_SEGMENT_BYTES) || !tables_open_locked(arena.chunk, HZ_SEGMENT_BYTES))
-        return false;
-    struct hz_segment *segment = entry_get_locked(false);
-    if (segment == NULL)
-        return chunk_to_meta_locked() && segment_add_locked(); /* once: then there is memory for an entry */
-    char *base = arena.chunk;
-    arena.chunk_segments--; /* fork: first, so that the child does not hand out this space again */
-    hz_signal_fence();
-    arena.chunk += HZ_SEGMENT_BYTES;
+    return true;
+}
+
+/* Space for a segment: the next part of the chunk, or a mapping of its own where nothing is reserved in advance. */
+static char *segment_space_locked(bool *is_of_chunk) {
+    *is_of_chunk = !arena.tight && !hz_space_limit_is_near() && chunk_reserve_locked();
+    if (!*is_of_chunk)
+        return hz_space_get_locked(HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES, true);
+    return hz_os_commit(arena.chunk, HZ_SEGMENT_BYTES) ? arena.chunk : NULL;
+}
+
+static bool segment_add_locked(void) {
+    bool is_of_chunk;
+    char *base = segment_space_locked(&is_of_chunk);
+    bool has_tables = base != NULL && hz_space_tables_open_locked(base, HZ_SEGMENT_BYTES);
+    struct hz_segment *segment = has_tables ? entry_get_locked(false) : NULL;
+    if (segment == NULL) {
+        if (base != NULL && !is_of_chunk)
+            (void)hz_os_unmap(base, HZ_SEGMENT_BYTES); /* if refused, address space is lost */
+        /* once: then there is memory for an entry */
+        return has_tables && is_of_chunk && chunk_to_meta_locked() && segment_add_locked();
+    }
+    if (is_of_chunk) {
+        arena.chunk_segments--; /* fork: first, so that the child does not hand out this space again */
+        hz_signal_fence();
+        arena.chunk += HZ_SEGMENT_BYTES;
+    }
     publish_locked(segment, base, HZ_SEGMENT_PAGED);
     hz_add_rlx(&arena.segments_acquired, 1); /* relaxed: counter */
     hz_runmap_add(&arena.pages, segment->index);
@@ -296,11 +258,17 @@ static size_t segment_release_unused(uint32_t index) {
         return 0;
     /* sync: segment-publish, partner entry_get_locked */
     struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
-    void *base = hz_segment_page_address(segment, 0);
+    char *base = hz_segment_page_address(segment, 0);
     unpublish(segment);
     hz_huge_forget(&segment->huge); /* first: whoever collapses a unit of it must not advise on what comes there next */
-    if (!hz_os_unmap(base, HZ_SEGMENT_BYTES))
-        (void)hz_os_purge(base, HZ_SEGMENT_BYTES); /* too many mappings to split one: address space is lost */
+    if (!hz_os_unmap(base, HZ_SEGMENT_BYTES)) { /* too many mappings to split one: the segment stays */
+        hz_lock_acquire(&arena.lock);
+        publish_locked(segment, base, HZ_SEGMENT_PAGED);
+        hz_lock_release(&arena.lock);
+        hz_runmap_clean(&arena.pages, index, ~claim.dirty);
+        hz_runmap_release(&arena.pages, index, UINT64_MAX);
+        return 0;
+    }
     hz_runmap_remove(&arena.pages, index);
     hz_lock_acquire(&arena.lock);
     entry_release_locked(segment, false);
@@ -308,31 +276,23 @@ static size_t segment_release_unused(uint32_t index) {
     return HZ_SEGMENT_BYTES;
 }
 
-static size_t segments_release_unused(void) {
+/* `resting`: those too in which pages rest. */
+static size_t segments_release_unused(bool resting) {
     size_t bytes = 0;
-    for (uint32_t index = 0; index < hz_arena_segment_count(); index++)
-        bytes += segment_release_unused(index);
+    uint32_t index;
+    for (uint32_t from = 0; hz_runmap_next_unused(&arena.pages, from, &index); from = index + 1)
+        if (resting || hz_arena_masks_get(index).dirty == 0)
+            bytes += segment_release_unused(index);
     return bytes;
 }
 
-/* If the program has limited its address space since the start, unmaps most of the flat table of page tags and of the
-   table of addresses, which count against the limit. Entries of addresses within 128 GiB of ours stay, because the
-   kernel maps there next. */
-static bool tags_give_up(void) {
-    if (arena.tight || hz_load_rlx(&arena.is_shrunk) || !hz_pagetag_is_too_large()) /* relaxed, both: hint */
+/* If the program has limited its address space since the start, unmaps most of the tables, which count against the
+   limit. */
+static bool tables_give_up(void) {
+    if (!hz_space_should_give_up())
         return false;
     hz_lock_acquire(&arena.lock);
-    bool is_mine = !hz_load_rlx(&arena.is_shrunk);
-    if (is_mine) {
-        uintptr_t room = (uintptr_t)1 << TAG_ROOM_LOG2;
-        uintptr_t first = arena.lowest > room ? arena.lowest - room : 0;
-        uintptr_t after = hz_min(arena.highest + room, ((hz_pagetags.mask + 1) << HZ_PAGE_LOG2) - 1);
-        hz_store_rlx(&arena.is_shrunk, true); /* first: a fork's child must not unmap the same addresses again */
-        hz_signal_fence();
-        hz_pagetag_shrink(first, after);
-        hz_os_unmap_within(&arena.address_table[1], address_entry(first)); /* NULL keeps its entry */
-        hz_os_unmap_within(address_entry(after) + 1, &arena.address_table[arena.address_mask + 1]);
-    }
+    bool is_mine = hz_space_give_up_locked();
     hz_lock_release(&arena.lock);
     return is_mine;
 }
@@ -342,8 +302,16 @@ static bool tags_give_up(void) {
    regions alone when all of them together would not be enough. */
 static bool unused_give_up(size_t bytes) {
     size_t all = ((size_t)hz_arena_segment_count() << HZ_SEGMENT_LOG2) + (size_t)hz_region_count() * HZ_REGION_BYTES;
-    bool done = tags_give_up();
-    return (bytes <= all && segments_release_unused() + (arena.tight ? 0 : hz_region_withdraw()) > 0) || done;
+    bool done = tables_give_up();
+    return (bytes <= all && segments_release_unused(true) + (arena.tight ? 0 : hz_region_withdraw()) > 0) || done;
+}
+
+void hz_arena_trim(void) {
+    if (!is_ready())
+        return;
+    (void)segments_release_unused(false);
+    if (!arena.tight)
+        (void)hz_region_trim();
 }
 
 /* ---- the dirty budget ----------------------------------------------------------------------------------- */
@@ -523,13 +491,13 @@ static unsigned units_for(size_t bytes) {
 /* Adds a region, unless another thread has done so since the caller read `seen_count`. Not where address space is
    limited: a region takes 256 MiB of it, and rounds blocks up to units. */
 static bool region_add(uint32_t seen_count) {
-    if (hz_load_rlx(&arena.is_shrunk)) /* relaxed: hint */
+    if (hz_space_is_scarce() || hz_space_limit_is_near())
         return false;
     hz_lock_acquire(&arena.lock);
     bool done = hz_region_count() != seen_count;
     if (!done) {
-        char *base = reserve_locked(HZ_REGION_BYTES, HZ_REGION_BYTES);
-        done = base != NULL && tables_open_locked(base, HZ_REGION_BYTES) && hz_region_add_locked(base);
+        char *base = hz_space_get_locked(HZ_REGION_BYTES, HZ_REGION_BYTES, false);
+        done = base != NULL && hz_space_tables_open_locked(base, HZ_REGION_BYTES) && hz_region_add_locked(base);
         if (base != NULL && !done)
             (void)hz_os_unmap(base, HZ_REGION_BYTES); /* if refused, address space is lost */
     }
@@ -554,7 +522,7 @@ static char *region_space(size_t bytes, size_t alignment, struct hz_claim *claim
         uint32_t seen_count = hz_region_count();
         bool is_full;
         char *base = hz_region_claim(units_for(bytes), units_for(alignment), claim, &is_full);
-        if (base != NULL || !is_full || !region_add(seen_count))
+        if (base != NULL || !is_full || alignment > REGION_ALIGN_MAX || !region_add(seen_count))
             return base;
     }
 }
@@ -562,9 +530,9 @@ static char *region_space(size_t bytes, size_t alignment, struct hz_claim *claim
 /* A mapping of its own. */
 static char *alone_space(size_t bytes, size_t alignment) {
     hz_lock_acquire(&arena.lock);
-    char *base = reserve_locked(bytes, alignment);
-    if (base != NULL && !(hz_os_commit(base, bytes) && tables_open_locked(base, HZ_PAGE_BYTES))) {
-        (void)hz_os_unmap(base, bytes);
+    char *base = hz_space_get_locked(bytes, alignment, true);
+    if (base != NULL && !hz_space_tables_open_locked(base, HZ_PAGE_BYTES)) {
+        (void)hz_os_unmap(base, bytes); /* if refused, address space is lost, but no memory */
         base = NULL;
     }
     hz_lock_release(&arena.lock);
@@ -670,8 +638,8 @@ static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t 
 /* Moves the pages of a block to a mapping of its own. */
 static bool direct_move(struct hz_segment *segment, char *base, size_t old_bytes, size_t bytes) {
     hz_lock_acquire(&arena.lock);
-    char *target = reserve_locked(bytes, HZ_SEGMENT_BYTES);
-    bool done = target != NULL && tables_open_locked(target, HZ_PAGE_BYTES);
+    char *target = hz_space_get_locked(bytes, HZ_SEGMENT_BYTES, false);
+    bool done = target != NULL && hz_space_tables_open_locked(target, HZ_PAGE_BYTES);
     if (target != NULL && !done)
         (void)hz_os_unmap(target, bytes);
     done = done && hz_os_remap(base, old_bytes, bytes, target) != NULL; /* if refused, the target is given up */
@@ -722,7 +690,7 @@ size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages) {
     if (!arena.tight && pages < budget_pages)
         units = runmap_purge(&hz_region_units, delay_ms, (budget_pages - pages - 1) / HZ_SEGMENT_PAGES + 1);
     if (arena.tight && delay_ms == 0)
-        (void)segments_release_unused();
+        (void)segments_release_unused(true);
     size_t purged = (pages << HZ_PAGE_LOG2) + (units << HZ_UNIT_LOG2);
     hz_add_rlx(&arena.purged_bytes, purged); /* relaxed: counter */
     return purged;
@@ -762,7 +730,7 @@ bool hz_arena_tick(void) {
     if (now >= last + TICK_MS && hz_cas_rlx_rlx(&arena.ticked_at_ms, &last, now)) {
         hz_arena_purge(PURGE_DELAY_MS, TICK_BUDGET_PAGES);
         hz_budget_age(hz_arena_resting_bytes());
-        (void)tags_give_up();
+        (void)tables_give_up();
         budget_keep(TICK_BUDGET_PAGES << HZ_PAGE_LOG2);
     }
     return hz_arena_resting_bytes() > 0;

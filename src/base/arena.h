@@ -125,6 +125,10 @@ struct hz_segment *hz_arena_segment(uint32_t index);
    back. Any thread. */
 size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages);
 
+/* Unmaps segments and regions in which nothing is used or rests: the kernel counts them as the process's memory (strict
+   overcommit, RLIMIT_DATA). Any thread. */
+void hz_arena_trim(void);
+
 /* Housekeeping, called by slow paths as often as they like: purges a little every 100 ms. True while anything rests, so
    that another call is worthwhile. Any thread. */
 bool hz_arena_tick(void);

@@ -62,14 +62,6 @@ bool hz_pagetag_init(void) {
     return tags_map(pages_log2, false);
 }
 
-bool hz_pagetag_is_too_large(void) {
-    size_t bytes = (hz_pagetags.mask + 1) * sizeof(struct hz_pagetag);
-    void *probe = hz_os_reserve(bytes, hz_os_page_bytes());
-    if (probe != NULL)
-        (void)hz_os_unmap(probe, bytes); /* if refused, address space is lost, but no memory */
-    return probe == NULL && hz_os_address_space_limit() != SIZE_MAX;
-}
-
 void hz_pagetag_shrink(uintptr_t first, uintptr_t after) {
     uintptr_t lowest_end = HUGE_PAGE_BYTES / sizeof(struct hz_pagetag);
     uintptr_t first_page = hz_max(first >> HZ_PAGE_LOG2, lowest_end);

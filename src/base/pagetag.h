@@ -60,6 +60,11 @@ HZ_INLINE unsigned hz_pagetag_owner(const void *address) {
     return hz_load_acq(&hz_pagetag_of(address)->owner);
 }
 
+/* Address space that the table takes. */
+HZ_INLINE size_t hz_pagetag_bytes(void) {
+    return (hz_pagetags.mask + 1) * sizeof(struct hz_pagetag);
+}
+
 /* Whether the address is higher than all that are ours. Then the tag found for it is that of another address. */
 HZ_INLINE bool hz_pagetag_is_beyond(const void *address) {
     return (uintptr_t)address >> HZ_PAGE_LOG2 > hz_pagetags.mask && hz_pagetags.flat;
@@ -71,10 +76,6 @@ bool hz_pagetag_init(void);
 
 /* Makes the entries for [address, address + bytes) writable. False when the OS refuses. Under the arena lock. */
 bool hz_pagetag_open(const void *address, size_t bytes);
-
-/* Whether the program has limited its address space since the table was mapped, and has less left than the table takes.
-   Reads the limit only if the OS refuses that much space, since a sandbox may forbid reading it. */
-bool hz_pagetag_is_too_large(void);
 
 /* Unmaps the parts of a flat table for addresses outside [first, after), because they count against a limit of the
    address space that was set late. The part for the lowest addresses stays. From then on a free of a foreign pointer

@@ -7,12 +7,17 @@
 #include "base/region.h"
 
 #include "base/os.h"
+#include "base/space.h"
+
+enum { TABLE_WORDS = 4 }; /* for each region, beside the runmap */
 
 struct hz_runmap hz_region_units;
 
 static uint32_t regions_max;                /* const after init */
 static _Atomic(uintptr_t) *region_bases;    /* const after publish */
 static _Atomic(uint64_t) *accessible_units; /* owner: the thread that has taken the unit's free bit */
+static _Atomic(uint64_t) *once_units;       /* owner: the same; units that were accessible at some time */
+static _Atomic(uint64_t) *hole_units;       /* counter: bits of units that are taken, and to be mapped again */
 static _Atomic(uint32_t) region_count;      /* hint; written under the lock of the caller of hz_region_add_locked */
 
 static _Atomic(uint32_t) vacant_count; /* hint; regions that were unmapped, whose base is 0 */
@@ -32,14 +37,16 @@ static bool units_give_back(uint32_t region, uint64_t bits) {
 }
 
 size_t hz_region_table_bytes(uint32_t most) {
-    return hz_runmap_bytes(most) + (size_t)most * (8 + 8);
+    return hz_runmap_bytes(most) + (size_t)most * TABLE_WORDS * sizeof(uint64_t);
 }
 
 void hz_region_init(void *memory, uint32_t most) {
     regions_max = most;
     region_bases = memory;
     accessible_units = (_Atomic(uint64_t) *)memory + most;
-    hz_runmap_init(&hz_region_units, (char *)memory + (size_t)most * (8 + 8), most, units_give_back);
+    once_units = accessible_units + most;
+    hole_units = once_units + most;
+    hz_runmap_init(&hz_region_units, hole_units + most, most, units_give_back);
 }
 
 uint32_t hz_region_count(void) {
@@ -69,11 +76,15 @@ static bool open_units(uint32_t region, uint64_t bits) {
     uint64_t closed = bits & ~hz_load_rlx(&accessible_units[region]); /* relaxed, both: owner of the units' bits */
     if (closed == 0)
         return true;
+    /* relaxed: owner of the units' bits */
+    if (hz_space_limit_is_near() && (closed & ~hz_load_rlx(&once_units[region])) != 0)
+        return false;
     unsigned first = (unsigned)__builtin_ctzll(closed);
     unsigned last = 63 - (unsigned)__builtin_clzll(closed);
     if (!hz_os_commit(unit_address(region, first), (size_t)(last - first + 1) << HZ_UNIT_LOG2))
         return false;
     hz_or_rlx(&accessible_units[region], closed);
+    hz_or_rlx(&once_units[region], closed);
     return true;
 }
 
@@ -109,9 +120,31 @@ void hz_region_release(uint32_t region, const char *start, unsigned units) {
     hz_runmap_release(&hz_region_units, region, hz_run_bits(unit_of(start), units));
 }
 
+/* Neighbouring ones, beginning with the lowest. */
+static uint64_t lowest_run(uint64_t bits) {
+    unsigned first = (unsigned)__builtin_ctzll(bits);
+    uint64_t after = ~(bits >> first);
+    return hz_run_bits(first, after == 0 ? 64 - first : (unsigned)__builtin_ctzll(after));
+}
+
+static void hole_fill(uint32_t region, uint64_t bits) {
+    if (hz_os_fill(unit_address(region, (unsigned)__builtin_ctzll(bits)), (size_t)hz_bits_count(bits) << HZ_UNIT_LOG2))
+        units_put(region, bits, 0);
+    else
+        hz_or_rlx(&hole_units[region], bits); /* relaxed: the units stay taken; only who takes their bits fills them */
+}
+
 void hz_region_release_hole(uint32_t region, char *start, unsigned units) {
-    if (hz_os_fill(start, (size_t)units << HZ_UNIT_LOG2))
-        units_put(region, hz_run_bits(unit_of(start), units), 0);
+    hole_fill(region, hz_run_bits(unit_of(start), units));
+}
+
+static void holes_fill(uint32_t region) {
+    uint64_t holes = hz_load_rlx(&hole_units[region]) != 0 ? hz_xchg_ar(&hole_units[region], 0) : 0; /* relaxed: hint */
+    while (holes != 0) {
+        uint64_t run = lowest_run(holes);
+        holes &= ~run;
+        hole_fill(region, run);
+    }
 }
 
 /* Unmaps a region if none of its units is in use. */
@@ -124,9 +157,10 @@ static bool region_unmap(uint32_t region) {
         return false;
     }
     hz_runmap_remove(&hz_region_units, region);
-    hz_store_rlx(&accessible_units[region], 0); /* relaxed: owner of the units' bits */
-    hz_store_rel(&region_bases[region], 0);     /* sync: region-vacant, partner hz_region_add_locked */
-    hz_add_rlx(&vacant_count, 1);               /* relaxed: hint */
+    hz_store_rlx(&accessible_units[region], 0); /* relaxed, both: owner of the units' bits */
+    hz_store_rlx(&once_units[region], 0);
+    hz_store_rel(&region_bases[region], 0); /* sync: region-vacant, partner hz_region_add_locked */
+    hz_add_rlx(&vacant_count, 1);           /* relaxed: hint */
     return true;
 }
 
@@ -137,14 +171,12 @@ static size_t units_close(uint32_t region) {
         uint64_t bits = hz_load_rlx(&hz_region_units.free_masks[region]) & hz_load_rlx(&accessible_units[region]);
         if (bits == 0)
             break;
-        unsigned first = (unsigned)__builtin_ctzll(bits);
-        uint64_t after = ~(bits >> first);
-        uint64_t run = hz_run_bits(first, after == 0 ? 64 - first : (unsigned)__builtin_ctzll(after));
+        uint64_t run = lowest_run(bits);
         struct hz_claim claim;
         if (!hz_runmap_claim_bits(&hz_region_units, region, run, &claim))
             continue;
         size_t run_bytes = (size_t)hz_bits_count(run) << HZ_UNIT_LOG2;
-        bool done = hz_os_close(unit_address(region, first), run_bytes);
+        bool done = hz_os_close(unit_address(region, claim.first), run_bytes);
         if (done) {
             hz_and_rlx(&accessible_units[region], ~run); /* relaxed: owner of the units' bits */
             bytes += run_bytes;
@@ -159,7 +191,30 @@ static size_t units_close(uint32_t region) {
 size_t hz_region_withdraw(void) {
     size_t bytes = 0;
     uint32_t regions = hz_region_count();
-    for (uint32_t region = 0; region < regions; region++)
-        bytes += region_unmap(region) ? HZ_REGION_BYTES : units_close(region);
+    bool can_end = regions > 0 && !hz_space_limit_is_near(); /* the limit has counted all of a region */
+    for (uint32_t region = 0; region < regions; region++) {
+        holes_fill(region);
+        bytes += can_end && region_unmap(region) ? HZ_REGION_BYTES : units_close(region);
+    }
+    return bytes;
+}
+
+/* Whether all units are free, but for those in holes, and hold no memory. Hint. */
+static bool region_is_idle(uint32_t region) {
+    uint64_t free_units = hz_load_rlx(&hz_region_units.free_masks[region]); /* relaxed, all: hints */
+    uint64_t resting = free_units & hz_load_rlx(&hz_region_units.dirty_masks[region]);
+    return (free_units | hz_load_rlx(&hole_units[region])) == UINT64_MAX && resting == 0;
+}
+
+size_t hz_region_trim(void) {
+    size_t bytes = 0;
+    uint32_t regions = hz_region_count();
+    bool can_end = regions > 0 && !hz_space_limit_is_near(); /* the limit has counted all of a region */
+    for (uint32_t region = 0; can_end && region < regions; region++) {
+        if (!region_is_idle(region))
+            continue;
+        holes_fill(region);
+        bytes += region_unmap(region) ? HZ_REGION_BYTES : 0;
+    }
     return bytes;
 }

@@ -35,7 +35,8 @@ uint32_t hz_region_count(void);
 bool hz_region_add_locked(char *base);
 
 /* Takes neighbouring units, the first one at a multiple of `align` units, and makes them accessible. NULL when no
-   region has such units (*is_full is true) or when the OS refuses (*is_full is false). Any thread. */
+   region has such units (*is_full is true) or when the OS refuses (*is_full is false). Near a limit of the address
+   space (space.h), units that were never accessible are refused. Any thread. */
 char *hz_region_claim(unsigned units, unsigned align, struct hz_claim *claim, bool *is_full);
 
 /* Takes the `more` units behind the first `units` of a block, if they are free. */
@@ -44,12 +45,16 @@ bool hz_region_grow(uint32_t region, const char *base, unsigned units, unsigned 
 /* Gives back `units` units from `start` on; they rest. */
 void hz_region_release(uint32_t region, const char *start, unsigned units);
 
-/* Gives back units whose pages mremap has moved elsewhere, leaving a hole in the region. If another mapping has been
-   put into the hole meanwhile, the units are lost. */
+/* Gives back units whose pages mremap has moved elsewhere, leaving a hole in the region. If the OS refuses, because of
+   a limit or because another mapping is in the hole meanwhile, they stay taken until hz_region_withdraw has filled it.
+ */
 void hz_region_release_hole(uint32_t region, char *start, unsigned units);
 
 /* Makes all free units inaccessible again, and unmaps regions without used units, so that they do not count against a
    limit. Returns their bytes. */
 size_t hz_region_withdraw(void);
+
+/* Unmaps regions in which no unit is used or rests. Returns their bytes. */
+size_t hz_region_trim(void);
 
 #endif

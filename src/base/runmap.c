@@ -169,7 +169,8 @@ static void claimed(struct hz_runmap *map, uint32_t index, uint64_t bits, struct
 
 /* Claims a run of the word `index`; false when it has none. Prefers units that hold memory already. `starts`: the bits
    at which a run can begin. */
-HZ_INLINE bool claim_in(struct hz_runmap *map, uint32_t index, unsigned units, uint64_t starts, struct hz_claim *claim) {
+HZ_INLINE bool claim_in(struct hz_runmap *map, uint32_t index, unsigned units, uint64_t starts,
+                        struct hz_claim *claim) {
     uint64_t seen = hz_load_rlx(&map->free_masks[index]); /* relaxed: cas */
     for (;;) {
         uint64_t fitting = runs_in(seen, units) & starts;
@@ -227,7 +228,7 @@ static bool claim_by_looking(struct hz_runmap *map, struct hz_summary *summary, 
 }
 
 static HZ_NOINLINE bool claim_aligned(struct hz_runmap *map, struct hz_summary *summary, unsigned shift, unsigned units,
-                          unsigned align, bool thorough, struct hz_claim *claim) {
+                                      unsigned align, bool thorough, struct hz_claim *claim) {
     uint64_t starts = align == 64 ? 1 : UINT64_MAX / ((UINT64_C(1) << align) - 1); /* a one at each multiple */
     unsigned sure = (unsigned)hz_min(units + align - 1, HZ_SUMMARY_LENGTHS);       /* one so long has an aligned part */
     return claim_by_looking(map, summary, units, sure - 1, starts, ALIGN_WORDS, claim) ||
@@ -336,7 +337,8 @@ void hz_runmap_purge_free(struct hz_runmap *map, uint32_t index, uint64_t tries)
 size_t hz_runmap_purge_all(struct hz_runmap *map, size_t most) {
     size_t purged = 0;
     uint32_t index;
-    for (uint32_t from = 0; most > 0 && hz_summary_next(&map->dirty_runs, 1, HZ_SUMMARY_LENGTHS, from, &index); from = index + 1)
+    for (uint32_t from = 0; most > 0 && hz_summary_next(&map->dirty_runs, 1, HZ_SUMMARY_LENGTHS, from, &index);
+         from = index + 1)
         most -= purge_word(map, index, UINT64_MAX, most, &purged);
     return purged;
 }

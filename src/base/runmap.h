@@ -83,6 +83,11 @@ bool hz_runmap_claim(struct hz_runmap *map, unsigned units, unsigned align, bool
 /* Takes exactly these units; false when they are not all free. */
 bool hz_runmap_claim_bits(struct hz_runmap *map, uint32_t index, uint64_t bits, struct hz_claim *claim);
 
+/* The first word from `from` on whose units are all free; false when there is none. A hint. */
+HZ_INLINE bool hz_runmap_next_unused(struct hz_runmap *map, uint32_t from, uint32_t *index) {
+    return hz_summary_next(&map->free_runs, HZ_SUMMARY_LENGTHS, HZ_SUMMARY_LENGTHS, from, index);
+}
+
 /* Notes that units which the caller has claimed hold no memory any more. */
 void hz_runmap_clean(struct hz_runmap *map, uint32_t index, uint64_t bits);
 

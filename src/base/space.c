@@ -1,0 +1,129 @@
+/*
+ * space.c - see space.h. Called by arena.c and region.c.
+ */
+#include "base/space.h"
+
+#include "base/os.h"
+#include "base/pagetag.h"
+#include "base/table.h"
+
+enum {
+    COLLISION_TRIES = 8,
+    TAG_ROOM_LOG2 = 37,     /* addresses around ours whose tags stay when address space becomes scarce: 8 MiB of tags */
+    NEAR_BYTES = 512 << 20, /* a limit that leaves less than this beyond what is mapped is near */
+};
+
+struct hz_space_table hz_space_addresses;
+
+static uintptr_t lowest;         /* lock: the arena's; addresses that were ever reserved are in [lowest, highest) */
+static uintptr_t highest;        /* lock: the arena's */
+static _Atomic(bool) is_scarce;  /* hint; written under the arena lock */
+static _Atomic(bool) is_near;    /* hint */
+static _Atomic(size_t) limit_of; /* hint: the limit for which `is_near` was found; 0: none was */
+
+bool hz_space_init(void) {
+    /* the mask drops the same high address bits as that of the page tags, so addresses with different entries in this
+     * table have different tags */
+    hz_space_addresses.mask = hz_pagetags.mask >> (HZ_SPACE_LOG2 - HZ_PAGE_LOG2);
+    size_t os_page = hz_os_page_bytes();
+    size_t bytes = hz_round_up((hz_space_addresses.mask + 1) * sizeof(hz_space_addresses.entries[0]), os_page);
+    void *table = hz_space_addresses.entries == NULL ? hz_os_map_zero(bytes, os_page) : NULL;
+    if (table != NULL) {
+        hz_os_sparse(table, bytes);
+        hz_space_addresses.entries = table;
+        lowest = highest = (uintptr_t)table; /* the kernel maps in the neighbourhood */
+    }
+    return hz_space_addresses.entries != NULL;
+}
+
+static bool address_is_taken(const char *base) {
+    /* relaxed: entries are taken under the lock; one that is being cleared only costs another try */
+    return hz_load_rlx(hz_space_entry((uintptr_t)base)) != 0;
+}
+
+static char *space_get(size_t bytes, size_t alignment, bool open) {
+    return open ? hz_os_map(bytes, alignment, false) : hz_os_reserve(bytes, alignment);
+}
+
+/* In a small table addresses share entries: space that collides is kept until other space is found, so that the OS does
+   not offer it again. */
+char *hz_space_get_locked(size_t bytes, size_t alignment, bool open) {
+    char *rejected[COLLISION_TRIES];
+    size_t rejected_count = 0;
+    char *space = space_get(bytes, alignment, open);
+    while (space != NULL && (!hz_pagetag_covers(space, bytes) || address_is_taken(space))) {
+        rejected[rejected_count++] = space;
+        space = rejected_count < COLLISION_TRIES ? space_get(bytes, alignment, open) : NULL;
+    }
+    while (rejected_count > 0)
+        (void)hz_os_unmap(rejected[--rejected_count], bytes); /* if refused, address space is lost, but no memory */
+    if (space != NULL) {
+        lowest = hz_min(lowest, (uintptr_t)space);
+        highest = hz_max(highest, (uintptr_t)space + bytes);
+    }
+    return space;
+}
+
+bool hz_space_tables_open_locked(const char *base, size_t bytes) {
+    static uint64_t opened[HZ_TABLE_WORDS(sizeof(uint32_t) << (HZ_ADDRESS_BITS - HZ_SPACE_LOG2))];
+    const struct hz_table addresses = {.start = (char *)(void *)hz_space_addresses.entries, .opened = opened};
+    const void *entry = hz_space_entry((uintptr_t)base);
+    return hz_pagetag_open(base, bytes) && hz_table_open_locked(&addresses, entry, entry);
+}
+
+/* Whether the OS grants so much more address space. */
+static bool can_reserve(size_t bytes) {
+    void *probe = hz_os_reserve(bytes, hz_os_page_bytes());
+    if (probe != NULL)
+        (void)hz_os_unmap(probe, bytes); /* if refused, address space is lost, but no memory */
+    return probe != NULL;
+}
+
+/* Finds out, once for each limit, whether it is near. */
+static void limit_judge(size_t limit) {
+    bool near = limit != SIZE_MAX && limit >= hz_pagetag_bytes() && !can_reserve(NEAR_BYTES);
+    hz_store_rlx(&is_near, near); /* relaxed, both: hint. Threads that judge the same limit find the same */
+    hz_store_rlx(&limit_of, limit);
+}
+
+bool hz_space_limit_is_near(void) {
+    if (!hz_pagetags.flat)
+        return false;
+    if (hz_os_is_unfiltered()) {
+        size_t limit = hz_os_address_space_limit();
+        if (HZ_UNLIKELY(limit != hz_load_rlx(&limit_of))) /* relaxed, both: hint */
+            limit_judge(limit);
+    }
+    return hz_load_rlx(&is_near);
+}
+
+bool hz_space_is_scarce(void) {
+    return hz_load_rlx(&is_scarce); /* relaxed: hint */
+}
+
+bool hz_space_should_give_up(void) {
+    if (!hz_pagetags.flat || hz_space_is_scarce())
+        return false;
+    if (hz_os_is_unfiltered() && hz_os_address_space_limit() == SIZE_MAX)
+        return false;
+    if (can_reserve(hz_pagetag_bytes()))
+        return false;
+    size_t limit = hz_os_address_space_limit(); /* not before: a sandbox may forbid the call */
+    if (limit != hz_load_rlx(&limit_of))        /* relaxed, both: hint */
+        limit_judge(limit);
+    return limit != SIZE_MAX && !hz_load_rlx(&is_near);
+}
+
+bool hz_space_give_up_locked(void) {
+    if (hz_space_is_scarce())
+        return false;
+    uintptr_t room = (uintptr_t)1 << TAG_ROOM_LOG2;
+    uintptr_t first = lowest > room ? lowest - room : 0;
+    uintptr_t after = hz_min(highest + room, ((hz_pagetags.mask + 1) << HZ_PAGE_LOG2) - 1);
+    hz_store_rlx(&is_scarce, true); /* relaxed: hint. First: a fork's child must not unmap the same addresses again */
+    hz_signal_fence();
+    hz_pagetag_shrink(first, after);
+    hz_os_unmap_within(&hz_space_addresses.entries[1], hz_space_entry(first)); /* NULL keeps its entry */
+    hz_os_unmap_within(hz_space_entry(after) + 1, &hz_space_addresses.entries[hz_space_addresses.mask + 1]);
+    return true;
+}

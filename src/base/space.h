@@ -1,0 +1,62 @@
+/*
+ * space.h - where the arena's memory lies in the address space, and the table that leads from an address to a number.
+ * Used by arena.c.
+ *
+ * Owns the table of addresses (4 bytes for each 4 MiB of the user address space), and knows the range in which the
+ * arena ever got space. What is reserved here has entries in that table and in the table of page tags.
+ *
+ * A program can limit its address space (RLIMIT_AS) while it runs. The limit counts the tables and whatever the arena
+ * has reserved in advance. So the arena asks, before it makes more memory accessible, what the limit allows:
+ * - The limit is lower than the tables alone. The program does not know of them. They are given up as far as possible
+ *   when the system refuses memory, and what is reserved in advance is used.
+ * - The limit leaves little beyond what is mapped. The program has looked at what is mapped, and added what it needs:
+ *   the limit is "near". Then nothing that is reserved in advance is handed out, and nothing given up: what is new is
+ *   mapped anew, so that the kernel counts it.
+ * Where the limit is there from the start, nothing is reserved in advance (pagetag.h), and no question is asked.
+ */
+#ifndef HZ_BASE_SPACE_H
+#define HZ_BASE_SPACE_H
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+
+enum { HZ_SPACE_LOG2 = 22 }; /* what an entry stands for, and the least alignment */
+
+struct hz_space_table {
+    _Atomic(uint32_t) *entries; /* const after init; sync: segment-publish: directory index + 1 */
+    uintptr_t mask;             /* const after init */
+};
+
+extern HZ_HIDDEN struct hz_space_table hz_space_addresses;
+
+/* The table's entry for an address. Other addresses can share it, which then differ in bits above the mask. */
+HZ_INLINE _Atomic(uint32_t) *hz_space_entry(uintptr_t address) {
+    return &hz_space_addresses.entries[(address >> HZ_SPACE_LOG2) & hz_space_addresses.mask];
+}
+
+/* Maps the table. Once, after hz_pagetag_init. False when the OS refuses; a later call tries again. */
+bool hz_space_init(void);
+
+/* Reserves aligned space whose entry is free, and which has page tags; `open`: readable and writable, and zero. NULL
+   when the OS refuses. Under the arena lock. */
+char *hz_space_get_locked(size_t bytes, size_t alignment, bool open);
+
+/* Makes the entry of `base` and the page tags of [base, base + bytes) writable. False when the OS refuses. Under the
+   arena lock. */
+bool hz_space_tables_open_locked(const char *base, size_t bytes);
+
+/* Whether the limit is near. Reads the limit if the process is known to have no filter; it reads it again each time,
+   since the program can change it. Any thread. */
+bool hz_space_limit_is_near(void);
+
+/* Whether the tables were given up, and address space is scarce. Any thread. */
+bool hz_space_is_scarce(void);
+
+/* Whether it is time for hz_space_give_up_locked: there is a limit now, and less is left than the tables take. */
+bool hz_space_should_give_up(void);
+
+/* Unmaps the parts of both tables for addresses that are not within 128 GiB of ours. False if that was done before.
+   Under the arena lock. */
+bool hz_space_give_up_locked(void);
+
+#endif
