@@ -85,10 +85,10 @@ static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alig
     hz_heap_limit_tick();
     hz_keeper_start_if_wanted();
     void *block = hz_large_alloc(size, alignment, zeroed);
-    /* a purge can give back no more than is handed out */
-    if (block == NULL && (size < HZ_SEGMENT_BYTES || size <= hz_arena_used_bytes())) {
-        hz_heap_purge();
+    if (HZ_UNLIKELY(block == NULL) && hz_heap_purge_for(size)) {
         block = hz_large_alloc(size, alignment, zeroed);
+        if (block == NULL)
+            hz_heap_purge_was_vain(size);
     }
     if (HZ_UNLIKELY(block == NULL))
         return no_memory();
@@ -213,9 +213,10 @@ void *hz_malloc_in_zone(struct hz_zone *zone, size_t alignment, size_t size, boo
     hz_hooks_enter();
     hz_heap_limit_tick();
     void *block = hz_zone_alloc(zone, alignment, size, zeroed);
-    if (HZ_UNLIKELY(block == NULL) && (size < HZ_SEGMENT_BYTES || size <= hz_arena_used_bytes())) {
-        hz_heap_purge();
+    if (HZ_UNLIKELY(block == NULL) && hz_heap_purge_for(size)) {
         block = hz_zone_alloc(zone, alignment, size, zeroed);
+        if (block == NULL)
+            hz_heap_purge_was_vain(size);
     }
     hz_hooks_leave();
     return HZ_LIKELY(block != NULL) ? block : no_memory();

@@ -18,6 +18,18 @@
 #include "heap/park.h"
 #include "heap/thread.h"
 
+enum {
+    VAIN_BYTES_MIN = 64 << 20, /* smaller requests are never refused without a purge */
+    VAIN_SHARE = 16,           /* after a purge in vain the next one waits so many times as long as it took, */
+    VAIN_MS_MIN = 20,          /* at least this long */
+    VAIN_MS_MAX = 1000,        /* and at most this long, */
+    VAIN_FREED_SHARE = 8,      /* unless the program has freed 1/8 of what it wants */
+};
+
+static _Atomic(size_t) vain_bytes;      /* hint: what was refused after a purge; 0: nothing was */
+static _Atomic(size_t) vain_used_bytes; /* hint: what was in use then */
+static _Atomic(uint64_t) vain_end_ms;   /* hint */
+
 static void shard_retire(struct hz_thread_block *self, struct hz_shard *shard) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
         if (hz_load_rlx(&shard->classes[size_class].partial) == NULL) /* relaxed: hint */
@@ -65,6 +77,7 @@ static size_t purge(struct hz_thread_block *self, size_t keep) {
     else if (resting > keep)
         hz_arena_purge(0, (resting - keep) >> HZ_PAGE_LOG2);
     hz_arena_meta_purge();
+    hz_arena_trim();
     return hz_arena_purged_bytes() - before;
 }
 
@@ -89,6 +102,33 @@ size_t hz_heap_trim(size_t keep) {
 
 size_t hz_heap_purge(void) {
     return hz_heap_trim(0);
+}
+
+/* Whether a purge for so large a request was in vain a moment ago, and would be again. */
+static bool is_in_vain(size_t size) {
+    size_t least = hz_load_rlx(&vain_bytes); /* relaxed, all: hints */
+    return least != 0 && size >= least &&
+           hz_arena_used_bytes() + size / VAIN_FREED_SHARE > hz_load_rlx(&vain_used_bytes) &&
+           hz_os_now_ms() < hz_load_rlx(&vain_end_ms);
+}
+
+bool hz_heap_purge_for(size_t size) {
+    /* a purge can give back no more than is handed out */
+    if ((size >= HZ_SEGMENT_BYTES && size > hz_arena_used_bytes()) || is_in_vain(size))
+        return false;
+    uint64_t begin = hz_os_now_ms();
+    (void)hz_heap_purge();
+    uint64_t now = hz_os_now_ms();
+    /* relaxed: hint */
+    hz_store_rlx(&vain_end_ms, now + hz_min(hz_max(VAIN_SHARE * (now - begin), VAIN_MS_MIN), VAIN_MS_MAX));
+    return true;
+}
+
+void hz_heap_purge_was_vain(size_t size) {
+    if (size < VAIN_BYTES_MIN)
+        return;
+    hz_store_rlx(&vain_bytes, size); /* relaxed, both: hints */
+    hz_store_rlx(&vain_used_bytes, hz_arena_used_bytes());
 }
 
 void hz_heap_limit_tick(void) {

@@ -15,6 +15,12 @@ size_t hz_heap_trim(size_t keep);
 /* As hz_heap_trim(0). */
 size_t hz_heap_purge(void);
 
+/* For an allocation of `size` bytes that was refused: purges if that can help; the caller tries again if true. If that
+   was in vain, the caller says so. Then for a while no request of 64 MiB or more, and no less than that one, causes a
+   purge: a refusal of the system's would take as long as the purge. Holding no lock. */
+bool hz_heap_purge_for(size_t size);
+void hz_heap_purge_was_vain(size_t size);
+
 /* Sends home what the calling thread keeps in its bins and its remote buffer. Holding no lock. */
 void hz_heap_thread_idle(void);
 
