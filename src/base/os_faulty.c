@@ -14,15 +14,14 @@ static _Atomic(uint64_t) calls;                   /* counter */
 static _Atomic(uint64_t) failures;                /* counter */
 static _Atomic(uint64_t) fail_after = UINT64_MAX; /* hint */
 static _Atomic(uint64_t) fail_count;              /* hint */
-static _Atomic(size_t) mapped_bytes;              /* counter; wraps around */
-static _Atomic(size_t) kept_bytes;                /* counter */
+static _Atomic(size_t) faulty_mapped;             /* counter; wraps around */
+static _Atomic(size_t) faulty_kept;               /* counter */
 
 void hz_os_faulty_fail(uint64_t after, uint64_t count) {
     /* relaxed, all: a test calls this while no other thread runs, or does not care which calls fail */
     hz_store_rlx(&fail_after, UINT64_MAX);
     hz_store_rlx(&calls, 0);
     hz_store_rlx(&failures, 0);
-    hz_store_rlx(&kept_bytes, 0);
     hz_store_rlx(&fail_count, count);
     hz_store_rlx(&fail_after, after);
 }
@@ -36,11 +35,11 @@ uint64_t hz_os_faulty_failures(void) {
 }
 
 size_t hz_os_faulty_mapped_bytes(void) {
-    return hz_load_rlx(&mapped_bytes); /* relaxed: counter */
+    return hz_load_rlx(&faulty_mapped); /* relaxed: counter */
 }
 
 size_t hz_os_faulty_kept_bytes(void) {
-    return hz_load_rlx(&kept_bytes); /* relaxed: counter */
+    return hz_load_rlx(&faulty_kept); /* relaxed: counter */
 }
 
 static bool refuse(void) {
@@ -52,13 +51,13 @@ static bool refuse(void) {
     return true;
 }
 
-static void *count(void *mapped, size_t bytes) {
-    hz_add_rlx(&mapped_bytes, mapped != NULL ? bytes : 0); /* relaxed: counter */
+static void *mapped_count(void *mapped, size_t bytes) {
+    hz_add_rlx(&faulty_mapped, mapped != NULL ? bytes : 0); /* relaxed: counter */
     return mapped;
 }
 
 void *hz_os_reserve(size_t bytes, size_t alignment) {
-    return refuse() ? NULL : count(hz_os_linux_reserve(bytes, alignment), bytes);
+    return refuse() ? NULL : mapped_count(hz_os_linux_reserve(bytes, alignment), bytes);
 }
 
 bool hz_os_commit(void *address, size_t bytes) {
@@ -66,11 +65,11 @@ bool hz_os_commit(void *address, size_t bytes) {
 }
 
 void *hz_os_map(size_t bytes, size_t alignment, bool lazy) {
-    return refuse() ? NULL : count(hz_os_linux_map(bytes, alignment, lazy), bytes);
+    return refuse() ? NULL : mapped_count(hz_os_linux_map(bytes, alignment, lazy), bytes);
 }
 
 void *hz_os_map_zero(size_t bytes, size_t alignment) {
-    return refuse() ? NULL : count(hz_os_linux_map_zero(bytes, alignment), bytes);
+    return refuse() ? NULL : mapped_count(hz_os_linux_map_zero(bytes, alignment), bytes);
 }
 
 int hz_os_collapse(void *address, size_t bytes) {
@@ -83,8 +82,8 @@ bool hz_os_purge(void *address, size_t bytes) {
 
 bool hz_os_unmap(void *address, size_t bytes) {
     bool done = !refuse() && hz_os_linux_unmap(address, bytes);
-    hz_sub_rlx(&mapped_bytes, done ? bytes : 0); /* relaxed, both: counters */
-    hz_add_rlx(&kept_bytes, done ? 0 : bytes);
+    hz_sub_rlx(&faulty_mapped, done ? bytes : 0); /* relaxed, both: counters */
+    hz_add_rlx(&faulty_kept, done ? 0 : bytes);
     return done;
 }
 
@@ -93,7 +92,7 @@ bool hz_os_close(void *address, size_t bytes) {
 }
 
 bool hz_os_fill(void *address, size_t bytes) {
-    return !refuse() && count(hz_os_linux_fill(address, bytes) ? address : NULL, bytes) != NULL;
+    return !refuse() && mapped_count(hz_os_linux_fill(address, bytes) ? address : NULL, bytes) != NULL;
 }
 
 /* The target was reserved before. It takes the place of the old range, or is given up. */
@@ -103,9 +102,9 @@ void *hz_os_remap(void *address, size_t old_bytes, size_t new_bytes, void *targe
     if (refused && target != NULL)
         (void)hz_os_linux_unmap(target, new_bytes); /* it cannot be refused */
     if (target != NULL)
-        hz_sub_rlx(&mapped_bytes, moved != NULL ? old_bytes : new_bytes); /* relaxed, both: counter */
+        hz_sub_rlx(&faulty_mapped, moved != NULL ? old_bytes : new_bytes); /* relaxed, both: counter */
     else if (moved != NULL)
-        hz_add_rlx(&mapped_bytes, new_bytes - old_bytes);
+        hz_add_rlx(&faulty_mapped, new_bytes - old_bytes);
     return moved;
 }
 

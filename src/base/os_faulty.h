@@ -18,8 +18,8 @@ void hz_os_faulty_fail(uint64_t after, uint64_t count);
 uint64_t hz_os_faulty_calls(void);
 uint64_t hz_os_faulty_failures(void);
 
-/* Address space that the calls have mapped and not unmapped since the process started. Of it, what refused unmaps have
-   left since the last hz_os_faulty_fail. */
+/* Address space that the calls have mapped and not unmapped since the process started, and the sum of what unmaps were
+   to end that were refused. */
 size_t hz_os_faulty_mapped_bytes(void);
 size_t hz_os_faulty_kept_bytes(void);
 

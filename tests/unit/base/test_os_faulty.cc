@@ -1,7 +1,9 @@
 /* The OS layer that refuses calls on request: which calls it counts, which it refuses. */
 #include "unit/base/faulty.h"
 
+#include <fstream>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace {
 
@@ -50,6 +52,50 @@ TEST(FaultySwitch, RefusesTheChosenCalls) {
     hz_os_faulty_fail(UINT64_MAX, 0);
     EXPECT_EQ(refused(), 0U);
     EXPECT_EQ(hz_os_faulty_failures(), 0U);
+}
+
+/* Address space of the process, as the kernel counts it. */
+size_t mapped_now() {
+    std::ifstream file("/proc/self/statm");
+    size_t pages = 0;
+    file >> pages;
+    return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+/* Does `step`, and compares what it has mapped with what the switch has counted. */
+template <typename Step> void expect_counted(const char *what, Step step) {
+    size_t before = mapped_now() - hz_os_faulty_mapped_bytes();
+    step();
+    EXPECT_EQ(mapped_now() - hz_os_faulty_mapped_bytes(), before) << what;
+}
+
+TEST(FaultySwitch, CountsAddressSpace) {
+    constexpr size_t big = size_t{4} << 20;
+    static char *space;
+    static char *block;
+    static char *target;
+    (void)mapped_now(); /* the stream's buffers are there now */
+    expect_counted("reserve", [] { space = static_cast<char *>(hz_os_reserve(4 * big, big)); });
+    expect_counted("map", [] { block = static_cast<char *>(hz_os_map(big, 16 * big, false)); });
+    ASSERT_NE(space, nullptr);
+    ASSERT_NE(block, nullptr);
+    expect_counted("commit", [] { EXPECT_TRUE(hz_os_commit(space, big)); });
+    expect_counted("close", [] { EXPECT_TRUE(hz_os_close(space, big)); });
+    expect_counted("unmap of a part", [] { EXPECT_TRUE(hz_os_unmap(space + big, big)); });
+    expect_counted("fill", [] { EXPECT_TRUE(hz_os_fill(space + big, big)); });
+    expect_counted("a target", [] { target = static_cast<char *>(hz_os_reserve(2 * big, big)); });
+    expect_counted("move", [] { block = static_cast<char *>(hz_os_remap(block, big, 2 * big, target)); });
+    ASSERT_EQ(block, target);
+    expect_counted("shrink", [] { EXPECT_EQ(hz_os_remap(block, 2 * big, big, nullptr), block); });
+    expect_counted("a target", [] { target = static_cast<char *>(hz_os_reserve(2 * big, big)); });
+    hz_os_faulty_fail(0, 1);
+    expect_counted("a refused move", [] { EXPECT_EQ(hz_os_remap(block, big, 2 * big, target), nullptr); });
+    size_t kept = hz_os_faulty_kept_bytes();
+    hz_os_faulty_fail(0, 1);
+    expect_counted("a refused unmap", [] { EXPECT_FALSE(hz_os_unmap(block, big)); });
+    EXPECT_EQ(hz_os_faulty_kept_bytes(), kept + big);
+    unit::os_works_again();
+    expect_counted("unmap", [] { EXPECT_TRUE(hz_os_unmap(space, 4 * big) && hz_os_unmap(block, big)); });
 }
 
 } // namespace
