@@ -234,8 +234,8 @@ function(hz_add_suite entry suite)
     hz_split_entry("${entry}")
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${ARGN})
     if(HZ_BUILD STREQUAL "tsan" AND suite STREQUAL "unit")
-        # single-threaded; the first one is slow, too
-        list(FILTER sources EXCLUDE REGEX "/test_oom_faulty\\.cc$")
+        # single-threaded, or nearly so; the first ones are slow, too
+        list(FILTER sources EXCLUDE REGEX "/test_(oom|space)_faulty\\.cc$")
         list(FILTER sources EXCLUDE REGEX "/test_(collapse|config|density|idle|list_check|mail_age|page|page_purge|sizeclass)\\.cc$")
         list(FILTER sources EXCLUDE REGEX "/test_(arena_settings|list|os_faulty|random|report|table_faulty|shadow|containers|request)\\.cc$")
         list(FILTER sources EXCLUDE REGEX "/test_os_high\\.cc$") # its mmap and munmap are the program's, not the sanitizer's

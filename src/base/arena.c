@@ -306,10 +306,23 @@ static bool unused_give_up(size_t bytes) {
     return (bytes <= all && segments_release_unused(true) + (arena.tight ? 0 : hz_region_withdraw()) > 0) || done;
 }
 
+/* Where address space is scarce, what is reserved may be all that can still be had. */
+static void chunk_give_up(void) {
+    hz_lock_acquire(&arena.lock);
+    size_t bytes = arena.chunk_segments * HZ_SEGMENT_BYTES;
+    if (bytes > 0 && !hz_space_is_scarce() && !hz_space_limit_is_near()) {
+        arena.chunk_segments = 0; /* fork: first, so that the child does not use what is unmapped */
+        hz_signal_fence();
+        (void)hz_os_unmap(arena.chunk, bytes); /* if refused, address space is lost, but no memory */
+    }
+    hz_lock_release(&arena.lock);
+}
+
 void hz_arena_trim(void) {
     if (!is_ready())
         return;
     (void)segments_release_unused(false);
+    chunk_give_up();
     if (!arena.tight)
         (void)hz_region_trim();
 }

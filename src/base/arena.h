@@ -125,8 +125,8 @@ struct hz_segment *hz_arena_segment(uint32_t index);
    back. Any thread. */
 size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages);
 
-/* Unmaps segments and regions in which nothing is used or rests: the kernel counts them as the process's memory (strict
-   overcommit, RLIMIT_DATA). Any thread. */
+/* Unmaps segments and regions in which nothing is used or rests, and what is reserved for more segments. The kernel
+   counts what was accessible as the process's memory (strict overcommit, RLIMIT_DATA). Any thread. */
 void hz_arena_trim(void);
 
 /* Housekeeping, called by slow paths as often as they like: purges a little every 100 ms. True while anything rests, so
