@@ -21,11 +21,13 @@ enum {
     DIRECTORY_COUNT = 1 << 18, /* 1 TiB of segments */
     DIRECTORY_TIGHT_COUNT = 1 << 12,
     ENTRY_DATA_BYTES = 1 << 20, /* what an entry describes counts as more against RLIMIT_DATA */
-    CHUNK_SEGMENTS = 16,        /* segments whose address space is reserved in one step */
     TAIL_SHARE = 4,       /* a block that shrinks by more than 1/4 within its units gives the tail's memory back */
     PURGE_DELAY_MS = 500, /* free pages and units rest this long before a tick purges them */
     TICK_MS = 100,
     TICK_BUDGET_PAGES = 512,
+    IDLE_MS = 2000,              /* a tick unmaps segments that were free and clean so long, */
+    IDLE_KEPT = 4,               /* but for a few, */
+    IDLE_END_MOST = 16,          /* and few in one tick */
     REGION_ALIGN_MAX = 16 << 20, /* for a larger alignment no region is added: few such blocks would fit into it */
 
     BUDGET_LOW_SHARE = 4,   /* a purge goes 1/4 below the budget, so that not each free has to purge */
@@ -43,6 +45,7 @@ struct arena {
     _Atomic(size_t) purged_bytes;      /* counter */
     _Atomic(size_t) segments_acquired; /* counter */
     _Atomic(uint64_t) ticked_at_ms;    /* hint */
+    _Atomic(bool) has_idle;            /* hint: some segments are to be unmapped later */
 
     _Atomic(size_t) alone_bytes;  /* hint: direct blocks of at least so many bytes are mapped alone */
     _Atomic(bool) purging;        /* hint: a thread purges because the dirty budget is exceeded */
@@ -50,8 +53,6 @@ struct arena {
     _Atomic(size_t) hollow_bytes; /* counter: bytes of runs in use that hold no memory, as their holders say */
 
     struct hz_lock lock;
-    char *chunk;           /* lock: lock; address space that is reserved and not used yet */
-    size_t chunk_segments; /* lock: lock; segments left in `chunk` */
     /* lock: lock; lists of unused directory entries, linked through `base`: paged, direct */
     struct hz_segment *spare[2];
 };
@@ -187,55 +188,37 @@ static void unpublish(struct hz_segment *segment) {
 }
 
 /* The OS gives no memory for descriptions of segments, perhaps because a limit was set late (RLIMIT_AS counts what is
-   reserved already): takes them from the reserved chunk. */
-static bool chunk_to_meta_locked(void) {
-    if (hz_load_rlx(&arena.count) == arena.capacity || arena.chunk_segments < 2) /* relaxed: lock */
+   reserved already): takes `next`, which is accessible, of what is reserved, unless nothing is left for a segment. */
+static bool reserved_to_meta_locked(char *next) {
+    if (hz_load_rlx(&arena.count) == arena.capacity || hz_space_reserved_locked() < 2) /* relaxed: lock */
         return false;
-    char *space = arena.chunk;
-    arena.chunk_segments--; /* fork: first, so that the child does not hand out this space again */
-    hz_signal_fence();
-    arena.chunk += HZ_SEGMENT_BYTES;
-    hz_meta_give(space, HZ_SEGMENT_BYTES);
+    hz_space_take_locked();
+    hz_meta_give(next, HZ_SEGMENT_BYTES);
     return true;
 }
 
-/* Reserves a chunk if none is left. */
-static bool chunk_reserve_locked(void) {
-    if (arena.chunk_segments == 0) {
-        char *chunk = hz_space_get_locked((size_t)CHUNK_SEGMENTS * HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES, false);
-        if (chunk == NULL)
-            return false;
-        arena.chunk = chunk;
-        hz_signal_fence();
-        arena.chunk_segments = CHUNK_SEGMENTS;
-    }
-    return true;
-}
-
-/* Space for a segment: the next part of the chunk, or a mapping of its own where nothing is reserved in advance. */
-static char *segment_space_locked(bool *is_of_chunk) {
-    *is_of_chunk = !arena.tight && !hz_space_limit_is_near() && chunk_reserve_locked();
-    if (!*is_of_chunk)
+/* Space for a segment: what is reserved next, or a mapping of its own where nothing is reserved in advance. */
+static char *segment_space_locked(bool *is_reserved) {
+    char *next = arena.tight ? NULL : hz_space_next_locked();
+    *is_reserved = next != NULL;
+    if (next == NULL)
         return hz_space_get_locked(HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES, true);
-    return hz_os_commit(arena.chunk, HZ_SEGMENT_BYTES) ? arena.chunk : NULL;
+    return hz_os_commit(next, HZ_SEGMENT_BYTES) ? next : NULL;
 }
 
 static bool segment_add_locked(void) {
-    bool is_of_chunk;
-    char *base = segment_space_locked(&is_of_chunk);
+    bool is_reserved;
+    char *base = segment_space_locked(&is_reserved);
     bool has_tables = base != NULL && hz_space_tables_open_locked(base, HZ_SEGMENT_BYTES);
     struct hz_segment *segment = has_tables ? entry_get_locked(false) : NULL;
     if (segment == NULL) {
-        if (base != NULL && !is_of_chunk)
+        if (base != NULL && !is_reserved)
             (void)hz_os_unmap(base, HZ_SEGMENT_BYTES); /* if refused, address space is lost */
         /* once: then there is memory for an entry */
-        return has_tables && is_of_chunk && chunk_to_meta_locked() && segment_add_locked();
+        return has_tables && is_reserved && reserved_to_meta_locked(base) && segment_add_locked();
     }
-    if (is_of_chunk) {
-        arena.chunk_segments--; /* fork: first, so that the child does not hand out this space again */
-        hz_signal_fence();
-        arena.chunk += HZ_SEGMENT_BYTES;
-    }
+    if (is_reserved)
+        hz_space_take_locked();
     publish_locked(segment, base, HZ_SEGMENT_PAGED);
     hz_add_rlx(&arena.segments_acquired, 1); /* relaxed: counter */
     hz_runmap_add(&arena.pages, segment->index);
@@ -286,6 +269,27 @@ static size_t segments_release_unused(bool resting) {
     return bytes;
 }
 
+/* Unmaps segments that nothing needs: the kernel counts them as the process's memory, and they have page tables. Not
+   where they could not be had again. True if others are to be unmapped later. */
+static bool segments_end_idle(void) {
+    uint32_t now = (uint32_t)hz_os_now_ms();
+    unsigned kept = 0;
+    unsigned ended = 0;
+    bool has_more = false;
+    uint32_t index;
+    for (uint32_t from = 0; hz_runmap_next_unused(&arena.pages, from, &index); from = index + 1) {
+        if (hz_arena_masks_get(index).dirty != 0 || kept++ < IDLE_KEPT)
+            continue;
+        /* relaxed: hint */
+        bool is_due = now - hz_load_rlx(&arena.pages.freed_at_ms[index]) >= IDLE_MS && ended < IDLE_END_MOST;
+        if (!is_due || segment_release_unused(index) == 0)
+            has_more = true;
+        else
+            ended++;
+    }
+    return has_more;
+}
+
 /* If the program has limited its address space since the start, unmaps most of the tables, which count against the
    limit. */
 static bool tables_give_up(void) {
@@ -306,23 +310,13 @@ static bool unused_give_up(size_t bytes) {
     return (bytes <= all && segments_release_unused(true) + (arena.tight ? 0 : hz_region_withdraw()) > 0) || done;
 }
 
-/* Where address space is scarce, what is reserved may be all that can still be had. */
-static void chunk_give_up(void) {
-    hz_lock_acquire(&arena.lock);
-    size_t bytes = arena.chunk_segments * HZ_SEGMENT_BYTES;
-    if (bytes > 0 && !hz_space_is_scarce() && !hz_space_limit_is_near()) {
-        arena.chunk_segments = 0; /* fork: first, so that the child does not use what is unmapped */
-        hz_signal_fence();
-        (void)hz_os_unmap(arena.chunk, bytes); /* if refused, address space is lost, but no memory */
-    }
-    hz_lock_release(&arena.lock);
-}
-
 void hz_arena_trim(void) {
     if (!is_ready())
         return;
     (void)segments_release_unused(false);
-    chunk_give_up();
+    hz_lock_acquire(&arena.lock);
+    hz_space_drop_locked();
+    hz_lock_release(&arena.lock);
     if (!arena.tight)
         (void)hz_region_trim();
 }
@@ -745,8 +739,9 @@ bool hz_arena_tick(void) {
         hz_budget_age(hz_arena_resting_bytes());
         (void)tables_give_up();
         budget_keep(TICK_BUDGET_PAGES << HZ_PAGE_LOG2);
+        hz_store_rlx(&arena.has_idle, !hz_space_is_scarce() && segments_end_idle()); /* relaxed: hint */
     }
-    return hz_arena_resting_bytes() > 0;
+    return hz_load_rlx(&arena.has_idle); /* relaxed: hint */
 }
 
 size_t hz_arena_runs_bytes(void) {

@@ -149,7 +149,8 @@ void hz_runmap_repair(struct hz_runmap *map, uint32_t words) {
 /* ---- claim and release ------------------------------------------------------------------------------- */
 
 void hz_runmap_add(struct hz_runmap *map, uint32_t index) {
-    hz_store_rlx(&map->dirty_masks[index], 0);         /* relaxed: published by the next store */
+    hz_store_rlx(&map->freed_at_ms[index], (uint32_t)hz_os_now_ms()); /* relaxed, both: published by the next store */
+    hz_store_rlx(&map->dirty_masks[index], 0);
     hz_store_rel(&map->free_masks[index], UINT64_MAX); /* sync: run-release, partner claim_in */
     classify(map, index);
 }

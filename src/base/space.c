@@ -8,6 +8,8 @@
 #include "base/table.h"
 
 enum {
+    PART_BYTES = 1 << HZ_SPACE_LOG2,
+    CHUNK_PARTS = 16, /* that are reserved in one step */
     COLLISION_TRIES = 8,
     TAG_ROOM_LOG2 = 37,     /* addresses around ours whose tags stay when address space becomes scarce: 8 MiB of tags */
     NEAR_BYTES = 512 << 20, /* a limit that leaves less than this beyond what is mapped is near */
@@ -17,6 +19,8 @@ struct hz_space_table hz_space_addresses;
 
 static uintptr_t lowest;         /* lock: the arena's; addresses that were ever reserved are in [lowest, highest) */
 static uintptr_t highest;        /* lock: the arena's */
+static char *reserved_next;      /* lock: the arena's; address space that is reserved and not used yet */
+static size_t reserved_parts;    /* lock: the arena's; what is left of it */
 static _Atomic(bool) is_scarce;  /* hint; written under the arena lock */
 static _Atomic(bool) is_near;    /* hint */
 static _Atomic(size_t) limit_of; /* hint: the limit for which `is_near` was found; 0: none was */
@@ -126,4 +130,40 @@ bool hz_space_give_up_locked(void) {
     hz_os_unmap_within(&hz_space_addresses.entries[1], hz_space_entry(first)); /* NULL keeps its entry */
     hz_os_unmap_within(hz_space_entry(after) + 1, &hz_space_addresses.entries[hz_space_addresses.mask + 1]);
     return true;
+}
+
+/* ---- what is reserved in advance ------------------------------------------------------------------------- */
+
+char *hz_space_next_locked(void) {
+    if (hz_space_limit_is_near())
+        return NULL;
+    if (reserved_parts == 0) {
+        char *reserved = hz_space_get_locked((size_t)CHUNK_PARTS * PART_BYTES, PART_BYTES, false);
+        if (reserved == NULL)
+            return NULL;
+        reserved_next = reserved;
+        hz_signal_fence(); /* fork: the chunk is there before it counts */
+        reserved_parts = CHUNK_PARTS;
+    }
+    return reserved_next;
+}
+
+void hz_space_take_locked(void) {
+    reserved_parts--; /* fork: first, so that the child does not hand out this space again */
+    hz_signal_fence();
+    reserved_next += PART_BYTES;
+}
+
+size_t hz_space_reserved_locked(void) {
+    return reserved_parts;
+}
+
+/* Where space is scarce, what is reserved may be all that can still be had. Near a limit it has been counted. */
+void hz_space_drop_locked(void) {
+    size_t bytes = reserved_parts * PART_BYTES;
+    if (bytes == 0 || hz_space_is_scarce() || hz_space_limit_is_near())
+        return;
+    reserved_parts = 0; /* fork: first, so that the child does not use what is unmapped */
+    hz_signal_fence();
+    (void)hz_os_unmap(reserved_next, bytes); /* if refused, address space is lost, but no memory */
 }

@@ -41,6 +41,14 @@ bool hz_space_init(void);
    when the OS refuses. Under the arena lock. */
 char *hz_space_get_locked(size_t bytes, size_t alignment, bool open);
 
+/* Space for segments is reserved in advance, 64 MiB in one call. Next: the next 4 MiB of it, which are not accessible
+   yet; reserves more if none is left. NULL when the OS refuses, and near a limit. Take: takes them. Reserved: how many
+   times 4 MiB are left. Drop: gives up what is left, except where address space is scarce. All under the arena lock. */
+char *hz_space_next_locked(void);
+void hz_space_take_locked(void);
+size_t hz_space_reserved_locked(void);
+void hz_space_drop_locked(void);
+
 /* Makes the entry of `base` and the page tags of [base, base + bytes) writable. False when the OS refuses. Under the
    arena lock. */
 bool hz_space_tables_open_locked(const char *base, size_t bytes);

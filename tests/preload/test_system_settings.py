@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Preload
+from conftest import ROOT, TIMEOUT_SECONDS, Preload, compile_c
 
 sys.path.append(str(ROOT / "tests" / "tools"))
 
@@ -28,6 +28,7 @@ VM = Path("/proc/sys/vm")
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 CGROUP = Path("/sys/fs/cgroup/memory")
 SETTINGS = {
+    "overcommit-guess": {VM / "overcommit_memory": "0"},
     "overcommit-always": {VM / "overcommit_memory": "1"},
     "overcommit-never": {VM / "overcommit_ratio": "80", VM / "overcommit_memory": "2"},
     "few-mappings": {VM / "max_map_count": "400"},
@@ -79,6 +80,15 @@ def test_programs_run_under_the_setting(preload: Preload, workloads: Path, name:
             preload.run(workloads / "resident", "8", "4", f"--shape={shape}", "--rounds=2000", "--idle=0")
         if name != "few-mappings":  # a stack and its guard are two mappings
             preload.run(workloads / "threads", "500", "100", "--idle=0")
+
+
+@pytest.mark.parametrize("name", ["overcommit-guess", "overcommit-always", "overcommit-never"])
+def test_what_glibc_refuses_is_refused(preload: Preload, tmp_path: Path, name: str) -> None:
+    program = compile_c("space.c", tmp_path / "space")
+    with changed(SETTINGS[name]):
+        plain = subprocess.run([program, "refused"], capture_output=True, text=True, check=True, timeout=TIMEOUT_SECONDS)
+        assert preload.run(program, "refused").stdout == plain.stdout
+    assert ("twice the memory, malloc: a block" in plain.stdout) == (name == "overcommit-always")
 
 
 def test_few_mappings_refuse_and_do_not_end_the_program(preload: Preload) -> None:

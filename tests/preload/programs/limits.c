@@ -3,10 +3,12 @@
  *
  *   limits SIZES              allocates blocks until NULL, frees them, and again: prints first_kb, again_kb and, with
  *                             sizes that were not used before, other_kb. SIZES: small, mixed, large, huge
- *   limits SIZES KIND MB      the same under a limit that it sets itself, after some work. KIND: as, data
- *   limits lock               mlockall: prints error and cpu_ms, and works on
+ *   limits SIZES KIND MB      the same under a limit that it sets itself, after some work. KIND: as, data, or beyond:
+ * as is mapped, and so much beyond. There it also prints lifted_kb: of 1 GiB of large blocks, what it obtains when the
+ * limit is lifted again limits lock               mlockall: prints error and cpu_ms, and works on
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 struct block {
     struct block *next;
@@ -75,12 +78,31 @@ static size_t use(const struct sizes *sizes, size_t most) {
     return sum;
 }
 
+/* With plain reads: stdio would allocate. */
+static size_t mapped(void) {
+    char text[64] = {0};
+    int file = open("/proc/self/statm", O_RDONLY);
+    if (file < 0 || read(file, text, sizeof text - 1) <= 0)
+        abort();
+    close(file);
+    return strtoul(text, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
 static int limit(const char *kind, const char *megabytes) {
     const struct sizes mixed = all_sizes[1];
     (void)use(&mixed, 8 << 20);
     size_t bytes = (size_t)strtoul(megabytes, NULL, 10) << 20;
+    if (strcmp(kind, "beyond") == 0) {
+        const struct rlimit now = {mapped() + bytes, RLIM_INFINITY};
+        return setrlimit(RLIMIT_AS, &now);
+    }
     const struct rlimit now = {bytes, bytes};
     return setrlimit(strcmp(kind, "as") == 0 ? RLIMIT_AS : RLIMIT_DATA, &now);
+}
+
+static int lift(void) {
+    const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+    return setrlimit(RLIMIT_AS, &none);
 }
 
 static void lock(void) {
@@ -116,5 +138,7 @@ int main(int argc, char **argv) {
     size_t again = use(sizes, SIZE_MAX);
     size_t other = use(&other_sizes, SIZE_MAX);
     printf("first_kb=%zu\nagain_kb=%zu\nother_kb=%zu\n", first >> 10, again >> 10, other >> 10);
+    if (argc == 4 && strcmp(argv[2], "beyond") == 0 && lift() == 0)
+        printf("lifted_kb=%zu\n", use(&all_sizes[2], 1 << 30) >> 10);
     return 0;
 }
