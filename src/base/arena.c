@@ -26,8 +26,8 @@ enum {
     TICK_MS = 100,
     TICK_BUDGET_PAGES = 512,
     IDLE_MS = 2000,              /* a tick unmaps segments that were free and clean so long, */
-    IDLE_KEPT = 4,               /* but for a few, */
-    IDLE_END_MOST = 16,          /* and few in one tick */
+    IDLE_MOST = 16,              /* at most so many, */
+    IDLE_KEPT = 4,               /* and keeps a few */
     REGION_ALIGN_MAX = 16 << 20, /* for a larger alignment no region is added: few such blocks would fit into it */
 
     BUDGET_LOW_SHARE = 4,   /* a purge goes 1/4 below the budget, so that not each free has to purge */
@@ -45,7 +45,6 @@ struct arena {
     _Atomic(size_t) purged_bytes;      /* counter */
     _Atomic(size_t) segments_acquired; /* counter */
     _Atomic(uint64_t) ticked_at_ms;    /* hint */
-    _Atomic(bool) has_idle;            /* hint: some segments are to be unmapped later */
 
     _Atomic(size_t) alone_bytes;  /* hint: direct blocks of at least so many bytes are mapped alone */
     _Atomic(bool) purging;        /* hint: a thread purges because the dirty budget is exceeded */
@@ -269,25 +268,18 @@ static size_t segments_release_unused(bool resting) {
     return bytes;
 }
 
-/* Unmaps segments that nothing needs: the kernel counts them as the process's memory, and they have page tables. Not
-   where they could not be had again. True if others are to be unmapped later. */
-static bool segments_end_idle(void) {
+void hz_arena_idle_end(uint32_t idle_ms, unsigned most) {
     uint32_t now = (uint32_t)hz_os_now_ms();
     unsigned kept = 0;
-    unsigned ended = 0;
-    bool has_more = false;
     uint32_t index;
-    for (uint32_t from = 0; hz_runmap_next_unused(&arena.pages, from, &index); from = index + 1) {
-        if (hz_arena_masks_get(index).dirty != 0 || kept++ < IDLE_KEPT)
-            continue;
+    if (hz_space_is_scarce()) /* they could not be had again */
+        return;
+    for (uint32_t from = 0; most > 0 && hz_runmap_next_unused(&arena.pages, from, &index); from = index + 1) {
         /* relaxed: hint */
-        bool is_due = now - hz_load_rlx(&arena.pages.freed_at_ms[index]) >= IDLE_MS && ended < IDLE_END_MOST;
-        if (!is_due || segment_release_unused(index) == 0)
-            has_more = true;
-        else
-            ended++;
+        bool is_idle = hz_arena_masks_get(index).dirty == 0 &&
+                       now - hz_load_rlx(&arena.pages.freed_at_ms[index]) >= idle_ms && kept++ >= IDLE_KEPT;
+        most -= is_idle && segment_release_unused(index) > 0;
     }
-    return has_more;
 }
 
 /* If the program has limited its address space since the start, unmaps most of the tables, which count against the
@@ -739,9 +731,9 @@ bool hz_arena_tick(void) {
         hz_budget_age(hz_arena_resting_bytes());
         (void)tables_give_up();
         budget_keep(TICK_BUDGET_PAGES << HZ_PAGE_LOG2);
-        hz_store_rlx(&arena.has_idle, !hz_space_is_scarce() && segments_end_idle()); /* relaxed: hint */
+        hz_arena_idle_end(IDLE_MS, IDLE_MOST);
     }
-    return hz_load_rlx(&arena.has_idle); /* relaxed: hint */
+    return hz_arena_resting_bytes() > 0;
 }
 
 size_t hz_arena_runs_bytes(void) {

@@ -129,8 +129,11 @@ size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages);
    counts what was accessible as the process's memory (strict overcommit, RLIMIT_DATA). Any thread. */
 void hz_arena_trim(void);
 
+/* The same for at most `most` segments that were free and clean for so long. Four stay. */
+void hz_arena_idle_end(uint32_t idle_ms, unsigned most);
+
 /* Housekeeping, called by slow paths as often as they like: every 100 ms purges a little, and unmaps segments that were
-   free and clean for two seconds. True while there are segments that it will unmap later. Any thread. */
+   free and clean for two seconds. True while anything rests, so that another call is worthwhile. Any thread. */
 bool hz_arena_tick(void);
 
 /* Resting: bytes of free dirty pages and units. Used: bytes that are handed out and not hollow. The resting bytes may

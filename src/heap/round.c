@@ -149,7 +149,7 @@ struct hz_round hz_round_do(struct hz_thread_block *self, uint64_t now_ms, bool 
         walked_at_ms = now_ms;
         changed |= walk(self, activity != WORKS || hz_settle_is_loose());
     }
-    changed |= hz_arena_tick();
+    hz_arena_tick();
     changed |= hz_collapse(self);
     changed |= figures_have_changed();
     round.has_changed = changed;

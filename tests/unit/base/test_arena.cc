@@ -3,6 +3,7 @@
 #include "unit/base/fixture.h"
 
 #include <algorithm>
+#include <climits>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <memory>
@@ -14,7 +15,7 @@ using children::require;
 using support::MiB;
 using unit::figures;
 
-constexpr uint64_t an_hour_ms = 3600000;
+constexpr uint32_t an_hour_ms = 3600000;
 
 char *start_of(const struct hz_run &run) {
     return unit::page_address(run.segment, run.first);
@@ -308,6 +309,55 @@ TEST_F(Arena, ATickPurgesPagesWithBusyNeighbours) {
     }
     EXPECT_EQ(hz_arena_resting_bytes(), unit::page_bytes) << "only the busy page rests";
     free(run);
+}
+
+unsigned unused_segments() {
+    unsigned count = 0;
+    for (uint32_t index = 0; index < hz_arena_segment_count(); index++) {
+        const struct hz_segment *segment = hz_arena_segment(index);
+        bool is_paged = segment != nullptr && hz_load_rlx(&segment->kind) == HZ_SEGMENT_PAGED;
+        count += is_paged && hz_arena_masks_get(index).unused == UINT64_MAX ? 1U : 0U;
+    }
+    return count;
+}
+
+TEST_F(Arena, SegmentsThatNothingNeedsAreUnmapped) {
+    std::vector<struct hz_run> runs;
+    for (int i = 0; i < 40; i++) {
+        runs.push_back(alloc(unit::run_pages_max));
+        memset(start_of(runs.back()), 1, bytes_of(runs.back()));
+    }
+    struct hz_run held = alloc(1);
+    memset(start_of(held), 2, bytes_of(held));
+    for (const struct hz_run &run : runs)
+        free(run);
+    hz_arena_purge(0, SIZE_MAX);
+    unsigned unused = unused_segments();
+    ASSERT_GE(unused, 19U);
+    hz_arena_idle_end(an_hour_ms, UINT_MAX);
+    EXPECT_EQ(unused_segments(), unused) << "none was free for so long";
+    hz_arena_idle_end(0, 3);
+    EXPECT_EQ(unused_segments(), unused - 3);
+    hz_arena_idle_end(0, UINT_MAX);
+    EXPECT_EQ(unused_segments(), 4U);
+    hz_arena_trim();
+    EXPECT_EQ(unused_segments(), 0U);
+    EXPECT_EQ(std::count_if(runs.begin(), runs.end(),
+                            [&](const struct hz_run &run) {
+                                return run.segment != held.segment && hz_segment_find(start_of(run)) != nullptr;
+                            }),
+              0);
+    EXPECT_EQ(start_of(held)[0], 2) << "a segment in use stays";
+    for (struct hz_run &run : runs) {
+        run = alloc(unit::run_pages_max);
+        ASSERT_TRUE(clean_pages_are_zero(run));
+        memset(start_of(run), 3, bytes_of(run));
+    }
+    for (const struct hz_run &run : runs)
+        free(run);
+    hz_arena_trim();
+    EXPECT_GE(unused_segments(), 1U) << "memory that rests is not lost by a trim that keeps it";
+    free(held);
 }
 
 TEST_F(Arena, GrowsIntoFreePagesOnly) {
