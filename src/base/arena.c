@@ -28,6 +28,7 @@ enum {
     IDLE_MS = 2000,              /* a tick unmaps segments that were free and clean so long, */
     IDLE_MOST = 16,              /* at most so many, */
     IDLE_KEPT = 4,               /* and keeps a few */
+    PROBE_BYTES = 1 << 30,       /* before a block grows by so much and moves, the OS is asked whether it gives that */
     REGION_ALIGN_MAX = 16 << 20, /* for a larger alignment no region is added: few such blocks would fit into it */
 
     BUDGET_LOW_SHARE = 4,   /* a purge goes 1/4 below the budget, so that not each free has to purge */
@@ -551,7 +552,7 @@ static char *direct_space(size_t bytes, size_t alignment, struct hz_claim *claim
     if (base != NULL)
         return base;
     *claim = (struct hz_claim){.index = 0};
-    return alone_space(bytes, alignment);
+    return is_huge ? NULL : alone_space(bytes, alignment);
 }
 
 static void space_release(char *base, size_t bytes, uint32_t region) {
@@ -636,6 +637,8 @@ static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t 
 
 /* Moves the pages of a block to a mapping of its own. */
 static bool direct_move(struct hz_segment *segment, char *base, size_t old_bytes, size_t bytes) {
+    if (bytes - old_bytes >= PROBE_BYTES && !hz_space_can_map(bytes - old_bytes))
+        return false;
     hz_lock_acquire(&arena.lock);
     char *target = hz_space_get_locked(bytes, HZ_SEGMENT_BYTES, false);
     bool done = target != NULL && hz_space_tables_open_locked(target, HZ_PAGE_BYTES);

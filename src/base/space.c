@@ -83,6 +83,13 @@ static bool can_reserve(size_t bytes) {
     return probe != NULL;
 }
 
+bool hz_space_can_map(size_t bytes) {
+    void *probe = hz_os_map(bytes, hz_os_page_bytes(), false);
+    if (probe != NULL)
+        (void)hz_os_unmap(probe, bytes); /* as in can_reserve */
+    return probe != NULL;
+}
+
 /* Finds out, once for each limit, whether it is near. */
 static void limit_judge(size_t limit) {
     bool near = limit != SIZE_MAX && limit >= hz_pagetag_bytes() && !can_reserve(NEAR_BYTES);
