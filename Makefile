@@ -35,7 +35,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-deep libs workloads documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system environments test-apps test-packages newcomer release site arm64 arm64-short riscv64-short musl asm pytests quick-pytests deep-pytests quick-preload deep-preload others-preload tidy format docs bench venv setup setup-run clean distclean
+.PHONY: help run test test-deep libs workloads documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system environments test-apps test-packages newcomer release site arm64 arm64-short riscv64-short musl asm counts pytests quick-pytests deep-pytests quick-preload deep-preload others-preload tidy format docs bench venv setup setup-run clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -162,6 +162,9 @@ musl: build-musl ## build with musl, and run a program linked statically and one
 
 asm: libs ## compare the fast paths of the release libraries with tests/asm/budget.txt
 	tools/asm_budget.py --libs $(LIB) tests/asm/budget.txt
+
+counts: venv libs workloads ## compare the cost of operations in the release libraries with tests/counts/budget.txt; WRITE=1 writes it
+	$(HAKOBENCH) counts --ledger --ours --budget tests/counts/budget.txt $(if $(WRITE),--write-budget)
 
 pytests: venv libs build-release ## run the tests written in Python, except those of `preload` and `test-apps`
 	$(RUN_PYTESTS)

@@ -26,6 +26,11 @@ foreach(source IN LISTS workload_sources tool_sources)
     hz_add_workload(${workload} "${source}")
 endforeach()
 
+# What is preloaded beside an allocator: the machine stands still for what counts its work (hakobench counts --ledger).
+add_library(still SHARED "${PROJECT_SOURCE_DIR}/bench/workloads/preload/still.c")
+set_target_properties(still PROPERTIES C_VISIBILITY_PRESET hidden LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
+add_dependencies(workloads still)
+
 # A prototype that a decision page compares with: builds bench/prototypes/<source>.c into
 # build/release/bench/lib<name>.so, to be preloaded. Further arguments: the macros that select the prototype's variant.
 function(hz_add_sketch name source)

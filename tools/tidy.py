@@ -14,7 +14,7 @@ Rules:
   length      files of code up to 800 lines, functions up to 70
   width       Markdown lines up to 160 columns
   condition   #if and its relatives only in base/compiler.h, base/os_*.c, base/syscall.h, config.[ch], engine_config.h,
-              lanes, ways/percpu/rseq.h, the public headers and headers of tests; include guards and `#ifdef __cplusplus`
+              lanes, ways/percpu/rseq.h, workloads/common/marks.h, the public headers and headers of tests; include guards and `#ifdef __cplusplus`
               excepted
   atomic      in src, the compiler's and the standard's atomic functions only in base/atomic.h
   note        in src, a comment behind code ends on its line; a longer one stands above the statement
@@ -364,7 +364,7 @@ def check_length(source: Source) -> Iterator[Problem]:
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else)\b[ \t]*(.*)$")
 CONDITION_HOMES = re.compile(
     r"^(?:src/base/(?:compiler|syscall)\.h|src/base/os_[a-z0-9_]+\.c|src/[a-z0-9]+/config\.[ch]|src/engines/[a-z0-9]+/engine_config\.h"
-    r"|src/engines/[a-z0-9]+/lanes/[a-z0-9]+\.h|src/ways/percpu/rseq\.h|include/hakozuna/[a-z_]+\.(?:h|hpp)|tests/.*\.h)$"
+    r"|src/engines/[a-z0-9]+/lanes/[a-z0-9]+\.h|src/ways/percpu/rseq\.h|bench/workloads/common/marks\.h|include/hakozuna/[a-z_]+\.(?:h|hpp)|tests/.*\.h)$"
 )
 
 

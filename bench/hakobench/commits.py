@@ -32,7 +32,7 @@ _SCRATCH = "build-"
 _STEP = re.compile(r"\[(\d+)/(\d+)\]")  # what ninja prints
 
 
-def _git(root: pathlib.Path, *arguments: str) -> str:
+def git(root: pathlib.Path, *arguments: str) -> str:
     """The output of git. Raises ValueError with the last line that git printed."""
     try:
         asked = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
@@ -57,7 +57,7 @@ def resolve(revision: str, root: pathlib.Path = ROOT) -> str:
     if root is ROOT and not IN_CHECKOUT:
         raise ValueError(f"'{PREFIX}{revision}' is a commit of hakozuna, and this hakobench is not in its repository")
     try:
-        return _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        return git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     except ValueError as error:
         if "cannot run" in str(error):
             raise
@@ -82,6 +82,21 @@ def name_of(word: str, root: pathlib.Path = ROOT) -> str:
     """The name that results give to the allocator of `git:REV[:LANE]`. Raises ValueError."""
     revision, lane = split(word)
     return "-".join([resolve(revision, root)[:_SHORT], *([lane] if lane else [])])
+
+
+def library_of(commit: str, target: str, console: Console, root: pathlib.Path = ROOT, cache: pathlib.Path | None = None,
+               log_dir: pathlib.Path | None = None) -> allocators.Allocator:  # fmt: skip
+    """The library of one lane of a commit, given as a full hash. Builds only that target, which names the library, unless
+    the cache has it. Raises ValueError."""
+    store = (cache or CACHE_DIR / "commits").absolute()
+    store.mkdir(parents=True, exist_ok=True)
+    built = store / f"{commit}-{compiler_version()}-{target}"
+    with _locked(store / "lock"):
+        _clear(store, root)
+        if not built.is_dir():
+            log = (log_dir or LOG_DIR / "commits") / f"{commit}-{target}.log"
+            _build(commit, root, built, log, console, target)
+    return allocators.load(commit[:_SHORT], next((built / "lib").iterdir()), version=commit, source="this project")
 
 
 def load(word: str, console: Console, root: pathlib.Path = ROOT, cache: pathlib.Path | None = None,
@@ -119,20 +134,24 @@ def _clear(store: pathlib.Path, root: pathlib.Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     if left:
         with contextlib.suppress(ValueError):
-            _git(root, "worktree", "prune")
+            git(root, "worktree", "prune")
 
 
-def _build(commit: str, root: pathlib.Path, built: pathlib.Path, log: pathlib.Path, console: Console) -> None:
-    """Builds in a worktree beside the cache, and moves the finished result to `built`."""
+def _build(commit: str, root: pathlib.Path, built: pathlib.Path, log: pathlib.Path, console: Console,
+           target: str = "libs") -> None:  # fmt: skip
+    """Builds in a worktree beside the cache, and moves the finished result to `built`: all libraries, installed, or the
+    one of a target."""
     log.parent.mkdir(parents=True, exist_ok=True)
     scratch = pathlib.Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=built.parent))
     tree, out = scratch / "tree", scratch / "out"
     try:
-        _git(root, "worktree", "add", "--detach", "--force", str(tree), commit)
+        git(root, "worktree", "add", "--detach", "--force", str(tree), commit)
         jobs = str(len(os.sched_getaffinity(0)))
         commands = [
             ["cmake", "--preset", "release"],
-            ["cmake", "--build", "build/release", "--target", "libs", "-j", jobs],
+            ["cmake", "--build", "build/release", "--target", target, "-j", jobs],
+        ]
+        installing = [
             ["cmake", "--install", "build/release", "--prefix", str(out)],
             ["cmake", "--install", "build/release", "--prefix", str(out), "--component", "tree"],  # no such component in old commits: nothing
         ]
@@ -142,17 +161,28 @@ def _build(commit: str, root: pathlib.Path, built: pathlib.Path, log: pathlib.Pa
             def tell(done: int, total: int) -> None:
                 progress.update(task, completed=done, total=total)
 
-            for command in commands:
+            for command in [*commands, *(installing if target == "libs" else [])]:
                 status = _run(command, tree, text, tell)
                 if status != 0:
                     raise ValueError(f"commit {commit[:_SHORT]} does not build: '{' '.join(command[:3])}' ended with "
                                      f"exit code {status}; see {public_path(log)}")  # fmt: skip
         (out / "lib").mkdir(parents=True, exist_ok=True)
+        if target != "libs":
+            shutil.copy(_library_in(tree / "build" / "release" / "lib", target, commit), out / "lib")
         out.rename(built)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         with contextlib.suppress(ValueError):
-            _git(root, "worktree", "prune")
+            git(root, "worktree", "prune")
+
+
+def _library_in(folder: pathlib.Path, target: str, commit: str) -> pathlib.Path:
+    """The shared library that a target has built; later commits give that of the default lane a shorter name. Raises
+    ValueError."""
+    for name in (f"lib{target}.so", DEFAULT_LIBRARY):
+        if (folder / name).is_file():
+            return (folder / name).resolve()
+    raise ValueError(f"commit {commit[:_SHORT]}: building '{target}' made no library")
 
 
 def _progress(console: Console) -> Progress:

@@ -51,6 +51,7 @@ def _build(folder: pathlib.Path, sources: pathlib.Path) -> None:
         _compile_cpp(source, "-o", folder / source.stem)
     recorder = [trace / f"{name}.c" for name in ("recorder", "record", "next")]
     _compile(*_LIBRARY_FLAGS, *recorder, "-o", folder / "libhakotrace.so", "-ldl")
+    _compile(*_LIBRARY_FLAGS, workloads / "preload" / "still.c", "-o", folder / "libstill.so")
     for path in objects:
         path.unlink()
 

@@ -14,7 +14,7 @@ import pytest
 from preloads import CRASHES, NO_MALLOC, OURS
 from workload_programs import build_library
 
-from hakobench import allocators, suite
+from hakobench import allocators, parallel, suite
 from hakobench.commands import counts
 from hakobench.counts import callgrind, perf
 from hakobench.project import LIB_DIR
@@ -137,7 +137,7 @@ def test_files_that_are_no_samples(text: str, message: str) -> None:
 
 def counted(pairs: int, factor: int, failure: str = "") -> callgrind.Counted:
     totals = {event: 1000 + factor * number for number, event in enumerate(callgrind.EVENTS, 1)}
-    profile = callgrind.Profile(totals, {("/l.so", "malloc"): 50 + 7 * factor, ("/l.so", "malloc'2"): factor})
+    profile = callgrind.Profile(totals, {("/l.so", "malloc"): [50 + 7 * factor], ("/l.so", "malloc'2"): [factor]})
     return callgrind.Counted("row", "x", 1.0, "command", failure, pairs, 20 + 5 * factor, profile)
 
 
@@ -283,7 +283,7 @@ def test_interrupt_keeps_finished_counts(
         return real(row, allocator, *rest)
 
     monkeypatch.setattr(callgrind, "count", until_ours)
-    monkeypatch.setattr(counts, "PARALLEL_MAX", 1)
+    monkeypatch.setattr(parallel, "RUNS_MAX", 1)
     done = count("--allocators", "glibc", "--lib", f"ours={libraries['ours']}")
     assert done.exit_code == 130
     assert [run["allocator"] for run in count.raw()] == ["glibc", "glibc"]
@@ -291,8 +291,8 @@ def test_interrupt_keeps_finished_counts(
 
 def test_interrupt_ends_the_children(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = []
-    monkeypatch.setattr(counts.os, "killpg", lambda pid, _signal: ended.append(pid))
-    children = counts.Children()
+    monkeypatch.setattr(parallel.os, "killpg", lambda pid, _signal: ended.append(pid))
+    children = parallel.Children()
     with children.one() as started:
         children.watch(started, 4710)
     with children.one() as started:

@@ -1,24 +1,22 @@
 """`hakobench counts`."""
 
-import concurrent.futures
-import contextlib
 import csv
+import dataclasses
 import datetime
+import fnmatch
 import os
 import pathlib
-import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import click
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from hakobench import allocators, machine, suite
+from hakobench import allocators, commits, machine, parallel, suite
 from hakobench.commands.run import INTERRUPTED
-from hakobench.counts import callgrind, perf
+from hakobench.counts import callgrind, ledger, perf
 from hakobench.project import BIN_DIR, OUT_DIR, ROOT, public_path
 from hakobench.rows import Row
 
@@ -26,57 +24,22 @@ COUNTS_DIR = OUT_DIR / "bench-counts"
 DEFAULT_ROWS = "@st"
 NAME_MAX = 110  # characters of a function's name that are shown
 FULL_PERCENT = 99.5  # of the run; an event that was counted in less gets a mark
-WAIT_SECONDS = 0.5
-PARALLEL_MAX = 2  # runs under valgrind at a time; their counts do not depend on other load
 COLUMNS = (
     "suite", "row", "allocator", "ours", "scale", "failure", "pairs", "allocator_instructions", *callgrind.EVENTS,
     "command", "library", "library_sha256", "library_version", "config", "program_sha256", "commit", "valgrind",
     "started",
 )  # fmt: skip
 _DIRECTORY = click.Path(file_okay=False, path_type=pathlib.Path)
+_FILE = click.Path(dir_okay=False, path_type=pathlib.Path)
+_LEDGER_NOTE = (
+    "per operation, outside of the program: the allocator and what it calls. Locked operations, and misses of simulated "
+    "caches (32 KiB L1, 8 MiB last level). Nothing depends on the load of this machine."
+)
 _NOTE = (
     "per operation: one malloc together with one free, the workload's loop included (it is the same for all); the "
     "allocator's are the instructions outside the workload's program. Mispredictions and cache misses are those of "
     "valgrind's simulated processor (32 KiB L1, 8 MiB last level); none of it depends on the load of this machine."
 )
-
-
-class Children:
-    """The running process groups, to end them on Ctrl-C."""
-
-    def __init__(self) -> None:
-        self._pids: set[int] = set()
-        self._over = False
-
-    @contextlib.contextmanager
-    def one(self) -> Iterator[list[int]]:
-        started: list[int] = []
-        try:
-            yield started
-        finally:
-            self._pids.difference_update(started)
-
-    def watch(self, started: list[int], pid: int) -> None:
-        started.append(pid)
-        self._pids.add(pid)
-        if self._over:
-            self._kill(pid)
-
-    def end(self) -> None:
-        """Ends all groups, and those that start later at their start."""
-        self._over = True
-        for pid in list(self._pids):
-            self._kill(pid)
-
-    def _kill(self, pid: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
-
-
-def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-               TextColumn("left"), TimeRemainingColumn())  # fmt: skip
-    return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
 Cell = tuple[Row, allocators.Allocator]
@@ -90,33 +53,18 @@ def run_callgrind(
 ) -> None:
     """Runs every cell at both lengths and puts the counts into `found`. After a failure of the shorter run it does not
     try the longer one."""
-    children = Children()
 
-    def both(cell: Cell) -> tuple[callgrind.Counted, ...]:
+    def both(cell: Cell, watch: parallel.Watch) -> tuple[callgrind.Counted, ...]:
         row, allocator = cell
-        with children.one() as started:
-            short = callgrind.count(row, allocator, scale, bin_dir, lambda pid: children.watch(started, pid))
+        short = callgrind.count(row, allocator, scale, bin_dir, watch)
         if short.failure:
             return (short,)
-        with children.one() as started:
-            return short, callgrind.count(row, allocator, 2 * scale, bin_dir, lambda pid: children.watch(started, pid))
+        return short, callgrind.count(row, allocator, 2 * scale, bin_dir, watch)
 
-    workers = min(PARALLEL_MAX, len(os.sched_getaffinity(0)))
-    with _progress(console) as progress, concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        try:
-            task = progress.add_task("callgrind", total=len(cells))
-            futures = {pool.submit(both, cell): cell for cell in cells}
-            running = set(futures)
-            while running:  # with a limit: a signal just before an endless wait would go unnoticed until the end of it
-                done, running = concurrent.futures.wait(running, WAIT_SECONDS, concurrent.futures.FIRST_COMPLETED)
-                for future in sorted(done, key=lambda one: one.exception() is not None):  # keeps the counts so far
-                    row, allocator = futures[future]
-                    found[row.name, allocator.name] = future.result()
-                    progress.advance(task)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            children.end()
-            raise
+    def keep(cell: Cell, counted: tuple[callgrind.Counted, ...]) -> None:
+        found[cell[0].name, cell[1].name] = counted
+
+    parallel.run(cells, both, keep, "callgrind", console)
 
 
 def write_csv(
@@ -255,7 +203,7 @@ def _perf(
         shown.out("samples come from a timer (cpu-clock), not from the processor's counters")
     counted: dict[tuple[str, str], perf.Counted] = {}
     recorded: dict[tuple[str, str], perf.Recorded] = {}
-    with _progress(notes) as progress:
+    with parallel.progress_bar(notes) as progress:
         task = progress.add_task("perf", total=len(cells))
         for row, allocator in cells:
             key = (row.name, allocator.name)
@@ -291,6 +239,109 @@ def _cells(
     return [(row, allocator) for row in rows for allocator in picked]
 
 
+def _ledger_table(found: dict[tuple[str, str], ledger.Counted]) -> Table:
+    table = Table("row", "allocator", "instr.", "locked", "L1 misses", "LL misses", "system calls")
+    previous = ""
+    for one in found.values():
+        if previous and one.row != previous:
+            table.add_section()
+        figures = map(_figure, dataclasses.astuple(one.cost)) if one.cost else ("failed", "", "", "", "")
+        table.add_row(escape(one.row) if one.row != previous else "", one.allocator, *figures)
+        previous = one.row
+    return table
+
+
+def _chosen_rows(patterns: str, bin_dir: pathlib.Path) -> list[str]:
+    """Raises ValueError for a pattern that no row has."""
+    names = ledger.rows(bin_dir)
+    chosen: list[str] = []
+    for pattern in filter(None, map(str.strip, patterns.split(","))):
+        matching = fnmatch.filter(names, pattern)
+        if not matching:
+            raise ValueError(f"no row of the ledger is called '{pattern}'; there are: {', '.join(names)}")
+        chosen += [name for name in matching if name not in chosen]
+    return chosen
+
+
+def _count_ledger(
+    cells: Sequence[tuple[str, allocators.Allocator]], bin_dir: pathlib.Path, notes: Console
+) -> dict[tuple[str, str], ledger.Counted]:
+    """The counts of all cells, in their order."""
+    found: dict[tuple[str, str], ledger.Counted] = {}
+
+    def one(cell: tuple[str, allocators.Allocator], watch: parallel.Watch) -> ledger.Counted:
+        return ledger.count(*cell, bin_dir, watch)
+
+    def keep(cell: tuple[str, allocators.Allocator], counted: ledger.Counted) -> None:
+        found[cell[0], cell[1].name] = counted
+
+    parallel.run(cells, one, keep, "ledger", notes)
+    return {(row, allocator.name): found[row, allocator.name] for row, allocator in cells}
+
+
+def _ledger(
+    row_names: str, picked: list[allocators.Allocator], bin_dir: pathlib.Path, budget: pathlib.Path | None, write: bool,
+    notes: Console, shown: Console,
+) -> bool:  # fmt: skip
+    """Counts the ledger's rows. With `budget`, compares or writes it. False when a row failed or a cost has changed."""
+    cells = [(row, allocator) for row in _chosen_rows(row_names, bin_dir) for allocator in picked]
+    found = _count_ledger(cells, bin_dir, notes)
+    failed = [one for one in found.values() if one.failure]
+    for one in failed:
+        shown.print(f"failed: {one.allocator}, {one.row}: {one.failure}", style="red", markup=False, soft_wrap=True)
+    if budget is None:
+        shown.print(_ledger_table(found))
+        shown.out(_LEDGER_NOTE)
+        return not failed
+    wanted = ledger.budget_read(budget) if budget.exists() else {}
+    if write:
+        counted = {key: one.cost for key, one in found.items() if one.cost}
+        heading = [line for line in budget.read_text().splitlines() if line.startswith("#")][:-1] if budget.exists() else []
+        budget.write_text(ledger.budget_text(wanted | counted, "\n".join(heading)), encoding="utf-8")
+        shown.out(f"written: {public_path(budget)}")
+        return not failed
+    changed = ledger.changes(wanted, found.values())
+    unknown = [f"{row} {lane}" for row, lane in found if (row, lane) not in wanted]
+    for change in changed:
+        shown.print(change.text(), style="red" if change.is_worse else "green", markup=False, highlight=False)
+    if unknown:
+        shown.out(f"not in the budget: {', '.join(unknown)}")
+    shown.out(f"{len(found)} cells counted, {len(changed)} costs changed, {len(failed)} failed; budget: {public_path(budget)}")
+    if changed:
+        shown.out("A change belongs into the budget (--write-budget) in the commit that makes it, with its reason.")
+    return not (failed or changed or unknown)
+
+
+def _history(first: str, row_names: str, target: str, most: int, path: pathlib.Path, bin_dir: pathlib.Path, notes: Console, shown: Console) -> bool:
+    """Counts commits since `first`, and draws. False when there was nothing to draw."""
+    from hakobench.counts import history
+
+    rows = _chosen_rows(row_names, bin_dir)
+    last = commits.resolve("HEAD")
+    between = history.commits_between(commits.resolve(first), last)
+
+    def count_commit(commit: str) -> history.Costs | None:
+        notes.print(f"{commit[:9]}", markup=False)
+        try:
+            library = commits.library_of(commit, target, notes)
+        except ValueError as error:
+            notes.print(f"left out: {error}", markup=False, soft_wrap=True)
+            return None
+        found = _count_ledger([(row, library) for row in rows], bin_dir, notes)
+        return {row: one.cost for (row, _), one in found.items() if one.cost}
+
+    points = history.search(between, count_commit, most)
+    if not points:
+        shown.out("no commit could be counted")
+        return False
+    for step in history.steps(points):
+        shown.out(step.text())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    history.draw(points, rows, path)
+    shown.out(f"{len(points)} of {len(between)} commits counted; picture: {public_path(path)}")
+    return True
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--suite", "suite_name", default="quick", show_default=True, help="A name, or a TOML file.")
 @click.option("--rows", "row_names", default=DEFAULT_ROWS, show_default=True, metavar="NAMES",
@@ -302,11 +353,21 @@ def _cells(
               help="List this many functions of each cell; default: 5 with --perf, else none.")  # fmt: skip
 @click.option("--perf", "with_perf", is_flag=True,
               help="Use the processor's counters too, and list the hottest functions and instructions.")  # fmt: skip
+@click.option("--ledger", "with_ledger", is_flag=True,
+              help="Count the rows of the ledger instead of a suite's; --rows has their names.")  # fmt: skip
+@click.option("--ours", "only_ours", is_flag=True, help="With --ledger: all libraries of this project, and no others.")
+@click.option("--budget", type=_FILE, help="With --ledger: compare with this file; exit code 1 if a cost has changed by more than 2 %.")
+@click.option("--write-budget", is_flag=True, help="With --budget: write what was counted.")
+@click.option("--history", "since", metavar="REV", help="The ledger from this commit to HEAD: searches for the commits that changed it, and draws.")
+@click.option("--most", type=click.IntRange(2, 1000), default=24, show_default=True, help="With --history: count at most so many commits.")
+@click.option("--lane", "target", default="hakozuna_hz3_scale", show_default=True, help="With --history: the library's build target.")
+@click.option("--picture", type=_FILE, default=COUNTS_DIR / "history.svg", help="With --history: the file to draw; default: build/bench-counts/history.svg.")
 @click.option("--results-dir", type=_DIRECTORY, default=COUNTS_DIR, help="For the CSV; default: build/bench-counts.")
 @click.option("--bin-dir", type=_DIRECTORY, default=BIN_DIR, help="Of the workloads; default: the release build.")
 def command(
     suite_name: str, row_names: str, names: str | None, extra: dict[str, pathlib.Path], scale: float, top: int,
-    with_perf: bool, results_dir: pathlib.Path, bin_dir: pathlib.Path,
+    with_perf: bool, with_ledger: bool, only_ours: bool, budget: pathlib.Path | None, write_budget: bool, since: str | None, most: int,
+    target: str, picture: pathlib.Path, results_dir: pathlib.Path, bin_dir: pathlib.Path,
 ) -> None:  # fmt: skip
     """Count instructions, branches, reads, writes and cache misses per operation, by callgrind.
 
@@ -319,7 +380,24 @@ def command(
     notes, shown = Console(stderr=True, highlight=False), Console(highlight=False)
     if not shown.is_terminal:
         shown.width = 160
+    if (budget or write_budget) and not with_ledger:
+        raise click.UsageError("--budget and --write-budget need --ledger")
+    if only_ours and (names or not with_ledger):
+        raise click.UsageError("--ours needs --ledger, and takes the place of --allocators")
+    if write_budget and not budget:
+        raise click.UsageError("--write-budget needs --budget")
     try:
+        if with_ledger or since:
+            if why := ledger.missing(bin_dir):
+                shown.out(f"not counted: {why}")
+                sys.exit(1)
+            patterns = row_names if row_names != DEFAULT_ROWS else "*"
+            if since:
+                sys.exit(0 if _history(since, patterns, target, most, picture, bin_dir.absolute(), notes, shown) else 1)
+            picked, remarks = allocators.select(",".join(allocators.own_libraries()) if only_ours else names, extra)
+            for remark in remarks:
+                notes.print(f"note: {remark}", markup=False, soft_wrap=True)
+            sys.exit(0 if _ledger(patterns, picked, bin_dir.absolute(), budget, write_budget, notes, shown) else 1)
         picked, remarks = allocators.select(names, extra)
         chosen = suite.load(suite_name)
         cells = _cells(chosen, row_names, picked, bin_dir.absolute())

@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hakobench import process
 from hakobench.allocators import Allocator
@@ -31,31 +31,42 @@ _NAME = re.compile(r"(ob|fn)=\((\d+)\)(?: (.*))?$")
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """The counts of one run: `totals` by event, and the function's own instructions by (object, function)."""
+    """The counts of one run: `totals` by event, and each function's own counts by (object, function), one for each
+    event in the order of `totals`."""
 
     totals: dict[str, int]
-    instructions: dict[tuple[str, str], int]
+    counts: dict[tuple[str, str], list[int]]
+
+    @property
+    def instructions(self) -> dict[tuple[str, str], int]:
+        """Each function's own instructions."""
+        return {key: counts[0] for key, counts in self.counts.items()}
 
     def of_object(self, path: str) -> int:
         """The instructions executed in one file."""
-        return sum(count for (file, _), count in self.instructions.items() if file == path)
+        return sum(counts[0] for (file, _), counts in self.counts.items() if file == path)
+
+    def events(self, chosen: Callable[[str], bool]) -> dict[str, int]:
+        """All events in the chosen files, by name."""
+        spent = [counts for (file, _), counts in self.counts.items() if chosen(file)]
+        return {event: sum(counts[column] for counts in spent) for column, event in enumerate(self.totals)}
 
 
-def parse(text: str, source: str) -> Profile:
+def parse(text: str, source: str, needed: Sequence[str] = EVENTS) -> Profile:
     """Reads a callgrind.out file; the Callgrind manual has its format, "Callgrind Format Specification". `source` names
-    the file in messages. Raises ValueError for another file, a torn one, and one without our events."""
+    the file in messages. Raises ValueError for another file, a torn one, and one without the `needed` events."""
     events: list[str] = []
     totals: list[str] = []
     names: dict[tuple[str, str], str] = {}
     place = {"ob": "", "fn": ""}
-    instructions: dict[tuple[str, str], int] = {}
+    found: dict[tuple[str, str], list[int]] = {}
     skip = False  # the line after calls= has the callee's cost, which is counted at the callee
     for number, line in enumerate(text.splitlines(), 1):
         if _COST.match(line):
             if not skip:
-                words = line.split()
-                key = (place["ob"], place["fn"])
-                instructions[key] = instructions.get(key, 0) + _whole(words[1], source, number)
+                counts = found.setdefault((place["ob"], place["fn"]), [0] * len(events))
+                for column, word in enumerate(line.split()[1:]):  # zeros at the end are left out
+                    counts[column] += _whole(word, source, number)
             skip = False
         elif line.startswith("calls="):
             skip = True
@@ -74,11 +85,12 @@ def parse(text: str, source: str) -> Profile:
         raise ValueError(f"{source}: not a callgrind file that counts instructions first ('events: Ir ...')")
     if not totals:
         raise ValueError(f"{source}: cut off: no line 'totals:'")
-    counted = dict(zip(events, (_whole(word, source, 0) for word in totals), strict=False))
-    missing = [event for event in EVENTS if event not in counted]
+    padded = [*totals, *["0"] * (len(events) - len(totals))]  # zeros at the end are left out
+    counted = {event: _whole(word, source, 0) for event, word in zip(events, padded, strict=True)}
+    missing = [event for event in needed if event not in counted]
     if missing:
         raise ValueError(f"{source}: no counts of {', '.join(missing)}")
-    return Profile(counted, instructions)
+    return Profile(counted, found)
 
 
 def _whole(word: str, source: str, line: int) -> int:

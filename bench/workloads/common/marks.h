@@ -1,0 +1,15 @@
+/*
+ * marks.h - where callgrind begins and ends to count. Where valgrind's headers are not installed, nothing can be
+ * counted, and the marks are empty.
+ */
+#ifndef WORKLOADS_MARKS_H
+#define WORKLOADS_MARKS_H
+
+#if __has_include(<valgrind/callgrind.h>)
+#include <valgrind/callgrind.h>
+#else
+#define CALLGRIND_ZERO_STATS
+#define CALLGRIND_DUMP_STATS
+#endif
+
+#endif /* WORKLOADS_MARKS_H */
