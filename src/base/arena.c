@@ -7,6 +7,8 @@
  */
 #include "base/arena.h"
 
+#include "base/anatomy.h"
+#include "base/arena_state.h"
 #include "base/budget.h"
 #include "base/check.h"
 #include "base/meta.h"
@@ -35,32 +37,12 @@ enum {
     BUDGET_STEP_PAGES = 64, /* most pages that one free purges */
 };
 
-struct arena {
-    _Atomic(bool) ready; /* sync: arena-init; the pointers and fields up to `tight` are const after it */
-    _Atomic(struct hz_segment *) *segments; /* sync: segment-publish */
-    struct hz_runmap pages;                 /* a word per segment */
-    uint32_t capacity;
-    bool tight;
-
-    _Atomic(uint32_t) count;           /* sync: segment-publish */
-    _Atomic(size_t) purged_bytes;      /* counter */
-    _Atomic(size_t) segments_acquired; /* counter */
-    _Atomic(uint64_t) ticked_at_ms;    /* hint */
-
-    _Atomic(size_t) alone_bytes;  /* hint: direct blocks of at least so many bytes are mapped alone */
-    _Atomic(bool) purging;        /* hint: a thread purges because the dirty budget is exceeded */
-    _Atomic(size_t) direct_bytes; /* counter: usable bytes of direct blocks that are handed out */
-    _Atomic(size_t) hollow_bytes; /* counter: bytes of runs in use that hold no memory, as their holders say */
-
-    struct hz_lock lock;
-    /* lock: lock; lists of unused directory entries, linked through `base`: paged, direct */
-    struct hz_segment *spare[2];
-};
-
 static struct arena arena = {
     .lock = HZ_LOCK_INIT(HZ_RANK_ARENA),
     .alone_bytes = HZ_REGION_BLOCK_BYTES_MAX + 1,
 };
+
+HZ_ARENA_ANATOMY(arena);
 
 /* Gives back memory of a segment that the caller holds. If that breaks a huge page, its unused part goes back too. */
 static bool part_give_back(struct hz_segment *segment, char *start, size_t bytes) {

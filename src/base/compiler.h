@@ -99,6 +99,16 @@ enum {
         linked;                                                                                                        \
     })
 
+/* A variable that stays though nothing uses it. A linker that removes sections needs to be told, too. */
+#if defined(__has_attribute)
+#if __has_attribute(retain)
+#define HZ_KEPT __attribute__((used, retain))
+#endif
+#endif
+#ifndef HZ_KEPT
+#define HZ_KEPT __attribute__((used))
+#endif
+
 /* Initial-exec: one instruction reaches the variable. The library's thread-local variables take a few words together,
    so they fit into the static TLS that glibc reserves for dlopen. */
 #define HZ_TLS __thread __attribute__((tls_model("initial-exec")))

@@ -7,6 +7,7 @@
  */
 #include "base/guard_pool.h"
 
+#include "base/anatomy.h"
 #include "base/lock.h"
 #include "base/os.h"
 #include "base/random.h"
@@ -35,6 +36,11 @@ struct pool {
 };
 
 static struct pool pool;
+
+HZ_ANATOMY(guard_pool, HZ_ANATOMY_OBJECT(guard.live_bytes, pool.live_bytes),
+           HZ_ANATOMY_OBJECT(guard.live_blocks, pool.live_blocks),
+           HZ_ANATOMY_OBJECT(guard.resident_bytes, pool.resident_bytes),
+           HZ_ANATOMY_OBJECT(guard.mapped_bytes, hz_guard_range.bytes), HZ_ANATOMY_NUMBER(HZ_GUARD_BLOCK_MAX));
 
 static HZ_TLS bool is_inside; /* owner; the unwinder can allocate */
 

@@ -6,6 +6,7 @@
  */
 #include "base/meta.h"
 
+#include "base/anatomy.h"
 #include "base/lock.h"
 #include "base/os.h"
 
@@ -15,6 +16,8 @@ static struct hz_lock lock = HZ_LOCK_INIT(HZ_RANK_META);
 static char *cursor;                 /* lock: lock */
 static char *end;                    /* lock: lock */
 static _Atomic(size_t) mapped_bytes; /* counter */
+
+HZ_ANATOMY(meta, HZ_ANATOMY_OBJECT(meta_bytes, mapped_bytes));
 
 static void chunk_count(void *chunk, size_t bytes) {
     hz_os_sparse(chunk, bytes);

@@ -3,9 +3,12 @@
  */
 #include "base/peak.h"
 
+#include "base/anatomy.h"
 #include "base/arena.h"
 
 static _Atomic(size_t) peak_bytes; /* counter: only grows between two resets */
+
+HZ_ANATOMY(peak, HZ_ANATOMY_OBJECT(peak_bytes, peak_bytes));
 
 void hz_peak_note(void) {
     size_t held = hz_arena_held_bytes();

@@ -9,6 +9,7 @@
  */
 #include "base/profile.h"
 
+#include "base/anatomy.h"
 #include "base/callstack.h"
 #include "base/frames.h"
 #include "base/growing.h"
@@ -75,6 +76,10 @@ static struct {
     bool by_frames;               /* const after publish: call stacks come by frame pointers */
     uintptr_t own_begin, own_end; /* const after publish: the library's code; empty if it is linked into the program */
 } profile;
+
+HZ_ANATOMY(profile, HZ_ANATOMY_OBJECT(profile.live_bytes, profile.live_bytes),
+           HZ_ANATOMY_OBJECT(profile.live_blocks, profile.live_blocks),
+           HZ_ANATOMY_OBJECT(profile.held_bytes, profile.held_bytes));
 
 static HZ_TLS bool
     is_in_profile; /* owner; the thread is in this module: the unwinder, and signal handlers, can allocate */

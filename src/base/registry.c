@@ -3,10 +3,16 @@
  */
 #include "base/registry.h"
 
+#include "base/anatomy.h"
 static _Atomic(struct hz_registered *) newest; /* sync: thread-publish */
 static _Atomic(uint32_t) made_count;           /* counter */
 static _Atomic(uint32_t) unused_count;         /* hint: thread blocks whose state is free */
 static _Atomic(uint32_t) orphan_count;         /* hint: orphans */
+
+HZ_ANATOMY(registry, HZ_ANATOMY_OBJECT(newest_thread, newest), HZ_ANATOMY_FIELD(hz_registered, state),
+           HZ_ANATOMY_FIELD(hz_registered, number), HZ_ANATOMY_FIELD(hz_registered, next),
+           HZ_ANATOMY_FIELD(hz_registered, label), HZ_ANATOMY_NUMBER(HZ_THREAD_FREE), HZ_ANATOMY_NUMBER(HZ_THREAD_USED),
+           HZ_ANATOMY_NUMBER(HZ_THREAD_ORPHAN));
 
 struct hz_registered *hz_registry_first(void) {
     return hz_load_acq(&newest); /* sync: thread-publish, partner hz_registry_add */

@@ -6,6 +6,7 @@
 #include "hakozuna/hakozuna.h"
 #include "heap/knobs.h"
 
+#include "base/anatomy.h"
 #include "base/compiler.h"
 
 #define VERSION HZ_STRINGIFY(HZ_VERSION_MAJOR) "." HZ_STRINGIFY(HZ_VERSION_MINOR) "." HZ_STRINGIFY(HZ_VERSION_PATCH)
@@ -27,8 +28,9 @@
 #define NOTHING(value)
 #define SHARDS_HZ_NUM_SHARDS HZ_SET(NUMBER_OF_SHARDS)
 
-const char *hz_heap_config_string(void) {
-    return "engine=" HZ_ENGINE_NAME " lane=" HZ_LANE_NAME " overrides=" HZ_OVERRIDES " version=" VERSION
+/* Not const: core files have it then. */
+static char config_line[] =
+    "engine=" HZ_ENGINE_NAME " lane=" HZ_LANE_NAME " overrides=" HZ_OVERRIDES " version=" VERSION
 #define KNOB(name, smallest, largest, default_value, unit, text)                                                       \
     HZ_PICK(SHARDS_##name, NOTHING)(HZ_KNOB_VALUE(name, default_value))
 #include "heap/knobs.def"
@@ -38,6 +40,11 @@ const char *hz_heap_config_string(void) {
 #include "engine_knobs.def"
 #include "heap/knobs.def"
 #undef KNOB
-           " checks=" HZ_STRINGIFY(HZ_CHECKS) " fences=" HZ_STRINGIFY(HZ_FENCES) " stats=" HZ_STRINGIFY(
-               HZ_STATS) " build=" HZ_BUILD_NAME " compiler=" COMPILER;
+    " checks=" HZ_STRINGIFY(HZ_CHECKS) " fences=" HZ_STRINGIFY(HZ_FENCES) " stats=" HZ_STRINGIFY(
+        HZ_STATS) " build=" HZ_BUILD_NAME " compiler=" COMPILER;
+
+HZ_ANATOMY(config, HZ_ANATOMY_OBJECT(config, config_line));
+
+const char *hz_heap_config_string(void) {
+    return config_line;
 }

@@ -5,6 +5,7 @@
 
 #include "hakozuna/hakozuna.h"
 
+#include "base/anatomy.h"
 #include "base/arena.h"
 #include "base/hooks.h"
 #include "base/huge.h"
@@ -45,6 +46,15 @@ static const struct counter counters[] = {
 #include "engine_counters.def"
 #include "heap/counters.def"
 };
+#undef COUNTER
+
+/* "counter.GROUP.NAME KIND": the place in struct hz_counters. */
+#define COUNTER(group, field, name, kind, text)                                                                        \
+    {"counter." group "." name " " #kind, {.number = offsetof(struct hz_counters, field)}, sizeof(uint64_t)},
+HZ_KEPT static struct hz_anatomy anatomy_of_stats[] = {HZ_ANATOMY_BEGIN,
+#include "engine_counters.def"
+#include "heap/counters.def"
+                                                       HZ_ANATOMY_NUMBER(HZ_CONFIG_STATS), HZ_ANATOMY_END};
 #undef COUNTER
 
 static const char *const counter_groups[] = {"counters", "mid", "remote", "os", "locks"};

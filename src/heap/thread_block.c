@@ -4,6 +4,7 @@
  */
 #include "heap/thread_block.h"
 
+#include "base/anatomy.h"
 #include "base/arena.h"
 #include "base/guard_pool.h"
 #include "base/meta.h"
@@ -18,6 +19,13 @@ struct hz_thread_block hz_thread_none = {
 };
 
 HZ_TLS _Atomic(struct hz_thread_block *) hz_self_word = &hz_thread_none;
+
+HZ_ANATOMY(thread_block, HZ_ANATOMY_FIELD(hz_thread_block, cache), HZ_ANATOMY_FIELD(hz_thread_block, registered),
+           HZ_ANATOMY_FIELD(hz_thread_block, parking.parked), HZ_ANATOMY_FIELD(hz_thread_block, parking.gone),
+           HZ_ANATOMY_FIELD(hz_thread_block, busy), HZ_ANATOMY_FIELD(hz_thread_block, counters),
+           HZ_ANATOMY_FIELD(hz_thread_block, counters.refill), HZ_ANATOMY_FIELD(hz_thread_block, counters.flush),
+           HZ_ANATOMY_FIELD(hz_cache, bins), HZ_ANATOMY_FIELD(hz_cache, bases), HZ_ANATOMY_SIZE(hz_bin),
+           HZ_ANATOMY_FIELD(hz_bin, newest), HZ_ANATOMY_FIELD(hz_bin, top), HZ_ANATOMY_NUMBER(HZ_REMOTE_BIN));
 
 static size_t slot_count(void) {
     size_t count = 0;

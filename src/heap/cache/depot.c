@@ -24,6 +24,7 @@
  */
 #include "heap/cache/depot.h"
 
+#include "base/anatomy.h"
 #include "base/cpus.h"
 #include "base/meta.h"
 #include "base/os.h"
@@ -43,7 +44,15 @@ struct batch {
 /* A batch of few blocks is short: it takes no more lines and memory than it needs. */
 enum batch_kind { SHORT, LONG, KINDS };
 
-enum { SHORT_COUNT = 4 * HZ_CACHE_LINE_BYTES / sizeof(void *) - 1 };
+#define BATCH_BYTES(count)                                                                                             \
+    ((offsetof(struct batch, blocks) + (count) * sizeof(void *) + HZ_CACHE_LINE_BYTES - 1) / HZ_CACHE_LINE_BYTES *     \
+     HZ_CACHE_LINE_BYTES)
+
+enum {
+    SHORT_COUNT = 4 * HZ_CACHE_LINE_BYTES / sizeof(void *) - 1,
+    SHORT_BYTES = BATCH_BYTES(SHORT_COUNT),
+    LONG_BYTES = BATCH_BYTES((size_t)HZ_BATCH_COUNT),
+};
 
 _Static_assert((int)KINDS == (int)HZ_SPARE_KINDS, "spare batches of each kind");
 
@@ -80,9 +89,14 @@ static _Atomic(uint64_t) seen_words[HZ_DEPOT_PARTS]
 static _Atomic(char *) chunks[KINDS][CHUNK_COUNT];   /* sync: chunk-publish */
 static _Atomic(uint32_t) made_counts[KINDS];         /* cas: batch numbers handed out */
 
+HZ_ANATOMY(depot, HZ_ANATOMY_OBJECT(depot.heads, heads), HZ_ANATOMY_NUMBER(HZ_DEPOT_PARTS), HZ_ANATOMY_SIZE(head),
+           HZ_ANATOMY_NUMBER(INDEX_BITS), HZ_ANATOMY_NUMBER(COUNT_BITS), HZ_ANATOMY_OBJECT(depot.chunks, chunks),
+           HZ_ANATOMY_NUMBER(CHUNK_LOG2), HZ_ANATOMY_NUMBER(SHORT_BYTES), HZ_ANATOMY_NUMBER(LONG_BYTES),
+           HZ_ANATOMY_FIELD(batch, next), HZ_ANATOMY_FIELD(batch, count),
+           {"batch.blocks", {.number = offsetof(struct batch, blocks)}, sizeof(void *)});
+
 static size_t batch_bytes(enum batch_kind kind) {
-    size_t blocks = kind == SHORT ? SHORT_COUNT : HZ_BATCH_COUNT;
-    return hz_round_up(offsetof(struct batch, blocks) + blocks * sizeof(void *), HZ_CACHE_LINE_BYTES);
+    return kind == SHORT ? SHORT_BYTES : LONG_BYTES;
 }
 
 static enum batch_kind kind_of(uint32_t index) {

@@ -8,6 +8,7 @@
  */
 #include "heap/pages/page.h"
 
+#include "base/anatomy.h"
 #include "base/peak.h"
 #include "heap/pages/link.h"
 #include "heap/seal.h"
@@ -26,6 +27,15 @@ static _Atomic(size_t) class_blocks[HZ_CLASS_COUNT];
 static _Atomic(size_t) pages_bytes;
 
 static bool needs_recount; /* in a fork's child: a vanished thread may have changed a page, but not yet the totals */
+
+HZ_ANATOMY(page, HZ_ANATOMY_FIELD(hz_page, size_class), HZ_ANATOMY_FIELD(hz_page, shard),
+           HZ_ANATOMY_FIELD(hz_page, run_pages), HZ_ANATOMY_FIELD(hz_page, block_bytes),
+           HZ_ANATOMY_FIELD(hz_page, capacity), HZ_ANATOMY_FIELD(hz_page, rotation),
+           HZ_ANATOMY_FIELD(hz_page, free_count), HZ_ANATOMY_FIELD(hz_page, remote),
+           {"hz_page.free_bits", {.number = offsetof(struct hz_page, free_bits)}, sizeof(uint64_t)},
+           HZ_ANATOMY_NUMBER(HZ_MID_CLASS_FIRST), HZ_ANATOMY_NUMBER(HZ_CLASS_COUNT), HZ_ANATOMY_NUMBER(HZ_SMALL_MAX),
+           HZ_ANATOMY_NUMBER(HZ_CLASS_BYTES_MAX), HZ_ANATOMY_NUMBER(HZ_LIST_COUNT_SHIFT),
+           HZ_ANATOMY_NUMBER(HZ_WAY_IS_QUEUES));
 
 size_t hz_class_blocks(unsigned size_class) {
     return hz_load_rlx(&class_blocks[size_class]); /* relaxed: counter */

@@ -3,12 +3,18 @@
  */
 #include "heap/pages/shard.h"
 
+#include "base/anatomy.h"
 #include "base/cpus.h"
 #include "base/meta.h"
 #include "takers.h"
 
 /* sync: shard-publish */
 static _Atomic(struct hz_shard *) shards[HZ_NUM_SHARDS];
+
+HZ_ANATOMY(shard, HZ_ANATOMY_OBJECT(shards, shards), HZ_ANATOMY_FIELD(hz_shard, exclusive),
+           HZ_ANATOMY_FIELD(hz_shard, free_bytes), HZ_ANATOMY_FIELD(hz_shard, purged_bytes),
+           HZ_ANATOMY_FIELD(hz_shard, classes), HZ_ANATOMY_SIZE(hz_shard_class), HZ_ANATOMY_FIELD(hz_shard_class, mail),
+           HZ_ANATOMY_FIELD(hz_shard_class, carry), HZ_ANATOMY_FIELD(hz_shard_class, surplus));
 
 struct hz_shard *hz_shard_get(unsigned index) {
     return index < HZ_NUM_SHARDS ? hz_load_acq(&shards[index]) : NULL; /* sync: shard-publish, partner shard_make */

@@ -7,6 +7,8 @@
  */
 #include "heap/pages/mail.h"
 
+#include "base/anatomy.h"
+
 enum { HAS_INBOX = HZ_INBOX_MAX_BYTES > 0 };
 
 bool hz_mail_send(struct hz_thread_block *self, struct hz_mailbox *mail, unsigned size_class,
@@ -32,6 +34,8 @@ uint32_t hz_mail_count(struct hz_mailbox *mail) {
 const struct hz_mail_part hz_mail_parts[HZ_MAIL_PARTS] = {
     {HZ_INBOX_FIGURE, hz_mail_count},
 };
+
+HZ_ANATOMY(mail, {"mail." HZ_INBOX_FIGURE, {.number = offsetof(struct hz_mailbox, inbox)}, sizeof(struct hz_mpsc)});
 
 void hz_mail_gather(struct hz_thread_block *self) {
     (void)self; /* all that waits is in the inbox */

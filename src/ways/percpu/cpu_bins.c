@@ -12,6 +12,7 @@
  */
 #include "cpu_bins.h"
 
+#include "base/anatomy.h"
 #include "base/budget.h"
 #include "base/lock.h"
 #include "base/meta.h"
@@ -53,6 +54,10 @@ static struct hz_cpu_slab *slab_of[HZ_CPUS];    /* lock: slabs_lock; by the CPU'
 static _Atomic(bool) are_on;                    /* lock: slabs_lock; atomic for hints */
 static bool is_forbidden;                       /* lock: slabs_lock; are_on is never set again */
 static _Atomic(uint32_t) closed_with_blocks;    /* hint: closed slabs that may have blocks */
+
+HZ_ANATOMY(cpu_bins, HZ_ANATOMY_OBJECT(cpu_bins.made_last, made_last), HZ_ANATOMY_FIELD(hz_cpu_slab, bins),
+           HZ_ANATOMY_FIELD(hz_cpu_slab, made_before), HZ_ANATOMY_SIZE(hz_cpu_bin), HZ_ANATOMY_FIELD(hz_cpu_bin, top),
+           HZ_ANATOMY_FIELD(hz_cpu_bin, first));
 
 /* ---- slabs ----------------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
  */
 #include "heap/pages/mail.h"
 
+#include "base/anatomy.h"
 #include "central.h"
 #include "heap/pages/shard.h"
 #include "transfer.h"
@@ -65,6 +66,12 @@ const struct hz_mail_part hz_mail_parts[HZ_MAIL_PARTS] = {
     {HZ_TRANSFER_FIGURE, hz_transfer_count},
     {HZ_CENTRAL_FIGURE, hz_central_count},
 };
+
+HZ_ANATOMY(mail, {"mail." HZ_INBOX_FIGURE, {.number = offsetof(struct hz_mailbox, stash)}, sizeof(struct hz_mpsc)},
+           {"mail." HZ_TRANSFER_FIGURE,
+            {.number = offsetof(struct hz_mailbox, transfer)},
+            sizeof(((struct hz_mailbox *)NULL)->transfer)},
+           {"mail." HZ_CENTRAL_FIGURE, {.number = offsetof(struct hz_mailbox, central)}, sizeof(struct hz_mpsc)});
 
 void hz_mail_gather(struct hz_thread_block *self) {
     (void)self; /* all that waits is in the mailbox */
