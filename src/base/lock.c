@@ -50,12 +50,18 @@ static bool try_once(struct hz_lock *lock) {
     return hz_cas_strong_acq_rlx(&lock->word, &expected, 1); /* sync: lock, partner hz_lock_release */
 }
 
-static HZ_NOINLINE void acquire_slow(struct hz_lock *lock) {
+static bool try_for_a_while(struct hz_lock *lock) {
     for (int i = 0; i < SPIN_COUNT; i++) {
         HZ_CPU_RELAX();
         if (hz_load_rlx(&lock->word) == 0 && try_once(lock)) /* relaxed: hint */
-            return;
+            return true;
     }
+    return false;
+}
+
+static HZ_NOINLINE void acquire_slow(struct hz_lock *lock) {
+    if (try_for_a_while(lock))
+        return;
     /* sync: lock, partner hz_lock_release. Stores 2 even if no other thread sleeps, which costs one needless wake */
     while (hz_xchg_acq(&lock->word, 2) != 0) {
         /* A signal handler may interrupt this loop anywhere, and make a child by clone(2). In the child nobody else can
@@ -65,19 +71,36 @@ static HZ_NOINLINE void acquire_slow(struct hz_lock *lock) {
     }
 }
 
+static void acquired(struct hz_lock *lock) {
+    hz_store_rlx(&lock->owner, hz_lock_self()); /* relaxed: read by this thread, and by the only thread of a child */
+    held_add(lock);
+}
+
 void hz_lock_acquire(struct hz_lock *lock) {
     if (HZ_UNLIKELY(!try_once(lock)))
         acquire_slow(lock);
-    hz_store_rlx(&lock->owner, hz_lock_self()); /* relaxed: read by this thread, and by the only thread of a child */
-    held_add(lock);
+    acquired(lock);
 }
 
 bool hz_lock_try_acquire(struct hz_lock *lock) {
     if (!try_once(lock))
         return false;
-    hz_store_rlx(&lock->owner, hz_lock_self()); /* relaxed: as in hz_lock_acquire */
-    held_add(lock);
+    acquired(lock);
     return true;
+}
+
+bool hz_lock_acquire_within(struct hz_lock *lock, uint32_t ms) {
+    bool done = try_once(lock) || try_for_a_while(lock);
+    for (uint64_t begin = hz_os_now_ms(), past = 0; !done && past < ms; past = hz_os_now_ms() - begin) {
+        done = hz_xchg_acq(&lock->word, 2) == 0; /* sync: lock, as in acquire_slow */
+        if (!done) {
+            hz_hooks_before_wait();
+            hz_os_wait_ms(&lock->word, 2, ms - (uint32_t)past);
+        }
+    }
+    if (done)
+        acquired(lock);
+    return done;
 }
 
 void hz_lock_release(struct hz_lock *lock) {

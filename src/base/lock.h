@@ -37,6 +37,10 @@ uintptr_t hz_lock_self(void);
 void hz_lock_init(struct hz_lock *lock, enum hz_lock_rank rank);
 void hz_lock_acquire(struct hz_lock *lock);
 bool hz_lock_try_acquire(struct hz_lock *lock);
+
+/* Waits for the lock for about so long at most. False when another thread has it still. */
+bool hz_lock_acquire_within(struct hz_lock *lock, uint32_t ms);
+
 void hz_lock_release(struct hz_lock *lock);
 
 /* Releases every lock that the calling thread holds. For a thread that is about to abort: a handler of SIGABRT may

@@ -8,6 +8,8 @@
 #include "base/meta.h"
 #include "takers.h"
 
+enum { STUCK_MS = 1000 }; /* a lock is held for microseconds, or for some ms if the holder waits for a CPU */
+
 /* sync: shard-publish */
 static _Atomic(struct hz_shard *) shards[HZ_NUM_SHARDS];
 
@@ -95,12 +97,8 @@ void hz_shard_release(struct hz_shard *shard) {
     hz_sub_ar(&shard->threads, 1); /* sync: shard-claim, partner claim_unused */
 }
 
-void hz_shard_lock(struct hz_thread_block *self, struct hz_shard *shard, enum hz_lock_purpose purpose) {
-    bool waits = !hz_lock_try_acquire(&shard->exclusive);
-    if (HZ_UNLIKELY(waits))
-        hz_lock_acquire(&shard->exclusive);
-    if (!hz_is_attached(self))
-        return;
+static void lock_count(struct hz_thread_block *self, const struct hz_shard *shard, enum hz_lock_purpose purpose,
+                       bool waits) {
     struct hz_counters *count = &self->counters;
     bool gets = purpose == HZ_TO_GET;
     if (shard == self->shard)
@@ -109,6 +107,41 @@ void hz_shard_lock(struct hz_thread_block *self, struct hz_shard *shard, enum hz
         hz_count(gets ? &count->ls_acq_steal : &count->ls_rel_steal, 1);
     if (waits)
         hz_count(gets ? &count->ls_acq_miss : &count->ls_rel_miss, 1);
+}
+
+void hz_shard_lock(struct hz_thread_block *self, struct hz_shard *shard, enum hz_lock_purpose purpose) {
+    bool waits = !hz_lock_try_acquire(&shard->exclusive);
+    if (HZ_UNLIKELY(waits))
+        hz_lock_acquire(&shard->exclusive);
+    if (hz_is_attached(self))
+        lock_count(self, shard, purpose, waits);
+}
+
+/* Takes the exclusive of the first shard that no thread has it of; makes a shard if there is none. NULL when there is
+   no memory, or every shard is locked. */
+static HZ_COLD struct hz_shard *any_lock(void) {
+    for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) { /* shards are made in order */
+        struct hz_shard *shard = hz_shard_get(index);
+        if (shard == NULL)
+            shard = shard_make(index);
+        if (shard == NULL || hz_lock_try_acquire(&shard->exclusive))
+            return shard;
+    }
+    return NULL;
+}
+
+struct hz_shard *hz_shard_lock_to_get(struct hz_thread_block *self, unsigned size_class) {
+    struct hz_shard *shard = self->shard;
+    bool may_be_other = !HZ_TAKES_UNLOCKED && !hz_class_is_home(size_class);
+    bool waits = !hz_lock_try_acquire(&shard->exclusive);
+    if (HZ_UNLIKELY(waits) && !(may_be_other && hz_lock_acquire_within(&shard->exclusive, STUCK_MS))) {
+        struct hz_shard *other = may_be_other ? any_lock() : NULL;
+        if (other == NULL)
+            hz_lock_acquire(&shard->exclusive);
+        shard = other != NULL ? other : shard;
+    }
+    lock_count(self, shard, HZ_TO_GET, waits);
+    return shard;
 }
 
 void hz_shard_unlock(struct hz_shard *shard) {

@@ -10,42 +10,45 @@
 #include "heap/pages/page.h"
 #include "takers.h"
 
-static uint32_t refill_locked(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want) {
-    uint32_t got = hz_shard_refill_sent(self, size_class, out, want);
-    uint32_t from_pages = hz_pages_carve_locked(self->shard, size_class, out + got, want - got);
+/* `shard`: the thread's own, as a rule (hz_shard_lock_to_get). */
+static uint32_t refill_locked(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class, void **out,
+                              uint32_t want) {
+    uint32_t got = shard == self->shard ? hz_shard_refill_sent(self, size_class, out, want) : 0;
+    uint32_t from_pages = hz_pages_carve_locked(shard, size_class, out + got, want - got);
     if (from_pages > 0)
         hz_count(&self->counters.refill_page, 1);
     return got + from_pages;
 }
 
-static uint32_t refill_from_new_page_locked(struct hz_thread_block *self, unsigned size_class, void **out,
-                                            uint32_t want) {
-    if (!hz_page_create_locked(self->shard, size_class))
+static uint32_t refill_from_new_page_locked(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class,
+                                            void **out, uint32_t want) {
+    if (!hz_page_create_locked(shard, size_class))
         return 0;
     hz_count(&self->counters.page_create, 1);
     hz_count(&self->counters.refill_page, 1);
     if (hz_class_is_mid(size_class))
         hz_count(&self->counters.mid_page_create, 1);
-    return hz_pages_carve_locked(self->shard, size_class, out, want);
+    return hz_pages_carve_locked(shard, size_class, out, want);
 }
 
 /* *hit: no page had to be adopted or made. */
 static uint32_t refill_by_lock(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want,
                                bool *hit) {
-    hz_shard_lock(self, self->shard, HZ_TO_GET);
-    bool carried = hz_load_rlx(&self->shard->classes[size_class].carry) != 0; /* relaxed: lock */
+    struct hz_shard *shard = hz_shard_lock_to_get(self, size_class);
+    bool carried = hz_load_rlx(&shard->classes[size_class].carry) != 0; /* relaxed: lock */
     hz_count(carried ? &self->counters.carry_hit : &self->counters.carry_miss, 1);
-    uint32_t got = refill_locked(self, size_class, out, want);
-    hz_shard_unlock(self->shard);
+    uint32_t got = refill_locked(self, shard, size_class, out, want);
+    hz_shard_unlock(shard);
     *hit = got > 0;
     if (!*hit) {
         /* without the lock: adopting takes another shard's lock, and no thread holds two */
-        hz_pages_adopt(self, size_class);
-        hz_shard_lock(self, self->shard, HZ_TO_GET);
-        got = refill_locked(self, size_class, out, want); /* what was adopted, or has come home meanwhile */
+        if (shard == self->shard)
+            hz_pages_adopt(self, size_class);
+        shard = hz_shard_lock_to_get(self, size_class);
+        got = refill_locked(self, shard, size_class, out, want); /* what was adopted, or has come home meanwhile */
         if (got == 0)
-            got = refill_from_new_page_locked(self, size_class, out, want);
-        hz_shard_unlock(self->shard);
+            got = refill_from_new_page_locked(self, shard, size_class, out, want);
+        hz_shard_unlock(shard);
     }
     return got;
 }

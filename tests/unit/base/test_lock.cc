@@ -29,6 +29,28 @@ TEST(Lock, OneHolder) {
     EXPECT_EQ(hz_load_rlx(&guard.word), 0U);
 }
 
+TEST(Lock, WaitsForAWhile) {
+    struct hz_lock guard = HZ_LOCK_INIT(HZ_RANK_OUTER);
+    ASSERT_TRUE(hz_lock_acquire_within(&guard, 0)) << "a free lock needs no wait";
+    EXPECT_TRUE(hz_lock_is_mine(&guard));
+    std::thread([&] {
+        uint64_t begin = hz_os_now_ms();
+        EXPECT_FALSE(hz_lock_acquire_within(&guard, 50));
+        EXPECT_GE(hz_os_now_ms() - begin, 50U);
+        EXPECT_FALSE(hz_lock_is_mine(&guard));
+    }).join();
+    std::thread waiting([&] {
+        EXPECT_TRUE(hz_lock_acquire_within(&guard, 60000)) << "the release wakes it";
+        EXPECT_TRUE(hz_lock_is_mine(&guard));
+        hz_lock_release(&guard);
+    });
+    while (hz_load_rlx(&guard.word) != 2)
+        std::this_thread::yield();
+    hz_lock_release(&guard);
+    waiting.join();
+    EXPECT_EQ(hz_load_rlx(&guard.word), 0U);
+}
+
 /* Threads add to a plain variable. With `yielding`, the holder yields so that other threads have to sleep. */
 void count_under_lock(bool yielding, unsigned turns) {
     constexpr unsigned threads = 4;
