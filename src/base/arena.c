@@ -7,8 +7,7 @@
  */
 #include "base/arena.h"
 
-#include "base/anatomy.h"
-#include "base/arena_state.h"
+#include "base/arena_dump.h"
 #include "base/budget.h"
 #include "base/check.h"
 #include "base/meta.h"
@@ -16,6 +15,7 @@
 #include "base/region.h"
 #include "base/runmap.h"
 #include "base/space.h"
+#include "base/table.h"
 
 #include <string.h>
 
@@ -52,11 +52,31 @@ static bool part_give_back(struct hz_segment *segment, char *start, size_t bytes
     return hz_os_purge(start, bytes);
 }
 
+/* Hides units of which the caller has claimed all pages that held memory, if the others can be claimed too. */
+static void hide_if_unused(struct hz_segment *segment, uint64_t bits) {
+    for (unsigned unit = 0; unit < HZ_SEGMENT_BYTES / HZ_HUGE_BYTES && !arena.tight; unit++) {
+        uint64_t pages = hz_run_bits(unit * (HZ_HUGE_BYTES / HZ_PAGE_BYTES), HZ_HUGE_BYTES / HZ_PAGE_BYTES);
+        uint64_t others = pages & ~bits;
+        uint64_t dirty = hz_load_rlx(&arena.pages.dirty_masks[segment->index]); /* relaxed: hint */
+        struct hz_claim claim;
+        if ((bits & pages) == 0 || (dirty & others) != 0 ||
+            (others != 0 && !hz_runmap_claim_bits(&arena.pages, segment->index, others, &claim)))
+            continue;
+        hz_dump_hide(&segment->hidden, hz_segment_page_address(segment, 0), unit);
+        if (others != 0) {
+            hz_runmap_clean(&arena.pages, segment->index, others & ~claim.dirty);
+            hz_runmap_release(&arena.pages, segment->index, others);
+        }
+    }
+}
+
 static bool pages_give_back(uint32_t index, uint64_t bits) {
     /* sync: segment-publish, partner entry_get_locked */
     struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
     char *start = hz_segment_page_address(segment, (unsigned)__builtin_ctzll(bits));
-    return part_give_back(segment, start, (size_t)hz_bits_count(bits) << HZ_PAGE_LOG2);
+    bool done = part_give_back(segment, start, (size_t)hz_bits_count(bits) << HZ_PAGE_LOG2);
+    hide_if_unused(segment, done ? bits : 0);
+    return done;
 }
 
 bool hz_arena_init(void) {
@@ -70,13 +90,7 @@ bool hz_arena_init(void) {
     size_t directory_bytes = hz_round_up(words * 8 + hz_runmap_bytes(arena.capacity), HZ_CACHE_LINE_BYTES);
     uint32_t regions = arena.tight ? 0 : (uint32_t)hz_min(arena.capacity, HZ_REGIONS_MAX);
     size_t mapped_bytes = hz_round_up(directory_bytes + hz_region_table_bytes(regions), hz_os_page_bytes());
-    if (directory == NULL) {
-        directory = hz_os_map(mapped_bytes, hz_os_page_bytes(), true);
-        if (directory == NULL)
-            return false;
-        hz_os_sparse(directory, mapped_bytes);
-    }
-    if (!hz_space_init())
+    if (!hz_table_map(&directory, mapped_bytes, true) || !hz_space_init())
         return false;
     arena.segments = (_Atomic(struct hz_segment *) *)directory;
     hz_runmap_init(&arena.pages, (char *)directory + words * 8, arena.capacity, pages_give_back);
@@ -144,6 +158,7 @@ static struct hz_segment *entry_get_locked(bool is_direct) {
     if (segment == NULL)
         return NULL;
     segment->index = index;
+    hz_dump_directory(&arena, index);
     hz_store_rel(&arena.segments[index], segment); /* sync: segment-publish, partner hz_arena_segment */
     hz_store_rel(&arena.count, index + 1);         /* sync: segment-publish, partner hz_arena_segment_count */
     return segment;
@@ -175,6 +190,7 @@ static bool reserved_to_meta_locked(char *next) {
     if (hz_load_rlx(&arena.count) == arena.capacity || hz_space_reserved_locked() < 2) /* relaxed: lock */
         return false;
     hz_space_take_locked();
+    hz_os_show(next, HZ_SEGMENT_BYTES);
     hz_meta_give(next, HZ_SEGMENT_BYTES);
     return true;
 }
@@ -201,6 +217,7 @@ static bool segment_add_locked(void) {
     }
     if (is_reserved)
         hz_space_take_locked();
+    hz_dump_begin(&segment->hidden, base, is_reserved ? HZ_SEGMENT_BYTES : 0);
     publish_locked(segment, base, HZ_SEGMENT_PAGED);
     hz_add_rlx(&arena.segments_acquired, 1); /* relaxed: counter */
     hz_runmap_add(&arena.pages, segment->index);
@@ -394,8 +411,11 @@ static void run_begin(struct hz_run *run, const struct hz_claim *claim) {
     run->segment->run_pages[run->first] = (uint8_t)run->pages;
     for (unsigned page = run->first; page < run->first + run->pages; page++)
         run->segment->run_first[page] = (uint8_t)run->first;
-    if (!hz_load_rlx(&run->segment->is_described)) /* relaxed, both: hint, published with the run's free bits */
+    if (!hz_load_rlx(&run->segment->is_described)) /* relaxed, all: hint, published with the run's free bits */
         hz_store_rlx(&run->segment->is_described, true);
+    uint8_t hidden = hz_load_rlx(&run->segment->hidden) & hz_dump_units(run->first, run->pages);
+    if (HZ_UNLIKELY(hidden != 0))
+        hz_dump_show(&run->segment->hidden, hz_segment_page_address(run->segment, 0), hidden);
 }
 
 bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run) {
@@ -479,6 +499,7 @@ static bool region_add(uint32_t seen_count) {
     bool done = hz_region_count() != seen_count;
     if (!done) {
         char *base = hz_space_get_locked(HZ_REGION_BYTES, HZ_REGION_BYTES, false);
+        hz_dump_reserved(base, base != NULL ? HZ_REGION_BYTES : 0);
         done = base != NULL && hz_space_tables_open_locked(base, HZ_REGION_BYTES) && hz_region_add_locked(base);
         if (base != NULL && !done)
             (void)hz_os_unmap(base, HZ_REGION_BYTES); /* if refused, address space is lost */
@@ -518,6 +539,8 @@ static char *alone_space(size_t bytes, size_t alignment) {
         base = NULL;
     }
     hz_lock_release(&arena.lock);
+    if (base != NULL)
+        hz_os_name(base, bytes, HZ_NAME_BLOCKS);
     return base;
 }
 
@@ -736,6 +759,17 @@ size_t hz_arena_hollow_bytes(void) {
 
 size_t hz_arena_segments_acquired(void) {
     return hz_load_rlx(&arena.segments_acquired); /* relaxed: counter */
+}
+
+void hz_arena_show(void) {
+    for (uint32_t index = 0; index < hz_arena_segment_count(); index++) {
+        struct hz_segment *segment = hz_arena_segment(index);
+        if (segment != NULL &&
+            hz_load_rlx(&segment->kind) == HZ_SEGMENT_PAGED) /* relaxed: hint; direct ones have no marks */
+            hz_dump_show(&segment->hidden, hz_segment_page_address(segment, 0), UINT8_MAX);
+    }
+    if (is_ready())
+        hz_dump_all(&arena);
 }
 
 void hz_arena_after_fork(void) {

@@ -52,6 +52,7 @@ struct hz_segment {
     void *note;                           /* owner: the block's holder, the layer above; of a direct block */
     /* the entry of a direct block ends here */
     _Atomic(bool) is_described;           /* hint: a run was handed out since `meta` was last purged */
+    _Atomic(uint8_t) hidden;              /* hint: units that core files do not have (hz_dump_marks) */
     hz_huge_units huge;                   /* hint: what the kernel was told */
     uint8_t run_first[HZ_SEGMENT_PAGES];  /* owner: the run's holder; first page of the run that a page is in */
     uint8_t run_pages[HZ_SEGMENT_PAGES];  /* owner: the run's holder; length of the run, at its first page */
@@ -155,8 +156,8 @@ bool hz_arena_is_over_hard(void); /* even after a purge of what rests */
 #define HZ_ARENA_REST_ALL ((size_t)PTRDIFF_MAX)
 void hz_arena_rest_set(size_t bytes);
 
-/* Gives back the memory that describes the runs of segments in which no run is handed out. Returns the bytes. Any
-   thread. */
+/* Gives back the memory that describes the runs of segments in which no run is handed out, and leaves those that hold
+   no memory out of core files. Returns the bytes. Any thread. */
 size_t hz_arena_meta_purge(void);
 
 /* Bytes that were given back to the OS since the start, by any thread and for any reason. */
@@ -181,6 +182,10 @@ struct hz_arena_masks {
 struct hz_arena_masks hz_arena_masks_get(uint32_t index);
 size_t hz_arena_hollow_bytes(void);
 size_t hz_arena_segments_acquired(void); /* since the start */
+
+/* Before hz_os_confine, after which hz_os_show does nothing: core files get all of the reserved space, so that they
+   have what is opened there later. Takes no lock: space that another thread reserves meanwhile can stay hidden. */
+void hz_arena_show(void);
 
 /* In a fork's child: makes the lock usable again. If a vanished thread was in the middle of a step, at most the
    address space of that step is lost. */

@@ -6,7 +6,7 @@
 #include "base/os.h"
 #include "base/space.h"
 
-enum { HIDDEN_MAX = 4096 }; /* 16 GiB. A process has at most 65,530 mappings, unless the system is told otherwise */
+enum { HIDDEN_MAX = 8192 }; /* units, 16 GiB. A process has at most 65,530 mappings, unless the system is told more */
 
 static _Atomic(uint32_t) hidden_count; /* hint */
 
@@ -30,26 +30,46 @@ void hz_dump_reserved(char *space, size_t bytes) {
     hz_os_name(space, bytes, HZ_NAME_BLOCKS);
 }
 
-void hz_dump_hide(_Atomic(bool) *is_hidden, char *start, size_t bytes) {
+static char *unit_start(char *base, unsigned unit) {
+    return base + ((size_t)unit << HZ_HUGE_LOG2);
+}
+
+static unsigned bits_in(uint8_t marks) {
+    return (unsigned)__builtin_popcount(marks);
+}
+
+void hz_dump_begin(hz_dump_marks *marks, char *base, size_t bytes) {
+    bool may_hide = hz_load_rlx(&hidden_count) < HIDDEN_MAX; /* relaxed, all: hint */
+    uint8_t all = may_hide ? (uint8_t)((1U << (bytes >> HZ_HUGE_LOG2)) - 1) : 0;
+    uint8_t before = hz_load_rlx(marks); /* of a segment that has ended */
+    hz_add_rlx(&hidden_count, bits_in(all) - bits_in(before));
+    hz_store_rlx(marks, all);
+    if (!may_hide && bytes > 0)
+        hz_os_show(base, bytes);
+}
+
+void hz_dump_hide(hz_dump_marks *marks, char *base, unsigned unit) {
+    uint8_t bit = (uint8_t)(1U << unit);
     /* relaxed, all: hint; the caller's pages publish the mark */
-    if (hz_load_rlx(is_hidden) || hz_load_rlx(&hidden_count) >= HIDDEN_MAX)
+    if ((hz_load_rlx(marks) & bit) != 0 || hz_load_rlx(&hidden_count) >= HIDDEN_MAX)
         return;
     hz_add_rlx(&hidden_count, 1);
-    hz_store_rlx(is_hidden, true);
+    (void)hz_or_rlx(marks, bit);
     hz_signal_fence(); /* fork: what a copy finds hidden is marked so */
-    hz_os_hide(start, bytes);
+    hz_os_hide(unit_start(base, unit), HZ_HUGE_BYTES);
 }
 
-void hz_dump_show(_Atomic(bool) *is_hidden, char *start, size_t bytes) {
-    hz_os_show(start, bytes);
-    hz_signal_fence();
-    hz_dump_forget(is_hidden);
-}
-
-void hz_dump_forget(_Atomic(bool) *is_hidden) {
-    /* relaxed, both: hint. Of several threads that claim pages of the segment at the same time, one counts */
-    if (hz_xchg_rlx(is_hidden, false))
-        hz_sub_rlx(&hidden_count, 1);
+void hz_dump_show(hz_dump_marks *marks, char *base, uint8_t units) {
+    for (unsigned unit = 0; units >> unit != 0; unit++) {
+        uint8_t bit = (uint8_t)(1U << unit);
+        if ((units & hz_load_rlx(marks) & bit) == 0) /* relaxed, all: hint */
+            continue;
+        hz_os_show(unit_start(base, unit), HZ_HUGE_BYTES);
+        hz_signal_fence();
+        /* of several threads that claim pages of the unit at the same time, one counts */
+        if ((hz_and_rlx(marks, (uint8_t)~bit) & bit) != 0)
+            hz_sub_rlx(&hidden_count, 1);
+    }
 }
 
 void hz_dump_all(const struct arena *of) {

@@ -1,15 +1,17 @@
 /*
  * arena_dump.h - what of the arena's memory core files have. Used by arena.c.
  *
- * Core files get what the program may have written, and what leads to it. Left out are reserved space, segments that
- * hold no memory, and the unused parts of the directory: the kernel writes a mapping as soon as one page of it was
- * touched, and gdb's gcore writes each mapping in full. A confined process can change nothing, so everything is shown
- * before.
+ * Core files get what the program may have written, and what leads to it. Left out are reserved space, units of
+ * segments that hold no memory, and the unused parts of the directory: the kernel writes a mapping as soon as one page
+ * of it was touched, and gdb's gcore writes each mapping in full. A confined process can change nothing, so everything
+ * is shown before.
  */
 #ifndef HZ_BASE_ARENA_DUMP_H
 #define HZ_BASE_ARENA_DUMP_H
 
 #include "base/arena_state.h"
+#include "base/huge.h"
+#include "base/pagetag.h"
 
 /* Shows the system pages of the directory that the entry `index` is the first one in. Under the arena lock. */
 void hz_dump_directory(const struct arena *of, uint32_t index);
@@ -17,17 +19,26 @@ void hz_dump_directory(const struct arena *of, uint32_t index);
 /* Hides and names reserved space of which parts are opened, and shown, later. */
 void hz_dump_reserved(char *space, size_t bytes);
 
-/* Hides the space of a segment that holds no memory, unless too many are hidden: each can be a mapping of its own. The
-   caller has claimed all of its pages. `is_hidden`: the segment's mark. */
-void hz_dump_hide(_Atomic(bool) *is_hidden, char *start, size_t bytes);
+/* A segment's marks: bit n says that core files do not have its unit of 2 MiB number n. A boundary between what they
+   have and what not is one between mappings, and huge pages do not cross those. */
+typedef _Atomic(uint8_t) hz_dump_marks;
 
-/* Shows it. The caller has claimed a page of it. */
-HZ_COLD void hz_dump_show(_Atomic(bool) *is_hidden, char *start, size_t bytes);
+HZ_INLINE uint8_t hz_dump_units(unsigned first, unsigned pages) {
+    const unsigned unit_pages_log2 = HZ_HUGE_LOG2 - HZ_PAGE_LOG2;
+    return (uint8_t)(1U << (first >> unit_pages_log2) | 1U << ((first + pages - 1) >> unit_pages_log2));
+}
 
-/* Forgets that it was hidden: the space has ended. */
-void hz_dump_forget(_Atomic(bool) *is_hidden);
+/* The marks of a new segment, of which so many bytes are reserved space: nothing of that is shown before it is used. */
+void hz_dump_begin(hz_dump_marks *marks, char *base, size_t bytes);
 
-/* Shows everything but hidden segments. */
+/* Hides a unit that holds no memory, all of whose pages the caller has claimed, unless too many are hidden: each can be
+   a mapping of its own. */
+void hz_dump_hide(hz_dump_marks *marks, char *base, unsigned unit);
+
+/* Shows units, of each of which the caller has claimed a page. */
+HZ_COLD void hz_dump_show(hz_dump_marks *marks, char *base, uint8_t units);
+
+/* Shows everything but units of segments. */
 void hz_dump_all(const struct arena *of);
 
 #endif

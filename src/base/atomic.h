@@ -16,6 +16,7 @@
 #define hz_load_acq(p)     atomic_load_explicit((p), memory_order_acquire)
 #define hz_store_rlx(p, v) atomic_store_explicit((p), (v), memory_order_relaxed)
 #define hz_store_rel(p, v) atomic_store_explicit((p), (v), memory_order_release)
+#define hz_xchg_rlx(p, v)  atomic_exchange_explicit((p), (v), memory_order_relaxed)
 #define hz_xchg_acq(p, v)  atomic_exchange_explicit((p), (v), memory_order_acquire)
 #define hz_xchg_rel(p, v)  atomic_exchange_explicit((p), (v), memory_order_release)
 #define hz_xchg_ar(p, v)   atomic_exchange_explicit((p), (v), memory_order_acq_rel)

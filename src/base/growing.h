@@ -15,6 +15,9 @@ struct hz_growing {
 /* Reserves `bytes`, rounded up to a multiple of 64 KiB. False when the OS refuses. */
 bool hz_growing_make(struct hz_growing *table, size_t bytes);
 
+/* Puts all of the table into core files. Until then only what was opened is in them. */
+void hz_growing_show(struct hz_growing *table);
+
 /* Gives the address space back. No other thread knows the table. */
 void hz_growing_drop(struct hz_growing *table);
 

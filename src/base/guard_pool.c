@@ -56,6 +56,7 @@ bool hz_guard_pool_make(uint32_t rate) {
             (void)hz_os_unmap(begin, bytes); /* if refused, address space is lost */
         return false;
     }
+    hz_os_name(begin, bytes, HZ_NAME_GUARD);
     hz_lock_acquire(&pool.lock);
     pool.slots = slots;
     for (uint32_t i = 0; i < HZ_GUARD_SLOTS; i++)

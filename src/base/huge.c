@@ -231,6 +231,8 @@ static void huge_page_warm(void) {
         if (own != NULL) {
             hz_os_huge(own, HZ_HUGE_BYTES);
             hz_os_wipe_in_child(own, HZ_HUGE_BYTES);
+            hz_os_hide(own, HZ_HUGE_BYTES);
+            hz_os_name(own, HZ_HUGE_BYTES, HZ_NAME_TABLES);
         }
     }
     if (own == NULL)

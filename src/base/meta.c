@@ -21,6 +21,7 @@ HZ_ANATOMY(meta, HZ_ANATOMY_OBJECT(meta_bytes, mapped_bytes));
 
 static void chunk_count(void *chunk, size_t bytes) {
     hz_os_sparse(chunk, bytes);
+    hz_os_name(chunk, bytes, HZ_NAME_TABLES);
     hz_add_rlx(&mapped_bytes, bytes); /* relaxed: counter */
 }
 

@@ -27,6 +27,21 @@ void *hz_os_map(size_t bytes, size_t alignment, bool lazy);
    out of core dumps. NULL when refused. */
 void *hz_os_map_zero(size_t bytes, size_t alignment);
 
+/* Leaves a range out of core files, and puts it in again. gdb's gcore writes reserved space too, as zeros, unless it is
+   left out. Hints, so they cannot fail; a confined process cannot give them. */
+void hz_os_hide(void *address, size_t bytes);
+void hz_os_show(void *address, size_t bytes);
+
+/* Names a range in /proc/PID/smaps, where the kernel has such names (Linux 5.17 and later, if it is built so). Ranges
+   that are named before it is known whether the process has a filter get their names then (hz_os_unfiltered). A hint,
+   so it cannot fail. What is mapped anew loses its name; neighbours of different names are two mappings. `name`: a
+   constant string. */
+#define HZ_NAME_BLOCKS  "hakozuna: blocks"
+#define HZ_NAME_TABLES  "hakozuna: tables"
+#define HZ_NAME_PROFILE "hakozuna: profile"
+#define HZ_NAME_GUARD   "hakozuna: guarded blocks"
+void hz_os_name(void *address, size_t bytes, const char *name);
+
 /* Asks for no huge pages in a range that is touched sparsely. A hint, so it cannot fail. */
 void hz_os_sparse(void *address, size_t bytes);
 

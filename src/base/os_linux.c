@@ -196,8 +196,16 @@ static void advise(const void *address, size_t bytes, int advice) {
 void *IMPL(map_zero)(size_t bytes, size_t alignment) {
     void *address = map_aligned(bytes, alignment, PROT_READ, 0);
     if (address != NULL)
-        advise(address, bytes, MADV_DONTDUMP); /* if refused, core files are larger */
+        hz_os_hide(address, bytes);
     return address;
+}
+
+void hz_os_hide(void *address, size_t bytes) {
+    advise(address, bytes, MADV_DONTDUMP); /* if refused, core files are larger */
+}
+
+void hz_os_show(void *address, size_t bytes) {
+    advise(address, bytes, MADV_DODUMP);
 }
 
 void hz_os_sparse(void *address, size_t bytes) {

@@ -25,8 +25,52 @@
 
 static _Atomic(bool) is_unfiltered; /* hint */
 
+/* ---- names of mappings --------------------------------------------------------------------------------- */
+
+#ifndef PR_SET_VMA
+#define PR_SET_VMA           0x53564d41 /* the headers of Linux 5.17 have them */
+#define PR_SET_VMA_ANON_NAME 0
+#endif
+
+/* Ranges that were to be named before it was known whether the process has a filter. */
+struct early_name {
+    void *address;
+    size_t bytes;
+    _Atomic(const char *) name; /* sync: early-name; NULL: not written yet */
+};
+
+static struct early_name early_names[16];
+static _Atomic(uint32_t) early_count; /* counter; can exceed the room */
+static _Atomic(bool) has_no_names;    /* hint: the kernel */
+
+void hz_os_name(void *address, size_t bytes, const char *name) {
+    if (hz_os_is_unfiltered()) {
+        if (!hz_load_rlx(&has_no_names) && /* relaxed, both: hint */
+            HZ_SYSCALL6(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, address, bytes, name, 0) == -EINVAL)
+            hz_store_rlx(&has_no_names, true);
+        return;
+    }
+    uint32_t index = hz_add_rlx(&early_count, 1); /* relaxed: counter */
+    if (index >= HZ_ARRAY_LENGTH(early_names))
+        return;
+    early_names[index].address = address;
+    early_names[index].bytes = bytes;
+    hz_store_rel(&early_names[index].name, name); /* sync: early-name, partner early_names_give */
+}
+
+static void early_names_give(void) {
+    for (uint32_t i = 0; i < HZ_ARRAY_LENGTH(early_names); i++) {
+        const char *name = hz_load_acq(&early_names[i].name); /* sync: early-name, partner hz_os_name */
+        if (name != NULL)
+            hz_os_name(early_names[i].address, early_names[i].bytes, name);
+    }
+}
+
+/* ---- filters -------------------------------------------------------------------------------------------- */
+
 void hz_os_unfiltered(void) {
     hz_store_rlx(&is_unfiltered, true); /* relaxed, both: hint */
+    early_names_give();
 }
 
 bool hz_os_is_unfiltered(void) {

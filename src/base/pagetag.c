@@ -27,6 +27,7 @@ static bool tags_map(unsigned pages_log2, bool flat) {
     hz_os_sparse(tags, small_bytes);
     if (flat)
         hz_os_huge((char *)tags + small_bytes, bytes - small_bytes);
+    hz_os_name(tags, bytes, HZ_NAME_TABLES);
     hz_pagetags.tags = tags;
     hz_pagetags.mask = ((uintptr_t)1 << pages_log2) - 1;
     hz_pagetags.flat = flat;

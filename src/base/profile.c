@@ -576,6 +576,10 @@ void hz_profile_restore(const void *block, const struct hz_profile_record *recor
 
 /* ---- the rest ---------------------------------------------------------------------------------------- */
 
+void hz_profile_show(void) {
+    hz_growing_show(&profile.pool);
+}
+
 void hz_profile_figures_get(struct hz_profile_figures *figures) {
     *figures = (struct hz_profile_figures){
         .live_bytes = hz_load_rlx(&profile.live_bytes), /* relaxed, all: figures */

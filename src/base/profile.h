@@ -96,6 +96,9 @@ bool hz_profile_remove(const void *block, struct hz_profile_record *record);
 /* Undoes hz_profile_remove: the block stayed as it was. The program is told of it as of a new block. */
 HZ_COLD void hz_profile_restore(const void *block, const struct hz_profile_record *record);
 
+/* Before hz_os_confine: core files get all of the pool, as hz_arena_show says. */
+void hz_profile_show(void);
+
 /* ---- figures ----------------------------------------------------------------------------------------- */
 
 struct hz_profile_figures {

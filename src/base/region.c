@@ -83,6 +83,7 @@ static bool open_units(uint32_t region, uint64_t bits) {
     unsigned last = 63 - (unsigned)__builtin_clzll(closed);
     if (!hz_os_commit(unit_address(region, first), (size_t)(last - first + 1) << HZ_UNIT_LOG2))
         return false;
+    hz_os_show(unit_address(region, first), (size_t)(last - first + 1) << HZ_UNIT_LOG2);
     hz_or_rlx(&accessible_units[region], closed);
     hz_or_rlx(&once_units[region], closed);
     return true;
@@ -128,10 +129,14 @@ static uint64_t lowest_run(uint64_t bits) {
 }
 
 static void hole_fill(uint32_t region, uint64_t bits) {
-    if (hz_os_fill(unit_address(region, (unsigned)__builtin_ctzll(bits)), (size_t)hz_bits_count(bits) << HZ_UNIT_LOG2))
+    char *start = unit_address(region, (unsigned)__builtin_ctzll(bits));
+    size_t bytes = (size_t)hz_bits_count(bits) << HZ_UNIT_LOG2;
+    if (hz_os_fill(start, bytes)) {
+        hz_os_name(start, bytes, HZ_NAME_BLOCKS);
         units_put(region, bits, 0);
-    else
-        hz_or_rlx(&hole_units[region], bits); /* relaxed: the units stay taken; only who takes their bits fills them */
+        return;
+    }
+    hz_or_rlx(&hole_units[region], bits); /* relaxed: the units stay taken; only who takes their bits fills them */
 }
 
 void hz_region_release_hole(uint32_t region, char *start, unsigned units) {
@@ -164,6 +169,15 @@ static bool region_unmap(uint32_t region) {
     return true;
 }
 
+/* A new mapping is in core files, and has no name. */
+static bool range_close(char *start, size_t bytes) {
+    if (!hz_os_close(start, bytes))
+        return false;
+    hz_os_hide(start, bytes);
+    hz_os_name(start, bytes, HZ_NAME_BLOCKS);
+    return true;
+}
+
 static size_t units_close(uint32_t region) {
     size_t bytes = 0;
     for (;;) { /* one run of free accessible units after the other */
@@ -176,7 +190,7 @@ static size_t units_close(uint32_t region) {
         if (!hz_runmap_claim_bits(&hz_region_units, region, run, &claim))
             continue;
         size_t run_bytes = (size_t)hz_bits_count(run) << HZ_UNIT_LOG2;
-        bool done = hz_os_close(unit_address(region, claim.first), run_bytes);
+        bool done = range_close(unit_address(region, claim.first), run_bytes);
         if (done) {
             hz_and_rlx(&accessible_units[region], ~run); /* relaxed: owner of the units' bits */
             bytes += run_bytes;
@@ -217,4 +231,13 @@ size_t hz_region_trim(void) {
         bytes += region_unmap(region) ? HZ_REGION_BYTES : 0;
     }
     return bytes;
+}
+
+void hz_regions_show(void) {
+    uint32_t regions = hz_region_count();
+    for (uint32_t region = 0; region < regions; region++) {
+        char *base = (char *)hz_load_acq(&region_bases[region]); /* sync: region-vacant, partner hz_region_add_locked */
+        if (base != NULL)
+            hz_os_show(base, HZ_REGION_BYTES);
+    }
 }

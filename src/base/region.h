@@ -57,4 +57,7 @@ size_t hz_region_withdraw(void);
 /* Unmaps regions in which no unit is used or rests. Returns their bytes. */
 size_t hz_region_trim(void);
 
+/* Puts all of the regions into core files (hz_arena_show). Any thread. */
+void hz_regions_show(void);
+
 #endif

@@ -29,15 +29,12 @@ bool hz_space_init(void) {
     /* the mask drops the same high address bits as that of the page tags, so addresses with different entries in this
      * table have different tags */
     hz_space_addresses.mask = hz_pagetags.mask >> (HZ_SPACE_LOG2 - HZ_PAGE_LOG2);
-    size_t os_page = hz_os_page_bytes();
-    size_t bytes = hz_round_up((hz_space_addresses.mask + 1) * sizeof(hz_space_addresses.entries[0]), os_page);
-    void *table = hz_space_addresses.entries == NULL ? hz_os_map_zero(bytes, os_page) : NULL;
-    if (table != NULL) {
-        hz_os_sparse(table, bytes);
-        hz_space_addresses.entries = table;
-        lowest = highest = (uintptr_t)table; /* the kernel maps in the neighbourhood */
-    }
-    return hz_space_addresses.entries != NULL;
+    void *table = hz_space_addresses.entries; /* a retry after a failure keeps what it got */
+    if (!hz_table_map(&table, (hz_space_addresses.mask + 1) * sizeof(hz_space_addresses.entries[0]), false))
+        return false;
+    hz_space_addresses.entries = table;
+    lowest = highest = (uintptr_t)table; /* the kernel maps in the neighbourhood */
+    return true;
 }
 
 static bool address_is_taken(const char *base) {
@@ -148,6 +145,8 @@ char *hz_space_next_locked(void) {
         char *reserved = hz_space_get_locked((size_t)CHUNK_PARTS * PART_BYTES, PART_BYTES, false);
         if (reserved == NULL)
             return NULL;
+        hz_os_hide(reserved, (size_t)CHUNK_PARTS * PART_BYTES);
+        hz_os_name(reserved, (size_t)CHUNK_PARTS * PART_BYTES, HZ_NAME_BLOCKS);
         reserved_next = reserved;
         hz_signal_fence(); /* fork: the chunk is there before it counts */
         reserved_parts = CHUNK_PARTS;
@@ -163,6 +162,11 @@ void hz_space_take_locked(void) {
 
 size_t hz_space_reserved_locked(void) {
     return reserved_parts;
+}
+
+void hz_space_show_reserved(void) {
+    if (reserved_parts > 0)
+        hz_os_show(reserved_next, reserved_parts * PART_BYTES);
 }
 
 /* Where space is scarce, what is reserved may be all that can still be had. Near a limit it has been counted. */

@@ -49,6 +49,9 @@ void hz_space_take_locked(void);
 size_t hz_space_reserved_locked(void);
 void hz_space_drop_locked(void);
 
+/* Puts what is reserved in advance into core files (hz_arena_show). Any thread. */
+void hz_space_show_reserved(void);
+
 /* Makes the entry of `base` and the page tags of [base, base + bytes) writable. False when the OS refuses. Under the
    arena lock. */
 bool hz_space_tables_open_locked(const char *base, size_t bytes);

@@ -1,10 +1,24 @@
 /*
- * table.c - see table.h. Called by pagetag.c and arena.c.
+ * table.c - see table.h. Called by pagetag.c, arena.c and space.c.
  */
 #include "base/table.h"
 
 #include "base/atomic.h"
 #include "base/os.h"
+
+bool hz_table_map(void **table, size_t bytes, bool is_written) {
+    if (*table != NULL)
+        return true;
+    size_t rounded = hz_round_up(bytes, hz_os_page_bytes());
+    *table = is_written ? hz_os_map(rounded, hz_os_page_bytes(), true) : hz_os_map_zero(rounded, hz_os_page_bytes());
+    if (*table == NULL)
+        return false;
+    hz_os_sparse(*table, rounded);
+    if (is_written)
+        hz_os_hide(*table, rounded);
+    hz_os_name(*table, rounded, HZ_NAME_TABLES);
+    return true;
+}
 
 bool hz_table_open_locked(const struct hz_table *table, const void *first, const void *last) {
     size_t os_page = hz_os_page_bytes();

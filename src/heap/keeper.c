@@ -21,6 +21,7 @@
 #include "base/arena.h"
 #include "base/hooks.h"
 #include "base/os.h"
+#include "base/profile.h"
 #include "base/startup.h"
 #include "base/worker.h"
 #include "cpu_bins.h"
@@ -387,6 +388,8 @@ void hz_keeper_confine(void) {
     bool could = keeper_end() != KEEPER_CANNOT;
     /* Not earlier: a keeper that was still starting would give up by itself, and nobody would wait for its end before
        the filter comes. Until now another thread that restricts itself waits in keeper_end. */
+    hz_arena_show();
+    hz_profile_show();
     hz_os_confine();
     if (could) {
         hz_store_rlx(&reason, CONFINED); /* relaxed, both: publishes nothing */

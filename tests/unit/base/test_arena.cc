@@ -1,65 +1,13 @@
 /* Segments and runs of pages: a page never has two holders, clean pages are zero, free pages are purged. */
-#include "stress/children.h"
-#include "unit/base/fixture.h"
+#include "unit/base/arena_fixture.h"
 
 #include <algorithm>
 #include <climits>
 #include <fstream>
-#include <gtest/gtest.h>
 #include <memory>
 #include <sys/resource.h>
 
 namespace {
-
-using children::require;
-using support::MiB;
-using unit::figures;
-
-constexpr uint32_t an_hour_ms = 3600000;
-
-char *start_of(const struct hz_run &run) {
-    return unit::page_address(run.segment, run.first);
-}
-
-size_t bytes_of(const struct hz_run &run) {
-    return run.pages * unit::page_bytes;
-}
-
-bool is_dirty(const struct hz_run &run, unsigned page) {
-    return (run.dirty_mask >> page & 1) != 0;
-}
-
-/* Pages that were not reported dirty read as zero. */
-bool clean_pages_are_zero(const struct hz_run &run) {
-    for (unsigned page = run.first; page < run.first + run.pages; page++)
-        if (!is_dirty(run, page) && !support::is_zero(unit::page_address(run.segment, page), unit::page_bytes))
-            return false;
-    return true;
-}
-
-class Arena : public testing::Test {
-  protected:
-    static void SetUpTestSuite() {
-        ASSERT_TRUE(unit::base_init());
-    }
-    void SetUp() override {
-        used_before_ = figures().used_bytes;
-    }
-    void TearDown() override {
-        EXPECT_EQ(figures().used_bytes, used_before_) << "a run was not freed";
-    }
-    static struct hz_run alloc(unsigned pages, unsigned align_pages = 1) {
-        struct hz_run run = {};
-        EXPECT_TRUE(hz_arena_run_alloc(pages, align_pages, &run));
-        return run;
-    }
-    static void free(const struct hz_run &run) {
-        hz_arena_run_free(run.segment, run.first);
-    }
-
-  private:
-    size_t used_before_ = 0;
-};
 
 TEST_F(Arena, NothingIsOursBeforeAndBeside) {
     int on_stack = 0;
@@ -75,6 +23,50 @@ TEST_F(Arena, NothingIsOursBeforeAndBeside) {
         EXPECT_EQ(hz_segment_find(reinterpret_cast<void *>(base | uintptr_t{1} << bit)), nullptr)
             << "an address that shares the table entry, bit " << bit;
     free(run);
+}
+
+/* Whether core files lack the address. */
+bool is_left_out(const void *address) {
+    std::ifstream smaps("/proc/self/smaps");
+    bool is_here = false;
+    for (std::string line; std::getline(smaps, line);) {
+        unsigned long begin = 0;
+        unsigned long end = 0;
+        if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2)
+            is_here = begin <= reinterpret_cast<uintptr_t>(address) && reinterpret_cast<uintptr_t>(address) < end;
+        else if (is_here && line.rfind("VmFlags:", 0) == 0)
+            return line.find(" dd") != std::string::npos;
+    }
+    ADD_FAILURE() << "no mapping has " << address;
+    return false;
+}
+
+TEST_F(Arena, CoreFilesHaveSegmentsThatHoldMemory) {
+    std::vector<struct hz_run> runs;
+    for (int i = 0; i < 10; i++) {
+        runs.push_back(alloc(unit::run_pages_max));
+        memset(start_of(runs.back()), 'x', bytes_of(runs.back()));
+        EXPECT_FALSE(is_left_out(start_of(runs.back())));
+    }
+    for (const struct hz_run &run : runs) {
+        free(run);
+        EXPECT_FALSE(is_left_out(start_of(run))) << "it still holds memory";
+    }
+    hz_arena_purge(0, SIZE_MAX);
+    size_t left_out = 0;
+    for (const struct hz_run &run : runs) {
+        uint64_t half = UINT64_C(0xffffffff) << (run.first & 32);
+        bool is_unused = (hz_arena_masks_get(run.segment->index).unused & half) == half;
+        EXPECT_EQ(is_left_out(start_of(run)), is_unused);
+        left_out += is_unused;
+    }
+    EXPECT_GE(left_out, 8U) << "halves of segments in which only this test has runs";
+    struct hz_run one = alloc(1);
+    EXPECT_FALSE(is_left_out(start_of(one))) << "a page of it is in use";
+    hz_arena_show();
+    for (const struct hz_run &run : runs)
+        EXPECT_FALSE(is_left_out(start_of(run)));
+    free(one);
 }
 
 TEST_F(Arena, RunsOfEverySizeAndAlignment) {
@@ -184,21 +176,6 @@ TEST_F(Arena, PurgeKeepsToItsDelayAndBudget) {
 /* The bound that arena.h promises for a thread that is alone, without what a loop may have in addition. */
 size_t budget() {
     return 8 * MiB + hz_arena_used_bytes() / 8;
-}
-
-void expect_exact_counts() {
-    struct hz_arena_figures now = figures();
-    EXPECT_EQ(hz_arena_resting_bytes(), now.free_dirty_bytes);
-    EXPECT_EQ(hz_arena_used_bytes(), now.used_bytes + now.direct_bytes);
-}
-
-/* Ticks until nothing rests, and for two ticks at least, which forget loops of earlier tests; false if that takes
-   longer than two seconds. */
-bool rests_nothing_soon() {
-    uint64_t start = hz_os_now_ms();
-    while (hz_arena_tick() ? hz_os_now_ms() < start + 2000 : hz_os_now_ms() < start + 250)
-        std::this_thread::yield();
-    return hz_arena_resting_bytes() == 0;
 }
 
 TEST_F(Arena, NoMoreRestsThanTheBudget) {
@@ -432,173 +409,6 @@ TEST_F(Arena, GrownPagesReportTheirDirt) {
     ASSERT_TRUE(hz_arena_run_grow(run.segment, run.first, 2, &dirty));
     EXPECT_EQ(dirty >> (run.first + 2) & 3, 3U) << "a page that was handed out is dirty";
     free(run);
-}
-
-TEST_F(Arena, DirectMappings) {
-    struct hz_arena_figures before = figures();
-    size_t bytes = 3 * unit::segment_bytes + hz_os_page_bytes();
-    struct hz_segment *segment = hz_arena_direct_alloc(bytes, 64 * MiB, true);
-    ASSERT_NE(segment, nullptr);
-    char *base = unit::page_address(segment, 0);
-    EXPECT_TRUE(support::aligned_to(base, 64 * MiB));
-    EXPECT_EQ(hz_segment_find(base), segment);
-    EXPECT_EQ(segment->direct_bytes, bytes);
-    EXPECT_TRUE(support::is_zero(base, bytes));
-    support::fill(base, bytes, 1);
-    EXPECT_EQ(figures().direct_count, before.direct_count + 1);
-    EXPECT_EQ(figures().direct_bytes, before.direct_bytes + bytes);
-    EXPECT_EQ(figures().mapped_bytes, before.mapped_bytes + bytes);
-    struct hz_segment *resized = hz_arena_direct_resize(segment, 2 * bytes, true);
-    ASSERT_NE(resized, nullptr);
-    base = unit::page_address(resized, 0);
-    EXPECT_TRUE(support::aligned_to(base, unit::segment_bytes));
-    EXPECT_TRUE(support::holds(base, bytes, 1));
-    memset(base + bytes, 1, bytes);
-    EXPECT_EQ(hz_segment_find(base), resized);
-    hz_arena_direct_free(resized);
-    EXPECT_EQ(figures().direct_count, before.direct_count);
-    hz_arena_purge(0, SIZE_MAX);
-    EXPECT_EQ(hz_segment_find(base), nullptr);
-    EXPECT_EQ(figures().direct_count, before.direct_count);
-    EXPECT_EQ(figures().mapped_bytes, before.mapped_bytes);
-    EXPECT_EQ(hz_arena_direct_alloc(size_t{1} << 60, 1, false), nullptr);
-    EXPECT_EQ(figures().direct_count, before.direct_count);
-}
-
-TEST_F(Arena, AFreedBlockServesTheNextRequest) {
-    ASSERT_TRUE(rests_nothing_soon());
-    size_t bytes = 2 * unit::segment_bytes;
-    struct hz_segment *segment = hz_arena_direct_alloc(bytes, 1, false);
-    ASSERT_NE(segment, nullptr);
-    char *base = unit::page_address(segment, 0);
-    support::fill(base, bytes, 1);
-    struct hz_arena_figures before = figures();
-    hz_arena_direct_free(segment);
-    EXPECT_EQ(hz_segment_find(base), nullptr);
-    EXPECT_EQ(figures().direct_count, before.direct_count - 1);
-    EXPECT_EQ(figures().free_dirty_bytes, before.free_dirty_bytes + bytes);
-    EXPECT_EQ(figures().mapped_bytes, before.mapped_bytes) << "the memory is kept";
-    EXPECT_EQ(hz_arena_resting_bytes(), bytes);
-    struct hz_segment *again = hz_arena_direct_alloc(bytes - 4096, 1, false);
-    EXPECT_EQ(unit::page_address(again, 0), base);
-    EXPECT_TRUE(support::holds(base, 4096, 1)) << "it was not purged";
-    EXPECT_EQ(again->direct_bytes, bytes - 4096) << "the usable size is the requested one";
-    EXPECT_EQ(hz_arena_direct_resize(again, bytes, true), again) << "grows within its units";
-    EXPECT_EQ(again->direct_bytes, bytes);
-    expect_exact_counts();
-    hz_arena_direct_free(again);
-    again = hz_arena_direct_alloc(bytes, 1, true);
-    EXPECT_EQ(unit::page_address(again, 0), base);
-    EXPECT_TRUE(support::is_zero(base, bytes)) << "the caller wants zeroes";
-    hz_arena_direct_free(again);
-    EXPECT_TRUE(rests_nothing_soon());
-    expect_exact_counts();
-}
-
-/* The freed memory of larger blocks exceeds the budget, until a second round regrets its purge. */
-TEST_F(Arena, ALoopOfLargeBlocksReusesThem) {
-    for (size_t bytes : {12 * MiB, 30 * MiB, 64 * MiB}) {
-        ASSERT_TRUE(rests_nothing_soon());
-        for (int i = 0; i < 4; i++) {
-            struct hz_segment *segment = hz_arena_direct_alloc(bytes, 1, false);
-            ASSERT_NE(segment, nullptr);
-            char *base = unit::page_address(segment, 0);
-            EXPECT_EQ(base[bytes / 2], i >= 2 ? 'x' : 0) << bytes << " bytes, round " << i;
-            memset(base, 'x', bytes);
-            hz_arena_direct_free(segment);
-        }
-        EXPECT_GE(hz_arena_resting_bytes(), bytes);
-        EXPECT_TRUE(rests_nothing_soon());
-    }
-}
-
-TEST_F(Arena, HugeMappingsAreNotKept) {
-    hz_arena_purge(0, SIZE_MAX);
-    struct hz_segment *segment = hz_arena_direct_alloc(64 * MiB + 4096, 1, false);
-    ASSERT_NE(segment, nullptr);
-    size_t mapped = figures().mapped_bytes;
-    hz_arena_direct_free(segment);
-    EXPECT_EQ(figures().mapped_bytes, mapped - 64 * MiB - 4096);
-    EXPECT_EQ(hz_arena_resting_bytes(), 0U);
-}
-
-TEST_F(Arena, ABlockGrowsInPlaceOrMovesAndLeavesItsUnits) {
-    ASSERT_TRUE(rests_nothing_soon());
-    struct hz_segment *first = hz_arena_direct_alloc(3 * MiB, 1, false);
-    char *base = unit::page_address(first, 0);
-    support::fill(base, 3 * MiB, 1);
-    ASSERT_EQ(hz_arena_direct_resize(first, 11 * MiB, true), first);
-    EXPECT_EQ(unit::page_address(first, 0), base) << "the units behind it are free";
-    EXPECT_TRUE(support::holds(base, 3 * MiB, 1));
-    ASSERT_EQ(hz_arena_direct_resize(first, 3 * MiB, true), first);
-    EXPECT_EQ(hz_arena_resting_bytes(), 8 * MiB) << "two units of four MiB";
-    struct hz_segment *second = hz_arena_direct_alloc(3 * MiB, 1, false);
-    ASSERT_EQ(unit::page_address(second, 0), base + 4 * MiB);
-    struct hz_segment *moved = hz_arena_direct_resize(first, 20 * MiB, true);
-    ASSERT_EQ(moved, first);
-    char *target = unit::page_address(moved, 0);
-    EXPECT_NE(target, base) << "the second block is in the way";
-    EXPECT_TRUE(support::holds(target, 3 * MiB, 1));
-    EXPECT_EQ(hz_segment_find(base), nullptr);
-    struct hz_segment *third = hz_arena_direct_alloc(4 * MiB, 1, false);
-    struct hz_segment *fourth = hz_arena_direct_alloc(4 * MiB, 1, false);
-    EXPECT_TRUE(unit::page_address(third, 0) == base || unit::page_address(fourth, 0) == base)
-        << "its units are used again";
-    for (struct hz_segment *one : {moved, second, third, fourth})
-        hz_arena_direct_free(one);
-    EXPECT_TRUE(rests_nothing_soon());
-    expect_exact_counts();
-}
-
-TEST_F(Arena, AShrunkBlockGivesItsTailBack) {
-    ASSERT_TRUE(rests_nothing_soon());
-    struct hz_segment *segment = hz_arena_direct_alloc(8 * MiB, 1, false);
-    char *base = unit::page_address(segment, 0);
-    memset(base, 1, 8 * MiB);
-    ASSERT_EQ(hz_arena_direct_resize(segment, 3 * MiB, true), segment);
-    ASSERT_EQ(hz_arena_direct_resize(segment, 4 * MiB, true), segment);
-    EXPECT_EQ(base[3 * MiB - 1], 1);
-    EXPECT_TRUE(support::is_zero(base + 3 * MiB, MiB)) << "it was purged";
-    hz_arena_direct_free(segment);
-}
-
-/* Counts the mappings of this process, and the kernel's limit. */
-size_t mappings() {
-    std::ifstream maps("/proc/self/maps");
-    return static_cast<size_t>(
-        std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n'));
-}
-
-TEST_F(Arena, ManyBlocksAreFewMappings) {
-    if (support::tsan)
-        GTEST_SKIP() << "its shadow memory has mappings of its own";
-    constexpr size_t count = 70000; /* the kernel allows a process 65530 mappings */
-    size_t before = mappings();
-    std::vector<struct hz_segment *> blocks;
-    for (size_t i = 0; i < count; i++) {
-        struct hz_segment *segment = hz_arena_direct_alloc(3 * MiB, 1, false);
-        ASSERT_NE(segment, nullptr) << "block " << i;
-        *unit::page_address(segment, 0) = 1;
-        blocks.push_back(segment);
-    }
-    EXPECT_LT(mappings(), before + 5000);
-    size_t meta = hz_meta_bytes();
-    for (size_t i = 0; i < count; i += 2) {
-        hz_arena_direct_free(blocks[i]);
-        blocks[i] = nullptr;
-    }
-    EXPECT_LT(mappings(), before + 5000) << "free units between used ones";
-    for (struct hz_segment *&segment : blocks)
-        if (segment == nullptr)
-            segment = hz_arena_direct_alloc(3 * MiB, 1, false);
-    EXPECT_EQ(hz_meta_bytes(), meta) << "descriptions are used again";
-    for (struct hz_segment *segment : blocks) {
-        ASSERT_NE(segment, nullptr);
-        hz_arena_direct_free(segment);
-    }
-    struct hz_run run = alloc(1);
-    free(run);
-    expect_exact_counts();
 }
 
 TEST_F(Arena, DirectorySlotsAreUsedAgain) {
