@@ -1,7 +1,7 @@
 # What `cmake --install` puts where. Components:
 #   runtime       libhakozuna.so.0, libhakozuna-LANE.so.0
 #   development   header, links for -l, archives, files for find_package and pkg-config, hz_malloc(3)
-#   tools         the command hakozuna, which preloads the library, and what asks processes and reads profiles; hakozuna(1), hakozuna(7)
+#   tools         the command hakozuna, which preloads the library, and what asks processes and reads core files and profiles; hakozuna(1), hakozuna(7)
 #   debug         debug information by build id; only if asked for
 #   wheel         the shared libraries for the Python package, which has no links, and what asks processes; only if asked for
 #   tree          the names by which this repository's tools know the lanes, in `make libs`; only if asked for
@@ -150,7 +150,7 @@ function(hz_install_tools)
     hz_install_man(packaging/man/hakozuna.7.in tools)
     set(folder "${PROJECT_SOURCE_DIR}/tools")
     set(scripts "${folder}/heap_profile.py" "${folder}/heap_stats.py")
-    set(modules "${folder}/running.py")
+    set(modules "${folder}/heap_core.py" "${folder}/running.py")
     install(PROGRAMS ${scripts} DESTINATION "${CMAKE_INSTALL_LIBDIR}/hakozuna" COMPONENT tools)
     install(FILES ${modules} DESTINATION "${CMAKE_INSTALL_LIBDIR}/hakozuna" COMPONENT tools)
     if(SKBUILD)

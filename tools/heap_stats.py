@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Shows what a running process keeps in its heap: `hakozuna stats PID` and `hakozuna top PID` (docs/diagnose.md).
+"""Shows what a process keeps in its heap: `hakozuna stats PID`, `hakozuna top PID` and `hakozuna stats --core FILE` (docs/diagnose.md).
 
 `stats` lets the process write one report; `top` does so again and again, and shows what has changed in between. The figures are
 those of docs/stats-schema.json. What a report does not have comes from /proc: the rest of the process's memory, and its limits.
+Of a process that has ended, `stats` reads the core file (heap_core.py).
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ import json
 import os
 import pathlib
 import re
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import heap_core
 import running
 
 MIB = 1 << 20
 ROWS = 10
 INTERVAL_SECONDS = 2.0
 PARTS = ("totals", "sizes", "classes", "threads", "flow", "process", "limits")
+CORE_PARTS = ("totals", "sizes", "classes", "largest", "threads")
 NEAR_LIMIT = 0.9
 OTHER_THREADS = 2**32 - 1
 NO_FLOW = "flow: no block has crossed threads, or none was counted: start the process by 'hakozuna run --watch --profile', or under a build with statistics"
@@ -324,9 +328,34 @@ def limits_part(process: running.Process, _report: dict) -> list[str]:
     return lines
 
 
+# ---- what a core file knows ------------------------------------------------------------------------
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def core_heading(report: dict) -> list[str]:
+    core = report["core"]
+    how = f", by {signal_name(core['signal'])}" if core["signal"] else ""
+    lines = [*heading(report), f"from the core file '{printable(core['file'])}'{how}, with {core['threads']} threads"]
+    if core["unsure"]:
+        lines.append("not everything is certain, since the process stopped in the middle of something, or its memory is not whole:")
+        lines += [f"  {text}" for text in core["unsure"]]
+    return lines
+
+
+def largest(new: dict, _old: dict | None) -> list[str]:
+    lines = [f"{'largest blocks':24}{'MiB':>10}{'bytes':>16}"]
+    return lines + [f"{row['address']:<#24x}{mib(row['bytes']):>10}{row['bytes']:>16}" for row in new["largest"]]
+
+
 # ---- commands --------------------------------------------------------------------------------------
 
-SHOWN = {"totals": totals, "sizes": sizes, "classes": classes, "threads": threads, "flow": flow}
+SHOWN = {"totals": totals, "sizes": sizes, "classes": classes, "largest": largest, "threads": threads, "flow": flow}
 LOOKED_UP = {"process": process_part, "limits": limits_part}
 
 
@@ -347,8 +376,25 @@ def frame(new: dict, old: dict | None) -> list[str]:
     return joined([heading(new), totals(new, old), work(new, old), classes(new, old), threads(new, old), flow(new, old)])
 
 
+def core_stats(arguments: argparse.Namespace) -> None:
+    for part in arguments.part or ():
+        if part not in CORE_PARTS:
+            raise running.Refused(f"--part {part}: a core file does not say; it has {', '.join(CORE_PARTS)}")
+    reports = [heap.report(arguments.largest) for heap in heap_core.heaps(arguments.core)]
+    if arguments.json:
+        print("\n".join(json.dumps(report) for report in reports))
+        return
+    shown = [joined([core_heading(report), *(SHOWN[part](report, None) for part in arguments.part or CORE_PARTS)]) for report in reports]
+    print("\n\n".join("\n".join(lines) for lines in shown))
+
+
 def stats(arguments: argparse.Namespace) -> None:
+    if arguments.core is not None:
+        core_stats(arguments)
+        return
     with running.Process(arguments.pid) as process:
+        if "largest" in (arguments.part or ()):
+            raise running.Refused("--part largest: only a core file says which blocks are the largest")
         answer = running.ask(process, "HAKOZUNA_STATS", arguments.words, arguments.wait)
         if answer.words.format != "json" and not (arguments.json or arguments.part):
             print("\n".join(printable(line) for line in answer.data.decode(errors="replace").splitlines()))
@@ -411,16 +457,21 @@ def seconds(text: str) -> float:
 
 
 def parser() -> argparse.ArgumentParser:
-    whole = argparse.ArgumentParser(prog="hakozuna", description="Shows what a running process keeps in its heap.")
+    whole = argparse.ArgumentParser(prog="hakozuna", description="Shows what a process keeps in its heap.")
     commands = whole.add_subparsers(dest="command", required=True)
+    pid_help = "of a process that `hakozuna run --watch` or HAKOZUNA_STATS has started"
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("pid", type=int, metavar="PID", help="of a process that `hakozuna run --watch` or HAKOZUNA_STATS has started")
     common.add_argument("--words", help="the value of HAKOZUNA_STATS, for a program that overwrites its environment")
     common.add_argument("--wait", type=seconds, default=running.WAIT_SECONDS, metavar="SECONDS", help="for an answer; default: %(default)g")
-    one = commands.add_parser("stats", parents=[common], help="print one report")
+    one = commands.add_parser("stats", parents=[common], help="print one report, of a running process or of a core file")
+    what = one.add_mutually_exclusive_group(required=True)
+    what.add_argument("pid", type=int, nargs="?", metavar="PID", help=pid_help)
+    what.add_argument("--core", metavar="FILE", help="a core file, as the kernel, gcore or gdb's generate-core-file writes it")
+    one.add_argument("--largest", type=int, default=ROWS, metavar="COUNT", help="of a core file: so many of the largest blocks; default: %(default)d")
     one.add_argument("--json", action="store_true", help="the report as the process writes it (docs/stats-schema.json)")
-    one.add_argument("--part", action="append", choices=PARTS, help="only this part; may be given several times")
+    one.add_argument("--part", action="append", choices=(*PARTS, "largest"), help="only this part; may be given several times")
     live = commands.add_parser("top", parents=[common], help="show reports again and again, and what changes")
+    live.add_argument("pid", type=int, metavar="PID", help=pid_help)
     live.add_argument("--interval", type=seconds, default=INTERVAL_SECONDS, metavar="SECONDS", help="default: %(default)g")
     live.add_argument("--once", action="store_true", help="print one frame, from two reports, and end")
     return whole

@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument("arguments", nargs=argparse.REMAINDER)
     commands.add_parser("path", parents=[lane], help="print the library's path, for LD_PRELOAD")
     commands.add_parser("lanes", help="print the names of the lanes, the default first")
-    commands.add_parser("stats", help="print what a running process keeps in its heap", add_help=False)
+    commands.add_parser("stats", help="print what a process keeps in its heap: a running one, or that of a core file", add_help=False)
     commands.add_parser("top", help="show it again and again, and what changes", add_help=False)
     commands.add_parser("profile", help="ask a running process for its heap profile, or read a file of profiles", add_help=False)
     arguments = sys.argv[1:] if arguments is None else arguments
