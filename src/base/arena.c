@@ -70,7 +70,8 @@ static void hide_if_unused(struct hz_segment *segment, uint64_t bits) {
     }
 }
 
-static bool pages_give_back(uint32_t index, uint64_t bits) {
+static bool pages_give_back(uint32_t index, uint64_t bits, bool anew) {
+    (void)anew; /* the pages are purged, in either case */
     /* sync: segment-publish, partner entry_get_locked */
     struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
     char *start = hz_segment_page_address(segment, (unsigned)__builtin_ctzll(bits));
@@ -562,7 +563,7 @@ static char *direct_space(size_t bytes, size_t alignment, struct hz_claim *claim
 
 static void space_release(char *base, size_t bytes, uint32_t region) {
     if (region != 0)
-        hz_region_release(region - 1, base, units_for(bytes));
+        hz_region_release(region - 1, base, units_for(bytes), false);
     else if (!hz_os_unmap(base, bytes))
         (void)hz_os_purge(base, bytes); /* too many mappings to split one: address space is lost, but no memory */
 }
@@ -636,7 +637,7 @@ static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t 
     if (end > bytes && old_bytes - bytes > old_bytes / TAIL_SHARE)
         (void)hz_os_purge(base + bytes, end - bytes); /* if refused, the memory stays with the block */
     if (units < old_units)
-        hz_region_release(region, base + ((size_t)units << HZ_UNIT_LOG2), old_units - units);
+        hz_region_release(region, base + ((size_t)units << HZ_UNIT_LOG2), old_units - units, false);
     return true;
 }
 

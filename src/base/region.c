@@ -20,6 +20,10 @@ static _Atomic(uint64_t) *once_units;       /* owner: the same; units that were 
 static _Atomic(uint64_t) *hole_units;       /* counter: bits of units that are taken, and to be mapped again */
 static _Atomic(uint32_t) region_count;      /* hint; written under the lock of the caller of hz_region_add_locked */
 
+enum { EDGES_MAX = 4096 }; /* a process has 65,530 mappings, which are the program's above all */
+
+static _Atomic(size_t) edges; /* counter: of accessible units and others, so mappings; modulo 2^64 */
+
 static _Atomic(uint32_t) vacant_count; /* hint; regions that were unmapped, whose base is 0 */
 
 static char *unit_address(uint32_t region, unsigned unit) {
@@ -31,9 +35,32 @@ static unsigned unit_of(const char *address) {
     return (unsigned)((uintptr_t)address >> HZ_UNIT_LOG2) % HZ_REGION_UNITS;
 }
 
-static bool units_give_back(uint32_t region, uint64_t bits) {
-    return hz_os_purge(unit_address(region, (unsigned)__builtin_ctzll(bits)), (size_t)hz_bits_count(bits)
-                                                                                  << HZ_UNIT_LOG2);
+/* Units have become accessible, or inaccessible. */
+static void edges_count(uint64_t before, uint64_t after) {
+    hz_add_rlx(&edges,
+               (size_t)hz_bits_count(after ^ after << 1) - hz_bits_count(before ^ before << 1)); /* relaxed: counter */
+}
+
+/* Makes neighbouring units inaccessible, which the caller has claimed. That gives their memory back, and ends what the
+   program has told the kernel about it. False when refused: one mapping may become three, and their number is limited.
+ */
+static bool units_close(uint32_t region, uint64_t bits) {
+    char *start = unit_address(region, (unsigned)__builtin_ctzll(bits));
+    size_t bytes = (size_t)hz_bits_count(bits) << HZ_UNIT_LOG2;
+    if (!hz_os_close(start, bytes))
+        return false;
+    hz_os_hide(start, bytes); /* a new mapping is in core files, and has no name */
+    hz_os_name(start, bytes, HZ_NAME_BLOCKS);
+    uint64_t before = hz_and_rlx(&accessible_units[region], ~bits); /* relaxed: owner of the units' bits */
+    edges_count(before, before & ~bits);
+    return true;
+}
+
+static bool units_give_back(uint32_t region, uint64_t bits, bool anew) {
+    (void)anew; /* they are, in either case */
+    char *start = unit_address(region, (unsigned)__builtin_ctzll(bits));
+    return (hz_load_rlx(&edges) < EDGES_MAX && units_close(region, bits)) || /* relaxed: counter */
+           hz_os_purge(start, (size_t)hz_bits_count(bits) << HZ_UNIT_LOG2);
 }
 
 size_t hz_region_table_bytes(uint32_t most) {
@@ -84,7 +111,8 @@ static bool open_units(uint32_t region, uint64_t bits) {
     if (!hz_os_commit(unit_address(region, first), (size_t)(last - first + 1) << HZ_UNIT_LOG2))
         return false;
     hz_os_show(unit_address(region, first), (size_t)(last - first + 1) << HZ_UNIT_LOG2);
-    hz_or_rlx(&accessible_units[region], closed);
+    uint64_t before = hz_or_rlx(&accessible_units[region], closed);
+    edges_count(before, before | closed);
     hz_or_rlx(&once_units[region], closed);
     return true;
 }
@@ -117,8 +145,20 @@ bool hz_region_grow(uint32_t region, const char *base, unsigned units, unsigned 
     return false;
 }
 
-void hz_region_release(uint32_t region, const char *start, unsigned units) {
-    hz_runmap_release(&hz_region_units, region, hz_run_bits(unit_of(start), units));
+/* Closes altered units. If that is refused, they must at least be accessible: the program may have ended that. */
+static bool units_heal(uint32_t region, char *start, unsigned units, uint64_t bits) {
+    if (units_close(region, bits)) {
+        hz_runmap_clean(&hz_region_units, region, bits);
+        return true;
+    }
+    (void)hz_os_purge(start, (size_t)units << HZ_UNIT_LOG2);
+    return hz_os_commit(start, (size_t)units << HZ_UNIT_LOG2);
+}
+
+void hz_region_release(uint32_t region, char *start, unsigned units, bool is_altered) {
+    uint64_t bits = hz_run_bits(unit_of(start), units);
+    if (!is_altered || units_heal(region, start, units, bits)) /* else address space is lost */
+        hz_runmap_release(&hz_region_units, region, bits);
 }
 
 /* Neighbouring ones, beginning with the lowest. */
@@ -162,23 +202,15 @@ static bool region_unmap(uint32_t region) {
         return false;
     }
     hz_runmap_remove(&hz_region_units, region);
-    hz_store_rlx(&accessible_units[region], 0); /* relaxed, both: owner of the units' bits */
+    edges_count(hz_load_rlx(&accessible_units[region]), 0); /* relaxed, all: owner of the units' bits */
+    hz_store_rlx(&accessible_units[region], 0);
     hz_store_rlx(&once_units[region], 0);
     hz_store_rel(&region_bases[region], 0); /* sync: region-vacant, partner hz_region_add_locked */
     hz_add_rlx(&vacant_count, 1);           /* relaxed: hint */
     return true;
 }
 
-/* A new mapping is in core files, and has no name. */
-static bool range_close(char *start, size_t bytes) {
-    if (!hz_os_close(start, bytes))
-        return false;
-    hz_os_hide(start, bytes);
-    hz_os_name(start, bytes, HZ_NAME_BLOCKS);
-    return true;
-}
-
-static size_t units_close(uint32_t region) {
+static size_t free_close(uint32_t region) {
     size_t bytes = 0;
     for (;;) { /* one run of free accessible units after the other */
         /* relaxed, both: hints, checked by the claim */
@@ -190,11 +222,8 @@ static size_t units_close(uint32_t region) {
         if (!hz_runmap_claim_bits(&hz_region_units, region, run, &claim))
             continue;
         size_t run_bytes = (size_t)hz_bits_count(run) << HZ_UNIT_LOG2;
-        bool done = range_close(unit_address(region, claim.first), run_bytes);
-        if (done) {
-            hz_and_rlx(&accessible_units[region], ~run); /* relaxed: owner of the units' bits */
-            bytes += run_bytes;
-        }
+        bool done = units_close(region, run);
+        bytes += done ? run_bytes : 0;
         units_put(region, run, done ? 0 : claim.dirty);
         if (!done)
             break;
@@ -208,7 +237,7 @@ size_t hz_region_withdraw(void) {
     bool can_end = regions > 0 && !hz_space_limit_is_near(); /* the limit has counted all of a region */
     for (uint32_t region = 0; region < regions; region++) {
         holes_fill(region);
-        bytes += can_end && region_unmap(region) ? HZ_REGION_BYTES : units_close(region);
+        bytes += can_end && region_unmap(region) ? HZ_REGION_BYTES : free_close(region);
     }
     return bytes;
 }
@@ -240,4 +269,10 @@ void hz_regions_show(void) {
         if (base != NULL)
             hz_os_show(base, HZ_REGION_BYTES);
     }
+}
+
+void hz_region_close_free(void) {
+    uint32_t regions = hz_region_count();
+    for (uint32_t region = 0; region < regions && hz_load_rlx(&edges) < EDGES_MAX; region++) /* relaxed: counter */
+        (void)free_close(region);
 }

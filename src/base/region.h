@@ -2,9 +2,10 @@
  * region.h - address space that direct blocks share. Used by arena.c.
  *
  * A region is 256 MiB of address space: 64 units of 4 MiB, which a runmap keeps. A block takes neighbouring units of
- * one region. A unit becomes accessible as a whole when it is first claimed, and stays so until
- * hz_region_withdraw. So neighbours are one mapping for the kernel, which limits the number of mappings. A free unit
- * can rest: it keeps its memory for the next block until it is purged.
+ * one region. A unit becomes accessible as a whole when it is claimed, and stays so until its memory goes back. So
+ * neighbours in use are one mapping for the kernel, which limits the number of mappings. A free unit can rest: it keeps
+ * its memory for the next block until it is purged. A purge makes it inaccessible, unless that makes too many mappings
+ * (docs/decisions/attributes.md).
  */
 #ifndef HZ_BASE_REGION_H
 #define HZ_BASE_REGION_H
@@ -42,8 +43,9 @@ char *hz_region_claim(unsigned units, unsigned align, struct hz_claim *claim, bo
 /* Takes the `more` units behind the first `units` of a block, if they are free. */
 bool hz_region_grow(uint32_t region, const char *base, unsigned units, unsigned more);
 
-/* Gives back `units` units from `start` on; they rest. */
-void hz_region_release(uint32_t region, const char *start, unsigned units);
+/* Gives back `units` units from `start` on; they rest. `is_altered`: the program has told the kernel something about
+   them; they become inaccessible. */
+void hz_region_release(uint32_t region, char *start, unsigned units, bool is_altered);
 
 /* Gives back units whose pages mremap has moved elsewhere, leaving a hole in the region. If the OS refuses, because of
    a limit or because another mapping is in the hole meanwhile, they stay taken until hz_region_withdraw has filled it.
@@ -59,5 +61,8 @@ size_t hz_region_trim(void);
 
 /* Puts all of the regions into core files (hz_arena_show). Any thread. */
 void hz_regions_show(void);
+
+/* Makes free units inaccessible again, as long as that adds few mappings. */
+void hz_region_close_free(void);
 
 #endif

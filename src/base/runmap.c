@@ -26,7 +26,7 @@ size_t hz_runmap_bytes(uint32_t words) {
 }
 
 void hz_runmap_init(struct hz_runmap *map, void *memory, uint32_t words,
-                    bool (*give_back)(uint32_t index, uint64_t bits)) {
+                    bool (*give_back)(uint32_t index, uint64_t bits, bool anew)) {
     char *next = memory;
     map->give_back = give_back;
     hz_summary_init(&map->free_runs, next, words);
@@ -287,14 +287,20 @@ static uint64_t resting_units(struct hz_runmap *map, uint32_t index) {
     return hz_load_rlx(&map->free_masks[index]) & hz_load_rlx(&map->dirty_masks[index]);
 }
 
-/* Purges one run of units that are in `tries`, and removes it from `tries`; false when there is none. The units rest,
-   or `clean_too`: are free. No other thread can get them meanwhile. */
-static bool purge_run(struct hz_runmap *map, uint32_t index, uint64_t *tries, bool clean_too, size_t *purged) {
+enum how {
+    RESTING, /* units that rest */
+    FREE,    /* clean ones too */
+    ANEW,    /* and maps them anew */
+};
+
+/* Purges one run of units that are in `tries`, and removes it from `tries`; false when there is none. Adds to *purged
+   the units that were given back and, with ANEW, were dirty. No other thread can get them meanwhile. */
+static bool purge_run(struct hz_runmap *map, uint32_t index, uint64_t *tries, enum how how, size_t *purged) {
     struct hz_claim claim;
     uint64_t run;
     do {
         /* relaxed: hint, checked by the claim */
-        uint64_t bits = *tries & (clean_too ? hz_load_rlx(&map->free_masks[index]) : resting_units(map, index));
+        uint64_t bits = *tries & (how != RESTING ? hz_load_rlx(&map->free_masks[index]) : resting_units(map, index));
         if (bits == 0)
             return false;
         unsigned first = (unsigned)__builtin_ctzll(bits);
@@ -302,9 +308,9 @@ static bool purge_run(struct hz_runmap *map, uint32_t index, uint64_t *tries, bo
         run = hz_run_bits(first, after == 0 ? 64 - first : (unsigned)__builtin_ctzll(after));
     } while (!hz_runmap_claim_bits(map, index, run, &claim));
     /* if another thread used and purged some of the units before the claim, they are purged twice */
-    bool done = map->give_back(index, run);
+    bool done = map->give_back(index, run, how == ANEW);
     hz_runmap_clean(map, index, done ? run : run & ~claim.dirty);
-    *purged += done ? hz_bits_count(run) : 0;
+    *purged += done ? hz_bits_count(how == ANEW ? run & claim.dirty : run) : 0;
     *tries &= ~run;
     put_back(map, index, run);
     return true;
@@ -324,15 +330,22 @@ static uint64_t lowest_bits(uint64_t bits, size_t most) {
 static size_t purge_word(struct hz_runmap *map, uint32_t index, uint64_t tries, size_t most, size_t *purged) {
     tries = lowest_bits(tries & resting_units(map, index), most);
     size_t tried = hz_bits_count(tries);
-    while (tries != 0 && purge_run(map, index, &tries, false, purged)) {
+    while (tries != 0 && purge_run(map, index, &tries, RESTING, purged)) {
     }
     return tried;
 }
 
 void hz_runmap_purge_free(struct hz_runmap *map, uint32_t index, uint64_t tries) {
     size_t purged = 0;
-    while (tries != 0 && purge_run(map, index, &tries, true, &purged)) {
+    while (tries != 0 && purge_run(map, index, &tries, FREE, &purged)) {
     }
+}
+
+size_t hz_runmap_renew_free(struct hz_runmap *map, uint32_t index, uint64_t tries) {
+    size_t purged = 0;
+    while (purge_run(map, index, &tries, ANEW, &purged)) {
+    }
+    return purged;
 }
 
 size_t hz_runmap_purge_all(struct hz_runmap *map, size_t most) {

@@ -35,8 +35,9 @@ struct hz_runmap {
     _Atomic(uint32_t) purge_cursor;  /* hint: next word to purge when there is too much */
     _Atomic(uint32_t) align_cursor;  /* hint: next word to look at for an aligned run */
 
-    /* const after publish. Gives back the memory of neighbouring units, which the caller has claimed */
-    bool (*give_back)(uint32_t index, uint64_t bits);
+    /* const after publish. Gives back the memory of neighbouring units, which the caller has claimed; `anew`: by
+       mapping them anew, if that can be */
+    bool (*give_back)(uint32_t index, uint64_t bits, bool anew);
 };
 
 struct hz_claim {
@@ -57,7 +58,7 @@ HZ_INLINE unsigned hz_bits_count(uint64_t bits) {
 /* Zeroed memory for a map of `words` words. Init: once, before any other call; there are no units at first. */
 size_t hz_runmap_bytes(uint32_t words);
 void hz_runmap_init(struct hz_runmap *map, void *memory, uint32_t words,
-                    bool (*give_back)(uint32_t index, uint64_t bits));
+                    bool (*give_back)(uint32_t index, uint64_t bits, bool anew));
 
 /* Makes the units of a new word free and clean. */
 void hz_runmap_add(struct hz_runmap *map, uint32_t index);
@@ -105,6 +106,10 @@ size_t hz_runmap_purge_oldest(struct hz_runmap *map, size_t most);
 
 /* Purges those of the units that are free, also if they should hold no memory. */
 void hz_runmap_purge_free(struct hz_runmap *map, uint32_t index, uint64_t tries);
+
+/* Maps those of the units that are free anew, also if they should hold no memory. Returns the number of units that did.
+ */
+size_t hz_runmap_renew_free(struct hz_runmap *map, uint32_t index, uint64_t tries);
 
 /* In a fork's child: makes the counts and the summaries of the first `words` words agree with the masks. */
 void hz_runmap_repair(struct hz_runmap *map, uint32_t words);

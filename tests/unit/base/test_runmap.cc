@@ -24,7 +24,7 @@ unsigned longest(uint64_t mask) {
 std::vector<std::pair<uint32_t, uint64_t>> given_back;
 bool refuses;
 
-bool give_back(uint32_t index, uint64_t bits) {
+bool give_back(uint32_t index, uint64_t bits, bool /*anew*/) {
     given_back.emplace_back(index, bits);
     return !refuses;
 }
