@@ -4,6 +4,7 @@
 #include "base/budget.h"
 
 #include "base/atomic.h"
+#include "base/os.h"
 
 enum {
     BUDGET_BYTES = 8 << 20,
@@ -12,6 +13,8 @@ enum {
     BUDGET_LOOP_BYTES_MIN = 1 << 20,
     BUDGET_LOOP_PAGES_BYTES =
         4 << 20, /* ... of which pages may be this much, and what the base has: there may be no tick */
+    REFUSED_MS = 1000,
+    REFUSALS_MAX = 6, /* that double the pause */
 };
 
 static _Atomic(size_t) rest_bytes = BUDGET_BYTES; /* hint: the fixed part */
@@ -21,6 +24,8 @@ static _Atomic(bool) loop_used;                   /* hint: loop_bytes was needed
 static _Atomic(size_t) soft_limit;                /* hint; 0: none */
 static _Atomic(bool) skips_direct;                /* hint: the soft limit does not count direct blocks */
 static _Atomic(size_t) hard_limit;                /* hint */
+static _Atomic(uint32_t) refusals;                /* hint: in a row; 0: the last purge succeeded */
+static _Atomic(uint64_t) pause_end_ms;            /* hint */
 
 void hz_budget_limits_set(size_t soft_bytes, size_t hard_bytes, bool soft_skips_direct) {
     hz_store_rlx(&skips_direct, soft_skips_direct); /* relaxed, all: hint */
@@ -43,6 +48,21 @@ bool hz_budget_soft_skips_direct(void) {
 /* The budget without its addition for loops. The fixed part is at most PTRDIFF_MAX, so no sum overflows. */
 static size_t base_of(size_t used) {
     return hz_load_rlx(&rest_bytes) + used / BUDGET_USED_SHARE; /* relaxed: hint */
+}
+
+bool hz_budget_is_paused(void) {
+    return HZ_UNLIKELY(hz_load_rlx(&refusals) != 0) && hz_os_now_ms() < hz_load_rlx(&pause_end_ms); /* relaxed: hint */
+}
+
+void hz_budget_told(bool done) {
+    uint32_t before = hz_load_rlx(&refusals); /* relaxed, all: hints */
+    if (done) {
+        if (before != 0)
+            hz_store_rlx(&refusals, 0);
+    } else if (!hz_budget_is_paused()) {
+        hz_store_rlx(&refusals, before + 1);
+        hz_store_rlx(&pause_end_ms, hz_os_now_ms() + ((uint64_t)REFUSED_MS << hz_min(before, REFUSALS_MAX)));
+    }
 }
 
 size_t hz_budget_limit(size_t used, size_t resting_units) {

@@ -27,6 +27,11 @@ void hz_budget_age(size_t resting);
    purges what exceeds the budget. */
 bool hz_budget_rest_set(size_t bytes);
 
+/* The kernel took pages back, or refused to (`done` is false), since they are locked. After a refusal no page is purged
+   by itself for a second; each further one doubles the pause, up to 64 times. */
+void hz_budget_told(bool done);
+bool hz_budget_is_paused(void);
+
 /* Limits of what is held; 0: none. `soft_skips_direct`: the soft limit does not count direct blocks. */
 void hz_budget_limits_set(size_t soft_bytes, size_t hard_bytes, bool soft_skips_direct);
 bool hz_budget_soft_skips_direct(void);

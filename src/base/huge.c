@@ -315,6 +315,18 @@ uint64_t hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, s
     return pages;
 }
 
+void hz_huge_tell_again(hz_huge_units *units, char *base, size_t offset, size_t bytes) {
+    unsigned seen = hz_load_rlx(units); /* relaxed: hint */
+    for (size_t at = offset, next; seen != 0 && at < offset + bytes; at = next) {
+        unsigned unit = (unsigned)(at >> HZ_HUGE_LOG2);
+        next = hz_min(offset + bytes, ((size_t)unit + 1) << HZ_HUGE_LOG2);
+        if ((seen >> unit & 1) != 0)
+            hz_os_huge(base + at, next - at);
+        else if ((seen >> unit >> REFUSED_SHIFT & 1) != 0)
+            hz_os_sparse(base + at, next - at);
+    }
+}
+
 static bool block_fits(size_t bytes, size_t others) {
     size_t dense = hz_load_rlx(&huge_dense_bytes); /* relaxed: hint */
     return bytes >= BLOCK_BYTES_MIN && dense >= WANTED_BYTES && others + bytes <= dense / BLOCK_SHARE && can_ask();

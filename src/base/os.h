@@ -61,6 +61,10 @@ int hz_os_collapse(void *address, size_t bytes);
    contents are undefined then, and need not be zero. */
 bool hz_os_purge(void *address, size_t bytes);
 
+/* Maps accessible memory anew: it is empty, reads as zero, and what the kernel was told about it is forgotten. False
+   when refused; then it is as it was. A confined process can only give the memory back and make it accessible. */
+bool hz_os_renew(void *address, size_t bytes);
+
 /* Ends a mapping or a part of one. False when refused: cutting out the middle makes two mappings of one, and their
    number is limited. */
 bool hz_os_unmap(void *address, size_t bytes);
@@ -89,6 +93,10 @@ void *hz_os_remap(void *address, size_t old_bytes, size_t new_bytes, void *targe
 /* Bytes of the range that are in memory now. Where nothing is mapped, and in a process that may be filtered, none are.
    A system call for each 4 MiB or so; for statistics. */
 size_t hz_os_resident_bytes(const void *address, size_t bytes);
+
+/* Stores a bit for each system page of the range, at most 1024, that is in memory now. False if that is not known, as
+   in a process that may be filtered. A system call. */
+bool hz_os_resident_map(const void *address, size_t bytes, uint64_t *bits);
 
 /* The CPUs on which a thread may run, one bit each in `mask`, which has room for 64 * words of them; 0: the calling
    thread. Returns their number; 0 when the kernel does not say, or has more CPUs than that, or the process is confined;

@@ -80,6 +80,10 @@ bool hz_os_purge(void *address, size_t bytes) {
     return !refuse() && hz_os_linux_purge(address, bytes);
 }
 
+bool hz_os_renew(void *address, size_t bytes) {
+    return !refuse() && hz_os_linux_renew(address, bytes);
+}
+
 bool hz_os_unmap(void *address, size_t bytes) {
     bool done = !refuse() && hz_os_linux_unmap(address, bytes);
     hz_sub_rlx(&faulty_mapped, done ? bytes : 0); /* relaxed, both: counters */

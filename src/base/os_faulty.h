@@ -35,6 +35,7 @@ void *hz_os_linux_map(size_t bytes, size_t alignment, bool lazy);
 void *hz_os_linux_map_zero(size_t bytes, size_t alignment);
 int hz_os_linux_collapse(void *address, size_t bytes);
 bool hz_os_linux_purge(void *address, size_t bytes);
+bool hz_os_linux_renew(void *address, size_t bytes);
 bool hz_os_linux_unmap(void *address, size_t bytes);
 bool hz_os_linux_close(void *address, size_t bytes);
 bool hz_os_linux_fill(void *address, size_t bytes);

@@ -6,8 +6,8 @@
  * other arguments serve better, a refusal makes this file try the plain ones, and a confined process uses no others
  * (hz_os_confine). docs/failure.md lists every call with all arguments; a test compares it with what programs call.
  *
- * In the faulty build the ten functions that an OS can refuse, and the two that say how long something took, are named
- * hz_os_linux_*, and os_faulty.c calls them.
+ * In the faulty build the eleven functions that an OS can refuse, and the two that say how long something took, are
+ * named hz_os_linux_*, and os_faulty.c calls them.
  */
 #define _GNU_SOURCE
 #include "base/os.h"
@@ -236,6 +236,18 @@ bool IMPL(purge)(void *address, size_t bytes) {
     return call_madvise(address, bytes, MADV_DONTNEED) == 0;
 }
 
+/* A sandbox may forbid to map over something. Then the memory is given back and made accessible, which is the most that
+   can be done. Older kernels remove the old mapping before they refuse the new one. */
+bool IMPL(renew)(void *address, size_t bytes) {
+    const int protection = PROT_READ | PROT_WRITE;
+    long mapped = confined() ? -EPERM : call_mmap(address, bytes, protection, MAP_FIXED);
+    if (is_filters(mapped))
+        return call_madvise(address, bytes, MADV_DONTNEED) == 0 && call_mprotect(address, bytes, protection) == 0;
+    if (mapped == -ENOMEM)
+        return map_at(address, bytes, protection); /* fails unless that happened */
+    return mapped == (long)address;
+}
+
 bool IMPL(unmap)(void *address, size_t bytes) {
     return unmap(address, bytes);
 }
@@ -330,6 +342,19 @@ size_t hz_os_resident_bytes(const void *address, size_t bytes) {
             pages += is_resident[page] & 1;
     }
     return pages * page_bytes;
+}
+
+bool hz_os_resident_map(const void *address, size_t bytes, uint64_t *bits) {
+    enum { PAGES_MAX = 1024 };
+    unsigned char is_resident[PAGES_MAX];
+    size_t pages = bytes / hz_os_page_bytes();
+    if (pages > PAGES_MAX || !hz_os_is_unfiltered() || HZ_SYSCALL(SYS_mincore, address, bytes, is_resident) != 0)
+        return false;
+    for (size_t page = 0; page < pages; page++) {
+        bits[page / 64] = page % 64 == 0 ? 0 : bits[page / 64];
+        bits[page / 64] |= (uint64_t)(is_resident[page] & 1) << (page % 64);
+    }
+    return true;
 }
 
 size_t hz_os_page_bytes(void) {
