@@ -45,15 +45,17 @@ static struct arena arena = {
 HZ_ARENA_ANATOMY(arena);
 
 /* Gives back memory of a segment that the caller holds. If that breaks a huge page, its unused part goes back too. */
-static bool part_give_back(struct hz_segment *segment, char *start, size_t bytes) {
+static bool part_give_back(struct hz_segment *segment, char *start, size_t bytes, bool anew) {
     char *base = hz_segment_page_address(segment, 0);
-    uint64_t broken = hz_huge_refuse_parts(&segment->huge, base, (size_t)(start - base), bytes);
+    size_t offset = (size_t)(start - base);
+    uint64_t broken = hz_huge_refuse_parts(&segment->huge, base, offset, bytes);
     hz_runmap_purge_free(&arena.pages, segment->index, broken);
-    return hz_os_purge(start, bytes);
+    return hz_altered_give_back(&segment->altered, &segment->huge, base, offset, bytes, anew);
 }
 
-/* Hides units of which the caller has claimed all pages that held memory, if the others can be claimed too. */
-static void hide_if_unused(struct hz_segment *segment, uint64_t bits) {
+/* Hides units of which the caller has claimed all pages that held memory, if the others can be claimed too. `again`:
+   the pages were mapped anew, so those that were hidden are no more. */
+static void hide_if_unused(struct hz_segment *segment, uint64_t bits, bool again) {
     for (unsigned unit = 0; unit < HZ_SEGMENT_BYTES / HZ_HUGE_BYTES && !arena.tight; unit++) {
         uint64_t pages = hz_run_bits(unit * (HZ_HUGE_BYTES / HZ_PAGE_BYTES), HZ_HUGE_BYTES / HZ_PAGE_BYTES);
         uint64_t others = pages & ~bits;
@@ -62,7 +64,7 @@ static void hide_if_unused(struct hz_segment *segment, uint64_t bits) {
         if ((bits & pages) == 0 || (dirty & others) != 0 ||
             (others != 0 && !hz_runmap_claim_bits(&arena.pages, segment->index, others, &claim)))
             continue;
-        hz_dump_hide(&segment->hidden, hz_segment_page_address(segment, 0), unit);
+        hz_dump_hide(&segment->hidden, hz_segment_page_address(segment, 0), unit, again);
         if (others != 0) {
             hz_runmap_clean(&arena.pages, segment->index, others & ~claim.dirty);
             hz_runmap_release(&arena.pages, segment->index, others);
@@ -71,12 +73,11 @@ static void hide_if_unused(struct hz_segment *segment, uint64_t bits) {
 }
 
 static bool pages_give_back(uint32_t index, uint64_t bits, bool anew) {
-    (void)anew; /* the pages are purged, in either case */
     /* sync: segment-publish, partner entry_get_locked */
     struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
     char *start = hz_segment_page_address(segment, (unsigned)__builtin_ctzll(bits));
-    bool done = part_give_back(segment, start, (size_t)hz_bits_count(bits) << HZ_PAGE_LOG2);
-    hide_if_unused(segment, done ? bits : 0);
+    bool done = part_give_back(segment, start, (size_t)hz_bits_count(bits) << HZ_PAGE_LOG2, anew);
+    hide_if_unused(segment, done ? bits : 0, anew);
     return done;
 }
 
@@ -334,10 +335,8 @@ void hz_arena_count_purged(size_t bytes) {
     hz_add_rlx(&arena.purged_bytes, bytes); /* relaxed: counter */
 }
 
-bool hz_arena_part_purge(char *start, size_t bytes) {
-    bool done = part_give_back(hz_segment_get(start), start, bytes);
-    hz_arena_count_purged(done ? bytes : 0);
-    return done;
+bool hz_arena_part_purge(char *start, size_t bytes, bool anew) {
+    return part_give_back(hz_segment_get(start), start, bytes, anew);
 }
 
 size_t hz_arena_purged_bytes(void) {
@@ -388,7 +387,7 @@ static void budget_keep(size_t most) {
     size_t purged = 0;
     if (units > resting / 2)
         purged = hz_runmap_purge_oldest(&hz_region_units, (most + HZ_UNIT_BYTES - 1) >> HZ_UNIT_LOG2) << HZ_UNIT_LOG2;
-    if (purged < most)
+    if (purged < most && !hz_budget_is_paused())
         purged += hz_runmap_purge_oldest(&arena.pages, (most - purged) >> HZ_PAGE_LOG2) << HZ_PAGE_LOG2;
     hz_add_rlx(&arena.purged_bytes, purged);
     hz_budget_purged(purged);
@@ -450,7 +449,17 @@ bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run
     return true;
 }
 
+/* Makes pages plain memory again. False if some cannot be used: their address space is lost. */
+static HZ_COLD bool run_heal(struct hz_segment *segment, unsigned first, unsigned pages) {
+    bool is_usable = hz_altered_heal(&segment->altered, &segment->huge, hz_segment_page_address(segment, 0),
+                                     (size_t)first << HZ_PAGE_LOG2, (size_t)pages << HZ_PAGE_LOG2);
+    hz_altered_forget(&segment->altered, first, pages);
+    return is_usable;
+}
+
 static void run_release(struct hz_segment *segment, unsigned first, unsigned pages) {
+    if (hz_altered_is_likely(&segment->altered, first, pages) && !run_heal(segment, first, pages))
+        return;
     hz_runmap_release(&arena.pages, segment->index, hz_run_bits(first, pages));
     budget_keep(BUDGET_STEP_PAGES << HZ_PAGE_LOG2);
 }
@@ -561,9 +570,9 @@ static char *direct_space(size_t bytes, size_t alignment, struct hz_claim *claim
     return is_huge ? NULL : alone_space(bytes, alignment);
 }
 
-static void space_release(char *base, size_t bytes, uint32_t region) {
+static void space_release(char *base, size_t bytes, uint32_t region, bool is_altered) {
     if (region != 0)
-        hz_region_release(region - 1, base, units_for(bytes), false);
+        hz_region_release(region - 1, base, units_for(bytes), is_altered);
     else if (!hz_os_unmap(base, bytes))
         (void)hz_os_purge(base, bytes); /* too many mappings to split one: address space is lost, but no memory */
 }
@@ -573,8 +582,9 @@ static struct hz_segment *direct_publish(char *base, size_t bytes, uint32_t regi
     hz_lock_acquire(&arena.lock);
     struct hz_segment *segment = entry_get_locked(true);
     if (segment != NULL) {
-        hz_store_rlx(&segment->direct_bytes, bytes); /* relaxed, both: published by publish_locked */
+        hz_store_rlx(&segment->direct_bytes, bytes); /* relaxed, all: published by publish_locked */
         hz_store_rlx(&segment->region, region);
+        hz_store_rlx(&segment->is_altered, false);
         publish_locked(segment, base, HZ_SEGMENT_DIRECT);
     }
     hz_lock_release(&arena.lock);
@@ -597,7 +607,7 @@ struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool ze
         memset(base, 0, bytes);
     struct hz_segment *segment = direct_publish(base, bytes, region);
     if (segment == NULL) {
-        space_release(base, bytes, region);
+        space_release(base, bytes, region, false);
         return NULL;
     }
     hz_add_rlx(&arena.direct_bytes, bytes); /* relaxed: counter */
@@ -612,6 +622,7 @@ void hz_arena_direct_free(struct hz_segment *segment) {
     char *base = (char *)hz_load_rlx(&segment->base); /* relaxed, all: owner */
     size_t bytes = hz_load_rlx(&segment->direct_bytes);
     uint32_t region = hz_load_rlx(&segment->region);
+    bool is_altered = hz_load_rlx(&segment->is_altered);
     if (segment->is_huge)
         hz_huge_block_end(bytes);
     unpublish(segment); /* first: once the space is released, any thread can get the address */
@@ -619,14 +630,14 @@ void hz_arena_direct_free(struct hz_segment *segment) {
     entry_release_locked(segment, true);
     hz_lock_release(&arena.lock);
     hz_sub_rlx(&arena.direct_bytes, bytes); /* relaxed, both: counters */
-    hz_add_rlx(&arena.purged_bytes, region == 0 ? bytes : 0);
-    space_release(base, bytes, region);
+    hz_add_rlx(&arena.purged_bytes, region == 0 || is_altered ? bytes : 0);
+    space_release(base, bytes, region, is_altered);
     if (region != 0)
         budget_keep(hz_max((size_t)BUDGET_STEP_PAGES << HZ_PAGE_LOG2, bytes));
 }
 
 /* Resizes a block within its region. One that shrinks stays there, whatever blocks are mapped alone now. */
-static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t bytes) {
+static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t bytes, bool is_altered) {
     if (bytes > old_bytes && is_alone(bytes))
         return false;
     unsigned old_units = units_for(old_bytes);
@@ -634,10 +645,12 @@ static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t 
     if (units > old_units)
         return hz_region_grow(region, base, old_units, units - old_units);
     size_t end = hz_min(old_bytes, (size_t)units << HZ_UNIT_LOG2);
-    if (end > bytes && old_bytes - bytes > old_bytes / TAIL_SHARE)
-        (void)hz_os_purge(base + bytes, end - bytes); /* if refused, the memory stays with the block */
+    if (end > bytes && is_altered)
+        (void)hz_os_renew(base + bytes, end - bytes); /* if refused, the memory stays with the block, in both cases */
+    else if (end > bytes && old_bytes - bytes > old_bytes / TAIL_SHARE)
+        (void)hz_os_purge(base + bytes, end - bytes);
     if (units < old_units)
-        hz_region_release(region, base + ((size_t)units << HZ_UNIT_LOG2), old_units - units, false);
+        hz_region_release(region, base + ((size_t)units << HZ_UNIT_LOG2), old_units - units, is_altered);
     return true;
 }
 
@@ -666,7 +679,7 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
     uint32_t region = hz_load_rlx(&segment->region);
     if (bytes > old_bytes && hard_forbids(bytes - old_bytes))
         return NULL;
-    bool done = region != 0 ? region_resize(region - 1, base, old_bytes, bytes)
+    bool done = region != 0 ? region_resize(region - 1, base, old_bytes, bytes, hz_load_rlx(&segment->is_altered))
                             : hz_os_remap(base, old_bytes, bytes, NULL) != NULL;
     if (!done && bytes > old_bytes && may_move) {
         unsigned units = units_for(old_bytes);
@@ -693,7 +706,7 @@ static size_t runmap_purge(struct hz_runmap *map, uint64_t delay_ms, size_t most
 size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages) {
     if (!is_ready())
         return 0;
-    size_t pages = runmap_purge(&arena.pages, delay_ms, budget_pages);
+    size_t pages = delay_ms != 0 && hz_budget_is_paused() ? 0 : runmap_purge(&arena.pages, delay_ms, budget_pages);
     size_t units = 0;
     if (!arena.tight && pages < budget_pages)
         units = runmap_purge(&hz_region_units, delay_ms, (budget_pages - pages - 1) / HZ_SEGMENT_PAGES + 1);
@@ -702,33 +715,6 @@ size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages) {
     size_t purged = (pages << HZ_PAGE_LOG2) + (units << HZ_UNIT_LOG2);
     hz_add_rlx(&arena.purged_bytes, purged); /* relaxed: counter */
     return purged;
-}
-
-/* Zeros describe a segment without runs. */
-static size_t segment_meta_purge(struct hz_segment *segment) {
-    uintptr_t os_page = hz_os_page_bytes();
-    uintptr_t begin = hz_round_up((uintptr_t)segment->meta, os_page);
-    uintptr_t behind = (uintptr_t)(segment + 1) & ~(os_page - 1);
-    struct hz_claim claim;
-    /* relaxed, both: hint. Whoever holds a run of the segment has claimed its bits */
-    if (!hz_load_rlx(&segment->is_described) || !hz_runmap_claim_bits(&arena.pages, segment->index, UINT64_MAX, &claim))
-        return 0;
-    size_t bytes = begin < behind && hz_os_purge((void *)begin, behind - begin) ? behind - begin : 0;
-    hz_store_rlx(&segment->is_described, false);
-    hz_runmap_clean(&arena.pages, segment->index, ~claim.dirty);
-    hz_runmap_release(&arena.pages, segment->index, UINT64_MAX);
-    return bytes;
-}
-
-size_t hz_arena_meta_purge(void) {
-    size_t bytes = 0;
-    for (uint32_t index = 0; index < hz_arena_segment_count(); index++) {
-        struct hz_segment *segment = hz_arena_segment(index);
-        if (segment != NULL && hz_load_rlx(&segment->kind) == HZ_SEGMENT_PAGED) /* relaxed: checked by the claim */
-            bytes += segment_meta_purge(segment);
-    }
-    hz_arena_count_purged(bytes);
-    return bytes;
 }
 
 bool hz_arena_tick(void) {
@@ -743,6 +729,10 @@ bool hz_arena_tick(void) {
         hz_arena_idle_end(IDLE_MS, IDLE_MOST);
     }
     return hz_arena_resting_bytes() > 0;
+}
+
+struct hz_runmap *hz_arena_pages(void) {
+    return &arena.pages;
 }
 
 size_t hz_arena_runs_bytes(void) {

@@ -12,6 +12,7 @@
 #ifndef HZ_BASE_ARENA_H
 #define HZ_BASE_ARENA_H
 
+#include "base/altered.h"
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "base/huge.h"
@@ -27,6 +28,9 @@ enum {
 };
 
 _Static_assert(HZ_SEGMENT_PAGES == 64, "a segment's pages are the bits of one word");
+_Static_assert((int)HZ_SEGMENT_PAGES == (int)HZ_MARK_PAGES, "marks cover a segment");
+
+struct hz_runmap;
 
 enum hz_segment_kind {
     HZ_SEGMENT_NONE = 0, /* unused entry of the directory */
@@ -49,11 +53,13 @@ struct hz_segment {
     uint32_t index;                       /* const after publish; in the directory */
     _Atomic(uint32_t) region;             /* owner: the block's holder; 1 + number of its region, 0: mapped alone */
     bool is_huge;                         /* owner: the block's holder; huge pages were asked for */
+    _Atomic(bool) is_altered;             /* owner: the block's holder; the program told the kernel of a direct block */
     void *note;                           /* owner: the block's holder, the layer above; of a direct block */
     /* the entry of a direct block ends here */
     _Atomic(bool) is_described;           /* hint: a run was handed out since `meta` was last purged */
     _Atomic(uint8_t) hidden;              /* hint: units that core files do not have (hz_dump_marks) */
     hz_huge_units huge;                   /* hint: what the kernel was told */
+    struct hz_altered altered;            /* as altered.h says */
     uint8_t run_first[HZ_SEGMENT_PAGES];  /* owner: the run's holder; first page of the run that a page is in */
     uint8_t run_pages[HZ_SEGMENT_PAGES];  /* owner: the run's holder; length of the run, at its first page */
     _Atomic(_Atomic(uint16_t) *) flowmap; /* sync: livemap-publish; builds with statistics, flowmap.c */
@@ -156,9 +162,8 @@ bool hz_arena_is_over_hard(void); /* even after a purge of what rests */
 #define HZ_ARENA_REST_ALL ((size_t)PTRDIFF_MAX)
 void hz_arena_rest_set(size_t bytes);
 
-/* Gives back the memory that describes the runs of segments in which no run is handed out, and leaves those that hold
-   no memory out of core files. Returns the bytes. Any thread. */
-size_t hz_arena_meta_purge(void);
+/* The pages of all segments, a word each. */
+struct hz_runmap *hz_arena_pages(void);
 
 /* Bytes that were given back to the OS since the start, by any thread and for any reason. */
 size_t hz_arena_purged_bytes(void);
@@ -166,8 +171,9 @@ size_t hz_arena_purged_bytes(void);
 /* Counts bytes that the layer above gave back. */
 void hz_arena_count_purged(size_t bytes);
 
-/* Gives back a part of a run, in system pages. Its holder must not touch it meanwhile. False when the OS refuses. */
-bool hz_arena_part_purge(char *start, size_t bytes);
+/* Gives back a part of a run, in system pages; `anew`: as hz_altered_give_back. Its holder must not touch it meanwhile.
+   False when the OS refuses. The caller counts the bytes. */
+bool hz_arena_part_purge(char *start, size_t bytes, bool anew);
 
 /* The holder of a run says that `bytes` of it are hollow, that is, hold no memory, because it purged them or has not
    touched them yet. Negative: they may hold memory again, or the run is about to be freed. Hollow bytes do not count as

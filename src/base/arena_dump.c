@@ -48,14 +48,16 @@ void hz_dump_begin(hz_dump_marks *marks, char *base, size_t bytes) {
         hz_os_show(base, bytes);
 }
 
-void hz_dump_hide(hz_dump_marks *marks, char *base, unsigned unit) {
+void hz_dump_hide(hz_dump_marks *marks, char *base, unsigned unit, bool again) {
     uint8_t bit = (uint8_t)(1U << unit);
-    /* relaxed, all: hint; the caller's pages publish the mark */
-    if ((hz_load_rlx(marks) & bit) != 0 || hz_load_rlx(&hidden_count) >= HIDDEN_MAX)
+    bool is_marked = (hz_load_rlx(marks) & bit) != 0; /* relaxed, all: hint; the caller's pages publish the mark */
+    if (is_marked ? !again : hz_load_rlx(&hidden_count) >= HIDDEN_MAX)
         return;
-    hz_add_rlx(&hidden_count, 1);
-    (void)hz_or_rlx(marks, bit);
-    hz_signal_fence(); /* fork: what a copy finds hidden is marked so */
+    if (!is_marked) {
+        hz_add_rlx(&hidden_count, 1);
+        (void)hz_or_rlx(marks, bit);
+        hz_signal_fence(); /* fork: what a copy finds hidden is marked so */
+    }
     hz_os_hide(unit_start(base, unit), HZ_HUGE_BYTES);
 }
 

@@ -32,8 +32,8 @@ HZ_INLINE uint8_t hz_dump_units(unsigned first, unsigned pages) {
 void hz_dump_begin(hz_dump_marks *marks, char *base, size_t bytes);
 
 /* Hides a unit that holds no memory, all of whose pages the caller has claimed, unless too many are hidden: each can be
-   a mapping of its own. */
-void hz_dump_hide(hz_dump_marks *marks, char *base, unsigned unit);
+   a mapping of its own. `again`: even if it has its mark. */
+void hz_dump_hide(hz_dump_marks *marks, char *base, unsigned unit, bool again);
 
 /* Shows units, of each of which the caller has claimed a page. */
 HZ_COLD void hz_dump_show(hz_dump_marks *marks, char *base, uint8_t units);

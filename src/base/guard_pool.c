@@ -292,6 +292,7 @@ enum hz_guard_answer hz_guard_pool_free(const void *block, struct hz_guard_slot 
     if (answer != HZ_GUARD_OK)
         return answer;
     struct place place = place_of(slot->start, slot->size);
+    (void)hz_os_protect(place.pages, place.pages_bytes, true, false); /* the program may have protected them */
     if (!margin_is_whole(margin_before(&place)))
         answer = HZ_GUARD_UNDERWRITE;
     else if (!margin_is_whole(margin_behind(&place, slot->size)))

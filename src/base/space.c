@@ -17,13 +17,13 @@ enum {
 
 struct hz_space_table hz_space_addresses;
 
-static uintptr_t lowest;         /* lock: the arena's; addresses that were ever reserved are in [lowest, highest) */
-static uintptr_t highest;        /* lock: the arena's */
-static char *reserved_next;      /* lock: the arena's; address space that is reserved and not used yet */
-static size_t reserved_parts;    /* lock: the arena's; what is left of it */
-static _Atomic(bool) is_scarce;  /* hint; written under the arena lock */
-static _Atomic(bool) is_near;    /* hint */
-static _Atomic(size_t) limit_of; /* hint: the limit for which `is_near` was found; 0: none was */
+static _Atomic(uintptr_t) lowest;  /* sync: segment-publish; what was ever reserved is in [lowest, highest) */
+static _Atomic(uintptr_t) highest; /* sync: segment-publish; both change under the arena lock */
+static char *reserved_next;        /* lock: the arena's; address space that is reserved and not used yet */
+static size_t reserved_parts;      /* lock: the arena's; what is left of it */
+static _Atomic(bool) is_scarce;    /* hint; written under the arena lock */
+static _Atomic(bool) is_near;      /* hint */
+static _Atomic(size_t) limit_of;   /* hint: the limit for which `is_near` was found; 0: none was */
 
 bool hz_space_init(void) {
     /* the mask drops the same high address bits as that of the page tags, so addresses with different entries in this
@@ -33,7 +33,8 @@ bool hz_space_init(void) {
     if (!hz_table_map(&table, (hz_space_addresses.mask + 1) * sizeof(hz_space_addresses.entries[0]), false))
         return false;
     hz_space_addresses.entries = table;
-    lowest = highest = (uintptr_t)table; /* the kernel maps in the neighbourhood */
+    hz_store_rlx(&lowest, (uintptr_t)table); /* relaxed, both: the kernel maps in the neighbourhood */
+    hz_store_rlx(&highest, (uintptr_t)table);
     return true;
 }
 
@@ -59,8 +60,9 @@ char *hz_space_get_locked(size_t bytes, size_t alignment, bool open) {
     while (rejected_count > 0)
         (void)hz_os_unmap(rejected[--rejected_count], bytes); /* if refused, address space is lost, but no memory */
     if (space != NULL) {
-        lowest = hz_min(lowest, (uintptr_t)space);
-        highest = hz_max(highest, (uintptr_t)space + bytes);
+        /* relaxed, all: lock; a thread that has a block sees them through the program */
+        hz_store_rlx(&lowest, hz_min(hz_load_rlx(&lowest), (uintptr_t)space));
+        hz_store_rlx(&highest, hz_max(hz_load_rlx(&highest), (uintptr_t)space + bytes));
     }
     return space;
 }
@@ -70,6 +72,15 @@ bool hz_space_tables_open_locked(const char *base, size_t bytes) {
     const struct hz_table addresses = {.start = (char *)(void *)hz_space_addresses.entries, .opened = opened};
     const void *entry = hz_space_entry((uintptr_t)base);
     return hz_pagetag_open(base, bytes) && hz_table_open_locked(&addresses, entry, entry);
+}
+
+bool hz_space_clip(uintptr_t *first, uintptr_t *behind) {
+    uintptr_t from = hz_load_rlx(&lowest), to = hz_load_rlx(&highest); /* relaxed, both: hz_space_get_locked */
+    if (HZ_LIKELY(*first >= to || *behind <= from))
+        return false;
+    *first = hz_max(*first, from);
+    *behind = hz_min(*behind, to);
+    return *first < *behind;
 }
 
 /* Whether the OS grants so much more address space. */
@@ -126,8 +137,9 @@ bool hz_space_give_up_locked(void) {
     if (hz_space_is_scarce())
         return false;
     uintptr_t room = (uintptr_t)1 << TAG_ROOM_LOG2;
-    uintptr_t first = lowest > room ? lowest - room : 0;
-    uintptr_t after = hz_min(highest + room, ((hz_pagetags.mask + 1) << HZ_PAGE_LOG2) - 1);
+    uintptr_t from = hz_load_rlx(&lowest), to = hz_load_rlx(&highest); /* relaxed, both: lock */
+    uintptr_t first = from > room ? from - room : 0;
+    uintptr_t after = hz_min(to + room, ((hz_pagetags.mask + 1) << HZ_PAGE_LOG2) - 1);
     hz_store_rlx(&is_scarce, true); /* relaxed: hint. First: a fork's child must not unmap the same addresses again */
     hz_signal_fence();
     hz_pagetag_shrink(first, after);

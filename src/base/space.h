@@ -59,6 +59,10 @@ bool hz_space_tables_open_locked(const char *base, size_t bytes);
 /* Whether the OS gives so much accessible memory now. One call if not, so that a refusal is cheap. Any thread. */
 bool hz_space_can_map(size_t bytes);
 
+/* Cuts off what cannot be ours of [*first, *behind), which is in most cases all of it: false. Any addresses and thread.
+ */
+bool hz_space_clip(uintptr_t *first, uintptr_t *behind);
+
 /* Whether the limit is near. Reads the limit if the process is known to have no filter; it reads it again each time,
    since the program can change it. Any thread. */
 bool hz_space_limit_is_near(void);

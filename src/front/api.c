@@ -184,7 +184,7 @@ void hz_limit_notify(hz_limit_callback *callback, void *context) {
 size_t hz_purge(void) {
     if (HZ_CONFIG_FENCES)
         hz_fence_drain();
-    return hz_heap_purge();
+    return hz_heap_trim(0);
 }
 
 void hz_thread_idle(void) {

@@ -4,6 +4,7 @@
 #include "front/fence.h"
 
 #include "base/arena.h"
+#include "base/attributes.h"
 #include "base/livemap.h"
 #include "base/os.h"
 #include "front/quarantine.h"
@@ -143,6 +144,15 @@ static bool outside_close(const struct fenced *fenced) {
     char *begin = open_begin(fenced), *behind = open_behind(fenced), *last = fenced->raw + fenced->usable;
     bool done = begin == fenced->raw || hz_os_close(fenced->raw, (size_t)(begin - fenced->raw));
     return (behind == last || hz_os_close(behind, (size_t)(last - behind))) && done;
+}
+
+/* The whole system pages of the program's block. If refused, they stay as they are. */
+static void make_accessible(const struct fenced *fenced) {
+    uintptr_t page = hz_os_page_bytes();
+    uintptr_t first = hz_round_up((uintptr_t)fenced->block, page);
+    uintptr_t behind = ((uintptr_t)fenced->block + fenced->size) & ~(page - 1);
+    if (first < behind)
+        (void)hz_os_protect((void *)first, behind - first, true, false); /* NOLINT(performance-no-int-to-ptr) */
 }
 
 /* ---- the way out of the quarantine ---- */
@@ -297,6 +307,8 @@ void hz_fence_free(void *block, const char *function) {
         return;
     }
     struct fenced fenced = live_get(block, function);
+    if (hz_attributes_are_set()) /* the program may have protected it */
+        make_accessible(&fenced);
     fences_check(&fenced, function);
     if (is_long(fenced.usable)) {
         (void)hz_os_close(open_begin(&fenced), (size_t)(open_behind(&fenced) - open_begin(&fenced)));

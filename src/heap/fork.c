@@ -36,6 +36,7 @@ void hz_heap_after_fork(void) {
     hz_guard_after_fork();
     hz_guard_report_after_fork();
     hz_profile_after_fork();
+    hz_altered_after_fork();
     hz_arena_after_fork();
     hz_init_after_fork();
     hz_heap_limit_after_fork();

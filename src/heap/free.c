@@ -4,8 +4,10 @@
 #include "heap/free.h"
 
 #include "base/arena.h"
+#include "base/attributes.h"
 #include "base/guard.h"
 #include "base/large.h"
+#include "base/os.h"
 #include "cpu_bins.h"
 #include "heap/cache/flush.h"
 #include "heap/cache/inspect.h"
@@ -31,9 +33,17 @@ static bool is_freed_at_once(unsigned size_class) {
     return size_class != HZ_CLASS_LARGE && (self == NULL || self->is_new) && frees_at_once < FREES_AT_ONCE;
 }
 
+/* Ends what the program has told the kernel about a block of a class. False if that is refused and the block cannot be
+   used: its address space is lost. An address that is no block's start is left to whoever finds that. */
+static HZ_COLD bool attributes_end(void *block, unsigned size_class) {
+    return size_class >= HZ_CLASS_COUNT || !hz_class_has_start(size_class, block) ||
+           hz_attributes_end(block, hz_class_bytes(size_class));
+}
+
 void hz_free_seal(void *block) {
     unsigned size_class = hz_segment_find(block) != NULL ? hz_pagetag_class(block) : HZ_CLASS_NONE;
-    if (size_class != HZ_CLASS_NONE && size_class < HZ_CLASS_COUNT && hz_class_has_start(size_class, block))
+    if (size_class != HZ_CLASS_NONE && size_class < HZ_CLASS_COUNT && hz_class_has_start(size_class, block) &&
+        (!hz_attributes_are_set() || attributes_end(block, size_class)))
         hz_seal(block, hz_class_bytes(size_class));
 }
 
@@ -97,9 +107,20 @@ static void free_large(struct hz_thread_block *self, void *block) {
     hz_large_free(block);
 }
 
+/* Maps the system pages within a range anew. If refused, they stay. */
+static void pages_renew(uintptr_t first, uintptr_t behind) {
+    first = hz_round_up(first, hz_os_page_bytes());
+    behind &= ~(hz_os_page_bytes() - 1);
+    if (first < behind)
+        (void)hz_os_renew((void *)first, behind - first); /* NOLINT(performance-no-int-to-ptr) */
+}
+
 /* A block of the heap profile's pool. */
 static HZ_COLD void free_profiled(const void *block) {
     hz_hooks_enter(); /* in a fork's child a vanished thread may hold the profile's lock */
+    size_t bytes;
+    if (hz_attributes_are_set() && hz_profile_look(block, &bytes) == HZ_PROFILE_OK)
+        pages_renew((uintptr_t)block, (uintptr_t)block + bytes);
     enum hz_profile_answer answer = hz_profile_free(block);
     hz_hooks_leave();
     hz_query_profiled(block, answer, HZ_IN_FREE);
@@ -126,6 +147,8 @@ void hz_free_slow(void *block) {
         return;
     }
     unsigned size_class = hz_query_class(block, HZ_IN_FREE);
+    if (HZ_UNLIKELY(hz_attributes_are_set()) && !attributes_end(block, size_class))
+        return;
     if (hz_zone_has(block)) {
         hz_hooks_enter();
         hz_zone_put(block);

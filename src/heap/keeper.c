@@ -186,6 +186,7 @@ static void keeper_work(struct hz_thread_block *self, bool has_own_files) {
             return;
         if (!is_quiet || !hz_load_rlx(&barrier_works)) /* relaxed: hint */
             continue;
+        hz_round_end(self);
         hz_arena_idle_end(0, UINT_MAX); /* nobody else may come to unmap what nothing needs */
         keeper_sleep(self);
         pace.changed_ms = hz_os_now_ms();

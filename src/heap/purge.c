@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/os.h"
+#include "base/trim.h"
 #include "cpu_bins.h"
 #include "heap/cache/age.h"
 #include "heap/cache/flush.h"
@@ -52,7 +53,7 @@ static void others_empty(struct hz_thread_block *self) {
     }
 }
 
-static size_t purge(struct hz_thread_block *self, size_t keep) {
+static size_t purge(struct hz_thread_block *self, size_t keep, bool anew) {
     size_t before = hz_arena_purged_bytes(); /* a free that exceeds the dirty budget purges too */
     hz_orphans_bury(self);
     while (hz_orphan_reclaim(self)) {
@@ -69,19 +70,21 @@ static size_t purge(struct hz_thread_block *self, size_t keep) {
     /* after all drains, because strays have gone to other shards' pages */
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
         shard_retire(self, shard);
-    hz_pages_purge_all(self);
+    hz_pages_purge_all(self, anew);
     hz_thread_blocks_purge();
     size_t resting = hz_arena_resting_bytes();
-    if (keep == 0)
+    if (keep == 0 && anew)
+        hz_trim_free();
+    else if (keep == 0)
         hz_arena_purge(0, SIZE_MAX);
     else if (resting > keep)
         hz_arena_purge(0, (resting - keep) >> HZ_PAGE_LOG2);
-    hz_arena_meta_purge();
+    hz_trim_meta();
     hz_arena_trim();
     return hz_arena_purged_bytes() - before;
 }
 
-size_t hz_heap_trim(size_t keep) {
+static size_t heap_purge(size_t keep, bool anew) {
     struct hz_thread_block *self = hz_thread_enter();
     bool attached = hz_is_attached(self);
     if (!attached) {
@@ -90,7 +93,7 @@ size_t hz_heap_trim(size_t keep) {
             return 0;
         self = hz_thread_enter();
     }
-    size_t bytes = purge(self, keep);
+    size_t bytes = purge(self, keep, anew);
     if (!attached && hz_thread_is_ending()) {
         hz_thread_detach(self);
         hz_hooks_leave();
@@ -100,8 +103,12 @@ size_t hz_heap_trim(size_t keep) {
     return bytes;
 }
 
+size_t hz_heap_trim(size_t keep) {
+    return heap_purge(keep, true);
+}
+
 size_t hz_heap_purge(void) {
-    return hz_heap_trim(0);
+    return heap_purge(0, false);
 }
 
 /* Whether a purge for so large a request was in vain a moment ago, and would be again. */

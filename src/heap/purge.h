@@ -8,11 +8,11 @@
 
 /* Empties the bins of all threads (as far as park.h allows), the depot and all mailboxes: what each holds when its turn
    comes goes home. Then retires the pages whose blocks are all home, purges the parts of other pages in which all
-   blocks are free, and purges free pages until `keep` bytes rest. Returns the bytes given back. Any thread, holding no
-   lock. */
+   blocks are free, and purges free pages until `keep` bytes rest. Maps what it purges anew (base/altered.h). Returns
+   the bytes given back. Any thread, holding no lock. */
 size_t hz_heap_trim(size_t keep);
 
-/* As hz_heap_trim(0). */
+/* As hz_heap_trim(0), but maps nothing anew: for an allocation that finds no memory, and above a limit. */
 size_t hz_heap_purge(void);
 
 /* For an allocation of `size` bytes that was refused: purges if that can help; the caller tries again if true. If that

@@ -8,6 +8,7 @@
 #include "heap/round.h"
 
 #include "base/arena.h"
+#include "base/trim.h"
 #include "cpu_bins.h"
 #include "heap/cache/age.h"
 #include "heap/cache/depot.h"
@@ -116,7 +117,7 @@ static bool walk(struct hz_thread_block *self, bool purges_pages) {
     uint32_t next = 0;
     if (purges_pages)
         (void)hz_pages_purge(self, HZ_PURGE_AGED, &next, UINT32_MAX, UINT32_MAX);
-    return hz_thread_blocks_purge() + hz_arena_meta_purge() > 0;
+    return hz_thread_blocks_purge() + hz_trim_meta() > 0;
 }
 
 /* True if what is held or rests is not what it was. */
@@ -155,6 +156,11 @@ struct hz_round hz_round_do(struct hz_thread_block *self, uint64_t now_ms, bool 
     round.has_changed = changed;
     round.rest_bytes += hz_arena_resting_bytes();
     return round;
+}
+
+void hz_round_end(struct hz_thread_block *self) {
+    (void)hz_trim_filled();
+    (void)hz_pages_purge_filled(self);
 }
 
 bool hz_round_is_outdated(struct hz_thread_block *self) {

@@ -15,6 +15,9 @@ struct hz_round {
 /* A round at the time `now_ms`. `can_park`: hz_os_barrier works. For the keeper. */
 struct hz_round hz_round_do(struct hz_thread_block *self, uint64_t now_ms, bool can_park);
 
+/* Before the keeper sleeps: gives back memory that the kernel has filled again since it went back. */
+void hz_round_end(struct hz_thread_block *self);
+
 /* Whether a thread has used its bins since the last round. For the keeper. */
 bool hz_round_is_outdated(struct hz_thread_block *self);
 

@@ -9,6 +9,7 @@
 #include "heap/pages/page.h"
 
 #include "base/anatomy.h"
+#include "base/attributes.h"
 #include "base/peak.h"
 #include "heap/pages/link.h"
 #include "heap/seal.h"
@@ -293,6 +294,7 @@ static HZ_NOINLINE void unpurge(struct hz_shard *shard, struct hz_page *page, vo
         left &= ~units_of(page, blocks[i]);
     hz_page_count_purged_locked(shard, page, page->purged_units & ~left, -1);
     page->purged_units = left;
+    page->plain_units &= left;
     hz_peak_note();
 }
 
@@ -433,6 +435,7 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
     hz_store_rlx(&page->looked_free, 0);
     page->unit_log2 = (uint8_t)unit_log2_for(run.pages);
     page->purged_units = untouched_units(&run, page);
+    page->plain_units = 0;
     bits_fill(page);
     hz_assert(hz_mpsc_count(&page->remote) == 0);
     hz_store_rlx(&page->free_count, page->capacity);
@@ -476,6 +479,8 @@ void hz_page_empty_locked(struct hz_shard *shard, struct hz_page *page) {
     uint32_t out = page->capacity - hz_load_rlx(&page->free_count); /* relaxed, all: lock */
     if (HZ_BLOCKS_SEALED)
         hz_seals_forget(page->start, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
+    if (HZ_UNLIKELY(hz_attributes_are_set())) /* if that is refused, they stay */
+        (void)hz_attributes_end(page->start, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
     bits_fill(page);
     page->first_word = 0;
     hz_store_rlx(&page->free_count, page->capacity);
@@ -572,7 +577,7 @@ bool hz_page_is_of(struct hz_page *page, const struct hz_shard *shard) {
            (shard->index != HZ_SHARD_OF_ZONE || hz_load_rlx(&page->zone) == shard); /* relaxed: written before it */
 }
 
-/* The page's description may be purged between the two loads (hz_arena_meta_purge). Then its number is 0 by now. */
+/* The page's description may be purged between the two loads (hz_trim_meta). Then its number is 0 by now. */
 struct hz_shard *hz_page_shard(struct hz_page *page) {
     for (;;) {
         unsigned index = hz_load_acq(&page->shard); /* sync: page-move, partners hz_page_depart_locked, home_set */

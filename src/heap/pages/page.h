@@ -44,6 +44,7 @@ struct hz_page {
     struct hz_page *previous;      /* lock */
     uint64_t purged_units;         /* lock: units without memory: purged or never touched, and not carved from since */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_mpsc remote; /* sync: page-remote; blocks sent to the page itself */
+    uint64_t plain_units;                                  /* lock: of the purged ones, those that were mapped anew */
     uint8_t unit_log2;                                     /* const after publish: hz_page_unit_log2 */
     struct hz_page *queue_next; /* owner: the sender that queues the page, later the taker of the queue */
     /* sync: page-move; the shard, if its number is HZ_SHARD_OF_ZONE. It stays when the page is retired */

@@ -20,8 +20,34 @@ struct walk {
     struct hz_thread_block *self;
     enum hz_page_purge_mode mode;
     bool is_trim;
-    uint32_t calls; /* left */
+    bool is_anew;                     /* maps what it purges anew */
+    bool found;                       /* something to purge */
+    uint32_t calls;                   /* left */
+    const struct hz_segment *looked;  /* the segment that `resident` is of */
+    bool knows;                       /* `resident` is known */
+    uint64_t resident[HZ_MARKS / 64]; /* the segment's system pages that are in memory */
 };
+
+/* Purged units of the page that the kernel has filled again: it makes huge pages of neighbours, for the program or by
+   itself. One call for all pages of a segment; what it says can be old, so such a unit may be purged in vain. */
+static uint64_t filled_units(struct walk *walk, const struct hz_page *page) {
+    struct hz_segment *segment = hz_segment_get(page->start);
+    char *base = hz_segment_page_address(segment, 0);
+    if (walk->looked != segment) {
+        walk->looked = segment;
+        walk->knows = hz_os_resident_map(base, HZ_SEGMENT_BYTES, walk->resident);
+    }
+    unsigned os_log2 = hz_log2(hz_os_page_bytes());
+    unsigned log2 = hz_page_unit_log2(page);
+    uint64_t filled = 0;
+    for (uint64_t left = walk->knows ? page->purged_units : 0; left != 0; left &= left - 1) {
+        unsigned unit = (unsigned)__builtin_ctzll(left);
+        size_t first = ((size_t)(page->start - base) + ((size_t)unit << log2)) >> os_log2;
+        for (size_t at = first; at < first + ((size_t)1 << (log2 - os_log2)); at++)
+            filled |= (walk->resident[at / 64] >> (at % 64) & 1) << unit;
+    }
+    return filled;
+}
 
 /* Units that no block that is out touches. Takes the blocks that are out in runs of neighbouring bits. If 64 blocks fit
    into a unit, no gap between two blocks of a word has room for a unit, so all from the first to the last is one run.
@@ -56,6 +82,17 @@ static bool spares_nothing(const struct walk *walk) {
     return walk->is_trim || hz_arena_is_over_soft();
 }
 
+/* The units that the walk purges of a page. A trim maps what was only purged anew: the program may have changed it by
+   system calls of its own. */
+static uint64_t units_wanted(struct walk *walk, const struct hz_page *page) {
+    uint64_t unused = free_units(page);
+    if (walk->mode == HZ_PURGE_FILLED)
+        return unused & filled_units(walk, page);
+    if (walk->is_anew)
+        return unused & (~page->plain_units | filled_units(walk, page));
+    return unused & ~page->purged_units;
+}
+
 /* Whether `units`, which could be purged, are too little to break up the huge page that the page lies in. */
 static bool is_worth_huge(const struct walk *walk, const struct hz_page *page, uint64_t units) {
     if (units == 0 || spares_nothing(walk))
@@ -78,10 +115,13 @@ static bool purge_units_locked(struct walk *walk, struct hz_shard *shard, struct
         walk->calls -= walk->calls > 0;
         if (HZ_BLOCKS_SEALED)
             hz_seals_forget(page->start + ((size_t)first << log2), (size_t)count << log2);
-        if (!hz_arena_part_purge(page->start + ((size_t)first << log2), (size_t)count << log2))
+        if (!hz_arena_part_purge(page->start + ((size_t)first << log2), (size_t)count << log2, walk->is_anew))
             continue; /* the memory may be locked; what it holds does not matter */
+        uint64_t fresh = run & ~page->purged_units;
         page->purged_units |= run;
-        hz_page_count_purged_locked(shard, page, run, 1);
+        page->plain_units |= walk->is_anew ? run : 0;
+        hz_page_count_purged_locked(shard, page, fresh, 1);
+        hz_arena_count_purged((size_t)__builtin_popcountll(fresh) << log2);
     }
     return units == 0;
 }
@@ -90,6 +130,8 @@ static bool purge_units_locked(struct walk *walk, struct hz_shard *shard, struct
 static bool is_due(struct hz_page *page, const struct walk *walk) {
     uint32_t unused = hz_load_rlx(&page->free_count); /* relaxed, all: hint */
     uint32_t looked = hz_load_rlx(&page->looked_free);
+    if (walk->is_anew || walk->mode == HZ_PURGE_FILLED)
+        return unused != 0;
     if (unused == 0 || looked == (unused | TRIED) || (looked == (unused | SPARED) && !spares_nothing(walk)))
         return false;
     if (walk->mode == HZ_PURGE_RECENT || looked == unused || looked == (unused | SPARED))
@@ -110,12 +152,15 @@ static void page_look(void *context, struct hz_page *page) {
     if (hz_load_acq(&page->size_class) != HZ_CLASS_NONE && hz_page_is_of(page, shard) &&
         page->list_state == HZ_PAGE_LISTED) {
         uint32_t unused = hz_load_rlx(&page->free_count); /* relaxed, both: lock; hint */
-        if (unused == page->capacity) {
+        if (unused == page->capacity && walk->mode != HZ_PURGE_FILLED) {
             hz_page_retire_locked(shard, page);
             retired = 1;
         } else {
-            uint64_t units = free_units(page) & ~page->purged_units;
-            if (is_worth_huge(walk, page, units))
+            uint64_t units = units_wanted(walk, page);
+            walk->found |= units != 0;
+            if (walk->mode == HZ_PURGE_FILLED)
+                (void)purge_units_locked(walk, shard, page, units); /* what is left is found by the next walk */
+            else if (is_worth_huge(walk, page, units))
                 hz_store_rlx(&page->looked_free, unused | SPARED);
             else if (purge_units_locked(walk, shard, page, units))
                 hz_store_rlx(&page->looked_free, unused | TRIED);
@@ -125,9 +170,15 @@ static void page_look(void *context, struct hz_page *page) {
     hz_count(&walk->self->counters.page_retire, retired);
 }
 
-void hz_pages_purge_all(struct hz_thread_block *self) {
-    struct walk walk = {.self = self, .mode = HZ_PURGE_RECENT, .is_trim = true, .calls = UINT32_MAX};
+void hz_pages_purge_all(struct hz_thread_block *self, bool anew) {
+    struct walk walk = {.self = self, .mode = HZ_PURGE_RECENT, .is_trim = true, .is_anew = anew, .calls = UINT32_MAX};
     hz_pages_walk(page_look, &walk);
+}
+
+bool hz_pages_purge_filled(struct hz_thread_block *self) {
+    struct walk walk = {.self = self, .mode = HZ_PURGE_FILLED, .calls = UINT32_MAX};
+    hz_pages_walk(page_look, &walk);
+    return walk.found;
 }
 
 bool hz_pages_purge(struct hz_thread_block *self, enum hz_page_purge_mode mode, uint32_t *next, uint32_t segments,

@@ -10,6 +10,7 @@
 enum hz_page_purge_mode {
     HZ_PURGE_AGED,   /* pages that no walk has found changed since the walk before */
     HZ_PURGE_RECENT, /* pages that have changed since a walk last purged them */
+    HZ_PURGE_FILLED, /* parts that were purged, and hold memory again */
     HZ_PURGE_MODES,
 };
 
@@ -20,7 +21,12 @@ enum hz_page_purge_mode {
 bool hz_pages_purge(struct hz_thread_block *self, enum hz_page_purge_mode mode, uint32_t *next, uint32_t segments,
                     uint32_t calls);
 
-/* Looks at every page once, as HZ_PURGE_RECENT does. */
-void hz_pages_purge_all(struct hz_thread_block *self);
+/* Looks at every page once, as HZ_PURGE_RECENT does. `anew`: maps what it purges anew, and also what was purged before
+   without that. */
+void hz_pages_purge_all(struct hz_thread_block *self, bool anew);
+
+/* Looks at every page once, for parts that the kernel has filled again after they were purged. True if there were any.
+   A system call for each segment; none in a process that may be filtered. */
+bool hz_pages_purge_filled(struct hz_thread_block *self);
 
 #endif

@@ -70,7 +70,7 @@ TEST_F(Collapse, WhatWentBackDoesNotComeAgain) {
     for (void *block : one_of_each_page())
         if (hz_segment_page(block) % 32 == 7)
             put_neighbours(block);
-    hz_pages_purge_all(self_);
+    hz_pages_purge_all(self_, false);
     size_t purged = hz_load_rlx(&shard_->purged_bytes);
     ASSERT_GT(purged, 0U);
     EXPECT_EQ(collapse_all(), 0U);

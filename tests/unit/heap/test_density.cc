@@ -108,7 +108,7 @@ TEST_F(Density, SlackIsWhatFreeBlocksHold) {
     put_down_to(blocks, capacity / 4);
     EXPECT_EQ(hz_density_slack() - slack, (size_t{capacity} - capacity / 4) * 1024);
     EXPECT_EQ(hz_density_out() - out, size_t{capacity / 4} * 1024);
-    hz_pages_purge_all(self_);
+    hz_pages_purge_all(self_, false);
     EXPECT_LT(hz_density_slack() - slack, 2 * hz_os_page_bytes()) << "what is purged is no slack";
     EXPECT_EQ(hz_density_out() - out, size_t{capacity / 4} * 1024);
     put_down_to(blocks, 0);

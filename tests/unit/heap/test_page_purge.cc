@@ -153,7 +153,7 @@ TEST_P(PagePurge, AHugePageIsBrokenUpForLittleOnlyByATrim) {
         purge();
     EXPECT_EQ(purged_bytes(), 0U);
     EXPECT_TRUE(hz_huge_is_asked(&segment->huge, unit));
-    hz_pages_purge_all(self_);
+    hz_pages_purge_all(self_, true);
     EXPECT_EQ(purged_bytes(), some.size() * page->block_bytes);
     EXPECT_FALSE(hz_huge_is_asked(&segment->huge, unit));
     check(page, blocks);

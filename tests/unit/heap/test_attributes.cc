@@ -1,0 +1,170 @@
+/* What the program tells the kernel about a block ends when the block is given back, whichever way it goes. */
+#include "unit/heap/fixture.h"
+
+#include <sys/mman.h>
+
+extern "C" {
+#include "base/attributes.h"
+#include "base/budget.h"
+#include "base/large.h"
+#include "base/trim.h"
+#include "heap/zone.h"
+}
+
+namespace {
+
+size_t os_page() {
+    return hz_os_page_bytes();
+}
+
+/* The program makes a block's whole system pages read-only. */
+void protect(void *block, size_t bytes) {
+    uintptr_t first = hz_round_up(reinterpret_cast<uintptr_t>(block), os_page());
+    uintptr_t behind = (reinterpret_cast<uintptr_t>(block) + bytes) & ~(os_page() - 1);
+    hz_attributes_note(reinterpret_cast<void *>(first), behind - first);
+    ASSERT_EQ(mprotect(reinterpret_cast<void *>(first), behind - first, PROT_READ), 0);
+}
+
+/* Writing to read-only memory fails, which read() tells without a signal. */
+bool is_writable(const void *address) {
+    int ends[2];
+    if (pipe(ends) != 0 || write(ends[1], "x", 1) != 1)
+        abort();
+    bool done = read(ends[0], const_cast<void *>(address), 1) == 1;
+    close(ends[0]);
+    close(ends[1]);
+    return done;
+}
+
+bool are_writable(const void *block, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += os_page())
+        if (!is_writable(static_cast<const char *>(block) + at))
+            return false;
+    return true;
+}
+
+TEST(Attributes, MarksAreFoundInRuns) {
+    static struct hz_altered altered;
+    static hz_huge_units units;
+    constexpr size_t pages = 256;
+    char *base = static_cast<char *>(hz_os_map(pages * os_page(), os_page(), false));
+    ASSERT_NE(base, nullptr);
+    ASSERT_EQ(mprotect(base, pages * os_page(), PROT_READ), 0);
+    /* one run within a word, one across words, one of a whole word and more, and the last page */
+    const size_t runs[][2] = {{3, 5}, {60, 70}, {128, 200}, {255, 256}};
+    for (const size_t *run : runs)
+        hz_altered_mark(&altered, run[0] * os_page(), (run[1] - run[0]) * os_page());
+    EXPECT_TRUE(hz_altered_heal(&altered, &units, base, 4 * os_page(), (pages - 4) * os_page()));
+    for (size_t page = 0; page < pages; page++) {
+        bool is_marked = false;
+        for (const size_t *run : runs)
+            is_marked |= page >= run[0] && page < run[1];
+        EXPECT_EQ(is_writable(base + page * os_page()), is_marked && page >= 4) << page;
+    }
+    ASSERT_TRUE(hz_os_unmap(base, pages * os_page()));
+}
+
+TEST(Attributes, ABlockOfEachClassIsHealed) {
+    for (size_t bytes = os_page(); bytes <= HZ_CLASS_BYTES_MAX; bytes += os_page() / 2) {
+        void *block = hz_heap_aligned(1, bytes);
+        ASSERT_NE(block, nullptr);
+        size_t usable = hz_class_bytes(hz_class_of(bytes));
+        memset(block, 1, usable);
+        protect(block, usable);
+        hz_heap_free(block);
+        void *again = hz_heap_aligned(1, bytes);
+        EXPECT_EQ(again, block);
+        EXPECT_TRUE(are_writable(again, usable)) << bytes;
+        hz_heap_free(again);
+    }
+}
+
+TEST(Attributes, ATailThatGoesBackIsHealed) {
+    for (size_t bytes : {size_t{1} << 20, size_t{30} << 20}) {
+        char *block = static_cast<char *>(hz_large_alloc(bytes, 1, false));
+        ASSERT_NE(block, nullptr);
+        protect(block, bytes);
+        ASSERT_EQ(hz_large_resize(block, bytes / 4, false), block);
+        void *tail = nullptr;
+        std::vector<void *> others;
+        for (int i = 0; i < 200 && tail == nullptr; i++) {
+            char *other = static_cast<char *>(hz_large_alloc(bytes / 4, 1, false));
+            ASSERT_NE(other, nullptr);
+            others.push_back(other);
+            if (other > block && other < block + bytes)
+                tail = other;
+        }
+        ASSERT_NE(tail, nullptr) << "nobody got the tail";
+        EXPECT_TRUE(are_writable(tail, bytes / 4));
+        EXPECT_FALSE(is_writable(block)) << "the rest is the program's own";
+        for (void *other : others)
+            hz_large_free(other);
+        hz_large_free(block);
+    }
+}
+
+TEST(Attributes, AZonesBlocksAreHealedWhenItIsDestroyed) {
+    struct hz_zone *zone = hz_zone_make();
+    ASSERT_NE(zone, nullptr);
+    std::vector<void *> blocks;
+    for (size_t bytes : {size_t{20480}, size_t{65536}, size_t{1} << 20, size_t{3} << 20}) {
+        blocks.push_back(hz_zone_alloc(zone, 1, bytes, false));
+        ASSERT_NE(blocks.back(), nullptr);
+        protect(blocks.back(), bytes);
+    }
+    hz_zone_drop(zone);
+    zone = hz_zone_make();
+    for (size_t bytes : {size_t{20480}, size_t{65536}, size_t{1} << 20, size_t{3} << 20})
+        for (int i = 0; i < 20; i++) {
+            void *block = hz_zone_alloc(zone, 1, bytes, false);
+            ASSERT_NE(block, nullptr);
+            EXPECT_TRUE(are_writable(block, bytes)) << bytes;
+        }
+    hz_zone_drop(zone);
+}
+
+TEST(Attributes, ATrimHealsWhatNobodyHasNoted) {
+    constexpr size_t bytes = 20480;
+    void *block = hz_heap_aligned(1, bytes);
+    ASSERT_NE(block, nullptr);
+    ASSERT_EQ(mprotect(block, bytes, PROT_READ), 0);
+    hz_free_slow(block);
+    (void)hz_heap_trim(0);
+    EXPECT_TRUE(are_writable(block, bytes));
+}
+
+TEST(Attributes, OtherMemoryIsLeftAlone) {
+    static char own[1 << 16];
+    hz_attributes_note(own, sizeof(own));
+    hz_attributes_note(nullptr, SIZE_MAX);
+    hz_attributes_note(reinterpret_cast<void *>(UINTPTR_MAX - 5), SIZE_MAX);
+    hz_attributes_note(own, 0);
+    void *block = hz_heap_malloc(100);
+    hz_heap_free(block);
+}
+
+TEST(Attributes, ARefusalPausesThePurge) {
+    EXPECT_FALSE(hz_budget_is_paused());
+    hz_budget_told(false);
+    EXPECT_TRUE(hz_budget_is_paused());
+    hz_budget_told(true);
+    EXPECT_FALSE(hz_budget_is_paused());
+}
+
+/* Locked memory does not go back by madvise. A new mapping is not locked. */
+TEST(Attributes, LockedMemoryGoesBack) {
+    struct hz_run run;
+    ASSERT_TRUE(hz_arena_run_alloc(4, 1, &run));
+    char *start = unit::page_address(run.segment, run.first);
+    memset(start, 1, 4 * unit::page_bytes);
+    if (mlock(start, 4 * unit::page_bytes) != 0)
+        GTEST_SKIP() << "the limit of locked memory is too low";
+    ASSERT_FALSE(hz_os_purge(start, unit::page_bytes));
+    EXPECT_TRUE(hz_arena_part_purge(start, 4 * unit::page_bytes, false));
+    EXPECT_EQ(hz_os_resident_bytes(start, 4 * unit::page_bytes), 0U);
+    EXPECT_TRUE(hz_os_purge(start, unit::page_bytes)) << "it is not locked any more";
+    EXPECT_FALSE(hz_budget_is_paused());
+    hz_arena_run_free(run.segment, run.first);
+}
+
+} // namespace
