@@ -12,6 +12,18 @@
 static const char *const next_names[HZ_SYMBOLS] = {
     [HZ_SYMBOL_DLOPEN] = "dlopen",
     [HZ_SYMBOL_DLMOPEN] = "dlmopen",
+    [HZ_SYMBOL_MADVISE] = "madvise",
+    [HZ_SYMBOL_MBIND] = "mbind",
+    [HZ_SYMBOL_MLOCK] = "mlock",
+    [HZ_SYMBOL_MLOCK2] = "mlock2",
+    [HZ_SYMBOL_MLOCKALL] = "mlockall",
+    [HZ_SYMBOL_MMAP] = "mmap",
+    [HZ_SYMBOL_MMAP64] = "mmap64",
+    [HZ_SYMBOL_MPROTECT] = "mprotect",
+    [HZ_SYMBOL_MREMAP] = "mremap",
+    [HZ_SYMBOL_MUNLOCKALL] = "munlockall",
+    [HZ_SYMBOL_MUNMAP] = "munmap",
+    [HZ_SYMBOL_PKEY_MPROTECT] = "pkey_mprotect",
     [HZ_SYMBOL_PRCTL] = "prctl",
     [HZ_SYMBOL_SYSCALL] = "syscall",
     [HZ_SYMBOL_PTHREAD_CREATE] = "pthread_create",
@@ -90,6 +102,11 @@ uintptr_t hz_symbols_next(enum hz_symbol symbol) {
         hz_symbols_load();
         found = hz_load_rlx(&next_functions[symbol]);
     }
+    return found != NO_FUNCTION ? found : 0;
+}
+
+uintptr_t hz_symbols_known(enum hz_symbol symbol) {
+    uintptr_t found = hz_load_rlx(&next_functions[symbol]); /* relaxed: hint */
     return found != NO_FUNCTION ? found : 0;
 }
 

@@ -15,6 +15,18 @@
 enum hz_symbol {
     HZ_SYMBOL_DLOPEN,
     HZ_SYMBOL_DLMOPEN,
+    HZ_SYMBOL_MADVISE,
+    HZ_SYMBOL_MBIND,
+    HZ_SYMBOL_MLOCK,
+    HZ_SYMBOL_MLOCK2,
+    HZ_SYMBOL_MLOCKALL,
+    HZ_SYMBOL_MMAP,
+    HZ_SYMBOL_MMAP64,
+    HZ_SYMBOL_MPROTECT,
+    HZ_SYMBOL_MREMAP,
+    HZ_SYMBOL_MUNLOCKALL,
+    HZ_SYMBOL_MUNMAP,
+    HZ_SYMBOL_PKEY_MPROTECT,
     HZ_SYMBOL_PRCTL,
     HZ_SYMBOL_PTHREAD_CREATE,
     HZ_SYMBOL_SYSCALL,
@@ -31,6 +43,9 @@ void hz_symbols_load(void);
    preloaded behind ours, and replace the same function, are called. If ours was opened by dlopen there is none, and the
    definition in a library that ours is linked with counts. 0 when it is not there either. Any thread, at any time. */
 uintptr_t hz_symbols_next(enum hz_symbol symbol);
+
+/* The same, without a search: 0 until hz_symbols_load has run. Also in a signal handler. */
+uintptr_t hz_symbols_known(enum hz_symbol symbol);
 
 /* As dlsym with a handle of the library that has this soname; 0 when it is not loaded, or has no such function. With
    NULL the function can be in any library, or in the program. The caller knows that it stays loaded. Any thread, at any

@@ -62,6 +62,8 @@ static int mode_possible(int mode) {
     hz_symbols_redirect_next(HZ_SYMBOL_THRD_CREATE);
     hz_symbols_redirect_next(HZ_SYMBOL_PRCTL);
     hz_symbols_redirect_next(HZ_SYMBOL_SYSCALL);
+    for (enum hz_symbol symbol = HZ_SYMBOL_MADVISE; symbol <= HZ_SYMBOL_PKEY_MPROTECT; symbol++)
+        hz_symbols_redirect_next(symbol);
     return mode;
 }
 

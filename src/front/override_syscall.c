@@ -3,9 +3,11 @@
  * for which no prctl is needed if the process is root's or may get no new privileges anyway. In the shared libraries
  * only, like override_thread.c.
  */
+#define _GNU_SOURCE
 #include "base/compiler.h"
 #include "base/symbols.h"
 #include "base/syscall.h"
+#include "front/altering.h"
 #include "front/announce.h"
 
 typedef long syscall_function(HZ_SYSCALL_PARAMETERS);
@@ -22,6 +24,7 @@ long override_syscall(HZ_SYSCALL_PARAMETERS) {
         return hz_announce_unshare((int)first);
     if (HZ_UNLIKELY(number == SYS_setns))
         return hz_announce_setns((int)first, (int)second);
+    hz_altering_note(number, first, second, third, fourth, fifth);
     syscall_function *next = (syscall_function *)hz_symbols_next(HZ_SYMBOL_SYSCALL);
     return next(HZ_SYSCALL_ARGUMENTS);
 }

@@ -50,6 +50,9 @@ def test_exactly_the_intended_symbols_are_exported(library: Path) -> None:
     # two install a filter the keeper ends, and it makes way for the next two
     own = {"dlopen", "dlmopen", "pthread_create", "thrd_create", "prctl", "syscall", "unshare", "setns"}
     own |= {"__size_returning_new", "__size_returning_new_aligned"}
+    # these tell of what the program tells the kernel about its blocks
+    own |= {"madvise", "mbind", "mlock", "mlock2", "mlockall", "mmap", "mmap64", "mprotect", "mremap", "munlockall", "munmap"}
+    own |= {"pkey_mprotect"}
     assert MALLOC_FAMILY | HZ_NAMES | OPERATORS | own == names - versions
 
 
