@@ -101,7 +101,7 @@ def heading(report: dict) -> list[str]:
 def totals(new: dict, old: dict | None) -> list[str]:
     heap, rest, about = new["heap"], new["rest"], new["process"]
     held = heap["resident_bytes"]
-    whole = min(rest["arena_bytes"], heap["free_bytes"])
+    whole = sum(row["held_bytes"] for row in new["ranges"] if row["name"] == "free pages")
     waiting = sum(at(rest, f"{name}_bytes") for name in ("stash", "carry", "page_lists", "waiting"))
     live = ", ".join(f"{row['name']} {mib(row['live_bytes'])}" for row in new["ranges"] if row["live_bytes"] or row["name"] in ("small", "medium"))
     rows = [
@@ -166,7 +166,7 @@ def held_rows(report: dict) -> list[Held]:
     rows = []
     for one in report["classes"]:
         block = one["block_bytes"]
-        rows.append(Held(f"{block} B", one["live"] * block, one["cached"] * block, one["free"] * block, one["held_bytes"], one["live"]))
+        rows.append(Held(f"{block} B", one["live"] * block, one["cached"] * block, one["free_bytes"], one["held_bytes"], one["live"]))
     for one in report["large"]:
         rows.append(Held(f"large, up to {size(one['up_to_bytes'])}", one["live_bytes"], 0, 0, one["live_bytes"], one["live_blocks"]))
     return sorted(rows, key=lambda row: -row.held)

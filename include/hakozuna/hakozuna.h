@@ -245,8 +245,8 @@ HZ_API int hz_stats_print(int fd, enum hz_stats_format format);
 struct hz_stats {
     size_t live_bytes;     /* allocated and not yet freed, counted in usable sizes */
     size_t cached_bytes;   /* freed blocks in bins, buffers, stashes, transfer, central and the depot */
-    size_t free_bytes;     /* free space in pages that hold blocks, and free pages that are resident */
-    size_t resident_bytes; /* pages in use, or free but not purged: an upper bound of the heap's RSS */
+    size_t free_bytes;     /* free space in pages that hold blocks, and free pages; not what was purged or untouched */
+    size_t resident_bytes; /* live_bytes + cached_bytes + free_bytes: an upper bound of the heap's RSS */
     size_t mapped_bytes;   /* address space obtained from the OS for blocks */
     size_t purged_bytes;   /* memory returned to the OS since the program started */
     size_t mapping_count;  /* live direct mappings (blocks above 2 MiB) */

@@ -124,6 +124,16 @@ static void large_count(struct hz_large_figures *figures, size_t bytes) {
     figures->bytes[size] += bytes;
 }
 
+static void large_count_direct(struct hz_large_figures *figures, struct hz_segment *segment) {
+    size_t bytes = hz_load_rlx(&segment->direct_bytes); /* relaxed, both: figures */
+    bool is_alone = hz_load_rlx(&segment->region) == 0;
+    large_count(figures, bytes);
+    figures->direct_count++;
+    figures->direct_bytes += bytes;
+    figures->alone_count += is_alone;
+    figures->alone_bytes += is_alone ? bytes : 0;
+}
+
 /* A run of a large block has a tag at its first page only, so it ends at a free page or at one that has a tag. */
 static void large_count_runs(struct hz_large_figures *figures, struct hz_segment *segment) {
     uint64_t free_pages = hz_arena_masks_get(segment->index).unused;
@@ -149,9 +159,9 @@ void hz_large_figures_get(struct hz_large_figures *figures) {
         struct hz_segment *segment = hz_arena_segment(index);
         if (segment == NULL)
             continue;
-        unsigned kind = hz_load_rlx(&segment->kind); /* relaxed, both: figures */
+        unsigned kind = hz_load_rlx(&segment->kind); /* relaxed: figure */
         if (kind == HZ_SEGMENT_DIRECT)
-            large_count(figures, hz_load_rlx(&segment->direct_bytes));
+            large_count_direct(figures, segment);
         else if (kind == HZ_SEGMENT_PAGED)
             large_count_runs(figures, segment);
     }

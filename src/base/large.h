@@ -36,7 +36,13 @@ enum { HZ_LARGE_SIZES = 49 };
 struct hz_large_figures {
     size_t blocks[HZ_LARGE_SIZES];
     size_t bytes[HZ_LARGE_SIZES]; /* usable sizes */
+    size_t direct_count;          /* those of them that are direct blocks */
+    size_t direct_bytes;
+    size_t alone_count; /* those of the direct blocks that are mappings of their own */
+    size_t alone_bytes;
 };
+
+/* One walk over the directory gives all of these, so they agree whatever other threads do. */
 void hz_large_figures_get(struct hz_large_figures *figures);
 
 #endif

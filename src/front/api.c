@@ -281,7 +281,7 @@ int hz_sampling_notify(hz_sampling_callback *callback, void *context) {
 }
 
 /* Names of the heap group's figures in JSON. */
-static void report_heap(struct hz_report *report, const struct hz_stats *stats) {
+static void report_heap(struct hz_report *report, const struct hz_figures *figures, const struct hz_stats *stats) {
     hz_report_group_open(report, "heap");
     hz_report_number(report, "live_bytes", stats->live_bytes);
     hz_report_number(report, "cached_bytes", stats->cached_bytes);
@@ -290,6 +290,8 @@ static void report_heap(struct hz_report *report, const struct hz_stats *stats) 
     hz_report_number(report, "mapped_bytes", stats->mapped_bytes);
     hz_report_number(report, "purged_bytes", stats->purged_bytes);
     hz_report_number(report, "mapping_count", stats->mapping_count);
+    hz_report_number(report, "alone_count", figures->large.alone_count);
+    hz_report_number(report, "alone_bytes", figures->large.alone_bytes);
     hz_report_number(report, "peak_bytes", stats->peak_bytes);
     hz_report_group_close(report);
 }
@@ -304,7 +306,7 @@ static int print_json(int fd) {
     hz_report_string(&report, "version", hz_version());
     hz_report_string(&report, "config", hz_config_string());
     hz_heap_report_process(&report, &figures);
-    report_heap(&report, &stats);
+    report_heap(&report, &figures, &stats);
     hz_heap_report(&report, &figures);
     return hz_report_end(&report);
 }

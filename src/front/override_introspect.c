@@ -5,16 +5,15 @@
 #include "hakozuna/hakozuna.h"
 
 #include "base/arena.h"
-#include "base/arena_figures.h"
 #include "base/compiler.h"
 #include "base/hooks.h"
+#include "base/region.h"
 #include "front/fence.h"
 #include "heap/figures.h"
 #include "heap/pages/shard.h"
 #include "heap/purge.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -30,36 +29,50 @@ struct mallinfo2 {
     size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 };
 
-/* Bytes and number of free blocks: in bins and the like ("fast", as glibc calls it), and in pages. */
-struct free_blocks {
-    size_t fast_count;
-    size_t fast_bytes;
-    size_t rest_count;
-    size_t rest_bytes;
+/* What glibc's forms say, all from one gathering, so the figures of a form agree with each other. */
+struct forms {
+    struct hz_figures figures;
+    struct hz_stats totals;
+    size_t in_use_bytes;   /* live, but for blocks that are mappings of their own */
+    size_t arena_bytes;    /* in use, at rest or free */
+    size_t fast_count;     /* freed blocks that rest; "fast", as glibc calls them */
+    size_t rest_count;     /* the other free blocks that hold memory, and free pages */
+    size_t unsorted_bytes; /* what is free beside such blocks: free pages, and parts of pages too small for a block */
+    size_t unsorted_count; /* free pages */
 };
 
-static struct free_blocks free_blocks_of(const struct hz_size_figures *row) {
+/* Free blocks of a class that hold memory: those that rest, and those in pages. */
+struct free_blocks {
+    size_t fast_count;
+    size_t rest_count;
+};
+
+static struct free_blocks free_blocks_of(const struct hz_figures *figures, unsigned size_class) {
+    struct hz_size_figures row;
+    if (!hz_figures_size(figures, size_class, &row))
+        return (struct free_blocks){0};
     return (struct free_blocks){
-        .fast_count = row->resting_blocks,
-        .fast_bytes = row->resting_bytes,
-        .rest_count = row->free_blocks,
-        .rest_bytes = row->free_bytes,
+        .fast_count = row.resting_blocks,
+        .rest_count = hz_min(row.free_blocks, row.free_bytes / row.block_bytes),
     };
 }
 
-static struct free_blocks free_blocks_of_all(const struct hz_figures *figures) {
-    struct free_blocks all = {0};
-    struct hz_size_figures row;
-    for (unsigned index = 0; index < HZ_SIZES; index++) {
-        if (!hz_figures_size(figures, index, &row))
-            continue;
-        struct free_blocks one = free_blocks_of(&row);
-        all.fast_count += one.fast_count;
-        all.fast_bytes += one.fast_bytes;
-        all.rest_count += one.rest_count;
-        all.rest_bytes += one.rest_bytes;
+static void forms_get(struct forms *forms) {
+    struct hz_range_figures pages;
+    *forms = (struct forms){0};
+    hz_figures_get(&forms->figures);
+    hz_figures_totals(&forms->figures, &forms->totals);
+    hz_figures_range(&forms->figures, HZ_RANGE_FREE_PAGES, &pages);
+    forms->in_use_bytes = forms->totals.live_bytes - forms->figures.large.alone_bytes;
+    forms->arena_bytes = forms->in_use_bytes + forms->totals.cached_bytes + forms->totals.free_bytes;
+    forms->unsorted_bytes = forms->totals.free_bytes;
+    forms->unsorted_count = forms->rest_count = pages.held_bytes >> HZ_PAGE_LOG2;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        struct free_blocks blocks = free_blocks_of(&forms->figures, size_class);
+        forms->fast_count += blocks.fast_count;
+        forms->rest_count += blocks.rest_count;
+        forms->unsorted_bytes -= blocks.rest_count * hz_class_bytes(size_class);
     }
-    return all;
 }
 
 /* Returns 1 if memory was given back. `pad`: bytes of free memory that may stay, wherever they are. */
@@ -96,34 +109,32 @@ HZ_EXPORT int mallopt(int parameter, int value) {
     return 1;
 }
 
-/* Field meanings as in mallinfo(3): arena = from the OS for runs, hblks/hblkhd = direct mappings, uordblks = live,
-   fordblks = free (cached included), ordblks = number of free blocks in pages, smblks/fsmblks = cached, keepcost = free
-   (cached excluded). */
+/* The equations of mallinfo(3) hold: arena = uordblks + fordblks; a block is in uordblks, or in hblks and hblkhd if it
+   is a mapping of its own. Memory that was given back to the system is in no field, so arena + hblkhd is resident_bytes
+   of hz_stats_get. smblks and fsmblks: what rests in bins and the like; ordblks: the other free blocks, and free pages;
+   keepcost: their bytes. */
 HZ_EXPORT struct mallinfo2 mallinfo2(void) {
-    struct hz_figures figures;
-    struct hz_stats stats;
-    hz_figures_get(&figures);
-    hz_figures_totals(&figures, &stats);
-    struct free_blocks all = free_blocks_of_all(&figures);
-    size_t direct = figures.arena.direct_bytes;
+    struct forms forms;
+    forms_get(&forms);
     return (struct mallinfo2){
-        .arena = stats.mapped_bytes - hz_min(direct, stats.mapped_bytes),
-        .ordblks = all.rest_count,
-        .smblks = all.fast_count,
-        .hblks = stats.mapping_count,
-        .hblkhd = direct,
-        .uordblks = stats.live_bytes,
-        .fordblks = stats.cached_bytes + stats.free_bytes,
-        .fsmblks = stats.cached_bytes,
-        .keepcost = stats.free_bytes,
+        .arena = forms.arena_bytes,
+        .ordblks = forms.rest_count,
+        .smblks = forms.fast_count,
+        .hblks = forms.figures.large.alone_count,
+        .hblkhd = forms.figures.large.alone_bytes,
+        .uordblks = forms.in_use_bytes,
+        .fordblks = forms.totals.cached_bytes + forms.totals.free_bytes,
+        .fsmblks = forms.totals.cached_bytes,
+        .keepcost = forms.totals.free_bytes,
     };
 }
 
+/* The low 32 bits, as in glibc. */
 static int to_int(size_t value) {
-    return value > INT_MAX ? INT_MAX : (int)value;
+    return (int)(uint32_t)value;
 }
 
-/* The old interface with int fields: what does not fit shows as INT_MAX instead of wrapping. */
+/* The old interface with int fields. What does not fit wraps, as in glibc: programs that know of it add 2^32. */
 static struct mallinfo info_as_int(void) {
     struct mallinfo2 info = mallinfo2();
     return (struct mallinfo){
@@ -152,24 +163,38 @@ HZ_EXPORT int __libc_mallopt(int parameter, int value) {
     return mallopt(parameter, value);
 }
 
-/* A line for each size class that has free blocks, as glibc has one for each size of free chunks. */
-static void xml_sizes(const struct hz_figures *figures, FILE *stream) {
+/* A line for each size class that has free blocks, as glibc has one for each size of free chunks. The sums of all lines
+   are those of "fast" and "rest" together. */
+static void xml_sizes(const struct forms *forms, FILE *stream) {
     size_t below = 0;
-    struct hz_size_figures row;
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
         size_t block_bytes = hz_class_bytes(size_class);
-        if (hz_figures_size(figures, size_class, &row) && row.resting_blocks + row.free_blocks > 0)
+        struct free_blocks blocks = free_blocks_of(&forms->figures, size_class);
+        size_t count = blocks.fast_count + blocks.rest_count;
+        if (count > 0)
             (void)fprintf(stream, "  <size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", below + 1,
-                          block_bytes, row.resting_bytes + row.free_bytes, row.resting_blocks + row.free_blocks);
+                          block_bytes, count * block_bytes, count);
         below = block_bytes;
     }
+    if (forms->unsorted_bytes > 0)
+        (void)fprintf(stream, "  <unsorted from=\"1\" to=\"%d\" total=\"%zu\" count=\"%zu\"/>\n", HZ_UNIT_BYTES,
+                      forms->unsorted_bytes, forms->unsorted_count);
 }
 
-static void xml_totals(const struct free_blocks *all, FILE *stream) {
+static void xml_totals(const struct forms *forms, FILE *stream) {
     (void)fprintf(stream,
                   "<total type=\"fast\" count=\"%zu\" size=\"%zu\"/>\n"
                   "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n",
-                  all->fast_count, all->fast_bytes, all->rest_count, all->rest_bytes);
+                  forms->fast_count, forms->totals.cached_bytes, forms->rest_count, forms->totals.free_bytes);
+}
+
+/* "current" is mallinfo2's arena. The most so far includes blocks that are mappings of their own. */
+static void xml_system(const struct forms *forms, FILE *stream) {
+    size_t mapped = forms->totals.mapped_bytes - forms->figures.large.alone_bytes;
+    (void)fprintf(stream,
+                  "<system type=\"current\" size=\"%zu\"/>\n<system type=\"max\" size=\"%zu\"/>\n"
+                  "<aspace type=\"total\" size=\"%zu\"/>\n<aspace type=\"mprotect\" size=\"%zu\"/>\n",
+                  forms->arena_bytes, forms->totals.peak_bytes, mapped, mapped);
 }
 
 /* XML in the shape of glibc's version 1: one heap with its free blocks by size, totals, system and address space sizes.
@@ -178,21 +203,19 @@ static void xml_totals(const struct free_blocks *all, FILE *stream) {
 HZ_EXPORT int malloc_info(int options, FILE *stream) {
     if (options != 0)
         return EINVAL;
-    struct hz_figures figures;
-    struct hz_stats stats;
-    hz_figures_get(&figures); /* before the stream allocates its buffer */
-    hz_figures_totals(&figures, &stats);
-    struct free_blocks all = free_blocks_of_all(&figures);
+    struct forms forms;
+    forms_get(&forms); /* before the stream allocates its buffer */
     (void)fprintf(stream, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n");
-    xml_sizes(&figures, stream);
+    xml_sizes(&forms, stream);
     (void)fprintf(stream, "</sizes>\n");
-    xml_totals(&all, stream);
-    (void)fprintf(stream, "<system type=\"current\" size=\"%zu\"/>\n</heap>\n", stats.resident_bytes);
-    xml_totals(&all, stream);
-    (void)fprintf(stream,
-                  "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n<system type=\"current\" size=\"%zu\"/>\n"
-                  "<aspace type=\"total\" size=\"%zu\"/>\n</malloc>\n",
-                  figures.arena.direct_count, figures.arena.direct_bytes, stats.resident_bytes, stats.mapped_bytes);
+    xml_totals(&forms, stream);
+    xml_system(&forms, stream);
+    (void)fprintf(stream, "</heap>\n");
+    xml_totals(&forms, stream);
+    (void)fprintf(stream, "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n", forms.figures.large.alone_count,
+                  forms.figures.large.alone_bytes);
+    xml_system(&forms, stream);
+    (void)fprintf(stream, "</malloc>\n");
     return 0;
 }
 

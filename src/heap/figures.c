@@ -26,6 +26,7 @@ static void add_page(void *context, struct hz_page *page) {
     f->run_pages += run_pages;
     f->capacity += (run_pages << HZ_PAGE_LOG2) / hz_class_bytes(size_class);
     f->free_blocks += hz_load_rlx(&page->free_count);
+    f->hollow_bytes += hz_page_hollow_bytes(page);
     if (HZ_WAY_IS_QUEUES)
         figures->blocks[HZ_IN_PAGE_LISTS][size_class] += hz_mpsc_count(&page->remote);
 }
@@ -83,20 +84,11 @@ static size_t not_below_zero(size_t a, size_t b) {
     return a > b ? a - b : 0;
 }
 
-size_t hz_figures_resting(const struct hz_figures *figures, unsigned size_class) {
+static size_t resting_blocks(const struct hz_figures *figures, unsigned size_class) {
     size_t blocks = 0;
     for (unsigned tier = 0; tier < HZ_TIERS; tier++)
         blocks += figures->blocks[tier][size_class];
     return blocks;
-}
-
-/* Blocks of a class outside their pages: live ones, and those that rest. */
-static size_t blocks_out(const struct hz_figures *figures, unsigned size_class) {
-    return not_below_zero(figures->classes[size_class].capacity, figures->classes[size_class].free_blocks);
-}
-
-size_t hz_figures_live(const struct hz_figures *figures, unsigned size_class) {
-    return not_below_zero(blocks_out(figures, size_class), hz_figures_resting(figures, size_class));
 }
 
 /* Bytes of blocks that are counted by class. */
@@ -118,18 +110,21 @@ unsigned hz_figures_unused(size_t live_bytes, size_t held_bytes) {
 
 /* ---- rows ------------------------------------------------------------------------------------------ */
 
+/* The blocks outside their pages are live or rest. What else the pages hold is free. */
 static void size_of_class(const struct hz_figures *figures, unsigned size_class, struct hz_size_figures *out) {
     const struct hz_class_figures *f = &figures->classes[size_class];
     size_t block_bytes = hz_class_bytes(size_class);
-    size_t live = hz_figures_live(figures, size_class);
-    size_t resting = hz_figures_resting(figures, size_class);
+    size_t blocks_out = not_below_zero(f->capacity, f->free_blocks);
+    size_t resting = hz_min(resting_blocks(figures, size_class), blocks_out);
+    size_t unused_bytes = not_below_zero(f->run_pages << HZ_PAGE_LOG2, blocks_out * block_bytes);
+    size_t free_bytes = not_below_zero(unused_bytes, f->hollow_bytes);
     *out = (struct hz_size_figures){
         .block_bytes = block_bytes,
-        .live_bytes = live * block_bytes,
+        .live_bytes = (blocks_out - resting) * block_bytes,
         .resting_bytes = resting * block_bytes,
-        .free_bytes = f->free_blocks * block_bytes,
-        .held_bytes = f->run_pages << HZ_PAGE_LOG2,
-        .live_blocks = live,
+        .free_bytes = free_bytes,
+        .held_bytes = blocks_out * block_bytes + free_bytes,
+        .live_blocks = blocks_out - resting,
         .resting_blocks = resting,
         .free_blocks = f->free_blocks,
         .pages = f->pages,
@@ -169,11 +164,34 @@ static void range_of_classes(const struct hz_figures *figures, unsigned first, u
     }
 }
 
-static size_t run_bytes(const struct hz_figures *figures) {
-    size_t page_bytes = 0;
+/* Of all large blocks: those that are runs, or those that are direct blocks. */
+static void range_of_large(const struct hz_large_figures *large, bool is_direct, struct hz_range_figures *out) {
+    size_t bytes = 0;
+    size_t blocks = 0;
+    for (unsigned size = 0; size < HZ_LARGE_SIZES; size++) {
+        bytes += large->bytes[size];
+        blocks += large->blocks[size];
+    }
+    out->live_bytes = out->held_bytes = is_direct ? large->direct_bytes : bytes - large->direct_bytes;
+    out->live_blocks = is_direct ? large->direct_count : blocks - large->direct_count;
+}
+
+/* What rests in the arena. Pages in use in which there are no blocks count here too: a thread is purging them, or they
+   were lost in a fork. */
+static size_t free_page_bytes(const struct hz_figures *figures) {
+    struct hz_range_figures runs = {0};
+    size_t with_blocks = 0;
+    range_of_large(&figures->large, false, &runs);
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        page_bytes += figures->classes[size_class].run_pages << HZ_PAGE_LOG2;
-    return not_below_zero(figures->arena.used_bytes, page_bytes);
+        with_blocks += figures->classes[size_class].run_pages << HZ_PAGE_LOG2;
+    return figures->arena.free_dirty_bytes + not_below_zero(figures->arena.used_bytes, with_blocks + runs.held_bytes);
+}
+
+static void range_of_pool(size_t live_bytes, size_t held_bytes, size_t live_blocks, struct hz_range_figures *out) {
+    out->live_bytes = live_bytes;
+    out->free_bytes = not_below_zero(held_bytes, live_bytes);
+    out->held_bytes = out->live_bytes + out->free_bytes;
+    out->live_blocks = live_blocks;
 }
 
 void hz_figures_range(const struct hz_figures *figures, enum hz_range range, struct hz_range_figures *out) {
@@ -188,30 +206,25 @@ void hz_figures_range(const struct hz_figures *figures, enum hz_range range, str
         *out = (struct hz_range_figures){.name = "medium", .up_to_bytes = HZ_CLASS_BYTES_MAX};
         range_of_classes(figures, HZ_MID_CLASS_FIRST, HZ_CLASS_COUNT, out);
         break;
-    case HZ_RANGE_LARGE: /* the bytes are counted with the arena's, so that they make up the totals */
+    case HZ_RANGE_LARGE:
         *out = (struct hz_range_figures){.name = "large", .up_to_bytes = large_max};
-        out->live_bytes = out->held_bytes = run_bytes(figures);
-        for (unsigned size = 0; size < HZ_LARGE_SIZES; size++)
-            out->live_blocks += figures->large.blocks[size];
-        out->live_blocks = not_below_zero(out->live_blocks, figures->arena.direct_count);
+        range_of_large(&figures->large, false, out);
         break;
     case HZ_RANGE_MAPPED:
         *out = (struct hz_range_figures){.name = "mapped"};
-        out->live_bytes = out->held_bytes = figures->arena.direct_bytes;
-        out->live_blocks = figures->arena.direct_count;
+        range_of_large(&figures->large, true, out);
         break;
     case HZ_RANGE_PROFILED:
         *out = (struct hz_range_figures){.name = "profiled", .up_to_bytes = HZ_CLASS_BYTES_MAX};
-        out->live_bytes = figures->profile.live_bytes;
-        out->free_bytes = not_below_zero(figures->profile.held_bytes, figures->profile.live_bytes);
-        out->held_bytes = figures->profile.held_bytes;
-        out->live_blocks = figures->profile.live_blocks;
+        range_of_pool(figures->profile.live_bytes, figures->profile.held_bytes, figures->profile.live_blocks, out);
+        break;
+    case HZ_RANGE_GUARDED:
+        *out = (struct hz_range_figures){.name = "guarded", .up_to_bytes = HZ_GUARD_BLOCK_MAX};
+        range_of_pool(figures->guard.live_bytes, figures->guard.resident_bytes, figures->guard.live_blocks, out);
         break;
     default:
-        *out = (struct hz_range_figures){.name = "guarded", .up_to_bytes = HZ_GUARD_BLOCK_MAX};
-        out->live_bytes = figures->guard.live_bytes;
-        out->held_bytes = figures->guard.resident_bytes;
-        out->live_blocks = figures->guard.live_blocks;
+        *out = (struct hz_range_figures){.name = "free pages"};
+        out->free_bytes = out->held_bytes = free_page_bytes(figures);
         break;
     }
 }
@@ -219,12 +232,9 @@ void hz_figures_range(const struct hz_figures *figures, enum hz_range range, str
 void hz_figures_totals(const struct hz_figures *figures, struct hz_stats *stats) {
     const struct hz_arena_figures *of_arena = &figures->arena;
     *stats = (struct hz_stats){
-        .resident_bytes = not_below_zero(of_arena->dirty_bytes, of_arena->hollow_bytes) +
-                          figures->guard.resident_bytes + figures->profile.held_bytes,
         .mapped_bytes = of_arena->mapped_bytes + figures->guard.mapped_bytes + figures->profile.held_bytes,
         .purged_bytes = of_arena->purged_bytes,
-        .mapping_count = of_arena->direct_count,
-        .free_bytes = of_arena->free_dirty_bytes,
+        .mapping_count = figures->large.direct_count,
     };
     for (unsigned range = 0; range < HZ_RANGES; range++) {
         struct hz_range_figures row;
@@ -232,8 +242,9 @@ void hz_figures_totals(const struct hz_figures *figures, struct hz_stats *stats)
         stats->live_bytes += row.live_bytes;
         stats->cached_bytes += row.resting_bytes;
         stats->free_bytes += row.free_bytes;
+        stats->resident_bytes += row.held_bytes;
     }
-    stats->free_bytes = not_below_zero(stats->free_bytes, of_arena->hollow_bytes);
+    stats->mapped_bytes = hz_max(stats->mapped_bytes, stats->resident_bytes);
     hz_peak_note();
     stats->peak_bytes = hz_max(hz_peak_bytes(), stats->resident_bytes);
 }

@@ -1,9 +1,13 @@
 /*
  * figures.h - what the heap holds, by size class, by tier and by thread, collected on demand for statistics.
  *
- * The figures are counted from the heap's structures, not from counters, so every build has them. Other threads go on
- * meanwhile: figures that belong together can be a little apart. They are exact while no other thread allocates or
- * frees. Collecting takes a short lock for each thread and allocates nothing. Any thread, outside the heap.
+ * The figures are counted from the heap's structures, not from counters, so every build has them. They are exact while
+ * no other thread allocates or frees. Other threads may go on meanwhile: a block that moves can then count in two
+ * places or in none, but every sum below holds, and no figure is less than 0. Collecting takes a short lock for each
+ * thread and allocates nothing. Any thread, outside the heap.
+ *
+ * What the heap holds is live, rests or is free: of each row and of the totals, held = live + resting + free. Memory
+ * that was given back to the system, or never touched, counts nowhere (it is hollow). A block counts in one row.
  */
 #ifndef HZ_HEAP_FIGURES_H
 #define HZ_HEAP_FIGURES_H
@@ -22,6 +26,7 @@ struct hz_class_figures {
     size_t run_pages;   /* arena pages */
     size_t capacity;    /* blocks */
     size_t free_blocks; /* in their pages */
+    size_t hollow_bytes;
 };
 
 /* Where freed blocks rest that are not in their pages. */
@@ -38,18 +43,13 @@ struct hz_figures {
 
 void hz_figures_get(struct hz_figures *figures);
 
-/* Blocks of a class that are handed out, and those that rest outside their pages. */
-size_t hz_figures_live(const struct hz_figures *figures, unsigned size_class);
-size_t hz_figures_resting(const struct hz_figures *figures, unsigned size_class);
-
 /* Bytes that rest in a tier. */
 size_t hz_figures_tier_bytes(const struct hz_figures *figures, enum hz_tier tier);
 
 /* The sums, as struct hz_stats has them. */
 void hz_figures_totals(const struct hz_figures *figures, struct hz_stats *stats);
 
-/* Ranges of sizes. Their bytes make up the totals: live_bytes and resting_bytes by themselves, free_bytes with the free
-   pages of the arena and without the hollow bytes. */
+/* Ranges of sizes. Their bytes make up the totals. */
 enum hz_range {
     HZ_RANGE_SMALL,
     HZ_RANGE_MEDIUM,
@@ -57,6 +57,7 @@ enum hz_range {
     HZ_RANGE_MAPPED,
     HZ_RANGE_GUARDED,
     HZ_RANGE_PROFILED,
+    HZ_RANGE_FREE_PAGES, /* pages and units without blocks */
     HZ_RANGES
 };
 
@@ -65,8 +66,8 @@ struct hz_range_figures {
     size_t up_to_bytes; /* the largest size of the range; 0: no limit */
     size_t live_bytes;
     size_t resting_bytes;
-    size_t free_bytes; /* in pages, hollow or not */
-    size_t held_bytes; /* the pages */
+    size_t free_bytes; /* in pages, with what is left over behind their last blocks; not what is hollow */
+    size_t held_bytes; /* live + resting + free */
     size_t live_blocks;
     size_t pages;
 };
@@ -79,11 +80,11 @@ struct hz_size_figures {
     bool is_large;
     size_t live_bytes;
     size_t resting_bytes;
-    size_t free_bytes;
-    size_t held_bytes;
+    size_t free_bytes; /* as in struct hz_range_figures */
+    size_t held_bytes; /* likewise */
     size_t live_blocks;
     size_t resting_blocks;
-    size_t free_blocks;
+    size_t free_blocks; /* in pages, hollow or not */
     size_t pages;
 };
 

@@ -57,8 +57,9 @@ static void print_totals(struct hz_report *report, const struct hz_figures *figu
     size_t bins = hz_figures_tier_bytes(figures, HZ_IN_BINS);
     size_t remote = hz_figures_tier_bytes(figures, HZ_IN_REMOTE_BUFFERS);
     size_t depot = hz_figures_tier_bytes(figures, HZ_IN_DEPOT);
-    size_t whole = hz_min(figures->arena.free_dirty_bytes, stats->free_bytes);
-    size_t in_parts = stats->free_bytes - whole;
+    struct hz_range_figures whole;
+    hz_figures_range(figures, HZ_RANGE_FREE_PAGES, &whole);
+    size_t in_parts = stats->free_bytes - whole.free_bytes;
     size_t ours = about->is_known ? hz_min(hz_figures_resident(figures), about->rss_bytes) : 0;
     hz_report_text(report, "live   " MIB_COLUMN " MiB %3zu.%zu %%  in use by the program:", MIB(stats->live_bytes),
                    PERCENT(stats->live_bytes, held));
@@ -76,7 +77,7 @@ static void print_totals(struct hz_report *report, const struct hz_figures *figu
     hz_report_text(report,
                    "free   " MIB_COLUMN " MiB %3zu.%zu %%  in pages that hold blocks " MIB_FORMAT
                    ", whole pages " MIB_FORMAT "; given back since the start " MIB_FORMAT "\n",
-                   MIB(stats->free_bytes), PERCENT(stats->free_bytes, held), MIB(in_parts), MIB(whole),
+                   MIB(stats->free_bytes), PERCENT(stats->free_bytes, held), MIB(in_parts), MIB(whole.free_bytes),
                    MIB(stats->purged_bytes));
     hz_report_text(report, "held   " MIB_COLUMN " MiB 100.0 %%  peak " MIB_FORMAT "; ", MIB(held),
                    MIB(stats->peak_bytes));
@@ -102,15 +103,19 @@ static void print_columns(struct hz_report *report, const char *what) {
 }
 
 static void print_ranges(struct hz_report *report, const struct hz_figures *figures) {
-    static const char *const names[HZ_RANGES] = {
-        "small, up to 2 KiB",     "medium, up to 64 KiB", "large, up to 2 MiB", "mapped, above 2 MiB", "guarded",
-        "sampled for the profile"};
+    static const char *const names[HZ_RANGES] = {"small, up to 2 KiB",
+                                                 "medium, up to 64 KiB",
+                                                 "large, up to 2 MiB",
+                                                 "mapped, above 2 MiB",
+                                                 "guarded",
+                                                 "sampled for the profile",
+                                                 "free pages"};
     struct hz_size_figures all = {0};
     print_columns(report, "sizes");
     for (unsigned range = 0; range < HZ_RANGES; range++) {
         struct hz_range_figures figure;
         hz_figures_range(figures, (enum hz_range)range, &figure);
-        if (range >= HZ_RANGE_GUARDED && figure.held_bytes == 0)
+        if (range >= HZ_RANGE_GUARDED && range != HZ_RANGE_FREE_PAGES && figure.held_bytes == 0)
             continue;
         struct hz_size_figures row = {
             .live_bytes = figure.live_bytes,
@@ -128,14 +133,9 @@ static void print_ranges(struct hz_report *report, const struct hz_figures *figu
         all.live_blocks += row.live_blocks;
         all.pages += row.pages;
     }
-    size_t whole = figures->arena.free_dirty_bytes;
-    struct hz_size_figures free_pages = {.free_bytes = whole, .held_bytes = whole};
-    print_size(report, "free pages", &free_pages);
-    all.free_bytes += whole;
-    all.held_bytes += whole;
     print_size(report, "all", &all);
     if (figures->arena.hollow_bytes > 0)
-        hz_report_text(report, MIB_FORMAT " MiB of pages hold no memory: given back, or never touched\n",
+        hz_report_text(report, "and " MIB_FORMAT " MiB of pages that hold no memory: given back, or never touched\n",
                        MIB(figures->arena.hollow_bytes));
 }
 

@@ -224,6 +224,7 @@ static void report_classes(struct hz_report *report, const struct hz_figures *fi
         hz_report_number(report, "cached", row.resting_blocks);
         hz_report_number(report, "free", row.free_blocks);
         hz_report_number(report, "depot_blocks", figures->blocks[HZ_IN_DEPOT][size_class]);
+        hz_report_number(report, "free_bytes", row.free_bytes);
         hz_report_number(report, "held_bytes", row.held_bytes);
         hz_report_number(report, "unused_permille", hz_figures_unused(row.live_bytes, row.held_bytes));
         hz_report_row_close(report);

@@ -274,8 +274,10 @@ TEST_F(Stats, AllLiveBytesAreExplained) {
         EXPECT_EQ(live_in_classes + sums["large.live_bytes"], live);
     }
     EXPECT_EQ(sums["ranges.resting_bytes"], numbers["heap.cached_bytes"]);
-    EXPECT_EQ(std::max(0.0, sums["ranges.free_bytes"] + numbers["rest.arena_bytes"] - numbers["rest.hollow_bytes"]),
-              numbers["heap.free_bytes"]);
+    EXPECT_EQ(sums["ranges.free_bytes"], numbers["heap.free_bytes"]);
+    EXPECT_EQ(sums["ranges.held_bytes"], numbers["heap.resident_bytes"]);
+    EXPECT_EQ(live + numbers["heap.cached_bytes"] + numbers["heap.free_bytes"], numbers["heap.resident_bytes"]);
+    EXPECT_GE(numbers["heap.alone_count"], 10) << "of 70 MiB";
     EXPECT_GE(numbers["ranges.2.live_blocks"], 30) << "of 100 KiB, 1 MiB and 2 MiB";
     EXPECT_GE(numbers["ranges.3.live_blocks"], 20) << "of 5 MiB and 70 MiB";
 }

@@ -110,8 +110,9 @@ static ptrdiff_t dense_bytes_of(const struct hz_page *page) {
 }
 
 bool hz_page_is_full_of_small_locked(const struct hz_page *page) {
-    return page->block_bytes <= DENSE_BLOCK_BYTES && page->purged_units == 0 &&
-           hz_load_rlx(&page->free_count) < page->capacity / FULL_FREE_SHARE; /* relaxed: lock */
+    /* relaxed, both: lock */
+    return page->block_bytes <= DENSE_BLOCK_BYTES && hz_load_rlx(&page->purged_units) == 0 &&
+           hz_load_rlx(&page->free_count) < page->capacity / FULL_FREE_SHARE;
 }
 
 /* Bytes of the units that belong to blocks: what is left over behind the last block is not free space. */
@@ -129,6 +130,16 @@ static ptrdiff_t all_bytes_of(const struct hz_page *page, uint64_t units) {
     return (ptrdiff_t)((size_t)__builtin_popcountll(units) << hz_page_unit_log2(page));
 }
 
+static unsigned unit_log2_for(unsigned run_pages) {
+    unsigned least = HZ_PAGE_LOG2 - 6 + (run_pages == 1 ? 0 : hz_log2(run_pages - 1) + 1);
+    return (unsigned)hz_max(least, hz_log2(hz_os_page_bytes()));
+}
+
+size_t hz_page_hollow_bytes(const struct hz_page *page) {
+    unsigned run_pages = (unsigned)hz_max(hz_load_rlx(&page->run_pages), 1); /* relaxed, both: figures */
+    return (size_t)__builtin_popcountll(hz_load_rlx(&page->purged_units)) << unit_log2_for(run_pages);
+}
+
 void hz_page_count_purged_locked(struct hz_shard *shard, const struct hz_page *page, uint64_t units, int sign) {
     size_t bytes = (size_t)((ptrdiff_t)block_bytes_of(page, units) * sign);
     hz_store_rlx(&shard->free_bytes, hz_load_rlx(&shard->free_bytes) - bytes); /* relaxed, all: lock */
@@ -140,8 +151,9 @@ void hz_page_count_purged_locked(struct hz_shard *shard, const struct hz_page *p
 static void page_count(struct hz_shard *shard, const struct hz_page *page, int sign) {
     unsigned size_class = hz_load_rlx(&page->size_class); /* relaxed, both: lock */
     free_blocks_add(shard, page, size_class, (int64_t)sign * hz_load_rlx(&page->free_count));
-    if (page->purged_units != 0)
-        hz_page_count_purged_locked(shard, page, page->purged_units, sign);
+    uint64_t purged = hz_load_rlx(&page->purged_units); /* relaxed: lock */
+    if (purged != 0)
+        hz_page_count_purged_locked(shard, page, purged, sign);
 }
 
 static void *block_at(const struct hz_page *page, uint32_t bit) {
@@ -289,11 +301,12 @@ static uint64_t units_of(const struct hz_page *page, const void *block) {
 
 /* The units that `count` carved blocks touch are no longer purged. */
 static HZ_NOINLINE void unpurge(struct hz_shard *shard, struct hz_page *page, void *const *blocks, uint32_t count) {
-    uint64_t left = page->purged_units;
+    uint64_t purged = hz_load_rlx(&page->purged_units); /* relaxed, both: lock */
+    uint64_t left = purged;
     for (uint32_t i = 0; i < count; i++)
         left &= ~units_of(page, blocks[i]);
-    hz_page_count_purged_locked(shard, page, page->purged_units & ~left, -1);
-    page->purged_units = left;
+    hz_page_count_purged_locked(shard, page, purged & ~left, -1);
+    hz_store_rlx(&page->purged_units, left);
     page->plain_units &= left;
     hz_peak_note();
 }
@@ -342,7 +355,7 @@ uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void
         uint32_t carved = page_carve(page, out + got, want - got);
         if (HZ_BLOCKS_SEALED)
             hz_seals_check(out + got, carved, HZ_WRITTEN_IN_PAGE);
-        if (HZ_UNLIKELY(page->purged_units != 0))
+        if (HZ_UNLIKELY(hz_load_rlx(&page->purged_units) != 0)) /* relaxed: lock */
             unpurge(shard, page, out + got, carved);
         blocks_left(shard, page, carved);
         got += carved;
@@ -357,7 +370,8 @@ void *hz_pages_take_locked(struct hz_shard *shard, unsigned size_class) {
     void *block = page_take(page);
     if (HZ_BLOCKS_SEALED)
         hz_seals_check(&block, 1, HZ_WRITTEN_IN_PAGE);
-    if (page->purged_units != 0 && (page->purged_units & units_of(page, block)) != 0)
+    uint64_t purged = hz_load_rlx(&page->purged_units); /* relaxed: lock */
+    if (purged != 0 && (purged & units_of(page, block)) != 0)
         unpurge(shard, page, &block, 1);
     blocks_left(shard, page, 1);
     return block;
@@ -390,11 +404,6 @@ static void home_set(struct hz_page *page, struct hz_shard *shard) {
     if (shard_is_zone(shard))
         hz_store_rlx(&page->zone, shard);              /* relaxed: published by the number */
     hz_store_rel(&page->shard, (uint8_t)shard->index); /* sync: page-move, partner hz_page_shard */
-}
-
-static unsigned unit_log2_for(unsigned run_pages) {
-    unsigned least = HZ_PAGE_LOG2 - 6 + (run_pages == 1 ? 0 : hz_log2(run_pages - 1) + 1);
-    return (unsigned)hz_max(least, hz_log2(hz_os_page_bytes()));
 }
 
 /* The units of a new page that lie in arena pages without memory. */
@@ -434,7 +443,7 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
     page->first_word = 0;
     hz_store_rlx(&page->looked_free, 0);
     page->unit_log2 = (uint8_t)unit_log2_for(run.pages);
-    page->purged_units = untouched_units(&run, page);
+    hz_store_rlx(&page->purged_units, untouched_units(&run, page)); /* relaxed: as above */
     page->plain_units = 0;
     bits_fill(page);
     hz_assert(hz_mpsc_count(&page->remote) == 0);
@@ -674,7 +683,7 @@ static void totals_add(void *hollow, struct hz_page *page) {
     hz_add_rlx(&class_blocks[hz_load_rlx(&page->size_class)], page->capacity);
     hz_add_rlx(&pages_bytes, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
     hz_huge_count_dense(dense_bytes_of(page));
-    *(ptrdiff_t *)hollow += all_bytes_of(page, page->purged_units);
+    *(ptrdiff_t *)hollow += (ptrdiff_t)hz_page_hollow_bytes(page);
 }
 
 void hz_pages_recount_after_fork(void) {

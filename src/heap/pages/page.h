@@ -42,7 +42,8 @@ struct hz_page {
     char *start;                   /* const after publish */
     struct hz_page *next;          /* lock */
     struct hz_page *previous;      /* lock */
-    uint64_t purged_units;         /* lock: units without memory: purged or never touched, and not carved from since */
+    /* lock; atomic for statistics: units without memory: purged or never touched, and not carved from since */
+    _Atomic(uint64_t) purged_units;
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_mpsc remote; /* sync: page-remote; blocks sent to the page itself */
     uint64_t plain_units;                                  /* lock: of the purged ones, those that were mapped anew */
     uint8_t unit_log2;                                     /* const after publish: hz_page_unit_log2 */
@@ -136,6 +137,9 @@ void hz_pages_relink_locked(struct hz_shard *shard);
 /* In a fork's child, while its thread is outside the heap and no page is moving: if lists were rebuilt, counts
    the totals over all pages anew. */
 void hz_pages_recount_after_fork(void);
+
+/* Bytes of the page that hold no memory. Any thread; exact under the page's lock. */
+size_t hz_page_hollow_bytes(const struct hz_page *page);
 
 /* Counts units of the page that were purged (sign 1) or are used again (sign -1). */
 void hz_page_count_purged_locked(struct hz_shard *shard, const struct hz_page *page, uint64_t units, int sign);

@@ -40,7 +40,8 @@ static uint64_t filled_units(struct walk *walk, const struct hz_page *page) {
     unsigned os_log2 = hz_log2(hz_os_page_bytes());
     unsigned log2 = hz_page_unit_log2(page);
     uint64_t filled = 0;
-    for (uint64_t left = walk->knows ? page->purged_units : 0; left != 0; left &= left - 1) {
+    for (uint64_t left = walk->knows ? hz_load_rlx(&page->purged_units) : 0; /* relaxed: lock */
+         left != 0; left &= left - 1) {
         unsigned unit = (unsigned)__builtin_ctzll(left);
         size_t first = ((size_t)(page->start - base) + ((size_t)unit << log2)) >> os_log2;
         for (size_t at = first; at < first + ((size_t)1 << (log2 - os_log2)); at++)
@@ -90,7 +91,7 @@ static uint64_t units_wanted(struct walk *walk, const struct hz_page *page) {
         return unused & filled_units(walk, page);
     if (walk->is_anew)
         return unused & (~page->plain_units | filled_units(walk, page));
-    return unused & ~page->purged_units;
+    return unused & ~hz_load_rlx(&page->purged_units); /* relaxed: lock */
 }
 
 /* Whether `units`, which could be purged, are too little to break up the huge page that the page lies in. */
@@ -117,8 +118,9 @@ static bool purge_units_locked(struct walk *walk, struct hz_shard *shard, struct
             hz_seals_forget(page->start + ((size_t)first << log2), (size_t)count << log2);
         if (!hz_arena_part_purge(page->start + ((size_t)first << log2), (size_t)count << log2, walk->is_anew))
             continue; /* the memory may be locked; what it holds does not matter */
-        uint64_t fresh = run & ~page->purged_units;
-        page->purged_units |= run;
+        uint64_t purged = hz_load_rlx(&page->purged_units); /* relaxed, both: lock */
+        uint64_t fresh = run & ~purged;
+        hz_store_rlx(&page->purged_units, purged | run);
         page->plain_units |= walk->is_anew ? run : 0;
         hz_page_count_purged_locked(shard, page, fresh, 1);
         hz_arena_count_purged((size_t)__builtin_popcountll(fresh) << log2);
