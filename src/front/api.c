@@ -230,7 +230,7 @@ int hz_thread_stats_get(struct hz_thread_stats *out) {
     struct hz_thread_block *mine = hz_thread_mine;
     struct hz_thread_figures figures;
     *out = (struct hz_thread_stats){0};
-    if (mine != NULL && hz_figures_thread(&mine->registered, &figures))
+    if (mine != NULL && hz_figures_thread(hz_thread_registered(mine), &figures))
         *out = thread_stats_from(&figures);
     return 0;
 }

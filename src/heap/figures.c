@@ -31,9 +31,17 @@ static void add_page(void *context, struct hz_page *page) {
         figures->blocks[HZ_IN_PAGE_LISTS][size_class] += hz_mpsc_count(&page->remote);
 }
 
+/* Whether no thread has the thread block, and its memory has gone back. */
+static bool is_hollow(struct hz_registered *registered) {
+    return hz_load_acq(&registered->is_hollow); /* sync: thread-fill, partner hz_thread_block_get */
+}
+
 /* Adds the blocks of a thread's remote buffer, which has blocks of all home classes, to the counts of their classes.
  * Its owner may send them meanwhile, so a block and its tag may be gone. */
-void hz_figures_add_remote_buffer(size_t *blocks, struct hz_thread_block *thread) {
+void hz_figures_add_remote_buffer(size_t *blocks, struct hz_registered *registered) {
+    struct hz_thread_block *thread = hz_thread_block_from(registered);
+    if (is_hollow(registered))
+        return;
     void **base = hz_bin_base(&thread->cache, HZ_REMOTE_BIN);
     size_t count = hz_bin_figure(&thread->cache, HZ_REMOTE_BIN);
     for (size_t i = 1; i <= count; i++) {
@@ -48,14 +56,17 @@ void hz_figures_add_remote_buffer(size_t *blocks, struct hz_thread_block *thread
 
 /* Adds the blocks of a thread's bins. Only bins of a parked thread or of an orphan can have holes. Of other threads
  * only the tops are read, since a refill writes the slots. The lock keeps a parked thread parked meanwhile. */
-void hz_figures_add_bins(size_t *blocks, struct hz_thread_block *thread) {
-    hz_lock_acquire(&thread->parking.lock);
+void hz_figures_add_bins(size_t *blocks, struct hz_registered *registered) {
+    struct hz_thread_block *thread = hz_thread_block_from(registered);
+    if (is_hollow(registered))
+        return;
+    hz_lock_acquire(&registered->lock);
     bool has_holes = hz_load_rlx(&thread->parking.parked) || /* relaxed: lock; figure */
-                     hz_load_rlx(&thread->registered.state) == HZ_THREAD_ORPHAN;
+                     hz_load_rlx(&registered->state) == HZ_THREAD_ORPHAN;
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         blocks[size_class] += has_holes ? hz_bin_count(&thread->cache, size_class, &thread->parking.gone[size_class])
                                         : hz_bin_figure(&thread->cache, size_class);
-    hz_lock_release(&thread->parking.lock);
+    hz_lock_release(&registered->lock);
 }
 
 void hz_figures_get(struct hz_figures *figures) {
@@ -63,8 +74,8 @@ void hz_figures_get(struct hz_figures *figures) {
     hz_hooks_enter();
     hz_pages_walk(add_page, figures);
     for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next) {
-        hz_figures_add_bins(figures->blocks[HZ_IN_BINS], hz_thread_block_from(thread));
-        hz_figures_add_remote_buffer(figures->blocks[HZ_IN_REMOTE_BUFFERS], hz_thread_block_from(thread));
+        hz_figures_add_bins(figures->blocks[HZ_IN_BINS], thread);
+        hz_figures_add_remote_buffer(figures->blocks[HZ_IN_REMOTE_BUFFERS], thread);
     }
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
         figures->blocks[HZ_IN_BINS][size_class] += hz_cpu_bins_held(size_class);
@@ -276,8 +287,8 @@ bool hz_figures_thread(struct hz_registered *registered, struct hz_thread_figure
     size_t in_bins[HZ_CLASS_COUNT] = {0};
     size_t in_buffer[HZ_CLASS_COUNT] = {0};
     hz_hooks_enter();
-    hz_figures_add_bins(in_bins, thread);
-    hz_figures_add_remote_buffer(in_buffer, thread);
+    hz_figures_add_bins(in_bins, registered);
+    hz_figures_add_remote_buffer(in_buffer, registered);
     hz_hooks_leave();
     *out = (struct hz_thread_figures){
         .number = registered->number,

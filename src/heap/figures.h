@@ -107,7 +107,9 @@ struct hz_thread_figures {
     bool is_parked;
     size_t bins_bytes;
     size_t remote_bytes;
-    uint64_t refill; /* bins found empty, and full bins flushed, by all threads that have had the thread block */
+    /* bins found empty, and full bins flushed, by all threads that have had the thread block since it was last hollow
+     */
+    uint64_t refill;
     uint64_t flush;
 };
 
@@ -115,8 +117,7 @@ struct hz_thread_figures {
 bool hz_figures_thread(struct hz_registered *registered, struct hz_thread_figures *out);
 
 /* Blocks in the bins, or in the remote buffer, of a thread, added to the counts of their classes. */
-struct hz_thread_block;
-void hz_figures_add_bins(size_t *blocks, struct hz_thread_block *thread);
-void hz_figures_add_remote_buffer(size_t *blocks, struct hz_thread_block *thread);
+void hz_figures_add_bins(size_t *blocks, struct hz_registered *registered);
+void hz_figures_add_remote_buffer(size_t *blocks, struct hz_registered *registered);
 
 #endif

@@ -69,10 +69,10 @@ void hz_heap_settle_fork(void) {
     hz_adopt_settle_fork();
     hz_mail_settle_fork();
     hz_pages_recount_after_fork();
-    hz_registry_after_fork(self != NULL ? &self->registered : NULL);
+    hz_registry_after_fork(self != NULL ? hz_thread_registered(self) : NULL);
     if (self == NULL)
         return;
     hz_sampler_settle_fork(self);
     /* the thread's kernel id has changed */
-    hz_store_rlx(&self->registered.label, hz_thread_label_make(self->shard->index, 0));
+    hz_store_rlx(&hz_thread_registered(self)->label, hz_thread_label_make(self->shard->index, 0));
 }

@@ -164,7 +164,7 @@ static bool nobody_is_left(const struct hz_thread_block *self) {
     if (hz_life_is_watched(&hz_first_life))
         return false;
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next)
-        if (each != &self->registered && hz_load_rlx(&each->state) == HZ_THREAD_USED) /* relaxed: hint */
+        if (each != hz_thread_registered(self) && hz_load_rlx(&each->state) == HZ_THREAD_USED) /* relaxed: hint */
             return false;
     return true;
 }
@@ -198,7 +198,7 @@ static void keeper_work(struct hz_thread_block *self, bool has_own_files) {
 static struct hz_thread_block *keeper_block(void) {
     struct hz_shard *shard = hz_init() ? hz_shard_get(0) : NULL;
     struct hz_registered *recycled = shard != NULL ? hz_registry_claim() : NULL;
-    struct hz_thread_block *self = recycled != NULL ? hz_thread_block_from(recycled) : NULL;
+    struct hz_thread_block *self = recycled != NULL ? hz_thread_block_get(recycled) : NULL;
     if (self == NULL && shard != NULL)
         self = hz_thread_block_make();
     if (self == NULL)
@@ -270,7 +270,7 @@ static void *keeper_main(void *unused) {
     (void)hz_cpu_bins_reclaim(self);
     self->is_keeper = false;
     hz_thread_flush(self);
-    hz_registry_release(&self->registered);
+    hz_registry_release(hz_thread_registered(self));
     if (hz_life_is_lost(&hz_first_life))
         leave_as(KEEPER_CANNOT, FIRST_ENDED);
     else

@@ -14,13 +14,20 @@ struct hz_life hz_first_life;
 
 HZ_TLS struct hz_thread_block *hz_thread_mine;
 
+/* NULL if the thread has ended and the memory of its block has gone back meanwhile. */
+static struct hz_lock *lock_of(struct hz_thread_block *thread) {
+    struct hz_registered *registered = hz_thread_registered(thread);
+    return registered != NULL ? &registered->lock : NULL;
+}
+
 /* A parked thread takes its thread block back. It may no longer be parked, if the keeper has given up. */
 HZ_NOINLINE struct hz_thread_block *hz_thread_resume(void) {
     struct hz_thread_block *self = hz_thread_mine;
     if (self == NULL)
         return &hz_thread_none;
     struct hz_parking *parking = &self->parking;
-    hz_lock_acquire(&parking->lock);
+    struct hz_lock *parking_lock = &hz_thread_registered(self)->lock;
+    hz_lock_acquire(parking_lock);
     hz_store_rlx(&self->busy, hz_load_rlx(&self->busy) + 1); /* relaxed, all: owner, lock */
     hz_store_rlx(&hz_self_word, self);
     self->is_new = false;
@@ -29,7 +36,7 @@ HZ_NOINLINE struct hz_thread_block *hz_thread_resume(void) {
     hz_store_rlx(&parking->parked, false);
     bool has_holes = parking->has_holes;
     parking->has_holes = false;
-    hz_lock_release(&parking->lock);
+    hz_lock_release(parking_lock);
     for (unsigned index = 1; has_holes && index < HZ_BINS; index++) {
         hz_bin_close_holes(&self->cache, index, &parking->gone[index]);
         hz_bin_limit_lower(&self->cache, index); /* the next free may be a second one of a block that went home */
@@ -63,22 +70,25 @@ void hz_park_reset(struct hz_thread_block *self) {
 }
 
 void hz_park_open(struct hz_thread_block *self) {
-    hz_lock_acquire(&self->parking.lock);
+    hz_lock_acquire(&hz_thread_registered(self)->lock);
     if (hz_life_begin(&self->parking.life))
         hz_store_rlx(&self->parking.self_word, &hz_self_word); /* relaxed: lock */
-    hz_lock_release(&self->parking.lock);
+    hz_lock_release(&hz_thread_registered(self)->lock);
 }
 
 void hz_park_close(struct hz_thread_block *self) {
-    hz_lock_acquire(&self->parking.lock);
+    hz_lock_acquire(&hz_thread_registered(self)->lock);
     hz_store_rlx(&self->parking.self_word, NULL); /* relaxed: lock */
     hz_life_end(&self->parking.life);
-    hz_lock_release(&self->parking.lock);
+    hz_lock_release(&hz_thread_registered(self)->lock);
 }
 
 bool hz_park_is_lost(struct hz_thread_block *thread) {
     struct hz_parking *parking = &thread->parking;
-    hz_lock_acquire(&parking->lock);
+    struct hz_lock *parking_lock = lock_of(thread);
+    if (parking_lock == NULL)
+        return false;
+    hz_lock_acquire(parking_lock);
     /* relaxed, both: lock */
     bool is_lost = hz_load_rlx(&parking->self_word) != NULL && hz_life_is_lost(&parking->life);
     if (is_lost) {
@@ -87,18 +97,18 @@ bool hz_park_is_lost(struct hz_thread_block *thread) {
             hz_allowance_leave();
         hz_store_rlx(&parking->parked, false);
     }
-    hz_lock_release(&parking->lock);
+    hz_lock_release(parking_lock);
     return is_lost;
 }
 
 void hz_park_begin(struct hz_thread_block *self) {
-    hz_lock_acquire(&self->parking.lock);
+    hz_lock_acquire(&hz_thread_registered(self)->lock);
     self->is_new = true;
     hz_store_rlx(&hz_self_word, &hz_thread_none); /* relaxed, all: owner, lock */
     if (!hz_load_rlx(&self->parking.parked))      /* a purge may have parked it already */
         hz_allowance_leave();
     hz_store_rlx(&self->parking.parked, true);
-    hz_lock_release(&self->parking.lock);
+    hz_lock_release(&hz_thread_registered(self)->lock);
 }
 
 /* Whether the thread is in no slow path and pops no mid block. Acquire: what that did to the bins. */
@@ -109,9 +119,10 @@ static bool is_outside(struct hz_thread_block *thread) {
 
 bool hz_park(struct hz_thread_block *thread) {
     struct hz_parking *parking = &thread->parking;
-    if (!is_outside(thread)) /* hint, spares the thread a wait */
+    struct hz_lock *parking_lock = lock_of(thread);
+    if (parking_lock == NULL || !is_outside(thread)) /* hint, spares the thread a wait */
         return false;
-    hz_lock_acquire(&parking->lock);
+    hz_lock_acquire(parking_lock);
     bool parked = hz_load_rlx(&parking->parked); /* relaxed, both: lock */
     _Atomic(struct hz_thread_block *) *self_word = hz_load_rlx(&parking->self_word);
     if (!parked && self_word != NULL && !hz_life_is_lost(&parking->life)) {
@@ -123,19 +134,22 @@ bool hz_park(struct hz_thread_block *thread) {
         if (parked)
             hz_allowance_leave();
     }
-    hz_lock_release(&parking->lock);
+    hz_lock_release(parking_lock);
     return parked;
 }
 
 uint32_t hz_park_take(struct hz_thread_block *thread, unsigned index, void **out) {
     struct hz_parking *parking = &thread->parking;
+    struct hz_lock *parking_lock = lock_of(thread);
     uint32_t count = 0;
-    hz_lock_acquire(&parking->lock);
+    if (parking_lock == NULL)
+        return 0;
+    hz_lock_acquire(parking_lock);
     if (hz_load_rlx(&parking->parked)) { /* relaxed: lock */
         count = hz_bin_take_old(&thread->cache, index, &parking->gone[index], out, HZ_PARK_STEP);
         parking->has_holes |= count > 0;
     }
-    hz_lock_release(&parking->lock);
+    hz_lock_release(parking_lock);
     return count;
 }
 
@@ -163,7 +177,7 @@ void hz_park_empty(struct hz_thread_block *self, struct hz_thread_block *thread)
    here: a signal handler that interrupted a fast path may have forked. */
 void hz_park_after_fork(void) {
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next)
-        hz_lock_settle(&hz_thread_block_from(each)->parking.lock);
+        hz_lock_settle(&each->lock);
     struct hz_thread_block *self = hz_thread_mine;
     if (self != NULL && hz_load_rlx(&self->parking.self_word) != NULL) /* relaxed: one thread */
         self->parking.has_holes |= hz_self() != self;

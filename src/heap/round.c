@@ -82,7 +82,7 @@ static enum activity threads_look(struct hz_thread_block *self, uint64_t now_ms,
     while (hz_orphan_reclaim(self)) {
     }
     for (struct hz_registered *each = hz_registry_first(); can_park && each != NULL; each = each->next)
-        if (each != &self->registered && hz_load_rlx(&each->state) == HZ_THREAD_USED) /* relaxed: hint */
+        if (each != hz_thread_registered(self) && hz_load_rlx(&each->state) == HZ_THREAD_USED) /* relaxed: hint */
             most = (enum activity)hz_max(most, thread_look(self, hz_thread_block_from(each), now_ms, bytes));
     return most;
 }
@@ -166,7 +166,8 @@ void hz_round_end(struct hz_thread_block *self) {
 bool hz_round_is_outdated(struct hz_thread_block *self) {
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
         struct hz_thread_block *thread = hz_thread_block_from(each);
-        bool is_active = each != &self->registered && hz_load_rlx(&each->state) == HZ_THREAD_USED && /* relaxed: hint */
+        bool is_active = each != hz_thread_registered(self) &&
+                         hz_load_rlx(&each->state) == HZ_THREAD_USED && /* relaxed: hint */
                          !hz_load_rlx(&thread->parking.parked);
         if (is_active && bins_look(thread).digest != thread->parking.tops_seen)
             return true;

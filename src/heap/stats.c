@@ -59,32 +59,39 @@ HZ_KEPT static struct hz_anatomy anatomy_of_stats[] = {HZ_ANATOMY_BEGIN,
 
 static const char *const counter_groups[] = {"counters", "mid", "remote", "os", "locks"};
 
+static uint64_t counter_of(struct hz_counters *counters_of_one, const struct counter *counter) {
+    char *base = (char *)counters_of_one;
+    return hz_load_rlx((_Atomic(uint64_t) *)(void *)(base + counter->offset)); /* relaxed: counter */
+}
+
 static uint64_t counter_get(const struct counter *counter) {
-    uint64_t value = 0;
+    uint64_t value = counter_of(&hz_thread_blocks_ended, counter);
     for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next) {
-        char *base = (char *)&hz_thread_block_from(thread)->counters;
-        uint64_t one = hz_load_rlx((_Atomic(uint64_t) *)(void *)(base + counter->offset)); /* relaxed: counter */
+        uint64_t one = counter_of(&hz_thread_block_from(thread)->counters, counter);
         value = counter->kind == MAX ? hz_max(value, one) : value + one;
     }
     return value;
 }
 
+static uint64_t mid_taken(struct hz_counters *c) {
+    /* relaxed, all: counters */
+    return hz_load_rlx(&c->mid_cache_hit) + hz_load_rlx(&c->mid_depot_hit) + hz_load_rlx(&c->mid_lock_path);
+}
+
 /* Allocations and frees of mid blocks. Frees and refills bring blocks into a bin, allocations and flushes take them
    out. Three of these numbers, and what the bin holds, give the fourth. */
 static void report_mid(struct hz_report *report) {
-    uint64_t allocated = 0;
-    uint64_t freed = 0;
+    uint64_t allocated = mid_taken(&hz_thread_blocks_ended);
+    uint64_t freed = allocated + hz_load_rlx(&hz_thread_blocks_ended.mid_moved); /* relaxed: counter */
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
-        struct hz_thread_block *thread = hz_thread_block_from(each);
-        struct hz_counters *c = &thread->counters; /* relaxed, all: counters */
-        uint64_t taken =
-            hz_load_rlx(&c->mid_cache_hit) + hz_load_rlx(&c->mid_depot_hit) + hz_load_rlx(&c->mid_lock_path);
+        struct hz_counters *c = &hz_thread_block_from(each)->counters;
+        uint64_t taken = mid_taken(c);
         allocated += taken;
-        freed += taken + hz_load_rlx(&c->mid_moved);
+        freed += taken + hz_load_rlx(&c->mid_moved); /* relaxed: counter */
         size_t in_bins[HZ_CLASS_COUNT] = {0};
-        hz_figures_add_bins(in_bins, thread);
+        hz_figures_add_bins(in_bins, each);
         if (HZ_HAS_MID_HOME)
-            hz_figures_add_remote_buffer(in_bins, thread);
+            hz_figures_add_remote_buffer(in_bins, each);
         for (unsigned size_class = HZ_MID_CLASS_FIRST; size_class < HZ_CLASS_COUNT; size_class++)
             freed += in_bins[size_class];
     }
@@ -97,8 +104,8 @@ static void report_mid(struct hz_report *report) {
 
 /* Average length of a page's remote list when it was taken, times 100. */
 static uint64_t blocks_per_100_pages(void) {
-    uint64_t blocks = 0;
-    uint64_t pages = 0;
+    uint64_t blocks = hz_load_rlx(&hz_thread_blocks_ended.drain_total); /* relaxed, both: counters */
+    uint64_t pages = hz_load_rlx(&hz_thread_blocks_ended.pageq_deq);
     for (struct hz_registered *thread = hz_registry_first(); HZ_WAY_IS_QUEUES && thread != NULL;
          thread = thread->next) {
         struct hz_counters *c = &hz_thread_block_from(thread)->counters; /* relaxed, both: counters */

@@ -45,7 +45,8 @@ void hz_thread_arm(struct hz_thread_block *self) {
 
 /* `id`: the kernel's number of the thread, 0 if it is not known: no call of the OS is made only for that. */
 static void label_set(struct hz_thread_block *self, uint32_t id) {
-    hz_store_rlx(&self->registered.label, hz_thread_label_make(self->shard->index, id)); /* relaxed: figure */
+    uint64_t label = hz_thread_label_make(self->shard->index, id);
+    hz_store_rlx(&hz_thread_registered(self)->label, label); /* relaxed: figure */
 }
 
 static struct hz_thread_block *attach(void) {
@@ -66,17 +67,16 @@ static struct hz_thread_block *attach(void) {
     if (!thread_ending)
         hz_store_rlx(&was_called, true);
     struct hz_registered *recycled = hz_registry_claim();
-    struct hz_thread_block *thread = recycled != NULL ? hz_thread_block_from(recycled) : hz_thread_block_make();
+    struct hz_thread_block *thread = recycled != NULL ? hz_thread_block_get(recycled) : hz_thread_block_make();
     if (thread == NULL)
         return NULL;
     thread->is_keeper = false;
     thread->is_new = false;
-    thread->is_hollow = false;
     if (recycled != NULL)
         hz_park_reset(thread);
     thread->shard = hz_shard_claim();
     if (thread->shard == NULL) {
-        hz_registry_release(&thread->registered);
+        hz_registry_release(hz_thread_registered(thread));
         return NULL;
     }
     thread->owner = (uint8_t)thread->shard->index;
@@ -110,7 +110,7 @@ void hz_thread_detach(struct hz_thread_block *thread) {
     hz_store_rlx(&hz_self_word, &hz_thread_none); /* relaxed, both: owner */
     hz_store_rlx(&thread->busy, 0);
     hz_store_rlx(&thread->popping, 0);
-    hz_registry_release(&thread->registered);
+    hz_registry_release(hz_thread_registered(thread));
 }
 
 void hz_thread_start(void) {

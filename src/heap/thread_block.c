@@ -42,10 +42,9 @@ bool hz_sampling_is_on(void) {
     return hz_guard_rate() != 0 || hz_profile_rate() != 0;
 }
 
-struct hz_thread_block *hz_thread_block_make(void) {
-    struct hz_thread_block *thread = hz_meta_alloc(hz_thread_block_bytes());
-    if (thread == NULL)
-        return NULL;
+/* Zeros become the state of a thread block that has no blocks. Walks may look meanwhile, in which an empty bin has its
+   top below its base. */
+static void block_fill(struct hz_thread_block *thread, struct hz_registered *registered) {
     thread->tags = hz_pagetags.tags;
     thread->tag_mask = hz_pagetags.mask;
     for (size_t granules = 1; granules <= HZ_SMALL_MAX / HZ_GRANULE_BYTES; granules++)
@@ -55,8 +54,8 @@ struct hz_thread_block *hz_thread_block_make(void) {
     struct hz_cache *cache = &thread->cache;
     uint32_t offset = (uint32_t)sizeof(*thread);
     for (unsigned index = 1; index < HZ_BINS; index++) { /* bin 0 has no slots: it is empty and full */
-        hz_store_rlx(&cache->bins[index].top, offset);   /* relaxed: not shared yet. The first slot stays NULL */
-        cache->bases[index] = offset;
+        hz_slot_store_rlx(&cache->bases[index], offset); /* relaxed, all: not shared yet, or a figure */
+        hz_store_rlx(&cache->bins[index].top, offset);   /* the first slot stays NULL */
         cache->bins[index].limit = offset;
         offset += (hz_bin_slots_short(index) + 1) * (uint32_t)sizeof(void *);
     }
@@ -65,27 +64,88 @@ struct hz_thread_block *hz_thread_block_make(void) {
         offset += hz_bin_slots_long(index) * (uint32_t)sizeof(void *);
         hz_bin_room_set(cache, index, index == HZ_REMOTE_BIN ? HZ_REMOTE_COUNT : HZ_BIN_NEW_COUNT);
     }
-    hz_registry_add(&thread->registered);
+    hz_store_rel(&thread->registered, registered); /* release: a fork's copy must not have it without the rest */
+}
+
+/* Whole system pages, so that a purge can give back all of it. */
+static size_t block_bytes(void) {
+    return hz_round_up(hz_thread_block_bytes(), hz_os_page_bytes());
+}
+
+struct hz_thread_block *hz_thread_block_make(void) {
+    static _Atomic(struct hz_registered *) spare; /* cas: one for which there was no memory for a block */
+    struct hz_registered *registered = hz_xchg_ar(&spare, NULL);
+    if (registered == NULL)
+        registered = hz_meta_alloc(sizeof(*registered));
+    struct hz_thread_block *thread = registered != NULL ? hz_meta_alloc(block_bytes()) : NULL;
+    if (thread == NULL) {
+        (void)hz_xchg_ar(&spare, registered); /* if two threads fail at once, 64 bytes are lost */
+        return NULL;
+    }
+    block_fill(thread, registered);
+    registered->block = thread;
+    hz_registry_add(registered);
     return thread;
 }
 
-/* From the groups on, zeros are a sound beginning: the slots of empty bins, and a table that no epoch has used. */
-static size_t thread_block_purge(struct hz_thread_block *thread) {
-    uintptr_t os_page = hz_os_page_bytes();
-    uintptr_t begin = hz_round_up((uintptr_t)&thread->groups, os_page);
-    uintptr_t behind = ((uintptr_t)thread + hz_thread_block_bytes()) & ~(os_page - 1);
-    return begin < behind && hz_os_purge((void *)begin, behind - begin) ? behind - begin : 0;
+struct hz_thread_block *hz_thread_block_get(struct hz_registered *registered) {
+    struct hz_thread_block *thread = registered->block;
+    if (hz_load_rlx(&registered->is_hollow)) {    /* relaxed: the caller has claimed it */
+        if (hz_thread_registered(thread) == NULL) /* else a fork came before the memory was given back */
+            block_fill(thread, registered);
+        hz_store_rel(&registered->is_hollow, false); /* sync: thread-fill, partner is_hollow in figures.c */
+    }
+    return thread;
+}
+
+/* ---- purge ----------------------------------------------------------------------------------------- */
+
+struct hz_counters hz_thread_blocks_ended;
+
+static void counter_move_sum(_Atomic(uint64_t) *to, _Atomic(uint64_t) *from) {
+    hz_add_rlx(to, hz_load_rlx(from)); /* relaxed, all: counters */
+    hz_store_rlx(from, 0);
+}
+
+static void counter_move_max(_Atomic(uint64_t) *to, _Atomic(uint64_t) *from) {
+    uint64_t value = hz_load_rlx(from); /* relaxed, all: counters; cas */
+    uint64_t seen = hz_load_rlx(to);
+    while (value > seen && !hz_cas_rlx_rlx(to, &seen, value)) {
+    }
+    hz_store_rlx(from, 0);
+}
+
+#define COUNTER_MOVE_SUM                        counter_move_sum
+#define COUNTER_MOVE_HOT                        counter_move_sum
+#define COUNTER_MOVE_MAX                        counter_move_max
+#define COUNTER(group, field, name, kind, text) COUNTER_MOVE_##kind(&hz_thread_blocks_ended.field, &from->field);
+static void counters_keep(struct hz_counters *from) {
+#include "engine_counters.def"
+#include "heap/counters.def"
+    counter_move_sum(&hz_thread_blocks_ended.mid_moved, &from->mid_moved);
+}
+#undef COUNTER
+
+/* The caller has claimed the block. A block that shares system pages with other memory stays. */
+static size_t block_purge(struct hz_registered *registered) {
+    struct hz_thread_block *thread = registered->block;
+    if ((uintptr_t)thread % hz_os_page_bytes() != 0)
+        return 0;
+    counters_keep(&thread->counters);
+    hz_store_rlx(&registered->is_hollow, true); /* relaxed: walks that miss it find an empty block */
+    hz_signal_fence();                          /* fork: a copy must not lack the note */
+    if (hz_os_purge(thread, block_bytes()))
+        return block_bytes();
+    (void)hz_thread_block_get(registered); /* the memory may be locked: a part may have gone back */
+    return 0;
 }
 
 size_t hz_thread_blocks_purge(void) {
     size_t bytes = 0;
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
-        struct hz_thread_block *thread = hz_thread_block_from(each);
-        if (!hz_registry_claim_this(each))
+        if (hz_load_rlx(&each->is_hollow) || !hz_registry_claim_this(each)) /* relaxed: hint */
             continue;
-        if (!thread->is_hollow)
-            bytes += thread_block_purge(thread);
-        thread->is_hollow = true;
+        bytes += hz_load_rlx(&each->is_hollow) ? 0 : block_purge(each); /* relaxed: the caller has claimed it */
         hz_registry_release(each);
     }
     hz_arena_count_purged(bytes);

@@ -52,16 +52,16 @@ struct hz_thread_block;
 
 /* How the keeper takes blocks out of the bins of a thread that does not use them (park.h). */
 struct hz_parking {
-    struct hz_lock lock; /* a leaf */
-    /* lock: lock; atomic for fork. The thread's hz_self_word; NULL: it cannot be parked */
+    /* lock: hz_registered.lock, here and below; atomic for fork. The thread's hz_self_word; NULL: it cannot be parked
+     */
     _Atomic(_Atomic(struct hz_thread_block *) *) self_word;
-    _Atomic(bool) parked;    /* lock: lock; atomic for hints */
-    bool has_holes;          /* lock: lock; blocks were taken out of the bins (hz_bin_take_old) */
+    _Atomic(bool) parked;    /* lock; atomic for hints */
+    bool has_holes;          /* lock; blocks were taken out of the bins (hz_bin_take_old) */
     _Atomic(bool) is_on_cpu; /* hint, owner: the thread frees into the bins of its CPU (cpu_bins.h) */
     uint64_t tops_seen;      /* keeper: digest of the bins' tops at the last round */
     uint64_t unused_at_ms;   /* keeper: when the tops were last seen to have moved */
-    struct hz_life life;     /* lock: lock; while self_word is not NULL */
-    /* lock: lock while the thread is parked, then owner; hz_slot_*. For each bin, the newest block if it was taken */
+    struct hz_life life;     /* lock; while self_word is not NULL */
+    /* lock while the thread is parked, then owner; hz_slot_*. For each bin, the newest block if it was taken */
     void *gone[HZ_BINS];
 };
 
@@ -89,7 +89,6 @@ struct hz_thread_block {
     uint8_t owner_expected; /* equals owner, or is HZ_OWNER_NONE (hz_free_offset, tick.c) */
     bool exit_armed;        /* the exit hook will be called for the thread */
     bool is_new;            /* the thread has not used its bins yet (park.c, free.c) */
-    bool is_hollow;         /* no thread has it, and the memory of its slots was given back */
     bool is_keeper;         /* it puts blocks into their pages, and sends none to a mailbox (keeper.c) */
     /* malloc's bin by its offset: by the size in granules, 0 for size 0; and by the class. While allocations are
        sampled, the empty bin instead (cache/sampler.h) */
@@ -111,8 +110,9 @@ struct hz_thread_block {
     struct hz_spares spares[HZ_SPARE_KINDS];
     _Atomic(uint32_t) busy;    /* sync: park; slow paths that the thread is in, one inside the other */
     _Atomic(uint32_t) popping; /* sync: park; 1 while the thread pops a mid block (hz_malloc_medium) */
-    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_registered registered; /* other threads read it: on a line of its own */
-    struct hz_parking parking;
+    /* const, but NULL while the block is hollow: for walks, which may find it so */
+    _Atomic(struct hz_registered *) registered;
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_parking parking; /* other threads read it: on lines of its own */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_counters counters;
     struct hz_groups groups;
 };
@@ -135,11 +135,17 @@ bool hz_sampling_is_on(void);
 /* Bytes of a thread block with its slots. */
 size_t hz_thread_block_bytes(void);
 
-/* Gives back the memory of the slots of all thread blocks that no thread has. Returns the bytes. Any thread. */
+/* Gives back the memory of all thread blocks that no thread has: they become hollow. Returns the bytes. Any thread. */
 size_t hz_thread_blocks_purge(void);
 
 /* A new thread block, claimed for the caller; NULL when there is no memory. Call hz_pagetag_init before. */
 struct hz_thread_block *hz_thread_block_make(void);
+
+/* The thread block that the caller has claimed. Fills it if it is hollow. */
+struct hz_thread_block *hz_thread_block_get(struct hz_registered *registered);
+
+/* What the counters of hollow thread blocks were. */
+extern HZ_HIDDEN struct hz_counters hz_thread_blocks_ended;
 
 HZ_INLINE bool hz_is_attached(const struct hz_thread_block *thread) {
     return thread != &hz_thread_none;
@@ -160,8 +166,14 @@ HZ_INLINE uint32_t hz_thread_label_id(uint64_t label) {
     return (uint32_t)(label >> 32);
 }
 
+/* For walks. The block can be hollow. */
 HZ_INLINE struct hz_thread_block *hz_thread_block_from(struct hz_registered *registered) {
-    return (struct hz_thread_block *)(void *)((char *)registered - offsetof(struct hz_thread_block, registered));
+    return (struct hz_thread_block *)registered->block;
+}
+
+/* NULL if the block is hollow, so never for its owner. Any thread. */
+HZ_INLINE struct hz_registered *hz_thread_registered(const struct hz_thread_block *thread) {
+    return hz_load_rlx(&thread->registered); /* relaxed: a constant, or NULL */
 }
 
 #endif

@@ -137,7 +137,8 @@ static unsigned unit_log2_for(unsigned run_pages) {
 
 size_t hz_page_hollow_bytes(const struct hz_page *page) {
     unsigned run_pages = (unsigned)hz_max(hz_load_rlx(&page->run_pages), 1); /* relaxed, both: figures */
-    return (size_t)__builtin_popcountll(hz_load_rlx(&page->purged_units)) << unit_log2_for(run_pages);
+    uint64_t units = hz_load_rlx(&page->purged_units);
+    return units == 0 ? 0 : (size_t)__builtin_popcountll(units) << unit_log2_for(run_pages);
 }
 
 void hz_page_count_purged_locked(struct hz_shard *shard, const struct hz_page *page, uint64_t units, int sign) {

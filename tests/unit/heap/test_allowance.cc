@@ -76,13 +76,14 @@ TEST(Allowance, AParkedThreadDoesNotShare) {
     worker.run([] { hz_thread_leave(hz_self()); });
     {
         struct hz_parking *parking = &worker.block()->parking;
-        hz_lock_acquire(&parking->lock); /* as if another thread were about to park it, and gave up */
+        struct hz_lock *lock = &hz_thread_registered(worker.block())->lock;
+        hz_lock_acquire(lock); /* as if another thread were about to park it, and gave up */
         hz_store_rlx(hz_load_rlx(&parking->self_word), &hz_thread_none);
         worker.begin([] { t_free(t_malloc(1)); });
-        while (hz_load_rlx(&parking->lock.word) != 2)
+        while (hz_load_rlx(&lock->word) != 2)
             std::this_thread::yield();
         hz_store_rlx(hz_load_rlx(&parking->self_word), worker.block());
-        hz_lock_release(&parking->lock);
+        hz_lock_release(lock);
         worker.wait();
     }
     EXPECT_EQ(hz_allowance(), allowance_of(2)) << "it had not ceased to share";

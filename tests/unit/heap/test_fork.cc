@@ -173,9 +173,9 @@ TEST(Fork, BlocksCachedByVanishedThreadsAreReclaimed) {
     unsigned size_class = hz_class_of(200);
     ASSERT_GT(unit::bin_count(their_block, size_class), 0U);
     children::expect_good_end(children::start([&] {
-        require(unit::state_of(&their_block->registered) == HZ_THREAD_ORPHAN, "the block is an orphan");
+        require(unit::state_of(hz_thread_registered(their_block)) == HZ_THREAD_ORPHAN, "the block is an orphan");
         require(hz_orphan_reclaim(unit::self()), "there is one to reclaim");
-        require(unit::state_of(&their_block->registered) == HZ_THREAD_FREE, "the block is free now");
+        require(unit::state_of(hz_thread_registered(their_block)) == HZ_THREAD_FREE, "the block is free now");
         require(unit::bin_count(their_block, size_class) == 0, "its bins are empty");
         require(!hz_orphan_reclaim(unit::self()), "there was only one orphan");
         hz_purge();
@@ -190,7 +190,7 @@ TEST(Fork, RefillReclaimsByItself) {
     unit::self();
     children::expect_good_end(children::start([&] {
         use_every_class(1);
-        require(unit::state_of(&their_block->registered) != HZ_THREAD_ORPHAN, "the refills reclaimed it");
+        require(unit::state_of(hz_thread_registered(their_block)) != HZ_THREAD_ORPHAN, "the refills reclaimed it");
         return 0;
     }));
 }

@@ -81,7 +81,7 @@ void require_empty_heap() {
         require(hz_load_rlx(&shard->threads) == (self->shard == shard), "one thread has a shard");
     }
     for (struct hz_registered *each = hz_registry_first(); each != nullptr; each = each->next)
-        require(unit::state_of(each) == (each == &self->registered ? HZ_THREAD_USED : HZ_THREAD_FREE),
+        require(unit::state_of(each) == (each == hz_thread_registered(self) ? HZ_THREAD_USED : HZ_THREAD_FREE),
                 "one thread has a thread block");
 }
 
@@ -383,7 +383,7 @@ void require_little_lost(size_t in_hands) {
         require(hz_load_rlx(&shard->threads) == (self->shard == shard), "one thread has a shard");
     }
     for (struct hz_registered *each = hz_registry_first(); each != nullptr; each = each->next)
-        require(unit::state_of(each) == (each == &self->registered ? HZ_THREAD_USED : HZ_THREAD_FREE),
+        require(unit::state_of(each) == (each == hz_thread_registered(self) ? HZ_THREAD_USED : HZ_THREAD_FREE),
                 "one thread has a thread block");
     for (int i = 0; i < 3; i++)
         use_heap();

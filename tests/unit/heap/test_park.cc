@@ -281,7 +281,7 @@ TEST_F(Park, ASlowPathMayBeginAtTheLastMoment) {
     Worker worker;
     Worker other;
     struct hz_thread_block *thread = worker.block();
-    struct hz_lock *lock = &thread->parking.lock;
+    struct hz_lock *lock = &hz_thread_registered(thread)->lock;
     worker.run(fill_bins);
     bool parked = true;
     hz_lock_acquire(lock);
@@ -348,7 +348,7 @@ TEST_F(Park, AThreadEndsWhileItIsParked) {
     worker->run(fill_bins);
     ASSERT_TRUE(empty(thread));
     worker->end();
-    EXPECT_EQ(unit::state_of(&thread->registered), HZ_THREAD_FREE);
+    EXPECT_EQ(unit::state_of(hz_thread_registered(thread)), HZ_THREAD_FREE);
     EXPECT_EQ(hz_allowance(), unit::allowance_of(1));
     EXPECT_FALSE(is_parked(thread));
     EXPECT_FALSE(empty(thread)) << "its word does not exist any more";
@@ -495,7 +495,7 @@ TEST_F(Park, AForkInterruptsTheParkingOfItsOwnThread) {
         struct hz_thread_block *thread = worker.block();
         worker.run(fill_bins);
         ASSERT_TRUE(!parked || hz_park(thread));
-        hz_lock_acquire(&thread->parking.lock);
+        hz_lock_acquire(&hz_thread_registered(thread)->lock);
         hz_store_rlx(hz_load_rlx(&thread->parking.self_word), &hz_thread_none);
         Blocks taken(HZ_BIN_COUNT);
         uint32_t count = 0;
@@ -515,7 +515,7 @@ TEST_F(Park, AForkInterruptsTheParkingOfItsOwnThread) {
         thread->parking.has_holes |= count > 0;
         if (!parked)
             hz_store_rlx(hz_load_rlx(&thread->parking.self_word), thread);
-        hz_lock_release(&thread->parking.lock);
+        hz_lock_release(&hz_thread_registered(thread)->lock);
         hz_blocks_send(self_, taken.data(), count);
         worker.run(use_every_class);
     }

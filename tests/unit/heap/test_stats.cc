@@ -375,7 +375,7 @@ double number(uint64_t value) {
 }
 
 Row row_of(struct hz_thread_block *thread, double bins_bytes, double remote_bytes) {
-    return {{"number", thread->registered.number},
+    return {{"number", hz_thread_registered(thread)->number},
             {"thread_id", 0}, /* nothing in this library's attach asks for it */
             {"shard", thread->shard->index},
             {"bins_bytes", bins_bytes},
@@ -394,8 +394,9 @@ TEST_F(Rest, EachThreadHasARow) {
     for (unsigned index = 0; index < threads; index++)
         others.emplace_back([&, index] {
             struct hz_thread_block *thread = blocks_of[index] = unit::self();
-            t_free(t_malloc(5000)); /* some refills and room */
+            t_free(t_malloc(5000)); /* some refills */
             hz_thread_flush(thread);
+            hz_room_set(thread, 7, 4); /* a new bin has room for one block */
             heap_free(unit::take(thread->shard, 7, index + 1));
             filled.wait();
             read.wait();
@@ -403,10 +404,11 @@ TEST_F(Rest, EachThreadHasARow) {
     filled.wait();
     std::map<unsigned, Row> rows = thread_rows();
     EXPECT_EQ(rows.size(), threads + 1U);
-    EXPECT_EQ(rows[self_->registered.number], row_of(self_, 0, 0));
+    EXPECT_EQ(rows[hz_thread_registered(self_)->number], row_of(self_, 0, 0));
     for (unsigned index = 0; index < threads; index++)
-        EXPECT_EQ(rows[blocks_of[index]->registered.number], row_of(blocks_of[index], 112.0 * (index + 1), 0));
-    EXPECT_GT(rows[blocks_of[0]->registered.number]["refill"], 0);
+        EXPECT_EQ(rows[hz_thread_registered(blocks_of[index])->number],
+                  row_of(blocks_of[index], 112.0 * (index + 1), 0));
+    EXPECT_GT(rows[hz_thread_registered(blocks_of[0])->number]["refill"], 0);
     EXPECT_EQ(unit::at_rest(), (AtRest{{"bins_bytes", 112 * (1 + 2 + 3)}})) << "the sum of the rows";
     read.wait();
     for (std::thread &other : others)
@@ -418,13 +420,13 @@ TEST_F(Rest, ARowHasTheRemoteBuffer) {
     if (!hz_class_is_home(7))
         GTEST_SKIP() << "in this lane a thread adopts the blocks that it frees";
     heap_free(unit::take(shard_, 7, 3));
-    EXPECT_EQ(thread_rows()[self_->registered.number], row_of(self_, 0, 3 * 112));
+    EXPECT_EQ(thread_rows()[hz_thread_registered(self_)->number], row_of(self_, 0, 3 * 112));
 }
 
 TEST_F(Rest, ARowSaysThatTheThreadIsParked) {
-    EXPECT_EQ(thread_rows()[self_->registered.number]["parked"], 0);
+    EXPECT_EQ(thread_rows()[hz_thread_registered(self_)->number]["parked"], 0);
     hz_store_rlx(&self_->parking.parked, true);
-    EXPECT_EQ(thread_rows()[self_->registered.number]["parked"], 1);
+    EXPECT_EQ(thread_rows()[hz_thread_registered(self_)->number]["parked"], 1);
     hz_store_rlx(&self_->parking.parked, false);
 }
 

@@ -109,11 +109,11 @@ TEST(ThreadDetach, LeavesNothingBehind) {
         EXPECT_FALSE(hz_is_attached(hz_self()));
         EXPECT_EQ(cached_in_bins(block), 0U);
         EXPECT_EQ(hz_load_rlx(&shard->threads), 0U);
-        EXPECT_EQ(unit::state_of(&block->registered), HZ_THREAD_FREE);
+        EXPECT_EQ(unit::state_of(hz_thread_registered(block)), HZ_THREAD_FREE);
         free_all(some_of_everything());
         EXPECT_TRUE(hz_is_attached(hz_self())) << "a thread can attach again";
     }).join();
-    EXPECT_EQ(unit::state_of(&block->registered), HZ_THREAD_FREE);
+    EXPECT_EQ(unit::state_of(hz_thread_registered(block)), HZ_THREAD_FREE);
     EXPECT_EQ(cached_in_bins(block), 0U);
     EXPECT_EQ(support::live_bytes(), before);
 }
