@@ -28,8 +28,10 @@ int main(void) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         print_class(size_class);
     for (unsigned index = 1; index < HZ_BINS; index++)
-        slots += 1 + hz_bin_slots_short(index) + hz_bin_slots_long(index);
-    printf("thread_block_bytes %zu\n", sizeof(struct hz_thread_block) + slots * sizeof(void *));
+        slots += (hz_bin_slots_first(index) > 0) + hz_bin_slots_first(index) + 1 + hz_bin_slots_short(index) +
+                 hz_bin_slots_long(index);
+    printf("thread_block_bytes %zu\n",
+           sizeof(struct hz_thread_block) + sizeof(struct hz_groups) + slots * sizeof(void *));
     printf("shard_bytes %zu\n", sizeof(struct hz_shard));
     CONSTANT(HZ_CLASS_COUNT)
     CONSTANT(HZ_HOME_COUNT)

@@ -27,23 +27,51 @@ HZ_ANATOMY(thread_block, HZ_ANATOMY_FIELD(hz_thread_block, cache), HZ_ANATOMY_FI
            HZ_ANATOMY_FIELD(hz_cache, bins), HZ_ANATOMY_FIELD(hz_cache, bases), HZ_ANATOMY_SIZE(hz_bin),
            HZ_ANATOMY_FIELD(hz_bin, newest), HZ_ANATOMY_FIELD(hz_bin, top), HZ_ANATOMY_NUMBER(HZ_REMOTE_BIN));
 
-static size_t slot_count(void) {
-    size_t count = 0;
-    for (unsigned index = 1; index < HZ_BINS; index++)
-        count += 1 + hz_bin_slots_short(index) + hz_bin_slots_long(index);
-    return count;
+/* Makes a bin empty. Walks may look meanwhile, in which an empty bin has its top below its base. */
+static void cache_begin(struct hz_cache *cache, unsigned index, uint32_t offset) {
+    hz_slot_store_rlx(&cache->bases[index], offset); /* relaxed, both: not shared yet, or a figure */
+    hz_store_rlx(&cache->bins[index].top, offset);   /* the first slot stays NULL */
+    cache->bins[index].limit = offset;
+}
+
+/* The arrays of slots of all bins lie behind the thread block: the first ones, which every thread uses, the table of
+   groups, the short ones, and the long ones. Returns the offset behind them. Fills `cache`, unless it is NULL. */
+static uint32_t slots_place(struct hz_cache *cache, uint32_t offset, uint32_t *groups) {
+    const uint32_t slot_bytes = sizeof(void *);
+    for (unsigned index = 1; index < HZ_BINS; index++) { /* bin 0 has no slots: it is empty and full */
+        if (hz_bin_slots_first(index) == 0)
+            continue;
+        if (cache != NULL)
+            cache_begin(cache, index, offset);
+        offset += (1 + hz_bin_slots_first(index)) * slot_bytes;
+    }
+    *groups = offset;
+    offset += (uint32_t)sizeof(struct hz_groups);
+    for (unsigned index = 1; index < HZ_BINS; index++) {
+        if (cache != NULL)
+            cache->short_bases[index] = offset;
+        if (cache != NULL && hz_bin_slots_first(index) == 0)
+            cache_begin(cache, index, offset);
+        offset += (1 + hz_bin_slots_short(index)) * slot_bytes;
+    }
+    for (unsigned index = 1; index < HZ_BINS; index++) {
+        if (cache != NULL)
+            cache->long_bases[index] = hz_bin_slots_long(index) > 0 ? offset : 0;
+        offset += hz_bin_slots_long(index) * slot_bytes;
+    }
+    return offset;
 }
 
 size_t hz_thread_block_bytes(void) {
-    return sizeof(struct hz_thread_block) + slot_count() * sizeof(void *);
+    uint32_t groups;
+    return slots_place(NULL, sizeof(struct hz_thread_block), &groups);
 }
 
 bool hz_sampling_is_on(void) {
     return hz_guard_rate() != 0 || hz_profile_rate() != 0;
 }
 
-/* Zeros become the state of a thread block that has no blocks. Walks may look meanwhile, in which an empty bin has its
-   top below its base. */
+/* Zeros become the state of a thread block that has no blocks. */
 static void block_fill(struct hz_thread_block *thread, struct hz_registered *registered) {
     thread->tags = hz_pagetags.tags;
     thread->tag_mask = hz_pagetags.mask;
@@ -51,19 +79,11 @@ static void block_fill(struct hz_thread_block *thread, struct hz_registered *reg
         thread->bin_of[granules] = (uint16_t)hz_bin_offset(hz_class_of(granules * HZ_GRANULE_BYTES));
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         thread->bin_of_class[size_class] = (uint16_t)hz_bin_offset(size_class);
-    struct hz_cache *cache = &thread->cache;
-    uint32_t offset = (uint32_t)sizeof(*thread);
-    for (unsigned index = 1; index < HZ_BINS; index++) { /* bin 0 has no slots: it is empty and full */
-        hz_slot_store_rlx(&cache->bases[index], offset); /* relaxed, all: not shared yet, or a figure */
-        hz_store_rlx(&cache->bins[index].top, offset);   /* the first slot stays NULL */
-        cache->bins[index].limit = offset;
-        offset += (hz_bin_slots_short(index) + 1) * (uint32_t)sizeof(void *);
-    }
-    for (unsigned index = 1; index < HZ_BINS; index++) {
-        cache->long_bases[index] = hz_bin_slots_long(index) > 0 ? offset : 0;
-        offset += hz_bin_slots_long(index) * (uint32_t)sizeof(void *);
-        hz_bin_room_set(cache, index, index == HZ_REMOTE_BIN ? HZ_REMOTE_COUNT : HZ_BIN_NEW_COUNT);
-    }
+    uint32_t groups;
+    (void)slots_place(&thread->cache, sizeof(*thread), &groups);
+    thread->groups = (struct hz_groups *)(void *)((char *)thread + groups);
+    for (unsigned index = 1; index < HZ_BINS; index++)
+        hz_bin_room_set(&thread->cache, index, index == HZ_REMOTE_BIN ? HZ_REMOTE_COUNT : HZ_BIN_NEW_COUNT);
     hz_store_rel(&thread->registered, registered); /* release: a fork's copy must not have it without the rest */
 }
 

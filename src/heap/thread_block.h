@@ -114,7 +114,7 @@ struct hz_thread_block {
     _Atomic(struct hz_registered *) registered;
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_parking parking; /* other threads read it: on lines of its own */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_counters counters;
-    struct hz_groups groups;
+    struct hz_groups *groups; /* const after publish; behind the first arrays of slots, since few threads need it */
 };
 
 _Static_assert(offsetof(struct hz_thread_block, cache) == 0, "a bin's offset is counted from the thread block's start");

@@ -26,3 +26,16 @@ def kilobytes(preload: Preload, program: Path, *arguments: str, background: str 
 def test_ended_threads_leave_little_after_a_trim(preload: Preload, program: Path, background: str) -> None:
     """The C library keeps the stacks of 40 MB of them, on whose first system pages there is something."""
     assert kilobytes(preload, program, "ended", "4000", background=background) <= 8_000
+
+
+@BACKGROUND
+@pytest.mark.parametrize("sizes", ["none", "small", "medium"])
+def test_sleeping_threads_cost_little_beside_their_blocks(
+    preload: Preload, program: Path, sizes: str, background: str
+) -> None:
+    """The stacks are what threads that only sleep have under the C library's malloc. Descriptions of pages, which every MiB
+    of blocks needs, take 8 KiB of the bound for the medium sizes."""
+    threads = 1000
+    stacks = kilobytes(preload, program, "sleeping", str(threads), "none", is_ours=False)
+    ours = kilobytes(preload, program, "sleeping", str(threads), sizes, background=background)
+    assert (ours - stacks) / threads <= (32 if sizes == "medium" else 20)

@@ -3,8 +3,9 @@
  *
  * A bin is a stack of block pointers. The newest pointer is in the bin itself. The older ones are in the bin's slots,
  * which lie behind the thread block and are named by their byte offset in it, so all that free needs of a bin fits into
- * 16 bytes. Each bin has a short array of slots and, if its capacity is larger, a long one. It moves to the long array
- * when its room outgrows the short one, and stays there. So threads whose bins stay small touch little memory.
+ * 16 bytes. Each bin has three arrays of slots, each longer than the one before (but no long one if its capacity is
+ * small). It begins in the first one, moves when its room outgrows the array, and stays there. The first arrays of all
+ * bins lie side by side, as do the short ones. So threads whose bins stay small touch little memory.
  *
  * Invariants: base <= top <= base + room, base <= limit <= base + room. The bin holds top - base blocks: `newest`, and
  * below it base[1] .. top[-1]. base[0] is always NULL, so the block below the last one reads as "none", and an empty
@@ -15,8 +16,8 @@
  * Only the owner changes a bin, except that slots of a parked thread become NULL (hz_bin_take_old). `top` is atomic
  * because statistics read it from other threads. A fork may copy a bin between two stores: the copy may lack a block,
  * but never has one twice, nor one that the program has. It may be empty and still have a newest block; who gets the
- * thread block in the child mends that (hz_bin_close_holes). While an empty bin moves, its base is set first, then its
- * top; a top below the base reads as "empty".
+ * thread block in the child mends that (hz_bin_close_holes). While a bin moves, its base is set first, then its top; a
+ * top below the base reads as "empty".
  */
 #ifndef HZ_HEAP_CACHE_BIN_H
 #define HZ_HEAP_CACHE_BIN_H
@@ -37,10 +38,12 @@ enum {
 
 /* Begins the thread block, so a bin's offset is counted from the thread block's start. */
 struct hz_cache {
-    struct hz_bin bins[HZ_BINS];  /* bins[0] is empty and full for ever; tags that mean "slow path" name it */
-    uint32_t bases[HZ_BINS];      /* owner; offset of each bin's first slot. Statistics read it */
-    uint32_t long_bases[HZ_BINS]; /* const after publish: offset of the long array's first slot; 0 without one */
-    uint16_t rooms[HZ_BINS];      /* owner; blocks that each bin may hold now */
+    struct hz_bin bins[HZ_BINS]; /* bins[0] is empty and full for ever; tags that mean "slow path" name it */
+    uint32_t bases[HZ_BINS];     /* owner; offset of each bin's first slot. Statistics read it */
+    /* const after publish: offsets of the first slots of the short and of the long array; 0 without one */
+    uint32_t short_bases[HZ_BINS];
+    uint32_t long_bases[HZ_BINS];
+    uint16_t rooms[HZ_BINS]; /* owner; blocks that each bin may hold now */
 };
 
 /* Page tags and the table of sizes name a bin by its byte offset. */
@@ -64,12 +67,19 @@ HZ_INLINE uint32_t hz_bin_slots(unsigned index) {
     return index == HZ_REMOTE_BIN ? (uint32_t)HZ_REMOTE_COUNT : hz_bin_capacity(index);
 }
 
+enum { HZ_BIN_SLOTS_FIRST = 8 }; /* those of all small classes, and the thread block, fit into two pages of 4 KiB */
+
 /* Blocks for which the short array has slots: any batch must fit, since it is written above the top before the bin has
    room for it (refill.c). */
 HZ_INLINE uint32_t hz_bin_slots_short(unsigned index) {
     if (index == HZ_REMOTE_BIN)
         return HZ_REMOTE_COUNT;
     return ((uint32_t)hz_max(hz_bin_start(index), hz_batch_count(index)) + 1) & ~1U; /* even, as all rooms are */
+}
+
+/* Blocks for which the first array has slots. The remote buffer begins in its short one. */
+HZ_INLINE uint32_t hz_bin_slots_first(unsigned index) {
+    return index == HZ_REMOTE_BIN ? 0 : (uint32_t)hz_min(HZ_BIN_SLOTS_FIRST, hz_bin_slots_short(index));
 }
 
 /* Slots of the long array, with the one that stays NULL; 0 if the short array has as many. */
@@ -140,26 +150,41 @@ HZ_INLINE void hz_bin_limit_lower(struct hz_cache *cache, unsigned index) {
     hz_bin_limit_set(cache, index, (uint32_t)hz_min(hz_bin_limit(cache, index), hz_bin_held(cache, index)));
 }
 
-/* Whether the bin has to be empty before it gets this room, since it then moves to its long array. */
-HZ_INLINE bool hz_bin_room_moves(const struct hz_cache *cache, unsigned index, uint32_t room) {
-    return room > hz_bin_slots_short(index) && hz_bin_base_offset(cache, index) != cache->long_bases[index];
+/* Whether the bin's array has too few slots for so many blocks. */
+HZ_INLINE bool hz_bin_moves(const struct hz_cache *cache, unsigned index, uint32_t count) {
+    uint32_t base = hz_bin_base_offset(cache, index);
+    return (count > hz_bin_slots_first(index) && base < cache->short_bases[index]) ||
+           (count > hz_bin_slots_short(index) && base != cache->long_bases[index]);
 }
 
-/* Moves the empty bin to its long array. */
-HZ_INLINE void hz_bin_move(struct hz_cache *cache, unsigned index) {
+/* Moves the bin, with what it holds, to an array that has slots for `count` blocks. Arrays that are longer lie behind
+   those that are shorter. */
+HZ_INLINE void hz_bin_move(struct hz_cache *cache, unsigned index, uint32_t count) {
     uint32_t limit = hz_bin_limit(cache, index);
-    uint32_t base = cache->long_bases[index];
-    hz_assert(base != 0 && hz_bin_held(cache, index) == 0);
-    hz_slot_store_rlx(&cache->bases[index], base); /* relaxed: owner, or figure */
-    /* release: a fork's copy must not have the top without the base */
-    hz_store_rel(&cache->bins[index].top, base);
+    uint32_t held = hz_bin_held(cache, index);
+    void **from = hz_bin_base(cache, index);
+    uint32_t base = count > hz_bin_slots_short(index) ? cache->long_bases[index] : cache->short_bases[index];
+    hz_assert(base > hz_bin_base_offset(cache, index));
+    for (uint32_t i = 1; i < held; i++)
+        hz_slot_store_rlx(hz_slot_at(cache, base) + i, hz_slot_load_rlx(from + i)); /* relaxed, all: owner, or figure */
+    hz_slot_store_rlx(&cache->bases[index], base);
+    /* release: a fork's copy must not have the top without the base and the slots */
+    hz_store_rel(&cache->bins[index].top, base + held * (uint32_t)sizeof(void *));
     hz_bin_limit_set(cache, index, limit);
 }
 
-/* `room`: at least what the bin holds, at most its slots. A bin that hz_bin_room_moves is empty. */
+/* Slots for `count` blocks, at most a batch, above the top of the empty bin. */
+HZ_INLINE void **hz_bin_space(struct hz_cache *cache, unsigned index, uint32_t count) {
+    hz_assert(hz_bin_held(cache, index) == 0);
+    if (hz_bin_moves(cache, index, count))
+        hz_bin_move(cache, index, count);
+    return hz_bin_base(cache, index) + 1;
+}
+
+/* `room`: at least what the bin holds, at most its slots. */
 HZ_INLINE void hz_bin_room_set(struct hz_cache *cache, unsigned index, uint32_t room) {
-    if (hz_bin_room_moves(cache, index, room))
-        hz_bin_move(cache, index);
+    if (hz_bin_moves(cache, index, room))
+        hz_bin_move(cache, index, room);
     cache->rooms[index] = (uint16_t)room;
     hz_bin_limit_set(cache, index, hz_bin_limit(cache, index));
 }

@@ -333,27 +333,30 @@ static uint32_t cap_of(unsigned size_class) {
     return (uint32_t)hz_min(hz_max(fixed, share), COUNT_MAX);
 }
 
-/* Copies the blocks of a popped batch to `out`, and the mark of the thread that pushed them to *from. Keeps the empty
-   batch. Returns the number of blocks; 0 if `index` is 0. */
-static uint32_t batch_take(struct hz_thread_block *self, uint32_t index, void **out, uint16_t *from) {
-    if (index == 0)
-        return 0;
-    struct batch *batch = batch_get(index);
-    uint32_t count = hz_load_rlx(&batch->count); /* relaxed: own batch */
-    *from = batch->from;
-    memcpy(out, batch->blocks, count * sizeof(batch->blocks[0]));
-    if (HZ_BLOCKS_SEALED)
-        hz_seals_check(out, count, HZ_WRITTEN_IN_DEPOT);
-    empty_keep(self, index);
-    return count;
-}
-
 /* Prefetches the blocks of a batch that another thread pushed: another processor may have written them last, and the
    program will write them soon, the last one first. The blocks of a batch that this thread pushed are mostly still in
    its caches, or follow each other in memory, so that the processor fetches them by itself. */
 static void blocks_prefetch(const struct hz_thread_block *self, void *const *blocks, uint32_t count, uint16_t from) {
     for (uint32_t left = from != thread_mark(self) ? count : 0; left > 0; left--)
         HZ_PREFETCH_WRITE(blocks[left - 1]);
+}
+
+/* Copies the blocks of a popped batch to `out` (see hz_depot_pop), and the mark of the thread that pushed them to
+ *from. Keeps the empty batch. Returns the number of blocks; 0 if `index` is 0. */
+static uint32_t batch_take(struct hz_thread_block *self, unsigned size_class, uint32_t index, void **out,
+                           uint16_t *from) {
+    if (index == 0)
+        return 0;
+    struct batch *batch = batch_get(index);
+    uint32_t count = hz_load_rlx(&batch->count); /* relaxed: own batch */
+    *from = batch->from;
+    out = out != NULL ? out : hz_bin_space(&self->cache, size_class, count);
+    memcpy(out, batch->blocks, count * sizeof(batch->blocks[0]));
+    if (HZ_BLOCKS_SEALED)
+        hz_seals_check(out, count, HZ_WRITTEN_IN_DEPOT);
+    blocks_prefetch(self, out, count, *from);
+    empty_keep(self, index);
+    return count;
 }
 
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out) {
@@ -364,8 +367,7 @@ uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **
     bool is_home = hz_class_is_home(size_class);
     uint32_t index =
         is_home ? stack_pop(surplus_of(self->shard, size_class), most) : parts_pop(size_class, part_here(), most);
-    uint32_t count = batch_take(self, index, out, &from);
-    blocks_prefetch(self, out, count, from);
+    uint32_t count = batch_take(self, size_class, index, out, &from);
     if (!is_home && from != thread_mark(self) && hz_load_rlx(&passing[size_class]) != PASSING)
         hz_store_rlx(&passing[size_class], PASSING); /* relaxed, both: hint */
     return count;
@@ -377,9 +379,9 @@ uint32_t hz_depot_pop_home(struct hz_thread_block *self, unsigned size_class, vo
     if (HZ_DEPOT_BYTES == 0)
         return 0;
     if (hz_class_is_home(size_class))
-        return batch_take(self, shards_pop(size_class, most), out, &from);
+        return batch_take(self, size_class, shards_pop(size_class, most), out, &from);
     uint32_t part = part_after(part_here()); /* this CPU's part last, since it is in use */
-    return batch_take(self, parts_pop(size_class, part, most), out, &from);
+    return batch_take(self, size_class, parts_pop(size_class, part, most), out, &from);
 }
 
 void hz_depot_forget_passing(unsigned size_class) {

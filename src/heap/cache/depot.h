@@ -27,7 +27,8 @@ bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *cons
 bool hz_depot_send(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class, void *const *blocks,
                    uint32_t count);
 
-/* Pops a batch of up to hz_batch_count blocks into `out`. Returns its length; 0 when there is none. */
+/* Pops a batch of up to hz_batch_count blocks into `out`, or, if that is NULL, above the top of the thread's bin, which
+   is empty. Returns its length; 0 when there is none. */
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out);
 
 /* As hz_depot_pop, for a thread that sends the blocks home. This does not count as passing from thread to thread.

@@ -35,8 +35,6 @@ static ptrdiff_t room_charge(unsigned size_class, uint32_t room) {
 void hz_room_set(struct hz_thread_block *self, unsigned size_class, uint32_t room) {
     ptrdiff_t before = room_charge(size_class, hz_bin_room(&self->cache, size_class));
     self->room_bytes += room_charge(size_class, room) - before;
-    if (hz_bin_room_moves(&self->cache, size_class, room))
-        hz_bin_send_home(self, size_class); /* once for each bin. The depot would hide a second free of its blocks */
     hz_bin_room_set(&self->cache, size_class, room);
 }
 

@@ -55,7 +55,7 @@ static struct hz_group *group_find(struct hz_groups *groups, unsigned owner, uns
 
 /* Sends up to HZ_HOME_COUNT blocks. */
 static void send_some(struct hz_thread_block *self, void **blocks, uint32_t count) {
-    struct hz_groups *groups = &self->groups;
+    struct hz_groups *groups = self->groups;
     uint8_t used[HZ_HOME_COUNT];
     uint32_t used_count = 0;
     uint32_t own_count = 0; /* own blocks move to the array's start */

@@ -4,8 +4,8 @@
  *   threads ended COUNT             so many threads allocate a little at the same time, and end; then malloc_trim
  *   threads sleeping COUNT SIZES    so many threads allocate, and sleep. SIZES: none, small, medium
  *
- * Prints kilobytes that are resident, beside what was before the threads and the bytes in their blocks: bare, with the
- * threads' stacks; and the same for threads that only sleep, "stacks".
+ * Prints kilobytes that are resident, without what was resident before the threads, and without the bytes in their
+ * blocks.
  */
 #include <malloc.h>
 #include <pthread.h>

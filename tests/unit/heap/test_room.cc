@@ -137,7 +137,67 @@ TEST_F(Room, ACopyOfABinThatMovesIsEmpty) {
         GTEST_SKIP() << "no bin of this lane has a long array";
 }
 
-/* A bin in use is emptied before it moves, so no block is lost. */
+/* From its first array to the short one, and to the long one, each bin takes its blocks along, in their order. */
+TEST_F(Room, ABinMovesWithItsBlocks) {
+    (void)unit::self();
+    std::thread([] { t_free(t_malloc(1)); }).join();
+    hz_thread_blocks_purge(); /* the next thread's bins begin anew */
+    std::thread([] {
+        struct hz_thread_block *self = unit::self();
+        struct hz_cache *cache = &self->cache;
+        for (unsigned size_class = 1; size_class < unit::class_count - 1; size_class++) {
+            SCOPED_TRACE("class " + std::to_string(size_class));
+            uint32_t first = hz_bin_slots_first(size_class);
+            ASSERT_LT(hz_bin_base_offset(cache, size_class), cache->short_bases[size_class]);
+            hz_room_set(self, size_class, first);
+            ASSERT_LT(hz_bin_base_offset(cache, size_class), cache->short_bases[size_class]) << "it fits";
+            Blocks blocks = unit::take(self->shard, size_class, first);
+            for (uint32_t room : {first, hz_bin_slots_short(size_class), hz_bin_capacity(size_class)}) {
+                for (void *block : blocks)
+                    hz_bin_push(cache, &cache->bins[size_class], hz_load_rlx(&cache->bins[size_class].top),
+                                hz_slot_load_rlx(&cache->bins[size_class].newest), block);
+                hz_room_set(self, size_class, room);
+                ASSERT_EQ(hz_bin_held(cache, size_class), first);
+                for (size_t i = blocks.size(); i-- > 0;)
+                    ASSERT_EQ(hz_bin_pop(cache, &cache->bins[size_class]), blocks[i]);
+                ASSERT_EQ(hz_bin_pop(cache, &cache->bins[size_class]), nullptr);
+            }
+            uint32_t last = hz_bin_slots_long(size_class) > 0        ? cache->long_bases[size_class]
+                            : hz_bin_slots_short(size_class) > first ? cache->short_bases[size_class]
+                                                                     : 0;
+            if (last != 0) {
+                EXPECT_EQ(hz_bin_base_offset(cache, size_class), last);
+            }
+            hz_blocks_send(self, blocks.data(), static_cast<uint32_t>(blocks.size()));
+        }
+        EXPECT_EQ(reinterpret_cast<char *>(self->groups) - reinterpret_cast<char *>(self),
+                  static_cast<ptrdiff_t>(cache->short_bases[1] - sizeof(struct hz_groups)))
+            << "behind the first arrays";
+    }).join();
+}
+
+/* A refill puts few blocks into the first array, and more than it has slots for into the short one. */
+TEST_F(Room, OnlyALongBatchLeavesTheFirstArray) {
+    const unsigned size_class = 7;
+    if (!hz_class_is_shared(size_class) || HZ_DEPOT_BYTES == 0)
+        GTEST_SKIP() << "this lane has no depot for the class";
+    hz_thread_blocks_purge();
+    std::thread([] {
+        struct hz_thread_block *self = unit::self();
+        struct hz_cache *cache = &self->cache;
+        for (uint32_t count : {hz_bin_slots_first(size_class), hz_bin_slots_first(size_class) + 1}) {
+            Blocks blocks = unit::take(self->shard, size_class, count);
+            ASSERT_TRUE(hz_depot_push(self, size_class, blocks.data(), count));
+            ASSERT_EQ(hz_depot_pop(self, size_class, nullptr), count);
+            bool is_first = hz_bin_base_offset(cache, size_class) < cache->short_bases[size_class];
+            EXPECT_EQ(is_first, count <= hz_bin_slots_first(size_class));
+            void **slots = hz_bin_base(cache, size_class) + 1;
+            EXPECT_EQ(Blocks(slots, slots + count), blocks);
+            hz_blocks_send(self, slots, count);
+        }
+    }).join();
+}
+
 TEST_F(Room, ABinThatMovesLosesNoBlock) {
     for (unsigned size_class : growing()) {
         take(size_class, 8);

@@ -166,12 +166,12 @@ TEST_F(Home, SendingNothingCountsNothing) {
    not be found. */
 TEST_F(Home, OldGroupsAreNotFoundWhenTheEpochWraps) {
     for (uint32_t epoch : {uint32_t{0}, uint32_t{1}}) { /* the next send uses the epoch after this one */
-        self_->groups.epoch = epoch;
+        self_->groups->epoch = epoch;
         for (unsigned size_class : {1U, 2U, 3U})
             add(shards_[0], size_class, 5);
         send_all();
     }
-    self_->groups.epoch = UINT32_MAX - 1;
+    self_->groups->epoch = UINT32_MAX - 1;
     for (int turn = 0; turn < 4; turn++) {
         for (unsigned size_class : {1U, 2U, 3U})
             add(shards_[0], size_class, 2);
