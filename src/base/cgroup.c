@@ -78,11 +78,13 @@ static void file_read(const char *path, const char *name, char *text, size_t roo
         hz_os_read_file(file, text, room);
 }
 
-/* The number in the file `path`/`name`; SIZE_MAX when there is no such file, or the file says "max". */
-static size_t limit_read(const char *path, const char *name) {
+/* The number in the file `path`/`name`; SIZE_MAX when there is no such file, or the file says "max". Sets *is_known
+   when the file could be read. */
+static size_t limit_read(const char *path, const char *name, bool *is_known) {
     char text[64];
     const char *behind;
     file_read(path, name, text, sizeof(text));
+    *is_known |= text[0] != '\0';
     return number_parse(text, &behind);
 }
 
@@ -92,22 +94,24 @@ static bool v1_base(const char *root, const char *controller, char *base, size_t
     return length > 0 && (size_t)length < room;
 }
 
-void hz_cgroup_memory(const char *groups, const char *root, size_t *high, size_t *max) {
+bool hz_cgroup_memory(const char *groups, const char *root, size_t *high, size_t *max) {
     char path[TEXT_BYTES];
     char base[BASE_BYTES];
+    bool is_known = false;
     *high = *max = SIZE_MAX;
     if (group_path(groups, "", root, path, sizeof(path)))
         do {
-            *high = hz_min(*high, limit_read(path, "memory.high"));
-            *max = hz_min(*max, limit_read(path, "memory.max"));
+            *high = hz_min(*high, limit_read(path, "memory.high", &is_known));
+            *max = hz_min(*max, limit_read(path, "memory.max", &is_known));
         } while (group_above(path, root));
     if (!v1_base(root, "memory", base, sizeof(base)) || !group_path(groups, "memory", base, path, sizeof(path)))
-        return;
+        return is_known;
     do
-        *max = hz_min(*max, limit_read(path, "memory.limit_in_bytes"));
+        *max = hz_min(*max, limit_read(path, "memory.limit_in_bytes", &is_known));
     while (group_above(path, base));
     if (*max > SIZE_MAX / 4) /* v1 has no word for "no limit": it shows the largest number of whole pages */
         *max = SIZE_MAX;
+    return is_known;
 }
 
 /* Whole CPUs for a quota of `time` in each `period`, at most `most`; `most` without a quota. */
@@ -136,8 +140,10 @@ uint32_t hz_cgroup_cpus(const char *groups, const char *root) {
         while (group_above(path, root));
     if (!v1_base(root, "cpu", base, sizeof(base)) || !group_path(groups, "cpu", base, path, sizeof(path)))
         return (uint32_t)least;
+    bool is_known = false; /* a file that cannot be read limits nothing */
     do
-        least = cpus_of(limit_read(path, "cpu.cfs_quota_us"), limit_read(path, "cpu.cfs_period_us"), least);
+        least = cpus_of(limit_read(path, "cpu.cfs_quota_us", &is_known),
+                        limit_read(path, "cpu.cfs_period_us", &is_known), least);
     while (group_above(path, base));
     return (uint32_t)least;
 }

@@ -10,8 +10,9 @@
 /* In both functions: `groups` is /proc/self/cgroup and `root` is /sys/fs/cgroup, or a file and a folder of the same
    form. Groups are looked at from the process's own up to the root that the process sees. Any thread. */
 
-/* The lowest memory.high, and the lowest memory.max or memory.limit_in_bytes (v1); SIZE_MAX where there is none. */
-void hz_cgroup_memory(const char *groups, const char *root, size_t *high, size_t *max);
+/* The lowest memory.high, and the lowest memory.max or memory.limit_in_bytes (v1); SIZE_MAX where there is none. False
+   if none of these files can be read. */
+bool hz_cgroup_memory(const char *groups, const char *root, size_t *high, size_t *max);
 
 /* The lowest CPU quota in whole CPUs, rounded up: v2's cpu.max or v1's cpu.cfs_quota_us. UINT32_MAX where there is
  * none. */

@@ -57,10 +57,10 @@ void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), vo
 void hz_heap_limit_default(const char *groups, const char *root) {
     size_t high;
     size_t max;
-    hz_cgroup_memory(groups, root, &high, &max);
-    size_t soft = hz_min(high, max - max / GROUP_SHARE);
-    if (high != SIZE_MAX || max != SIZE_MAX)
-        limit_set(soft, 0, false);
+    if (!hz_cgroup_memory(groups, root, &high, &max)) /* perhaps the program has changed its root since the last look */
+        return;
+    bool is_limited = high != SIZE_MAX || max != SIZE_MAX;
+    limit_set(is_limited ? hz_min(high, max - max / GROUP_SHARE) : 0, 0, false);
 }
 
 size_t hz_heap_limit_soft(bool *is_default) {

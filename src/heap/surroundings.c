@@ -15,8 +15,9 @@ enum { FOLLOW_MS = 1000 };
 
 static _Atomic(bool) are_known; /* cas */
 
-static void cpus_look(void) {
+static void cpus_and_limit_look(void) {
     hz_cpus_look_at("/sys/devices/system/cpu/online", "/proc/self/cgroup", "/sys/fs/cgroup");
+    hz_heap_limit_default("/proc/self/cgroup", "/sys/fs/cgroup");
 }
 
 void hz_surroundings_read(void) {
@@ -24,9 +25,8 @@ void hz_surroundings_read(void) {
     /* relaxed: hint. cas: picks one thread, and publishes nothing */
     if (hz_load_rlx(&are_known) || !hz_cas_strong_acq_rlx(&are_known, &expected, true))
         return;
-    cpus_look();
+    cpus_and_limit_look();
     hz_huge_look(HZ_HUGE_FOLDER);
-    hz_heap_limit_default("/proc/self/cgroup", "/sys/fs/cgroup");
 }
 
 bool hz_surroundings_are_known(void) {
@@ -39,7 +39,7 @@ void hz_surroundings_follow(void) {
     if (now < followed_at_ms + FOLLOW_MS)
         return;
     followed_at_ms = now;
-    cpus_look();
+    cpus_and_limit_look();
     if (hz_huge_collapse_is_wanted(hz_arena_runs_bytes()))
         hz_huge_look(HZ_HUGE_FOLDER); /* the kernel collapses even if the setting has become `never` */
 }

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +17,8 @@ from conftest import Preload, compile_c, describe
 
 pytestmark = pytest.mark.usefixtures("ours_only")
 
+MIB = 1 << 20
+DEADLINE_SECONDS = 60
 SIZES = ["small", "mixed", "large", "huge"]
 MEGABYTES = [64, 256, 1024]
 # Small blocks take as long as all others together, so their largest limit is lower.
@@ -59,3 +68,63 @@ def test_mlockall_is_quick(preload: Preload, program: Path) -> None:
     if seen["error"] != 0:
         pytest.skip(f"mlockall is not permitted: errno {seen['error']}")
     assert seen["cpu_ms"] < 200
+
+
+@contextlib.contextmanager
+def memory_group() -> Iterator[tuple[Path, Path]]:
+    """A control group of our own, and its file with the limit of memory."""
+    v1 = Path("/sys/fs/cgroup/memory")
+    group = (v1 if (v1 / "memory.limit_in_bytes").exists() else Path("/sys/fs/cgroup")) / f"hakozuna_limit_{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made: {error}")
+    try:
+        limits = [group / name for name in ("memory.limit_in_bytes", "memory.max") if (group / name).exists()]
+        if not limits:
+            pytest.skip("the memory controller is not available")
+        yield group, limits[0]
+    finally:
+        end = time.monotonic() + DEADLINE_SECONDS
+        while time.monotonic() < end:
+            try:
+                group.rmdir()
+                break
+            except OSError:  # until the last process in it is gone
+                time.sleep(0.05)
+
+
+def test_the_limit_of_the_control_group_is_followed(preload: Preload, tmp_path: Path) -> None:
+    """It is changed, and lifted, while the program works. The limit is 7/8 of the group's."""
+    program = compile_c("asked.c", tmp_path / "asked")
+    reports = tmp_path / "reports"
+    words = f"signal=USR2,json,file={reports}"
+    with memory_group() as (group, limit):
+
+        def enter() -> None:
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+
+        def soft_limit() -> int:
+            before = reports.read_text() if reports.exists() else ""
+            process.send_signal(signal.SIGUSR2)
+            while not reports.exists() or len(reports.read_text()) == len(before) or not reports.read_text().endswith("\n"):
+                assert time.monotonic() < end, "no report came"
+                time.sleep(0.02)
+            return json.loads(reports.read_text().splitlines()[-1])["process"]["soft_limit_bytes"]
+
+        limit.write_text(str(512 * MIB))
+        end = time.monotonic() + DEADLINE_SECONDS
+        process = subprocess.Popen(
+            [program, "work"], env=preload.environment(HAKOZUNA_STATS=words), preexec_fn=enter,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            for written, expected in ((512 * MIB, 448 * MIB), (64 * MIB, 56 * MIB), (1024 * MIB, 896 * MIB), (-1, 0)):
+                limit.write_text("max" if written < 0 and limit.name == "memory.max" else str(written))
+                while soft_limit() != expected:
+                    assert time.monotonic() < end, f"the soft limit is {soft_limit()}, not {expected}"
+                    time.sleep(0.1)
+        finally:
+            process.communicate()

@@ -15,6 +15,55 @@ using support::KiB;
 using support::MiB;
 using unit::Blocks;
 
+class Cgroup : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        std::string pattern = ::testing::TempDir() + "cgroup-XXXXXX";
+        ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+        folder_ = pattern;
+    }
+    void TearDown() override {
+        std::filesystem::remove_all(folder_);
+    }
+
+    void write(const std::string &file, const std::string &text) {
+        std::filesystem::create_directories((folder_ / file).parent_path());
+        std::ofstream(folder_ / file) << text;
+    }
+    void expect(size_t wanted_high, size_t wanted_max) {
+        size_t high = 0;
+        size_t max = 0;
+        hz_cgroup_memory((folder_ / "groups").c_str(), folder_.c_str(), &high, &max);
+        EXPECT_EQ(high, wanted_high);
+        EXPECT_EQ(max, wanted_max);
+    }
+
+    std::filesystem::path folder_;
+};
+
+/* First, since no test may have set limits. The default follows the group. What cannot be read changes nothing; a limit
+ * that is lifted ends. */
+TEST_F(Cgroup, TheDefaultFollowsIt) {
+    auto look = [this] {
+        hz_heap_limit_default((folder_ / "groups").c_str(), folder_.c_str());
+        return hz_budget_soft_limit();
+    };
+    (void)unit::self();
+    ASSERT_EQ(hz_budget_soft_limit(), 0U) << "no test in this process has set limits yet";
+    write("groups", "0::/a\n");
+    EXPECT_EQ(look(), 0U);
+    write("a/memory.max", "838860800\n");
+    EXPECT_EQ(look(), 700 * MiB);
+    write("a/memory.high", "314572800\n");
+    EXPECT_EQ(look(), 300 * MiB);
+    std::filesystem::rename(folder_ / "groups", folder_ / "gone");
+    EXPECT_EQ(look(), 300 * MiB);
+    std::filesystem::rename(folder_ / "gone", folder_ / "groups");
+    write("a/memory.high", "max\n");
+    write("a/memory.max", "max\n");
+    EXPECT_EQ(look(), 0U);
+}
+
 class Limit : public testing::Test {
   protected:
     void SetUp() override {
@@ -242,32 +291,6 @@ TEST_F(Limit, TheProgramsLimitsWinOverTheGroups) {
     EXPECT_EQ(hz_budget_soft_limit(), 300 * MiB);
     EXPECT_EQ(hz_budget_hard_limit(), 400 * MiB);
 }
-
-class Cgroup : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        std::string pattern = ::testing::TempDir() + "cgroup-XXXXXX";
-        ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-        folder_ = pattern;
-    }
-    void TearDown() override {
-        std::filesystem::remove_all(folder_);
-    }
-
-    void write(const std::string &file, const std::string &text) {
-        std::filesystem::create_directories((folder_ / file).parent_path());
-        std::ofstream(folder_ / file) << text;
-    }
-    void expect(size_t wanted_high, size_t wanted_max) {
-        size_t high = 0;
-        size_t max = 0;
-        hz_cgroup_memory((folder_ / "groups").c_str(), folder_.c_str(), &high, &max);
-        EXPECT_EQ(high, wanted_high);
-        EXPECT_EQ(max, wanted_max);
-    }
-
-    std::filesystem::path folder_;
-};
 
 TEST_F(Cgroup, TheLowestLimitOfTheGroupAndThoseAboveIt) {
     expect(SIZE_MAX, SIZE_MAX);
