@@ -31,6 +31,7 @@ struct hz_registered {
     void *block;                /* const after publish: the thread block */
     struct hz_lock lock;        /* a leaf; guards what the layer above says */
     _Atomic(bool) is_hollow;    /* sync: thread-fill; the block's memory was given back. Only the holder changes it */
+    bool is_locked;             /* holder; its memory could not go back since a thread last had it */
     /* figure: what the thread says about itself in statistics, in the layer above's terms. 0 until it says something,
        and from the moment at which it gives up the thread block */
     _Atomic(uint64_t) label;

@@ -110,6 +110,7 @@ struct hz_thread_block *hz_thread_block_make(void) {
 
 struct hz_thread_block *hz_thread_block_get(struct hz_registered *registered) {
     struct hz_thread_block *thread = registered->block;
+    registered->is_locked = false;
     if (hz_load_rlx(&registered->is_hollow)) {    /* relaxed: the caller has claimed it */
         if (hz_thread_registered(thread) == NULL) /* else a fork came before the memory was given back */
             block_fill(thread, registered);
@@ -156,7 +157,8 @@ static size_t block_purge(struct hz_registered *registered) {
     hz_signal_fence();                          /* fork: a copy must not lack the note */
     if (hz_os_purge(thread, block_bytes()))
         return block_bytes();
-    (void)hz_thread_block_get(registered); /* the memory may be locked: a part may have gone back */
+    (void)hz_thread_block_get(registered); /* the program may have locked the memory: a part may have gone back */
+    registered->is_locked = true;          /* no need to try again and again */
     return 0;
 }
 
@@ -165,7 +167,8 @@ size_t hz_thread_blocks_purge(void) {
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
         if (hz_load_rlx(&each->is_hollow) || !hz_registry_claim_this(each)) /* relaxed: hint */
             continue;
-        bytes += hz_load_rlx(&each->is_hollow) ? 0 : block_purge(each); /* relaxed: the caller has claimed it */
+        bool stays = hz_load_rlx(&each->is_hollow) || each->is_locked; /* relaxed: the caller has claimed it */
+        bytes += stays ? 0 : block_purge(each);
         hz_registry_release(each);
     }
     hz_arena_count_purged(bytes);
