@@ -244,10 +244,18 @@ class ClassFigures:
     free: int = 0
     resting: int = 0
     depot: int = 0
+    hollow_bytes: int = 0
 
     @property
     def live(self) -> int:
         return max(0, self.capacity - self.free - self.resting)
+
+    def free_bytes(self, page_bytes: int) -> int:
+        """What the pages hold beside the blocks that are out."""
+        return max(0, self.run_pages * page_bytes - (self.live + self.resting) * self.block_bytes - self.hollow_bytes)
+
+    def held_bytes(self, page_bytes: int) -> int:
+        return (self.live + self.resting) * self.block_bytes + self.free_bytes(page_bytes)
 
 
 @dataclass(frozen=True)
@@ -272,6 +280,7 @@ class Page:
 class Block:
     start: int
     bytes: int
+    is_alone: bool = False
 
 
 def ones(value: int) -> int:
@@ -294,7 +303,7 @@ class Heap:
         self.lists: list[tuple[int, int, int]] = []  # size class, first block, count: not walked yet
         self.resting: set[int] = set()  # addresses of blocks that rest outside their pages
         self.counters: dict[str, dict[str, int]] = {group: {} for group in ("counters", "mid", "remote", "os", "locks")}
-        self.dirty_bytes = self.free_dirty_bytes = self.used_bytes = self.paged_segments = 0
+        self.free_dirty_bytes = self.used_bytes = self.paged_segments = 0
         self.arena = anatomy["arena"]
         self.config = self.text("config")
         self.walk_segments()
@@ -352,13 +361,13 @@ class Heap:
             if kind == self.anatomy["HZ_SEGMENT_PAGED"]:
                 self.take_paged(segment, free, dirty)
             elif kind == self.anatomy["HZ_SEGMENT_DIRECT"]:
-                self.direct.append(Block(self.value(segment, "hz_segment.base"), self.value(segment, "hz_segment.direct_bytes")))
+                is_alone = self.value(segment, "hz_segment.region") == 0
+                self.direct.append(Block(self.value(segment, "hz_segment.base"), self.value(segment, "hz_segment.direct_bytes"), is_alone))
 
     def take_paged(self, segment: int, free: int, dirty: int) -> None:
         page_bytes, pages = self.anatomy["HZ_PAGE_BYTES"], self.anatomy["HZ_SEGMENT_PAGES"]
         every = (1 << pages) - 1
         self.paged_segments += 1
-        self.dirty_bytes += ones(dirty) * page_bytes
         self.free_dirty_bytes += ones(dirty & free) * page_bytes
         self.used_bytes += ones(~free & every) * page_bytes
         data = self.core.read(segment, self.anatomy["hz_segment"])
@@ -408,6 +417,7 @@ class Heap:
         figures.run_pages += length
         figures.capacity += capacity
         figures.free += free
+        figures.hollow_bytes += ones(self.part_of(segment, "hz_page.purged_units", at)) << self.part_of(segment, "hz_page.unit_log2", at)
         page = Page(start, size_class, block_bytes, capacity, self.part_of(segment, "hz_page.rotation", at), bits)
         for index in range(length):
             self.pages[start + index * page_bytes] = page
@@ -505,13 +515,15 @@ class Heap:
     # threads
 
     def walk_threads(self) -> None:
-        offset = self.anatomy["hz_thread_block.registered"]
         blocks = used = 0
+        self.take_counters(self.anatomy["threads_ended"])
         for registered in self.chain(self.object("newest_thread"), "hz_registered.next"):
             blocks += 1
             state = self.value(registered, "hz_registered.state")
             used += state == self.anatomy["HZ_THREAD_USED"]
-            thread = registered - offset
+            if self.value(registered, "hz_registered.is_hollow"):
+                continue
+            thread = self.value(registered, "hz_registered.block")
             parked = self.value(thread, "hz_thread_block.parking.parked")
             in_bins = self.take_bins(thread)
             in_buffer = self.take_remote(thread)
@@ -614,12 +626,14 @@ class Heap:
                     "up_to_bytes": up_to,
                     "live_bytes": sum(row.live * row.block_bytes for row in found),
                     "resting_bytes": sum(row.resting * row.block_bytes for row in found),
-                    "free_bytes": sum(row.free * row.block_bytes for row in found),
-                    "held_bytes": sum(row.run_pages * page_bytes for row in found),
+                    "free_bytes": sum(row.free_bytes(page_bytes) for row in found),
+                    "held_bytes": sum(row.held_bytes(page_bytes) for row in found),
                     "live_blocks": sum(row.live for row in found),
                 }
             )
-        in_runs = max(0, self.used_bytes - sum(row.run_pages for row in self.classes.values()) * page_bytes)
+        in_runs = sum(block.bytes for block in self.runs)
+        with_blocks = sum(row.run_pages for row in self.classes.values()) * page_bytes + in_runs
+        free_pages = self.free_dirty_bytes + self.resting_units() + max(0, self.used_bytes - with_blocks)
         in_direct = sum(block.bytes for block in self.direct)
         guard, profile = ({key: self.object(f"{name}.{key}") for key in keys} for name, keys in (
             ("guard", ("live_bytes", "live_blocks", "resident_bytes", "mapped_bytes")), ("profile", ("live_bytes", "live_blocks", "held_bytes")),
@@ -627,25 +641,28 @@ class Heap:
         for name, up_to, live, free, held, blocks in (
             ("large", self.anatomy["HZ_RUN_PAGES_MAX"] * page_bytes, in_runs, 0, in_runs, len(self.runs)),
             ("mapped", 0, in_direct, 0, in_direct, len(self.direct)),
-            ("guarded", self.anatomy["HZ_GUARD_BLOCK_MAX"], guard["live_bytes"], 0, guard["resident_bytes"], guard["live_blocks"]),
+            ("guarded", self.anatomy["HZ_GUARD_BLOCK_MAX"], guard["live_bytes"], max(0, guard["resident_bytes"] - guard["live_bytes"]), guard["resident_bytes"], guard["live_blocks"]),
             ("profiled", medium, profile["live_bytes"], max(0, profile["held_bytes"] - profile["live_bytes"]), profile["held_bytes"], profile["live_blocks"]),
+            ("free pages", 0, 0, free_pages, free_pages, 0),
         ):  # fmt: skip
-            rows.append({"name": name, "up_to_bytes": up_to, "live_bytes": live, "resting_bytes": 0, "free_bytes": free, "held_bytes": held, "live_blocks": blocks})
+            rows.append({"name": name, "up_to_bytes": up_to, "live_bytes": live, "resting_bytes": 0, "free_bytes": free, "held_bytes": max(held, live), "live_blocks": blocks})
         return rows
 
     def totals(self, ranges: list[dict]) -> dict:
         held = {row["name"]: row["held_bytes"] for row in ranges}
-        units, hollow = self.resting_units(), self.value(self.arena, "arena.hollow_bytes")
-        resident = max(0, self.dirty_bytes + held["mapped"] + units - hollow) + held["guarded"] + held["profiled"]
+        units, resident = self.resting_units(), sum(held.values())
+        alone = [block for block in self.direct if block.is_alone]
         mapped = self.paged_segments * self.anatomy["HZ_SEGMENT_BYTES"] + held["mapped"] + units + self.object("guard.mapped_bytes") + held["profiled"]
         return {
             "live_bytes": sum(row["live_bytes"] for row in ranges),
             "cached_bytes": sum(row["resting_bytes"] for row in ranges),
-            "free_bytes": max(0, sum(row["free_bytes"] for row in ranges) + self.free_dirty_bytes + units - hollow),
+            "free_bytes": sum(row["free_bytes"] for row in ranges),
             "resident_bytes": resident,
-            "mapped_bytes": mapped,
+            "mapped_bytes": max(mapped, resident),
             "purged_bytes": self.value(self.arena, "arena.purged_bytes"),
             "mapping_count": len(self.direct),
+            "alone_count": len(alone),
+            "alone_bytes": sum(block.bytes for block in alone),
             "peak_bytes": max(self.object("peak_bytes"), resident),
         }
 
@@ -663,10 +680,10 @@ class Heap:
         page_bytes = self.anatomy["HZ_PAGE_BYTES"]
         rows = []
         for _, row in sorted(self.classes.items()):
-            held = row.run_pages * page_bytes
-            unused = max(0, held - row.live * row.block_bytes) * 1000 // held
+            held = row.held_bytes(page_bytes)
+            unused = max(0, held - row.live * row.block_bytes) * 1000 // held if held else 0
             rows.append({"block_bytes": row.block_bytes, "pages": row.pages, "live": row.live, "cached": row.resting, "free": row.free,
-                         "depot_blocks": row.depot, "held_bytes": held, "unused_permille": unused})  # fmt: skip
+                         "depot_blocks": row.depot, "free_bytes": row.free_bytes(page_bytes), "held_bytes": held, "unused_permille": unused})  # fmt: skip
         return rows
 
     def large_rows(self) -> list[dict]:

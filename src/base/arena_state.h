@@ -37,17 +37,18 @@ struct arena {
 
 /* What readers of core files need to find the segments, their runs and the arena's totals. */
 #define HZ_ARENA_ANATOMY(arena_object)                                                                                 \
-    HZ_ANATOMY(                                                                                                        \
-        arena, HZ_ANATOMY_OBJECT(arena, arena_object), HZ_ANATOMY_OBJECT(regions, hz_region_units),                    \
-        HZ_ANATOMY_FIELD(arena, segments), HZ_ANATOMY_FIELD(arena, pages), HZ_ANATOMY_FIELD(arena, count),             \
-        HZ_ANATOMY_FIELD(arena, purged_bytes), HZ_ANATOMY_FIELD(arena, segments_acquired),                             \
-        HZ_ANATOMY_FIELD(arena, hollow_bytes), HZ_ANATOMY_FIELD(arena, lock), HZ_ANATOMY_FIELD(hz_runmap, free_masks), \
-        HZ_ANATOMY_FIELD(hz_runmap, dirty_masks), HZ_ANATOMY_FIELD(hz_runmap, counts), HZ_ANATOMY_SIZE(hz_segment),    \
-        HZ_ANATOMY_FIELD(hz_segment, base), HZ_ANATOMY_FIELD(hz_segment, direct_bytes),                                \
-        HZ_ANATOMY_FIELD(hz_segment, kind), HZ_ANATOMY_FIELD(hz_segment, run_pages),                                   \
-        HZ_ANATOMY_FIELD(hz_segment, meta), HZ_ANATOMY_FIELD(hz_lock, word), HZ_ANATOMY_NUMBER(HZ_PAGE_META_BYTES),    \
-        HZ_ANATOMY_NUMBER(HZ_SEGMENT_PAGED), HZ_ANATOMY_NUMBER(HZ_SEGMENT_DIRECT),                                     \
-        HZ_ANATOMY_NUMBER(HZ_SEGMENT_BYTES), HZ_ANATOMY_NUMBER(HZ_SEGMENT_PAGES), HZ_ANATOMY_NUMBER(HZ_PAGE_BYTES),    \
-        HZ_ANATOMY_NUMBER(HZ_UNIT_BYTES), HZ_ANATOMY_NUMBER(HZ_RUN_PAGES_MAX))
+    HZ_ANATOMY(arena, HZ_ANATOMY_OBJECT(arena, arena_object), HZ_ANATOMY_OBJECT(regions, hz_region_units),             \
+               HZ_ANATOMY_FIELD(arena, segments), HZ_ANATOMY_FIELD(arena, pages), HZ_ANATOMY_FIELD(arena, count),      \
+               HZ_ANATOMY_FIELD(arena, purged_bytes), HZ_ANATOMY_FIELD(arena, segments_acquired),                      \
+               HZ_ANATOMY_FIELD(arena, hollow_bytes), HZ_ANATOMY_FIELD(arena, lock),                                   \
+               HZ_ANATOMY_FIELD(hz_runmap, free_masks), HZ_ANATOMY_FIELD(hz_runmap, dirty_masks),                      \
+               HZ_ANATOMY_FIELD(hz_runmap, counts), HZ_ANATOMY_SIZE(hz_segment), HZ_ANATOMY_FIELD(hz_segment, base),   \
+               HZ_ANATOMY_FIELD(hz_segment, direct_bytes), HZ_ANATOMY_FIELD(hz_segment, kind),                         \
+               HZ_ANATOMY_FIELD(hz_segment, region), HZ_ANATOMY_FIELD(hz_segment, run_pages),                          \
+               HZ_ANATOMY_FIELD(hz_segment, meta), HZ_ANATOMY_FIELD(hz_lock, word),                                    \
+               HZ_ANATOMY_NUMBER(HZ_PAGE_META_BYTES), HZ_ANATOMY_NUMBER(HZ_SEGMENT_PAGED),                             \
+               HZ_ANATOMY_NUMBER(HZ_SEGMENT_DIRECT), HZ_ANATOMY_NUMBER(HZ_SEGMENT_BYTES),                              \
+               HZ_ANATOMY_NUMBER(HZ_SEGMENT_PAGES), HZ_ANATOMY_NUMBER(HZ_PAGE_BYTES),                                  \
+               HZ_ANATOMY_NUMBER(HZ_UNIT_BYTES), HZ_ANATOMY_NUMBER(HZ_RUN_PAGES_MAX))
 
 #endif

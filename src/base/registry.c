@@ -11,8 +11,9 @@ static _Atomic(uint32_t) orphan_count;         /* hint: orphans */
 
 HZ_ANATOMY(registry, HZ_ANATOMY_OBJECT(newest_thread, newest), HZ_ANATOMY_FIELD(hz_registered, state),
            HZ_ANATOMY_FIELD(hz_registered, number), HZ_ANATOMY_FIELD(hz_registered, next),
-           HZ_ANATOMY_FIELD(hz_registered, label), HZ_ANATOMY_NUMBER(HZ_THREAD_FREE), HZ_ANATOMY_NUMBER(HZ_THREAD_USED),
-           HZ_ANATOMY_NUMBER(HZ_THREAD_ORPHAN));
+           HZ_ANATOMY_FIELD(hz_registered, label), HZ_ANATOMY_FIELD(hz_registered, block),
+           HZ_ANATOMY_FIELD(hz_registered, is_hollow), HZ_ANATOMY_NUMBER(HZ_THREAD_FREE),
+           HZ_ANATOMY_NUMBER(HZ_THREAD_USED), HZ_ANATOMY_NUMBER(HZ_THREAD_ORPHAN));
 
 struct hz_registered *hz_registry_first(void) {
     return hz_load_acq(&newest); /* sync: thread-publish, partner hz_registry_add */

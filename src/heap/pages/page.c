@@ -33,6 +33,7 @@ HZ_ANATOMY(page, HZ_ANATOMY_FIELD(hz_page, size_class), HZ_ANATOMY_FIELD(hz_page
            HZ_ANATOMY_FIELD(hz_page, run_pages), HZ_ANATOMY_FIELD(hz_page, block_bytes),
            HZ_ANATOMY_FIELD(hz_page, capacity), HZ_ANATOMY_FIELD(hz_page, rotation),
            HZ_ANATOMY_FIELD(hz_page, free_count), HZ_ANATOMY_FIELD(hz_page, remote),
+           HZ_ANATOMY_FIELD(hz_page, purged_units), HZ_ANATOMY_FIELD(hz_page, unit_log2),
            {"hz_page.free_bits", {.number = offsetof(struct hz_page, free_bits)}, sizeof(uint64_t)},
            HZ_ANATOMY_NUMBER(HZ_MID_CLASS_FIRST), HZ_ANATOMY_NUMBER(HZ_CLASS_COUNT), HZ_ANATOMY_NUMBER(HZ_SMALL_MAX),
            HZ_ANATOMY_NUMBER(HZ_CLASS_BYTES_MAX), HZ_ANATOMY_NUMBER(HZ_LIST_COUNT_SHIFT),
