@@ -301,16 +301,22 @@ static uint64_t units_of(const struct hz_page *page, const void *block) {
     return hz_units_touched(hz_page_unit_log2(page), (size_t)((const char *)block - page->start), page->block_bytes);
 }
 
+/* These units, some of those that are purged, no longer are. */
+static void unpurge(struct hz_shard *shard, struct hz_page *page, uint64_t units) {
+    hz_page_count_purged_locked(shard, page, units, -1);
+    hz_store_rlx(&page->purged_units, hz_load_rlx(&page->purged_units) & ~units); /* relaxed, both: lock */
+    page->plain_units &= ~units;
+    hz_peak_note();
+}
+
 /* The units that `count` carved blocks touch are no longer purged. */
-static HZ_NOINLINE void unpurge(struct hz_shard *shard, struct hz_page *page, void *const *blocks, uint32_t count) {
-    uint64_t purged = hz_load_rlx(&page->purged_units); /* relaxed, both: lock */
+static HZ_NOINLINE void unpurge_carved(struct hz_shard *shard, struct hz_page *page, void *const *blocks,
+                                       uint32_t count) {
+    uint64_t purged = hz_load_rlx(&page->purged_units); /* relaxed: lock */
     uint64_t left = purged;
     for (uint32_t i = 0; i < count; i++)
         left &= ~units_of(page, blocks[i]);
-    hz_page_count_purged_locked(shard, page, purged & ~left, -1);
-    hz_store_rlx(&page->purged_units, left);
-    page->plain_units &= left;
-    hz_peak_note();
+    unpurge(shard, page, purged & ~left);
 }
 
 static void bit_set(struct hz_page *page, void *block) {
@@ -358,7 +364,7 @@ uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void
         if (HZ_BLOCKS_SEALED)
             hz_seals_check(out + got, carved, HZ_WRITTEN_IN_PAGE);
         if (HZ_UNLIKELY(hz_load_rlx(&page->purged_units) != 0)) /* relaxed: lock */
-            unpurge(shard, page, out + got, carved);
+            unpurge_carved(shard, page, out + got, carved);
         blocks_left(shard, page, carved);
         got += carved;
     }
@@ -374,9 +380,55 @@ void *hz_pages_take_locked(struct hz_shard *shard, unsigned size_class) {
         hz_seals_check(&block, 1, HZ_WRITTEN_IN_PAGE);
     uint64_t purged = hz_load_rlx(&page->purged_units); /* relaxed: lock */
     if (purged != 0 && (purged & units_of(page, block)) != 0)
-        unpurge(shard, page, &block, 1);
+        unpurge_carved(shard, page, &block, 1);
     blocks_left(shard, page, 1);
     return block;
+}
+
+void *hz_pages_reserve_locked(struct hz_shard *shard, unsigned size_class, uint32_t want, uint32_t *count,
+                              bool *is_first) {
+    struct hz_page *page = hz_load_rlx(&shard->classes[size_class].partial); /* relaxed, all: lock */
+    if (page == NULL)
+        return NULL;
+    uint32_t word = page->first_word;
+    while (page->free_bits[word] == 0)
+        word++;
+    uint64_t bits = page->free_bits[word];
+    unsigned first = (unsigned)__builtin_ctzll(bits);
+    uint64_t after = ~(bits >> first);
+    uint32_t run = after == 0 ? 64 : (uint32_t)__builtin_ctzll(after);
+    char *start = block_at(page, word * 64 + first);
+    size_t offset = (size_t)(start - page->start);
+    uint32_t straight = page->capacity - (uint32_t)(offset / page->block_bytes); /* the rest begins at block 0 */
+    uint32_t taken = (uint32_t)hz_min(hz_min(run, want), straight);
+    page->free_bits[word] = bits & ~((UINT64_MAX >> (64 - taken)) << first);
+    page->first_word = (uint16_t)word;
+    hz_store_rlx(&page->free_count, hz_load_rlx(&page->free_count) - taken);
+    for (uint32_t i = 0; HZ_BLOCKS_SEALED && i < taken; i++) {
+        void *block = start + (size_t)i * page->block_bytes;
+        hz_seals_check(&block, 1, HZ_WRITTEN_IN_PAGE);
+    }
+    uint64_t units =
+        hz_load_rlx(&page->purged_units) &
+        /* relaxed: lock */ hz_units_touched(hz_page_unit_log2(page), offset, (size_t)taken * page->block_bytes);
+    if (units != 0)
+        unpurge(shard, page, units);
+    blocks_left(shard, page, taken);
+    *count = taken;
+    *is_first = hz_load_rlx(&page->free_count) + taken == page->capacity;
+    return start;
+}
+
+void hz_pages_unreserve_locked(struct hz_shard *shard, char *start, uint32_t count) {
+    struct hz_page *page = hz_page_of(start);
+    uint32_t bit = block_bit(page, start);
+    page->free_bits[bit / 64] |= (UINT64_MAX >> (64 - count)) << (bit % 64);
+    page->first_word = (uint16_t)hz_min(page->first_word, bit / 64);
+    hz_store_rlx(&page->free_count, hz_load_rlx(&page->free_count) + count); /* relaxed, all: lock; hint */
+    hz_store_rlx(&page->looked_free, 0);
+    free_blocks_add(shard, page, hz_load_rlx(&page->size_class), count);
+    if (page->list_state == HZ_PAGE_UNLISTED)
+        list_add(shard, page);
 }
 
 static bool shard_is_zone(const struct hz_shard *shard) {
@@ -438,8 +490,9 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
     page->block_bytes = (uint32_t)block_bytes;
     page->capacity = (uint32_t)(((size_t)run.pages << HZ_PAGE_LOG2) / block_bytes);
     page->reciprocal = ((UINT64_C(1) << RECIPROCAL_SHIFT) + block_bytes - 1) / block_bytes;
-    /* any odd stride over pages and classes will do */
-    page->rotation = (uint16_t)(((uint32_t)((uintptr_t)start >> HZ_PAGE_LOG2) * 7 + size_class * 5) % page->capacity);
+    /* any odd stride over pages and classes will do. A zone's cursor takes blocks up to the page's end at once */
+    uint32_t rotations = shard_is_zone(shard) ? (page->capacity + 3) / 4 : page->capacity;
+    page->rotation = (uint16_t)(((uint32_t)((uintptr_t)start >> HZ_PAGE_LOG2) * 7 + size_class * 5) % rotations);
     page->start = start;
     page->list_state = HZ_PAGE_UNLISTED;
     page->first_word = 0;
@@ -537,6 +590,16 @@ static void pages_prefetch(struct hz_shard *shard, void *const *blocks, uint32_t
         }
 }
 
+/* `count` blocks have just been put into a page of the shard. Returns the pages retired by that. */
+static uint32_t blocks_came(struct hz_shard *shard, struct hz_page *page, uint32_t count) {
+    if (page->list_state == HZ_PAGE_MOVING)
+        return 0;                                                        /* counted when it arrives */
+    free_blocks_add(shard, page, hz_load_rlx(&page->size_class), count); /* relaxed: lock */
+    if (page->list_state == HZ_PAGE_UNLISTED)
+        list_add(shard, page);
+    return retire_if_spare(shard, page);
+}
+
 uint32_t hz_pages_put_locked(struct hz_shard *shard, void *const *blocks, uint32_t count, struct hz_list *strays) {
     uint32_t retired = 0;
     if (count > 1)
@@ -549,21 +612,15 @@ uint32_t hz_pages_put_locked(struct hz_shard *shard, void *const *blocks, uint32
             continue;
         }
         put = page_put(page, blocks + done, count - done);
-        if (page->list_state == HZ_PAGE_MOVING)
-            continue;                                                      /* counted when it arrives */
-        free_blocks_add(shard, page, hz_load_rlx(&page->size_class), put); /* relaxed: lock */
-        if (page->list_state == HZ_PAGE_UNLISTED)
-            list_add(shard, page);
-        retired += retire_if_spare(shard, page);
+        retired += blocks_came(shard, page, put);
     }
     return retired;
 }
 
 uint32_t hz_page_put_locked(struct hz_shard *shard, void *block) {
-    struct hz_list strays = {0};
-    uint32_t retired = hz_pages_put_locked(shard, &block, 1, &strays);
-    hz_assert(strays.count == 0);
-    return retired;
+    struct hz_page *page = hz_page_of(block);
+    hz_assert(hz_page_is_of(page, shard));
+    return blocks_came(shard, page, page_put(page, &block, 1));
 }
 
 uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t count, struct hz_list *strays) {

@@ -102,6 +102,14 @@ uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void
 /* Carves one free block out of the shard's partial pages; NULL when there is none. */
 void *hz_pages_take_locked(struct hz_shard *shard, unsigned size_class);
 
+/* Takes up to `want` free blocks (at most 64) that lie side by side out of the shard's partial pages, and returns the
+   first one; NULL when there is none. `is_first`: the page's other blocks are all free. */
+void *hz_pages_reserve_locked(struct hz_shard *shard, unsigned size_class, uint32_t want, uint32_t *count,
+                              bool *is_first);
+
+/* Puts back blocks, the last ones of those that one call of hz_pages_reserve_locked has taken. Retires no page. */
+void hz_pages_unreserve_locked(struct hz_shard *shard, char *start, uint32_t count);
+
 /* Makes a page and lists it; false when there is no memory. */
 bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class);
 

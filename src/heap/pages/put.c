@@ -9,8 +9,8 @@
 
 #include "heap/pages/page.h"
 
-/* Locks the shard that has the page, and returns it. */
-static struct hz_shard *lock_home_of(struct hz_thread_block *self, struct hz_page *page) {
+struct hz_shard *hz_block_home_lock(struct hz_thread_block *self, void *block) {
+    struct hz_page *page = hz_page_of(block);
     for (;;) {
         struct hz_shard *shard = hz_page_shard(page); /* asked again under the lock */
         hz_shard_lock(self, shard, HZ_TO_GIVE);
@@ -31,7 +31,7 @@ bool hz_block_is_home(void *block) {
 }
 
 void hz_block_put(struct hz_thread_block *self, void *block) {
-    struct hz_shard *shard = lock_home_of(self, hz_page_of(block));
+    struct hz_shard *shard = hz_block_home_lock(self, block);
     uint32_t retired = hz_page_put_locked(shard, block);
     hz_shard_unlock(shard);
     if (hz_is_attached(self))

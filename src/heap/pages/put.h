@@ -10,6 +10,9 @@
    thread holds the lock of the page's shard. */
 bool hz_block_is_home(void *block);
 
+/* Locks the shard that has the page of a block, and returns it. `self` may be hz_thread_none. */
+struct hz_shard *hz_block_home_lock(struct hz_thread_block *self, void *block);
+
 /* Puts one block. `self` may be hz_thread_none. */
 void hz_block_put(struct hz_thread_block *self, void *block);
 
