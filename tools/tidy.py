@@ -117,7 +117,7 @@ HEAP_ORDER = (
     "pages/link mailbox takers pages/shard pages/page pages/list_check pages/mail way "
     "pages/density pages/collapse pages/page_purge pages/put pages/send pages/drain pages/adopt pages/supply "
     "cache/allowance cache/depot cache/sampler cache/inspect cache/flush cache/room cache/idle cache/age cache/refill cpu_bins "
-    "init limit surroundings settle park orphan round keeper zone fork thread sample tick purge query resize malloc free heap figures flow situation stats config overview"
+    "init limit surroundings settle park orphan zone round keeper fork thread sample tick purge query resize malloc free heap figures flow situation stats config overview"
 ).split()
 
 

@@ -16,6 +16,7 @@
 enum hz_lock_rank {
     HZ_RANK_LEAF = 0, /* its holder takes no other lock */
     HZ_RANK_INIT,     /* first use of the library */
+    HZ_RANK_LOOK,     /* held by the one thread that looks at all zones */
     HZ_RANK_OUTER,    /* the locks of the layer above */
     HZ_RANK_ARENA,    /* growth of the arena, direct mappings */
     HZ_RANK_META,     /* memory for the allocator's own structures */

@@ -116,15 +116,12 @@ struct hz_zone *hz_zone_create(void) {
 }
 
 void hz_zone_destroy(struct hz_zone *zone) {
-    if (zone == NULL)
-        return;
-    hz_hooks_enter();
-    hz_zone_drop(zone);
-    hz_hooks_leave();
+    if (zone != NULL)
+        hz_malloc_zone_drop(zone);
 }
 
 void *hz_zone_malloc(struct hz_zone *zone, size_t size) {
-    return hz_front_zone_alloc(zone, 1, size, false);
+    return hz_front_zone_malloc(zone, size);
 }
 
 void *hz_zone_calloc(struct hz_zone *zone, size_t count, size_t size) {

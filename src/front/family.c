@@ -245,17 +245,37 @@ static void *zone_watch(void *block) {
     return HZ_CONFIG_FENCES ? block : hz_live_add(block);
 }
 
+HZ_INLINE void *zone_pop(struct hz_zone *zone, unsigned size_class) {
+    return hz_malloc_unseal(hz_zone_pop(zone, size_class));
+}
+
+static HZ_NOINLINE void *zone_alloc_slow(struct hz_zone *zone, size_t size) {
+    return zone_watch(hz_malloc_in_zone(zone, 1, size, false));
+}
+
 void *hz_front_zone_alloc(struct hz_zone *zone, size_t alignment, size_t size, bool zeroed) {
     if (!hz_is_power_of_two(alignment))
         return fail(EINVAL);
-    return zone_watch(hz_malloc_in_zone(zone, alignment, size, zeroed));
+    unsigned size_class = hz_zone_class(alignment, size);
+    void *block = size_class != HZ_CLASS_NONE && size_class < HZ_ZONE_CURSORS ? zone_pop(zone, size_class) : NULL;
+    if (HZ_UNLIKELY(block == NULL))
+        return zone_watch(hz_malloc_in_zone(zone, alignment, size, zeroed));
+    return zone_watch(zeroed ? memset(block, 0, size) : block);
+}
+
+void *hz_front_zone_malloc(struct hz_zone *zone, size_t size) {
+    if (HZ_UNLIKELY(size > HZ_SMALL_MAX))
+        return hz_front_zone_alloc(zone, 1, size, false);
+    void *block = zone_pop(zone, hz_zone_small_class(zone, size));
+    return HZ_LIKELY(block != NULL) ? zone_watch(block) : zone_alloc_slow(zone, size);
 }
 
 void *hz_front_zone_calloc(struct hz_zone *zone, size_t count, size_t size) {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes))
         return fail(ENOMEM);
-    return hz_front_zone_alloc(zone, 1, bytes, true);
+    void *block = bytes <= HZ_SMALL_MAX ? zone_pop(zone, hz_zone_small_class(zone, bytes)) : NULL;
+    return HZ_LIKELY(block != NULL) ? zone_watch(memset(block, 0, bytes)) : hz_front_zone_alloc(zone, 1, bytes, true);
 }
 
 struct hz_zone *hz_front_zone_of(const void *block) {

@@ -27,6 +27,7 @@ void hz_front_free_batch(void *const *blocks, size_t count);
 /* Zones (heap/zone.h). EINVAL unless `alignment` is a power of two. */
 struct hz_zone;
 void *hz_front_zone_alloc(struct hz_zone *zone, size_t alignment, size_t size, bool zeroed);
+void *hz_front_zone_malloc(struct hz_zone *zone, size_t size);
 void *hz_front_zone_calloc(struct hz_zone *zone, size_t count, size_t size);
 struct hz_zone *hz_front_zone_of(const void *block);
 

@@ -14,6 +14,7 @@
 #include "heap/pages/mail.h"
 #include "heap/pages/page.h"
 #include "heap/thread_block.h"
+#include "heap/zone.h"
 
 static void add_page(void *context, struct hz_page *page) {
     struct hz_figures *figures = context;
@@ -70,14 +71,17 @@ void hz_figures_add_bins(size_t *blocks, struct hz_registered *registered) {
 }
 
 void hz_figures_get(struct hz_figures *figures) {
+    size_t reserves[HZ_CLASS_COUNT] = {0};
     *figures = (struct hz_figures){0};
     hz_hooks_enter();
     hz_pages_walk(add_page, figures);
+    hz_zones_count_reserves(reserves);
     for (struct hz_registered *thread = hz_registry_first(); thread != NULL; thread = thread->next) {
         hz_figures_add_bins(figures->blocks[HZ_IN_BINS], thread);
         hz_figures_add_remote_buffer(figures->blocks[HZ_IN_REMOTE_BUFFERS], thread);
     }
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        figures->classes[size_class].free_blocks += reserves[size_class];
         figures->blocks[HZ_IN_BINS][size_class] += hz_cpu_bins_held(size_class);
         figures->blocks[HZ_IN_DEPOT][size_class] = hz_depot_blocks(size_class);
         struct hz_shard *shard;

@@ -49,7 +49,7 @@ void hz_heap_after_fork(void) {
         hz_pages_relink_locked(shard); /* no other thread exists, which is as good as holding the lock */
         hz_lock_reset(&shard->exclusive);
     }
-    hz_zones_after_fork();
+    hz_zones_after_fork(hz_thread_mine);
     hz_mail_after_fork();
 }
 

@@ -126,6 +126,24 @@ static HZ_COLD void free_profiled(const void *block) {
     hz_query_profiled(block, answer, HZ_IN_FREE);
 }
 
+static void free_at_once(void *block, bool is_of_zone) {
+    frees_at_once++;
+    hz_hooks_enter();
+    if (is_of_zone)
+        hz_zone_put(block);
+    else
+        hz_block_put(&hz_thread_none, block);
+    hz_keeper_note_work();
+    hz_hooks_leave();
+}
+
+static void free_in_zone(struct hz_thread_block *self, void *block, unsigned size_class) {
+    hz_zone_put(block);
+    if (size_class != HZ_CLASS_LARGE)
+        hz_tick_zone(self, 1, size_class);
+    hz_keeper_note_work();
+}
+
 /* NULL has the tag of no shard's block, so hz_free_offset no longer expects an owner. */
 static void expect_own(void) {
     struct hz_thread_block *self = hz_self();
@@ -149,17 +167,9 @@ void hz_free_slow(void *block) {
     unsigned size_class = hz_query_class(block, HZ_IN_FREE);
     if (HZ_UNLIKELY(hz_attributes_are_set()) && !attributes_end(block, size_class))
         return;
-    if (hz_zone_has(block)) {
-        hz_hooks_enter();
-        hz_zone_put(block);
-        hz_hooks_leave();
-        return;
-    }
+    bool is_of_zone = hz_zone_has(block);
     if (is_freed_at_once(size_class)) {
-        frees_at_once++;
-        hz_hooks_enter();
-        hz_block_put(&hz_thread_none, block);
-        hz_hooks_leave();
+        free_at_once(block, is_of_zone);
         return;
     }
     struct hz_thread_block *self = hz_thread_enter();
@@ -168,11 +178,15 @@ void hz_free_slow(void *block) {
         (void)hz_thread_attach(); /* without memory the block goes into its page */
         self = hz_thread_enter();
     }
-    if (size_class == HZ_CLASS_LARGE)
+    if (is_of_zone)
+        free_in_zone(self, block, size_class);
+    else if (size_class == HZ_CLASS_LARGE)
         free_large(self, block);
     else if (hz_is_attached(self))
         free_small(self, block, size_class);
     else /* the thread is at its end, or there is no memory for a thread block */
         hz_block_put(self, block);
+    if (HZ_UNLIKELY(!hz_is_attached(self)))
+        hz_keeper_note_work();
     hz_thread_leave(self);
 }

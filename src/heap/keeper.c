@@ -73,6 +73,11 @@ bool hz_keeper_runs(void) {
     return seen == KEEPER_RUNS || seen == KEEPER_STARTING;
 }
 
+bool hz_keeper_may_relieve(void) {
+    uint32_t seen = hz_load_rlx(&state); /* relaxed, both: hint */
+    return seen == KEEPER_RUNS ? hz_load_rlx(&barrier_works) : seen != KEEPER_CANNOT;
+}
+
 bool hz_keeper_is_possible(void) {
     return hz_load_rlx(&state) != KEEPER_CANNOT; /* relaxed: hint */
 }
@@ -97,7 +102,8 @@ static bool cpu_bins_rest(struct hz_thread_block *self) {
 /* Sleeps until a thread comes to a slow path, or the process's first thread ends. */
 static void keeper_sleep(struct hz_thread_block *self) {
     hz_store_rlx(&hz_keeper_sleeps, 1); /* sync: park, partner hz_thread_enter */
-    if (!hz_os_barrier() || somebody_is_busy() || hz_round_is_outdated(self) || cpu_bins_rest(self))
+    if (!hz_os_barrier() || somebody_is_busy() || hz_round_is_outdated(self) || cpu_bins_rest(self) ||
+        hz_load_rlx(&hz_keeper_missed) != 0) /* sync: park, partner hz_keeper_note_work */
         hz_store_rlx(&hz_keeper_sleeps, 0);
     while (hz_load_rlx(&hz_keeper_sleeps) == 1 && hz_load_rlx(&state) == KEEPER_RUNS &&
            !hz_life_is_lost(&hz_first_life))
@@ -179,6 +185,7 @@ static void keeper_work(struct hz_thread_block *self, bool has_own_files) {
         hz_init_follow_cpus(true);
         if (has_own_files)
             hz_surroundings_follow();
+        hz_keeper_forget_work();
         uint64_t now = hz_os_now_ms();
         struct hz_round round = hz_round_do(self, now, hz_load_rlx(&barrier_works)); /* relaxed: hint */
         bool is_quiet = pace_note(&pace, &round, now);

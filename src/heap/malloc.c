@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/callstack.h"
 #include "base/large.h"
+#include "base/os.h"
 #include "cpu_bins.h"
 #include "heap/cache/refill.h"
 #include "heap/cache/sampler.h"
@@ -18,6 +19,9 @@
 #include "heap/zone.h"
 
 #include <errno.h>
+#include <string.h>
+
+enum { DROP_FREES = 8 }; /* the end of a zone counts as so many frees */
 
 static HZ_COLD void *no_memory(void) {
     errno = ENOMEM;
@@ -207,17 +211,58 @@ struct hz_zone *hz_malloc_zone_make(void) {
     return zone != NULL ? zone : no_memory();
 }
 
-void *hz_malloc_in_zone(struct hz_zone *zone, size_t alignment, size_t size, bool zeroed) {
-    if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX - size)
-        return no_memory();
-    hz_hooks_enter();
+/* Begins and ends work in a zone. A thread at its end is not attached for it, nor one for which there is no memory. */
+static struct hz_thread_block *zone_begin(void) {
+    struct hz_thread_block *self = hz_thread_enter();
+    if (HZ_LIKELY(hz_is_attached(self)) || hz_thread_is_ending())
+        return self;
+    hz_thread_leave(self);
+    (void)hz_thread_attach();
+    return hz_thread_enter();
+}
+
+static void zone_end(struct hz_thread_block *self) {
+    hz_keeper_note_work();
+    hz_thread_leave(self);
+}
+
+void hz_malloc_zone_drop(struct hz_zone *zone) {
+    struct hz_thread_block *self = zone_begin();
+    hz_zone_drop(zone);
+    hz_tick_zone(self, DROP_FREES, 1);
+    zone_end(self);
+}
+
+/* A block that takes room in the arena, or may. */
+static void *zone_alloc(struct hz_zone *zone, struct hz_thread_block *self, bool may_use, size_t alignment, size_t size,
+                        bool zeroed) {
+    unsigned size_class = hz_zone_class(alignment, size);
+    if (hz_is_attached(self) && size_class != HZ_CLASS_NONE)
+        hz_tick(self, size_class);
     hz_heap_limit_tick();
-    void *block = hz_zone_alloc(zone, alignment, size, zeroed);
+    hz_keeper_start_if_wanted();
+    void *block = hz_zone_alloc(zone, self, may_use, alignment, size, zeroed);
     if (HZ_UNLIKELY(block == NULL) && hz_heap_purge_for(size)) {
-        block = hz_zone_alloc(zone, alignment, size, zeroed);
+        block = hz_zone_alloc(zone, self, may_use, alignment, size, zeroed);
         if (block == NULL)
             hz_heap_purge_was_vain(size);
     }
-    hz_hooks_leave();
+    return block;
+}
+
+void *hz_malloc_in_zone(struct hz_zone *zone, size_t alignment, size_t size, bool zeroed) {
+    if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX - size)
+        return no_memory();
+    struct hz_thread_block *self = zone_begin();
+    unsigned size_class = hz_zone_class(alignment, size);
+    /* Without a keeper nobody could relieve the user while it does other work, unless there is no other thread. */
+    bool may_use = hz_is_attached(self) && (hz_keeper_may_relieve() || hz_os_is_single_threaded());
+    bool has_cursor = size_class != HZ_CLASS_NONE && size_class < HZ_ZONE_CURSORS;
+    void *block = has_cursor ? hz_zone_claim(zone, self, may_use, size_class) : NULL;
+    if (block == NULL)
+        block = zone_alloc(zone, self, may_use, alignment, size, zeroed);
+    else if (zeroed)
+        (void)memset(block, 0, size);
+    zone_end(self);
     return HZ_LIKELY(block != NULL) ? block : no_memory();
 }

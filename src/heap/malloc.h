@@ -19,10 +19,12 @@ void *hz_malloc_zeroed(size_t size);
 /* Aligned to a power of two above HZ_GRANULE_BYTES. */
 void *hz_malloc_aligned(size_t alignment, size_t size);
 
-/* A zone, and a block of a zone (zone.h) at a multiple of `alignment`, any power of two; zeroed on request. */
+/* A zone, and a block of a zone (zone.h) at a multiple of `alignment`, any power of two, for which hz_zone_pop has no
+   block; zeroed on request. The end of a zone. */
 struct hz_zone;
 struct hz_zone *hz_malloc_zone_make(void);
 void *hz_malloc_in_zone(struct hz_zone *zone, size_t alignment, size_t size, bool zeroed);
+void hz_malloc_zone_drop(struct hz_zone *zone);
 
 /* Fills the empty bin of a class and takes one block. */
 void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class);

@@ -10,6 +10,7 @@
 #include "heap/seal.h"
 
 _Atomic(uint32_t) hz_keeper_sleeps;
+_Atomic(uint32_t) hz_keeper_missed;
 struct hz_life hz_first_life;
 
 HZ_TLS struct hz_thread_block *hz_thread_mine;

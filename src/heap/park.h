@@ -32,6 +32,9 @@ extern HZ_HIDDEN struct hz_life hz_first_life;       /* of the process's first t
 /* The thread's block, parked or not; NULL when it has none. */
 extern HZ_HIDDEN HZ_TLS struct hz_thread_block *hz_thread_mine;
 
+/* sync: park; 1 after work that no bin shows and no round of the keeper has seen */
+extern HZ_HIDDEN _Atomic(uint32_t) hz_keeper_missed;
+
 struct hz_thread_block *hz_thread_resume(void);
 void hz_keeper_wake(void);
 
@@ -57,6 +60,21 @@ HZ_INLINE void hz_thread_leave(struct hz_thread_block *self) {
     if (hz_is_attached(self))
         hz_store_rel(&self->busy, hz_load_rlx(&self->busy) - 1); /* relaxed: owner. sync: park, partner hz_park */
     hz_hooks_leave();
+}
+
+/* After work that no bin shows, in zones or by a thread that is not attached: either the keeper sees the note before it
+   sleeps, or the thread sees that it sleeps. Before hz_thread_leave, if the thread has entered. */
+HZ_INLINE void hz_keeper_note_work(void) {
+    if (hz_load_rlx(&hz_keeper_missed) == 0) /* relaxed: hint; a round that forgets it has not begun */
+        hz_store_rel(&hz_keeper_missed, 1);  /* sync: park, partners hz_keeper_forget_work, keeper_sleep */
+    hz_signal_fence();
+    if (HZ_UNLIKELY(hz_load_rlx(&hz_keeper_sleeps) != 0)) /* sync: park, partner keeper_sleep */
+        hz_keeper_wake();
+}
+
+/* Before the keeper's round, which then sees all work that was noted. */
+HZ_INLINE void hz_keeper_forget_work(void) {
+    (void)hz_xchg_acq(&hz_keeper_missed, 0); /* sync: park, partner hz_keeper_note_work */
 }
 
 /* Whether the calling thread is in a slow path, in which it may hold a lock. Also from a signal handler. */

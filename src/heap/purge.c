@@ -18,6 +18,7 @@
 #include "heap/pages/page_purge.h"
 #include "heap/park.h"
 #include "heap/thread.h"
+#include "heap/zone.h"
 
 enum {
     VAIN_BYTES_MIN = 64 << 20, /* smaller requests are never refused without a purge */
@@ -70,6 +71,7 @@ static size_t purge(struct hz_thread_block *self, size_t keep, bool anew) {
     /* after all drains, because strays have gone to other shards' pages */
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
         shard_retire(self, shard);
+    hz_zones_settle(self);
     hz_pages_purge_all(self, anew);
     hz_thread_blocks_purge();
     size_t resting = hz_arena_resting_bytes();

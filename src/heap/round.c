@@ -21,6 +21,7 @@
 #include "heap/pages/page_purge.h"
 #include "heap/park.h"
 #include "heap/settle.h"
+#include "heap/zone.h"
 
 enum {
     PARK_MS = 1000,      /* how long a thread must leave its bins unused: a shorter pause may be a wait for a CPU */
@@ -112,12 +113,13 @@ static bool mail_look(struct hz_thread_block *self) {
     return waits;
 }
 
-/* True if memory has gone back. */
+/* True if memory has gone back, or cursors of zones have moved. Pages of zones do not wait until the threads rest: what
+   threads do says nothing about zones. */
 static bool walk(struct hz_thread_block *self, bool purges_pages) {
     uint32_t next = 0;
-    if (purges_pages)
-        (void)hz_pages_purge(self, HZ_PURGE_AGED, &next, UINT32_MAX, UINT32_MAX);
-    return hz_thread_blocks_purge() + hz_trim_meta() > 0;
+    bool moved = hz_zones_look(self);
+    (void)hz_pages_purge(self, purges_pages ? HZ_PURGE_AGED : HZ_PURGE_ZONES, &next, UINT32_MAX, UINT32_MAX);
+    return (hz_thread_blocks_purge() + hz_trim_meta() > 0) | moved;
 }
 
 /* True if what is held or rests is not what it was. */
@@ -125,13 +127,16 @@ static bool figures_have_changed(void) {
     static size_t held_seen;
     static size_t slack_seen;
     static size_t resting_seen;
+    static size_t hollow_seen; /* zones' pages have no part in the slack */
     size_t held = hz_pages_bytes();
     size_t slack = hz_density_slack();
     size_t resting = hz_arena_resting_bytes();
-    bool changed = held != held_seen || slack != slack_seen || resting != resting_seen;
+    size_t hollow = hz_arena_hollow_bytes();
+    bool changed = held != held_seen || slack != slack_seen || resting != resting_seen || hollow != hollow_seen;
     held_seen = held;
     slack_seen = slack;
     resting_seen = resting;
+    hollow_seen = hollow;
     return changed;
 }
 

@@ -15,6 +15,7 @@
 #include "heap/pages/mail.h"
 #include "heap/settle.h"
 #include "heap/thread.h"
+#include "heap/zone.h"
 
 enum {
     TICK_VISITS = 32,      /* slow-path visits between two looks at the clock */
@@ -23,6 +24,8 @@ enum {
     TICK_CLASSES = 1,      /* and mailboxes that are drained because they are due */
     WALK_MS = 500,         /* from the start of one walk over all pages to the start of the next */
 };
+
+enum { ZONE_FREES = 32 }; /* about as many as a bin passes on */
 
 static _Atomic(uint64_t) aged_at_ms;   /* hint */
 static _Atomic(uint64_t) walked_at_ms; /* hint: when the walk over the pages began */
@@ -37,8 +40,11 @@ static bool is_time(_Atomic(uint64_t) *at_ms, uint64_t now, uint64_t interval_ms
 
 /* Purges parts of pages that have not changed since the last walk. */
 static void walk_tick(struct hz_thread_block *self, uint64_t now) {
-    if (is_time(&walked_at_ms, now, WALK_MS))
+    if (is_time(&walked_at_ms, now, WALK_MS)) {
         hz_store_rlx(&walking, true); /* relaxed, all: hint */
+        hz_zones_look_begin();
+    }
+    hz_zones_look_step(self);
     if (hz_load_rlx(&walking) && hz_settle_walk(self))
         hz_store_rlx(&walking, false);
 }
@@ -72,4 +78,14 @@ void hz_tick(struct hz_thread_block *self, unsigned index) {
     }
     hz_age_depot_step(self, TICK_BATCHES);
     hz_shards_drain_due(self, TICK_CLASSES);
+}
+
+void hz_tick_zone(struct hz_thread_block *self, uint32_t frees, unsigned size_class) {
+    if (!hz_is_attached(self))
+        return;
+    self->zone_frees += frees;
+    if (self->zone_frees < ZONE_FREES)
+        return;
+    self->zone_frees = 0;
+    hz_tick(self, size_class);
 }

@@ -408,9 +408,8 @@ void *hz_pages_reserve_locked(struct hz_shard *shard, unsigned size_class, uint3
         void *block = start + (size_t)i * page->block_bytes;
         hz_seals_check(&block, 1, HZ_WRITTEN_IN_PAGE);
     }
-    uint64_t units =
-        hz_load_rlx(&page->purged_units) &
-        /* relaxed: lock */ hz_units_touched(hz_page_unit_log2(page), offset, (size_t)taken * page->block_bytes);
+    uint64_t units = hz_load_rlx(&page->purged_units) & /* relaxed: lock */
+                     hz_units_touched(hz_page_unit_log2(page), offset, (size_t)taken * page->block_bytes);
     if (units != 0)
         unpurge(shard, page, units);
     blocks_left(shard, page, taken);

@@ -131,6 +131,8 @@ static bool purge_units_locked(struct walk *walk, struct hz_shard *shard, struct
 /* Whether the page's turn has come, by what the last walk saw. */
 static bool is_due(struct hz_page *page, const struct walk *walk) {
     uint32_t unused = hz_load_rlx(&page->free_count); /* relaxed, all: hint */
+    if (walk->mode == HZ_PURGE_ZONES && hz_load_rlx(&page->shard) != HZ_SHARD_OF_ZONE)
+        return false;
     uint32_t looked = hz_load_rlx(&page->looked_free);
     if (walk->is_anew || walk->mode == HZ_PURGE_FILLED)
         return unused != 0;

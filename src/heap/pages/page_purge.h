@@ -11,6 +11,7 @@ enum hz_page_purge_mode {
     HZ_PURGE_AGED,   /* pages that no walk has found changed since the walk before */
     HZ_PURGE_RECENT, /* pages that have changed since a walk last purged them */
     HZ_PURGE_FILLED, /* parts that were purged, and hold memory again */
+    HZ_PURGE_ZONES,  /* as HZ_PURGE_AGED, but only pages of zones */
     HZ_PURGE_MODES,
 };
 

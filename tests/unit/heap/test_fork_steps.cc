@@ -4,6 +4,10 @@
 #include "unit/heap/steps.h"
 #include "unit/heap/worker.h"
 
+extern "C" {
+#include "heap/zone.h"
+}
+
 namespace {
 
 using children::require;
@@ -49,6 +53,31 @@ void detach() {
     hz_hooks_leave();
 }
 
+/* A zone comes and goes, with blocks that are freed one by one, blocks that go with it, and a look that takes its
+   cursors meanwhile. */
+void use_zone() {
+    struct hz_zone *zone = hz_malloc_zone_make();
+    require(zone != nullptr, "a zone can be made");
+    void *blocks[70];
+    for (size_t i = 0; i < 70; i++) {
+        size_t bytes = i % 10 == 0 ? 3000 : 64;
+        unsigned size_class = hz_zone_class(1, bytes);
+        blocks[i] = hz_zone_pop(zone, size_class);
+        if (blocks[i] == nullptr)
+            blocks[i] = hz_malloc_in_zone(zone, 1, bytes, false);
+        require(blocks[i] != nullptr, "a zone has a block");
+        support::fill(blocks[i], 16, reinterpret_cast<uintptr_t>(blocks[i]));
+        if (i == 30)
+            hz_zones_settle(hz_self());
+    }
+    for (size_t i = 0; i < 70; i++) {
+        require(support::holds(blocks[i], 16, reinterpret_cast<uintptr_t>(blocks[i])), "contents are intact");
+        if (i % 3 == 0)
+            hz_heap_free(blocks[i]);
+    }
+    hz_malloc_zone_drop(zone);
+}
+
 /* A few blocks of every class, and large ones. */
 void use_heap() {
     for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
@@ -57,6 +86,7 @@ void use_heap() {
     hold(300 * KiB);
     hold(5 * MiB);
     free_held();
+    use_zone();
 }
 
 /* Everything was freed. The only thread purges, and finds the heap empty and its figures exact. */
@@ -254,6 +284,41 @@ TEST_F(ForkSteps, FreesOfAThreadThatHasNotAllocated) {
     }
 }
 
+TEST_F(ForkSteps, AZoneComesAndGoes) {
+    interrupt(101, use_zone);
+}
+
+/* Of a zone that the child goes on with, no block is lost or handed out twice. */
+TEST_F(ForkSteps, ZonesAreUsedOn) {
+    static struct hz_zone *zone;
+    zone = hz_malloc_zone_make();
+    size_t failures = steps::fork_at_each(
+        stride_of(7),
+        [] {
+            for (size_t i = 0; i < 10; i++) {
+                void *block = hz_zone_pop(zone, hz_zone_class(1, 200));
+                held[held_count++] = block != nullptr ? block : hz_malloc_in_zone(zone, 1, 200, false);
+                support::fill(held[held_count - 1], 16, reinterpret_cast<uintptr_t>(held[held_count - 1]));
+            }
+        },
+        [] {
+            struct hz_zone_figures figures;
+            hz_zone_figures_get(zone, &figures);
+            require(figures.live_blocks == held_count, "no block is lost", figures.live_blocks);
+            for (size_t i = 0; i < 400; i++) {
+                void *block = hz_malloc_in_zone(zone, 1, 200, false);
+                for (size_t old = 0; old < held_count; old++)
+                    require(block != held[old], "a block is handed out once");
+            }
+            free_held();
+            hz_malloc_zone_drop(zone);
+            require_empty_heap();
+        });
+    EXPECT_EQ(failures, 0U);
+    free_held();
+    hz_malloc_zone_drop(zone);
+}
+
 /* The parent of these children is itself a child, in which a thread has vanished whose bins are full. */
 TEST_F(ForkSteps, OrphansAreReclaimed) {
     unit::Worker other;
@@ -425,6 +490,7 @@ const Caught caught[] = {
          frozen_take(1, 9 * MiB);
          frozen_give(1);
      }},
+    {"a zone", 401, 4 * HZ_PAGE_BYTES, use_zone},
     {"a thread that comes and goes", 601, 2 * HZ_PAGE_BYTES,
      [] {
          frozen_take(1, 200);
