@@ -137,13 +137,13 @@ HZ_API size_t hz_good_size(size_t size);
 /* A zone is a heap beside the common one, for what belongs together: a request, a document, a phase, a plugin. All its
    blocks can be freed at once, and it has figures of its own. (mimalloc calls it a first-class heap, macOS a zone.)
    Any thread may allocate from any zone. One thread at a time is the zone's user: the first one that allocates, until
-   another one has allocated much, or nobody has for a while. It takes blocks of up to 8 KiB without a lock, so to
-   create a zone, allocate 30 small blocks and destroy the zone takes about as long as 30 calls of hz_malloc and
+   another one has allocated much, or nobody has for a while. The user takes blocks of up to 8 KiB without a lock, so to
+   create a zone, allocate 30 small blocks and destroy the zone takes about as long as 30 pairs of hz_malloc and
    hz_free. Other threads wait for the zone's lock in turn. A zone's blocks are blocks like any other: any thread may
    pass them to hz_free, free, operator delete, hz_usable_size and so on. hz_realloc and its relatives leave a block in
-   its zone. A freed block returns to its zone at once, which takes several times as long as a free of the common
-   heap's. What was freed in a zone goes back to the system by itself, as elsewhere. Each size class that a zone uses
-   takes a page of 64 KiB or more, of which only what is used is touched. */
+   its zone. A freed block returns to its zone at once, which takes several times as long as the free of a common block.
+   What was freed in a zone goes back to the system by itself, as elsewhere. Each size class that a zone uses takes a
+   page of 64 KiB or more, of which only what is used is touched. */
 struct hz_zone;
 
 /* Returns NULL and sets ENOMEM when there is not enough memory. A zone itself takes about 13 KiB, which the next zone
@@ -152,8 +152,9 @@ HZ_API struct hz_zone *hz_zone_create(void) HZ_ATTR_USED;
 
 /* Frees the zone and all of its live blocks at once; their destructors are the program's business. Takes time for each
    page and each large block, not for each block. The library keeps up to 1 MiB of the zone's pages for the next zone,
-   or one page of each size class if the zone has used little; of about 4 zones at most. These pages go back in time, or
-   by hz_purge. NULL is ignored. No thread may use the zone or one of its blocks meanwhile, or afterwards. */
+   or one page of each size class if the zone has used little. It does so for about 4 zones at most. These pages go back
+   to the system after a while, or by hz_purge. NULL is ignored. No thread may use the zone or one of its blocks
+   meanwhile, or afterwards. */
 HZ_API void hz_zone_destroy(struct hz_zone *zone);
 
 /* As hz_malloc, hz_calloc and hz_aligned_alloc, from a zone. The sampling guard and the guard build's fences do not

@@ -8,7 +8,7 @@
 
 enum {
     MARKS_OF_PAGE = HZ_PAGE_BYTES >> HZ_MARK_LOG2,
-    CHILD_RENEWALS = 1024, /* mappings anew without a mark, in a fork's child: each can add two mappings */
+    CHILD_RENEWALS = 1024, /* of memory without marks, in a fork's child: each can add two mappings */
 };
 
 static _Atomic(bool) new_is_locked;                  /* hint */
@@ -59,7 +59,7 @@ static size_t marks_find(struct hz_altered *altered, size_t first, size_t after,
 static bool renew(struct hz_altered *altered, hz_huge_units *units, char *base, size_t offset, size_t bytes) {
     if (!hz_os_renew(base + offset, bytes))
         return false;
-    hz_os_name(base + offset, bytes, HZ_NAME_BLOCKS); /* or it is no more the same mapping as its neighbours */
+    hz_os_name(base + offset, bytes, HZ_NAME_BLOCKS); /* otherwise it stays a mapping of its own */
     hz_huge_tell_again(units, base, offset, bytes);
     marks_clear(altered, offset >> HZ_MARK_LOG2, (offset + bytes) >> HZ_MARK_LOG2);
     return true;
@@ -99,8 +99,8 @@ static bool may_renew(void) {
     return true;
 }
 
-/* The kernel takes no locked memory back. A new mapping is not locked, unless the program wants all of them so; nothing
-   but a second try tells, if the program has said so behind our back. */
+/* The kernel takes no locked memory back. A new mapping is not locked, unless the program wants all of them locked. If
+   it has said so behind our back, only a second try tells. */
 static bool unlock(struct hz_altered *altered, hz_huge_units *units, char *base, size_t offset, size_t bytes) {
     if (hz_load_rlx(&new_is_locked) || !renew(altered, units, base, offset, bytes)) /* relaxed, both: hint */
         return false;
@@ -110,7 +110,8 @@ static bool unlock(struct hz_altered *altered, hz_huge_units *units, char *base,
     return done;
 }
 
-/* The memory goes back. Notes whether its arena pages become plain. Of a page in use that says nothing: it is dirty. */
+/* The memory goes back. Notes whether its arena pages become plain. For a page in use the note means nothing: such a
+   page is dirty. */
 static void went_back(struct hz_altered *altered, size_t offset, size_t bytes, bool is_plain) {
     unsigned first = (unsigned)(offset >> HZ_PAGE_LOG2);
     unsigned last = (unsigned)((offset + bytes - 1) >> HZ_PAGE_LOG2);

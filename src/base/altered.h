@@ -7,7 +7,8 @@
  * behind our back (a system call of its own) leaves no mark; it ends when the memory is mapped anew on demand.
  *
  * The thread that holds a block sets its marks, and the program orders that before the block's free, so relaxed
- * operations are enough. A mark is cleared after the mapping: a fork's copy never has altered memory without a mark.
+ * operations are enough. A mark is cleared after its memory was mapped anew, so a fork's copy never has altered memory
+ * without a mark.
  */
 #ifndef HZ_BASE_ALTERED_H
 #define HZ_BASE_ALTERED_H
@@ -49,8 +50,8 @@ bool hz_altered_heal(struct hz_altered *altered, hz_huge_units *units, char *bas
 void hz_altered_forget(struct hz_altered *altered, unsigned first, unsigned pages);
 
 /* Gives the memory of [offset, offset + bytes) back, and heals marked pages. With `anew` all of it is mapped anew, so
-   that changes without marks end as well; not while new mappings are locked, and in a fork's child only until so many
-   mappings could have been added. False when refused. The caller holds the memory. */
+   that changes without marks end as well. That is skipped while new mappings are locked, and in a fork's child once it
+   may have added 2,048 mappings. False when refused. The caller holds the memory. */
 bool hz_altered_give_back(struct hz_altered *altered, hz_huge_units *units, char *base, size_t offset, size_t bytes,
                           bool anew);
 

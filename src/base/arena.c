@@ -54,7 +54,7 @@ static bool part_give_back(struct hz_segment *segment, char *start, size_t bytes
 }
 
 /* Hides units of which the caller has claimed all pages that held memory, if the others can be claimed too. `again`:
-   the pages were mapped anew, so those that were hidden are no more. */
+   the pages were mapped anew, which ends that they were hidden. */
 static void hide_if_unused(struct hz_segment *segment, uint64_t bits, bool again) {
     for (unsigned unit = 0; unit < HZ_SEGMENT_BYTES / HZ_HUGE_BYTES && !arena.tight; unit++) {
         uint64_t pages = hz_run_bits(unit * (HZ_HUGE_BYTES / HZ_PAGE_BYTES), HZ_HUGE_BYTES / HZ_PAGE_BYTES);
@@ -187,7 +187,8 @@ static void unpublish(struct hz_segment *segment) {
 }
 
 /* The OS gives no memory for descriptions of segments, perhaps because a limit was set late (RLIMIT_AS counts what is
-   reserved already): takes `next`, which is accessible, of what is reserved, unless nothing is left for a segment. */
+   reserved already): gives them `next`, the next reserved part, which is accessible, unless nothing would be left for a
+   segment. */
 static bool reserved_to_meta_locked(char *next) {
     if (hz_load_rlx(&arena.count) == arena.capacity || hz_space_reserved_locked() < 2) /* relaxed: lock */
         return false;
@@ -260,7 +261,7 @@ static size_t segment_release_unused(uint32_t index) {
     return HZ_SEGMENT_BYTES;
 }
 
-/* `resting`: those too in which pages rest. */
+/* `resting`: also those in which pages rest. */
 static size_t segments_release_unused(bool resting) {
     size_t bytes = 0;
     uint32_t index;

@@ -53,7 +53,7 @@ struct hz_segment {
     uint32_t index;                       /* const after publish; in the directory */
     _Atomic(uint32_t) region;             /* owner: the block's holder; 1 + number of its region, 0: mapped alone */
     bool is_huge;                         /* owner: the block's holder; huge pages were asked for */
-    _Atomic(bool) is_altered;             /* owner: the block's holder; the program told the kernel of a direct block */
+    _Atomic(bool) is_altered;             /* owner: the block's holder; of a direct block: see attributes.h */
     void *note;                           /* owner: the block's holder, the layer above; of a direct block */
     /* the entry of a direct block ends here */
     _Atomic(bool) is_described;           /* hint: a run was handed out since `meta` was last purged */
@@ -136,7 +136,7 @@ size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages);
    counts what was accessible as the process's memory (strict overcommit, RLIMIT_DATA). Any thread. */
 void hz_arena_trim(void);
 
-/* The same for at most `most` segments that were free and clean for so long. Four stay. */
+/* The same for at most `most` segments that were free and clean for `idle_ms`. Four stay. */
 void hz_arena_idle_end(uint32_t idle_ms, unsigned most);
 
 /* Housekeeping, called by slow paths as often as they like: every 100 ms purges a little, and unmaps segments that were

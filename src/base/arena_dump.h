@@ -19,8 +19,8 @@ void hz_dump_directory(const struct arena *of, uint32_t index);
 /* Hides and names reserved space of which parts are opened, and shown, later. */
 void hz_dump_reserved(char *space, size_t bytes);
 
-/* A segment's marks: bit n says that core files do not have its unit of 2 MiB number n. A boundary between what they
-   have and what not is one between mappings, and huge pages do not cross those. */
+/* A segment's marks: bit n says that core files do not have its unit n, of 2 MiB. Where hidden memory meets shown
+   memory, two mappings meet, and no huge page crosses that boundary. */
 typedef _Atomic(uint8_t) hz_dump_marks;
 
 HZ_INLINE uint8_t hz_dump_units(unsigned first, unsigned pages) {
@@ -28,11 +28,11 @@ HZ_INLINE uint8_t hz_dump_units(unsigned first, unsigned pages) {
     return (uint8_t)(1U << (first >> unit_pages_log2) | 1U << ((first + pages - 1) >> unit_pages_log2));
 }
 
-/* The marks of a new segment, of which so many bytes are reserved space: nothing of that is shown before it is used. */
+/* The marks of a new segment, whose first `bytes` are reserved space: none of that is shown before it is used. */
 void hz_dump_begin(hz_dump_marks *marks, char *base, size_t bytes);
 
 /* Hides a unit that holds no memory, all of whose pages the caller has claimed, unless too many are hidden: each can be
-   a mapping of its own. `again`: even if it has its mark. */
+   a mapping of its own. `again`: also if the unit has its mark already. */
 void hz_dump_hide(hz_dump_marks *marks, char *base, unsigned unit, bool again);
 
 /* Shows units, of each of which the caller has claimed a page. */

@@ -28,7 +28,7 @@ void hz_budget_age(size_t resting);
 bool hz_budget_rest_set(size_t bytes);
 
 /* The kernel took pages back, or refused to (`done` is false), since they are locked. After a refusal no page is purged
-   by itself for a second; each further one doubles the pause, up to 64 times. */
+   unasked for a second. Each further refusal doubles the pause, up to 64 s. */
 void hz_budget_told(bool done);
 bool hz_budget_is_paused(void);
 

@@ -70,8 +70,8 @@ HZ_INLINE bool hz_huge_is_asked(hz_huge_units *units, unsigned unit) {
    been yet. Any thread that holds the range. */
 uint64_t hz_huge_refuse_parts(hz_huge_units *units, char *base, size_t offset, size_t bytes);
 
-/* [offset, offset + bytes) of the segment at `base` was mapped anew: tells the kernel again what holds for the units.
- */
+/* [offset, offset + bytes) of the segment at `base` was mapped anew: tells the kernel again what it was told about the
+   units. */
 void hz_huge_tell_again(hz_huge_units *units, char *base, size_t offset, size_t bytes);
 
 /* Whether a block should be a mapping of its own so that it can have huge pages: blocks that share a region get none,

@@ -39,7 +39,7 @@ void hz_lock_init(struct hz_lock *lock, enum hz_lock_rank rank);
 void hz_lock_acquire(struct hz_lock *lock);
 bool hz_lock_try_acquire(struct hz_lock *lock);
 
-/* Waits for the lock for about so long at most. False when another thread has it still. */
+/* Waits for the lock for about `ms` at most. False when another thread still has it. */
 bool hz_lock_acquire_within(struct hz_lock *lock, uint32_t ms);
 
 void hz_lock_release(struct hz_lock *lock);

@@ -32,10 +32,9 @@ void *hz_os_map_zero(size_t bytes, size_t alignment);
 void hz_os_hide(void *address, size_t bytes);
 void hz_os_show(void *address, size_t bytes);
 
-/* Names a range in /proc/PID/smaps, where the kernel has such names (Linux 5.17 and later, if it is built so). Ranges
-   that are named before it is known whether the process has a filter get their names then (hz_os_unfiltered). A hint,
-   so it cannot fail. What is mapped anew loses its name; neighbours of different names are two mappings. `name`: a
-   constant string. */
+/* Names a range in /proc/PID/smaps, where the kernel has such names (Linux 5.17 and later, if it is built so). Names
+   wait until it is known whether the process has a filter (hz_os_unfiltered). A hint, so it cannot fail. What is
+   mapped anew loses its name; neighbours of different names are two mappings. `name`: a constant string. */
 #define HZ_NAME_BLOCKS  "hakozuna: blocks"
 #define HZ_NAME_TABLES  "hakozuna: tables"
 #define HZ_NAME_PROFILE "hakozuna: profile"

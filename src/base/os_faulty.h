@@ -2,8 +2,8 @@
  * os_faulty.h - the switch by which tests make calls of os.h fail (os_faulty.c).
  *
  * Only in libraries compiled with HZ_OS_FAULTY=1. There the calls that an OS can refuse (reserve, commit, map,
- * map_zero, collapse, purge, unmap, close, fill, remap) are counted, and the chosen ones fail without doing anything.
- * The address space that they map and unmap is counted, too. A test can also set how fast time passes.
+ * map_zero, collapse, purge, renew, unmap, close, fill, remap) are counted, and the chosen ones fail without doing
+ * anything. The address space that they map and unmap is counted, too. A test can also set how fast time passes.
  */
 #ifndef HZ_BASE_OS_FAULTY_H
 #define HZ_BASE_OS_FAULTY_H
@@ -18,8 +18,8 @@ void hz_os_faulty_fail(uint64_t after, uint64_t count);
 uint64_t hz_os_faulty_calls(void);
 uint64_t hz_os_faulty_failures(void);
 
-/* Address space that the calls have mapped and not unmapped since the process started, and the sum of what unmaps were
-   to end that were refused. */
+/* Address space that the calls have mapped and not unmapped since the process started, and the sum of what refused
+   unmaps left mapped. */
 size_t hz_os_faulty_mapped_bytes(void);
 size_t hz_os_faulty_kept_bytes(void);
 

@@ -141,7 +141,7 @@ static bool commit(void *address, size_t bytes) {
     return result == 0 || (is_filters(result) && commit_by_mapping(address, bytes));
 }
 
-/* Maps more, and cuts off both ends. What is to be writable is only reserved first: so that the kernel's account of
+/* Maps more, and cuts off both ends. What is to be writable is only reserved at first, so that the kernel's account of
    memory never sees more than `bytes`, which may be all that it allows. */
 static void *map_wide(size_t bytes, size_t alignment, int protection) {
     bool is_writable = (protection & PROT_WRITE) != 0;
@@ -236,8 +236,8 @@ bool IMPL(purge)(void *address, size_t bytes) {
     return call_madvise(address, bytes, MADV_DONTNEED) == 0;
 }
 
-/* A sandbox may forbid to map over something. Then the memory is given back and made accessible, which is the most that
-   can be done. Older kernels remove the old mapping before they refuse the new one. */
+/* A sandbox may forbid mapping over something. Then the memory is given back and made accessible, which is the most
+   that can be done. Older kernels remove the old mapping before they refuse the new one. */
 bool IMPL(renew)(void *address, size_t bytes) {
     const int protection = PROT_READ | PROT_WRITE;
     long mapped = confined() ? -EPERM : call_mmap(address, bytes, protection, MAP_FIXED);

@@ -20,9 +20,9 @@ static _Atomic(uint64_t) *once_units;       /* owner: the same; units that were 
 static _Atomic(uint64_t) *hole_units;       /* counter: bits of units that are taken, and to be mapped again */
 static _Atomic(uint32_t) region_count;      /* hint; written under the lock of the caller of hz_region_add_locked */
 
-enum { EDGES_MAX = 4096 }; /* a process has 65,530 mappings, which are the program's above all */
+enum { EDGES_MAX = 4096 }; /* a process has 65,530 mappings, most of which the program should have */
 
-static _Atomic(size_t) edges; /* counter: of accessible units and others, so mappings; modulo 2^64 */
+static _Atomic(size_t) edges; /* counter: where accessible units meet others, so mappings; modulo 2^64 */
 
 static _Atomic(uint32_t) vacant_count; /* hint; regions that were unmapped, whose base is 0 */
 
@@ -41,7 +41,7 @@ static void edges_count(uint64_t before, uint64_t after) {
                (size_t)hz_bits_count(after ^ after << 1) - hz_bits_count(before ^ before << 1)); /* relaxed: counter */
 }
 
-/* Makes neighbouring units inaccessible, which the caller has claimed. That gives their memory back, and ends what the
+/* Makes neighbouring units that the caller has claimed inaccessible. That gives their memory back, and ends what the
    program has told the kernel about it. False when refused: one mapping may become three, and their number is limited.
  */
 static bool units_close(uint32_t region, uint64_t bits) {
@@ -57,7 +57,7 @@ static bool units_close(uint32_t region, uint64_t bits) {
 }
 
 static bool units_give_back(uint32_t region, uint64_t bits, bool anew) {
-    (void)anew; /* they are, in either case */
+    (void)anew; /* closed units are mapped anew in either case */
     char *start = unit_address(region, (unsigned)__builtin_ctzll(bits));
     return (hz_load_rlx(&edges) < EDGES_MAX && units_close(region, bits)) || /* relaxed: counter */
            hz_os_purge(start, (size_t)hz_bits_count(bits) << HZ_UNIT_LOG2);
@@ -176,7 +176,7 @@ static void hole_fill(uint32_t region, uint64_t bits) {
         units_put(region, bits, 0);
         return;
     }
-    hz_or_rlx(&hole_units[region], bits); /* relaxed: the units stay taken; only who takes their bits fills them */
+    hz_or_rlx(&hole_units[region], bits); /* relaxed: the units stay taken; whoever takes their bits fills them */
 }
 
 void hz_region_release_hole(uint32_t region, char *start, unsigned units) {

@@ -44,12 +44,12 @@ char *hz_region_claim(unsigned units, unsigned align, struct hz_claim *claim, bo
 bool hz_region_grow(uint32_t region, const char *base, unsigned units, unsigned more);
 
 /* Gives back `units` units from `start` on; they rest. `is_altered`: the program has told the kernel something about
-   them; they become inaccessible. */
+   them, so they become inaccessible. */
 void hz_region_release(uint32_t region, char *start, unsigned units, bool is_altered);
 
 /* Gives back units whose pages mremap has moved elsewhere, leaving a hole in the region. If the OS refuses, because of
-   a limit or because another mapping is in the hole meanwhile, they stay taken until hz_region_withdraw has filled it.
- */
+   a limit or because another mapping is in the hole meanwhile, they stay taken until hz_region_withdraw or
+   hz_region_trim has filled it. */
 void hz_region_release_hole(uint32_t region, char *start, unsigned units);
 
 /* Makes all free units inaccessible again, and unmaps regions without used units, so that they do not count against a

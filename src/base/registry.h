@@ -1,11 +1,11 @@
 /*
  * registry.h - all thread blocks of the process, whether a thread has them or not.
  *
- * A thread block is what the layer above keeps for one thread; a struct hz_registered makes it known here.
- * Thread blocks are made once, added to a list that only grows, and recycled. The state says whether a living thread
- * has the thread block. The registry is lock-free, so a fork can copy it at any instant. What is registered lies apart
- * from the thread block, so that all memory of a block that no thread has can go back (it is hollow then, and reads as
- * zeros): walks may come upon such blocks at any time.
+ * A thread block is what the layer above keeps for one thread; a struct hz_registered makes it known here. Thread
+ * blocks are made once, added to a list that only grows, and recycled. The state says whether a living thread has the
+ * thread block. The registry is lock-free, so a fork can copy it at any instant. A struct hz_registered lies apart from
+ * its thread block, so that all memory of a block that no thread has can go back. The block is hollow then, and reads
+ * as zeros; walks may come upon it at any time.
  *
  * Edge "thread-claim": the next thread that claims a thread block (acquire, in the claiming CAS) sees how the former
  * thread left it (release, of the state). Edge "thread-publish": a walk sees the registered fields of each thread block
@@ -31,7 +31,7 @@ struct hz_registered {
     void *block;                /* const after publish: the thread block */
     struct hz_lock lock;        /* a leaf; guards what the layer above says */
     _Atomic(bool) is_hollow;    /* sync: thread-fill; the block's memory was given back. Only the holder changes it */
-    bool is_locked;             /* holder; its memory could not go back since a thread last had it */
+    bool is_locked;             /* holder; a purge was refused since a thread last had the block */
     /* figure: what the thread says about itself in statistics, in the layer above's terms. 0 until it says something,
        and from the moment at which it gives up the thread block */
     _Atomic(uint64_t) label;

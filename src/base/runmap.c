@@ -16,7 +16,7 @@ enum {
     LENGTH_MASK = 0xff,
     LOOK_WORDS = 1024, /* words that a purge of rested units looks at in one call */
     OLDEST_WORDS = 8,  /* words of which a purge of the oldest units takes the oldest */
-    ALIGN_WORDS = 32,  /* words with runs that may have no aligned part that an ordinary claim looks at */
+    ALIGN_WORDS = 32,  /* words at which an ordinary claim looks though their runs may have no aligned part */
 };
 
 static const uint64_t one_used = UINT64_C(1) << 32;
@@ -188,7 +188,7 @@ HZ_INLINE bool claim_in(struct hz_runmap *map, uint32_t index, unsigned units, u
     }
 }
 
-/* Claims a run of some word whose longest run has at least `length` units, which is long enough for one of `starts`. */
+/* Claims a run of some word whose longest run has at least `least` units, which is enough for one of `starts`. */
 static bool claim_by(struct hz_runmap *map, struct hz_summary *summary, unsigned shift, unsigned units, unsigned least,
                      uint64_t starts, struct hz_claim *claim) {
     uint32_t index;

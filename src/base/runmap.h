@@ -107,8 +107,7 @@ size_t hz_runmap_purge_oldest(struct hz_runmap *map, size_t most);
 /* Purges those of the units that are free, also if they should hold no memory. */
 void hz_runmap_purge_free(struct hz_runmap *map, uint32_t index, uint64_t tries);
 
-/* Maps those of the units that are free anew, also if they should hold no memory. Returns the number of units that did.
- */
+/* Maps the free ones of these units anew, also those that should hold no memory. Returns how many were dirty. */
 size_t hz_runmap_renew_free(struct hz_runmap *map, uint32_t index, uint64_t tries);
 
 /* In a fork's child: makes the counts and the summaries of the first `words` words agree with the masks. */

@@ -9,7 +9,7 @@
 
 enum {
     PART_BYTES = 1 << HZ_SPACE_LOG2,
-    CHUNK_PARTS = 16, /* that are reserved in one step */
+    CHUNK_PARTS = 16, /* as many are reserved in one step */
     COLLISION_TRIES = 8,
     TAG_ROOM_LOG2 = 37,     /* addresses around ours whose tags stay when address space becomes scarce: 8 MiB of tags */
     NEAR_BYTES = 512 << 20, /* a limit that leaves less than this beyond what is mapped is near */

@@ -10,8 +10,8 @@
  * - The limit is lower than the tables alone. The program does not know of them. They are given up as far as possible
  *   when the system refuses memory, and what is reserved in advance is used.
  * - The limit leaves little beyond what is mapped. The program has looked at what is mapped, and added what it needs:
- *   the limit is "near". Then nothing that is reserved in advance is handed out, and nothing given up: what is new is
- *   mapped anew, so that the kernel counts it.
+ *   the limit is "near". Then nothing that is reserved in advance is handed out, and nothing is given up: whatever is
+ *   new gets a new mapping, so that the kernel counts it.
  * Where the limit is there from the start, nothing is reserved in advance (pagetag.h), and no question is asked.
  */
 #ifndef HZ_BASE_SPACE_H
@@ -56,11 +56,11 @@ void hz_space_show_reserved(void);
    arena lock. */
 bool hz_space_tables_open_locked(const char *base, size_t bytes);
 
-/* Whether the OS gives so much accessible memory now. One call if not, so that a refusal is cheap. Any thread. */
+/* Whether the OS gives so much accessible memory now. A refusal takes one system call, so it is cheap. Any thread. */
 bool hz_space_can_map(size_t bytes);
 
-/* Cuts off what cannot be ours of [*first, *behind), which is in most cases all of it: false. Any addresses and thread.
- */
+/* Cuts off what cannot be ours of [*first, *behind). False if nothing is left, as in most cases. Any addresses, any
+   thread. */
 bool hz_space_clip(uintptr_t *first, uintptr_t *behind);
 
 /* Whether the limit is near. Reads the limit if the process is known to have no filter; it reads it again each time,

@@ -32,7 +32,7 @@ typedef void *map_function(void *, size_t, int, int, int, long);
 typedef void *remap_function(void *, size_t, size_t, int, void *);
 
 /* Under other names here, since headers declare them with other types: an ellipsis, off_t. Weak: a program that links
-   the archive may have its own, which then calls nothing of ours. */
+   the archive may define its own, and then nothing is noted. */
 HZ_EXPORT HZ_WEAK range_word_function override_mprotect __asm__("mprotect");
 HZ_EXPORT HZ_WEAK range_words_function override_pkey_mprotect __asm__("pkey_mprotect");
 HZ_EXPORT HZ_WEAK range_word_function override_madvise __asm__("madvise");

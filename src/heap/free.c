@@ -34,7 +34,7 @@ static bool is_freed_at_once(unsigned size_class) {
 }
 
 /* Ends what the program has told the kernel about a block of a class. False if that is refused and the block cannot be
-   used: its address space is lost. An address that is no block's start is left to whoever finds that. */
+   used: its address space is lost. An address that is no block's start is left to later checks. */
 static HZ_COLD bool attributes_end(void *block, unsigned size_class) {
     return size_class >= HZ_CLASS_COUNT || !hz_class_has_start(size_class, block) ||
            hz_attributes_end(block, hz_class_bytes(size_class));
@@ -107,7 +107,7 @@ static void free_large(struct hz_thread_block *self, void *block) {
     hz_large_free(block);
 }
 
-/* Maps the system pages within a range anew. If refused, they stay. */
+/* Maps the system pages within a range anew. If refused, they stay as they are. */
 static void pages_renew(uintptr_t first, uintptr_t behind) {
     first = hz_round_up(first, hz_os_page_bytes());
     behind &= ~(hz_os_page_bytes() - 1);

@@ -38,8 +38,8 @@ HZ_INLINE void hz_keeper_hurry(void) {
 /* For a slow path, now and then: a start that has failed is tried again. */
 void hz_keeper_look_again(uint64_t now_ms);
 
-/* Whether the keeper can take back what another thread uses without a lock (zone.h), or could if there was one. Hint;
-   any thread. */
+/* Whether the keeper can take back what another thread uses without a lock (zone.h), or could if it ran. Hint; any
+   thread. */
 bool hz_keeper_may_relieve(void);
 
 /* Whether a keeper runs or may start. Hint; any thread. */

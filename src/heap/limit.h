@@ -15,8 +15,8 @@ void hz_heap_limit_set(size_t soft_bytes, size_t hard_bytes);
 void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), void *context);
 
 /* Takes the soft limit from the process's control group, unless the program has set limits, or the files of the group
-   cannot be read. `groups` is
-   /proc/self/cgroup and `root` is /sys/fs/cgroup, or a file and a folder of the same form. Any thread. */
+   cannot be read. `groups` is /proc/self/cgroup and `root` is /sys/fs/cgroup, or a file and a folder of the same form.
+   Any thread. */
 void hz_heap_limit_default(const char *groups, const char *root);
 
 /* The soft limit in bytes, 0: none; and whether it comes from the control group. Any thread. */

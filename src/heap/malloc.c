@@ -211,7 +211,8 @@ struct hz_zone *hz_malloc_zone_make(void) {
     return zone != NULL ? zone : no_memory();
 }
 
-/* Begins and ends work in a zone. A thread at its end is not attached for it, nor one for which there is no memory. */
+/* Begins and ends work in a zone. A thread that is ending is not attached for that, nor one for whose thread block
+   there is no memory. */
 static struct hz_thread_block *zone_begin(void) {
     struct hz_thread_block *self = hz_thread_enter();
     if (HZ_LIKELY(hz_is_attached(self)) || hz_thread_is_ending())
@@ -233,7 +234,7 @@ void hz_malloc_zone_drop(struct hz_zone *zone) {
     zone_end(self);
 }
 
-/* A block that takes room in the arena, or may. */
+/* A block for which the arena may have to give a page or a run. */
 static void *zone_alloc(struct hz_zone *zone, struct hz_thread_block *self, bool may_use, size_t alignment, size_t size,
                         bool zeroed) {
     unsigned size_class = hz_zone_class(alignment, size);

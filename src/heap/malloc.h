@@ -19,8 +19,8 @@ void *hz_malloc_zeroed(size_t size);
 /* Aligned to a power of two above HZ_GRANULE_BYTES. */
 void *hz_malloc_aligned(size_t alignment, size_t size);
 
-/* A zone, and a block of a zone (zone.h) at a multiple of `alignment`, any power of two, for which hz_zone_pop has no
-   block; zeroed on request. The end of a zone. */
+/* Makes a zone (zone.h); takes a block from it, at a multiple of `alignment`, any power of two, for which hz_zone_pop
+   has no block, zeroed on request; ends the zone. */
 struct hz_zone;
 struct hz_zone *hz_malloc_zone_make(void);
 void *hz_malloc_in_zone(struct hz_zone *zone, size_t alignment, size_t size, bool zeroed);

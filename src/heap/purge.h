@@ -16,8 +16,8 @@ size_t hz_heap_trim(size_t keep);
 size_t hz_heap_purge(void);
 
 /* For an allocation of `size` bytes that was refused: purges if that can help; the caller tries again if true. If that
-   was in vain, the caller says so. Then for a while no request of 64 MiB or more, and no less than that one, causes a
-   purge: a refusal of the system's would take as long as the purge. Holding no lock. */
+   try fails too, the caller says that the purge was in vain. Then for a while no request that is as large, and 64 MiB
+   or more, causes a purge: otherwise each refusal would take as long as a purge. Holding no lock. */
 bool hz_heap_purge_for(size_t size);
 void hz_heap_purge_was_vain(size_t size);
 

@@ -93,7 +93,7 @@ static size_t block_bytes(void) {
 }
 
 struct hz_thread_block *hz_thread_block_make(void) {
-    static _Atomic(struct hz_registered *) spare; /* cas: one for which there was no memory for a block */
+    static _Atomic(struct hz_registered *) spare; /* cas: one for whose block there was no memory */
     struct hz_registered *registered = hz_xchg_ar(&spare, NULL);
     if (registered == NULL)
         registered = hz_meta_alloc(sizeof(*registered));

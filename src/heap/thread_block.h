@@ -104,7 +104,7 @@ struct hz_thread_block {
     uint32_t frees_watched;              /* frees that were all looked at; ends at HZ_FREES_WATCHED (cache/inspect.h) */
     uint32_t batches_inspected;          /* batches that have left the bins for the depot (cache/inspect.c) */
     uint32_t slow_count;                 /* slow-path visits by weight since the last tick (tick.c) */
-    uint32_t zone_frees;                 /* frees of zones' blocks that are no visit yet (tick.c) */
+    uint32_t zone_frees;                 /* frees of zones' blocks since they last made a visit (tick.c) */
     uint64_t idle_at_ms;                 /* when the last look for idle bins began (cache/idle.c) */
     uint32_t idle_next;                  /* bin at which the look goes on; 0: none goes on */
     uint32_t idle_tops[HZ_BINS];         /* each bin's top at the look before */
@@ -145,7 +145,7 @@ struct hz_thread_block *hz_thread_block_make(void);
 /* The thread block that the caller has claimed. Fills it if it is hollow. */
 struct hz_thread_block *hz_thread_block_get(struct hz_registered *registered);
 
-/* What the counters of hollow thread blocks were. */
+/* What the counters of thread blocks were that have become hollow, added up. */
 extern HZ_HIDDEN struct hz_counters hz_thread_blocks_ended;
 
 HZ_INLINE bool hz_is_attached(const struct hz_thread_block *thread) {

@@ -25,7 +25,7 @@ enum {
     WALK_MS = 500,         /* from the start of one walk over all pages to the start of the next */
 };
 
-enum { ZONE_FREES = 32 }; /* about as many as a bin passes on */
+enum { ZONE_FREES = 32 }; /* that make one visit; a full bin passes on about as many */
 
 static _Atomic(uint64_t) aged_at_ms;   /* hint */
 static _Atomic(uint64_t) walked_at_ms; /* hint: when the walk over the pages began */

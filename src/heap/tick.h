@@ -10,8 +10,8 @@
    blocks home, and free memory is purged, a little in each call. May allocate, for the exit hook. Holding no lock. */
 void hz_tick(struct hz_thread_block *self, unsigned index);
 
-/* The same after a free of a zone's block, which always takes a slow path, so that only some of them are visits.
-   `frees`: as how many it counts. `self` may be hz_thread_none. */
+/* The same after a free of a zone's block. Such a free always takes a slow path, so only one of 32 counts as a visit.
+   `frees`: as how many frees the call counts. `self` may be hz_thread_none. */
 void hz_tick_zone(struct hz_thread_block *self, uint32_t frees, unsigned size_class);
 
 #endif

@@ -23,8 +23,8 @@ struct zone_large {
 };
 
 /* A destroyed zone keeps some of its pages for the next zone, because making and retiring a page takes longer than
-   thirty allocations: each page from which only a cursor has taken blocks, and others as long as all are no more than
-   KEPT_PAGES_MAX arena pages. The kept pages age like all free pages (page_purge.c). */
+   thirty allocations: each page from which only a cursor has taken blocks, and others as long as all together have at
+   most KEPT_PAGES_MAX arena pages. The kept pages age like all free pages (page_purge.c). */
 enum {
     KEPT_PAGES_MAX = 16,
     WARM_ZONES_MAX = 4,    /* spare zones that keep pages; can be a few more when threads drop zones at the same time */
@@ -279,7 +279,8 @@ static bool is_plain(const struct hz_zone *zone, struct hz_page *page) {
     return size_class < HZ_ZONE_CURSORS && !is_mixed(zone, size_class);
 }
 
-/* Frees the blocks of a page: retires it, or keeps it with all its blocks. A plain page has all but its cursor's. */
+/* Frees the blocks of a page: retires it, or keeps it with all its blocks. A plain page already has all blocks but its
+   cursor's. */
 static void page_drop_locked(struct hz_zone *zone, struct hz_page *page, bool keeps) {
     if (is_watched)
         hz_livemap_forget(page->start, (size_t)page->capacity * page->block_bytes);
@@ -289,7 +290,7 @@ static void page_drop_locked(struct hz_zone *zone, struct hz_page *page, bool ke
         hz_page_empty_locked(&zone->shard, page);
 }
 
-/* How many arena pages of others than plain pages are kept. */
+/* How many arena pages are kept beside those of plain pages. */
 static unsigned pages_kept(const struct hz_zone *zone) {
     unsigned keep = KEPT_PAGES_MAX;
     for (struct hz_page *page = zone->shard.zone_pages; page != NULL && keep > 0; page = page->zone_next)

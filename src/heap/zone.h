@@ -54,12 +54,12 @@ struct hz_zone {
     _Atomic(struct hz_thread_block *) left_by; /* lock; atomic for fork; the user that a thread is relieving */
     _Atomic(bool) has_reserves;                /* hint: a cursor may have blocks */
     bool is_mixed;                             /* lock: a bit of `mixed` is set */
-    /* lock: classes of which blocks are out that are not the cursor's, or whose pages lack blocks otherwise */
+    /* lock: classes whose pages may lack other blocks than the cursor's, or have some of the cursor's back */
     uint64_t mixed[HZ_CLASS_WORDS];
     _Atomic(uint32_t) makes;    /* lock: how often the zone was made; atomic for looks */
     uint32_t strangers;         /* lock: blocks that other threads than the user took */
     uint32_t strangers_most;    /* lock: at so many the next one becomes the user */
-    uint64_t seen;              /* lock: the look's; what the cursors were when they were last looked at */
+    uint64_t seen;              /* lock: zones_look_lock; digest of the cursors at the last look */
     struct hz_zone *next_made;  /* const after publish */
     struct hz_zone *next_spare; /* lock: spare_zones_lock */
     struct zone_large *large;   /* lock: the large blocks. A fork may copy it at any instant: `next` is always whole */
@@ -108,8 +108,8 @@ HZ_INLINE unsigned hz_zone_class(size_t alignment, size_t size) {
     return HZ_LIKELY(alignment <= HZ_GRANULE_BYTES) ? hz_class_of(size) : hz_class_of_aligned(size, alignment);
 }
 
-/* What is left in the class's cursor of a zone without a user: one block; NULL when there is none, or another thread is
-   the user. The calling thread becomes the user if `may_use`. */
+/* One block of what is left in the class's cursor, of a zone without a user; NULL when nothing is left, or another
+   thread is the user. The calling thread becomes the user if `may_use`. */
 void *hz_zone_claim(struct hz_zone *zone, struct hz_thread_block *self, bool may_use, unsigned size_class);
 
 /* A block of the zone at a multiple of `alignment`, a power of two; all of its `size` bytes are zero if `zeroed`. NULL

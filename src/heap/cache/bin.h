@@ -3,9 +3,10 @@
  *
  * A bin is a stack of block pointers. The newest pointer is in the bin itself. The older ones are in the bin's slots,
  * which lie behind the thread block and are named by their byte offset in it, so all that free needs of a bin fits into
- * 16 bytes. Each bin has three arrays of slots, each longer than the one before (but no long one if its capacity is
- * small). It begins in the first one, moves when its room outgrows the array, and stays there. The first arrays of all
- * bins lie side by side, as do the short ones. So threads whose bins stay small touch little memory.
+ * 16 bytes. Each bin has three arrays of slots, the first, the short and the long one (which is missing if the capacity
+ * is small). A bin begins in the first array, moves to a longer one when it outgrows the array, and never moves back.
+ * The first arrays of all bins lie side by side, as do the short ones. So threads whose bins stay small touch little
+ * memory.
  *
  * Invariants: base <= top <= base + room, base <= limit <= base + room. The bin holds top - base blocks: `newest`, and
  * below it base[1] .. top[-1]. base[0] is always NULL, so the block below the last one reads as "none", and an empty

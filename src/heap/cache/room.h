@@ -14,7 +14,7 @@ bool hz_room_visit(struct hz_thread_block *self, unsigned size_class);
 /* Sums up the room of all bins anew, as for a thread block that a vanished thread had in a fork's parent. */
 void hz_room_recount(struct hz_thread_block *self);
 
-/* Sets a bin's room in blocks: at least what it holds, at most its capacity.  */
+/* Sets a bin's room in blocks: at least what it holds, at most its capacity. */
 void hz_room_set(struct hz_thread_block *self, unsigned size_class, uint32_t room);
 
 /* Blocks that an empty bin should get: half its room, but at most as many as may move in one step. */

@@ -301,7 +301,7 @@ static uint64_t units_of(const struct hz_page *page, const void *block) {
     return hz_units_touched(hz_page_unit_log2(page), (size_t)((const char *)block - page->start), page->block_bytes);
 }
 
-/* These units, some of those that are purged, no longer are. */
+/* Of the purged units, these no longer are. */
 static void unpurge(struct hz_shard *shard, struct hz_page *page, uint64_t units) {
     hz_page_count_purged_locked(shard, page, units, -1);
     hz_store_rlx(&page->purged_units, hz_load_rlx(&page->purged_units) & ~units); /* relaxed, both: lock */
@@ -489,7 +489,8 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
     page->block_bytes = (uint32_t)block_bytes;
     page->capacity = (uint32_t)(((size_t)run.pages << HZ_PAGE_LOG2) / block_bytes);
     page->reciprocal = ((UINT64_C(1) << RECIPROCAL_SHIFT) + block_bytes - 1) / block_bytes;
-    /* any odd stride over pages and classes will do. A zone's cursor takes blocks up to the page's end at once */
+    /* any odd stride over pages and classes will do. In a zone the first block is an early one: a cursor's run ends at
+       the page's end */
     uint32_t rotations = shard_is_zone(shard) ? (page->capacity + 3) / 4 : page->capacity;
     page->rotation = (uint16_t)(((uint32_t)((uintptr_t)start >> HZ_PAGE_LOG2) * 7 + size_class * 5) % rotations);
     page->start = start;
@@ -644,7 +645,7 @@ bool hz_page_is_of(struct hz_page *page, const struct hz_shard *shard) {
            (shard->index != HZ_SHARD_OF_ZONE || hz_load_rlx(&page->zone) == shard); /* relaxed: written before it */
 }
 
-/* The page's description may be purged between the two loads (hz_trim_meta). Then its number is 0 by now. */
+/* The page's description may be purged between the two loads (hz_trim_meta). Then the shard's number is 0 by now. */
 struct hz_shard *hz_page_shard(struct hz_page *page) {
     for (;;) {
         unsigned index = hz_load_acq(&page->shard); /* sync: page-move, partners hz_page_depart_locked, home_set */

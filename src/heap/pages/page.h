@@ -107,7 +107,7 @@ void *hz_pages_take_locked(struct hz_shard *shard, unsigned size_class);
 void *hz_pages_reserve_locked(struct hz_shard *shard, unsigned size_class, uint32_t want, uint32_t *count,
                               bool *is_first);
 
-/* Puts back blocks, the last ones of those that one call of hz_pages_reserve_locked has taken. Retires no page. */
+/* Puts back the last blocks of those that one call of hz_pages_reserve_locked has taken. Retires no page. */
 void hz_pages_unreserve_locked(struct hz_shard *shard, char *start, uint32_t count);
 
 /* Makes a page and lists it; false when there is no memory. */

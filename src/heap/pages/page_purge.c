@@ -83,8 +83,8 @@ static bool spares_nothing(const struct walk *walk) {
     return walk->is_trim || hz_arena_is_over_soft();
 }
 
-/* The units that the walk purges of a page. A trim maps what was only purged anew: the program may have changed it by
-   system calls of its own. */
+/* The units that the walk purges of a page. A trim maps anew also what was purged without that: the program may have
+   changed it by system calls of its own. */
 static uint64_t units_wanted(struct walk *walk, const struct hz_page *page) {
     uint64_t unused = free_units(page);
     if (walk->mode == HZ_PURGE_FILLED)

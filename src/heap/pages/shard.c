@@ -117,8 +117,8 @@ void hz_shard_lock(struct hz_thread_block *self, struct hz_shard *shard, enum hz
         lock_count(self, shard, purpose, waits);
 }
 
-/* Takes the exclusive of the first shard that no thread has it of; makes a shard if there is none. NULL when there is
-   no memory, or every shard is locked. */
+/* Takes the exclusive of the first shard whose exclusive no thread has; makes a shard if there is none. NULL when there
+   is no memory, or every shard is locked. */
 static HZ_COLD struct hz_shard *any_lock(void) {
     for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) { /* shards are made in order */
         struct hz_shard *shard = hz_shard_get(index);

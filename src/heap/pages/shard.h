@@ -78,9 +78,9 @@ enum hz_lock_purpose { HZ_TO_GET, HZ_TO_GIVE };
 void hz_shard_lock(struct hz_thread_block *self, struct hz_shard *shard, enum hz_lock_purpose purpose);
 void hz_shard_unlock(struct hz_shard *shard);
 
-/* Takes the exclusive of the thread's shard, in order to get blocks of the class. If its holder does not go on, takes
-   that of another shard, whose pages serve as well unless the class is a home class: a debugger may have stopped the
-   holder, and call malloc in this thread. Returns the shard. `self` is attached. */
+/* Takes the exclusive of the thread's shard, in order to get blocks of the class. If the lock's holder keeps it for a
+   second, takes the exclusive of another shard, whose pages serve as well unless the class is a home class: a debugger
+   may have stopped the holder, and call malloc in this thread. Returns the shard. `self` is attached. */
 struct hz_shard *hz_shard_lock_to_get(struct hz_thread_block *self, unsigned size_class);
 
 /* Whether blocks of the class may have been sent to the shard since its mark was last forgotten. Hints; any thread. */
