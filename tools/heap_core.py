@@ -1,11 +1,11 @@
-"""Reads the heap out of a core file: what `hakozuna stats --core FILE` shows (docs/diagnose.md). Used by heap_stats.py.
+"""Reads the heap out of a core file: what `hakozuna stats --core FILE` shows (docs/core-files.md). Used by heap_stats.py.
 
 The core file has the memory of the process, and the library says in it where its structures lie and what they look like
 (src/base/anatomy.h). So nothing here knows an offset, and neither the program nor the library's file is needed.
 
 The process may have stopped at any instant: a thread may be in the middle of a change, the program may have overwritten what it
 likes, and parts may be missing. So no number that is read is trusted: every walk is bounded, and what does not fit together is
-left out and told of (`unsure`).
+left out and reported (`unsure`).
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Anatomy:
 
 
 def anatomies(core: Core) -> list[Anatomy]:
-    """One for each copy of the library in the process: there are several if a program that is linked with one loads another."""
+    """One for each copy of the library in the process: there are several if one that is linked with the library loads another."""
     found: dict[object, dict[str, Entry]] = {}
     for part, owner in parts_to_search(core):
         at, end = part.offset, part.offset + part.end - part.begin

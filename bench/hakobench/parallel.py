@@ -73,7 +73,7 @@ def run(
             task = progress.add_task(what, total=len(cells))
             futures = {pool.submit(one, cell): cell for cell in cells}
             running = set(futures)
-            while running:  # with a limit: a signal just before an endless wait would go unnoticed until the end of it
+            while running:  # with a limit: a signal just before an endless wait would go unnoticed until the wait ends
                 ended, running = concurrent.futures.wait(running, WAIT_SECONDS, concurrent.futures.FIRST_COMPLETED)
                 for future in sorted(ended, key=lambda each: each.exception() is not None):  # keeps the results so far
                     done(futures[future], future.result())

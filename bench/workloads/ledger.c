@@ -234,7 +234,8 @@ static uint64_t run_zone(const struct row *row) {
 
 /* ---- several threads, one at a time --------------------------------------------------------------- */
 
-/* A thread's turn comes by a byte in its pipe. To read it takes the same instructions whether it has to wait or not. */
+/* A thread's turn comes by a byte in its pipe. Reading the byte takes the same instructions whether it has to wait or
+ * not. */
 struct player {
     pthread_t thread;
     unsigned index;
@@ -343,7 +344,7 @@ static void ring_play(struct player *player) {
     }
 }
 
-/* An operation is a malloc and its free: two steps. */
+/* An operation is a malloc and the matching free: two steps. */
 static uint64_t run_ring(const struct row *row) {
     unsigned count = row->more >> 8;
     uint32_t rounds = 2 * row->ops / (count * TURN_STEPS);
@@ -491,9 +492,9 @@ static void wait_for_sleeps(long task, uint64_t more) {
         (void)usleep(POLL_US);
 }
 
-/* Threads that sleep, and have left half of their blocks: how much work has the allocator's own thread with that? An
-   operation is one of its rounds. What it does is all that is done in the allocator's file meanwhile, and since each
-   round ends with a system call, hakobench counts these. */
+/* What the allocator's own thread does while the other threads sleep, which have freed half of their blocks. An
+   operation is one round of that thread. Nothing else runs in the allocator's file meanwhile; and each round ends with
+   a system call, so hakobench counts rounds by these. */
 static uint64_t run_keeper(const struct row *row) {
     enum { WARM_SLEEPS = 10 };
     unsigned count = row->more;

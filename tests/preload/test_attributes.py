@@ -9,7 +9,7 @@ import pytest
 from conftest import Preload, compile_c
 
 WAYS = ("libc", "syscall", "raw")
-PLAIN_SHARE = 0.75  # of the tries, in which an address must come again: else the test shows nothing
+PLAIN_SHARE = 0.75  # of the tries: in so many an address must come again, or the test shows nothing
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_the_next_owner_gets_plain_memory_at_every_size(preload: Preload, progra
 
 @pytest.mark.usefixtures("ours_only")
 def test_the_c_librarys_heap_fails_the_same_test(preload: Preload, program: Path) -> None:
-    """It heals only what it unmaps, so a look that found nothing there would find nothing here either."""
+    """glibc ends attributes only where it unmaps. If the test's look found nothing there, it would find nothing here either."""
     done = preload.run(program, "libc", "quick", preload=False)
     assert not done.stdout.endswith(" 0 wrong\n")
 

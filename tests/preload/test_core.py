@@ -268,7 +268,7 @@ def test_gcores_file_has_what_is_resident(library: Path, grower: Path, tmp_path:
 
 
 def test_mappings_are_named(library: Path, grower: Path, tmp_path: Path) -> None:
-    """Kernels without names answer EINVAL to the first call, and there is no other one. strace says yes instead of them."""
+    """Kernels without names answer EINVAL to the first call, and no call follows. strace makes it succeed."""
     options = ["-f", "-qq", "-e", "trace=prctl", "-e", "signal=none", "-o", tmp_path / "trace"]
     words = ["env", f"LD_PRELOAD={library}", grower, "shrink", "abort"]
     subprocess.run([required("strace"), *options, "-e", "inject=prctl:retval=0", *words], check=False, capture_output=True, timeout=TIMEOUT_SECONDS)

@@ -70,7 +70,7 @@ def wait_for_keeper(pid: int) -> int:
 
 
 def sleeps_without_a_timer(pid: int, keeper: int) -> bool:
-    """The kernel says in which call a thread waits, and with which arguments; the fourth of futex is its timeout."""
+    """The kernel says in which call a thread waits, and with which arguments. The fourth argument of futex is its timeout."""
     call = Path(f"/proc/{pid}/task/{keeper}/syscall").read_text().split()
     return call[0] == str(FUTEX) and int(call[4], 16) == 0
 

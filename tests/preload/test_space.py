@@ -40,7 +40,7 @@ def test_what_glibc_refuses_is_refused(preload: Preload, program: Path) -> None:
 
 
 def test_a_refusal_costs_two_calls(library: Path, program: Path, tmp_path: Path) -> None:
-    """One asks for the memory, and one looks whether there is a limit of the address space."""
+    """One call asks for the memory, and one reads the limit of the address space."""
     strace = required("strace")
     log = tmp_path / "calls"
     rounds = 200

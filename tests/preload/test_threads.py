@@ -24,7 +24,7 @@ def kilobytes(preload: Preload, program: Path, *arguments: str, background: str 
 
 @BACKGROUND
 def test_ended_threads_leave_little_after_a_trim(preload: Preload, program: Path, background: str) -> None:
-    """The C library keeps the stacks of 40 MB of them, on whose first system pages there is something."""
+    """The C library keeps 40 MB of their stacks, each with a touched system page or more."""
     assert kilobytes(preload, program, "ended", "4000", background=background) <= 8_000
 
 

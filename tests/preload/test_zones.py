@@ -77,7 +77,7 @@ def test_work_of_a_thread_that_only_uses_zones_wakes_the_keeper(begin: Callable[
 @pytest.mark.parametrize("churned", ["heap", "zone"])
 @pytest.mark.parametrize("background", ["0", ""])
 def test_work_elsewhere_does_not_keep_it(begin: Callable[..., Actor], churned: str, background: str) -> None:
-    """Without a keeper whichever thread works gives the memory back; with one, the keeper does meanwhile."""
+    """Without a keeper, any thread that works gives the memory back. With one, the keeper does so while threads work."""
     for size in (16, 1000, 30_000, 5_000_000):
         actor = begin(HAKOZUNA_BACKGROUND=background) if background else begin()
         actor.ask("start")
@@ -88,7 +88,7 @@ def test_work_elsewhere_does_not_keep_it(begin: Callable[..., Actor], churned: s
 
 
 def test_a_forks_child_gives_back(begin: Callable[..., Actor]) -> None:
-    """Its keeper comes with its first thread. It frees a zone of its own, beside one of its parent's."""
+    """The child's keeper comes with its first thread. The child frees in a zone of its own, and in one of its parent's."""
     [actor] = begin_quiet(begin, 1)
     actor.ask(f"fill 1000 {KIB}")
     child = actor.ask("fork")

@@ -1,6 +1,6 @@
 """The ledger over the history of the repository: which commit changed what an operation costs.
 
-Counts have no noise, so a change can be searched for like a bug: the first and the last commit are counted, and while a
+Counts have no noise, so a change can be bisected like a bug: the first and the last commit are counted, and while a
 row differs between two counted commits, the one in the middle is counted too, until they are neighbours or as many
 commits are counted as asked for. The pair with the largest change comes first.
 """

@@ -1,7 +1,7 @@
 """The ledger: what an operation costs in many small programs, counted so that noise cannot touch it.
 
 bench/workloads/ledger.c has the programs, one for each row. Under callgrind their instructions, locked operations, system
-calls and misses of simulated caches are counted; time stands still but for what the program says
+calls and misses of simulated caches are counted; time stands still except as the program says
 (workloads/preload/still.c). So counts repeat, whatever else the machine does. Those of rows with several threads repeat
 within 1 % in the misses, because the simulation places stacks a little differently.
 

@@ -1,5 +1,5 @@
 /*
- * marks.h - where callgrind begins and ends to count. Where valgrind's headers are not installed, nothing can be
+ * marks.h - where callgrind starts and stops counting. Where valgrind's headers are not installed, nothing can be
  * counted, and the marks are empty.
  */
 #ifndef WORKLOADS_MARKS_H

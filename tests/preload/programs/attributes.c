@@ -1,7 +1,7 @@
 /* attributes.c - changes a block's memory by calls of the kernel, gives the block back, and looks at the next owner's
    memory. Usage: attributes libc|syscall|raw quick|all. Each combination runs in a process of its own. Prints what was
-   wrong, and last the number of combinations and of those in which an address came again. `raw` makes the calls past
-   the C library, and then calls malloc_trim. */
+   wrong, and last the number of combinations, and of those in which malloc returned an address again. `raw` makes the
+   calls past the C library, and then calls malloc_trim. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
@@ -188,7 +188,7 @@ static void *give_back(void *block, size_t bytes, enum order order) {
     }
 }
 
-/* The exit status: 0 nothing came again, 1 wrong, 2 an address came again and was plain, 3 the kernel cannot do it. */
+/* The exit status: 0 no address came again, 1 wrong, 2 one did and was plain, 3 the kernel cannot do it. */
 static int try(const char *attribute, size_t bytes, size_t alignment, enum order order) {
     static char *held[HOLD_BLOCKS];
     char *block = alignment == 0 ? malloc(bytes) : aligned_alloc(alignment, bytes);

@@ -4,8 +4,8 @@
  * HOW: "grow": what is left are blocks that were allocated once. "again": the heap has given its memory back in
  * between, so blocks lie in space that was closed or hidden. "confined": the same, and the program has announced a
  * filter of system calls before. "shrink": nearly nothing is left of blocks up to 1 MiB. END: "abort" or "wait".
- * stdout gets a line for each block that is left: "ADDRESS BYTES". Each is full of the low byte of its size's KiB,
- * or 1.
+ * stdout gets a line for each block that is left: "ADDRESS BYTES". Each is full of one byte:
+ * its size in KiB, with the lowest bit set.
  */
 #include <malloc.h>
 #include <stdio.h>

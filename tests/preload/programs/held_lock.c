@@ -9,7 +9,7 @@ enum { THREADS = 4, BLOCKS = 3000 };
 
 static pthread_barrier_t ready;
 
-/* All threads are there, and the first one is outside of malloc and free for good. */
+/* All threads run, and the first one is outside malloc and free for good. */
 __attribute__((noinline)) void all_are_ready(void) {
     __asm__ volatile("");
 }

@@ -69,7 +69,7 @@ TEST_F(Arena, AFreedBlockServesTheNextRequest) {
     expect_exact_counts();
 }
 
-/* The freed memory of larger blocks exceeds the budget, until a second round regrets its purge. */
+/* The freed memory of larger blocks exceeds the budget, until a second round shows that the purge was premature. */
 TEST_F(Arena, ALoopOfLargeBlocksReusesThem) {
     for (size_t bytes : {12 * MiB, 30 * MiB, 64 * MiB}) {
         ASSERT_TRUE(rests_nothing_soon());

@@ -193,7 +193,7 @@ TEST_F(Space, Trims) {
     keeps_nothing(trims, 20);
 }
 
-/* There a block that has grown is two mappings, which the kernel does not move. */
+/* In a fork's child a block that has grown is two mappings, which the kernel does not move. */
 TEST_F(Space, BlocksOfAForksParent) {
     static void *held[4];
     auto in_child = [] {

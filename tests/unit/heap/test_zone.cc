@@ -207,7 +207,7 @@ TEST_F(Zone, KeptPagesGoBackAfterTwoLooksAndWalks) {
     EXPECT_EQ(held(), 0U);
 }
 
-/* Work in zones shows in no bin, so it leaves a note, for a keeper that is about to sleep. */
+/* Work in zones shows in no bin, so the thread leaves a note for a keeper that is about to sleep. */
 TEST_F(Zone, WorkIsNoted) {
     auto is_noted = [](const std::function<void()> &work) {
         hz_keeper_forget_work();
