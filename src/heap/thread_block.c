@@ -20,12 +20,13 @@ struct hz_thread_block hz_thread_none = {
 
 HZ_TLS _Atomic(struct hz_thread_block *) hz_self_word = &hz_thread_none;
 
-HZ_ANATOMY(thread_block, HZ_ANATOMY_FIELD(hz_thread_block, cache), HZ_ANATOMY_FIELD(hz_thread_block, registered),
-           HZ_ANATOMY_FIELD(hz_thread_block, parking.parked), HZ_ANATOMY_FIELD(hz_thread_block, parking.gone),
-           HZ_ANATOMY_FIELD(hz_thread_block, busy), HZ_ANATOMY_FIELD(hz_thread_block, counters),
-           HZ_ANATOMY_FIELD(hz_thread_block, counters.refill), HZ_ANATOMY_FIELD(hz_thread_block, counters.flush),
-           HZ_ANATOMY_FIELD(hz_cache, bins), HZ_ANATOMY_FIELD(hz_cache, bases), HZ_ANATOMY_SIZE(hz_bin),
-           HZ_ANATOMY_FIELD(hz_bin, newest), HZ_ANATOMY_FIELD(hz_bin, top), HZ_ANATOMY_NUMBER(HZ_REMOTE_BIN));
+HZ_ANATOMY(thread_block, HZ_ANATOMY_FIELD(hz_thread_block, cache), HZ_ANATOMY_FIELD(hz_thread_block, parking.parked),
+           HZ_ANATOMY_FIELD(hz_thread_block, parking.gone), HZ_ANATOMY_FIELD(hz_thread_block, busy),
+           HZ_ANATOMY_FIELD(hz_thread_block, counters), HZ_ANATOMY_FIELD(hz_thread_block, counters.refill),
+           HZ_ANATOMY_FIELD(hz_thread_block, counters.flush), HZ_ANATOMY_FIELD(hz_cache, bins),
+           HZ_ANATOMY_FIELD(hz_cache, bases), HZ_ANATOMY_SIZE(hz_bin), HZ_ANATOMY_FIELD(hz_bin, newest),
+           HZ_ANATOMY_FIELD(hz_bin, top), HZ_ANATOMY_NUMBER(HZ_REMOTE_BIN),
+           HZ_ANATOMY_OBJECT(threads_ended, hz_thread_blocks_ended));
 
 /* Makes a bin empty. Walks may look meanwhile, in which an empty bin has its top below its base. */
 static void cache_begin(struct hz_cache *cache, unsigned index, uint32_t offset) {
