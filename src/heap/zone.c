@@ -3,6 +3,7 @@
  */
 #include "heap/zone.h"
 
+#include "base/attributes.h"
 #include "base/large.h"
 #include "base/livemap.h"
 #include "base/meta.h"
@@ -340,7 +341,8 @@ static void blocks_drop_locked(struct hz_zone *zone, bool is_warm) {
 }
 
 void hz_zone_drop(struct hz_zone *zone) {
-    bool is_warm = hz_load_rlx(&warm_zones) < WARM_ZONES_MAX && !hz_arena_is_over_soft(); /* relaxed: hint */
+    /* relaxed: hint. What the program may have told the kernel about the blocks ends when their pages are retired */
+    bool is_warm = hz_load_rlx(&warm_zones) < WARM_ZONES_MAX && !hz_arena_is_over_soft() && !hz_attributes_are_set();
     zone_lock(zone); /* the keeper may look at its pages */
     while (HZ_UNLIKELY(zone->large != NULL)) {
         void *block = zone->large->block;

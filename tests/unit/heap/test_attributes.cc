@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 extern "C" {
+#include "base/arena.h"
 #include "base/attributes.h"
 #include "base/budget.h"
 #include "base/large.h"
@@ -104,19 +105,21 @@ TEST(Attributes, ATailThatGoesBackIsHealed) {
 }
 
 TEST(Attributes, AZonesBlocksAreHealedWhenItIsDestroyed) {
+    /* blocks of the first two sizes come from cursors */
+    const size_t sizes[] = {4096, 8192, 20480, 65536, size_t{1} << 20, size_t{3} << 20};
     struct hz_zone *zone = hz_zone_make();
     ASSERT_NE(zone, nullptr);
     std::vector<void *> blocks;
-    for (size_t bytes : {size_t{20480}, size_t{65536}, size_t{1} << 20, size_t{3} << 20}) {
-        blocks.push_back(hz_zone_alloc(zone, 1, bytes, false));
+    for (size_t bytes : sizes) {
+        blocks.push_back(hz_zone_alloc(zone, hz_self(), true, 1, bytes, false));
         ASSERT_NE(blocks.back(), nullptr);
         protect(blocks.back(), bytes);
     }
     hz_zone_drop(zone);
     zone = hz_zone_make();
-    for (size_t bytes : {size_t{20480}, size_t{65536}, size_t{1} << 20, size_t{3} << 20})
+    for (size_t bytes : sizes)
         for (int i = 0; i < 20; i++) {
-            void *block = hz_zone_alloc(zone, 1, bytes, false);
+            void *block = hz_zone_alloc(zone, hz_self(), true, 1, bytes, false);
             ASSERT_NE(block, nullptr);
             EXPECT_TRUE(are_writable(block, bytes)) << bytes;
         }
@@ -127,10 +130,18 @@ TEST(Attributes, ATrimHealsWhatNobodyHasNoted) {
     constexpr size_t bytes = 20480;
     void *block = hz_heap_aligned(1, bytes);
     ASSERT_NE(block, nullptr);
+    struct hz_segment *segment = hz_segment_find(block);
+    std::vector<void *> others; /* until one keeps the segment from being unmapped */
+    do
+        others.push_back(hz_large_alloc(hz_round_up(1, HZ_PAGE_BYTES), 1, false));
+    while (hz_segment_find(others.back()) != segment && others.size() < 1000);
+    ASSERT_EQ(hz_segment_find(others.back()), segment);
     ASSERT_EQ(mprotect(block, bytes, PROT_READ), 0);
     hz_free_slow(block);
     (void)hz_heap_trim(0);
     EXPECT_TRUE(are_writable(block, bytes));
+    for (void *other : others)
+        hz_large_free(other);
 }
 
 TEST(Attributes, OtherMemoryIsLeftAlone) {
