@@ -26,8 +26,10 @@ foreach(source IN LISTS workload_sources tool_sources)
     hz_add_workload(${workload} "${source}")
 endforeach()
 
-# What is preloaded beside an allocator: the machine stands still for what counts its work (hakobench counts --ledger).
-add_library(still SHARED "${PROJECT_SOURCE_DIR}/bench/workloads/preload/still.c")
+# What is counted (hakobench counts --ledger), and what is preloaded beside the allocator meanwhile: for it the machine
+# stands still.
+hz_add_workload(ledger "${PROJECT_SOURCE_DIR}/bench/workloads/counted/ledger.c")
+add_library(still SHARED "${PROJECT_SOURCE_DIR}/bench/workloads/counted/still.c")
 set_target_properties(still PROPERTIES C_VISIBILITY_PRESET hidden LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
 add_dependencies(workloads still)
 

@@ -46,12 +46,13 @@ def _build(folder: pathlib.Path, sources: pathlib.Path) -> None:
         _compile("-c", source, "-o", objects[-1])
     for source in sorted([*workloads.glob("*.c"), *(sources / "apps").glob("*.c")]):
         _compile(f"-I{workloads}", source, *objects, "-o", folder / source.stem, "-lm")
+    _compile(f"-I{workloads}", workloads / "counted" / "ledger.c", *objects, "-o", folder / "ledger", "-lm", "-ldl")
     _compile(f"-I{workloads}", trace / "replay.c", trace / "plan.c", *objects, "-o", folder / "hakoreplay", "-lm")
     for source in sorted((sources / "apps").glob("*.cc")):
         _compile_cpp(source, "-o", folder / source.stem)
     recorder = [trace / f"{name}.c" for name in ("recorder", "record", "next")]
     _compile(*_LIBRARY_FLAGS, *recorder, "-o", folder / "libhakotrace.so", "-ldl")
-    _compile(*_LIBRARY_FLAGS, workloads / "preload" / "still.c", "-o", folder / "libstill.so")
+    _compile(*_LIBRARY_FLAGS, workloads / "counted" / "still.c", "-o", folder / "libstill.so")
     for path in objects:
         path.unlink()
 

@@ -1,8 +1,8 @@
 """The ledger: what an operation costs in many small programs, counted so that noise cannot touch it.
 
-bench/workloads/ledger.c has the programs, one for each row. Under callgrind their instructions, locked operations, system
+bench/workloads/counted/ledger.c has the programs, one for each row. Under callgrind their instructions, locked operations, system
 calls and misses of simulated caches are counted; time stands still except as the program says
-(workloads/preload/still.c). So counts repeat, whatever else the machine does. Those of rows with several threads repeat
+(workloads/counted/still.c). So counts repeat, whatever else the machine does. Those of rows with several threads repeat
 within 1 % in the misses, because the simulation places stacks a little differently.
 
 An operation's cost is that outside of the program itself: the allocator's, and the C library's for it.
@@ -91,7 +91,7 @@ def count(row: str, allocator: Allocator, bin_dir: pathlib.Path = BIN_DIR,
     cpus = sorted(os.sched_getaffinity(0))[:CPUS]
     command = [
         shutil.which(VALGRIND) or "valgrind", "--tool=callgrind", "--cache-sim=yes", "--collect-bus=yes", "--collect-systime=yes", *callgrind.CACHES,
-        f"--callgrind-out-file={out}", f"--log-file={out}.log", str(program), row,
+        f"--callgrind-out-file={out}", f"--log-file={out}.log", str(program), f"--row={row}",
     ]  # fmt: skip
 
     def failed(why: str) -> Counted:

@@ -1,7 +1,7 @@
 /*
  * ledger - many small programs, of which one runs: their instructions, locked operations and cache misses are counted
  * by callgrind (`hakobench counts --ledger`). Each does the same in every run, down to the instruction: numbers are
- * drawn from a fixed seed, threads run one at a time in a fixed order, and time passes only here (preload/still.c).
+ * drawn from a fixed seed, threads run one at a time in a fixed order, and time passes only here (still.c).
  *
  * Work is counted between two marks, which are client requests of valgrind; without valgrind they do nothing. What
  * comes before them fills the heap and warms its caches up.
@@ -42,7 +42,7 @@ struct row {
     uint32_t more; /* what else the family needs */
 };
 
-static uint64_t *now_ns;          /* of preload/still.c; NULL: it is not preloaded */
+static uint64_t *now_ns;          /* of still.c; NULL: it is not preloaded */
 static unsigned *(*cpu_of)(void); /* unused without it */
 static uint64_t random_state = SEED;
 
@@ -562,30 +562,33 @@ static const struct row rows[] = {
     {"keeper-8", run_keeper, 100, 2000, 16, 2 * KIB, 8},
 };
 
-static const struct row *row_find(const char *name) {
-    for (size_t i = 0; i < ARGS_COUNT(rows); i++)
-        if (strcmp(rows[i].name, name) == 0)
-            return &rows[i];
-    return NULL;
-}
-
 int main(int argc, char **argv) {
     machine_stdout_prepare();
-    const struct row *row = argc == 2 ? row_find(argv[1]) : NULL;
-    if (argc == 2 && strcmp(argv[1], "--list") == 0) {
-        for (size_t i = 0; i < ARGS_COUNT(rows); i++)
-            printf("%s\n", rows[i].name);
+    const char *names[ARGS_COUNT(rows) + 1] = {NULL};
+    for (size_t i = 0; i < ARGS_COUNT(rows); i++)
+        names[i] = rows[i].name;
+    uint64_t chosen = 0;
+    uint64_t only_list = 0;
+    const struct args_item items[] = {
+        ARGS_ROW_CHOICE("row", &chosen, names, "the program to run"),
+        ARGS_ROW_FLAG("list", &only_list, "print the names of all rows, and run none"),
+    };
+    const struct args_spec spec = {
+        .summary = "One of many small programs that do the same in every run, to be counted by callgrind.",
+        .items = items,
+        .item_count = ARGS_COUNT(items),
+    };
+    (void)args_parse(&spec, argc, argv);
+    for (size_t i = 0; i < ARGS_COUNT(rows) && only_list; i++)
+        printf("%s\n", rows[i].name);
+    if (only_list)
         return 0;
-    }
-    if (row == NULL) {
-        fprintf(stderr, "ledger: %s; allowed is one of the rows that --list shows\n",
-                argc == 2 ? argv[1] : "one argument");
-        return 2;
-    }
     now_ns = dlsym(RTLD_DEFAULT, "still_now_ns");
     cpu_of = (unsigned *(*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "still_cpu_of");
-    uint64_t ops = row->run(row);
+    uint64_t ops = rows[chosen].run(&rows[chosen]);
     machine_print_malloc_source();
-    printf("still=%s\nops=%" PRIu64 "\n", now_ns != NULL ? "yes" : "no", ops);
+    printf("still=%s\n", now_ns != NULL ? "yes" : "no");
+    machine_print_rss();
+    printf("ops=%" PRIu64 "\n", ops);
     return 0;
 }
