@@ -33,25 +33,41 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True)
 class CpuTimes:
-    """Seconds since boot, summed over the cpus: those that were busy (stolen by the host too), and all."""
+    """Seconds since boot, summed over the cpus: those that were busy (stolen ones too), those that the host stole (it
+    ran something else while a cpu of this machine wanted to work), and all."""
 
     busy: float
     total: float
+    stolen: float = 0.0
 
     @classmethod
     def now(cls) -> "CpuTimes":
-        fields = [int(word) for word in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return cls.of(pathlib.Path("/proc/stat").read_text())
+
+    @classmethod
+    def of(cls, stat: str) -> "CpuTimes":
+        """From the text of /proc/stat: user, nice, system, idle, iowait, irq, softirq and steal, in ticks."""
+        fields = [int(word) for word in stat.split("\n", 1)[0].split()[1:9]]
         tick = os.sysconf("SC_CLK_TCK")
         idle = fields[3] + fields[4]  # idle, iowait
-        return cls((sum(fields) - idle) / tick, sum(fields) / tick)
+        return cls((sum(fields) - idle) / tick, sum(fields) / tick, fields[7] / tick)
 
     def share_since(self, before: "CpuTimes", own_seconds: float = 0.0) -> float | None:
         """The share of the machine (0..1) that was busy since `before`, minus `own_seconds` of cpu time. None when
         too little time passed, because the kernel counts in ticks of 10 ms."""
+        return self._share(self.busy - before.busy - own_seconds, before)
+
+    def others_since(self, before: "CpuTimes", own_seconds: float) -> float | None:
+        """As share_since, without what the host stole."""
+        return self._share(self.busy - before.busy - (self.stolen - before.stolen) - own_seconds, before)
+
+    def stolen_since(self, before: "CpuTimes") -> float | None:
+        """The share of the machine (0..1) that the host stole since `before`; None as in share_since."""
+        return self._share(self.stolen - before.stolen, before)
+
+    def _share(self, seconds: float, before: "CpuTimes") -> float | None:
         total = self.total - before.total
-        if total < MEASURABLE_SECONDS:
-            return None
-        return min(1.0, max(0.0, self.busy - before.busy - own_seconds) / total)
+        return None if total < MEASURABLE_SECONDS else min(1.0, max(0.0, seconds) / total)
 
 
 def _cpu_model() -> str:

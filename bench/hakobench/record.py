@@ -9,8 +9,9 @@
 
 A line of constants holds for the runs below it until the next line for the same row or allocator. The writer adds one
 whenever a constant is new or has changed, so all constants of a run stand above it: an interrupted suite keeps what it
-has, and `run --resume` appends to it. Files of older versions repeat every column in every line; `read` reads
-both. Beside X.csv there can be X.rss.csv: the RSS over time of the runs whose row asks for samples.
+has, and `run --resume` appends to it. Files of older versions lack columns and constants (LATER), and the oldest repeat
+every column in every line; `read` reads all of them. Beside X.csv there can be X.rss.csv: the RSS over time of the runs
+whose row asks for samples.
 """
 
 import csv
@@ -22,6 +23,8 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import TextIO
 
+from hakobench.rows import BY_CPU, BY_FIGURE
+
 FLOAT_DIGITS = 6
 RSS_SUFFIX = ".rss.csv"
 RSS_COLUMNS = ("position", "time_ms", "rss_kb")
@@ -32,11 +35,12 @@ class Run:
     """One run of one row under one allocator.
 
     `row_index` is the row's place in its suite. An empty `failure` means that the run ended well. `value` is the row's
-    figure in `unit`, 0 after a failure. `marks` are words that cast doubt on the figure: busy, forced, noisy, fallback,
-    unverified. `figures` holds every figure of the run as key=value words. `other_cpu_share` is the share of the
-    machine (0..1) that other processes used during the run, None when the run was too short to tell. `ours` is true
-    for a library of this project, false for a peer. `also` are the names of the figures that reports show beside
-    `metric`.
+    figure in `unit`, 0 after a failure. `marks` are words that cast doubt on the figure: busy, forced, noisy, stolen,
+    fallback, unverified. `figures` holds every figure of the run as key=value words. `other_cpu_share` is the share of the
+    machine (0..1) that other processes used during the run, `stolen_share` the one that the host took from it (in older
+    files part of `other_cpu_share`); None when the run was too short to tell. `ours` is true for a library of this
+    project, false for a peer. `also` are the names of the figures that reports show beside `metric`. `judged_by` is
+    that of the row (hakobench.rows).
     """
 
     suite: str
@@ -78,6 +82,18 @@ class Run:
     scale: float
     started: str
     also: str = ""
+    judged_by: str = BY_FIGURE
+    stolen_share: float | None = None
+
+    @property
+    def speed(self) -> float:
+        """What the run is judged by, as a number that is higher for a better run; 0 without one. Only the ratio of two
+        speeds of the same row means something."""
+        if self.judged_by == BY_CPU:
+            return 1 / self.cpu_seconds if self.cpu_seconds > 0 else 0.0
+        if self.less_is_better:
+            return 1 / self.value if self.value > 0 else 0.0
+        return self.value
 
     def figure(self, name: str) -> float | None:
         """The number that `figures` gives for `name`; None without one."""
@@ -101,16 +117,20 @@ SCOPES = {
     ),
     "row": Scope(
         ("row",),
-        ("row_index", "about", "tags", "params", "metric", "unit", "less_is_better", "also", "program_sha256"),
-    ),
+        (
+            "row_index", "about", "tags", "params", "metric", "unit", "less_is_better", "also", "judged_by",
+            "program_sha256",
+        ),
+    ),  # fmt: skip
     "allocator": Scope(("allocator",), ("ours", "library", "library_sha256", "library_version", "config")),
     "cell": Scope(("row", "allocator"), ("command",)),
 }
 CONSTANT = "# "  # begins a line of constants
 _TYPES = {field.name: field.type for field in dataclasses.fields(Run)}
-LATER = {"also": ""}  # constants that files of older versions lack, and what they mean there
+LATER = ("also", "judged_by", "stolen_share")  # what files of older versions lack; they mean the defaults of Run
 OLD_COLUMNS = tuple(name for name in _TYPES if name not in LATER)  # every column in every line, as the oldest files
 COLUMNS = tuple(name for name in _TYPES if all(name not in scope.constants for scope in SCOPES.values()))
+EARLIER_COLUMNS = tuple(name for name in COLUMNS if name not in LATER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,7 +278,7 @@ def _constants(where: str, values: list[str]) -> tuple[tuple[str, ...], dict[str
 
 
 def _runs(path: pathlib.Path, columns: tuple[str, ...], lines: list[tuple[int, list[str]]]) -> Iterator[Run]:
-    scopes = SCOPES if columns == COLUMNS else {}  # in the old format every line is complete
+    scopes = {} if columns == OLD_COLUMNS else SCOPES  # in the oldest format every line is complete
     constants: dict[tuple[str, ...], dict[str, object]] = {}
     for line, values in lines:
         where = f"{path}:{line}"
@@ -290,14 +310,14 @@ def _lines(path: pathlib.Path, *headers: tuple[str, ...]) -> tuple[tuple[str, ..
     except csv.Error as error:
         raise ValueError(f"{path}:{reader.line_num}: {error}") from error
     if not lines or tuple(lines[0][1]) not in headers:
-        known = " or ".join(f"'{','.join(columns[:3])},...'" for columns in headers)
+        known = " or ".join(dict.fromkeys(f"'{','.join(columns[:3])},...'" for columns in headers))
         raise ValueError(f"{path}:1: the first line is not the header {known}")
     return tuple(lines[0][1]), lines[1:]
 
 
 def read(path: pathlib.Path) -> Recording:
     """Raises ValueError `file:line: what is wrong`."""
-    runs = list(_runs(path, *_lines(path, COLUMNS, OLD_COLUMNS)))
+    runs = list(_runs(path, *_lines(path, COLUMNS, EARLIER_COLUMNS, OLD_COLUMNS)))
     if not runs:
         raise ValueError(f"{path}:1: no runs in it")
     samples = []

@@ -9,7 +9,8 @@ NAME = re.compile(r"[A-Za-z0-9_.+-]+")  # of rows and allocators, which become n
 @dataclasses.dataclass(frozen=True)
 class Metric:
     """The driver's figure divided by `divisor` is in `unit`. `of_process`: known without the program's output.
-    `of_samples`: needs samples of the RSS. `is_neutral`: no allocator is better for it, so no row is judged by it."""
+    `of_samples`: needs samples of the RSS. `is_neutral`: no allocator is better for it, so no row is judged by it.
+    `of_work`: the rate or the time of a fixed amount of work, which CPU time can judge instead."""
 
     unit: str
     less_is_better: bool
@@ -17,18 +18,19 @@ class Metric:
     of_process: bool = False
     of_samples: bool = False
     is_neutral: bool = False
+    of_work: bool = False
 
 
 METRICS = {
-    "ops_per_s": Metric("M ops/s", False, 1e6),
-    "pairs_per_s": Metric("M pairs/s", False, 1e6),
-    "frees_per_s": Metric("M frees/s", False, 1e6),
-    "requests_per_s": Metric("k req/s", False, 1e3),
-    "seconds": Metric("s", True),
+    "ops_per_s": Metric("M ops/s", False, 1e6, of_work=True),
+    "pairs_per_s": Metric("M pairs/s", False, 1e6, of_work=True),
+    "frees_per_s": Metric("M frees/s", False, 1e6, of_work=True),
+    "requests_per_s": Metric("k req/s", False, 1e3, of_work=True),
+    "seconds": Metric("s", True, of_work=True),
     "median_seconds": Metric("s median", True),
     "slowest_ratio": Metric("x slowest", True),
-    "wall_seconds": Metric("s", True, of_process=True),
-    "cpu_seconds": Metric("s cpu", True, of_process=True),
+    "wall_seconds": Metric("s", True, of_process=True, of_work=True),
+    "cpu_seconds": Metric("s cpu", True, of_process=True, of_work=True),
     "p99_us": Metric("us p99", True),
     "p9999_us": Metric("us p99.99", True),
     "fork_us": Metric("us fork", True),
@@ -70,12 +72,13 @@ METRICS = {
     "free_max_ns": Metric("ns free max", True),
 }
 JUDGING = tuple(name for name, metric in METRICS.items() if not metric.is_neutral)
+BY_CPU, BY_FIGURE = "cpu", "figure"  # what judges a row: the CPU time of its process, or the row's own figure
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
     """One line of the table. `work` is the amount of work at scale 1, 0 when the row has nothing to scale. `also` are
-    the metrics shown beside `metric`, which alone judges the row."""
+    the metrics shown beside `metric`. `judged_by` is BY_CPU or BY_FIGURE."""
 
     name: str
     about: str
@@ -90,6 +93,7 @@ class Row:
     discard_output: bool = False
     rss_every_ms: int = 0
     timeout: float = 120.0
+    judged_by: str = BY_FIGURE
 
     @property
     def unit(self) -> str:
@@ -102,6 +106,12 @@ class Row:
     @property
     def threads(self) -> int:
         return int(self.params.get("threads", "1"))
+
+    @property
+    def default_judge(self) -> str:
+        """CPU time where one thread does a fixed amount of work: it leaves out the time in which other processes or the
+        host have the cpu. With several threads the figure, because a thread that waits for another uses no CPU time."""
+        return BY_CPU if METRICS[self.metric].of_work and self.threads == 1 else BY_FIGURE
 
     def scaled_args(self, scale: float) -> list[str]:
         amount = str(max(1, round(self.work * scale / self.threads)))

@@ -23,7 +23,7 @@ from hakobench.drivers import app
 from hakobench.drivers.job import Job, Outcome
 from hakobench.drivers.registry import DRIVERS
 from hakobench.project import BIN_DIR, public_text
-from hakobench.rows import METRICS, Row
+from hakobench.rows import BY_CPU, METRICS, Row
 from hakobench.summary import NOISY_SHARE
 from hakobench.watch import Watcher
 
@@ -61,8 +61,8 @@ class Step:
 
 
 def steps(plan: Plan) -> Iterator[Step]:
-    """All runs, in an order that `plan.seed` decides. Within a round the allocators of a row follow each other, so a
-    drift of the machine hits all of them alike."""
+    """All runs, in an order that `plan.seed` decides. Within a round the allocators of a row follow each other, in a
+    new order each time: the runs of a pair lie a few runs of one row apart, so a drift of the machine hits both alike."""
     order = random.Random(plan.seed)
     places = {row.name: index for index, row in enumerate(plan.rows)}
     position = 0
@@ -105,7 +105,9 @@ def check_resumable(plan: Plan, seen: machine.Machine, done: list[record.Run]) -
             raise ValueError(f"{where}: the program {row.workload} has changed since")
         args = shlex.join(row.scaled_args(plan.scale)) if row.driver == "program" else ""
         args = app.shown((row.workload, *row.args)) if row.driver == "own" else args
-        known = (run.metric, run.also, run.params) == (row.metric, " ".join(row.also), _params(row))
+        known = (run.metric, run.also, run.params, run.judged_by) == (
+            row.metric, " ".join(row.also), _params(row), row.judged_by,
+        )  # fmt: skip
         if not known or (not run.failure and args not in run.command):
             raise ValueError(f"{where}: the suite's file has changed since")
         if (run.cpu, run.cores, run.kernel) != (seen.cpu, seen.cores, seen.kernel):
@@ -144,8 +146,10 @@ class Runner:
             outcome = self._drive(step, watcher)
         finally:
             watcher.stop()
-        other = machine.CpuTimes.now().share_since(before, _own_cpu_seconds() - used_before)
-        run = self._describe(step, outcome, started, other)
+        after = machine.CpuTimes.now()
+        run = self._describe(step, outcome, started)
+        run.other_cpu_share = after.others_since(before, _own_cpu_seconds() - used_before)
+        run.stolen_share = after.stolen_since(before)
         if not run.failure:
             run.failure = wrong_malloc(step.allocator, outcome.figures.get("malloc_from"), watcher)
         self._fill(run, step, outcome, watcher)
@@ -195,7 +199,7 @@ class Runner:
             setattr(outcome, text, public_text(getattr(outcome, text), *paths))
         return outcome
 
-    def _describe(self, step: Step, outcome: Outcome, started: str, other: float | None) -> record.Run:
+    def _describe(self, step: Step, outcome: Outcome, started: str) -> record.Run:
         row, allocator, seen = step.row, step.allocator, self._machine
         preload = f"LD_PRELOAD={shlex.quote(allocator.shown_library)} " if allocator.library else ""
         settings = "".join(f"{name}={shlex.quote(value)} " for name, value in allocator.settings)
@@ -205,12 +209,13 @@ class Runner:
             params=_params(row), allocator=allocator.name,
             ours=allocator.is_ours, round=step.round, position=step.position, failure=outcome.failure, marks="",
             metric=row.metric, unit=row.unit, less_is_better=row.less_is_better, value=0.0, wall_seconds=0.0,
-            cpu_seconds=0.0, peak_rss_kb=0, final_rss_kb=0, other_cpu_share=other, figures="",
+            cpu_seconds=0.0, peak_rss_kb=0, final_rss_kb=0, other_cpu_share=None, figures="",
             command=under + settings + preload + outcome.command, library=allocator.shown_library,
             library_sha256=allocator.sha256, library_version=allocator.version, config=allocator.config,
             program_sha256=self._program_digest(row), commit=seen.commit, cpu=seen.cpu, cores=seen.cores,
             kernel=seen.kernel, governor=seen.governor, load=seen.load, busy_share=seen.busy_share,
             seed=self._plan.seed, scale=self._plan.scale, started=started, also=" ".join(row.also),
+            judged_by=row.judged_by,
         )  # fmt: skip
 
     def _fill(self, run: record.Run, step: Step, outcome: Outcome, watcher: Watcher) -> None:
@@ -222,6 +227,8 @@ class Runner:
         marks = ["forced"] if self._plan.forced and self._machine.is_busy else []
         if run.other_cpu_share is not None and run.other_cpu_share > NOISY_SHARE:
             marks.append("noisy")
+        if run.stolen_share is not None and run.stolen_share > NOISY_SHARE:
+            marks.append("stolen")
         if not run.failure:
             try:
                 run.value = float(figures[run.metric]) / METRICS[run.metric].divisor
@@ -229,6 +236,8 @@ class Runner:
                     raise ValueError(f"{run.metric}={figures[run.metric]}")
                 run.wall_seconds = float(figures.get("wall_seconds", 0))
                 run.cpu_seconds = float(figures.get("cpu_seconds", 0))
+                if run.judged_by == BY_CPU and not (math.isfinite(run.cpu_seconds) and run.cpu_seconds > 0):
+                    raise ValueError(f"cpu_seconds={figures.get('cpu_seconds')}")
                 run.peak_rss_kb = int(float(figures.get("peak_rss_kb", 0)))
                 run.final_rss_kb = int(float(figures.get("final_rss_kb", 0)))
                 for name in step.row.also:

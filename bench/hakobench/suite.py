@@ -10,7 +10,8 @@
     workload = "bench_random_mixed_mt_remote_malloc"   # a program of bench/workloads, or of the driver
     driver = "program"                           # of hakobench.drivers; this is the default
     args = ["{threads}", "{work}", "400", "16", "2048", "{remote}", "1024", "--full=wait"]
-    metric = "ops_per_s"                         # one of METRICS; it judges the row
+    metric = "ops_per_s"                         # one of METRICS; the row's figure
+    judged_by = "figure"                         # or "cpu": see below
     also = ["peak_rss_kb"]                       # METRICS that a table shows beside it
     work = 16_000_000                            # amount of work; {work} is work x scale / {threads} (or / 1)
     tags = ["mt", "r{remote}"]
@@ -26,6 +27,13 @@
     against = "tcmalloc"
     ratio = 0.96
     source = "004, section 1"
+
+What judges a row. `judged_by = "cpu"` is the CPU time of the process, user and system, from its start to its end: time in
+which other processes or the host have the cpu does not count. It is the default where the metric is a rate or the time
+of the row's work (Metric.of_work) and `threads` is 1 or absent. With more threads the default is "figure", the metric
+itself, because threads that wait for each other use no CPU time. A row says what judges it where the default is wrong:
+"figure" for threads that no parameter names, and for a program of which only a part is measured; "cpu" for several
+threads that do not wait for each other's blocks.
 """
 
 import dataclasses
@@ -39,7 +47,7 @@ from collections.abc import Sequence
 
 from hakobench import peers
 from hakobench.drivers.registry import DRIVERS
-from hakobench.rows import JUDGING, METRICS, NAME, Row
+from hakobench.rows import BY_CPU, BY_FIGURE, JUDGING, METRICS, NAME, Row
 
 OWN_ROUNDS = 7
 OWN_TIMEOUT = 3600.0  # seconds, for a run of a caller's program
@@ -274,6 +282,15 @@ def _check_sources(table: _Table, metrics: Sequence[str], discard: bool, rss_eve
             raise table.error("", f"the metric '{name}' needs samples: rss_every_ms must be above 0")
 
 
+def _judge(table: _Table, row: Row) -> str:
+    """What judges the row: what it says, or the default."""
+    chosen = _choice(table, "judged_by", [BY_CPU, BY_FIGURE], row.default_judge)
+    if chosen == BY_CPU and not METRICS[row.metric].of_work:
+        of_work = ", ".join(name for name, metric in METRICS.items() if metric.of_work)
+        raise table.error("judged_by", f"CPU time cannot stand for the metric '{row.metric}'; allowed: {of_work}")
+    return chosen
+
+
 def _rows(table: _Table) -> list[Row]:
     table.check_keys(_ROW_KEYS, _ROW_REQUIRED)
     metric = _choice(table, "metric", JUDGING)
@@ -291,21 +308,20 @@ def _rows(table: _Table) -> list[Row]:
         name = _fill(table, "name", table.get("name", str), params)
         if not NAME.fullmatch(name):
             raise table.error("name", f"name is '{name}'; allowed: letters, digits and _ . + -")
-        rows.append(
-            Row(
-                name=name,
-                about=_fill(table, "about", table.get("about", str), params),
-                workload=table.get("workload", str),
-                driver=_choice(table, "driver", list(DRIVERS), "program"),
-                args=_texts(table, "args", params),
-                metric=metric,
-                work=int(table.number("work", 0, 10**12, 0)),
-                tags=_texts(table, "tags", params),
-                params=params,
-                also=also,
-                discard_output=discard,
-                rss_every_ms=rss_every_ms,
-                timeout=float(table.number("timeout", 1, 86_400, 120, whole=False)),
-            )
+        row = Row(
+            name=name,
+            about=_fill(table, "about", table.get("about", str), params),
+            workload=table.get("workload", str),
+            driver=_choice(table, "driver", list(DRIVERS), "program"),
+            args=_texts(table, "args", params),
+            metric=metric,
+            work=int(table.number("work", 0, 10**12, 0)),
+            tags=_texts(table, "tags", params),
+            params=params,
+            also=also,
+            discard_output=discard,
+            rss_every_ms=rss_every_ms,
+            timeout=float(table.number("timeout", 1, 86_400, 120, whole=False)),
         )
+        rows.append(dataclasses.replace(row, judged_by=_judge(table, row)))
     return rows

@@ -7,6 +7,7 @@ import pathlib
 import pytest
 
 from hakobench import record, summary
+from hakobench.project import RESULTS_DIR
 
 
 def a_run(**changes: object) -> record.Run:
@@ -233,6 +234,37 @@ def test_a_file_from_before_the_figures_side_by_side(tmp_path: pathlib.Path) -> 
     assert record.read(path).runs == [a_run()]
     written(path, [a_run(position=2, also="p99_us peak_rss_kb")])
     assert [run.also for run in record.read(path).runs] == ["", "p99_us peak_rss_kb"]
+
+
+def test_a_file_from_before_stolen_time(tmp_path: pathlib.Path) -> None:
+    """Its header and its runs lack the column, its rows what judges them: the figure does. It cannot be appended to."""
+    runs = [a_run(), a_run(position=2, round=2, other_cpu_share=0.5)]
+    path = written(tmp_path / "x.csv", runs)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines[0].endswith(",stolen_share") and sum(",judged_by=figure," in line for line in lines) == 1
+    old = [line if line.startswith("#") else line.rpartition(",")[0] for line in lines]
+    path.write_text("".join(f"{line.replace(',judged_by=figure,', ',')}\n" for line in old), encoding="utf-8")
+    read = record.read(path).runs
+    assert read == runs
+    assert {(run.judged_by, run.stolen_share) for run in read} == {("figure", None)}
+    with pytest.raises(ValueError, match=r"x\.csv' has the format of an older hakobench"):
+        record.Writer(path)
+
+
+@pytest.mark.parametrize("name", ["apps", "large", "quick", "rss", "seeds"])
+def test_the_results_of_the_repository_can_be_read(name: str) -> None:
+    """Whatever version wrote them."""
+    (path,) = (path for path in RESULTS_DIR.glob(f"{name}-*.csv") if not path.name.endswith(record.RSS_SUFFIX))
+    assert all(run.speed > 0 for run in record.read(path).runs if not run.failure)
+
+
+def test_what_judges_a_run(tmp_path: pathlib.Path) -> None:
+    runs = [a_run(judged_by="cpu", stolen_share=0.0625), a_run(position=2, row="other", value=4.0, less_is_better=True)]
+    read = record.read(written(tmp_path / "x.csv", runs)).runs
+    assert read == runs
+    assert [run.speed for run in read] == [2.0, 0.25]
+    assert a_run().speed == 1.5
+    assert [a_run(judged_by="cpu", cpu_seconds=0.0).speed, a_run(value=0.0, less_is_better=True).speed] == [0.0, 0.0]
 
 
 def test_figures_side_by_side_are_medians_in_their_units() -> None:

@@ -191,6 +191,22 @@ def test_slow_allocator_loses(bench: Bench, libraries: dict[str, pathlib.Path]) 
     assert "Only 3 rounds: do not quote these figures" in done.stdout
 
 
+def test_stolen_time_is_recorded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host takes 1.5 of 10 s of the machine during each run, and the kernel says so."""
+    times = (CpuTimes(4.0 * at, 10.0 * at, 1.5 * at) for at in range(1, 100))
+    monkeypatch.setattr(machine.CpuTimes, "now", classmethod(lambda cls: next(times)))
+    chosen = suite.load(str(bench.suite)).select("args")
+    plan = runner.Plan(
+        "mine", chosen, [allocators.Allocator(allocators.GLIBC)], 2, 0.0001, 1, bench.results / "mine-1.csv", bench.logs,
+        pathlib.Path(bench.places[1]),
+    )  # fmt: skip
+    runner.execute(plan, machine.Machine("cpu", 2, "k", "none", "c", 0.0, 0.0))
+    runs = record.read(plan.csv_path).runs
+    assert [run.stolen_share for run in runs] == [0.15, 0.15]
+    assert all("stolen" in run.marks.split() for run in runs)
+    assert all(run.other_cpu_share < 0.25 for run in runs), "stolen time is not that of other processes"
+
+
 def test_seconds_rows_prefer_less(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:
     slow = libraries["ours"].with_name("libslower.so")
     build_library(slow, OURS.replace("return next", "for (volatile int i = 0; i < 200000; i++) { } return next"))
@@ -631,6 +647,25 @@ def test_shares_of_the_machine() -> None:
     assert after.share_since(before, own_seconds=2.0) == pytest.approx(0.1)
     assert after.share_since(before, own_seconds=5.0) == 0.0
     assert CpuTimes(100.1, 1000.2).share_since(before) is None
+
+
+def test_stolen_time_is_not_that_of_other_processes() -> None:
+    """Of 10 s of the machine 6 were busy: 2 by the program, 3 stolen, 1 by others."""
+    before, after = CpuTimes(100.0, 1000.0, 7.0), CpuTimes(106.0, 1010.0, 10.0)
+    assert after.stolen_since(before) == pytest.approx(0.3)
+    assert after.others_since(before, own_seconds=2.0) == pytest.approx(0.1)
+    assert after.others_since(before, own_seconds=9.0) == 0.0
+    assert CpuTimes(100.1, 1000.2, 7.1).stolen_since(before) is None
+    assert CpuTimes(100.1, 1000.2, 7.1).others_since(before, 0.0) is None
+
+
+def test_stolen_time_is_read_from_the_kernel() -> None:
+    """user nice system idle iowait irq softirq steal guest guest_nice, in ticks; guest is part of user."""
+    found = CpuTimes.of("cpu  100 20 300 4000 500 6 70 800 90 9\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
+    tick = os.sysconf("SC_CLK_TCK")
+    assert (found.busy * tick, found.total * tick, found.stolen * tick) == pytest.approx((1296, 5796, 800))
+    before, after = CpuTimes.now(), CpuTimes.now()
+    assert 0 <= before.stolen <= before.busy <= before.total and before.stolen <= after.stolen
 
 
 def test_no_path_of_this_machine_in_results() -> None:

@@ -131,6 +131,65 @@ def test_every_workload_is_in_a_suite() -> None:
     assert {row.workload for row in rows if row.driver == "program"} == set(NAMES)
 
 
+JUDGED = """about = "what judges a row"
+
+[[row]]
+name = "one"
+about = "one"
+workload = "larson"
+metric = "seconds"
+params = { threads = 1 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("metric", "params", "said", "judged_by"),
+    [
+        ("seconds", "threads = 1", "", "cpu"),
+        ("pairs_per_s", "high = 16", "", "cpu"),
+        ("requests_per_s", "threads = 2", "", "figure"),
+        ("peak_rss_kb", "threads = 1", "", "figure"),
+        ("p99_us", "threads = 1", "", "figure"),
+        ("seconds", "threads = 1", "figure", "figure"),
+        ("wall_seconds", "threads = 4", "cpu", "cpu"),
+    ],
+)
+def test_what_judges_a_row(tmp_path: pathlib.Path, metric: str, params: str, said: str, judged_by: str) -> None:
+    text = JUDGED.replace("seconds", metric).replace("threads = 1", params)
+    text += f'judged_by = "{said}"\n' if said else ""
+    assert suite.load(write(tmp_path, text)).rows[0].judged_by == judged_by
+
+
+@pytest.mark.parametrize(
+    ("metric", "said", "message"),
+    [
+        ("seconds", "wall", r":9: judged_by is 'wall'; allowed: cpu, figure"),
+        ("peak_rss_kb", "cpu", r":9: CPU time cannot stand for the metric 'peak_rss_kb'; allowed: ops_per_s, .*cpu_seconds"),
+    ],
+)
+def test_what_cannot_judge_a_row(tmp_path: pathlib.Path, metric: str, said: str, message: str) -> None:
+    text = JUDGED.replace("seconds", metric) + f'judged_by = "{said}"\n'
+    with pytest.raises(ValueError, match=r"mine\.toml" + message):
+        suite.load(write(tmp_path, text))
+
+
+WITH_THREADS = {"xmalloc_test", "larson", "cache_thrash", "cache_scratch", "pipeline", "db_bench", "java"}
+
+
+@pytest.mark.parametrize("name", suite.names())
+def test_cpu_time_judges_no_threads_that_wait(name: str) -> None:
+    """Programs that start threads without a parameter `threads`, and rows of several threads."""
+    for row in suite.load(name).rows:
+        if row.workload in WITH_THREADS or row.threads > 1:
+            assert row.judged_by == "figure", row.name
+
+
+def test_cpu_time_judges_real_programs() -> None:
+    rows = suite.load("apps").rows
+    assert len([row for row in rows if row.judged_by == "cpu"]) == 15
+    assert {row.name for row in rows if row.judged_by == "figure"} == {"redis-get-p16", "rocksdb-fill", "rocksdb-read"}
+
+
 BESIDE = """about = "figures side by side"
 
 [[row]]
