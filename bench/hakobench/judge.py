@@ -27,8 +27,10 @@ confidence that grows with the number of rows (hakobench.statistics.row_confiden
 single rows together, ends in a false NO-GO in less than 0.5 % of the cases. The simulations in
 tests/hakobench/test_compare.py show it.
 
+The ratio of a pair is that of the speeds that judge its row (record.Run.speed): of CPU time where the row allows it.
+
 A pair counts when both runs ended well with a figure above 0 and neither is marked `unverified` (the library was not
-seen in the process) or `fallback` (the work was not the same). A run whose figure is 0, infinite or no number failed.
+seen in the process) or `fallback` (the work was not the same). A run whose figure or CPU time is 0, infinite or no number failed.
 Rows outside the gate do not change the verdict, but a loss in one is reported.
 """
 
@@ -40,13 +42,15 @@ import statistics as plain
 import tomllib
 from collections.abc import Iterable, Sequence
 
-from hakobench import statistics
+from hakobench import standing, statistics
 from hakobench.record import Run
+from hakobench.rows import BY_FIGURE
+from hakobench.standing import Standing
 
 GATES_DIR = pathlib.Path(__file__).parent / "gates"
 EVERY_ROW = "*"
 DOUBTFUL_MARKS = ("fallback", "unverified")  # the run perhaps did other work, or did not run under the library
-NOISE_MARKS = ("busy", "forced", "noisy")  # the run shared the machine with other processes
+NOISE_MARKS = ("busy", "forced", "noisy", "stolen")  # the run shared the machine with other processes
 GO, NO_GO, UNDECIDED, NOT_JUDGED = "GO", "NO-GO", "UNDECIDED", "NOT-JUDGED"
 
 
@@ -135,7 +139,8 @@ def _demand(source: _Source, name: str, table: object, low: float, high: float) 
 @dataclasses.dataclass(frozen=True)
 class RowResult:
     """One row of the comparison. Medians are in `unit`, over the runs that count, None without any. `ratios` are the
-    log ratios of the pairs that count. `interval` has the confidence of statistics.row_confidence, None without a pair.
+    log ratios of the pairs that count. `interval` has the confidence of statistics.row_confidence, None without a pair;
+    `standing` is that of B to A from the same pairs. `stolen_share` is the median over the runs, None where none says it.
     `role` is what the gate asks of the row: gain, hold, or nothing. `missing` names the allocator without a run of the
     row. `dropped` has the marks of each pair that does not count; `noisy` is the number of pairs that count although
     other processes ran beside them."""
@@ -153,6 +158,9 @@ class RowResult:
     missing: str = ""
     dropped: tuple[str, ...] = ()
     noisy: int = 0
+    judged_by: str = BY_FIGURE
+    standing: Standing | None = None
+    stolen_share: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,9 +188,13 @@ def _marks(pair: Pair, among: Sequence[str]) -> list[str]:
 
 def _failure(run: Run) -> str:
     """Why the run failed, or ""."""
-    if not run.failure and not (math.isfinite(run.value) and run.value > 0.0):
+    if run.failure:
+        return run.failure
+    if not (math.isfinite(run.value) and run.value > 0.0):
         return f"its figure is {run.value:g}, which is no speed"
-    return run.failure
+    if not (math.isfinite(run.speed) and run.speed > 0.0):
+        return f"its CPU time is {run.cpu_seconds:g}, which is no speed"
+    return ""
 
 
 def _pairs(runs: Sequence[Run], first: str, second: str) -> tuple[list[Run], list[Run], list[Pair]]:
@@ -234,18 +246,23 @@ def _row_result(runs: Sequence[Run], first: str, second: str, gate: Gate) -> Row
     mine = firsts + seconds
     if not mine:
         return None
+    if len({run.judged_by for run in mine}) > 1:
+        raise ValueError(f"row {mine[0].row}: CPU time judges some of its runs, and their figure the others")
     if len({run.program_sha256 for run in mine}) > 1:
         raise ValueError(f"row {mine[0].row}: the program under test is not the same file in all runs")
     tags = tuple(mine[0].tags.split())
     marks = [_marks(pair, DOUBTFUL_MARKS) for pair in pairs]
     counting = [pair for pair, found in zip(pairs, marks, strict=True) if not found]
+    ratios = tuple(statistics.log_ratio(a.speed, b.speed, less_is_better=False) for a, b in counting)
+    stolen = [run.stolen_share for run in mine if run.stolen_share is not None]
     return RowResult(
         row=mine[0].row, unit=mine[0].unit, tags=tags, first=_median(firsts), second=_median(seconds),
-        ratios=tuple(statistics.log_ratio(a.value, b.value, a.less_is_better) for a, b in counting), interval=None,
+        ratios=ratios, interval=None,
         role=_role(gate, tags), first_failures=_failures(firsts), second_failures=_failures(seconds),
         missing=second if not seconds else first if not firsts else "",
         dropped=tuple(" ".join(found) for found in marks if found),
-        noisy=sum(bool(_marks(pair, NOISE_MARKS)) for pair in counting),
+        noisy=sum(bool(_marks(pair, NOISE_MARKS)) for pair in counting), judged_by=mine[0].judged_by,
+        standing=standing.of(ratios) if ratios else None, stolen_share=plain.median(stolen) if stolen else None,
     )  # fmt: skip
 
 

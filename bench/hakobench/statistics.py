@@ -36,9 +36,21 @@ intervals therefore share the 0.5 % (Bonferroni; `row_confidence`). For any numb
 the intervals of equals lies below 1.0 is then at most half of that. In 1500 comparisons of equals with twelve rows and
 the noise above, an interval of some row lay below 1.0 in 0.2 % | 0.1 % of the cases with the confidence of a single
 interval, and in 0.0 % | 0.0 % with the shared one.
+
+A row's standing. Tables say how each row stands to another (hakobench.standing) by `of_pairs`: the same bootstrap and t,
+for the mean of all log ratios, of which nothing is trimmed, with 95 %. A suite has few rounds, often three or five, and
+there the mean loses nothing. In a simulation of 40,000 rows of equals with the noise above, with Student's and Yuen's
+formulas in place of the bootstrap, the interval missed 1.0 in
+
+    pairs of runs                      3                5                11
+    mean of all                        3.4 % | 3.2 %    3.1 % | 2.8 %    2.9 % | 3.4 %
+    trimmed mean                       the same         5.0 % | 4.6 %    4.4 % | 3.9 %
+    median width, mean                 19 % | 32 %      11 % | 20 %      9 % | 13 %
+    median width, trimmed mean         the same         13 % | 21 %      6 % | 9 %
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 
@@ -48,6 +60,8 @@ import scipy.stats
 CONFIDENCE = 0.995
 DEFAULT_ROUNDS = 15
 MIN_ROUNDS = 5  # of every row; with fewer there is nothing to trim
+PAIRS_CONFIDENCE = 0.95
+MIN_PAIRS = 3  # for the standing of a row
 TRIMMED_SHARE = 0.2  # at each end
 WIDE = 4.0
 RESAMPLES = 2000  # which give the standard error to about 1.6 %
@@ -98,42 +112,52 @@ def row_confidence(rows: int) -> float:
     return 1.0 - (1.0 - CONFIDENCE) / max(1, rows)
 
 
-def _trimmed(values: Sequence[float]) -> float:
-    return float(scipy.stats.trim_mean(values, TRIMMED_SHARE))
+def _trimmed(values: Sequence[float], share: float) -> float:
+    return float(scipy.stats.trim_mean(values, share))
 
 
-def estimate(rows: Sequence[Sequence[float]]) -> float:
-    """The mean over rows of the trimmed means of their log ratios."""
-    return sum(_trimmed(row) for row in rows) / len(rows)
+def estimate(rows: Sequence[Sequence[float]], share: float = TRIMMED_SHARE) -> float:
+    """The mean over rows of the means of their log ratios, `share` trimmed at each end."""
+    return sum(_trimmed(row, share) for row in rows) / len(rows)
 
 
-def _vectorized(*samples: numpy.ndarray, axis: int = -1) -> numpy.ndarray:
+def _vectorized(*samples: numpy.ndarray, share: float, axis: int = -1) -> numpy.ndarray:
     """`estimate` for many resamples in one call."""
     means = []
     for sample in samples:
         count = sample.shape[axis]
-        cut = int(TRIMMED_SHARE * count)
+        cut = int(share * count)
         kept = numpy.partition(sample, (cut, count - cut - 1), axis=axis)
         means.append(numpy.take(kept, range(cut, count - cut), axis=axis).mean(axis=axis))
     return numpy.mean(means, axis=0)
 
 
+def of_pairs(log_ratios: Sequence[float]) -> Interval:
+    """The interval of one row from all of its pairs, with PAIRS_CONFIDENCE; unknown with fewer than MIN_PAIRS. Raises
+    ValueError without any."""
+    return _interval([log_ratios], PAIRS_CONFIDENCE, 0.0, MIN_PAIRS)
+
+
 def interval(rows: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Interval:
     """The interval for a group of one or more rows, each of them a list of log ratios. Raises ValueError without rows,
     and for a row without values."""
+    return _interval(rows, confidence, TRIMMED_SHARE, MIN_ROUNDS)
+
+
+def _interval(rows: Sequence[Sequence[float]], confidence: float, share: float, least: int) -> Interval:
     if not rows or not all(rows):
         raise ValueError("an interval needs rows with values")
     pairs = sum(len(row) for row in rows)
-    middle = estimate(rows)
-    if min(len(row) for row in rows) < MIN_ROUNDS:
+    middle = estimate(rows, share)
+    if min(len(row) for row in rows) < least:
         return Interval(math.exp(middle), 0.0, math.inf, pairs)
     samples = tuple(numpy.asarray(row, dtype=float) for row in rows)
     found = scipy.stats.bootstrap(
-        samples, _vectorized, n_resamples=RESAMPLES, vectorized=True, method="percentile",
+        samples, functools.partial(_vectorized, share=share), n_resamples=RESAMPLES, vectorized=True, method="percentile",
         rng=numpy.random.default_rng(_SEED),
     )  # fmt: skip
     fewest = min(len(row) for row in rows)
     error = float(found.standard_error) * math.sqrt(fewest / (fewest - 1))
-    freedom = sum(len(row) - 2 * int(TRIMMED_SHARE * len(row)) - 1 for row in rows)
+    freedom = sum(len(row) - 2 * int(share * len(row)) - 1 for row in rows)
     half = float(scipy.stats.t.isf((1.0 - confidence) / 2, freedom)) * error
     return Interval(math.exp(middle), math.exp(middle - half), math.exp(middle + half), pairs)

@@ -1,13 +1,19 @@
-"""The figures of tables and pictures, from raw runs: medians, spread, the best peer, ratios."""
+"""The figures of tables and pictures, from raw runs: medians, spread, the best peer, ratios and standings.
+
+A ratio is the geometric mean of the ratios of all pairs of runs of the same round, of the speeds that the row is judged
+by (record.Run.speed): what changes from round to round and hits both cancels. No run that ended well is left out.
+"""
 
 import dataclasses
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from hakobench import standing
 from hakobench.record import Run
-from hakobench.rows import METRICS, Metric
+from hakobench.rows import BY_CPU, BY_FIGURE, METRICS, Metric
 
-NOISY_SHARE = 0.05  # of the machine that other processes used during a run; median over a row
+NOISY_SHARE = 0.05  # of the machine that other processes used, or the host took, during a run; median over a row
 FEW_ROUNDS = 5
 RSS_PEER_SPEED = 0.8  # the leanest peer is one that reaches this share of our speed
 
@@ -16,7 +22,8 @@ RSS_PEER_SPEED = 0.8  # the leanest peer is one that reaches this share of our s
 class Cell:
     """One allocator in one row: medians over its rounds. `failures` counts the failed runs, `values` are those of the
     good runs. `spread` is half of (max - min), relative to the median. `beside` has the medians of the figures that the
-    row shows beside its metric."""
+    row shows beside its metric. `speeds` are those of the good runs (record.Run.speed) by round, and by number where a
+    round has several."""
 
     allocator: str
     ours: bool
@@ -29,15 +36,22 @@ class Cell:
     rounds: int
     marks: frozenset[str]
     beside: dict[str, float] = dataclasses.field(default_factory=dict)
+    speeds: dict[tuple[int, int], float] = dataclasses.field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
         return self.failures > 0
 
+    @property
+    def speed(self) -> float:
+        """The median speed; 0 without a good run."""
+        return statistics.median(self.speeds.values()) if self.speeds else 0.0
+
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """One row of the table. `cells` are by allocator, in the order of `lines`."""
+    """One row of the table. `cells` are by allocator, in the order of `lines`. `other_cpu_share` and `stolen_share` are
+    medians over the runs; the latter is None where no run says it."""
 
     row: str
     about: str
@@ -49,6 +63,8 @@ class Line:
     cells: dict[str, Cell]
     other_cpu_share: float
     also: tuple[str, ...] = ()
+    judged_by: str = BY_FIGURE
+    stolen_share: float | None = None
 
     @property
     def columns(self) -> list[tuple[str, str, bool]]:
@@ -79,7 +95,7 @@ class Line:
         peers = [cell for cell in self.cells.values() if not cell.ours and not cell.failed]
         if not peers:
             return None
-        return (min if self.less_is_better else max)(peers, key=lambda cell: cell.value)
+        return max(peers, key=lambda cell: cell.speed)
 
     @property
     def failed_peers(self) -> tuple[str, ...]:
@@ -89,14 +105,33 @@ class Line:
 
     @property
     def is_noisy(self) -> bool:
-        return self.other_cpu_share > NOISY_SHARE
+        return max(self.other_cpu_share, self.stolen_share or 0.0) > NOISY_SHARE
+
+    @property
+    def noise(self) -> str:
+        """The shares of the machine that the program did not get, in words."""
+        taken = "" if self.stolen_share is None else f", the host took {self.stolen_share:.0%}"
+        return f"others used {self.other_cpu_share:.0%}{taken}"
+
+    def log_ratios(self, name: str, against: str) -> list[float]:
+        """The log of the speed of `name` as a multiple of that of `against`, for each pair of runs of the same round.
+        Empty when runs of either failed."""
+        mine, other = self.cells.get(name), self.cells.get(against)
+        if mine is None or other is None or mine.failed or other.failed:
+            return []
+        both = [(speed, other.speeds.get(key, 0.0)) for key, speed in mine.speeds.items()]
+        return [math.log(speed / against) for speed, against in both if speed > 0 and against > 0]
 
     def speed_ratio(self, name: str, against: str) -> float | None:
         """The speed of `name` as a multiple of that of `against`: above 1 is better, for seconds too."""
-        mine, other = self.cells.get(name), self.cells.get(against)
-        if mine is None or other is None or mine.failed or other.failed or not mine.value or not other.value:
-            return None
-        return other.value / mine.value if self.less_is_better else mine.value / other.value
+        found = self.log_ratios(name, against)
+        return math.exp(statistics.fmean(found)) if found else None
+
+    def standing_to_best(self, name: str) -> standing.Standing | None:
+        """How `name` stands to the best peer; None without a pair of runs, and for the best peer itself."""
+        best = self.best_peer
+        found = self.log_ratios(name, best.allocator) if best is not None and best.allocator != name else []
+        return standing.of(found) if found else None
 
     def ratio_to_best(self, name: str) -> float | None:
         """The speed of `name` as a multiple of the best peer's."""
@@ -137,6 +172,10 @@ def _cell(name: str, runs: Sequence[Run]) -> Cell:
         return Cell(name, runs[0].ours, 0.0, 0.0, (), 0.0, 0.0, failures, len(runs), marks)
     values = tuple(run.value for run in good)
     median = statistics.median(values)
+    speeds: dict[tuple[int, int], float] = {}
+    for run in good:
+        number = sum(key[0] == run.round for key in speeds)
+        speeds[run.round, number] = run.speed
     return Cell(
         name,
         runs[0].ours,
@@ -149,6 +188,7 @@ def _cell(name: str, runs: Sequence[Run]) -> Cell:
         len(runs),
         marks,
         _beside(runs[0].also.split(), good),
+        speeds,
     )
 
 
@@ -162,10 +202,12 @@ def lines(runs: Sequence[Run]) -> list[Line]:
         by_name = {name: [run for run in of_row if run.allocator == name] for name in allocators}
         cells = {name: _cell(name, found) for name, found in by_name.items() if found}
         others = [run.other_cpu_share for run in of_row if run.other_cpu_share is not None]
+        stolen = [run.stolen_share for run in of_row if run.stolen_share is not None]
         table.append(
             Line(
                 row, first.about, first.unit, first.metric, first.less_is_better, tuple(first.tags.split()),
                 first.params, cells, statistics.median(others) if others else 0.0, tuple(first.also.split()),
+                first.judged_by, statistics.median(stolen) if stolen else None,
             )
         )  # fmt: skip
     return table
@@ -173,7 +215,8 @@ def lines(runs: Sequence[Run]) -> list[Line]:
 
 def as_json(table: Sequence[Line]) -> dict:
     """The table for programs. `figures` are medians over the rounds by metric, in the units of `units`; `values` are the
-    metric's figures of the good runs. A failed allocator has what its good runs gave."""
+    metric's figures of the good runs. `standing` is the word of hakobench.standing for the ratio to the best peer, and
+    `interval` its two ends, null with too few pairs. A failed allocator has what its good runs gave."""
     rows = []
     for line in table:
         metrics = [metric for metric, _, _ in line.columns]
@@ -188,13 +231,17 @@ def as_json(table: Sequence[Line]) -> dict:
                 "figures": {metric: line.figure_of(name, metric) for metric in metrics},
                 "peak_rss_mib": cell.peak_rss_mb,
                 "ratio_to_best_peer": line.ratio_to_best(name),
+                "standing": stood.word if stood else None,
+                "interval": [stood.interval.low, stood.interval.high] if stood and stood.interval.is_known else None,
             }
             for name, cell in line.cells.items()
+            for stood in [line.standing_to_best(name)]
         }
         units = {metric: unit for metric, unit, _ in line.columns}
         rows.append({
             "row": line.row, "about": line.about, "metric": line.metric, "units": units,
-            "less_is_better": line.less_is_better, "noisy": line.is_noisy, "allocators": cells,
+            "less_is_better": line.less_is_better, "judged_by": line.judged_by, "noisy": line.is_noisy,
+            "stolen_share": line.stolen_share, "allocators": cells,
         })  # fmt: skip
     return {"rows": rows}
 
@@ -222,6 +269,22 @@ def heading(metric: str, unit: str, less_is_better: bool) -> str:
 def with_columns(table: Sequence[Line]) -> list[Line]:
     """The rows that show figures beside their metric."""
     return [line for line in table if line.also]
+
+
+def share(value: float | None) -> str:
+    """A share of the machine as a table shows it."""
+    return "-" if value is None else f"{value:.1%}"
+
+
+def legend(judges: Collection[str], knows_stolen: bool) -> list[str]:
+    """What a reader of a table with standings has to know."""
+    found = []
+    if BY_CPU in judges:
+        found.append("by cpu: the program's CPU time gives the ratio; by figure: the figure that the table shows.")
+    found.append(standing.LEGEND)
+    if knows_stolen:
+        found.append("stolen: the share of the machine that the host took while the row ran, median of the runs.")
+    return found
 
 
 def times(ratio: float | None) -> str:

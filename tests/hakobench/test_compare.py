@@ -392,6 +392,27 @@ def test_marks_are_reported(tmp_path: pathlib.Path) -> None:
     assert "Marked runs: forced 1, noisy 2;" in done.stdout
 
 
+def test_each_row_says_what_judges_it_and_how_it_stands(tmp_path: pathlib.Path) -> None:
+    made = [
+        dataclasses.replace(
+            run, cpu_seconds=1 / run.value, judged_by="cpu" if run.row == "st" else "figure",
+            value=50.0 if run.row == "st" else run.value, stolen_share=0.125 if run.row == "st" else None,
+        )
+        for run in rows_of(r90=1.2, r0=1.0, st=0.5)
+    ]  # fmt: skip
+    done = call("a", "b", "--csv", str(write(tmp_path / "made.csv", made)))
+    assert done.exit_code == 0, done.output
+    rows = {line.split("│")[1].strip(): [cell.strip() for cell in line.split("│")] for line in done.stdout.splitlines() if line.startswith("│")}
+    assert (rows["st"][6], rows["r90"][6]) == ("cpu", "figure")
+    assert rows["st"][4:6] == ["50.0", "50.0"], "the table shows the figure, whatever judges"
+    assert re.fullmatch(r"behind \(0\.49\d \.\. 0\.50\d\)", rows["st"][10]), rows["st"]
+    assert re.fullmatch(r"ahead \(1\.19\d \.\. 1\.20\d\)", rows["r90"][10]), rows["r90"]
+    assert rows["r0"][10] == "level within 2 %"
+    assert (rows["st"][11], rows["r90"][11]) == ("12.5%", "-")
+    assert "Note: st loses, at 0.500" in done.stdout
+    assert '"level within 2 %" means that the 95 % interval' in done.stdout
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import math
 import pathlib
 
 import pytest
@@ -185,10 +186,36 @@ def test_summary_of_a_row() -> None:
     assert [(cell.allocator, cell.value) for cell in line.cells.values()] == [("fat", 11), ("glibc", 2), ("mine", 22)]
     assert line.cells["fat"].spread == pytest.approx(2 / 11)
     assert line.best_peer.allocator == "fat"
-    assert line.ratio_to_best("mine") == 2.0
+    of_rounds = (12 / 10) * (22 / 11) * (24 / 14)
+    assert line.ratio_to_best("mine") == pytest.approx(of_rounds ** (1 / 3))
     assert line.rss_ratio("mine") is None  # no peer reaches 0.8 of its speed
     assert line.rss_ratio("fat") == 1.0  # glibc is too slow to count, so the leanest peer of its speed is itself
     assert not line.is_noisy
+
+
+def test_a_ratio_is_of_the_rounds_that_both_have() -> None:
+    """The third round was interrupted; and a round that a file has twice gives two pairs."""
+    runs = [
+        a_run(round=turn, allocator=name, ours=name == "mine", value=value)
+        for name, values in (("glibc", ((1, 1.0), (2, 4.0), (2, 5.0), (3, 900.0))), ("mine", ((1, 2.0), (2, 8.0), (2, 10.0))))
+        for turn, value in values
+    ]  # fmt: skip
+    (line,) = summary.lines(runs)
+    assert line.log_ratios("mine", "glibc") == pytest.approx([math.log(2.0)] * 3)
+    assert line.ratio_to_best("mine") == pytest.approx(2.0)
+    alone = [dataclasses.replace(run, round=run.round + 9 * run.ours) for run in runs]
+    (line,) = summary.lines(alone)
+    assert (line.ratio_to_best("mine"), line.standing_to_best("mine")) == (None, None)
+
+
+def test_stolen_time_of_a_row() -> None:
+    shares = (0.0, None, 0.02, 0.3)
+    (line,) = summary.lines([a_run(round=turn, stolen_share=share) for turn, share in enumerate(shares)])
+    assert (line.stolen_share, line.is_noisy) == (0.02, False)
+    (line,) = summary.lines([a_run(stolen_share=0.3, other_cpu_share=0.01)])
+    assert (line.is_noisy, line.noise) == (True, "others used 1%, the host took 30%")
+    (line,) = summary.lines([a_run(other_cpu_share=0.01)])
+    assert (line.stolen_share, line.noise) == (None, "others used 1%")
 
 
 def test_summary_where_less_is_better_and_runs_fail() -> None:

@@ -64,9 +64,11 @@ def test_a_page_has_its_plots_and_the_document_its_table(document: pathlib.Path,
 
 
 def test_the_table_counts_what_the_page_says(document: pathlib.Path, results: pathlib.Path) -> None:
-    """A row is clearly ahead or behind only when each round of one side beats every round of the other."""
     row = MadeRow("one", "", "")
-    values = {"glibc": ((9, 10, 11), (9, 10, 11), (9, 10, 11)), "hz4": ((12, 13, 14), (11, 12, 13), (6, 7, 8))}
+    values = {
+        "glibc": ((9, 10, 11), (9, 10, 11), (9, 10, 11), (9, 10, 11)),
+        "hz4": ((12, 13, 14), (11, 12, 8), (6, 7, 8), (9.01, 10.1, 11.1)),
+    }
     runs = [
         make_run(dataclasses.replace(row, name=f"row{at}"), at, name, name == "hz4", value=float(value), round=turn)
         for name, rows in values.items()
@@ -76,10 +78,29 @@ def test_the_table_counts_what_the_page_says(document: pathlib.Path, results: pa
     results.unlink()
     path = report_recordings.write(results.with_name("x.csv"), [(run, []) for run in runs])
     assert _report(document, results.parent, "--markdown", path).exit_code == 0
-    assert "| hz4 | 3 | 1 | 1 | 1 | 1.03 | glibc 1.00 | row2 0.70 |" in document.read_text(encoding="utf-8")
+    assert "| hz4 | 4 | 1 | 1 | 1 | 1 | 0.98 | glibc 1.00 | row2 0.70 |" in document.read_text(encoding="utf-8")
     text = " ".join(results.with_name("synthetic.md").read_text(encoding="utf-8").split())
-    assert "3 rows: 1 clearly slower, 1 within the spread of the rounds, 1 clearly faster; geometric mean 1.03." in text
-    assert "Medians below the best peer's: row2 0.70 (clearly)." in text
+    assert "4 rows: 1 behind, 1 level within 2 %, 1 not decided, 1 ahead; geometric mean 0.98." in text
+    assert "Below 1: row2 0.70 (behind)." in text
+    assert re.search(r"\| row0 \| figure \| 1\.30 \| ahead \(1\.\d+ \.\. 1\.\d+\) \|", text)
+    assert "| row3 | figure | 1.01 | level within 2 % |" in text
+    assert "* stolen by the host: not recorded" in text and "| stolen |" not in text and "By cpu:" not in text
+
+
+def test_the_page_names_what_judges_and_what_was_stolen(document: pathlib.Path, results: pathlib.Path) -> None:
+    runs = [
+        make_run(MadeRow("one", "", ""), 0, name, name == "hz4", round=turn, cpu_seconds=cpu, judged_by="cpu", stolen_share=share)
+        for name, cpu in (("glibc", 1.1), ("hz4", 1.0))
+        for turn, share in enumerate((0.01, 0.02, 0.4), 1)
+    ]
+    results.unlink()
+    path = report_recordings.write(results.with_name("x.csv"), [(run, []) for run in runs])
+    assert _report(document, results.parent, "--markdown", path).exit_code == 0
+    text = " ".join(results.with_name("synthetic.md").read_text(encoding="utf-8").split())
+    assert "* stolen by the host: 2.0% of the machine in the median run, 40.0% at most" in text
+    assert "| row | by | hz4 / best | hz4 is | RSS / leanest | stolen |" in text
+    assert "| one | cpu | 1.10 | ahead (1.100 .. 1.100) | 1.00 | 2.0% |" in text
+    assert "By cpu: the program's CPU time gives the ratio" in text
 
 
 def test_plots_are_valid_and_load_nothing(document: pathlib.Path, results: pathlib.Path) -> None:
@@ -222,7 +243,7 @@ def test_foreign_text_does_not_break_the_table(document: pathlib.Path, tmp_path:
     tables = [line for line in text.splitlines() if line.startswith("|")]
     assert all(re.search(r"(?<!\\)\|$", line) for line in tables)
     columns = [len(re.findall(r"(?<!\\)\|", line)) for line in tables if "a\\|b" in line]
-    assert columns and all(count in (4, 5) for count in columns)
+    assert columns and all(count in (4, 5, 6) for count in columns)
 
 
 def test_long_text_is_folded_and_tables_are_not(document: pathlib.Path, results: pathlib.Path) -> None:

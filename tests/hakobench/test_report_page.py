@@ -148,37 +148,55 @@ def test_ratios_and_losses_of_a_known_recording() -> None:
     )
     assert [facts.rss_goodness(line, "hz3") for line in found.table] == [0.5, 2.0]
     text = _render(*runs)
-    assert '<td class="num loss" data-value="0.8"><a href="#row.mt-t2-r90">0.80</a></td>' in text
-    assert '<td class="num" data-value="1.5"><a href="#row.compile">1.50</a></td>' in text
+    few = "<small>not decided (pairs: 1)</small>"
+    assert re.search(rf'<td class="num" data-value="0.8[0-9]*"><a href="#row.mt-t2-r90">0.80</a> {re.escape(few)}</td>', text)
+    assert re.search(rf'<td class="num" data-value="1.5[0-9]*"><a href="#row.compile">1.50</a> {re.escape(few)}</td>', text)
 
 
-def test_overlapping_rounds_are_within_the_spread() -> None:
-    def line(mine: list[float]) -> facts.Verdict:
-        peers = [make_run(SPEED, 0, "glibc", value=value) for value in (10.0, 11.0, 12.0)]
-        ours = [make_run(SPEED, 0, "hz3", True, value=value) for value in mine]
-        return facts.collect(_recording(*peers, *ours)).verdicts[0]
-
-    assert line([9.0, 9.5, 10.5]).within_spread == {"mt-t2-r90"}
-    assert line([9.0, 9.5, 9.9]).within_spread == frozenset()
+def _paired(*mine: float) -> list[record.Run]:
+    """Three rounds of a peer, and of ours."""
+    peers = [make_run(SPEED, 0, "glibc", value=value, round=turn) for turn, value in enumerate((10.0, 11.0, 12.0))]
+    return [*peers, *(make_run(SPEED, 0, "hz3", True, value=value, round=turn) for turn, value in enumerate(mine))]
 
 
-def test_a_level_row_is_no_loss() -> None:
-    def runs(mine: tuple[float, ...]) -> list[record.Run]:
-        peers = [make_run(SPEED, 0, "glibc", value=value) for value in (10.0, 11.0, 12.0)]
-        return [*peers, *(make_run(SPEED, 0, "hz3", True, value=value) for value in mine)]
+def test_rounds_that_overlap_can_differ() -> None:
+    def word(*mine: float) -> str:
+        (verdict,) = facts.collect(_recording(*_paired(*mine))).verdicts
+        return verdict.standings["mt-t2-r90"].word
+
+    assert word(9.0, 9.9, 10.8) == "behind"  # each 10 % slower than the peer in the same round
+    assert word(9.0, 9.5, 14.0) == "not decided"
+    assert word(10.1, 11.1, 12.1) == "level within 2 %"
+
+
+def test_only_a_row_that_is_behind_is_a_loss() -> None:
 
     def counts(text: str) -> list[str]:
         verdict = text[text.index('class="counts"') :]
-        found = re.findall(r"<b[^>]*>(\d+)</b> ([a-z ]+)<", verdict[: verdict.index("</ul>")])
+        found = re.findall(r"<b[^>]*>(\d+)</b> ([a-z0-9 %]+)<", verdict[: verdict.index("</ul>")])
         return [f"{number} {what}" for number, what in found]
 
-    level = _render(*runs((9.0, 9.5, 10.5)))
-    assert counts(level) == ["0 clearly faster", "1 level", "0 clearly slower"]
+    level = _render(*_paired(9.95, 10.9, 11.9))
+    assert counts(level) == ["0 ahead", "0 not decided", "1 level within 2 %", "0 behind"]
     assert 'class="num loss"' not in level
-    slower = _render(*runs((9.0, 9.5, 9.9)))
-    assert counts(slower) == ["0 clearly faster", "0 level", "1 clearly slower"]
+    open_ = _render(*_paired(9.0, 9.5, 13.0))
+    assert counts(open_) == ["0 ahead", "1 not decided", "0 level within 2 %", "0 behind"]
+    assert 'class="num loss"' not in open_
+    slower = _render(*_paired(9.0, 9.9, 10.8))
+    assert counts(slower) == ["0 ahead", "0 not decided", "0 level within 2 %", "1 behind"]
     assert 'class="num loss"' in slower
+    assert "<small>behind (0.900 .. 0.900)</small>" in slower
     assert SPEED.about in level[level.index('id="speed"') :]
+
+
+def test_the_page_says_what_judges_a_row_and_what_the_host_took() -> None:
+    runs = [dataclasses.replace(run, judged_by="cpu", stolen_share=0.25) for run in _paired(9.0, 9.9, 10.8)]
+    text = _render(*runs)
+    assert "of CPU time in the rows that it judges (1 of 1)" in text
+    assert "noisy: others used 1%, the host took 25% of the machine" in text
+    assert "judged by CPU time" in text
+    assert '<td class="num">25.0</td>' in text
+    assert "the spread" not in text
 
 
 def test_rows_are_grouped_when_they_differ_in_one_parameter_only() -> None:

@@ -191,6 +191,28 @@ def test_slow_allocator_loses(bench: Bench, libraries: dict[str, pathlib.Path]) 
     assert "Only 3 rounds: do not quote these figures" in done.stdout
 
 
+def test_the_table_says_what_judges_a_row_and_how_it_stands(bench: Bench, libraries: dict[str, pathlib.Path]) -> None:
+    """`ours` waits half a millisecond in some calls, and uses no CPU time for it: by CPU time it is no slower."""
+    sleeper = libraries["ours"].with_name("libsleeper.so")
+    napping = OURS.replace("return next", "static int calls; if (calls++ % 100 == 0) usleep(500); return next", 1)
+    build_library(sleeper, napping.replace('#include "next.h"', '#include "next.h"\n#include <unistd.h>'))
+    done = bench("--rows", "args,mt-r0", "--allocators", "glibc", "--lib", f"ours={sleeper}", "--rounds", "3", "--scale", "0.001")
+    assert done.returncode == 0, done.stderr
+    runs = {row: [run for run in bench.runs() if run.row == row] for row in ("args", "mt-r0")}
+    assert {row: {run.judged_by for run in found} for row, found in runs.items()} == {"args": {"cpu"}, "mt-r0": {"figure"}}
+    assert all(run.cpu_seconds > 0 for found in runs.values() for run in found)
+    by_cpu, by_figure = table_line(done.stdout, "args"), table_line(done.stdout, "mt-r0")
+    assert (by_cpu["by"], by_figure["by"]) == ("cpu", "figure")
+    slowest = max(run.value for run in runs["args"] if run.ours)
+    assert slowest * 3 < min(run.value for run in runs["args"] if not run.ours), "the sleep shows in the figure"
+    assert float(by_cpu["ours / best"]) > slowest / min(run.value for run in runs["args"] if not run.ours) * 1.5
+    words = r"(level within 2 %|ahead \(.* \.\. .*\)|behind \(.* \.\. .*\)|not decided \(.* \.\. .*\))"
+    assert all(re.fullmatch(words, cells["ours is"]) for cells in (by_cpu, by_figure)), (by_cpu, by_figure)
+    assert "stolen" in by_cpu
+    assert '"level within 2 %" means' in done.stdout and "by cpu: the program's CPU time" in done.stdout
+    assert "spread" not in done.stdout
+
+
 def test_stolen_time_is_recorded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host takes 1.5 of 10 s of the machine during each run, and the kernel says so."""
     times = (CpuTimes(4.0 * at, 10.0 * at, 1.5 * at) for at in range(1, 100))

@@ -50,7 +50,8 @@ def _runs(speeds: dict[str, list[float]], ours: str = "mine", **fields: object) 
         record.Run(**(blank | numbers | {
             "row": "replay-x", "allocator": name, "ours": name.startswith(ours), "round": at, "value": speed,
             "failure": "" if speed else "killed by SIGSEGV", "metric": "ops_per_s", "unit": "M ops/s",
-            "less_is_better": False, "peak_rss_kb": 20480, "other_cpu_share": 0.0, "config": "lane=x shards=3",
+            "less_is_better": False, "peak_rss_kb": 20480, "other_cpu_share": 0.0, "stolen_share": None,
+            "config": "lane=x shards=3",
         } | fields))
         for name, figures_of in speeds.items() for at, speed in enumerate(figures_of, 1)
     ]  # fmt: skip

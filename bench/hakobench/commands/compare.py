@@ -106,7 +106,8 @@ def _cell(value: float | None, failures: tuple[str, ...]) -> str:
 
 def _table(outcome: Outcome, names: list[str]) -> Table:
     within = f"{statistics.row_confidence(len(outcome.rows)):.2%} interval"
-    table = Table("row", "gate asks", "unit", *map(escape, names), "ratio", within, "n")
+    stands = f"{names[1]} is"
+    table = Table("row", "gate asks", "unit", *map(escape, names), "by", "ratio", within, "n", escape(stands), "stolen")
     for row in outcome.rows:
         found = row.interval
         if found is None:
@@ -115,7 +116,11 @@ def _table(outcome: Outcome, names: list[str]) -> Table:
             ratio = f"{found.ratio:.3f}"
             within = f"{found.low:.3f} to {found.high:.3f}" if not found.is_wide else "too few rounds"
         cells = (_cell(row.first, row.first_failures), _cell(row.second, row.second_failures))
-        table.add_row(escape(row.row), row.role or "-", row.unit, *cells, ratio, within, str(len(row.ratios)))
+        stands, stolen = row.standing.text if row.standing else "-", summary.share(row.stolen_share)
+        table.add_row(
+            escape(row.row), row.role or "-", row.unit, *cells, row.judged_by, ratio, within, str(len(row.ratios)), stands,
+            stolen,
+        )  # fmt: skip
     return table
 
 
@@ -128,10 +133,13 @@ def verdict_line(outcome: Outcome, gate: judge.Gate) -> str:
 
 def _print(outcome: Outcome, names: list[str], gate: judge.Gate, console: Console) -> None:
     if not console.is_terminal:
-        console.width = 140
+        console.width = 180
     console.print(_table(outcome, names))
     say = console.out
     say(f"ratio: speed of {names[1]} as a multiple of that of {names[0]}; above 1 {names[1]} is faster.")
+    knows_stolen = any(row.stolen_share is not None for row in outcome.rows)
+    for text in summary.legend({row.judged_by for row in outcome.rows}, knows_stolen):
+        say(text)
     if outcome.same:
         say("Both are the same file: any difference comes from the machine or the method.")
     demands = f"gain rows at {gate.gain.at_least:g} or above" + (

@@ -58,11 +58,14 @@ def options(function):
 
 def show_runs(runs: list[record.Run], console: Console) -> None:
     """Prints the table, and the failures with their reasons."""
-    for line in summary.lines(runs):
+    table = summary.lines(runs)
+    for line in table:
         console.print(f"{line.row}: {line.about}; {line.params}", markup=False, soft_wrap=True)
         console.print(run_command.allocator_table(line))
         if line.is_noisy:
-            console.print(f"Noisy: others used {line.other_cpu_share:.0%} of the machine.", markup=False)
+            console.print(f"Noisy: {line.noise} of the machine.", markup=False)
+    for text in summary.legend({line.judged_by for line in table}, knows_stolen=False):
+        console.print(text, markup=False, soft_wrap=True)
     if max(run.round for run in runs) < summary.FEW_ROUNDS:
         console.print(f"Few rounds: do not quote these figures (from {summary.FEW_ROUNDS} on).", markup=False)
     for failure in sorted({f"{run.allocator}: {run.failure}" for run in runs if run.failure}):

@@ -24,11 +24,12 @@ FOLD_ABOVE = 6  # allocators; a wider table does not fit into a terminal
 
 
 def _speed_table(table: list[summary.Line]) -> Table:
-    """The table. A cell is "median ±spread", the best peer is bold, and each library of ours adds two ratios."""
+    """The table. A cell is "median ±spread", the best peer is bold, and each library of ours adds two ratios and how it
+    stands to the best peer."""
     names = list(dict.fromkeys(name for line in table for name in line.cells))
     ours = [name for name in names if any(name in line.cells and line.cells[name].ours for line in table)]
-    columns = [column for name in ours for column in (f"{name} / best", "RSS / lean")]
-    shown = Table("row", "unit", *names, *columns)
+    columns = [column for name in ours for column in (f"{name} / best", f"{name} is", "RSS / lean")]
+    shown = Table("row", "unit", *names, "by", *columns, "stolen")
     for line in table:
         best = line.best_peer
         cells = []
@@ -41,25 +42,35 @@ def _speed_table(table: list[summary.Line]) -> Table:
             else:
                 text = f"{summary.figure(cell.value)} ±{cell.spread:.0%}"
                 cells.append(f"[bold]{text}[/bold]" if best is cell else text)
-        ratios = [summary.times(one) for name in ours for one in (line.ratio_to_best(name), line.rss_ratio(name))]
+        ratios = [
+            text
+            for name in ours
+            for text in (summary.times(line.ratio_to_best(name)), _stands(line, name), summary.times(line.rss_ratio(name)))
+        ]
         noisy = " (!)" if line.is_noisy else ""
-        shown.add_row(escape(line.row) + noisy, line.unit, *cells, *ratios)
+        stolen = summary.share(line.stolen_share)
+        shown.add_row(escape(line.row) + noisy, line.unit, *cells, line.judged_by, *ratios, stolen)
     return shown
+
+
+def _stands(line: summary.Line, name: str) -> str:
+    found = line.standing_to_best(name)
+    return found.text if found else "-"
 
 
 def allocator_table(line: summary.Line) -> Table:
     """One row of the suite with one line an allocator, for many allocators or a single row."""
     best = line.best_peer
-    table = Table("allocator", line.unit, "spread", "/ best peer", "peak MiB", "/ best peer", "MiB after")
+    table = Table("allocator", line.unit, "spread", "/ best peer", "is", "peak MiB", "/ best peer", "MiB after")
     for name, cell in line.cells.items():
         if cell.failed:
-            table.add_row(name, f"[red]FAILED {cell.failures}/{cell.rounds}[/red]", "", "", "", "", "")
+            table.add_row(name, f"[red]FAILED {cell.failures}/{cell.rounds}[/red]", *[""] * 6)
             continue
         memory = summary.times(cell.peak_rss_mb / best.peak_rss_mb if best and best.peak_rss_mb else None)
         shown = f"[bold]{name}[/bold]" if cell.ours else name
         table.add_row(
             shown, summary.figure(cell.value), f"±{cell.spread:.0%}", summary.times(line.ratio_to_best(name)),
-            summary.figure(cell.peak_rss_mb), memory, summary.figure(cell.final_rss_mb),
+            _stands(line, name), summary.figure(cell.peak_rss_mb), memory, summary.figure(cell.final_rss_mb),
         )  # fmt: skip
     return table
 
@@ -95,14 +106,21 @@ def print_result(runs: list[record.Run], console: Console) -> None:
     """Prints the table, and what its reader has to know."""
     table = summary.lines(runs)
     if not console.is_terminal:
-        console.width = 60 + 18 * len({run.allocator for run in runs})
+        ours = {run.allocator for run in runs if run.ours}
+        console.width = 80 + 18 * len({run.allocator for run in runs}) + 30 * len(ours)
     if console.is_terminal and len({run.allocator for run in runs}) > FOLD_ABOVE:
         for line in table:
             noisy = " (!)" if line.is_noisy else ""
-            console.print(f"{line.row}{noisy}: {line.about}", markup=False, soft_wrap=True)
+            stolen = f"; stolen {summary.share(line.stolen_share)}" if line.stolen_share is not None else ""
+            about = f"{line.row}{noisy}: {line.about}; judged by {line.judged_by}{stolen}"
+            console.print(about, markup=False, soft_wrap=True)
             console.print(allocator_table(line))
     else:
         console.print(_speed_table(table))
+    if len({run.allocator for run in runs}) > 1:
+        knows_stolen = any(line.stolen_share is not None for line in table)
+        for text in summary.legend({line.judged_by for line in table}, knows_stolen):
+            console.print(text, markup=False, soft_wrap=True)
     for line in summary.with_columns(table):
         console.print(_row_table(line))
     rounds = max(cell.rounds for line in table for cell in line.cells.values())

@@ -8,13 +8,16 @@ import re
 import statistics
 from collections.abc import Iterable, Sequence
 
-from hakobench import suite, summary
+from hakobench import standing, suite, summary
 from hakobench.record import Recording, Run, words
+from hakobench.rows import BY_CPU
+from hakobench.standing import Standing
 
 MARKS = {
     "busy": "the machine was busy before the start",
     "forced": "started with --force on a busy machine",
     "noisy": f"others used more than {summary.NOISY_SHARE:.0%} of the machine during the run",
+    "stolen": f"the host took more than {summary.NOISY_SHARE:.0%} of the machine during the run",
     "fallback": "more than 0.1 % of the remote frees fell back to local ones: the allocators did different work",
     "unverified": "nothing showed whether the preload took effect",
 }
@@ -62,12 +65,13 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """One library of ours against the best peer of each row. A ratio above 1 is better. `doubtful` has the ratios of
-    rows in which a peer failed, because that peer might have been the best; they count nowhere."""
+    """One library of ours against the best peer of each row. A ratio above 1 is better; `standings` has how each row
+    stands. `doubtful` has the ratios of rows in which a peer failed, because that peer might have been the best; they
+    count nowhere."""
 
     name: str
     ratios: dict[str, float]
-    within_spread: frozenset[str]
+    standings: dict[str, Standing]
     rss: float | None
     failed_runs: int
     doubtful: dict[str, float]
@@ -85,15 +89,14 @@ class Verdict:
         """Worst first."""
         return sorted((row for row, ratio in self.ratios.items() if ratio < 1), key=lambda row: self.ratios[row])
 
-    @property
-    def clear_wins(self) -> list[str]:
-        """Wins in which every round of ours has a better figure than every round of the best peer."""
-        return [row for row in self.wins if row not in self.within_spread]
+    def rows(self, word: str) -> list[str]:
+        """The rows of which `word` (hakobench.standing) says how they stand."""
+        return [row for row, found in self.standings.items() if found.word == word]
 
     @property
-    def clear_losses(self) -> list[str]:
-        """Worst first, as `losses`."""
-        return [row for row in self.losses if row not in self.within_spread]
+    def counts(self) -> list[tuple[str, int]]:
+        """Each word with the number of its rows, losses first."""
+        return [(word, len(self.rows(word))) for word in standing.WORDS]
 
     @property
     def best(self) -> str | None:
@@ -165,6 +168,20 @@ class Facts:
         return {line.row: line.failed_peers for line in self.table if line.failed_peers}
 
     @property
+    def standing_rule(self) -> str:
+        """What the words of the standings mean."""
+        return standing.LEGEND
+
+    @property
+    def knows_stolen(self) -> bool:
+        return any(line.stolen_share is not None for line in self.table)
+
+    @property
+    def by_cpu(self) -> list[str]:
+        """The rows that CPU time judges."""
+        return [line.row for line in self.table if line.judged_by == BY_CPU]
+
+    @property
     def suite(self) -> str:
         return self.recording.runs[0].suite
 
@@ -231,6 +248,13 @@ def _distinct(runs: Sequence[Run], column: str) -> str:
     return ", ".join(value for value in values if value) or "unknown"
 
 
+def _stolen(runs: Sequence[Run]) -> str:
+    known = [run.stolen_share for run in runs if run.stolen_share is not None]
+    if not known:
+        return "not recorded"
+    return f"{statistics.median(known):.1%} of the machine in the median run, {max(known):.1%} at most"
+
+
 def _header(recording: Recording) -> list[tuple[str, str]]:
     runs = recording.runs
     by_time = sorted(runs, key=lambda run: time_of(run.started))
@@ -248,6 +272,7 @@ def _header(recording: Recording) -> list[tuple[str, str]]:
         ("governor", _distinct(runs, "governor")),
         ("load at the start", ", ".join(f"{load:.2f}" for load in loads)),
         ("runs", f"{len(runs)}: {len(cells)} cells, {rounds} interleaved and shuffled rounds"),
+        ("stolen by the host", _stolen(runs)),
         ("seed", _distinct(runs, "seed")),
         ("amount of work", ", ".join(f"× {scale:g}" for scale in sorted({run.scale for run in runs}))),
     ]
@@ -279,30 +304,19 @@ def _failures(runs: Sequence[Run]) -> list[Failure]:
     return [Failure(*key, len(places), places[0]) for key, places in found.items()]
 
 
-def is_within_spread(line: summary.Line, name: str) -> bool:
-    """Whether the rounds of `name` and of the best peer overlap."""
-    mine, best = line.cells[name], line.best_peer
-    return max(min(mine.values), min(best.values)) <= min(max(mine.values), max(best.values))
-
-
-def is_level(line: summary.Line, name: str) -> bool:
-    """Whether nothing can be said about `name` and the best peer: their rounds overlap. False where one has none."""
-    cell = line.cells.get(name)
-    return bool(cell and cell.values and line.best_peer and line.best_peer.values) and is_within_spread(line, name)
-
-
 def verdict(table: Sequence[summary.Line], name: str, failed_runs: int = 0) -> Verdict:
     """The verdict over the rows in which both sides ran and no peer failed."""
     sound = [line for line in table if not line.failed_peers]
-    ratios = _ratios(sound, name)
-    within = frozenset(line.row for line in sound if line.row in ratios and is_within_spread(line, name))
+    standings = {line.row: found for line in sound if (found := line.standing_to_best(name)) is not None}
     rss = geometric_mean(ratio for line in sound if (ratio := line.rss_ratio(name)) is not None)
     return Verdict(
-        name, ratios, within, rss, failed_runs, _ratios([line for line in table if line.failed_peers], name)
-    )
+        name, ratios_of(sound, name), standings, rss, failed_runs,
+        ratios_of([line for line in table if line.failed_peers], name),
+    )  # fmt: skip
 
 
-def _ratios(table: Sequence[summary.Line], name: str) -> dict[str, float]:
+def ratios_of(table: Sequence[summary.Line], name: str) -> dict[str, float]:
+    """The ratios of `name` to the best peer, by row."""
     found = {line.row: line.ratio_to_best(name) for line in table}
     return {row: ratio for row, ratio in found.items() if ratio is not None}
 

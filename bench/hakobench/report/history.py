@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hakobench import record, summary
 from hakobench.project import public_path, public_text
 from hakobench.record import RSS_SUFFIX, Recording, Run, rss_path
-from hakobench.report.facts import geometric_mean, time_of, verdict
+from hakobench.report.facts import geometric_mean, ratios_of, time_of
 
 DIRTY = "-dirty"  # ends the name of a commit when the working tree had changes
 # The settings for the allocator stand before the command; a scratch folder has another name in each run.
@@ -30,7 +30,7 @@ class Commit:
         """The speed of `name` relative to the best peer, by row; over several files the geometric mean."""
         found: dict[str, list[float]] = {}
         for table in self.tables:
-            for row, ratio in verdict(table, name).ratios.items():
+            for row, ratio in ratios_of([line for line in table if not line.failed_peers], name).items():
                 found.setdefault(row, []).append(ratio)
         return {row: geometric_mean(ratios) for row, ratios in found.items()}
 

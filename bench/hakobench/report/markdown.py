@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import jinja2
 
-from hakobench import record, summary
+from hakobench import record, standing, summary
 from hakobench.project import public_path
 from hakobench.record import Recording
 from hakobench.report import facts, page, plots, svg, theme
@@ -26,7 +26,8 @@ END = "<!-- hakobench: end -->"
 _RESULTS = re.compile(r"^<!-- results: (.+) -->\n")
 LINES_IN_PLOT = 6  # groups in one picture of scaling
 TEXT_COLUMNS = 120  # width of wrapped text; tables are wider
-LOSSES_IN_TABLE = 2
+LOSSES_IN_TABLE = 2  # at most; with fewer where the line would be wider than LINE_COLUMNS
+LINE_COLUMNS = 160
 NAMES_IN_TABLE = 9  # allocators; a table with more is two tables
 HEAD_COLUMNS = 150  # width of the head of a table
 
@@ -72,6 +73,11 @@ def _cell_text(text: str) -> str:
     """`text`, made safe for a table of a Markdown page."""
     text = " ".join(text.split()).replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([|`*_\[\]~])", r"\\\1", text) if re.search(r"[|`*\[\]~]", text) else text
+
+
+def _stands(line: summary.Line, name: str) -> str:
+    found = line.standing_to_best(name)
+    return "–" if found is None else found.text
 
 
 def _speed(line: summary.Line, name: str) -> str:
@@ -139,6 +145,7 @@ def _environment() -> jinja2.Environment:
     )  # fmt: skip
     environment.filters |= {"cell": _cell_text, "times": summary.times}
     environment.globals |= {"speed": _speed, "rss": _rss, "latency": _latency, "beside": _beside}
+    environment.globals |= {"stands": _stands, "share": summary.share}
     environment.globals |= {"name_parts": _name_parts, "column_parts": _column_parts, "heading": summary.heading}
     environment.globals |= {"ratio_text": facts.ratio_text, "doubtful_mark": facts.DOUBTFUL}
     environment.filters |= {"with_columns": summary.with_columns}
@@ -264,24 +271,24 @@ def _next_best(found: Facts) -> str:
     return "–" if best is None else f"{_cell_text(best)} {summary.times(means[best])}"
 
 
-def _table_line(found: Facts, verdict: facts.Verdict, link: str) -> str:
+def _table_line(found: Facts, verdict: facts.Verdict, link: str, count: int = LOSSES_IN_TABLE) -> str:
     header = dict(found.header)
-    losses = verdict.losses[:LOSSES_IN_TABLE]
+    losses = verdict.losses[:count]
     worst = ", ".join(f"{_cell_text(row)} {summary.times(verdict.ratios[row])}" for row in losses)
     cells = [
         f"[{_cell_text(found.suite)}]({link})", header["date"][:10], header["commit"], _cell_text(verdict.name),
-        str(len(verdict.ratios)), str(len(verdict.clear_losses)), str(len(verdict.within_spread)),
-        str(len(verdict.clear_wins)), summary.times(verdict.mean), _next_best(found), worst or "none",
+        str(len(verdict.ratios)), *(str(count) for _, count in verdict.counts), summary.times(verdict.mean),
+        _next_best(found), worst or "none",
     ]  # fmt: skip
-    return f"| {' | '.join(cells)} |"
+    line = f"| {' | '.join(cells)} |"
+    return line if len(line) <= LINE_COLUMNS or count <= 1 else _table_line(found, verdict, link, count - 1)
 
 
 def table(document: pathlib.Path, recordings: dict[pathlib.Path, Recording]) -> str:
     """One line for each page and library of ours. `recordings` are by the path of their page."""
     lines = [
-        "| suite | date | commit | library | rows | clearly behind | within spread | clearly ahead | mean "
-        "| best peer's mean | worst rows |",
-        "|---|---|---|---|--:|--:|--:|--:|--:|---|---|",
+        f"| suite | date | commit | library | rows | {' | '.join(standing.WORDS)} | mean | best peer's mean | worst rows |",
+        f"|---|---|---|---|{'--:|' * (len(standing.WORDS) + 2)}---|---|",
     ]
     for path, recording in recordings.items():
         found = facts.collect(recording)

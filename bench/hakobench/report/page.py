@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 import jinja2
 from markupsafe import Markup
 
-from hakobench import summary
+from hakobench import standing, summary
 from hakobench.project import public_path
 from hakobench.record import Recording, Run, rss_path
 from hakobench.report import facts, plots, svg, theme
@@ -170,10 +170,10 @@ class Builder:
         lines = {line.row: line for line in self.facts.table}
         rows = []
         for row, ratio in verdict.ratios.items():
-            within = row in verdict.within_spread
-            best = lines[row].best_peer.allocator
-            about = f"{row}: {ratio:.2f} of {best}" + ("; within the spread of the rounds" if within else "")
-            rows.append(plots.Ratio(row, ratio, within, about, f"#{self.anchors.row(row)}"))
+            found = verdict.standings[row]
+            about = f"{row}: {ratio:.2f} of {lines[row].best_peer.allocator}; {found.text}"
+            is_decided = found.word in (standing.AHEAD, standing.BEHIND)
+            rows.append(plots.Ratio(row, ratio, is_decided, about, f"#{self.anchors.row(row)}"))
         figure = self.facts.terms.figure.capitalize()
         return self._inline(plots.ratios(rows), f"{figure} of {verdict.name} as a multiple of the best peer's, by row")
 
@@ -380,7 +380,6 @@ def render(recording: Recording, history: History, step: Step = lambda _: None) 
             "file": public_path(recording.path),
             "rss_file": public_path(rss_path(recording.path)) if recording.rss else "",
             "few_rounds": summary.FEW_ROUNDS,
-            "is_level": facts.is_level,
             "verdicts": verdicts,
             "speed_map": builder.speed_map(),
             "memory_map": builder.memory_map(),

@@ -268,7 +268,7 @@ class Ratio:
 
     row: str
     ratio: float
-    within_spread: bool
+    is_decided: bool
     about: str
     link: str
 
@@ -297,7 +297,7 @@ def ratios(rows: Sequence[Ratio]) -> Figure:
         colour = placeholder("win" if one.ratio >= 1 else "loss")
         ends = sorted((1.0, one.ratio))
         patch = Rectangle((ends[0], at - 0.33), ends[1] - ends[0], 0.66, facecolor=colour, edgecolor="none")
-        patch.set_alpha(0.45 if one.within_spread else 1.0)
+        patch.set_alpha(1.0 if one.is_decided else 0.45)
         svg.tip(ax.add_patch(patch), one.about, one.link)
         middle = height - top - pitch * (at + 0.5)
         row_text = canvas.text(ax, left - 8, middle, label, ha="right")
