@@ -655,9 +655,9 @@ static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t 
     return true;
 }
 
-/* Moves the pages of a block to a mapping of its own. */
+/* Moves the pages of a block to a mapping of its own. `old_bytes`, in whole units, can be more than `bytes`. */
 static bool direct_move(struct hz_segment *segment, char *base, size_t old_bytes, size_t bytes) {
-    if (bytes - old_bytes >= PROBE_BYTES && !hz_space_can_map(bytes - old_bytes))
+    if (bytes > old_bytes && bytes - old_bytes >= PROBE_BYTES && !hz_space_can_map(bytes - old_bytes))
         return false;
     hz_lock_acquire(&arena.lock);
     char *target = hz_space_get_locked(bytes, HZ_SEGMENT_BYTES, false);

@@ -94,7 +94,10 @@ enum { VISITS_FIRST = 1, VISITS_LAST = 31 };
 /* Sets every counter of every thread to 0, and delays the next look at the clock (hz_tick) as far as possible. No other
    thread may be running. */
 void clear_counters() {
+    hz_thread_blocks_ended = {};
     for (struct hz_registered *thread = hz_registry_first(); thread != nullptr; thread = thread->next) {
+        if (hz_load_rlx(&thread->is_hollow))
+            continue; /* it has none */
         struct hz_thread_block *block = hz_thread_block_from(thread);
         block->counters = {};
         for (unsigned size_class = HZ_MID_CLASS_FIRST; size_class < HZ_CLASS_COUNT; size_class++)
