@@ -202,9 +202,12 @@ static bool reserved_to_meta_locked(char *next) {
 static char *segment_space_locked(bool *is_reserved) {
     char *next = arena.tight ? NULL : hz_space_next_locked();
     *is_reserved = next != NULL;
-    if (next == NULL)
-        return hz_space_get_locked(HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES, true);
-    return hz_os_commit(next, HZ_SEGMENT_BYTES) ? next : NULL;
+    if (next != NULL)
+        return hz_os_commit(next, HZ_SEGMENT_BYTES) ? next : NULL;
+    char *space = hz_space_get_locked(HZ_SEGMENT_BYTES, HZ_SEGMENT_BYTES, true);
+    if (space != NULL) /* as what is mapped anew in it later: otherwise that would be a mapping of its own */
+        hz_os_name(space, HZ_SEGMENT_BYTES, HZ_NAME_BLOCKS);
+    return space;
 }
 
 static bool segment_add_locked(void) {
@@ -236,6 +239,16 @@ static bool segment_add(uint32_t seen_count) {
     return done;
 }
 
+size_t hz_arena_undescribe(struct hz_segment *segment) {
+    uintptr_t os_page = hz_os_page_bytes();
+    uintptr_t begin = hz_round_up((uintptr_t)segment->meta, os_page);
+    uintptr_t behind = (uintptr_t)(segment + 1) & ~(os_page - 1);
+    if (!hz_load_rlx(&segment->is_described)) /* relaxed, both: hint */
+        return 0;
+    hz_store_rlx(&segment->is_described, false);
+    return begin < behind && hz_os_purge((void *)begin, behind - begin) ? behind - begin : 0;
+}
+
 /* Unmaps a segment if none of its pages is in use. */
 static size_t segment_release_unused(uint32_t index) {
     struct hz_claim claim;
@@ -254,6 +267,8 @@ static size_t segment_release_unused(uint32_t index) {
         hz_runmap_release(&arena.pages, index, UINT64_MAX);
         return 0;
     }
+    (void)hz_arena_undescribe(segment);
+    hz_dump_begin(&segment->hidden, base, 0); /* no unit of it is hidden any more */
     hz_runmap_remove(&arena.pages, index);
     hz_lock_acquire(&arena.lock);
     entry_release_locked(segment, false);
@@ -637,6 +652,12 @@ void hz_arena_direct_free(struct hz_segment *segment) {
         budget_keep(hz_max((size_t)BUDGET_STEP_PAGES << HZ_PAGE_LOG2, bytes));
 }
 
+/* If refused, the memory stays with the block. */
+static void tail_renew(char *tail, size_t bytes) {
+    if (hz_os_renew(tail, bytes))
+        hz_os_name(tail, bytes, HZ_NAME_BLOCKS);
+}
+
 /* Resizes a block within its region. One that shrinks stays there, whatever blocks are mapped alone now. */
 static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t bytes, bool is_altered) {
     if (bytes > old_bytes && is_alone(bytes))
@@ -647,7 +668,7 @@ static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t 
         return hz_region_grow(region, base, old_units, units - old_units);
     size_t end = hz_min(old_bytes, (size_t)units << HZ_UNIT_LOG2);
     if (end > bytes && is_altered)
-        (void)hz_os_renew(base + bytes, end - bytes); /* if refused, the memory stays with the block, in both cases */
+        tail_renew(base + bytes, end - bytes);
     else if (end > bytes && old_bytes - bytes > old_bytes / TAIL_SHARE)
         (void)hz_os_purge(base + bytes, end - bytes);
     if (units < old_units)

@@ -162,6 +162,10 @@ bool hz_arena_is_over_hard(void); /* even after a purge of what rests */
 #define HZ_ARENA_REST_ALL ((size_t)PTRDIFF_MAX)
 void hz_arena_rest_set(size_t bytes);
 
+/* Gives back the memory that describes the runs of a segment that has none: zeros say so. The caller has claimed all of
+   its pages. Returns the bytes. */
+size_t hz_arena_undescribe(struct hz_segment *segment);
+
 /* The pages of all segments, a word each. */
 struct hz_runmap *hz_arena_pages(void);
 

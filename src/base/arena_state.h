@@ -23,7 +23,6 @@ struct arena {
     _Atomic(size_t) purged_bytes;      /* counter */
     _Atomic(size_t) segments_acquired; /* counter */
     _Atomic(uint64_t) ticked_at_ms;    /* hint */
-    _Atomic(bool) has_idle;            /* hint: some segments are to be unmapped later */
 
     _Atomic(size_t) alone_bytes;  /* hint: direct blocks of at least so many bytes are mapped alone */
     _Atomic(bool) purging;        /* hint: a thread purges because the dirty budget is exceeded */

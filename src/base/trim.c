@@ -18,18 +18,13 @@ static struct hz_segment *paged_from(uint32_t *index) {
     return NULL;
 }
 
-/* Zeros describe a segment without runs. */
 static size_t segment_meta_purge(struct hz_segment *segment) {
-    uintptr_t os_page = hz_os_page_bytes();
-    uintptr_t begin = hz_round_up((uintptr_t)segment->meta, os_page);
-    uintptr_t behind = (uintptr_t)(segment + 1) & ~(os_page - 1);
     struct hz_claim claim;
-    /* relaxed, both: hint. Whoever holds a run of the segment has claimed its bits */
+    /* relaxed: hint. Whoever holds a run of the segment has claimed its bits */
     if (!hz_load_rlx(&segment->is_described) ||
         !hz_runmap_claim_bits(hz_arena_pages(), segment->index, UINT64_MAX, &claim))
         return 0;
-    size_t bytes = begin < behind && hz_os_purge((void *)begin, behind - begin) ? behind - begin : 0;
-    hz_store_rlx(&segment->is_described, false);
+    size_t bytes = hz_arena_undescribe(segment);
     hz_runmap_clean(hz_arena_pages(), segment->index, ~claim.dirty);
     hz_runmap_release(hz_arena_pages(), segment->index, UINT64_MAX);
     return bytes;

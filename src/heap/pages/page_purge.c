@@ -134,7 +134,9 @@ static bool is_due(struct hz_page *page, const struct walk *walk) {
     if (walk->mode == HZ_PURGE_ZONES && hz_load_rlx(&page->shard) != HZ_SHARD_OF_ZONE)
         return false;
     uint32_t looked = hz_load_rlx(&page->looked_free);
-    if (walk->is_anew || walk->mode == HZ_PURGE_FILLED)
+    if (walk->mode == HZ_PURGE_FILLED)
+        return unused != 0 && hz_load_rlx(&page->purged_units) != 0;
+    if (walk->is_anew)
         return unused != 0;
     if (unused == 0 || looked == (unused | TRIED) || (looked == (unused | SPARED) && !spares_nothing(walk)))
         return false;
