@@ -59,19 +59,19 @@ static HZ_NOINLINE void range_note(uintptr_t first, uintptr_t behind) {
         next = hz_min(behind, (at | (HZ_SEGMENT_BYTES - 1)) + 1);
         if (at != first)
             segment = hz_segment_find((void *)at); /* NOLINT(performance-no-int-to-ptr) */
-        if (segment != NULL)
-            next = part_note(segment, at, next);
+        if (segment == NULL)
+            continue;
+        hz_store_rlx(&hz_attributes_any, true); /* relaxed: see hz_attributes_are_set */
+        next = part_note(segment, at, next);
     }
 }
 
 void hz_attributes_note(const void *address, size_t bytes) {
     uintptr_t first = (uintptr_t)address;
     uintptr_t behind = first + bytes;
-    bool is_ours = hz_space_clip(&first, &behind);
-    if (HZ_LIKELY(!is_ours && !hz_profile_has(address)))
-        return;
-    hz_store_rlx(&hz_attributes_any, true); /* relaxed: see hz_attributes_are_set */
-    if (is_ours)
+    if (HZ_UNLIKELY(hz_profile_has(address)))
+        hz_store_rlx(&hz_attributes_any, true);      /* relaxed: see hz_attributes_are_set */
+    if (HZ_UNLIKELY(hz_space_clip(&first, &behind))) /* other mappings of the program lie between ours */
         range_note(first, behind);
 }
 

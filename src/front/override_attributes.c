@@ -1,7 +1,7 @@
 /*
  * override_attributes.c - mprotect, madvise, mlock and the like, so that the library learns what the program tells the
  * kernel about its blocks, and ends it when they are freed (base/attributes.h). For memory that is not ours it costs
- * two comparisons.
+ * a few comparisons.
  *
  * The next definition makes the call, so libraries that are preloaded behind ours and replace the same function see it.
  * Where there is none, as in static programs, and until the library is loaded, the system call is made directly. None

@@ -111,8 +111,8 @@ static void free_large(struct hz_thread_block *self, void *block) {
 static void pages_renew(uintptr_t first, uintptr_t behind) {
     first = hz_round_up(first, hz_os_page_bytes());
     behind &= ~(hz_os_page_bytes() - 1);
-    if (first < behind)
-        (void)hz_os_renew((void *)first, behind - first); /* NOLINT(performance-no-int-to-ptr) */
+    if (first < behind && hz_os_renew((void *)first, behind - first)) /* NOLINT(performance-no-int-to-ptr) */
+        hz_os_name((void *)first, behind - first, HZ_NAME_PROFILE);   /* NOLINT(performance-no-int-to-ptr) */
 }
 
 /* A block of the heap profile's pool. */
