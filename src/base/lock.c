@@ -98,6 +98,8 @@ bool hz_lock_acquire_within(struct hz_lock *lock, uint32_t ms) {
             hz_os_wait_ms(&lock->word, 2, ms - (uint32_t)past);
         }
     }
+    /* A release may have woken this thread, and no other, just as its time was over */
+    done = done || hz_xchg_acq(&lock->word, 2) == 0; /* sync: lock, as in acquire_slow */
     if (done)
         acquired(lock);
     return done;
