@@ -311,6 +311,7 @@ class Heap:
         self.walk_depot()
         self.walk_cpu_bins()
         self.walk_threads()
+        self.walk_zones()
         self.walk_lists()
         self.note_unsure()
 
@@ -511,6 +512,20 @@ class Heap:
             seen.add(address)
             yield address
             address = self.value(address, link)
+
+    # zones
+
+    def walk_zones(self) -> None:
+        """What the cursors of zones have not handed out is free, though the pages say that it is taken."""
+        for zone in self.chain(self.object("zones"), "hz_zone.next_made"):
+            for size_class, figures in self.classes.items():
+                if size_class >= self.anatomy["HZ_ZONE_CURSORS"]:
+                    continue
+                cursor = zone + self.anatomy["hz_zone.cursors"] + size_class * self.anatomy["hz_zone_cursor"]
+                start = self.value(cursor, "hz_zone_cursor.start")
+                left = range(self.value(cursor, "hz_zone_cursor.next"), self.value(cursor, "hz_zone_cursor.end"), figures.block_bytes)
+                figures.free += len(left)
+                self.resting.update(start + at for at in left)
 
     # threads
 

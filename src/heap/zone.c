@@ -3,6 +3,7 @@
  */
 #include "heap/zone.h"
 
+#include "base/anatomy.h"
 #include "base/attributes.h"
 #include "base/large.h"
 #include "base/livemap.h"
@@ -47,6 +48,11 @@ static struct hz_zone *all_zones;       /* lock: spare_zones_lock; the newest fi
 static struct hz_lock spare_zones_lock; /* a leaf */
 static struct hz_zone *spare_zones[2]; /* lock: spare_zones_lock; zones that were dropped; [1]: those that keep pages */
 static _Atomic(uint32_t) warm_zones;   /* lock: spare_zones_lock, length of spare_zones[1]; atomic for a hint */
+
+HZ_ANATOMY(zone, HZ_ANATOMY_OBJECT(zones, all_zones), HZ_ANATOMY_FIELD(hz_zone, next_made),
+           HZ_ANATOMY_FIELD(hz_zone, cursors), HZ_ANATOMY_SIZE(hz_zone_cursor), HZ_ANATOMY_FIELD(hz_zone_cursor, start),
+           HZ_ANATOMY_FIELD(hz_zone_cursor, next), HZ_ANATOMY_FIELD(hz_zone_cursor, end),
+           HZ_ANATOMY_NUMBER(HZ_ZONE_CURSORS));
 
 static struct hz_lock zones_look_lock =
     HZ_LOCK_INIT(HZ_RANK_LOOK);           /* for the one thread that looks, or relieves users */
