@@ -339,7 +339,7 @@ static bool page_spans(const struct hz_page *page, const void *address) {
 
 /* Puts the first block, which belongs to the page, and the blocks after it up to the first one of another page. Returns
    how many it has put. */
-static uint32_t page_put(struct hz_page *page, void *const *blocks, uint32_t count) {
+HZ_INLINE uint32_t page_put(struct hz_page *page, void *const *blocks, uint32_t count) {
     uint32_t done = 0;
     do
         bit_set(page, blocks[done]);
@@ -591,7 +591,7 @@ static void pages_prefetch(struct hz_shard *shard, void *const *blocks, uint32_t
 }
 
 /* `count` blocks have just been put into a page of the shard. Returns the pages retired by that. */
-static uint32_t blocks_came(struct hz_shard *shard, struct hz_page *page, uint32_t count) {
+HZ_INLINE uint32_t blocks_came(struct hz_shard *shard, struct hz_page *page, uint32_t count) {
     if (page->list_state == HZ_PAGE_MOVING)
         return 0;                                                        /* counted when it arrives */
     free_blocks_add(shard, page, hz_load_rlx(&page->size_class), count); /* relaxed: lock */
