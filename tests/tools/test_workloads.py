@@ -54,6 +54,8 @@ SMALL_RUNS = [
     ("resident", "1 4 --shape=ended --idle=0"),
     ("threads", "20 10 --idle=0"),
     ("threads", "5 50 8 9000 --idle=1 --seed=4 --check=full"),
+    ("snapshot", "3"),
+    ("snapshot", "2 100 9000 --seed=5 --check=full"),
     ("trivial", "5"),
     ("limit", "16384"),
     ("limit", "16384 512 9000 --when=late --seed=3"),
@@ -75,7 +77,7 @@ SMALL_RUNS = [
 ]
 
 # The last figure of a workload, if it is not a rate of operations.
-FIGURES = {"cache_scratch": "seconds", "cache_thrash": "seconds", "trivial": "startup_us", "limit": "obtained_kb"}
+FIGURES = {"cache_scratch": "seconds", "cache_thrash": "seconds", "trivial": "startup_us", "limit": "obtained_kb", "snapshot": "child_rss_kb"}
 # A sanitizer needs more address space than the workload leaves it.
 WITHOUT_SANITIZERS = {"limit"}
 
