@@ -9,6 +9,7 @@
 #include "heap/cache/age.h"
 #include "heap/cache/allowance.h"
 #include "heap/cache/flush.h"
+#include "heap/cache/room.h"
 #include "heap/cache/sampler.h"
 #include "heap/fork.h"
 #include "heap/init.h"
@@ -103,6 +104,7 @@ void hz_thread_detach(struct hz_thread_block *thread) {
     hz_cpu_bins_leave(thread);
     hz_age_surplus_leave(thread);
     hz_thread_flush(thread); /* last: it returns the empty batches of the above too */
+    hz_room_shrink_all(thread);
     hz_shard_leave(thread, thread->shard);
     hz_allowance_leave();
     hz_park_close(thread);

@@ -6,7 +6,7 @@
  * the bin is to exceed 512 blocks), and then up to hz_bin_start, or not at all if very many threads share. So a few
  * classes, or the bursts of a few threads, get bins that make trips to the depot rare, and many threads that use many
  * classes keep little of each. Room shrinks when the bin is idle, when its class is sparse, or when the thread's bins
- * have more room than is allowed. The next thread that gets the thread block inherits it.
+ * have more room than is allowed. The next thread that gets the thread block inherits half of it.
  */
 #include "heap/cache/room.h"
 
@@ -99,6 +99,12 @@ void hz_room_shrink(struct hz_thread_block *self, unsigned index) {
     uint32_t target = hz_class_is_sparse(index) ? SPARSE_ROOM : (uint32_t)hz_max(room / 2 & ~1U, hz_bin_first(index));
     uint32_t needed = (hz_bin_held(&self->cache, index) + 2) & ~1U; /* the class may have become sparse just now */
     hz_room_set(self, index, (uint32_t)hz_min(room, hz_max(target, needed)));
+}
+
+void hz_room_shrink_all(struct hz_thread_block *self) {
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        if (hz_bin_room(&self->cache, size_class) > hz_bin_first(size_class))
+            hz_room_shrink(self, size_class);
 }
 
 uint32_t hz_room_batch(const struct hz_thread_block *self, unsigned size_class) {

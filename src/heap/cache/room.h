@@ -24,6 +24,10 @@ uint32_t hz_room_batch(const struct hz_thread_block *self, unsigned size_class);
    one block more. `index`: a class, or HZ_REMOTE_BIN, whose room stays. */
 void hz_room_shrink(struct hz_thread_block *self, unsigned index);
 
+/* The same for all bins of a thread that ends; they are empty. A thread that visits a class once then leaves it the
+   room that it found. */
+void hz_room_shrink_all(struct hz_thread_block *self);
+
 /* Makes room in the empty bin for `count` blocks: a batch may come from a larger bin. */
 void hz_room_ensure(struct hz_thread_block *self, unsigned size_class, uint32_t count);
 

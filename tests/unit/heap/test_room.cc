@@ -235,22 +235,31 @@ TEST_F(Room, ALongBatchMakesRoom) {
         GTEST_SKIP() << "no batch of this lane is longer than a bin's first room";
 }
 
-/* The next thread that gets the thread block keeps its room. */
-TEST_F(Room, StaysWithTheThreadBlock) {
+/* The next thread that gets the thread block finds half of it, so each thread that visits a class once leaves the room
+   that it found. */
+TEST_F(Room, HalfOfItStaysWithTheThreadBlock) {
     if (growing().empty())
         GTEST_SKIP() << "in this lane bins have all their room from the start";
     unsigned size_class = growing().front();
+    uint32_t left = hz_bin_capacity(size_class);
     struct hz_thread_block *first = nullptr;
     std::thread([&] {
         first = unit::self();
-        hz_room_set(first, size_class, hz_bin_capacity(size_class));
+        hz_room_set(first, size_class, left);
     }).join();
-    std::thread([&] {
-        struct hz_thread_block *second = unit::self();
-        ASSERT_EQ(second, first);
-        EXPECT_EQ(hz_bin_room(&second->cache, size_class), hz_bin_capacity(size_class));
-        hz_room_set(second, size_class, hz_bin_first(size_class));
-    }).join();
+    while (left > hz_bin_first(size_class)) {
+        left = std::max(left / 2 & ~1U, hz_bin_first(size_class));
+        std::thread([&] {
+            struct hz_thread_block *next = unit::self();
+            ASSERT_EQ(next, first);
+            EXPECT_EQ(hz_bin_room(&next->cache, size_class), left);
+        }).join();
+    }
+    for (int i = 0; i < 5; i++)
+        std::thread([&] {
+            hz_heap_free(hz_heap_malloc(hz_class_bytes(size_class)));
+            EXPECT_LE(hz_bin_room(&unit::self()->cache, size_class), 2 * hz_bin_first(size_class));
+        }).join();
 }
 
 /* Whatever its room, no bin ever holds more. */
