@@ -32,7 +32,7 @@ COLUMNS = (
 _DIRECTORY = click.Path(file_okay=False, path_type=pathlib.Path)
 _FILE = click.Path(dir_okay=False, path_type=pathlib.Path)
 _LEDGER_NOTE = (
-    "per operation, outside of the program: the allocator and what it calls. Locked operations, and misses of simulated "
+    "per operation, in the allocator's file, or, of others' allocators, outside of the program. Locked operations, and misses of simulated "
     "caches (32 KiB L1, 8 MiB last level). Nothing depends on the load of this machine."
 )
 _NOTE = (
