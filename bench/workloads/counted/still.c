@@ -61,8 +61,8 @@ static struct image {
 
 static Elf64_Sym symbol_of(const char *name, uintptr_t function) {
     size_t at = 1;
-    while (strcmp(NAMES + at, name) != 0)
-        at += strlen(NAMES + at) + 1;
+    while (strcmp(&image.names[at], name) != 0)
+        at += strlen(&image.names[at]) + 1;
     return (Elf64_Sym){
         .st_name = (Elf64_Word)at,
         .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
