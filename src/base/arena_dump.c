@@ -40,7 +40,7 @@ static unsigned bits_in(uint8_t marks) {
 
 void hz_dump_begin(hz_dump_marks *marks, char *base, size_t bytes) {
     bool may_hide = hz_load_rlx(&hidden_count) < HIDDEN_MAX; /* relaxed, all: hint */
-    uint8_t all = may_hide ? (uint8_t)((1U << (bytes >> HZ_HUGE_LOG2)) - 1) : 0;
+    uint8_t all = (uint8_t)(may_hide ? (1U << (bytes >> HZ_HUGE_LOG2)) - 1 : 0U);
     uint8_t before = hz_load_rlx(marks); /* of a segment that has ended */
     hz_add_rlx(&hidden_count, bits_in(all) - bits_in(before));
     hz_store_rlx(marks, all);

@@ -283,11 +283,12 @@ def test_mappings_are_named(library: Path, grower: Path, tmp_path: Path) -> None
 
 # ---- a debugger that calls malloc ------------------------------------------------------------------
 
-# A thread that has the lock of the only shard stays where it is, while the first thread is made to allocate.
+# A thread that has the lock of the only shard stays where it is, while the first thread is made to allocate. From the
+# first breakpoint on only that thread runs, so no other one stops with a lock.
 CALLER = """
 import gdb
 for line in ("set pagination off", "set confirm off", "set breakpoint pending on", "break all_are_ready", "run", "delete",
-             "break hz_page_create_locked", "continue", "delete", "set scheduler-locking on"):
+             "set scheduler-locking on", "break hz_page_create_locked", "continue", "delete"):
     gdb.execute(line)
 print("held in", gdb.selected_frame().name(), "by", gdb.selected_thread().num)
 gdb.execute("thread 1")

@@ -18,10 +18,12 @@ size_t os_page() {
     return hz_os_page_bytes();
 }
 
-/* The program makes a block's whole system pages read-only. */
+/* The program makes a block's whole system pages read-only, if it has any. */
 void protect(void *block, size_t bytes) {
     uintptr_t first = hz_round_up(reinterpret_cast<uintptr_t>(block), os_page());
     uintptr_t behind = (reinterpret_cast<uintptr_t>(block) + bytes) & ~(os_page() - 1);
+    if (behind <= first)
+        return;
     hz_attributes_note(reinterpret_cast<void *>(first), behind - first);
     ASSERT_EQ(mprotect(reinterpret_cast<void *>(first), behind - first, PROT_READ), 0);
 }
