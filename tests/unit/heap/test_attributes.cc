@@ -1,6 +1,7 @@
 /* What the program tells the kernel about a block ends when the block is given back, whichever way it goes. */
 #include "unit/heap/fixture.h"
 
+#include <algorithm>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -133,8 +134,8 @@ TEST(Attributes, AZonesBlocksAreHealedWhenItIsDestroyed) {
 }
 
 TEST(Attributes, ATrimHealsWhatNobodyHasNoted) {
-    constexpr size_t bytes = 20480;
-    void *block = hz_heap_aligned(1, bytes);
+    const size_t bytes = std::max(size_t{20480}, os_page());
+    void *block = hz_heap_aligned(os_page(), bytes);
     ASSERT_NE(block, nullptr);
     struct hz_segment *segment = hz_segment_find(block);
     void *other = hz_heap_malloc(bytes / 2); /* of another class, so of another page */
