@@ -13,6 +13,7 @@ Rules:
   home        a function declared in src/<module>.h is defined in src/<module>.c (or in the files of HOMES)
   length      files of code up to 800 lines, functions up to 70
   width       Markdown lines up to 160 columns
+  page        Markdown pages up to 150 lines, except CHANGELOG.md and pages that a program writes
   condition   #if and its relatives only in base/compiler.h, base/os_*.c, base/syscall.h, config.[ch], engine_config.h,
               lanes, ways/percpu/rseq.h, workloads/common/marks.h, the public headers and headers of tests; include guards and `#ifdef __cplusplus`
               excepted
@@ -34,6 +35,7 @@ from typing import Callable, Iterator, NamedTuple
 FILE_LINES = 800
 FUNCTION_LINES = 70
 MARKDOWN_COLUMNS = 160
+PAGE_LINES = 150
 C_SUFFIXES = {".c", ".h", ".cc", ".hpp", ".def"}
 CODE_SUFFIXES = C_SUFFIXES | {".py", ".cmake", ".sh", ".map"}
 FORMATTED_SUFFIXES = {".c", ".h", ".cc", ".hpp"}
@@ -451,6 +453,21 @@ def check_width(source: Source) -> Iterator[Problem]:
             yield Problem(source.path, number, "width", f"{len(line)} columns; allowed: {MARKDOWN_COLUMNS}")
 
 
+# ---- page ------------------------------------------------------------------------------------------
+
+# The comment at the top of a page that tools/lanes.py, tools/counters.py or hakobench writes.
+WRITTEN = re.compile(r"^<!-- (?:written by tools/\S+\.py|`hakobench report --markdown` wrote this page)", re.MULTILINE)
+WRITTEN_LINES = 2  # of the page, in which that comment stands
+
+
+def check_page(source: Source) -> Iterator[Problem]:
+    """A longer page is two pages: a reader looks for one thing."""
+    if source.suffix != ".md" or source.path == "CHANGELOG.md" or len(source.lines) <= PAGE_LINES:
+        return
+    if not WRITTEN.search("\n".join(source.lines[:WRITTEN_LINES])):
+        yield Problem(source.path, PAGE_LINES + 1, "page", f"{len(source.lines)} lines; allowed: {PAGE_LINES}")
+
+
 # ---- format ----------------------------------------------------------------------------------------
 
 
@@ -481,6 +498,7 @@ RULES: dict[str, Callable[[Source], Iterator[Problem]]] = {
     "note": check_note,
     "word": check_word,
     "width": check_width,
+    "page": check_page,
 }
 
 

@@ -311,6 +311,30 @@ def test_width(tree):
     assert tree({"docs/a.md": "short\n", "docs/a.csv": text, "src/base/a.c": text}, "width") == []
 
 
+def test_long_page(tree):
+    page = "text\n" * 151
+    breach = ["docs/a.md:151: [page] 151 lines; allowed: 150"]
+    assert tree({"docs/a.md": page}, "page") == breach
+    assert tree({"docs/a.md": "text\n" * 150, "CHANGELOG.md": page, "docs/a.txt": page}, "page") == []
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "<!-- written by tools/lanes.py (make docs); do not edit -->\n",
+        "<!-- results: a.csv -->\n<!-- `hakobench report --markdown` wrote this page: edit suite.md.j2, not this file -->\n",
+    ],
+)
+def test_long_page_that_a_program_wrote(tree, mark):
+    assert tree({"docs/a.md": mark + "text\n" * 150}, "page") == []
+    assert len(tree({"docs/a.md": "text\n" * 150 + mark}, "page")) == 1  # a table in it may be written, the page is not
+
+
+def test_every_page_that_a_program_writes_is_known_as_such():
+    for path in ["docs/lanes.md", "docs/counters.md", *(f"bench/results/{suite}.md" for suite in ("apps", "large", "quick", "rss", "seeds"))]:
+        assert tidy.WRITTEN.search("\n".join(tidy.Source(REPOSITORY, path).lines[:2])), path
+
+
 def test_format(tree):
     [problem] = tree({"src/base/a.c": "int x;\n\nint   y;\n"}, "format")
     assert problem == "src/base/a.c:3: [format] clang-format would change this"
