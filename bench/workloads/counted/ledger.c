@@ -321,6 +321,21 @@ static void players_end(unsigned count) {
     }
 }
 
+/* Plays the row's operations. An operation is two steps: a malloc and the matching free. */
+static uint64_t rounds_play(const struct row *row, unsigned count, void (*play)(struct player *player)) {
+    uint32_t round_ops = count * TURN_STEPS / 2;
+    uint32_t rounds = row->ops / round_ops;
+    players_begin(row, count, play);
+    for (uint32_t round = 0; round < 2 * rounds; round++) {
+        if (round == rounds)
+            count_begin();
+        round_play(count);
+    }
+    count_end();
+    players_end(count);
+    return (uint64_t)rounds * round_ops;
+}
+
 /* As bench_random_mixed_mt_remote_malloc: frees what came, then toggles slots. `more`: threads << 8 | percent of the
    blocks that the next thread frees. */
 static void ring_play(struct player *player) {
@@ -344,19 +359,8 @@ static void ring_play(struct player *player) {
     }
 }
 
-/* An operation is a malloc and the matching free: two steps. */
 static uint64_t run_ring(const struct row *row) {
-    unsigned count = row->more >> 8;
-    uint32_t rounds = 2 * row->ops / (count * TURN_STEPS);
-    players_begin(row, count, ring_play);
-    for (uint32_t round = 0; round < 2 * rounds; round++) {
-        if (round == rounds)
-            count_begin();
-        round_play(count);
-    }
-    count_end();
-    players_end(count);
-    return (uint64_t)rounds * count * TURN_STEPS / 2;
+    return rounds_play(row, row->more >> 8, ring_play);
 }
 
 /* Even players only allocate, odd ones only free. */
@@ -375,17 +379,7 @@ static void queue_play(struct player *player) {
 }
 
 static uint64_t run_queue(const struct row *row) {
-    unsigned count = row->more;
-    uint32_t rounds = row->ops / (count / 2 * TURN_STEPS);
-    players_begin(row, count, queue_play);
-    for (uint32_t round = 0; round < 2 * rounds; round++) {
-        if (round == rounds)
-            count_begin();
-        round_play(count);
-    }
-    count_end();
-    players_end(count);
-    return (uint64_t)rounds * (count / 2) * TURN_STEPS;
+    return rounds_play(row, row->more, queue_play);
 }
 
 /* As larson: a thread replaces the blocks in the slots that it inherits, and ends. */
