@@ -8,7 +8,7 @@
 
 enum {
     MARKS_OF_PAGE = HZ_PAGE_BYTES >> HZ_MARK_LOG2,
-    CHILD_RENEWALS = 1024, /* of memory without marks, in a fork's child: each can add two mappings */
+    CHILD_RENEWALS = 1024, /* so often a fork's child maps memory without marks anew: each time can add two mappings */
 };
 
 static _Atomic(bool) new_is_locked;                  /* hint */
@@ -99,8 +99,8 @@ static bool may_renew(void) {
     return true;
 }
 
-/* The kernel takes no locked memory back. A new mapping is not locked, unless the program wants all of them locked. If
-   it has said so behind our back, only a second try tells. */
+/* The kernel does not take locked memory back. A new mapping is not locked, unless the program wants all new ones
+   locked. If the program has said so behind our back, only the purge of the new mapping shows it. */
 static bool unlock(struct hz_altered *altered, hz_huge_units *units, char *base, size_t offset, size_t bytes) {
     if (hz_load_rlx(&new_is_locked) || !renew(altered, units, base, offset, bytes)) /* relaxed, both: hint */
         return false;

@@ -27,8 +27,8 @@ enum {
 /* Of one segment. */
 struct hz_altered {
     _Atomic(uint64_t) pages;                /* hint; arena pages that can have marks */
-    _Atomic(uint64_t) plain;                /* owner: who holds the memory; pages that went back by being mapped anew */
-    _Atomic(uint64_t) marks[HZ_MARKS / 64]; /* owner: who holds the memory */
+    _Atomic(uint64_t) plain;                /* owner: the memory's holder; pages that went back by being mapped anew */
+    _Atomic(uint64_t) marks[HZ_MARKS / 64]; /* owner: the memory's holder */
 };
 
 /* Marks [offset, offset + bytes) of the segment: whole system pages. Any thread, in a signal handler too. */
@@ -40,13 +40,13 @@ HZ_INLINE bool hz_altered_is_likely(struct hz_altered *altered, unsigned first, 
     return HZ_UNLIKELY(((hz_load_rlx(&altered->pages) >> first) & (UINT64_MAX >> (64 - pages))) != 0);
 }
 
-/* Maps the marked pages within [offset, offset + bytes), whole system pages, of the segment at `base` anew. What it
-   maps is empty, and what the library has told the kernel of it is told again. If the kernel refuses, the pages are
-   made accessible and keep their marks. False if that is refused too: the memory cannot be used. The caller holds the
-   memory. */
+/* Maps the marked pages within [offset, offset + bytes), whole system pages, of the segment at `base` anew. The new
+   memory is empty, and the library tells the kernel again what it had told it about the old. If the kernel refuses, the
+   pages are made accessible and keep their marks. False if that is refused too: the memory cannot be used. The caller
+   holds the memory. */
 bool hz_altered_heal(struct hz_altered *altered, hz_huge_units *units, char *base, size_t offset, size_t bytes);
 
-/* After hz_altered_heal of a whole run of arena pages: the run's pages have no marks, unless some had to stay. */
+/* After hz_altered_heal of whole arena pages: clears the hint of each page that has no marks left. */
 void hz_altered_forget(struct hz_altered *altered, unsigned first, unsigned pages);
 
 /* Gives the memory of [offset, offset + bytes) back, and heals marked pages. With `anew` all of it is mapped anew, so
@@ -59,8 +59,8 @@ bool hz_altered_give_back(struct hz_altered *altered, hz_huge_units *units, char
    and the kernel takes none back. */
 void hz_altered_lock_set(bool new_is_locked);
 
-/* In a fork's child, which inherits no locks. The kernel may not merge its new mappings with their neighbours, and the
-   number of mappings is limited. */
+/* In a fork's child. Its memory is not locked (mlock), and the number of its renewals is limited from now on: older
+   kernels do not merge its new mappings with their neighbours, and a process has 65,530 mappings. */
 void hz_altered_after_fork(void);
 
 #endif

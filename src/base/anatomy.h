@@ -1,5 +1,5 @@
 /*
- * anatomy.h - what the library says of its own structures to readers of core files (tools/heap_core.py).
+ * anatomy.h - what the library tells readers of core files (tools/heap_core.py) about its own structures.
  *
  * A core file has the process's memory, but no types, and often not the library's file. So each module whose structures
  * lead to blocks has an anatomy: an array in its initialised data, which a core file includes. It begins with a magic

@@ -6,7 +6,7 @@
 #include "base/os.h"
 #include "base/space.h"
 
-enum { HIDDEN_MAX = 8192 }; /* units, 16 GiB. A process has at most 65,530 mappings, unless the system is told more */
+enum { HIDDEN_MAX = 8192 }; /* units, 16 GiB. By default the kernel allows a process 65,530 mappings */
 
 static _Atomic(uint32_t) hidden_count; /* hint */
 
@@ -41,7 +41,7 @@ static unsigned bits_in(uint8_t marks) {
 void hz_dump_begin(hz_dump_marks *marks, char *base, size_t bytes) {
     bool may_hide = hz_load_rlx(&hidden_count) < HIDDEN_MAX; /* relaxed, all: hint */
     uint8_t all = (uint8_t)(may_hide ? (1U << (bytes >> HZ_HUGE_LOG2)) - 1 : 0U);
-    uint8_t before = hz_load_rlx(marks); /* of a segment that has ended */
+    uint8_t before = hz_load_rlx(marks); /* those of the segment that had this entry before */
     hz_add_rlx(&hidden_count, bits_in(all) - bits_in(before));
     hz_store_rlx(marks, all);
     if (!may_hide && bytes > 0)

@@ -1,10 +1,10 @@
 /*
- * arena_dump.h - what of the arena's memory core files have. Used by arena.c.
+ * arena_dump.h - which of the arena's memory goes into core files. Used by arena.c.
  *
  * Core files get what the program may have written, and what leads to it. Left out are reserved space, units of
  * segments that hold no memory, and the unused parts of the directory: the kernel writes a mapping as soon as one page
- * of it was touched, and gdb's gcore writes each mapping in full. A confined process can change nothing, so everything
- * is shown before.
+ * of it was touched, and gdb's gcore writes each mapping in full. A confined process may not make the calls that hide
+ * and show memory, so everything is shown before a process is confined.
  */
 #ifndef HZ_BASE_ARENA_DUMP_H
 #define HZ_BASE_ARENA_DUMP_H
@@ -13,10 +13,10 @@
 #include "base/huge.h"
 #include "base/pagetag.h"
 
-/* Shows the system pages of the directory that the entry `index` is the first one in. Under the arena lock. */
+/* Shows those system pages of the directory in which the entry `index` is the first. Under the arena lock. */
 void hz_dump_directory(const struct arena *of, uint32_t index);
 
-/* Hides and names reserved space of which parts are opened, and shown, later. */
+/* Hides and names reserved space. Its parts are shown when they are opened. */
 void hz_dump_reserved(char *space, size_t bytes);
 
 /* A segment's marks: bit n says that core files do not have its unit n, of 2 MiB. Where hidden memory meets shown
@@ -28,7 +28,7 @@ HZ_INLINE uint8_t hz_dump_units(unsigned first, unsigned pages) {
     return (uint8_t)(1U << (first >> unit_pages_log2) | 1U << ((first + pages - 1) >> unit_pages_log2));
 }
 
-/* The marks of a new segment, whose first `bytes` are reserved space: none of that is shown before it is used. */
+/* Sets the marks of a new segment whose first `bytes` are reserved space: a unit of it is shown when it is used. */
 void hz_dump_begin(hz_dump_marks *marks, char *base, size_t bytes);
 
 /* Hides a unit that holds no memory, all of whose pages the caller has claimed, unless too many are hidden: each can be

@@ -1,6 +1,5 @@
 /*
- * arena_state.h - the arena's variables, for arena.c and arena_dump.c. The arena's anatomy (anatomy.h) names the
- * fields.
+ * arena_state.h - the arena's variables, for arena.c and arena_dump.c, and what its anatomy (anatomy.h) says of them.
  */
 #ifndef HZ_BASE_ARENA_STATE_H
 #define HZ_BASE_ARENA_STATE_H

@@ -11,7 +11,7 @@
 
 _Atomic(bool) hz_attributes_any;
 
-/* The direct block in a region that the address lies in, unless it lies in the block's first unit; NULL: none. */
+/* The direct block of a region that contains the address, beyond the block's first unit; NULL: none does. */
 static struct hz_segment *direct_around(uintptr_t address) {
     uintptr_t unit = address & ~(uintptr_t)(HZ_UNIT_BYTES - 1);
     for (size_t before = HZ_UNIT_BYTES; before < HZ_REGION_BLOCK_BYTES_MAX && before <= unit; before += HZ_UNIT_BYTES) {
@@ -25,8 +25,8 @@ static struct hz_segment *direct_around(uintptr_t address) {
     return NULL;
 }
 
-/* From now on each free of a block in these arena pages takes the slow path. If a page has just become another class's,
-   its frees do so in vain. */
+/* From now on each free of a block in these arena pages takes the slow path. If a page has just passed to another
+   class, its frees take that path in vain. */
 static void tags_slow(uintptr_t first, uintptr_t behind) {
     for (uintptr_t at = first & ~(uintptr_t)(HZ_PAGE_BYTES - 1); at < behind; at += HZ_PAGE_BYTES) {
         struct hz_pagetag *tag = hz_pagetag_of((void *)at); /* NOLINT(performance-no-int-to-ptr) */
@@ -35,7 +35,7 @@ static void tags_slow(uintptr_t first, uintptr_t behind) {
     }
 }
 
-/* [first, behind) lies in one segment's worth of addresses. Returns the address to go on at. */
+/* [first, behind) crosses no multiple of HZ_SEGMENT_BYTES. Returns the address to go on at. */
 static uintptr_t part_note(struct hz_segment *segment, uintptr_t first, uintptr_t behind) {
     uintptr_t base = hz_load_rlx(&segment->base); /* relaxed, all: the block is held */
     if (hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT) {

@@ -24,8 +24,8 @@ HZ_INLINE bool hz_attributes_are_set(void) {
    lock; also in a signal handler, and before anything is initialised. */
 void hz_attributes_note(const void *address, size_t bytes);
 
-/* Makes the system pages that lie within a block of a size class, or a run of them, plain memory again. The caller
-   holds the block. False if the kernel refuses, and some of it is not accessible. */
+/* Makes the system pages that lie within [block, block + bytes) plain memory again: a block of a size class, or a run
+   of arena pages. The caller holds it. False if the kernel refuses, and some of it is not accessible. */
 bool hz_attributes_end(const void *block, size_t bytes);
 
 #endif

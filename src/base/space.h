@@ -29,7 +29,7 @@ struct hz_space_table {
 
 extern HZ_HIDDEN struct hz_space_table hz_space_addresses;
 
-/* The table's entry for an address. Other addresses can share it, which then differ in bits above the mask. */
+/* The table's entry for an address. Addresses that differ only in bits above the mask share an entry. */
 HZ_INLINE _Atomic(uint32_t) *hz_space_entry(uintptr_t address) {
     return &hz_space_addresses.entries[(address >> HZ_SPACE_LOG2) & hz_space_addresses.mask];
 }
@@ -56,15 +56,15 @@ void hz_space_show_reserved(void);
    arena lock. */
 bool hz_space_tables_open_locked(const char *base, size_t bytes);
 
-/* Whether the OS gives so much accessible memory now. A refusal takes one system call, so it is cheap. Any thread. */
+/* Whether the OS would give so much accessible memory now. A refusal costs one system call. Any thread. */
 bool hz_space_can_map(size_t bytes);
 
-/* Cuts off what cannot be ours of [*first, *behind). False if nothing is left, as in most cases. Any addresses, any
-   thread. */
+/* Narrows [*first, *behind) to the range in which the arena ever got space. False if nothing is left, which is the
+   usual case. Any addresses, any thread. */
 bool hz_space_clip(uintptr_t *first, uintptr_t *behind);
 
-/* Whether the limit is near. Reads the limit if the process is known to have no filter; it reads it again each time,
-   since the program can change it. Any thread. */
+/* Whether the limit is near. In a process that is known to have no filter, each call reads the limit, which the program
+   can change. Elsewhere it answers as the limit was judged last. Any thread. */
 bool hz_space_limit_is_near(void);
 
 /* Whether the tables were given up, and address space is scarce. Any thread. */

@@ -22,8 +22,8 @@ enum {
     HZ_ADVICE_UNGUARD = 103,
 };
 
-/* Advice that is about the contents, or takes other advice back. All other advice counts as altering, also that of
-   later kernels. */
+/* Whether the next owner of the memory would notice this advice. Advice about the contents, or that takes other advice
+   back, leaves nothing to notice. All other advice counts, also that of later kernels. */
 HZ_INLINE bool hz_advice_alters(long advice) {
     switch (advice) {
     case MADV_NORMAL:

@@ -1,11 +1,12 @@
 /*
  * override_attributes.c - mprotect, madvise, mlock and the like, so that the library learns what the program tells the
- * kernel about its blocks, and ends it when they are freed (base/attributes.h). For memory that is not ours it costs
- * a few comparisons.
+ * kernel about its blocks, and undoes that when they are freed (base/attributes.h). For memory that is not ours this
+ * costs a few comparisons.
  *
- * The next definition makes the call, so libraries that are preloaded behind ours and replace the same function see it.
- * Where there is none, as in static programs, and until the library is loaded, the system call is made directly. None
- * of these functions is a cancellation point. Programs call them in signal handlers, which is allowed here too.
+ * The definition that comes next makes the call: so a library that is preloaded behind ours and replaces the same
+ * function sees it. Where there is none, as in static programs, and until the library is loaded, the system call is
+ * made directly. None of these functions is a cancellation point. Programs call them in signal handlers, which is
+ * allowed here too.
  */
 #define _GNU_SOURCE
 #include "front/altering.h"

@@ -1,13 +1,13 @@
 """The ledger: what an operation costs in many small programs, counted so that noise cannot touch it.
 
-bench/workloads/counted/ledger.c has the programs, one for each row. Under callgrind their instructions, locked operations, system
-calls and misses of simulated caches are counted; time stands still except as the program says
-(workloads/counted/still.c). So counts repeat, whatever else the machine does. Those of rows with several threads repeat
-within 1 % in the misses, because the simulation places stacks a little differently.
+bench/workloads/counted/ledger.c has the programs, one for each row. callgrind counts their instructions, locked
+operations, system calls and misses of simulated caches. Clocks advance only when the program says so
+(bench/workloads/counted/still.c), so counts repeat, whatever else the machine does. Only the misses of rows with
+several threads differ, by up to 1 %: the simulation places stacks a little differently from run to run.
 
-An operation's cost is what is done in the allocator's own file, so the C library does not matter, which has other copies
-of its functions for other processors. Of allocators that are not ours it is all outside of the program: callgrind does
-not always know their file.
+The cost of an operation is what runs in the allocator's own file. The C library is left out, since it chooses its
+functions by the processor. The cost under an allocator that is not ours is all that runs outside the program, since
+callgrind does not always know that allocator's file.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ KEEPER = "keeper"  # begins the rows whose work a thread of the allocator does
 TIMEOUT_SECONDS = 300.0
 TOLERANCE = 0.02
 KEEPER_TOLERANCE = 0.05  # the first and the last round are counted in part
-MISSES_TOLERANCE = 0.1  # where the stacks and the environment of a process lie decides which lines meet in a set
+MISSES_TOLERANCE = 0.1  # which lines share a cache set depends on where the stacks and the environment lie
 KEEPER_MISSES_TOLERANCE = 0.25
 NEEDED = ("Ir", "Ge", "D1mr", "D1mw", "DLmr", "DLmw", "sysCount")
 
@@ -48,7 +48,7 @@ class Cost:
 
 
 COLUMNS = tuple(field.name for field in dataclasses.fields(Cost))
-# Smaller differences are the ends of the counted part, and the simulation's placement of stacks.
+# Smaller differences come from the ends of the counted part, and from where the simulation places stacks.
 LEAST = Cost(instructions=0.1, locked=0.01, l1_misses=0.05, ll_misses=0.02, calls=0.002)
 
 

@@ -1,7 +1,8 @@
 /*
  * ledger - many small programs, of which one runs: their instructions, locked operations and cache misses are counted
  * by callgrind (`hakobench counts --ledger`). Each does the same in every run, down to the instruction: numbers are
- * drawn from a fixed seed, threads run one at a time in a fixed order, and time passes only here (still.c).
+ * drawn from a fixed seed, threads run one at a time in a fixed order, and the clocks advance only when this program
+ * says so (still.c).
  *
  * Work is counted between two marks, which are client requests of valgrind; without valgrind they do nothing. What
  * comes before them fills the heap and warms its caches up.
@@ -25,10 +26,10 @@
 
 enum {
     OP_NS = 100, /* virtual time of an operation, */
-    KIB_NS = 60, /* and of a KiB of a block's size: the program is thought to use the block */
+    KIB_NS = 60, /* and of each KiB of a block, as if the program used all of it */
     SEED = 20251126,
     THREADS_MAX = 64,
-    TURN_STEPS = 64, /* of a thread, before it is the next one's turn */
+    TURN_STEPS = 64, /* of a thread; then it is the next thread's turn */
     KIB = 1024,
     MIB = 1024 * KIB,
 };
@@ -43,7 +44,7 @@ struct row {
 };
 
 static uint64_t *now_ns;          /* of still.c; NULL: it is not preloaded */
-static unsigned *(*cpu_of)(void); /* unused without it */
+static unsigned *(*cpu_of)(void); /* of still.c too */
 static uint64_t random_state = SEED;
 
 static void time_passes(size_t size) {
@@ -202,7 +203,7 @@ static uint64_t run_aligned(const struct row *row) {
     return row->ops;
 }
 
-/* A zone is made, gets `blocks` blocks, and is destroyed; an operation is a block. For allocators that have none, the
+/* A zone is made, gets `blocks` blocks, and is destroyed; an operation is a block. Under an allocator without zones the
    blocks are freed one by one. */
 static uint64_t run_zone(const struct row *row) {
     void *(*zone_create)(void) = (void *(*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "hz_zone_create");
@@ -302,7 +303,7 @@ static void players_begin(const struct row *row, unsigned count, void (*play)(st
         };
         if (pipe(players[i].turn) != 0 || pthread_create(&players[i].thread, NULL, player_main, &players[i]) != 0)
             machine_fail("cannot start a thread");
-        byte_get(done[0]); /* the allocator may already have prepared something for the thread */
+        byte_get(done[0]); /* the allocator may do something when a thread starts: one after the other */
     }
 }
 
@@ -487,8 +488,8 @@ static void wait_for_sleeps(long task, uint64_t more) {
 }
 
 /* What the allocator's own thread does while the other threads sleep, which have freed half of their blocks. An
-   operation is one round of that thread. Nothing else runs in the allocator's file meanwhile; and each round ends with
-   a system call, so hakobench counts rounds by these. */
+   operation is one round of that thread. Nothing else runs in the allocator's file meanwhile. Each round ends with one
+   system call, so hakobench takes the number of these calls for that of rounds. */
 static uint64_t run_keeper(const struct row *row) {
     enum { WARM_SLEEPS = 10 };
     unsigned count = row->more;
