@@ -40,6 +40,7 @@ METRICS = {
     "idle_rss_kb": Metric("MiB idle", True, 1024),
     "trimmed_rss_kb": Metric("MiB trimmed", True, 1024),
     "rss_mib_s": Metric("MiB s", True, of_process=True, of_samples=True),
+    "child_begin_rss_kb": Metric("MiB in the child at first", True, 1024),
     "child_rss_kb": Metric("MiB in the child", True, 1024),
     "child_begin_rss_kb": Metric("MiB in the child at first", True, 1024),
     "started_rss_kb": Metric("MiB started", True, 1024),
