@@ -42,7 +42,6 @@ METRICS = {
     "rss_mib_s": Metric("MiB s", True, of_process=True, of_samples=True),
     "child_begin_rss_kb": Metric("MiB in the child at first", True, 1024),
     "child_rss_kb": Metric("MiB in the child", True, 1024),
-    "child_begin_rss_kb": Metric("MiB in the child at first", True, 1024),
     "started_rss_kb": Metric("MiB started", True, 1024),
     "during_rss_kb": Metric("MiB during", True, 1024),
     "end_rss_kb": Metric("MiB at the end", True, 1024),
