@@ -137,10 +137,11 @@ void *hz_malloc_medium(size_t size) {
     if (HZ_UNLIKELY(size > HZ_CLASS_BYTES_MAX))
         return hz_malloc_aligned(1, size);
     struct hz_thread_block *self = hz_self();
-    if (HZ_UNLIKELY(!hz_is_attached(self)))
+    if (HZ_HAS_CPU_BINS && HZ_UNLIKELY(!hz_is_attached(self))) /* the CPU's bins may have blocks */
         return hz_malloc_slow(size);
     unsigned size_class = hz_class_of_medium(size);
-    hz_store_rlx(&self->popping, 1); /* sync: park, partner hz_park */
+    /* sync: park, partner hz_park. Into hz_thread_none too, whose `popping` nobody reads: all its bins are empty */
+    hz_store_rlx(&self->popping, 1);
     hz_signal_fence();
     void *block = NULL;
     if (HZ_LIKELY(hz_self() == self)) /* otherwise it is being parked, or was just now */
