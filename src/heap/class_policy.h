@@ -1,6 +1,7 @@
 /*
  * class_policy.h - what the knobs mean for a size class: how many blocks its bins hold, how many move in one step, and
- * where its blocks go. Pure functions; any thread.
+ * where its blocks go. Pure functions; any thread. They divide, so slow paths of attached threads read the answers from
+ * a table.
  */
 #ifndef HZ_HEAP_CLASS_POLICY_H
 #define HZ_HEAP_CLASS_POLICY_H
@@ -42,6 +43,20 @@ HZ_INLINE uint32_t hz_batch_count(unsigned size_class) {
     return (uint32_t)hz_min(hz_bin_capacity(size_class) / 2, HZ_BATCH_COUNT);
 }
 
+/* What a slow path asks about a class. */
+struct hz_class_shape {
+    uint32_t bytes;        /* hz_class_bytes */
+    uint32_t depot_blocks; /* HZ_DEPOT_BYTES in blocks, but at least a batch: else no class could start to pass */
+    uint16_t capacity;     /* hz_bin_capacity */
+    uint16_t first;        /* hz_bin_first */
+    uint16_t start;        /* hz_bin_start */
+    uint16_t batch;        /* hz_batch_count */
+};
+
+/* const after hz_class_shapes_init, which can be repeated; zeros before */
+extern HZ_HIDDEN struct hz_class_shape hz_class_shapes[HZ_CLASS_COUNT];
+void hz_class_shapes_init(void);
+
 enum {
     HZ_HAS_HOME = (int)HZ_HOME_BELOW_BYTES > (int)HZ_GRANULE_BYTES,
     HZ_HAS_MID_HOME = (int)HZ_HOME_BELOW_BYTES > (int)HZ_SMALL_MAX + 1,
@@ -62,7 +77,8 @@ HZ_INLINE unsigned hz_home_classes(void) {
 /* Whether a full bin's surplus goes to the depot. There it is for any thread, or, if the class is a home class, for
    threads of the shard. */
 HZ_INLINE bool hz_class_is_shared(unsigned size_class) {
-    return HZ_DEPOT_BYTES > 0 && (int)hz_class_bytes(size_class) >= HZ_DEPOT_FROM_BYTES;
+    return HZ_DEPOT_BYTES > 0 && ((int)HZ_DEPOT_FROM_BYTES <= (int)HZ_GRANULE_BYTES ||
+                                  (int)hz_class_bytes(size_class) >= HZ_DEPOT_FROM_BYTES);
 }
 
 #endif

@@ -81,7 +81,7 @@ void hz_age_surplus_leave(struct hz_thread_block *self) {
 size_t hz_age_resting_bytes(void) {
     size_t bytes = 0;
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        bytes += hz_depot_blocks(size_class) * hz_class_bytes(size_class);
+        bytes += (size_t)hz_depot_blocks(size_class) * hz_class_shapes[size_class].bytes;
     return bytes;
 }
 

@@ -66,6 +66,8 @@ enum {
     CHUNK_COUNT = 1 << (INDEX_BITS - 1 - CHUNK_LOG2),
 };
 
+_Static_assert((int)HZ_DEPOT_BYTES / (int)HZ_GRANULE_BYTES <= (int)COUNT_MAX && (int)HZ_BATCH_COUNT <= (int)COUNT_MAX,
+               "a head must be able to count what may rest in any case");
 _Static_assert((int)CHUNK_COUNT *(int)CHUNK_BATCHES <= (int)COUNT_MAX,
                "a head must be able to count all empty batches");
 
@@ -314,19 +316,13 @@ static uint16_t thread_mark(const struct hz_thread_block *self) {
     return (uint16_t)((uintptr_t)self >> 12 ^ (uintptr_t)self >> 28);
 }
 
-/* HZ_DEPOT_BYTES in blocks, but at least a batch: otherwise no class could ever start to pass. */
-static uint32_t cap_fixed(unsigned size_class) {
-    size_t fixed = HZ_DEPOT_BYTES / hz_class_bytes(size_class);
-    return (uint32_t)hz_min(hz_max(fixed, hz_batch_count(size_class)), COUNT_MAX);
-}
-
 /* Most blocks that may rest in all parts together: HZ_DEPOT_BYTES, or, while blocks pass from thread to thread, a share
    of all blocks of the class if that is more. So a burst of frees on one side finds room while the other side sleeps,
    and ageing sends the blocks home afterwards. If a thread only pops what it pushed itself, more than a little at rest
    would waste memory. (Two threads on one CPU that push and pop alternately get each other's batches: that counts as
    passing.) */
 static uint32_t cap_of(unsigned size_class) {
-    uint32_t fixed = cap_fixed(size_class);
+    uint32_t fixed = hz_class_shapes[size_class].depot_blocks;
     if (hz_load_rlx(&passing[size_class]) == 0) /* relaxed: hint */
         return fixed;
     size_t share = hz_class_blocks(size_class) * HZ_DEPOT_PERCENT / 100;
@@ -361,7 +357,7 @@ static uint32_t batch_take(struct hz_thread_block *self, unsigned size_class, ui
 
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out) {
     uint16_t from = thread_mark(self);
-    uint32_t most = hz_batch_count(size_class);
+    uint32_t most = hz_class_shapes[size_class].batch;
     if (HZ_DEPOT_BYTES == 0)
         return 0;
     bool is_home = hz_class_is_home(size_class);
@@ -375,7 +371,7 @@ uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **
 
 uint32_t hz_depot_pop_home(struct hz_thread_block *self, unsigned size_class, void **out) {
     uint16_t from;
-    uint32_t most = hz_batch_count(size_class);
+    uint32_t most = hz_class_shapes[size_class].batch;
     if (HZ_DEPOT_BYTES == 0)
         return 0;
     if (hz_class_is_home(size_class))
@@ -439,7 +435,7 @@ bool hz_depot_send(struct hz_thread_block *self, struct hz_shard *shard, unsigne
         return false;
     _Atomic(uint64_t) *head = surplus_of(shard, size_class);
     HZ_PREFETCH_WRITE(head);
-    return batch_push(self, head, cap_fixed(size_class), blocks, count);
+    return batch_push(self, head, hz_class_shapes[size_class].depot_blocks, blocks, count);
 }
 
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count) {

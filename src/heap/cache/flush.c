@@ -19,7 +19,7 @@
 #include <string.h>
 
 void hz_blocks_pass(struct hz_thread_block *self, unsigned size_class, void **blocks, uint32_t count) {
-    uint32_t batch = hz_batch_count(size_class);
+    uint32_t batch = hz_class_shapes[size_class].batch;
     while (count > 0) {
         uint32_t part = (uint32_t)hz_min(count, batch);
         bool is_for_depot = hz_class_is_shared(size_class) && !hz_class_is_sparse(size_class);
@@ -95,7 +95,7 @@ static uint32_t stack_fill(struct hz_thread_block *self, struct hz_shard *shard,
                            void *const *blocks, uint32_t count) {
     uint32_t done = 0;
     while (done < count) {
-        uint32_t part = (uint32_t)hz_min(count - done, hz_batch_count(size_class));
+        uint32_t part = (uint32_t)hz_min(count - done, hz_class_shapes[size_class].batch);
         hz_inspect_batch(self, size_class, blocks + done, part);
         if (!hz_depot_send(self, shard, size_class, blocks + done, part))
             break;

@@ -26,10 +26,15 @@ enum {
     EXCESS_SHARE = 16, /* room shrinks if it exceeds the allowance by more than 1/16: the allowance varies a little */
 };
 
+/* No class has a lower first room (hz_bin_first): for most bins of a new thread this spares a look at the table. */
+enum { LEAST_FIRST = HZ_BIN_FIRST_COUNT_LARGE };
+
 /* Bytes that a bin's room costs. The first few blocks are not charged. */
 static ptrdiff_t room_charge(unsigned size_class, uint32_t room) {
-    uint32_t first = hz_bin_first(size_class);
-    return room > first ? (ptrdiff_t)((room - first) * hz_class_bytes(size_class)) : 0;
+    const struct hz_class_shape *shape = &hz_class_shapes[size_class];
+    if (room <= LEAST_FIRST)
+        return 0;
+    return room > shape->first ? (ptrdiff_t)((size_t)(room - shape->first) * shape->bytes) : 0;
 }
 
 void hz_room_set(struct hz_thread_block *self, unsigned size_class, uint32_t room) {
@@ -46,11 +51,12 @@ void hz_room_recount(struct hz_thread_block *self) {
 
 /* The room up to which visits may double a bin's room now. */
 static uint32_t room_limit(const struct hz_thread_block *self, unsigned size_class, ptrdiff_t allowance) {
+    const struct hz_class_shape *shape = &hz_class_shapes[size_class];
     bool is_crowded = hz_allowance_is_crowded();
     if (self->room_bytes >= allowance / (is_crowded ? CROWD_FREE_SHARE : HZ_ROOM_FREE_SHARE))
-        return is_crowded ? hz_bin_first(size_class) : hz_bin_start(size_class);
+        return is_crowded ? shape->first : shape->start;
     bool may_be_long = self->room_bytes < allowance / LONG_FREE_SHARE;
-    return (uint32_t)hz_min(hz_bin_capacity(size_class), may_be_long ? HZ_BIN_COUNT : LONG_COUNT);
+    return (uint32_t)hz_min(shape->capacity, may_be_long ? HZ_BIN_COUNT : LONG_COUNT);
 }
 
 /* Counts a visit, and smooths the number of visits between two for the class. */
@@ -66,7 +72,7 @@ static void old_bin_empty(struct hz_thread_block *self, unsigned size_class) {
     uint32_t oldest_age = (uint32_t)hz_max(OLD_GAPS * self->visit_gaps[size_class], OLD_VISITS);
     for (unsigned other = 1; other < HZ_CLASS_COUNT; other++) {
         uint32_t age = self->visits - self->visited[other];
-        if (age > oldest_age && hz_bin_room(&self->cache, other) > hz_bin_first(other)) {
+        if (age > oldest_age && hz_bin_room(&self->cache, other) > hz_class_shapes[other].first) {
             oldest = other;
             oldest_age = age;
         }
@@ -76,18 +82,20 @@ static void old_bin_empty(struct hz_thread_block *self, unsigned size_class) {
         return;
     }
     hz_bin_send_home(self, oldest);
-    hz_room_set(self, oldest, hz_bin_first(oldest));
+    hz_room_set(self, oldest, hz_class_shapes[oldest].first);
 }
 
 bool hz_room_visit(struct hz_thread_block *self, unsigned size_class) {
     visit_count(self, size_class);
     ptrdiff_t allowance = (ptrdiff_t)hz_allowance();
     uint32_t room = hz_bin_room(&self->cache, size_class);
-    uint32_t wanted = (uint32_t)hz_max(room, hz_min(2 * room, room_limit(self, size_class, allowance)));
-    ptrdiff_t more = room_charge(size_class, wanted) - room_charge(size_class, room);
+    uint32_t wanted = room;
+    if (room < hz_class_shapes[size_class].capacity)
+        wanted = (uint32_t)hz_max(room, hz_min(2 * room, room_limit(self, size_class, allowance)));
+    ptrdiff_t more = wanted > room ? room_charge(size_class, wanted) - room_charge(size_class, room) : 0;
     if (self->room_bytes + more > allowance && self->visits - self->searched_at >= VISITS_BETWEEN)
         old_bin_empty(self, size_class);
-    if (self->room_bytes + more <= allowance)
+    if (wanted > room && self->room_bytes + more <= allowance)
         hz_room_set(self, size_class, wanted);
     return self->room_bytes > allowance + allowance / EXCESS_SHARE;
 }
@@ -96,15 +104,18 @@ void hz_room_shrink(struct hz_thread_block *self, unsigned index) {
     if (index == HZ_REMOTE_BIN)
         return;
     uint32_t room = hz_bin_room(&self->cache, index);
-    uint32_t target = hz_class_is_sparse(index) ? SPARSE_ROOM : (uint32_t)hz_max(room / 2 & ~1U, hz_bin_first(index));
+    uint32_t target =
+        hz_class_is_sparse(index) ? SPARSE_ROOM : (uint32_t)hz_max(room / 2 & ~1U, hz_class_shapes[index].first);
     uint32_t needed = (hz_bin_held(&self->cache, index) + 2) & ~1U; /* the class may have become sparse just now */
     hz_room_set(self, index, (uint32_t)hz_min(room, hz_max(target, needed)));
 }
 
 void hz_room_shrink_all(struct hz_thread_block *self) {
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        if (hz_bin_room(&self->cache, size_class) > hz_bin_first(size_class))
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        uint32_t room = hz_bin_room(&self->cache, size_class);
+        if (room > LEAST_FIRST && room > hz_class_shapes[size_class].first)
             hz_room_shrink(self, size_class);
+    }
 }
 
 uint32_t hz_room_batch(const struct hz_thread_block *self, unsigned size_class) {
@@ -113,5 +124,5 @@ uint32_t hz_room_batch(const struct hz_thread_block *self, unsigned size_class) 
 
 void hz_room_ensure(struct hz_thread_block *self, unsigned size_class, uint32_t count) {
     if (count > hz_bin_room(&self->cache, size_class))
-        hz_room_set(self, size_class, (uint32_t)hz_min(count + count % 2, hz_bin_capacity(size_class)));
+        hz_room_set(self, size_class, (uint32_t)hz_min(count + count % 2, hz_class_shapes[size_class].capacity));
 }

@@ -60,6 +60,19 @@ class Room : public testing::Test {
     Blocks blocks_;
 };
 
+TEST_F(Room, TheTableSaysWhatTheKnobsSay) {
+    for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
+        SCOPED_TRACE("class " + std::to_string(size_class));
+        const struct hz_class_shape &shape = hz_class_shapes[size_class];
+        EXPECT_EQ(shape.bytes, hz_class_bytes(size_class));
+        EXPECT_EQ(shape.capacity, hz_bin_capacity(size_class));
+        EXPECT_EQ(shape.first, hz_bin_first(size_class));
+        EXPECT_EQ(shape.start, hz_bin_start(size_class));
+        EXPECT_EQ(shape.batch, hz_batch_count(size_class));
+        EXPECT_EQ(shape.depot_blocks, std::max(static_cast<size_t>(HZ_DEPOT_BYTES) / shape.bytes, size_t{shape.batch}));
+    }
+}
+
 TEST_F(Room, DoublesWithEachVisit) {
     for (unsigned size_class = 1; size_class < unit::class_count - 1; size_class++) {
         SCOPED_TRACE("class " + std::to_string(size_class));
