@@ -59,10 +59,19 @@ static struct hz_density_bound bound_with_keeper(void) {
     return (struct hz_density_bound){.bytes = hz_min(bytes, TICK_BYTES_MAX), .share = 1};
 }
 
+static struct hz_density_bound bound_now(struct hz_density_bound bound) {
+    return hz_arena_is_over_soft() ? bound_above_soft : bound;
+}
+
+/* Sums up anew what rests if the answer depends on it: the last sum may be from before a purge. */
 static bool density_is_low(struct hz_density_bound bound) {
-    if (hz_arena_is_over_soft())
-        bound = bound_above_soft;
-    return hz_density_is_low(hz_load_rlx(&resting_seen), bound); /* relaxed: hint */
+    bound = bound_now(bound);
+    if (!hz_density_is_low(hz_load_rlx(&resting_seen), bound)) /* relaxed, all: hint */
+        return false;
+    if (hz_density_is_low(0, bound))
+        return true;
+    hz_store_rlx(&resting_seen, hz_age_resting_bytes());
+    return hz_density_is_low(hz_load_rlx(&resting_seen), bound);
 }
 
 /* If a walk over all pages has made the slack no smaller, since live blocks hold it, the next walk begins when the
@@ -102,7 +111,7 @@ static void classes_settle(struct hz_thread_block *self, unsigned busy, unsigned
     }
 }
 
-void hz_settle_tick(struct hz_thread_block *self, unsigned busy, bool keeper_runs) {
+bool hz_settle_tick(struct hz_thread_block *self, unsigned busy, bool keeper_runs) {
     uint32_t turn = turn_next();
     if (turn % RESTING_TURNS == 0)
         hz_store_rlx(&resting_seen, hz_age_resting_bytes()); /* relaxed, all: hint */
@@ -111,20 +120,22 @@ void hz_settle_tick(struct hz_thread_block *self, unsigned busy, bool keeper_run
             hz_store_rlx(&walk_is_whole, false);
         if (!keeper_runs) /* else the keeper decides, by a lower bound */
             hz_classes_forget_sparse();
-        return;
+        return false;
     }
     classes_settle(self, busy, turn);
     if (is_futile())
-        return;
+        return false;
     if (hz_load_rlx(&next_segment[HZ_PURGE_RECENT]) == 0)
         hz_store_rlx(&walk_is_whole, true);
     if (walk_part(self, HZ_PURGE_RECENT) && hz_load_rlx(&walk_is_whole))
         hz_store_rlx(&futile_slack, hz_density_slack());
+    return true;
 }
 
 void hz_settle_all(struct hz_thread_block *self) {
-    hz_store_rlx(&resting_seen, hz_age_resting_bytes()); /* relaxed: hint */
-    if (!density_is_low(bound_of_keeper)) {
+    size_t resting = hz_age_resting_bytes();
+    hz_store_rlx(&resting_seen, resting); /* relaxed: hint */
+    if (!hz_density_is_low(resting, bound_now(bound_of_keeper))) {
         hz_classes_forget_sparse();
         return;
     }

@@ -11,8 +11,8 @@
 #include "heap/thread_block.h"
 
 /* The part that a tick does. `busy`: the bin for which the thread is in a slow path. `keeper_runs`: the keeper does it
-   too, so only what it might be too late for remains. */
-void hz_settle_tick(struct hz_thread_block *self, unsigned busy, bool keeper_runs);
+   too, so only what it might be too late for remains. True if the next tick should come soon: there is more to do. */
+bool hz_settle_tick(struct hz_thread_block *self, unsigned busy, bool keeper_runs);
 
 /* In each round of the keeper: sends home what rests of every sparse class. Purges no pages. */
 void hz_settle_all(struct hz_thread_block *self);

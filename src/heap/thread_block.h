@@ -89,6 +89,7 @@ struct hz_thread_block {
     uint8_t owner_expected; /* equals owner, or is HZ_OWNER_NONE (hz_free_offset, tick.c) */
     bool exit_armed;        /* the exit hook will be called for the thread */
     bool is_new;            /* the thread has not used its bins yet (park.c, free.c) */
+    bool ticks_soon;        /* its last tick has left something to do (tick.c) */
     bool is_keeper;         /* it puts blocks into their pages, and sends none to a mailbox (keeper.c) */
     /* malloc's bin by its offset: by the size in granules, 0 for size 0; and by the class. While allocations are
        sampled, the empty bin instead (cache/sampler.h) */

@@ -19,7 +19,8 @@
 
 enum {
     TICK_VISITS = 32,      /* slow-path visits between two looks at the clock */
-    VISIT_BYTES_LOG2 = 11, /* a visit for a larger class counts as more, since its blocks hold more */
+    VISIT_BYTES_LOG2 = 11, /* a visit for a larger class counts as more, since its blocks hold more, */
+    VISIT_MOST = 8,        /* at most so much: no bin holds more than 8 * HZ_BIN_BYTES. But see ticks_soon */
     TICK_BATCHES = 8,      /* limits of one tick: batches of the depot that go home, */
     TICK_CLASSES = 1,      /* and mailboxes that are drained because they are due */
     WALK_MS = 500,         /* from the start of one walk over all pages to the start of the next */
@@ -51,7 +52,8 @@ static void walk_tick(struct hz_thread_block *self, uint64_t now) {
 
 void hz_tick(struct hz_thread_block *self, unsigned index) {
     unsigned size_class = index == HZ_REMOTE_BIN ? 1 : index;
-    self->slow_count += 1 + (uint32_t)(hz_class_bytes(size_class) >> VISIT_BYTES_LOG2);
+    uint32_t weight = 1 + (hz_class_shapes[size_class].bytes >> VISIT_BYTES_LOG2);
+    self->slow_count += self->ticks_soon ? weight : (uint32_t)hz_min(weight, VISIT_MOST);
     if (self->slow_count < TICK_VISITS)
         return;
     self->slow_count = 0;
@@ -62,7 +64,7 @@ void hz_tick(struct hz_thread_block *self, unsigned index) {
     hz_idle_bins_flush(self, index, now);
     hz_cpu_bins_idle(self, size_class, now);
     hz_density_look();
-    hz_settle_tick(self, index, hz_keeper_runs());
+    self->ticks_soon = hz_settle_tick(self, index, hz_keeper_runs());
     if (hz_keeper_runs()) {
         hz_keeper_hurry();
         return;

@@ -207,14 +207,14 @@ TEST_F(Density, NothingIsSparseBelowTheBound) {
         for (void *block : make_sparse(size_class))
             live.push_back(block);
     EXPECT_EQ(sparse_classes(), classes);
-    hz_settle_tick(self_, HZ_REMOTE_BIN, true);
+    (void)hz_settle_tick(self_, HZ_REMOTE_BIN, true);
     EXPECT_EQ(sparse_classes(), classes) << "with a keeper, ticks have a higher bound and leave this to it";
     hz_settle_all(self_);
     EXPECT_EQ(sparse_classes(), std::vector<unsigned>()) << "the keeper";
     for (unsigned size_class : classes)
         (void)hz_class_look(size_class);
     EXPECT_EQ(sparse_classes(), classes);
-    hz_settle_tick(self_, HZ_REMOTE_BIN, false);
+    (void)hz_settle_tick(self_, HZ_REMOTE_BIN, false);
     EXPECT_EQ(sparse_classes(), std::vector<unsigned>()) << "a tick without a keeper";
     unit::put(shard_, live);
 }
@@ -291,6 +291,49 @@ TEST_F(Density, ARoundOfAgeingSendsThemAllHome) {
 }
 
 /* A thread's ticks find the class, and send home what rests of it, wherever that is. */
+/* Visits for large blocks count as more: eight times as much, and without a limit while there is more to settle. */
+TEST_F(Density, TicksComeSoonerWhileThereIsMoreToSettle) {
+    unit::forbid_idle_looks(self_);
+    auto visits_to_tick = [&] {
+        self_->slow_count = UINT32_MAX / 2; /* so that the first call is a tick */
+        hz_tick(self_, unit::class_count - 1);
+        unsigned visits = 0;
+        do {
+            hz_tick(self_, unit::class_count - 1);
+            visits++;
+        } while (self_->slow_count != 0);
+        return visits;
+    };
+    EXPECT_EQ(visits_to_tick(), 4U);
+    Blocks live = one_of_sixteen(hz_class_of(1024));
+    ASSERT_GT(hz_density_slack(), 12 * MiB);
+    EXPECT_EQ(visits_to_tick(), 1U);
+    unit::put(shard_, live);
+    hz_heap_purge();
+    EXPECT_EQ(visits_to_tick(), 4U);
+}
+
+/* The sum over the depot is not made in each tick. One from before a purge makes no class sparse. */
+TEST_F(Density, AnOldSumOverTheDepotDoesNotDecide) {
+    unsigned size_class = unit::class_count - 1;
+    if (HZ_DEPOT_BYTES == 0 || !hz_class_is_shared(size_class))
+        GTEST_SKIP() << "nothing of this class rests in this lane's depot";
+    unit::forbid_idle_looks(self_);
+    Blocks live = make_sparse(hz_class_of(1024));
+    /* as much as is too much without a keeper, even when there is no slack */
+    while (hz_age_resting_bytes() <= 5 * MiB + hz_density_recent_out() / 8)
+        rest(size_class--, 2);
+    for (unsigned turn = 0; turn % 8 != 0 || turn < unit::class_count; turn++) /* some of these sum up */
+        (void)hz_settle_tick(self_, HZ_REMOTE_BIN, true);
+    EXPECT_GT(hz_depot_blocks(unit::class_count - 1), 0U) << "the bound with a keeper is higher";
+    hz_heap_purge();
+    hz_classes_forget_sparse();
+    ASSERT_FALSE(hz_density_is_low(0, {4 * MiB, 8}));
+    EXPECT_FALSE(hz_settle_tick(self_, hz_class_of(1024), false));
+    EXPECT_EQ(sparse_classes(), std::vector<unsigned>());
+    unit::put(shard_, live);
+}
+
 TEST_F(Density, TicksSettleSparseClasses) {
     unsigned size_class = hz_class_of(1024);
     bool has_depot = HZ_DEPOT_BYTES > 0 && hz_class_is_shared(size_class);
