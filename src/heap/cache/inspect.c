@@ -13,14 +13,28 @@
 #include "heap/pages/page.h"
 #include "heap/pages/put.h"
 
+#include <string.h>
+
 enum {
     PAIRS_LOOKED_AT = 64, /* newest blocks of a bin that are compared with each other */
     FILTER_LOG2 = 10,     /* bits of the filter that finds equal pointers */
+    FEW = 8,              /* so few pointers are compared with each other sooner than the filter is zeroed */
     BATCHES_BETWEEN = 16, /* one batch in this many is searched for blocks that occur twice */
 };
 
 /* A block that occurs twice in the array; NULL if there is none. */
+static void *twice_in_few(void *const *blocks, uint32_t count) {
+    for (uint32_t i = 1; i < count; i++)
+        for (uint32_t j = 0; j < i; j++)
+            if (HZ_UNLIKELY(blocks[j] == blocks[i]) && blocks[i] != NULL)
+                return blocks[i];
+    return NULL;
+}
+
+/* The same. */
 static void *twice_in(void *const *blocks, uint32_t count) {
+    if (count <= FEW)
+        return twice_in_few(blocks, count);
     uint64_t filter[(1 << FILTER_LOG2) / 64] = {0};
     for (uint32_t i = 0; i < count; i++) {
         uint32_t hash =
@@ -35,22 +49,23 @@ static void *twice_in(void *const *blocks, uint32_t count) {
     return NULL;
 }
 
-/* Copies the bin's newest blocks. Returns their number. */
+/* Copies the bin's newest blocks. Returns their number. While the owner is in a slow path others only read its slots.
+ */
 static uint32_t newest_of(struct hz_cache *cache, unsigned index, void **out) {
     void **base = hz_bin_base(cache, index);
     uint32_t held = hz_bin_held(cache, index);
-    uint32_t count = 0;
-    if (held > 0)
-        out[count++] = hz_slot_load_rlx(&cache->bins[index].newest); /* relaxed, both: owner */
-    for (uint32_t slot = held; slot-- > 1 && count < PAIRS_LOOKED_AT;)
-        out[count++] = hz_slot_load_rlx(base + slot);
-    return count;
+    if (held == 0)
+        return 0;
+    uint32_t older = (uint32_t)hz_min(held, PAIRS_LOOKED_AT) - 1;
+    memcpy(out, base + (held - older), older * sizeof(out[0]));
+    out[older] = hz_slot_load_rlx(&cache->bins[index].newest); /* relaxed: owner */
+    return older + 1;
 }
 
 bool hz_inspect_bin_has(struct hz_cache *cache, unsigned index, const void *block) {
     void **base = hz_bin_base(cache, index);
-    for (uint32_t slot = hz_bin_held(cache, index); slot-- > 1;)
-        if (hz_slot_load_rlx(base + slot) == block) /* relaxed, both: owner */
+    for (void **slot = base + hz_bin_held(cache, index); slot > base + 1;)
+        if (hz_slot_load_rlx(--slot) == block) /* relaxed, both: owner */
             return true;
     return hz_slot_load_rlx(&cache->bins[index].newest) == block;
 }
