@@ -564,7 +564,7 @@ class Heap:
         self.counters["counters"].update(threads=used, thread_blocks=blocks, shards=len(self.shards()), meta_bytes=self.object("meta_bytes"))
 
     def bin_blocks(self, thread: int, index: int) -> list[int]:
-        """The blocks in a bin. Slots of a parked thread's bins can be empty, and its newest block can be gone."""
+        """The blocks in a bin. Slots of a parked thread's bins can be empty, and one of its blocks can be gone."""
         cache = thread + self.anatomy["hz_thread_block.cache"]
         at = cache + self.anatomy["hz_cache.bins"] + index * self.anatomy["hz_bin"]
         base = self.word(cache + self.anatomy["hz_cache.bases"] + 4 * index, 4)

@@ -10,11 +10,12 @@
  *     sees the other: the slow path gives way, or the keeper gives up;
  *   - a pop of a mid block sets `popping` in the same way (hz_malloc_medium);
  *   - a pop of a small block, or any push, may be anywhere between its first and its last access, and stay there for
- *     long, if a signal handler interrupted it and sleeps. It touches one bin. A pop reads `newest` and the slot below
- *     the top, and returns the newest block, so the keeper leaves these two in each bin of a small class. A push only
- *     stores: the block into `newest`, and the former newest block into the slot at the top. So from all other bins the
- *     keeper takes every block, and notes which one was the newest (hz_bin_take_old). There is one such operation at
- *     most, since a handler that interrupts malloc must not call malloc (signal-safety(7)).
+ *     long, if a signal handler interrupted it and sleeps. It touches one bin. A pop returns the newest block, so
+ *     the keeper leaves that one in each bin of a small class. It also reads the slot below the top, and stores what it
+ *     read into `newest`. A push only stores: the block into `newest`, and the former newest block into the slot at the
+ *     top. So from bins of other classes the keeper takes every block. Of each bin it notes the one block that such an
+ *     operation may bring back: the second newest of a small class, the newest of any other (hz_bin_take_old). There is
+ *     one such operation at most, since a handler that interrupts malloc must not call malloc (signal-safety(7)).
  *
  * Edge "park": the keeper's store of the word and its barrier, against `busy` or `popping`, and the next load of the
  * word.
@@ -104,7 +105,7 @@ bool hz_park(struct hz_thread_block *thread);
    once. Any other thread. */
 bool hz_park_is_lost(struct hz_thread_block *thread);
 
-/* Sends home what is in the bins of a parked thread, but for two blocks of each small class. Stops when the thread
+/* Sends home what is in the bins of a parked thread, but for one block of each small class. Stops when the thread
    resumes. Any thread, holding no lock. */
 void hz_park_empty(struct hz_thread_block *self, struct hz_thread_block *thread);
 

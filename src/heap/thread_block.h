@@ -61,7 +61,7 @@ struct hz_parking {
     uint64_t tops_seen;      /* keeper: digest of the bins' tops at the last round */
     uint64_t unused_at_ms;   /* keeper: when the tops were last seen to have moved */
     struct hz_life life;     /* lock; while self_word is not NULL */
-    /* lock while the thread is parked, then owner; hz_slot_*. For each bin, the newest block if it was taken */
+    /* lock while the thread is parked, then owner; hz_slot_*. For each bin, a block that was taken and may come back */
     void *gone[HZ_BINS];
 };
 

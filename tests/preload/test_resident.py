@@ -38,11 +38,11 @@ SHAPES = [
     Shape("classes", ("12",), idle_kb=26_000, trimmed_kb=3_500),
     # the same; slack and dirty budget grow with what the live blocks pin, about 90 MB
     Shape("shift", ("16",), idle_kb=40_000, trimmed_kb=9_500),
-    # 16 threads sleep, each with two blocks of most small classes. Peak: 2 MiB in queues, the rest in bins and the depot
+    # 16 threads sleep, each with a block of most small classes. Peak: 2 MiB in queues, the rest in bins and the depot
     Shape("queues", ("2", "8", "--rounds=20000"), idle_kb=8_000, trimmed_kb=8_000, peak_kb=66_000),
-    # 4 threads sleep, each with two blocks of all small classes
+    # 4 threads sleep, each with a block of all small classes
     Shape("relay", ("24", "4"), idle_kb=7_500, trimmed_kb=7_500),
-    # 32 threads sleep, each with two blocks of all small classes, on 13 to 15.5 MB of pages. Peak: their bins, which did
+    # 32 threads sleep, each with a block of all small classes, on 13 to 15.5 MB of pages. Peak: their bins, which did
     # not age in the short time
     Shape("sleepers", ("32", "32"), idle_kb=17_000, trimmed_kb=17_000, peak_kb=560_000),
     # two threads sleep that used one class: little more than a process has that allocates nothing

@@ -250,25 +250,30 @@ HZ_INLINE bool hz_bin_pops_are_seen(unsigned index) {
 /* Takes blocks out of the bin of a parked thread, whose owner may be in the middle of one pop or push, but in nothing
    else: copies up to `most` of them to `out`, and leaves NULL in their slots. Returns their number. Below `most`,
    nothing is left to take.
-   A pop reads the newest block and the slot below the top, so these two stay in a bin from which pops are not seen.
-   From any other bin all blocks can go, because a push only stores. But `newest` must stay as it is: the push may have
-   read it and store it into the slot at the top. So *gone, NULL at first, remembers which newest block was taken, and
-   hz_bin_close_holes drops that block wherever it is then. */
+   A pop returns the newest block, so that block stays in a bin from which pops are not seen. The block below it goes,
+   though a pop may have read it and store it into `newest`. From any other bin all blocks can go, because a push only
+   stores. But `newest` must stay as it is: the push may have read it and store it into the slot at the top. So *gone,
+   NULL at first, remembers the one block of each bin that was taken and may come back, and hz_bin_close_holes drops
+   that block wherever it is then. */
 HZ_INLINE uint32_t hz_bin_take_old(struct hz_cache *cache, unsigned index, void **gone, void **out, uint32_t most) {
     struct hz_bin *bin = &cache->bins[index];
     /* sync: park, partner hz_owner_add_rel: sees the slots below the top */
     void **top = hz_slot_at(cache, hz_load_acq(&bin->top));
     void **base = hz_bin_base(cache, index);
-    void **past = hz_bin_pops_are_seen(index) ? top : top - 1;
+    void **second = hz_bin_pops_are_seen(index) ? NULL : top - 1; /* what a pop may have read */
     uint32_t count = 0;
-    for (void **slot = base + 1; slot < past; slot++) {
-        void *block = hz_slot_load_rlx(slot); /* relaxed, all: a push stores only at the top, a pop reads one below */
-        if (block == NULL)
+    for (void **slot = base + 1; slot < top; slot++) {
+        void *block = hz_slot_load_rlx(slot); /* relaxed, all: a push stores only at the top, a pop not at all */
+        void *noted = hz_slot_load_rlx(gone);
+        if (block == NULL || (slot == second && noted != NULL && block != noted)) /* one block can be noted */
             continue;
         if (count == most)
             return count;
+        if (slot == second && noted == NULL)
+            hz_slot_store_rlx(gone, block);
+        hz_signal_fence(); /* fork: a copy must not have the block both in the slot and in a page */
         hz_slot_store_rlx(slot, NULL);
-        if (block != hz_slot_load_rlx(gone)) {
+        if (block != noted) {
             out[count++] = block;
             continue;
         }
