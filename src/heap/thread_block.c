@@ -35,9 +35,10 @@ static void cache_begin(struct hz_cache *cache, unsigned index, uint32_t offset)
     cache->bins[index].limit = offset;
 }
 
-/* The arrays of slots of all bins lie behind the thread block: the first ones, which every thread uses, the table of
-   groups, the short ones, and the long ones. Returns the offset behind them. Fills `cache`, unless it is NULL. */
-static uint32_t slots_place(struct hz_cache *cache, uint32_t offset, uint32_t *groups) {
+/* The arrays of slots of all bins lie behind the thread block: the first ones, which every thread uses, two tables that
+   few threads use, the short ones, and the long ones. Returns the offset behind them. Fills `cache`, unless it is NULL.
+ */
+static uint32_t slots_place(struct hz_cache *cache, uint32_t offset, uint32_t *groups, uint32_t *countings) {
     const uint32_t slot_bytes = sizeof(void *);
     for (unsigned index = 1; index < HZ_BINS; index++) { /* bin 0 has no slots: it is empty and full */
         if (hz_bin_slots_first(index) == 0)
@@ -48,6 +49,8 @@ static uint32_t slots_place(struct hz_cache *cache, uint32_t offset, uint32_t *g
     }
     *groups = offset;
     offset += (uint32_t)sizeof(struct hz_groups);
+    *countings = offset;
+    offset += (uint32_t)hz_round_up(HZ_COUNTINGS * sizeof(struct hz_counting), slot_bytes);
     for (unsigned index = 1; index < HZ_BINS; index++) {
         if (cache != NULL)
             cache->short_bases[index] = offset;
@@ -64,8 +67,8 @@ static uint32_t slots_place(struct hz_cache *cache, uint32_t offset, uint32_t *g
 }
 
 size_t hz_thread_block_bytes(void) {
-    uint32_t groups;
-    return slots_place(NULL, sizeof(struct hz_thread_block), &groups);
+    uint32_t groups, countings;
+    return slots_place(NULL, sizeof(struct hz_thread_block), &groups, &countings);
 }
 
 bool hz_sampling_is_on(void) {
@@ -80,9 +83,10 @@ static void block_fill(struct hz_thread_block *thread, struct hz_registered *reg
         thread->bin_of[granules] = (uint16_t)hz_bin_offset(hz_class_of(granules * HZ_GRANULE_BYTES));
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         thread->bin_of_class[size_class] = (uint16_t)hz_bin_offset(size_class);
-    uint32_t groups;
-    (void)slots_place(&thread->cache, sizeof(*thread), &groups);
+    uint32_t groups, countings;
+    (void)slots_place(&thread->cache, sizeof(*thread), &groups, &countings);
     thread->groups = (struct hz_groups *)(void *)((char *)thread + groups);
+    thread->sampling.of = (struct hz_counting *)(void *)((char *)thread + countings);
     for (unsigned index = 1; index < HZ_BINS; index++)
         hz_bin_room_set(&thread->cache, index, index == HZ_REMOTE_BIN ? HZ_REMOTE_COUNT : HZ_BIN_NEW_COUNT);
     hz_store_rel(&thread->registered, registered); /* release: a fork's copy must not have it without the rest */

@@ -77,8 +77,12 @@ struct hz_sampling {
     bool is_by_bytes; /* true for the heap profile: an allocation's weight is the bytes of its class. Else it is 1 */
     uint64_t random;
     uint64_t countdown; /* sum of the weights of the allocations before the next chosen one, or a little more */
-    struct hz_counting of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1]; /* by the size in granules, 0 for size 0 */
+    /* const after publish; by the size in granules, 0 for size 0. Behind the first arrays of slots, since few programs
+       are sampled */
+    struct hz_counting *of;
 };
+
+enum { HZ_COUNTINGS = HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1 };
 
 struct hz_thread_block {
     struct hz_cache cache;

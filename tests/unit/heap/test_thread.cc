@@ -48,6 +48,14 @@ TEST(FirstThreads, AllEndWell) {
     }));
 }
 
+/* A thread that sleeps pins what it has touched of its thread block. */
+TEST(ThreadBlock, WhatSmallBlocksNeedFitsIntoTwoPages) {
+    size_t bytes = sizeof(struct hz_thread_block);
+    for (unsigned size_class = 1; size_class < HZ_MID_CLASS_FIRST; size_class++)
+        bytes += (1 + hz_bin_slots_first(size_class)) * sizeof(void *);
+    EXPECT_LE(bytes, 2U * 4096);
+}
+
 TEST(ThreadAttach, HappensAtTheFirstAllocation) {
     std::thread([] {
         EXPECT_FALSE(hz_is_attached(hz_self()));
