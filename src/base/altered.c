@@ -4,6 +4,7 @@
 #include "base/altered.h"
 
 #include "base/budget.h"
+#include "base/os.h"
 
 enum {
     MARKS_OF_PAGE = HZ_PAGE_BYTES >> HZ_MARK_LOG2,
@@ -55,17 +56,13 @@ static size_t marks_find(struct hz_altered *altered, size_t first, size_t after,
     return found;
 }
 
-static enum hz_outcome renew(struct hz_altered *altered, hz_huge_units *units, char *base, size_t offset,
-                             size_t bytes) {
-    enum hz_outcome outcome = hz_os_renew(base + offset, bytes);
-    if (outcome == HZ_LOST)
-        hz_altered_mark(altered, offset, bytes); /* who gets it again after all has to open it */
-    if (outcome != HZ_DONE)
-        return outcome;
+static bool renew(struct hz_altered *altered, hz_huge_units *units, char *base, size_t offset, size_t bytes) {
+    if (!hz_os_renew(base + offset, bytes))
+        return false;
     hz_os_name(base + offset, bytes, HZ_NAME_BLOCKS); /* otherwise it stays a mapping of its own */
     hz_huge_tell_again(units, base, offset, bytes);
     marks_clear(altered, offset >> HZ_MARK_LOG2, (offset + bytes) >> HZ_MARK_LOG2);
-    return HZ_DONE;
+    return true;
 }
 
 bool hz_altered_heal(struct hz_altered *altered, hz_huge_units *units, char *base, size_t offset, size_t bytes) {
@@ -75,7 +72,7 @@ bool hz_altered_heal(struct hz_altered *altered, hz_huge_units *units, char *bas
     bool is_usable = true;
     while ((first = marks_find(altered, first, after, &length)) < after) {
         size_t begin = first << HZ_MARK_LOG2, span = length << HZ_MARK_LOG2;
-        if (renew(altered, units, base, begin, span) != HZ_DONE)
+        if (!renew(altered, units, base, begin, span))
             is_usable &= hz_os_commit(base + begin, span);
         first += length;
     }
@@ -104,15 +101,13 @@ static bool may_renew(void) {
 
 /* The kernel does not take locked memory back. A new mapping is not locked, unless the program wants all new ones
    locked. If the program has said so behind our back, only the purge of the new mapping shows it. */
-static enum hz_outcome unlock(struct hz_altered *altered, hz_huge_units *units, char *base, size_t offset,
-                              size_t bytes) {
-    if (hz_load_rlx(&new_is_locked)) /* relaxed, both: hint */
-        return HZ_REFUSED;
-    enum hz_outcome outcome = renew(altered, units, base, offset, bytes);
-    if (outcome != HZ_DONE || hz_os_purge(base + offset, bytes))
-        return outcome;
-    hz_store_rlx(&new_is_locked, true);
-    return HZ_REFUSED;
+static bool unlock(struct hz_altered *altered, hz_huge_units *units, char *base, size_t offset, size_t bytes) {
+    if (hz_load_rlx(&new_is_locked) || !renew(altered, units, base, offset, bytes)) /* relaxed, both: hint */
+        return false;
+    bool done = hz_os_purge(base + offset, bytes);
+    if (!done)
+        hz_store_rlx(&new_is_locked, true);
+    return done;
 }
 
 /* The memory goes back. Notes whether its arena pages become plain. For a page in use the note means nothing: such a
@@ -127,20 +122,19 @@ static void went_back(struct hz_altered *altered, size_t offset, size_t bytes, b
         (void)hz_and_rlx(&altered->plain, ~pages);
 }
 
-enum hz_outcome hz_altered_give_back(struct hz_altered *altered, hz_huge_units *units, char *base, size_t offset,
-                                     size_t bytes, bool anew) {
+bool hz_altered_give_back(struct hz_altered *altered, hz_huge_units *units, char *base, size_t offset, size_t bytes,
+                          bool anew) {
     unsigned first = (unsigned)(offset >> HZ_PAGE_LOG2);
     unsigned last = (unsigned)((offset + bytes - 1) >> HZ_PAGE_LOG2);
-    enum hz_outcome outcome = anew && may_renew() ? renew(altered, units, base, offset, bytes) : HZ_REFUSED;
-    went_back(altered, offset, bytes, outcome == HZ_DONE);
-    if (outcome != HZ_REFUSED)
-        return outcome;
-    if (hz_altered_is_likely(altered, first, last - first + 1) &&
-        !hz_altered_heal(altered, units, base, offset, bytes)) /* if a new mapping is refused, the marks stay */
-        return HZ_LOST;
-    outcome = hz_os_purge(base + offset, bytes) ? HZ_DONE : unlock(altered, units, base, offset, bytes);
-    hz_budget_told(outcome == HZ_DONE);
-    return outcome;
+    bool is_plain = anew && may_renew() && renew(altered, units, base, offset, bytes);
+    went_back(altered, offset, bytes, is_plain);
+    if (is_plain)
+        return true;
+    if (hz_altered_is_likely(altered, first, last - first + 1))
+        (void)hz_altered_heal(altered, units, base, offset, bytes); /* if refused, the marks stay */
+    bool done = hz_os_purge(base + offset, bytes) || unlock(altered, units, base, offset, bytes);
+    hz_budget_told(done);
+    return done;
 }
 
 void hz_altered_lock_set(bool is_locked) {

@@ -16,7 +16,6 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "base/huge.h"
-#include "base/os.h"
 #include "base/pagetag.h"
 
 enum {
@@ -52,9 +51,9 @@ void hz_altered_forget(struct hz_altered *altered, unsigned first, unsigned page
 
 /* Gives the memory of [offset, offset + bytes) back, and heals marked pages. With `anew` all of it is mapped anew, so
    that changes without marks end as well. That is skipped while new mappings are locked, and in a fork's child once it
-   may have added 2,048 mappings. The caller holds the memory, and keeps what is lost. */
-enum hz_outcome hz_altered_give_back(struct hz_altered *altered, hz_huge_units *units, char *base, size_t offset,
-                                     size_t bytes, bool anew);
+   may have added 2,048 mappings. False when refused. The caller holds the memory. */
+bool hz_altered_give_back(struct hz_altered *altered, hz_huge_units *units, char *base, size_t offset, size_t bytes,
+                          bool anew);
 
 /* Whether the program wants new mappings locked (mlockall with MCL_FUTURE): memory that is mapped is filled at once,
    and the kernel takes none back. */

@@ -45,7 +45,7 @@ static struct arena arena = {
 HZ_ARENA_ANATOMY(arena);
 
 /* Gives back memory of a segment that the caller holds. If that breaks a huge page, its unused part goes back too. */
-static enum hz_outcome part_give_back(struct hz_segment *segment, char *start, size_t bytes, bool anew) {
+static bool part_give_back(struct hz_segment *segment, char *start, size_t bytes, bool anew) {
     char *base = hz_segment_page_address(segment, 0);
     size_t offset = (size_t)(start - base);
     uint64_t broken = hz_huge_refuse_parts(&segment->huge, base, offset, bytes);
@@ -72,13 +72,13 @@ static void hide_if_unused(struct hz_segment *segment, uint64_t bits, bool again
     }
 }
 
-static enum hz_outcome pages_give_back(uint32_t index, uint64_t bits, bool anew) {
+static bool pages_give_back(uint32_t index, uint64_t bits, bool anew) {
     /* sync: segment-publish, partner entry_get_locked */
     struct hz_segment *segment = hz_load_acq(&arena.segments[index]);
     char *start = hz_segment_page_address(segment, (unsigned)__builtin_ctzll(bits));
-    enum hz_outcome outcome = part_give_back(segment, start, (size_t)hz_bits_count(bits) << HZ_PAGE_LOG2, anew);
-    hide_if_unused(segment, outcome == HZ_DONE ? bits : 0, anew);
-    return outcome;
+    bool done = part_give_back(segment, start, (size_t)hz_bits_count(bits) << HZ_PAGE_LOG2, anew);
+    hide_if_unused(segment, done ? bits : 0, anew);
+    return done;
 }
 
 bool hz_arena_init(void) {
@@ -351,7 +351,7 @@ void hz_arena_count_purged(size_t bytes) {
     hz_add_rlx(&arena.purged_bytes, bytes); /* relaxed: counter */
 }
 
-enum hz_outcome hz_arena_part_purge(char *start, size_t bytes, bool anew) {
+bool hz_arena_part_purge(char *start, size_t bytes, bool anew) {
     return part_give_back(hz_segment_get(start), start, bytes, anew);
 }
 
@@ -652,19 +652,23 @@ void hz_arena_direct_free(struct hz_segment *segment) {
         budget_keep(hz_max((size_t)BUDGET_STEP_PAGES << HZ_PAGE_LOG2, bytes));
 }
 
+/* If refused, the memory stays with the block. */
+static void tail_renew(char *tail, size_t bytes) {
+    if (hz_os_renew(tail, bytes))
+        hz_os_name(tail, bytes, HZ_NAME_BLOCKS);
+}
+
 /* Resizes a block within its region. One that shrinks stays there, whatever blocks are mapped alone now. */
 static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t bytes, bool is_altered) {
     if (bytes > old_bytes && is_alone(bytes))
         return false;
-    unsigned old_units = units_for(old_bytes), units = units_for(bytes);
-    size_t tail_bytes = ((size_t)old_units << HZ_UNIT_LOG2) - old_bytes; /* of an altered block it may be lost */
-    if (bytes > old_bytes && is_altered && tail_bytes > 0 && !hz_os_commit(base + old_bytes, tail_bytes))
-        return false;
+    unsigned old_units = units_for(old_bytes);
+    unsigned units = units_for(bytes);
     if (units > old_units)
         return hz_region_grow(region, base, old_units, units - old_units);
     size_t end = hz_min(old_bytes, (size_t)units << HZ_UNIT_LOG2);
-    if (end > bytes && is_altered && hz_os_renew(base + bytes, end - bytes) == HZ_DONE)
-        hz_os_name(base + bytes, end - bytes, HZ_NAME_BLOCKS);
+    if (end > bytes && is_altered)
+        tail_renew(base + bytes, end - bytes);
     else if (end > bytes && old_bytes - bytes > old_bytes / TAIL_SHARE)
         (void)hz_os_purge(base + bytes, end - bytes);
     if (units < old_units)

@@ -176,8 +176,8 @@ size_t hz_arena_purged_bytes(void);
 void hz_arena_count_purged(size_t bytes);
 
 /* Gives back a part of a run, in system pages; `anew`: as hz_altered_give_back. Its holder must not touch it meanwhile.
-   The caller counts the bytes, and hands out nothing that is lost. */
-enum hz_outcome hz_arena_part_purge(char *start, size_t bytes, bool anew);
+   False when the OS refuses. The caller counts the bytes. */
+bool hz_arena_part_purge(char *start, size_t bytes, bool anew);
 
 /* The holder of a run says that `bytes` of it are hollow, that is, hold no memory, because it purged them or has not
    touched them yet. Negative: they may hold memory again, or the run is about to be freed. Hollow bytes do not count as

@@ -60,16 +60,9 @@ int hz_os_collapse(void *address, size_t bytes);
    contents are undefined then, and need not be zero. */
 bool hz_os_purge(void *address, size_t bytes);
 
-/* What became of a range that was to be given back. */
-enum hz_outcome {
-    HZ_REFUSED, /* it is as it was; after hz_os_purge its contents are undefined */
-    HZ_DONE,
-    HZ_LOST, /* it is reserved space now, and the kernel has no memory to open it: nobody must use it */
-};
-
-/* Maps accessible memory anew: it is empty, reads as zero, and what the kernel was told about it is forgotten. A
-   confined process can only give the memory back and make it accessible. */
-enum hz_outcome hz_os_renew(void *address, size_t bytes);
+/* Maps accessible memory anew: it is empty, reads as zero, and what the kernel was told about it is forgotten. False
+   when refused; then it is as it was. A confined process can only give the memory back and make it accessible. */
+bool hz_os_renew(void *address, size_t bytes);
 
 /* Ends a mapping or a part of one. False when refused: cutting out the middle makes two mappings of one, and their
    number is limited. */
@@ -78,8 +71,7 @@ bool hz_os_unmap(void *address, size_t bytes);
 /* The same for the whole system pages in [start, behind), of which there may be none. If refused, they stay. */
 void hz_os_unmap_within(const void *start, const void *behind);
 
-/* The reverse of hz_os_commit: gives the memory back, and makes the range reserved space again. False when refused;
-   then it is as it was. */
+/* The reverse of hz_os_commit: gives the memory back, and makes the range reserved space again. False when refused. */
 bool hz_os_close(void *address, size_t bytes);
 
 /* Sets whether a range of a file's private mapping can be written and executed; it stays readable. False when refused.

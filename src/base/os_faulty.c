@@ -1,7 +1,7 @@
 /*
  * os_faulty.c - an operating system that refuses calls on request, and whose clocks a test can set. The faulty
  * build puts it in front of os_linux.c; see os_faulty.h. Invariant: a refused call changes nothing, but for the target
- * that hz_os_remap gives up, and the range that hz_os_renew closes and cannot open.
+ * that hz_os_remap gives up.
  */
 #include "base/os_faulty.h"
 
@@ -16,7 +16,6 @@ static _Atomic(uint64_t) fail_after = UINT64_MAX; /* hint */
 static _Atomic(uint64_t) fail_count;              /* hint */
 static _Atomic(size_t) faulty_mapped;             /* counter; wraps around */
 static _Atomic(size_t) faulty_kept;               /* counter */
-static _Atomic(size_t) faulty_lost;               /* counter */
 
 void hz_os_faulty_fail(uint64_t after, uint64_t count) {
     /* relaxed, all: a test calls this while no other thread runs, or does not care which calls fail */
@@ -41,10 +40,6 @@ size_t hz_os_faulty_mapped_bytes(void) {
 
 size_t hz_os_faulty_kept_bytes(void) {
     return hz_load_rlx(&faulty_kept); /* relaxed: counter */
-}
-
-size_t hz_os_faulty_lost_ranges(void) {
-    return hz_load_rlx(&faulty_lost); /* relaxed: counter */
 }
 
 static bool refuse(void) {
@@ -85,16 +80,8 @@ bool hz_os_purge(void *address, size_t bytes) {
     return !refuse() && hz_os_linux_purge(address, bytes);
 }
 
-/* Two steps: the range becomes reserved space, and is opened. */
-enum hz_outcome hz_os_renew(void *address, size_t bytes) {
-    if (refuse())
-        return HZ_REFUSED;
-    if (refuse()) {
-        bool is_closed = hz_os_linux_close(address, bytes);
-        hz_add_rlx(&faulty_lost, is_closed); /* relaxed: counter */
-        return is_closed ? HZ_LOST : HZ_REFUSED;
-    }
-    return hz_os_linux_renew(address, bytes);
+bool hz_os_renew(void *address, size_t bytes) {
+    return !refuse() && hz_os_linux_renew(address, bytes);
 }
 
 bool hz_os_unmap(void *address, size_t bytes) {

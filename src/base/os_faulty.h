@@ -23,9 +23,6 @@ uint64_t hz_os_faulty_failures(void);
 size_t hz_os_faulty_mapped_bytes(void);
 size_t hz_os_faulty_kept_bytes(void);
 
-/* The number of ranges that hz_os_renew has closed and not opened. */
-size_t hz_os_faulty_lost_ranges(void);
-
 /* From now on each call of hz_os_now_us adds `wall_us` to the real time, beyond what earlier calls have added, and each
    call of hz_os_usage_get returns `used` more than the call before; NULL: it returns false. wall_us = 0: the clocks are
    the real ones again. Any thread. */
@@ -38,7 +35,7 @@ void *hz_os_linux_map(size_t bytes, size_t alignment, bool lazy);
 void *hz_os_linux_map_zero(size_t bytes, size_t alignment);
 int hz_os_linux_collapse(void *address, size_t bytes);
 bool hz_os_linux_purge(void *address, size_t bytes);
-enum hz_outcome hz_os_linux_renew(void *address, size_t bytes);
+bool hz_os_linux_renew(void *address, size_t bytes);
 bool hz_os_linux_unmap(void *address, size_t bytes);
 bool hz_os_linux_close(void *address, size_t bytes);
 bool hz_os_linux_fill(void *address, size_t bytes);

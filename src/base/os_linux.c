@@ -236,35 +236,16 @@ bool IMPL(purge)(void *address, size_t bytes) {
     return call_madvise(address, bytes, MADV_DONTNEED) == 0;
 }
 
-/* Maps reserved space over what is there. Returns the address, or -errno with nothing changed.
-   Kernels before 6.12 remove the old mapping before they ask whether there is memory for a writable one. When they
-   refuse it then, the range is a hole, in which another thread's mapping may come to lie. For reserved space no kernel
-   asks that. It can still run out of memory for its own tables in between: then this maps the hole. */
-static long map_over(void *address, size_t bytes) {
-    long mapped = confined() ? -EPERM : call_mmap(address, bytes, PROT_NONE, MAP_FIXED);
-    return mapped == -ENOMEM && map_at(address, bytes, PROT_NONE) ? (long)address : mapped;
-}
-
-enum { RENEWALS_LEFT_OUT = 100 }; /* after one that was lost: the process may be beyond a limit for long */
-
 /* A sandbox may forbid mapping over something. Then the memory is given back and made accessible, which is the most
-   that can be done. */
-enum hz_outcome IMPL(renew)(void *address, size_t bytes) {
-    static _Atomic(uint32_t) left_out;      /* hint */
-    uint32_t left = hz_load_rlx(&left_out); /* relaxed, all: hint */
-    if (HZ_UNLIKELY(left != 0)) {
-        hz_store_rlx(&left_out, left - 1);
-        return HZ_REFUSED;
-    }
-    long mapped = map_over(address, bytes);
-    if (is_filters(mapped) && call_madvise(address, bytes, MADV_DONTNEED) == 0)
-        return call_mprotect(address, bytes, PROT_READ | PROT_WRITE) == 0 ? HZ_DONE : HZ_REFUSED;
-    if (mapped != (long)address)
-        return HZ_REFUSED;
-    if (commit(address, bytes))
-        return HZ_DONE;
-    hz_store_rlx(&left_out, RENEWALS_LEFT_OUT);
-    return HZ_LOST;
+   that can be done. Older kernels remove the old mapping before they refuse the new one. */
+bool IMPL(renew)(void *address, size_t bytes) {
+    const int protection = PROT_READ | PROT_WRITE;
+    long mapped = confined() ? -EPERM : call_mmap(address, bytes, protection, MAP_FIXED);
+    if (is_filters(mapped))
+        return call_madvise(address, bytes, MADV_DONTNEED) == 0 && call_mprotect(address, bytes, protection) == 0;
+    if (mapped == -ENOMEM)
+        return map_at(address, bytes, protection); /* fails unless that happened */
+    return mapped == (long)address;
 }
 
 bool IMPL(unmap)(void *address, size_t bytes) {
@@ -281,7 +262,7 @@ void hz_os_unmap_within(const void *start, const void *behind) {
 
 /* A new mapping gives the memory back and takes the protection in one step. */
 bool IMPL(close)(void *address, size_t bytes) {
-    long mapped = map_over(address, bytes);
+    long mapped = confined() ? -EPERM : call_mmap(address, bytes, PROT_NONE, MAP_FIXED);
     if (is_filters(mapped))
         return call_madvise(address, bytes, MADV_DONTNEED) == 0 && call_mprotect(address, bytes, PROT_NONE) == 0;
     return mapped == (long)address;

@@ -56,12 +56,11 @@ static bool units_close(uint32_t region, uint64_t bits) {
     return true;
 }
 
-static enum hz_outcome units_give_back(uint32_t region, uint64_t bits, bool anew) {
+static bool units_give_back(uint32_t region, uint64_t bits, bool anew) {
     (void)anew; /* closed units are mapped anew in either case */
     char *start = unit_address(region, (unsigned)__builtin_ctzll(bits));
-    bool done = (hz_load_rlx(&edges) < EDGES_MAX && units_close(region, bits)) || /* relaxed: counter */
-                hz_os_purge(start, (size_t)hz_bits_count(bits) << HZ_UNIT_LOG2);
-    return done ? HZ_DONE : HZ_REFUSED;
+    return (hz_load_rlx(&edges) < EDGES_MAX && units_close(region, bits)) || /* relaxed: counter */
+           hz_os_purge(start, (size_t)hz_bits_count(bits) << HZ_UNIT_LOG2);
 }
 
 size_t hz_region_table_bytes(uint32_t most) {

@@ -26,7 +26,7 @@ size_t hz_runmap_bytes(uint32_t words) {
 }
 
 void hz_runmap_init(struct hz_runmap *map, void *memory, uint32_t words,
-                    enum hz_outcome (*give_back)(uint32_t index, uint64_t bits, bool anew)) {
+                    bool (*give_back)(uint32_t index, uint64_t bits, bool anew)) {
     char *next = memory;
     map->give_back = give_back;
     hz_summary_init(&map->free_runs, next, words);
@@ -308,13 +308,11 @@ static bool purge_run(struct hz_runmap *map, uint32_t index, uint64_t *tries, en
         run = hz_run_bits(first, after == 0 ? 64 - first : (unsigned)__builtin_ctzll(after));
     } while (!hz_runmap_claim_bits(map, index, run, &claim));
     /* if another thread used and purged some of the units before the claim, they are purged twice */
-    enum hz_outcome outcome = map->give_back(index, run, how == ANEW);
-    bool done = outcome != HZ_REFUSED;
+    bool done = map->give_back(index, run, how == ANEW);
     hz_runmap_clean(map, index, done ? run : run & ~claim.dirty);
     *purged += done ? hz_bits_count(how == ANEW ? run & claim.dirty : run) : 0;
     *tries &= ~run;
-    if (outcome != HZ_LOST)
-        put_back(map, index, run);
+    put_back(map, index, run);
     return true;
 }
 

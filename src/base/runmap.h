@@ -16,7 +16,6 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
-#include "base/os.h"
 #include "base/summary.h"
 
 struct hz_runmap {
@@ -37,8 +36,8 @@ struct hz_runmap {
     _Atomic(uint32_t) align_cursor;  /* hint: next word to look at for an aligned run */
 
     /* const after publish. Gives back the memory of neighbouring units, which the caller has claimed; `anew`: by
-       mapping them anew, if that can be. What is lost stays claimed */
-    enum hz_outcome (*give_back)(uint32_t index, uint64_t bits, bool anew);
+       mapping them anew, if that can be */
+    bool (*give_back)(uint32_t index, uint64_t bits, bool anew);
 };
 
 struct hz_claim {
@@ -59,7 +58,7 @@ HZ_INLINE unsigned hz_bits_count(uint64_t bits) {
 /* Zeroed memory for a map of `words` words. Init: once, before any other call; there are no units at first. */
 size_t hz_runmap_bytes(uint32_t words);
 void hz_runmap_init(struct hz_runmap *map, void *memory, uint32_t words,
-                    enum hz_outcome (*give_back)(uint32_t index, uint64_t bits, bool anew));
+                    bool (*give_back)(uint32_t index, uint64_t bits, bool anew));
 
 /* Makes the units of a new word free and clean. */
 void hz_runmap_add(struct hz_runmap *map, uint32_t index);

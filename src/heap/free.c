@@ -107,24 +107,21 @@ static void free_large(struct hz_thread_block *self, void *block) {
     hz_large_free(block);
 }
 
-/* Maps the system pages within a range anew. If refused, they stay as they are. False: they are lost. */
-static bool pages_renew(uintptr_t first, uintptr_t behind) {
+/* Maps the system pages within a range anew. If refused, they stay as they are. */
+static void pages_renew(uintptr_t first, uintptr_t behind) {
     first = hz_round_up(first, hz_os_page_bytes());
     behind &= ~(hz_os_page_bytes() - 1);
-    void *start = (void *)first; /* NOLINT(performance-no-int-to-ptr) */
-    enum hz_outcome outcome = first < behind ? hz_os_renew(start, behind - first) : HZ_REFUSED;
-    if (outcome == HZ_DONE)
-        hz_os_name(start, behind - first, HZ_NAME_PROFILE);
-    return outcome != HZ_LOST;
+    if (first < behind && hz_os_renew((void *)first, behind - first)) /* NOLINT(performance-no-int-to-ptr) */
+        hz_os_name((void *)first, behind - first, HZ_NAME_PROFILE);   /* NOLINT(performance-no-int-to-ptr) */
 }
 
 /* A block of the heap profile's pool. */
 static HZ_COLD void free_profiled(const void *block) {
     hz_hooks_enter(); /* in a fork's child a vanished thread may hold the profile's lock */
     size_t bytes;
-    bool is_lost = hz_attributes_are_set() && hz_profile_look(block, &bytes) == HZ_PROFILE_OK &&
-                   !pages_renew((uintptr_t)block, (uintptr_t)block + bytes);
-    enum hz_profile_answer answer = is_lost ? HZ_PROFILE_OK : hz_profile_free(block);
+    if (hz_attributes_are_set() && hz_profile_look(block, &bytes) == HZ_PROFILE_OK)
+        pages_renew((uintptr_t)block, (uintptr_t)block + bytes);
+    enum hz_profile_answer answer = hz_profile_free(block);
     hz_hooks_leave();
     hz_query_profiled(block, answer, HZ_IN_FREE);
 }

@@ -356,20 +356,6 @@ static void blocks_left(struct hz_shard *shard, struct hz_page *page, uint32_t c
         list_remove(shard, page);
 }
 
-void hz_page_lose_locked(struct hz_shard *shard, struct hz_page *page, uint64_t units) {
-    uint32_t lost = 0;
-    for (uint32_t bit = 0; bit < page->capacity; bit++) {
-        uint64_t mask = UINT64_C(1) << (bit % 64);
-        if ((page->free_bits[bit / 64] & mask) == 0 || (units_of(page, block_at(page, bit)) & units) == 0)
-            continue;
-        page->free_bits[bit / 64] &= ~mask;
-        lost++;
-    }
-    hz_store_rlx(&page->free_count, hz_load_rlx(&page->free_count) - lost); /* relaxed, both: lock */
-    if (lost > 0)
-        blocks_left(shard, page, lost);
-}
-
 uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want) {
     uint32_t got = 0;
     struct hz_page *page;
@@ -557,8 +543,8 @@ void hz_page_empty_locked(struct hz_shard *shard, struct hz_page *page) {
     uint32_t out = page->capacity - hz_load_rlx(&page->free_count); /* relaxed, all: lock */
     if (HZ_BLOCKS_SEALED)
         hz_seals_forget(page->start, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
-    if (HZ_UNLIKELY(!hz_attributes_end(page->start, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2)))
-        return; /* a part of it is lost */
+    if (HZ_UNLIKELY(hz_attributes_are_set())) /* if that is refused, they stay */
+        (void)hz_attributes_end(page->start, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
     bits_fill(page);
     page->first_word = 0;
     hz_store_rlx(&page->free_count, page->capacity);

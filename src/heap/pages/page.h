@@ -132,12 +132,7 @@ uint32_t hz_page_arrive_locked(struct hz_shard *to, struct hz_page *page);
 /* Retires a page of the shard whose blocks are all home. */
 void hz_page_retire_locked(struct hz_shard *shard, struct hz_page *page);
 
-/* Takes the free blocks that touch the units out of the page, for ever: their memory is lost (hz_arena_part_purge). The
-   page has a free block. */
-void hz_page_lose_locked(struct hz_shard *shard, struct hz_page *page, uint64_t units);
-
-/* Makes all blocks of the page free, as if all had come home, unless a part of it is lost. The page stays with the
-   shard and is listed. */
+/* Makes all blocks of the page free, as if all had come home. The page stays with the shard and is listed. */
 void hz_page_empty_locked(struct hz_shard *shard, struct hz_page *page);
 
 /* Retires every page of the shard and class whose blocks are all home. Returns their number. */

@@ -116,9 +116,7 @@ static bool purge_units_locked(struct walk *walk, struct hz_shard *shard, struct
         walk->calls -= walk->calls > 0;
         if (HZ_BLOCKS_SEALED)
             hz_seals_forget(page->start + ((size_t)first << log2), (size_t)count << log2);
-        enum hz_outcome outcome =
-            hz_arena_part_purge(page->start + ((size_t)first << log2), (size_t)count << log2, walk->is_anew);
-        if (outcome == HZ_REFUSED)
+        if (!hz_arena_part_purge(page->start + ((size_t)first << log2), (size_t)count << log2, walk->is_anew))
             continue; /* the memory may be locked; what it holds does not matter */
         uint64_t purged = hz_load_rlx(&page->purged_units); /* relaxed, both: lock */
         uint64_t fresh = run & ~purged;
@@ -126,8 +124,6 @@ static bool purge_units_locked(struct walk *walk, struct hz_shard *shard, struct
         page->plain_units |= walk->is_anew ? run : 0;
         hz_page_count_purged_locked(shard, page, fresh, 1);
         hz_arena_count_purged((size_t)__builtin_popcountll(fresh) << log2);
-        if (outcome == HZ_LOST)
-            hz_page_lose_locked(shard, page, run);
     }
     return units == 0;
 }

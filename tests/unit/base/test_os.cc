@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 #include <string>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -467,28 +466,6 @@ TEST_F(Os, AThreadLearnsWhatItUsedOfACpuAndHowOftenItSlept) {
         return 0;
     }));
     errno = EILSEQ;
-}
-
-/* A process that is beyond its limit may map no writable memory, not even in place of other memory. */
-TEST_F(Os, ARenewalThatIsRefusedHalfWayLeavesNoHole) {
-    children::expect_good_end(children::start([] {
-        struct rlimit before;
-        require(getrlimit(RLIMIT_DATA, &before) == 0, "the limit is known");
-        auto *memory = static_cast<char *>(hz_os_map(4 * MiB, MiB, false));
-        require(memory != nullptr, "there is memory");
-        memory[0] = memory[2 * MiB] = 1;
-        const struct rlimit small = {MiB, before.rlim_max};
-        require(setrlimit(RLIMIT_DATA, &small) == 0, "a limit can be set");
-        enum hz_outcome outcome = hz_os_renew(memory + MiB, 2 * MiB);
-        enum hz_outcome again = hz_os_renew(memory, MiB);
-        require(setrlimit(RLIMIT_DATA, &before) == 0, "the limit can be lifted");
-        require(outcome == HZ_LOST, "the kernel opens nothing");
-        require(!hz_os_fill(memory + MiB, 2 * MiB) && !hz_os_fill(memory + 2 * MiB, page()), "it is still mapped");
-        require(!readable(memory + MiB), "it is reserved space");
-        require(again == HZ_REFUSED && memory[0] == 1, "others stay as they are");
-        require(hz_os_commit(memory + MiB, 2 * MiB) && memory[2 * MiB] == 0, "now it can be opened");
-        return 0;
-    }));
 }
 
 TEST_F(Os, AConfinedProcessKnowsLess) {
