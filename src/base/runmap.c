@@ -84,10 +84,20 @@ static unsigned longest_run(uint64_t mask) {
     return length;
 }
 
-static unsigned lengths_of(struct hz_runmap *map, uint32_t index) {
-    uint64_t free_mask = hz_load_rlx(&map->free_masks[index]); /* relaxed, both: see classify */
-    uint64_t dirty_mask = hz_load_rlx(&map->dirty_masks[index]);
-    return longest_run(free_mask) | longest_run(free_mask & dirty_mask) << DIRTY_SHIFT;
+/* The free units of a word, and those of them that are dirty. */
+struct free_units {
+    uint64_t all;
+    uint64_t dirty;
+};
+
+static struct free_units free_units_of(struct hz_runmap *map, uint32_t index) {
+    uint64_t all = hz_load_rlx(&map->free_masks[index]); /* relaxed, both: see classify */
+    return (struct free_units){all, all & hz_load_rlx(&map->dirty_masks[index])};
+}
+
+static unsigned lengths_of(struct free_units units) {
+    unsigned all = longest_run(units.all);
+    return all | (units.dirty == units.all ? all : longest_run(units.dirty)) << DIRTY_SHIFT;
 }
 
 /* Takes the word's bit for `length` out of a summary, unless the word has that length again. */
@@ -112,16 +122,16 @@ static void reclassify(struct hz_runmap *map, struct hz_summary *summary, unsign
 
 /* Makes the summaries agree with the masks of a word, which the caller has changed or found to differ. */
 static void classify(struct hz_runmap *map, uint32_t index) {
-    unsigned now = lengths_of(map, index);
-    for (;;) {
+    for (struct free_units units = free_units_of(map, index);;) {
+        unsigned now = lengths_of(units);
         /* sync: longest-publish, partners classify, forget */
         unsigned before = hz_xchg_ar(&map->longest[index], (uint16_t)now);
         reclassify(map, &map->free_runs, 0, before, now, index);
         reclassify(map, &map->dirty_runs, DIRTY_SHIFT, before, now, index);
-        unsigned again = lengths_of(map, index);
-        if (again == now)
+        struct free_units again = free_units_of(map, index);
+        if (again.all == units.all && again.dirty == units.dirty)
             return;
-        now = again;
+        units = again;
     }
 }
 
