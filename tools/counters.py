@@ -36,7 +36,7 @@ PART = re.compile(r'^#define HZ_[A-Z]+_FIGURE +"(?P<name>[a-z0-9_]+)"$', re.MULT
 # In the order of the report. Each is a section of the page.
 GROUPS = {
     "counters": "Blocks of all classes, pages and threads.",
-    "mid": "Blocks above 2 KiB and up to 64 KiB.",
+    "mid": "Blocks above 2 KiB and up to 2 MiB.",
     "remote": "Blocks that go home. `push_objs`, `pageq_enq`, `pop_calls`, `pageq_deq`, `drain_total` and `blocks_per_100_pages` stay 0\nunless "
     "blocks are sent to their pages: lane hz4/pageq, and hz3 with `HZ_PAGE_LOCAL_REMOTE=1`.",
     "os": "Memory from the operating system.",

@@ -128,7 +128,7 @@ def work(new: dict, old: dict | None) -> list[str]:
     if old is None:
         return []
     names = {"refill": "bins refilled", "flush": "bins flushed", "page_create": "pages made", "page_retire": "pages retired",
-             "large_alloc": "blocks above 64 KiB allocated", "large_free": "freed"}  # fmt: skip
+             "large_alloc": "blocks of no class allocated", "large_free": "freed"}  # fmt: skip
     return ["each second: " + ", ".join(f"{text} {rate(new, old, 'counters', key) or 0:.0f}" for key, text in names.items())]
 
 

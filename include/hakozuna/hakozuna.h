@@ -85,10 +85,11 @@ HZ_API void *hz_aligned_realloc(void *block, size_t alignment, size_t size) HZ_A
 HZ_API void *hz_rezalloc(void *block, size_t size) HZ_ATTR_SIZE(2) HZ_ATTR_USED;
 HZ_API void *hz_recalloc(void *block, size_t count, size_t size) HZ_ATTR_SIZE2(2, 3) HZ_ATTR_USED;
 
-/* Makes a block's usable size at least `size` without moving the block, and returns the block. Blocks above 64 KiB can
-   grow into free memory behind them; a smaller block has the usable size of its class for ever. What is new holds
-   anything. When the block cannot grow in place it returns NULL, leaves the block unchanged and sets ENOMEM; EINVAL
-   when `block` is NULL. Never makes a block smaller. */
+/* Makes a block's usable size at least `size` without moving the block, and returns the block. Blocks above 2 MiB can
+   grow into free memory behind them, and so can blocks above 64 KiB that were zeroed by hz_calloc or grown by
+   hz_realloc. Any other block has the usable size of its class for ever. What is new holds anything. When the block
+   cannot grow in place it returns NULL, leaves the block unchanged and sets ENOMEM; EINVAL when `block` is NULL. Never
+   makes a block smaller. */
 HZ_API void *hz_expand(void *block, size_t size) HZ_ATTR_USED;
 
 /* A block and its usable size, for containers that use all of it (as std::allocate_at_least does). */

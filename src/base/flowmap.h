@@ -15,7 +15,7 @@
 #include "base/compiler.h"
 
 /* The layer above numbers the sizes of blocks: from 0 to HZ_FLOWMAP_SIZES - 1. */
-enum { HZ_FLOWMAP_SIZES = 160 };
+enum { HZ_FLOWMAP_SIZES = 192 };
 
 #define HZ_FLOWMAP_OTHERS UINT32_MAX /* any thread: for the sum of the pairs that found no room */
 

@@ -95,7 +95,7 @@ static void *run_block_resize(struct hz_segment *segment, void *block, size_t si
 
 void *hz_large_resize(void *block, size_t size, bool may_move) {
     struct hz_segment *segment = hz_segment_get(block);
-    if (size <= HZ_LARGE_ABOVE_BYTES || size > PTRDIFF_MAX)
+    if (size <= HZ_PAGE_BYTES || size > PTRDIFF_MAX)
         return NULL;                                      /* a size class serves it better, or nothing can */
     if (hz_load_rlx(&segment->kind) != HZ_SEGMENT_DIRECT) /* relaxed: constant while the caller has the block */
         return run_block_resize(segment, block, size);

@@ -1,5 +1,5 @@
 /*
- * large.h - blocks above the size classes: runs of pages up to 2 MiB, direct blocks above that.
+ * large.h - blocks of no size class: runs of pages up to 2 MiB, direct blocks above that.
  *
  * A large block has no header: the tag of its first page says HZ_CLASS_LARGE, and the segment knows its length. The
  * usable size is a multiple of 64 KiB for a run, and of the system's page size for a direct block. The arena keeps
@@ -10,11 +10,6 @@
 #define HZ_BASE_LARGE_H
 
 #include "base/compiler.h"
-
-enum {
-    HZ_LARGE_ABOVE_LOG2 = 16,
-    HZ_LARGE_ABOVE_BYTES = 1 << HZ_LARGE_ABOVE_LOG2, /* size classes serve blocks up to this size */
-};
 
 /* At least `size` bytes (> 0) at a multiple of `alignment` (a power of two), all zero if `zeroed`. NULL when the OS
    refuses. Does not change errno. */

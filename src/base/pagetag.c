@@ -96,6 +96,11 @@ void hz_pagetag_set(const void *address, size_t pages, unsigned bin, unsigned si
     }
 }
 
+void hz_pagetag_bin_set(const void *address, unsigned bin) {
+    /* sync: tag-publish, partners as in hz_pagetag_set */
+    hz_store_rlx(&hz_pagetag_of(address)->bin, (uint16_t)(hz_pagetags.flat ? bin : 0));
+}
+
 void hz_pagetag_clear(const void *address, size_t pages) {
     struct hz_pagetag *tag = hz_pagetag_of(address);
     for (size_t i = 0; i < pages; i++) {

@@ -90,6 +90,9 @@ bool hz_pagetag_covers(const void *address, size_t bytes);
 void hz_pagetag_set(const void *address, size_t pages, unsigned bin, unsigned size_class, unsigned owner);
 void hz_pagetag_clear(const void *address, size_t pages);
 
+/* Sets the bin of the tagged page in which the address lies. The caller owns the page. */
+void hz_pagetag_bin_set(const void *address, unsigned bin);
+
 /* Gives tagged pages another owner. Other threads can read the old owner for a while. */
 void hz_pagetag_owner_set(const void *address, size_t pages, unsigned owner);
 

@@ -29,9 +29,16 @@ void *hz_front_calloc(size_t count, size_t size) {
     return hz_live_add(hz_heap_calloc(bytes));
 }
 
-/* A block may stay where it is if the new size fits and leaves at most half of it unused. */
+/* A block may stay where it is if the new size fits and leaves at most half of it unused, or an eighth of one that is
+   as long as a run of pages. */
 static bool fits_well(size_t usable, size_t size) {
-    return size <= usable && size >= usable / 2;
+    size_t unused_max = usable > HZ_RUN_ABOVE_BYTES ? usable / 8 : usable - usable / 2;
+    return size <= usable && usable - size <= unused_max;
+}
+
+/* Whether a new block for `size` would have the usable size: as a block of its class, or as a run of pages. */
+static bool is_good(size_t usable, size_t size) {
+    return usable == hz_query_good_size(size) || (size > HZ_RUN_ABOVE_BYTES && usable == hz_large_good_size(size));
 }
 
 /* hint: for lack of memory, realloc has left a block in place that is more than twice as large as requested. The thread
@@ -61,15 +68,23 @@ static void *aligned(size_t alignment, size_t size) {
     return hz_live_add(hz_heap_aligned(alignment, size));
 }
 
+/* A block that has grown once often grows again: a run of pages can do so in place. */
+static void *grown(size_t size) {
+    return HZ_CONFIG_FENCES || size <= HZ_RUN_ABOVE_BYTES ? hz_front_malloc(size)
+                                                          : hz_live_add(hz_malloc_run(size, false));
+}
+
 /* A block to which `block` can move: of the same zone, if it has one. */
-static void *alloc_beside(const void *block, size_t alignment, size_t size) {
+static void *alloc_beside(const void *block, size_t usable, size_t alignment, size_t size) {
     if (is_of_zone(block))
         return hz_front_zone_alloc(hz_zone_of_block(block), alignment, size, false);
-    return alignment == 1 ? hz_front_malloc(size) : aligned(alignment, size);
+    if (alignment != 1)
+        return aligned(alignment, size);
+    return size > usable ? grown(size) : hz_front_malloc(size);
 }
 
 static void *move(void *block, size_t usable, size_t alignment, size_t size) {
-    void *moved = alloc_beside(block, alignment, size);
+    void *moved = alloc_beside(block, usable, alignment, size);
     if (moved == NULL)
         return NULL;
     memcpy(moved, block, hz_min(usable, size));
@@ -99,7 +114,7 @@ void *hz_front_realloc(void *block, size_t size) {
     if (size > PTRDIFF_MAX)
         return fail(ENOMEM);
     bool is_exact = has_exact_size(block); /* then it always moves */
-    if (!is_exact && fits_well(usable, size) && usable == hz_query_good_size(size))
+    if (!is_exact && fits_well(usable, size) && is_good(usable, size))
         return block;
     void *resized = is_exact ? NULL : hz_resize(block, size, true, HZ_IN_REALLOC);
     if (resized != NULL)
@@ -207,8 +222,7 @@ void *hz_front_pvalloc(size_t size) {
    size that was asked for. */
 static bool may_have_size(const void *block, size_t size) {
     size_t usable = usable_of(block, HZ_IN_FREE_SIZED);
-    bool may_have =
-        has_exact_size(block) ? usable == size : usable == hz_query_good_size(size) || fits_well(usable, size);
+    bool may_have = has_exact_size(block) ? usable == size : is_good(usable, size) || fits_well(usable, size);
     return may_have || (size <= usable && hz_load_rlx(&has_kept_larger)); /* relaxed: hint */
 }
 

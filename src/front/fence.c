@@ -80,7 +80,7 @@ static bool fence_read(const char *block, uint64_t *mark, struct fenced *out) {
 }
 
 static bool is_long(size_t usable) {
-    return usable > HZ_CLASS_BYTES_MAX;
+    return usable > HZ_RUN_ABOVE_BYTES;
 }
 
 /* What the program may access of a long block, with the fences; the rest of the heap's block is closed. */
@@ -214,7 +214,7 @@ static char *place_long(char *raw, size_t alignment, size_t size) {
 
 static size_t total_for(size_t alignment, size_t size) {
     size_t total = hz_max(alignment, FRONT) + size + BACK;
-    if (total <= HZ_CLASS_BYTES_MAX)
+    if (total <= HZ_RUN_ABOVE_BYTES)
         return total;
     return hz_max(alignment, 2 * hz_os_page_bytes()) + hz_round_up(size + alignment, hz_os_page_bytes()) +
            2 * hz_os_page_bytes();
@@ -222,13 +222,13 @@ static size_t total_for(size_t alignment, size_t size) {
 
 /* The heap's block, at a multiple of the alignment; a long one is zero. */
 static char *raw_alloc(size_t alignment, size_t total) {
-    return total <= HZ_CLASS_BYTES_MAX ? hz_heap_aligned(alignment, total) : hz_malloc_zeroed(total);
+    return total <= HZ_RUN_ABOVE_BYTES ? hz_heap_aligned(alignment, total) : hz_malloc_run(total, true);
 }
 
 /* A block at a multiple of more than a page of ours has no fences: nothing could lie between them and the heap's block.
  */
 static void *alloc_without_fences(size_t alignment, size_t size) {
-    char *block = hz_heap_aligned(alignment, hz_max(size, HZ_CLASS_BYTES_MAX + 1));
+    char *block = hz_heap_aligned(alignment, hz_max(size, HZ_RUN_ABOVE_BYTES + 1));
     if (block == NULL)
         return NULL;
     hz_livemap_add(block);

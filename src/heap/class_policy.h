@@ -14,7 +14,7 @@
 HZ_INLINE uint32_t hz_bin_capacity(unsigned size_class) {
     size_t bytes = hz_class_bytes(size_class);
     size_t count = hz_min(HZ_BIN_BYTES / bytes, HZ_BIN_COUNT);
-    size_t least = hz_min(HZ_BIN_COUNT_MIN, HZ_BIN_BYTES_MAX / bytes);
+    size_t least = hz_max(hz_min(HZ_BIN_COUNT_MIN, HZ_BIN_BYTES_MAX / bytes), 2);
     return (uint32_t)hz_max(count, least) & ~1U; /* even, since half a bin is a batch */
 }
 
@@ -25,10 +25,27 @@ enum {
     HZ_BIN_FIRST_LARGE_BYTES = 1024,
 };
 
+/* Whether the class's blocks are so large that a bin pays for the room of each. */
+HZ_INLINE bool hz_class_is_long(unsigned size_class) {
+    return size_class >= HZ_LONG_CLASS_FIRST;
+}
+
+/* Whether a block of the class is exactly a run of pages. Without room in its bin a large block does as well. */
+HZ_INLINE bool hz_class_is_run(unsigned size_class) {
+    return size_class >= HZ_RUN_CLASS_FIRST;
+}
+
 /* Room, in blocks, that a bin never has to give up. */
 HZ_INLINE uint32_t hz_bin_first(unsigned size_class) {
+    if (hz_class_is_long(size_class))
+        return 0;
     bool is_large = hz_class_bytes(size_class) >= HZ_BIN_FIRST_LARGE_BYTES;
     return (uint32_t)hz_min(is_large ? HZ_BIN_FIRST_COUNT_LARGE : HZ_BIN_FIRST_COUNT, hz_bin_capacity(size_class));
+}
+
+/* Room, in blocks, of a new bin. */
+HZ_INLINE uint32_t hz_bin_new(unsigned size_class) {
+    return hz_class_is_long(size_class) ? 0 : HZ_BIN_NEW_COUNT;
 }
 
 /* Room, in blocks, that each visit may double a bin's room up to; beyond it only while the thread's bins have little
@@ -40,7 +57,7 @@ HZ_INLINE uint32_t hz_bin_start(unsigned size_class) {
 
 /* Most blocks of the class that move in one step. */
 HZ_INLINE uint32_t hz_batch_count(unsigned size_class) {
-    return (uint32_t)hz_min(hz_bin_capacity(size_class) / 2, HZ_BATCH_COUNT);
+    return hz_class_is_long(size_class) ? 1 : (uint32_t)hz_min(hz_bin_capacity(size_class) / 2, HZ_BATCH_COUNT);
 }
 
 /* What a slow path asks about a class. */

@@ -15,6 +15,7 @@
 #include "heap/pages/density.h"
 #include "heap/pages/page.h"
 #include "heap/pages/put.h"
+#include "heap/pages/send.h"
 #include "heap/park.h"
 #include "heap/query.h"
 #include "heap/thread.h"
@@ -85,6 +86,12 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
                 hz_bin_flush(self, size_class, hz_bin_room(&self->cache, size_class) / (too_much ? 4 : 2));
             if (too_much)
                 hz_room_shrink(self, size_class);
+        }
+        if (HZ_UNLIKELY(hz_bin_room(&self->cache, index) == 0)) { /* too long for what the thread may keep */
+            if (hz_class_is_mid(size_class))
+                hz_count(&self->counters.mid_moved, 1);
+            hz_blocks_send(self, &block, 1);
+            return;
         }
         if (!hz_frees_are_watched(self))
             hz_bin_limit_raise(&self->cache, index);

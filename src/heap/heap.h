@@ -55,8 +55,8 @@ HZ_INLINE void hz_heap_free(void *block) {
 
 /* As hz_heap_malloc, and zeroed. */
 HZ_INLINE void *hz_heap_calloc(size_t size) {
-    if (size > HZ_CLASS_BYTES_MAX)
-        return hz_malloc_zeroed(size);
+    if (size > HZ_RUN_ABOVE_BYTES)
+        return hz_malloc_run(size, true);
     void *block = hz_heap_malloc(size);
     return block == NULL ? NULL : memset(block, 0, size);
 }

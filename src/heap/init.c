@@ -12,6 +12,7 @@
 #include "heap/cache/depot.h"
 #include "heap/class_policy.h"
 #include "heap/pages/page.h"
+#include "heap/thread_block.h"
 
 enum init_state { INIT_NONE, INIT_DONE };
 
@@ -34,6 +35,7 @@ bool hz_init(void) {
     if (!done && (hz_pagetags.mask != 0 || hz_pagetag_init()) && hz_arena_init()) {
         hz_class_shapes_init();
         hz_pages_init();
+        hz_thread_blocks_init();
         hz_fail_before_abort(hz_lock_release_all);
         hz_store_rel(&init_state, INIT_DONE); /* sync: init, partner the acquire load in this function */
         done = true;

@@ -39,6 +39,26 @@ HZ_INLINE void *pop_counted(struct hz_thread_block *self, unsigned size_class, s
     return block;
 }
 
+static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alignment, bool zeroed, bool sampled) {
+    if (size > PTRDIFF_MAX)
+        return no_memory();
+    hz_heap_limit_tick();
+    hz_keeper_start_if_wanted();
+    void *block = hz_large_alloc(size, alignment, zeroed);
+    if (HZ_UNLIKELY(block == NULL) && hz_heap_purge_for(size)) {
+        block = hz_large_alloc(size, alignment, zeroed);
+        if (block == NULL)
+            hz_heap_purge_was_vain(size);
+    }
+    if (HZ_UNLIKELY(block == NULL))
+        return no_memory();
+    hz_count(&self->counters.large_alloc, 1);
+    hz_count(&self->counters.large_acq, hz_large_usable(block));
+    if (HZ_UNLIKELY(sampled))
+        hz_sampler_count_large(self, block, size);
+    return block;
+}
+
 static void *refill(struct hz_thread_block *self, unsigned size_class) {
     void *block = hz_refill_from_depot(self, size_class);
     if (block != NULL) {
@@ -54,6 +74,8 @@ static void *refill(struct hz_thread_block *self, unsigned size_class) {
                         hz_bin_offset(size_class)); /* the ticks may have allocated, and so filled the bin */
     if (HZ_UNLIKELY(block != NULL))
         return block;
+    if (hz_class_is_run(size_class) && hz_bin_room(&self->cache, size_class) == 0)
+        return malloc_large(self, hz_class_bytes(size_class), 1, false, false);
     block = hz_refill_from_shard(self, size_class);
     if (block == NULL) { /* no memory: what other classes do not use may help */
         hz_heap_purge();
@@ -83,28 +105,9 @@ static bool is_sampled(const struct hz_thread_block *self, const void *caller) {
     return hz_sampler_is_on(self) && !hz_callstack_is_unwinder(caller);
 }
 
-static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alignment, bool zeroed, bool sampled) {
-    if (size > PTRDIFF_MAX)
-        return no_memory();
-    hz_heap_limit_tick();
-    hz_keeper_start_if_wanted();
-    void *block = hz_large_alloc(size, alignment, zeroed);
-    if (HZ_UNLIKELY(block == NULL) && hz_heap_purge_for(size)) {
-        block = hz_large_alloc(size, alignment, zeroed);
-        if (block == NULL)
-            hz_heap_purge_was_vain(size);
-    }
-    if (HZ_UNLIKELY(block == NULL))
-        return no_memory();
-    hz_count(&self->counters.large_alloc, 1);
-    hz_count(&self->counters.large_acq, hz_large_usable(block));
-    if (HZ_UNLIKELY(sampled))
-        hz_sampler_count_large(self, block, size);
-    return block;
-}
-
 static void *malloc_any(struct hz_thread_block *self, size_t alignment, size_t size, bool sampled) {
-    unsigned size_class = hz_class_of_aligned(size, alignment);
+    bool is_run = HZ_UNLIKELY(sampled) && hz_sampler_wants_run(self, size);
+    unsigned size_class = is_run ? (unsigned)HZ_CLASS_NONE : hz_class_of_aligned(size, alignment);
     void *chosen = HZ_UNLIKELY(sampled) ? hz_sampler_alloc(self, size_class, alignment, size) : NULL;
     if (chosen != NULL)
         return chosen;
@@ -134,18 +137,15 @@ static void slow_end(struct hz_thread_block *self, bool attached) {
 }
 
 void *hz_malloc_medium(size_t size) {
-    if (HZ_UNLIKELY(size > HZ_CLASS_BYTES_MAX))
-        return hz_malloc_aligned(1, size);
     struct hz_thread_block *self = hz_self();
-    if (HZ_HAS_CPU_BINS && HZ_UNLIKELY(!hz_is_attached(self))) /* the CPU's bins may have blocks */
-        return hz_malloc_slow(size);
+    if (HZ_UNLIKELY(size > self->mid_max)) /* so in a thread that is not attached */
+        return size > HZ_CLASS_BYTES_MAX ? hz_malloc_aligned(1, size) : hz_malloc_slow(size);
     unsigned size_class = hz_class_of_medium(size);
-    /* sync: park, partner hz_park. Into hz_thread_none too, whose `popping` nobody reads: all its bins are empty */
-    hz_store_rlx(&self->popping, 1);
+    hz_store_rlx(&self->popping, 1); /* sync: park, partner hz_park */
     hz_signal_fence();
     void *block = NULL;
     if (HZ_LIKELY(hz_self() == self)) /* otherwise it is being parked, or was just now */
-        block = pop_counted(self, size_class, self->bin_of_class[size_class]);
+        block = pop_counted(self, size_class, hz_bin_offset(size_class));
     hz_store_rel(&self->popping, 0); /* sync: park, partner hz_park */
     return HZ_LIKELY(block != NULL) ? hz_malloc_unseal(block) : hz_malloc_slow(size);
 }
@@ -157,11 +157,14 @@ static HZ_NOINLINE void *malloc_slow(size_t size, const void *caller) {
         return no_memory();
     unsigned size_class = hz_class_of(size);
     void *block = NULL;
+    bool is_run = false;
     if (hz_sampler_is_on(self) && HZ_UNLIKELY(hz_callstack_is_unwinder(caller)))
         hz_sampler_forget(self); /* it may come here because it would be chosen: then the next allocation must not be */
-    else if (hz_sampler_is_on(self))
+    else if (hz_sampler_is_on(self) && !(is_run = hz_sampler_wants_run(self, size)))
         block = hz_sampler_alloc(self, size_class, 1, size);
-    if (block == NULL) /* size 0 comes here too, and its class may have blocks */
+    if (is_run)
+        block = malloc_large(self, size, 1, false, true);
+    else if (block == NULL) /* size 0 comes here too, and its class may have blocks */
         block = malloc_class(self, size_class);
     slow_end(self, attached);
     return hz_malloc_unseal(block);
@@ -177,12 +180,12 @@ void *hz_malloc_slow(size_t size) {
     return malloc_slow(size, __builtin_return_address(0));
 }
 
-void *hz_malloc_zeroed(size_t size) {
+void *hz_malloc_run(size_t size, bool zeroed) {
     bool attached;
     struct hz_thread_block *self = slow_begin(&attached);
     if (HZ_UNLIKELY(self == NULL))
         return no_memory();
-    void *block = malloc_large(self, size, 1, true, hz_sampler_is_on(self));
+    void *block = malloc_large(self, size, 1, zeroed, hz_sampler_is_on(self));
     slow_end(self, attached);
     return block;
 }

@@ -13,8 +13,8 @@ HZ_NOINLINE void *hz_malloc_slow(size_t size);
 /* For a size above HZ_SMALL_MAX. */
 HZ_NOINLINE void *hz_malloc_medium(size_t size);
 
-/* Zeroed memory of a size above HZ_CLASS_BYTES_MAX. */
-void *hz_malloc_zeroed(size_t size);
+/* A block of a size above HZ_RUN_ABOVE_BYTES that is of no class, zeroed on request. */
+void *hz_malloc_run(size_t size, bool zeroed);
 
 /* Aligned to a power of two above HZ_GRANULE_BYTES. */
 void *hz_malloc_aligned(size_t alignment, size_t size);

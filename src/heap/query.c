@@ -54,7 +54,11 @@ size_t hz_query_usable(const void *block, const char *function) {
     if (hz_profile_has(block))
         return profiled_usable(block, function);
     unsigned size_class = hz_query_class(block, function);
-    return size_class == HZ_CLASS_LARGE ? hz_large_usable(block) : hz_class_bytes(size_class);
+    if (size_class == HZ_CLASS_LARGE)
+        return hz_large_usable(block);
+    if (HZ_UNLIKELY(hz_class_is_long(size_class)) && !hz_class_has_start(size_class, block))
+        hz_misuse(HZ_TEXT_INTERIOR, block, function);
+    return hz_class_bytes(size_class);
 }
 
 size_t hz_query_good_size(size_t size) {

@@ -4,7 +4,7 @@
 #include "heap/sizeclass.h"
 
 unsigned hz_class_of_aligned(size_t size, size_t alignment) {
-    if (size > HZ_CLASS_BYTES_MAX || alignment > HZ_CLASS_BYTES_MAX)
+    if (size > HZ_CLASS_BYTES_MAX || alignment > HZ_PAGE_BYTES)
         return HZ_CLASS_NONE;
     size_t wanted = hz_round_up(size == 0 ? 1 : size, alignment);
     if (wanted > HZ_CLASS_BYTES_MAX)

@@ -3,8 +3,9 @@
  *
  * Class 0 is "none". Classes 1..HZ_LINEAR_CLASSES are multiples of 16 bytes up to HZ_LINEAR_MAX. Above that each
  * doubling has HZ_STEPS_PER_DOUBLING equal steps, up to HZ_CLASS_BYTES_MAX, so at most 1/9 of a block is wasted. Larger
- * blocks are "large". Up to HZ_SMALL_MAX malloc finds the bin in a table in the thread block and needs nothing from
- * this file. All functions are pure; any thread may call them.
+ * blocks are "large". So are blocks above HZ_RUN_ABOVE_BYTES that must be zero, that realloc has grown, or that belong
+ * to a zone: a run of pages knows what is zero, and can grow in place. Up to HZ_SMALL_MAX malloc finds the bin in a
+ * table in the thread block and needs nothing from this file. All functions are pure; any thread may call them.
  */
 #ifndef HZ_HEAP_SIZECLASS_H
 #define HZ_HEAP_SIZECLASS_H
@@ -20,12 +21,16 @@ enum {
     HZ_LINEAR_CLASSES = HZ_LINEAR_MAX / HZ_GRANULE_BYTES,
     HZ_STEPS_LOG2 = 3,
     HZ_STEPS_PER_DOUBLING = 1 << HZ_STEPS_LOG2,
-    HZ_CLASS_LOG2_MAX = HZ_LARGE_ABOVE_LOG2,
-    HZ_CLASS_BYTES_MAX = HZ_LARGE_ABOVE_BYTES,
+    HZ_CLASS_LOG2_MAX = 21,
+    HZ_CLASS_BYTES_MAX = 1 << HZ_CLASS_LOG2_MAX,
     HZ_CLASS_COUNT = 1 + HZ_LINEAR_CLASSES + (HZ_CLASS_LOG2_MAX - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING,
+    HZ_RUN_ABOVE_BYTES = HZ_PAGE_BYTES,
     HZ_SMALL_LOG2_MAX = 11,
     HZ_SMALL_MAX = 1 << HZ_SMALL_LOG2_MAX,
     HZ_MID_CLASS_FIRST = 1 + HZ_LINEAR_CLASSES + (HZ_SMALL_LOG2_MAX - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING,
+    HZ_RUN_CLASS_FIRST =
+        1 + HZ_LINEAR_CLASSES + (HZ_PAGE_LOG2 + HZ_STEPS_LOG2 - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING,
+    HZ_LONG_CLASS_FIRST = 1 + HZ_LINEAR_CLASSES + (HZ_PAGE_LOG2 - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING,
 };
 
 _Static_assert((int)HZ_CLASS_COUNT <= (int)HZ_CLASS_LARGE, "a class must fit into a page tag's byte");

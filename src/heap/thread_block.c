@@ -35,40 +35,42 @@ static void cache_begin(struct hz_cache *cache, unsigned index, uint32_t offset)
     cache->bins[index].limit = offset;
 }
 
+struct hz_slot_places hz_slot_places;
+
 /* The arrays of slots of all bins lie behind the thread block: the first ones, which every thread uses, two tables that
-   few threads use, the short ones, and the long ones. Returns the offset behind them. Fills `cache`, unless it is NULL.
- */
-static uint32_t slots_place(struct hz_cache *cache, uint32_t offset, uint32_t *groups, uint32_t *countings) {
+   few threads use, the short ones, and the long ones. */
+static void places_find(struct hz_slot_places *places) {
     const uint32_t slot_bytes = sizeof(void *);
+    uint32_t offset = sizeof(struct hz_thread_block);
     for (unsigned index = 1; index < HZ_BINS; index++) { /* bin 0 has no slots: it is empty and full */
-        if (hz_bin_slots_first(index) == 0)
-            continue;
-        if (cache != NULL)
-            cache_begin(cache, index, offset);
-        offset += (1 + hz_bin_slots_first(index)) * slot_bytes;
+        places->new_bases[index] = offset;
+        offset += hz_bin_slots_first(index) > 0 ? (1 + hz_bin_slots_first(index)) * slot_bytes : 0;
     }
-    *groups = offset;
+    places->groups = offset;
     offset += (uint32_t)sizeof(struct hz_groups);
-    *countings = offset;
+    places->countings = offset;
     offset += (uint32_t)hz_round_up(HZ_COUNTINGS * sizeof(struct hz_counting), slot_bytes);
     for (unsigned index = 1; index < HZ_BINS; index++) {
-        if (cache != NULL)
-            cache->short_bases[index] = offset;
-        if (cache != NULL && hz_bin_slots_first(index) == 0)
-            cache_begin(cache, index, offset);
+        places->short_bases[index] = offset;
+        if (hz_bin_slots_first(index) == 0)
+            places->new_bases[index] = offset;
         offset += (1 + hz_bin_slots_short(index)) * slot_bytes;
     }
     for (unsigned index = 1; index < HZ_BINS; index++) {
-        if (cache != NULL)
-            cache->long_bases[index] = hz_bin_slots_long(index) > 0 ? offset : 0;
+        places->long_bases[index] = hz_bin_slots_long(index) > 0 ? offset : 0;
         offset += hz_bin_slots_long(index) * slot_bytes;
     }
-    return offset;
+    places->behind = offset;
+}
+
+void hz_thread_blocks_init(void) {
+    places_find(&hz_slot_places);
 }
 
 size_t hz_thread_block_bytes(void) {
-    uint32_t groups, countings;
-    return slots_place(NULL, sizeof(struct hz_thread_block), &groups, &countings);
+    struct hz_slot_places places;
+    places_find(&places);
+    return places.behind;
 }
 
 bool hz_sampling_is_on(void) {
@@ -81,14 +83,13 @@ static void block_fill(struct hz_thread_block *thread, struct hz_registered *reg
     thread->tag_mask = hz_pagetags.mask;
     for (size_t granules = 1; granules <= HZ_SMALL_MAX / HZ_GRANULE_BYTES; granules++)
         thread->bin_of[granules] = (uint16_t)hz_bin_offset(hz_class_of(granules * HZ_GRANULE_BYTES));
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        thread->bin_of_class[size_class] = (uint16_t)hz_bin_offset(size_class);
-    uint32_t groups, countings;
-    (void)slots_place(&thread->cache, sizeof(*thread), &groups, &countings);
-    thread->groups = (struct hz_groups *)(void *)((char *)thread + groups);
-    thread->sampling.of = (struct hz_counting *)(void *)((char *)thread + countings);
+    thread->mid_max = HZ_CLASS_BYTES_MAX;
     for (unsigned index = 1; index < HZ_BINS; index++)
-        hz_bin_room_set(&thread->cache, index, index == HZ_REMOTE_BIN ? HZ_REMOTE_COUNT : HZ_BIN_NEW_COUNT);
+        cache_begin(&thread->cache, index, hz_slot_places.new_bases[index]);
+    thread->groups = (struct hz_groups *)(void *)((char *)thread + hz_slot_places.groups);
+    thread->sampling.of = (struct hz_counting *)(void *)((char *)thread + hz_slot_places.countings);
+    for (unsigned index = 1; index < HZ_BINS; index++)
+        hz_bin_room_set(&thread->cache, index, index == HZ_REMOTE_BIN ? HZ_REMOTE_COUNT : hz_bin_new(index));
     hz_store_rel(&thread->registered, registered); /* release: a fork's copy must not have it without the rest */
 }
 

@@ -95,24 +95,25 @@ struct hz_thread_block {
     bool is_new;            /* the thread has not used its bins yet (park.c, free.c) */
     bool ticks_soon;        /* its last tick has left something to do (tick.c) */
     bool is_keeper;         /* it puts blocks into their pages, and sends none to a mailbox (keeper.c) */
-    /* malloc's bin by its offset: by the size in granules, 0 for size 0; and by the class. While allocations are
-       sampled, the empty bin instead (cache/sampler.h) */
+    /* malloc's bin by its offset, for small sizes in granules, 0 for size 0; and the largest size for which it takes
+       blocks of a mid class from their bin. While allocations are sampled: the empty bin, and 0 (cache/sampler.h) */
     uint16_t bin_of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1];
-    uint16_t bin_of_class[HZ_CLASS_COUNT];
+    size_t mid_max;
     struct hz_sampling sampling;
-    struct hz_shard *shard;              /* the shard that the thread belongs to */
-    uint32_t searched_at;                /* `visits` at the last search for an old bin that found none (cache/room.c) */
-    ptrdiff_t room_bytes;                /* of all classes' bins, beyond that of new bins (cache/room.c) */
-    uint32_t visits;                     /* slow-path visits (cache/room.c) */
-    uint32_t visited[HZ_CLASS_COUNT];    /* for each bin, `visits` at the last one */
-    uint16_t visit_gaps[HZ_CLASS_COUNT]; /* for each bin, visits from one to the next, smoothed */
-    uint32_t frees_watched;              /* frees that were all looked at; ends at HZ_FREES_WATCHED (cache/inspect.h) */
-    uint32_t batches_inspected;          /* batches that have left the bins for the depot (cache/inspect.c) */
-    uint32_t slow_count;                 /* slow-path visits by weight since the last tick (tick.c) */
-    uint32_t zone_frees;                 /* frees of zones' blocks since they last made a visit (tick.c) */
-    uint64_t idle_at_ms;                 /* when the last look for idle bins began (cache/idle.c) */
-    uint32_t idle_next;                  /* bin at which the look goes on; 0: none goes on */
-    uint32_t idle_tops[HZ_BINS];         /* each bin's top at the look before */
+    struct hz_shard *shard;             /* the shard that the thread belongs to */
+    uint32_t searched_at;               /* `visits` at the last search for an old bin that found none (cache/room.c) */
+    ptrdiff_t room_bytes;               /* of all classes' bins, beyond that of new bins (cache/room.c), */
+    ptrdiff_t long_room_bytes;          /* and of those of long blocks */
+    uint32_t visits;                    /* slow-path visits (cache/room.c) */
+    uint16_t visited[HZ_CLASS_COUNT];   /* for each bin, the low bits of `visits` at the last one */
+    uint8_t visit_gaps[HZ_CLASS_COUNT]; /* for each bin, visits from one to the next, smoothed */
+    uint32_t frees_watched;             /* frees that were all looked at; ends at HZ_FREES_WATCHED (cache/inspect.h) */
+    uint32_t batches_inspected;         /* batches that have left the bins for the depot (cache/inspect.c) */
+    uint32_t slow_count;                /* slow-path visits by weight since the last tick (tick.c) */
+    uint32_t zone_frees;                /* frees of zones' blocks since they last made a visit (tick.c) */
+    uint64_t idle_at_ms;                /* when the last look for idle bins began (cache/idle.c) */
+    uint32_t idle_next;                 /* bin at which the look goes on; 0: none goes on */
+    uint16_t idle_tops[HZ_BINS];        /* each bin's top at the look before, in slots */
     struct hz_spares spares[HZ_SPARE_KINDS];
     _Atomic(uint32_t) busy;    /* sync: park; slow paths that the thread is in, one inside the other */
     _Atomic(uint32_t) popping; /* sync: park; 1 while the thread pops a mid block (hz_malloc_medium) */
@@ -137,6 +138,9 @@ HZ_INLINE struct hz_thread_block *hz_self(void) {
 
 /* Whether allocations are sampled, for the sampling guard or for the heap profile. */
 bool hz_sampling_is_on(void);
+
+/* Finds the places of the slots. Once, before the first thread block is made. */
+void hz_thread_blocks_init(void);
 
 /* Bytes of a thread block with its slots. */
 size_t hz_thread_block_bytes(void);

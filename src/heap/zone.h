@@ -103,7 +103,7 @@ HZ_INLINE unsigned hz_zone_small_class(const struct hz_zone *zone, size_t size) 
 
 /* The class of a block of a zone; HZ_CLASS_NONE: it is a large one. `alignment`: a power of two. */
 HZ_INLINE unsigned hz_zone_class(size_t alignment, size_t size) {
-    if (size > HZ_CLASS_BYTES_MAX)
+    if (size > HZ_RUN_ABOVE_BYTES)
         return HZ_CLASS_NONE;
     return HZ_LIKELY(alignment <= HZ_GRANULE_BYTES) ? hz_class_of(size) : hz_class_of_aligned(size, alignment);
 }

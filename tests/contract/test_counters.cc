@@ -71,7 +71,7 @@ TEST_F(Counters, EveryCallOfMidSizes) {
     static void *blocks[count];
     Values made = counted([] {
         for (size_t i = 0; i < count; i++)
-            blocks[i] = t_malloc(2049 + i * 641); /* 2 KiB to 64 KiB */
+            blocks[i] = t_malloc(2049 + i * 3000); /* 2 KiB to 300 KiB */
     });
     EXPECT_EQ(made["mid.malloc_calls"], count);
     EXPECT_EQ(made["mid.alloc_cache_hit"] + made["mid.depot_hit"] + made["mid.lock_path"], count)
@@ -86,11 +86,33 @@ TEST_F(Counters, EveryCallOfMidSizes) {
     EXPECT_EQ(freed["mid.free_batch_enq"], count);
     EXPECT_EQ(freed["mid.malloc_calls"], 0);
     Values others = counted([] {
-        for (size_t size : {size_t{0}, size_t{16}, 2 * KiB, 64 * KiB + 1, MiB, 40 * MiB})
+        for (size_t size : {size_t{0}, size_t{16}, 2 * KiB, 2 * MiB + 1, 40 * MiB})
             t_free(t_malloc(size));
     });
     EXPECT_EQ(others["mid.malloc_calls"], 0);
     EXPECT_EQ(others["mid.free_calls"], 0);
+}
+
+/* A thread that uses one size gets the block that it has just freed, up to 2 MiB. */
+TEST_F(Counters, PairsOfOneSizeUseTheCache) {
+    if (!t_config_has("stats=1") || t_config_has("fences=1"))
+        GTEST_SKIP() << "counted in the stats build only";
+    static size_t size;
+    for (size_t each : {size_t{3000}, 64 * KiB, 64 * KiB + 1, 100 * KiB, 500 * KiB, MiB, 3 * MiB / 2, 2 * MiB}) {
+        size = each;
+        for (int i = 0; i < 500; i++) /* until the bins of other sizes have given up their room */
+            t_free(t_malloc(size));
+        Values values = counted([] {
+            for (int i = 0; i < 100; i++)
+                t_free(t_malloc(size));
+        });
+        EXPECT_EQ(values["mid.malloc_calls"], 100) << size;
+        EXPECT_EQ(values["mid.alloc_cache_hit"], 100) << size;
+        EXPECT_EQ(values["counters.refill"], 0) << size;
+        EXPECT_EQ(values["counters.flush"], 0) << size;
+        EXPECT_EQ(values["counters.home_blocks"], 0) << size;
+        EXPECT_EQ(values["counters.large_alloc"], 0) << size;
+    }
 }
 
 /* Every function of the family is counted in the same places. */
@@ -116,7 +138,7 @@ TEST_F(Counters, LargeBlocksAndTheirBytes) {
     usable = 0;
     Values values = counted([] {
         for (size_t size : {64 * KiB + 1, MiB, 40 * MiB}) {
-            void *block = t_malloc(size);
+            void *block = size <= 2 * MiB ? t_calloc(1, size) : t_malloc(size); /* malloc has classes up to there */
             usable += t_usable_size(block);
             t_free(block);
         }

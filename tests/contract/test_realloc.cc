@@ -63,6 +63,32 @@ TEST(Realloc, GrowsAndShrinksStepwise) {
         t_free(neighbour);
 }
 
+/* What shrinks gives memory back: a block that stays leaves at most an eighth unused, or less than a page of a run. */
+TEST(Realloc, OfLongBlocksLeavesLittleUnused) {
+    T_ONLY_OURS();
+    const size_t sizes[] = {64 * KiB,  64 * KiB + 1, 70000,       100 * KiB, 128 * KiB, 150000,
+                            300 * KiB, MiB,          MiB + 12345, 1900000,   2 * MiB,   2 * MiB + 1};
+    for (bool zeroed : {false, true})
+        for (size_t from : sizes)
+            for (size_t to : sizes) {
+                void *block = zeroed ? t_calloc(1, from) : t_malloc(from);
+                ASSERT_NE(block, nullptr);
+                fill(block, from, from ^ to);
+                block = t_realloc(block, to);
+                ASSERT_NE(block, nullptr);
+                EXPECT_TRUE(holds(block, std::min(from, to), from ^ to)) << from << " to " << to;
+                size_t usable = t_usable_size(block);
+                ASSERT_GE(usable, to);
+                if (to > 64 * KiB) {
+                    EXPECT_LE(usable - to, std::max(usable / 8, 64 * KiB - 1)) << from << " to " << to;
+                }
+                if (t_table.free_sized_fn != nullptr)
+                    t_free_sized(block, to);
+                else
+                    t_free(block);
+            }
+}
+
 TEST(Realloc, RandomSizesAmongManyBlocks) {
     struct Slot {
         void *block = nullptr;

@@ -54,6 +54,38 @@ TEST(SizeReturningNew, SaysTheUsableSizeOrThrows) {
     EXPECT_THROW(make_aligned(SIZE_MAX, std::align_val_t{64}), std::bad_alloc);
 }
 
+/* Where one kind of block follows another: each size fits the block, however the block came about. */
+TEST(FreeSized, TakesTheSizeThatWasAskedFor) {
+    if (t_table.free_sized_fn == nullptr || t_table.free_aligned_sized_fn == nullptr)
+        GTEST_SKIP() << "free_sized does not exist here";
+    for (size_t edge : {64 * KiB, 72 * KiB, 512 * KiB, MiB, 2 * MiB})
+        for (size_t size : {edge - 1, edge, edge + 1})
+            for (int round = 0; round < 4; round++) { /* the later blocks come from a bin, or find no room in one */
+                void *blocks[] = {t_malloc(size),
+                                  t_malloc(size),
+                                  t_calloc(1, size),
+                                  t_realloc(nullptr, size),
+                                  t_realloc(t_malloc(100), size),
+                                  t_realloc(t_malloc(size / 2), size),
+                                  t_realloc(t_malloc(size + size / 16), size),
+                                  t_realloc(t_malloc(2 * size), size),
+                                  t_realloc(t_calloc(1, 2 * size), size)};
+                for (void *block : blocks) {
+                    ASSERT_NE(block, nullptr);
+                    ASSERT_GE(t_usable_size(block), size);
+                    memset(block, 1, size);
+                }
+                for (void *block : blocks)
+                    t_free_sized(block, size);
+                for (size_t alignment = 16; alignment <= 4 * MiB; alignment *= 4) {
+                    void *block = t_aligned_alloc(alignment, size);
+                    ASSERT_TRUE(aligned_to(block, alignment)) << size << " at " << alignment;
+                    memset(block, 1, size);
+                    t_free_aligned_sized(block, alignment, size);
+                }
+            }
+}
+
 TEST(FreeBatch, FreesAllOfThem) {
     if (t_table.free_batch_fn == nullptr)
         GTEST_SKIP() << "hz_free_batch does not exist here";

@@ -162,6 +162,28 @@ TEST(GoodSize, WastesLessThanHalf) {
         EXPECT_LE(t_good_size(size), 2 * size + 16) << "size " << size;
 }
 
+/* Up to 2 MiB each doubling has eight classes. */
+TEST(GoodSize, AboveAPageWastesAtMostAnEighth) {
+    T_ONLY_OURS();
+    for (size_t size = 64 * KiB; size <= 2 * MiB; size += 509) {
+        ASSERT_GE(t_good_size(size), size);
+        ASSERT_LE(t_good_size(size) - size, size / 8) << "size " << size;
+    }
+    if (t_config_has("fences=1")) /* there the usable size is the size */
+        return;
+    for (size_t size : edge_sizes(2 * MiB)) {
+        if (size < 64 * KiB)
+            continue;
+        void *blocks[3]; /* more than a thread keeps room for */
+        for (void *&block : blocks) {
+            block = t_malloc(size);
+            ASSERT_LE(t_usable_size(block) - size, size / 8) << "size " << size;
+        }
+        for (void *block : blocks)
+            t_free(block);
+    }
+}
+
 /*
  * _FORTIFY_SOURCE=3 and containers rely on this: the usable size of a block stays the same while the block lives,
  * whatever else the allocator does.

@@ -92,6 +92,21 @@ template <size_t size> void *freed() {
     return block;
 }
 
+/* A span that has no class. */
+template <size_t size> void *zeroed_block_of() {
+    return t_calloc(1, size);
+}
+
+template <size_t size> void *freed_zeroed() {
+    void *block = zeroed_block_of<size>();
+    t_free(block);
+    return block;
+}
+
+template <size_t size, size_t offset> void *inside_zeroed() {
+    return static_cast<char *>(zeroed_block_of<size>()) + offset;
+}
+
 /* Freed, with many other blocks freed before and after it. */
 template <size_t size> void *freed_long_ago() {
     void *others[200];
@@ -204,10 +219,15 @@ const Row rows[] = {
     {"DoubleFreeOf16", always, twice, freed<16>, free_it},
     {"DoubleFreeOf1000", always, twice, freed<1000>, free_it},
     {"DoubleFreeOf30000", always, twice, freed<30000>, free_it},
+    {"DoubleFreeOfLong", always, twice, freed<70000>, free_it},
     {"DoubleFreeOfSpan", always, twice, freed<300 * KiB>, free_it},
+    {"DoubleFreeOfTheLongest", always, twice, freed<2 * MiB>, free_it},
+    {"DoubleFreeOfZeroedSpan", always, twice, freed_zeroed<300 * KiB>, free_it},
     {"DoubleFreeOfBigMapping", always, gone, freed<mapped>, free_it},
     {"DoubleFreeLater", by_checks, twice, freed_long_ago<64>, free_it},
     {"DoubleFreeLaterOfMedium", by_checks, twice, freed_long_ago<5000>, free_it},
+    {"DoubleFreeLaterOfSpan", by_checks, twice, freed_long_ago<300 * KiB>, free_it},
+    {"DoubleFreeOfSpanByAnotherThread", by_checks, twice, freed<300 * KiB>, free_in_another_thread},
     {"DoubleFreeByAnotherThread", by_checks, twice, freed<200>, free_in_another_thread},
     {"DoubleFreeAfterAnotherThread", by_checks, twice, freed_elsewhere, free_it},
     {"FreeOfWhatReallocMoved", by_checks, twice, moved_by_realloc, free_it},
@@ -216,6 +236,7 @@ const Row rows[] = {
     {"FreeInsideSmall", by_checks, interior, inside<100, 32>, free_it},
     {"FreeInsideMedium", by_checks, interior, inside<20000, 4096>, free_it},
     {"FreeInsideSpan", always, interior, inside<300 * KiB, 128 * KiB>, free_it},
+    {"FreeInsideZeroedSpan", always, interior, inside_zeroed<300 * KiB, 128 * KiB>, free_it},
     {"FreeInsideMapping", always, EITHER(HZ_TEXT_INTERIOR, HZ_TEXT_FOREIGN), inside<mapped, MiB>, free_it},
     {"FreeMisalignedByOne", by_checks, interior, inside<100, 1>, free_it},
     {"FreeMisalignedByEight", by_checks, interior, inside<100, 8>, free_it},

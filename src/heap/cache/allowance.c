@@ -19,7 +19,7 @@ size_t hz_allowance_threads(void) {
 
 size_t hz_allowance(void) {
     size_t threads = hz_allowance_threads();
-    size_t room = HZ_ROOM_BYTES + (HZ_ROOM_SHARED_BYTES + hz_density_recent_out() / 2) / threads;
+    size_t room = HZ_ROOM_BYTES + (HZ_ROOM_SHARED_BYTES + hz_density_recent_out_short() / 2) / threads;
     size_t limit = hz_budget_soft_limit();
     return HZ_LIKELY(limit == 0) ? room : hz_min(room, limit / LIMIT_SHARE / threads);
 }

@@ -41,11 +41,19 @@ enum {
 struct hz_cache {
     struct hz_bin bins[HZ_BINS]; /* bins[0] is empty and full for ever; tags that mean "slow path" name it */
     uint32_t bases[HZ_BINS];     /* owner; offset of each bin's first slot. Statistics read it */
-    /* const after publish: offsets of the first slots of the short and of the long array; 0 without one */
+    uint16_t rooms[HZ_BINS];     /* owner; blocks that each bin may hold now */
+};
+
+/* What lies behind every thread block, as offsets in it. Const after publish: written before the first thread block. */
+struct hz_slot_places {
+    uint32_t groups;
+    uint32_t countings;
+    uint32_t new_bases[HZ_BINS]; /* the first slots of a new bin, of the short array, and of the long one; 0 without */
     uint32_t short_bases[HZ_BINS];
     uint32_t long_bases[HZ_BINS];
-    uint16_t rooms[HZ_BINS]; /* owner; blocks that each bin may hold now */
+    uint32_t behind;
 };
+extern HZ_HIDDEN struct hz_slot_places hz_slot_places;
 
 /* Page tags and the table of sizes name a bin by its byte offset. */
 _Static_assert(sizeof(struct hz_bin) == 16, "four bins to a cache line");
@@ -154,8 +162,8 @@ HZ_INLINE void hz_bin_limit_lower(struct hz_cache *cache, unsigned index) {
 /* Whether the bin's array has too few slots for so many blocks. */
 HZ_INLINE bool hz_bin_moves(const struct hz_cache *cache, unsigned index, uint32_t count) {
     uint32_t base = hz_bin_base_offset(cache, index);
-    return (count > hz_bin_slots_first(index) && base < cache->short_bases[index]) ||
-           (count > hz_bin_slots_short(index) && base != cache->long_bases[index]);
+    return (count > hz_bin_slots_first(index) && base < hz_slot_places.short_bases[index]) ||
+           (count > hz_bin_slots_short(index) && base != hz_slot_places.long_bases[index]);
 }
 
 /* Moves the bin, with what it holds, to an array that has slots for `count` blocks. Arrays that are longer lie behind
@@ -164,7 +172,8 @@ HZ_INLINE void hz_bin_move(struct hz_cache *cache, unsigned index, uint32_t coun
     uint32_t limit = hz_bin_limit(cache, index);
     uint32_t held = hz_bin_held(cache, index);
     void **from = hz_bin_base(cache, index);
-    uint32_t base = count > hz_bin_slots_short(index) ? cache->long_bases[index] : cache->short_bases[index];
+    uint32_t base =
+        count > hz_bin_slots_short(index) ? hz_slot_places.long_bases[index] : hz_slot_places.short_bases[index];
     hz_assert(base > hz_bin_base_offset(cache, index));
     for (uint32_t i = 1; i < held; i++)
         hz_slot_store_rlx(hz_slot_at(cache, base) + i, hz_slot_load_rlx(from + i)); /* relaxed, all: owner, or figure */

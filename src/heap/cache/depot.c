@@ -320,10 +320,10 @@ static uint16_t thread_mark(const struct hz_thread_block *self) {
    of all blocks of the class if that is more. So a burst of frees on one side finds room while the other side sleeps,
    and ageing sends the blocks home afterwards. If a thread only pops what it pushed itself, more than a little at rest
    would waste memory. (Two threads on one CPU that push and pop alternately get each other's batches: that counts as
-   passing.) */
+   passing.) Long blocks get no share: so much memory is of no use to other classes. */
 static uint32_t cap_of(unsigned size_class) {
     uint32_t fixed = hz_class_shapes[size_class].depot_blocks;
-    if (hz_load_rlx(&passing[size_class]) == 0) /* relaxed: hint */
+    if (hz_class_is_long(size_class) || hz_load_rlx(&passing[size_class]) == 0) /* relaxed: hint */
         return fixed;
     size_t share = hz_class_blocks(size_class) * HZ_DEPOT_PERCENT / 100;
     return (uint32_t)hz_min(hz_max(fixed, share), COUNT_MAX);

@@ -15,7 +15,7 @@
 static void *fill(struct hz_thread_block *self, unsigned size_class, uint32_t got) {
     if (hz_class_is_mid(size_class))
         hz_count(&self->counters.mid_moved, -(uint64_t)got);
-    hz_room_ensure(self, size_class, got);
+    hz_room_ensure(self, size_class, got - 1);
     hz_bin_fill(&self->cache, size_class, got - 1);
     return hz_bin_base(&self->cache, size_class)[got];
 }

@@ -18,11 +18,13 @@ enum {
     SPARSE_ROOM = 8, /* blocks */
     OLD_VISITS = 64, /* a bin may be emptied for another one if its last visit is more than 64 visits ago, */
     OLD_GAPS = 8,    /* and more than 8 times as many as usually lie between two visits of the other one */
-    GAP_MAX = 1024,
-    VISITS_BETWEEN = 16,    /* after a search that found no such bin, visits until the next search */
-    CROWD_FREE_SHARE = 128, /* as HZ_ROOM_FREE_SHARE, in a crowd */
-    LONG_COUNT = 512,       /* only bins of small blocks have capacity for more blocks than this, */
-    LONG_FREE_SHARE = 64,   /* and grow beyond it only within this share, instead of HZ_ROOM_FREE_SHARE */
+    GAP_MAX = UINT8_MAX,
+    VISITS_BETWEEN = 16,            /* after a search that found no such bin, visits until the next search */
+    CROWD_FREE_SHARE = 128,         /* as HZ_ROOM_FREE_SHARE, in a crowd */
+    LONG_COUNT = 512,               /* only bins of small blocks have capacity for more blocks than this, */
+    LONG_FREE_SHARE = 64,           /* and grow beyond it only within this share, instead of HZ_ROOM_FREE_SHARE */
+    LONG_ROOM_BYTES = 2 << 20,      /* room of all bins of long blocks together: about what a CPU's own caches hold, */
+    LONG_ROOM_BYTES_MAX = 32 << 20, /* and that of all threads */
     EXCESS_SHARE = 16, /* room shrinks if it exceeds the allowance by more than 1/16: the allowance varies a little */
 };
 
@@ -32,21 +34,28 @@ enum { LEAST_FIRST = HZ_BIN_FIRST_COUNT_LARGE };
 /* Bytes that a bin's room costs. The first few blocks are not charged. */
 static ptrdiff_t room_charge(unsigned size_class, uint32_t room) {
     const struct hz_class_shape *shape = &hz_class_shapes[size_class];
-    if (room <= LEAST_FIRST)
+    if (room <= LEAST_FIRST && !hz_class_is_long(size_class))
         return 0;
     return room > shape->first ? (ptrdiff_t)((size_t)(room - shape->first) * shape->bytes) : 0;
 }
 
+static void charge(struct hz_thread_block *self, unsigned size_class, ptrdiff_t bytes) {
+    self->room_bytes += bytes;
+    if (hz_class_is_long(size_class))
+        self->long_room_bytes += bytes;
+}
+
 void hz_room_set(struct hz_thread_block *self, unsigned size_class, uint32_t room) {
     ptrdiff_t before = room_charge(size_class, hz_bin_room(&self->cache, size_class));
-    self->room_bytes += room_charge(size_class, room) - before;
+    charge(self, size_class, room_charge(size_class, room) - before);
     hz_bin_room_set(&self->cache, size_class, room);
 }
 
 void hz_room_recount(struct hz_thread_block *self) {
     self->room_bytes = 0;
+    self->long_room_bytes = 0;
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
-        self->room_bytes += room_charge(size_class, hz_bin_room(&self->cache, size_class));
+        charge(self, size_class, room_charge(size_class, hz_bin_room(&self->cache, size_class)));
 }
 
 /* The room up to which visits may double a bin's room now. */
@@ -61,17 +70,18 @@ static uint32_t room_limit(const struct hz_thread_block *self, unsigned size_cla
 
 /* Counts a visit, and smooths the number of visits between two for the class. */
 static void visit_count(struct hz_thread_block *self, unsigned size_class) {
-    uint32_t gap = (uint32_t)hz_min(++self->visits - self->visited[size_class], GAP_MAX);
-    self->visited[size_class] = self->visits;
-    self->visit_gaps[size_class] = (uint16_t)((3U * self->visit_gaps[size_class] + gap) / 4);
+    uint32_t gap = (uint32_t)hz_min((uint16_t)(++self->visits - self->visited[size_class]), GAP_MAX);
+    self->visited[size_class] = (uint16_t)self->visits;
+    self->visit_gaps[size_class] = (uint8_t)((3U * self->visit_gaps[size_class] + gap) / 4);
 }
 
-/* Empties the bin whose last visit was the longest ago, if it is used much less than the class that wants to grow. */
+/* Empties the bin whose last visit was the longest ago, if it is used much less than the class that wants to grow. For
+   a class of long blocks it is another one of these. */
 static void old_bin_empty(struct hz_thread_block *self, unsigned size_class) {
     unsigned oldest = 0;
     uint32_t oldest_age = (uint32_t)hz_max(OLD_GAPS * self->visit_gaps[size_class], OLD_VISITS);
-    for (unsigned other = 1; other < HZ_CLASS_COUNT; other++) {
-        uint32_t age = self->visits - self->visited[other];
+    for (unsigned other = hz_class_is_long(size_class) ? HZ_LONG_CLASS_FIRST : 1; other < HZ_CLASS_COUNT; other++) {
+        uint16_t age = (uint16_t)(self->visits - self->visited[other]);
         if (age > oldest_age && hz_bin_room(&self->cache, other) > hz_class_shapes[other].first) {
             oldest = other;
             oldest_age = age;
@@ -85,17 +95,27 @@ static void old_bin_empty(struct hz_thread_block *self, unsigned size_class) {
     hz_room_set(self, oldest, hz_class_shapes[oldest].first);
 }
 
+static ptrdiff_t long_allowance(void) {
+    return (ptrdiff_t)hz_min(LONG_ROOM_BYTES, LONG_ROOM_BYTES_MAX / hz_allowance_threads());
+}
+
+/* Whether the bin may have room for so many bytes more. */
+static bool may_have(const struct hz_thread_block *self, unsigned size_class, ptrdiff_t more, ptrdiff_t allowance) {
+    return self->room_bytes + more <= allowance &&
+           (!hz_class_is_long(size_class) || self->long_room_bytes + more <= long_allowance());
+}
+
 bool hz_room_visit(struct hz_thread_block *self, unsigned size_class) {
     visit_count(self, size_class);
     ptrdiff_t allowance = (ptrdiff_t)hz_allowance();
     uint32_t room = hz_bin_room(&self->cache, size_class);
     uint32_t wanted = room;
     if (room < hz_class_shapes[size_class].capacity)
-        wanted = (uint32_t)hz_max(room, hz_min(2 * room, room_limit(self, size_class, allowance)));
+        wanted = (uint32_t)hz_max(room, hz_min(hz_max(2 * room, 1), room_limit(self, size_class, allowance)));
     ptrdiff_t more = wanted > room ? room_charge(size_class, wanted) - room_charge(size_class, room) : 0;
-    if (self->room_bytes + more > allowance && self->visits - self->searched_at >= VISITS_BETWEEN)
+    if (!may_have(self, size_class, more, allowance) && self->visits - self->searched_at >= VISITS_BETWEEN)
         old_bin_empty(self, size_class);
-    if (wanted > room && self->room_bytes + more <= allowance)
+    if (wanted > room && may_have(self, size_class, more, allowance))
         hz_room_set(self, size_class, wanted);
     return self->room_bytes > allowance + allowance / EXCESS_SHARE;
 }
@@ -106,14 +126,16 @@ void hz_room_shrink(struct hz_thread_block *self, unsigned index) {
     uint32_t room = hz_bin_room(&self->cache, index);
     uint32_t target =
         hz_class_is_sparse(index) ? SPARSE_ROOM : (uint32_t)hz_max(room / 2 & ~1U, hz_class_shapes[index].first);
-    uint32_t needed = (hz_bin_held(&self->cache, index) + 2) & ~1U; /* the class may have become sparse just now */
+    uint32_t held = hz_bin_held(&self->cache, index);
+    /* the class may have become sparse just now; a long block for which there is no room goes home */
+    uint32_t needed = hz_class_is_long(index) ? held : (held + 2) & ~1U;
     hz_room_set(self, index, (uint32_t)hz_min(room, hz_max(target, needed)));
 }
 
 void hz_room_shrink_all(struct hz_thread_block *self) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
         uint32_t room = hz_bin_room(&self->cache, size_class);
-        if (room > LEAST_FIRST && room > hz_class_shapes[size_class].first)
+        if ((room > LEAST_FIRST || hz_class_is_long(size_class)) && room > hz_class_shapes[size_class].first)
             hz_room_shrink(self, size_class);
     }
 }

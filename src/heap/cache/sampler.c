@@ -38,11 +38,7 @@ void hz_sampler_start(struct hz_thread_block *self) {
     self->sampling.is_by_bytes = hz_profile_rate() != 0;
     self->sampling.is_on = true;
     draw_anew(&self->sampling);
-    /* classes above what the guard can guard stay with the fast path */
-    size_t counted_max = self->sampling.is_by_bytes ? HZ_CLASS_BYTES_MAX : HZ_GUARD_BLOCK_MAX;
-    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT && hz_class_bytes(size_class) <= counted_max;
-         size_class++)
-        self->bin_of_class[size_class] = (uint16_t)hz_bin_offset(HZ_CLASS_NONE);
+    self->mid_max = 0;
     for (size_t granules = 1; granules <= HZ_SMALL_MAX / HZ_GRANULE_BYTES; granules++) {
         unsigned size_class = hz_class_of(granules * HZ_GRANULE_BYTES);
         self->sampling.of[granules].bin = (uint16_t)hz_bin_offset(size_class);

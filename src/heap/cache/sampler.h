@@ -52,6 +52,12 @@ void *hz_sampler_alloc(struct hz_thread_block *self, unsigned size_class, size_t
 /* Counts an allocation of a large block for the profile. If it is chosen, the profile notes the block. */
 void hz_sampler_count_large(struct hz_thread_block *self, const void *block, size_t size);
 
+/* Whether a block of the size must be a run of pages: while the heap is profiled, since it must see the block's free.
+ */
+HZ_INLINE bool hz_sampler_wants_run(const struct hz_thread_block *self, size_t size) {
+    return self->sampling.is_by_bytes && size > HZ_RUN_ABOVE_BYTES;
+}
+
 /* Draws the distance to the next chosen allocation anew. */
 void hz_sampler_forget(struct hz_thread_block *self);
 

@@ -67,6 +67,11 @@ size_t hz_density_recent_out(void) {
     return hz_load_rlx(&recent_out); /* relaxed: hint */
 }
 
+size_t hz_density_recent_out_short(void) {
+    size_t out = hz_density_recent_out();
+    return out - hz_min(out, hz_pages_long_bytes());
+}
+
 void hz_density_look(void) {
     size_t out = hz_density_out();
     if (out > hz_density_recent_out())

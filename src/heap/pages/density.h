@@ -18,6 +18,10 @@ size_t hz_density_out(void);
 
 /* The highest such figure of late: a look raises it, ageing lets it fall by 1/8 in each interval. Any thread. */
 size_t hz_density_recent_out(void);
+
+/* The same without pages of long blocks, for whose sake no more small blocks may rest. If some of these pages' blocks
+   are free, it is too little. */
+size_t hz_density_recent_out_short(void);
 void hz_density_look(void);
 void hz_density_age(void);
 

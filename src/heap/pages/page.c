@@ -17,7 +17,7 @@
 enum {
     DENSE_BLOCK_BYTES = 4096,
     FULL_FREE_SHARE = 4,   /* a page is full while less than 1/4 of its blocks are free */
-    BLOCKS_MIN = 4,        /* a run should hold at least this many blocks */
+    BLOCKS_MIN = 4,        /* a run should hold at least this many blocks, if they are not long */
     WASTE_SHARE_MAX = 16,  /* a run should leave at most 1/16 of itself unused */
     LIST_STEP = 32,        /* blocks of a list whose links are read before any of them is put */
     RECIPROCAL_SHIFT = 42, /* exact for offsets below 2^42 / block_bytes; runs are below 2^22, products below 2^60 */
@@ -26,6 +26,7 @@ enum {
 /* counters: change when pages are made and retired */
 static _Atomic(size_t) class_blocks[HZ_CLASS_COUNT];
 static _Atomic(size_t) pages_bytes;
+static _Atomic(size_t) pages_long_bytes;
 
 static bool needs_recount; /* in a fork's child: a vanished thread may have changed a page, but not yet the totals */
 
@@ -47,6 +48,10 @@ size_t hz_pages_bytes(void) {
     return hz_load_rlx(&pages_bytes); /* relaxed: counter */
 }
 
+size_t hz_pages_long_bytes(void) {
+    return hz_load_rlx(&pages_long_bytes); /* relaxed: counter */
+}
+
 /* How a run of one page is divided into blocks of 2^shift times an odd number of bytes. */
 struct grid {
     uint16_t inverse;  /* of the odd number, modulo 2^16 */
@@ -54,7 +59,8 @@ struct grid {
     unsigned shift;    /* at least 4, since all sizes are multiples of HZ_GRANULE_BYTES */
 };
 
-static struct grid grids[HZ_CLASS_COUNT]; /* const after publish */
+static struct grid grids[HZ_CLASS_COUNT]; /* const after publish, both */
+static uint8_t run_pages_of[HZ_CLASS_COUNT];
 
 _Static_assert(HZ_PAGE_LOG2 == 16, "grid_number treats an offset in a page as a number modulo 2^16");
 
@@ -67,10 +73,23 @@ struct hz_page *hz_page_of(const void *block) {
     return page_at(segment, segment->run_first[hz_segment_page(block)]);
 }
 
+static bool has_long_blocks(size_t block_bytes) {
+    return block_bytes > HZ_RUN_ABOVE_BYTES;
+}
+
+/* Counts a page that is made (sign 1) or retired (-1). */
+static void run_count(const struct hz_page *page, int sign) {
+    size_t bytes = (size_t)((ptrdiff_t)((size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2) * sign);
+    hz_add_rlx(&pages_bytes, bytes); /* relaxed, all: counters, const */
+    if (has_long_blocks(page->block_bytes))
+        hz_add_rlx(&pages_long_bytes, bytes);
+}
+
 static unsigned run_pages_for(size_t block_bytes) {
+    size_t least = has_long_blocks(block_bytes) ? 1 : BLOCKS_MIN;
     for (unsigned pages = 1; pages < HZ_RUN_PAGES_MAX; pages++) {
         size_t bytes = (size_t)pages << HZ_PAGE_LOG2;
-        if (bytes >= BLOCKS_MIN * block_bytes && bytes % block_bytes <= bytes / WASTE_SHARE_MAX)
+        if (bytes >= least * block_bytes && bytes % block_bytes <= bytes / WASTE_SHARE_MAX)
             return pages;
     }
     return HZ_RUN_PAGES_MAX;
@@ -183,7 +202,8 @@ void hz_pages_init(void) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
         uint32_t block_bytes = (uint32_t)hz_class_bytes(size_class);
         unsigned shift = (unsigned)__builtin_ctz(block_bytes);
-        if (run_pages_for(block_bytes) == 1)
+        run_pages_of[size_class] = (uint8_t)run_pages_for(block_bytes);
+        if (run_pages_of[size_class] == 1)
             grids[size_class] =
                 (struct grid){odd_inverse(block_bytes >> shift), (uint16_t)(HZ_PAGE_BYTES / block_bytes), shift};
     }
@@ -477,10 +497,20 @@ static void bits_fill(struct hz_page *page) {
         page->free_bits[page->capacity / 64] = (UINT64_C(1) << (page->capacity % 64)) - 1;
 }
 
+/* Of long blocks only the arena pages in which one begins name the bin: the free of an address in another one takes the
+   slow path, which finds that no block begins there. */
+static void tags_set(const struct hz_page *page, unsigned size_class, unsigned bin, unsigned owner) {
+    bool is_long = has_long_blocks(page->block_bytes);
+    hz_pagetag_set(page->start, hz_load_rlx(&page->run_pages), is_long ? 0 : bin, size_class,
+                   owner); /* relaxed: lock */
+    for (uint32_t block = 0; is_long && block < page->capacity; block++)
+        hz_pagetag_bin_set(page->start + (size_t)block * page->block_bytes, bin);
+}
+
 bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
     size_t block_bytes = hz_class_bytes(size_class);
     struct hz_run run;
-    if (!hz_arena_run_alloc(run_pages_for(block_bytes), 1, &run))
+    if (!hz_arena_run_alloc(run_pages_of[size_class], 1, &run))
         return false;
     struct hz_page *page = page_at(run.segment, run.first);
     char *start = hz_segment_page_address(run.segment, run.first);
@@ -504,11 +534,11 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
     hz_assert(hz_mpsc_count(&page->remote) == 0);
     hz_store_rlx(&page->free_count, page->capacity);
     hz_add_rlx(&class_blocks[size_class], page->capacity); /* relaxed, both: counter */
-    hz_add_rlx(&pages_bytes, (size_t)run.pages << HZ_PAGE_LOG2);
+    run_count(page, 1);
     hz_huge_count_dense(dense_bytes_of(page));
     /* a zone's blocks never rest in bins: each free takes the slow path */
     unsigned bin = shard_is_zone(shard) ? 0 : (unsigned)hz_bin_offset(size_class);
-    hz_pagetag_set(start, run.pages, bin, size_class, shard->index); /* sync: tag-publish, partner hz_heap_free */
+    tags_set(page, size_class, bin, shard->index); /* sync: tag-publish, partner hz_heap_free */
     /* sync: page-publish, partner hz_pages_walk. The tags come first: a fork's child relinks each page that has a
      * class, and must be able to free its blocks */
     hz_store_rel(&page->size_class, (uint8_t)size_class);
@@ -531,7 +561,7 @@ void hz_page_retire_locked(struct hz_shard *shard, struct hz_page *page) {
     hz_store_rel(&page->size_class, HZ_CLASS_NONE);
     hz_signal_fence();
     hz_sub_rlx(&class_blocks[size_class], page->capacity); /* relaxed, all: counter, lock */
-    hz_sub_rlx(&pages_bytes, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
+    run_count(page, -1);
     hz_huge_count_dense(-dense_bytes_of(page));
     if (HZ_BLOCKS_SEALED)
         hz_seals_forget(page->start, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
@@ -559,9 +589,11 @@ static bool all_home(struct hz_page *page) {
 }
 
 /* Retires a listed page whose blocks are all home, unless it is the only one on its list: otherwise a class that needs
-   one page now and then would make and retire it again and again. */
+   one page now and then would make and retire it again and again. That of long blocks is retired in any case: other
+   classes may need the memory. */
 static uint32_t retire_if_spare(struct hz_shard *shard, struct hz_page *page) {
-    if (!all_home(page) || (page->next == NULL && page->previous == NULL))
+    bool is_only = page->next == NULL && page->previous == NULL;
+    if (!all_home(page) || (is_only && !has_long_blocks(page->block_bytes)))
         return 0;
     hz_page_retire_locked(shard, page);
     return 1;
@@ -740,7 +772,7 @@ void hz_pages_relink_locked(struct hz_shard *shard) {
 static void totals_add(void *hollow, struct hz_page *page) {
     /* relaxed, all: one thread */
     hz_add_rlx(&class_blocks[hz_load_rlx(&page->size_class)], page->capacity);
-    hz_add_rlx(&pages_bytes, (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2);
+    run_count(page, 1);
     hz_huge_count_dense(dense_bytes_of(page));
     *(ptrdiff_t *)hollow += (ptrdiff_t)hz_page_hollow_bytes(page);
 }
@@ -753,6 +785,7 @@ void hz_pages_recount_after_fork(void) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         hz_store_rlx(&class_blocks[size_class], 0); /* relaxed, both: one thread */
     hz_store_rlx(&pages_bytes, 0);
+    hz_store_rlx(&pages_long_bytes, 0);
     hz_huge_dense_set(0);
     hz_pages_walk(totals_add, &hollow);
     hz_arena_count_hollow(hollow - (ptrdiff_t)hz_arena_hollow_bytes());

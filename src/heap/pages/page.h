@@ -155,6 +155,7 @@ void hz_page_count_purged_locked(struct hz_shard *shard, const struct hz_page *p
 /* Blocks of the class in all pages of all shards, free or not, and bytes of all pages. Any thread. */
 size_t hz_class_blocks(unsigned size_class);
 size_t hz_pages_bytes(void);
+size_t hz_pages_long_bytes(void); /* of those with long blocks */
 
 /* Calls `visit` for each page of any shard, or for those in the arena's segment `index`. Any thread; pages may come and
    go meanwhile. */

@@ -26,7 +26,7 @@ size_t used_bytes() {
 }
 
 std::vector<size_t> sizes() {
-    std::vector<size_t> all = {HZ_CLASS_BYTES_MAX + 1, 100 * KiB, MiB, 3 * MiB, 20 * MiB + 1};
+    std::vector<size_t> all = {unit::page_bytes + 1, 100 * KiB, MiB, 3 * MiB, 20 * MiB + 1};
     for (size_t edge : {unit::page_bytes, 2 * unit::page_bytes, run_bytes_max(), unit::segment_bytes})
         support::push_edge(all, edge);
     return all;
@@ -131,7 +131,7 @@ TEST_F(Large, RunShrinksAndGrowsInPlace) {
     ASSERT_EQ(hz_large_resize(block, 6 * unit::page_bytes, true), block) << "the pages behind it are free";
     EXPECT_EQ(hz_large_usable(block), 6 * unit::page_bytes);
     EXPECT_TRUE(support::holds(block, 3 * unit::page_bytes, 1));
-    EXPECT_EQ(hz_large_resize(block, HZ_CLASS_BYTES_MAX, true), nullptr) << "a size class serves this size";
+    EXPECT_EQ(hz_large_resize(block, unit::page_bytes, true), nullptr) << "a size class serves this size";
     EXPECT_EQ(hz_large_resize(block, run_bytes_max() + 1, true), nullptr) << "a mapping serves this size";
     EXPECT_EQ(hz_large_usable(block), 6 * unit::page_bytes);
     hz_large_free(block);
@@ -201,7 +201,7 @@ TEST_F(Large, ThreadsKeepTheirContents) {
     unit::together(4, [&](unsigned index) {
         support::Random random(index);
         for (unsigned i = 0; i < unit::rounds(400); i++) {
-            size_t size = random.between(HZ_CLASS_BYTES_MAX + 1, random.below(4) == 0 ? 5 * MiB : 400 * KiB);
+            size_t size = random.between(unit::page_bytes + 1, random.below(4) == 0 ? 5 * MiB : 400 * KiB);
             size_t mark = std::min(size - 1, 70 * KiB);
             bool zeroed = random.below(2) == 0;
             auto *block = static_cast<char *>(hz_large_alloc(size, 1, zeroed));

@@ -24,6 +24,8 @@ using Blocks = std::vector<void *>;
 /* The heap's constants as typed numbers: C++ warns when an enumerator is compared with an unsigned. */
 inline constexpr unsigned class_count = HZ_CLASS_COUNT;
 inline constexpr uint32_t home_count = HZ_HOME_COUNT;
+/* The largest class whose blocks are not long (class_policy.h): each bin has room for some, and an only page stays. */
+inline constexpr unsigned largest_short = HZ_LONG_CLASS_FIRST - 1;
 
 /* How this lane sends blocks home. `tiers` stands for stash, transfer and central, `inbox` for hz3's stash alone too.
  */
@@ -65,6 +67,7 @@ inline void grow_bins(struct hz_thread_block *thread) {
     }
     hz_bin_limit_set(&thread->cache, HZ_REMOTE_BIN, HZ_REMOTE_COUNT);
     thread->room_bytes = 0;
+    thread->long_room_bytes = 0;
     thread->frees_watched = HZ_FREES_WATCHED;
 }
 
@@ -82,7 +85,7 @@ inline void forget_sparse() {
 
 /* A thread's allowance when so many threads share. */
 inline size_t allowance_of(size_t threads) {
-    return size_t{HZ_ROOM_BYTES} + (size_t{HZ_ROOM_SHARED_BYTES} + hz_density_recent_out() / 2) / threads;
+    return size_t{HZ_ROOM_BYTES} + (size_t{HZ_ROOM_SHARED_BYTES} + hz_density_recent_out_short() / 2) / threads;
 }
 
 inline struct hz_page *partial(struct hz_shard *shard, unsigned size_class) {
@@ -95,7 +98,7 @@ inline uint32_t carry_count(struct hz_shard *shard, unsigned size_class) {
 }
 
 /* The smallest class, one that is no power of two, the last linear class, the first class above it, one near 1 KiB, the
-   largest small class, a mid class and the largest class. */
+   largest small class, a mid class and the largest class that is not long. */
 inline std::vector<unsigned> some_classes() {
     return {1,
             3,
@@ -104,7 +107,20 @@ inline std::vector<unsigned> some_classes() {
             hz_class_of(1008),
             hz_class_of(HZ_SMALL_MAX),
             hz_class_of(15000),
-            class_count - 1};
+            largest_short};
+}
+
+/* Of long blocks: the smallest class, whose pages hold several; one that leaves a part of its pages unused; a page with
+   two blocks; one block of 1 MiB; and the largest class. */
+inline std::vector<unsigned> some_long_classes() {
+    return {HZ_LONG_CLASS_FIRST, hz_class_of(88 << 10), hz_class_of(160 << 10), hz_class_of(1 << 20), class_count - 1};
+}
+
+inline std::vector<unsigned> some_short_and_long_classes() {
+    std::vector<unsigned> classes = some_classes();
+    std::vector<unsigned> more = some_long_classes();
+    classes.insert(classes.end(), more.begin(), more.end());
+    return classes;
 }
 
 /* The classes of some_classes() for which `chosen` returns true. */

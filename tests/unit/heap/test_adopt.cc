@@ -93,7 +93,7 @@ TEST_F(Adopt, PagesOfAShardWithoutThreadsAreTakenOver) {
 
 TEST_F(Adopt, ManyPagesTakeSeveralCalls) {
     constexpr uint32_t pages = 11;
-    unsigned size_class = unit::class_count - 1;
+    unsigned size_class = unit::largest_short;
     Blocks blocks = unit::take(left_, size_class, 1);
     uint32_t capacity = hz_page_of(blocks[0])->capacity;
     Blocks more = unit::take(left_, size_class, pages * capacity - 1);
@@ -511,6 +511,8 @@ TEST_F(Adopt, ForkOfTheMoverItself) {
 
 /* ---- many threads at the same time ---- */
 
+const unsigned worked_on[] = {7, HZ_LINEAR_CLASSES, unit::largest_short - 8, HZ_LONG_CLASS_FIRST};
+
 struct Held {
     unsigned size_class;
     Blocks blocks;
@@ -521,7 +523,7 @@ struct Held {
 class Worker {
   public:
     Worker(unsigned index, std::atomic<size_t> &wrong) : index_(index), random_(index), wrong_(wrong) {
-        for (unsigned size_class : {7U, static_cast<unsigned>(HZ_LINEAR_CLASSES), unit::class_count - 9})
+        for (unsigned size_class : worked_on)
             held_.push_back({size_class, {}});
     }
     uint64_t adopted = 0;
@@ -628,7 +630,7 @@ TEST_F(Adopt, ThreadsAdoptAndPutAtTheSameTime) {
     /* once every thread has a shard, leaves pages in a shard without threads, for the first thread to adopt them */
     std::thread leaver([&] {
         attached.wait();
-        for (unsigned size_class : {7U, static_cast<unsigned>(HZ_LINEAR_CLASSES), unit::class_count - 9}) {
+        for (unsigned size_class : worked_on) {
             Blocks some = unit::take(left_, size_class, 2);
             out.insert(out.end(), some.begin(), some.end());
         }

@@ -123,7 +123,7 @@ TEST(Allowance, AForksChildHasOneThread) {
 TEST(Allowance, GrowsWithWhatIsOut) {
     struct hz_thread_block *self = unit::self();
     hz_heap_purge();
-    size_t recent = hz_density_recent_out();
+    size_t recent = hz_density_recent_out_short();
     size_t before = hz_allowance();
     Blocks blocks = unit::take(self->shard, hz_class_of(1024), static_cast<uint32_t>((recent + 20 * MiB) / 1024 + 1));
     EXPECT_EQ(hz_allowance(), before);
@@ -132,12 +132,12 @@ TEST(Allowance, GrowsWithWhatIsOut) {
     EXPECT_LE(hz_allowance(), before + 11 * MiB) << "half of what came";
     unit::put(self->shard, blocks);
     EXPECT_GE(hz_allowance(), before + 10 * MiB) << "it is remembered for a while";
-    while (hz_density_recent_out() > 20 * MiB)
+    while (hz_density_recent_out_short() > 20 * MiB)
         hz_density_age();
-    EXPECT_EQ(hz_allowance(), HZ_ROOM_BYTES + HZ_ROOM_SHARED_BYTES + hz_density_recent_out() / 2);
+    EXPECT_EQ(hz_allowance(), HZ_ROOM_BYTES + HZ_ROOM_SHARED_BYTES + hz_density_recent_out_short() / 2);
     {
         Sharers others(3);
-        EXPECT_EQ(hz_allowance(), HZ_ROOM_BYTES + (HZ_ROOM_SHARED_BYTES + hz_density_recent_out() / 2) / 4);
+        EXPECT_EQ(hz_allowance(), HZ_ROOM_BYTES + (HZ_ROOM_SHARED_BYTES + hz_density_recent_out_short() / 2) / 4);
     }
     hz_heap_purge();
 }
@@ -174,7 +174,7 @@ class AllowedRoom : public testing::Test {
         self_->visits = 10000;
         self_->searched_at = 0;
         for (unsigned size_class = 1; size_class < unit::class_count; size_class++) {
-            self_->visited[size_class] = self_->visits;
+            self_->visited[size_class] = static_cast<uint16_t>(self_->visits);
             self_->visit_gaps[size_class] = 0;
         }
     }
@@ -219,7 +219,7 @@ class AllowedRoom : public testing::Test {
             hz_room_set(self_, size_class, hz_bin_first(size_class));
     }
     void age(unsigned size_class, uint32_t visits) {
-        self_->visited[size_class] = self_->visits - visits;
+        self_->visited[size_class] = static_cast<uint16_t>(self_->visits - visits);
     }
     struct hz_thread_block *self_ = nullptr;
 };
@@ -314,7 +314,7 @@ TEST_F(AllowedRoom, ABinInUseKeepsItsBlocks) {
     EXPECT_EQ(unit::bin_count(self_, old), hz_bin_capacity(old)) << "a search that found none is not repeated at once";
     self_->visits += 20;
     age(old, 100);
-    self_->visited[growing] = self_->visits - 60;
+    self_->visited[growing] = static_cast<uint16_t>(self_->visits - 60);
     self_->visit_gaps[growing] = 60;
     EXPECT_FALSE(hz_room_visit(self_, growing));
     EXPECT_EQ(unit::bin_count(self_, old), hz_bin_capacity(old)) << "the class that wants to grow is hardly used more";

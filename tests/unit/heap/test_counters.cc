@@ -392,7 +392,7 @@ TEST_F(Counters, AFullBinIsFlushedIntoTheDepotOrHome) {
 }
 
 TEST_F(Counters, PagesAreRetiredAndCounted) {
-    unsigned size_class = unit::class_count - 1;
+    unsigned size_class = unit::largest_short;
     take(size_class);
     size_t per_page = hz_page_of(blocks_[0])->capacity;
     take(size_class, 2 * per_page - 1);
@@ -465,7 +465,7 @@ TEST_F(Counters, BlocksSentHomeAreTakenAndCarried) {
 TEST_F(Counters, TiersOverflowOneIntoTheNext) {
     if (mail() != Mail::tiers)
         GTEST_SKIP() << "this lane has no transfer and no central";
-    unsigned size_class = unit::class_count - 1;
+    unsigned size_class = unit::largest_short;
     size_t batch = hz_batch_count(size_class);
     size_t stash = HZ_INBOX_MAX_BYTES > 0 ? hz_mail_cap(HZ_INBOX_MAX_BYTES, size_class) : 0;
     size_t central = hz_mail_cap(knob("HZ_CENTRAL_BYTES"), size_class);
@@ -660,16 +660,20 @@ TEST_F(Counters, LockOfAnotherShardToGive) {
 TEST_F(Counters, LargeBlocksAndTheirBytes) {
     constexpr size_t span = 3 * support::MiB / 2; /* within a segment */
     constexpr size_t direct = 9 * support::MiB;   /* a mapping */
-    for (size_t size : {size_t{HZ_CLASS_BYTES_MAX + 1}, span, direct}) {
-        size_t usable = t_good_size(size);
+    for (size_t size : {size_t{HZ_RUN_ABOVE_BYTES + 1}, span, size_t{HZ_CLASS_BYTES_MAX + 1}, direct}) {
+        size_t usable = hz_large_good_size(size);
         void *block = nullptr;
-        expect("allocated", {{"counters.large_alloc", 1}, {"os.large_acq", usable}}, [&] { block = t_malloc(size); });
+        Values allocated = {{"counters.large_alloc", 1}, {"os.large_acq", usable}};
+        if (size > HZ_CLASS_BYTES_MAX) { /* up to there malloc has classes */
+            expect("allocated", allocated, [&] { block = t_malloc(size); });
+            t_free(block);
+            expect("aligned", allocated, [&] { block = t_aligned_alloc(128, size); });
+            t_free(block);
+        }
+        expect("zeroed", allocated, [&] { block = t_calloc(1, size); });
         ASSERT_EQ(t_usable_size(block), usable);
         expect("freed", {{"counters.large_free", 1}, {"os.large_rel", usable}}, [&] { t_free(block); });
-        expect("zeroed", {{"counters.large_alloc", 1}, {"os.large_acq", usable}}, [&] { block = t_calloc(1, size); });
-        t_free(block);
-        expect("aligned", {{"counters.large_alloc", 1}, {"os.large_acq", usable}},
-               [&] { block = t_aligned_alloc(128, size); });
+        expect("aligned to more than a page", allocated, [&] { block = t_aligned_alloc(2 * unit::page_bytes, size); });
         t_free(block);
     }
 }
@@ -678,7 +682,7 @@ TEST_F(Counters, LargeBlocksAndTheirBytes) {
 TEST_F(Counters, LargeBytesBalanceAfterResizing) {
     for (size_t size : {support::MiB, 9 * support::MiB}) {
         clear_counters();
-        void *block = t_malloc(2 * size);
+        void *block = t_calloc(2, size);
         for (size_t next : {size, size + size / 2, 3 * size}) {
             block = t_realloc(block, next);
             ASSERT_NE(block, nullptr);
@@ -701,7 +705,7 @@ TEST_F(Counters, ThreadsThatEndedStillCount) {
             {"os.large_acq", support::MiB},
             {"os.large_rel", support::MiB}},
            [&] {
-               worker.run([] { t_free(t_malloc(support::MiB)); });
+               worker.run([] { t_free(t_calloc(1, support::MiB)); });
                worker.end();
            });
 }

@@ -201,7 +201,7 @@ TEST_F(Density, AllShardsCount) {
 }
 
 TEST_F(Density, NothingIsSparseBelowTheBound) {
-    std::vector<unsigned> classes = {1, 63, 64, unit::class_count - 1}; /* in both words of bits */
+    std::vector<unsigned> classes = {1, 63, 64, unit::largest_short}; /* in both words of bits */
     Blocks live;
     for (unsigned size_class : classes)
         for (void *block : make_sparse(size_class))
@@ -315,7 +315,7 @@ TEST_F(Density, TicksComeSoonerWhileThereIsMoreToSettle) {
 
 /* The sum over the depot is not made in each tick. One from before a purge makes no class sparse. */
 TEST_F(Density, AnOldSumOverTheDepotDoesNotDecide) {
-    unsigned size_class = unit::class_count - 1;
+    unsigned size_class = unit::largest_short;
     if (HZ_DEPOT_BYTES == 0 || !hz_class_is_shared(size_class))
         GTEST_SKIP() << "nothing of this class rests in this lane's depot";
     unit::forbid_idle_looks(self_);
@@ -325,7 +325,7 @@ TEST_F(Density, AnOldSumOverTheDepotDoesNotDecide) {
         rest(size_class--, 2);
     for (unsigned turn = 0; turn % 8 != 0 || turn < unit::class_count; turn++) /* some of these sum up */
         (void)hz_settle_tick(self_, HZ_REMOTE_BIN, true);
-    EXPECT_GT(hz_depot_blocks(unit::class_count - 1), 0U) << "the bound with a keeper is higher";
+    EXPECT_GT(hz_depot_blocks(unit::largest_short), 0U) << "the bound with a keeper is higher";
     hz_heap_purge();
     hz_classes_forget_sparse();
     ASSERT_FALSE(hz_density_is_low(0, {4 * MiB, 8}));

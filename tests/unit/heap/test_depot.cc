@@ -350,7 +350,7 @@ TEST_F(Depot, ThreadsOfAShardCirculateAHomeClass) {
 TEST_F(Depot, ThreadsPushAndPopEveryBlockOnce) {
     constexpr unsigned pushers = 2;
     constexpr unsigned poppers = 2;
-    unsigned size_class = unit::class_count - 9;
+    unsigned size_class = unit::largest_short - 8;
     uint32_t full = hz_batch_count(size_class);
     const size_t each = unit::rounds(20000);
     std::vector<std::atomic<uint32_t>> seen(pushers * each * full);

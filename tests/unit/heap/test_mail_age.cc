@@ -40,6 +40,23 @@ TEST_F(MailAge, WhatWasLeftAloneForARoundIsDrained) {
     }
 }
 
+/* The pages of long blocks retire as soon as they are drained. */
+TEST_F(MailAge, LongBlocksThatWereLeftAloneAreDrained) {
+    for (unsigned size_class : unit::some_long_classes()) {
+        SCOPED_TRACE("class " + std::to_string(size_class));
+        send(size_class, 1);
+        hz_shard_age_sent(shard_);
+        EXPECT_EQ(hz_shard_due(shard_), none) << "it was sent since the round before";
+        EXPECT_EQ(waiting(size_class), 1U);
+        EXPECT_EQ(unit::pages_of(shard_), 1U);
+        hz_shard_age_sent(shard_);
+        EXPECT_EQ(hz_shard_due(shard_), size_class);
+        EXPECT_FALSE(hz_shards_drain_due(self_, 10)) << "none is left";
+        EXPECT_EQ(waiting(size_class), 0U);
+        EXPECT_EQ(unit::pages_of(shard_), 0U);
+    }
+}
+
 TEST_F(MailAge, WhatIsStillBeingSentStays) {
     constexpr unsigned busy = 7;
     constexpr unsigned quiet = 70;

@@ -1,5 +1,5 @@
 /* Pages: each block is handed out once, aligned, in ring order. A page whose blocks are all home is retired, unless it
-   is the shard's last page of that class with free blocks. */
+   is the shard's last page of that class with free blocks, and its blocks are not long. */
 #include "stress/children.h"
 #include "unit/heap/fixture.h"
 
@@ -36,8 +36,9 @@ class Page : public unit::OwnShard {
     }
 };
 
+/* No page has a larger alignment than its first byte. */
 size_t natural_alignment(size_t bytes) {
-    return bytes & (~bytes + 1);
+    return std::min(bytes & (~bytes + 1), unit::page_bytes);
 }
 
 TEST_F(Page, EveryClassFillsItsPage) {
@@ -68,13 +69,17 @@ TEST_F(Page, EveryClassFillsItsPage) {
         ASSERT_EQ(blocks[0], page->start);
         for (size_t i = 0; i < blocks.size(); i++)
             ASSERT_EQ(blocks[i], page->start + i * bytes) << "a block is missing, or two overlap";
-        ASSERT_EQ(unit::put(shard_, blocks), 0U);
-        ASSERT_EQ(page->free_count, page->capacity);
+        bool is_kept = !hz_class_is_long(size_class);
+        ASSERT_EQ(unit::put(shard_, blocks), is_kept ? 0U : 1U);
+        ASSERT_EQ(unit::partial(shard_, size_class), is_kept ? page : nullptr);
+        if (is_kept) {
+            ASSERT_EQ(page->free_count, page->capacity);
+        }
     }
 }
 
 TEST_F(Page, HandsOutBlocksInRingOrder) {
-    for (unsigned size_class : unit::some_classes()) {
+    for (unsigned size_class : unit::some_short_and_long_classes()) {
         struct hz_page *page = create(size_class);
         ASSERT_LT(page->rotation, page->capacity);
         for (uint32_t i = 0; i < page->capacity; i++) {
@@ -82,8 +87,10 @@ TEST_F(Page, HandsOutBlocksInRingOrder) {
             uint32_t index = (page->rotation + i) % page->capacity;
             ASSERT_EQ(one[0], page->start + size_t{index} * page->block_bytes) << "block " << i;
         }
-        for (uint32_t i = 0; i < page->capacity; i++)
-            unit::put(shard_, {page->start + size_t{i} * page->block_bytes});
+        char *start = page->start;
+        uint32_t capacity = page->capacity; /* the last put may retire the page */
+        for (uint32_t i = 0; i < capacity; i++)
+            unit::put(shard_, {start + i * hz_class_bytes(size_class)});
     }
 }
 
@@ -104,7 +111,7 @@ TEST_F(Page, LowestBlockIsLastInABatch) {
 }
 
 TEST_F(Page, TakeGoesOnWithTheNextPage) {
-    for (unsigned size_class : unit::some_classes()) {
+    for (unsigned size_class : unit::some_short_and_long_classes()) {
         uint32_t capacity = create(size_class)->capacity;
         create(size_class);
         Blocks blocks(3 * capacity);
@@ -117,7 +124,8 @@ TEST_F(Page, TakeGoesOnWithTheNextPage) {
         }
         blocks.resize(2 * capacity);
         EXPECT_EQ(std::set<void *>(blocks.begin(), blocks.end()).size(), 2 * capacity);
-        EXPECT_EQ(unit::put(shard_, blocks), 1U) << "one of two free pages is retired, the last one stays";
+        EXPECT_EQ(unit::put(shard_, blocks), hz_class_is_long(size_class) ? 2U : 1U)
+            << "one of two free pages is retired, the last one stays unless its blocks are long";
     }
 }
 
@@ -163,6 +171,25 @@ TEST_F(Page, RetiresWhenAllAreHomeButKeepsOne) {
         EXPECT_EQ(unit::partial(shard_, size_class), nullptr);
         EXPECT_EQ(hz_pagetag_class(start), static_cast<unsigned>(HZ_CLASS_NONE)) << "the tag is cleared";
         EXPECT_EQ(hz_pages_retire_all_locked(shard_, size_class), 0U);
+    }
+}
+
+/* Other classes can use the memory of a long block at once. */
+TEST_F(Page, APageOfLongBlocksRetiresEvenIfItIsTheOnlyOne) {
+    for (unsigned size_class : unit::some_long_classes()) {
+        SCOPED_TRACE("class " + std::to_string(size_class));
+        size_t pages = unit::pages_of(shard_);
+        Blocks blocks = unit::take(shard_, size_class, 1);
+        Blocks more = unit::take(shard_, size_class, hz_page_of(blocks[0])->capacity - 1);
+        blocks.insert(blocks.end(), more.begin(), more.end());
+        ASSERT_EQ(unit::pages_of(shard_), pages + 1);
+        for (size_t i = 0; i < blocks.size(); i++)
+            EXPECT_EQ(unit::put(shard_, {blocks[i]}), i + 1 == blocks.size() ? 1U : 0U) << "block " << i;
+        EXPECT_EQ(unit::partial(shard_, size_class), nullptr);
+        EXPECT_EQ(unit::pages_of(shard_), pages);
+        EXPECT_EQ(hz_class_blocks(size_class), 0U);
+        for (void *block : blocks)
+            EXPECT_EQ(hz_pagetag_class(block), static_cast<unsigned>(HZ_CLASS_NONE)) << "the tags are cleared";
     }
 }
 
@@ -254,13 +281,14 @@ TEST_F(Page, BlocksOfOtherShardsAreStrays) {
 }
 
 TEST_F(Page, ClassBlocksCountsAllPages) {
-    for (unsigned size_class : unit::some_classes()) {
+    for (unsigned size_class : unit::some_short_and_long_classes()) {
         ASSERT_EQ(hz_class_blocks(size_class), 0U);
         uint32_t capacity = create(size_class)->capacity;
         create(size_class);
         EXPECT_EQ(hz_class_blocks(size_class), 2 * size_t{capacity});
         unit::put(shard_, take_all(size_class));
-        EXPECT_EQ(hz_class_blocks(size_class), capacity) << "one of the two was retired";
+        EXPECT_EQ(hz_class_blocks(size_class), hz_class_is_long(size_class) ? 0U : capacity)
+            << "one of the two was retired, or both";
         unit::retire_all(shard_);
         EXPECT_EQ(hz_class_blocks(size_class), 0U);
     }
@@ -269,7 +297,9 @@ TEST_F(Page, ClassBlocksCountsAllPages) {
 /* ---- misuse that reaches the page ---- */
 
 TEST_F(Page, BadFreesAreFoundWhenTheBlockIsPut) {
-    for (unsigned size_class : unit::some_classes()) {
+    std::vector<unsigned> classes = unit::some_classes();
+    classes.push_back(HZ_LONG_CLASS_FIRST); /* its pages hold several blocks, too */
+    for (unsigned size_class : classes) {
         Blocks blocks = unit::take(shard_, size_class, 2);
         unit::put(shard_, {blocks[0]});
         EXPECT_DEATH(unit::put(shard_, {blocks[0]}), "hakozuna: double free of block: 0x");
@@ -309,7 +339,9 @@ TEST_F(Page, TheSpaceBehindTheLastBlockIsNoBlock) {
 
 TEST_F(Page, RelinkRebuildsTheLists) {
     std::vector<Blocks> held;
-    for (unsigned size_class : unit::some_classes()) {
+    std::vector<unsigned> classes = unit::some_classes();
+    classes.push_back(HZ_LONG_CLASS_FIRST); /* its pages hold several blocks, too */
+    for (unsigned size_class : classes) {
         create(size_class);
         create(size_class);
         held.push_back(take_all(size_class)); /* all blocks of both pages are out, so both are unlisted */
@@ -317,7 +349,7 @@ TEST_F(Page, RelinkRebuildsTheLists) {
         unit::put(shard_, {held.back()[0]});
     }
     size_t at = 0;
-    for (unsigned size_class : unit::some_classes()) {
+    for (unsigned size_class : classes) {
         struct hz_page *full_again = hz_page_of(held[at][0]);
         hz_store_rlx(&full_again->free_count, 777); /* as an interrupted step might leave it */
         hz_store_rlx(&shard_->classes[size_class].partial, nullptr);
@@ -328,7 +360,7 @@ TEST_F(Page, RelinkRebuildsTheLists) {
         hz_pages_relink_locked(shard_);
     }
     at = 0;
-    for (unsigned size_class : unit::some_classes()) {
+    for (unsigned size_class : classes) {
         SCOPED_TRACE("class " + std::to_string(size_class));
         Blocks &blocks = held[at++];
         EXPECT_EQ(hz_page_of(blocks[0])->free_count, 1U);

@@ -182,7 +182,7 @@ TEST_F(Bins, SurplusOfOtherClassesGoesHome) {
 }
 
 TEST_F(Bins, BatchesThatTheDepotRefusesGoHome) {
-    unsigned size_class = unit::class_count - 1; /* may rest in the depot in every lane that has one */
+    unsigned size_class = unit::largest_short; /* may rest in the depot in every lane that has one */
     size_t count = 3 * HZ_DEPOT_BYTES / hz_class_bytes(size_class) + 4 * hz_bin_capacity(size_class);
     Blocks blocks = allocate(size_class, count);
     uint64_t home = counters().home_blocks;

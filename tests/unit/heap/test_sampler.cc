@@ -222,8 +222,7 @@ TEST(Sampling, ChildrenOfAForkChooseForThemselves) {
 
 void require_bins(bool are_empty) {
     struct hz_thread_block *self = unit::self();
-    for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
-        require(self->bin_of_class[size_class] == (are_empty ? 0 : hz_bin_offset(size_class)), "by class", size_class);
+    require(self->mid_max == (are_empty ? 0 : HZ_CLASS_BYTES_MAX), "mid classes", self->mid_max);
     for (size_t granules = 1; granules <= HZ_SMALL_MAX / 16; granules++)
         require(self->bin_of[granules] == (are_empty ? 0 : hz_bin_offset(hz_class_of(granules * 16))), "by size",
                 granules);
@@ -249,15 +248,6 @@ TEST(Sampling, IsOnInEveryThreadFromThenOn) {
         }).join();
         return 0;
     }));
-}
-
-/* Without a slow path for what no guarded block can hold. */
-TEST(Sampling, LeavesLongBlocksToTheFastPath) {
-    sampled(1, [] {
-        const uint16_t *bins = unit::self()->bin_of_class;
-        unsigned last = hz_class_of(block_max);
-        require(bins[last] == 0 && bins[last + 1] == hz_bin_offset(last + 1), "the guard's pool ends here", last);
-    });
 }
 
 /* Blocks of all sizes, so many that bins and pages are used; each is written and read. */

@@ -124,7 +124,7 @@ TEST_F(Seal, ABlockInTheDepot) {
    fill the first two. */
 TEST_F(Seal, ABlockInAMailbox) {
     const char *found = "found when its list was sent or taken";
-    for (unsigned size_class : {3U, 40U, unit::class_count - 1}) {
+    for (unsigned size_class : {3U, 40U, unit::largest_short}) {
         SCOPED_TRACE("class " + std::to_string(size_class));
         Blocks blocks;
         for (int i = 0; i < 10; i++) {

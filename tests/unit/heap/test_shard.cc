@@ -330,7 +330,7 @@ TEST_F(Shard, OneRefillMakesOnePage) {
 
 /* Sends more single blocks than a bounded mailbox holds. No block is lost. */
 TEST_F(Shard, NothingIsLostWhenTheMailboxIsFull) {
-    for (unsigned c : {unit::class_count - 1, unit::class_count - 9}) {
+    for (unsigned c : {unit::largest_short, unit::largest_short - 8}) {
         Blocks blocks = unit::take(shard_, c, 400);
         struct hz_counters before = counters();
         for (void *block : blocks)
@@ -355,7 +355,7 @@ TEST_F(Shard, NothingIsLostWhenTheMailboxIsFull) {
 }
 
 TEST_F(Shard, DrainEmptiesAll) {
-    unsigned size_class = unit::class_count - 1;
+    unsigned size_class = unit::largest_short;
     Blocks blocks = unit::take(shard_, size_class, 400);
     for (void *block : blocks)
         send(size_class, {block});

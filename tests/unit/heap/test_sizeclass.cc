@@ -54,6 +54,22 @@ TEST(SizeClass, WasteIsBounded) {
     }
 }
 
+TEST(SizeClass, LongClassesAreThoseAboveAPage) {
+    EXPECT_EQ(hz_class_bytes(HZ_LONG_CLASS_FIRST - 1), static_cast<size_t>(HZ_RUN_ABOVE_BYTES));
+    for (unsigned size_class = first_class; size_class < class_count; size_class++)
+        EXPECT_EQ(hz_class_is_long(size_class), hz_class_bytes(size_class) > HZ_RUN_ABOVE_BYTES) << size_class;
+}
+
+/* A large block of the size serves as well as one of the class. */
+TEST(SizeClass, ClassesOfRunsAreWholePages) {
+    for (unsigned size_class = HZ_RUN_CLASS_FIRST; size_class < class_count; size_class++) {
+        EXPECT_TRUE(hz_class_is_run(size_class));
+        EXPECT_EQ(hz_class_bytes(size_class) % HZ_PAGE_BYTES, 0U) << size_class;
+    }
+    EXPECT_FALSE(hz_class_is_run(HZ_RUN_CLASS_FIRST - 1));
+    EXPECT_TRUE(hz_class_is_long(HZ_RUN_CLASS_FIRST));
+}
+
 TEST(SizeClass, PowersOfTwoHaveClassesOfTheirOwn) {
     for (size_t bytes = HZ_GRANULE_BYTES; bytes <= largest; bytes *= 2)
         EXPECT_EQ(hz_class_bytes(hz_class_of(bytes)), bytes);
@@ -68,12 +84,12 @@ unsigned search(const std::vector<unsigned> &candidates, size_t size) {
 }
 
 TEST(SizeClassAligned, IsTheSmallestMultiple) {
-    for (size_t alignment = 1; alignment <= largest; alignment *= 2) {
+    for (size_t alignment = 1; alignment <= HZ_PAGE_BYTES; alignment *= 2) {
         std::vector<unsigned> candidates;
         for (unsigned size_class = first_class; size_class < class_count; size_class++)
             if (hz_class_bytes(size_class) % alignment == 0)
                 candidates.push_back(size_class);
-        for (size_t size = 0; size <= largest; size += size < 4096 ? 1 : 13)
+        for (size_t size = 0; size <= largest; size += size < 4096 ? 1 : size < 65536 ? 13 : 499)
             ASSERT_EQ(hz_class_of_aligned(size, alignment), search(candidates, size))
                 << "size " << size << " alignment " << alignment;
         ASSERT_EQ(hz_class_of_aligned(largest, alignment), class_count - 1);
@@ -83,7 +99,11 @@ TEST(SizeClassAligned, IsTheSmallestMultiple) {
 TEST(SizeClassAligned, NoneWhenTooLarge) {
     EXPECT_EQ(hz_class_of_aligned(largest + 1, 1), static_cast<unsigned>(HZ_CLASS_NONE));
     EXPECT_EQ(hz_class_of_aligned(1, largest * 2), static_cast<unsigned>(HZ_CLASS_NONE));
-    EXPECT_EQ(hz_class_of_aligned(SIZE_MAX, largest), static_cast<unsigned>(HZ_CLASS_NONE));
+    EXPECT_EQ(hz_class_of_aligned(SIZE_MAX, HZ_PAGE_BYTES), static_cast<unsigned>(HZ_CLASS_NONE));
+    EXPECT_EQ(hz_class_of_aligned(largest - HZ_PAGE_BYTES + 1, HZ_PAGE_BYTES), class_count - 1);
+    for (size_t alignment = 2 * size_t{HZ_PAGE_BYTES}; alignment <= largest; alignment *= 2)
+        EXPECT_EQ(hz_class_of_aligned(alignment, alignment), static_cast<unsigned>(HZ_CLASS_NONE))
+            << "a page begins at a multiple of 64 KiB, and that is all";
     EXPECT_EQ(hz_class_of_aligned(SIZE_MAX, 1), static_cast<unsigned>(HZ_CLASS_NONE));
 }
 

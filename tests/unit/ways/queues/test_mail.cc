@@ -78,13 +78,13 @@ TEST_F(Pages, BlocksAreSentPagesQueuedAndDrained) {
 }
 
 TEST_F(Pages, NeverRefuseAList) {
-    Blocks blocks = unit::take(shard_, unit::class_count - 1, 500);
+    Blocks blocks = unit::take(shard_, unit::largest_short, 500);
     uint64_t direct = self_->counters.direct_home;
     for (void *block : blocks)
-        send(unit::class_count - 1, {block});
+        send(unit::largest_short, {block});
     EXPECT_EQ(self_->counters.direct_home, direct);
-    EXPECT_EQ(unit::waiting(shard_, unit::class_count - 1), 500U);
-    unit::drain(shard_, unit::class_count - 1);
+    EXPECT_EQ(unit::waiting(shard_, unit::largest_short), 500U);
+    unit::drain(shard_, unit::largest_short);
 }
 
 /* Run by the child: checks that the sent blocks are in their pages, and that the queue works. */

@@ -83,7 +83,7 @@ TEST_F(Threshold, TheBlockThatReachesTheThresholdQueuesThePage) {
 }
 
 TEST_F(Threshold, APageWithFewerBlocksThanTheThresholdIsQueuedByTheLast) {
-    unsigned size_class = unit::class_count - 1;
+    unsigned size_class = unit::largest_short;
     Blocks page = page_blocks(size_class);
     size_t least = std::min<size_t>(enough, page.size());
     EXPECT_EQ(send(part(page, 0, least - 1)), 0U);

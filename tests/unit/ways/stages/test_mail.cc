@@ -69,7 +69,7 @@ TEST_F(Mail, OneListPerGroup) {
 /* Sends single blocks until stash, transfer and central are full. No block is lost, and the number of waiting blocks is
    bounded. */
 TEST_F(Mail, OverflowGoesThroughAllTiers) {
-    for (unsigned c : {unit::class_count - 1, unit::class_count - 9}) {
+    for (unsigned c : {unit::largest_short, unit::largest_short - 8}) {
         uint32_t bound = stash_cap(c) + HZ_TRANSFER_SLOTS + hz_mail_cap(HZ_CENTRAL_BYTES, c);
         Blocks blocks = unit::take(shard_, c, bound + 20);
         struct hz_counters before = counters();
@@ -104,7 +104,7 @@ TEST_F(Mail, OverflowGoesThroughAllTiers) {
 
 /* Single blocks, so the counters of lists say how many there are. */
 TEST_F(Mail, StatisticsNameEveryTier) {
-    unsigned size_class = unit::class_count - 1;
+    unsigned size_class = unit::largest_short;
     size_t bytes = hz_class_bytes(size_class);
     Blocks blocks = unit::take(shard_, size_class, stash_cap(size_class) + HZ_TRANSFER_SLOTS + 20);
     struct hz_counters before = counters();
@@ -127,7 +127,7 @@ TEST_F(Mail, StatisticsNameEveryTier) {
 }
 
 TEST_F(Mail, DrainEmptiesEveryTier) {
-    unsigned size_class = unit::class_count - 1;
+    unsigned size_class = unit::largest_short;
     Blocks blocks = unit::take(shard_, size_class, stash_cap(size_class) + HZ_TRANSFER_SLOTS + 20);
     for (void *block : blocks)
         send(size_class, {block});
