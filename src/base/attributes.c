@@ -44,7 +44,8 @@ static uintptr_t part_note(struct hz_segment *segment, uintptr_t first, uintptr_
         return hz_max(behind, block_end);
     }
     hz_altered_mark(&segment->altered, first - base, behind - first);
-    tags_slow(first, behind);
+    /* the block can begin in an earlier page of its run, and free looks at that page's tag */
+    tags_slow(base + ((uintptr_t)segment->run_first[(first - base) >> HZ_PAGE_LOG2] << HZ_PAGE_LOG2), behind);
     return behind;
 }
 

@@ -73,7 +73,14 @@ TEST(Attributes, MarksAreFoundInRuns) {
 }
 
 TEST(Attributes, ABlockOfEachClassIsHealed) {
-    for (size_t bytes = os_page(); bytes <= HZ_CLASS_BYTES_MAX; bytes += os_page() / 2) {
+    std::vector<size_t> sizes;
+    for (size_t bytes = os_page(); bytes <= HZ_RUN_ABOVE_BYTES; bytes += os_page() / 2)
+        sizes.push_back(bytes);
+    for (unsigned size_class = HZ_LONG_CLASS_FIRST; size_class < unit::class_count; size_class++)
+        sizes.push_back(hz_class_bytes(size_class));
+    for (size_t bytes : sizes) {
+        if (bytes > HZ_RUN_ABOVE_BYTES) /* all bins of long blocks together have too little room */
+            hz_room_set(unit::self(), hz_class_of(bytes), 2);
         void *block = hz_heap_aligned(1, bytes);
         ASSERT_NE(block, nullptr);
         size_t usable = hz_class_bytes(hz_class_of(bytes));
@@ -84,6 +91,49 @@ TEST(Attributes, ABlockOfEachClassIsHealed) {
         EXPECT_EQ(again, block);
         EXPECT_TRUE(are_writable(again, usable)) << bytes;
         hz_heap_free(again);
+        if (bytes > HZ_RUN_ABOVE_BYTES) {
+            hz_bin_send_home(unit::self(), hz_class_of(bytes));
+            hz_room_set(unit::self(), hz_class_of(bytes), 0);
+        }
+    }
+}
+
+/* A long block for which no bin has room goes to its page, and its memory to the arena. */
+TEST(Attributes, ALongBlockThatGoesHomeAtOnceIsHealed) {
+    for (unsigned size_class : unit::some_long_classes()) {
+        size_t bytes = hz_class_bytes(size_class);
+        struct hz_shard *shard = unit::self()->shard;
+        void *block = unit::take(shard, size_class, 1)[0];
+        memset(block, 1, bytes);
+        protect(block, bytes);
+        hz_bin_send_home(unit::self(), size_class);
+        hz_room_set(unit::self(), size_class, 0);
+        hz_free_slow(block);
+        hz_bin_send_home(unit::self(), size_class);
+        EXPECT_TRUE(are_writable(block, bytes)) << bytes;
+    }
+}
+
+/* Free looks at the tag of the page in which a block begins, not at that of the page which was changed. */
+TEST(Attributes, AChangeBehindTheFirstPageIsHealed) {
+    for (size_t bytes : {size_t{48} << 10, size_t{72} << 10, size_t{512} << 10, size_t{1} << 20, size_t{2} << 20}) {
+        for (int i = 0; i < 400; i++) /* then the bin's frees are no longer looked at */
+            hz_heap_free(hz_heap_malloc(bytes));
+        for (size_t quarter : {1U, 2U, 3U}) {
+            char *block = static_cast<char *>(hz_heap_malloc(bytes));
+            ASSERT_NE(block, nullptr);
+            protect(block + quarter * bytes / 4, bytes / 4);
+            hz_heap_free(block);
+            std::vector<void *> others;
+            bool is_back = false;
+            for (int i = 0; i < 20 && !is_back; i++) {
+                others.push_back(hz_heap_malloc(bytes));
+                ASSERT_TRUE(are_writable(others.back(), bytes)) << bytes << " at " << quarter;
+                is_back = others.back() == block;
+            }
+            for (void *other : others)
+                hz_heap_free(other);
+        }
     }
 }
 
