@@ -41,6 +41,12 @@ static bool is_good(size_t usable, size_t size) {
     return usable == hz_query_good_size(size) || (size > HZ_RUN_ABOVE_BYTES && usable == hz_large_good_size(size));
 }
 
+/* Whether the block is as long as a new one for `size` would be that is allocated in the same way. */
+static bool is_as_new(const void *block, size_t usable, size_t size) {
+    bool is_run = size > HZ_RUN_ABOVE_BYTES && hz_pagetag_class(block) == HZ_CLASS_LARGE;
+    return usable == (is_run ? hz_large_good_size(size) : hz_query_good_size(size));
+}
+
 /* hint: for lack of memory, realloc has left a block in place that is more than twice as large as requested. The thread
  * that resized the block passed it to the thread that frees it, so that thread sees this too. */
 static _Atomic(bool) has_kept_larger;
@@ -114,7 +120,7 @@ void *hz_front_realloc(void *block, size_t size) {
     if (size > PTRDIFF_MAX)
         return fail(ENOMEM);
     bool is_exact = has_exact_size(block); /* then it always moves */
-    if (!is_exact && fits_well(usable, size) && is_good(usable, size))
+    if (!is_exact && is_as_new(block, usable, size))
         return block;
     void *resized = is_exact ? NULL : hz_resize(block, size, true, HZ_IN_REALLOC);
     if (resized != NULL)

@@ -39,8 +39,9 @@ static struct bins_look bins_look(struct hz_thread_block *thread) {
     for (unsigned index = 1; index < HZ_BINS; index++) {
         uint32_t top = hz_load_rlx(&thread->cache.bins[index].top); /* relaxed: hint */
         look.digest = (look.digest ^ top) * UINT64_C(0x9E3779B97F4A7C15);
-        unsigned size_class = index == HZ_REMOTE_BIN ? 1 : index;
-        look.bytes += hz_bin_figure(&thread->cache, index) * hz_class_bytes(size_class);
+        if (hz_bin_held(&thread->cache, index) > 0) /* most bins are empty */
+            look.bytes += (size_t)hz_bin_figure(&thread->cache, index) *
+                          hz_class_shapes[index == HZ_REMOTE_BIN ? 1 : index].bytes;
     }
     return look;
 }

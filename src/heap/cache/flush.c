@@ -138,6 +138,7 @@ void hz_bin_send_home(struct hz_thread_block *self, unsigned index) {
 
 void hz_thread_flush(struct hz_thread_block *thread) {
     for (unsigned index = 1; index < HZ_BINS; index++)
-        hz_bin_send_home(thread, index);
+        if (hz_bin_held(&thread->cache, index) > 0) /* most bins are empty */
+            hz_bin_send_home(thread, index);
     hz_depot_spares_return(thread);
 }

@@ -75,12 +75,14 @@ static void visit_count(struct hz_thread_block *self, unsigned size_class) {
     self->visit_gaps[size_class] = (uint8_t)((3U * self->visit_gaps[size_class] + gap) / 4);
 }
 
-/* Empties the bin whose last visit was the longest ago, if it is used much less than the class that wants to grow. For
-   a class of long blocks it is another one of these. */
+/* Empties the bin whose last visit was the longest ago, if it is used much less than the class that wants to grow. Both
+   classes have long blocks, or both have not. */
 static void old_bin_empty(struct hz_thread_block *self, unsigned size_class) {
     unsigned oldest = 0;
     uint32_t oldest_age = (uint32_t)hz_max(OLD_GAPS * self->visit_gaps[size_class], OLD_VISITS);
-    for (unsigned other = hz_class_is_long(size_class) ? HZ_LONG_CLASS_FIRST : 1; other < HZ_CLASS_COUNT; other++) {
+    bool is_long = hz_class_is_long(size_class);
+    unsigned behind = is_long ? HZ_CLASS_COUNT : HZ_LONG_CLASS_FIRST;
+    for (unsigned other = is_long ? HZ_LONG_CLASS_FIRST : 1; other < behind; other++) {
         uint16_t age = (uint16_t)(self->visits - self->visited[other]);
         if (age > oldest_age && hz_bin_room(&self->cache, other) > hz_class_shapes[other].first) {
             oldest = other;
