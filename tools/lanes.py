@@ -221,6 +221,15 @@ def capped(f: Figures, c: Class, limit: str, least: int) -> int:
     return min(max(f[limit] // c.block, least), f["HZ_LIST_COUNT_MAX"]) * c.block
 
 
+def bin_bytes(f: Figures, c: Class) -> int:
+    return min(c.bin * c.block, f["HZ_LONG_ROOM_BYTES"])
+
+
+def all_bins(f: Figures) -> int:
+    """All bins of blocks up to 64 KiB full, and as much of longer ones as all bins together may have."""
+    return sum(c.bin * c.block for c in classes_of(f)[: f["HZ_LONG_CLASS_FIRST"] - 1]) + f["HZ_LONG_ROOM_BYTES"]
+
+
 def stash(f: Figures, c: Class) -> int:
     return capped(f, c, "HZ_STASH_BYTES", c.list) if f["HZ_STASH_BYTES"] > 0 else 0
 
@@ -292,8 +301,8 @@ def always(_: Figures) -> bool:
 
 # What is bounded, which lanes have it, its bytes, and the formula.
 BOUNDS: tuple[tuple[str, Callable[[Figures], bool], Callable[[Figures], int], str], ...] = (
-    ("one thread: all bins full", always, lambda f: sum(c.bin * c.block for c in classes_of(f)), "sum of `hz_bin_capacity(c)` x block size"),
-    ("one thread: its fullest bin", always, most(lambda f, c: c.bin * c.block), "the largest `hz_bin_capacity(c)` x block size"),
+    ("one thread: all bins full", always, all_bins, "sum of `hz_bin_capacity(c)` x block size up to 64 KiB, and `HZ_LONG_ROOM_BYTES`"),
+    ("one thread: its fullest bin", always, most(bin_bytes), "the largest `hz_bin_capacity(c)` x block size, or `HZ_LONG_ROOM_BYTES`"),
     ("one thread: remote buffer", always, most(lambda f, c: c.home * f["HZ_REMOTE_COUNT"] * c.block), "`HZ_REMOTE_COUNT` x the largest home block"),
     ("one shard, one class: stash", has_stash, most(stash), "max(`HZ_STASH_BYTES`, one list) (1)"),
     ("one shard, one class: transfer", has("HZ_TRANSFER_SLOTS"), most(transfer), "`HZ_TRANSFER_SLOTS` lists of one bin (1)"),

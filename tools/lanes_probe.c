@@ -31,9 +31,12 @@ int main(void) {
         slots += (hz_bin_slots_first(index) > 0) + hz_bin_slots_first(index) + 1 + hz_bin_slots_short(index) +
                  hz_bin_slots_long(index);
     printf("thread_block_bytes %zu\n",
-           sizeof(struct hz_thread_block) + sizeof(struct hz_groups) + slots * sizeof(void *));
+           sizeof(struct hz_thread_block) + sizeof(struct hz_groups) + HZ_COUNTINGS * sizeof(struct hz_counting) +
+               slots * sizeof(void *));
     printf("shard_bytes %zu\n", sizeof(struct hz_shard));
     CONSTANT(HZ_CLASS_COUNT)
+    CONSTANT(HZ_LONG_CLASS_FIRST)
+    CONSTANT(HZ_LONG_ROOM_BYTES)
     CONSTANT(HZ_HOME_COUNT)
     CONSTANT(HZ_LIST_COUNT_MAX)
     PROBE_CONSTANTS

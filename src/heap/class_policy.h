@@ -25,6 +25,12 @@ enum {
     HZ_BIN_FIRST_LARGE_BYTES = 1024,
 };
 
+/* Long blocks for which there is room: in the bins of one thread, about what a CPU's own caches hold, and of all. */
+enum {
+    HZ_LONG_ROOM_BYTES = 2 << 20,
+    HZ_LONG_ROOM_BYTES_MAX = 32 << 20,
+};
+
 /* Whether the class's blocks are so large that a bin pays for the room of each. */
 HZ_INLINE bool hz_class_is_long(unsigned size_class) {
     return size_class >= HZ_LONG_CLASS_FIRST;

@@ -23,8 +23,6 @@ enum {
     CROWD_FREE_SHARE = 128,         /* as HZ_ROOM_FREE_SHARE, in a crowd */
     LONG_COUNT = 512,               /* only bins of small blocks have capacity for more blocks than this, */
     LONG_FREE_SHARE = 64,           /* and grow beyond it only within this share, instead of HZ_ROOM_FREE_SHARE */
-    LONG_ROOM_BYTES = 2 << 20,      /* room of all bins of long blocks together: about what a CPU's own caches hold, */
-    LONG_ROOM_BYTES_MAX = 32 << 20, /* and that of all threads */
     EXCESS_SHARE = 16, /* room shrinks if it exceeds the allowance by more than 1/16: the allowance varies a little */
 };
 
@@ -98,7 +96,7 @@ static void old_bin_empty(struct hz_thread_block *self, unsigned size_class) {
 }
 
 static ptrdiff_t long_allowance(void) {
-    return (ptrdiff_t)hz_min(LONG_ROOM_BYTES, LONG_ROOM_BYTES_MAX / hz_allowance_threads());
+    return (ptrdiff_t)hz_min(HZ_LONG_ROOM_BYTES, HZ_LONG_ROOM_BYTES_MAX / hz_allowance_threads());
 }
 
 /* Whether the bin may have room for so many bytes more. */
