@@ -301,8 +301,8 @@ def always(_: Figures) -> bool:
 
 # What is bounded, which lanes have it, its bytes, and the formula.
 BOUNDS: tuple[tuple[str, Callable[[Figures], bool], Callable[[Figures], int], str], ...] = (
-    ("one thread: all bins full", always, all_bins, "sum of `hz_bin_capacity(c)` x block size up to 64 KiB, and `HZ_LONG_ROOM_BYTES`"),
-    ("one thread: its fullest bin", always, most(bin_bytes), "the largest `hz_bin_capacity(c)` x block size, or `HZ_LONG_ROOM_BYTES`"),
+    ("one thread: all bins full", always, all_bins, "`hz_bin_capacity(c)` x block, all up to 64 KiB, + `HZ_LONG_ROOM_BYTES`"),
+    ("one thread: its fullest bin", always, most(bin_bytes), "the largest `hz_bin_capacity(c)` x block, or `HZ_LONG_ROOM_BYTES`"),
     ("one thread: remote buffer", always, most(lambda f, c: c.home * f["HZ_REMOTE_COUNT"] * c.block), "`HZ_REMOTE_COUNT` x the largest home block"),
     ("one shard, one class: stash", has_stash, most(stash), "max(`HZ_STASH_BYTES`, one list) (1)"),
     ("one shard, one class: transfer", has("HZ_TRANSFER_SLOTS"), most(transfer), "`HZ_TRANSFER_SLOTS` lists of one bin (1)"),

@@ -30,9 +30,8 @@ int main(void) {
     for (unsigned index = 1; index < HZ_BINS; index++)
         slots += (hz_bin_slots_first(index) > 0) + hz_bin_slots_first(index) + 1 + hz_bin_slots_short(index) +
                  hz_bin_slots_long(index);
-    printf("thread_block_bytes %zu\n",
-           sizeof(struct hz_thread_block) + sizeof(struct hz_groups) + HZ_COUNTINGS * sizeof(struct hz_counting) +
-               slots * sizeof(void *));
+    printf("thread_block_bytes %zu\n", sizeof(struct hz_thread_block) + sizeof(struct hz_groups) +
+                                           HZ_COUNTINGS * sizeof(struct hz_counting) + slots * sizeof(void *));
     printf("shard_bytes %zu\n", sizeof(struct hz_shard));
     CONSTANT(HZ_CLASS_COUNT)
     CONSTANT(HZ_LONG_CLASS_FIRST)

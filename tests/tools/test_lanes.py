@@ -184,7 +184,8 @@ def test_a_lane_is_listed_with_what_it_sets():
 
 def figures(**knobs: int) -> lanes.Figures:
     """The figures of a lane with two classes: blocks of 16 bytes go home, blocks of 64 KiB can rest in the depot."""
-    common = {"HZ_CLASS_COUNT": 3, "HZ_HOME_COUNT": 64, "HZ_LIST_COUNT_MAX": 65535, "HZ_REMOTE_COUNT": 96, "HZ_DEPOT_BYTES": 1 << 20}
+    common = {"HZ_CLASS_COUNT": 3, "HZ_LONG_CLASS_FIRST": 3, "HZ_LONG_ROOM_BYTES": 2 << 20, "HZ_HOME_COUNT": 64, "HZ_LIST_COUNT_MAX": 65535,
+              "HZ_REMOTE_COUNT": 96, "HZ_DEPOT_BYTES": 1 << 20}
     small = {"class_1_bytes": 16, "class_1_bin": 128, "class_1_start": 96, "class_1_batch": 64, "class_1_home": 1, "class_1_shared": 0,
              "class_1_mid": 0, "class_1_list": 64}
     big = {"class_2_bytes": 65536, "class_2_bin": 8, "class_2_start": 8, "class_2_batch": 4, "class_2_home": 0, "class_2_shared": 1,
@@ -205,7 +206,7 @@ def test_lanes_with_the_same_bounds_share_a_column():
 
 def test_bounds_with_an_inbox():
     found = bounds(figures(HZ_REMOTE_INBOX=1, HZ_INBOX_BYTES=1 << 20))
-    assert found["one thread: all bins full"] == "514 KiB"
+    assert found["one thread: all bins full"] == "2.5 MiB"  # 514 KiB, and room for long blocks
     assert found["one thread: its fullest bin"] == "512 KiB"
     assert found["one thread: remote buffer"] == "1.5 KiB"
     assert found["one shard, one class: inbox"] == "1 MiB"

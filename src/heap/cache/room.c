@@ -19,10 +19,10 @@ enum {
     OLD_VISITS = 64, /* a bin may be emptied for another one if its last visit is more than 64 visits ago, */
     OLD_GAPS = 8,    /* and more than 8 times as many as usually lie between two visits of the other one */
     GAP_MAX = UINT8_MAX,
-    VISITS_BETWEEN = 16,            /* after a search that found no such bin, visits until the next search */
-    CROWD_FREE_SHARE = 128,         /* as HZ_ROOM_FREE_SHARE, in a crowd */
-    LONG_COUNT = 512,               /* only bins of small blocks have capacity for more blocks than this, */
-    LONG_FREE_SHARE = 64,           /* and grow beyond it only within this share, instead of HZ_ROOM_FREE_SHARE */
+    VISITS_BETWEEN = 16,    /* after a search that found no such bin, visits until the next search */
+    CROWD_FREE_SHARE = 128, /* as HZ_ROOM_FREE_SHARE, in a crowd */
+    LONG_COUNT = 512,       /* only bins of small blocks have capacity for more blocks than this, */
+    LONG_FREE_SHARE = 64,   /* and grow beyond it only within this share, instead of HZ_ROOM_FREE_SHARE */
     EXCESS_SHARE = 16, /* room shrinks if it exceeds the allowance by more than 1/16: the allowance varies a little */
 };
 
