@@ -258,7 +258,7 @@ static HZ_NOINLINE void *malloc_slow(size_t size) {
 }
 
 static HZ_NOINLINE void *malloc_medium(size_t size) {
-    if (HZ_UNLIKELY(size > HZ_CLASS_BYTES_MAX))
+    if (HZ_UNLIKELY(size > HZ_RUN_ABOVE_BYTES))
         return arena_get(size);
     void *block = bin_pop(&thread_self()->bins[hz_class_of_medium(size)]);
     return HZ_LIKELY(block != NULL) ? block : malloc_slow(size);
@@ -292,7 +292,7 @@ HZ_EXPORT HZ_HOT void free(void *block) {
 
 HZ_EXPORT void *calloc(size_t count, size_t bytes) {
     void *block = malloc(count * bytes); /* a large block is fresh memory, already zero */
-    return block == NULL || count * bytes > HZ_CLASS_BYTES_MAX ? block : memset(block, 0, count * bytes);
+    return block == NULL || count * bytes > HZ_RUN_ABOVE_BYTES ? block : memset(block, 0, count * bytes);
 }
 
 HZ_EXPORT void *realloc(void *block, size_t size) {

@@ -48,9 +48,9 @@ static struct page page_none; /* a page without blocks: the current page of clas
 #define NONE4  &page_none, &page_none, &page_none, &page_none
 #define NONE32 NONE4, NONE4, NONE4, NONE4, NONE4, NONE4, NONE4, NONE4
 static struct heap heap_none = {
-    .current = {NONE32, NONE32, NONE32, NONE32, NONE32, NONE4, NONE4, &page_none},
+    .current = {NONE32, NONE32, NONE32, NONE32, NONE32, NONE32, NONE4, NONE4, NONE4, NONE4, &page_none},
 };
-_Static_assert(HZ_CLASS_COUNT == 5 * 32 + 9, "heap_none names a page for every class");
+_Static_assert(HZ_CLASS_COUNT == 6 * 32 + 17, "heap_none names a page for every class");
 
 static struct page *table[(size_t)1 << (ARENA_LOG2 - CHUNK_LOG2)];
 static char *arena;
@@ -129,7 +129,7 @@ static bool heap_make(void) {
 }
 
 static HZ_NOINLINE void *malloc_slow(size_t size) {
-    if (size > HZ_CLASS_BYTES_MAX)
+    if (size > HZ_RUN_ABOVE_BYTES)
         return chunks_get(size);
     if (self == &heap_none && !heap_make())
         return NULL;
@@ -156,7 +156,7 @@ static HZ_NOINLINE void *malloc_slow(size_t size) {
 }
 
 HZ_EXPORT void *malloc(size_t size) {
-    if (HZ_UNLIKELY(size > HZ_CLASS_BYTES_MAX))
+    if (HZ_UNLIKELY(size > HZ_RUN_ABOVE_BYTES))
         return malloc_slow(size);
     struct page *page = self->current[size <= HZ_LINEAR_MAX ? (size + 15) / 16 : hz_class_of_medium(size)];
     void *block = page->free;

@@ -14,7 +14,7 @@ LIFETIMES = (f"short (within {SHORT_BLOCKS} allocations)", f"medium (within {MED
 
 # The size classes of hakozuna (docs/architecture.md): steps of 16 bytes, then 8 steps per doubling, then whole pages.
 LINEAR_BYTES = 256
-CLASS_BYTES_MAX = 65536
+CLASS_BYTES_MAX = 2 << 20
 
 
 def size_classes() -> numpy.ndarray:
