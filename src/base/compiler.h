@@ -185,8 +185,8 @@ HZ_INLINE bool hz_is_power_of_two(size_t value) {
     return value != 0 && (value & (value - 1)) == 0;
 }
 
-/* Position of the highest set bit. `value` is not 0. The exclusive or of a number with all ones is a subtraction from
-   them, of which x86 compilers make the one instruction that answers the question. */
+/* Position of the highest set bit. `value` is not 0. Here the exclusive or is a subtraction from 63; from this form
+   compilers for x86 make a single bsr. */
 HZ_INLINE unsigned hz_log2(size_t value) {
     return (unsigned)(8 * sizeof(unsigned long) - 1) ^ (unsigned)__builtin_clzl(value);
 }

@@ -29,19 +29,20 @@ void *hz_front_calloc(size_t count, size_t size) {
     return hz_live_add(hz_heap_calloc(bytes));
 }
 
-/* A block may stay where it is if the new size fits and leaves at most half of it unused, or an eighth of one that is
-   as long as a run of pages. */
+/* A block may stay where it is if the new size fits and leaves at most half of it unused; of a block above 64 KiB at
+   most an eighth. */
 static bool fits_well(size_t usable, size_t size) {
     size_t unused_max = usable > HZ_RUN_ABOVE_BYTES ? usable / 8 : usable - usable / 2;
     return size <= usable && usable - size <= unused_max;
 }
 
-/* Whether a new block for `size` would have the usable size: as a block of its class, or as a run of pages. */
+/* Whether a block for `size` can have the usable size: as a block of its class, or as a run of pages. */
 static bool is_good(size_t usable, size_t size) {
     return usable == hz_query_good_size(size) || (size > HZ_RUN_ABOVE_BYTES && usable == hz_large_good_size(size));
 }
 
-/* Whether the block is as long as a new one for `size` would be that is allocated in the same way. */
+/* Whether a new block for `size` would be as long: as a run of pages if this block is one, else as a block of a class.
+ */
 static bool is_as_new(const void *block, size_t usable, size_t size) {
     bool is_run = size > HZ_RUN_ABOVE_BYTES && hz_pagetag_class(block) == HZ_CLASS_LARGE;
     return usable == (is_run ? hz_large_good_size(size) : hz_query_good_size(size));

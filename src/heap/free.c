@@ -87,7 +87,7 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
             if (too_much)
                 hz_room_shrink(self, size_class);
         }
-        if (HZ_UNLIKELY(hz_bin_room(&self->cache, index) == 0)) { /* too long for what the thread may keep */
+        if (HZ_UNLIKELY(hz_bin_room(&self->cache, index) == 0)) { /* of long blocks: it may keep no more */
             if (hz_class_is_mid(size_class))
                 hz_count(&self->counters.mid_moved, 1);
             hz_blocks_send(self, &block, 1);

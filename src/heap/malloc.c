@@ -157,14 +157,15 @@ static HZ_NOINLINE void *malloc_slow(size_t size, const void *caller) {
         return no_memory();
     unsigned size_class = hz_class_of(size);
     void *block = NULL;
-    bool is_run = false;
-    if (hz_sampler_is_on(self) && HZ_UNLIKELY(hz_callstack_is_unwinder(caller)))
-        hz_sampler_forget(self); /* it may come here because it would be chosen: then the next allocation must not be */
-    else if (hz_sampler_is_on(self) && !(is_run = hz_sampler_wants_run(self, size)))
-        block = hz_sampler_alloc(self, size_class, 1, size);
-    if (is_run)
+    bool sampled = is_sampled(self, caller);
+    bool is_run = HZ_UNLIKELY(sampled) && hz_sampler_wants_run(self, size);
+    if (HZ_UNLIKELY(is_run))
         block = malloc_large(self, size, 1, false, true);
-    else if (block == NULL) /* size 0 comes here too, and its class may have blocks */
+    else if (HZ_UNLIKELY(sampled))
+        block = hz_sampler_alloc(self, size_class, 1, size);
+    else if (hz_sampler_is_on(self))
+        hz_sampler_forget(self); /* it may come here because it would be chosen: then the next allocation must not be */
+    if (block == NULL && !is_run) /* size 0 comes here too, and its class may have blocks */
         block = malloc_class(self, size_class);
     slow_end(self, attached);
     return hz_malloc_unseal(block);

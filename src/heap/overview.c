@@ -103,13 +103,9 @@ static void print_columns(struct hz_report *report, const char *what) {
 }
 
 static void print_ranges(struct hz_report *report, const struct hz_figures *figures) {
-    static const char *const names[HZ_RANGES] = {"small, up to 2 KiB",
-                                                 "medium, up to 64 KiB",
-                                                 "large, up to 2 MiB",
-                                                 "mapped, above 2 MiB",
-                                                 "guarded",
-                                                 "sampled for the profile",
-                                                 "free pages"};
+    static const char *const names[HZ_RANGES] = {
+        "small, up to 2 KiB",      "medium, up to 2 MiB", "large, up to 2 MiB", "mapped, above 2 MiB", "guarded",
+        "sampled for the profile", "free pages"};
     struct hz_size_figures all = {0};
     print_columns(report, "sizes");
     for (unsigned range = 0; range < HZ_RANGES; range++) {

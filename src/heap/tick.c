@@ -20,11 +20,10 @@
 enum {
     TICK_VISITS = 32,      /* slow-path visits between two looks at the clock */
     VISIT_BYTES_LOG2 = 11, /* a visit for a larger class counts as more, since its blocks hold more, */
-    VISIT_MOST =
-        8, /* at most so much: no bin of ordinary blocks holds more than 8 * HZ_BIN_BYTES. But see ticks_soon */
-    TICK_BATCHES = 8, /* limits of one tick: batches of the depot that go home, */
-    TICK_CLASSES = 1, /* and mailboxes that are drained because they are due */
-    WALK_MS = 500,    /* from the start of one walk over all pages to the start of the next */
+    VISIT_MOST = 8,        /* but unless ticks_soon at most so much: few bins hold more than 8 * HZ_BIN_BYTES */
+    TICK_BATCHES = 8,      /* limits of one tick: batches of the depot that go home, */
+    TICK_CLASSES = 1,      /* and mailboxes that are drained because they are due */
+    WALK_MS = 500,         /* from the start of one walk over all pages to the start of the next */
 };
 
 enum { ZONE_FREES = 32 }; /* that make one visit; a full bin passes on about as many */

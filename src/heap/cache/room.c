@@ -15,10 +15,10 @@
 #include "heap/pages/density.h"
 
 enum {
-    SPARSE_ROOM = 8, /* blocks */
-    OLD_VISITS = 64, /* a bin may be emptied for another one if its last visit is more than 64 visits ago, */
-    OLD_GAPS = 8,    /* and more than 8 times as many as usually lie between two visits of the other one */
-    GAP_MAX = UINT8_MAX,
+    SPARSE_ROOM = 8,        /* blocks */
+    OLD_VISITS = 64,        /* a bin may be emptied for another one if its last visit is more than 64 visits ago, */
+    OLD_GAPS = 8,           /* and more than 8 times as many as usually lie between two visits of the other one */
+    GAP_MAX = UINT8_MAX,    /* visits; a gap takes one byte in the thread block */
     VISITS_BETWEEN = 16,    /* after a search that found no such bin, visits until the next search */
     CROWD_FREE_SHARE = 128, /* as HZ_ROOM_FREE_SHARE, in a crowd */
     LONG_COUNT = 512,       /* only bins of small blocks have capacity for more blocks than this, */
@@ -26,7 +26,8 @@ enum {
     EXCESS_SHARE = 16, /* room shrinks if it exceeds the allowance by more than 1/16: the allowance varies a little */
 };
 
-/* No class has a lower first room (hz_bin_first): for most bins of a new thread this spares a look at the table. */
+/* Only classes of long blocks have a lower first room (hz_bin_first). For most bins of a new thread this spares a look
+   at the table. */
 enum { LEAST_FIRST = HZ_BIN_FIRST_COUNT_LARGE };
 
 /* Bytes that a bin's room costs. The first few blocks are not charged. */

@@ -18,12 +18,12 @@ size_t hz_density_out(void);
 
 /* The highest such figure of late: a look raises it, ageing lets it fall by 1/8 in each interval. Any thread. */
 size_t hz_density_recent_out(void);
-
-/* The same without pages of long blocks, for whose sake no more small blocks may rest. If some of these pages' blocks
-   are free, it is too little. */
-size_t hz_density_recent_out_short(void);
 void hz_density_look(void);
 void hz_density_age(void);
+
+/* That figure less all pages of long blocks: live long blocks are no reason to let more small ones rest. Too little if
+   blocks of these pages are free. */
+size_t hz_density_recent_out_short(void);
 
 /* What the slack and the depot may have together: these bytes, and one in `share` of the bytes that were out of late.
  */
