@@ -102,7 +102,11 @@ int mprotect(void *address, size_t length, int protection) {
     return (int)kernel(SYS_mprotect, (long)address, (long)round_up(length), protection, 0, 0, 0);
 }
 
+/* One advice is for a page of the library's own data, which the linker aligns to this processor's small page: a whole
+   large page there would have other data in it, too. */
 int madvise(void *address, size_t length, int advice) {
+    if (advice == MADV_WIPEONFORK && length == page_bytes)
+        return (int)kernel(SYS_madvise, (long)address, SMALL_PAGE, advice, 0, 0, 0);
     if (!is_whole(address))
         return refuse();
     return (int)kernel(SYS_madvise, (long)address, (long)round_up(length), advice, 0, 0, 0);
