@@ -21,8 +21,8 @@ static struct hz_lock init_lock = HZ_LOCK_INIT(HZ_RANK_INIT);
 
 static void startup_look(void) {
     hz_startup_look();
-    if (hz_startup_get()->has_cpus)
-        (void)hz_cpus_allow(hz_startup_get()->cpus);
+    if (hz_startup_get()->has_cpus && hz_cpus_allow(hz_startup_get()->cpus))
+        hz_depot_divide();
 }
 
 bool hz_init(void) {

@@ -19,7 +19,7 @@ enum {
     SETTLE_BATCHES = 8,  /* and batches of a sparse class that leave the depot */
     LOOSE_BYTES = 32 << 20,
     LOOSE_SHARE = 4,
-    RESTING_TURNS = 8, /* ticks from one sum over the depot to the next */
+    RESTING_TURNS = 16, /* ticks from one sum over the depot to the next */
     TICK_BYTES = 16 << 20,
     TICK_THREAD_BYTES = 2 << 20,
     TICK_BYTES_MAX = 128 << 20,

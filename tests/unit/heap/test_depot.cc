@@ -39,7 +39,6 @@ class Depot : public testing::Test {
             GTEST_SKIP() << "this lane has no depot";
         self_ = unit::self();
         hz_cpus_look_at("", "", "");
-        hz_depot_divide();
     }
     bool push(unsigned size_class, const Blocks &blocks) {
         return hz_depot_push(self_, size_class, blocks.data(), static_cast<uint32_t>(blocks.size()));
@@ -93,7 +92,8 @@ TEST_F(Depot, EveryClassHasACap) {
     }
 }
 
-/* A pop takes from the part of its own CPU, and looks into other parts only when that part is empty. */
+/* A pop takes from the part of its own CPU, and looks into other parts only when that part is empty. It is so from the
+   first thread on: nothing but the library's start has divided the depot. */
 TEST_F(Depot, EveryCpuHasAPart) {
     const std::vector<int> all = unit::cpus();
     if (HZ_DEPOT_PARTS == 1 || all.size() < 2)
