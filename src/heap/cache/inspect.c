@@ -19,7 +19,8 @@ enum {
     PAIRS_LOOKED_AT = 64, /* newest blocks of a bin that are compared with each other */
     FILTER_LOG2 = 10,     /* bits of the filter that finds equal pointers */
     FEW = 8,              /* so few pointers are compared with each other sooner than the filter is zeroed */
-    BATCHES_BETWEEN = 16, /* one batch in this many is searched for blocks that occur twice */
+    BATCHES_BETWEEN =
+        16, /* one batch in this many is searched for blocks that occur twice, and looked up in its pages */
 };
 
 /* A block that occurs twice in the array; NULL if there is none. */
@@ -84,7 +85,9 @@ bool hz_inspect_free(struct hz_thread_block *self, unsigned index, void *block) 
     uint32_t held = hz_bin_held(&self->cache, index);
     uint32_t room = hz_bin_room(&self->cache, index);
     unsigned size_class = hz_pagetag_class(block);
-    if (!hz_class_has_start(size_class, block))
+    bool is_start =
+        hz_frees_are_watched(self) ? hz_class_has_start(size_class, block) : hz_class_may_have_start(size_class, block);
+    if (!is_start)
         hz_misuse(HZ_TEXT_INTERIOR, block, HZ_IN_FREE);
     if (held > 0 && hz_slot_load_rlx(&self->cache.bins[index].newest) == block) /* relaxed: owner */
         hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_IN_BIN);
@@ -108,7 +111,7 @@ bool hz_inspect_free(struct hz_thread_block *self, unsigned index, void *block) 
 }
 
 /* Ends the program if one of the addresses is not a block's start. */
-static HZ_COLD void inspect_each(unsigned size_class, void *const *blocks, uint32_t count) {
+static void inspect_each(unsigned size_class, void *const *blocks, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         if (HZ_UNLIKELY(hz_pagetag_is_beyond(blocks[i])))
             hz_misuse(HZ_TEXT_FOREIGN, blocks[i], HZ_FOUND_LATER);
@@ -118,9 +121,10 @@ static HZ_COLD void inspect_each(unsigned size_class, void *const *blocks, uint3
 }
 
 void hz_inspect_batch(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count) {
-    if (HZ_UNLIKELY(!hz_class_has_starts(size_class, blocks, count)))
+    bool is_thorough = ++self->batches_inspected % BATCHES_BETWEEN == 0;
+    if (HZ_UNLIKELY(is_thorough || !hz_class_may_have_starts(size_class, blocks, count)))
         inspect_each(size_class, blocks, count);
-    if (++self->batches_inspected % BATCHES_BETWEEN != 0)
+    if (!is_thorough)
         return;
     void *twice = twice_in(blocks, count);
     if (HZ_UNLIKELY(twice != NULL))

@@ -26,8 +26,8 @@ bool hz_inspect_free(struct hz_thread_block *self, unsigned index, void *block);
 /* Whether the bin holds the block. Owner. */
 bool hz_inspect_bin_has(struct hz_cache *cache, unsigned index, const void *block);
 
-/* For blocks of one class. Ends the program if one of the addresses is not a block's start. In some of the calls, also
-   ends it if an address occurs twice. */
+/* For blocks of one class. Ends the program if one of the addresses does not look like a block's start. In some of the
+   calls it looks closer, and also ends the program if an address occurs twice. */
 void hz_inspect_batch(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count);
 
 #endif

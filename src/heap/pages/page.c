@@ -52,11 +52,11 @@ size_t hz_pages_long_bytes(void) {
     return hz_load_rlx(&pages_long_bytes); /* relaxed: counter */
 }
 
-/* How a run of one page is divided into blocks of 2^shift times an odd number of bytes. */
+/* Where blocks of 2^shift times an odd number of bytes begin in the run's pages. */
 struct grid {
     uint16_t inverse;  /* of the odd number, modulo 2^16 */
-    uint16_t capacity; /* blocks; 0: the class's runs are longer than a page */
-    unsigned shift;    /* at least 4, since all sizes are multiples of HZ_GRANULE_BYTES */
+    uint16_t capacity; /* different offsets in a page, at most one for each block of the run */
+    unsigned shift;    /* 4..16: all sizes are multiples of HZ_GRANULE_BYTES */
 };
 
 static struct grid grids[HZ_CLASS_COUNT]; /* const after publish, both */
@@ -201,26 +201,36 @@ static uint16_t odd_inverse(uint32_t odd) {
 void hz_pages_init(void) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
         uint32_t block_bytes = (uint32_t)hz_class_bytes(size_class);
-        unsigned shift = (unsigned)__builtin_ctz(block_bytes);
-        run_pages_of[size_class] = (uint8_t)run_pages_for(block_bytes);
-        if (run_pages_of[size_class] == 1)
-            grids[size_class] =
-                (struct grid){odd_inverse(block_bytes >> shift), (uint16_t)(HZ_PAGE_BYTES / block_bytes), shift};
+        unsigned twos = (unsigned)__builtin_ctz(block_bytes);
+        unsigned shift = (unsigned)hz_min(twos, HZ_PAGE_LOG2);
+        unsigned run_pages = run_pages_for(block_bytes);
+        size_t blocks = ((size_t)run_pages << HZ_PAGE_LOG2) / block_bytes;
+        run_pages_of[size_class] = (uint8_t)run_pages;
+        grids[size_class].inverse = odd_inverse(block_bytes >> twos);
+        grids[size_class].capacity = (uint16_t)hz_min(blocks, (size_t)HZ_PAGE_BYTES >> shift);
+        grids[size_class].shift = shift;
     }
 }
 
-/* Divides an offset in the page by the bytes of a block. Multiplying by the inverse divides by the odd number; the
-   rotation divides by 2^shift. Both map the 2^16 possible values one to one. The starts of blocks yield all results
-   below the capacity, so no other offset yields one of these. */
+/* Divides an offset in a page by the bytes of a block, modulo 2^16. Multiplying by the inverse divides by the odd
+   number; the rotation divides by 2^shift. Both map the 2^16 possible values one to one. The starts of blocks yield all
+   results below the capacity, so no other offset yields one of these. In a run of several pages an offset that is right
+   for one page can be wrong for another. */
 static uint16_t grid_number(struct grid grid, uint16_t offset) {
     uint16_t product = (uint16_t)(offset * (uint32_t)grid.inverse);
     return (uint16_t)(product >> grid.shift | product << (HZ_PAGE_LOG2 - grid.shift));
 }
 
-bool hz_class_has_start(unsigned size_class, const void *address) {
+bool hz_class_may_have_start(unsigned size_class, const void *address) {
     struct grid grid = grids[size_class];
-    if (grid.capacity != 0)
-        return grid_number(grid, (uint16_t)(uintptr_t)address) < grid.capacity;
+    return grid_number(grid, (uint16_t)(uintptr_t)address) < grid.capacity;
+}
+
+bool hz_class_has_start(unsigned size_class, const void *address) {
+    if (!hz_class_may_have_start(size_class, address))
+        return false;
+    if (run_pages_of[size_class] == 1)
+        return true;
     const struct hz_page *page = hz_page_of(address);
     return block_index(page, address) < page->capacity;
 }
@@ -243,18 +253,8 @@ static void grid_look(struct grid_look *look, struct grid grid, void *const *add
         look->wrong[lane] |= grid_number(grid, offsets[lane]) >= grid.capacity;
 }
 
-/* For a class whose runs are longer than a page. */
-static bool run_has_starts(unsigned size_class, void *const *addresses, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++)
-        if (hz_pagetag_is_beyond(addresses[i]) || !hz_class_has_start(size_class, addresses[i]))
-            return false;
-    return true;
-}
-
-bool hz_class_has_starts(unsigned size_class, void *const *addresses, uint32_t count) {
+bool hz_class_may_have_starts(unsigned size_class, void *const *addresses, uint32_t count) {
     struct grid grid = grids[size_class];
-    if (grid.capacity == 0)
-        return run_has_starts(size_class, addresses, count);
     struct grid_look look = {0};
     uintptr_t bits = 0; /* of all addresses: the tags' mask is one less than a power of two */
     bool all = true;

@@ -76,8 +76,11 @@ struct hz_page *hz_page_of(const void *block);
    hz_pages_init. Reads no page description, except for classes whose runs are longer than a page. */
 bool hz_class_has_start(unsigned size_class, const void *address);
 
-/* Whether all of the addresses are starts of blocks of the class. Some may be too high to be an address of ours. */
-bool hz_class_has_starts(unsigned size_class, void *const *addresses, uint32_t count);
+/* Whether the address, or each of the addresses, looks like the start of a block of the class. These read no page
+   description: in a class whose runs are longer than a page, what is right in one page of a run passes in all of them.
+   The second one also finds addresses that are too high to be ours. */
+bool hz_class_may_have_start(unsigned size_class, const void *address);
+bool hz_class_may_have_starts(unsigned size_class, void *const *addresses, uint32_t count);
 
 /* Prepares hz_class_has_start. Once, before the first page is made. */
 void hz_pages_init(void);
