@@ -85,8 +85,8 @@ bool hz_inspect_free(struct hz_thread_block *self, unsigned index, void *block) 
     uint32_t held = hz_bin_held(&self->cache, index);
     uint32_t room = hz_bin_room(&self->cache, index);
     unsigned size_class = hz_pagetag_class(block);
-    bool is_start =
-        hz_frees_are_watched(self) ? hz_class_has_start(size_class, block) : hz_class_may_have_start(size_class, block);
+    bool is_thorough = hz_frees_are_watched(self) || hz_class_is_long(size_class);
+    bool is_start = is_thorough ? hz_class_has_start(size_class, block) : hz_class_may_have_start(size_class, block);
     if (!is_start)
         hz_misuse(HZ_TEXT_INTERIOR, block, HZ_IN_FREE);
     if (held > 0 && hz_slot_load_rlx(&self->cache.bins[index].newest) == block) /* relaxed: owner */
