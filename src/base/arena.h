@@ -13,6 +13,7 @@
 #define HZ_BASE_ARENA_H
 
 #include "base/altered.h"
+#include "base/arena_state.h"
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "base/huge.h"
@@ -54,7 +55,8 @@ struct hz_segment {
     _Atomic(uint32_t) region;             /* owner: the block's holder; 1 + number of its region, 0: mapped alone */
     bool is_huge;                         /* owner: the block's holder; huge pages were asked for */
     _Atomic(bool) is_altered;             /* owner: the block's holder; of a direct block: see attributes.h */
-    void *note;                           /* owner: the block's holder, the layer above; of a direct block */
+    size_t held_bytes; /* owner: the block's holder; of a direct block in a region: may hold memory */
+    void *note;        /* owner: the block's holder, the layer above; of a direct block */
     /* the entry of a direct block ends here */
     _Atomic(bool) is_described;           /* hint: a run was handed out since `meta` was last purged */
     _Atomic(uint8_t) hidden;              /* hint: units that core files do not have (hz_dump_marks) */
@@ -81,7 +83,7 @@ bool hz_arena_init(void);
    two up to HZ_RUN_PAGES_MAX). False when the OS gives no more memory. Any thread; can take the arena lock. */
 bool hz_arena_run_alloc(unsigned pages, unsigned align_pages, struct hz_run *run);
 
-/* Gives back a whole run, whose tags the caller has cleared. Any thread; takes no lock. */
+/* Gives back a whole run, whose tags the caller has cleared. Any thread; can take the arena lock. */
 void hz_arena_run_free(struct hz_segment *segment, unsigned first);
 
 /* Grow makes a run `more` pages longer; false when the pages behind it are not all free. *dirty_mask: as in hz_run.
@@ -101,16 +103,16 @@ HZ_INLINE unsigned hz_segment_page(const void *address) {
 }
 
 HZ_INLINE void *hz_segment_page_address(struct hz_segment *segment, unsigned page) {
-    /* sync: segment-publish, partner publish_locked, through whichever function found the segment */
+    /* sync: segment-publish, partner hz_arena_publish, through whichever function found the segment */
     uintptr_t base = hz_load_rlx(&segment->base);
     return (void *)(base + ((uintptr_t)page << HZ_PAGE_LOG2));
 }
 
 /* A direct block: at least `bytes` (a multiple of the OS page) at an address aligned to max(alignment,
    HZ_SEGMENT_BYTES); all zero if `zeroed`. NULL when the OS refuses. Up to 64 MiB it takes units of a region
-   (region.h), which rest when it is freed; above that, and in tight mode, it is a mapping of its own, which ends when
-   it is freed. hz_arena_alone_set makes blocks of at least `bytes` mappings of their own from now on; less than 2 MiB
-   counts as 2 MiB, more than 64 MiB as what holds without the call. */
+   (region.h), and is kept for a moment as it is when it is freed (direct_cache.h); above that, and in tight mode, it is
+   a mapping of its own, which ends when it is freed. hz_arena_alone_set makes blocks of at least `bytes` mappings of
+   their own from now on; less than 2 MiB counts as 2 MiB, more than 64 MiB as what holds without the call. */
 struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool zeroed);
 void hz_arena_direct_free(struct hz_segment *segment);
 void hz_arena_alone_set(size_t bytes);
@@ -118,9 +120,6 @@ void hz_arena_alone_set(size_t bytes);
 /* Resizes in place, or, with `may_move`, moves the pages to a mapping of their own: the segment stays the same, its
    base can differ. NULL when that is not possible; in that case nothing has changed. What is new can hold anything. */
 struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t bytes, bool may_move);
-
-/* Bytes of all runs that are handed out, hollow or not. Any thread. */
-size_t hz_arena_runs_bytes(void);
 
 /* For walks: the number of directory entries that were ever used, and one of them, NULL when it is unused now. Entries
    can come and go during a walk. */
@@ -143,19 +142,8 @@ void hz_arena_idle_end(uint32_t idle_ms, unsigned most);
    free and clean for two seconds. True while anything rests, so that another call is worthwhile. Any thread. */
 bool hz_arena_tick(void);
 
-/* Resting: bytes of free dirty pages and units. Used: bytes that are handed out and not hollow. The resting bytes may
-   not exceed the dirty budget: 8 MiB, and 1/16 of the used bytes, and up to 128 MiB (4 MiB of pages) while the program
-   frees and allocates the same memory in a loop. A free that exceeds the budget purges up to 4 MiB at once, or as much
-   as it frees if that is more. Both functions only read counters. */
-size_t hz_arena_resting_bytes(void);
-size_t hz_arena_used_bytes(void);
-
-/* What is held, that is, used or at rest, and whether that is more than the limits (budget.h). Above the soft limit
-   nothing may rest. What would exceed the hard limit is refused, as if the OS had refused it. */
-size_t hz_arena_held_bytes(void);
-size_t hz_arena_soft_held_bytes(void); /* what the soft limit counts */
-bool hz_arena_is_over_soft(void);
-bool hz_arena_is_over_hard(void); /* even after a purge of what rests */
+/* Whether more is held than the hard limit allows (arena_state.h), even after a purge of what rests. */
+bool hz_arena_is_over_hard(void);
 
 /* Sets the fixed part of the dirty budget, at first 8 MiB; HZ_ARENA_REST_ALL: nothing is purged because of the budget.
    Less than before: forgets the addition for loops, and purges at once what exceeds the budget. Any thread. */
@@ -169,20 +157,9 @@ size_t hz_arena_undescribe(struct hz_segment *segment);
 /* The pages of all segments, a word each. */
 struct hz_runmap *hz_arena_pages(void);
 
-/* Bytes that were given back to the OS since the start, by any thread and for any reason. */
-size_t hz_arena_purged_bytes(void);
-
-/* Counts bytes that the layer above gave back. */
-void hz_arena_count_purged(size_t bytes);
-
 /* Gives back a part of a run, in system pages; `anew`: as hz_altered_give_back. Its holder must not touch it meanwhile.
    False when the OS refuses. The caller counts the bytes. */
 bool hz_arena_part_purge(char *start, size_t bytes, bool anew);
-
-/* The holder of a run says that `bytes` of it are hollow, that is, hold no memory, because it purged them or has not
-   touched them yet. Negative: they may hold memory again, or the run is about to be freed. Hollow bytes do not count as
-   used. */
-void hz_arena_count_hollow(ptrdiff_t bytes);
 
 /* Figures of one segment: masks of the pages that may hold memory, and of the free pages. Any thread. */
 struct hz_arena_masks {

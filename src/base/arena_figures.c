@@ -4,6 +4,7 @@
 #include "base/arena_figures.h"
 
 #include "base/arena.h"
+#include "base/direct_cache.h"
 #include "base/region.h"
 
 void hz_arena_figures_get(struct hz_arena_figures *figures) {
@@ -13,7 +14,7 @@ void hz_arena_figures_get(struct hz_arena_figures *figures) {
         .hollow_bytes = hz_arena_hollow_bytes(),
     };
     uint32_t count = hz_arena_segment_count(); /* 0 before the arena is ready */
-    size_t resting = hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2;
+    size_t resting = (hz_runmap_resting(&hz_region_units) << HZ_UNIT_LOG2) + hz_direct_cache_unit_bytes();
     figures->mapped_bytes = figures->dirty_bytes = figures->free_dirty_bytes = figures->unit_bytes = resting;
     for (uint32_t index = 0; index < count; index++) {
         struct hz_segment *segment = hz_arena_segment(index);
@@ -21,6 +22,8 @@ void hz_arena_figures_get(struct hz_arena_figures *figures) {
             continue;
         unsigned kind = hz_load_rlx(&segment->kind); /* relaxed, all: figures, which can change meanwhile */
         size_t bytes = hz_load_rlx(&segment->direct_bytes);
+        if (kind == HZ_SEGMENT_NONE)
+            continue;
         if (kind == HZ_SEGMENT_DIRECT) {
             figures->mapped_bytes += bytes;
             figures->dirty_bytes += bytes;

@@ -1,5 +1,5 @@
 /*
- * arena_state.h - the arena's variables, for arena.c and arena_dump.c, and what its anatomy (anatomy.h) says of them.
+ * arena_state.h - the arena's variables, sums over them, and what its anatomy (anatomy.h) says of them.
  */
 #ifndef HZ_BASE_ARENA_STATE_H
 #define HZ_BASE_ARENA_STATE_H
@@ -25,13 +25,42 @@ struct arena {
 
     _Atomic(size_t) alone_bytes;  /* hint: direct blocks of at least so many bytes are mapped alone */
     _Atomic(bool) purging;        /* hint: a thread purges because the dirty budget is exceeded */
-    _Atomic(size_t) direct_bytes; /* counter: usable bytes of direct blocks that are handed out */
+    _Atomic(size_t) direct_bytes; /* counter: usable bytes of direct blocks that are handed out or in the cache */
     _Atomic(size_t) hollow_bytes; /* counter: bytes of runs in use that hold no memory, as their holders say */
 
     struct hz_lock lock;
     /* lock: lock; lists of unused directory entries, linked through `base`: paged, direct */
     struct hz_segment *spare[2];
 };
+
+extern HZ_HIDDEN struct arena hz_arena;
+
+/* Resting: bytes of free dirty pages and units, and of direct blocks in the cache. Used: bytes that are handed out and
+   not hollow. The resting bytes may not exceed the dirty budget: 8 MiB, and 1/16 of the used bytes, and up to 128 MiB
+   (4 MiB of pages) while the program frees and allocates the same memory in a loop. A free that exceeds the budget
+   purges up to 4 MiB at once, or as much as it frees if that is more. Both functions only read counters. */
+size_t hz_arena_resting_bytes(void);
+size_t hz_arena_used_bytes(void);
+
+/* What is held, that is, used or at rest, and whether that is more than the limits (budget.h). Above the soft limit
+   nothing may rest. What would exceed the hard limit is refused, as if the OS had refused it. */
+size_t hz_arena_held_bytes(void);
+size_t hz_arena_soft_held_bytes(void); /* what the soft limit counts */
+bool hz_arena_is_over_soft(void);
+
+/* Bytes of all runs that are handed out, hollow or not. Any thread. */
+size_t hz_arena_runs_bytes(void);
+
+/* Bytes that were given back to the OS since the start, by any thread and for any reason. */
+size_t hz_arena_purged_bytes(void);
+
+/* Counts bytes that the layer above gave back. */
+void hz_arena_count_purged(size_t bytes);
+
+/* The holder of a run says that `bytes` of it are hollow, that is, hold no memory, because it purged them or has not
+   touched them yet. Negative: they may hold memory again, or the run is about to be freed. Hollow bytes do not count as
+   used. */
+void hz_arena_count_hollow(ptrdiff_t bytes);
 
 /* What readers of core files need to find the segments, their runs and the arena's totals. */
 #define HZ_ARENA_ANATOMY(arena_object)                                                                                 \

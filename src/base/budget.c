@@ -91,6 +91,10 @@ void hz_budget_learn(size_t fresh, size_t reused, size_t used, size_t resting) {
     }
 }
 
+bool hz_budget_has_idle_loop(void) {
+    return hz_load_rlx(&loop_bytes) > 0 && !hz_load_rlx(&loop_used); /* relaxed, both: hints */
+}
+
 void hz_budget_age(size_t resting) {
     bool is_used = hz_load_rlx(&loop_used); /* relaxed, all: hints */
     bool has_ended = !is_used && resting == 0;

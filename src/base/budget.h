@@ -19,6 +19,9 @@ void hz_budget_purged(size_t bytes);
 /* An allocation got `fresh` bytes that hold no memory and `reused` bytes that rested. */
 void hz_budget_learn(size_t fresh, size_t reused, size_t used, size_t resting);
 
+/* Whether there is an addition for loops that no allocation has needed yet since the last tick. */
+bool hz_budget_has_idle_loop(void);
+
 /* At each tick: halves the addition for loops if it was not needed since the last one, and ends it once nothing rests.
  */
 void hz_budget_age(size_t resting);

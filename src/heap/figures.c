@@ -271,8 +271,10 @@ size_t hz_figures_resident(const struct hz_figures *figures) {
         struct hz_segment *segment = hz_arena_segment(index);
         if (segment == NULL)
             continue;
-        bool is_direct = hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT; /* relaxed, both: figures */
-        size_t length = is_direct ? hz_load_rlx(&segment->direct_bytes) : HZ_SEGMENT_BYTES;
+        unsigned kind = hz_load_rlx(&segment->kind); /* relaxed, both: figures */
+        if (kind == HZ_SEGMENT_NONE)
+            continue;
+        size_t length = kind == HZ_SEGMENT_DIRECT ? hz_load_rlx(&segment->direct_bytes) : HZ_SEGMENT_BYTES;
         bytes += hz_os_resident_bytes(hz_segment_page_address(segment, 0), length);
     }
     return bytes == 0 ? 0

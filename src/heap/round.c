@@ -8,6 +8,7 @@
 #include "heap/round.h"
 
 #include "base/arena.h"
+#include "base/direct_cache.h"
 #include "base/trim.h"
 #include "cpu_bins.h"
 #include "heap/cache/age.h"
@@ -129,15 +130,19 @@ static bool figures_have_changed(void) {
     static size_t slack_seen;
     static size_t resting_seen;
     static size_t hollow_seen; /* zones' pages have no part in the slack */
+    static size_t cached_seen; /* blocks that leave the cache rest on as units */
     size_t held = hz_pages_bytes();
     size_t slack = hz_density_slack();
     size_t resting = hz_arena_resting_bytes();
     size_t hollow = hz_arena_hollow_bytes();
+    size_t cached = hz_direct_cache_bytes();
     bool changed = held != held_seen || slack != slack_seen || resting != resting_seen || hollow != hollow_seen;
+    changed |= cached != cached_seen || cached != 0; /* what is in the cache leaves, which takes two rounds */
     held_seen = held;
     slack_seen = slack;
     resting_seen = resting;
     hollow_seen = hollow;
+    cached_seen = cached;
     return changed;
 }
 
