@@ -29,7 +29,6 @@ enum {
     TAIL_SHARE = 4,          /* a block that shrinks by more than 1/4 within its units gives the tail's memory back */
     CACHE_LOOK_MS = 250,     /* a direct block that was in the cache at two looks so far apart leaves it */
     CACHE_BLOCKS_MAX = 1024, /* that leave in one call */
-    CACHE_SHARE = 8,         /* a block in a longer one's place gives memory back if it has no use for more than 1/8 */
     PURGE_DELAY_MS = 500,    /* free pages and units rest this long before a tick purges them */
     TICK_MS = 100,
     TICK_BUDGET_PAGES = 512,
@@ -504,7 +503,6 @@ static struct hz_segment *direct_publish(char *base, size_t bytes, uint32_t regi
         hz_store_rlx(&segment->direct_bytes, bytes); /* relaxed, all: published by publish */
         hz_store_rlx(&segment->region, region);
         hz_store_rlx(&segment->is_altered, false);
-        segment->held_bytes = (size_t)hz_direct_units(bytes) << HZ_UNIT_LOG2;
         publish(segment, base, HZ_SEGMENT_DIRECT);
     }
     hz_lock_release(&hz_arena.lock);
@@ -551,19 +549,6 @@ static bool is_for_cache(size_t bytes) {
     return !hz_arena.tight && !hz_direct_is_alone(bytes);
 }
 
-/* The block has another length now, in the same units. Of what a longer one left behind it keeps a small part. */
-static void cached_resize(struct hz_segment *segment, char *base, size_t bytes) {
-    size_t former = hz_load_rlx(&segment->direct_bytes); /* relaxed, both: owner */
-    if (bytes != former) {
-        hz_add_rlx(&hz_arena.direct_bytes, bytes - former); /* relaxed: counter */
-        hz_store_rlx(&segment->direct_bytes, bytes);
-    }
-    if (segment->held_bytes - segment->held_bytes / CACHE_SHARE > bytes &&
-        hz_os_purge(base + bytes, segment->held_bytes - bytes))
-        segment->held_bytes = bytes;
-    segment->held_bytes = hz_max(segment->held_bytes, bytes);
-}
-
 /* A block that was freed a moment ago; NULL when there is none of that length. */
 static struct hz_segment *cached_get(size_t bytes, bool zeroed) {
     uint32_t taken = is_for_cache(bytes) ? hz_direct_cache_take(bytes) : HZ_DIRECT_NONE;
@@ -576,7 +561,10 @@ static struct hz_segment *cached_get(size_t bytes, bool zeroed) {
         direct_end(segment, false);
         return NULL;
     }
-    cached_resize(segment, base, bytes);
+    if (bytes != former) {
+        hz_add_rlx(&hz_arena.direct_bytes, bytes - former); /* relaxed, both: counter, owner */
+        hz_store_rlx(&segment->direct_bytes, bytes);
+    }
     if (zeroed && !hz_os_purge(base, bytes))
         memset(base, 0, bytes);
     publish(segment, base, HZ_SEGMENT_DIRECT);
@@ -628,8 +616,6 @@ struct hz_segment *hz_arena_direct_alloc(size_t bytes, size_t alignment, bool ze
     }
     hz_add_rlx(&hz_arena.direct_bytes, bytes); /* relaxed: counter */
     segment->is_huge = region == 0 && hz_huge_block_begin(base, bytes);
-    if (region != 0 && reused == 0)
-        segment->held_bytes = bytes;
     if (region != 0)
         hz_budget_learn((size_t)(hz_bits_count(claim.bits) - reused) << HZ_UNIT_LOG2, (size_t)reused << HZ_UNIT_LOG2,
                         hz_arena_used_bytes(), hz_arena_resting_bytes());
@@ -715,7 +701,6 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
             hz_huge_block_resized((char *)hz_load_rlx(&segment->base), segment->is_huge ? old_bytes : 0, bytes);
     hz_add_rlx(&hz_arena.direct_bytes, bytes - old_bytes); /* relaxed, both: counter, owner */
     hz_store_rlx(&segment->direct_bytes, bytes);
-    segment->held_bytes = (size_t)hz_direct_units(bytes) << HZ_UNIT_LOG2;
     return segment;
 }
 

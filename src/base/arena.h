@@ -55,8 +55,7 @@ struct hz_segment {
     _Atomic(uint32_t) region;             /* owner: the block's holder; 1 + number of its region, 0: mapped alone */
     bool is_huge;                         /* owner: the block's holder; huge pages were asked for */
     _Atomic(bool) is_altered;             /* owner: the block's holder; of a direct block: see attributes.h */
-    size_t held_bytes; /* owner: the block's holder; of a direct block in a region: may hold memory */
-    void *note;        /* owner: the block's holder, the layer above; of a direct block */
+    void *note;                           /* owner: the block's holder, the layer above; of a direct block */
     /* the entry of a direct block ends here */
     _Atomic(bool) is_described;           /* hint: a run was handed out since `meta` was last purged */
     _Atomic(uint8_t) hidden;              /* hint: units that core files do not have (hz_dump_marks) */

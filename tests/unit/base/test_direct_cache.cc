@@ -1,10 +1,7 @@
 /* Direct blocks that were freed a moment ago: who gets them, how long they stay, and what they count as. */
 #include "unit/base/arena_fixture.h"
 
-#include <algorithm>
 #include <set>
-
-#include <sys/mman.h>
 
 extern "C" {
 #include "base/budget.h"
@@ -32,15 +29,6 @@ class DirectCache : public Arena {
     }
     static char *base(struct hz_segment *segment) {
         return unit::page_address(segment, 0);
-    }
-    static size_t resident_bytes(char *start, size_t bytes) {
-        size_t page = hz_os_page_bytes();
-        std::vector<unsigned char> flags(bytes / page);
-        EXPECT_EQ(mincore(start, bytes, flags.data()), 0);
-        size_t count = 0;
-        for (unsigned char flag : flags)
-            count += flag & 1;
-        return count * page;
     }
 };
 
@@ -87,22 +75,6 @@ TEST_F(DirectCache, AFreedBlockIsNobodysUntilItIsTaken) {
     EXPECT_EQ(base(again), start);
     EXPECT_TRUE(support::is_zero(start, 5 * MiB));
     hz_arena_direct_free(again);
-}
-
-TEST_F(DirectCache, AShorterBlockInALongerOnesPlaceGivesTheRestBack) {
-    struct hz_segment *segment = direct(16 * MiB);
-    char *start = base(segment);
-    memset(start, 1, 16 * MiB);
-    for (size_t bytes : {15 * MiB, 14 * MiB, 13 * MiB}) { /* each is long enough for the place of the one before */
-        hz_arena_rest_set(64 * MiB);
-        hz_arena_direct_free(segment);
-        segment = direct(bytes);
-        ASSERT_EQ(base(segment), start) << bytes;
-        EXPECT_LE(resident_bytes(start, 16 * MiB), bytes + 16 * MiB / 8) << bytes;
-        EXPECT_TRUE(std::all_of(start, start + bytes, [](char byte) { return byte == 1; })) << "none of its own";
-    }
-    hz_arena_direct_free(segment);
-    hz_arena_rest_set(8 * MiB);
 }
 
 TEST_F(DirectCache, ABlockThatNobodyTakesLeaves) {
