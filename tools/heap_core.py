@@ -626,8 +626,16 @@ class Heap:
 
     # the report
 
+    def cached_units(self) -> int:
+        """Units of direct blocks that were freed a moment ago."""
+        groups, slots = self.anatomy["direct_cache.groups"], self.anatomy["KEPT_GROUPS"] * self.anatomy["KEPT_SLOTS"]
+        words = [self.word(groups + 8 * slot) for slot in range(slots)]
+        pages = [word >> self.anatomy["KEPT_INDEX_BITS"] & (1 << self.anatomy["KEPT_PAGES_BITS"]) - 1 for word in words]
+        return sum(-(-(count << self.anatomy["KEPT_PAGE_LOG2"]) // self.anatomy["HZ_UNIT_BYTES"]) for count in pages)
+
     def resting_units(self) -> int:
-        return (self.value(self.anatomy["regions"], "hz_runmap.counts") & 0xFFFFFFFF) * self.anatomy["HZ_UNIT_BYTES"]
+        units = self.value(self.anatomy["regions"], "hz_runmap.counts") & 0xFFFFFFFF
+        return (units + self.cached_units()) * self.anatomy["HZ_UNIT_BYTES"]
 
     def ranges(self) -> list[dict]:
         small, medium = self.anatomy["HZ_SMALL_MAX"], self.anatomy["HZ_CLASS_BYTES_MAX"]

@@ -3,6 +3,7 @@
  */
 #include "base/direct_cache.h"
 
+#include "base/anatomy.h"
 #include "base/atomic.h"
 #include "base/os.h"
 #include "base/region.h"
@@ -29,6 +30,10 @@ static struct kept_group kept_groups[KEPT_GROUPS];
 static _Atomic(uint32_t) kept_used_groups;  /* hint: a bit for each group that ever had a block */
 static _Atomic(uint32_t) kept_put_count;    /* hint: whose turn it is to make room */
 static _Atomic(uint64_t) kept_looked_at_ms; /* hint */
+
+HZ_ANATOMY(direct_cache, HZ_ANATOMY_OBJECT(direct_cache.groups, kept_groups), HZ_ANATOMY_NUMBER(KEPT_GROUPS),
+           HZ_ANATOMY_NUMBER(KEPT_SLOTS), HZ_ANATOMY_NUMBER(KEPT_INDEX_BITS), HZ_ANATOMY_NUMBER(KEPT_PAGES_BITS),
+           HZ_ANATOMY_NUMBER(KEPT_PAGE_LOG2));
 
 static uint64_t kept_word(uint32_t index, size_t bytes) {
     return (uint64_t)(bytes >> KEPT_PAGE_LOG2) << KEPT_INDEX_BITS | (index + 1);
