@@ -73,8 +73,8 @@ TEST(Threads, HandOn) {
 /* Runs of pages and mappings that one thread frees and another one gets, with a purge in between. */
 TEST(Arena, RunsAndMappings) {
     enum Fact { CACHED };
-    model::Explored found =
-        model::explore("run-release longest-publish summary-set region-vacant segment-publish lock", 200, [] {
+    model::Explored found = model::explore(
+        "run-release longest-publish summary-set region-vacant direct-cache segment-publish lock", 200, [] {
             Heap heap;
             std::map<void *, unsigned> users;
             auto work = [&](std::initializer_list<size_t> sizes) {
