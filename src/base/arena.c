@@ -1,5 +1,5 @@
 /*
- * arena.c - the directory of segments, runs of pages and the purge. See arena.h for the invariants.
+ * arena.c - the directory of segments, runs of pages, direct blocks and the purge. See arena.h for the invariants.
  *
  * The order of stores keeps a copy made by fork sound at any instant. An alloc clears free bits before it hands out the
  * pages. A free sets the bits after the caller has cleared the tags. A purge takes the bits out like an alloc, purges,
@@ -134,9 +134,7 @@ uint32_t hz_arena_segment_count(void) {
 }
 
 struct hz_segment *hz_arena_segment(uint32_t index) {
-    /* sync: segment-publish, partners entry_get_locked (the entry), publish and
-     * entry_release_locked (its kind)
-     */
+    /* sync: segment-publish, partners entry_get_locked (the entry), publish and entry_release_locked (its kind) */
     struct hz_segment *segment = hz_load_acq(&hz_arena.segments[index]);
     return segment != NULL && hz_load_acq(&segment->kind) != HZ_SEGMENT_NONE ? segment : NULL;
 }

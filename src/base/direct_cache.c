@@ -149,7 +149,7 @@ uint32_t hz_direct_cache_take_old(uint32_t interval_ms) {
     return HZ_DIRECT_NONE;
 }
 
-/* The sum of the lengths, each a multiple of `step`, a power of two. */
+/* The sum of the lengths, each rounded up to a multiple of `step`, a power of two. */
 static size_t kept_sum(size_t step) {
     size_t bytes = 0;
     uint32_t mask = UINT32_MAX;
