@@ -17,7 +17,7 @@ import re
 import struct
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -269,8 +269,12 @@ class Page:
     rotation: int
     free_bits: int
 
+    def place(self, address: int) -> int:
+        """Where the memory of a block begins: the program's pointer to a long one can be a little behind (base/spread.h)."""
+        return address - (address - self.start) % self.block_bytes
+
     def blocks(self, is_free: bool) -> Iterator[int]:
-        """Addresses of those blocks that are free in the page, or that are out."""
+        """Places of those blocks that are free in the page, or that are out."""
         for bit in range(self.capacity):
             if (self.free_bits >> bit & 1) == is_free:
                 yield self.start + (bit + self.rotation) % self.capacity * self.block_bytes
@@ -481,7 +485,7 @@ class Heap:
             blocks = self.core.read(at + self.anatomy["batch.blocks"], min(held, count) * 8)
             if not held or blocks is None:
                 break
-            self.resting.update(self.core.numbers(blocks, 8))
+            self.resting.update(self.places_of(self.core.numbers(blocks, 8)))
             count -= held
             index = self.value(at, "batch.next")
 
@@ -500,7 +504,7 @@ class Heap:
                 first = self.value(at, "hz_cpu_bin.first")
                 blocks = self.core.read(slab + first, max(0, self.value(at, "hz_cpu_bin.top") - first)) or b""
                 self.rest("bins", size_class, len(blocks) // 8)
-                self.resting.update(self.core.numbers(blocks, 8))
+                self.resting.update(self.places_of(self.core.numbers(blocks, 8)))
 
     def chain(self, address: int, link: str) -> Iterator[int]:
         """The structs of a list. Ends at one that was met before, or that the file does not have."""
@@ -582,11 +586,15 @@ class Heap:
     def page_of(self, block: int) -> Page | None:
         return self.pages.get(block & ~(self.anatomy["HZ_PAGE_BYTES"] - 1))
 
+    def places_of(self, blocks: Iterable[int]) -> Iterator[int]:
+        return (page.place(block) for block in blocks if (page := self.page_of(block)) is not None)
+
     def take_bins(self, thread: int) -> int:
         total = 0
         for size_class in range(1, self.anatomy["HZ_CLASS_COUNT"]):
             blocks = self.bin_blocks(thread, size_class)
-            fitting = [block for block in blocks if (page := self.page_of(block)) is not None and page.size_class == size_class]
+            pages = [self.page_of(block) for block in blocks]
+            fitting = [page.place(block) for block, page in zip(blocks, pages) if page is not None and page.size_class == size_class]
             self.strange["pointers in bins that are no blocks of the size"] += len(blocks) - len(fitting)
             self.resting.update(fitting)
             total += self.rest("bins", size_class, len(fitting))
@@ -600,7 +608,7 @@ class Heap:
                 self.strange["pointers in remote buffers that are no blocks"] += 1
             else:
                 total += self.rest("remote", page.size_class, 1)
-                self.resting.add(block)
+                self.resting.add(page.place(block))
         return total
 
     def take_counters(self, counters: int) -> None:
@@ -719,7 +727,7 @@ class Heap:
         """Finds the blocks of the lists. The program may have overwritten a link: the rest of the list is not known then."""
         for size_class, block, count in self.lists:
             while count > 0 and (page := self.page_of(block)) is not None and page.size_class == size_class:
-                self.resting.add(block)
+                self.resting.add(page.place(block))
                 count -= 1
                 block = self.word(block) if count else 0
             self.strange["blocks of lists whose links were overwritten"] += count

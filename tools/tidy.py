@@ -116,7 +116,7 @@ BELOW = {"base": set(), "heap": {"base"}, "front": {"base", "heap"}, "engine": {
 # and other files have their places in it too.
 HEAP_ORDER = (
     "knobs sizeclass misuse seal class_policy counters cache/bin thread_block "
-    "pages/link mailbox takers pages/shard pages/page pages/list_check pages/mail way "
+    "pages/link mailbox takers pages/shard pages/grid pages/page pages/list_check pages/mail way "
     "pages/density pages/collapse pages/page_purge pages/put pages/send pages/drain pages/adopt pages/supply "
     "cache/allowance cache/depot cache/sampler cache/inspect cache/flush cache/room cache/idle cache/age cache/refill cpu_bins "
     "init limit surroundings settle park orphan zone round keeper fork thread sample tick purge query resize malloc free heap figures flow situation stats config overview"

@@ -46,7 +46,7 @@ struct hz_page_meta {
 
 struct hz_segment {
     _Atomic(uintptr_t) base;       /* sync: segment-publish; changes only while the segment is unused or direct */
-    _Atomic(size_t) direct_bytes;  /* owner: the block's holder; usable length of a direct block */
+    _Atomic(size_t) direct_bytes;  /* owner: the block's holder; length of a direct block */
     _Atomic(uint8_t) kind;         /* sync: segment-publish */
     _Atomic(uint16_t) flow_thread; /* owner: the block's holder; of a direct block, its allocating thread (flowmap.c) */
     _Atomic(_Atomic(uint64_t) *) livemap; /* sync: livemap-publish; check build, livemap.c */

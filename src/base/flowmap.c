@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/meta.h"
 #include "base/os.h"
+#include "base/spread.h"
 
 enum {
     FLOW_WORDS = HZ_SEGMENT_BYTES / HZ_GRANULE_BYTES,
@@ -92,7 +93,7 @@ static thread_word *flow_word_find(const void *block) {
     if (segment == NULL)
         return NULL;
     if (flow_is_direct(segment))
-        return (uintptr_t)block % HZ_SEGMENT_BYTES == 0 ? &segment->flow_thread : NULL;
+        return (uintptr_t)block % HZ_SEGMENT_BYTES < HZ_SPREAD_BYTES ? &segment->flow_thread : NULL;
     return flow_word_in(hz_load_acq(&segment->flowmap), block); /* sync: livemap-publish, partner flow_map_make */
 }
 

@@ -7,8 +7,11 @@
 #include "base/os.h"
 #include "base/pagetag.h"
 #include "base/peak.h"
+#include "base/spread.h"
 
 #include <string.h>
+
+_Static_assert((int)HZ_SPREAD_BYTES <= (int)HZ_PAGE_BYTES, "a block begins in the first page of its run");
 
 static const size_t run_bytes_max = (size_t)HZ_RUN_PAGES_MAX * HZ_PAGE_BYTES;
 
@@ -20,12 +23,24 @@ static size_t direct_bytes_for(size_t size) {
     return hz_round_up(size, hz_os_page_bytes());
 }
 
-/* Zeroes those pages of [first, first + pages) that were dirty, up to `size` bytes from the first page on. */
-static void zero_dirty(struct hz_segment *segment, unsigned first, unsigned pages, uint64_t dirty_mask, size_t size) {
-    for (unsigned page = 0; page < pages && size > (size_t)page << HZ_PAGE_LOG2; page++)
-        if (dirty_mask >> (first + page) & 1)
-            memset(hz_segment_page_address(segment, first + page), 0,
-                   hz_min(HZ_PAGE_BYTES, size - ((size_t)page << HZ_PAGE_LOG2)));
+/* Zeroes what lies of [block, block + size) in pages of the run that were dirty. */
+static void zero_dirty(const struct hz_run *run, char *block, size_t size) {
+    char *end = block + size;
+    for (unsigned page = run->first; page < run->first + run->pages && block < end; page++) {
+        char *next = (char *)hz_segment_page_address(run->segment, page) + HZ_PAGE_BYTES;
+        if (run->dirty_mask >> page & 1)
+            memset(block, 0, hz_min((size_t)(next - block), (size_t)(end - block)));
+        block = next;
+    }
+}
+
+enum {
+    GROWING_SLACK = 4095
+}; /* of a run that is not zeroed: as a rule realloc has grown it, and needs the rest soon */
+
+/* Where the block begins that has the memory from `place` on. */
+static void *place_spread(void *place, uint64_t key, size_t slack, size_t alignment) {
+    return alignment > HZ_SPREAD_STEP ? place : (char *)place + hz_spread_within(key, slack);
 }
 
 static void *run_block_alloc(size_t size, size_t alignment, bool zeroed) {
@@ -34,11 +49,18 @@ static void *run_block_alloc(size_t size, size_t alignment, bool zeroed) {
     if (!hz_arena_run_alloc(pages_for(size), align_pages, &run))
         return NULL;
     hz_peak_note();
-    void *block = hz_segment_page_address(run.segment, run.first);
+    void *place = hz_segment_page_address(run.segment, run.first);
+    size_t slack = ((size_t)run.pages << HZ_PAGE_LOG2) - size;
+    void *block = place_spread(place, hz_spread_key(place), zeroed ? slack : hz_min(slack, GROWING_SLACK), alignment);
     if (zeroed)
-        zero_dirty(run.segment, run.first, run.pages, run.dirty_mask, size);
-    hz_pagetag_set(block, 1, 0, HZ_CLASS_LARGE, 0);
+        zero_dirty(&run, block, size);
+    hz_pagetag_set(place, 1, 0, HZ_CLASS_LARGE, 0);
     return block;
+}
+
+/* A direct block keeps its segment when its pages move, so that is what decides where it begins. */
+static uint64_t direct_key(const struct hz_segment *segment) {
+    return segment->index;
 }
 
 static void *direct_block_alloc(size_t size, size_t alignment, bool zeroed) {
@@ -48,9 +70,10 @@ static void *direct_block_alloc(size_t size, size_t alignment, bool zeroed) {
     if (segment == NULL)
         return NULL;
     hz_peak_note();
-    void *block = hz_segment_page_address(segment, 0);
-    hz_pagetag_set(block, 1, 0, HZ_CLASS_LARGE, 0);
-    return block;
+    void *place = hz_segment_page_address(segment, 0);
+    hz_pagetag_set(place, 1, 0, HZ_CLASS_LARGE, 0);
+    size_t slack = hz_load_rlx(&segment->direct_bytes) - size; /* relaxed: owner */
+    return place_spread(place, direct_key(segment), slack, alignment);
 }
 
 void *hz_large_alloc(size_t size, size_t alignment, bool zeroed) {
@@ -69,19 +92,32 @@ void hz_large_free(void *block) {
     hz_arena_tick();
 }
 
-size_t hz_large_usable(const void *block) {
+size_t hz_large_bytes(const void *block) {
     struct hz_segment *segment = hz_segment_get(block);
     if (hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT) /* relaxed: constant while the caller has the block */
         return hz_load_rlx(&segment->direct_bytes);       /* relaxed: owner */
     return (size_t)segment->run_pages[hz_segment_page(block)] << HZ_PAGE_LOG2;
 }
 
-static void *run_block_resize(struct hz_segment *segment, void *block, size_t size) {
+size_t hz_large_usable(const void *block) {
+    return hz_large_bytes(block) - hz_spread_offset(block, HZ_SPREAD_BYTES);
+}
+
+bool hz_large_may_begin(const void *address) {
+    struct hz_segment *segment = hz_segment_get(address);
+    bool is_direct = hz_load_rlx(&segment->kind) == HZ_SEGMENT_DIRECT; /* relaxed: as above */
+    size_t offset = hz_spread_offset(address, HZ_SPREAD_BYTES);
+    if (is_direct)
+        return offset < hz_os_page_bytes() && hz_spread_may_be(direct_key(segment), offset);
+    return hz_spread_may_be(hz_spread_key((const char *)address - offset), offset);
+}
+
+static void *run_block_resize(struct hz_segment *segment, void *block, size_t bytes) {
     unsigned first = hz_segment_page(block);
     unsigned old = segment->run_pages[first];
-    if (size > run_bytes_max)
+    if (bytes > run_bytes_max)
         return NULL;
-    unsigned pages = pages_for(size);
+    unsigned pages = pages_for(bytes);
     uint64_t dirty_mask;
     if (pages > old) {
         if (!hz_arena_run_grow(segment, first, pages - old, &dirty_mask))
@@ -96,23 +132,24 @@ static void *run_block_resize(struct hz_segment *segment, void *block, size_t si
 void *hz_large_resize(void *block, size_t size, bool may_move) {
     struct hz_segment *segment = hz_segment_get(block);
     if (size <= HZ_PAGE_BYTES || size > PTRDIFF_MAX)
-        return NULL;                                      /* a size class serves it better, or nothing can */
+        return NULL; /* a size class serves it better, or nothing can */
+    size_t offset = hz_spread_offset(block, HZ_SPREAD_BYTES);
     if (hz_load_rlx(&segment->kind) != HZ_SEGMENT_DIRECT) /* relaxed: constant while the caller has the block */
-        return run_block_resize(segment, block, size);
+        return run_block_resize(segment, block, offset + size);
     if (size <= run_bytes_max)
         return NULL;
-    size_t bytes = direct_bytes_for(size);
+    size_t bytes = direct_bytes_for(offset + size);
     if (bytes == hz_load_rlx(&segment->direct_bytes)) /* relaxed: owner */
         return block;
     hz_pagetag_clear(block, 1); /* first: once the pages have moved, anybody can get the address */
     struct hz_segment *resized = hz_arena_direct_resize(segment, bytes, may_move);
     hz_peak_note();
-    void *moved = resized != NULL ? hz_segment_page_address(resized, 0) : block;
+    char *moved = resized != NULL ? (char *)hz_segment_page_address(resized, 0) + offset : block;
     hz_pagetag_set(moved, 1, 0, HZ_CLASS_LARGE, 0);
     return resized != NULL ? moved : NULL;
 }
 
-size_t hz_large_good_size(size_t size) {
+size_t hz_large_bytes_for(size_t size) {
     if (size <= run_bytes_max)
         return (size_t)pages_for(size) << HZ_PAGE_LOG2;
     return size > PTRDIFF_MAX ? 0 : direct_bytes_for(size);

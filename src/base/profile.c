@@ -457,7 +457,7 @@ size_t hz_profile_weight(size_t size) {
     return hz_round_up(atleast, (size_t)1 << (hz_log2(atleast) - STEPS_LOG2));
 }
 
-/* Large blocks lie on system pages. */
+/* No two large blocks begin in the same system page. */
 static uint32_t large_bucket_of(const void *block) {
     return (uint32_t)(((uintptr_t)block >> 12) * UINT64_C(0x9E3779B97F4A7C15) >> (64 - LARGE_BUCKETS_LOG2));
 }

@@ -29,23 +29,33 @@ void *hz_front_calloc(size_t count, size_t size) {
     return hz_live_add(hz_heap_calloc(bytes));
 }
 
-/* A block may stay where it is if the new size fits and leaves at most half of it unused; of a block above 64 KiB at
+/* A block may stay where it is if the new size fits and leaves at most half of it unused; of a block above 8 KiB at
    most an eighth. */
 static bool fits_well(size_t usable, size_t size) {
-    size_t unused_max = usable > HZ_RUN_ABOVE_BYTES ? usable / 8 : usable - usable / 2;
+    size_t unused_max = usable > HZ_SPREAD_ABOVE_BYTES ? usable / 8 : usable - usable / 2;
     return size <= usable && usable - size <= unused_max;
 }
 
-/* Whether a block for `size` can have the usable size: as a block of its class, or as a run of pages. */
-static bool is_good(size_t usable, size_t size) {
-    return usable == hz_query_good_size(size) || (size > HZ_RUN_ABOVE_BYTES && usable == hz_large_good_size(size));
+/* Whether the block can be one for `size`: of its class, or a run of pages. */
+static bool is_good(const void *block, size_t usable, size_t size) {
+    size_t offset = hz_query_offset(block);
+    return usable + offset == hz_query_bytes_for(size) ||
+           (size > HZ_RUN_ABOVE_BYTES && usable + offset == hz_large_bytes_for(offset + size));
 }
 
 /* Whether a new block for `size` would be as long: as a run of pages if this block is one, else as a block of a class.
  */
 static bool is_as_new(const void *block, size_t usable, size_t size) {
     bool is_run = size > HZ_RUN_ABOVE_BYTES && hz_pagetag_class(block) == HZ_CLASS_LARGE;
-    return usable == (is_run ? hz_large_good_size(size) : hz_query_good_size(size));
+    size_t offset = hz_query_offset(block);
+    size_t bytes = is_run ? hz_large_bytes_for(offset + size) : hz_query_bytes_for(size);
+    return size <= usable && usable + offset == bytes;
+}
+
+/* Whether a new block for `size` at a multiple of `alignment` would have the same class. */
+static bool has_class_for(const void *block, size_t usable, size_t alignment, size_t size) {
+    unsigned size_class = size <= HZ_CLASS_BYTES_MAX ? hz_class_of_aligned(size, alignment) : HZ_CLASS_NONE;
+    return size_class != HZ_CLASS_NONE && usable + hz_query_offset(block) == hz_class_bytes(size_class);
 }
 
 /* hint: for lack of memory, realloc has left a block in place that is more than twice as large as requested. The thread
@@ -75,10 +85,13 @@ static void *aligned(size_t alignment, size_t size) {
     return hz_live_add(hz_heap_aligned(alignment, size));
 }
 
-/* A block that has grown once often grows again: a run of pages can do so in place. */
+/* A block that has grown once often grows again: a run of pages can do so in place, and a block at its place
+   (base/spread.h) has all of its class's bytes for that. */
 static void *grown(size_t size) {
-    return HZ_CONFIG_FENCES || size <= HZ_RUN_ABOVE_BYTES ? hz_front_malloc(size)
-                                                          : hz_live_add(hz_malloc_run(size, false));
+    if (HZ_CONFIG_FENCES || size <= HZ_SPREAD_ABOVE_BYTES)
+        return hz_front_malloc(size);
+    return hz_live_add(size <= HZ_RUN_ABOVE_BYTES ? hz_heap_aligned((size_t)2 * HZ_SPREAD_STEP, size)
+                                                  : hz_malloc_run(size, false));
 }
 
 /* A block to which `block` can move: of the same zone, if it has one. */
@@ -155,9 +168,9 @@ void *hz_front_aligned_realloc(void *block, size_t alignment, size_t size) {
     if (size > PTRDIFF_MAX)
         return fail(ENOMEM);
     bool may_stay = !has_exact_size(block) && (uintptr_t)block % alignment == 0;
-    if (may_stay && fits_well(usable, size))
+    if (may_stay && size <= usable && (fits_well(usable, size) || has_class_for(block, usable, alignment, size)))
         return block;
-    /* a large block that is resized begins on a page, wherever its pages move to */
+    /* a large block that is resized begins as far behind a multiple of 64 KiB, wherever its pages move to */
     void *resized = may_stay && alignment <= HZ_PAGE_BYTES ? hz_resize(block, size, true, HZ_IN_REALLOC) : NULL;
     if (resized != NULL)
         return resized;
@@ -229,7 +242,7 @@ void *hz_front_pvalloc(size_t size) {
    size that was asked for. */
 static bool may_have_size(const void *block, size_t size) {
     size_t usable = usable_of(block, HZ_IN_FREE_SIZED);
-    bool may_have = has_exact_size(block) ? usable == size : is_good(usable, size) || fits_well(usable, size);
+    bool may_have = has_exact_size(block) ? usable == size : is_good(block, usable, size) || fits_well(usable, size);
     return may_have || (size <= usable && hz_load_rlx(&has_kept_larger)); /* relaxed: hint */
 }
 

@@ -16,6 +16,5 @@ void hz_live_remove(const void *block) {
     case HZ_LIVEMAP_NOT_LIVE:
         break;
     }
-    const void *start = hz_query_start(block);
-    hz_misuse(start != NULL && start != block ? HZ_TEXT_INTERIOR : HZ_TEXT_DOUBLE_FREE, block, HZ_IN_FREE);
+    hz_misuse(hz_query_is_inside(block) ? HZ_TEXT_INTERIOR : HZ_TEXT_DOUBLE_FREE, block, HZ_IN_FREE);
 }

@@ -83,7 +83,7 @@ void hz_flow_count_free(const void *block) {
         return;
     unsigned size_class = hz_pagetag_class(block);
     if (size_class == HZ_CLASS_LARGE) {
-        size_t bytes = hz_large_usable(block);
+        size_t bytes = hz_large_bytes(block);
         hz_flowmap_remove(block, size_of_large(bytes), bytes);
     } else if (size_class != HZ_CLASS_NONE) {
         hz_flowmap_remove(block, size_class, hz_class_bytes(size_class));

@@ -38,7 +38,7 @@ static bool is_freed_at_once(unsigned size_class) {
    used: its address space is lost. An address that is no block's start is left to later checks. */
 static HZ_COLD bool attributes_end(void *block, unsigned size_class) {
     return size_class >= HZ_CLASS_COUNT || !hz_class_has_start(size_class, block) ||
-           hz_attributes_end(block, hz_class_bytes(size_class));
+           hz_attributes_end(hz_spread_place(block, hz_class_grid(size_class)), hz_class_bytes(size_class));
 }
 
 void hz_free_seal(void *block) {
@@ -100,11 +100,11 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
 }
 
 static void free_large(struct hz_thread_block *self, void *block) {
-    if (HZ_UNLIKELY((uintptr_t)block % HZ_PAGE_BYTES != 0))
+    if (HZ_UNLIKELY(!hz_large_may_begin(block)))
         hz_misuse(HZ_TEXT_INTERIOR, block, HZ_IN_FREE);
     if (hz_is_attached(self)) {
         hz_count(&self->counters.large_free, 1);
-        hz_count(&self->counters.large_rel, hz_large_usable(block));
+        hz_count(&self->counters.large_rel, hz_large_bytes(block));
     }
     struct hz_profile_record record;
     if (HZ_UNLIKELY(hz_profile_rate() != 0)) {

@@ -53,7 +53,7 @@ static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alig
     if (HZ_UNLIKELY(block == NULL))
         return no_memory();
     hz_count(&self->counters.large_alloc, 1);
-    hz_count(&self->counters.large_acq, hz_large_usable(block));
+    hz_count(&self->counters.large_acq, hz_large_bytes(block));
     if (HZ_UNLIKELY(sampled))
         hz_sampler_count_large(self, block, size);
     return block;
@@ -75,7 +75,7 @@ static void *refill(struct hz_thread_block *self, unsigned size_class) {
     if (HZ_UNLIKELY(block != NULL))
         return block;
     if (hz_class_is_run(size_class) && hz_bin_room(&self->cache, size_class) == 0)
-        return malloc_large(self, hz_class_bytes(size_class), 1, false, false);
+        return malloc_large(self, hz_class_bytes(size_class), HZ_PAGE_BYTES, false, false);
     block = hz_refill_from_shard(self, size_class);
     if (block == NULL) { /* no memory: what other classes do not use may help */
         hz_heap_purge();
@@ -92,11 +92,32 @@ void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class) {
     return block;
 }
 
-static void *malloc_class(struct hz_thread_block *self, unsigned size_class) {
+/* Where the block for `size`, above HZ_SPREAD_ABOVE_BYTES, begins. A seal stays where it is. */
+static HZ_NOINLINE void *spread_for(void *block, size_t size) {
+    hz_assert(size > HZ_SPREAD_ABOVE_BYTES);
+    size_t step = hz_class_step_of_medium(size);
+    char *place = hz_spread_place(block, hz_min(step, HZ_SPREAD_BYTES));
+    return HZ_BLOCKS_SEALED ? block : place + hz_spread_within(hz_spread_key(place), -size & (step - 1));
+}
+
+/* The same for a block from a bin: it stays where it was if `size` fits behind that, that is, if so many bytes more are
+   still of the class. */
+HZ_INLINE void *fit_for(void *block, size_t size) {
+    unsigned shift = hz_log2(size - 1) - HZ_STEPS_LOG2;
+    size_t offset = hz_spread_offset(block, (size_t)1 << shift) % HZ_SPREAD_BYTES;
+    bool fits = (size - 1 + offset) >> shift == (size - 1) >> shift;
+    return HZ_LIKELY(fits) ? block : spread_for(block, size);
+}
+
+static void *malloc_class(struct hz_thread_block *self, unsigned size_class, size_t alignment, size_t size) {
     void *block = pop_counted(self, size_class, hz_bin_offset(size_class));
     if (HZ_UNLIKELY(block == NULL))
         block = hz_malloc_refill(self, size_class);
-    return HZ_LIKELY(block != NULL) ? block : no_memory();
+    if (HZ_UNLIKELY(block == NULL))
+        return no_memory();
+    if (size_class < HZ_SPREAD_CLASS_FIRST)
+        return block;
+    return alignment > HZ_SPREAD_STEP ? hz_spread_place(block, hz_class_grid(size_class)) : spread_for(block, size);
 }
 
 /* Whether an allocation that this address asks for is sampled. The slow paths are reached by tail calls, so their
@@ -112,7 +133,7 @@ static void *malloc_any(struct hz_thread_block *self, size_t alignment, size_t s
     if (chosen != NULL)
         return chosen;
     if (size_class != HZ_CLASS_NONE)
-        return malloc_class(self, size_class);
+        return malloc_class(self, size_class, alignment, size);
     return malloc_large(self, hz_max(size, 1), alignment, false, sampled);
 }
 
@@ -136,17 +157,30 @@ static void slow_end(struct hz_thread_block *self, bool attached) {
     }
 }
 
-void *hz_malloc_medium(size_t size) {
-    struct hz_thread_block *self = hz_self();
-    if (HZ_UNLIKELY(size > self->mid_max)) /* so in a thread that is not attached */
-        return size > HZ_CLASS_BYTES_MAX ? hz_malloc_aligned(1, size) : hz_malloc_slow(size);
-    unsigned size_class = hz_class_of_medium(size);
+/* The newest block of a mid class's bin; NULL when there is none. */
+HZ_INLINE void *pop_mid(struct hz_thread_block *self, unsigned size_class) {
     hz_store_rlx(&self->popping, 1); /* sync: park, partner hz_park */
     hz_signal_fence();
     void *block = NULL;
     if (HZ_LIKELY(hz_self() == self)) /* otherwise it is being parked, or was just now */
         block = pop_counted(self, size_class, hz_bin_offset(size_class));
     hz_store_rel(&self->popping, 0); /* sync: park, partner hz_park */
+    return block;
+}
+
+/* For more than hz_malloc_medium serves. `self`: as it has read it, since it may not read it twice (park.h). */
+static HZ_NOINLINE void *malloc_spread(size_t size, struct hz_thread_block *self) {
+    if (HZ_UNLIKELY(size > self->spread_max)) /* so in a thread that is not attached */
+        return size > HZ_CLASS_BYTES_MAX ? hz_malloc_aligned(1, size) : hz_malloc_slow(size);
+    void *block = pop_mid(self, hz_class_of_medium(size));
+    return HZ_LIKELY(block != NULL) ? fit_for(hz_malloc_unseal(block), size) : hz_malloc_slow(size);
+}
+
+void *hz_malloc_medium(size_t size) {
+    struct hz_thread_block *self = hz_self();
+    if (size > self->mid_max)
+        return malloc_spread(size, self);
+    void *block = pop_mid(self, hz_class_of_medium(size));
     return HZ_LIKELY(block != NULL) ? hz_malloc_unseal(block) : hz_malloc_slow(size);
 }
 
@@ -166,7 +200,7 @@ static HZ_NOINLINE void *malloc_slow(size_t size, const void *caller) {
     else if (hz_sampler_is_on(self))
         hz_sampler_forget(self); /* it may come here because it would be chosen: then the next allocation must not be */
     if (block == NULL && !is_run) /* size 0 comes here too, and its class may have blocks */
-        block = malloc_class(self, size_class);
+        block = malloc_class(self, size_class, 1, size);
     slow_end(self, attached);
     return hz_malloc_unseal(block);
 }

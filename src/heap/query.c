@@ -10,8 +10,7 @@
 
 /* Ends the program with the message that fits a pointer whose page tag names no class. */
 static HZ_NORETURN HZ_COLD void fail_no_block(const void *block, const char *function) {
-    const void *start = hz_query_start(block);
-    if (start != NULL)
+    if (hz_query_place(block) != NULL)
         hz_misuse(HZ_TEXT_INTERIOR, block, function);
     hz_misuse(hz_segment_find(block) != NULL ? HZ_TEXT_DOUBLE_FREE : HZ_TEXT_FOREIGN, block, function);
 }
@@ -58,16 +57,28 @@ size_t hz_query_usable(const void *block, const char *function) {
         return hz_large_usable(block);
     if (HZ_UNLIKELY(hz_class_is_long(size_class)) && !hz_class_has_start(size_class, block))
         hz_misuse(HZ_TEXT_INTERIOR, block, function);
-    return hz_class_bytes(size_class);
+    return hz_class_bytes(size_class) - hz_spread_offset(block, hz_class_grid(size_class));
+}
+
+size_t hz_query_offset(const void *block) {
+    if (hz_guard_has(block) || hz_profile_has(block))
+        return 0;
+    unsigned size_class = hz_pagetag_class(block);
+    return hz_spread_offset(block, size_class == HZ_CLASS_LARGE ? HZ_SPREAD_BYTES : hz_class_grid(size_class));
+}
+
+size_t hz_query_bytes_for(size_t size) {
+    if (size <= HZ_CLASS_BYTES_MAX)
+        return hz_class_bytes(hz_class_of(size));
+    return hz_large_bytes_for(size);
 }
 
 size_t hz_query_good_size(size_t size) {
-    if (size <= HZ_CLASS_BYTES_MAX)
-        return hz_class_bytes(hz_class_of(size));
-    return hz_large_good_size(size);
+    size_t bytes = hz_query_bytes_for(size);
+    return bytes <= HZ_SPREAD_ABOVE_BYTES || !HZ_SPREADS ? bytes : hz_round_up(size, HZ_SPREAD_STEP);
 }
 
-const void *hz_query_start(const void *address) {
+const void *hz_query_place(const void *address) {
     struct hz_segment *segment = hz_segment_find(address);
     if (segment == NULL)
         return NULL;
@@ -85,4 +96,14 @@ const void *hz_query_start(const void *address) {
     const struct hz_page *page = hz_page_of(address);
     size_t offset = (size_t)((const char *)address - page->start);
     return offset / page->block_bytes < page->capacity ? page->start + offset - offset % page->block_bytes : NULL;
+}
+
+bool hz_query_is_inside(const void *address) {
+    const void *place = hz_query_place(address);
+    if (place == NULL || place == address)
+        return false;
+    unsigned size_class = hz_pagetag_class(place);
+    if ((const char *)address - hz_query_offset(address) != place)
+        return true;
+    return size_class == HZ_CLASS_LARGE ? !hz_large_may_begin(address) : !hz_class_has_start(size_class, address);
 }

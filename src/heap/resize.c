@@ -15,7 +15,7 @@
 void *hz_resize(void *block, size_t size, bool may_move, const char *function) {
     if (hz_profile_has(block) || hz_query_class(block, function) != HZ_CLASS_LARGE)
         return NULL;
-    size_t before = hz_large_usable(block);
+    size_t before = hz_large_bytes(block);
     bool is_of_zone = hz_zone_has(block);
     struct hz_thread_block *self = hz_thread_enter();
     struct hz_profile_record record;
@@ -32,7 +32,7 @@ void *hz_resize(void *block, size_t size, bool may_move, const char *function) {
     hz_thread_leave(self);
     self = hz_thread_mine;
     if (resized != NULL && self != NULL) {
-        size_t after = hz_large_usable(resized);
+        size_t after = hz_large_bytes(resized);
         hz_count(&self->counters.large_acq, after > before ? after - before : 0);
         hz_count(&self->counters.large_rel, before > after ? before - after : 0);
         if (after > before)

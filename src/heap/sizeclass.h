@@ -14,6 +14,7 @@
 #include "base/compiler.h"
 #include "base/large.h"
 #include "base/pagetag.h"
+#include "base/spread.h"
 #include "heap/knobs.h"
 
 enum {
@@ -27,6 +28,9 @@ enum {
     HZ_RUN_ABOVE_BYTES = HZ_PAGE_BYTES,
     HZ_SMALL_LOG2_MAX = 11,
     HZ_SMALL_MAX = 1 << HZ_SMALL_LOG2_MAX,
+    HZ_SPREAD_ABOVE_LOG2 = 13,
+    HZ_SPREAD_ABOVE_BYTES = 1 << HZ_SPREAD_ABOVE_LOG2, /* longer blocks begin at different lines (base/spread.h) */
+    HZ_SPREAD_CLASS_FIRST = 1 + HZ_LINEAR_CLASSES + (HZ_SPREAD_ABOVE_LOG2 - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING,
     HZ_MID_CLASS_FIRST = 1 + HZ_LINEAR_CLASSES + (HZ_SMALL_LOG2_MAX - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING,
     HZ_RUN_CLASS_FIRST =
         1 + HZ_LINEAR_CLASSES + (HZ_PAGE_LOG2 + HZ_STEPS_LOG2 - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING,
@@ -44,6 +48,11 @@ HZ_INLINE unsigned hz_class_of_medium(size_t size) {
     /* the subtraction clears the top bit of `last` */
     unsigned step = (unsigned)(last >> (doubling - HZ_STEPS_LOG2)) - HZ_STEPS_PER_DOUBLING;
     return 1 + HZ_LINEAR_CLASSES + (doubling - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING + step;
+}
+
+/* By how much the class of such a size is larger than the one before it. Its blocks lie at multiples of that. */
+HZ_INLINE size_t hz_class_step_of_medium(size_t size) {
+    return (size_t)1 << (hz_log2(size - 1) - HZ_STEPS_LOG2);
 }
 
 /* Class for a size in 0..HZ_CLASS_BYTES_MAX; size 0 has the smallest class. */
@@ -67,6 +76,14 @@ HZ_INLINE size_t hz_class_bytes(unsigned size_class) {
 /* Mid: above HZ_SMALL_MAX, up to HZ_CLASS_BYTES_MAX. */
 HZ_INLINE bool hz_class_is_mid(unsigned size_class) {
     return size_class >= HZ_MID_CLASS_FIRST;
+}
+
+/* Of what the places of the class's blocks are multiples, as base/spread.h wants it; 1 if they begin at their places.
+ */
+HZ_INLINE size_t hz_class_grid(unsigned size_class) {
+    if (size_class < HZ_SPREAD_CLASS_FIRST)
+        return 1;
+    return hz_min(hz_class_step_of_medium(hz_class_bytes(size_class)), HZ_SPREAD_BYTES);
 }
 
 /* Smallest class that holds `size` bytes and whose block size is a multiple of `alignment`, a power of two up to 64 KiB

@@ -83,7 +83,8 @@ static void block_fill(struct hz_thread_block *thread, struct hz_registered *reg
     thread->tag_mask = hz_pagetags.mask;
     for (size_t granules = 1; granules <= HZ_SMALL_MAX / HZ_GRANULE_BYTES; granules++)
         thread->bin_of[granules] = (uint16_t)hz_bin_offset(hz_class_of(granules * HZ_GRANULE_BYTES));
-    thread->mid_max = HZ_CLASS_BYTES_MAX;
+    thread->mid_max = HZ_SPREAD_ABOVE_BYTES;
+    thread->spread_max = HZ_CLASS_BYTES_MAX;
     for (unsigned index = 1; index < HZ_BINS; index++)
         cache_begin(&thread->cache, index, hz_slot_places.new_bases[index]);
     thread->groups = (struct hz_groups *)(void *)((char *)thread + hz_slot_places.groups);

@@ -417,14 +417,18 @@ static struct zone_large *large_make_locked(struct hz_zone *zone, struct hz_segm
     return large;
 }
 
-static struct zone_large *zone_large_of(const void *block) {
+static struct zone_large *zone_large_at(const void *block) {
     struct hz_segment *segment = hz_segment_get(block);
-    if (HZ_UNLIKELY((uintptr_t)block % HZ_PAGE_BYTES != 0))
-        hz_misuse(HZ_TEXT_INTERIOR, block, HZ_IN_FREE);
     if (block_is_direct(segment))
         return segment->note;
     unsigned char *meta = segment->meta[hz_segment_page(block)].bytes;
     return (struct zone_large *)(void *)(meta + sizeof(struct hz_page));
+}
+
+static struct zone_large *zone_large_of(const void *block) {
+    if (HZ_UNLIKELY(!hz_large_may_begin(block)))
+        hz_misuse(HZ_TEXT_INTERIOR, block, HZ_IN_FREE);
+    return zone_large_at(block);
 }
 
 static void *zone_large_alloc(struct hz_zone *zone, size_t alignment, size_t size, bool zeroed) {
@@ -533,8 +537,8 @@ void hz_zone_figures_get(struct hz_zone *zone, struct hz_zone_figures *figures) 
     }
     for (struct zone_large *large = zone->large; large != NULL; large = large->next) {
         figures->live_blocks++;
-        figures->live_bytes += hz_large_usable(large->block);
-        figures->held_bytes += hz_large_usable(large->block);
+        figures->live_bytes += hz_large_bytes(large->block);
+        figures->held_bytes += hz_large_bytes(large->block);
     }
     zone_unlock(zone);
 }
@@ -652,7 +656,7 @@ static void large_relink(struct hz_zone *zone) {
     struct zone_large *whole = NULL;
     for (struct zone_large *large = zone->large, *next; large != NULL; large = next) {
         next = large->next;
-        if (hz_pagetag_class(large->block) != HZ_CLASS_LARGE || zone_large_of(large->block) != large) {
+        if (hz_pagetag_class(large->block) != HZ_CLASS_LARGE || zone_large_at(large->block) != large) {
             if (whole != NULL)
                 whole->next = next;
             else

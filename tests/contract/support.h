@@ -43,6 +43,26 @@ inline constexpr bool sanitized = HZ_TEST_ASAN != 0 || tsan;
 inline constexpr size_t KiB = 1024;
 inline constexpr size_t MiB = 1024 * KiB;
 
+/* Whether a block that malloc returned for `size` can have so many usable bytes. Above 8 KiB blocks begin at different
+   multiples of 64 bytes, and have what is left. */
+inline bool usable_fits(size_t usable, size_t size) {
+    size_t good = t_good_size(size);
+    return good <= 8 * KiB || t_config_has("fences=1") ? usable == good : usable >= good && usable % 64 == 0;
+}
+
+/* What the statistics count a live block with: all of its memory, though it begins a little behind the start of that.
+   `is_large`: above 64 KiB, and of calloc, realloc or a zone. */
+inline size_t taken_by(const void *block, bool is_large = false) {
+    size_t usable = t_usable_size(block);
+    if (usable <= 8 * KiB || t_table.good_size_fn == nullptr || t_config_has("fences=1"))
+        return usable;
+    size_t step = 1; /* of the class: an eighth of the power of two below */
+    while (16 * step < usable)
+        step *= 2;
+    size_t grid = is_large || step > 64 * KiB ? 64 * KiB : step;
+    return usable + reinterpret_cast<uintptr_t>(block) % grid;
+}
+
 inline constexpr uint64_t mix(uint64_t value) {
     value += 0x9e3779b97f4a7c15U;
     value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9U;

@@ -139,7 +139,7 @@ TEST_F(Counters, LargeBlocksAndTheirBytes) {
     Values values = counted([] {
         for (size_t size : {64 * KiB + 1, MiB, 40 * MiB}) {
             void *block = size <= 2 * MiB ? t_calloc(1, size) : t_malloc(size); /* malloc has classes up to there */
-            usable += t_usable_size(block);
+            usable += taken_by(block, true);
             t_free(block);
         }
     });

@@ -76,9 +76,9 @@ TEST_P(LibcNames, ShareOneHeap) {
     T_ONLY_OURS();
     void *block = GetParam().call(5000);
     size_t with = live_bytes();
-    size_t usable = t_usable_size(block);
+    size_t taken = taken_by(block);
     t_free(block);
-    EXPECT_EQ(live_bytes() + usable, with);
+    EXPECT_EQ(live_bytes() + taken, with);
 }
 
 TEST_P(LibcNames, ImpossibleSizesAreENOMEM) {

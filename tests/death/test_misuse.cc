@@ -164,6 +164,15 @@ void free_in_another_thread(void *pointer) {
     pthread_join(thread, nullptr);
 }
 
+/* Handed out again for a smaller size, and freed as that block, which may begin elsewhere within the same memory. */
+template <size_t size, size_t smaller> void *freed_as_another() {
+    void *block = block_of<size>();
+    t_free(block);
+    void *again = block_of<smaller>();
+    t_free(again);
+    return block;
+}
+
 /* Freed by another thread, so the block may still be on its way home. */
 void *freed_elsewhere() {
     void *block = block_of<200>();
@@ -219,6 +228,8 @@ const Row rows[] = {
     {"DoubleFreeOf16", always, twice, freed<16>, free_it},
     {"DoubleFreeOf1000", always, twice, freed<1000>, free_it},
     {"DoubleFreeOf30000", always, twice, freed<30000>, free_it},
+    {"DoubleFreeUnderAnotherPointer", always, twice, freed_as_another<10200, 9300>, free_it},
+    {"DoubleFreeOfLongUnderAnotherPointer", always, twice, freed_as_another<73000, 66000>, free_it},
     {"DoubleFreeOfLong", always, twice, freed<70000>, free_it},
     {"DoubleFreeOfSpan", always, twice, freed<300 * KiB>, free_it},
     {"DoubleFreeOfTheLongest", always, twice, freed<2 * MiB>, free_it},
@@ -237,6 +248,12 @@ const Row rows[] = {
     {"FreeInsideMedium", by_checks, interior, inside<20000, 4096>, free_it},
     {"FreeInsideSpan", always, interior, inside<300 * KiB, 128 * KiB>, free_it},
     {"FreeInsideZeroedSpan", always, interior, inside_zeroed<300 * KiB, 128 * KiB>, free_it},
+    {"FreeInsideLong", always, interior, inside<70000, 32>, free_it},
+    {"FreeFarInsideLong", always, interior, inside<70000, 8192>, free_it},
+    {"FreeInsideZeroedLong", always, interior, inside_zeroed<70000, 32>, free_it},
+    {"FreeFarInsideZeroedLong", always, interior, inside_zeroed<70000, 65536>, free_it},
+    {"FreeInsideUnits", always, interior, inside<3 * MiB - 3000, 32>, free_it},
+    {"FreeFarInsideUnits", always, interior, inside<3 * MiB - 3000, 4096>, free_it},
     {"FreeInsideMapping", always, EITHER(HZ_TEXT_INTERIOR, HZ_TEXT_FOREIGN), inside<mapped, MiB>, free_it},
     {"FreeMisalignedByOne", by_checks, interior, inside<100, 1>, free_it},
     {"FreeMisalignedByEight", by_checks, interior, inside<100, 8>, free_it},

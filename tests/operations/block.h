@@ -25,6 +25,13 @@ struct Block {
     size_t alignment;
     uint64_t id; /* decides the contents */
     Origin origin;
+    size_t taken; /* what the statistics count it with, at least */
+
+    /* Above 64 KiB only the heap knows whether the block has a class, and so how far behind the start of its memory it
+       can begin: the statistics may count it with less than this more. */
+    size_t unsure() const {
+        return usable > 64 * support::KiB ? 64 * support::KiB : 0;
+    }
 };
 
 /* Contents cover blocks up to this size in full. A longer block has them at both ends and once in each system page. */

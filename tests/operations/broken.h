@@ -23,7 +23,7 @@ inline std::atomic<void *> last{nullptr};
 inline void *give_twice(size_t size) {
     if (size >= 64 && now()) {
         void *block = last.load();
-        if (block != nullptr && t_usable_size(block) == t_good_size(size))
+        if (block != nullptr && t_usable_size(block) >= size && t_usable_size(block) <= size + size / 8)
             return block;
     }
     void *block = t_malloc(size);

@@ -31,6 +31,16 @@ inline size_t size_of_kind(Actor &actor, size_t kind) {
 }
 
 /* Always small once the actor holds much. */
+inline void hold(Actor &actor, const Block &block) {
+    actor.held_bytes += block.taken;
+    actor.unsure_bytes += block.unsure();
+}
+
+inline void let_go(Actor &actor, const Block &block) {
+    actor.held_bytes -= block.taken;
+    actor.unsure_bytes -= block.unsure();
+}
+
 inline size_t bounded(const Actor &actor, size_t size) {
     bool fits = actor.held_bytes + size <= actor.world->settings.held_bytes_max;
     return fits ? size : size % 64;
@@ -56,8 +66,8 @@ inline void accept(Actor &actor, Block &slot, void *address, size_t size, size_t
     size_t usable = actor.api().usable_size_fn(address);
     actor.require(usable >= size, "usable size below the size", size);
     uint64_t id = support::mix(actor.index << 40 | actor.made++);
-    slot = {address, size, size, usable, alignment, id, origin};
-    actor.held_bytes += usable;
+    slot = {address, size, size, usable, alignment, id, origin, support::taken_by(address)};
+    hold(actor, slot);
     block_fill(slot);
 }
 
@@ -69,7 +79,7 @@ inline Block give_up(Actor &actor, Block &slot) {
         return block;
     actor.require(actor.api().usable_size_fn(block.address) == block.usable, "the usable size changed", block.size);
     verify(actor, block);
-    actor.held_bytes -= block.usable;
+    let_go(actor, block);
     return block;
 }
 
@@ -112,7 +122,7 @@ inline void do_malloc(Actor &actor) {
     allocate_plain(actor, slot, size);
     const t_entries &api = actor.api();
     if (slot.address != nullptr && api.good_size_fn != nullptr)
-        actor.require(api.good_size_fn(size) == slot.usable, "usable size is not the good size", size);
+        actor.require(support::usable_fits(slot.usable, size), "usable size is not the good size", size);
 }
 
 inline void do_calloc(Actor &actor) {
@@ -215,7 +225,7 @@ inline void do_realloc(Actor &actor) {
         return;
     }
     actor.require(block_holds(slot, address, std::min(slot.size, size)), "realloc lost contents", size);
-    actor.held_bytes -= slot.usable;
+    let_go(actor, slot);
     slot = {};
     accept(actor, slot, address, size, 1, Origin::plain, before);
 }
@@ -252,7 +262,7 @@ inline void use_own_zone(Actor &actor) {
         if (block.address == nullptr)
             continue;
         verify(actor, block);
-        actor.held_bytes -= block.usable;
+        let_go(actor, block);
     }
     api.zone_destroy_fn(zone);
 }
@@ -330,10 +340,12 @@ inline void send(Actor &actor, Actor &to, Block &slot) {
     Block block = give_up(actor, slot);
     if (block.address == nullptr)
         return;
-    actor.world->travelling_bytes.fetch_add(block.usable);
+    actor.world->travelling_bytes.fetch_add(block.taken);
+    actor.world->travelling_unsure.fetch_add(block.unsure());
     if (!actor.world->alone && to.mailbox.try_push(block))
         return;
-    actor.world->travelling_bytes.fetch_sub(block.usable);
+    actor.world->travelling_bytes.fetch_sub(block.taken);
+    actor.world->travelling_unsure.fetch_sub(block.unsure());
     free_block(actor.api(), block, 0);
 }
 
@@ -348,8 +360,9 @@ inline bool take(Actor &actor, Block &slot) {
     if (block.address == nullptr)
         return false;
     slot = block;
-    actor.world->travelling_bytes.fetch_sub(block.usable);
-    actor.held_bytes += block.usable;
+    actor.world->travelling_bytes.fetch_sub(block.taken);
+    actor.world->travelling_unsure.fetch_sub(block.unsure());
+    hold(actor, slot);
     verify(actor, slot);
     return true;
 }

@@ -67,7 +67,8 @@ class Actor {
     size_t depth = 0;          /* threads that wait for the one that acts now */
     uint64_t steps = 0;
     uint64_t made = 0;
-    size_t held_bytes = 0; /* usable bytes of its blocks, without those in its mailbox */
+    size_t held_bytes = 0;   /* what its blocks have taken, without those in its mailbox; */
+    size_t unsure_bytes = 0; /* and Block::unsure of these */
     const char *operation = "start";
     threads::Queue<512, Block> mailbox;
     Block slots[slot_count] = {};
@@ -126,7 +127,8 @@ class World {
     Limits limits;
     bool alone = false;                      /* in a child of fork: no other actor exists */
     size_t live_start = 0;                   /* live bytes before the first operation */
-    std::atomic<size_t> travelling_bytes{0}; /* usable bytes of blocks in mailboxes */
+    std::atomic<size_t> travelling_bytes{0}; /* the same for blocks in mailboxes */
+    std::atomic<size_t> travelling_unsure{0};
     Actor *const actors;
 
     bool is_lockstep() const {
@@ -170,6 +172,13 @@ class World {
         size_t sum = travelling_bytes.load();
         for (size_t i = 0; i < settings.actors; i++)
             sum += actors[i].held_bytes;
+        return sum;
+    }
+
+    size_t unsure_bytes() const {
+        size_t sum = travelling_unsure.load();
+        for (size_t i = 0; i < settings.actors; i++)
+            sum += actors[i].unsure_bytes;
         return sum;
     }
 

@@ -93,7 +93,7 @@ class Mirror {
             std::this_thread::yield();
         size_t bytes = 0;
         for (const auto &[block, size] : live_)
-            bytes += t_usable_size(block);
+            bytes += support::taken_by(block, t_usable_size(block) > 64 * support::KiB);
         struct hz_zone_stats now = stats_of(zone_);
         require(now.live_blocks == live_.size(), "the zone counts its blocks", now.live_blocks);
         require(now.live_bytes == bytes, "the zone counts their bytes", now.live_bytes);

@@ -23,27 +23,33 @@ enum {
         16, /* one batch in this many is searched for blocks that occur twice, and looked up in its pages */
 };
 
-/* A block that occurs twice in the array; NULL if there is none. */
-static void *twice_in_few(void *const *blocks, uint32_t count) {
+/* Whether two pointers are the same block: a block can have been freed under two, which lie behind one place. `grid`:
+   of the class of one of them. Blocks of another class are in other pages, and so behind other places. */
+static bool is_same(const void *block, const void *other, size_t grid) {
+    return ((uintptr_t)block ^ (uintptr_t)other) < grid;
+}
+
+/* A block of a class with the grid that occurs twice in the array; NULL if there is none. */
+static void *twice_in_few(void *const *blocks, uint32_t count, size_t grid) {
     for (uint32_t i = 1; i < count; i++)
         for (uint32_t j = 0; j < i; j++)
-            if (HZ_UNLIKELY(blocks[j] == blocks[i]) && blocks[i] != NULL)
+            if (HZ_UNLIKELY(is_same(blocks[j], blocks[i], grid)) && blocks[i] != NULL)
                 return blocks[i];
     return NULL;
 }
 
 /* The same. */
-static void *twice_in(void *const *blocks, uint32_t count) {
+static void *twice_in(void *const *blocks, uint32_t count, size_t grid) {
     if (count <= FEW)
-        return twice_in_few(blocks, count);
+        return twice_in_few(blocks, count, grid);
     uint64_t filter[(1 << FILTER_LOG2) / 64] = {0};
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t hash =
-            (uint32_t)((uintptr_t)blocks[i] / HZ_GRANULE_BYTES) * UINT32_C(0x9e3779b1) >> (32 - FILTER_LOG2);
+        uintptr_t place = (uintptr_t)blocks[i] & ~(grid - 1);
+        uint32_t hash = (uint32_t)(place / HZ_GRANULE_BYTES) * UINT32_C(0x9e3779b1) >> (32 - FILTER_LOG2);
         uint64_t bit = UINT64_C(1) << (hash % 64);
         if (HZ_UNLIKELY((filter[hash / 64] & bit) != 0)) /* rarely true if the blocks differ */
             for (uint32_t j = 0; j < i; j++)
-                if (blocks[j] == blocks[i] && blocks[i] != NULL)
+                if (is_same(blocks[j], blocks[i], grid) && blocks[i] != NULL)
                     return blocks[i];
         filter[hash / 64] |= bit;
     }
@@ -65,10 +71,11 @@ static uint32_t newest_of(struct hz_cache *cache, unsigned index, void **out) {
 
 bool hz_inspect_bin_has(struct hz_cache *cache, unsigned index, const void *block) {
     void **base = hz_bin_base(cache, index);
+    size_t grid = hz_class_grid(hz_pagetag_class(block));
     for (void **slot = base + hz_bin_held(cache, index); slot > base + 1;)
-        if (hz_slot_load_rlx(--slot) == block) /* relaxed, both: owner */
+        if (is_same(hz_slot_load_rlx(--slot), block, grid)) /* relaxed, both: owner */
             return true;
-    return hz_slot_load_rlx(&cache->bins[index].newest) == block;
+    return is_same(hz_slot_load_rlx(&cache->bins[index].newest), block, grid);
 }
 
 /* Ends the program if the bin or the block's page has the block already. */
@@ -89,7 +96,9 @@ bool hz_inspect_free(struct hz_thread_block *self, unsigned index, void *block) 
     bool is_start = is_thorough ? hz_class_has_start(size_class, block) : hz_class_may_have_start(size_class, block);
     if (!is_start)
         hz_misuse(HZ_TEXT_INTERIOR, block, HZ_IN_FREE);
-    if (held > 0 && hz_slot_load_rlx(&self->cache.bins[index].newest) == block) /* relaxed: owner */
+    size_t grid = hz_class_grid(size_class);
+    const void *latest = hz_slot_load_rlx(&self->cache.bins[index].newest); /* relaxed: owner */
+    if (held > 0 && is_same(latest, block, grid))
         hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_IN_BIN);
     if (hz_frees_are_watched(self)) {
         watch_free(self, index, block);
@@ -101,7 +110,8 @@ bool hz_inspect_free(struct hz_thread_block *self, unsigned index, void *block) 
         return false;
     uint32_t count = newest_of(&self->cache, index, blocks);
     blocks[count++] = block;
-    void *twice = twice_in(blocks, count);
+    /* the remote buffer has blocks of several classes: they are compared as pointers */
+    void *twice = twice_in(blocks, count, index == HZ_REMOTE_BIN ? 1 : grid);
     if (twice != NULL)
         hz_misuse(HZ_TEXT_DOUBLE_FREE, twice, HZ_FOUND_IN_BIN);
     if (hz_block_is_home(block))
@@ -126,7 +136,7 @@ void hz_inspect_batch(struct hz_thread_block *self, unsigned size_class, void *c
         inspect_each(size_class, blocks, count);
     if (!is_thorough)
         return;
-    void *twice = twice_in(blocks, count);
+    void *twice = twice_in(blocks, count, hz_class_grid(size_class));
     if (HZ_UNLIKELY(twice != NULL))
         hz_misuse(HZ_TEXT_DOUBLE_FREE, twice, HZ_FOUND_LATER);
 }

@@ -10,6 +10,7 @@
 #include "heap/cache/depot.h"
 #include "heap/cache/room.h"
 #include "heap/pages/supply.h"
+#include "heap/seal.h"
 
 /* base[1] .. base[got] are the new blocks. The last one is for the caller. */
 static void *fill(struct hz_thread_block *self, unsigned size_class, uint32_t got) {
@@ -18,6 +19,15 @@ static void *fill(struct hz_thread_block *self, unsigned size_class, uint32_t go
     hz_room_ensure(self, size_class, got - 1);
     hz_bin_fill(&self->cache, size_class, got - 1);
     return hz_bin_base(&self->cache, size_class)[got];
+}
+
+/* Moves the starts of blocks behind their places as far as the class lets them: malloc moves back what a size needs. */
+static void spread_most(unsigned size_class, void **blocks, uint32_t count) {
+    size_t grid = hz_class_grid(size_class);
+    for (uint32_t i = 0; !HZ_BLOCKS_SEALED && i < count; i++) {
+        char *place = hz_spread_place(blocks[i], grid);
+        blocks[i] = place + hz_spread_within(hz_spread_key(place), grid - HZ_SPREAD_STEP);
+    }
 }
 
 void *hz_refill_from_depot(struct hz_thread_block *self, unsigned size_class) {
@@ -39,5 +49,7 @@ void *hz_refill_from_shard(struct hz_thread_block *self, unsigned size_class) {
         return NULL;
     void **base = hz_bin_base(&self->cache, size_class);
     uint32_t got = hz_supply_refill(self, size_class, base + 1, hz_room_batch(self, size_class));
+    if (size_class >= HZ_SPREAD_CLASS_FIRST)
+        spread_most(size_class, base + 1, got);
     return got > 0 ? fill(self, size_class, got) : NULL;
 }

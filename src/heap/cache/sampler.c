@@ -39,6 +39,7 @@ void hz_sampler_start(struct hz_thread_block *self) {
     self->sampling.is_on = true;
     draw_anew(&self->sampling);
     self->mid_max = 0;
+    self->spread_max = 0;
     for (size_t granules = 1; granules <= HZ_SMALL_MAX / HZ_GRANULE_BYTES; granules++) {
         unsigned size_class = hz_class_of(granules * HZ_GRANULE_BYTES);
         self->sampling.of[granules].bin = (uint16_t)hz_bin_offset(size_class);

@@ -9,14 +9,11 @@
 #include "heap/pages/page.h"
 #include "heap/seal.h"
 
-/* Whether the address is the start of one of our blocks of the class. The caller owns the list, so its pages cannot be
+/* Whether one of our blocks of the class can begin at the address. The caller owns the list, so its pages cannot be
    retired. */
 static bool is_block(unsigned size_class, const void *address) {
-    if (hz_segment_find(address) == NULL || hz_pagetag_class(address) != size_class)
-        return false;
-    const struct hz_page *page = hz_page_of(address);
-    size_t offset = (size_t)((const char *)address - page->start);
-    return offset % page->block_bytes == 0 && offset / page->block_bytes < page->capacity;
+    return hz_segment_find(address) != NULL && hz_pagetag_class(address) == size_class &&
+           hz_class_has_start(size_class, address);
 }
 
 void hz_list_check(unsigned size_class, const void *head, uint32_t count) {

@@ -11,15 +11,18 @@
 #include "base/anatomy.h"
 #include "base/attributes.h"
 #include "base/peak.h"
+#include "base/spread.h"
+#include "heap/pages/grid.h"
 #include "heap/pages/link.h"
 #include "heap/seal.h"
 
 enum {
     DENSE_BLOCK_BYTES = 4096,
-    FULL_FREE_SHARE = 4,   /* a page is full while less than 1/4 of its blocks are free */
-    BLOCKS_MIN = 4,        /* a run should hold at least this many blocks, if they are not long */
-    WASTE_SHARE_MAX = 16,  /* a run should leave at most 1/16 of itself unused */
-    LIST_STEP = 32,        /* blocks of a list whose links are read before any of them is put */
+    FULL_FREE_SHARE = 4,         /* a page is full while less than 1/4 of its blocks are free */
+    BLOCKS_MIN = 4,              /* a run should hold at least this many blocks, if they are not long */
+    ODD_BLOCK_BYTES = 112 << 10, /* runs of blocks up to that have an odd number of pages, at most 7 */
+    WASTE_SHARE_MAX = 16,        /* a run should leave at most 1/16 of itself unused */
+    LIST_STEP = 32,              /* blocks of a list whose links are read before any of them is put */
     RECIPROCAL_SHIFT = 42, /* exact for offsets below 2^42 / block_bytes; runs are below 2^22, products below 2^60 */
 };
 
@@ -52,17 +55,8 @@ size_t hz_pages_long_bytes(void) {
     return hz_load_rlx(&pages_long_bytes); /* relaxed: counter */
 }
 
-/* Where blocks of 2^shift times an odd number of bytes begin in the run's pages. */
-struct grid {
-    uint16_t inverse;  /* of the odd number, modulo 2^16 */
-    uint16_t capacity; /* different offsets in a page, at most one for each block of the run */
-    unsigned shift;    /* 4..16: all sizes are multiples of HZ_GRANULE_BYTES */
-};
-
-static struct grid grids[HZ_CLASS_COUNT]; /* const after publish, both */
+static struct hz_grid grids[HZ_CLASS_COUNT]; /* const after publish, both */
 static uint8_t run_pages_of[HZ_CLASS_COUNT];
-
-_Static_assert(HZ_PAGE_LOG2 == 16, "grid_number treats an offset in a page as a number modulo 2^16");
 
 static struct hz_page *page_at(struct hz_segment *segment, unsigned page) {
     return (struct hz_page *)(void *)segment->meta[page].bytes;
@@ -85,9 +79,11 @@ static void run_count(const struct hz_page *page, int sign) {
         hz_add_rlx(&pages_long_bytes, bytes);
 }
 
+/* Runs of an even number of pages would put the blocks of many of them into few sets of the TLB. */
 static unsigned run_pages_for(size_t block_bytes) {
     size_t least = has_long_blocks(block_bytes) ? 1 : BLOCKS_MIN;
-    for (unsigned pages = 1; pages < HZ_RUN_PAGES_MAX; pages++) {
+    unsigned step = block_bytes <= ODD_BLOCK_BYTES ? 2 : 1;
+    for (unsigned pages = 1; pages < HZ_RUN_PAGES_MAX; pages += step) {
         size_t bytes = (size_t)pages << HZ_PAGE_LOG2;
         if (bytes >= least * block_bytes && bytes % block_bytes <= bytes / WASTE_SHARE_MAX)
             return pages;
@@ -183,47 +179,31 @@ static void *block_at(const struct hz_page *page, uint32_t bit) {
     return page->start + (size_t)index * page->block_bytes;
 }
 
-/* The number of the block that begins at the address; `capacity` or more if none does. */
-static uint32_t block_index(const struct hz_page *page, const void *address) {
-    uint64_t offset = (uint64_t)((const char *)address - page->start);
-    uint32_t index = (uint32_t)(offset * page->reciprocal >> RECIPROCAL_SHIFT);
-    return (uint64_t)index * page->block_bytes == offset ? index : UINT32_MAX;
+/* Whether a block can begin at the address, which lies so far behind its place: less than the class's grid. */
+static bool may_begin_behind(const void *address, size_t behind) {
+    return HZ_LIKELY(behind == 0) ||
+           (!HZ_BLOCKS_SEALED && hz_spread_may_be(hz_spread_key((const char *)address - behind), behind));
 }
 
-/* Newton's method: each step doubles the number of low bits in which odd * inverse equals 1. At first 3 are right. */
-static uint16_t odd_inverse(uint32_t odd) {
-    uint32_t inverse = odd;
-    for (int bits = 3; bits < HZ_PAGE_LOG2; bits *= 2)
-        inverse *= 2 - odd * inverse;
-    return (uint16_t)inverse;
+/* The number of the block in whose memory the address lies, and how far behind its place. */
+HZ_INLINE uint32_t block_index(const struct hz_page *page, const void *address, size_t *behind) {
+    uint64_t offset = (uint64_t)((const char *)address - page->start);
+    uint32_t index = (uint32_t)(offset * page->reciprocal >> RECIPROCAL_SHIFT);
+    *behind = (size_t)(offset - (uint64_t)index * page->block_bytes);
+    return index;
 }
 
 void hz_pages_init(void) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
-        uint32_t block_bytes = (uint32_t)hz_class_bytes(size_class);
-        unsigned twos = (unsigned)__builtin_ctz(block_bytes);
-        unsigned shift = (unsigned)hz_min(twos, HZ_PAGE_LOG2);
-        unsigned run_pages = run_pages_for(block_bytes);
-        size_t blocks = ((size_t)run_pages << HZ_PAGE_LOG2) / block_bytes;
-        run_pages_of[size_class] = (uint8_t)run_pages;
-        grids[size_class].inverse = odd_inverse(block_bytes >> twos);
-        grids[size_class].capacity = (uint16_t)hz_min(blocks, (size_t)HZ_PAGE_BYTES >> shift);
-        grids[size_class].shift = shift;
+        run_pages_of[size_class] = (uint8_t)run_pages_for(hz_class_bytes(size_class));
+        grids[size_class] = hz_grid_make(size_class, run_pages_of[size_class]);
     }
 }
 
-/* Divides an offset in a page by the bytes of a block, modulo 2^16. Multiplying by the inverse divides by the odd
-   number; the rotation divides by 2^shift. Both map the 2^16 possible values one to one. The starts of blocks yield all
-   results below the capacity, so no other offset yields one of these. In a run of several pages an offset that is right
-   for one page can be wrong for another. */
-static uint16_t grid_number(struct grid grid, uint16_t offset) {
-    uint16_t product = (uint16_t)(offset * (uint32_t)grid.inverse);
-    return (uint16_t)(product >> grid.shift | product << (HZ_PAGE_LOG2 - grid.shift));
-}
-
 bool hz_class_may_have_start(unsigned size_class, const void *address) {
-    struct grid grid = grids[size_class];
-    return grid_number(grid, (uint16_t)(uintptr_t)address) < grid.capacity;
+    struct hz_grid grid = grids[size_class];
+    size_t behind = (uintptr_t)address & (uint16_t)~grid.places;
+    return hz_grid_number(grid, (uint16_t)(uintptr_t)address) < grid.capacity && may_begin_behind(address, behind);
 }
 
 bool hz_class_has_start(unsigned size_class, const void *address) {
@@ -232,7 +212,8 @@ bool hz_class_has_start(unsigned size_class, const void *address) {
     if (run_pages_of[size_class] == 1)
         return true;
     const struct hz_page *page = hz_page_of(address);
-    return block_index(page, address) < page->capacity;
+    size_t behind;
+    return block_index(page, address, &behind) < page->capacity && (behind & page->wrong_bits) == 0;
 }
 
 enum { GRID_LANES = 8 }; /* lanes of the vectors into which compilers turn the two loops of grid_look */
@@ -243,18 +224,18 @@ struct grid_look {
     uint16_t wrong[GRID_LANES]; /* not 0: one of them is no block's start */
 };
 
-static void grid_look(struct grid_look *look, struct grid grid, void *const *addresses) {
+static void grid_look(struct grid_look *look, struct hz_grid grid, void *const *addresses) {
     uint16_t offsets[GRID_LANES];
     for (int lane = 0; lane < GRID_LANES; lane++) {
         look->bits[lane] |= (uintptr_t)addresses[lane];
         offsets[lane] = (uint16_t)(uintptr_t)addresses[lane];
     }
     for (int lane = 0; lane < GRID_LANES; lane++)
-        look->wrong[lane] |= grid_number(grid, offsets[lane]) >= grid.capacity;
+        look->wrong[lane] |= hz_grid_number(grid, offsets[lane]) >= grid.capacity;
 }
 
 bool hz_class_may_have_starts(unsigned size_class, void *const *addresses, uint32_t count) {
-    struct grid grid = grids[size_class];
+    struct hz_grid grid = grids[size_class];
     struct grid_look look = {0};
     uintptr_t bits = 0; /* of all addresses: the tags' mask is one less than a power of two */
     bool all = true;
@@ -266,15 +247,19 @@ bool hz_class_may_have_starts(unsigned size_class, void *const *addresses, uint3
     }
     for (uint32_t i = 0; i < count; i++) {
         bits |= (uintptr_t)addresses[i];
-        all &= grid_number(grid, (uint16_t)(uintptr_t)addresses[i]) < grid.capacity;
+        all &= hz_grid_number(grid, (uint16_t)(uintptr_t)addresses[i]) < grid.capacity;
     }
+    all &= grid.places == UINT16_MAX || bits % HZ_SPREAD_STEP == 0;
     return all && !hz_pagetag_is_beyond((const void *)bits);
 }
 
-/* The bit of a block. Ends the program if the address is not the start of a block. */
+/* The bit of a block. Ends the program if the address is not the start of a block. Of the lines at which a spread block
+   can begin it takes any, hz_class_has_start only those of its place. */
 static uint32_t block_bit(const struct hz_page *page, const void *block) {
-    uint32_t index = block_index(page, block);
-    if (HZ_UNLIKELY(index >= page->capacity))
+    size_t behind;
+    uint32_t index = block_index(page, block, &behind);
+    bool is_wrong = HZ_UNLIKELY(behind != 0) && (behind & page->wrong_bits) != 0;
+    if (HZ_UNLIKELY(is_wrong || index >= page->capacity))
         hz_misuse(HZ_TEXT_INTERIOR, block, HZ_FOUND_LATER);
     return index >= page->rotation ? index - page->rotation : index + page->capacity - page->rotation;
 }
@@ -528,6 +513,7 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
     page->first_word = 0;
     hz_store_rlx(&page->looked_free, 0);
     page->unit_log2 = (uint8_t)unit_log2_for(run.pages);
+    page->wrong_bits = hz_grid_wrong_bits(shard_is_zone(shard) ? HZ_CLASS_NONE : size_class);
     hz_store_rlx(&page->purged_units, untouched_units(&run, page)); /* relaxed: as above */
     page->plain_units = 0;
     bits_fill(page);

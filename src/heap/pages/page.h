@@ -47,6 +47,7 @@ struct hz_page {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_mpsc remote; /* sync: page-remote; blocks sent to the page itself */
     uint64_t plain_units;                                  /* lock: of the purged ones, those that were mapped anew */
     uint8_t unit_log2;                                     /* const after publish: hz_page_unit_log2 */
+    uint32_t wrong_bits;        /* const after publish: hz_grid_wrong_bits; a zone's blocks begin at their places */
     struct hz_page *queue_next; /* owner: the sender that queues the page, later the taker of the queue */
     /* sync: page-move; the shard, if its number is HZ_SHARD_OF_ZONE. It stays when the page is retired */
     _Atomic(struct hz_shard *) zone;
@@ -72,8 +73,9 @@ HZ_INLINE uint64_t hz_units_touched(unsigned unit_log2, size_t offset, size_t by
 /* The page that a block lies in. The block is known to be ours. Any thread. */
 struct hz_page *hz_page_of(const void *block);
 
-/* Whether a block of the class begins at the address, which lies in a page of the class. Any thread, after
-   hz_pages_init. Reads no page description, except for classes whose runs are longer than a page. */
+/* Whether a block of the class can begin at the address, which lies in a page of the class: at its place, or, if it is
+   long, a little behind (base/spread.h). Any thread, after hz_pages_init. Reads no page description, except for classes
+   whose runs are longer than a page. */
 bool hz_class_has_start(unsigned size_class, const void *address);
 
 /* Whether the address, or each of the addresses, looks like the start of a block of the class. These read no page

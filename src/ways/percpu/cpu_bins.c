@@ -338,7 +338,8 @@ static void slab_inspect(struct hz_thread_block *self, struct hz_cpu_slab *slab,
     uint32_t slot = hz_load_acq(&bin->top); /* sync: cpu-bins, partner hz_rseq_push: the slots below */
     for (uint32_t count = 0; slot > bin->first && count < NEWEST_LOOKED_AT; count++) {
         slot -= (uint32_t)sizeof(void *);
-        if (hz_slot_load_rlx(slab_slot(slab, slot)) == block) /* relaxed: as above */
+        const void *other = hz_slot_load_rlx(slab_slot(slab, slot));           /* relaxed: as above */
+        if (((uintptr_t)other ^ (uintptr_t)block) < hz_class_grid(size_class)) /* the same place (base/spread.h) */
             hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_IN_BIN);
     }
     if (hz_block_is_home(block))

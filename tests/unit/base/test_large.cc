@@ -57,7 +57,7 @@ TEST_F(Large, BlocksHoldWhatTheySay) {
         auto *block = static_cast<char *>(hz_large_alloc(size, 1, false));
         ASSERT_NE(block, nullptr) << size;
         EXPECT_GE(hz_large_usable(block), size);
-        EXPECT_EQ(hz_large_usable(block), hz_large_good_size(size));
+        EXPECT_EQ(hz_large_bytes(block), hz_large_bytes_for(size));
         EXPECT_EQ(hz_pagetag_class(block), static_cast<unsigned>(HZ_CLASS_LARGE));
         EXPECT_EQ(hz_load_rlx(&hz_pagetag_of(block)->bin), 0U) << "free must take the slow path";
         support::fill(block, hz_large_usable(block), blocks.size());
@@ -114,8 +114,8 @@ TEST_F(Large, RefusesWhatCannotBe) {
     for (size_t size : {SIZE_MAX, static_cast<size_t>(PTRDIFF_MAX) + 1, static_cast<size_t>(PTRDIFF_MAX)})
         EXPECT_EQ(hz_large_alloc(size, 1, false), nullptr);
     EXPECT_EQ(hz_large_alloc(1, size_t{1} << 62, false), nullptr);
-    EXPECT_EQ(hz_large_good_size(SIZE_MAX), 0U);
-    EXPECT_EQ(hz_large_good_size(static_cast<size_t>(PTRDIFF_MAX) + 1), 0U);
+    EXPECT_EQ(hz_large_bytes_for(SIZE_MAX), 0U);
+    EXPECT_EQ(hz_large_bytes_for(static_cast<size_t>(PTRDIFF_MAX) + 1), 0U);
     void *block = hz_large_alloc(5 * MiB, 1, false);
     EXPECT_EQ(hz_large_resize(block, SIZE_MAX, true), nullptr);
     EXPECT_EQ(hz_large_resize(block, size_t{1} << 60, true), nullptr);
@@ -164,7 +164,7 @@ TEST_F(Large, MappingResizesInPlace) {
     auto *block = static_cast<char *>(hz_large_alloc(8 * MiB, 1, false));
     support::fill(block, 8 * MiB, 1);
     ASSERT_EQ(hz_large_resize(block, 5 * MiB + 1, true), block);
-    EXPECT_EQ(hz_large_usable(block), hz_large_good_size(5 * MiB + 1));
+    EXPECT_EQ(hz_large_bytes(block), hz_large_bytes_for(5 * MiB + 1));
     EXPECT_TRUE(support::holds(block, 5 * MiB, 1));
     ASSERT_EQ(hz_large_resize(block, 5 * MiB + 2, true), block) << "the same pages";
     EXPECT_EQ(hz_large_resize(block, run_bytes_max(), true), nullptr) << "a run serves this size";

@@ -18,7 +18,8 @@ struct Kind {
     uint64_t own;    /* freed by the thread that allocated them */
 };
 
-constexpr Kind kinds[] = {{100, 3000, 1500, 500}, {5000, 400, 300, 0}, {100 * KiB, 40, 10, 10}, {3 * MiB, 8, 6, 0}};
+constexpr Kind kinds[] = {
+    {100, 3000, 1500, 500}, {5000, 400, 300, 0}, {100 * KiB, 40, 10, 10}, {3 * MiB - 3000, 8, 6, 0}};
 
 unsigned size_of(size_t bytes) {
     if (bytes <= HZ_CLASS_BYTES_MAX)
@@ -73,7 +74,7 @@ TEST(Flow, EveryBlockIsCounted) {
             require(now.passed_blocks - before.sizes[size].passed_blocks == kind.passed, "passed", kind.size);
             uint64_t freed = now.freed_blocks - before.sizes[size].freed_blocks;
             require(freed >= kind.passed + kind.own && freed <= kind.passed + kind.own + 5, "freed", kind.size);
-            size_t bytes = size < HZ_CLASS_COUNT ? hz_class_bytes(size) : t_good_size(kind.size);
+            size_t bytes = size < HZ_CLASS_COUNT ? hz_class_bytes(size) : hz_query_bytes_for(kind.size);
             require(now.passed_bytes - before.sizes[size].passed_bytes == kind.passed * bytes, "bytes", kind.size);
             double live = static_cast<double>(kind.allocated - kind.passed - kind.own);
             double share = static_cast<double>(now.passed_blocks) / static_cast<double>(now.freed_blocks);

@@ -36,6 +36,22 @@ class ListCheck : public unit::OwnShard {
     struct hz_list list_ = {};
 };
 
+TEST_F(ListCheck, BlocksBehindTheirPlacesPass) {
+    if (HZ_BLOCKS_SEALED || !HZ_SPREADS)
+        GTEST_SKIP() << "blocks begin at their places";
+    for (size_t size : {9300, 30100, 66000}) {
+        unsigned spread_class = hz_class_of(size);
+        Blocks places = unit::take(shard_, spread_class, 3);
+        Blocks blocks;
+        for (void *place : places)
+            blocks.push_back(static_cast<char *>(place) +
+                             hz_spread_within(hz_spread_key(place), hz_class_bytes(spread_class) - size));
+        struct hz_list list = unit::list_of(blocks);
+        hz_list_check(spread_class, list.head, 3);
+        unit::put(shard_, blocks);
+    }
+}
+
 TEST_F(ListCheck, SoundListsPass) {
     hz_block_link(blocks_[0], &list_); /* beyond the end, where the check does not look */
     for (uint32_t count = 0; count <= 5; count++)

@@ -67,9 +67,9 @@ class Long : public testing::Test {
 
 TEST_F(Long, AtMostAnEighthOfTheSizeIsUnused) {
     for (size_t size = HZ_RUN_ABOVE_BYTES; size <= HZ_CLASS_BYTES_MAX; size += 61) {
-        size_t usable = t_good_size(size);
-        ASSERT_GE(usable, size);
-        ASSERT_LE(usable - size, size / 8) << size;
+        size_t bytes = hz_query_bytes_for(size);
+        ASSERT_GE(bytes, size);
+        ASSERT_LE(bytes - size, size / 8) << size;
     }
 }
 
@@ -78,8 +78,8 @@ TEST_F(Long, MallocHasAClassUpToTheLargest) {
                         size_t{HZ_CLASS_BYTES_MAX} - 1, size_t{HZ_CLASS_BYTES_MAX}}) {
         void *block = t_malloc(size);
         EXPECT_EQ(hz_pagetag_class(block), hz_class_of(size)) << size;
-        EXPECT_EQ(t_usable_size(block), t_good_size(size));
-        EXPECT_EQ(t_usable_size(block), hz_class_bytes(hz_class_of(size)));
+        EXPECT_TRUE(support::usable_fits(t_usable_size(block), size)) << size;
+        EXPECT_EQ(t_usable_size(block) + hz_query_offset(block), hz_class_bytes(hz_class_of(size)));
         support::fill(block, t_usable_size(block), size);
         EXPECT_TRUE(support::holds(block, t_usable_size(block), size));
         t_free(block);
@@ -227,10 +227,10 @@ TEST_F(Long, WithoutRoomWholePagesAreALargeBlock) {
         self_->searched_at = self_->visits;
         void *block = t_malloc(bytes - 100);
         EXPECT_EQ(hz_pagetag_class(block), hz_class_is_run(size_class) ? unsigned{HZ_CLASS_LARGE} : size_class);
-        EXPECT_EQ(t_usable_size(block), bytes) << "of either kind";
-        EXPECT_EQ(t_usable_size(block), t_good_size(bytes - 100));
-        support::fill(block, bytes, size_class);
-        EXPECT_TRUE(support::holds(block, bytes, size_class));
+        EXPECT_EQ(t_usable_size(block) + hz_query_offset(block), bytes) << "of either kind";
+        EXPECT_TRUE(support::usable_fits(t_usable_size(block), bytes - 100));
+        support::fill(block, t_usable_size(block), size_class);
+        EXPECT_TRUE(support::holds(block, t_usable_size(block), size_class));
         self_->searched_at = self_->visits;
         t_free(block);
         EXPECT_EQ(unit::bin_count(self_, size_class), 0U);

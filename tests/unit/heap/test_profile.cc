@@ -157,7 +157,7 @@ TEST(Profile, BlocksAreBlocksLikeOthers) {
         for (size_t size : {size_t{1}, size_t{24}, 2 * KiB, size_t{5000}, 40 * KiB, 64 * KiB}) {
             auto *block = static_cast<char *>(t_malloc(size));
             require(hz_profile_has(block), "sampled", size);
-            require(t_usable_size(block) == t_good_size(size), "its usable size", size);
+            require(t_usable_size(block) == hz_query_bytes_for(size), "its usable size", size);
             require(hz_zone_of(block) == nullptr, "of the common heap", size);
             memset(block, 0x5a, t_usable_size(block));
             auto *zeroed = static_cast<char *>(t_calloc(1, size));

@@ -222,7 +222,7 @@ TEST(Sampling, ChildrenOfAForkChooseForThemselves) {
 
 void require_bins(bool are_empty) {
     struct hz_thread_block *self = unit::self();
-    require(self->mid_max == (are_empty ? 0 : HZ_CLASS_BYTES_MAX), "mid classes", self->mid_max);
+    require(self->mid_max == (are_empty ? 0 : HZ_SPREAD_ABOVE_BYTES), "mid classes", self->mid_max);
     for (size_t granules = 1; granules <= HZ_SMALL_MAX / 16; granules++)
         require(self->bin_of[granules] == (are_empty ? 0 : hz_bin_offset(hz_class_of(granules * 16))), "by size",
                 granules);
