@@ -129,8 +129,8 @@ HZ_API void hz_free_batch(void *const *blocks, size_t count);
 /* The number of bytes that the program may use at `block`: at least the requested size. 0 for NULL. */
 HZ_API size_t hz_usable_size(const void *block);
 
-/* The number of bytes that the program may use of any block that hz_malloc(size) returns. Above 8 KiB a
-   block often has more: hz_malloc_sized and hz_usable_size say how many. 0 if no block of `size` bytes is
+/* The number of bytes that every block of hz_malloc(size) has at least. Above 8 KiB a block often has
+   more: hz_malloc_sized and hz_usable_size say how many. 0 if no block of `size` bytes is
    possible. Allocates nothing. */
 HZ_API size_t hz_good_size(size_t size);
 
@@ -173,7 +173,7 @@ HZ_API struct hz_zone *hz_zone_of(const void *block);
 /* Until version 1.0 a version can add members at the end, as for struct hz_stats. */
 struct hz_zone_stats {
     size_t live_blocks;
-    size_t live_bytes; /* of live blocks, with all that they take; hz_stats_get counts them too */
+    size_t live_bytes; /* of live blocks, with all the memory that they take; hz_stats_get counts them too */
     size_t free_bytes; /* free space in pages that hold the zone's blocks */
     size_t held_bytes; /* the zone's pages and large blocks, touched or not */
 };
@@ -248,7 +248,7 @@ HZ_API int hz_stats_print(int fd, enum hz_stats_format format);
 /* The totals that hz_stats_print writes, for use by programs. Members named _bytes are in bytes. Until version 1.0 a
    version can add members at the end, so compile a program with the header of the library that it runs with. */
 struct hz_stats {
-    size_t live_bytes;     /* allocated and not yet freed, with all that the blocks take: see docs/statistics.md */
+    size_t live_bytes;     /* allocated and not yet freed, with all the memory that the blocks take */
     size_t cached_bytes;   /* freed blocks in bins, buffers, stashes, transfer, central and the depot */
     size_t free_bytes;     /* free space in pages that hold blocks, and free pages; not what was purged or untouched */
     size_t resident_bytes; /* live_bytes + cached_bytes + free_bytes: an upper bound of the heap's RSS */

@@ -23,7 +23,7 @@ static size_t direct_bytes_for(size_t size) {
     return hz_round_up(size, hz_os_page_bytes());
 }
 
-/* Zeroes what lies of [block, block + size) in pages of the run that were dirty. */
+/* Zeroes the part of [block, block + size) that lies in pages which were dirty. */
 static void zero_dirty(const struct hz_run *run, char *block, size_t size) {
     char *end = block + size;
     for (unsigned page = run->first; page < run->first + run->pages && block < end; page++) {
@@ -34,11 +34,10 @@ static void zero_dirty(const struct hz_run *run, char *block, size_t size) {
     }
 }
 
-enum {
-    GROWING_SLACK = 4095
-}; /* of a run that is not zeroed: as a rule realloc has grown it, and needs the rest soon */
+/* The most slack within which a run that is not zeroed is spread: realloc has usually grown it, and needs the rest. */
+enum { GROWING_SLACK = 4095 };
 
-/* Where the block begins that has the memory from `place` on. */
+/* The start of the block whose memory begins at `place`. */
 static void *place_spread(void *place, uint64_t key, size_t slack, size_t alignment) {
     return alignment > HZ_SPREAD_STEP ? place : (char *)place + hz_spread_within(key, slack);
 }
@@ -58,7 +57,7 @@ static void *run_block_alloc(size_t size, size_t alignment, bool zeroed) {
     return block;
 }
 
-/* A direct block keeps its segment when its pages move, so that is what decides where it begins. */
+/* A direct block keeps its segment when its pages move, so its start depends on that. */
 static uint64_t direct_key(const struct hz_segment *segment) {
     return segment->index;
 }

@@ -15,6 +15,8 @@
 #include <errno.h>
 #include <string.h>
 
+enum { GROWING_SHARE = 4 };
+
 static void *fail(int error) {
     errno = error;
     return NULL;
@@ -36,9 +38,14 @@ static bool fits_well(size_t usable, size_t size) {
     return size <= usable && usable - size <= unused_max;
 }
 
+/* How far the block begins behind its place (base/spread.h). */
+static size_t offset_of(const void *block, size_t usable) {
+    return usable > HZ_SPREAD_ABOVE_BYTES ? hz_query_offset(block) : 0;
+}
+
 /* Whether the block can be one for `size`: of its class, or a run of pages. */
 static bool is_good(const void *block, size_t usable, size_t size) {
-    size_t offset = hz_query_offset(block);
+    size_t offset = offset_of(block, usable);
     return usable + offset == hz_query_bytes_for(size) ||
            (size > HZ_RUN_ABOVE_BYTES && usable + offset == hz_large_bytes_for(offset + size));
 }
@@ -46,16 +53,17 @@ static bool is_good(const void *block, size_t usable, size_t size) {
 /* Whether a new block for `size` would be as long: as a run of pages if this block is one, else as a block of a class.
  */
 static bool is_as_new(const void *block, size_t usable, size_t size) {
+    if (size > usable)
+        return false;
     bool is_run = size > HZ_RUN_ABOVE_BYTES && hz_pagetag_class(block) == HZ_CLASS_LARGE;
-    size_t offset = hz_query_offset(block);
-    size_t bytes = is_run ? hz_large_bytes_for(offset + size) : hz_query_bytes_for(size);
-    return size <= usable && usable + offset == bytes;
+    size_t offset = offset_of(block, usable);
+    return usable + offset == (is_run ? hz_large_bytes_for(offset + size) : hz_query_bytes_for(size));
 }
 
 /* Whether a new block for `size` at a multiple of `alignment` would have the same class. */
 static bool has_class_for(const void *block, size_t usable, size_t alignment, size_t size) {
     unsigned size_class = size <= HZ_CLASS_BYTES_MAX ? hz_class_of_aligned(size, alignment) : HZ_CLASS_NONE;
-    return size_class != HZ_CLASS_NONE && usable + hz_query_offset(block) == hz_class_bytes(size_class);
+    return size_class != HZ_CLASS_NONE && usable + offset_of(block, usable) == hz_class_bytes(size_class);
 }
 
 /* hint: for lack of memory, realloc has left a block in place that is more than twice as large as requested. The thread
@@ -85,13 +93,16 @@ static void *aligned(size_t alignment, size_t size) {
     return hz_live_add(hz_heap_aligned(alignment, size));
 }
 
-/* A block that has grown once often grows again: a run of pages can do so in place, and a block at its place
-   (base/spread.h) has all of its class's bytes for that. */
+/* A block that has grown once often grows again: a run of pages can do so in place, and a block of a class if it does
+   not begin far behind its place (base/spread.h). So it is placed as if it needed most of its slack. Where allocations
+   are sampled the size matters more. */
 static void *grown(size_t size) {
     if (HZ_CONFIG_FENCES || size <= HZ_SPREAD_ABOVE_BYTES)
         return hz_front_malloc(size);
-    return hz_live_add(size <= HZ_RUN_ABOVE_BYTES ? hz_heap_aligned((size_t)2 * HZ_SPREAD_STEP, size)
-                                                  : hz_malloc_run(size, false));
+    if (size > HZ_RUN_ABOVE_BYTES)
+        return hz_live_add(hz_malloc_run(size, false));
+    size_t slack = hz_sampling_is_on() ? 0 : hz_query_bytes_for(size) - size;
+    return hz_front_malloc(size + slack - slack / GROWING_SHARE);
 }
 
 /* A block to which `block` can move: of the same zone, if it has one. */
@@ -170,7 +181,7 @@ void *hz_front_aligned_realloc(void *block, size_t alignment, size_t size) {
     bool may_stay = !has_exact_size(block) && (uintptr_t)block % alignment == 0;
     if (may_stay && size <= usable && (fits_well(usable, size) || has_class_for(block, usable, alignment, size)))
         return block;
-    /* a large block that is resized begins as far behind a multiple of 64 KiB, wherever its pages move to */
+    /* a resized large block keeps its distance from a multiple of 64 KiB, wherever its pages move */
     void *resized = may_stay && alignment <= HZ_PAGE_BYTES ? hz_resize(block, size, true, HZ_IN_REALLOC) : NULL;
     if (resized != NULL)
         return resized;

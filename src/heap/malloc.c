@@ -92,7 +92,7 @@ void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class) {
     return block;
 }
 
-/* Where the block for `size`, above HZ_SPREAD_ABOVE_BYTES, begins. A seal stays where it is. */
+/* Where the block for `size`, above HZ_SPREAD_ABOVE_BYTES, begins. A sealed block stays where it is. */
 static HZ_NOINLINE void *spread_for(void *block, size_t size) {
     hz_assert(size > HZ_SPREAD_ABOVE_BYTES);
     size_t step = hz_class_step_of_medium(size);
@@ -100,8 +100,8 @@ static HZ_NOINLINE void *spread_for(void *block, size_t size) {
     return HZ_BLOCKS_SEALED ? block : place + hz_spread_within(hz_spread_key(place), -size & (step - 1));
 }
 
-/* The same for a block from a bin: it stays where it was if `size` fits behind that, that is, if so many bytes more are
-   still of the class. */
+/* The same for a block from a bin. It stays if `size` fits behind its start: `size` and the distance from the place
+   together still have the same class. */
 HZ_INLINE void *fit_for(void *block, size_t size) {
     unsigned shift = hz_log2(size - 1) - HZ_STEPS_LOG2;
     size_t offset = hz_spread_offset(block, (size_t)1 << shift) % HZ_SPREAD_BYTES;
@@ -168,7 +168,7 @@ HZ_INLINE void *pop_mid(struct hz_thread_block *self, unsigned size_class) {
     return block;
 }
 
-/* For more than hz_malloc_medium serves. `self`: as it has read it, since it may not read it twice (park.h). */
+/* hz_malloc_medium above 8 KiB. `self`: what it has read, which is read once only before pop_mid compares (park.h). */
 static HZ_NOINLINE void *malloc_spread(size_t size, struct hz_thread_block *self) {
     if (HZ_UNLIKELY(size > self->spread_max)) /* so in a thread that is not attached */
         return size > HZ_CLASS_BYTES_MAX ? hz_malloc_aligned(1, size) : hz_malloc_slow(size);

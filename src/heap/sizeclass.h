@@ -29,7 +29,7 @@ enum {
     HZ_SMALL_LOG2_MAX = 11,
     HZ_SMALL_MAX = 1 << HZ_SMALL_LOG2_MAX,
     HZ_SPREAD_ABOVE_LOG2 = 13,
-    HZ_SPREAD_ABOVE_BYTES = 1 << HZ_SPREAD_ABOVE_LOG2, /* longer blocks begin at different lines (base/spread.h) */
+    HZ_SPREAD_ABOVE_BYTES = 1 << HZ_SPREAD_ABOVE_LOG2, /* larger blocks begin at different cache lines: spread.h */
     HZ_SPREAD_CLASS_FIRST = 1 + HZ_LINEAR_CLASSES + (HZ_SPREAD_ABOVE_LOG2 - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING,
     HZ_MID_CLASS_FIRST = 1 + HZ_LINEAR_CLASSES + (HZ_SMALL_LOG2_MAX - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING,
     HZ_RUN_CLASS_FIRST =
@@ -50,7 +50,7 @@ HZ_INLINE unsigned hz_class_of_medium(size_t size) {
     return 1 + HZ_LINEAR_CLASSES + (doubling - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING + step;
 }
 
-/* By how much the class of such a size is larger than the one before it. Its blocks lie at multiples of that. */
+/* For the same sizes: by how much the class is larger than the one below. Places of its blocks are multiples of it. */
 HZ_INLINE size_t hz_class_step_of_medium(size_t size) {
     return (size_t)1 << (hz_log2(size - 1) - HZ_STEPS_LOG2);
 }
@@ -78,8 +78,7 @@ HZ_INLINE bool hz_class_is_mid(unsigned size_class) {
     return size_class >= HZ_MID_CLASS_FIRST;
 }
 
-/* Of what the places of the class's blocks are multiples, as base/spread.h wants it; 1 if they begin at their places.
- */
+/* The places of the class's blocks are multiples of this (base/spread.h). 1: the blocks begin at their places. */
 HZ_INLINE size_t hz_class_grid(unsigned size_class) {
     if (size_class < HZ_SPREAD_CLASS_FIRST)
         return 1;

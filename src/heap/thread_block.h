@@ -95,9 +95,9 @@ struct hz_thread_block {
     bool is_new;            /* the thread has not used its bins yet (park.c, free.c) */
     bool ticks_soon;        /* its last tick has left something to do (tick.c) */
     bool is_keeper;         /* it puts blocks into their pages, and sends none to a mailbox (keeper.c) */
-    /* malloc's bin by its offset, for small sizes in granules, 0 for size 0; and the largest sizes for which it
-       takes blocks of a mid class from their bin: as they are, and if they begin where the size fits. While allocations
-       are sampled: the empty bin, and 0 (cache/sampler.h) */
+    /* malloc's bin by its offset, for small sizes in granules, 0 for size 0; and the largest sizes for which it takes
+       mid blocks from their bins: mid_max as they are, spread_max if the size fits behind their starts. While
+       allocations are sampled: the empty bin, and 0 (cache/sampler.h) */
     uint16_t bin_of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1];
     size_t mid_max;
     size_t spread_max;

@@ -23,13 +23,13 @@ enum {
         16, /* one batch in this many is searched for blocks that occur twice, and looked up in its pages */
 };
 
-/* Whether two pointers are the same block: a block can have been freed under two, which lie behind one place. `grid`:
-   of the class of one of them. Blocks of another class are in other pages, and so behind other places. */
+/* Whether two pointers are of one block: a block can be freed under two, less than `grid` behind one place. `grid`: of
+   the class of either. Blocks of other classes are in other pages. */
 static bool is_same(const void *block, const void *other, size_t grid) {
     return ((uintptr_t)block ^ (uintptr_t)other) < grid;
 }
 
-/* A block of a class with the grid that occurs twice in the array; NULL if there is none. */
+/* A block that occurs twice in the array; NULL if there is none. `grid`: of the blocks' class. */
 static void *twice_in_few(void *const *blocks, uint32_t count, size_t grid) {
     for (uint32_t i = 1; i < count; i++)
         for (uint32_t j = 0; j < i; j++)

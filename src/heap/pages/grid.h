@@ -8,7 +8,7 @@
 #include "heap/class_policy.h"
 #include "heap/seal.h"
 
-/* Where blocks of 2^shift times an odd number of bytes begin in the run's pages. */
+/* Where the places of blocks of 2^shift times an odd number of bytes are in the run's pages. */
 struct hz_grid {
     uint16_t inverse;  /* of the odd number, modulo 2^16 */
     uint16_t places;   /* the bits of an offset that tell places apart (base/spread.h) */
@@ -18,20 +18,21 @@ struct hz_grid {
 
 _Static_assert(HZ_PAGE_LOG2 == 16, "hz_grid_number treats an offset in a page as a number modulo 2^16");
 
-/* Of a class whose runs have so many arena pages. */
+/* For a class whose runs have `run_pages` arena pages. */
 struct hz_grid hz_grid_make(unsigned size_class, unsigned run_pages);
 
-/* The bits that no block of the class has in its distance from its place: all, or all but some. */
+/* The bits that are 0 in the distance of each block of the class from its place. If blocks begin at their places: all.
+ */
 HZ_INLINE uint32_t hz_grid_wrong_bits(unsigned size_class) {
     size_t grid = HZ_BLOCKS_SEALED ? 1 : hz_class_grid(size_class);
     return grid == 1 ? UINT32_MAX : ~(uint32_t)(grid - HZ_SPREAD_STEP);
 }
 
 /* Divides the offset of a block's place in an arena page by the bytes of a block, modulo 2^16. `offset`: of the place,
-   or of what lies behind it. Multiplying by the inverse divides by the odd number; the rotation divides by 2^shift.
-   Both map the 2^16 possible values one to one. The places of blocks yield all results below the capacity, so no other
-   place yields one of these. In a run of several pages an offset that is right for one page can be wrong for another.
- */
+   or of a byte less than hz_class_grid behind it. Multiplying by the inverse divides by the odd number; the rotation
+   divides by 2^shift. Both map the 2^16 possible values one to one. The places of blocks yield all results below the
+   capacity, so no other address yields one of these. In a run of several pages an offset that is right for one page can
+   be wrong for another. */
 HZ_INLINE uint16_t hz_grid_number(struct hz_grid grid, uint16_t offset) {
     uint16_t product = (uint16_t)((offset & grid.places) * (uint32_t)grid.inverse);
     return (uint16_t)(product >> grid.shift | product << (HZ_PAGE_LOG2 - grid.shift));

@@ -253,8 +253,8 @@ bool hz_class_may_have_starts(unsigned size_class, void *const *addresses, uint3
     return all && !hz_pagetag_is_beyond((const void *)bits);
 }
 
-/* The bit of a block. Ends the program if the address is not the start of a block. Of the lines at which a spread block
-   can begin it takes any, hz_class_has_start only those of its place. */
+/* The bit of a block. Ends the program if the address is not the start of a block. It takes any cache line of the grid,
+   hz_class_has_start only those that are possible for the place. */
 static uint32_t block_bit(const struct hz_page *page, const void *block) {
     size_t behind;
     uint32_t index = block_index(page, block, &behind);

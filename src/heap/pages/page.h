@@ -73,9 +73,9 @@ HZ_INLINE uint64_t hz_units_touched(unsigned unit_log2, size_t offset, size_t by
 /* The page that a block lies in. The block is known to be ours. Any thread. */
 struct hz_page *hz_page_of(const void *block);
 
-/* Whether a block of the class can begin at the address, which lies in a page of the class: at its place, or, if it is
-   long, a little behind (base/spread.h). Any thread, after hz_pages_init. Reads no page description, except for classes
-   whose runs are longer than a page. */
+/* Whether a block of the class can begin at the address, which lies in a page of the class: at its place, or, above
+   8 KiB, less than the class's grid behind it (base/spread.h). Any thread, after hz_pages_init. Reads no page
+   description, except for classes whose runs are longer than a page. */
 bool hz_class_has_start(unsigned size_class, const void *address);
 
 /* Whether the address, or each of the addresses, looks like the start of a block of the class. These read no page
