@@ -473,7 +473,7 @@ TEST_F(LongDeathTest, AnAddressInsideIsFound) {
     for (unsigned size_class : unit::some_long_classes()) {
         size_t bytes = hz_class_bytes(size_class);
         auto *block = static_cast<char *>(t_malloc(bytes));
-        for (size_t offset : {size_t{8}, size_t{16}, size_t{4096}, unit::page_bytes, bytes - 16})
+        for (size_t offset : {size_t{8}, size_t{16}, hz_class_grid(size_class), unit::page_bytes, bytes - 16})
             EXPECT_DEATH(hz_heap_free(block + offset), "into the middle of a block: .*found in free")
                 << bytes << " bytes, offset " << offset;
         t_free(block);
