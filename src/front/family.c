@@ -50,14 +50,15 @@ static bool is_good(const void *block, size_t usable, size_t size) {
            (size > HZ_RUN_ABOVE_BYTES && usable + offset == hz_large_bytes_for(offset + size));
 }
 
-/* Whether a new block for `size` would be as long: as a run of pages if this block is one, else as a block of a class.
- */
+/* Whether a new block for `size` would be about as long: as a run of pages if this block is one, else as a block of a
+   class, which above 8 KiB leaves at most an eighth unused. */
 static bool is_as_new(const void *block, size_t usable, size_t size) {
     if (size > usable)
         return false;
-    bool is_run = size > HZ_RUN_ABOVE_BYTES && hz_pagetag_class(block) == HZ_CLASS_LARGE;
-    size_t offset = offset_of(block, usable);
-    return usable + offset == (is_run ? hz_large_bytes_for(offset + size) : hz_query_bytes_for(size));
+    if (size <= HZ_RUN_ABOVE_BYTES || hz_pagetag_class(block) != HZ_CLASS_LARGE)
+        return usable > HZ_SPREAD_ABOVE_BYTES ? fits_well(usable, size) : usable == hz_query_bytes_for(size);
+    size_t offset = hz_query_offset(block);
+    return usable + offset == hz_large_bytes_for(offset + size);
 }
 
 /* Whether a new block for `size` at a multiple of `alignment` would have the same class. */

@@ -31,7 +31,7 @@ TEST(Cancelled, MisuseStillEndsTheProgram) {
     EXPECT_EXIT(in_a_cancelled_thread(t_opaque(bytes)), testing::KilledBySignal(SIGABRT),
                 "hakozuna: free of a pointer that is not from this allocator: 0x");
     char *block = static_cast<char *>(t_malloc(100000));
-    EXPECT_EXIT(in_a_cancelled_thread(block + 64), testing::KilledBySignal(SIGABRT),
+    EXPECT_EXIT(in_a_cancelled_thread(block + 32), testing::KilledBySignal(SIGABRT),
                 "hakozuna: free of a pointer into the middle of a block: 0x");
     t_free(block);
 }

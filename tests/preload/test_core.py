@@ -94,11 +94,18 @@ def known(report: dict) -> dict:
     return kept
 
 
+def lies_in(block: dict, row: dict) -> bool:
+    """The file tells where a block's memory begins. The program's pointer can be up to 64 KiB behind that."""
+    before = block["address"] - row["address"]
+    return 0 <= before < 1 << 16 and before + block["bytes"] == row["bytes"]
+
+
 def agree(ended: Ended) -> dict:
     report = of_core(ended.core)
     assert known(report) == known(ended.live)
     assert report["core"]["unsure"] == []
-    assert [row for row in report["largest"] if row in ended.large] == ended.large
+    rows = [next(row for row in report["largest"] if lies_in(block, row)) for block in ended.large]
+    assert rows == [row for row in report["largest"] if row in rows], "the largest first"
     schema = json.loads((ROOT / "docs/stats-schema.json").read_text())
     assert [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(report)] == []
     return report
@@ -146,7 +153,7 @@ def test_links_that_the_program_has_overwritten(library: Path, program: Path, tm
     smashed = ended(program, library, "smash", tmp_path)
     report = of_core(smashed.core)
     assert report["heap"] == smashed.live["heap"]
-    assert report["largest"][:5] == smashed.large
+    assert all(lies_in(*pair) for pair in zip(smashed.large, report["largest"][:5], strict=True))
 
 
 def test_a_crash_inside_malloc(library: Path, program: Path, tmp_path: Path) -> None:
