@@ -82,6 +82,22 @@ TEST_P(Spread, BlocksOfOneSizeBeginOnDifferentLines) {
     }
 }
 
+/* Blocks that a size without slack has had begin elsewhere again. */
+TEST_P(Spread, StartsDifferAgainAfterSizesWithoutSlack) {
+    if (HZ_TEST_SYSTEM || sanitized || t_config_has("fences=1"))
+        GTEST_SKIP() << "other allocators and fences have their own ways";
+    for (size_t full : {size_t{20480}, size_t{36864}, 64 * KiB, size_t{81920}, 256 * KiB, MiB}) {
+        SCOPED_TRACE(full);
+        for (unsigned round = 0; round < 3; round++) {
+            make(64, full);
+            free_all();
+            make(64, full - full / 17);
+            EXPECT_GE(different_starts(), GetParam().starts_least / 2);
+            free_all();
+        }
+    }
+}
+
 TEST_P(Spread, AllThatIsUsableIsTheBlocksOwn) {
     for (size_t size : {64 * KiB + 1, size_t{66000}, size_t{131072}, size_t{262148}, size_t{1234567}, 2 * MiB,
                         2 * MiB + 1, size_t{3000000}, 9 * MiB - 5}) {

@@ -31,6 +31,7 @@ class Point:
 
     name: str
     wanted: int
+    unsure: int = 0  # what is taken for the blocks may be more by that
     numbers: dict[str, list[int]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
 
@@ -53,7 +54,7 @@ def points_of(output: str) -> list[Point]:
     for line in lines:
         word, *rest = line.split()
         if word == "point":
-            points.append(Point(rest[0], int(rest[1])))
+            points.append(Point(rest[0], *map(int, rest[1:])))
         elif word == "begin":
             body = []
             for inner in lines:
@@ -197,7 +198,7 @@ def test_reports_agree_with_each_other_and_with_the_program(
     for point in points:
         try:
             check_quiet(point)
-            assert abs(point.stats["live"] - start - point.wanted) <= BESIDE
+            assert -BESIDE <= point.stats["live"] - start - point.wanted <= point.unsure + BESIDE
             if workload in ("one", "small", "medium", "large", "zone"):
                 assert point.info["hblks"] == 0, "nothing here is a mapping of its own"
         except AssertionError as error:
@@ -205,8 +206,8 @@ def test_reports_agree_with_each_other_and_with_the_program(
             raise
     full, trimmed = points[1], points[-1]
     if workload == "huge" and full.wanted > 0:
-        assert full.info["hblkhd"] == full.wanted
-        assert full.info["hblks"] * 3_000_000_000 <= full.wanted
+        assert full.wanted <= full.info["hblkhd"] <= full.wanted + full.unsure
+        assert full.info["hblks"] * 3_000_000_000 <= full.info["hblkhd"]
     if "HAKOZUNA_PROFILE" not in variables:  # the samples' slots keep their memory
         assert trimmed.info["arena"] <= points[0].info["arena"] + MIB, "what a trim gave back counts no more"
 

@@ -41,6 +41,8 @@ void *hz_refill_from_depot(struct hz_thread_block *self, unsigned size_class) {
     hz_count(&self->counters.refill_depot, 1);
     if (hz_class_is_mid(size_class))
         hz_count(&self->counters.mid_depot_hit, 1);
+    if (size_class >= HZ_SPREAD_CLASS_FIRST) /* former sizes may have moved them */
+        spread_most(size_class, hz_bin_base(&self->cache, size_class) + 1, got);
     return fill(self, size_class, got);
 }
 

@@ -38,7 +38,8 @@ enum { BLOCKS_MAX = 40000, TRIES = 1000, THREADS = 3, NOISE_REPORTS = 200 };
 
 static void *blocks[BLOCKS_MAX];
 static size_t block_count;
-static size_t wanted;
+static size_t wanted; /* usable bytes of live blocks */
+static size_t unsure; /* bytes behind whose start they may begin: what is taken for them may be more by that */
 static struct hz_zone *zone;
 
 /* ---- reports --------------------------------------------------------------------------------------- */
@@ -116,7 +117,7 @@ static void point(const char *name) {
         if (i == TRIES)
             abort();
     }
-    printf("point %s %zu\n", name, wanted);
+    printf("point %s %zu %zu\n", name, wanted, unsure);
     info_show("mallinfo2", &first);
     printf("mallinfo %d %d %d %d %d %d %d %d %d %d\n", old.arena, old.ordblks, old.smblks, old.hblks, old.hblkhd,
            old.usmblks, old.fsmblks, old.uordblks, old.fordblks, old.keepcost);
@@ -128,13 +129,25 @@ static void point(const char *name) {
 
 /* ---- blocks ---------------------------------------------------------------------------------------- */
 
+/* A block above 8 KiB begins less than an eighth of the power of two below its size behind its memory's start, and less
+   than 64 KiB (docs/decisions/spread-starts.md). */
+static void count(const void *block, int sign) {
+    size_t usable = malloc_usable_size((void *)block);
+    size_t most = 0;
+    for (size_t step = 1024; usable > 8192 && most == 0; step *= 2)
+        most = usable <= 16 * step || step == 65536 ? step : 0;
+    most = usable > 65536 ? 65536 : most;
+    wanted += sign > 0 ? usable : -usable;
+    unsure += sign > 0 ? most : -most;
+}
+
 /* A request that the kernel refuses leaves nothing. */
 static void keep(void *block, bool touched, size_t size) {
     if (block == NULL)
         return;
     if (touched)
         memset(block, 1, size);
-    wanted += malloc_usable_size(block);
+    count(block, 1);
     blocks[block_count++] = block;
 }
 
@@ -173,7 +186,7 @@ static void allocate(const char *workload) {
 static void drop_every(size_t first, size_t step) {
     for (size_t i = first; i < block_count; i += step)
         if (blocks[i] != NULL) {
-            wanted -= malloc_usable_size(blocks[i]);
+            count(blocks[i], -1);
             free(blocks[i]);
             blocks[i] = NULL;
         }
@@ -220,7 +233,7 @@ static void run(const char *workload) {
     in_child("child-half");
     if (zone != NULL) {
         zone_destroy(zone);
-        block_count = wanted = 0;
+        block_count = wanted = unsure = 0;
     }
     drop_every(0, 1);
     point("empty");
