@@ -100,16 +100,16 @@ static HZ_NOINLINE void *spread_for(void *block, size_t size) {
     return HZ_BLOCKS_SEALED ? block : place + hz_spread_within(hz_spread_key(place), -size & (step - 1));
 }
 
-/* The same for a block from a bin. It stays if `size` fits behind its start (`size` and the distance from the place
-   together still have the same class), and if the start uses an eighth of the slack: former sizes may have had less. */
+/* The same for a block from a bin. It stays if `size` fits behind its start: `size` and the distance from the place
+   together still have the same class. Only at its place it does not stay: a former size may have had no slack. */
 HZ_INLINE void *fit_for(void *block, size_t size) {
-    enum { USED_SHARE = 8, SMALL = 511 /* so little slack is not worth it */ };
+    enum { SMALL_SLACK = 512 }; /* not worth a start of its own */
     unsigned shift = hz_log2(size - 1) - HZ_STEPS_LOG2;
     size_t step = (size_t)1 << shift;
     size_t offset = hz_spread_offset(block, step) % HZ_SPREAD_BYTES;
     bool fits = (size - 1 + offset) >> shift == (size - 1) >> shift;
-    bool is_spread = USED_SHARE * offset + SMALL >= (-size & (step - 1));
-    return HZ_LIKELY(fits && is_spread) ? block : spread_for(block, size);
+    bool stays = HZ_LIKELY(offset != 0) || (-size & (step - 1)) < SMALL_SLACK;
+    return HZ_LIKELY(fits && stays) ? block : spread_for(block, size);
 }
 
 static void *malloc_class(struct hz_thread_block *self, unsigned size_class, size_t alignment, size_t size) {

@@ -4,8 +4,8 @@
  *   figures WORKLOAD    the points of one kind of blocks
  *   figures noise       reports while other threads work
  *
- * For each point: a line "point NAME WANTED", then the reports of one moment. WANTED: usable bytes of the program's
- * blocks since the first point. Nothing is allocated between the reports; if the keeper changed something meanwhile,
+ * For each point: a line "point NAME WANTED UNSURE", then the reports of one moment. WANTED: usable bytes of the
+ * program's blocks since the first point; UNSURE: see `unsure`. Nothing is allocated between the reports; if the keeper changed something meanwhile,
  * they are made again.
  */
 #include <dlfcn.h>
