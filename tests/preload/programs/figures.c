@@ -5,8 +5,8 @@
  *   figures noise       reports while other threads work
  *
  * For each point: a line "point NAME WANTED UNSURE", then the reports of one moment. WANTED: usable bytes of the
- * program's blocks since the first point; UNSURE: see `unsure`. Nothing is allocated between the reports; if the keeper changed something meanwhile,
- * they are made again.
+ * program's blocks since the first point; UNSURE: see `unsure`. Nothing is allocated between the reports; if the keeper
+ * changed something meanwhile, they are made again.
  */
 #include <dlfcn.h>
 #include <malloc.h>
