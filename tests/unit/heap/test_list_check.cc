@@ -39,7 +39,7 @@ class ListCheck : public unit::OwnShard {
 TEST_F(ListCheck, BlocksBehindTheirPlacesPass) {
     if (HZ_BLOCKS_SEALED || !HZ_SPREADS)
         GTEST_SKIP() << "blocks begin at their places";
-    for (size_t size : {9300, 30100, 66000}) {
+    for (size_t size : {size_t{9300}, size_t{30100}, size_t{66000}}) {
         unsigned spread_class = hz_class_of(size);
         Blocks places = unit::take(shard_, spread_class, 3);
         Blocks blocks;
