@@ -25,7 +25,7 @@ struct arena {
 
     _Atomic(size_t) alone_bytes;  /* hint: direct blocks of at least so many bytes are mapped alone */
     _Atomic(bool) purging;        /* hint: a thread purges because the dirty budget is exceeded */
-    _Atomic(size_t) direct_bytes; /* counter: usable bytes of direct blocks that are handed out or in the cache */
+    _Atomic(size_t) direct_bytes; /* counter: bytes of direct blocks that are handed out or in the cache */
     _Atomic(size_t) hollow_bytes; /* counter: bytes of runs in use that hold no memory, as their holders say */
 
     struct hz_lock lock;
