@@ -21,7 +21,7 @@ enum {
     MEGABYTE = 1 << 20,
     SOME = 32,
     FAR = 1 << 30,
-    NEAR = 4096
+    NEAR = 4096 + 32 /* blocks above 8 KiB can begin at many multiples of 64 bytes */
 };
 
 /* Keeps the compiler from seeing which block it is. */
