@@ -56,7 +56,7 @@ HZ_INLINE void hz_heap_free(void *block) {
 /* As hz_heap_malloc, and zeroed. */
 HZ_INLINE void *hz_heap_calloc(size_t size) {
     if (size > HZ_RUN_ABOVE_BYTES)
-        return hz_malloc_run(size, true);
+        return hz_calloc_long(size);
     void *block = hz_heap_malloc(size);
     return block == NULL ? NULL : memset(block, 0, size);
 }

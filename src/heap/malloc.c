@@ -12,6 +12,7 @@
 #include "heap/cache/sampler.h"
 #include "heap/keeper.h"
 #include "heap/orphan.h"
+#include "heap/pages/page.h"
 #include "heap/park.h"
 #include "heap/purge.h"
 #include "heap/thread.h"
@@ -59,7 +60,8 @@ static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alig
     return block;
 }
 
-static void *refill(struct hz_thread_block *self, unsigned size_class) {
+/* *fresh_units is 0, and set as by hz_supply_refill; or it is NULL, and nobody asks. */
+static void *refill(struct hz_thread_block *self, unsigned size_class, uint64_t *fresh_units) {
     void *block = hz_refill_from_depot(self, size_class);
     if (block != NULL) {
         hz_tick(self, size_class);
@@ -76,20 +78,24 @@ static void *refill(struct hz_thread_block *self, unsigned size_class) {
         return block;
     if (hz_class_is_run(size_class) && hz_bin_room(&self->cache, size_class) == 0)
         return malloc_large(self, hz_class_bytes(size_class), HZ_PAGE_BYTES, false, false);
-    block = hz_refill_from_shard(self, size_class);
+    block = hz_refill_from_shard(self, size_class, fresh_units);
     if (block == NULL) { /* no memory: what other classes do not use may help */
         hz_heap_purge();
-        block = hz_refill_from_shard(self, size_class);
+        block = hz_refill_from_shard(self, size_class, fresh_units);
     }
     return block;
 }
 
-void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class) {
+static void *refill_joined(struct hz_thread_block *self, unsigned size_class, uint64_t *fresh_units) {
     hz_cpu_bins_join(self);
-    void *block = refill(self, size_class);
+    void *block = refill(self, size_class, fresh_units);
     if (HZ_HAS_CPU_BINS && block != NULL)
         hz_cpu_bins_fill(self, size_class);
     return block;
+}
+
+void *hz_malloc_refill(struct hz_thread_block *self, unsigned size_class) {
+    return refill_joined(self, size_class, NULL);
 }
 
 /* Where the block for `size`, above HZ_SPREAD_ABOVE_BYTES, begins. A sealed block stays where it is. */
@@ -224,6 +230,33 @@ void *hz_malloc_run(size_t size, bool zeroed) {
     if (HZ_UNLIKELY(self == NULL))
         return no_memory();
     void *block = malloc_large(self, size, 1, zeroed, hz_sampler_is_on(self));
+    slow_end(self, attached);
+    return block;
+}
+
+static void *calloc_class(struct hz_thread_block *self, unsigned size_class, size_t size) {
+    uint64_t fresh_units = 0;
+    void *block = pop_counted(self, size_class, hz_bin_offset(size_class));
+    if (block == NULL)
+        block = refill_joined(self, size_class, &fresh_units);
+    if (HZ_UNLIKELY(block == NULL))
+        return no_memory();
+    block = hz_malloc_unseal(spread_for(block, size));
+    if (fresh_units == 0)
+        return memset(block, 0, size);
+    hz_page_block_zero(block, size, fresh_units);
+    return block;
+}
+
+void *hz_calloc_long(size_t size) {
+    bool attached;
+    struct hz_thread_block *self = slow_begin(&attached);
+    if (HZ_UNLIKELY(self == NULL))
+        return no_memory();
+    bool sampled = hz_sampler_is_on(self);
+    bool is_run = HZ_UNLIKELY(sampled) || size > HZ_RUN_CLASSES_ABOVE_BYTES;
+    void *block =
+        is_run ? malloc_large(self, size, 1, true, sampled) : calloc_class(self, hz_class_of_medium(size), size);
     slow_end(self, attached);
     return block;
 }

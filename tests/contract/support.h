@@ -51,7 +51,7 @@ inline bool usable_fits(size_t usable, size_t size) {
 }
 
 /* What the statistics count a live block with: all of its memory, though it begins a little behind the start of that.
-   `is_large`: above 64 KiB, and of calloc, realloc or a zone. */
+   `is_large`: above 64 KiB, and of realloc or a zone. */
 inline size_t taken_by(const void *block, bool is_large = false) {
     size_t usable = t_usable_size(block);
     if (usable <= 8 * KiB || t_table.good_size_fn == nullptr || t_config_has("fences=1"))

@@ -2,9 +2,13 @@
 #include "api.h"
 #include "support.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <thread>
+#include <unistd.h>
+#include <vector>
 
 namespace {
 
@@ -34,6 +38,17 @@ void expect_zeroed_blocks(size_t size, size_t count) {
     }
     for (void *block : blocks)
         t_free(block);
+}
+
+/* Bytes of the whole system pages within the block that are in memory. */
+size_t resident_in(void *block, size_t size) {
+    auto os_page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    uintptr_t first = (reinterpret_cast<uintptr_t>(block) + os_page - 1) / os_page * os_page;
+    size_t pages = (reinterpret_cast<uintptr_t>(block) + size - first) / os_page;
+    std::vector<unsigned char> in_memory(pages);
+    EXPECT_EQ(mincore(reinterpret_cast<void *>(first), pages * os_page, in_memory.data()), 0);
+    return os_page * static_cast<size_t>(std::count_if(in_memory.begin(), in_memory.end(),
+                                                       [](unsigned char page) { return (page & 1) != 0; }));
 }
 
 TEST(Calloc, IsZeroAfterDirtyBlocksAtEveryEdgeSize) {
@@ -93,6 +108,46 @@ TEST(Calloc, AfterShrinkingReallocIsZero) {
         expect_zeroed_blocks(size / 2 + 1, 2);
         t_free(block);
     }
+}
+
+/* What was never used, or went back, is not written to. */
+TEST(Calloc, FreshMemoryStaysUntouched) {
+    if (sanitized || t_config_has("fences=1"))
+        GTEST_SKIP() << "they write into blocks";
+    T_ONLY_OURS();
+    for (size_t size : {size_t{70000}, size_t{100000}, size_t{200000}, size_t{400000}, MiB, 2 * MiB - 5000, 3 * MiB}) {
+        SCOPED_TRACE(size);
+        size_t count = 24 * MiB / size;
+        leave_dirty_blocks(size, count);
+        t_give_back();
+        std::vector<void *> blocks(count);
+        size_t resident = 0;
+        for (void *&block : blocks)
+            block = t_calloc(1, size);
+        for (void *block : blocks)
+            resident += resident_in(block, size);
+        EXPECT_LE(resident, count * size / 16);
+        for (void *block : blocks) {
+            EXPECT_TRUE(is_zero(block, size));
+            t_free(block);
+        }
+    }
+}
+
+/* As for malloc, at most an eighth of a block is unused. */
+TEST(Calloc, TakesNoMoreThanMalloc) {
+    if (t_config_has("fences=1"))
+        GTEST_SKIP() << "a block has exactly what was asked for";
+    T_ONLY_OURS();
+    std::vector<void *> blocks;
+    for (size_t size = 8 * KiB; size <= 2 * MiB; size += size / 50 + 1)
+        for (int i = 0; i < 3; i++) {
+            blocks.push_back(t_calloc(1, size));
+            ASSERT_NE(blocks.back(), nullptr);
+            EXPECT_LE(t_usable_size(blocks.back()), size + size / 8 + 64) << size;
+        }
+    for (void *block : blocks)
+        t_free(block);
 }
 
 TEST(Calloc, OverflowIsENOMEM) {

@@ -46,11 +46,12 @@ void *hz_refill_from_depot(struct hz_thread_block *self, unsigned size_class) {
     return fill(self, size_class, got);
 }
 
-void *hz_refill_from_shard(struct hz_thread_block *self, unsigned size_class) {
+void *hz_refill_from_shard(struct hz_thread_block *self, unsigned size_class, uint64_t *fresh_units) {
     if (hz_arena_is_over_hard()) /* pages that were given back in parts could fill again without the arena */
         return NULL;
     void **base = hz_bin_base(&self->cache, size_class);
-    uint32_t got = hz_supply_refill(self, size_class, base + 1, hz_room_batch(self, size_class));
+    uint32_t want = fresh_units == NULL ? hz_room_batch(self, size_class) : 1;
+    uint32_t got = hz_supply_refill(self, size_class, base + 1, want, fresh_units);
     if (size_class >= HZ_SPREAD_CLASS_FIRST)
         spread_most(size_class, base + 1, got);
     return got > 0 ? fill(self, size_class, got) : NULL;

@@ -16,6 +16,8 @@
 #include "heap/pages/link.h"
 #include "heap/seal.h"
 
+#include <string.h>
+
 enum {
     DENSE_BLOCK_BYTES = 4096,
     FULL_FREE_SHARE = 4,         /* a page is full while less than 1/4 of its blocks are free */
@@ -361,19 +363,35 @@ static void blocks_left(struct hz_shard *shard, struct hz_page *page, uint32_t c
         list_remove(shard, page);
 }
 
-uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want) {
+uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want,
+                               uint64_t *fresh_units) {
     uint32_t got = 0;
     struct hz_page *page;
     while (got < want && (page = hz_load_rlx(&shard->classes[size_class].partial)) != NULL) { /* relaxed: lock */
         uint32_t carved = page_carve(page, out + got, want - got);
         if (HZ_BLOCKS_SEALED)
             hz_seals_check(out + got, carved, HZ_WRITTEN_IN_PAGE);
-        if (HZ_UNLIKELY(hz_load_rlx(&page->purged_units) != 0)) /* relaxed: lock */
+        uint64_t purged = hz_load_rlx(&page->purged_units); /* relaxed: lock */
+        if (HZ_UNLIKELY(fresh_units != NULL))
+            *fresh_units = purged & units_of(page, out[got + carved - 1]);
+        if (HZ_UNLIKELY(purged != 0))
             unpurge_carved(shard, page, out + got, carved);
         blocks_left(shard, page, carved);
         got += carved;
     }
     return got;
+}
+
+void hz_page_block_zero(char *block, size_t size, uint64_t fresh_units) {
+    const struct hz_page *page = hz_page_of(block);
+    size_t unit_bytes = (size_t)1 << hz_page_unit_log2(page);
+    size_t offset = (size_t)(block - page->start);
+    size_t behind = offset + size;
+    for (size_t next; offset < behind; offset = next) {
+        next = hz_min((offset / unit_bytes + 1) * unit_bytes, behind);
+        if ((fresh_units >> (offset / unit_bytes) & 1) == 0)
+            memset(page->start + offset, 0, next - offset);
+    }
 }
 
 void *hz_pages_take_locked(struct hz_shard *shard, unsigned size_class) {

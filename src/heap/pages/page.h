@@ -101,8 +101,13 @@ struct hz_shard *hz_page_shard(struct hz_page *page);
 /* Whether the page belongs to the shard. Under the shard's exclusive the answer stays true until the release. */
 bool hz_page_is_of(struct hz_page *page, const struct hz_shard *shard);
 
-/* Carves up to `want` free blocks out of the shard's partial pages; makes no new page. */
-uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want);
+/* Carves up to `want` free blocks out of the shard's partial pages; makes no new page. *fresh_units, unless it is NULL:
+   the page's units that the last block touches and that had no memory before. */
+uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want,
+                               uint64_t *fresh_units);
+
+/* Zeroes the first `size` bytes of a block, except in those units of its page. */
+void hz_page_block_zero(char *block, size_t size, uint64_t fresh_units);
 
 /* Carves one free block out of the shard's partial pages; NULL when there is none. */
 void *hz_pages_take_locked(struct hz_shard *shard, unsigned size_class);

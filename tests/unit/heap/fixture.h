@@ -153,7 +153,7 @@ inline Blocks take(struct hz_shard *shard, unsigned size_class, uint32_t count) 
     Blocks blocks(count);
     Exclusive exclusive(shard);
     for (uint32_t got = 0; got < count;) {
-        got += hz_pages_carve_locked(shard, size_class, blocks.data() + got, count - got);
+        got += hz_pages_carve_locked(shard, size_class, blocks.data() + got, count - got, nullptr);
         if (got < count && !hz_page_create_locked(shard, size_class))
             abort();
     }
@@ -231,7 +231,7 @@ inline Blocks refill(struct hz_shard *shard, unsigned size_class, uint32_t want)
     struct hz_thread_block *self = unit::self();
     ThreadOf as_owner(self, shard);
     Blocks blocks(want);
-    blocks.resize(hz_supply_refill(self, size_class, blocks.data(), want));
+    blocks.resize(hz_supply_refill(self, size_class, blocks.data(), want, nullptr));
     return blocks;
 }
 

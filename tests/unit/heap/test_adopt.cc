@@ -81,7 +81,7 @@ TEST_F(Adopt, PagesOfAShardWithoutThreadsAreTakenOver) {
         EXPECT_EQ(hz_pages_adopt(self_, size_class), 0U) << "a page is adopted once";
         EXPECT_EQ(counters().page_adopt, after.page_adopt);
         Blocks given(page->free_count);
-        ASSERT_EQ(hz_supply_refill(self_, size_class, given.data(), page->free_count), given.size());
+        ASSERT_EQ(hz_supply_refill(self_, size_class, given.data(), page->free_count, nullptr), given.size());
         for (void *block : given)
             ASSERT_EQ(hz_page_of(block), page) << "a refill takes blocks of the adopted page";
         EXPECT_EQ(counters().page_create, before.page_create);
@@ -533,8 +533,8 @@ class Worker {
         struct hz_thread_block *self = unit::self();
         Blocks some(16);
         uint64_t before = self->counters.page_adopt;
-        some.resize(
-            hz_supply_refill(self, held.size_class, some.data(), static_cast<uint32_t>(random_.between(1, 16))));
+        some.resize(hz_supply_refill(self, held.size_class, some.data(), static_cast<uint32_t>(random_.between(1, 16)),
+                                     nullptr));
         adopted += self->counters.page_adopt - before;
         wrong_ += some.empty();
         keep(held, some);

@@ -24,7 +24,7 @@ class Page : public unit::OwnShard {
     Blocks take_all(unsigned size_class) {
         Blocks blocks(1 << 20);
         Exclusive exclusive(shard_);
-        blocks.resize(hz_pages_carve_locked(shard_, size_class, blocks.data(), 1 << 20));
+        blocks.resize(hz_pages_carve_locked(shard_, size_class, blocks.data(), 1 << 20, nullptr));
         return blocks;
     }
     /* All blocks of two new pages. */
@@ -117,10 +117,11 @@ TEST_F(Page, TakeGoesOnWithTheNextPage) {
         Blocks blocks(3 * capacity);
         {
             Exclusive exclusive(shard_);
-            EXPECT_EQ(hz_pages_carve_locked(shard_, size_class, blocks.data(), capacity + 1), capacity + 1);
-            EXPECT_EQ(hz_pages_carve_locked(shard_, size_class, blocks.data() + capacity + 1, 2 * capacity),
+            EXPECT_EQ(hz_pages_carve_locked(shard_, size_class, blocks.data(), capacity + 1, nullptr), capacity + 1);
+            EXPECT_EQ(hz_pages_carve_locked(shard_, size_class, blocks.data() + capacity + 1, 2 * capacity, nullptr),
                       capacity - 1);
-            EXPECT_EQ(hz_pages_carve_locked(shard_, size_class, blocks.data(), 1), 0U) << "carving makes no page";
+            EXPECT_EQ(hz_pages_carve_locked(shard_, size_class, blocks.data(), 1, nullptr), 0U)
+                << "carving makes no page";
         }
         blocks.resize(2 * capacity);
         EXPECT_EQ(std::set<void *>(blocks.begin(), blocks.end()).size(), 2 * capacity);

@@ -332,6 +332,50 @@ TEST_P(PagePurge, GoesOnWhereItStopped) {
     unit::put(shard_, live);
 }
 
+/* Units without memory are told for each block that is carved, and zeroing leaves them alone. */
+TEST_P(PagePurge, AZeroedBlockTouchesOnlyWhatHasMemory) {
+    for (unsigned size_class : unit::some_short_and_long_classes()) {
+        if (hz_class_bytes(size_class) < 1000)
+            continue; /* thousands of blocks, each compared with all others */
+        SCOPED_TRACE("class " + std::to_string(size_class));
+        Blocks blocks = use(size_class, 4);
+        Blocks live = put_most(blocks);
+        purge();
+        Blocks again;
+        for (size_t left = blocks.size() - live.size(); left > 0; left--) {
+            void *carved = nullptr;
+            uint64_t fresh = 0;
+            {
+                unit::Exclusive exclusive(shard_);
+                if (unit::partial(shard_, size_class) == nullptr) { /* pages of long blocks go when all are home */
+                    ASSERT_TRUE(hz_page_create_locked(shard_, size_class));
+                }
+                ASSERT_EQ(hz_pages_carve_locked(shard_, size_class, &carved, 1, &fresh), 1U);
+            }
+            auto *block = static_cast<char *>(carved);
+            struct hz_page *page = hz_page_of(block);
+            EXPECT_EQ(fresh & ~units_of(page, {block}), 0U);
+            EXPECT_EQ(fresh & units_of(page, live), 0U);
+            EXPECT_EQ(fresh & units_of(page, again), 0U);
+            hz_page_block_zero(block, page->block_bytes, fresh);
+            size_t unit_bytes = size_t{1} << hz_page_unit_log2(page);
+            for (size_t offset = 0; offset < run_bytes(page); offset += unit_bytes)
+                if ((fresh >> (offset / unit_bytes) & 1) != 0) {
+                    EXPECT_FALSE(is_resident(page->start + offset));
+                }
+            EXPECT_TRUE(support::is_zero(block, page->block_bytes));
+            write(block);
+            again.push_back(block);
+        }
+        for (const Blocks &all : {live, again})
+            for (void *block : all)
+                EXPECT_TRUE(is_intact(block));
+        unit::put(shard_, live);
+        unit::put(shard_, again);
+        unit::retire_all(shard_);
+    }
+}
+
 /* ---- through malloc, calloc and free ---- */
 
 TEST(PagePurgeApi, CallocGivesZerosFromPagesThatWerePurgedInParts) {

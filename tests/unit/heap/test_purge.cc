@@ -117,7 +117,7 @@ TEST(Age, EndsWhileAnotherThreadKeepsPushing) {
         struct hz_thread_block *self = unit::self();
         Blocks blocks(batch);
         while (!stop) {
-            uint32_t got = hz_supply_refill(self, size_class, blocks.data(), batch);
+            uint32_t got = hz_supply_refill(self, size_class, blocks.data(), batch, nullptr);
             if (got > 0 && hz_depot_push(self, size_class, blocks.data(), got))
                 started = true;
             else if (got > 0)

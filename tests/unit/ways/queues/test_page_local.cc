@@ -26,7 +26,7 @@ class PageQueue : public unit::OwnShard {
         EXPECT_TRUE(hz_page_create_locked(shard_, size_class));
         uint32_t capacity = unit::partial(shard_, size_class)->capacity;
         Blocks blocks(capacity);
-        EXPECT_EQ(hz_pages_carve_locked(shard_, size_class, blocks.data(), capacity), capacity);
+        EXPECT_EQ(hz_pages_carve_locked(shard_, size_class, blocks.data(), capacity, nullptr), capacity);
         return blocks;
     }
     uint32_t send(const Blocks &blocks) {
