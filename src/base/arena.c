@@ -726,7 +726,7 @@ size_t hz_arena_purge(uint64_t delay_ms, size_t budget_pages) {
     return purged;
 }
 
-bool hz_arena_tick(void) {
+void hz_arena_tick(void) {
     uint64_t now = hz_os_now_ms();
     uint64_t last = hz_load_rlx(&hz_arena.ticked_at_ms); /* relaxed: hint */
     /* relaxed: the CAS picks one thread, and publishes nothing */
@@ -737,7 +737,6 @@ bool hz_arena_tick(void) {
         budget_keep(TICK_BUDGET_PAGES << HZ_PAGE_LOG2);
         hz_arena_idle_end(IDLE_MS, IDLE_MOST);
     }
-    return hz_arena_resting_bytes() > 0;
 }
 
 struct hz_runmap *hz_arena_pages(void) {
@@ -778,6 +777,7 @@ void hz_arena_recount_after_fork(size_t direct_bytes) {
     hz_runmap_repair(&hz_arena.pages, hz_arena_segment_count());
     if (!hz_arena.tight)
         hz_runmap_repair(&hz_region_units, hz_region_count());
+    hz_direct_cache_recount_after_fork();
     hz_store_rlx(&hz_arena.direct_bytes, direct_bytes + hz_direct_cache_bytes()); /* relaxed, both: one thread */
     hz_store_rlx(&hz_arena.purging, false);
 }

@@ -138,13 +138,13 @@ void hz_arena_trim(void);
 void hz_arena_idle_end(uint32_t idle_ms, unsigned most);
 
 /* Housekeeping, called by slow paths as often as they like: every 100 ms purges a little, and unmaps segments that were
-   free and clean for two seconds. True while anything rests, so that another call is worthwhile. Any thread. */
-bool hz_arena_tick(void);
+   free and clean for two seconds. Any thread. */
+void hz_arena_tick(void);
 
 /* Whether more is held than the hard limit allows (arena_state.h), even after a purge of what rests. */
 bool hz_arena_is_over_hard(void);
 
-/* Sets the fixed part of the dirty budget, at first 8 MiB; HZ_ARENA_REST_ALL: nothing is purged because of the budget.
+/* Sets the fixed part of the dirty budget, at first 4 MiB; HZ_ARENA_REST_ALL: nothing is purged because of the budget.
    Less than before: forgets the addition for loops, and purges at once what exceeds the budget. Any thread. */
 #define HZ_ARENA_REST_ALL ((size_t)PTRDIFF_MAX)
 void hz_arena_rest_set(size_t bytes);

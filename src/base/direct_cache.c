@@ -15,7 +15,8 @@ enum {
     /* a slot: 1 + number of the entry, length in pages of 4 KiB, whether a look has seen it; 0: empty */
     KEPT_INDEX_BITS = 32,
     KEPT_PAGES_BITS = 20,
-    KEPT_SHARE = 8, /* a block may be longer than what is asked for by this part of it */
+    KEPT_SHARE = 8,        /* a block may be longer than what is asked for by this part of it */
+    KEPT_TOTAL_UNITS = 32, /* a bit of kept_total */
 };
 
 #define KEPT_SEEN (UINT64_C(1) << 63)
@@ -27,6 +28,9 @@ struct kept_group {
 };
 
 static struct kept_group kept_groups[KEPT_GROUPS];
+/* relaxed: figure; lengths of all blocks in pages of 4 KiB, and from KEPT_TOTAL_UNITS on in units. A block is counted
+   before it comes and until after it has left, so there is never less than what is in the slots */
+static _Atomic(uint64_t) kept_total;
 static _Atomic(uint32_t) kept_used_groups;  /* hint: a bit for each group that ever had a block */
 static _Atomic(uint32_t) kept_put_count;    /* hint: whose turn it is to make room */
 static _Atomic(uint64_t) kept_looked_at_ms; /* hint */
@@ -43,16 +47,30 @@ static size_t kept_bytes(uint64_t word) {
     return (size_t)(word >> KEPT_INDEX_BITS & ((1U << KEPT_PAGES_BITS) - 1)) << KEPT_PAGE_LOG2;
 }
 
+static size_t kept_units(uint64_t word) {
+    return (kept_bytes(word) + HZ_UNIT_BYTES - 1) >> HZ_UNIT_LOG2;
+}
+
+static uint64_t kept_total_of(uint64_t word) {
+    return (uint64_t)(kept_bytes(word) >> KEPT_PAGE_LOG2) | (uint64_t)kept_units(word) << KEPT_TOTAL_UNITS;
+}
+
+/* What a slot held that its block has left, as the callers of this file know it. */
+static uint32_t kept_left(uint64_t word) {
+    hz_sub_rlx(&kept_total, kept_total_of(word)); /* relaxed: figure */
+    return (uint32_t)word;
+}
+
 static bool kept_fits(uint64_t word, size_t bytes) {
     size_t length = kept_bytes(word);
-    return word != 0 && (length + HZ_UNIT_BYTES - 1) >> HZ_UNIT_LOG2 == (bytes + HZ_UNIT_BYTES - 1) >> HZ_UNIT_LOG2 &&
+    return word != 0 && kept_units(word) == (bytes + HZ_UNIT_BYTES - 1) >> HZ_UNIT_LOG2 &&
            length - length / KEPT_SHARE <= bytes;
 }
 
 /* The block in the slot, which becomes empty if it still has this word. */
 static uint32_t kept_take(_Atomic(uint64_t) *slot, uint64_t word) {
     /* sync: direct-cache, partner hz_direct_cache_put */
-    return hz_cas_strong_acq_rlx(slot, &word, 0) ? (uint32_t)word : HZ_DIRECT_NONE;
+    return hz_cas_strong_acq_rlx(slot, &word, 0) ? kept_left(word) : HZ_DIRECT_NONE;
 }
 
 static struct kept_group *kept_group_here(void) {
@@ -92,6 +110,7 @@ uint32_t hz_direct_cache_put(uint32_t index, size_t bytes) {
     uint64_t word = kept_word(index, bytes);
     if ((hz_load_rlx(&kept_used_groups) & bit) == 0) /* relaxed, both: hint */
         hz_or_rlx(&kept_used_groups, bit);
+    hz_add_rlx(&kept_total, kept_total_of(word)); /* relaxed: figure */
     for (uint32_t i = 0; i < KEPT_SLOTS; i++) {
         uint64_t none = 0;
         /* relaxed: cas. sync: direct-cache, partner kept_take */
@@ -99,7 +118,7 @@ uint32_t hz_direct_cache_put(uint32_t index, size_t bytes) {
             return HZ_DIRECT_NONE;
     }
     uint32_t turn = hz_add_rlx(&kept_put_count, 1) % KEPT_SLOTS; /* relaxed: hint */
-    return (uint32_t)hz_xchg_ar(&group->slots[turn], word);      /* sync: direct-cache, partner kept_take, and itself */
+    return kept_left(hz_xchg_ar(&group->slots[turn], word));     /* sync: direct-cache, partner kept_take, and itself */
 }
 
 uint32_t hz_direct_cache_take_any(void) {
@@ -107,7 +126,7 @@ uint32_t hz_direct_cache_take_any(void) {
     for (struct kept_group *group; (group = kept_group_next(&mask)) != NULL;)
         for (uint32_t i = 0; i < KEPT_SLOTS; i++) {
             /* relaxed: hint. sync: direct-cache, partner hz_direct_cache_put */
-            uint32_t taken = hz_load_rlx(&group->slots[i]) != 0 ? (uint32_t)hz_xchg_ar(&group->slots[i], 0) : 0;
+            uint32_t taken = hz_load_rlx(&group->slots[i]) != 0 ? kept_left(hz_xchg_ar(&group->slots[i], 0)) : 0;
             if (taken != HZ_DIRECT_NONE)
                 return taken;
         }
@@ -149,20 +168,17 @@ uint32_t hz_direct_cache_take_old(uint32_t interval_ms) {
     return HZ_DIRECT_NONE;
 }
 
-/* The sum of the lengths, each rounded up to a multiple of `step`, a power of two. */
-static size_t kept_sum(size_t step) {
-    size_t bytes = 0;
-    uint32_t mask = UINT32_MAX;
-    for (struct kept_group *group; (group = kept_group_next(&mask)) != NULL;)
-        for (uint32_t i = 0; i < KEPT_SLOTS; i++)
-            bytes += hz_round_up(kept_bytes(hz_load_rlx(&group->slots[i])), step); /* relaxed: figure */
-    return bytes;
-}
-
 size_t hz_direct_cache_bytes(void) {
-    return kept_sum(1);
+    return (size_t)(uint32_t)hz_load_rlx(&kept_total) << KEPT_PAGE_LOG2; /* relaxed, both: figures */
 }
 
 size_t hz_direct_cache_unit_bytes(void) {
-    return kept_sum(HZ_UNIT_BYTES);
+    return (size_t)(hz_load_rlx(&kept_total) >> KEPT_TOTAL_UNITS) << HZ_UNIT_LOG2;
+}
+
+void hz_direct_cache_recount_after_fork(void) {
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < KEPT_GROUPS * KEPT_SLOTS; i++)
+        total += kept_total_of(hz_load_rlx(&kept_groups[i / KEPT_SLOTS].slots[i % KEPT_SLOTS])); /* relaxed, both: */
+    hz_store_rlx(&kept_total, total);                                                            /* one thread */
 }

@@ -35,12 +35,30 @@ constexpr uint32_t an_hour_ms = 3600000;
     return true;
 }
 
+constexpr size_t rest_default = 4 * MiB;
+
+/* Lets so much rest until its end. */
+class Rests {
+  public:
+    explicit Rests(size_t bytes) {
+        hz_arena_rest_set(bytes);
+    }
+    ~Rests() {
+        hz_arena_rest_set(rest_default);
+    }
+    Rests(const Rests &) = delete;
+    Rests &operator=(const Rests &) = delete;
+};
+
 /* Ticks until nothing rests, and for two ticks at least, which forget loops of earlier tests; false if that takes
    longer than two seconds. */
 [[maybe_unused]] bool rests_nothing_soon() {
     uint64_t start = hz_os_now_ms();
-    while (hz_arena_tick() ? hz_os_now_ms() < start + 2000 : hz_os_now_ms() < start + 250)
+    hz_arena_tick();
+    while (hz_os_now_ms() < start + (hz_arena_resting_bytes() > 0 ? 2000 : 250)) {
         std::this_thread::yield();
+        hz_arena_tick();
+    }
     return hz_arena_resting_bytes() == 0;
 }
 

@@ -17,8 +17,10 @@ class DirectCache : public Arena {
         if (!hz_pagetags.flat)
             GTEST_SKIP() << "in tight mode each block is a mapping of its own";
         ASSERT_TRUE(rests_nothing_soon());
+        hz_arena_rest_set(8 * MiB);
     }
     void TearDown() override {
+        hz_arena_rest_set(rest_default);
         hz_arena_purge(0, SIZE_MAX);
         Arena::TearDown();
     }
@@ -58,7 +60,7 @@ TEST_F(DirectCache, OnlyABlockOfAboutThatLengthIsTaken) {
         hz_arena_direct_free(segment);
         expect_exact_counts();
     }
-    hz_arena_rest_set(8 * MiB);
+    hz_arena_rest_set(rest_default);
 }
 
 TEST_F(DirectCache, AFreedBlockIsNobodysUntilItIsTaken) {
@@ -112,7 +114,7 @@ TEST_F(DirectCache, WhatEmptiesIt) {
     EXPECT_EQ(hz_arena_resting_bytes(), 0U) << "a budget of nothing";
     hz_arena_direct_free(direct(3 * MiB));
     EXPECT_EQ(hz_arena_resting_bytes(), 0U) << "within a budget of nothing";
-    hz_arena_rest_set(8 * MiB);
+    hz_arena_rest_set(rest_default);
 }
 
 /* A block that grows may need the units of one that was freed a moment ago. */
@@ -161,7 +163,7 @@ TEST_F(DirectCache, ManyBlocksAtOnce) {
         expect_exact_counts();
         EXPECT_LE(hz_direct_cache_bytes(), 16 * 8 * 7 * MiB);
     }
-    hz_arena_rest_set(8 * MiB);
+    hz_arena_rest_set(rest_default);
     hz_arena_purge(0, SIZE_MAX);
     EXPECT_EQ(hz_arena_resting_bytes(), 0U);
 }
@@ -198,7 +200,7 @@ TEST_F(DirectCache, ThreadsTakeAndFree) {
                    support::holds(start + bytes - 64, 64, index * 100000 + i);
             hz_arena_direct_free(segment);
             if (i % 50 == index)
-                (void)hz_arena_tick();
+                hz_arena_tick();
             if (i % 400 == index)
                 hz_arena_purge(0, SIZE_MAX);
         }
