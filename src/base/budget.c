@@ -7,12 +7,13 @@
 #include "base/os.h"
 
 enum {
-    BUDGET_BYTES = 8 << 20,
-    BUDGET_USED_SHARE = 16,        /* ... and 1/16 of what is in use */
+    BUDGET_BYTES = 4 << 20,
+    BUDGET_USED_SHARE = 64,        /* ... and 1/64 of what is in use */
     BUDGET_LOOP_BYTES = 128 << 20, /* ... and at most this much more for a loop that frees and allocates it again */
     BUDGET_LOOP_BYTES_MIN = 1 << 20,
-    BUDGET_LOOP_PAGES_BYTES =
-        4 << 20, /* ... of which pages may be this much, and what the base has: there may be no tick */
+    /* ... of which pages may be this much, and 1/8 of what is in use: there may be no tick */
+    BUDGET_LOOP_PAGES_BYTES = 8 << 20,
+    BUDGET_LOOP_USED_SHARE = 8,
     REFUSED_MS = 1000,
     REFUSALS_MAX = 6, /* that double the pause */
 };
@@ -66,7 +67,7 @@ void hz_budget_told(bool done) {
 }
 
 size_t hz_budget_limit(size_t used, size_t resting_units) {
-    size_t most = BUDGET_LOOP_PAGES_BYTES + resting_units + used / BUDGET_USED_SHARE;
+    size_t most = BUDGET_LOOP_PAGES_BYTES + resting_units + used / BUDGET_LOOP_USED_SHARE;
     return base_of(used) + hz_min(hz_load_rlx(&loop_bytes), most); /* relaxed: hint */
 }
 

@@ -42,6 +42,7 @@ bool is_left_out(const void *address) {
 }
 
 TEST_F(Arena, CoreFilesHaveSegmentsThatHoldMemory) {
+    Rests rests(HZ_ARENA_REST_ALL);
     std::vector<struct hz_run> runs;
     for (int i = 0; i < 10; i++) {
         runs.push_back(alloc(unit::run_pages_max));
@@ -155,6 +156,7 @@ TEST_F(Arena, PurgedPagesAreCleanAndZero) {
 }
 
 TEST_F(Arena, PurgeKeepsToItsDelayAndBudget) {
+    Rests rests(HZ_ARENA_REST_ALL);
     hz_arena_purge(0, SIZE_MAX);
     std::vector<struct hz_run> runs;
     for (int i = 0; i < 6; i++) {
@@ -175,7 +177,7 @@ TEST_F(Arena, PurgeKeepsToItsDelayAndBudget) {
 
 /* The bound that arena.h promises for a thread that is alone, without what a loop may have in addition. */
 size_t budget() {
-    return 8 * MiB + hz_arena_used_bytes() / 8;
+    return rest_default + 8 * MiB + hz_arena_used_bytes() / 8 + hz_arena_used_bytes() / 64;
 }
 
 TEST_F(Arena, NoMoreRestsThanTheBudget) {
@@ -193,7 +195,7 @@ TEST_F(Arena, NoMoreRestsThanTheBudget) {
         ASSERT_LE(hz_arena_resting_bytes(), budget());
         most = std::max(most, hz_arena_resting_bytes());
     }
-    EXPECT_GT(most, 8 * MiB) << "the budget is used";
+    EXPECT_GT(most, rest_default) << "the budget is used";
     EXPECT_GT(figures().purged_bytes, purged);
     expect_exact_counts();
 }

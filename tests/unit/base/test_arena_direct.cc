@@ -42,6 +42,7 @@ TEST_F(Arena, DirectMappings) {
 TEST_F(Arena, AFreedBlockServesTheNextRequest) {
     ASSERT_TRUE(rests_nothing_soon());
     size_t bytes = 2 * unit::segment_bytes;
+    Rests rests(bytes);
     struct hz_segment *segment = hz_arena_direct_alloc(bytes, 1, false);
     ASSERT_NE(segment, nullptr);
     char *base = unit::page_address(segment, 0);
