@@ -9,8 +9,8 @@
  * that no allocation can have returned are told from those that one has. A request for an alignment above
  * HZ_SPREAD_STEP gets the place itself.
  *
- * A free block keeps the pointer under which it was freed. malloc hands it out there if the size fits, and else
- * computes its start anew from its place.
+ * A free block keeps the pointer under which it was freed. malloc hands it out there if the size fits, and else nearer
+ * to its place. Blocks that reach a thread from the depot or a page get the farthest start that any size allows.
  */
 #ifndef HZ_BASE_SPREAD_H
 #define HZ_BASE_SPREAD_H
@@ -54,6 +54,12 @@ HZ_INLINE size_t hz_spread_within(uint64_t key, size_t slack) {
     size_t below = (size_t)1 << hz_log2(slack + HZ_SPREAD_STEP);
     size_t most = hz_spread_most(key) & (2 * below - 1);
     return HZ_SPREADS ? most <= slack ? most : most & (below - 1) : 0;
+}
+
+/* How far behind its place a block with so much slack begins, which is less than `offset`, where it began before. For
+   some slack hz_spread_within has the same answer. */
+HZ_INLINE size_t hz_spread_nearer(size_t offset, size_t slack) {
+    return offset & (((size_t)1 << hz_log2(slack + HZ_SPREAD_STEP)) - 1);
 }
 
 /* Whether a block can begin `offset` bytes behind its place, for some slack. */

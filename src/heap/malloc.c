@@ -106,16 +106,16 @@ static HZ_NOINLINE void *spread_for(void *block, size_t size) {
     return HZ_BLOCKS_SEALED ? block : place + hz_spread_within(hz_spread_key(place), -size & (step - 1));
 }
 
-/* The same for a block from a bin. It stays if `size` fits behind its start: `size` and the distance from the place
-   together still have the same class. Only at its place it does not stay: a former size may have had no slack. */
+/* The same for a block from a bin: if `size` does not fit behind its start, it moves nearer to its place. A start
+   computed anew would be the better one, but sizes that vary would mispredict the choice; refills spread the starts
+   again, and a bin alone holds few blocks. */
 HZ_INLINE void *fit_for(void *block, size_t size) {
-    enum { SMALL_SLACK = 512 }; /* not worth a start of its own */
-    unsigned shift = hz_log2(size - 1) - HZ_STEPS_LOG2;
-    size_t step = (size_t)1 << shift;
+    size_t step = hz_class_step_of_medium(size);
+    size_t slack = -size & (step - 1);
     size_t offset = hz_spread_offset(block, step) % HZ_SPREAD_BYTES;
-    bool fits = (size - 1 + offset) >> shift == (size - 1) >> shift;
-    bool stays = HZ_LIKELY(offset != 0) || (-size & (step - 1)) < SMALL_SLACK;
-    return HZ_LIKELY(fits && stays) ? block : spread_for(block, size);
+    if (HZ_LIKELY(offset <= slack || HZ_BLOCKS_SEALED))
+        return block;
+    return (char *)block - (offset - hz_spread_nearer(offset, slack));
 }
 
 static void *malloc_class(struct hz_thread_block *self, unsigned size_class, size_t alignment, size_t size) {
@@ -254,7 +254,7 @@ void *hz_calloc_long(size_t size) {
     if (HZ_UNLIKELY(self == NULL))
         return no_memory();
     bool sampled = hz_sampler_is_on(self);
-    bool is_run = HZ_UNLIKELY(sampled) || size > HZ_RUN_CLASSES_ABOVE_BYTES;
+    bool is_run = hz_sampler_wants_run(self, size) || size > HZ_RUN_CLASSES_ABOVE_BYTES;
     void *block =
         is_run ? malloc_large(self, size, 1, true, sampled) : calloc_class(self, hz_class_of_medium(size), size);
     slow_end(self, attached);
