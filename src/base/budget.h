@@ -9,7 +9,7 @@
 
 /* All in bytes: what is used, what rests, and how much of that in units of regions. */
 
-/* The dirty budget: what may rest, that is, be free and hold memory. The fixed part, 1/16 of what is used, and for a
+/* The dirty budget: what may rest, that is, be free and hold memory. The fixed part, 1/64 of what is used, and for a
    loop that frees and allocates it again up to 128 MiB more. */
 size_t hz_budget_limit(size_t used, size_t resting_units);
 
@@ -26,7 +26,7 @@ bool hz_budget_has_idle_loop(void);
  */
 void hz_budget_age(size_t resting);
 
-/* Sets the fixed part, at first 8 MiB. True if it was larger; then the addition for loops is forgotten, and the caller
+/* Sets the fixed part, at first 4 MiB. True if it was larger; then the addition for loops is forgotten, and the caller
    purges what exceeds the budget. */
 bool hz_budget_rest_set(size_t bytes);
 

@@ -1,12 +1,11 @@
 /*
- * direct_cache.h - direct blocks that were freed a moment ago, so that the next block of about that size needs no step
- * that all threads share. Used by arena.c.
+ * direct_cache.h - direct blocks that were freed a moment ago, so that the next block of about that size needs no lock,
+ * no claim and no new directory entry. Used by arena.c.
  *
  * A block in the cache keeps its directory entry, its units and its memory; no address leads to it, and it counts as
  * resting. The cache knows the number of its entry and its length. It has a few slots for each CPU (or for a few CPUs,
- * if there are many), and a slot is one word, so every step is one atomic operation. A block that nobody has taken
- * between two looks leaves.
- * Edge "direct-cache": who takes a block sees it as the thread that put it in left it.
+ * if there are many), and a slot is one word, which one atomic operation fills or empties. A block that nobody has
+ * taken between two looks leaves. Edge "direct-cache": who takes a block sees it as the thread that put it in left it.
  */
 #ifndef HZ_BASE_DIRECT_CACHE_H
 #define HZ_BASE_DIRECT_CACHE_H

@@ -3,9 +3,10 @@
  *
  * Class 0 is "none". Classes 1..HZ_LINEAR_CLASSES are multiples of 16 bytes up to HZ_LINEAR_MAX. Above that each
  * doubling has HZ_STEPS_PER_DOUBLING equal steps, up to HZ_CLASS_BYTES_MAX, so at most 1/9 of a block is wasted. Larger
- * blocks are "large". So are blocks above HZ_RUN_ABOVE_BYTES that must be zero, that realloc has grown, or that belong
- * to a zone: a run of pages knows what is zero, and can grow in place. Up to HZ_SMALL_MAX malloc finds the bin in a
- * table in the thread block and needs nothing from this file. All functions are pure; any thread may call them.
+ * blocks are "large". So are blocks above HZ_RUN_ABOVE_BYTES that realloc has grown or that belong to a zone, and above
+ * HZ_RUN_CLASSES_ABOVE_BYTES that must be zero: a run of pages can grow in place, and knows what is zero. Up to
+ * HZ_SMALL_MAX malloc finds the bin in a table in the thread block and needs nothing from this file. All functions are
+ * pure; any thread may call them.
  */
 #ifndef HZ_HEAP_SIZECLASS_H
 #define HZ_HEAP_SIZECLASS_H

@@ -93,18 +93,18 @@ template <size_t size> void *freed() {
 }
 
 /* A span that has no class. */
-template <size_t size> void *zeroed_block_of() {
-    return t_calloc(1, size);
+template <size_t size> void *grown_block_of() {
+    return t_realloc(t_malloc(1), size);
 }
 
-template <size_t size> void *freed_zeroed() {
-    void *block = zeroed_block_of<size>();
+template <size_t size> void *freed_grown() {
+    void *block = grown_block_of<size>();
     t_free(block);
     return block;
 }
 
-template <size_t size, size_t offset> void *inside_zeroed() {
-    return static_cast<char *>(zeroed_block_of<size>()) + offset;
+template <size_t size, size_t offset> void *inside_grown() {
+    return static_cast<char *>(grown_block_of<size>()) + offset;
 }
 
 /* Freed, with many other blocks freed before and after it. */
@@ -233,7 +233,7 @@ const Row rows[] = {
     {"DoubleFreeOfLong", always, twice, freed<70000>, free_it},
     {"DoubleFreeOfSpan", always, twice, freed<300 * KiB>, free_it},
     {"DoubleFreeOfTheLongest", always, twice, freed<2 * MiB>, free_it},
-    {"DoubleFreeOfZeroedSpan", always, twice, freed_zeroed<300 * KiB>, free_it},
+    {"DoubleFreeOfGrownSpan", always, twice, freed_grown<300 * KiB>, free_it},
     {"DoubleFreeOfBigMapping", always, gone, freed<mapped>, free_it},
     {"DoubleFreeLater", by_checks, twice, freed_long_ago<64>, free_it},
     {"DoubleFreeLaterOfMedium", by_checks, twice, freed_long_ago<5000>, free_it},
@@ -247,11 +247,11 @@ const Row rows[] = {
     {"FreeInsideSmall", by_checks, interior, inside<100, 32>, free_it},
     {"FreeInsideMedium", by_checks, interior, inside<20000, 4096>, free_it},
     {"FreeInsideSpan", always, interior, inside<300 * KiB, 128 * KiB>, free_it},
-    {"FreeInsideZeroedSpan", always, interior, inside_zeroed<300 * KiB, 128 * KiB>, free_it},
+    {"FreeInsideGrownSpan", always, interior, inside_grown<300 * KiB, 128 * KiB>, free_it},
     {"FreeInsideLong", always, interior, inside<70000, 32>, free_it},
     {"FreeFarInsideLong", always, interior, inside<70000, 8192>, free_it},
-    {"FreeInsideZeroedLong", always, interior, inside_zeroed<70000, 32>, free_it},
-    {"FreeFarInsideZeroedLong", always, interior, inside_zeroed<70000, 65536>, free_it},
+    {"FreeInsideGrownLong", always, interior, inside_grown<70000, 32>, free_it},
+    {"FreeFarInsideGrownLong", always, interior, inside_grown<70000, 65536>, free_it},
     {"FreeInsideUnits", always, interior, inside<3 * MiB - 3000, 32>, free_it},
     {"FreeFarInsideUnits", always, interior, inside<3 * MiB - 3000, 4096>, free_it},
     {"FreeInsideMapping", always, EITHER(HZ_TEXT_INTERIOR, HZ_TEXT_FOREIGN), inside<mapped, MiB>, free_it},

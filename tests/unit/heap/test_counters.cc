@@ -658,23 +658,24 @@ TEST_F(Counters, LockOfAnotherShardToGive) {
 /* ---- large blocks ---- */
 
 TEST_F(Counters, LargeBlocksAndTheirBytes) {
-    constexpr size_t span = 3 * support::MiB / 2; /* within a segment */
-    constexpr size_t direct = 9 * support::MiB;   /* a mapping */
-    for (size_t size : {size_t{HZ_RUN_ABOVE_BYTES + 1}, span, size_t{HZ_CLASS_BYTES_MAX + 1}, direct}) {
+    for (size_t size : {size_t{HZ_RUN_ABOVE_BYTES + 1}, support::MiB, 3 * support::MiB, 9 * support::MiB}) {
         size_t usable = hz_large_bytes_for(size);
         void *block = nullptr;
         Values allocated = {{"counters.large_alloc", 1}, {"os.large_acq", usable}};
+        auto expect_one = [&](const char *name, auto make) {
+            expect(name, allocated, [&] { block = make(); });
+            t_free(block);
+        };
         if (size > HZ_CLASS_BYTES_MAX) { /* up to there malloc has classes */
-            expect("allocated", allocated, [&] { block = t_malloc(size); });
-            t_free(block);
-            expect("aligned", allocated, [&] { block = t_aligned_alloc(128, size); });
-            t_free(block);
+            expect_one("allocated", [&] { return t_malloc(size); });
+            expect_one("aligned", [&] { return t_aligned_alloc(128, size); });
         }
-        expect("zeroed", allocated, [&] { block = t_calloc(1, size); });
-        ASSERT_EQ(hz_large_bytes(block), usable);
+        if (size > HZ_RUN_CLASSES_ABOVE_BYTES)
+            expect_one("zeroed", [&] { return t_calloc(1, size); });
+        expect_one("aligned to more than a page", [&] { return t_aligned_alloc(2 * unit::page_bytes, size); });
+        block = t_malloc(1);
+        expect("grown", allocated, [&] { block = t_realloc(block, size); });
         expect("freed", {{"counters.large_free", 1}, {"os.large_rel", usable}}, [&] { t_free(block); });
-        expect("aligned to more than a page", allocated, [&] { block = t_aligned_alloc(2 * unit::page_bytes, size); });
-        t_free(block);
     }
 }
 

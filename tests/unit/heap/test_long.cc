@@ -90,18 +90,21 @@ TEST_F(Long, MallocHasAClassUpToTheLargest) {
     t_free(larger);
 }
 
-/* These are runs of pages: calloc knows which of their pages are zero, and they can grow where they are. */
-TEST_F(Long, ZeroedGrownAndFarAlignedBlocksHaveNoClass) {
+/* These are runs of pages: they can grow where they are, and above 512 KiB calloc knows which of their pages are zero.
+ */
+TEST_F(Long, GrownFarAlignedAndLongZeroedBlocksHaveNoClass) {
     auto is_large = [](void *block) { return hz_pagetag_class(block) == HZ_CLASS_LARGE; };
-    for (size_t size : {size_t{HZ_RUN_ABOVE_BYTES} + 1, 100 * KiB, MiB, size_t{HZ_CLASS_BYTES_MAX}}) {
+    for (size_t size : {size_t{HZ_RUN_ABOVE_BYTES} + 1, 100 * KiB, 512 * KiB, MiB, size_t{HZ_CLASS_BYTES_MAX}}) {
         void *zeroed = t_calloc(1, size);
-        EXPECT_TRUE(is_large(zeroed)) << size;
+        EXPECT_EQ(is_large(zeroed), size > 512 * KiB) << size;
         void *aligned = t_aligned_alloc(2 * unit::page_bytes, size);
         EXPECT_TRUE(is_large(aligned)) << size;
         void *grown = t_realloc(t_malloc(100), size);
         EXPECT_TRUE(is_large(grown)) << size;
         void *near = t_aligned_alloc(unit::page_bytes, size);
-        EXPECT_FALSE(is_large(near)) << size;
+        if (size <= 512 * KiB) { /* above, a block is a run, too, if its bin has no room */
+            EXPECT_FALSE(is_large(near)) << size;
+        }
         EXPECT_TRUE(support::aligned_to(near, unit::page_bytes)) << size;
         unsigned size_class = hz_class_of_aligned(size, unit::page_bytes);
         for (void *block : {zeroed, aligned, grown, near})
@@ -111,6 +114,9 @@ TEST_F(Long, ZeroedGrownAndFarAlignedBlocksHaveNoClass) {
     void *short_one = t_calloc(1, HZ_RUN_ABOVE_BYTES);
     EXPECT_FALSE(is_large(short_one));
     t_free(short_one);
+    void *long_one = t_calloc(1, 512 * KiB + 1);
+    EXPECT_TRUE(is_large(long_one));
+    t_free(long_one);
 }
 
 /* ---- a thread's bins ---- */
