@@ -86,10 +86,10 @@ HZ_API void *hz_rezalloc(void *block, size_t size) HZ_ATTR_SIZE(2) HZ_ATTR_USED;
 HZ_API void *hz_recalloc(void *block, size_t count, size_t size) HZ_ATTR_SIZE2(2, 3) HZ_ATTR_USED;
 
 /* Makes a block's usable size at least `size` without moving the block, and returns the block. Blocks above 2 MiB can
-   grow into free memory behind them, and so can blocks above 64 KiB that were grown by hz_realloc, and above 512 KiB
-   that were zeroed by hz_calloc. Any other block keeps its usable size. What is new holds anything. When the block
-   cannot grow in place it returns NULL, leaves the block unchanged and sets ENOMEM; EINVAL when `block` is NULL. Never
-   makes a block smaller. */
+   grow into free memory behind them. So can blocks above 64 KiB that hz_realloc has grown, and blocks above 512 KiB
+   from hz_calloc. Any other block keeps its usable size. What is new holds anything. When the block cannot grow in
+   place it returns NULL, leaves the block unchanged and sets ENOMEM; EINVAL when `block` is NULL. Never makes a block
+   smaller. */
 HZ_API void *hz_expand(void *block, size_t size) HZ_ATTR_USED;
 
 /* A block and its usable size, for containers that use all of it (as std::allocate_at_least does). */

@@ -37,9 +37,9 @@ extern HZ_HIDDEN struct arena hz_arena;
 
 /* Resting: bytes of free dirty pages and units, and of direct blocks in the cache. Used: bytes that are handed out and
    not hollow. The resting bytes may not exceed the dirty budget: 4 MiB, and 1/64 of the used bytes, and up to 128 MiB
-   (of pages 8 MiB and 1/8 of the used bytes) while the program frees and allocates the same memory in a loop. A free
-   that exceeds the budget purges up to 4 MiB at once, or as much as it frees if that is more. Both functions only read
-   counters. */
+   more (of pages 8 MiB and 1/8 of the used bytes) while the program frees and allocates the same memory in a loop. A
+   free that exceeds the budget purges up to 4 MiB at once, or as much as it frees if that is more. Both functions only
+   read counters. */
 size_t hz_arena_resting_bytes(void);
 size_t hz_arena_used_bytes(void);
 

@@ -11,7 +11,7 @@ enum {
     BUDGET_USED_SHARE = 64,        /* ... and 1/64 of what is in use */
     BUDGET_LOOP_BYTES = 128 << 20, /* ... and at most this much more for a loop that frees and allocates it again */
     BUDGET_LOOP_BYTES_MIN = 1 << 20,
-    /* ... of which pages may be this much, and 1/8 of what is in use: there may be no tick */
+    /* ... of which pages may have this much, and 1/8 of what is in use: where no tick comes it stays */
     BUDGET_LOOP_PAGES_BYTES = 8 << 20,
     BUDGET_LOOP_USED_SHARE = 8,
     REFUSED_MS = 1000,

@@ -16,7 +16,7 @@ enum {
     KEPT_INDEX_BITS = 32,
     KEPT_PAGES_BITS = 20,
     KEPT_SHARE = 8,        /* a block may be longer than what is asked for by this part of it */
-    KEPT_TOTAL_UNITS = 32, /* a bit of kept_total */
+    KEPT_TOTAL_UNITS = 32, /* the first bit of the units in kept_total */
 };
 
 #define KEPT_SEEN (UINT64_C(1) << 63)
@@ -55,7 +55,7 @@ static uint64_t kept_total_of(uint64_t word) {
     return (uint64_t)(kept_bytes(word) >> KEPT_PAGE_LOG2) | (uint64_t)kept_units(word) << KEPT_TOTAL_UNITS;
 }
 
-/* What a slot held that its block has left, as the callers of this file know it. */
+/* A block has left its slot, which held the word. Returns 1 + the number of its entry. */
 static uint32_t kept_left(uint64_t word) {
     hz_sub_rlx(&kept_total, kept_total_of(word)); /* relaxed: figure */
     return (uint32_t)word;
@@ -178,7 +178,7 @@ size_t hz_direct_cache_unit_bytes(void) {
 
 void hz_direct_cache_recount_after_fork(void) {
     uint64_t total = 0;
-    for (uint32_t i = 0; i < KEPT_GROUPS * KEPT_SLOTS; i++)
-        total += kept_total_of(hz_load_rlx(&kept_groups[i / KEPT_SLOTS].slots[i % KEPT_SLOTS])); /* relaxed, both: */
-    hz_store_rlx(&kept_total, total);                                                            /* one thread */
+    for (uint32_t i = 0; i < KEPT_GROUPS * KEPT_SLOTS; i++) /* relaxed, both: one thread */
+        total += kept_total_of(hz_load_rlx(&kept_groups[i / KEPT_SLOTS].slots[i % KEPT_SLOTS]));
+    hz_store_rlx(&kept_total, total);
 }

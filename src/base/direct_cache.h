@@ -30,7 +30,7 @@ uint32_t hz_direct_cache_take_any(void);
 size_t hz_direct_cache_bytes(void);
 size_t hz_direct_cache_unit_bytes(void);
 
-/* In a fork's child, while it has one thread: counts them anew. */
+/* In a fork's child, while it has one thread: counts the blocks anew. */
 void hz_direct_cache_recount_after_fork(void);
 
 #endif

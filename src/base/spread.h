@@ -4,13 +4,13 @@
  *
  * The memory of such a block begins at its place, a multiple of 1 to 64 KiB. If the program's blocks began there too,
  * the same element of many of them would fall into a few cache sets. So a block begins up to 64 KiB behind its place,
- * at a multiple of HZ_SPREAD_STEP, but never so far that it needs more memory. The distance is a function of the place
- * (of the directory entry for a direct block, which can move) and of the slack. So nothing is stored, and most pointers
- * that no allocation can have returned are told from those that one has. A request for an alignment above
- * HZ_SPREAD_STEP gets the place itself.
+ * at a multiple of HZ_SPREAD_STEP, but never so far that it needs more memory. The distance is the low bits of a hash
+ * of the place (of the directory entry for a direct block, which can move). How many bits depends on the slack, and on
+ * former sizes. So nothing is stored, and most pointers that no allocation can have returned are told from those that
+ * one has. A request for an alignment above HZ_SPREAD_STEP gets the place itself.
  *
  * A free block keeps the pointer under which it was freed. malloc hands it out there if the size fits, and else nearer
- * to its place. Blocks that reach a thread from the depot or a page get the farthest start that any size allows.
+ * to its place. Blocks that reach a thread from the depot or a page are spread over all that their class allows.
  */
 #ifndef HZ_BASE_SPREAD_H
 #define HZ_BASE_SPREAD_H
@@ -56,10 +56,10 @@ HZ_INLINE size_t hz_spread_within(uint64_t key, size_t slack) {
     return HZ_SPREADS ? most <= slack ? most : most & (below - 1) : 0;
 }
 
-/* How far behind its place a block with so much slack begins, which is less than `offset`, where it began before. For
-   some slack hz_spread_within has the same answer. */
+/* The new distance of a block that began `offset` bytes behind its place, if only `slack` bytes are left, which are
+   fewer. At most `slack`; for some slack hz_spread_within has the same answer. */
 HZ_INLINE size_t hz_spread_nearer(size_t offset, size_t slack) {
-    return offset & (((size_t)1 << hz_log2(slack + HZ_SPREAD_STEP)) - 1);
+    return offset & (((size_t)1 << hz_log2(slack + HZ_SPREAD_STEP)) - HZ_SPREAD_STEP);
 }
 
 /* Whether a block can begin `offset` bytes behind its place, for some slack. */

@@ -47,7 +47,7 @@ enum {
     SLOWEST_MS = 10000, /* the same where the keeper cannot sleep without a timer */
     QUIET_MS = 2000,    /* without a change for so long nothing can age any more */
     /* If what rests has changed by so much since the last round, the next one comes soon. Less may rest a little
-       longer: it is twice what the arena may keep in any case (budget.h). */
+       longer. This is twice what the arena may keep in any case (budget.h). */
     MUCH_BYTES = 8 << 20,
     RETRY_MS = 1000,      /* from a start that failed to the next try; twice as long after each, */
     RETRY_MS_MAX = 64000, /* but no longer than this */

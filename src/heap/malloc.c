@@ -60,7 +60,7 @@ static void *malloc_large(struct hz_thread_block *self, size_t size, size_t alig
     return block;
 }
 
-/* *fresh_units is 0, and set as by hz_supply_refill; or it is NULL, and nobody asks. */
+/* fresh_units: NULL if the caller does not ask; else it points to 0, which may change as with hz_supply_refill. */
 static void *refill(struct hz_thread_block *self, unsigned size_class, uint64_t *fresh_units) {
     void *block = hz_refill_from_depot(self, size_class);
     if (block != NULL) {
@@ -106,16 +106,19 @@ static HZ_NOINLINE void *spread_for(void *block, size_t size) {
     return HZ_BLOCKS_SEALED ? block : place + hz_spread_within(hz_spread_key(place), -size & (step - 1));
 }
 
-/* The same for a block from a bin: if `size` does not fit behind its start, it moves nearer to its place. A start
-   computed anew would be the better one, but sizes that vary would mispredict the choice; refills spread the starts
-   again, and a bin alone holds few blocks. */
+/* The same for a block from a bin. It stays if `size` fits behind its start. If not, it moves nearer to its place: a
+   start computed anew would be better, but sizes that vary would mispredict the choice. At its place it does not stay
+   if there is slack: former sizes may have had none. */
 HZ_INLINE void *fit_for(void *block, size_t size) {
+    enum { SMALL_SLACK = 512 }; /* not worth a start of its own */
     size_t step = hz_class_step_of_medium(size);
     size_t slack = -size & (step - 1);
     size_t offset = hz_spread_offset(block, step) % HZ_SPREAD_BYTES;
-    if (HZ_LIKELY(offset <= slack || HZ_BLOCKS_SEALED))
+    if (HZ_LIKELY(offset - 1 < slack || HZ_BLOCKS_SEALED)) /* not at its place */
         return block;
-    return (char *)block - (offset - hz_spread_nearer(offset, slack));
+    if (offset != 0)
+        return (char *)block - (offset - hz_spread_nearer(offset, slack));
+    return slack < SMALL_SLACK ? block : spread_for(block, size);
 }
 
 static void *malloc_class(struct hz_thread_block *self, unsigned size_class, size_t alignment, size_t size) {

@@ -17,7 +17,7 @@ HZ_NOINLINE void *hz_malloc_medium(size_t size);
 void *hz_malloc_run(size_t size, bool zeroed);
 
 /* A zeroed block of a size above HZ_RUN_ABOVE_BYTES: above 512 KiB a run of pages, whose slack is small and of which
-   the arena knows which pages are zero. Memory that reads as zero is not touched. */
+   the arena knows which pages are zero. A block carved from a page is zeroed only where the page had memory. */
 HZ_NOINLINE void *hz_calloc_long(size_t size);
 
 /* Aligned to a power of two above HZ_GRANULE_BYTES. */

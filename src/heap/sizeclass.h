@@ -52,7 +52,8 @@ HZ_INLINE unsigned hz_class_of_medium(size_t size) {
     return 1 + HZ_LINEAR_CLASSES + (doubling - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING + step;
 }
 
-/* For the same sizes: by how much the class is larger than the one below. Places of its blocks are multiples of it. */
+/* For the same sizes: by how much the class is larger than the one below. Places of its blocks are multiples of it,
+   or of 64 KiB if that is less. */
 HZ_INLINE size_t hz_class_step_of_medium(size_t size) {
     return (size_t)1 << (hz_log2(size - 1) - HZ_STEPS_LOG2);
 }

@@ -96,7 +96,7 @@ struct hz_thread_block {
     bool ticks_soon;        /* its last tick has left something to do (tick.c) */
     bool is_keeper;         /* it puts blocks into their pages, and sends none to a mailbox (keeper.c) */
     /* malloc's bin by its offset, for small sizes in granules, 0 for size 0; and the largest sizes for which it takes
-       mid blocks from their bins: mid_max as they are, spread_max if the size fits behind their starts. While
+       mid blocks from their bins: mid_max as they are, spread_max after a look at their starts. While
        allocations are sampled: the empty bin, and 0 (cache/sampler.h) */
     uint16_t bin_of[HZ_SMALL_MAX / HZ_GRANULE_BYTES + 1];
     size_t mid_max;

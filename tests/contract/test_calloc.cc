@@ -134,7 +134,7 @@ TEST(Calloc, FreshMemoryStaysUntouched) {
     }
 }
 
-/* As for malloc, at most an eighth of a block is unused. */
+/* As for malloc, at most an eighth of the request is unused. */
 TEST(Calloc, TakesNoMoreThanMalloc) {
     if (t_config_has("fences=1"))
         GTEST_SKIP() << "a block has exactly what was asked for";

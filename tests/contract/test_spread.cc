@@ -82,6 +82,24 @@ TEST_P(Spread, BlocksOfOneSizeBeginOnDifferentLines) {
     }
 }
 
+/* The same, one by one: a bin has the block that was freed a moment before. */
+TEST_P(Spread, StartsDifferAgainWhenBlocksAreReplaced) {
+    if (HZ_TEST_SYSTEM || sanitized || t_config_has("fences=1"))
+        GTEST_SKIP() << "other allocators and fences have their own ways";
+    for (size_t full : {size_t{20480}, size_t{40960}, 64 * KiB, size_t{81920}, 256 * KiB}) {
+        SCOPED_TRACE(full);
+        make(128, full);
+        std::vector<Block> old;
+        old.swap(blocks_);
+        for (const Block &block : old) {
+            t_free(block.start);
+            make(1, full - full / 17);
+        }
+        EXPECT_GE(different_starts(), GetParam().starts_least / 2);
+        free_all();
+    }
+}
+
 /* Blocks that a size without slack has had begin elsewhere again. */
 TEST_P(Spread, StartsDifferAgainAfterSizesWithoutSlack) {
     if (HZ_TEST_SYSTEM || sanitized || t_config_has("fences=1"))

@@ -21,7 +21,8 @@ static void *fill(struct hz_thread_block *self, unsigned size_class, uint32_t go
     return hz_bin_base(&self->cache, size_class)[got];
 }
 
-/* Spreads the starts over all that the class allows. malloc computes one anew if the size does not fit behind it. */
+/* Spreads the starts over all that the class allows. malloc moves a block nearer to its place if the size does not fit.
+ */
 static void spread_most(unsigned size_class, void **blocks, uint32_t count) {
     size_t grid = hz_class_grid(size_class);
     for (uint32_t i = 0; !HZ_BLOCKS_SEALED && i < count; i++) {

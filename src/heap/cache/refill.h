@@ -13,7 +13,8 @@
 void *hz_refill_from_depot(struct hz_thread_block *self, unsigned size_class);
 
 /* From the thread's own shard. NULL when there is no memory. *fresh_units, unless it is NULL: as with hz_supply_refill.
-   Then only one block is taken, since nobody would know of those in the bin that they have no memory. */
+   If it is not
+   NULL only one block is taken: nobody would remember that the others have no memory. */
 void *hz_refill_from_shard(struct hz_thread_block *self, unsigned size_class, uint64_t *fresh_units);
 
 #endif

@@ -106,7 +106,7 @@ bool hz_page_is_of(struct hz_page *page, const struct hz_shard *shard);
 uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want,
                                uint64_t *fresh_units);
 
-/* Zeroes the first `size` bytes of a block, except in those units of its page. */
+/* Zeroes the first `size` bytes of a block, except in the units `fresh_units` of its page. */
 void hz_page_block_zero(char *block, size_t size, uint64_t fresh_units);
 
 /* Carves one free block out of the shard's partial pages; NULL when there is none. */

@@ -24,6 +24,12 @@ TEST(Spread, EachOffsetThatASlackGivesMayBe) {
             ASSERT_LT(offset, size_t{HZ_SPREAD_BYTES});
             ASSERT_EQ(offset % HZ_SPREAD_STEP, 0U);
             ASSERT_TRUE(hz_spread_may_be(key, offset));
+            for (size_t less = offset / 3; less < offset; less += offset / 3 + 1) {
+                size_t nearer = hz_spread_nearer(offset, less);
+                ASSERT_LE(nearer, less);
+                ASSERT_EQ(nearer % HZ_SPREAD_STEP, 0U);
+                ASSERT_TRUE(hz_spread_may_be(key, nearer));
+            }
         }
 }
 
