@@ -86,7 +86,7 @@ TEST_P(Spread, BlocksOfOneSizeBeginOnDifferentLines) {
 TEST_P(Spread, StartsDifferAgainWhenBlocksAreReplaced) {
     if (HZ_TEST_SYSTEM || sanitized || t_config_has("fences=1"))
         GTEST_SKIP() << "other allocators and fences have their own ways";
-    for (size_t full : {size_t{20480}, size_t{40960}, 64 * KiB, size_t{81920}, 256 * KiB}) {
+    for (size_t full : {size_t{36864}, size_t{40960}, 64 * KiB, size_t{81920}, 256 * KiB}) {
         SCOPED_TRACE(full);
         make(128, full);
         std::vector<Block> old;
