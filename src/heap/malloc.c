@@ -114,7 +114,7 @@ HZ_INLINE void *fit_for(void *block, size_t size) {
     size_t step = hz_class_step_of_medium(size);
     size_t slack = -size & (step - 1);
     size_t offset = hz_spread_offset(block, step) % HZ_SPREAD_BYTES;
-    if (HZ_LIKELY(offset - 1 < slack || HZ_BLOCKS_SEALED)) /* not at its place */
+    if (HZ_LIKELY(offset - 1 < slack || HZ_BLOCKS_SEALED)) /* 1 to slack: behind its place, and it fits */
         return block;
     if (offset != 0)
         return (char *)block - (offset - hz_spread_nearer(offset, slack));
