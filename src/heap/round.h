@@ -12,8 +12,9 @@ struct hz_round {
     size_t rest_bytes; /* in the depot, in bins of threads that are not parked, and in the arena */
 };
 
-/* A round at the time `now_ms`. `can_park`: hz_os_barrier works. For the keeper. */
-struct hz_round hz_round_do(struct hz_thread_block *self, uint64_t now_ms, bool can_park);
+/* A round at the time `now_ms`. `can_park`: hz_os_barrier works. For the keeper. Not inlined, since `hakobench counts`
+   takes its calls for the number of rounds. */
+HZ_NOINLINE struct hz_round hz_round_do(struct hz_thread_block *self, uint64_t now_ms, bool can_park);
 
 /* Before the keeper sleeps: gives back memory that the kernel has filled again since it went back. */
 void hz_round_end(struct hz_thread_block *self);

@@ -106,6 +106,10 @@ def test_sample_is_read() -> None:
         ("/usr/lib/libexample.so", "free"): 240,
         ("/usr/bin/bench", "main"): 450,
     }
+    assert profile.calls == {
+        ("/usr/lib/x86_64-linux-gnu/libc.so.6", "memmove"): 7,
+        ("/usr/lib/libexample.so", "malloc"): 100,
+    }
     assert profile.of_object("/usr/lib/libexample.so") == 740
     assert profile.of_object("/nowhere.so") == 0
     # a callee's cost is not counted at its caller, so the functions' own costs add up to the total

@@ -26,16 +26,17 @@ EVENTS = ("Ir", "Bc", "Bcm", "Bi", "Bim", "Dr", "Dw", "I1mr", "D1mr", "D1mw", "I
 TIMEOUT_SECONDS = 600.0
 
 _COST = re.compile(r"(?:[+-]?\d+|\*|0x[0-9a-f]+)\s")
-_NAME = re.compile(r"(ob|fn)=\((\d+)\)(?: (.*))?$")
+_NAME = re.compile(r"(c?)(ob|fn)=\((\d+)\)(?: (.*))?$")
 
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
     """The counts of one run: `totals` by event, and each function's own counts by (object, function), one for each
-    event in the order of `totals`."""
+    event in the order of `totals`. `calls` says how often each function was called."""
 
     totals: dict[str, int]
     counts: dict[tuple[str, str], list[int]]
+    calls: dict[tuple[str, str], int] = dataclasses.field(default_factory=dict)
 
     @property
     def instructions(self) -> dict[tuple[str, str], int]:
@@ -58,8 +59,9 @@ def parse(text: str, source: str, needed: Sequence[str] = EVENTS) -> Profile:
     events: list[str] = []
     totals: list[str] = []
     names: dict[tuple[str, str], str] = {}
-    place = {"ob": "", "fn": ""}
+    place = {"ob": "", "fn": "", "cob": "", "cfn": ""}
     found: dict[tuple[str, str], list[int]] = {}
+    calls: dict[tuple[str, str], int] = {}
     skip = False  # the line after calls= has the callee's cost, which is counted at the callee
     for number, line in enumerate(text.splitlines(), 1):
         if _COST.match(line):
@@ -69,18 +71,19 @@ def parse(text: str, source: str, needed: Sequence[str] = EVENTS) -> Profile:
                     counts[column] += _whole(word, source, number)
             skip = False
         elif line.startswith("calls="):
+            callee = place["cob"] or place["ob"], place["cfn"]  # without a file it is the caller's
+            calls[callee] = calls.get(callee, 0) + _whole(line[len("calls=") :].split()[0], source, number)
+            place["cob"] = ""
             skip = True
         elif named := _NAME.match(line):
-            kind, identity, name = named.groups()
+            callee_mark, kind, identity, name = named.groups()
             if name is not None:
                 names[kind, identity] = name
-            place[kind] = names.get((kind, identity), "?")
+            place[callee_mark + kind] = names.get((kind, identity), "?")
         elif line.startswith("events:"):
             events = line.split()[1:]
         elif line.startswith("totals:"):
             totals = line.split()[1:]
-        elif called := re.match(r"c(ob|fn)=\((\d+)\) (.*)", line):
-            names[called[1], called[2]] = called[3]  # a name is given once, perhaps first as a callee
     if not events or events[0] != "Ir":
         raise ValueError(f"{source}: not a callgrind file that counts instructions first ('events: Ir ...')")
     if not totals:
@@ -90,7 +93,7 @@ def parse(text: str, source: str, needed: Sequence[str] = EVENTS) -> Profile:
     missing = [event for event in needed if event not in counted]
     if missing:
         raise ValueError(f"{source}: no counts of {', '.join(missing)}")
-    return Profile(counted, found)
+    return Profile(counted, found, calls)
 
 
 def _whole(word: str, source: str, line: int) -> int:

@@ -488,8 +488,8 @@ static void wait_for_sleeps(long task, uint64_t more) {
 }
 
 /* What the allocator's own thread does while the other threads sleep, which have freed half of their blocks. An
-   operation is one round of that thread. Nothing else runs in the allocator's file meanwhile. Each round ends with one
-   system call, so hakobench takes the number of these calls for that of rounds. */
+   operation is one round of that thread. Nothing else runs in the allocator's file meanwhile. hakobench takes the
+   number of rounds from callgrind, since a thread also sleeps when it waits for valgrind itself. */
 static uint64_t run_keeper(const struct row *row) {
     enum { WARM_SLEEPS = 10 };
     unsigned count = row->more;
