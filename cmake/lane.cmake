@@ -6,19 +6,19 @@
 #   E_L_faulty            the same archive over an OS layer that fails on request
 #   E_L_failfast          the same archive with HZ_LIST_FAILFAST=1
 
-file(GLOB hz_base_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/base/*.c")
+file(GLOB_RECURSE hz_base_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/base/*.c")
 file(GLOB_RECURSE hz_heap_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/heap/*.c")
 file(GLOB hz_front_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/*.c")
-set(hz_os_faulty "${PROJECT_SOURCE_DIR}/src/base/os_faulty.c")
-file(GLOB hz_override_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/override*.c")
+set(hz_os_faulty "${PROJECT_SOURCE_DIR}/src/base/os/os_faulty.c")
+file(GLOB hz_override_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/override/*.c")
 # These are in the shared products only.
-set(hz_shared_sources "${PROJECT_SOURCE_DIR}/src/front/override_dlopen.c"
-                      "${PROJECT_SOURCE_DIR}/src/front/override_early.c"
-                      "${PROJECT_SOURCE_DIR}/src/front/override_prctl.c"
-                      "${PROJECT_SOURCE_DIR}/src/front/override_syscall.c"
-                      "${PROJECT_SOURCE_DIR}/src/front/override_thread.c")
+set(hz_shared_sources "${PROJECT_SOURCE_DIR}/src/front/override/override_dlopen.c"
+                      "${PROJECT_SOURCE_DIR}/src/front/override/override_early.c"
+                      "${PROJECT_SOURCE_DIR}/src/front/override/override_prctl.c"
+                      "${PROJECT_SOURCE_DIR}/src/front/override/override_syscall.c"
+                      "${PROJECT_SOURCE_DIR}/src/front/override/override_thread.c")
 # And this one in the archives only.
-set(hz_archive_sources "${PROJECT_SOURCE_DIR}/src/front/override_archive.c")
+set(hz_archive_sources "${PROJECT_SOURCE_DIR}/src/front/override/override_archive.c")
 list(REMOVE_ITEM hz_override_sources ${hz_shared_sources} ${hz_archive_sources})
 set(hz_exports "${PROJECT_SOURCE_DIR}/src/front/exports.map")
 list(REMOVE_ITEM hz_base_sources "${hz_os_faulty}")
@@ -232,7 +232,7 @@ function(hz_add_shared engine lane_file lane output_name sources)
     if(HAKOZUNA_LTO)
         set_target_properties(hakozuna_${lane}_objects hakozuna_${lane} PROPERTIES INTERPROCEDURAL_OPTIMIZATION ON)
         # clang 14 ends with SIGSEGV when it links an IFUNC with LTO.
-        set_source_files_properties("${PROJECT_SOURCE_DIR}/src/front/override_early.c" PROPERTIES COMPILE_OPTIONS -fno-lto)
+        set_source_files_properties("${PROJECT_SOURCE_DIR}/src/front/override/override_early.c" PROPERTIES COMPILE_OPTIONS -fno-lto)
         if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
             # LTO takes the optimisation level and the code model from the link line.
             target_link_options(hakozuna_${lane} PRIVATE -O2 -ftls-model=initial-exec ${hz_no_builtin})

@@ -48,7 +48,7 @@ hz_patch_source("${hz_model}/short_spin.patch" short_spin hz_model_lock)
 # The scheduler, and the OS layer without the functions that the scheduler replaces: time, waiting, the CPU number and the
 # barrier of all threads.
 function(hz_add_model_scheduler)
-    add_library(model_os OBJECT "${PROJECT_SOURCE_DIR}/src/base/os_linux.c" "${PROJECT_SOURCE_DIR}/src/base/os_process.c")
+    add_library(model_os OBJECT "${PROJECT_SOURCE_DIR}/src/base/os/os_linux.c" "${PROJECT_SOURCE_DIR}/src/base/os/os_process.c")
     target_include_directories(model_os PRIVATE "${PROJECT_SOURCE_DIR}/src")
     target_compile_definitions(model_os PRIVATE hz_os_wait=hz_os_linux_wait hz_os_wake=hz_os_linux_wake hz_os_wait_ms=hz_os_linux_wait_ms
                                                 hz_os_now_ms=hz_os_linux_now_ms hz_os_cpu=hz_os_linux_cpu
@@ -71,7 +71,7 @@ function(hz_add_model_library target engine lane_file copy)
         list(APPEND knobs "${knob}")
     endforeach()
     hz_lane_sources(${engine} ${lane_file} "${knobs}")
-    list(REMOVE_ITEM sources "${PROJECT_SOURCE_DIR}/src/base/os_linux.c" "${PROJECT_SOURCE_DIR}/src/base/os_process.c")
+    list(REMOVE_ITEM sources "${PROJECT_SOURCE_DIR}/src/base/os/os_linux.c" "${PROJECT_SOURCE_DIR}/src/base/os/os_process.c")
     add_library(${target} STATIC)
     # a copy takes its original's place in the list: all sources form one translation unit, and their order matters
     foreach(changed IN ITEMS "${copy}" "${hz_model_lock}")

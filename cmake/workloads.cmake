@@ -36,7 +36,7 @@ add_dependencies(workloads still)
 # A prototype that a decision page compares with: builds bench/prototypes/<source>.c into
 # build/release/bench/lib<name>.so, to be preloaded. Further arguments: the macros that select the prototype's variant.
 function(hz_add_sketch name source)
-    add_library(${name} SHARED "${PROJECT_SOURCE_DIR}/bench/prototypes/${source}.c" src/base/check.c src/heap/sizeclass.c)
+    add_library(${name} SHARED "${PROJECT_SOURCE_DIR}/bench/prototypes/${source}.c" src/base/os/check.c src/heap/sizeclass.c)
     # the size classes as they were when the prototypes were measured
     hz_set_lane_flags(${name} hz3 scale HZ_LINEAR_LOG2=11)
     target_compile_definitions(${name} PRIVATE ${ARGN})

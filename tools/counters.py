@@ -3,7 +3,7 @@
 
 usage: counters.py [--check]     --check: write nothing; exit 1 when the page is stale
 
-Reads src/heap/counters.def and engine_counters.def of each engine. Figures that src/heap/stats.c computes instead of counting,
+Reads src/heap/counters.def and engine_counters.def of each engine. Figures that src/heap/report/stats.c computes instead of counting,
 and those of the parts of each engine's mailbox (its way.h), are described in COMPUTED below or, if they are no counters, in
 docs/stats-schema.json; a figure that only the sources or only COMPUTED has is a fault. Faults are reported as
 `file:line: what`.
@@ -21,7 +21,7 @@ import lanes
 ROOT = lanes.ROOT
 COMMON = "src/heap/counters.def"
 ENGINE_LISTS = "src/engines/*/engine_counters.def"
-REPORT = "src/heap/stats.c"
+REPORT = "src/heap/report/stats.c"
 MAILBOXES = "src/engines/*/way.h"
 PAGE = "docs/counters.md"
 SCHEMA = "docs/stats-schema.json"

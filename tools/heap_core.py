@@ -1,7 +1,7 @@
 """Reads the heap out of a core file: what `hakozuna stats --core FILE` shows (docs/core-files.md). Used by heap_stats.py.
 
 The core file has the memory of the process, and the library says in it where its structures lie and what they look like
-(src/base/anatomy.h). So nothing here knows an offset, and neither the program nor the library's file is needed.
+(src/base/os/anatomy.h). So nothing here knows an offset, and neither the program nor the library's file is needed.
 
 The process may have stopped at any instant: a thread may be in the middle of a change, the program may have overwritten what it
 likes, and parts may be missing. So no number that is read is trusted: every walk is bounded, and what does not fit together is
@@ -270,7 +270,7 @@ class Page:
     free_bits: int
 
     def place(self, address: int) -> int:
-        """Where the memory of a block begins: the program's pointer to a long one can be a little behind (base/spread.h)."""
+        """Where the memory of a block begins: the program's pointer to a long one can be a little behind (base/arena/spread.h)."""
         return address - (address - self.start) % self.block_bytes
 
     def blocks(self, is_free: bool) -> Iterator[int]:
@@ -292,7 +292,7 @@ def ones(value: int) -> int:
 
 
 class Heap:
-    """The figures of heap/figures.c, from a core file."""
+    """The figures of heap/report/figures.c, from a core file."""
 
     def __init__(self, core: Core, anatomy: Anatomy):
         self.core, self.anatomy = core, anatomy

@@ -179,8 +179,8 @@ def probe(lane: Lane) -> Figures:
             f"-I{ROOT}/src/ways/{mailbox_of(lane)}", f"-I{ROOT}/src/ways/{takers_of(lane)}",
             f"-I{ROOT}/src/ways/{bins_of(lane)}",
             f'-DHZ_LANE_HEADER="{header}"', f"-DPROBE_CONSTANTS={CONSTANTS.get(mailbox_of(lane), '')}",
-            f"{ROOT}/tools/lanes_probe.c", f"{ROOT}/src/base/check.c", f"{ROOT}/src/base/os_linux.c", f"{ROOT}/src/base/os_process.c",
-            f"{ROOT}/src/base/vdso.c", "-o", str(program),
+            f"{ROOT}/tools/lanes_probe.c", f"{ROOT}/src/base/os/check.c", f"{ROOT}/src/base/os/os_linux.c", f"{ROOT}/src/base/os/os_process.c",
+            f"{ROOT}/src/base/os/vdso.c", "-o", str(program),
         ]  # fmt: skip
         built = subprocess.run(command, capture_output=True, text=True, check=False)
         if built.returncode != 0:

@@ -24,7 +24,7 @@ static void print_class(unsigned size_class) {
 }
 
 int main(void) {
-    size_t slots = 0; /* as in heap/thread_block.c */
+    size_t slots = 0; /* as in heap/threads/thread_block.c */
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         print_class(size_class);
     for (unsigned index = 1; index < HZ_BINS; index++)

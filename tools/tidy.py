@@ -3,7 +3,8 @@
 
 Checks the files that git knows (tracked, or new and not ignored), or all files without git.
 Rules:
-  include     base includes base; front includes base, heap and front. heap includes base, modules of heap
+  include     a room of base includes itself and the rooms before it in BASE_ROOMS; front includes base, heap and
+              front. heap includes base, modules of heap
               that come before it in HEAP_ORDER, and by their bare names the few files that every engine
               has, and those that the ways have (mailbox.h, takers.h, cpu_bins.h). An engine or a way includes
               base, itself, and modules of heap that come before it in HEAP_ORDER, never another engine or
@@ -14,10 +15,10 @@ Rules:
   length      files of code up to 800 lines, functions up to 70
   width       Markdown lines up to 160 columns
   page        Markdown pages up to 150 lines, except CHANGELOG.md and pages that a program writes
-  condition   #if and its relatives only in base/compiler.h, base/os_*.c, base/syscall.h, config.[ch], engine_config.h,
+  condition   #if and its relatives only in base/os/compiler.h, base/os_*.c, base/os/syscall.h, config.[ch], engine_config.h,
               lanes, ways/percpu/rseq.h, workloads/common/marks.h, the public headers and headers of tests; include guards and `#ifdef __cplusplus`
               excepted
-  atomic      in src, the compiler's and the standard's atomic functions only in base/atomic.h
+  atomic      in src, the compiler's and the standard's atomic functions only in base/os/atomic.h
   note        in src, a comment behind code ends on its line; a longer one stands above the statement
   word        no paths of somebody's machine, no marks of unfinished work
   format      clang-format would change nothing
@@ -112,14 +113,19 @@ ENGINE_FILES = {"engine_config.h", "engine_knobs.def", "engine_counters.def", "w
 WAY_FILES = {"mailbox.h", "takers.h", "cpu_bins.h"}
 # The layers below each, which it may include besides itself and the public header ("include").
 BELOW = {"base": set(), "heap": {"base"}, "front": {"base", "heap"}, "engine": {"base", "heap"}}
+# The rooms of base from bottom to top: each may include only those before it.
+BASE_ROOMS = "os lists process profile map arena watch".split()
+ROOM_FILES = 25
 # The modules of heap from bottom to top: each may include only those before it. The ways' mailbox.h, takers.h, cpu_bins
 # and other files have their places in it too.
 HEAP_ORDER = (
-    "knobs sizeclass misuse seal class_policy counters cache/bin thread_block "
+    "knobs sizeclass misuse seal class_policy counters cache/bin threads/thread_block "
     "pages/link mailbox takers pages/shard pages/grid pages/page pages/list_check pages/mail way "
-    "pages/density pages/collapse pages/page_purge pages/put pages/send pages/drain pages/adopt pages/supply "
+    "back/density pages/collapse pages/page_purge pages/put pages/send pages/drain pages/adopt pages/supply "
     "cache/allowance cache/depot cache/sampler cache/inspect cache/flush cache/room cache/idle cache/age cache/refill cpu_bins "
-    "init limit surroundings settle park orphan zone round keeper fork thread sample tick purge query resize malloc free heap figures flow situation stats config overview"
+    "threads/init back/limit back/surroundings back/settle threads/park threads/orphan threads/zone back/round back/keeper "
+    "threads/fork threads/thread threads/sample back/tick back/purge query resize malloc free heap "
+    "report/figures report/flow report/situation report/stats config report/overview"
 ).split()
 
 
@@ -197,6 +203,24 @@ def layer_breach(layer: str, name: str, targets: set[str], engines: list[str]) -
     return f'{layer} includes "{name}" of {", ".join(wrong)}' if wrong else None
 
 
+def room_breach(path: str, name: str, targets: set[str]) -> str | None:
+    """Says what is wrong when a file of a room of base includes `name`, found as `targets`."""
+    own = room_of(path)
+    if own not in BASE_ROOMS:
+        return f"room '{own}' is not in BASE_ROOMS (tools/tidy.py)"
+    for target in sorted(targets):
+        other = room_of(target)
+        if layer_of(target) == "base" and (other not in BASE_ROOMS or BASE_ROOMS.index(other) > BASE_ROOMS.index(own)):
+            return f'base/{own} includes "{name}", which is in no room up to it in BASE_ROOMS'
+    return None
+
+
+def room_of(path: str) -> str:
+    """The folder of a file of base below src/base; empty for one that is in none."""
+    parts = pathlib.PurePosixPath(path).parts
+    return parts[2] if len(parts) == 4 else ""
+
+
 def order_breach(path: str, name: str, targets: set[str]) -> str | None:
     """Says what is wrong with the order when a file of heap, of an engine or of a way includes a module of heap."""
     own = place_of(path)
@@ -229,6 +253,8 @@ def check_include(source: Source) -> Iterator[Problem]:
         return
     for line, name, targets in includes_of(source):
         breach = layer_breach(layer, name, {layer_of(target) for target in targets}, engines_of(source.root))
+        if breach is None and layer == "base":
+            breach = room_breach(source.path, name, targets)
         if breach is None and (layer == "heap" or is_way(layer) or ENGINE.match(layer)):
             breach = order_breach(source.path, name, targets)
         if breach:
@@ -273,12 +299,27 @@ def check_circles(sources: list[Source]) -> Iterator[Problem]:
             yield from visit(module)
 
 
+# ---- rooms -----------------------------------------------------------------------------------------
+
+
+def check_rooms(paths: list[str]) -> Iterator[Problem]:
+    """Folders of src in which nobody finds anything."""
+    rooms: dict[str, int] = {}
+    for path in paths:
+        if path.startswith("src/"):
+            folder = path.rpartition("/")[0]
+            rooms[folder] = rooms.get(folder, 0) + 1
+    for folder, files in sorted(rooms.items()):
+        if files > ROOM_FILES:
+            yield Problem(folder, 1, "rooms", f"{files} files; allowed: {ROOM_FILES}")
+
+
 # ---- home ------------------------------------------------------------------------------------------
 
 # Headers whose functions are defined elsewhere: a contract with several implementations.
 HOMES = {
-    "src/base/os.h": ("src/base/os_linux.c", "src/base/os_process.c", "src/base/os_faulty.c"),
-    "src/base/os_faulty.h": ("src/base/os_faulty.c", "src/base/os_linux.c"),
+    "src/base/os/os.h": ("src/base/os/os_linux.c", "src/base/os/os_process.c", "src/base/os/os_faulty.c"),
+    "src/base/os/os_faulty.h": ("src/base/os/os_faulty.c", "src/base/os/os_linux.c"),
     "src/heap/pages/mail.h": ("src/ways/inbox/mail.c", "src/ways/queues/mail.c", "src/ways/stages/mail.c"),
 }
 PROTOTYPE = re.compile(r"^(?!typedef|static|extern|#)[A-Za-z_][^;{}=]*?\b(hz[0-9]*_\w+)\([^;{}]*\)\s*;", re.MULTILINE)
@@ -365,7 +406,7 @@ def check_length(source: Source) -> Iterator[Problem]:
 
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else)\b[ \t]*(.*)$")
 CONDITION_HOMES = re.compile(
-    r"^(?:src/base/(?:compiler|syscall)\.h|src/base/os_[a-z0-9_]+\.c|src/[a-z0-9]+/config\.[ch]|src/engines/[a-z0-9]+/engine_config\.h"
+    r"^(?:src/base/os/(?:compiler|syscall)\.h|src/base/(?:os|process)/os_[a-z0-9_]+\.c|src/[a-z0-9]+/config\.[ch]|src/engines/[a-z0-9]+/engine_config\.h"
     r"|src/engines/[a-z0-9]+/lanes/[a-z0-9]+\.h|src/ways/percpu/rseq\.h|bench/workloads/common/marks\.h|include/hakozuna/[a-z_]+\.(?:h|hpp)|tests/.*\.h)$"
 )
 
@@ -394,7 +435,7 @@ def check_condition(source: Source) -> Iterator[Problem]:
         if match.group(1) == "ifdef" and match.group(2).strip() == "__cplusplus":
             continue
         text = f"#{match.group(1)} {match.group(2).strip()}".rstrip()
-        yield Problem(source.path, number, "condition", f"{text}: conditions live in config headers and base/compiler.h")
+        yield Problem(source.path, number, "condition", f"{text}: conditions live in config headers and base/os/compiler.h")
 
 
 # ---- atomic ----------------------------------------------------------------------------------------
@@ -403,12 +444,12 @@ ATOMIC = re.compile(r"\b(?:atomic_\w+\s*\(|__atomic_\w+|__sync_\w+|__c11_atomic_
 
 
 def check_atomic(source: Source) -> Iterator[Problem]:
-    if not source.is_c or not source.path.startswith("src/") or source.path == "src/base/atomic.h":
+    if not source.is_c or not source.path.startswith("src/") or source.path == "src/base/os/atomic.h":
         return
     for number, line in enumerate(source.bare().split("\n"), 1):
         for match in ATOMIC.finditer(line):
             what = match.group(0).rstrip("( ")
-            yield Problem(source.path, number, "atomic", f"{what}: atomics only through base/atomic.h")
+            yield Problem(source.path, number, "atomic", f"{what}: atomics only through base/os/atomic.h")
 
 
 # ---- note ------------------------------------------------------------------------------------------
@@ -528,13 +569,15 @@ def find_problems(root: pathlib.Path, paths: list[str], rules: set[str]) -> list
                 problems += rule(source)
     if "circle" in rules:
         problems += check_circles(sources)
+    if "rooms" in rules:
+        problems += check_rooms(paths)
     if "format" in rules:
         problems += check_format(root, paths)
     return problems
 
 
 def main(arguments: list[str]) -> int:
-    names = [*RULES, "circle", "format"]
+    names = [*RULES, "circle", "rooms", "format"]
     parser = argparse.ArgumentParser(description="Checks the house rules.")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--rule", action="append", choices=names, help="only this rule (may be repeated)")

@@ -117,7 +117,7 @@ PARTS = (
          (f"{SMALL},t64-r0,t64-r50,t64-r90", f"{SMALL},@short")),
     Part("stash-p32", "000: stash off, capped or uncapped in lane p32", _stash_pairs("p32-home"), (SMALL, "@short")),
     Part("lock", "004, 6: spinning against sleeping in a shard's lock, 64 turns by default",
-         _against(HOME3, *(variant(f"hz3-home-spin{count}", "hz3/home", [Edit("src/base/lock.c", SPIN, SPIN.replace("64", str(count)))])
+         _against(HOME3, *(variant(f"hz3-home-spin{count}", "hz3/home", [Edit("src/base/lists/lock.c", SPIN, SPIN.replace("64", str(count)))])
                            for count in (0, 1000, 100000))),
          (SMALL, f"{ALL_RINGS},@sides"), gate="any"),
     Part("buffer", "004, 6: blocks in a remote buffer before they are sent home",
@@ -125,7 +125,7 @@ PARTS = (
          (f"{SMALL},xmalloc-8-8", f"{ALL_RINGS},@sides"), gate="any"),
     Part("batch", "004, 6: blocks grouped in one step, 128 by default",
          _against(HOME4, *(variant(f"hz4-home-batch{count}", "hz4/home",
-                                   [Edit("src/heap/thread_block.h", GROUPS, GROUPS.replace("256", str(2 * count)))])
+                                   [Edit("src/heap/threads/thread_block.h", GROUPS, GROUPS.replace("256", str(2 * count)))])
                            for count in (16, 32, 64))),
          (f"{SMALL},xmalloc-8-8", f"{ALL_RINGS},@sides"), gate="any"),
     Part("layout", "003, 4: functions aligned to a line; cold code not moved away",

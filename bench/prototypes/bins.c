@@ -11,7 +11,7 @@
  *   free(p):   bin = the bin that p's page tag names;   bin full?   -> slow path (the older half goes to the depot)
  * Blocks never return to a page: all that is left of a page is where its fresh blocks begin.
  */
-#include "base/atomic.h"
+#include "base/os/atomic.h"
 #include "heap/sizeclass.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  *   malloc(n): page = current page of n's class;  no free block?  -> slow path (remote frees, carve, next page)
  *   free(p):   page = table[p];  the thread's own?  -> its free list;  otherwise -> the page's remote list
  */
-#include "base/compiler.h"
+#include "base/os/compiler.h"
 #include "heap/sizeclass.h"
 
 #include <errno.h>

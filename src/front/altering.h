@@ -5,9 +5,9 @@
 #ifndef HZ_FRONT_ALTERING_H
 #define HZ_FRONT_ALTERING_H
 
-#include "base/altered.h"
-#include "base/attributes.h"
-#include "base/syscall.h"
+#include "base/arena/attributes.h"
+#include "base/map/altered.h"
+#include "base/os/syscall.h"
 
 #include <sys/mman.h>
 

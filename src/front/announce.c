@@ -4,10 +4,10 @@
 #define _GNU_SOURCE
 #include "front/announce.h"
 
-#include "base/os.h"
-#include "base/syscall.h"
+#include "base/os/os.h"
+#include "base/os/syscall.h"
 #include "front/reporter.h"
-#include "heap/keeper.h"
+#include "heap/back/keeper.h"
 
 #include <errno.h>
 #include <linux/seccomp.h>

@@ -5,7 +5,7 @@
 #ifndef HZ_FRONT_ANNOUNCE_H
 #define HZ_FRONT_ANNOUNCE_H
 
-#include "base/compiler.h"
+#include "base/os/compiler.h"
 
 /* Before a call that restricts the process's system calls, or allows the next call to do so. The library's threads end,
    and from now on the library makes plain calls only (hz_os_confine). */

@@ -3,14 +3,14 @@
  */
 #include "front/family.h"
 
-#include "base/check.h"
-#include "base/guard_pool.h"
-#include "base/os.h"
-#include "base/profile.h"
+#include "base/os/check.h"
+#include "base/os/os.h"
+#include "base/profile/profile.h"
+#include "base/watch/guard_pool.h"
 #include "front/front.h"
 #include "heap/query.h"
 #include "heap/resize.h"
-#include "heap/zone.h"
+#include "heap/threads/zone.h"
 
 #include <errno.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static bool fits_well(size_t usable, size_t size) {
     return size <= usable && usable - size <= unused_max;
 }
 
-/* How far the block begins behind its place (base/spread.h). */
+/* How far the block begins behind its place (base/arena/spread.h). */
 static size_t offset_of(const void *block, size_t usable) {
     return usable > HZ_SPREAD_ABOVE_BYTES ? hz_query_offset(block) : 0;
 }
@@ -95,8 +95,8 @@ static void *aligned(size_t alignment, size_t size) {
 }
 
 /* A block that has grown once often grows again: a run of pages can do so in place, and a block of a class if it does
-   not begin far behind its place (base/spread.h). So it is placed as if it needed most of its slack. Where allocations
-   are sampled the size matters more. */
+   not begin far behind its place (base/arena/spread.h). So it is placed as if it needed most of its slack. Where
+   allocations are sampled the size matters more. */
 static void *grown(size_t size) {
     if (HZ_CONFIG_FENCES || size <= HZ_SPREAD_ABOVE_BYTES)
         return hz_front_malloc(size);

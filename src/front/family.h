@@ -5,7 +5,7 @@
 #ifndef HZ_FRONT_FAMILY_H
 #define HZ_FRONT_FAMILY_H
 
-#include "base/compiler.h"
+#include "base/os/compiler.h"
 
 void *hz_front_calloc(size_t count, size_t size);
 void *hz_front_realloc(void *block, size_t size);
@@ -24,7 +24,7 @@ void hz_front_free_aligned_sized(void *block, size_t alignment, size_t size);
 size_t hz_front_usable_size(const void *block);
 void hz_front_free_batch(void *const *blocks, size_t count);
 
-/* Zones (heap/zone.h). EINVAL unless `alignment` is a power of two. */
+/* Zones (heap/threads/zone.h). EINVAL unless `alignment` is a power of two. */
 struct hz_zone;
 void *hz_front_zone_alloc(struct hz_zone *zone, size_t alignment, size_t size, bool zeroed);
 void *hz_front_zone_malloc(struct hz_zone *zone, size_t size);

@@ -3,16 +3,16 @@
  */
 #include "front/fence.h"
 
-#include "base/arena.h"
-#include "base/attributes.h"
-#include "base/livemap.h"
-#include "base/os.h"
+#include "base/arena/arena.h"
+#include "base/arena/attributes.h"
+#include "base/os/os.h"
+#include "base/watch/livemap.h"
 #include "front/quarantine.h"
 #include "front/zero.h"
 #include "heap/heap.h"
 #include "heap/misuse.h"
 #include "heap/query.h"
-#include "heap/zone.h"
+#include "heap/threads/zone.h"
 
 #include <errno.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 #ifndef HZ_FRONT_FENCE_H
 #define HZ_FRONT_FENCE_H
 
-#include "base/compiler.h"
+#include "base/os/compiler.h"
 
 /* `size` bytes at a multiple of `alignment`, a power of two. NULL and ENOMEM when there is no memory. */
 void *hz_fence_alloc(size_t alignment, size_t size);

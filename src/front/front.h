@@ -8,9 +8,9 @@
 
 #include "front/fence.h"
 #include "front/live.h"
-#include "heap/flow.h"
 #include "heap/heap.h"
 #include "heap/misuse.h"
+#include "heap/report/flow.h"
 
 HZ_INLINE void *hz_front_malloc(size_t size) {
     if (HZ_CONFIG_FENCES)

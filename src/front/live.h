@@ -1,15 +1,15 @@
 /*
  * live.h - the watch over live blocks in the check build and with HZ_LIST_FAILFAST=1, for every way in and out of the
- * family. In builds with statistics it also counts the blocks that cross threads (heap/flow.h).
+ * family. In builds with statistics it also counts the blocks that cross threads (heap/report/flow.h).
  */
 #ifndef HZ_FRONT_LIVE_H
 #define HZ_FRONT_LIVE_H
 
-#include "base/compiler.h"
-#include "base/flowmap.h"
-#include "base/guard_pool.h"
-#include "base/livemap.h"
-#include "base/profile.h"
+#include "base/os/compiler.h"
+#include "base/profile/profile.h"
+#include "base/watch/flowmap.h"
+#include "base/watch/guard_pool.h"
+#include "base/watch/livemap.h"
 #include "heap/knobs.h"
 
 enum { HZ_LIVE_WATCHED = HZ_CONFIG_CHECKS == 1 || HZ_LIST_FAILFAST == 1 };

@@ -2,9 +2,9 @@
  * load.c - what every library does when it is loaded, the archive that leaves malloc alone too: reads
  * HAKOZUNA_BACKGROUND, while the process has one thread, and tells the keeper which thread is the process's first.
  */
-#include "base/os.h"
-#include "base/os_life.h"
-#include "heap/keeper.h"
+#include "base/os/os.h"
+#include "base/process/os_life.h"
+#include "heap/back/keeper.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  */
 #include "front/newdel.h"
 
-#include "base/atomic.h"
-#include "base/symbols.h"
+#include "base/os/atomic.h"
+#include "base/process/symbols.h"
 #include "front/family.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef HZ_FRONT_NEWDEL_H
 #define HZ_FRONT_NEWDEL_H
 
-#include "base/compiler.h"
+#include "base/os/compiler.h"
 
 /* operator new after a failed allocation: calls the new_handler and tries again, for as long as there is a handler.
    Then throws bad_alloc, or returns NULL if `nothrow`. */

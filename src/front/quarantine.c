@@ -6,8 +6,8 @@
  */
 #include "front/quarantine.h"
 
-#include "base/lock.h"
-#include "base/os.h"
+#include "base/lists/lock.h"
+#include "base/os/os.h"
 
 enum {
     GROUP_PLACES = 64,

@@ -8,7 +8,7 @@
 #ifndef HZ_FRONT_QUARANTINE_H
 #define HZ_FRONT_QUARANTINE_H
 
-#include "base/compiler.h"
+#include "base/os/compiler.h"
 
 /* Puts a freed block of `bytes` bytes in. Returns the block that leaves, which is the caller's now; NULL if none does.
  */

@@ -6,15 +6,15 @@
  */
 #include "front/reporter.h"
 
-#include "base/atomic.h"
-#include "base/os.h"
-#include "base/process.h"
-#include "base/profile.h"
-#include "base/profile_write.h"
-#include "base/syscall.h"
-#include "base/worker.h"
+#include "base/os/atomic.h"
+#include "base/os/os.h"
+#include "base/os/syscall.h"
+#include "base/process/process.h"
+#include "base/process/worker.h"
+#include "base/profile/profile.h"
+#include "base/profile/profile_write.h"
 #include "front/request.h"
-#include "heap/park.h"
+#include "heap/threads/park.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@
 #ifndef HZ_FRONT_REPORTER_H
 #define HZ_FRONT_REPORTER_H
 
-#include "base/compiler.h"
+#include "base/os/compiler.h"
 
 /* A variable, and what HAKOZUNA_STATS_OWNER or HAKOZUNA_PROFILE_OWNER says of it: "number:words" of the process that
    was asked first, NULL in that process. */

@@ -3,7 +3,7 @@
  */
 #include "front/request.h"
 
-#include "base/profile.h"
+#include "base/profile/profile.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 
 #include "hakozuna/hakozuna.h"
 
-#include "base/compiler.h"
+#include "base/os/compiler.h"
 
 #define HZ_REQUEST_WORDS                                                                                               \
     "text, verbose, json, exit, signal=NAME, every=SECONDS, file=PATTERN with %p and %e, children; 0 (off), 1 "        \

@@ -4,8 +4,8 @@
  */
 #include "front/zero.h"
 
-#include "base/atomic.h"
-#include "base/os.h"
+#include "base/os/atomic.h"
+#include "base/os/os.h"
 #include "heap/misuse.h"
 
 enum {

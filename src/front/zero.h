@@ -4,7 +4,7 @@
 #ifndef HZ_FRONT_ZERO_H
 #define HZ_FRONT_ZERO_H
 
-#include "base/compiler.h"
+#include "base/os/compiler.h"
 
 /* An address of no bytes; NULL when all are in use. */
 void *hz_zero_alloc(void);

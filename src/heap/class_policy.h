@@ -6,7 +6,7 @@
 #ifndef HZ_HEAP_CLASS_POLICY_H
 #define HZ_HEAP_CLASS_POLICY_H
 
-#include "base/guard_pool.h"
+#include "base/watch/guard_pool.h"
 #include "heap/knobs.h"
 #include "heap/sizeclass.h"
 

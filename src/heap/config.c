@@ -6,8 +6,8 @@
 #include "hakozuna/hakozuna.h"
 #include "heap/knobs.h"
 
-#include "base/anatomy.h"
-#include "base/compiler.h"
+#include "base/os/anatomy.h"
+#include "base/os/compiler.h"
 
 #define VERSION HZ_STRINGIFY(HZ_VERSION_MAJOR) "." HZ_STRINGIFY(HZ_VERSION_MINOR) "." HZ_STRINGIFY(HZ_VERSION_PATCH)
 

@@ -4,8 +4,8 @@
 #ifndef HZ_HEAP_COUNTERS_H
 #define HZ_HEAP_COUNTERS_H
 
-#include "base/atomic.h"
-#include "base/compiler.h"
+#include "base/os/atomic.h"
+#include "base/os/compiler.h"
 
 /* Written by the thread block's owner, read by statistics. */
 struct hz_counters {

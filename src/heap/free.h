@@ -5,7 +5,7 @@
 #define HZ_HEAP_FREE_H
 
 #include "heap/seal.h"
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 
 /* For NULL, a full bin, a large block, a foreign pointer, a thread that is not attached, and always in tight mode. */
 HZ_NOINLINE void hz_free_slow(void *block);

@@ -3,21 +3,21 @@
  */
 #include "heap/malloc.h"
 
-#include "base/arena.h"
-#include "base/callstack.h"
-#include "base/large.h"
-#include "base/os.h"
+#include "base/arena/arena.h"
+#include "base/arena/large.h"
+#include "base/os/os.h"
+#include "base/profile/callstack.h"
 #include "cpu_bins.h"
+#include "heap/back/keeper.h"
+#include "heap/back/purge.h"
+#include "heap/back/tick.h"
 #include "heap/cache/refill.h"
 #include "heap/cache/sampler.h"
-#include "heap/keeper.h"
-#include "heap/orphan.h"
 #include "heap/pages/page.h"
-#include "heap/park.h"
-#include "heap/purge.h"
-#include "heap/thread.h"
-#include "heap/tick.h"
-#include "heap/zone.h"
+#include "heap/threads/orphan.h"
+#include "heap/threads/park.h"
+#include "heap/threads/thread.h"
+#include "heap/threads/zone.h"
 
 #include <errno.h>
 #include <string.h>

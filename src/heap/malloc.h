@@ -5,7 +5,7 @@
 #define HZ_HEAP_MALLOC_H
 
 #include "heap/seal.h"
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 
 /* For a size up to HZ_CLASS_BYTES_MAX whose bin is empty, or a thread that is not attached. */
 HZ_NOINLINE void *hz_malloc_slow(size_t size);

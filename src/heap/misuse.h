@@ -4,9 +4,9 @@
 #ifndef HZ_HEAP_MISUSE_H
 #define HZ_HEAP_MISUSE_H
 
-#include "base/check.h"
+#include "base/os/check.h"
 
-/* Where and how the misuse was found. Stable, like the texts in base/check.h. */
+/* Where and how the misuse was found. Stable, like the texts in base/os/check.h. */
 #define HZ_IN_FREE        "found in " HZ_CALLED("free", "hz_free")
 #define HZ_IN_FREE_SIZED  "found in " HZ_CALLED("free_sized", "hz_free_sized")
 #define HZ_IN_REALLOC     "found in " HZ_CALLED("realloc", "hz_realloc")

@@ -3,9 +3,9 @@
  */
 #include "heap/query.h"
 
-#include "base/guard.h"
-#include "base/hooks.h"
-#include "base/large.h"
+#include "base/arena/large.h"
+#include "base/os/hooks.h"
+#include "base/watch/guard.h"
 #include "heap/pages/page.h"
 
 /* Ends the program with the message that fits a pointer whose page tag names no class. */

@@ -4,7 +4,7 @@
 #ifndef HZ_HEAP_QUERY_H
 #define HZ_HEAP_QUERY_H
 
-#include "base/profile.h"
+#include "base/profile/profile.h"
 #include "heap/misuse.h"
 #include "heap/sizeclass.h"
 
@@ -18,7 +18,8 @@ void hz_query_profiled(const void *block, enum hz_profile_answer answer, const c
 /* Usable bytes of a live block. Ends the program as above. */
 size_t hz_query_usable(const void *block, const char *function);
 
-/* How far a live block begins behind its place (base/spread.h): so many bytes more than are usable were taken for it.
+/* How far a live block begins behind its place (base/arena/spread.h): so many bytes more than are usable were taken for
+ * it.
  */
 size_t hz_query_offset(const void *block);
 

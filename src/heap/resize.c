@@ -4,13 +4,13 @@
  */
 #include "heap/resize.h"
 
-#include "base/large.h"
-#include "base/profile.h"
+#include "base/arena/large.h"
+#include "base/profile/profile.h"
+#include "heap/back/purge.h"
 #include "heap/cache/sampler.h"
-#include "heap/park.h"
-#include "heap/purge.h"
 #include "heap/query.h"
-#include "heap/zone.h"
+#include "heap/threads/park.h"
+#include "heap/threads/zone.h"
 
 void *hz_resize(void *block, size_t size, bool may_move, const char *function) {
     if (hz_profile_has(block) || hz_query_class(block, function) != HZ_CLASS_LARGE)

@@ -4,7 +4,7 @@
 #ifndef HZ_HEAP_RESIZE_H
 #define HZ_HEAP_RESIZE_H
 
-#include "base/compiler.h"
+#include "base/os/compiler.h"
 
 /* The block, or, with `may_move`, its new address if its pages were remapped; NULL, with the block untouched, when only
    a copy can resize it. size > 0. Called by the block's holder. `function`: one of HZ_IN_*. */

@@ -5,7 +5,7 @@
  */
 #include "heap/seal.h"
 
-#include "base/arena.h"
+#include "base/arena/arena.h"
 #include "heap/sizeclass.h"
 
 /* An address that is neither mapped nor aligned, and differs from word to word. */

@@ -7,14 +7,14 @@
  * sent or taken, pages when blocks come and when they are carved. While a block is in a list, its first word is the
  * link instead, which list_check.c checks, and which is mended when the block leaves the list.
  *
- * A bit for each possible block start (base/livemap.h) says whether a block is sealed. Blocks that the program never
- * freed are not, nor blocks whose memory the operating system has taken back. All functions: any thread that holds the
- * block.
+ * A bit for each possible block start (base/watch/livemap.h) says whether a block is sealed. Blocks that the program
+ * never freed are not, nor blocks whose memory the operating system has taken back. All functions: any thread that
+ * holds the block.
  */
 #ifndef HZ_HEAP_SEAL_H
 #define HZ_HEAP_SEAL_H
 
-#include "base/livemap.h"
+#include "base/watch/livemap.h"
 #include "heap/knobs.h"
 #include "heap/misuse.h"
 

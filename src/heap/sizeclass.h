@@ -11,11 +11,11 @@
 #ifndef HZ_HEAP_SIZECLASS_H
 #define HZ_HEAP_SIZECLASS_H
 
-#include "base/check.h"
-#include "base/compiler.h"
-#include "base/large.h"
-#include "base/pagetag.h"
-#include "base/spread.h"
+#include "base/arena/large.h"
+#include "base/arena/spread.h"
+#include "base/map/pagetag.h"
+#include "base/os/check.h"
+#include "base/os/compiler.h"
 #include "heap/knobs.h"
 
 enum {
@@ -82,7 +82,7 @@ HZ_INLINE bool hz_class_is_mid(unsigned size_class) {
     return size_class >= HZ_MID_CLASS_FIRST;
 }
 
-/* The places of the class's blocks are multiples of this (base/spread.h). 1: the blocks begin at their places. */
+/* The places of the class's blocks are multiples of this (base/arena/spread.h). 1: the blocks begin at their places. */
 HZ_INLINE size_t hz_class_grid(unsigned size_class) {
     if (size_class < HZ_SPREAD_CLASS_FIRST)
         return 1;

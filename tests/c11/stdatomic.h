@@ -1,6 +1,6 @@
 /*
  * stdatomic.h - lets C++ tests read the library's C11 headers. It stands in for the C standard's header of that name,
- * and maps what base/atomic.h uses to the compiler's own atomic operations, or, in model tests, to points of the
+ * and maps what base/os/atomic.h uses to the compiler's own atomic operations, or, in model tests, to points of the
  * model's scheduler. The library itself is never compiled with it.
  *
  * _Atomic(T) becomes T, which has the same size and alignment on the machines we test on (static_asserts below).

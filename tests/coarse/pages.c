@@ -1,13 +1,13 @@
 /*
  * pages.c - a kernel with system pages of HZ_TEST_PAGE_BYTES, for LD_PRELOAD. The C library's calls of memory mapping
  * and its page size are replaced, and so is syscall(), by which the library's builds with assertions call the kernel
- * (base/syscall.h): an address that is no multiple of the large page is refused with EINVAL, a length is rounded up,
+ * (base/os/syscall.h): an address that is no multiple of the large page is refused with EINVAL, a length is rounded up,
  * and each new mapping starts at a multiple. So code that assumes 4 KiB fails, or hits its neighbour.
  *
  * Unlike in a kernel that really has such pages, touching a page brings in only 4 KiB.
  */
 #define _GNU_SOURCE
-#include "base/syscall.h"
+#include "base/os/syscall.h"
 
 #include <dlfcn.h>
 #include <errno.h>

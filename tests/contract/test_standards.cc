@@ -273,7 +273,7 @@ int use_in_a_c11_thread(void *argument) {
     return *static_cast<int *>(argument);
 }
 
-/* src/front/override_thread.c relies on these facts, since it does not include <threads.h>. */
+/* src/front/override/override_thread.c relies on these facts, since it does not include <threads.h>. */
 static_assert(thrd_success == 0 && thrd_error == 2 && thrd_nomem == 3);
 static_assert(sizeof(thrd_t) == sizeof(pthread_t));
 

@@ -1,15 +1,15 @@
 /*
  * Misuse of a guarded block ends the program with a report: a stable first line, what is known about the block, and the
- * calls that freed, allocated and touched it. Here every allocation is guarded. base/guard_report.h and base/check.h
- * have the texts.
+ * calls that freed, allocated and touched it. Here every allocation is guarded. base/watch/guard_report.h and
+ * base/os/check.h have the texts.
  */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
 #include <stdatomic.h>
 extern "C" {
-#include "base/check.h"
-#include "base/guard_report.h"
-#include "heap/sample.h"
+#include "base/os/check.h"
+#include "base/watch/guard_report.h"
+#include "heap/threads/sample.h"
 }
 #pragma GCC diagnostic pop
 #include "contract/api.h"

@@ -1,10 +1,10 @@
 /*
  * Misuse ends the program with a stable line on stderr and SIGABRT. The table has one row per kind of misuse: what the
- * program does, the text it must print, and whether only the check build can notice it. base/check.h has the texts. A
- * handler of SIGABRT can allocate, wherever the misuse was found.
+ * program does, the text it must print, and whether only the check build can notice it. base/os/check.h has the texts.
+ * A handler of SIGABRT can allocate, wherever the misuse was found.
  */
 extern "C" {
-#include "base/check.h"
+#include "base/os/check.h"
 }
 #include "contract/api.h"
 #include "contract/support.h"

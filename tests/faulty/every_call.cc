@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 
 extern "C" {
-#include "base/os_faulty.h"
+#include "base/os/os_faulty.h"
 }
 
 namespace {

@@ -1,5 +1,5 @@
 /*
- * exclusive.pml - the lock of src/base/lock.c as the consumers of a shard use it (src/heap/pages/shard.c), while a
+ * exclusive.pml - the lock of src/base/lists/lock.c as the consumers of a shard use it (src/heap/pages/shard.c), while a
  * thread joins the shard and a thread of another shard purges it.
  *
  * The lock's word: 0 free, 1 held, 2 held and a thread may sleep. Checked: there is one consumer at a time, `taken` is

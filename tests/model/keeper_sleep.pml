@@ -1,7 +1,7 @@
 /*
  * keeper_sleep.pml - the keeper falls asleep without a timer while threads come to slow paths, another thread ends it, or
  * the process's first thread ends: keeper_sleep, hz_thread_enter, hz_keeper_wake, hz_keeper_note_work, end_tell in
- * src/heap, and hz_life_wait, hz_life_wake in src/base/os_life.c. An outsider works without being `busy`, as a thread
+ * src/heap, and hz_life_wait, hz_life_wake in src/base/process/os_life.c. An outsider works without being `busy`, as a thread
  * does that is not attached, and notes afterwards that it has.
  *
  * The keeper sleeps on the word of a robust mutex that the first thread holds: `waiters` is its bit FUTEX_WAITERS, and the

@@ -1,7 +1,7 @@
 /*
  * points.h - makes every atomic operation of the library a point of the model's scheduler. The compiler reads it before
- * each source (`-include`). src/base/atomic.h uses only the standard's macros, and this file redefines them. So nothing
- * in src knows of the model, and the model cannot change any other build.
+ * each source (`-include`). src/base/os/atomic.h uses only the standard's macros, and this file redefines them. So
+ * nothing in src knows of the model, and the model cannot change any other build.
  *
  * Only the thread that has the baton runs, so the operations themselves are plain. memory.cc models their memory
  * orders. hz_slot_* and hz_owner_add_rel are no points, because only its owner changes a bin.

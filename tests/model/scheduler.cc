@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 extern "C" {
-#include "base/os.h"
+#include "base/os/os.h"
 }
 
 namespace model {
@@ -89,7 +89,7 @@ bool is_private(const char *file) {
     if (file != last_file) {
         last_file = file;
         last_answer = ends_with(file, "/heap/counters.h") || ends_with(file, "/heap/cache/bin.h") ||
-                      ends_with(file, "/heap/thread_block.c");
+                      ends_with(file, "/heap/threads/thread_block.c");
     }
     return last_answer;
 }

@@ -1,4 +1,4 @@
-"""Every edge of docs/memory-order.md has a scenario, and every atomic operation of base/atomic.h is a point."""
+"""Every edge of docs/memory-order.md has a scenario, and every atomic operation of base/os/atomic.h is a point."""
 
 import pathlib
 import re
@@ -39,7 +39,7 @@ def test_names_are_found_in_a_call():
 
 
 def test_every_operation_is_a_point():
-    used = set(re.findall(r"\batomic_\w+_explicit\b", (ROOT / "src/base/atomic.h").read_text()))
+    used = set(re.findall(r"\batomic_\w+_explicit\b", (ROOT / "src/base/os/atomic.h").read_text()))
     assert len(used) > 5
     for header in (MODEL / "points.h", MODEL / "points_cc.h", ROOT / "tests/c11/stdatomic.h"):
         made = set(re.findall(r"^(?:#define|.*\b(?:T|void|bool)) (atomic_\w+)\(", header.read_text(), re.MULTILINE))

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 extern "C" {
-#include "base/os.h"
+#include "base/os/os.h"
 }
 
 namespace {

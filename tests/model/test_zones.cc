@@ -2,8 +2,8 @@
 #include "model/heap.h"
 
 extern "C" {
-#include "heap/park.h"
-#include "heap/zone.h"
+#include "heap/threads/park.h"
+#include "heap/threads/zone.h"
 }
 
 namespace {

@@ -5,7 +5,7 @@
  * stay intact. When the OS works again, everything works again.
  */
 extern "C" {
-#include "base/os_faulty.h"
+#include "base/os/os_faulty.h"
 }
 #include "blocks.h"
 #include "children.h"

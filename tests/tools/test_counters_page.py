@@ -54,7 +54,7 @@ def test_a_figure_that_is_computed_must_be_described(tree, capsys):
     report = tree / counters.REPORT
     report.write_text(report.read_text().replace('"meta_bytes"', '"meta_kib"'))
     assert counters.main(["--check"]) == 2
-    assert re.fullmatch(r"counters: src/heap/stats\.c:\d+: reports 'meta_kib', which COMPUTED .*\n", capsys.readouterr().err)
+    assert re.fullmatch(r"counters: src/heap/report/stats\.c:\d+: reports 'meta_kib', which COMPUTED .*\n", capsys.readouterr().err)
 
 
 def test_a_part_of_a_mailbox_must_be_described(tree, capsys):

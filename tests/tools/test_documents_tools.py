@@ -65,11 +65,11 @@ def test_a_name_is_one_variant():
 
 def test_an_edit_that_does_not_apply_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(measure, "COPIES", tmp_path)
-    bad = measure.variant("bad", "hz3/scale", [measure.Edit("src/base/lock.c", "SPIN_COUNT = 63", "SPIN_COUNT = 1")])
-    with pytest.raises(ValueError, match="occurs 0 times in src/base/lock.c, not once"):
+    bad = measure.variant("bad", "hz3/scale", [measure.Edit("src/base/lists/lock.c", "SPIN_COUNT = 63", "SPIN_COUNT = 1")])
+    with pytest.raises(ValueError, match="occurs 0 times in src/base/lists/lock.c, not once"):
         measure.edited_copy(bad)
-    good = measure.variant("good", "hz3/scale", [measure.Edit("src/base/lock.c", measure.SPIN, "enum { SPIN_COUNT = 7 };")])
-    assert "SPIN_COUNT = 7" in (measure.edited_copy(good) / "src/base/lock.c").read_text()
+    good = measure.variant("good", "hz3/scale", [measure.Edit("src/base/lists/lock.c", measure.SPIN, "enum { SPIN_COUNT = 7 };")])
+    assert "SPIN_COUNT = 7" in (measure.edited_copy(good) / "src/base/lists/lock.c").read_text()
 
 
 def test_a_comparison_becomes_a_line_of_the_summary():

@@ -12,7 +12,7 @@ TOOL = pathlib.Path(tidy.__file__)
 REPOSITORY = TOOL.parent.parent
 BASE = {
     "include/hakozuna/hakozuna.h": "int hz_version(void);\n",
-    "src/base/arena.h": "int hz_arena;\n",
+    "src/base/os/arena.h": "int hz_arena;\n",
     "src/heap/heap.h": "int hz_heap;\n",
     "src/heap/pages/page.h": "int hz_page;\n",
     "src/heap/pages/drain.h": "int hz_drain;\n",
@@ -51,11 +51,11 @@ def tree(tmp_path):
 @pytest.mark.parametrize(
     ("path", "include", "message"),
     [
-        ("src/base/a.c", "engines/hz3/stash.h", 'base includes "engines/hz3/stash.h" of hz3'),
-        ("src/base/a.c", "../engines/hz4/inbox.h", 'base includes "../engines/hz4/inbox.h" of hz4'),
-        ("src/base/a.c", "heap/heap.h", 'base includes "heap/heap.h" of heap'),
-        ("src/base/a.c", "front/front.h", 'base includes "front/front.h" of front'),
-        ("src/base/a.c", "mailbox.h", '"mailbox.h" is in none of the include roots'),
+        ("src/base/os/a.c", "engines/hz3/stash.h", 'base includes "engines/hz3/stash.h" of hz3'),
+        ("src/base/os/a.c", "../../engines/hz4/inbox.h", 'base includes "../../engines/hz4/inbox.h" of hz4'),
+        ("src/base/os/a.c", "heap/heap.h", 'base includes "heap/heap.h" of heap'),
+        ("src/base/os/a.c", "front/front.h", 'base includes "front/front.h" of front'),
+        ("src/base/os/a.c", "mailbox.h", '"mailbox.h" is in none of the include roots'),
         ("src/heap/heap.c", "front/front.h", 'heap includes "front/front.h" of front'),
         ("src/heap/heap.c", "inbox.h", 'heap includes "inbox.h" of hz4'),
         ("src/heap/heap.c", "lanes/scale.h", 'heap includes "lanes/scale.h" of hz3'),
@@ -68,7 +68,7 @@ def tree(tmp_path):
         ("src/ways/inbox/mail.c", "../queues/page_queue.h", 'ways/inbox includes "../queues/page_queue.h" of ways/queues'),
         ("src/ways/inbox/mail.c", "front/front.h", 'ways/inbox includes "front/front.h" of front'),
         ("src/ways/inbox/mail.c", "engines/hz4/inbox.h", 'ways/inbox includes "engines/hz4/inbox.h" of hz4'),
-        ("src/base/a.c", "ways/inbox/mailbox.h", 'base includes "ways/inbox/mailbox.h" of ways/inbox'),
+        ("src/base/os/a.c", "ways/inbox/mailbox.h", 'base includes "ways/inbox/mailbox.h" of ways/inbox'),
         ("src/engines/hz3/a.c", "engines/hz4/inbox.h", 'hz3 includes "engines/hz4/inbox.h" of hz4'),
         ("src/engines/hz3/a.c", "../hz4/way.h", 'hz3 includes "../hz4/way.h" of hz4'),
         ("src/engines/hz4/a.c", "engines/hz3/stash.h", 'hz4 includes "engines/hz3/stash.h" of hz3'),
@@ -79,8 +79,8 @@ def tree(tmp_path):
         ("src/front/a.c", "mailbox.h", 'front includes "mailbox.h" of ways/inbox, ways/queues'),
         ("src/front/a.c", "way.h", 'front includes "way.h" of hz3, hz4'),
         ("include/hakozuna/b.h", "heap/heap.h", 'the public header includes "heap/heap.h" of src'),
-        ("include/hakozuna/b.h", "base/arena.h", 'the public header includes "base/arena.h" of src'),
-        ("src/base/a.c", "base/gone.h", '"base/gone.h" is in none of the include roots'),
+        ("include/hakozuna/b.h", "base/os/arena.h", 'the public header includes "base/os/arena.h" of src'),
+        ("src/base/os/a.c", "base/gone.h", '"base/gone.h" is in none of the include roots'),
     ],
 )
 def test_include_across_layers(tree, path, include, message):
@@ -103,6 +103,31 @@ def test_include_against_the_order_of_modules(tree, path, include, message):
     assert tree({path: f'#include "{include}"\n'}, "include") == [f"{path}:1: [include] {message}"]
 
 
+@pytest.mark.parametrize(
+    ("path", "include", "message"),
+    [
+        ("src/base/os/a.c", "base/map/runmap.h", 'base/os includes "base/map/runmap.h", which is in no room up to it in BASE_ROOMS'),
+        ("src/base/map/a.c", "base/map/runmap.h", None),
+        ("src/base/watch/a.c", "base/os/arena.h", None),
+        ("src/base/hall/a.c", "base/os/arena.h", "room 'hall' is not in BASE_ROOMS (tools/tidy.py)"),
+        ("src/base/a.c", "base/os/arena.h", "room '' is not in BASE_ROOMS (tools/tidy.py)"),
+    ],
+)
+def test_include_against_the_order_of_rooms(tree, path, include, message):
+    found = tree({"src/base/map/runmap.h": "int x;\n", path: f'#include "{include}"\n'}, "include")
+    assert found == ([f"{path}:1: [include] {message}"] if message else [])
+
+
+def test_order_names_every_room_of_base():
+    assert sorted(tidy.BASE_ROOMS) == sorted(path.name for path in (REPOSITORY / "src/base").iterdir())
+
+
+def test_a_room_with_too_many_files(tree):
+    files = {f"src/base/map/a{number}.c": "int x;\n" for number in range(tidy.ROOM_FILES)}
+    assert tree(files, "rooms") == []
+    assert tree({"src/base/map/b.c": "int x;\n"}, "rooms") == ["src/base/map:1: [rooms] 26 files; allowed: 25"]
+
+
 def test_order_names_every_module_of_the_heap():
     root = REPOSITORY / "src/heap"
     modules = {path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.[ch]")}
@@ -111,7 +136,7 @@ def test_order_names_every_module_of_the_heap():
 
 
 def test_include_of_layer_in_angle_brackets(tree):
-    assert tree({"src/base/a.c": "#include <engines/hz3/stash.h>\n"}, "include") != []
+    assert tree({"src/base/os/a.c": "#include <engines/hz3/stash.h>\n"}, "include") != []
 
 
 @pytest.mark.parametrize("name", ["engine_config.h", "engine_knobs.def", "engine_counters.def", "way.h"])
@@ -126,14 +151,14 @@ def test_include_of_an_engine_by_heap(tree, tmp_path, name):
 @pytest.mark.parametrize(
     ("path", "include"),
     [
-        ("src/base/a.c", '"base/arena.h"'),
-        ("src/base/a.c", "<stdio.h>"),
-        ("src/base/a.c", '"hakozuna/hakozuna.h"'),
-        ("src/heap/heap.c", '"base/arena.h"'),
+        ("src/base/os/a.c", '"base/os/arena.h"'),
+        ("src/base/os/a.c", "<stdio.h>"),
+        ("src/base/os/a.c", '"hakozuna/hakozuna.h"'),
+        ("src/heap/heap.c", '"base/os/arena.h"'),
         ("src/heap/heap.c", '"heap/knobs.def"'),
         ("src/heap/heap.c", '"heap/pages/drain.h"'),
         ("src/heap/heap.c", '"hakozuna/hakozuna.h"'),
-        ("src/engines/hz3/a.c", '"base/arena.h"'),
+        ("src/engines/hz3/a.c", '"base/os/arena.h"'),
         ("src/ways/inbox/mail.c", '"heap/pages/page.h"'),
         ("src/ways/inbox/mail.c", '"mailbox.h"'),
         ("src/ways/inbox/mailbox.h", '"way.h"'),
@@ -145,7 +170,7 @@ def test_include_of_an_engine_by_heap(tree, tmp_path, name):
         ("src/engines/hz3/lanes/b.h", '"lanes/scale.h"'),
         ("src/engines/hz3/a.c", "HZ_LANE_HEADER"),
         ("src/engines/hz4/a.c", '"hakozuna/hakozuna.h"'),
-        ("src/front/a.c", '"base/arena.h"'),
+        ("src/front/a.c", '"base/os/arena.h"'),
         ("src/front/a.c", '"heap/heap.h"'),
         ("src/front/a.c", '"hakozuna/hakozuna.h"'),
         ("include/hakozuna/b.h", '"hakozuna/hakozuna.h"'),
@@ -157,39 +182,39 @@ def test_include_within_layers(tree, path, include):
 
 
 def test_include_in_comment_does_not_count(tree):
-    assert tree({"src/base/a.c": '/*\n#include "engines/hz3/stash.h"\n*/\n'}, "include") == []
+    assert tree({"src/base/os/a.c": '/*\n#include "engines/hz3/stash.h"\n*/\n'}, "include") == []
 
 
 def test_modules_that_include_each_other(tree):
-    files = {"src/base/a.h": "int a;\n", "src/base/a.c": '#include "base/b.h"\n', "src/base/b.h": '#include "base/c.h"\n'}
-    assert tree({**files, "src/base/c.h": "int c;\n"}, "circle") == []
-    circle = "src/base/a -> src/base/b -> src/base/c -> src/base/a"
-    assert tree({**files, "src/base/c.h": '\n#include "base/a.h"\n'}, "circle") == [f"src/base/c.h:2: [circle] {circle}"]
+    files = {"src/base/os/a.h": "int a;\n", "src/base/os/a.c": '#include "base/os/b.h"\n', "src/base/os/b.h": '#include "base/os/c.h"\n'}
+    assert tree({**files, "src/base/os/c.h": "int c;\n"}, "circle") == []
+    circle = "src/base/os/a -> src/base/os/b -> src/base/os/c -> src/base/os/a"
+    assert tree({**files, "src/base/os/c.h": '\n#include "base/os/a.h"\n'}, "circle") == [f"src/base/os/c.h:2: [circle] {circle}"]
 
 
 def test_a_function_that_another_module_defines(tree):
     header = "/* what */\nint hz_a_get(int x);\n"
-    assert tree({"src/base/a.h": header, "src/base/a.c": "int hz_a_get(int x) {\n    return x;\n}\n"}, "home") == []
-    found = tree({"src/base/a.h": header, "src/base/a.c": "int x;\n", "src/base/b.c": "int hz_a_get(int x) {\n}\n"}, "home")
-    assert found == ["src/base/a.h:2: [home] hz_a_get is not defined in src/base/a.c"]
+    assert tree({"src/base/os/a.h": header, "src/base/os/a.c": "int hz_a_get(int x) {\n    return x;\n}\n"}, "home") == []
+    found = tree({"src/base/os/a.h": header, "src/base/os/a.c": "int x;\n", "src/base/os/b.c": "int hz_a_get(int x) {\n}\n"}, "home")
+    assert found == ["src/base/os/a.h:2: [home] hz_a_get is not defined in src/base/os/a.c"]
 
 
 def test_a_call_is_no_definition(tree):
-    files = {"src/base/a.h": "int hz_a_get(void);\n", "src/base/a.c": "int f(void) {\n    return hz_a_get();\n}\n"}
+    files = {"src/base/os/a.h": "int hz_a_get(void);\n", "src/base/os/a.c": "int f(void) {\n    return hz_a_get();\n}\n"}
     assert len(tree(files, "home")) == 1
 
 
 def test_a_comment_behind_code_that_goes_on(tree):
-    assert tree({"src/base/a.c": "int x; /* one,\n          two */\n"}, "note") == [
-        "src/base/a.c:1: [note] a comment behind code must end on its line; put it above the statement"
+    assert tree({"src/base/os/a.c": "int x; /* one,\n          two */\n"}, "note") == [
+        "src/base/os/a.c:1: [note] a comment behind code must end on its line; put it above the statement"
     ]
     good = "/* one,\n   two */\nint x; /* three */\n#define Y 1 /* four\n*/\nint z; /* five */ /* six */\n"
-    assert tree({"src/base/a.c": good, "tests/a.cc": "int x; /* one,\n two */\n"}, "note") == []
+    assert tree({"src/base/os/a.c": good, "tests/a.cc": "int x; /* one,\n two */\n"}, "note") == []
 
 
 def test_long_file(tree):
-    assert tree({"src/base/a.c": "int x;\n" * 801}, "length") == ["src/base/a.c:801: [length] 801 lines; allowed: 800"]
-    assert tree({"src/base/a.c": "int x;\n" * 800}, "length") == []
+    assert tree({"src/base/os/a.c": "int x;\n" * 801}, "length") == ["src/base/os/a.c:801: [length] 801 lines; allowed: 800"]
+    assert tree({"src/base/os/a.c": "int x;\n" * 800}, "length") == []
 
 
 def test_long_file_that_is_a_script(tree):
@@ -213,7 +238,7 @@ BODIES = [
 
 @pytest.mark.parametrize("shape", BODIES)
 def test_long_function(tree, shape):
-    path = "src/base/a.cc"
+    path = "src/base/os/a.cc"
     [problem] = tree({path: shape.format("    x++;\n" * 69)}, "length")
     assert "function of 7" in problem and problem.endswith("allowed: 70")
     assert tree({path: shape.format("    x++;\n" * 60)}, "length") == []
@@ -221,12 +246,12 @@ def test_long_function(tree, shape):
 
 def test_long_function_is_named_by_its_first_line(tree):
     text = "int x;\n\nint f(void) {\n" + "    x++;\n" * 70 + "}\n"
-    assert tree({"src/base/a.c": text}, "length") == ["src/base/a.c:3: [length] function of 72 lines; allowed: 70"]
+    assert tree({"src/base/os/a.c": text}, "length") == ["src/base/os/a.c:3: [length] function of 72 lines; allowed: 70"]
 
 
 def test_long_table_is_not_a_function(tree):
     text = "static const int table[] = {\n" + "    1,\n" * 100 + "};\n"
-    assert tree({"src/base/a.c": text}, "length") == []
+    assert tree({"src/base/os/a.c": text}, "length") == []
 
 
 def test_long_python_function(tree):
@@ -236,14 +261,14 @@ def test_long_python_function(tree):
 
 
 @pytest.mark.parametrize("directive", ["#if HZ_CHECKS", "#ifdef HZ_CHECKS", "  #  ifndef X", "#elif Y", "#else"])
-@pytest.mark.parametrize("path", ["src/base/a.c", "src/heap/a.h", "src/heap/engine_config.h", "src/engines/hz3/bin.h", "src/front/a.c", "bench/w.c"])
+@pytest.mark.parametrize("path", ["src/base/os/a.c", "src/heap/a.h", "src/heap/engine_config.h", "src/engines/hz3/bin.h", "src/front/a.c", "bench/w.c"])
 def test_condition(tree, path, directive):
     [problem] = tree({path: f"int x;\n{directive}\n"}, "condition")
     assert problem.startswith(f"{path}:2: [condition] #")
 
 
 @pytest.mark.parametrize(
-    "path", ["src/base/compiler.h", "src/base/os_linux.c", "src/base/syscall.h", "src/heap/config.c", "src/engines/hz3/engine_config.h", "src/engines/hz3/lanes/scale.h", "include/hakozuna/hakozuna.h", "tests/contract/api.h"]
+    "path", ["src/base/os/compiler.h", "src/base/os/os_linux.c", "src/base/os/syscall.h", "src/heap/config.c", "src/engines/hz3/engine_config.h", "src/engines/hz3/lanes/scale.h", "include/hakozuna/hakozuna.h", "tests/contract/api.h"]
 )
 def test_condition_where_it_belongs(tree, path):
     assert tree({path: "int x;\n#if HZ_CHECKS\n#endif\n"}, "condition") == []
@@ -251,13 +276,13 @@ def test_condition_where_it_belongs(tree, path):
 
 def test_include_guard_is_not_a_condition(tree):
     guard = "/* what\n#if inside a comment */\n#ifndef HZ_A_H\n#define HZ_A_H\n#ifdef __cplusplus\n#endif\n#endif\n"
-    assert tree({"src/base/a.h": guard}, "condition") == []
+    assert tree({"src/base/os/a.h": guard}, "condition") == []
 
 
 def test_default_of_macro_is_not_an_include_guard(tree):
     text = "#ifndef HZ_A_H\n#define HZ_A_H\n#ifndef SIZE\n#define SIZE 3\n#endif\n#endif\n"
-    assert len(tree({"src/base/a.h": text}, "condition")) == 1
-    assert len(tree({"src/base/a.h": "", "src/base/a.c": "#ifndef SIZE\n#define SIZE 3\n#endif\n"}, "condition")) == 1
+    assert len(tree({"src/base/os/a.h": text}, "condition")) == 1
+    assert len(tree({"src/base/os/a.h": "", "src/base/os/a.c": "#ifndef SIZE\n#define SIZE 3\n#endif\n"}, "condition")) == 1
 
 
 @pytest.mark.parametrize(
@@ -274,7 +299,7 @@ def test_default_of_macro_is_not_an_include_guard(tree):
 def test_atomic(tree, code):
     [problem] = [p for p in tree({"src/engines/hz3/a.c": f"\n{code}\n"}, "atomic")][:1]
     assert problem.startswith("src/engines/hz3/a.c:2: [atomic]")
-    assert tree({"src/engines/hz3/a.c": "", "src/base/atomic.h": code}, "atomic") == []
+    assert tree({"src/engines/hz3/a.c": "", "src/base/os/atomic.h": code}, "atomic") == []
 
 
 def test_atomic_names_of_ours_and_comments(tree):
@@ -294,7 +319,7 @@ def test_atomic_names_of_ours_and_comments(tree):
         "X" * 3 + " odd",
     ],
 )
-@pytest.mark.parametrize("path", ["src/base/a.c", "docs/a.md", "Makefile"])
+@pytest.mark.parametrize("path", ["src/base/os/a.c", "docs/a.md", "Makefile"])
 def test_word(tree, path, text):
     [problem] = tree({path: f"fine\n{text}\n"}, "word")
     assert problem.startswith(f"{path}:2: [word]")
@@ -308,7 +333,7 @@ def test_word_that_is_allowed(tree, text):
 def test_width(tree):
     text = "é" * 160 + "\n" + "| a " * 41 + "\n"
     assert tree({"docs/a.md": text}, "width") == ["docs/a.md:2: [width] 164 columns; allowed: 160"]
-    assert tree({"docs/a.md": "short\n", "docs/a.csv": text, "src/base/a.c": text}, "width") == []
+    assert tree({"docs/a.md": "short\n", "docs/a.csv": text, "src/base/os/a.c": text}, "width") == []
 
 
 def test_long_page(tree):
@@ -336,8 +361,8 @@ def test_every_page_that_a_program_writes_is_known_as_such():
 
 
 def test_format(tree):
-    [problem] = tree({"src/base/a.c": "int x;\n\nint   y;\n"}, "format")
-    assert problem == "src/base/a.c:3: [format] clang-format would change this"
+    [problem] = tree({"src/base/os/a.c": "int x;\n\nint   y;\n"}, "format")
+    assert problem == "src/base/os/a.c:3: [format] clang-format would change this"
 
 
 def test_binary_file_is_left_alone(tree, tmp_path):
@@ -347,9 +372,9 @@ def test_binary_file_is_left_alone(tree, tmp_path):
 
 def test_ignored_files_are_left_alone(tree, tmp_path):
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    files = {".gitignore": "/build/\n", "build/a.c": "#if X\n", "src/base/new.c": "#if X\n"}
+    files = {".gitignore": "/build/\n", "build/a.c": "#if X\n", "src/base/os/new.c": "#if X\n"}
     problems = tree(files, "condition")
-    assert [p.split(":")[0] for p in problems] == ["src/base/new.c"]
+    assert [p.split(":")[0] for p in problems] == ["src/base/os/new.c"]
 
 
 def run_tool(*arguments):
@@ -360,10 +385,10 @@ def test_exit_codes(tree, tmp_path):
     tree({})
     good = run_tool("--root", tmp_path)
     assert (good.returncode, good.stdout.splitlines()[-1][:6]) == (0, "tidy: ")
-    tree({"src/base/a.c": "#if X\n#endif\n"})
+    tree({"src/base/os/a.c": "#if X\n#endif\n"})
     bad = run_tool("--root", tmp_path)
     assert bad.returncode == 1
-    assert bad.stdout.splitlines()[0].startswith("src/base/a.c:1: [condition]")
+    assert bad.stdout.splitlines()[0].startswith("src/base/os/a.c:1: [condition]")
     assert bad.stdout.splitlines()[-1].endswith("1 problems")
 
 

@@ -3,8 +3,8 @@
  */
 #include "heap/cache/age.h"
 
+#include "heap/back/density.h"
 #include "heap/cache/depot.h"
-#include "heap/pages/density.h"
 #include "heap/pages/send.h"
 
 /* A class in use sends one in this many of its blocks home in each round; of a home class, each shard that uses it. */

@@ -4,7 +4,7 @@
 #ifndef HZ_HEAP_CACHE_AGE_H
 #define HZ_HEAP_CACHE_AGE_H
 
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 
 /* Begins a round unless one is under way. Due to go home are all resting blocks of a class that is sparse, or that no
    thread pushed or popped since the last round, and a 32nd of any other class. */

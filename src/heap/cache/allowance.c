@@ -3,8 +3,8 @@
  */
 #include "heap/cache/allowance.h"
 
-#include "base/budget.h"
-#include "heap/pages/density.h"
+#include "base/map/budget.h"
+#include "heap/back/density.h"
 
 enum {
     CROWD = 1024,     /* threads */

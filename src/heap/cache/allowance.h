@@ -8,7 +8,7 @@
 #ifndef HZ_HEAP_CACHE_ALLOWANCE_H
 #define HZ_HEAP_CACHE_ALLOWANCE_H
 
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 
 /* Bytes of room for one thread: HZ_ROOM_BYTES, and an equal share of HZ_ROOM_SHARED_BYTES and of half the bytes that
    were lately out of the pages. Bins are half full on average, and what they hold is out too: if R is threads x

@@ -23,7 +23,7 @@
 #ifndef HZ_HEAP_CACHE_BIN_H
 #define HZ_HEAP_CACHE_BIN_H
 
-#include "base/atomic.h"
+#include "base/os/atomic.h"
 #include "heap/class_policy.h"
 
 struct hz_bin {

@@ -24,10 +24,10 @@
  */
 #include "heap/cache/depot.h"
 
-#include "base/anatomy.h"
-#include "base/cpus.h"
-#include "base/meta.h"
-#include "base/os.h"
+#include "base/map/meta.h"
+#include "base/os/anatomy.h"
+#include "base/os/os.h"
+#include "base/process/cpus.h"
 #include "heap/pages/page.h"
 #include "heap/pages/shard.h"
 #include "heap/seal.h"

@@ -6,7 +6,7 @@
 #ifndef HZ_HEAP_CACHE_DEPOT_H
 #define HZ_HEAP_CACHE_DEPOT_H
 
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 
 /* The most parts for `cpus` CPUs: 8, or a part for every 4 CPUs if that is more, but never more than HZ_DEPOT_PARTS.
    With few parts each one's share of the limit is large; with many parts few CPUs contend for a head. */
@@ -14,8 +14,8 @@ HZ_INLINE uint32_t hz_depot_parts_for(uint32_t cpus) {
     return (uint32_t)hz_min(hz_max(8, cpus / 4), HZ_DEPOT_PARTS);
 }
 
-/* Divides the depot into parts among the CPUs of the last look (base/cpus.h), unless that would make the parts fewer.
-   Before the first call there is one part. Any thread. */
+/* Divides the depot into parts among the CPUs of the last look (base/process/cpus.h), unless that would make the parts
+   fewer. Before the first call there is one part. Any thread. */
 void hz_depot_divide(void);
 
 /* Keeps `count` (1..HZ_BATCH_COUNT) blocks for another thread. False when enough of the class rests already, or when

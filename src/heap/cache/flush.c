@@ -10,9 +10,9 @@
  */
 #include "heap/cache/flush.h"
 
+#include "heap/back/density.h"
 #include "heap/cache/depot.h"
 #include "heap/cache/inspect.h"
-#include "heap/pages/density.h"
 #include "heap/pages/send.h"
 #include "heap/seal.h"
 

@@ -5,7 +5,7 @@
 #ifndef HZ_HEAP_CACHE_FLUSH_H
 #define HZ_HEAP_CACHE_FLUSH_H
 
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 
 /* Takes the oldest blocks out of a bin until `keep` are left. */
 void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t keep);

@@ -5,7 +5,7 @@
 #ifndef HZ_HEAP_CACHE_INSPECT_H
 #define HZ_HEAP_CACHE_INSPECT_H
 
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 
 /* So many of a new thread's first frees into bins are all looked at: more than a test program makes, but few enough not
    to slow down the start of a thread. */

@@ -6,7 +6,7 @@
  */
 #include "heap/cache/refill.h"
 
-#include "base/arena.h"
+#include "base/arena/arena.h"
 #include "heap/cache/depot.h"
 #include "heap/cache/room.h"
 #include "heap/pages/supply.h"

@@ -5,7 +5,7 @@
 #ifndef HZ_HEAP_CACHE_REFILL_H
 #define HZ_HEAP_CACHE_REFILL_H
 
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 
 /* Both fill the class's empty bin and return one more block, or NULL and change nothing. */
 

@@ -10,9 +10,9 @@
  */
 #include "heap/cache/room.h"
 
+#include "heap/back/density.h"
 #include "heap/cache/allowance.h"
 #include "heap/cache/flush.h"
-#include "heap/pages/density.h"
 
 enum {
     SPARSE_ROOM = 8,        /* blocks */

@@ -4,7 +4,7 @@
 #ifndef HZ_HEAP_CACHE_ROOM_H
 #define HZ_HEAP_CACHE_ROOM_H
 
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 
 /* The thread is in a slow path because the class's bin is empty or full. The bin's room grows if it is small or the
    thread's bins have little room, but only within the thread's allowance (allowance.h); to keep to it, another bin's

@@ -3,10 +3,10 @@
  */
 #include "heap/cache/sampler.h"
 
-#include "base/guard_pool.h"
-#include "base/os.h"
-#include "base/profile.h"
-#include "base/random.h"
+#include "base/os/os.h"
+#include "base/os/random.h"
+#include "base/profile/profile.h"
+#include "base/watch/guard_pool.h"
 
 static uint64_t gap(struct hz_sampling *sampling) {
     return sampling->is_by_bytes ? hz_random_gap(&sampling->random, hz_profile_rate())

@@ -22,7 +22,7 @@
 #ifndef HZ_HEAP_CACHE_SAMPLER_H
 #define HZ_HEAP_CACHE_SAMPLER_H
 
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 
 /* Whether the thread's allocations are counted. */
 HZ_INLINE bool hz_sampler_is_on(const struct hz_thread_block *self) {

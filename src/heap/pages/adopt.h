@@ -4,7 +4,7 @@
 #ifndef HZ_HEAP_PAGES_ADOPT_H
 #define HZ_HEAP_PAGES_ADOPT_H
 
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 
 /* The thread's own shard adopts pages of the class from a shard without threads. Returns their number. Holding no lock.
  */

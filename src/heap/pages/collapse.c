@@ -6,9 +6,9 @@
  */
 #include "heap/pages/collapse.h"
 
-#include "base/hooks.h"
-#include "base/huge.h"
-#include "base/os.h"
+#include "base/map/huge.h"
+#include "base/os/hooks.h"
+#include "base/os/os.h"
 #include "heap/pages/page.h"
 
 enum {

@@ -6,7 +6,7 @@
 #ifndef HZ_HEAP_PAGES_COLLAPSE_H
 #define HZ_HEAP_PAGES_COLLAPSE_H
 
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 
 /* Looks at some segments, beginning where the last call ended, and collapses units in them for a few milliseconds. True
    if it has collapsed any. All memory of such a unit is in use, so the only memory that becomes resident is that of

@@ -11,7 +11,7 @@
 /* Where the places of blocks of 2^shift times an odd number of bytes are in the run's pages. */
 struct hz_grid {
     uint16_t inverse;  /* of the odd number, modulo 2^16 */
-    uint16_t places;   /* the bits of an offset that tell places apart (base/spread.h) */
+    uint16_t places;   /* the bits of an offset that tell places apart (base/arena/spread.h) */
     uint16_t capacity; /* different offsets in a page, at most one for each block of the run */
     uint16_t shift;    /* 4..16: all sizes are multiples of HZ_GRANULE_BYTES */
 };

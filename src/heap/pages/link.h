@@ -4,8 +4,8 @@
 #ifndef HZ_HEAP_PAGES_LINK_H
 #define HZ_HEAP_PAGES_LINK_H
 
-#include "base/list.h"
-#include "base/pagetag.h"
+#include "base/lists/list.h"
+#include "base/map/pagetag.h"
 #include "heap/misuse.h"
 
 /* The next block, as the link names it. Ends the program unless that block lies in a page of the class: otherwise the

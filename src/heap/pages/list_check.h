@@ -6,7 +6,7 @@
 
 #include "heap/knobs.h"
 
-#include "base/compiler.h"
+#include "base/os/compiler.h"
 
 enum { HZ_LISTS_CHECKED = HZ_LIST_FAILFAST == 1 || HZ_CONFIG_CHECKS == 1 };
 

@@ -5,8 +5,8 @@
 #ifndef HZ_HEAP_PAGES_MAIL_H
 #define HZ_HEAP_PAGES_MAIL_H
 
-#include "base/list.h"
-#include "heap/thread_block.h"
+#include "base/lists/list.h"
+#include "heap/threads/thread_block.h"
 #include "mailbox.h"
 
 /* Most blocks of a list that hz_blocks_send sends. */

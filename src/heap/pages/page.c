@@ -8,10 +8,10 @@
  */
 #include "heap/pages/page.h"
 
-#include "base/anatomy.h"
-#include "base/attributes.h"
-#include "base/peak.h"
-#include "base/spread.h"
+#include "base/arena/attributes.h"
+#include "base/arena/peak.h"
+#include "base/arena/spread.h"
+#include "base/os/anatomy.h"
 #include "heap/pages/grid.h"
 #include "heap/pages/link.h"
 #include "heap/seal.h"
@@ -121,7 +121,8 @@ static void free_blocks_add(struct hz_shard *shard, const struct hz_page *page, 
     hz_store_rlx(&shard->free_bytes, hz_load_rlx(&shard->free_bytes) + (size_t)(blocks * page->block_bytes));
 }
 
-/* The page's bytes if they are dense (base/huge.h): the program touches nearly every system page of small blocks. */
+/* The page's bytes if they are dense (base/map/huge.h): the program touches nearly every system page of small blocks.
+ */
 static ptrdiff_t dense_bytes_of(const struct hz_page *page) {
     /* relaxed: lock */
     return page->block_bytes <= DENSE_BLOCK_BYTES ? (ptrdiff_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2 : 0;

@@ -14,11 +14,11 @@
 #ifndef HZ_HEAP_PAGES_PAGE_H
 #define HZ_HEAP_PAGES_PAGE_H
 
-#include "base/arena.h"
-#include "base/atomic.h"
-#include "base/list.h"
-#include "base/mpsc.h"
-#include "base/os.h"
+#include "base/arena/arena.h"
+#include "base/lists/list.h"
+#include "base/lists/mpsc.h"
+#include "base/os/atomic.h"
+#include "base/os/os.h"
 #include "heap/pages/shard.h"
 
 enum hz_page_list_state {
@@ -74,7 +74,7 @@ HZ_INLINE uint64_t hz_units_touched(unsigned unit_log2, size_t offset, size_t by
 struct hz_page *hz_page_of(const void *block);
 
 /* Whether a block of the class can begin at the address, which lies in a page of the class: at its place, or, above
-   8 KiB, less than the class's grid behind it (base/spread.h). Any thread, after hz_pages_init. Reads no page
+   8 KiB, less than the class's grid behind it (base/arena/spread.h). Any thread, after hz_pages_init. Reads no page
    description, except for classes whose runs are longer than a page. */
 bool hz_class_has_start(unsigned size_class, const void *address);
 

@@ -5,7 +5,7 @@
 #ifndef HZ_HEAP_PAGES_PAGE_PURGE_H
 #define HZ_HEAP_PAGES_PAGE_PURGE_H
 
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 
 enum hz_page_purge_mode {
     HZ_PURGE_AGED,   /* pages that no walk has found changed since the walk before */

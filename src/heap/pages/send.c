@@ -6,8 +6,8 @@
  */
 #include "heap/pages/send.h"
 
+#include "heap/back/density.h"
 #include "heap/misuse.h"
-#include "heap/pages/density.h"
 #include "heap/pages/list_check.h"
 #include "heap/pages/mail.h"
 #include "heap/pages/put.h"

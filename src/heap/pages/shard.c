@@ -3,9 +3,9 @@
  */
 #include "heap/pages/shard.h"
 
-#include "base/anatomy.h"
-#include "base/cpus.h"
-#include "base/meta.h"
+#include "base/map/meta.h"
+#include "base/os/anatomy.h"
+#include "base/process/cpus.h"
 #include "takers.h"
 
 enum { STUCK_MS = 1000 }; /* a lock is held for microseconds, or for some ms if the holder waits for a CPU */

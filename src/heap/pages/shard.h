@@ -10,10 +10,10 @@
 #ifndef HZ_HEAP_PAGES_SHARD_H
 #define HZ_HEAP_PAGES_SHARD_H
 
-#include "base/lock.h"
+#include "base/lists/lock.h"
 #include "heap/knobs.h"
 #include "heap/sizeclass.h"
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 #include "mailbox.h" /* struct hz_mailbox: where blocks wait that were sent home */
 
 struct hz_page;

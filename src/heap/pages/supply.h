@@ -5,7 +5,7 @@
 #ifndef HZ_HEAP_PAGES_SUPPLY_H
 #define HZ_HEAP_PAGES_SUPPLY_H
 
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 
 /* Up to `want` blocks of the class from the thread's own shard. 0 when there is no memory. Takes the shard's exclusive.
    If fresh_units is not NULL, what it points to is set as by hz_pages_carve_locked, or stays as it is. */

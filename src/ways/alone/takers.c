@@ -3,7 +3,7 @@
  */
 #include "takers.h"
 
-#include "base/check.h"
+#include "base/os/check.h"
 
 bool hz_takers_may_share(bool all_made) {
     if (all_made)

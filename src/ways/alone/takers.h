@@ -10,8 +10,8 @@
 #ifndef HZ_WAYS_ALONE_TAKERS_H
 #define HZ_WAYS_ALONE_TAKERS_H
 
-#include "base/atomic.h"
-#include "base/list.h"
+#include "base/lists/list.h"
+#include "base/os/atomic.h"
 #include "heap/knobs.h"
 
 #define HZ_TEXT_SHARDS "more threads than shards; shards there are:"

@@ -7,7 +7,7 @@
  */
 #include "heap/pages/mail.h"
 
-#include "base/anatomy.h"
+#include "base/os/anatomy.h"
 
 enum { HAS_INBOX = HZ_INBOX_MAX_BYTES > 0 };
 

@@ -5,7 +5,7 @@
 #ifndef HZ_WAYS_INBOX_MAILBOX_H
 #define HZ_WAYS_INBOX_MAILBOX_H
 
-#include "base/mpsc.h"
+#include "base/lists/mpsc.h"
 #include "way.h"
 
 _Static_assert(!HZ_WAY_IS_QUEUES && !HZ_WAY_IS_STAGES,

@@ -12,17 +12,17 @@
  */
 #include "cpu_bins.h"
 
-#include "base/anatomy.h"
-#include "base/budget.h"
-#include "base/lock.h"
-#include "base/meta.h"
-#include "base/os.h"
+#include "base/lists/lock.h"
+#include "base/map/budget.h"
+#include "base/map/meta.h"
+#include "base/os/anatomy.h"
+#include "base/os/os.h"
+#include "heap/back/density.h"
 #include "heap/cache/allowance.h"
 #include "heap/cache/flush.h"
 #include "heap/cache/inspect.h"
 #include "heap/cache/sampler.h"
 #include "heap/misuse.h"
-#include "heap/pages/density.h"
 #include "heap/pages/page.h"
 #include "heap/pages/put.h"
 #include "heap/pages/send.h"
@@ -338,8 +338,9 @@ static void slab_inspect(struct hz_thread_block *self, struct hz_cpu_slab *slab,
     uint32_t slot = hz_load_acq(&bin->top); /* sync: cpu-bins, partner hz_rseq_push: the slots below */
     for (uint32_t count = 0; slot > bin->first && count < NEWEST_LOOKED_AT; count++) {
         slot -= (uint32_t)sizeof(void *);
-        const void *other = hz_slot_load_rlx(slab_slot(slab, slot));           /* relaxed: as above */
-        if (((uintptr_t)other ^ (uintptr_t)block) < hz_class_grid(size_class)) /* the same place (base/spread.h) */
+        const void *other = hz_slot_load_rlx(slab_slot(slab, slot)); /* relaxed: as above */
+        if (((uintptr_t)other ^ (uintptr_t)block) <
+            hz_class_grid(size_class)) /* the same place (base/arena/spread.h) */
             hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_IN_BIN);
     }
     if (hz_block_is_home(block))

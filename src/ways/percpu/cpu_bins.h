@@ -26,7 +26,7 @@
 #ifndef HZ_WAYS_PERCPU_CPU_BINS_H
 #define HZ_WAYS_PERCPU_CPU_BINS_H
 
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 #include "rseq.h"
 
 _Static_assert(HZ_CPU_BYTES > 0, "the build compiled ways/percpu, but HZ_CPU_BYTES is 0");

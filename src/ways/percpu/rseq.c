@@ -3,8 +3,8 @@
  */
 #include "rseq.h"
 
-#include "base/os.h"
-#include "base/syscall.h"
+#include "base/os/os.h"
+#include "base/os/syscall.h"
 
 #include <stdlib.h>
 #include <sys/auxv.h>

@@ -23,8 +23,8 @@
 #ifndef HZ_WAYS_PERCPU_RSEQ_H
 #define HZ_WAYS_PERCPU_RSEQ_H
 
-#include "base/atomic.h"
-#include "base/cpus.h"
+#include "base/os/atomic.h"
+#include "base/process/cpus.h"
 
 /* What a section needs of a stack, and where. */
 enum {

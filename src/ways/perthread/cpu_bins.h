@@ -5,7 +5,7 @@
 #ifndef HZ_WAYS_PERTHREAD_CPU_BINS_H
 #define HZ_WAYS_PERTHREAD_CPU_BINS_H
 
-#include "heap/thread_block.h"
+#include "heap/threads/thread_block.h"
 
 _Static_assert(HZ_CPU_BYTES == 0, "the build compiled ways/perthread, but HZ_CPU_BYTES is not 0");
 

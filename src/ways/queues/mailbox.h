@@ -5,7 +5,7 @@
 #ifndef HZ_WAYS_QUEUES_MAILBOX_H
 #define HZ_WAYS_QUEUES_MAILBOX_H
 
-#include "base/compiler.h"
+#include "base/os/compiler.h"
 #include "page_queue.h"
 #include "way.h"
 

@@ -5,7 +5,7 @@
 #ifndef HZ_WAYS_QUEUES_PAGE_QUEUE_H
 #define HZ_WAYS_QUEUES_PAGE_QUEUE_H
 
-#include "base/atomic.h"
+#include "base/os/atomic.h"
 
 struct hz_page;
 

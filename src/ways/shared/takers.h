@@ -5,8 +5,8 @@
 #ifndef HZ_WAYS_SHARED_TAKERS_H
 #define HZ_WAYS_SHARED_TAKERS_H
 
-#include "base/atomic.h"
-#include "base/list.h"
+#include "base/lists/list.h"
+#include "base/os/atomic.h"
 #include "heap/knobs.h"
 
 _Static_assert(!HZ_SHARD_COLLISION_FAILFAST, "the build compiled ways/shared, but HZ_SHARD_COLLISION_FAILFAST is 1");

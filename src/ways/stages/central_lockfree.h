@@ -4,7 +4,7 @@
 #ifndef HZ_WAYS_STAGES_CENTRAL_LOCKFREE_H
 #define HZ_WAYS_STAGES_CENTRAL_LOCKFREE_H
 
-#include "base/list.h"
+#include "base/lists/list.h"
 
 struct hz_mailbox;
 

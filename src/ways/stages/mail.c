@@ -8,7 +8,7 @@
  */
 #include "heap/pages/mail.h"
 
-#include "base/anatomy.h"
+#include "base/os/anatomy.h"
 #include "central.h"
 #include "heap/pages/shard.h"
 #include "transfer.h"

@@ -7,8 +7,8 @@
  */
 #include "shadow.h"
 
-#include "base/arena.h"
-#include "base/meta.h"
+#include "base/arena/arena.h"
+#include "base/map/meta.h"
 #include "heap/misuse.h"
 
 enum { SHADOW_WORDS = HZ_SEGMENT_BYTES / HZ_GRANULE_BYTES };

@@ -9,7 +9,7 @@
 #ifndef HZ_WAYS_STAGES_SHADOW_H
 #define HZ_WAYS_STAGES_SHADOW_H
 
-#include "base/list.h"
+#include "base/lists/list.h"
 #include "heap/knobs.h"
 
 #define HZ_TEXT_TWICE     "block is on central already:"

@@ -3,7 +3,7 @@
  */
 #include "transfer_check.h"
 
-#include "base/arena.h"
+#include "base/arena/arena.h"
 #include "heap/misuse.h"
 
 void hz_transfer_check(hz_list_word word) {

@@ -4,7 +4,7 @@
 #ifndef HZ_WAYS_STAGES_TRANSFER_CHECK_H
 #define HZ_WAYS_STAGES_TRANSFER_CHECK_H
 
-#include "base/list.h"
+#include "base/lists/list.h"
 #include "heap/knobs.h"
 
 #define HZ_TEXT_TRANSFER "corrupt list in transfer at:"

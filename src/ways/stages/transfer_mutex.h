@@ -4,7 +4,7 @@
 #ifndef HZ_WAYS_STAGES_TRANSFER_MUTEX_H
 #define HZ_WAYS_STAGES_TRANSFER_MUTEX_H
 
-#include "base/list.h"
+#include "base/lists/list.h"
 
 struct hz_mailbox;
 

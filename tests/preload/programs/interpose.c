@@ -5,7 +5,7 @@
  * Prints the names of those that were called, then "done". The program calls none of them itself, and the C library
  * does not call its own functions by name.
  */
-#include "base/syscall.h"
+#include "base/os/syscall.h"
 
 #include <errno.h>
 #include <malloc.h>

@@ -8,7 +8,7 @@
 #include "unit/base/fixture.h"
 
 extern "C" {
-#include "base/os_faulty.h"
+#include "base/os/os_faulty.h"
 }
 
 namespace unit {

@@ -4,8 +4,8 @@
 #include <set>
 
 extern "C" {
-#include "base/budget.h"
-#include "base/direct_cache.h"
+#include "base/map/budget.h"
+#include "base/map/direct_cache.h"
 }
 
 namespace {

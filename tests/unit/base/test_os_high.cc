@@ -1,8 +1,8 @@
 /* Addresses that have no page tag and do not fit into a list word: os_linux.c gives them back. This program's own
    syscall, mmap and munmap stand in for a kernel that hands them out. Only builds with assertions call them
-   (base/syscall.h). */
+   (base/os/syscall.h). */
 extern "C" {
-#include "base/os.h"
+#include "base/os/os.h"
 }
 
 #include <cerrno>

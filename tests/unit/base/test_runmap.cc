@@ -2,7 +2,7 @@
 #include "unit/base/fixture.h"
 
 extern "C" {
-#include "base/runmap.h"
+#include "base/map/runmap.h"
 }
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 #include <vector>
 
 extern "C" {
-#include "base/spread.h"
+#include "base/arena/spread.h"
 }
 
 namespace {

@@ -1,6 +1,6 @@
 /* The search for a function in an ELF image: the kernel's own, and images with each kind of hash table. */
 extern "C" {
-#include "base/vdso.h"
+#include "base/os/vdso.h"
 }
 
 #include <cstring>

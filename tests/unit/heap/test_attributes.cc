@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 extern "C" {
-#include "base/arena.h"
-#include "base/attributes.h"
-#include "base/budget.h"
-#include "base/large.h"
-#include "base/trim.h"
-#include "heap/zone.h"
+#include "base/arena/arena.h"
+#include "base/arena/attributes.h"
+#include "base/arena/large.h"
+#include "base/arena/trim.h"
+#include "base/map/budget.h"
+#include "heap/threads/zone.h"
 }
 
 namespace {

@@ -5,7 +5,7 @@
 #include "unit/heap/worker.h"
 
 extern "C" {
-#include "heap/zone.h"
+#include "heap/threads/zone.h"
 }
 
 namespace {

@@ -3,14 +3,14 @@
 #include "unit/heap/worker.h"
 
 extern "C" {
-#include "heap/keeper.h"
+#include "heap/back/keeper.h"
+#include "heap/back/purge.h"
+#include "heap/back/tick.h"
 #include "heap/malloc.h"
 #include "heap/pages/page.h"
 #include "heap/pages/page_purge.h"
-#include "heap/park.h"
-#include "heap/purge.h"
-#include "heap/tick.h"
-#include "heap/zone.h"
+#include "heap/threads/park.h"
+#include "heap/threads/zone.h"
 }
 
 #include <functional>

@@ -1,0 +1,171 @@
+/*
+ * hooks.c - a key with a destructor for the ends of threads; for forks, pthread_atfork and a page that a child's kernel
+ * zeroes. See hooks.h.
+ */
+#include "base/os/hooks.h"
+
+#include "base/os/os.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+
+typedef void fork_function(void);
+
+static _Atomic(uint64_t) exit_key; /* sync: hooks; the key for the ends of threads, plus 1; 0 until there is one */
+static _Atomic(bool) fork_hooked;  /* hint: some thread has hooked fork */
+static _Atomic(fork_function *) tell_after_fork;  /* const after the first store: all threads store the same */
+static _Atomic(fork_function *) tell_settle_fork; /* const after the first store */
+static _Atomic(uint64_t) forked_at_ms;            /* hint; 0: never */
+static HZ_TLS bool installing;                    /* owner */
+
+struct hz_hooks_page hz_hooks_page;
+static _Atomic(bool) page_is_used; /* sync: hooks; set after the page's state, so that 0 then means a copy */
+
+HZ_TLS struct hz_hooks_thread hz_hooks_thread;
+
+/* ---- fork ---------------------------------------------------------------------------------------- */
+
+/* Before the first thread attaches, nobody is to be told: there is nothing to mend. */
+static void tell(_Atomic(fork_function *) *whom) {
+    fork_function *function = hz_load_rlx(whom); /* relaxed: a child is told of what its only thread sees */
+    if (function != NULL)
+        function();
+}
+
+void hz_hooks_settle(void) {
+    hz_hooks_thread.is_due = false;
+    tell(&tell_settle_fork);
+}
+
+void hz_hooks_callback_begin(struct hz_hooks_callback *call) {
+    call->error = errno;
+    call->inside = hz_hooks_thread.inside;
+    if (call->inside == 1)
+        hz_hooks_thread.inside = 0;
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call->cancel_state); /* cannot fail */
+}
+
+void hz_hooks_callback_end(const struct hz_hooks_callback *call) {
+    (void)pthread_setcancelstate(call->cancel_state, NULL); /* cannot fail */
+    hz_hooks_thread.inside = call->inside;
+    errno = call->error;
+}
+
+/* Several threads may begin to use the page at the same time. */
+static void page_use(void) {
+    uint32_t none = 0;
+    if (hz_cas_strong_acq_rlx(&hz_hooks_page.state, &none, HZ_HOOKS_CALM)) /* cas */
+        hz_os_wipe_in_child(&hz_hooks_page, hz_round_up(sizeof(hz_hooks_page), hz_os_page_bytes()));
+    hz_store_rel(&page_is_used, true); /* sync: hooks, partner hz_hooks_look */
+}
+
+/* The calling thread tells the layer above. It has set HZ_HOOKS_MENDING, or is the only thread. */
+static void child_tell(void) {
+    struct hz_hooks_thread *thread = &hz_hooks_thread;
+    thread->is_mending = true;
+    thread->id = hz_os_thread_id();
+    tell(&tell_after_fork);
+    if (thread->inside == 0)
+        hz_hooks_settle();
+    else
+        thread->is_due = true;
+    thread->is_mending = false;
+    hz_store_rel(&hz_hooks_page.state,
+                 HZ_HOOKS_CALM + HZ_HOOKS_FORK * thread->forking); /* sync: hooks, partner await */
+    hz_os_wake(&hz_hooks_page.state, INT_MAX);
+}
+
+/* Waits while another thread mends the child. A child of clone(2) can have several threads before one comes here. */
+static void await(void) {
+    while (hz_load_acq(&hz_hooks_page.state) == HZ_HOOKS_MENDING) /* sync: hooks, partner child_tell */
+        hz_os_wait(&hz_hooks_page.state, HZ_HOOKS_MENDING);
+}
+
+/* Either the page was wiped, or some thread is within fork, or in a handler that fork calls. If it is this thread, and
+   its kernel id has changed, this is the child, and the handler is one that runs before ours. */
+void hz_hooks_look(void) {
+    struct hz_hooks_thread *thread = &hz_hooks_thread;
+    uint32_t none = 0;
+    if (!hz_load_acq(&page_is_used)) { /* sync: hooks, partner page_use */
+        page_use();
+        return;
+    }
+    if (thread->is_mending)
+        return;
+    if (hz_cas_strong_acq_rlx(&hz_hooks_page.state, &none, HZ_HOOKS_MENDING)) { /* cas: picks the thread that mends */
+        thread->is_told = thread->forking != 0;
+        child_tell();
+    } else if (none == HZ_HOOKS_MENDING) {
+        await();
+    } else if (thread->forking != 0 && hz_os_thread_id() != thread->id) {
+        thread->is_told = true;
+        child_tell();
+    }
+}
+
+static void before_fork(void) {
+    hz_hooks_thread.id = hz_os_thread_id();
+    hz_hooks_thread.forking++;
+    hz_add_rlx(&hz_hooks_page.state, HZ_HOOKS_FORK); /* relaxed: hint. This thread's handlers see it */
+    hz_store_rlx(&forked_at_ms, hz_os_now_ms());     /* relaxed: hint */
+}
+
+uint64_t hz_hooks_forked_at_ms(void) {
+    return hz_load_rlx(&forked_at_ms); /* relaxed: hint */
+}
+
+static void after_fork_in_parent(void) {
+    hz_hooks_thread.forking--;
+    hz_sub_rlx(&hz_hooks_page.state, HZ_HOOKS_FORK); /* relaxed: as in before_fork */
+}
+
+/* is_told can be true although the page is zero: in the child of a child that a handler has made by clone(2). */
+static void after_fork_in_child(void) {
+    struct hz_hooks_thread *thread = &hz_hooks_thread;
+    bool is_told = thread->is_told && hz_load_rlx(&hz_hooks_page.state) != 0; /* relaxed, both: one thread */
+    thread->forking--;
+    thread->is_told = false;
+    if (is_told)
+        hz_sub_rlx(&hz_hooks_page.state, HZ_HOOKS_FORK);
+    else
+        child_tell();
+}
+
+/* ---- installation ---------------------------------------------------------------------------------- */
+
+/* Several threads can be here at the same time. Each returns with a key to arm, and with fork hooked. No thread waits
+   for another, or relies on what another has only begun, because a fork may have left that thread out of this process.
+   So fork can get hooked twice. That does no harm, unless a handler of the program, called between the two, starts a
+   thread. The calls can allocate, and so lead here again; `installing` stops the recursion. */
+void hz_hooks_install(void (*on_exit)(void *), void (*after_fork)(void), void (*settle_fork)(void)) {
+    /* sync: hooks, partner the CAS below. relaxed: hint */
+    if (installing || (hz_load_acq(&exit_key) != 0 && hz_load_rlx(&fork_hooked)))
+        return;
+    installing = true;
+    int saved = errno;
+    pthread_key_t key;
+    uint64_t none = 0;
+    hz_store_rlx(&tell_after_fork, after_fork); /* relaxed, both: a child is told of what its only thread sees */
+    hz_store_rlx(&tell_settle_fork, settle_fork);
+    /* relaxed: hint. sync: hooks, partner hz_hooks_arm_exit. The thread that loses the race deletes its key */
+    if (hz_load_rlx(&exit_key) == 0 && pthread_key_create(&key, on_exit) == 0 &&
+        !hz_cas_strong_ar_acq(&exit_key, &none, (uint64_t)key + 1))
+        pthread_key_delete(key);
+    /* when there is no memory, or no key left, the next thread tries again */
+    if (!hz_load_rlx(&fork_hooked) && /* relaxed, both: hint */
+        pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0)
+        hz_store_rlx(&fork_hooked, true);
+    errno = saved;
+    installing = false;
+}
+
+bool hz_hooks_arm_exit(void *value) {
+    uint64_t key = hz_load_acq(&exit_key); /* sync: hooks, partner hz_hooks_install */
+    if (key == 0)
+        return false;
+    int saved = errno;
+    bool armed = pthread_setspecific((pthread_key_t)(key - 1), value) == 0;
+    errno = saved;
+    return armed;
+}

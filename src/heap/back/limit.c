@@ -1,0 +1,113 @@
+/*
+ * limit.c - see limit.h. Called by the slow paths of malloc, by pthread_create, by hz_limit_set, and by fork.c.
+ */
+#include "heap/back/limit.h"
+
+#include "base/arena/arena.h"
+#include "base/lists/lock.h"
+#include "base/map/budget.h"
+#include "base/os/hooks.h"
+#include "base/os/os.h"
+#include "base/process/cgroup.h"
+
+enum {
+    PURGE_MS_MIN = 20,   /* from one purge to the next at least this long, */
+    PURGE_SHARE = 16,    /* and this many times as long as the purge took, */
+    PURGE_MS_MAX = 1000, /* but no longer than this */
+    REARM_SHARE = 16,    /* the callback is called again after the heap was this part below the soft limit */
+    GROUP_SHARE = 8,     /* 1/8 of memory.max is left to all that is not heap */
+};
+
+static struct hz_lock limit_lock;                        /* a leaf */
+static void (*notify)(size_t held_bytes, void *context); /* lock: limit_lock */
+static void *notify_context;                             /* lock: limit_lock */
+static _Atomic(bool) are_chosen;                         /* lock: limit_lock; the program has set the limits */
+static _Atomic(bool) is_told;                            /* hint: called since the heap was 1/16 below it */
+static _Atomic(uint64_t) purge_due_ms;                   /* cas */
+
+static void limit_set(size_t soft_bytes, size_t hard_bytes, bool chosen) {
+    hz_hooks_enter();
+    hz_lock_acquire(&limit_lock);
+    if (chosen || !hz_load_rlx(&are_chosen)) /* relaxed, both: lock */
+        hz_budget_limits_set(soft_bytes, hard_bytes, !chosen);
+    if (chosen)
+        hz_store_rlx(&are_chosen, true);
+    hz_lock_release(&limit_lock);
+    hz_hooks_leave();
+}
+
+void hz_heap_limit_set(size_t soft_bytes, size_t hard_bytes) {
+    limit_set(soft_bytes, hard_bytes, true);
+    hz_store_rlx(&is_told, false); /* relaxed: hint */
+}
+
+void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), void *context) {
+    hz_hooks_enter();
+    hz_lock_acquire(&limit_lock);
+    notify = NULL;
+    hz_signal_fence(); /* fork: a copy must not have a callback with the context of another */
+    notify_context = context;
+    hz_signal_fence();
+    notify = callback;
+    hz_lock_release(&limit_lock);
+    hz_hooks_leave();
+    hz_store_rlx(&is_told, false); /* relaxed: hint */
+}
+
+void hz_heap_limit_default(const char *groups, const char *root) {
+    size_t high;
+    size_t max;
+    if (!hz_cgroup_memory(groups, root, &high, &max)) /* perhaps the program has changed its root since the last look */
+        return;
+    bool is_limited = high != SIZE_MAX || max != SIZE_MAX;
+    limit_set(is_limited ? hz_min(high, max - max / GROUP_SHARE) : 0, 0, false);
+}
+
+size_t hz_heap_limit_soft(bool *is_default) {
+    *is_default = !hz_load_rlx(&are_chosen); /* relaxed: figure */
+    return hz_budget_soft_limit();
+}
+
+bool hz_heap_limit_is_exceeded(void) {
+    size_t soft = hz_budget_soft_limit();
+    if (HZ_LIKELY(soft == 0))
+        return false;
+    size_t held = hz_arena_soft_held_bytes();
+    if (held < soft - soft / REARM_SHARE && hz_load_rlx(&is_told)) /* relaxed, both: hint */
+        hz_store_rlx(&is_told, false);
+    return held > soft;
+}
+
+bool hz_heap_limit_purge_claim(uint64_t now_ms) {
+    uint64_t due = hz_load_rlx(&purge_due_ms); /* relaxed: hint */
+    /* relaxed: the CAS picks one thread, and publishes nothing */
+    return now_ms >= due && hz_cas_rlx_rlx(&purge_due_ms, &due, now_ms + PURGE_MS_MAX);
+}
+
+void hz_heap_limit_purge_done(uint64_t claimed_ms, uint64_t now_ms) {
+    uint64_t pause = hz_max(PURGE_SHARE * (now_ms - claimed_ms), PURGE_MS_MIN);
+    hz_store_rlx(&purge_due_ms, now_ms + hz_min(pause, PURGE_MS_MAX)); /* relaxed: hint */
+}
+
+void hz_heap_limit_tell(void) {
+    static HZ_TLS bool is_telling; /* owner; the callback allocates, and may set the limits */
+    bool told = false;
+    /* relaxed: the CAS picks one thread, and publishes nothing */
+    if (is_telling || !hz_arena_is_over_soft() || !hz_cas_rlx_rlx(&is_told, &told, true))
+        return;
+    hz_lock_acquire(&limit_lock);
+    void (*callback)(size_t, void *) = notify;
+    void *context = notify_context;
+    hz_lock_release(&limit_lock);
+    is_telling = true;
+    struct hz_hooks_callback call;
+    hz_hooks_callback_begin(&call);
+    if (callback != NULL)
+        callback(hz_arena_held_bytes(), context);
+    hz_hooks_callback_end(&call);
+    is_telling = false;
+}
+
+void hz_heap_limit_after_fork(void) {
+    hz_lock_settle(&limit_lock); /* the fields are sound after each step */
+}

@@ -1,0 +1,42 @@
+/*
+ * situation.c - see situation.h. Called by reports, and by front/override/override_load.c for HAKOZUNA_SHOW_CONFIG.
+ */
+#include "heap/report/situation.h"
+
+#include "heap/back/limit.h"
+#include "heap/back/surroundings.h"
+
+#include <stdio.h>
+
+static const char *limit_source(size_t bytes, bool is_default) {
+    if (!is_default)
+        return "set by the program";
+    if (bytes != 0)
+        return "from the control group";
+    if (hz_surroundings_are_known())
+        return "the control group has no limit";
+    return hz_keeper_runs()          ? "the control group could not be read"
+           : hz_keeper_is_possible() ? "the control group is read when a second thread starts"
+                                     : "the control group is not read without a keeper";
+}
+
+struct hz_situation hz_situation_get(void) {
+    bool is_default;
+    size_t bytes = hz_heap_limit_soft(&is_default);
+    return (struct hz_situation){
+        .keeper = hz_keeper_describe(),
+        .soft_limit_bytes = bytes,
+        .limit_source = limit_source(bytes, is_default),
+    };
+}
+
+size_t hz_situation_print(char text[HZ_SITUATION_ROOM]) {
+    struct hz_situation now = hz_situation_get();
+    const char *advice = now.keeper.advice;
+    char limit[32] = "none";
+    if (now.soft_limit_bytes != 0)
+        (void)snprintf(limit, sizeof(limit), "%zu MiB", now.soft_limit_bytes >> 20); /* has room for any number */
+    int length = snprintf(text, HZ_SITUATION_ROOM, "keeper: %s%s%s\nsoft limit: %s, %s\n", now.keeper.state,
+                          advice[0] != '\0' ? "; " : "", advice, limit, now.limit_source);
+    return length > 0 ? hz_min((size_t)length, HZ_SITUATION_ROOM - 1) : 0;
+}
