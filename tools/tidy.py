@@ -121,9 +121,9 @@ ROOM_FILES = 25
 HEAP_ORDER = (
     "knobs sizeclass misuse seal class_policy counters cache/bin threads/thread_block "
     "pages/link mailbox takers pages/shard pages/grid pages/page pages/list_check pages/mail way "
-    "back/density pages/collapse pages/page_purge pages/put pages/send pages/drain pages/adopt pages/supply "
-    "cache/allowance cache/depot cache/sampler cache/inspect cache/flush cache/room cache/idle cache/age cache/refill cpu_bins "
-    "threads/init back/limit back/surroundings back/settle threads/park threads/orphan threads/zone back/round back/keeper "
+    "back/pressure pages/collapse pages/page_purge pages/put pages/send pages/drain pages/adopt pages/supply "
+    "cache/depot cache/sampler cache/inspect cache/flush cache/room cache/age cache/refill cpu_bins "
+    "threads/init back/limit back/surroundings threads/park threads/orphan threads/zone back/sleepers back/chores back/keeper "
     "threads/fork threads/thread threads/sample back/tick back/purge query resize malloc free heap "
     "report/figures report/flow report/situation report/stats config report/overview"
 ).split()

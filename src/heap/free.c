@@ -9,7 +9,7 @@
 #include "base/os/os.h"
 #include "base/watch/guard.h"
 #include "cpu_bins.h"
-#include "heap/back/density.h"
+#include "heap/back/pressure.h"
 #include "heap/back/tick.h"
 #include "heap/cache/flush.h"
 #include "heap/cache/inspect.h"

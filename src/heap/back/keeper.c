@@ -2,9 +2,9 @@
  * keeper.c - see keeper.h. Started by front/override/override_thread.c when the program has started a thread;
  * otherwise, when a second thread has attached, by the next slow path of malloc.
  *
- * While much happens the keeper does a round (round.h) every HZ_DEPOT_AGE_MS, otherwise every SLOW_MS. When nothing has
- * changed for QUIET_MS, nothing can age any more, so the keeper sleeps without a timer until a thread comes to a slow
- * path. Without a barrier it cannot: then its waits double, up to SLOWEST_MS.
+ * While much happens the keeper does a round of chores (chores.h) every HZ_DEPOT_AGE_MS, otherwise every SLOW_MS. When
+ * nothing has changed for QUIET_MS, nothing can age any more, so the keeper sleeps without a timer until a thread comes
+ * to a slow path. Without a barrier it cannot: then its waits double, up to SLOWEST_MS.
  *
  * Edge "park": the keeper says that it sleeps, has all threads pass a barrier, and then looks whether a thread is in a
  * slow path, or was in one since the last round. So either the keeper sees a thread that enters a slow path, or that
@@ -19,15 +19,19 @@
 #include "heap/back/keeper.h"
 
 #include "base/arena/arena.h"
+#include "base/arena/trim.h"
+#include "base/map/direct_cache.h"
 #include "base/os/hooks.h"
 #include "base/os/os.h"
 #include "base/process/startup.h"
 #include "base/process/worker.h"
 #include "base/profile/profile.h"
 #include "cpu_bins.h"
-#include "heap/back/round.h"
+#include "heap/back/chores.h"
 #include "heap/back/surroundings.h"
 #include "heap/cache/flush.h"
+#include "heap/pages/page.h"
+#include "heap/pages/page_purge.h"
 #include "heap/pages/shard.h"
 #include "heap/threads/init.h"
 #include "heap/threads/park.h"
@@ -102,7 +106,7 @@ static bool cpu_bins_rest(struct hz_thread_block *self) {
 /* Sleeps until a thread comes to a slow path, or the process's first thread ends. */
 static void keeper_sleep(struct hz_thread_block *self) {
     hz_store_rlx(&hz_keeper_sleeps, 1); /* sync: park, partner hz_thread_enter */
-    if (!hz_os_barrier() || somebody_is_busy() || hz_round_is_outdated(self) || cpu_bins_rest(self) ||
+    if (!hz_os_barrier() || somebody_is_busy() || hz_sleepers_moved(self) || cpu_bins_rest(self) ||
         hz_load_rlx(&hz_keeper_missed) != 0) /* sync: park, partner hz_keeper_note_work */
         hz_store_rlx(&hz_keeper_sleeps, 0);
     while (hz_load_rlx(&hz_keeper_sleeps) == 1 && hz_load_rlx(&state) == KEEPER_RUNS &&
@@ -133,6 +137,45 @@ static void end_tell(void) {
     hz_keeper_wake();
 }
 
+/* ---- a round --------------------------------------------------------------------------------------- */
+
+/* True if what is held or rests is not what it was. */
+static bool figures_have_changed(void) {
+    static size_t held_seen;
+    static size_t slack_seen;
+    static size_t resting_seen;
+    static size_t hollow_seen; /* zones' pages have no part in the slack */
+    static size_t cached_seen; /* blocks that leave the cache rest on as units */
+    size_t held = hz_pages_bytes();
+    size_t slack = hz_pressure_slack();
+    size_t resting = hz_arena_resting_bytes();
+    size_t hollow = hz_arena_hollow_bytes();
+    size_t cached = hz_direct_cache_bytes();
+    bool changed = held != held_seen || slack != slack_seen || resting != resting_seen || hollow != hollow_seen;
+    changed |= cached != cached_seen || cached != 0; /* what is in the cache leaves, which takes two rounds */
+    held_seen = held;
+    slack_seen = slack;
+    resting_seen = resting;
+    hollow_seen = hollow;
+    cached_seen = cached;
+    return changed;
+}
+
+/* Does all chores. Not inlined: `hakobench counts` takes its calls for the number of rounds. */
+static HZ_NOINLINE void keeper_round(struct hz_thread_block *self, struct hz_turn *turn) {
+    hz_chores_do(self, turn);
+    turn->has_changed |= figures_have_changed();
+    turn->rest_bytes += hz_arena_resting_bytes();
+}
+
+/* Before the keeper sleeps: gives back memory that the kernel has filled again since it went back, and unmaps what
+   nothing needs, since nobody else may come. */
+static void round_end(struct hz_thread_block *self) {
+    (void)hz_trim_filled();
+    (void)hz_pages_purge_filled(self);
+    hz_arena_idle_end(0, UINT_MAX);
+}
+
 /* ---- the thread ------------------------------------------------------------------------------------ */
 
 /* How the keeper's rounds follow each other. */
@@ -152,14 +195,14 @@ static void pace_wait(struct pace *pace) {
 }
 
 /* After a round. True if nothing can age any more. */
-static bool pace_note(struct pace *pace, const struct hz_round *round, uint64_t now) {
+static bool pace_note(struct pace *pace, const struct hz_turn *round) {
     size_t before = pace->rest_bytes;
     pace->rest_bytes = round->rest_bytes;
     if (hz_max(before, round->rest_bytes) - hz_min(before, round->rest_bytes) >= MUCH_BYTES)
-        pace->hurried_ms = now;
+        pace->hurried_ms = round->now_ms;
     if (round->has_changed)
-        pace->changed_ms = now;
-    bool is_quiet = now >= pace->changed_ms + QUIET_MS;
+        pace->changed_ms = round->now_ms;
+    bool is_quiet = round->now_ms >= pace->changed_ms + QUIET_MS;
     pace->slow_ms = is_quiet ? (uint32_t)hz_min(2 * pace->slow_ms, SLOWEST_MS) : SLOW_MS;
     return is_quiet;
 }
@@ -186,15 +229,16 @@ static void keeper_work(struct hz_thread_block *self, bool has_own_files) {
         if (has_own_files)
             hz_surroundings_follow();
         hz_keeper_forget_work();
-        uint64_t now = hz_os_now_ms();
-        struct hz_round round = hz_round_do(self, now, hz_load_rlx(&barrier_works)); /* relaxed: hint */
-        bool is_quiet = pace_note(&pace, &round, now);
+        struct hz_turn turn = {
+            .driver = HZ_ROUND, .now_ms = hz_os_now_ms(), .can_park = hz_load_rlx(&barrier_works), /* relaxed: hint */
+        };
+        keeper_round(self, &turn);
+        bool is_quiet = pace_note(&pace, &turn);
         if (is_quiet && nobody_is_left(self))
             return;
         if (!is_quiet || !hz_load_rlx(&barrier_works)) /* relaxed: hint */
             continue;
-        hz_round_end(self);
-        hz_arena_idle_end(0, UINT_MAX); /* nobody else may come to unmap what nothing needs */
+        round_end(self);
         keeper_sleep(self);
         pace.changed_ms = hz_os_now_ms();
         pace.slow_ms = SLOW_MS;

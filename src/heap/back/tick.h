@@ -6,9 +6,23 @@
 
 #include "heap/threads/thread_block.h"
 
-/* The thread is in a slow path for the bin `index`, a class or HZ_REMOTE_BIN. Now and then idle bins and the depot send
-   blocks home, and free memory is purged, a little in each call. May allocate, for the exit hook. Holding no lock. */
-void hz_tick(struct hz_thread_block *self, unsigned index);
+enum {
+    HZ_TICK_VISITS = 32,      /* slow-path visits between two looks at the clock */
+    HZ_VISIT_BYTES_LOG2 = 11, /* a visit for a larger class counts as more, since its blocks hold more, */
+    HZ_VISIT_MOST = 8,        /* but, unless ticks_soon, at most so much: few bins hold more than 8 * HZ_BIN_BYTES */
+};
+
+HZ_NOINLINE void hz_tick_now(struct hz_thread_block *self, unsigned index);
+
+/* The thread is in a slow path for the bin `index`, a class or HZ_REMOTE_BIN. Now and then does a little of the chores
+   (chores.h). May allocate, for the exit hook. Holding no lock. */
+HZ_INLINE void hz_tick(struct hz_thread_block *self, unsigned index) {
+    unsigned size_class = index == HZ_REMOTE_BIN ? 1 : index;
+    uint32_t weight = 1 + (hz_class_shapes[size_class].bytes >> HZ_VISIT_BYTES_LOG2);
+    self->slow_count += self->ticks_soon ? weight : (uint32_t)hz_min(weight, HZ_VISIT_MOST);
+    if (HZ_UNLIKELY(self->slow_count >= HZ_TICK_VISITS))
+        hz_tick_now(self, index);
+}
 
 /* The same after a free of a zone's block. Such a free always takes a slow path, so only one of 32 counts as a visit.
    `frees`: as how many frees the call counts. `self` may be hz_thread_none. */

@@ -3,7 +3,7 @@
  */
 #include "heap/cache/age.h"
 
-#include "heap/back/density.h"
+#include "heap/back/pressure.h"
 #include "heap/cache/depot.h"
 #include "heap/pages/send.h"
 

@@ -10,7 +10,7 @@
  */
 #include "heap/cache/flush.h"
 
-#include "heap/back/density.h"
+#include "heap/back/pressure.h"
 #include "heap/cache/depot.h"
 #include "heap/cache/inspect.h"
 #include "heap/pages/send.h"

@@ -5,7 +5,7 @@
  * all frees of a short program or a test are inspected. Then each visit raises the bin's limit to one block and a
  * quarter more than the bin holds, so a long program pays a few visits for each bin. Later the fast path notices only a
  * second free of the bin's newest block. Other misuse is then found only by chance, because the limits are lowered ten
- * times a second (idle.c), or when blocks leave the bin.
+ * times a second (room.c), or when blocks leave the bin.
  */
 #include "heap/cache/inspect.h"
 

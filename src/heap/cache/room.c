@@ -10,17 +10,19 @@
  */
 #include "heap/cache/room.h"
 
-#include "heap/back/density.h"
-#include "heap/cache/allowance.h"
+#include "base/map/budget.h"
+#include "heap/back/pressure.h"
 #include "heap/cache/flush.h"
 
 enum {
-    SPARSE_ROOM = 8,        /* blocks */
-    OLD_VISITS = 64,        /* a bin may be emptied for another one if its last visit is more than 64 visits ago, */
-    OLD_GAPS = 8,           /* and more than 8 times as many as usually lie between two visits of the other one */
-    GAP_MAX = UINT8_MAX,    /* visits; a gap takes one byte in the thread block */
-    VISITS_BETWEEN = 16,    /* after a search that found no such bin, visits until the next search */
+    SPARSE_ROOM = 8,     /* blocks */
+    OLD_VISITS = 64,     /* a bin may be emptied for another one if its last visit is more than 64 visits ago, */
+    OLD_GAPS = 8,        /* and more than 8 times as many as usually lie between two visits of the other one */
+    GAP_MAX = UINT8_MAX, /* visits; a gap takes one byte in the thread block */
+    VISITS_BETWEEN = 16, /* after a search that found no such bin, visits until the next search */
+    CROWD = 1024, /* threads: of more, each would keep a little of every class, which is more than most have live */
     CROWD_FREE_SHARE = 128, /* as HZ_ROOM_FREE_SHARE, in a crowd */
+    LIMIT_SHARE = 16,       /* all bins together may have room for 1/16 of the soft limit */
     LONG_COUNT = 512,       /* only bins of small blocks have capacity for more blocks than this, */
     LONG_FREE_SHARE = 64,   /* and grow beyond it only within this share, instead of HZ_ROOM_FREE_SHARE */
     EXCESS_SHARE = 16, /* room shrinks if it exceeds the allowance by more than 1/16: the allowance varies a little */
@@ -29,6 +31,20 @@ enum {
 /* Only classes of long blocks have a lower first room (hz_bin_first). For most bins of a new thread this spares a look
    at the table. */
 enum { LEAST_FIRST = HZ_BIN_FIRST_COUNT_LARGE };
+
+/* ---- the allowance ----------------------------------------------------------------------------------- */
+
+static size_t allowance_of(size_t threads) {
+    size_t room = HZ_ROOM_BYTES + (HZ_ROOM_SHARED_BYTES + hz_pressure_recent_out_short() / 2) / threads;
+    size_t limit = hz_budget_soft_limit();
+    return HZ_LIKELY(limit == 0) ? room : hz_min(room, limit / LIMIT_SHARE / threads);
+}
+
+size_t hz_allowance(void) {
+    return allowance_of(hz_pressure_threads());
+}
+
+/* ---- room -------------------------------------------------------------------------------------------- */
 
 /* Bytes that a bin's room costs. The first few blocks are not charged. */
 static ptrdiff_t room_charge(unsigned size_class, uint32_t room) {
@@ -57,13 +73,19 @@ void hz_room_recount(struct hz_thread_block *self) {
         charge(self, size_class, room_charge(size_class, hz_bin_room(&self->cache, size_class)));
 }
 
+/* What all of a thread's bins may have now. */
+struct allowed {
+    size_t threads;
+    ptrdiff_t bytes;
+};
+
 /* The room up to which visits may double a bin's room now. */
-static uint32_t room_limit(const struct hz_thread_block *self, unsigned size_class, ptrdiff_t allowance) {
+static uint32_t room_limit(const struct hz_thread_block *self, unsigned size_class, const struct allowed *allowed) {
     const struct hz_class_shape *shape = &hz_class_shapes[size_class];
-    bool is_crowded = hz_allowance_is_crowded();
-    if (self->room_bytes >= allowance / (is_crowded ? CROWD_FREE_SHARE : HZ_ROOM_FREE_SHARE))
+    bool is_crowded = allowed->threads > CROWD;
+    if (self->room_bytes >= allowed->bytes / (is_crowded ? CROWD_FREE_SHARE : HZ_ROOM_FREE_SHARE))
         return is_crowded ? shape->first : shape->start;
-    bool may_be_long = self->room_bytes < allowance / LONG_FREE_SHARE;
+    bool may_be_long = self->room_bytes < allowed->bytes / LONG_FREE_SHARE;
     return (uint32_t)hz_min(shape->capacity, may_be_long ? HZ_BIN_COUNT : LONG_COUNT);
 }
 
@@ -96,29 +118,30 @@ static void old_bin_empty(struct hz_thread_block *self, unsigned size_class) {
     hz_room_set(self, oldest, hz_class_shapes[oldest].first);
 }
 
-static ptrdiff_t long_allowance(void) {
-    return (ptrdiff_t)hz_min(HZ_LONG_ROOM_BYTES, HZ_LONG_ROOM_BYTES_MAX / hz_allowance_threads());
-}
-
 /* Whether the bin may have room for so many bytes more. */
-static bool may_have(const struct hz_thread_block *self, unsigned size_class, ptrdiff_t more, ptrdiff_t allowance) {
-    return self->room_bytes + more <= allowance &&
-           (!hz_class_is_long(size_class) || self->long_room_bytes + more <= long_allowance());
+static bool may_have(const struct hz_thread_block *self, unsigned size_class, ptrdiff_t more,
+                     const struct allowed *allowed) {
+    if (self->room_bytes + more > allowed->bytes)
+        return false;
+    return !hz_class_is_long(size_class) ||
+           self->long_room_bytes + more <=
+               (ptrdiff_t)hz_min(HZ_LONG_ROOM_BYTES, HZ_LONG_ROOM_BYTES_MAX / allowed->threads);
 }
 
 bool hz_room_visit(struct hz_thread_block *self, unsigned size_class) {
     visit_count(self, size_class);
-    ptrdiff_t allowance = (ptrdiff_t)hz_allowance();
+    size_t threads = hz_pressure_threads();
+    struct allowed allowed = {.threads = threads, .bytes = (ptrdiff_t)allowance_of(threads)};
     uint32_t room = hz_bin_room(&self->cache, size_class);
     uint32_t wanted = room;
     if (room < hz_class_shapes[size_class].capacity)
-        wanted = (uint32_t)hz_max(room, hz_min(hz_max(2 * room, 1), room_limit(self, size_class, allowance)));
+        wanted = (uint32_t)hz_max(room, hz_min(hz_max(2 * room, 1), room_limit(self, size_class, &allowed)));
     ptrdiff_t more = wanted > room ? room_charge(size_class, wanted) - room_charge(size_class, room) : 0;
-    if (!may_have(self, size_class, more, allowance) && self->visits - self->searched_at >= VISITS_BETWEEN)
+    if (!may_have(self, size_class, more, &allowed) && self->visits - self->searched_at >= VISITS_BETWEEN)
         old_bin_empty(self, size_class);
-    if (wanted > room && may_have(self, size_class, more, allowance))
+    if (wanted > room && may_have(self, size_class, more, &allowed))
         hz_room_set(self, size_class, wanted);
-    return self->room_bytes > allowance + allowance / EXCESS_SHARE;
+    return self->room_bytes > allowed.bytes + allowed.bytes / EXCESS_SHARE;
 }
 
 void hz_room_shrink(struct hz_thread_block *self, unsigned index) {
@@ -148,4 +171,44 @@ uint32_t hz_room_batch(const struct hz_thread_block *self, unsigned size_class) 
 void hz_room_ensure(struct hz_thread_block *self, unsigned size_class, uint32_t count) {
     if (count > hz_bin_room(&self->cache, size_class))
         hz_room_set(self, size_class, (uint32_t)hz_min(count + count % 2, hz_class_shapes[size_class].capacity));
+}
+
+/* ---- idle bins ---------------------------------------------------------------------------------------- */
+
+/*
+ * If a bin's top is where it was a round ago, the bin was not used since, or as many blocks came as went; in that case
+ * the thread refills it. An idle bin goes home whole and not by halves: if its blocks were freed in random order, half
+ * of them hold nearly as many pages as all of them.
+ *
+ * Each look also lowers the bin's limit, so that some of the next frees are inspected (inspect.c).
+ */
+
+enum { BINS_AT_ONCE = 4 }; /* most bins that are flushed in one call */
+
+/* The low bits, in slots: no bin has so many slots that two of its tops have the same ones. */
+static uint16_t top_of(struct hz_thread_block *self, unsigned index) {
+    return (uint16_t)(hz_load_rlx(&self->cache.bins[index].top) / sizeof(void *)); /* relaxed: owner */
+}
+
+void hz_idle_bins_flush(struct hz_thread_block *self, unsigned busy, uint64_t now_ms) {
+    if (self->idle_next == 0) { /* no round goes on */
+        if (now_ms < self->idle_at_ms + HZ_DEPOT_AGE_MS)
+            return;
+        self->idle_at_ms = now_ms;
+        self->idle_next = 1;
+    }
+    unsigned flushed = 0;
+    while (self->idle_next < HZ_BINS && flushed < BINS_AT_ONCE) {
+        unsigned index = self->idle_next++;
+        uint16_t top = top_of(self, index);
+        if (index != busy && top == self->idle_tops[index]) {
+            flushed += hz_bin_held(&self->cache, index) > 0;
+            hz_bin_send_home(self, index);
+            hz_room_shrink(self, index);
+        }
+        self->idle_tops[index] = top_of(self, index);
+        hz_bin_limit_lower(&self->cache, index);
+    }
+    if (self->idle_next == HZ_BINS)
+        self->idle_next = 0;
 }

@@ -114,6 +114,15 @@ void hz_shard_drain(struct hz_thread_block *self, struct hz_shard *shard) {
         drain_class(self, shard, size_class);
 }
 
+bool hz_shards_were_sent(void) {
+    struct hz_shard *shard;
+    uint64_t marks = 0;
+    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) /* shards are made in order */
+        for (unsigned word = 0; word < HZ_CLASS_WORDS; word++)
+            marks |= hz_load_rlx(&shard->sent[word]) | hz_load_rlx(&shard->waiting[word]); /* relaxed, both: hints */
+    return marks != 0;
+}
+
 void hz_shards_age_sent(void) {
     struct hz_shard *shard;
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) /* shards are made in order */

@@ -24,6 +24,9 @@ void hz_shard_drain(struct hz_thread_block *self, struct hz_shard *shard);
 /* Drains one class of every shard that was sent something. The caller holds no lock. */
 void hz_shards_drain_class(struct hz_thread_block *self, unsigned size_class);
 
+/* Whether a class of any shard has a mark: it was sent something since its last drain. */
+bool hz_shards_were_sent(void);
+
 /* A round of ageing for the mailboxes of all shards: says which classes are due. */
 void hz_shards_age_sent(void);
 

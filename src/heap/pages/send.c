@@ -6,7 +6,7 @@
  */
 #include "heap/pages/send.h"
 
-#include "heap/back/density.h"
+#include "heap/back/pressure.h"
 #include "heap/misuse.h"
 #include "heap/pages/list_check.h"
 #include "heap/pages/mail.h"

@@ -13,8 +13,8 @@
 #include "base/process/process.h"
 #include "base/watch/report.h"
 #include "cpu_bins.h"
-#include "heap/back/density.h"
 #include "heap/back/keeper.h"
+#include "heap/back/pressure.h"
 #include "heap/pages/mail.h"
 #include "heap/pages/shard.h"
 #include "heap/report/figures.h"
@@ -186,7 +186,7 @@ static void report_rest(struct hz_report *report, const struct hz_figures *figur
     hz_report_number(report, "page_lists_bytes", in_lists);
     hz_report_number(report, "waiting_bytes", hz_figures_tier_bytes(figures, HZ_IN_SHARDS) + in_lists);
     hz_report_number(report, "depot_bytes", hz_figures_tier_bytes(figures, HZ_IN_DEPOT));
-    hz_report_number(report, "pages_bytes", hz_density_slack());
+    hz_report_number(report, "pages_bytes", hz_pressure_slack());
     hz_report_number(report, "arena_bytes", hz_arena_resting_bytes());
     hz_report_number(report, "hollow_bytes", figures->arena.hollow_bytes);
     hz_report_number(report, "keeper", hz_keeper_runs());

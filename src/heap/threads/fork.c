@@ -21,7 +21,7 @@
 #include "cpu_bins.h"
 #include "heap/back/keeper.h"
 #include "heap/back/limit.h"
-#include "heap/cache/allowance.h"
+#include "heap/back/pressure.h"
 #include "heap/cache/sampler.h"
 #include "heap/pages/adopt.h"
 #include "heap/pages/mail.h"
@@ -61,7 +61,7 @@ void hz_heap_settle_fork(void) {
     hz_park_settle_fork();
     hz_cpu_bins_settle_fork();
     /* relaxed, all: one thread. A parked thread joins when it resumes, but not one that the keeper was about to park */
-    hz_allowance_after_fork(self != NULL && !hz_load_rlx(&self->parking.parked));
+    hz_pressure_after_fork(self != NULL && !hz_load_rlx(&self->parking.parked));
     hz_keeper_after_fork();
     struct hz_shard *shard;
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)

@@ -4,7 +4,7 @@
 #include "heap/threads/park.h"
 
 #include "base/os/os.h"
-#include "heap/cache/allowance.h"
+#include "heap/back/pressure.h"
 #include "heap/cache/room.h"
 #include "heap/pages/send.h"
 #include "heap/seal.h"
@@ -33,7 +33,7 @@ HZ_NOINLINE struct hz_thread_block *hz_thread_resume(void) {
     hz_store_rlx(&hz_self_word, self);
     self->is_new = false;
     if (hz_load_rlx(&parking->parked))
-        hz_allowance_join();
+        hz_pressure_join();
     hz_store_rlx(&parking->parked, false);
     bool has_holes = parking->has_holes;
     parking->has_holes = false;
@@ -95,7 +95,7 @@ bool hz_park_is_lost(struct hz_thread_block *thread) {
     if (is_lost) {
         hz_store_rlx(&parking->self_word, NULL); /* relaxed, all: lock */
         if (!hz_load_rlx(&parking->parked))
-            hz_allowance_leave();
+            hz_pressure_leave();
         hz_store_rlx(&parking->parked, false);
     }
     hz_lock_release(parking_lock);
@@ -107,7 +107,7 @@ void hz_park_begin(struct hz_thread_block *self) {
     self->is_new = true;
     hz_store_rlx(&hz_self_word, &hz_thread_none); /* relaxed, all: owner, lock */
     if (!hz_load_rlx(&self->parking.parked))      /* a purge may have parked it already */
-        hz_allowance_leave();
+        hz_pressure_leave();
     hz_store_rlx(&self->parking.parked, true);
     hz_lock_release(&hz_thread_registered(self)->lock);
 }
@@ -133,7 +133,7 @@ bool hz_park(struct hz_thread_block *thread) {
             hz_store_rlx(self_word, thread);
         hz_store_rlx(&parking->parked, parked); /* relaxed: lock */
         if (parked)
-            hz_allowance_leave();
+            hz_pressure_leave();
     }
     hz_lock_release(parking_lock);
     return parked;

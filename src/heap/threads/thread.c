@@ -7,8 +7,8 @@
 #include "base/os/os.h"
 #include "cpu_bins.h"
 #include "heap/back/keeper.h"
+#include "heap/back/pressure.h"
 #include "heap/cache/age.h"
-#include "heap/cache/allowance.h"
 #include "heap/cache/flush.h"
 #include "heap/cache/room.h"
 #include "heap/cache/sampler.h"
@@ -84,7 +84,7 @@ static struct hz_thread_block *attach(void) {
     thread->owner_expected = thread->owner;
     label_set(thread, 0);
     hz_sampler_start(thread);
-    hz_allowance_join();
+    hz_pressure_join();
     hz_thread_mine = thread;
     hz_store_rlx(&hz_self_word,
                  thread); /* from here on the thread can allocate, as the next calls may. relaxed: owner */
@@ -106,7 +106,7 @@ void hz_thread_detach(struct hz_thread_block *thread) {
     hz_thread_flush(thread); /* last: it returns the empty batches of the above too */
     hz_room_shrink_all(thread);
     hz_shard_leave(thread, thread->shard);
-    hz_allowance_leave();
+    hz_pressure_leave();
     hz_park_close(thread);
     hz_thread_mine = NULL;
     hz_store_rlx(&hz_self_word, &hz_thread_none); /* relaxed, both: owner */

@@ -113,7 +113,7 @@ struct hz_thread_block {
     uint32_t batches_inspected;         /* batches that have left the bins for the depot (cache/inspect.c) */
     uint32_t slow_count;                /* slow-path visits by weight since the last tick (tick.c) */
     uint32_t zone_frees;                /* frees of zones' blocks since they last made a visit (tick.c) */
-    uint64_t idle_at_ms;                /* when the last look for idle bins began (cache/idle.c) */
+    uint64_t idle_at_ms;                /* when the last look for idle bins began (cache/room.c) */
     uint32_t idle_next;                 /* bin at which the look goes on; 0: none goes on */
     uint16_t idle_tops[HZ_BINS];        /* each bin's top at the look before, in slots */
     struct hz_spares spares[HZ_SPARE_KINDS];

@@ -17,8 +17,7 @@
 #include "base/map/meta.h"
 #include "base/os/anatomy.h"
 #include "base/os/os.h"
-#include "heap/back/density.h"
-#include "heap/cache/allowance.h"
+#include "heap/back/pressure.h"
 #include "heap/cache/flush.h"
 #include "heap/cache/inspect.h"
 #include "heap/cache/sampler.h"
@@ -179,11 +178,11 @@ static size_t slab_charge(unsigned size_class, uint32_t room) {
     return room > first ? (room - first) * hz_class_bytes(size_class) : 0;
 }
 
-/* Bytes of room for one CPU: HZ_CPU_BYTES, and an equal share of what a thread's allowance (cache/allowance.h) shares
+/* Bytes of room for one CPU: HZ_CPU_BYTES, and an equal share of what a thread's allowance (cache/room.h) shares
    among threads. Where the heap has a soft limit, all CPUs together at most 1/16 of it. */
 static size_t slab_room_allowed(void) {
-    size_t cpus = hz_min(hz_cpus_count(), hz_allowance_threads());
-    size_t room = HZ_CPU_BYTES + (HZ_ROOM_SHARED_BYTES + hz_density_recent_out() / 2) / cpus;
+    size_t cpus = hz_min(hz_cpus_count(), hz_pressure_threads());
+    size_t room = HZ_CPU_BYTES + (HZ_ROOM_SHARED_BYTES + hz_pressure_recent_out() / 2) / cpus;
     size_t limit = hz_budget_soft_limit();
     return HZ_LIKELY(limit == 0) ? room : hz_min(room, limit / SOFT_LIMIT_SHARE / cpus);
 }

@@ -77,15 +77,25 @@ inline void forbid_idle_looks(struct hz_thread_block *thread) {
     thread->idle_at_ms = UINT64_MAX / 2;
 }
 
+/* Does a chore, as a turn of the driver would. */
+inline struct hz_turn do_chore(enum hz_chore chore, enum hz_driver driver) {
+    struct hz_turn turn = {};
+    turn.driver = driver;
+    turn.now_ms = hz_os_now_ms();
+    turn.busy = HZ_REMOTE_BIN;
+    (void)hz_chore_do(self(), chore, &turn);
+    return turn;
+}
+
 /* No class is sparse any more, and ticks know how little rests in the depot. */
 inline void forget_sparse() {
-    hz_settle_all(self());
+    (void)do_chore(HZ_CHORE_sparse, HZ_ROUND);
     hz_classes_forget_sparse();
 }
 
 /* A thread's allowance when so many threads share. */
 inline size_t allowance_of(size_t threads) {
-    return size_t{HZ_ROOM_BYTES} + (size_t{HZ_ROOM_SHARED_BYTES} + hz_density_recent_out_short() / 2) / threads;
+    return size_t{HZ_ROOM_BYTES} + (size_t{HZ_ROOM_SHARED_BYTES} + hz_pressure_recent_out_short() / 2) / threads;
 }
 
 inline struct hz_page *partial(struct hz_shard *shard, unsigned size_class) {

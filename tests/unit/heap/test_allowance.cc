@@ -18,11 +18,11 @@ class Sharers {
   public:
     explicit Sharers(uint32_t count) : count_(count) {
         for (uint32_t i = 0; i < count_; i++)
-            hz_allowance_join();
+            hz_pressure_join();
     }
     ~Sharers() {
         for (uint32_t i = 0; i < count_; i++)
-            hz_allowance_leave();
+            hz_pressure_leave();
     }
     Sharers(const Sharers &) = delete;
     Sharers &operator=(const Sharers &) = delete;
@@ -123,21 +123,21 @@ TEST(Allowance, AForksChildHasOneThread) {
 TEST(Allowance, GrowsWithWhatIsOut) {
     struct hz_thread_block *self = unit::self();
     hz_heap_purge();
-    size_t recent = hz_density_recent_out_short();
+    size_t recent = hz_pressure_recent_out_short();
     size_t before = hz_allowance();
     Blocks blocks = unit::take(self->shard, hz_class_of(1024), static_cast<uint32_t>((recent + 20 * MiB) / 1024 + 1));
     EXPECT_EQ(hz_allowance(), before);
-    hz_density_look();
+    hz_pressure_look();
     EXPECT_GE(hz_allowance(), before + 10 * MiB);
     EXPECT_LE(hz_allowance(), before + 11 * MiB) << "half of what came";
     unit::put(self->shard, blocks);
     EXPECT_GE(hz_allowance(), before + 10 * MiB) << "it is remembered for a while";
-    while (hz_density_recent_out_short() > 20 * MiB)
-        hz_density_age();
-    EXPECT_EQ(hz_allowance(), HZ_ROOM_BYTES + HZ_ROOM_SHARED_BYTES + hz_density_recent_out_short() / 2);
+    while (hz_pressure_recent_out_short() > 20 * MiB)
+        hz_pressure_age();
+    EXPECT_EQ(hz_allowance(), HZ_ROOM_BYTES + HZ_ROOM_SHARED_BYTES + hz_pressure_recent_out_short() / 2);
     {
         Sharers others(3);
-        EXPECT_EQ(hz_allowance(), HZ_ROOM_BYTES + (HZ_ROOM_SHARED_BYTES + hz_density_recent_out_short() / 2) / 4);
+        EXPECT_EQ(hz_allowance(), HZ_ROOM_BYTES + (HZ_ROOM_SHARED_BYTES + hz_pressure_recent_out_short() / 2) / 4);
     }
     hz_heap_purge();
 }

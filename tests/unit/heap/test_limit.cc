@@ -179,7 +179,7 @@ TEST_F(Limit, BinsShareASixteenthOfTheSoftLimit) {
     size_t without = hz_allowance();
     ASSERT_GT(without, 4 * MiB);
     hz_heap_limit_set(64 * MiB, 0);
-    EXPECT_EQ(hz_allowance(), 4 * MiB / hz_allowance_threads());
+    EXPECT_EQ(hz_allowance(), 4 * MiB / hz_pressure_threads());
     hz_heap_limit_set(size_t{1} << 40, 0);
     EXPECT_EQ(hz_allowance(), without);
 }

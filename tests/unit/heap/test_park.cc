@@ -510,7 +510,7 @@ TEST_F(Park, AForkInterruptsTheParkingOfItsOwnThread) {
                 use_every_class();
                 require(hz_self() == hz_thread_mine, "it has resumed");
                 size_t alone = hz_allowance();
-                hz_allowance_join();
+                hz_pressure_join();
                 require(hz_allowance() < alone, "this thread counts as one that shares");
                 return 0;
             }));

@@ -125,7 +125,7 @@ TEST_F(CpuBins, AllBinsOfACpuHaveRoomForAsMuchAsIsAllowed) {
         bytes += hz_cpu_bins_held(size_class) * hz_class_bytes(size_class);
         free_of_charge += hz_max(hz_batch_count(size_class), hz_bin_first(size_class)) * hz_class_bytes(size_class);
     }
-    EXPECT_LE(bytes, HZ_CPU_BYTES + HZ_ROOM_SHARED_BYTES + hz_density_recent_out_short() / 2 + free_of_charge)
+    EXPECT_LE(bytes, HZ_CPU_BYTES + HZ_ROOM_SHARED_BYTES + hz_pressure_recent_out_short() / 2 + free_of_charge)
         << "beyond the room a bin has one batch at most";
 }
 

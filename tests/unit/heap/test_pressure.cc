@@ -68,6 +68,14 @@ class Density : public unit::OwnShard {
             EXPECT_TRUE(hz_depot_push(self_, size_class, unit::take(self_->shard, size_class, batch).data(), batch));
         return batches * batch;
     }
+    /* What a tick does against sparse classes and for their pages. True if there is more to do. */
+    bool tick_settle(unsigned busy, bool keeper_runs) {
+        struct hz_turn turn = {};
+        turn.driver = keeper_runs ? HZ_TICK_BESIDE : HZ_TICK_ALONE;
+        turn.busy = busy;
+        (void)hz_chore_do(self_, HZ_CHORE_sparse, &turn);
+        return turn.has_more;
+    }
     void age_round() {
         hz_age_depot_begin();
         while (hz_age_depot_step(self_, 1)) {
@@ -95,70 +103,112 @@ class Density : public unit::OwnShard {
 
 TEST_F(Density, SlackIsWhatFreeBlocksHold) {
     unsigned size_class = hz_class_of(1024);
-    size_t slack = hz_density_slack();
-    size_t out = hz_density_out();
+    size_t slack = hz_pressure_slack();
+    size_t out = hz_pressure_out();
     Blocks blocks = unit::take(shard_, size_class, 1);
     uint32_t capacity = hz_page_of(blocks[0])->capacity;
-    EXPECT_LT(hz_density_slack() - slack, hz_os_page_bytes()) << "what was never touched holds no memory";
-    EXPECT_EQ(hz_density_out() - out, 1024U);
+    EXPECT_LT(hz_pressure_slack() - slack, hz_os_page_bytes()) << "what was never touched holds no memory";
+    EXPECT_EQ(hz_pressure_out() - out, 1024U);
     Blocks more = unit::take(shard_, size_class, capacity - 1);
     blocks.insert(blocks.end(), more.begin(), more.end());
-    EXPECT_EQ(hz_density_slack(), slack);
-    EXPECT_EQ(hz_density_out() - out, size_t{capacity} * 1024);
+    EXPECT_EQ(hz_pressure_slack(), slack);
+    EXPECT_EQ(hz_pressure_out() - out, size_t{capacity} * 1024);
     put_down_to(blocks, capacity / 4);
-    EXPECT_EQ(hz_density_slack() - slack, (size_t{capacity} - capacity / 4) * 1024);
-    EXPECT_EQ(hz_density_out() - out, size_t{capacity / 4} * 1024);
+    EXPECT_EQ(hz_pressure_slack() - slack, (size_t{capacity} - capacity / 4) * 1024);
+    EXPECT_EQ(hz_pressure_out() - out, size_t{capacity / 4} * 1024);
     hz_pages_purge_all(self_, false);
-    EXPECT_LT(hz_density_slack() - slack, 2 * hz_os_page_bytes()) << "what is purged is no slack";
-    EXPECT_EQ(hz_density_out() - out, size_t{capacity / 4} * 1024);
+    EXPECT_LT(hz_pressure_slack() - slack, 2 * hz_os_page_bytes()) << "what is purged is no slack";
+    EXPECT_EQ(hz_pressure_out() - out, size_t{capacity / 4} * 1024);
     put_down_to(blocks, 0);
 }
 
+/* The bounds of pressure.def, counted again. */
 TEST_F(Density, IsLowAboveTheBound) {
     Blocks blocks = take_page(hz_class_of(1024));
     put_down_to(blocks, 5);
-    size_t slack = hz_density_slack();
+    size_t slack = hz_pressure_slack();
     ASSERT_GT(slack, 10000U);
-    hz_density_look();
-    size_t recent = hz_density_recent_out();
-    for (size_t share : {size_t{8}, size_t{1000}})
-        for (size_t resting : {size_t{0}, size_t{5000} + recent}) {
-            size_t bytes = slack + resting - recent / share;
-            EXPECT_FALSE(hz_density_is_low(resting, {bytes, share}));
-            EXPECT_TRUE(hz_density_is_low(resting, {bytes - 1, share}));
-            EXPECT_TRUE(hz_density_is_low(resting + 1, {bytes, share}));
-        }
+    ASSERT_LT(slack, 4 * MiB);
+    hz_pressure_look();
+    size_t recent = hz_pressure_recent_out();
+    for (size_t threads : {1, 10, 1000}) {
+        std::vector<int> others(threads - hz_pressure_threads());
+        for (size_t i = 0; i < others.size(); i++)
+            hz_pressure_join();
+        size_t beside = std::min(16 * MiB + threads * 2 * MiB, 128 * MiB) + recent;
+        EXPECT_EQ(hz_pressure_get(HZ_TICK_BESIDE, beside - slack), HZ_CALM) << threads;
+        EXPECT_EQ(hz_pressure_get(HZ_TICK_BESIDE, beside - slack + 1), HZ_LOW) << threads;
+        EXPECT_EQ(hz_pressure_get(HZ_TICK_ALONE, 4 * MiB + recent / 8 - slack), HZ_CALM) << threads;
+        EXPECT_EQ(hz_pressure_get(HZ_TICK_ALONE, 4 * MiB + recent / 8 - slack + 1), HZ_LOW) << threads;
+        EXPECT_EQ(hz_pressure_get(HZ_ROUND, 64 * MiB + recent - slack), HZ_CALM) << threads;
+        EXPECT_EQ(hz_pressure_get(HZ_ROUND, 64 * MiB + recent - slack + 1), HZ_LOW) << threads;
+        for (size_t i = 0; i < others.size(); i++)
+            hz_pressure_leave();
+    }
+    hz_heap_limit_set(1, 0);
+    size_t most = recent / 32;
+    if (slack <= most) {
+        EXPECT_EQ(hz_pressure_get(HZ_ROUND, most - slack), HZ_CALM);
+    }
+    EXPECT_EQ(hz_pressure_get(HZ_ROUND, most + 1), HZ_OVER);
+    EXPECT_EQ(hz_pressure_get(HZ_TICK_BESIDE, most + 1), HZ_OVER);
+    hz_heap_limit_set(0, 0);
+    put_down_to(blocks, 0);
+}
+
+/* Much slack and nothing at rest: the keeper walks over the pages, but settles no class yet. */
+TEST_F(Density, IsLooseBeforeItIsLow) {
+    Blocks blocks = unit::take(shard_, hz_class_of(1024), 80 * MiB / 1024);
+    hz_pressure_look();
+    size_t recent = hz_pressure_recent_out();
+    auto keep_one_of = [&](size_t every) {
+        Blocks live;
+        Blocks others;
+        for (void *block : blocks)
+            ((live.size() + others.size()) % every == 0 ? live : others).push_back(block);
+        unit::put(shard_, others);
+        blocks = live;
+    };
+    keep_one_of(2);
+    ASSERT_LT(hz_pressure_slack(), 32 * MiB + recent / 4);
+    EXPECT_EQ(hz_pressure_get(HZ_ROUND, 0), HZ_CALM);
+    keep_one_of(4);
+    ASSERT_GT(hz_pressure_slack(), 32 * MiB + recent / 4);
+    EXPECT_EQ(hz_pressure_get(HZ_ROUND, 0), HZ_LOOSE);
+    EXPECT_EQ(hz_pressure_get(HZ_ROUND, 64 * MiB + recent - hz_pressure_slack()), HZ_LOOSE);
+    EXPECT_EQ(hz_pressure_get(HZ_ROUND, 64 * MiB + recent - hz_pressure_slack() + 1), HZ_LOW);
+    EXPECT_EQ(hz_pressure_get(HZ_TICK_BESIDE, 0), HZ_CALM) << "only the keeper walks for that";
     put_down_to(blocks, 0);
 }
 
 /* What was out of late: it rises at once, and falls slowly. */
 TEST_F(Density, RecentOutFallsByAnEighth) {
-    while (hz_density_recent_out() > hz_density_out()) {
-        size_t before = hz_density_recent_out();
-        hz_density_look();
-        ASSERT_EQ(hz_density_recent_out(), before) << "a look only raises it";
-        hz_density_age();
-        ASSERT_EQ(hz_density_recent_out(), std::max(before - before / 8, hz_density_out()));
-        ASSERT_TRUE(before < 8 || hz_density_recent_out() < before);
+    while (hz_pressure_recent_out() > hz_pressure_out()) {
+        size_t before = hz_pressure_recent_out();
+        hz_pressure_look();
+        ASSERT_EQ(hz_pressure_recent_out(), before) << "a look only raises it";
+        hz_pressure_age();
+        ASSERT_EQ(hz_pressure_recent_out(), std::max(before - before / 8, hz_pressure_out()));
+        ASSERT_TRUE(before < 8 || hz_pressure_recent_out() < before);
         if (before < 8)
             break;
     }
     Blocks blocks = take_page(5);
-    size_t out = hz_density_out();
+    size_t out = hz_pressure_out();
     ASSERT_GT(out, 60000U);
-    EXPECT_LT(hz_density_recent_out(), out) << "nobody has looked";
-    hz_density_look();
-    EXPECT_EQ(hz_density_recent_out(), out);
-    hz_density_age();
-    EXPECT_EQ(hz_density_recent_out(), out) << "not below what is out";
+    EXPECT_LT(hz_pressure_recent_out(), out) << "nobody has looked";
+    hz_pressure_look();
+    EXPECT_EQ(hz_pressure_recent_out(), out);
+    hz_pressure_age();
+    EXPECT_EQ(hz_pressure_recent_out(), out) << "not below what is out";
     put_down_to(blocks, blocks.size() / 2);
-    size_t left = hz_density_out();
+    size_t left = hz_pressure_out();
     ASSERT_LT(left, out * 3 / 4);
-    hz_density_age();
-    EXPECT_EQ(hz_density_recent_out(), out - out / 8);
+    hz_pressure_age();
+    EXPECT_EQ(hz_pressure_recent_out(), out - out / 8);
     for (int i = 0; i < 10; i++)
-        hz_density_age();
-    EXPECT_EQ(hz_density_recent_out(), left);
+        hz_pressure_age();
+    EXPECT_EQ(hz_pressure_recent_out(), left);
     put_down_to(blocks, 0);
 }
 
@@ -207,14 +257,14 @@ TEST_F(Density, NothingIsSparseBelowTheBound) {
         for (void *block : make_sparse(size_class))
             live.push_back(block);
     EXPECT_EQ(sparse_classes(), classes);
-    (void)hz_settle_tick(self_, HZ_REMOTE_BIN, true);
+    (void)tick_settle(HZ_REMOTE_BIN, true);
     EXPECT_EQ(sparse_classes(), classes) << "with a keeper, ticks have a higher bound and leave this to it";
-    hz_settle_all(self_);
+    (void)unit::do_chore(HZ_CHORE_sparse, HZ_ROUND);
     EXPECT_EQ(sparse_classes(), std::vector<unsigned>()) << "the keeper";
     for (unsigned size_class : classes)
         (void)hz_class_look(size_class);
     EXPECT_EQ(sparse_classes(), classes);
-    (void)hz_settle_tick(self_, HZ_REMOTE_BIN, false);
+    (void)tick_settle(HZ_REMOTE_BIN, false);
     EXPECT_EQ(sparse_classes(), std::vector<unsigned>()) << "a tick without a keeper";
     unit::put(shard_, live);
 }
@@ -306,7 +356,7 @@ TEST_F(Density, TicksComeSoonerWhileThereIsMoreToSettle) {
     };
     EXPECT_EQ(visits_to_tick(), 4U);
     Blocks live = one_of_sixteen(hz_class_of(1024));
-    ASSERT_GT(hz_density_slack(), 12 * MiB);
+    ASSERT_GT(hz_pressure_slack(), 12 * MiB);
     EXPECT_EQ(visits_to_tick(), 1U);
     unit::put(shard_, live);
     hz_heap_purge();
@@ -321,15 +371,15 @@ TEST_F(Density, AnOldSumOverTheDepotDoesNotDecide) {
     unit::forbid_idle_looks(self_);
     Blocks live = make_sparse(hz_class_of(1024));
     /* as much as is too much without a keeper, even when there is no slack */
-    while (hz_age_resting_bytes() <= 5 * MiB + hz_density_recent_out() / 8)
+    while (hz_age_resting_bytes() <= 5 * MiB + hz_pressure_recent_out() / 8)
         rest(size_class--, 2);
     for (unsigned turn = 0; turn % 8 != 0 || turn < unit::class_count; turn++) /* some of these sum up */
-        (void)hz_settle_tick(self_, HZ_REMOTE_BIN, true);
+        (void)tick_settle(HZ_REMOTE_BIN, true);
     EXPECT_GT(hz_depot_blocks(unit::largest_short), 0U) << "the bound with a keeper is higher";
     hz_heap_purge();
     hz_classes_forget_sparse();
-    ASSERT_FALSE(hz_density_is_low(0, {4 * MiB, 8}));
-    EXPECT_FALSE(hz_settle_tick(self_, hz_class_of(1024), false));
+    ASSERT_LT(hz_pressure_get(HZ_TICK_ALONE, 0), HZ_LOW);
+    EXPECT_FALSE(tick_settle(hz_class_of(1024), false));
     EXPECT_EQ(sparse_classes(), std::vector<unsigned>());
     unit::put(shard_, live);
 }
@@ -338,7 +388,7 @@ TEST_F(Density, TicksSettleSparseClasses) {
     unsigned size_class = hz_class_of(1024);
     bool has_depot = HZ_DEPOT_BYTES > 0 && hz_class_is_shared(size_class);
     Blocks live = one_of_sixteen(size_class);
-    ASSERT_GT(hz_density_slack(), 12 * MiB);
+    ASSERT_GT(hz_pressure_slack(), 12 * MiB);
     struct hz_list list = unit::list_of(live, live.size() - 10, 10);
     live.resize(live.size() - 10);
     hz_shard_send(self_, shard_, size_class, &list);
@@ -367,12 +417,12 @@ TEST_F(Density, TicksPurgeAgainAndAgain) {
     for (int i = 0; i < 5; i++) {
         SCOPED_TRACE("round " + std::to_string(i));
         Blocks live = one_of_sixteen(size_class);
-        ASSERT_GT(hz_density_slack(), 12 * MiB);
+        ASSERT_GT(hz_pressure_slack(), 12 * MiB);
         for (unsigned j = 0; j < 4 * unit::class_count; j++) {
             self_->slow_count = UINT32_MAX / 2; /* so that each call is a tick */
             hz_tick(self_, 1);
         }
-        EXPECT_LT(hz_density_slack(), 6 * MiB);
+        EXPECT_LT(hz_pressure_slack(), 6 * MiB);
         unit::put(shard_, live);
         hz_heap_purge();
     }
@@ -391,12 +441,12 @@ TEST_F(Density, TheKeeperSettlesAllSparseClasses) {
         hz_shard_send(self_, shard_, size_class, &list);
         live.insert(live.end(), one_a_page.begin() + 1, one_a_page.end());
     }
-    hz_settle_all(self_);
+    (void)unit::do_chore(HZ_CHORE_sparse, HZ_ROUND);
     EXPECT_EQ(sparse_classes(), std::vector<unsigned>()) << "so little slack is fine";
     for (unsigned size_class : classes)
         EXPECT_EQ(unit::waiting(shard_, size_class), 1U);
     hz_heap_limit_set(1, 0);
-    hz_settle_all(self_);
+    (void)unit::do_chore(HZ_CHORE_sparse, HZ_ROUND);
     hz_heap_limit_set(0, 0);
     EXPECT_EQ(sparse_classes(), classes);
     for (unsigned size_class : classes) {

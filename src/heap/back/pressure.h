@@ -1,0 +1,65 @@
+/*
+ * pressure.h - how much the heap holds beside what the program uses, whether that is too much, and which classes are
+ * sparse.
+ *
+ * A block outside its page, live or at rest in a bin or in the depot, keeps its system page from being given back. In a
+ * dense class that costs little. In a sparse class, of whose blocks few are out, one block of 64 bytes can cost 4 KiB.
+ * So while the pages hold much more than the blocks that are out, blocks of sparse classes rest nowhere.
+ *
+ * All functions: any thread.
+ */
+#ifndef HZ_HEAP_BACK_PRESSURE_H
+#define HZ_HEAP_BACK_PRESSURE_H
+
+#include "heap/threads/thread_block.h"
+
+/* Bytes that the shards' pages hold beside the blocks that are out. */
+size_t hz_pressure_slack(void);
+
+/* Bytes of the blocks that are out of the pages, live or at rest. */
+size_t hz_pressure_out(void);
+
+/* The highest such figure of late: a look raises it, ageing lets it fall by 1/8 in each interval. */
+size_t hz_pressure_recent_out(void);
+void hz_pressure_look(void);
+void hz_pressure_age(void);
+
+/* That figure less all pages of long blocks: live long blocks are no reason to let more small ones rest. Too little if
+   blocks of these pages are free. */
+size_t hz_pressure_recent_out_short(void);
+
+/* Who gives memory back (chores.h). */
+enum hz_driver {
+    HZ_TICK_BESIDE, /* a slow path while the keeper runs */
+    HZ_TICK_ALONE,  /* a slow path where there is no keeper */
+    HZ_ROUND,       /* the keeper */
+    HZ_DEMAND,      /* hz_purge, malloc_trim, an allocation that finds no memory */
+};
+
+enum hz_pressure {
+    HZ_CALM,
+    HZ_LOOSE, /* the keeper walks over the pages even while threads work */
+    HZ_LOW,   /* the density of the pages is low: sparse classes go home */
+    HZ_OVER,  /* the heap holds more than the soft limit, and more than it needs: all classes go home */
+};
+
+/* What pressure.def says for the driver. `resting`: the bytes in the depot. */
+enum hz_pressure hz_pressure_get(enum hz_driver driver, size_t resting);
+
+/* Threads that are attached and not parked, which share what all bins may have; at least 1. A thread joins because it
+   attaches or resumes; it leaves because it ends or was parked. After a fork `threads` are left. */
+size_t hz_pressure_threads(void);
+void hz_pressure_join(void);
+void hz_pressure_leave(void);
+void hz_pressure_after_fork(uint32_t threads);
+
+/* Makes all classes not sparse, when the pressure is no longer LOW. */
+void hz_classes_forget_sparse(void);
+
+/* Decides anew whether the class is sparse, and returns it. Call it while the pressure is LOW or OVER. */
+bool hz_class_look(unsigned size_class);
+
+/* Whether the class is sparse, as of a recent look. */
+bool hz_class_is_sparse(unsigned size_class);
+
+#endif
