@@ -13,6 +13,7 @@ PYTEST := $(PYTHON) -m pytest
 # the tests of one file run one after the other: they share results and files; tests/conftest.py orders the files
 BY_FILE := --dist loadfile --no-loadscope-reorder
 RUN_PYTESTS = HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) tests --ignore tests/preload --ignore tests/apps -n $(TEST_JOBS) $(BY_FILE) --durations 10
+HAKOBENCH_PYTESTS = HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) hakobench/tests -n $(TEST_JOBS) $(BY_FILE) --durations 10
 MARK_quick := "not deep"
 MARK_deep := deep
 HAKOBENCH := $(VENV)/bin/hakobench
@@ -35,7 +36,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-deep libs workloads documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system environments test-apps test-packages newcomer release site arm64 arm64-short riscv64-short musl asm counts pytests quick-pytests deep-pytests quick-preload deep-preload others-preload tidy format docs bench venv setup setup-run clean distclean
+.PHONY: help run test test-deep libs workloads documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system environments test-apps test-packages newcomer release site arm64 arm64-short riscv64-short musl asm counts pytests quick-pytests deep-pytests hakobench quick-preload deep-preload others-preload tidy format docs bench venv setup setup-run clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -145,7 +146,7 @@ release: venv $(PACKAGING)/requirements.txt ## make what a release publishes, fr
 	tools/setup packaging
 	$(PYTHON) tools/release.py build $(if $(MAINTAINER),--maintainer '$(MAINTAINER)')
 
-site: $(PACKAGING)/requirements.txt ## build the site of docs/ in build/site
+site: $(PACKAGING)/requirements.txt ## build the site of docs/ and hakobench/docs/ in build/site
 	tools/site_pages.py
 
 arm64: build-arm64 ## cross-build for arm64, and run all suites under qemu-user, which takes long
@@ -168,10 +169,15 @@ counts: venv libs workloads ## compare the cost of operations in the release lib
 
 pytests: venv libs build-release ## run the tests written in Python, except those of `preload` and `test-apps`
 	$(RUN_PYTESTS)
+	$(HAKOBENCH_PYTESTS)
 quick-pytests: venv libs workloads
 	$(RUN_PYTESTS) -m $(MARK_quick)
 deep-pytests: venv libs build-release
 	$(RUN_PYTESTS) -m $(MARK_deep)
+	$(HAKOBENCH_PYTESTS)
+
+hakobench: venv libs workloads ## test hakobench
+	$(HAKOBENCH_PYTESTS)
 
 tidy: ## check the house rules, including clang-format
 	tools/tidy.py
@@ -198,9 +204,9 @@ bench: venv ## compare allocators with SUITE (quick, seeds, ...), then write a r
 	if [ $$status -le 1 ]; then $(HAKOBENCH) report "$$(tail -n 1 build/bench.out)" || status=$$?; fi; exit $$status
 
 venv: $(VENV)/pyproject.toml ## create the Python environment of the tests and of hakobench
-$(VENV)/pyproject.toml: bench/pyproject.toml bench/constraints.txt
+$(VENV)/pyproject.toml: hakobench/pyproject.toml hakobench/constraints.txt tests/requirements.txt
 	/usr/bin/python3 -m venv --clear $(VENV)
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c bench/constraints.txt -e 'bench[test]'
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c hakobench/constraints.txt -r tests/requirements.txt -e 'hakobench[test]'
 	cp $< $@
 
 # the programs that make and check packages and the site

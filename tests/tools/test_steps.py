@@ -150,9 +150,9 @@ def test_every_python_test_runs_once(selected):
         texts[command.words[0], command.place].append(process.communicate()[0])
     lanes = re.search(r"^PRELOAD_LANES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
     preloaded = {("tests/preload", f"build/lib/libhakozuna_{lane}.so") for lane in lanes}
-    assert set(texts) == {("tests", "build/lib/libhakozuna.so"), *preloaded}
+    assert set(texts) == {("tests", "build/lib/libhakozuna.so"), ("hakobench/tests", "build/lib/libhakozuna.so"), *preloaded}
     assert [problem for parts in texts.values() for problem in problems_of_parts(parts)] == []
-    files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+    files = {path.relative_to(ROOT).as_posix() for folder in ("tests", "hakobench/tests") for path in (ROOT / folder).rglob("test_*.py")}
     left_out = {file for file in files if any(file.startswith(f"{folder}/") for folder in OTHER_FOLDERS)}
     assert left_out
     listed = {name.partition("::")[0] for parts in texts.values() for part in parts for name in selected_tests(part)[0]}
