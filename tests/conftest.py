@@ -1,6 +1,7 @@
 """Which tests are for `make test-deep`, and the order of the files.
 
-`make test` runs the tests without the marker deep, `make test-deep` those with it. All tests of DEEP_FOLDERS have it.
+`make test` runs the tests without the marker deep, `make test-deep` those with it. All tests of DEEP_FOLDERS have it. The tests
+of scripts wait for a change besides (tests/steps.txt).
 
 With `--dist loadfile` a worker takes whole files: the long ones come first, so that none of them runs alone at the end. xdist
 would begin with the files that have the most tests; `--no-loadscope-reorder` keeps this order.
