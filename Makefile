@@ -12,7 +12,10 @@ PACKAGING := build/packaging-venv
 PYTEST := $(PYTHON) -m pytest
 # the tests of one file run one after the other: they share results and files; tests/conftest.py orders the files
 BY_FILE := --dist loadfile --no-loadscope-reorder
-RUN_PYTESTS = HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) tests --ignore tests/preload --ignore tests/apps -n $(TEST_JOBS) $(BY_FILE) --durations 10
+RUN_PYTESTS = HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) -n $(TEST_JOBS) $(BY_FILE) --durations 10
+# The files of tests/tools that compare the allocator with its documents. The others test scripts.
+PAGE_TESTS := $(patsubst %,tests/tools/test_%.py,corners_page counters_page docs failure_page heap_profile lane_libraries lanes running stats_schema tree)
+TOOL_TESTS := tests/tools $(addprefix --ignore ,$(PAGE_TESTS))
 MARK_quick := "not deep"
 MARK_deep := deep
 HAKOBENCH := $(VENV)/bin/hakobench
@@ -35,7 +38,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-deep libs workloads documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system environments test-apps test-packages newcomer release site arm64 arm64-short riscv64-short musl asm counts pytests quick-pytests deep-pytests quick-preload deep-preload others-preload tidy format docs bench venv setup setup-run clean distclean
+.PHONY: help run test test-deep libs workloads documents documents-measure variant check unit contract death stress soak fuzz model preload guard test-system environments test-apps test-packages newcomer release site arm64 arm64-short riscv64-short musl asm counts pytests pages quick-pages deep-pages packages tools quick-tools hakobench quick-preload deep-preload others-preload tidy format docs bench venv setup setup-run clean distclean
 
 help: ## list targets
 	@echo "make TARGET [BUILD=$(BUILD)] [JOBS=$(JOBS)]"
@@ -145,7 +148,7 @@ release: venv $(PACKAGING)/requirements.txt ## make what a release publishes, fr
 	tools/setup packaging
 	$(PYTHON) tools/release.py build $(if $(MAINTAINER),--maintainer '$(MAINTAINER)')
 
-site: $(PACKAGING)/requirements.txt ## build the site of docs/ in build/site
+site: $(PACKAGING)/requirements.txt ## build the site of docs/ and hakobench/docs/ in build/site
 	tools/site_pages.py
 
 arm64: build-arm64 ## cross-build for arm64, and run all suites under qemu-user, which takes long
@@ -166,12 +169,25 @@ asm: libs ## compare the fast paths of the release libraries with tests/asm/budg
 counts: venv libs workloads ## compare the cost of operations in the release libraries with tests/counts/budget.txt; WRITE=1 writes it
 	$(HAKOBENCH) counts --ledger --ours --budget tests/counts/budget.txt $(if $(WRITE),--write-budget)
 
-pytests: venv libs build-release ## run the tests written in Python, except those of `preload` and `test-apps`
-	$(RUN_PYTESTS)
-quick-pytests: venv libs workloads
-	$(RUN_PYTESTS) -m $(MARK_quick)
-deep-pytests: venv libs build-release
-	$(RUN_PYTESTS) -m $(MARK_deep)
+pytests: pages packages tools hakobench ## run the tests written in Python, except those of `preload` and `test-apps`
+
+pages: venv libs ## test that the documents agree with the sources
+	$(RUN_PYTESTS) $(PAGE_TESTS)
+quick-pages: venv libs
+	$(RUN_PYTESTS) $(PAGE_TESTS) -m $(MARK_quick)
+deep-pages: venv libs
+	$(RUN_PYTESTS) $(PAGE_TESTS) -m $(MARK_deep)
+
+packages: venv libs build-release # the quick ways to install and link, and the models for spin
+	$(RUN_PYTESTS) tests/packages tests/model
+
+tools: venv libs workloads ## test the scripts in tools, bench/documents and bench/coherence
+	$(RUN_PYTESTS) $(TOOL_TESTS)
+quick-tools: venv libs workloads
+	$(RUN_PYTESTS) $(TOOL_TESTS) -m $(MARK_quick)
+
+hakobench: venv libs workloads ## test hakobench
+	$(RUN_PYTESTS) hakobench/tests
 
 tidy: ## check the house rules, including clang-format
 	tools/tidy.py
@@ -198,9 +214,9 @@ bench: venv ## compare allocators with SUITE (quick, seeds, ...), then write a r
 	if [ $$status -le 1 ]; then $(HAKOBENCH) report "$$(tail -n 1 build/bench.out)" || status=$$?; fi; exit $$status
 
 venv: $(VENV)/pyproject.toml ## create the Python environment of the tests and of hakobench
-$(VENV)/pyproject.toml: bench/pyproject.toml bench/constraints.txt
+$(VENV)/pyproject.toml: hakobench/pyproject.toml hakobench/constraints.txt tests/requirements.txt
 	/usr/bin/python3 -m venv --clear $(VENV)
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c bench/constraints.txt -e 'bench[test]'
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c hakobench/constraints.txt -r tests/requirements.txt -e 'hakobench[test]'
 	cp $< $@
 
 # the programs that make and check packages and the site

@@ -61,7 +61,7 @@ set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "binutils, python3, python3-protobuf, 
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS hakobench) # for hakozuna why
 set(CPACK_COMPONENT_TOOLS_DESCRIPTION "memory allocator for programs with many threads: command\n${long}")
 
-# The versions are those of bench/pyproject.toml. It builds its programs with cc when they are first needed.
+# The versions are those of hakobench/pyproject.toml. It builds its programs with cc when they are first needed.
 set(CPACK_DEBIAN_BENCHMARK_PACKAGE_NAME hakobench)
 set(CPACK_DEBIAN_BENCHMARK_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_BENCHMARK_PACKAGE_ARCHITECTURE all)
@@ -105,18 +105,17 @@ endif()
 # hakobench as a folder of modules that only its command looks into, since a package for all distributions cannot know where
 # their Python finds modules. A folder `dist-info` tells Python the version.
 set(folder "${CMAKE_INSTALL_DATADIR}/hakobench")
-set(bench "${PROJECT_SOURCE_DIR}/bench")
 set(made "${PROJECT_BINARY_DIR}/packaging/hakobench")
 configure_file("${PROJECT_SOURCE_DIR}/packaging/hakobench/hakobench.in" "${made}/hakobench" @ONLY)
 configure_file("${PROJECT_SOURCE_DIR}/packaging/hakobench/METADATA.in" "${made}/METADATA" @ONLY)
 install(PROGRAMS "${made}/hakobench" TYPE BIN COMPONENT benchmark)
 install(FILES "${made}/METADATA" DESTINATION "${folder}/hakobench-${PROJECT_VERSION}.dist-info" COMPONENT benchmark)
-install(DIRECTORY "${bench}/hakobench" DESTINATION "${folder}" COMPONENT benchmark USE_SOURCE_PERMISSIONS PATTERN __pycache__ EXCLUDE)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/hakobench/src/hakobench" DESTINATION "${folder}" COMPONENT benchmark USE_SOURCE_PERMISSIONS PATTERN __pycache__ EXCLUDE)
 foreach(sources IN ITEMS workloads trace apps)
-    install(DIRECTORY "${bench}/${sources}" DESTINATION "${folder}/hakobench/sources" COMPONENT benchmark USE_SOURCE_PERMISSIONS
+    install(DIRECTORY "${PROJECT_SOURCE_DIR}/bench/${sources}" DESTINATION "${folder}/hakobench/sources" COMPONENT benchmark USE_SOURCE_PERMISSIONS
             PATTERN __pycache__ EXCLUDE)
 endforeach()
-hz_install_man(bench/hakobench.1 benchmark)
+hz_install_man(hakobench/hakobench.1 benchmark)
 
 # What Debian's policy wants in each package.
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC) # SOURCE_DATE_EPOCH, if it is set

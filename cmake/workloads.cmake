@@ -32,23 +32,3 @@ hz_add_workload(ledger "${PROJECT_SOURCE_DIR}/bench/workloads/counted/ledger.c")
 add_library(still SHARED "${PROJECT_SOURCE_DIR}/bench/workloads/counted/still.c")
 set_target_properties(still PROPERTIES C_VISIBILITY_PRESET hidden LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
 add_dependencies(workloads still)
-
-# A prototype that a decision page compares with: builds bench/prototypes/<source>.c into
-# build/release/bench/lib<name>.so, to be preloaded. Further arguments: the macros that select the prototype's variant.
-function(hz_add_sketch name source)
-    add_library(${name} SHARED "${PROJECT_SOURCE_DIR}/bench/prototypes/${source}.c" src/base/os/check.c src/heap/sizeclass.c)
-    # the size classes as they were when the prototypes were measured
-    hz_set_lane_flags(${name} hz3 scale HZ_LINEAR_LOG2=11)
-    target_compile_definitions(${name} PRIVATE ${ARGN})
-    set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
-endfunction()
-
-if(hz_is_release)
-    hz_add_sketch(page_first page_first)
-    hz_add_sketch(bins_arrays bins BIN_LISTS=0 TLS_BLOCK=0 PAGE_LOG2=16)
-    hz_add_sketch(bins_lists bins BIN_LISTS=1 TLS_BLOCK=0 PAGE_LOG2=16)
-    hz_add_sketch(bins_tls bins BIN_LISTS=0 TLS_BLOCK=1 PAGE_LOG2=16)
-    hz_add_sketch(bins_page12 bins BIN_LISTS=0 TLS_BLOCK=0 PAGE_LOG2=12)
-    hz_add_sketch(bins_page14 bins BIN_LISTS=0 TLS_BLOCK=0 PAGE_LOG2=14)
-    hz_add_sketch(bins_page18 bins BIN_LISTS=0 TLS_BLOCK=0 PAGE_LOG2=18)
-endif()

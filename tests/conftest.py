@@ -1,6 +1,7 @@
 """Which tests are for `make test-deep`, and the order of the files.
 
-`make test` runs the tests without the marker deep, `make test-deep` those with it. All tests of DEEP_FOLDERS have it.
+`make test` runs the tests without the marker deep, `make test-deep` those with it. All tests of DEEP_FOLDERS have it. The tests
+of scripts wait for a change besides (tests/steps.txt).
 
 With `--dist loadfile` a worker takes whole files: the long ones come first, so that none of them runs alone at the end. xdist
 would begin with the files that have the most tests; `--no-loadscope-reorder` keeps this order.
@@ -17,17 +18,14 @@ LONG_FILES = (
     "preload/test_python.py", "preload/test_library.py", "preload/test_commands.py", "preload/test_limits.py",
     "preload/test_sample_guard.py", "preload/test_resident.py", "preload/test_environments.py", "preload/test_keeper.py",
     "preload/test_kinds.py", "preload/test_fork.py", "preload/test_sandbox.py", "preload/test_profile.py", "preload/test_servers.py",
-    "tools/test_variant.py", "tools/test_workloads.py", "tools/test_run_tests.py", "tools/test_steps.py",
-    "hakobench/test_report_markdown.py", "tools/test_seeds.py",
-    "packages/test_install.py", "hakobench/test_trace_recorder.py", "tools/test_lane_libraries.py", "tools/test_ways.py",
-    "hakobench/test_statistics.py", "tools/test_diagnose_page.py", "hakobench/test_trace_replay.py", "hakobench/test_run.py",
-    "hakobench/test_report_browser.py", "hakobench/test_report_page.py", "hakobench/test_why.py", "tools/test_lanes.py",
+    "tools/test_variant.py", "tools/test_workloads.py", "tools/test_run_tests.py", "tools/test_steps.py", "tools/test_seeds.py",
+    "packages/test_install.py", "tools/test_lane_libraries.py", "tools/test_ways.py", "tools/test_diagnose_page.py",
+    "tools/test_lanes.py",
 )  # fmt: skip
-DEEP_FOLDERS = ("hakobench", "model", "packages")
+DEEP_FOLDERS = ("model", "packages")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "deep: `make test-deep` runs it, and `make test` does not")
+def pytest_configure() -> None:
     missing = [name for name in LONG_FILES if not (TESTS / name).is_file()]
     missing += [name for name in DEEP_FOLDERS if not (TESTS / name).is_dir()]
     if missing:

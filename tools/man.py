@@ -4,7 +4,7 @@ a page is not what it would write.
 
     packaging/man/hakozuna.7.in    docs/usage.md and the first words of README.md
     packaging/man/hz_malloc.3.in   the comments and prototypes of the public header
-    bench/hakobench.1              the help texts of hakobench's commands; needs hakobench's environment
+    hakobench/hakobench.1          the help texts of hakobench's commands; needs hakobench's environment
 
 The build puts the version into the first two.
 """
@@ -260,7 +260,7 @@ def bench_page() -> str:
 PAGES = {
     "packaging/man/hakozuna.7.in": overview_page,
     "packaging/man/hz_malloc.3.in": api_page,
-    "bench/hakobench.1": bench_page,
+    "hakobench/hakobench.1": bench_page,
 }
 
 

@@ -32,7 +32,7 @@ HEADER = "include/hakozuna/hakozuna.h"
 # A file, and the place in it that has the version.
 PLACES = {
     "packaging/rust/Cargo.toml": r'(?m)^version = "([^"]*)"',
-    "bench/pyproject.toml": r'(?m)^version = "([^"]*)"',
+    "hakobench/pyproject.toml": r'(?m)^version = "([^"]*)"',
     "packaging/vcpkg/vcpkg.json": r'"version": "([^"]*)"',
 }
 PARTS = ("MAJOR", "MINOR", "PATCH")
@@ -175,7 +175,7 @@ def write_crate(number: str, out: pathlib.Path) -> None:
 
 def write_wheels(out: pathlib.Path, epoch: str) -> None:
     shutil.rmtree(ROOT / "build/wheel", ignore_errors=True)
-    for project in (".", "./bench"):
+    for project in (".", "./hakobench"):
         run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", out, project, SOURCE_DATE_EPOCH=epoch)
     # The tag of the oldest glibc that has all symbols of the libraries, which PyPI asks for.
     (built,) = out.glob("hakozuna-*-linux_*.whl")

@@ -10,6 +10,10 @@ A step is a line of tests/steps.txt: some targets of the Makefile. What it print
 fails, the tests that failed and the end of the log are shown, and the next step starts, so that one run finds as much as it
 can; only without the packages and the Python environment of the first step nothing else starts. The last line is the result.
 
+A line `if-changed TARGET STEP: PATH ...` says what a step tests. TARGET leaves the step out when no file below these paths differs
+from the commit at which the work left the upstream branch (else origin/main, else main), or if it has not left it, from the commit
+before the last. The step runs when it is named, and when git cannot say.
+
 exit code: 0 when all passed, 1 when a step failed, 2 for a bad argument, 128 and the signal's number when one ended the run.
 """
 
@@ -31,7 +35,9 @@ from typing import NamedTuple, NoReturn
 TARGETS = ("test", "test-deep")
 FIRST = "setup"  # no other step can do without it; it may ask for a password
 STEP_LINE = re.compile(r"(?P<target>\S+) +(?P<name>[a-z0-9-]+) +(?P<seconds>\d+) +(?P<make>[a-z0-9 -]+?) *: *(?P<what>\S.*)")
+CONDITION_LINE = re.compile(r"if-changed +(?P<target>\S+) +(?P<name>[a-z0-9-]+) *: *(?P<paths>\S.*)")
 TIMES_LINE = re.compile(r"(?P<name>\S+) (?P<seconds>\d+) (?P<result>passed|FAILED|stopped)")
+UPSTREAMS = ("@{upstream}", "origin/main", "main")
 TERMINAL_SECONDS = 1.0  # from one line about the progress to the next
 LOG_SECONDS = 60.0  # the same when nobody looks at a terminal
 PACE_MIN = 0.5  # steps that find everything built do not make those faster that run tests
@@ -55,6 +61,7 @@ class Step(NamedTuple):
     seconds: int  # that it takes on two cores, from a fresh clone
     make: list[str]
     what: str
+    paths: tuple[str, ...] = ()  # with any, the step runs only when a file below them has changed
 
 
 class Result(NamedTuple):
@@ -102,6 +109,10 @@ def read_steps(root: pathlib.Path) -> list[Step]:
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if not line or line.startswith("#"):
             continue
+        condition = CONDITION_LINE.fullmatch(line)
+        if condition:
+            steps = with_condition(root, steps, number, **condition.groupdict())
+            continue
         found = STEP_LINE.fullmatch(line)
         if not found or found["target"] not in TARGETS:
             refuse(f"tests/steps.txt:{number}: '{line}'; want TARGET STEP SECONDS MAKE-TARGETS: WHAT, with a target of {', '.join(TARGETS)}")
@@ -110,6 +121,56 @@ def read_steps(root: pathlib.Path) -> list[Step]:
             refuse(f"tests/steps.txt:{number}: a second step '{step.name}' of {step.target}")
         steps.append(step)
     return steps
+
+
+def with_condition(root: pathlib.Path, steps: list[Step], number: int, target: str, name: str, paths: str) -> list[Step]:
+    """The steps, of which one got its paths."""
+    if (target, name) not in {(step.target, step.name) for step in steps}:
+        refuse(f"tests/steps.txt:{number}: no step '{name}' of {target} before this line")
+    missing = [path for path in paths.split() if not (root / path).exists()]
+    if missing:
+        refuse(f"tests/steps.txt:{number}: no file or folder '{missing[0]}'")
+    return [step._replace(paths=tuple(paths.split())) if (step.target, step.name) == (target, name) else step for step in steps]
+
+
+class Changes(NamedTuple):
+    """What differs from an earlier commit: in later commits, in the index, in the files, new files included."""
+
+    commit: str
+    files: frozenset[str]
+
+
+def git(root: pathlib.Path, *words: str) -> str:
+    """Raises CalledProcessError or OSError."""
+    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout
+
+
+def base_commit(root: pathlib.Path) -> str:
+    """The commit to compare with. Raises CalledProcessError or OSError."""
+    head = git(root, "rev-parse", "HEAD").strip()
+    for upstream in UPSTREAMS:
+        with contextlib.suppress(subprocess.CalledProcessError):
+            base = git(root, "merge-base", "HEAD", upstream).strip()
+            if base != head:
+                return base
+            break
+    return git(root, "rev-parse", "--verify", "HEAD~1").strip()
+
+
+def changes(root: pathlib.Path) -> Changes | None:
+    """None when git cannot say: no git, no repository, or a clone without the commit to compare with."""
+    try:
+        base = base_commit(root)
+        listed = git(root, "diff", "--name-only", "--no-renames", "-z", base) + git(root, "ls-files", "--others", "--exclude-standard", "-z")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return Changes(base, frozenset(listed.split("\0")) - {""})
+
+
+def is_changed(step: Step, found: Changes | None) -> bool:
+    if found is None or not step.paths:
+        return True
+    return any(file == path or file.startswith(f"{path}/") for file in found.files for path in step.paths)
 
 
 def clock(seconds: float) -> str:
@@ -321,6 +382,15 @@ def choose(steps: list[Step], target: str, names: list[str]) -> list[Step]:
     return [step for step in of_target if not names or step.name in names]
 
 
+def leave_out(root: pathlib.Path, steps: list[Step]) -> list[Step]:
+    """The steps without those for which nothing has changed; these are named."""
+    found = changes(root)
+    left_out = [step for step in steps if not is_changed(step, found)]
+    for step in left_out:
+        print(f"{step.name} is left out: nothing that it tests differs from commit {found.commit[:7]}; `make {TARGETS[1]}` runs these tests", flush=True)
+    return [step for step in steps if step not in left_out]
+
+
 def main(arguments: list[str]) -> int:
     root = pathlib.Path(__file__).resolve().parents[1]
     if arguments in (["-h"], ["--help"]):
@@ -331,9 +401,10 @@ def main(arguments: list[str]) -> int:
         record_times(root)
     elif arguments == ["--list"]:
         for step in read_steps(root):
-            print(f"{step.target:<10} {step.name:<16} {step.seconds:>5} s  {step.what}")
+            print(f"{step.target:<10} {step.name:<16} {step.seconds:>5} s  {step.what}{', if changed' if step.paths else ''}")
     elif arguments and arguments[0] in TARGETS:
-        return Run(root, arguments[0], choose(read_steps(root), arguments[0], arguments[1:])).run()
+        steps = choose(read_steps(root), arguments[0], arguments[1:])
+        return Run(root, arguments[0], steps if arguments[1:] else leave_out(root, steps)).run()
     else:
         refuse(f"unknown target '{' '.join(arguments)}'; allowed: {', '.join(TARGETS)}, --list, --times, --record")
     return 0

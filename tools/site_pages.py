@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds the site of docs/ into build/site with mkdocs (mkdocs.yml): `make site`.
+"""Builds the site of docs/ and hakobench/docs/ into build/site with mkdocs (mkdocs.yml): `make site`.
 
 The pages are written for the repository, where they link to sources too. The site has no sources, so such a link becomes
 plain text. README.md becomes the first page. A link to a page or a heading that is missing ends the build.
@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+FOLDERS = {"docs": "", "hakobench/docs": "hakobench/"}  # and their paths in the site
 TOP_PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "reporting.md"}
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^][]|\[[^]]*\])*)\]\((?P<target>[^)\s]+)\)")
 CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
@@ -22,9 +23,10 @@ CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 def pages(root: pathlib.Path) -> dict[pathlib.Path, str]:
     """The file of each page, and its path in the site."""
     found = {root / name: site for name, site in TOP_PAGES.items()}
-    for path in sorted((root / "docs").rglob("*")):
-        if path.suffix in {".md", ".svg", ".json"}:
-            found[path] = path.relative_to(root / "docs").as_posix()
+    for folder, site in FOLDERS.items():
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in {".md", ".svg", ".json"}:
+                found[path] = site + path.relative_to(root / folder).as_posix()
     return found
 
 
@@ -64,7 +66,7 @@ def write_pages(root: pathlib.Path, out: pathlib.Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description="Builds the site of docs/.")
+    parser = argparse.ArgumentParser(description="Builds the site of docs/ and hakobench/docs/.")
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     root = options.root.resolve()

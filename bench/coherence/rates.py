@@ -24,6 +24,7 @@ A line of the CSV is `row,lane,figure,value`. Needs `make workloads`, and both b
 
 import collections
 import csv
+import gzip
 import dataclasses
 import functools
 import json
@@ -200,9 +201,9 @@ def read(path: pathlib.Path) -> dict[tuple[str, str], dict[str, float]]:
 
 
 def quick_times(path: pathlib.Path, line_ns: float) -> dict[tuple[str, str], dict[str, float]]:
-    """The times of our rows, from a file of suite quick. Raises ValueError."""
+    """The times of our rows, from a file of suite quick, which may be packed. Raises ValueError."""
     values: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
-    with path.open(encoding="utf-8") as file:
+    with (gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")) as file:
         for line in csv.DictReader(one for one in file if not one.startswith("#")):
             if line.get("value"):
                 values[line["row"], line["allocator"]].append(float(line["value"]))

@@ -1,6 +1,6 @@
 /*
- * trace_format.h - the file that libhakotrace.so writes and the file that the replay reads; docs/trace-format.md
- * describes both.
+ * trace_format.h - the file that libhakotrace.so writes and the file that the replay reads;
+ * hakobench/docs/trace-format.md describes both.
  *
  * The raw file is mapped and shared, so everything stored in it survives the process, however the process ends. The
  * file is a header page followed by chunks. Each chunk consists of whole pages at a page boundary and belongs to one

@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).resolve().parent
-sys.path.append(str(TESTS.parent / "preload"))
+sys.path += [str(TESTS.parent / "preload"), str(TESTS.parents[1] / "hakobench/src")]
 
 from hakobench import seccomp  # noqa: E402 - after the line above, as the next ones
 from preloading import Preload, describe  # noqa: E402 - from the folder that the line above adds

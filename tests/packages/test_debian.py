@@ -44,7 +44,7 @@ def test_packages(packages):
 
 def test_hakobench_wants_what_its_project_says(packages):
     """The two lists of what it needs have the same versions."""
-    project = (ROOT / "bench/pyproject.toml").read_text()
+    project = (ROOT / "hakobench/pyproject.toml").read_text()
     wanted = re.findall(r'"(\w+)>=([\d.]+)"', re.search(r"(?m)^dependencies = \[.*\]$", project)[0])
     found = re.findall(r"python3-(\w+) \(>= (?:1:)?([\d.]+)\)", field(packages["hakobench"], "Depends"))
     assert sorted(wanted) == sorted(found) and len(found) == 4

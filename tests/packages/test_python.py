@@ -109,7 +109,7 @@ def test_what_is_wrong_is_named(user, tmp_path):
 def hakobench(build, wheels, tmp_path_factory) -> Environment:
     """Without the extra `plots`, beside the wheel of the allocator."""
     environment = Environment(tmp_path_factory.mktemp("hakobench"))
-    environment.install(build(ROOT / "bench")[1], wheels[1])
+    environment.install(build(ROOT / "hakobench")[1], wheels[1])
     return environment
 
 

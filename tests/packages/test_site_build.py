@@ -1,4 +1,4 @@
-"""`make site`: the pages of docs/ as a site in which every link has a target."""
+"""`make site`: the pages of docs/ and hakobench/docs/ as a site in which every link has a target."""
 
 import pathlib
 import shutil
@@ -21,8 +21,9 @@ def root(tmp_path) -> pathlib.Path:
     """What the site is made from, and the files that its pages link to."""
     for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "mkdocs.yml"):
         shutil.copyfile(ROOT / name, tmp_path / name)
-    shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    for name in ("src", "tests", "bench", "include", "cmake", "tools"):
+    for folder in ("docs", "hakobench/docs"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    for name in ("hakobench/README.md", "hakobench/src", "src", "tests", "bench", "include", "cmake", "tools"):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path
 

@@ -59,7 +59,7 @@ def outputs(tmp_path_factory) -> list[str]:
     (folder / "bin/hakobench").write_text(f"#!/bin/sh\nexec {ROOT}/.venv/bin/python -m hakobench \"$@\"\n")
     (folder / "bin/hakobench").chmod(0o755)
     path = f"{folder}/bin:{ROOT}/build/bin:{BIN_DIR}:{os.environ['PATH']}"
-    environment = os.environ | {"PATH": path, "XDG_RUNTIME_DIR": str(folder), "PYTHONPATH": str(ROOT / "bench")}
+    environment = os.environ | {"PATH": path, "XDG_RUNTIME_DIR": str(folder), "PYTHONPATH": str(ROOT / "hakobench/src")}
     with (folder / "errors").open("w+") as errors:
         done = subprocess.run(["bash", "-c", script()], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True,
                               timeout=TIMEOUT_SECONDS, check=False)  # fmt: skip

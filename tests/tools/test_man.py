@@ -26,7 +26,7 @@ def test_they_are_as_their_sources_say():
 
 def test_a_changed_source_is_noticed(monkeypatch, capsys):
     monkeypatch.setitem(man.PAGES, "packaging/man/hakozuna.7.in", lambda: "other")
-    for path in ("packaging/man/hz_malloc.3.in", "bench/hakobench.1"):
+    for path in ("packaging/man/hz_malloc.3.in", "hakobench/hakobench.1"):
         monkeypatch.delitem(man.PAGES, path)
     assert man.main(["--check"]) == 1
     assert capsys.readouterr().err == "man: packaging/man/hakozuna.7.in: not as their sources say; 'make docs' writes them\n"
@@ -65,7 +65,7 @@ def test_all_variables_are_in():
 def test_all_commands_are_in():
     from hakobench.cli import COMMANDS
 
-    text = shown(ROOT / "bench/hakobench.1").stdout
+    text = shown(ROOT / "hakobench/hakobench.1").stdout
     assert [name for name in COMMANDS if not re.search(rf"(?m)^ +hakobench {name} ", text)] == []
     assert "--bin-dir" in text
 

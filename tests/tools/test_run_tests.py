@@ -110,6 +110,124 @@ def test_without_the_packages_nothing_starts(tree):
     assert "no root" in lines and not any("first:" in line for line in lines)
 
 
+def commit(tree: pathlib.Path, text: str) -> str:
+    """Commits all files, with a text in the file `said`, and returns the commit."""
+    (tree / "said").write_text(text)
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["add", "-A"], [*author, "commit", "-q", "-m", text]):
+        subprocess.run(["git", *words], cwd=tree, check=True)
+    return subprocess.run(["git", "rev-parse", "HEAD"], cwd=tree, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def repository(tree, monkeypatch):
+    """The tree with two commits on main. Step `second` runs only after a change below `product` or of `one.txt`."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)  # those of a hook that runs this test
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    with (tree / "tests/steps.txt").open("a") as steps:
+        steps.write("if-changed test second: product one.txt\n")
+    (tree / ".gitignore").write_text("/build/\n/product/ignored\n")
+    (tree / "product").mkdir()
+    for name in ("product/a", "product2", "one.txt"):
+        (tree / name).touch()
+    subprocess.run(["git", "init", "-q", "-b", "main", tree], check=True)
+    commit(tree, "first")
+    commit(tree, "second")
+    return tree
+
+
+def left_out(tree: pathlib.Path) -> str:
+    """The commit with which the runner says that it compares when it leaves out step `second`; empty when it runs it."""
+    lines = run(tree, "test").stdout.splitlines()
+    found = re.fullmatch(r"second is left out: nothing that it tests differs from commit (\w{7}); `make test-deep` runs these tests", lines[0])
+    assert bool(found) != any(" second: " in line for line in lines)
+    return found[1] if found else ""
+
+
+def switch(tree: pathlib.Path, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=tree, check=True, capture_output=True)
+
+
+def test_a_step_waits_for_a_change(repository):
+    assert left_out(repository)
+    (repository / "product2").write_text("beside it")
+    (repository / "product/ignored").write_text("not known to git")
+    assert left_out(repository)
+    (repository / "product/a").write_text("changed")
+    assert not left_out(repository)
+
+
+@pytest.mark.parametrize("change", ["product/new", "one.txt"])
+def test_a_new_file_and_a_listed_file_are_changes(repository, change):
+    (repository / change).write_text("changed")
+    assert not left_out(repository)
+
+
+def test_a_file_that_moved_away_is_a_change(repository):
+    (repository / "product/a").write_text("a text that git finds again\n" * 9)
+    commit(repository, "third")
+    commit(repository, "fourth")
+    assert left_out(repository)
+    switch(repository, "mv", "product/a", "elsewhere")
+    assert not left_out(repository)
+
+
+def test_on_the_main_branch_the_last_commit_counts(repository):
+    (repository / "product/a").write_text("changed")
+    landed = commit(repository, "third")
+    assert not left_out(repository)
+    commit(repository, "fourth")
+    assert left_out(repository) == landed[:7]
+
+
+@pytest.mark.parametrize("upstream", ["main", "origin/main", "another"])
+def test_on_a_branch_all_its_commits_count(repository, upstream):
+    base = commit(repository, "base")
+    switch(repository, "switch", "-q", "-c", "work")
+    if upstream == "origin/main":
+        switch(repository, "update-ref", "refs/remotes/origin/main", "main")
+        switch(repository, "branch", "-D", "main")
+    if upstream == "another":
+        switch(repository, "branch", "-m", "main", "another")
+        switch(repository, "branch", "--set-upstream-to", "another")
+    commit(repository, "on the branch")
+    assert left_out(repository) == base[:7]
+    (repository / "product/a").write_text("changed")
+    commit(repository, "a change")
+    commit(repository, "and another commit")
+    assert not left_out(repository)
+
+
+def test_when_git_cannot_say_the_step_runs(repository, monkeypatch):
+    assert left_out(repository)
+    clone = repository.parent / "clone"
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{repository}", clone], check=True)
+    assert not left_out(clone)
+    shutil.rmtree(repository / ".git")
+    assert not left_out(repository)
+
+
+def test_a_step_that_waits_can_be_named(repository):
+    assert left_out(repository)
+    assert run(repository, "test", "second").stdout.startswith("[1/1] second: the second")
+    assert "9 s  the second, if changed\n" in run(repository, "--list").stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("if-changed test third: Makefile", "no step 'third' of test before this line"),
+        ("if-changed test second: Makefile gone", "no file or folder 'gone'"),
+        ("if-changed test second", "'if-changed test second'; want TARGET STEP SECONDS MAKE-TARGETS: WHAT"),
+    ],
+)
+def test_a_wrong_condition_is_named(tree, line, text):
+    (tree / "tests/steps.txt").write_text(f"{STEPS}{line}\n")
+    done = run(tree, "test")
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith(f"run_tests.py: tests/steps.txt:7: {text}")
+
+
 def test_steps_can_be_chosen(tree):
     done = run(tree, "test", "second")
     assert done.stdout.startswith("[1/1] second: the second")

@@ -2,6 +2,7 @@
 depot and the directory below it are tested in test_coherence.py."""
 
 import dataclasses
+import gzip
 import json
 import pathlib
 import sys
@@ -242,6 +243,9 @@ def test_times_of_suite_quick(tmp_path):
     assert found["ring90", "hz4"] == {"ns": 80, "one_cpu_ns": 80, "line_ns": 40, "cas_ns": rates.CAS_NS}
     assert found["xmalloc", "scale"]["ns"] == 40
     assert found["xmalloc", "scale"]["one_cpu_ns"] == 20
+    packed = tmp_path / "quick.csv.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert rates.quick_times(packed, 40) == found
     path.write_text("row,allocator,value\n", encoding="utf-8")
     with pytest.raises(ValueError, match="no row 'args-16-256' of hz3_scale"):
         rates.quick_times(path, 40)

@@ -9,10 +9,11 @@ import os
 import pathlib
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent
-IN_CHECKOUT = (_PACKAGE.parents[1] / "include" / "hakozuna" / "hakozuna.h").is_file()
+_TREE = _PACKAGE.parents[2]  # in a checkout, in which the package is hakobench/src/hakobench
+IN_CHECKOUT = (_TREE / "include" / "hakozuna" / "hakozuna.h").is_file()
 _USER_CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "hakobench"
 
-ROOT = _PACKAGE.parents[1] if IN_CHECKOUT else pathlib.Path.cwd()
+ROOT = _TREE if IN_CHECKOUT else pathlib.Path.cwd()
 SOURCES = ROOT / "bench" if IN_CHECKOUT else _PACKAGE / "sources"
 OUT_DIR = ROOT / "build" if IN_CHECKOUT else ROOT / "hakobench-results"
 LIB_DIR = ROOT / "build" / "lib"

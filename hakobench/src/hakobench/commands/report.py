@@ -40,7 +40,7 @@ def _pages(
             task = progress.add_task("", total=page.picture_count(rows))
             earlier = history.collect(recording, others, remarks)
             text = page.render(recording, earlier, lambda _, task=task: progress.advance(task))
-            path = output or REPORT_DIR / f"{recording.path.stem}.html"
+            path = output or REPORT_DIR / f"{record.stem(recording.path)}.html"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             written.append(path)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hakobench import record, summary
 from hakobench.project import public_path, public_text
-from hakobench.record import RSS_SUFFIX, Recording, Run, rss_path
+from hakobench.record import PACKED, RSS_SUFFIX, SUFFIX, Recording, Run, rss_path
 from hakobench.report.facts import geometric_mean, ratios_of, time_of
 
 DIRTY = "-dirty"  # ends the name of a commit when the working tree had changes
@@ -44,8 +44,9 @@ class History:
 
 
 def csv_files(directory: pathlib.Path) -> list[pathlib.Path]:
-    """The CSVs that can contain runs, by name."""
-    return sorted(path for path in directory.glob("*.csv") if not path.name.endswith(RSS_SUFFIX))
+    """The CSVs that can contain runs, packed ones among them, by name."""
+    found = [path for suffix in (SUFFIX, SUFFIX + PACKED) for path in directory.glob(f"*{suffix}")]
+    return sorted(path for path in found if not path.name.removesuffix(PACKED).endswith(RSS_SUFFIX))
 
 
 def read_all(directory: pathlib.Path) -> tuple[list[Recording], list[str]]:

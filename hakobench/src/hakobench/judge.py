@@ -25,7 +25,7 @@ The rules, for the intervals of hakobench.statistics:
 With enough rows, one of them lies outside its interval by chance. The intervals of single rows therefore have a
 confidence that grows with the number of rows (hakobench.statistics.row_confidence): a comparison of equals, groups and
 single rows together, ends in a false NO-GO in less than 0.5 % of the cases. The simulations in
-tests/hakobench/test_compare.py show it.
+hakobench/tests/test_compare.py show it.
 
 The ratio of a pair is that of the speeds that judge its row (record.Run.speed): of CPU time where the row allows it.
 

@@ -1,4 +1,4 @@
-"""The .hakotrace file: a Trace in compressed columns. docs/trace-format.md describes it.
+"""The .hakotrace file: a Trace in compressed columns. hakobench/docs/trace-format.md describes it.
 
 A file is written completely or not at all, because a temporary file is renamed. So a file without trailer is truncated.
 """

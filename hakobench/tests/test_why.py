@@ -121,7 +121,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def _call(built: pathlib.Path, folder: pathlib.Path, *words: object) -> subprocess.CompletedProcess[str]:
     options = ["--force", "--budget", "1", "--allocators", "glibc", "--lib", f"mine={built}/ours.so", "--lib", f"slow={built}/slow.so"]
     command = [sys.executable, "-m", "hakobench", "why", *options, *map(str, words)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "bench")}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "hakobench/src")}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -162,5 +162,5 @@ def test_bad_arguments(built, tmp_path, words, message):
 @needs_programs
 def test_it_needs_a_library_of_ours(built, tmp_path):
     command = [sys.executable, "-m", "hakobench", "why", "--force", "--allocators", "glibc", "true"]
-    called = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT / "bench")}, capture_output=True, text=True, check=False)
+    called = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT / "hakobench/src")}, capture_output=True, text=True, check=False)
     assert called.returncode == 2 and "it needs glibc and a library of ours" in called.stderr

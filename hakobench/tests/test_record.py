@@ -2,13 +2,16 @@
 
 import csv
 import dataclasses
+import gzip
 import math
 import pathlib
+from collections.abc import Callable
 
 import pytest
 
 from hakobench import record, summary
 from hakobench.project import RESULTS_DIR
+from hakobench.report import history
 
 
 def a_run(**changes: object) -> record.Run:
@@ -44,6 +47,43 @@ def test_runs_come_back(tmp_path: pathlib.Path) -> None:
     assert record.words(recording.runs[0].params) == {"threads": "2"}
     assert recording.runs[0].figure("p99_us") == 12.5
     assert recording.runs[0].figure("result") is None
+
+
+def packed(path: pathlib.Path) -> pathlib.Path:
+    """The file packed, in place of itself."""
+    target = path.with_name(f"{path.name}.gz")
+    target.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    return target
+
+
+def test_packed_runs_come_back(tmp_path: pathlib.Path) -> None:
+    path = written(tmp_path / "x.csv", [a_run(), a_run(position=2, row="other")], [(0, 100), (20, 300)])
+    plain = record.read(path)
+    assert len(plain.rss) == 4
+    target = packed(path)
+    assert record.read(target).rss == []
+    packed(record.rss_path(path))
+    assert record.read(target) == dataclasses.replace(plain, path=target)
+    assert [record.stem(one) for one in (path, target)] == ["x", "x"]
+    written(tmp_path / "y.csv", [a_run()], [(0, 100)])
+    assert [one.name for one in history.csv_files(tmp_path)] == ["x.csv.gz", "y.csv"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: data[:-20], "cannot unpack '.*x.csv.gz': Compressed file ended before"),
+        (lambda data: data[:20] + bytes([data[20] ^ 0xFF]) + data[21:], "cannot unpack '.*x.csv.gz': "),
+        (lambda data: b"row,allocator\n", "cannot unpack '.*x.csv.gz': Not a gzipped file"),
+        (lambda data: gzip.compress(b"other\n"), "x.csv.gz:1: the first line is not the header"),
+    ],
+)
+def test_a_damaged_packed_file_is_named(tmp_path: pathlib.Path, damage: Callable[[bytes], bytes], message: str) -> None:
+    path = packed(written(tmp_path / "x.csv", [a_run()]))
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=message):
+        record.read(path)
 
 
 def test_a_run_is_one_line(tmp_path: pathlib.Path) -> None:
@@ -281,7 +321,7 @@ def test_a_file_from_before_stolen_time(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("name", ["apps", "large", "quick", "rss", "seeds"])
 def test_the_results_of_the_repository_can_be_read(name: str) -> None:
     """Whatever version wrote them."""
-    (path,) = (path for path in RESULTS_DIR.glob(f"{name}-*.csv") if not path.name.endswith(record.RSS_SUFFIX))
+    (path,) = (path for path in history.csv_files(RESULTS_DIR) if path.name.startswith(f"{name}-"))
     assert all(run.speed > 0 for run in record.read(path).runs if not run.failure)
 
 

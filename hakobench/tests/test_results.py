@@ -1,11 +1,13 @@
 """bench/results stays small: it has the newest run of each suite, the history has the others."""
 
 import pathlib
+import re
 import subprocess
 
 from hakobench.project import RESULTS_DIR
+from hakobench.record import PACKED, RSS_SUFFIX, SUFFIX
 
-BYTES_MAX = 5_000_000
+BYTES_MAX = 2_000_000
 
 
 def tracked(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -50,9 +52,9 @@ def test_only_tracked_files_count(tmp_path: pathlib.Path) -> None:
 
 
 def without_page(files: list[pathlib.Path], pages: str) -> list[str]:
-    """The CSVs, those of RSS samples among them, whose name does not stand in the text of the pages."""
-    names = [path.name for path in files if path.suffix == ".csv"]
-    return [name for name in names if name.replace(".rss.csv", ".csv") not in pages]
+    """The CSVs, packed ones and those of RSS samples among them, whose name does not stand in the text of the pages."""
+    names = [path.name for path in files if path.name.removesuffix(PACKED).endswith(SUFFIX)]
+    return [name for name in names if not re.search(rf"(?<![\w-]){re.escape(name.replace(RSS_SUFFIX, SUFFIX))}(?![\w.])", pages)]
 
 
 def test_every_result_has_a_page() -> None:
@@ -62,5 +64,6 @@ def test_every_result_has_a_page() -> None:
 
 
 def test_a_result_without_a_page_is_noticed() -> None:
-    files = [pathlib.Path(name) for name in ("a.csv", "a.rss.csv", "b.csv", "b.rss.csv", "a.md")]
-    assert without_page(files, "raw results: a.csv") == ["b.csv", "b.rss.csv"]
+    files = [pathlib.Path(name) for name in ("a.csv", "a.rss.csv", "b.csv", "b.rss.csv", "c.csv.gz", "c.rss.csv.gz", "d.csv.gz", "a.md")]
+    assert without_page(files, "raw results: a.csv, c.csv.gz") == ["b.csv", "b.rss.csv", "d.csv.gz"]
+    assert without_page(files[:1], "a.csv.gz") == ["a.csv"]

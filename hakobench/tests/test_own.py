@@ -31,7 +31,7 @@ def call(folder: pathlib.Path, library: pathlib.Path, *words: str, **variables: 
     """Runs the command in `folder`, under glibc and a library that calls itself ours."""
     options = ["--force", "--allocators", "glibc", "--lib", f"mine={library}"]
     command = [sys.executable, "-m", "hakobench", "run", *options, *words]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "bench")} | variables
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "hakobench/src")} | variables
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -199,5 +199,5 @@ def test_a_bad_profile_is_named(tmp_path, library, content, what):
 
 def test_a_command_under_a_known_profile():
     command = [sys.executable, "-m", "hakobench.seccomp", "container", "unshare", "--user", "true"]
-    called = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT / "bench")})
+    called = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT / "hakobench/src")})
     assert called.returncode != 0 and "Operation not permitted" in called.stderr

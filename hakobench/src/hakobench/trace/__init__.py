@@ -1,4 +1,4 @@
-"""Recordings of a program's allocation calls: docs/trace-format.md describes the files.
+"""Recordings of a program's allocation calls: hakobench/docs/trace-format.md describes the files.
 
     capture   runs a program under the recorder
     raw       reads the recorder's files                -> Records

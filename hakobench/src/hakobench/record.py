@@ -11,22 +11,27 @@ A line of constants holds for the runs below it until the next line for the same
 whenever a constant is new or has changed, so all constants of a run stand above it: an interrupted suite keeps what it
 has, and `run --resume` appends to it. Files of older versions lack columns and constants (LATER), and the oldest repeat
 every column in every line; `read` reads all of them. Beside X.csv there can be X.rss.csv: the RSS over time of the runs
-whose row asks for samples.
+whose row asks for samples. `read` also reads X.csv.gz and X.rss.csv.gz, both as gzip makes them; nothing is appended to
+these.
 """
 
 import csv
 import dataclasses
 import fcntl
+import gzip
 import io
 import os
 import pathlib
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 from hakobench.rows import BY_CPU, BY_FIGURE
 
 FLOAT_DIGITS = 6
+SUFFIX = ".csv"
 RSS_SUFFIX = ".rss.csv"
+PACKED = ".gz"
 RSS_COLUMNS = ("position", "time_ms", "rss_kb")
 
 
@@ -156,9 +161,14 @@ def words(text: str) -> dict[str, str]:
     return dict(word.split("=", 1) for word in text.split() if "=" in word)
 
 
+def stem(path: pathlib.Path) -> str:
+    """X of X.csv and of X.csv.gz."""
+    return path.name.removesuffix(PACKED).removesuffix(SUFFIX)
+
+
 def rss_path(path: pathlib.Path) -> pathlib.Path:
-    """X.csv -> X.rss.csv."""
-    return path.with_name(path.name.removesuffix(".csv") + RSS_SUFFIX)
+    """X.csv -> X.rss.csv, X.csv.gz -> X.rss.csv.gz."""
+    return path.with_name(stem(path) + RSS_SUFFIX + (PACKED if path.suffix == PACKED else ""))
 
 
 def _text(value: object) -> str:
@@ -297,12 +307,20 @@ def _runs(path: pathlib.Path, columns: tuple[str, ...], lines: list[tuple[int, l
         yield Run(**fields)
 
 
+def _open(path: pathlib.Path) -> TextIO:
+    if path.suffix == PACKED:
+        return gzip.open(path, "rt", newline="", encoding="utf-8")
+    return path.open(newline="", encoding="utf-8")
+
+
 def _lines(path: pathlib.Path, *headers: tuple[str, ...]) -> tuple[tuple[str, ...], list[tuple[int, list[str]]]]:
     """The header, which is one of `headers`, and the lines below it with their numbers."""
     try:
-        with path.open(newline="", encoding="utf-8") as text:
+        with _open(path) as text:
             reader = csv.reader(text, strict=True)
             lines = [(reader.line_num, values) for values in reader]
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"cannot unpack '{path}': {error}") from error
     except OSError as error:
         raise ValueError(f"cannot read '{path}': {error.strerror}") from error
     except UnicodeDecodeError as error:
