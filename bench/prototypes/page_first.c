@@ -1,6 +1,6 @@
 /*
  * page_first.c - a prototype for one question: how much does malloc cost straight from a page, without a bin in front?
- * (docs/decisions/hz4-bin-or-page.md). The library is preloaded into the programs of bench/workloads. It is not for
+ * (docs/decisions/bins.md#bin-or-page). The library is preloaded into the programs of bench/workloads. It is not for
  * real use: it returns nothing to the system, does not notice misuse, and never reuses the pages of an ended thread.
  *
  *   malloc(n): page = current page of n's class;  no free block?  -> slow path (remote frees, carve, next page)
