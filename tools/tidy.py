@@ -15,6 +15,8 @@ Rules:
   length      files of code up to 800 lines, functions up to 70
   width       Markdown lines up to 160 columns
   page        Markdown pages up to 150 lines, except CHANGELOG.md and pages that a program writes
+  decision    pages of docs/decisions up to 900 words, their README.md up to 700; each section of a page is one decision of at most
+              500 words, with the labels of DECISION_LABELS, a date, a status, and at most one table of at most eight rows
   condition   #if and its relatives only in base/os/compiler.h, base/os_*.c, base/os/syscall.h, config.[ch], engine_config.h,
               lanes, ways/percpu/rseq.h, workloads/common/marks.h, the public headers and headers of tests; include guards and `#ifdef __cplusplus`
               excepted
@@ -509,6 +511,73 @@ def check_page(source: Source) -> Iterator[Problem]:
         yield Problem(source.path, PAGE_LINES + 1, "page", f"{len(source.lines)} lines; allowed: {PAGE_LINES}")
 
 
+# ---- decision --------------------------------------------------------------------------------------
+
+DECISION_PAGE = re.compile(r"^docs/decisions/(?P<name>[^/]+)\.md$")
+DECISION_WORDS = 500
+DECISION_PAGE_WORDS = 900
+DECISION_INDEX_WORDS = 700
+DECISION_ROWS = 8
+# What a section says, by its labels in bold; and what must follow a label, where that is more than text.
+DECISION_LABELS = {
+    "Question": r"\S",
+    "Decision": r"\S",
+    "What would change our mind": r"\S",
+    "Date": r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])\.",
+    "Status": r"(?:Current|Superseded by \[[^]]+\]\([^)]+\))[.;,]",
+    "Raw data": r"\S",
+}
+
+
+def word_count(lines: list[str]) -> int:
+    """As `wc -w` counts: the bars of a table are words too."""
+    return sum(len(line.split()) for line in lines)
+
+
+def sections_of(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """(number of its first line, lines) of each section of a page."""
+    starts = [number for number, line in enumerate(lines) if line.startswith("## ")]
+    for start, end in zip(starts, [*starts[1:], len(lines)]):
+        yield start + 1, lines[start:end]
+
+
+def decision_breaches(section: list[str]) -> Iterator[str]:
+    """Says what is wrong with one decision."""
+    words = word_count(section)
+    if words > DECISION_WORDS:
+        yield f"{words} words; allowed: {DECISION_WORDS}"
+    text = "\n".join(section)
+    for label, value in DECISION_LABELS.items():
+        if not re.search(rf"\*\*{label}\.\*\*\s+{value}", text):
+            yield f"no '**{label}.**'" + (f" with {value}" if label in {"Date", "Status"} else "")
+    tables = re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE)
+    if len(tables) > 1:
+        yield f"{len(tables)} tables; allowed: 1"
+    for table in tables:
+        rows = len(table.splitlines()) - 2  # the head and the line below it
+        if rows > DECISION_ROWS:
+            yield f"a table of {rows} rows; allowed: {DECISION_ROWS}"
+
+
+def check_decision(source: Source) -> Iterator[Problem]:
+    """A decision is read on one screen, and says when it was made and whether it still holds."""
+    page = DECISION_PAGE.match(source.path)
+    if not page:
+        return
+    is_index = page["name"] == "README"
+    words, most = word_count(source.lines), DECISION_INDEX_WORDS if is_index else DECISION_PAGE_WORDS
+    if words > most:
+        yield Problem(source.path, 1, "decision", f"page of {words} words; allowed: {most}")
+    if is_index:
+        return
+    sections = list(sections_of(source.lines))
+    if not sections:
+        yield Problem(source.path, 1, "decision", "no section, so no decision")
+    for line, section in sections:
+        for breach in decision_breaches(section):
+            yield Problem(source.path, line, "decision", breach)
+
+
 # ---- format ----------------------------------------------------------------------------------------
 
 
@@ -540,6 +609,7 @@ RULES: dict[str, Callable[[Source], Iterator[Problem]]] = {
     "word": check_word,
     "width": check_width,
     "page": check_page,
+    "decision": check_decision,
 }
 
 

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARY = pathlib.Path(os.environ.get("HZ_LIB", ROOT / "build/lib/libhakozuna.so"))
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "src/README.md", "bench/README.md", "hakobench/README.md")),
-    *(page for folder in ("docs", "hakobench/docs", "bench/results") for page in sorted((ROOT / folder).glob("*.md"))),
+    *(page for folder in ("docs", "docs/decisions", "hakobench/docs", "bench/results") for page in sorted((ROOT / folder).glob("*.md"))),
 ]
 BLOCK = re.compile(r"^```(?P<language>cpp|c)(?P<way>(?: [^\n]*)?)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
@@ -169,6 +169,39 @@ def test_broken_links_are_noticed(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# One two\n[a](#one-two) [b](#three) [c](gone.md) [d](page.md#one-two)\n")
     assert broken_links(page) == ["#three", "gone.md"]
+
+
+DECISIONS = ROOT / "docs/decisions"
+
+
+def decisions(pages: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """The decisions of pages by name: target of a link -> (date, first word of the status)."""
+    found = {}
+    for name, text in pages.items():
+        for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+            [anchor] = anchors("## " + section.splitlines()[0])
+            stamp = re.search(r"\*\*Date\.\*\* (\S+)\. \*\*Status\.\*\* (\w+)", section)
+            found[f"{name}#{anchor}"] = (stamp[1], stamp[2].lower())
+    return found
+
+
+def indexed_decisions(index: str) -> dict[str, tuple[str, str]]:
+    """The same, as the lines of the index say it."""
+    lines = re.findall(r"^\* \[[^]]+\]\(([^)]+)\)\. (\S+), (\w+)$", index, re.MULTILINE)
+    return {target: (date, status) for target, date, status in lines}
+
+
+def test_index_of_decisions():
+    pages = {page.name: page.read_text() for page in DECISIONS.glob("*.md")}
+    index = pages.pop("README.md")
+    assert indexed_decisions(index) == decisions(pages)
+
+
+def test_a_decision_that_the_index_lacks_is_noticed():
+    pages = {"a.md": "# A\n\n## One, two\n**Date.** 2026-11-22. **Status.** Current.\n\n## Three\n**Date.** 2026-11-23. **Status.** Superseded by x.\n"}
+    index = "* [that](a.md#one-two). 2026-11-22, current\n* [this](a.md#three). 2026-11-23, superseded\n"
+    assert indexed_decisions(index) == decisions(pages)
+    assert indexed_decisions(index.replace("22", "21")) != decisions(pages) != indexed_decisions(index.replace("#three", "#four"))
 
 
 def documented_edges(text: str) -> set[str]:

@@ -360,6 +360,82 @@ def test_every_page_that_a_program_writes_is_known_as_such():
         assert tidy.WRITTEN.search("\n".join(tidy.Source(REPOSITORY, path).lines[:2])), path
 
 
+DECISION = """## Form
+
+**Question.** Which?
+
+**Decision.** This one.
+
+| a | b |
+|---|---|
+{rows}
+**What would change our mind.** Figures.
+
+**Date.** {date}. **Status.** {status}.
+
+**Raw data.** Not kept.
+"""
+
+
+def decision(rows=8, date="2026-11-22", status="Current") -> str:
+    return DECISION.format(rows="| 1 | 2 |\n" * rows, date=date, status=status)
+
+
+def decision_problems(tree, text: str, page: str = "a.md") -> list[str]:
+    return [problem.partition(": [decision] ")[2] for problem in tree({f"docs/decisions/{page}": text}, "decision")]
+
+
+def test_decision(tree):
+    assert decision_problems(tree, "# A\n\n" + decision() + "\n" + decision(0, status="Superseded by [b](b.md#c)")) == []
+    assert tree({"docs/decisions/a.md": decision(), "docs/a.md": "## no decision\n" + "word " * 1000}, "decision") == []
+
+
+@pytest.mark.parametrize("label", tidy.DECISION_LABELS)
+def test_decision_without_a_label(tree, label):
+    [problem] = decision_problems(tree, decision().replace(f"**{label}.**", "**Else.**"))
+    assert problem.startswith(f"no '**{label}.**'")
+
+
+def test_decision_names_the_section_that_is_wrong(tree):
+    text = "# A\n\n" + decision(0) + decision(0).replace("**Raw data.**", "")
+    [problem] = tree({"docs/decisions/a.md": text}, "decision")
+    assert problem == f"docs/decisions/a.md:{text.splitlines().index('## Form', 3) + 1}: [decision] no '**Raw data.**'"
+
+
+@pytest.mark.parametrize("date", ["2026-13-01", "2026-11-32", "November 2026", "26-11-22", "2026-11"])
+def test_decision_with_a_bad_date(tree, date):
+    assert len(decision_problems(tree, decision(date=date))) == 1
+
+
+@pytest.mark.parametrize("status", ["", "Done", "Currently", "Superseded", "Superseded by b"])
+def test_decision_with_a_bad_status(tree, status):
+    assert len(decision_problems(tree, decision(status=status))) == 1
+
+
+def test_long_decision(tree):
+    words = tidy.word_count(decision().splitlines())
+    assert decision_problems(tree, decision() + "word " * (500 - words) + "\n") == []
+    assert decision_problems(tree, decision() + "word " * (501 - words) + "\n") == ["501 words; allowed: 500"]
+
+
+def test_long_page_of_decisions(tree):
+    page = decision() * 2
+    more = 900 - tidy.word_count(page.splitlines())
+    assert decision_problems(tree, "word " * more + "\n" + page) == []
+    assert decision_problems(tree, "word " * (more + 1) + "\n" + page) == ["page of 901 words; allowed: 900"]
+    assert decision_problems(tree, "text\n") == ["no section, so no decision"]
+
+
+def test_long_index_of_decisions(tree):
+    assert decision_problems(tree, "## Bins\n" + "word " * 698 + "\n", "README.md") == []
+    assert decision_problems(tree, "## Bins\n" + "word " * 699 + "\n", "README.md") == ["page of 701 words; allowed: 700"]
+
+
+def test_tables_of_a_decision(tree):
+    assert decision_problems(tree, decision(rows=9)) == ["a table of 9 rows; allowed: 8"]
+    assert decision_problems(tree, decision() + "\n| a |\n|---|\n| 1 |\n") == ["2 tables; allowed: 1"]
+
+
 def test_format(tree):
     [problem] = tree({"src/base/os/a.c": "int x;\n\nint   y;\n"}, "format")
     assert problem == "src/base/os/a.c:3: [format] clang-format would change this"

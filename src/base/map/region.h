@@ -5,7 +5,7 @@
  * one region. A unit becomes accessible as a whole when it is claimed, and stays so until its memory goes back. So
  * neighbours in use are one mapping for the kernel, which limits the number of mappings. A free unit can rest: it keeps
  * its memory for the next block until it is purged. A purge makes it inaccessible, unless that makes too many mappings
- * (docs/decisions/attributes.md).
+ * (docs/decisions/hooks.md#mprotect).
  */
 #ifndef HZ_BASE_MAP_REGION_H
 #define HZ_BASE_MAP_REGION_H

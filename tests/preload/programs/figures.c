@@ -130,7 +130,7 @@ static void point(const char *name) {
 /* ---- blocks ---------------------------------------------------------------------------------------- */
 
 /* A block above 8 KiB begins less than an eighth of the power of two below its size behind its memory's start, and less
-   than 64 KiB (docs/decisions/spread-starts.md). */
+   than 64 KiB (docs/decisions/sizes.md#starts). */
 static void count(const void *block, int sign) {
     size_t usable = malloc_usable_size((void *)block);
     size_t most = 0;
