@@ -362,23 +362,19 @@ def bounds_table(lanes: list[Lane], figures: list[Figures]) -> list[str]:
     return [*table(head, rows), "", *BOUND_NOTES]
 
 
-def value_table(engines: list[Engine]) -> list[str]:
-    """Every knob once, with the engines that have it."""
+def knob_lines(engines: list[Engine]) -> list[str]:
+    """Every knob once: its default, its range and, if not all of them have it, its engines; then what it trades."""
     owners: dict[Knob, list[str]] = {}
     for engine in engines:
         for knob in engine.knobs:
             owners.setdefault(knob, []).append(engine.name)
-    order = sorted(owners, key=lambda knob: len(owners[knob]), reverse=True)
-    rows = [
-        [f"`{k.name}`", ", ".join(owners[k]), k.unit, *(value_text(k, value) for value in (k.default, k.low, k.high))] for k in order
-    ]
-    return table(["knob", "engines", "unit", "default", "smallest", "largest"], rows)
-
-
-def knob_texts(engines: list[Engine]) -> list[str]:
     lines: list[str] = []
-    for knob in dict.fromkeys(knob for engine in engines for knob in engine.knobs):
-        lines += textwrap.wrap(f"* `{knob.name}`: {knob.text}.", TEXT_COLUMNS, subsequent_indent="  ")
+    for knob, names in sorted(owners.items(), key=lambda item: len(item[1]), reverse=True):
+        default, low, high = (value_text(knob, value) for value in (knob.default, knob.low, knob.high))
+        unit = "" if knob.unit == "bytes" else f", {knob.unit}"
+        values = f"switch, {default}" if knob.unit == "switch" else f"{default}; {low} to {high}{unit}"
+        only = "" if len(names) == len(engines) else f"; {', '.join(names)}"
+        lines += textwrap.wrap(f"* `{knob.name}` ({values}{only}): {knob.text}.", TEXT_COLUMNS, subsequent_indent="  ")
     return lines
 
 
@@ -433,15 +429,10 @@ def lanes_page(engines: list[Engine], lanes: list[Lane], figures: list[Figures])
         "",
         "## Knobs",
         "",
-        *value_table(engines),
+        "In parentheses: the default, the range, and the engine if only one has the knob. Two batches must fit into a bin: `HZ_BATCH_COUNT` is at most half of",
+        "`HZ_BIN_COUNT`. [architecture.md](architecture.md#what-is-bounded) has what the values bound.",
         "",
-        "Two batches must fit into a bin: `HZ_BATCH_COUNT` is at most half of `HZ_BIN_COUNT`.",
-        "",
-        *knob_texts(engines),
-        "",
-        "## What is bounded, and by how much",
-        "",
-        *bounds_table(lanes, figures),
+        *knob_lines(engines),
         "",
         "## Bins and batches",
         "",
