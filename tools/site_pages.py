@@ -15,6 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOP_PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "reporting.md"}
+DOORS = "documentation.md"  # docs/README.md: mkdocs takes a README.md beside index.md for the same page
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^][]|\[[^]]*\])*)\]\((?P<target>[^)\s]+)\)")
 CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 
@@ -24,7 +25,7 @@ def pages(root: pathlib.Path) -> dict[pathlib.Path, str]:
     found = {root / name: site for name, site in TOP_PAGES.items()}
     for path in sorted((root / "docs").rglob("*")):
         if path.suffix in {".md", ".svg", ".json"}:
-            found[path] = path.relative_to(root / "docs").as_posix()
+            found[path] = DOORS if path == root / "docs/README.md" else path.relative_to(root / "docs").as_posix()
     return found
 
 

@@ -1,4 +1,4 @@
-"""docs/seeds.md and docs/older-names.md are true: each command line runs with small counts and prints what the page says, each flag is a knob,
+"""docs/history/seeds.md and docs/history/older-names.md are true: each command line runs with small counts and prints what the page says, each flag is a knob,
 each counter is printed."""
 
 import json
@@ -13,8 +13,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIB_DIR = pathlib.Path(os.environ.get("HZ_LIB", ROOT / "build/lib/libhakozuna.so")).parent
 TREE = ROOT / "build/documents"
-SEEDS = (ROOT / "docs/seeds.md").read_text()
-NAMES = (ROOT / "docs/older-names.md").read_text()
+SEEDS = (ROOT / "docs/history/seeds.md").read_text()
+NAMES = (ROOT / "docs/history/older-names.md").read_text()
 BLOCK = re.compile(r"^```sh(?P<how>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 sys.path.insert(0, str(ROOT / "bench/documents"))
