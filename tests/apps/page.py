@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the table of docs/reliability.md from the results of `make test-apps`, which are in build/apps.json.
+"""Writes the table of tests/apps/README.md from the results of `make test-apps`, which are in build/apps.json.
 
 usage: tests/apps/page.py
 """
@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).resolve().parent))
 from programs import PROGRAMS  # noqa: E402 - from the folder that the line above adds
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/reliability.md"
+PAGE = ROOT / "tests/apps/README.md"
 RESULTS = ROOT / "build/apps.json"
 BEGIN = "<!-- written by tests/apps/page.py: begin -->"
 END = "<!-- written by tests/apps/page.py: end -->"

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARY = pathlib.Path(os.environ.get("HZ_LIB", ROOT / "build/lib/libhakozuna.so"))
-FOLDERS = ("docs", "docs/formats", "docs/history", "bench/coherence", "bench/results")
+FOLDERS = ("docs", "docs/formats", "docs/history", "bench/coherence", "bench/documents", "bench/results", "tests/apps")
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "src/README.md")),
     *(page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))),
@@ -91,9 +91,9 @@ def unknown_names(text: str, known: str) -> list[str]:
 
 
 def without_older_names(page: pathlib.Path) -> str:
-    """In older-names.md the first columns of the tables have names of the earlier allocators."""
+    """In older-names.md a name of the earlier allocators stands before each arrow."""
     text = page.read_text()
-    return re.sub(r"^\|[^|]*\|", "|", text, flags=re.MULTILINE) if page.name == "older-names.md" else text
+    return re.sub(r"^\* [^→\n]*→", "*", text, flags=re.MULTILINE) if page.name == "older-names.md" else text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
