@@ -391,16 +391,16 @@ def lane_table(lanes: list[Lane], engines: list[Engine]) -> list[str]:
 
 
 def bins_table(lanes: list[Lane], figures: list[Figures]) -> list[str]:
-    """Bins and batches of the classes that are powers of two; lanes that agree share their columns, most of them those without a name."""
+    """Bins and batches of the classes that are powers of four; lanes that agree share their columns, most of them those without a name."""
     groups: dict[tuple[Class, ...], list[str]] = {}
     for lane, f in zip(lanes, figures):
-        sizes = [c._replace(home=0, shared=0, list=0) for c in classes_of(f) if c.block & (c.block - 1) == 0]
+        sizes = [c._replace(home=0, shared=0, list=0) for c in classes_of(f) if c.block & (c.block - 1) == 0 and c.block.bit_length() % 2 == 1]
         groups.setdefault(tuple(sizes), []).append(lane.title)
     most = max(groups.values(), key=len)
     titles = ["" if names is most else f"{', '.join(names)}: " for names in groups.values()]
-    head = [title + what for title in titles for what in ("bin", "in bytes", "at first", "batch")]
+    head = [title + what for title in titles for what in ("bin", "at first", "batch")]
     rows = [
-        [human(row[0].block), *(text for c in row for text in (str(c.bin), human(c.bin * c.block), str(c.start), str(c.batch)))]
+        [human(row[0].block), *(str(count) for c in row for count in (c.bin, c.start, c.batch))]
         for row in zip(*groups)
     ]
     return table(["block", *head], rows)
@@ -436,7 +436,7 @@ def lanes_page(engines: list[Engine], lanes: list[Lane], figures: list[Figures])
         "",
         "## Bins and batches",
         "",
-        f"There are {figures[0]['HZ_CLASS_COUNT'] - 1} size classes. The table has those that are powers of two. A bin holds at most",
+        f"There are {figures[0]['HZ_CLASS_COUNT'] - 1} size classes. The table has those that are powers of four. A bin holds at most",
         "`hz_bin_capacity(class)` blocks, and after its first few visits `hz_bin_start(class)`. At most `hz_batch_count(class)` blocks move in one step.",
         "",
         *bins_table(lanes, figures),

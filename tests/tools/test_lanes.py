@@ -254,12 +254,10 @@ def test_a_lane_is_built_from_three_ways():
 def test_lanes_that_agree_share_columns():
     found = [lanes.Lane("hz7", name, "", {}, {}) for name in ("a", "b", "c")]
     same = lanes.bins_table(found[:2], [figures()] * 2)
-    assert same[0] == "| block | bin | in bytes | at first | batch |"
+    assert same[0] == "| block | bin | at first | batch |"
     other = lanes.bins_table(found, [figures(), figures(class_1_bin=64), figures()])
-    assert other[0] == (
-        "| block | bin | in bytes | at first | batch | hz7/b: bin | hz7/b: in bytes | hz7/b: at first | hz7/b: batch |"
-    )
-    assert other[2] == "| 16 B | 128 | 2 KiB | 96 | 64 | 64 | 1 KiB | 96 | 64 |"
+    assert other[0] == "| block | bin | at first | batch | hz7/b: bin | hz7/b: at first | hz7/b: batch |"
+    assert other[2] == "| 16 B | 128 | 96 | 64 | 64 | 96 | 64 |"
 
 
 def test_bad_knobs_end_the_tool(tmp_path, monkeypatch, capsys):
