@@ -43,7 +43,7 @@ GROUPS = {
     "locks": "A shard's lock, `exclusive`.",
     "rest": "Bytes of free memory, by where it rests ([memory](memory.md)). Only the arena's say how much of it is resident: elsewhere free and live blocks share "
     "pages.",
-    "threads": "One row for each thread of the program that has a thread block. The keeper has no row: its thread block keeps nothing.",
+    "threads": "One row for each thread of the program that has a thread block, but for the keeper.",
 }
 
 
@@ -63,7 +63,7 @@ class Counter(NamedTuple):
 
 COMPUTED = [
     Counter("counters", "threads", "SUM", "thread blocks that living threads use"),
-    Counter("counters", "thread_blocks", "SUM", "thread blocks made; they are reused, so this is about the most threads that were attached at the same time"),
+    Counter("counters", "thread_blocks", "SUM", "thread blocks made; they are reused: about the most threads that were attached at the same time"),
     Counter("counters", "shards", "SUM", "shards made, at most `HZ_NUM_SHARDS`"),
     Counter("counters", "meta_bytes", "SUM", "bytes mapped for the allocator's own structures, without page tags and segment directory"),
     Counter("mid", "malloc_calls", "HOT", "allocations: `alloc_cache_hit` + `depot_hit` + `lock_path`"),
@@ -88,7 +88,7 @@ COMPUTED = [
     Counter("rest", "depot_bytes", "SUM", "freed blocks in the depot"),
     Counter("rest", "pages_bytes", "SUM", "free blocks in pages that hold memory: the slack"),
     Counter("rest", "arena_bytes", "SUM", "free pages and units that hold memory"),
-    Counter("rest", "hollow_bytes", "SUM", "bytes of free blocks and of the unused ends of pages that hold no memory, because it was given back or never touched"),
+    Counter("rest", "hollow_bytes", "SUM", "bytes of free blocks and unused ends of pages that hold no memory: given back or never touched"),
     Counter("rest", "keeper", "SUM", "1 while the keeper runs"),
     Counter("threads", "number", "SUM", "number of the thread block; a later thread can get the same"),
     Counter("threads", "thread_id", "SUM", "the kernel's number of the thread; 0 if not known: archives, `dlopen`, a fork's child, a first thread that allocates early"),
