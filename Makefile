@@ -60,7 +60,7 @@ libs: configure-release ## build the release libraries into build/lib
 	cmake --install build/release --prefix build >build/release/install.log
 	cmake --install build/release --prefix build --component tree >>build/release/install.log
 
-documents: libs ## lay out build/documents, in which the command lines of the five documents work as written (docs/seeds.md)
+documents: libs ## lay out build/documents, in which the command lines of the five documents work as written (bench/documents/README.md)
 	bench/documents/lay_out.sh
 
 documents-measure: venv libs build-release ## measure what the five documents ask, on a quiet machine; ARGS="--list", "--level 2", "lockfree-home inbox", ...
@@ -130,7 +130,7 @@ guard: venv configure-guard ## build the guard libraries and run programs under 
 	cmake --build --preset guard -j $(JOBS) --target $(addprefix hakozuna_,$(PRELOAD_LANES))
 	$(call under_each_lane,guard,$(CURDIR)/build/guard/lib,tests/preload/test_misuse.py tests/preload/test_commands.py)
 
-test-apps: venv configure-$(APPS_BUILD) ## run many more real programs (docs/real-programs.md): LANES=all, BUILD=check, ARGS for pytest
+test-apps: venv configure-$(APPS_BUILD) ## run many more real programs (tests/apps/README.md): LANES=all, BUILD=check, ARGS for pytest
 	tools/setup apps
 	cmake --build --preset $(APPS_BUILD) -j $(JOBS) --target libs
 	HZ_LIB_DIR=build/$(APPS_BUILD)/lib HZ_BUILD=$(APPS_BUILD) HZ_LANES='$(LANES)' $(PYTEST) tests/apps -n $(JOBS) --dist worksteal $(ARGS)
@@ -144,7 +144,7 @@ newcomer: venv ## time the ways of a newcomer in an empty Debian: a clone to the
 	tools/setup packaging
 	HZ_SLOW=1 $(PYTEST) -rs tests/packages/test_newcomer.py
 
-release: venv $(PACKAGING)/requirements.txt ## make what a release publishes, from the last commit, in build/dist (docs/releasing.md); MAINTAINER="NAME <ADDRESS>"
+release: venv $(PACKAGING)/requirements.txt ## make what a release publishes, from the last commit, in build/dist (CONTRIBUTING.md); MAINTAINER="NAME <ADDRESS>"
 	tools/setup packaging
 	$(PYTHON) tools/release.py build $(if $(MAINTAINER),--maintainer '$(MAINTAINER)')
 

@@ -5,7 +5,7 @@ usage: counters.py [--check]     --check: write nothing; exit 1 when the page is
 
 Reads src/heap/counters.def and engine_counters.def of each engine. Figures that src/heap/report/stats.c computes instead of counting,
 and those of the parts of each engine's mailbox (its way.h), are described in COMPUTED below or, if they are no counters, in
-docs/stats-schema.json; a figure that only the sources or only COMPUTED has is a fault. Faults are reported as
+docs/formats/stats-schema.json; a figure that only the sources or only COMPUTED has is a fault. Faults are reported as
 `file:line: what`.
 """
 
@@ -24,7 +24,7 @@ ENGINE_LISTS = "src/engines/*/engine_counters.def"
 REPORT = "src/heap/report/stats.c"
 MAILBOXES = "src/engines/*/way.h"
 PAGE = "docs/counters.md"
-SCHEMA = "docs/stats-schema.json"
+SCHEMA = "docs/formats/stats-schema.json"
 
 COUNTER = re.compile(
     r'COUNTER\("(?P<group>[a-z]+)", (?P<field>[a-z_]+), "(?P<name>[a-z0-9_]+)", (?P<kind>SUM|MAX|HOT), "(?P<text>[^"]+)"\)'
@@ -41,9 +41,9 @@ GROUPS = {
     "blocks are sent to their pages: lane hz4/pageq, and hz3 with `HZ_PAGE_LOCAL_REMOTE=1`.",
     "os": "Memory from the operating system.",
     "locks": "A shard's lock, `exclusive`.",
-    "rest": "Bytes of free memory, by where it rests ([memory](memory.md)). How much memory a place keeps resident is printed for no place but the arena:\n"
-    "blocks of all places and live blocks share pages, and to follow the links of a list, in blocks that a thread may take meanwhile, is not safe.",
-    "threads": "One row for each thread of the program that has a thread block. The keeper has no row: its thread block keeps nothing.",
+    "rest": "Bytes of free memory, by where it rests ([memory](memory.md)). Only the arena's say how much of it is resident: elsewhere free and live blocks share "
+    "pages.",
+    "threads": "One row for each thread of the program that has a thread block, but for the keeper.",
 }
 
 
@@ -63,7 +63,7 @@ class Counter(NamedTuple):
 
 COMPUTED = [
     Counter("counters", "threads", "SUM", "thread blocks that living threads use"),
-    Counter("counters", "thread_blocks", "SUM", "thread blocks made; they are reused, so this is about the most threads that were attached at the same time"),
+    Counter("counters", "thread_blocks", "SUM", "thread blocks made; they are reused: about the most threads that were attached at the same time"),
     Counter("counters", "shards", "SUM", "shards made, at most `HZ_NUM_SHARDS`"),
     Counter("counters", "meta_bytes", "SUM", "bytes mapped for the allocator's own structures, without page tags and segment directory"),
     Counter("mid", "malloc_calls", "HOT", "allocations: `alloc_cache_hit` + `depot_hit` + `lock_path`"),
@@ -88,7 +88,7 @@ COMPUTED = [
     Counter("rest", "depot_bytes", "SUM", "freed blocks in the depot"),
     Counter("rest", "pages_bytes", "SUM", "free blocks in pages that hold memory: the slack"),
     Counter("rest", "arena_bytes", "SUM", "free pages and units that hold memory"),
-    Counter("rest", "hollow_bytes", "SUM", "bytes of free blocks and of the unused ends of pages that hold no memory, because it was given back or never touched"),
+    Counter("rest", "hollow_bytes", "SUM", "bytes of free blocks and unused ends of pages that hold no memory: given back or never touched"),
     Counter("rest", "keeper", "SUM", "1 while the keeper runs"),
     Counter("threads", "number", "SUM", "number of the thread block; a later thread can get the same"),
     Counter("threads", "thread_id", "SUM", "the kernel's number of the thread; 0 if not known: archives, `dlopen`, a fork's child, a first thread that allocates early"),
@@ -105,11 +105,11 @@ HEAD = """\
 <!-- written by tools/counters.py (make docs); do not edit -->
 # Counters
 
-`hz_stats_print` writes these figures in the groups below, as JSON and, without zeros, with `HZ_STATS_VERBOSE` ([statistics](statistics.md)).
-[stats-schema.json](stats-schema.json) describes what else is in a JSON report.
-Each thread writes counters of its own, in its thread block. The report adds up all thread blocks, used or not, since the start of the process.
-A fork's child continues from its parent's counts. *engines* are those that print the counter. *builds*: "stats" means that only builds with statistics
-count it, because the path is too short for a counter: presets `stats`, `check`, `asan`, `tsan`, `clang-check`, `clang-asan`, `clang-tsan`, or `-DHZ_STATS=ON`.
+`hz_stats_print` writes these figures in the groups below, as JSON and, without zeros, with `HZ_STATS_VERBOSE` ([statistics](statistics.md));
+[stats-schema.json](formats/stats-schema.json) describes what else is in a JSON report. Each thread writes counters of its own. The report adds up all thread
+blocks, used or not, since the start of the process; a fork's child continues from its parent's counts. An engine in parentheses: only it prints the counter.
+*stats*: only builds with statistics count it, because the path is too short for a counter (presets `stats`, `check`, `asan`, `tsan`, `clang-check`,
+`clang-asan`, `clang-tsan`, or `-DHZ_STATS=ON`).
 """
 
 READING = """
@@ -180,17 +180,18 @@ def read_all(root: pathlib.Path) -> list[Counter]:
     return counters
 
 
-def row(counter: Counter) -> list[str]:
+def item(counter: Counter) -> str:
+    """`* `name`: what it counts (hz4, stats)`: which engine and which builds, unless it is all of them."""
     text = counter.text + ("; the largest value of any thread" if counter.kind == "MAX" else "")
-    builds = "stats" if counter.kind == "HOT" else "all"
-    return [f"`{counter.name}`", text, ", ".join(counter.engines) or "all", builds]
+    limits = [*counter.engines, *(["stats"] if counter.kind == "HOT" else [])]
+    return f"* `{counter.name}`: {text}" + (f" ({', '.join(limits)})" if limits else "")
 
 
 def page(counters: list[Counter]) -> str:
     lines = [HEAD.rstrip("\n")]
     for group, about in GROUPS.items():
-        rows = [row(counter) for counter in counters if counter.group == group]
-        lines += ["", f"## {group}", about, "", *lanes.table(["counter", "counts", "engines", "builds"], rows)]
+        items = [item(counter) for counter in counters if counter.group == group]
+        lines += ["", f"## {group}", about, "", *items]
     return "\n".join(lines) + "\n" + READING
 
 

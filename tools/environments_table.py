@@ -76,10 +76,10 @@ def calls_text(calls: list[str]) -> str:
 
 def row(environment: Environment, seen: Seen) -> str:
     if seen.failure:
-        return f"| {environment.name} | {environment.does} | not run here: {seen.failure.replace('|', '/')} | | | |"
-    end = f"**killed**: {seen.killed.replace('|', '/')}" if seen.killed else "no"
+        return f"| {environment.name} | {environment.does} | not run here: {seen.failure.replace('|', '/')} | | |"
+    keeper = f"**killed**: {seen.killed.replace('|', '/')}" if seen.killed else keeper_cell(seen)
     memory = "-" if seen.killed else f"{seen.resident_mb:.0f}"
-    return f"| {environment.name} | {environment.does} | {keeper_cell(seen)} | {memory} | {end} | {refused_cell(seen.refused)} |"
+    return f"| {environment.name} | {environment.does} | {keeper} | {memory} | {refused_cell(seen.refused)} |"
 
 
 def table(found: dict[str, Seen], glibc_mb: float, commit: str) -> str:
@@ -87,8 +87,8 @@ def table(found: dict[str, Seen], glibc_mb: float, commit: str) -> str:
         f"Library at commit {commit}, Linux {platform.release().split('-')[0]}, {os.cpu_count()} CPUs. "
         f"glibc's malloc holds {glibc_mb:.0f} MB in environment `none`.",
         "",
-        "| environment | what it is | keeper | MB after 3 s | killed | what it refuses |",
-        "|---|---|---|---|---|---|",
+        "| environment | what it is | keeper | MB after 3 s | what it refuses |",
+        "|---|---|---|---|---|",
     ]
     return "\n".join([*lines, *(row(one, found[one.name]) for one in ENVIRONMENTS if one.name in found)])
 

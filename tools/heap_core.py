@@ -1,4 +1,4 @@
-"""Reads the heap out of a core file: what `hakozuna stats --core FILE` shows (docs/core-files.md). Used by heap_stats.py.
+"""Reads the heap out of a core file: what `hakozuna stats --core FILE` shows (docs/formats/core-files.md). Used by heap_stats.py.
 
 The core file has the memory of the process, and the library says in it where its structures lie and what they look like
 (src/base/os/anatomy.h). So nothing here knows an offset, and neither the program nor the library's file is needed.
@@ -744,7 +744,7 @@ class Heap:
         return [{"address": block.start, "bytes": block.bytes} for block in islice(self.live_blocks(), count)]
 
     def report(self, largest: int) -> dict:
-        """As docs/stats-schema.json says."""
+        """As docs/formats/stats-schema.json says."""
         about, ranges = self.core.about, self.ranges()
         version = re.search(r"(?:^| )version=(\S+)", self.config)
         not_known = "not known: read from a core file"

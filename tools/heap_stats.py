@@ -2,7 +2,7 @@
 """Shows what a process keeps in its heap: `hakozuna stats PID`, `hakozuna top PID` and `hakozuna stats --core FILE` (docs/diagnose.md).
 
 `stats` lets the process write one report; `top` does so again and again, and shows what has changed in between. The figures are
-those of docs/stats-schema.json. What a report does not have comes from /proc: the rest of the process's memory, and its limits.
+those of docs/formats/stats-schema.json. What a report does not have comes from /proc: the rest of the process's memory, and its limits.
 Of a process that has ended, `stats` reads the core file (heap_core.py).
 """
 
@@ -468,7 +468,7 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument("pid", type=int, nargs="?", metavar="PID", help=pid_help)
     what.add_argument("--core", metavar="FILE", help="a core file, as the kernel, gcore or gdb's generate-core-file writes it")
     one.add_argument("--largest", type=int, default=ROWS, metavar="COUNT", help="of a core file: so many of the largest blocks; default: %(default)d")
-    one.add_argument("--json", action="store_true", help="the report as the process writes it (docs/stats-schema.json)")
+    one.add_argument("--json", action="store_true", help="the report as the process writes it (docs/formats/stats-schema.json)")
     one.add_argument("--part", action="append", choices=(*PARTS, "largest"), help="only this part; may be given several times")
     live = commands.add_parser("top", parents=[common], help="show reports again and again, and what changes")
     live.add_argument("pid", type=int, metavar="PID", help=pid_help)

@@ -362,23 +362,19 @@ def bounds_table(lanes: list[Lane], figures: list[Figures]) -> list[str]:
     return [*table(head, rows), "", *BOUND_NOTES]
 
 
-def value_table(engines: list[Engine]) -> list[str]:
-    """Every knob once, with the engines that have it."""
+def knob_lines(engines: list[Engine]) -> list[str]:
+    """Every knob once: its default, its range and, if not all of them have it, its engines; then what it trades."""
     owners: dict[Knob, list[str]] = {}
     for engine in engines:
         for knob in engine.knobs:
             owners.setdefault(knob, []).append(engine.name)
-    order = sorted(owners, key=lambda knob: len(owners[knob]), reverse=True)
-    rows = [
-        [f"`{k.name}`", ", ".join(owners[k]), k.unit, *(value_text(k, value) for value in (k.default, k.low, k.high))] for k in order
-    ]
-    return table(["knob", "engines", "unit", "default", "smallest", "largest"], rows)
-
-
-def knob_texts(engines: list[Engine]) -> list[str]:
     lines: list[str] = []
-    for knob in dict.fromkeys(knob for engine in engines for knob in engine.knobs):
-        lines += textwrap.wrap(f"* `{knob.name}`: {knob.text}.", TEXT_COLUMNS, subsequent_indent="  ")
+    for knob, names in sorted(owners.items(), key=lambda item: len(item[1]), reverse=True):
+        default, low, high = (value_text(knob, value) for value in (knob.default, knob.low, knob.high))
+        unit = "" if knob.unit == "bytes" else f", {knob.unit}"
+        values = f"switch, {default}" if knob.unit == "switch" else f"{default}; {low} to {high}{unit}"
+        only = "" if len(names) == len(engines) else f"; {', '.join(names)}"
+        lines += textwrap.wrap(f"* `{knob.name}` ({values}{only}): {knob.text}.", TEXT_COLUMNS, subsequent_indent="  ")
     return lines
 
 
@@ -395,16 +391,16 @@ def lane_table(lanes: list[Lane], engines: list[Engine]) -> list[str]:
 
 
 def bins_table(lanes: list[Lane], figures: list[Figures]) -> list[str]:
-    """Bins and batches of the classes that are powers of two; lanes that agree share their columns, most of them those without a name."""
+    """Bins and batches of the classes that are powers of four; lanes that agree share their columns, most of them those without a name."""
     groups: dict[tuple[Class, ...], list[str]] = {}
     for lane, f in zip(lanes, figures):
-        sizes = [c._replace(home=0, shared=0, list=0) for c in classes_of(f) if c.block & (c.block - 1) == 0]
+        sizes = [c._replace(home=0, shared=0, list=0) for c in classes_of(f) if c.block & (c.block - 1) == 0 and c.block.bit_length() % 2 == 1]
         groups.setdefault(tuple(sizes), []).append(lane.title)
     most = max(groups.values(), key=len)
     titles = ["" if names is most else f"{', '.join(names)}: " for names in groups.values()]
-    head = [title + what for title in titles for what in ("bin", "in bytes", "at first", "batch")]
+    head = [title + what for title in titles for what in ("bin", "at first", "batch")]
     rows = [
-        [human(row[0].block), *(text for c in row for text in (str(c.bin), human(c.bin * c.block), str(c.start), str(c.batch)))]
+        [human(row[0].block), *(str(count) for c in row for count in (c.bin, c.start, c.batch))]
         for row in zip(*groups)
     ]
     return table(["block", *head], rows)
@@ -416,8 +412,7 @@ def lanes_page(engines: list[Engine], lanes: list[Lane], figures: list[Figures])
         "<!-- written by tools/lanes.py (make docs); do not edit -->",
         "# Lanes and knobs",
         "",
-        "A knob is a compile-time constant. A lane is a named set of values for an engine's knobs, and one lane is one library. A",
-        "lane states only the values in which it differs from the defaults.",
+        "A knob is a compile-time constant. A lane is a named set of values for an engine's knobs, and one lane is one library.",
         "",
         "* The lists of knobs:",
         *(f"  [`{path}`](../{path})" for path in files),
@@ -433,19 +428,14 @@ def lanes_page(engines: list[Engine], lanes: list[Lane], figures: list[Figures])
         "",
         "## Knobs",
         "",
-        *value_table(engines),
+        "In parentheses: the default, the range, and the engine if only one has the knob. Two batches must fit into a bin: `HZ_BATCH_COUNT` is at most half of",
+        "`HZ_BIN_COUNT`. [architecture.md](architecture.md#what-is-bounded) has what the values bound.",
         "",
-        "Two batches must fit into a bin: `HZ_BATCH_COUNT` is at most half of `HZ_BIN_COUNT`.",
-        "",
-        *knob_texts(engines),
-        "",
-        "## What is bounded, and by how much",
-        "",
-        *bounds_table(lanes, figures),
+        *knob_lines(engines),
         "",
         "## Bins and batches",
         "",
-        f"There are {figures[0]['HZ_CLASS_COUNT'] - 1} size classes. The table has those that are powers of two. A bin holds at most",
+        f"There are {figures[0]['HZ_CLASS_COUNT'] - 1} size classes. The table has those that are powers of four. A bin holds at most",
         "`hz_bin_capacity(class)` blocks, and after its first few visits `hz_bin_start(class)`. At most `hz_batch_count(class)` blocks move in one step.",
         "",
         *bins_table(lanes, figures),

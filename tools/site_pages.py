@@ -16,6 +16,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = {"docs": "", "hakobench/docs": "hakobench/"}  # and their paths in the site
 TOP_PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "reporting.md"}
+DOORS = "documentation.md"  # docs/README.md: mkdocs takes a README.md beside index.md for the same page
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^][]|\[[^]]*\])*)\]\((?P<target>[^)\s]+)\)")
 CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 
@@ -26,7 +27,7 @@ def pages(root: pathlib.Path) -> dict[pathlib.Path, str]:
     for folder, site in FOLDERS.items():
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in {".md", ".svg", ".json"}:
-                found[path] = site + path.relative_to(root / folder).as_posix()
+                found[path] = DOORS if path == root / "docs/README.md" else site + path.relative_to(root / folder).as_posix()
     return found
 
 

@@ -8,9 +8,9 @@ lines that shards, pages and page tags have. So how often something is done is c
 
     scaling.py validate RATES.csv                    predictions for two CPUs, beside what was measured
     scaling.py simulate RATES.csv >SIMULATED.csv     throughput of each lane, workload, number of CPUs and placement
-    scaling.py tables RATES.csv SIMULATED.csv PAGE   writes the tables of docs/scaling.md
+    scaling.py tables RATES.csv SIMULATED.csv PAGE   writes the tables of bench/coherence/README.md
 
-docs/scaling.md states the assumptions and their sources.
+bench/coherence/README.md states the assumptions and their sources.
 """
 
 import collections
@@ -492,7 +492,7 @@ def measured_machine(rates: Rates) -> Machine:
 
 
 CPUS = (2, 4, 8, 16, 32, 64, 128)
-CPU_CHOICES = {  # name: ns between CPUs of a node, times between nodes; docs/scaling.md names the sources
+CPU_CHOICES = {  # name: ns between CPUs of a node, times between nodes; bench/coherence/README.md names the sources
     "measured here": (185.0, 2.0),
     "EPYC 7R13": (107.0, 1.84),
     "Xeon 8375C": (51.0, 2.1),
@@ -703,7 +703,7 @@ def blocks_of(rates: Mapping[tuple[str, str], Rates], table: Table) -> dict[str,
             "machines": machine_table(table)}  # fmt: skip
 
 
-@main.command(help="Writes the tables into docs/scaling.md.")
+@main.command(help="Writes the tables into bench/coherence/README.md.")
 @RATES
 @click.argument("simulated", type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path))
 @click.argument("page", type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path))

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Lays out build/documents: the directory in which the five documents' command lines work as they are written. It has
 # their Makefiles, script and programs at their paths; `hakmem` is the directory itself, since document 003 changes into
-# it. docs/seeds.md lists the commands.
+# it. README.md lists the commands.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 tree=$root/build/documents
@@ -17,4 +17,4 @@ make --no-print-directory -C "$tree/hakozuna" all
 cmake --build "$root/build/release" --target workload_bench_system xmalloc_test
 make --no-print-directory -C "$tree/hakozuna/hz3" all_ldpreload all_ldpreload_scale all_ldpreload_fast all_ldpreload_p32
 make --no-print-directory -C "$tree/hakozuna/hz4" all
-echo "documents: cd build/documents; docs/seeds.md lists the commands"
+echo "documents: cd build/documents; bench/documents/README.md lists the commands"

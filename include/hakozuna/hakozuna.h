@@ -239,10 +239,11 @@ enum hz_stats_format { HZ_STATS_TEXT = 0, HZ_STATS_JSON = 1, HZ_STATS_VERBOSE = 
 /* Writes a report of the heap to a file descriptor. HZ_STATS_TEXT is for people: the first five lines say how much
    memory is live, rests, is free, and how much of the process's memory that is, in MiB; then come the ranges of sizes,
    the classes that hold most, and what each thread keeps for reuse. HZ_STATS_VERBOSE adds all classes and threads, the
-   counters and the configuration. HZ_STATS_JSON has all of it in one line for programs (docs/stats-schema.json).
-   Allocates nothing, and holds no lock while it writes. Reads /proc/self, unless the program has restricted its system
-   calls. Returns 0, or -1 with errno set to EINVAL (unknown format) or to an error of write(2). Figures are exact while
-   no other thread allocates or frees; otherwise those that belong together can be a little apart. */
+   counters and the configuration. HZ_STATS_JSON has all of it in one line for programs
+   (docs/formats/stats-schema.json). Allocates nothing, and holds no lock while it writes. Reads /proc/self, unless the
+   program has restricted its system calls. Returns 0, or -1 with errno set to EINVAL (unknown format) or to an error of
+   write(2). Figures are exact while no other thread allocates or frees; otherwise those that belong together can be a
+   little apart. */
 HZ_API int hz_stats_print(int fd, enum hz_stats_format format);
 
 /* The totals that hz_stats_print writes, for use by programs. Members named _bytes are in bytes. Until version 1.0 a

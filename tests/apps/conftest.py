@@ -1,7 +1,7 @@
 """The session of tests/apps: which libraries, where the programs run, and what the results are kept in.
 
 HZ_LIB_DIR is a folder of libraries, HZ_LANES the lanes to run ('all', or names as in docs/lanes.md, or glibc), HZ_BUILD
-the build they come from. Results go to build/apps.json, beside those of earlier runs; `page.py` makes docs/real-programs.md of it.
+the build they come from. Results go to build/apps.json, beside those of earlier runs; `page.py` makes tests/apps/README.md of it.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def agree(ended: Ended) -> dict:
     assert report["core"]["unsure"] == []
     rows = [next(row for row in report["largest"] if lies_in(block, row)) for block in ended.large]
     assert rows == [row for row in report["largest"] if row in rows], "the largest first"
-    schema = json.loads((ROOT / "docs/stats-schema.json").read_text())
+    schema = json.loads((ROOT / "docs/formats/stats-schema.json").read_text())
     assert [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(report)] == []
     return report
 

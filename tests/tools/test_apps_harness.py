@@ -141,4 +141,4 @@ def test_the_page_shows_what_went_wrong():
     }
     text = page.replaced(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n", results)
     assert text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text
-    assert "| bash | 5.2 | arrays, recursion, pipes, 300 subshells | 1.0 | 2.0 | **wrong** | **wrong**: hz4 | ok, 1 lane |" in text
+    assert "| bash | 5.2 | arrays, recursion, pipes, 300 subshells | 1.0 | - | 2.0 | **wrong**: hz3_fast | **wrong**: hz4 | 1 ok |" in text

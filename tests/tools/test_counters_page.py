@@ -104,10 +104,10 @@ def test_no_engines(tree):
         counters.read_all(tree)
 
 
-def test_what_a_row_says():
-    assert counters.row(Counter("mid", "one", "SUM", "blocks")) == ["`one`", "blocks", "all", "all"]
-    assert counters.row(Counter("mid", "two", "HOT", "blocks", ("hz4",))) == ["`two`", "blocks", "hz4", "stats"]
-    assert counters.row(Counter("os", "three", "MAX", "most blocks"))[1] == "most blocks; the largest value of any thread"
+def test_what_an_item_says():
+    assert counters.item(Counter("mid", "one", "SUM", "blocks")) == "* `one`: blocks"
+    assert counters.item(Counter("mid", "two", "HOT", "blocks", ("hz4",))) == "* `two`: blocks (hz4, stats)"
+    assert counters.item(Counter("os", "three", "MAX", "most blocks")) == "* `three`: most blocks; the largest value of any thread"
 
 
 def printed(library: pathlib.Path) -> dict:
@@ -118,13 +118,15 @@ def printed(library: pathlib.Path) -> dict:
 
 
 def names_on_page(engine: str, builds: set[str]) -> set[tuple[str, str]]:
-    """(group, name) of the page's rows for one engine."""
-    rows = set()
+    """(group, name) of the page's items for one engine."""
+    items = set()
     for section in re.split(r"^## ", (counters.ROOT / counters.PAGE).read_text(), flags=re.MULTILINE)[1:]:
-        for name, engines, build in re.findall(r"^\| `(\w+)` \|.*\| ([\w, ]+) \| (\w+) \|$", section, re.MULTILINE):
-            if build in builds and (engines == "all" or engine in engines.split(", ")):
-                rows.add((section.split("\n")[0], name))
-    return rows
+        for name, limits in re.findall(r"^\* `(\w+)`: .*?(?: \(((?:hz\d|stats)(?:, (?:hz\d|stats))*)\))?$", section, re.MULTILINE):
+            words = limits.split(", ") if limits else []
+            engines = [word for word in words if word != "stats"]
+            if ("stats" if "stats" in words else "all") in builds and (not engines or engine in engines):
+                items.add((section.split("\n")[0], name))
+    return items
 
 
 @pytest.mark.parametrize("name", ["libhakozuna_hz3_home.so", "libhakozuna_hz4.so"])

@@ -11,9 +11,10 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARY = pathlib.Path(os.environ.get("HZ_LIB", ROOT / "build/lib/libhakozuna.so"))
+FOLDERS = ("docs", "docs/decisions", "docs/formats", "docs/history", "hakobench/docs", "bench/coherence", "bench/documents", "bench/results", "tests/apps")
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "src/README.md", "bench/README.md", "hakobench/README.md")),
-    *(page for folder in ("docs", "docs/decisions", "hakobench/docs", "bench/results") for page in sorted((ROOT / folder).glob("*.md"))),
+    *(page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))),
 ]
 BLOCK = re.compile(r"^```(?P<language>cpp|c)(?P<way>(?: [^\n]*)?)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
@@ -38,8 +39,8 @@ def sources() -> str:
 
 
 def examples() -> list:
-    """Each program of the pages docs/examples*.md, named by its page and line."""
-    pages = [(page.stem, page.read_text()) for page in sorted((ROOT / "docs").glob("examples*.md"))]
+    """Each program of a page of docs/, named by its page and line."""
+    pages = [(page.stem, page.read_text()) for page in sorted((ROOT / "docs").glob("*.md"))]
     return [
         pytest.param(found["language"], found["way"].strip(), found["code"], id=f"{name}-line{text.count(chr(10), 0, found.start()) + 1}")
         for name, text in pages
@@ -90,9 +91,9 @@ def unknown_names(text: str, known: str) -> list[str]:
 
 
 def without_older_names(page: pathlib.Path) -> str:
-    """In older-names.md the first columns of the tables have names of the earlier allocators."""
+    """In older-names.md a name of the earlier allocators stands before each arrow."""
     text = page.read_text()
-    return re.sub(r"^\|[^|]*\|", "|", text, flags=re.MULTILINE) if page.name == "older-names.md" else text
+    return re.sub(r"^\* [^→\n]*→", "*", text, flags=re.MULTILINE) if page.name == "older-names.md" else text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
@@ -272,12 +273,12 @@ REPEATED = [
     ("src/base/arena/arena.c", "DIRECTORY_COUNT = 1 << 18,", "docs/usage.md", "2^18 segments"),
     ("src/heap/cache/age.c", "AGE_SHARE = 32 ", "docs/usage.md", "a 32nd of each size class"),
     ("src/heap/knobs.def", r"HZ_DEPOT_AGE_MS, \d+, \d+, 100,", "docs/usage.md", "every 100 ms, a 32nd"),
-    ("src/heap/free.c", "FREES_AT_ONCE = 16 ", "docs/hz3.md", "after 16 frees"),
-    ("src/heap/pages/page.c", "BLOCKS_MIN = 4,", "docs/hz3.md", "at least 4 blocks"),
-    ("src/heap/pages/page.c", "WASTE_SHARE_MAX = 16,", "docs/hz3.md", "at most 1/16"),
-    ("src/heap/pages/adopt.c", "PAGES_AT_ONCE = 4 ", "docs/hz3.md", "up to 4 others"),
-    ("src/engines/hz4/lanes/default.h", r"HZ_HOME_BELOW_BYTES +HZ_SET\(129\)", "docs/hz4.md", "up to 128 bytes"),
-    ("src/engines/hz4/lanes/default.h", r"HZ_REMOTE_COUNT +HZ_SET\(256\)", "docs/hz4.md", "remote buffer: 256 blocks"),
+    ("src/heap/free.c", "FREES_AT_ONCE = 16 ", "docs/life-of-a-block.md", "after 16 frees"),
+    ("src/heap/pages/page.c", "BLOCKS_MIN = 4,", "docs/life-of-a-block.md", "at least 4 blocks"),
+    ("src/heap/pages/page.c", "WASTE_SHARE_MAX = 16,", "docs/life-of-a-block.md", "at most 1/16"),
+    ("src/heap/pages/adopt.c", "PAGES_AT_ONCE = 4 ", "docs/life-of-a-block.md", "up to 4 others"),
+    ("src/engines/hz4/lanes/default.h", r"HZ_HOME_BELOW_BYTES +HZ_SET\(129\)", "docs/life-of-a-block.md", "up to 128 bytes"),
+    ("src/engines/hz4/lanes/default.h", r"HZ_REMOTE_COUNT +HZ_SET\(256\)", "docs/life-of-a-block.md", "remote buffer: 256 blocks"),
 ]
 
 

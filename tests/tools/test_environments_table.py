@@ -19,11 +19,11 @@ ONE = Environment("one", "an environment")
 @pytest.mark.parametrize(
     ("seen", "row"),
     [
-        (Seen(keeper=True, keeper_name="hakozuna", resident_mb=7.4), "| one | an environment | runs | 7 | no | - |"),
-        (Seen(keeper=True, resident_mb=7.6, refused={"prctl": "EPERM"}), "| one | an environment | runs, nameless | 8 | no | EPERM: prctl |"),
-        (Seen(resident_mb=60, refused=dict.fromkeys(CALLS[1:], "kills")), "| one | an environment | none | 60 | no | kills: all but membarrier |"),
-        (Seen(killed="signal 31"), "| one | an environment | none | - | **killed**: signal 31 | - |"),
-        (Seen(failure="wants root"), "| one | an environment | not run here: wants root | | | |"),
+        (Seen(keeper=True, keeper_name="hakozuna", resident_mb=7.4), "| one | an environment | runs | 7 | - |"),
+        (Seen(keeper=True, resident_mb=7.6, refused={"prctl": "EPERM"}), "| one | an environment | runs, nameless | 8 | EPERM: prctl |"),
+        (Seen(resident_mb=60, refused=dict.fromkeys(CALLS[1:], "kills")), "| one | an environment | none | 60 | kills: all but membarrier |"),
+        (Seen(killed="signal 31"), "| one | an environment | **killed**: signal 31 | - | - |"),
+        (Seen(failure="wants root"), "| one | an environment | not run here: wants root | | |"),
     ],
 )
 def test_a_row(seen, row):

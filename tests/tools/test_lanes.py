@@ -166,15 +166,13 @@ def test_lanes_of_the_project():
 
 
 def test_each_knob_is_listed_once_with_the_engines_that_have_it():
-    only = Knob("HZ_ONLY", 0, 9, 3, "blocks", "Only hz8 has it")
-    engines = [ENGINE, lanes.Engine("hz8", [*KNOBS, only])]
-    assert lanes.value_table(engines) == [
-        "| knob | engines | unit | default | smallest | largest |",
-        "|---|---|---|---|---|---|",
-        "| `HZ_SIZE_BYTES` | hz7, hz8 | bytes | 32 B | 8 B | 64 B |",
-        "| `HZ_ONLY` | hz8 | blocks | 3 | 0 | 9 |",
+    only, switch = Knob("HZ_ONLY", 0, 9, 3, "blocks", "Only hz8 has it"), Knob("HZ_SWITCH", 0, 1, 1, "switch", "1 does it")
+    engines = [ENGINE, lanes.Engine("hz8", [*KNOBS, only, switch])]
+    assert lanes.knob_lines(engines) == [
+        "* `HZ_SIZE_BYTES` (32 B; 8 B to 64 B): This against that.",
+        "* `HZ_ONLY` (3; 0 to 9, blocks; hz8): Only hz8 has it.",
+        "* `HZ_SWITCH` (switch, 1; hz8): 1 does it.",
     ]
-    assert lanes.knob_texts(engines) == ["* `HZ_SIZE_BYTES`: This against that.", "* `HZ_ONLY`: Only hz8 has it."]
 
 
 def test_a_lane_is_listed_with_what_it_sets():
@@ -256,12 +254,10 @@ def test_a_lane_is_built_from_three_ways():
 def test_lanes_that_agree_share_columns():
     found = [lanes.Lane("hz7", name, "", {}, {}) for name in ("a", "b", "c")]
     same = lanes.bins_table(found[:2], [figures()] * 2)
-    assert same[0] == "| block | bin | in bytes | at first | batch |"
+    assert same[0] == "| block | bin | at first | batch |"
     other = lanes.bins_table(found, [figures(), figures(class_1_bin=64), figures()])
-    assert other[0] == (
-        "| block | bin | in bytes | at first | batch | hz7/b: bin | hz7/b: in bytes | hz7/b: at first | hz7/b: batch |"
-    )
-    assert other[2] == "| 16 B | 128 | 2 KiB | 96 | 64 | 64 | 1 KiB | 96 | 64 |"
+    assert other[0] == "| block | bin | at first | batch | hz7/b: bin | hz7/b: at first | hz7/b: batch |"
+    assert other[2] == "| 16 B | 128 | 96 | 64 | 64 | 96 | 64 |"
 
 
 def test_bad_knobs_end_the_tool(tmp_path, monkeypatch, capsys):

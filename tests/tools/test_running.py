@@ -89,7 +89,7 @@ def good(done: subprocess.CompletedProcess) -> str:
 
 
 def validator() -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(json.loads((ROOT / "docs/stats-schema.json").read_text()))
+    return jsonschema.Draft202012Validator(json.loads((ROOT / "docs/formats/stats-schema.json").read_text()))
 
 
 # ---- a process that answers ------------------------------------------------------------------------

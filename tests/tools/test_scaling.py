@@ -218,8 +218,8 @@ def test_command_line(tmp_path):
 
 
 def test_the_page_shows_the_stored_figures():
-    """docs/scaling.md has the tables of the stored simulation, which has every case."""
-    page = (ROOT / "docs/scaling.md").read_text(encoding="utf-8")
+    """bench/coherence/README.md has the tables of the stored simulation, which has every case."""
+    page = (ROOT / "bench/coherence/README.md").read_text(encoding="utf-8")
     table = scaling.read_simulated(SIMULATED_FILE)
     assert {tuple(str(value) for value in dataclasses.astuple(case)) for case in scaling.cases()} == set(table)
     blocks = {"scaling": scaling.scaling_table(table), "variants": scaling.variant_table(table), "machines": scaling.machine_table(table)}

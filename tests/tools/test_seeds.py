@@ -1,5 +1,5 @@
-"""docs/seeds.md and docs/older-names.md are true: each command line runs with small counts and prints what the page says, each flag is a knob,
-each counter is printed."""
+"""The five documents' pages are true: each command line of bench/documents/README.md runs with small counts and prints what the page says; each flag of
+docs/history/older-names.md is a knob, each counter is printed; each figure of docs/history/seeds.md is that of its run."""
 
 import gzip
 import json
@@ -14,8 +14,9 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIB_DIR = pathlib.Path(os.environ.get("HZ_LIB", ROOT / "build/lib/libhakozuna.so")).parent
 TREE = ROOT / "build/documents"
-SEEDS = (ROOT / "docs/seeds.md").read_text()
-NAMES = (ROOT / "docs/older-names.md").read_text()
+COMMANDS = (ROOT / "bench/documents/README.md").read_text()
+SEEDS = (ROOT / "docs/history/seeds.md").read_text()
+NAMES = (ROOT / "docs/history/older-names.md").read_text()
 BLOCK = re.compile(r"^```sh(?P<how>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 sys.path.insert(0, str(ROOT / "bench/documents"))
@@ -32,9 +33,9 @@ def prints(text_before: str) -> list[str]:
 
 def blocks() -> list:
     return [
-        pytest.param(found["how"].strip(), found["code"], prints(SEEDS[: found.start()]),
-                     id=f"line{SEEDS.count(chr(10), 0, found.start()) + 1}")
-        for found in BLOCK.finditer(SEEDS)
+        pytest.param(found["how"].strip(), found["code"], prints(COMMANDS[: found.start()]),
+                     id=f"line{COMMANDS.count(chr(10), 0, found.start()) + 1}")
+        for found in BLOCK.finditer(COMMANDS)
     ]  # fmt: skip
 
 
@@ -166,10 +167,10 @@ def knob_names() -> set[str]:
 
 
 def rows(heading: str) -> dict[str, str]:
-    """The table below a heading of older-names.md: what stands here, by each name in code of the left column."""
+    """The list below a heading of older-names.md: what stands here, by each name in code before the arrow."""
     section = NAMES.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     found = {}
-    for left, right in re.findall(r"^\|([^|]*)\|([^|]*)\|$", section, re.MULTILINE):
+    for left, right in re.findall(r"^\* ([^→\n]*) → (.*)$", section, re.MULTILINE):
         found |= dict.fromkeys(re.findall(r"`([^`]+)`", left), right)
     return found
 

@@ -1,4 +1,4 @@
-"""The reports that the library writes as JSON fit docs/stats-schema.json, and reports that are wrong do not."""
+"""The reports that the library writes as JSON fit docs/formats/stats-schema.json, and reports that are wrong do not."""
 
 import copy
 import json
@@ -11,7 +11,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARY = pathlib.Path(os.environ.get("HZ_LIB", ROOT / "build/lib/libhakozuna.so"))
-SCHEMA = json.loads((ROOT / "docs/stats-schema.json").read_text())
+SCHEMA = json.loads((ROOT / "docs/formats/stats-schema.json").read_text())
 LANES = ["hz3_scale", "hz4"]
 
 PROGRAM = """

@@ -10,8 +10,8 @@
 
 #include "base/os/compiler.h"
 
-/* Writes the profile as it is now, a *moment*. docs/profile-format.md describes the bytes. A file can have several
-   moments, one behind the other. Returns 0 or an errno value. */
+/* Writes the profile as it is now, a *moment*. docs/formats/profile-format.md describes the bytes. A file can have
+   several moments, one behind the other. Returns 0 or an errno value. */
 int hz_profile_write(int fd);
 
 /* Writes the sites that hold the most live bytes, as text with the file and offset of each call, for addr2line. What
