@@ -20,6 +20,9 @@ Rules:
               excepted
   atomic      in src, the compiler's and the standard's atomic functions only in base/os/atomic.h
   note        in src, a comment behind code ends on its line; a longer one stands above the statement
+  partner     in src, `sync: EDGE, partner FUNCTION` names an edge of docs/memory-order.md and a function of src that
+              has a comment `sync: EDGE` too
+  caller      in src, no comment lists callers; where one says `Only X calls this`, no other function, or file, does
   word        no paths of somebody's machine, no marks of unfinished work
   format      clang-format would change nothing
 """
@@ -32,6 +35,8 @@ import re
 import subprocess
 import sys
 from typing import Callable, Iterator, NamedTuple
+
+import tidy_names
 
 FILE_LINES = 800
 FUNCTION_LINES = 70
@@ -569,6 +574,10 @@ def find_problems(root: pathlib.Path, paths: list[str], rules: set[str]) -> list
                 problems += rule(source)
     if "circle" in rules:
         problems += check_circles(sources)
+    if "partner" in rules:
+        problems += [Problem(path, line, "partner", what) for path, line, what in tidy_names.check_partners(sources, root)]
+    if "caller" in rules:
+        problems += [Problem(path, line, "caller", what) for path, line, what in tidy_names.check_callers(sources)]
     if "rooms" in rules:
         problems += check_rooms(paths)
     if "format" in rules:
@@ -577,7 +586,7 @@ def find_problems(root: pathlib.Path, paths: list[str], rules: set[str]) -> list
 
 
 def main(arguments: list[str]) -> int:
-    names = [*RULES, "circle", "rooms", "format"]
+    names = [*RULES, "circle", "partner", "caller", "rooms", "format"]
     parser = argparse.ArgumentParser(description="Checks the house rules.")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--rule", action="append", choices=names, help="only this rule (may be repeated)")

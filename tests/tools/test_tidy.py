@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 import tidy
+import tidy_names
 
 TOOL = pathlib.Path(tidy.__file__)
 REPOSITORY = TOOL.parent.parent
@@ -305,6 +306,118 @@ def test_atomic(tree, code):
 def test_atomic_names_of_ours_and_comments(tree):
     text = "/* atomic_load(x) */\n_Atomic(int) x;\nint y = hz_load_rlx(&x);\n"
     assert tree({"src/engines/hz3/a.c": text}, "atomic") == []
+
+
+EDGES = "| edge | file |\n|---|---|\n| **list-take** | `a.c` |\n| **page-move** | `a.c` |\n"
+SEND = "void hz_list_send(int *word) {\n    *word = 1; /* sync: list-take, partner hz_list_take */\n}\n"
+TAKE = "int hz_list_take(int *word) {\n    return *word; /* sync: list-take, partner hz_list_send */\n}\n"
+
+
+def partner_problems(tree, comment: str, *, take: str = TAKE) -> list[str]:
+    """What the rule says of a comment in a.c, beside a pair that is right."""
+    files = {"docs/memory-order.md": EDGES, "src/base/os/a.c": f"{SEND}{take}{comment}\n", "src/base/os/atomic.h": "/* with the partner */\n"}
+    return tree(files, "partner")
+
+
+@pytest.mark.parametrize(
+    ("comment", "message"),
+    [
+        ("/* sync: list-take, partner hz_list_put */", "partner hz_list_put of list-take is no function of src"),
+        ("/* sync: list-take, partner hz_list_put: its contents */", "partner hz_list_put of list-take is no function of src"),
+        ("/* sync: list-take, partners hz_list_take, hz_gone. Why */", "partner hz_gone of list-take is no function of src"),
+        ("/* sync: list-take, partners hz_list_take\n * and hz_gone */", "partner hz_gone of list-take is no function of src"),
+        ("/* sync: list-take, partners hz_gone (the entry), hz_list_take (its kind) */", "partner hz_gone of list-take is no function of src"),
+        ("/* sync: list-take, as in hz_gone */", "partner hz_gone of list-take is no function of src"),
+        ("/* sync: list-take, partners as in hz_gone */", "partner hz_gone of list-take is no function of src"),
+        ("/* sync: page-move, partner hz_list_take */", "partner hz_list_take has no comment `sync: page-move`"),
+        ("/* sync: list-give, one thread */", "edge list-give is not in docs/memory-order.md"),
+        ("/* the partner is hz_list_take */", "a partner without its edge; want `sync: EDGE, partner FUNCTION`"),
+        ("/* sync: list-take, partner the other thread */", "partner the of list-take is no function of src"),
+    ],
+)
+def test_partner_that_is_wrong(tree, comment, message):
+    assert partner_problems(tree, comment) == [f"src/base/os/a.c:7: [partner] {message}"]
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "int x; /* sync: list-take */",
+        "/* sync: list-take; only the value counts */",
+        "/* relaxed: hint. sync: list-take, partner hz_list_take, and itself */",
+        "/* sync: list-take, partners hz_list_take,\n   hz_list_send and hz_list_take. The loser waits */",
+        "/* sync: list-take, partner the CAS below */",
+        "/* sync: list-take, partner the release store in this function */",
+        "/* sync: list-take, partners hz_list_take (the head) and hz_list_send (the tail) */",
+        "/* sync: list-take, as in hz_list_send */",
+        "/* sync: list-take, partner hz_list_take in a.c */",
+    ],
+)
+def test_partner_that_is_right(tree, comment):
+    assert partner_problems(tree, comment) == []
+
+
+def test_partner_that_is_silent(tree):
+    """The other end of an edge says so too."""
+    silent = TAKE.replace("sync: list-take, partner hz_list_send", "it is only read")
+    assert partner_problems(tree, "", take=silent) == ["src/base/os/a.c:2: [partner] partner hz_list_take has no comment `sync: list-take`"]
+
+
+def test_page_of_edges_that_names_nothing(tree):
+    page = EDGES + "| **list-give** | `a.c` | `hz_list_send`, CAS rel | `hz_list_gone`, load acq | `word` | none |\n"
+    found = tree({"docs/memory-order.md": page, "src/base/os/a.c": SEND + TAKE}, "partner")
+    assert found == ["docs/memory-order.md:5: [partner] hz_list_gone of list-give is no function of src"]
+
+
+@pytest.mark.parametrize("text", ["Called by b.c.", "Called when\n * a thread starts.", "Used by b.c.", "Callers: b.c, c.c.", "see a.h. Called from free."])
+def test_list_of_callers(tree, text):
+    [problem] = tree({"src/base/os/a.c": f"/*\n * a.c - it is. {text}\n */\n"}, "caller")
+    assert problem.startswith("src/base/os/a.c:2: [caller] '") and "a list of callers goes stale" in problem
+
+
+@pytest.mark.parametrize("text", ["/* exit can be called by a handler */", "/* For the child's only thread. */", "/* The caller holds the lock. */"])
+def test_rule_about_the_caller(tree, text):
+    assert tree({"src/base/os/a.c": f"{text}\nint x;\n"}, "caller") == []
+
+
+HEADER = "/* Ends it. Only {0}\n   calls this. */\nint hz_a_end(int x);\n"
+USE = "static int step(void) {\n    return hz_a_end(1);\n}\n"
+
+
+@pytest.mark.parametrize("caller", ["b.c", "step"])
+def test_only_caller(tree, caller):
+    files = {"src/base/os/a.h": HEADER.format(caller), "src/base/os/a.c": "int hz_a_end(int x) {\n    return x;\n}\n"}
+    assert tree(files, "caller") == ["src/base/os/a.h:1: [caller] nothing calls hz_a_end"]
+    assert tree({**files, "src/base/os/b.c": USE}, "caller") == []
+    other = USE.replace("step", "other")
+    found = tree({**files, "src/base/os/c.c": other}, "caller")
+    assert found == [f"src/base/os/c.c:2: [caller] other calls hz_a_end, but only {caller} may (src/base/os/a.h:1)"]
+
+
+def test_only_caller_of_nothing(tree):
+    assert tree({"src/base/os/a.h": "/* Only b.c calls this. */\nenum { A };\n"}, "caller") == [
+        "src/base/os/a.h:1: [caller] 'Only ... calls this' stands above no function"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        ("static HZ_NOINLINE _Atomic(int) *word_of(const void *block, int (*f)(int)) {", "word_of"),
+        ("enum answer hz_look(void) {", "hz_look"),
+        ("bool IMPL(purge)(void *address) {", "hz_os_purge"),
+        ("struct hz_round\nhz_round_do(int x,\n            int y) {", "hz_round_do"),
+    ],
+)
+def test_definitions(head, name):
+    text = f"/* {{ */\n{head}\n    puts(\"}}\");\n}}\n"
+    [found] = tidy_names.functions_of("a.c", text)
+    assert found.name == name and text[found.end :] == "}\n"
+
+
+@pytest.mark.parametrize("text", ["struct a {\n    int (*f)(void);\n};\n", "static int a[] = {f(1)};\n", "int f(void);\n", "#define F(x) {\n"])
+def test_no_definition(text):
+    assert list(tidy_names.functions_of("a.c", text)) == []
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 /*
- * density.c - see density.h. Called by tick.c and, for the answer, by the cache.
+ * density.c - see density.h.
  */
 #include "heap/back/density.h"
 

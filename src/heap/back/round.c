@@ -1,5 +1,5 @@
 /*
- * round.c - see round.h. Called by keeper.c.
+ * round.c - see round.h.
  *
  * The depot and the mailboxes age, bins of threads that did not use them for PARK_MS are emptied (park.h), parts of
  * pages and free pages are purged, and full units that got small pages are collapsed (pages/collapse.h). All that is

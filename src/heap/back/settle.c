@@ -1,5 +1,5 @@
 /*
- * settle.c - see settle.h. Called by tick.c and keeper.c.
+ * settle.c - see settle.h.
  */
 #include "heap/back/settle.h"
 

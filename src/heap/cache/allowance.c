@@ -1,5 +1,5 @@
 /*
- * allowance.c - see allowance.h. Called by room.c; by thread.c and park.c when threads come and go; by tick.c.
+ * allowance.c - see allowance.h.
  */
 #include "heap/cache/allowance.h"
 

@@ -1,5 +1,5 @@
 /*
- * idle.c - see idle.h. Called by tick.c.
+ * idle.c - see idle.h.
  *
  * If a bin's top is where it was a round ago, the bin was not used since, or as many blocks came as went; in that case
  * the thread refills it. An idle bin goes home whole and not by halves: if its blocks were freed in random order, half
