@@ -23,6 +23,7 @@ Rules:
   partner     in src, `sync: EDGE, partner FUNCTION` names an edge of docs/memory-order.md and a function of src that
               has a comment `sync: EDGE` too
   caller      in src, no comment lists callers; where one says `Only X calls this`, no other function, or file, does
+  verb        in src, functions use the verbs of docs/glossary.md for what they mean there, and no synonyms of them
   word        no paths of somebody's machine, no marks of unfinished work
   format      clang-format would change nothing
 """
@@ -578,6 +579,8 @@ def find_problems(root: pathlib.Path, paths: list[str], rules: set[str]) -> list
         problems += [Problem(path, line, "partner", what) for path, line, what in tidy_names.check_partners(sources, root)]
     if "caller" in rules:
         problems += [Problem(path, line, "caller", what) for path, line, what in tidy_names.check_callers(sources)]
+    if "verb" in rules:
+        problems += [Problem(path, line, "verb", what) for path, line, what in tidy_names.check_verbs(sources)]
     if "rooms" in rules:
         problems += check_rooms(paths)
     if "format" in rules:
@@ -586,7 +589,7 @@ def find_problems(root: pathlib.Path, paths: list[str], rules: set[str]) -> list
 
 
 def main(arguments: list[str]) -> int:
-    names = [*RULES, "circle", "partner", "caller", "rooms", "format"]
+    names = [*RULES, "circle", "partner", "caller", "verb", "rooms", "format"]
     parser = argparse.ArgumentParser(description="Checks the house rules.")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--rule", action="append", choices=names, help="only this rule (may be repeated)")

@@ -1,4 +1,4 @@
-"""The rules of tools/tidy.py about what one place of src says of others: partner, caller. tidy.py describes them.
+"""The rules of tools/tidy.py about names: partner, caller, verb. tidy.py describes them.
 
 A rule gets all sources (Source of tidy.py) and yields (path, line, what).
 """
@@ -193,3 +193,88 @@ def check_callers(sources: list) -> Iterator[Breach]:
             for path, use, function in uses:
                 if found["caller"] != (stem(path).rpartition("/")[2] if found["file"] else function):
                     yield path, use, f"{function} calls {name}, but only {found['caller']}{found['file'] or ''} may ({comment.path}:{line})"
+
+
+# ---- verb ------------------------------------------------------------------------------------------
+
+
+class Verb(NamedTuple):
+    """Where functions of the verb are: a function in no such folder or file means something else by it. `synonyms`:
+    words that no function uses, since they would mean the same as the verb."""
+
+    homes: str
+    synonyms: str = ""
+
+
+# Verbs of docs/glossary.md.
+VERBS = {
+    "park": Verb("src/heap/threads/"),
+    "resume": Verb("src/heap/threads/"),
+    "carve": Verb("src/heap/pages/", "slice"),
+    "send": Verb("src/", "enqueue post deliver dispatch forward"),
+    "take": Verb("src/", "dequeue grab receive"),
+    "put": Verb("src/", "deposit return"),
+    "pass": Verb("src/heap/cache/", "donate handover"),
+    "push": Verb("src/", "append"),
+    "pop": Verb("src/"),
+    "refill": Verb("src/heap/", "replenish restock"),
+    "flush": Verb("src/heap/cache/flush src/base/profile/profile_write src/base/watch/report", "evict spill"),
+    "drain": Verb("src/heap/pages/"),
+    "adopt": Verb("src/heap/pages/adopt", "steal inherit seize"),
+    "claim": Verb("src/", "obtain"),
+    "release": Verb("src/", "relinquish abandon disown"),
+    "attach": Verb("src/heap/threads/"),
+    "detach": Verb("src/heap/threads/"),
+    "depart": Verb("src/heap/pages/"),
+    "arrive": Verb("src/heap/pages/"),
+    "reclaim": Verb("src/heap/threads/orphan src/ways/", "reap salvage"),
+    "gather": Verb("src/ways/", "collect harvest"),
+    "settle": Verb("src/base/ src/heap/cache/ src/heap/pages/ src/heap/threads/ src/ways/"),
+    "retire": Verb("src/heap/pages/"),
+    "purge": Verb("src/", "decommit scavenge"),
+}
+# Verbs of style.md that need no glossary.
+PLAIN_VERBS = {
+    "find": Verb("src/", "lookup search locate"),
+    "get": Verb("src/", "fetch retrieve"),
+    "alloc": Verb("src/", "allocate"),
+    "free": Verb("src/", "deallocate dealloc dispose"),
+    "drop": Verb("src/", "destroy discard"),
+    "add": Verb("src/", "insert"),
+}
+GIVES_BACK = "gives memory back at once (src/heap/back/settle.c)"
+# Functions that are named otherwise, and what they do or why.
+OTHER_NAMES = {
+    "hz_zone_destroy": "public",
+    "enqueue": "a page, not blocks: the page queue (src/ways/queues)",
+    "leak_insert": "into a sorted list",
+    "hz_fence_drain": "empties the quarantine",
+    "entries_pass": "passes over entries",
+    "hz_keeper_resume": "the keeper goes on after a fork",
+    "hz_depot_spares_return": "spare batches, not blocks",
+    "hz_idle_bins_flush": "sends idle bins home",
+    "shard_retire": "retires all pages of a shard",
+    "hz_settle_walk": GIVES_BACK,
+    "class_settle": GIVES_BACK,
+    "classes_settle": GIVES_BACK,
+    "hz_settle_tick": GIVES_BACK,
+    "hz_settle_all": GIVES_BACK,
+}
+SUFFIX = re.compile(r"(?:_(?:locked|slow|fork|all|some|one|once|due|sent|class|fully|tick|walk))+$")
+SYNONYMS = {word: verb for table in (VERBS, PLAIN_VERBS) for verb, row in table.items() for word in row.synonyms.split()}
+
+
+def check_verbs(sources: list) -> Iterator[Breach]:
+    """One verb for each meaning, and one meaning for each verb."""
+    tree = Tree(sources)
+    for name, functions in sorted(tree.functions.items()):
+        if name in OTHER_NAMES:
+            continue
+        verb = SUFFIX.sub("", name).rpartition("_")[2]
+        for path, start in {(function.path, function.start) for function in functions}:
+            line = line_of(tree.texts[path], start)
+            for word in name.split("_"):
+                if word in SYNONYMS:
+                    yield path, line, f"{name}: '{word}' is called '{SYNONYMS[word]}' here (docs/glossary.md)"
+            if verb in VERBS and not path.startswith(tuple(VERBS[verb].homes.split())):
+                yield path, line, f"{name}: '{verb}' means something else (docs/glossary.md); it belongs to {VERBS[verb].homes}"

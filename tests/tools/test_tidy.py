@@ -1,6 +1,7 @@
 """Each house rule gets a bad input, which it must report, and a similar good one, which it must accept."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -418,6 +419,55 @@ def test_definitions(head, name):
 @pytest.mark.parametrize("text", ["struct a {\n    int (*f)(void);\n};\n", "static int a[] = {f(1)};\n", "int f(void);\n", "#define F(x) {\n"])
 def test_no_definition(text):
     assert list(tidy_names.functions_of("a.c", text)) == []
+
+
+def function(name: str) -> str:
+    return f"int {name}(int x) {{\n    return x;\n}}\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "message"),
+    [
+        ("src/heap/a.c", "hz_block_fetch", "'fetch' is called 'get' here (docs/glossary.md)"),
+        ("src/ways/inbox/a.c", "hz_enqueue_all", "'enqueue' is called 'send' here (docs/glossary.md)"),
+        ("src/front/a.c", "hz_page_adopt", "'adopt' means something else (docs/glossary.md); it belongs to src/heap/pages/adopt"),
+        ("src/heap/back/a.c", "hz_pages_retire_all_locked", "'retire' means something else (docs/glossary.md); it belongs to src/heap/pages/"),
+        ("src/heap/back/a.c", "park", "'park' means something else (docs/glossary.md); it belongs to src/heap/threads/"),
+    ],
+)
+def test_verb(tree, path, name, message):
+    assert tree({path: "int x;\n" + function(name)}, "verb") == [f"{path}:2: [verb] {name}: {message}"]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("src/heap/pages/page.c", "hz_page_retire_locked"),
+        ("src/heap/threads/a.c", "hz_park_is_lost"),
+        ("src/heap/back/a.c", "park_reset"),  # not the verb, but a part of the name
+        ("src/heap/back/a.c", "is_fetched"),
+        ("src/front/api.c", "hz_zone_destroy"),
+        ("tests/unit/a.cc", "hz_block_fetch"),
+    ],
+)
+def test_verb_that_is_right(tree, path, name):
+    assert tree({path: function(name)}, "verb") == []
+
+
+def test_verbs_are_those_of_the_glossary():
+    rows = (REPOSITORY / "docs/glossary.md").read_text().partition("## Verbs")[2]
+    verbs = {verb for row in re.findall(r"^\| ([a-z, ]+) \|", rows, re.MULTILINE) for verb in row.split(", ")}
+    assert set(tidy_names.VERBS) <= verbs
+    assert not set(tidy_names.SYNONYMS) & (verbs | set(tidy_names.PLAIN_VERBS))
+
+
+def test_other_names_are_still_used(monkeypatch):
+    """An exception that nothing needs any more would allow the next wrong name."""
+    paths = [path for path in tidy.known_files(REPOSITORY) if path.startswith("src/")]
+    names = dict(tidy_names.OTHER_NAMES)
+    monkeypatch.setattr(tidy_names, "OTHER_NAMES", {})
+    found = {problem.text.partition(":")[0] for problem in tidy.find_problems(REPOSITORY, paths, {"verb"})}
+    assert found == set(names)
 
 
 @pytest.mark.parametrize(
