@@ -24,6 +24,7 @@ Rules:
               has a comment `sync: EDGE` too
   caller      in src, no comment lists callers; where one says `Only X calls this`, no other function, or file, does
   verb        in src, functions use the verbs of docs/glossary.md for what they mean there, and no synonyms of them
+  knobs       an engine has at most 20 knobs and 4 lanes beside those of its documents, or as many as tests/counts/knobs.txt says
   word        no paths of somebody's machine, no marks of unfinished work
   format      clang-format would change nothing
 """
@@ -581,6 +582,8 @@ def find_problems(root: pathlib.Path, paths: list[str], rules: set[str]) -> list
         problems += [Problem(path, line, "caller", what) for path, line, what in tidy_names.check_callers(sources)]
     if "verb" in rules:
         problems += [Problem(path, line, "verb", what) for path, line, what in tidy_names.check_verbs(sources)]
+    if "knobs" in rules:
+        problems += [Problem(path, line, "knobs", what) for path, line, what in tidy_names.check_knobs(root, engines_of(root))]
     if "rooms" in rules:
         problems += check_rooms(paths)
     if "format" in rules:
@@ -589,7 +592,7 @@ def find_problems(root: pathlib.Path, paths: list[str], rules: set[str]) -> list
 
 
 def main(arguments: list[str]) -> int:
-    names = [*RULES, "circle", "partner", "caller", "verb", "rooms", "format"]
+    names = [*RULES, "circle", "partner", "caller", "verb", "knobs", "rooms", "format"]
     parser = argparse.ArgumentParser(description="Checks the house rules.")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--rule", action="append", choices=names, help="only this rule (may be repeated)")

@@ -1,6 +1,6 @@
-"""The rules of tools/tidy.py about names: partner, caller, verb. tidy.py describes them.
+"""The rules of tools/tidy.py about names: partner, caller, verb, knobs. tidy.py describes them.
 
-A rule gets all sources (Source of tidy.py) and yields (path, line, what).
+A rule gets all sources (Source of tidy.py), or the root, and yields (path, line, what).
 """
 
 import pathlib
@@ -278,3 +278,47 @@ def check_verbs(sources: list) -> Iterator[Breach]:
                     yield path, line, f"{name}: '{word}' is called '{SYNONYMS[word]}' here (docs/glossary.md)"
             if verb in VERBS and not path.startswith(tuple(VERBS[verb].homes.split())):
                 yield path, line, f"{name}: '{verb}' means something else (docs/glossary.md); it belongs to {VERBS[verb].homes}"
+
+
+# ---- knobs -----------------------------------------------------------------------------------------
+
+KNOBS_PAGE = "tests/counts/knobs.txt"
+KNOBS_MOST = {"knobs": 20, "lanes": 4}
+KNOB_LINE = re.compile(r"^KNOB\((\w+),", re.MULTILINE)
+COUNT_LINE = re.compile(r"documents (?:knob|lane) (?P<own>\S+)|most (?P<engine>\S+) (?P<what>knobs|lanes) (?P<most>\d+)$")
+
+
+def knobs_in(path: pathlib.Path) -> list[str]:
+    return KNOB_LINE.findall(path.read_text(encoding="utf-8")) if path.is_file() else []
+
+
+def check_knobs(root: pathlib.Path, engines: list[str]) -> Iterator[Breach]:
+    """What an engine can be built with stays small enough to know and to test."""
+    own: dict[str, int] = {}
+    most: dict[tuple[str, str], int] = {}
+    page = root / KNOBS_PAGE
+    for number, line in enumerate(page.read_text(encoding="utf-8").split("\n") if page.is_file() else [], 1):
+        found = COUNT_LINE.match(line)
+        if found is None:
+            if line and not line.startswith("#"):
+                yield KNOBS_PAGE, number, f"'{line}'; want `documents knob|lane NAME` or `most ENGINE knobs|lanes N`"
+        elif found["own"]:
+            own[found["own"]] = number
+        else:
+            most[found["engine"], found["what"]] = int(found["most"])
+    unknown = dict(own)
+    for engine in engines:
+        folder = f"src/engines/{engine}"
+        names = {
+            "knobs": knobs_in(root / "src/heap/knobs.def") + knobs_in(root / folder / "engine_knobs.def"),
+            "lanes": [f"{engine}/{path.stem}" for path in sorted((root / folder / "lanes").glob("*.h"))],
+        }
+        for what, there in names.items():
+            ours = [name for name in there if name not in own]
+            allowed = most.get((engine, what), KNOBS_MOST[what])
+            if len(ours) > allowed:
+                yield f"{folder}/{'engine_knobs.def' if what == 'knobs' else 'lanes'}", 1, f"{len(ours)} {what} of our own; allowed: {allowed} ({KNOBS_PAGE})"
+            for name in there:
+                unknown.pop(name, None)
+    for name, number in unknown.items():
+        yield KNOBS_PAGE, number, f"no engine has {name}"

@@ -470,6 +470,43 @@ def test_other_names_are_still_used(monkeypatch):
     assert found == set(names)
 
 
+def knobs(first: int, count: int) -> str:
+    return "/* KNOB(NO, ...) */\n" + "".join(f"KNOB(HZ_{number}, 0, 1, 0)\n" for number in range(first, first + count))
+
+
+def test_too_many_knobs(tree):
+    files = {"src/heap/knobs.def": knobs(0, 15), "src/engines/hz3/engine_knobs.def": knobs(20, 5)}
+    assert tree(files, "knobs") == []
+    breach = "src/engines/hz3/engine_knobs.def:1: [knobs] 21 knobs of our own; allowed: 20 (tests/counts/knobs.txt)"
+    assert tree({**files, "src/engines/hz3/engine_knobs.def": knobs(20, 6)}, "knobs") == [breach]
+    files["src/engines/hz3/engine_knobs.def"] = knobs(20, 8)
+    assert tree({**files, "tests/counts/knobs.txt": "# why\ndocuments knob HZ_3  HZ3_OLD\nmost hz3 knobs 22\n"}, "knobs") == []
+    found = tree({**files, "tests/counts/knobs.txt": "documents knob HZ_3\nmost hz3 knobs 21\n"}, "knobs")
+    assert found == ["src/engines/hz3/engine_knobs.def:1: [knobs] 22 knobs of our own; allowed: 21 (tests/counts/knobs.txt)"]
+
+
+def test_too_many_lanes(tree):
+    files = {f"src/engines/hz4/lanes/{name}.h": "" for name in "abcd"}
+    assert tree(files, "knobs") == []
+    files["src/engines/hz4/lanes/e.h"] = ""
+    assert tree(files, "knobs") == ["src/engines/hz4/lanes:1: [knobs] 5 lanes of our own; allowed: 4 (tests/counts/knobs.txt)"]
+    assert tree({**files, "tests/counts/knobs.txt": "documents lane hz4/e\n"}, "knobs") == []
+
+
+def test_list_of_knobs_that_is_wrong(tree):
+    found = tree({"tests/counts/knobs.txt": "documents knob HZ_GONE\nmany knobs\n"}, "knobs")
+    assert found == [
+        "tests/counts/knobs.txt:2: [knobs] 'many knobs'; want `documents knob|lane NAME` or `most ENGINE knobs|lanes N`",
+        "tests/counts/knobs.txt:1: [knobs] no engine has HZ_GONE",
+    ]
+
+
+def test_every_flag_of_the_documents_is_a_knob_of_theirs():
+    listed = set(re.findall(r"^documents knob HZ_(\S+)", (REPOSITORY / tidy_names.KNOBS_PAGE).read_text(), re.MULTILINE))
+    flags = (REPOSITORY / "bench/documents/library.py").read_text().partition("FLAGS = {")[2].partition("}")[0]
+    assert set(re.findall(r': "(\w+)"', flags)) | {"PAGE_LOCAL_REMOTE"} == listed
+
+
 @pytest.mark.parametrize(
     "text",
     [
