@@ -22,6 +22,11 @@ Rules:
               excepted
   atomic      in src, the compiler's and the standard's atomic functions only in base/os/atomic.h
   note        in src, a comment behind code ends on its line; a longer one stands above the statement
+  partner     in src, `sync: EDGE, partner FUNCTION` names an edge of docs/memory-order.md and a function of src that
+              has a comment `sync: EDGE` too
+  caller      in src, no comment lists callers; where one says `Only X calls this`, no other function, or file, does
+  verb        in src, functions use the verbs of docs/glossary.md for what they mean there, and no synonyms of them
+  knobs       an engine has at most 20 knobs and 4 lanes beside those of its documents, or as many as tests/counts/knobs.txt says
   word        no paths of somebody's machine, no marks of unfinished work
   format      clang-format would change nothing
 """
@@ -34,6 +39,8 @@ import re
 import subprocess
 import sys
 from typing import Callable, Iterator, NamedTuple
+
+import tidy_names
 
 FILE_LINES = 800
 FUNCTION_LINES = 70
@@ -125,7 +132,7 @@ HEAP_ORDER = (
     "pages/link mailbox takers pages/shard pages/grid pages/page pages/list_check pages/mail way "
     "back/pressure pages/collapse pages/page_purge pages/put pages/send pages/drain pages/adopt pages/supply "
     "cache/depot cache/sampler cache/inspect cache/flush cache/room cache/age cache/refill cpu_bins "
-    "threads/init back/limit back/surroundings threads/park threads/orphan threads/zone back/sleepers back/chores back/keeper "
+    "threads/init back/limit back/surroundings threads/park threads/orphan threads/zone threads/sleepers back/chores back/keeper "
     "threads/fork threads/thread threads/sample back/tick back/purge query resize malloc free heap "
     "report/figures report/flow report/situation report/stats config report/overview"
 ).split()
@@ -639,6 +646,14 @@ def find_problems(root: pathlib.Path, paths: list[str], rules: set[str]) -> list
                 problems += rule(source)
     if "circle" in rules:
         problems += check_circles(sources)
+    if "partner" in rules:
+        problems += [Problem(path, line, "partner", what) for path, line, what in tidy_names.check_partners(sources, root)]
+    if "caller" in rules:
+        problems += [Problem(path, line, "caller", what) for path, line, what in tidy_names.check_callers(sources)]
+    if "verb" in rules:
+        problems += [Problem(path, line, "verb", what) for path, line, what in tidy_names.check_verbs(sources)]
+    if "knobs" in rules:
+        problems += [Problem(path, line, "knobs", what) for path, line, what in tidy_names.check_knobs(root, engines_of(root))]
     if "rooms" in rules:
         problems += check_rooms(paths)
     if "format" in rules:
@@ -647,7 +662,7 @@ def find_problems(root: pathlib.Path, paths: list[str], rules: set[str]) -> list
 
 
 def main(arguments: list[str]) -> int:
-    names = [*RULES, "circle", "rooms", "format"]
+    names = [*RULES, "circle", "partner", "caller", "verb", "knobs", "rooms", "format"]
     parser = argparse.ArgumentParser(description="Checks the house rules.")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--rule", action="append", choices=names, help="only this rule (may be repeated)")

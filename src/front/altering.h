@@ -1,6 +1,6 @@
 /*
  * altering.h - which system calls change what a process may do with memory, or what the kernel does with it, so that
- * the next owner of the memory would notice. Used by the functions that the library replaces.
+ * the next owner of the memory would notice.
  */
 #ifndef HZ_FRONT_ALTERING_H
 #define HZ_FRONT_ALTERING_H

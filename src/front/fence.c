@@ -1,5 +1,5 @@
 /*
- * fence.c - see fence.h. Called by front.h and family.c in the guard build.
+ * fence.c - see fence.h.
  */
 #include "front/fence.h"
 

@@ -1,5 +1,5 @@
 /*
- * quarantine.c - see quarantine.h. Called by fence.c.
+ * quarantine.c - see quarantine.h.
  *
  * The places are in groups, each with a lock. A thread never waits for one: where another thread is in the group, or a
  * fork has left it locked in a child, the block leaves at once.

@@ -1,5 +1,5 @@
 /*
- * reporter.c - see reporter.h. Called by override_load.c, override_prctl.c and override_thread.c.
+ * reporter.c - see reporter.h.
  *
  * All that is static here is written by hz_reporter_start, in a process with one thread, and in a fork's child by the
  * fork handler, in such a process too. Afterwards only what is atomic changes.

@@ -1,5 +1,5 @@
 /*
- * request.c - see request.h. Called by reporter.c.
+ * request.c - see request.h.
  */
 #include "front/request.h"
 

@@ -1,6 +1,6 @@
 /*
- * zero.c - see zero.h. Called by fence.c. A bit for each address says whether it is in use. Addresses are handed out in
- * a circle, so that one that was given back is used again late.
+ * zero.c - see zero.h. A bit for each address says whether it is in use. Addresses are handed out in a circle, so that
+ * one that was given back is used again late.
  */
 #include "front/zero.h"
 

@@ -1,5 +1,5 @@
 /*
- * free.c - see free.h. Called by the fast path (heap.h).
+ * free.c - see free.h.
  */
 #include "heap/free.h"
 

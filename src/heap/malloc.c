@@ -1,5 +1,5 @@
 /*
- * malloc.c - see malloc.h. Called by the fast path (heap.h) and by the front.
+ * malloc.c - see malloc.h.
  */
 #include "heap/malloc.h"
 

@@ -1,6 +1,5 @@
 /*
- * misuse.c - see misuse.h. Called by the slow paths of the malloc family, and where blocks go home. Reads page tags
- * only, since the block may lie anywhere.
+ * misuse.c - see misuse.h. Reads page tags only, since the block may lie anywhere.
  */
 #include "heap/misuse.h"
 

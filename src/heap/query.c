@@ -1,5 +1,5 @@
 /*
- * query.c - see query.h. Called by free.c, resize.c and the front.
+ * query.c - see query.h.
  */
 #include "heap/query.h"
 

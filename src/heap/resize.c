@@ -1,6 +1,5 @@
 /*
- * resize.c - see resize.h. Called by realloc and hz_expand. Only large blocks can be resized; a small one has the size
- * of its class.
+ * resize.c - see resize.h. Only large blocks can be resized; a small one has the size of its class.
  */
 #include "heap/resize.h"
 

@@ -7,7 +7,7 @@
 #include "base/os/compiler.h"
 
 /* The block, or, with `may_move`, its new address if its pages were remapped; NULL, with the block untouched, when only
-   a copy can resize it. size > 0. Called by the block's holder. `function`: one of HZ_IN_*. */
+   a copy can resize it. size > 0. For the block's holder. `function`: one of HZ_IN_*. */
 void *hz_resize(void *block, size_t size, bool may_move, const char *function);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * seal.c - see seal.h. Called where blocks come to a place in which they rest, or leave it.
+ * seal.c - see seal.h.
  *
  * A block's seal travels with the block: the edge that passes the block on publishes the words and the bit.
  */

@@ -1,5 +1,5 @@
 /*
- * sizeclass.c - the one question about size classes that needs a search. Called by aligned allocations.
+ * sizeclass.c - the one question about size classes that needs a search.
  */
 #include "heap/sizeclass.h"
 

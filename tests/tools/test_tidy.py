@@ -1,12 +1,14 @@
 """Each house rule gets a bad input, which it must report, and a similar good one, which it must accept."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 
 import pytest
 
 import tidy
+import tidy_names
 
 TOOL = pathlib.Path(tidy.__file__)
 REPOSITORY = TOOL.parent.parent
@@ -305,6 +307,204 @@ def test_atomic(tree, code):
 def test_atomic_names_of_ours_and_comments(tree):
     text = "/* atomic_load(x) */\n_Atomic(int) x;\nint y = hz_load_rlx(&x);\n"
     assert tree({"src/engines/hz3/a.c": text}, "atomic") == []
+
+
+EDGES = "| edge | file |\n|---|---|\n| **list-take** | `a.c` |\n| **page-move** | `a.c` |\n"
+SEND = "void hz_list_send(int *word) {\n    *word = 1; /* sync: list-take, partner hz_list_take */\n}\n"
+TAKE = "int hz_list_take(int *word) {\n    return *word; /* sync: list-take, partner hz_list_send */\n}\n"
+
+
+def partner_problems(tree, comment: str, *, take: str = TAKE) -> list[str]:
+    """What the rule says of a comment in a.c, beside a pair that is right."""
+    files = {"docs/memory-order.md": EDGES, "src/base/os/a.c": f"{SEND}{take}{comment}\n", "src/base/os/atomic.h": "/* with the partner */\n"}
+    return tree(files, "partner")
+
+
+@pytest.mark.parametrize(
+    ("comment", "message"),
+    [
+        ("/* sync: list-take, partner hz_list_put */", "partner hz_list_put of list-take is no function of src"),
+        ("/* sync: list-take, partner hz_list_put: its contents */", "partner hz_list_put of list-take is no function of src"),
+        ("/* sync: list-take, partners hz_list_take, hz_gone. Why */", "partner hz_gone of list-take is no function of src"),
+        ("/* sync: list-take, partners hz_list_take\n * and hz_gone */", "partner hz_gone of list-take is no function of src"),
+        ("/* sync: list-take, partners hz_gone (the entry), hz_list_take (its kind) */", "partner hz_gone of list-take is no function of src"),
+        ("/* sync: list-take, as in hz_gone */", "partner hz_gone of list-take is no function of src"),
+        ("/* sync: list-take, partners as in hz_gone */", "partner hz_gone of list-take is no function of src"),
+        ("/* sync: page-move, partner hz_list_take */", "partner hz_list_take has no comment `sync: page-move`"),
+        ("/* sync: list-give, one thread */", "edge list-give is not in docs/memory-order.md"),
+        ("/* the partner is hz_list_take */", "a partner without its edge; want `sync: EDGE, partner FUNCTION`"),
+        ("/* sync: list-take, partner the other thread */", "partner the of list-take is no function of src"),
+    ],
+)
+def test_partner_that_is_wrong(tree, comment, message):
+    assert partner_problems(tree, comment) == [f"src/base/os/a.c:7: [partner] {message}"]
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "int x; /* sync: list-take */",
+        "/* sync: list-take; only the value counts */",
+        "/* relaxed: hint. sync: list-take, partner hz_list_take, and itself */",
+        "/* sync: list-take, partners hz_list_take,\n   hz_list_send and hz_list_take. The loser waits */",
+        "/* sync: list-take, partner the CAS below */",
+        "/* sync: list-take, partner the release store in this function */",
+        "/* sync: list-take, partners hz_list_take (the head) and hz_list_send (the tail) */",
+        "/* sync: list-take, as in hz_list_send */",
+        "/* sync: list-take, partner hz_list_take in a.c */",
+    ],
+)
+def test_partner_that_is_right(tree, comment):
+    assert partner_problems(tree, comment) == []
+
+
+def test_partner_that_is_silent(tree):
+    """The other end of an edge says so too."""
+    silent = TAKE.replace("sync: list-take, partner hz_list_send", "it is only read")
+    assert partner_problems(tree, "", take=silent) == ["src/base/os/a.c:2: [partner] partner hz_list_take has no comment `sync: list-take`"]
+
+
+def test_page_of_edges_that_names_nothing(tree):
+    page = EDGES + "| **list-give** | `a.c` | `hz_list_send`, CAS rel | `hz_list_gone`, load acq | `word` | none |\n"
+    found = tree({"docs/memory-order.md": page, "src/base/os/a.c": SEND + TAKE}, "partner")
+    assert found == ["docs/memory-order.md:5: [partner] hz_list_gone of list-give is no function of src"]
+
+
+@pytest.mark.parametrize("text", ["Called by b.c.", "Called when\n * a thread starts.", "Used by b.c.", "Callers: b.c, c.c.", "see a.h. Called from free."])
+def test_list_of_callers(tree, text):
+    [problem] = tree({"src/base/os/a.c": f"/*\n * a.c - it is. {text}\n */\n"}, "caller")
+    assert problem.startswith("src/base/os/a.c:2: [caller] '") and "a list of callers goes stale" in problem
+
+
+@pytest.mark.parametrize("text", ["/* exit can be called by a handler */", "/* For the child's only thread. */", "/* The caller holds the lock. */"])
+def test_rule_about_the_caller(tree, text):
+    assert tree({"src/base/os/a.c": f"{text}\nint x;\n"}, "caller") == []
+
+
+HEADER = "/* Ends it. Only {0}\n   calls this. */\nint hz_a_end(int x);\n"
+USE = "static int step(void) {\n    return hz_a_end(1);\n}\n"
+
+
+@pytest.mark.parametrize("caller", ["b.c", "step"])
+def test_only_caller(tree, caller):
+    files = {"src/base/os/a.h": HEADER.format(caller), "src/base/os/a.c": "int hz_a_end(int x) {\n    return x;\n}\n"}
+    assert tree(files, "caller") == ["src/base/os/a.h:1: [caller] nothing calls hz_a_end"]
+    assert tree({**files, "src/base/os/b.c": USE}, "caller") == []
+    other = USE.replace("step", "other")
+    found = tree({**files, "src/base/os/c.c": other}, "caller")
+    assert found == [f"src/base/os/c.c:2: [caller] other calls hz_a_end, but only {caller} may (src/base/os/a.h:1)"]
+
+
+def test_only_caller_of_nothing(tree):
+    assert tree({"src/base/os/a.h": "/* Only b.c calls this. */\nenum { A };\n"}, "caller") == [
+        "src/base/os/a.h:1: [caller] 'Only ... calls this' stands above no function"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        ("static HZ_NOINLINE _Atomic(int) *word_of(const void *block, int (*f)(int)) {", "word_of"),
+        ("enum answer hz_look(void) {", "hz_look"),
+        ("bool IMPL(purge)(void *address) {", "hz_os_purge"),
+        ("struct hz_round\nhz_round_do(int x,\n            int y) {", "hz_round_do"),
+    ],
+)
+def test_definitions(head, name):
+    text = f"/* {{ */\n{head}\n    puts(\"}}\");\n}}\n"
+    [found] = tidy_names.functions_of("a.c", text)
+    assert found.name == name and text[found.end :] == "}\n"
+
+
+@pytest.mark.parametrize("text", ["struct a {\n    int (*f)(void);\n};\n", "static int a[] = {f(1)};\n", "int f(void);\n", "#define F(x) {\n"])
+def test_no_definition(text):
+    assert list(tidy_names.functions_of("a.c", text)) == []
+
+
+def function(name: str) -> str:
+    return f"int {name}(int x) {{\n    return x;\n}}\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "message"),
+    [
+        ("src/heap/a.c", "hz_block_fetch", "'fetch' is called 'get' here (docs/glossary.md)"),
+        ("src/ways/inbox/a.c", "hz_enqueue_all", "'enqueue' is called 'send' here (docs/glossary.md)"),
+        ("src/front/a.c", "hz_page_adopt", "'adopt' means something else (docs/glossary.md); it belongs to src/heap/pages/adopt"),
+        ("src/heap/back/a.c", "hz_pages_retire_all_locked", "'retire' means something else (docs/glossary.md); it belongs to src/heap/pages/"),
+        ("src/heap/back/a.c", "park", "'park' means something else (docs/glossary.md); it belongs to src/heap/threads/"),
+    ],
+)
+def test_verb(tree, path, name, message):
+    assert tree({path: "int x;\n" + function(name)}, "verb") == [f"{path}:2: [verb] {name}: {message}"]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("src/heap/pages/page.c", "hz_page_retire_locked"),
+        ("src/heap/threads/a.c", "hz_park_is_lost"),
+        ("src/heap/back/a.c", "park_reset"),  # not the verb, but a part of the name
+        ("src/heap/back/a.c", "is_fetched"),
+        ("src/front/api.c", "hz_zone_destroy"),
+        ("tests/unit/a.cc", "hz_block_fetch"),
+    ],
+)
+def test_verb_that_is_right(tree, path, name):
+    assert tree({path: function(name)}, "verb") == []
+
+
+def test_verbs_are_those_of_the_glossary():
+    rows = (REPOSITORY / "docs/glossary.md").read_text().partition("## Verbs")[2]
+    verbs = {verb for row in re.findall(r"^\* \*\*([a-z, ]+)\*\*:", rows, re.MULTILINE) for verb in row.split(", ")}
+    assert set(tidy_names.VERBS) <= verbs
+    assert not set(tidy_names.SYNONYMS) & (verbs | set(tidy_names.PLAIN_VERBS))
+
+
+def test_other_names_are_still_used(monkeypatch):
+    """An exception that nothing needs any more would allow the next wrong name."""
+    paths = [path for path in tidy.known_files(REPOSITORY) if path.startswith("src/")]
+    names = dict(tidy_names.OTHER_NAMES)
+    monkeypatch.setattr(tidy_names, "OTHER_NAMES", {})
+    found = {problem.text.partition(":")[0] for problem in tidy.find_problems(REPOSITORY, paths, {"verb"})}
+    assert found == set(names)
+
+
+def knobs(first: int, count: int) -> str:
+    return "/* KNOB(NO, ...) */\n" + "".join(f"KNOB(HZ_{number}, 0, 1, 0)\n" for number in range(first, first + count))
+
+
+def test_too_many_knobs(tree):
+    files = {"src/heap/knobs.def": knobs(0, 15), "src/engines/hz3/engine_knobs.def": knobs(20, 5)}
+    assert tree(files, "knobs") == []
+    breach = "src/engines/hz3/engine_knobs.def:1: [knobs] 21 knobs of our own; allowed: 20 (tests/counts/knobs.txt)"
+    assert tree({**files, "src/engines/hz3/engine_knobs.def": knobs(20, 6)}, "knobs") == [breach]
+    files["src/engines/hz3/engine_knobs.def"] = knobs(20, 8)
+    assert tree({**files, "tests/counts/knobs.txt": "# why\ndocuments knob HZ_3  HZ3_OLD\nmost hz3 knobs 22\n"}, "knobs") == []
+    found = tree({**files, "tests/counts/knobs.txt": "documents knob HZ_3\nmost hz3 knobs 21\n"}, "knobs")
+    assert found == ["src/engines/hz3/engine_knobs.def:1: [knobs] 22 knobs of our own; allowed: 21 (tests/counts/knobs.txt)"]
+
+
+def test_too_many_lanes(tree):
+    files = {f"src/engines/hz4/lanes/{name}.h": "" for name in "abcd"}
+    assert tree(files, "knobs") == []
+    files["src/engines/hz4/lanes/e.h"] = ""
+    assert tree(files, "knobs") == ["src/engines/hz4/lanes:1: [knobs] 5 lanes of our own; allowed: 4 (tests/counts/knobs.txt)"]
+    assert tree({**files, "tests/counts/knobs.txt": "documents lane hz4/e\n"}, "knobs") == []
+
+
+def test_list_of_knobs_that_is_wrong(tree):
+    found = tree({"tests/counts/knobs.txt": "documents knob HZ_GONE\nmany knobs\n"}, "knobs")
+    assert found == [
+        "tests/counts/knobs.txt:2: [knobs] 'many knobs'; want `documents knob|lane NAME` or `most ENGINE knobs|lanes N`",
+        "tests/counts/knobs.txt:1: [knobs] no engine has HZ_GONE",
+    ]
+
+
+def test_every_flag_of_the_documents_is_a_knob_of_theirs():
+    listed = set(re.findall(r"^documents knob HZ_(\S+)", (REPOSITORY / tidy_names.KNOBS_PAGE).read_text(), re.MULTILINE))
+    flags = (REPOSITORY / "bench/documents/library.py").read_text().partition("FLAGS = {")[2].partition("}")[0]
+    assert set(re.findall(r': "(\w+)"', flags)) | {"PAGE_LOCAL_REMOTE"} == listed
 
 
 @pytest.mark.parametrize(

@@ -174,12 +174,12 @@ static void entry_release_locked(struct hz_segment *segment, bool is_direct) {
 static void publish(struct hz_segment *segment, char *base, enum hz_segment_kind kind) {
     hz_store_rlx(&segment->base, (uintptr_t)base); /* relaxed: published by the next stores */
     hz_store_rel(&segment->kind, (uint8_t)kind);   /* sync: segment-publish, partner hz_arena_segment */
-    /* sync: segment-publish, partner hz_segment_find */
+    /* sync: segment-publish, partner segment_at */
     hz_store_rel(hz_space_entry((uintptr_t)base), segment->index + 1);
 }
 
 static void unpublish(struct hz_segment *segment) {
-    /* sync: segment-publish, partner hz_segment_find. relaxed: the segment is the caller's */
+    /* sync: segment-publish, partner segment_at. relaxed: the segment is the caller's */
     hz_store_rel(hz_space_entry(hz_load_rlx(&segment->base)), 0);
 }
 

@@ -1,5 +1,5 @@
 /*
- * arena.h - segments, and runs of pages in them. Called by large.c and by the layer above, which cuts runs into blocks.
+ * arena.h - segments, and runs of pages in them.
  *
  * A segment is 4 MiB of address space at a 4 MiB boundary: 64 pages of 64 KiB ("page" here is an arena page). The arena
  * hands out runs of pages; a run never crosses its segment's end. The segment's word in a runmap says which pages are
@@ -102,7 +102,7 @@ HZ_INLINE unsigned hz_segment_page(const void *address) {
 }
 
 HZ_INLINE void *hz_segment_page_address(struct hz_segment *segment, unsigned page) {
-    /* sync: segment-publish, partner hz_arena_publish, through whichever function found the segment */
+    /* sync: segment-publish, partner publish, through whichever function found the segment */
     uintptr_t base = hz_load_rlx(&segment->base);
     return (void *)(base + ((uintptr_t)page << HZ_PAGE_LOG2));
 }

@@ -1,5 +1,5 @@
 /*
- * arena_dump.h - which of the arena's memory goes into core files. Used by arena.c.
+ * arena_dump.h - which of the arena's memory goes into core files.
  *
  * Core files get what the program may have written, and what leads to it. Left out are reserved space, units of
  * segments that hold no memory, and the unused parts of the directory: the kernel writes a mapping as soon as one page

@@ -1,5 +1,5 @@
 /*
- * arena_figures.c - see arena_figures.h. Called by reports, and in a fork's child.
+ * arena_figures.c - see arena_figures.h.
  */
 #include "base/arena/arena_figures.h"
 

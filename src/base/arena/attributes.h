@@ -1,6 +1,5 @@
 /*
- * attributes.h - what the program has told the kernel about the memory of its blocks, and the end of that. Called by
- * the functions that the library replaces (front/override/override_attributes.c), and when a block is freed.
+ * attributes.h - what the program has told the kernel about the memory of its blocks, and the end of that.
  *
  * The marks are in the segments (altered.h, and `is_altered` of a direct block). A page with a marked block gets tags
  * without a bin, so that each free of its blocks takes the slow path, which looks for marks. A block that begins or

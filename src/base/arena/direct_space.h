@@ -1,6 +1,5 @@
 /*
- * direct_space.h - address space for direct blocks: units of a region, or a mapping of its own. Used by arena.c. Any
- * thread.
+ * direct_space.h - address space for direct blocks: units of a region, or a mapping of its own. Any thread.
  */
 #ifndef HZ_BASE_ARENA_DIRECT_SPACE_H
 #define HZ_BASE_ARENA_DIRECT_SPACE_H

@@ -1,5 +1,5 @@
 /*
- * large.c - runs and direct blocks behind one interface. Called by slow paths of the layer above.
+ * large.c - runs and direct blocks behind one interface.
  */
 #include "base/arena/large.h"
 

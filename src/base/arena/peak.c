@@ -1,5 +1,5 @@
 /*
- * peak.c - see peak.h. Called by large.c, by pages that are carved, and by statistics.
+ * peak.c - see peak.h.
  */
 #include "base/arena/peak.h"
 

@@ -1,6 +1,6 @@
 /*
- * spread.h - where in its slack a block above 8 KiB begins. Used by large.c, flowmap.c and the layers above. The slack
- * of a block is what its memory has more than was asked for.
+ * spread.h - where in its slack a block above 8 KiB begins. The slack of a block is what its memory has more than was
+ * asked for.
  *
  * The memory of such a block begins at its place, a multiple of 1 to 64 KiB. If the program's blocks began there too,
  * the same element of many of them would fall into a few cache sets. So a block begins up to 64 KiB behind its place,

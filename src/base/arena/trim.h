@@ -1,7 +1,6 @@
 /*
  * trim.h - gives back what a purge of resting memory leaves: descriptions of unused runs, and free memory that the
- * kernel or the program has changed behind the arena's back. Called by malloc_trim, by purges and by the keeper. Any
- * thread.
+ * kernel or the program has changed behind the arena's back. Any thread.
  */
 #ifndef HZ_BASE_ARENA_TRIM_H
 #define HZ_BASE_ARENA_TRIM_H

@@ -1,5 +1,5 @@
 /*
- * growing.c - see growing.h. Called by the heap profile.
+ * growing.c - see growing.h.
  */
 #include "base/lists/growing.h"
 

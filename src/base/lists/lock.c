@@ -108,7 +108,7 @@ bool hz_lock_acquire_within(struct hz_lock *lock, uint32_t ms) {
 void hz_lock_release(struct hz_lock *lock) {
     held_remove(lock);
     hz_store_rlx(&lock->owner, 0);                     /* relaxed: as in hz_lock_acquire */
-    if (HZ_UNLIKELY(hz_xchg_rel(&lock->word, 0) == 2)) /* sync: lock, partner hz_lock_acquire */
+    if (HZ_UNLIKELY(hz_xchg_rel(&lock->word, 0) == 2)) /* sync: lock, partners try_once, acquire_slow */
         hz_os_wake(&lock->word, 1);
 }
 

@@ -1,5 +1,5 @@
 /*
- * registry.c - see registry.h. Called when threads come and go, and by walks; never on a fast path.
+ * registry.c - see registry.h. Never on a fast path.
  */
 #include "base/lists/registry.h"
 

@@ -1,5 +1,5 @@
 /*
- * table.c - see table.h. Called by pagetag.c, arena.c and space.c.
+ * table.c - see table.h.
  */
 #include "base/lists/table.h"
 

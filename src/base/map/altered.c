@@ -1,5 +1,5 @@
 /*
- * altered.c - see altered.h. Called by arena.c, by attributes.c, and in a fork's child.
+ * altered.c - see altered.h.
  */
 #include "base/map/altered.h"
 

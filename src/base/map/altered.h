@@ -1,6 +1,6 @@
 /*
  * altered.h - the system pages of a segment that the program has changed by calls of its own (mprotect, mlock, madvise,
- * ...), and how they become plain memory again. Used by arena.c, trim.c and attributes.c.
+ * ...), and how they become plain memory again.
  *
  * The program changes the memory of its live blocks, and what it has set lies on the addresses, not in the block. So
  * each change leaves marks, and memory with marks is mapped anew before anybody else gets it. What a program changes

@@ -1,5 +1,5 @@
 /*
- * budget.c - see budget.h. Called by arena.c. All variables are hints, which threads may change at once.
+ * budget.c - see budget.h. All variables are hints, which threads may change at once.
  */
 #include "base/map/budget.h"
 

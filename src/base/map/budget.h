@@ -1,6 +1,6 @@
 /*
- * budget.h - how much free memory may rest, and how much memory the heap may hold. Used by arena.c, which knows the
- * figures and does the purging. Any thread.
+ * budget.h - how much free memory may rest, and how much memory the heap may hold. arena.c knows the figures and does
+ * the purging. Any thread.
  */
 #ifndef HZ_BASE_MAP_BUDGET_H
 #define HZ_BASE_MAP_BUDGET_H

@@ -1,6 +1,6 @@
 /*
  * direct_cache.h - direct blocks that were freed a moment ago, so that the next block of about that size needs no lock,
- * no claim and no new directory entry. Used by arena.c.
+ * no claim and no new directory entry.
  *
  * A block in the cache keeps its directory entry, its units and its memory; no address leads to it, and it counts as
  * resting. The cache knows the number of its entry and its length. It has a few slots for each CPU (or for a few CPUs,

@@ -1,6 +1,5 @@
 /*
- * huge.c - see huge.h. Called by arena.c; by pages/page.c, which counts dense runs; by limit.c and keeper.c, which look
- * at the system's setting; by pages/collapse.c.
+ * huge.c - see huge.h.
  *
  * A part of a unit can go back while another thread collapses the unit. The thread that gives the part back first
  * clears the unit's TRYING bit and refuses the unit. Then the kernel either refuses the collapse, or it collapsed the

@@ -1,5 +1,5 @@
 /*
- * huge.h - which units of 2 MiB the kernel is asked to back with huge pages. Used by arena.c.
+ * huge.h - which units of 2 MiB the kernel is asked to back with huge pages.
  *
  * A huge page costs one page fault instead of 512, and one TLB entry. It also makes all of its 2 MiB resident. So a
  * unit is asked for when the first run in it is handed out, and only while the heap is large and nearly all of it is

@@ -1,5 +1,5 @@
 /*
- * meta.c - a bump allocator over chunks from the OS. Called by arena.c, livemap.c and the layer above, all rarely.
+ * meta.c - a bump allocator over chunks from the OS.
  *
  * Invariant, at each instant because a fork can happen at any: either [cursor, chunk_end) is unused, zeroed memory, or
  * chunk_end <= cursor. The child repairs chunk_end < cursor.

@@ -1,5 +1,5 @@
 /*
- * pagetag.c - maps and writes the table of page tags. Called by arena.c, by large.c and by the layer above.
+ * pagetag.c - maps and writes the table of page tags.
  */
 #include "base/map/pagetag.h"
 
@@ -89,7 +89,7 @@ void hz_pagetag_set(const void *address, size_t pages, unsigned bin, unsigned si
     struct hz_pagetag *tag = hz_pagetag_of(address);
     for (size_t i = 0; i < pages; i++) {
         hz_assert(hz_load_rlx(&tag[i].size_class) == 0);
-        /* sync: tag-publish, partners hz_pagetag_class, hz_pagetag_owner and the fast path of the layer above */
+        /* sync: tag-publish, partners hz_pagetag_class, hz_pagetag_owner, hz_heap_free */
         hz_store_rlx(&tag[i].owner, (uint8_t)owner);
         hz_store_rlx(&tag[i].size_class, (uint8_t)size_class);
         hz_store_rlx(&tag[i].bin, (uint16_t)(hz_pagetags.flat ? bin : 0));

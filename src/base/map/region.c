@@ -1,5 +1,5 @@
 /*
- * region.c - see region.h. Called by arena.c.
+ * region.c - see region.h.
  *
  * Only the thread that has taken a unit's free bit changes the unit's bit in `accessible_units`; the free bit publishes
  * it (run-release).
@@ -94,7 +94,7 @@ bool hz_region_add_locked(char *base) {
         hz_sub_rlx(&vacant_count, 1);
     else
         hz_store_rlx(&region_count, region + 1);
-    hz_runmap_add(&hz_region_units, region);
+    hz_runmap_add(&hz_region_units, region); /* sync: run-release, partner unit_address */
     return true;
 }
 

@@ -1,5 +1,5 @@
 /*
- * region.h - address space that direct blocks share. Used by arena.c.
+ * region.h - address space that direct blocks share.
  *
  * A region is 256 MiB of address space: 64 units of 4 MiB, which a runmap keeps. A block takes neighbouring units of
  * one region. A unit becomes accessible as a whole when it is claimed, and stays so until its memory goes back. So

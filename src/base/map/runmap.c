@@ -1,5 +1,5 @@
 /*
- * runmap.c - see runmap.h. Called by arena.c.
+ * runmap.c - see runmap.h.
  *
  * Edge "longest-publish": a thread that has changed a free mask classifies the word: it writes the lengths of the
  * word's longest runs with one exchange, moves the word's bits in the summaries, and looks at the masks again. Each
@@ -190,7 +190,7 @@ HZ_INLINE bool claim_in(struct hz_runmap *map, uint32_t index, unsigned units, u
         uint64_t dirty = hz_load_rlx(&map->dirty_masks[index]); /* relaxed: hint */
         uint64_t reusable = runs_in(seen & dirty, units) & starts;
         uint64_t bits = hz_run_bits((unsigned)__builtin_ctzll(reusable != 0 ? reusable : fitting), units);
-        /* sync: run-release, partner hz_runmap_release */
+        /* sync: run-release, partner put_back */
         if (hz_cas_acq_rlx(&map->free_masks[index], &seen, seen & ~bits)) {
             claimed(map, index, bits, claim);
             return true;
@@ -261,7 +261,7 @@ bool hz_runmap_claim_bits(struct hz_runmap *map, uint32_t index, uint64_t bits, 
     do {
         if ((seen & bits) != bits)
             return false;
-        /* sync: run-release, partner hz_runmap_release */
+        /* sync: run-release, partner put_back */
     } while (!hz_cas_acq_rlx(&map->free_masks[index], &seen, seen & ~bits));
     claimed(map, index, bits, claim);
     return true;

@@ -1,5 +1,5 @@
 /*
- * runmap.h - which units of address space are free, and which may hold memory. Used by arena.c.
+ * runmap.h - which units of address space are free, and which may hold memory.
  *
  * Owns words of 64 units each: a bit in `free_masks` says that a unit is free, a bit in `dirty_masks` that it may hold
  * memory. A claim takes a run of neighbouring units of one word, dirty ones if it can; a release gives units back. Each

@@ -1,5 +1,5 @@
 /*
- * space.c - see space.h. Called by arena.c and region.c.
+ * space.c - see space.h.
  */
 #include "base/map/space.h"
 

@@ -1,6 +1,5 @@
 /*
  * space.h - where the arena's memory lies in the address space, and the table that leads from an address to a number.
- * Used by arena.c.
  *
  * Owns the table of addresses (4 bytes for each 4 MiB of the user address space), and knows the range in which the
  * arena ever got space. What is reserved here has entries in that table and in the table of page tags.

@@ -1,5 +1,5 @@
 /*
- * summary.h - finds a word with a long enough run of ones among up to 2^18 words. Used by runmap.c.
+ * summary.h - finds a word with a long enough run of ones among up to 2^18 words.
  *
  * Owns, for each length from 1 to 64, a tree of bits over the words: a leaf bit says that the longest run of the word
  * has that length, a bit above says that 64 leaves or bits are not all zero. So a search reads four words, however many

@@ -1,6 +1,5 @@
 /*
- * random.c - see random.h. Called by the sampling guard and the heap profile. Uses no function of libm, since a program
- * need not be linked with it.
+ * random.c - see random.h. Uses no function of libm, since a program need not be linked with it.
  */
 #include "base/os/random.h"
 

@@ -1,5 +1,5 @@
 /*
- * cgroup.c - see cgroup.h. Called by heap/back/limit.c when the program starts its first thread, and by cpus.c.
+ * cgroup.c - see cgroup.h.
  */
 #include "base/process/cgroup.h"
 

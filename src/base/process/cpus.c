@@ -1,6 +1,5 @@
 /*
- * cpus.c - see cpus.h. Called when a thread attaches or ticks, by the keeper, and by the code that divides the depot
- * and shards.
+ * cpus.c - see cpus.h.
  */
 #include "base/process/cpus.h"
 

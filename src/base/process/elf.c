@@ -1,5 +1,5 @@
 /*
- * elf.c - see elf.h. Called by symbols.c. The tables are those of the System V ABI; DT_GNU_HASH is GNU's.
+ * elf.c - see elf.h. The tables are those of the System V ABI; DT_GNU_HASH is GNU's.
  */
 #define _GNU_SOURCE
 #include "base/process/elf.h"

@@ -1,6 +1,5 @@
 /*
- * os_life.c - see os_life.h. Called by heap/threads/park.c for each thread, by heap/back/keeper.c for the process's
- * first one.
+ * os_life.c - see os_life.h.
  *
  * Edge "life": the waiter sets FUTEX_WAITERS in the mutex's word, as a thread that waits for the mutex does, and then
  * reads *word. The waker changes *word, and then clears the bit. If the waiter's change comes second, it sees the new

@@ -1,5 +1,5 @@
 /*
- * process.c - see process.h. Called to print statistics.
+ * process.c - see process.h.
  */
 #include "base/process/process.h"
 

@@ -1,5 +1,5 @@
 /*
- * startup.c - see startup.h. Called by heap/threads/init.c.
+ * startup.c - see startup.h.
  *
  * The file has no bound: a user can be in 65,536 groups, whose list comes before what is wanted. So it is read in
  * pieces.

@@ -1,6 +1,5 @@
 /*
- * symbols.c - see symbols.h. Called when the library is loaded, by the functions that it replaces, by worker.c and by
- * front/newdel.c.
+ * symbols.c - see symbols.h.
  */
 #define _GNU_SOURCE
 #include "base/process/symbols.h"

@@ -35,7 +35,7 @@ enum hz_symbol {
     HZ_SYMBOLS,
 };
 
-/* Finds them all. Called when the library is loaded, so that later calls of hz_symbols_next are single loads, in a
+/* Finds them all. For the start of the library, so that later calls of hz_symbols_next are single loads, in a
    fork's child too. */
 void hz_symbols_load(void);
 

@@ -1,5 +1,5 @@
 /*
- * worker.c - see worker.h. Called by heap/back/keeper.c and front/reporter.c.
+ * worker.c - see worker.h.
  */
 #include "base/process/worker.h"
 

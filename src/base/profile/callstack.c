@@ -1,5 +1,5 @@
 /*
- * callstack.c - see callstack.h. Called by guard.c, guard_report.c and profile.c.
+ * callstack.c - see callstack.h.
  *
  * hz_os_backtrace unwinds with the tables for exceptions, which all Debian packages have; few packages have frame
  * pointers.

@@ -1,5 +1,5 @@
 /*
- * frames.c - see frames.h. Called by profile.c.
+ * frames.c - see frames.h.
  */
 #define _GNU_SOURCE
 #include "base/profile/frames.h"

@@ -1,5 +1,5 @@
 /*
- * profile.c - see profile.h. Called by front/override/override_load.c and by the slow paths of the layer above.
+ * profile.c - see profile.h.
  *
  * A node describes a sampled block. The nodes of a chunk follow one another, so a pool address leads to its node by
  * arithmetic. Nodes of large blocks are in a hash table. A table of counters beside it, by another part of the hash,

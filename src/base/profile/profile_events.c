@@ -1,5 +1,5 @@
 /*
- * profile_events.c - see profile_events.h. Called by profile.c.
+ * profile_events.c - see profile_events.h.
  */
 #include "base/profile/profile_events.h"
 

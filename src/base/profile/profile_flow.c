@@ -1,5 +1,5 @@
 /*
- * profile_flow.c - see profile_flow.h. Called by profile.c and profile_write.c.
+ * profile_flow.c - see profile_flow.h.
  */
 #include "base/profile/profile_flow.h"
 

@@ -1,5 +1,5 @@
 /*
- * profile_sites.c - see profile_sites.h. Called by profile.c and profile_write.c.
+ * profile_sites.c - see profile_sites.h.
  */
 #include "base/profile/profile_sites.h"
 

@@ -1,5 +1,5 @@
 /*
- * profile_write.c - see profile_write.h. Called by front/reporter.c.
+ * profile_write.c - see profile_write.h.
  *
  * The stream has numbers as LEB128, so a number below 128 takes one byte.
  */

@@ -1,5 +1,5 @@
 /*
- * flowmap.c - see flowmap.h. Called by heap/report/flow.c.
+ * flowmap.c - see flowmap.h.
  */
 #include "base/watch/flowmap.h"
 

@@ -3,8 +3,7 @@
  * live block, and counts, by size, the blocks that one thread allocated and another freed.
  *
  * Each segment has a map with a word for each possible block start. The word holds the serial number of the thread that
- * got the block. Called where blocks are handed to the program and where they come back; any thread, lock-free. Every
- * build compiles this file, but only builds with statistics call it.
+ * got the block. Any thread, lock-free. Every build compiles this file, but only builds with statistics call it.
  *
  * Edge "livemap-publish", as in livemap.h: a thread that finds a segment's map sees its zeroed words.
  */

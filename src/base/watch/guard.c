@@ -1,5 +1,5 @@
 /*
- * guard.c - see guard.h. Called by front/override/override_load.c and by the slow paths of the layer above.
+ * guard.c - see guard.h.
  */
 #include "base/watch/guard.h"
 

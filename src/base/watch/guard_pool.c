@@ -1,5 +1,5 @@
 /*
- * guard_pool.c - see guard_pool.h. Called by guard.c, guard_report.c and the slow paths of the layer above.
+ * guard_pool.c - see guard_pool.h.
  *
  * The pool is one range of address space: a guard page, a slot's room, a guard page, a room, ... and a guard page.
  * The slots' descriptions lie elsewhere. A queue has the slots without a live block, oldest first. A thread that takes

@@ -27,7 +27,7 @@ static _Atomic(uint64_t) *map_of(const void *block) {
         _Atomic(uint64_t) *made = hz_meta_alloc(MAP_BYTES);
         if (made == NULL)
             made = unwatched;
-        /* sync: livemap-publish, partner hz_livemap_remove. The loser of a race wastes its map */
+        /* sync: livemap-publish, partner word_of. The loser of a race wastes its map */
         if (hz_cas_strong_ar_acq(&segment->livemap, &map, made))
             map = made;
     }

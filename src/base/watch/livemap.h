@@ -3,8 +3,8 @@
  *
  * A block's bit is set when the program gets the block, and cleared when the block comes back. So the very call that
  * frees a block twice, an interior pointer or a foreign pointer is found, on any thread. Compiled in every build, used
- * by the check and the guard build, and with HZ_LIST_FAILFAST=1. Called where blocks are handed to the program and come
- * back; any thread, lock-free. A second bit says whether a free block is sealed (heap/seal.h).
+ * by the check and the guard build, and with HZ_LIST_FAILFAST=1. Any thread, lock-free. A second bit says whether a
+ * free block is sealed (heap/seal.h).
  *
  * Edge "livemap-publish": a thread that finds a segment's map sees its zeroed bits.
  */

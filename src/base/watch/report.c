@@ -1,5 +1,5 @@
 /*
- * report.c - see report.h. Called by the layers above, to print statistics.
+ * report.c - see report.h.
  */
 #include "base/watch/report.h"
 

@@ -159,8 +159,8 @@ static enum hz_pressure pressure_get(const struct hz_turn *turn) {
 
 /* If the class is sparse, or the heap is above its soft limit, sends home what rests of the class in the depot and in
    the mailboxes. */
-static bool class_settle(struct hz_thread_block *self, unsigned size_class, enum hz_pressure pressure,
-                         uint32_t batches) {
+static bool class_go_home(struct hz_thread_block *self, unsigned size_class, enum hz_pressure pressure,
+                          uint32_t batches) {
     if (!hz_class_look(size_class) && pressure != HZ_OVER)
         return false;
     hz_age_depot_class(self, size_class, batches);
@@ -176,11 +176,11 @@ static uint32_t turn_next(void) {
     return turn;
 }
 
-/* Settles the class that the thread is here for, and another one. */
-static void some_settle(struct hz_thread_block *self, unsigned busy, unsigned other, enum hz_pressure pressure) {
+/* Sends home the class that the thread is here for, and another one. */
+static void classes_go_home(struct hz_thread_block *self, unsigned busy, unsigned other, enum hz_pressure pressure) {
     if (busy != HZ_REMOTE_BIN)
-        (void)class_settle(self, busy, pressure, TICK_BATCHES);
-    if (class_settle(self, other, pressure, TICK_BATCHES) && other != busy) {
+        (void)class_go_home(self, busy, pressure, TICK_BATCHES);
+    if (class_go_home(self, other, pressure, TICK_BATCHES) && other != busy) {
         hz_bin_send_home(self, other);
         hz_cpu_bins_class_send(self, other);
         hz_room_shrink(self, other);
@@ -206,9 +206,9 @@ static bool do_sparse(struct hz_thread_block *self, struct hz_turn *turn, bool b
         return false;
     }
     for (unsigned size_class = 1; !is_tick(turn) && size_class < HZ_CLASS_COUNT; size_class++)
-        (void)class_settle(self, size_class, pressure, UINT32_MAX);
+        (void)class_go_home(self, size_class, pressure, UINT32_MAX);
     if (is_tick(turn)) {
-        some_settle(self, turn->busy, next, pressure);
+        classes_go_home(self, turn->busy, next, pressure);
         turn->has_more = recent_purge(self);
     }
     return false;

@@ -9,7 +9,7 @@
 #define HZ_HEAP_BACK_CHORES_H
 
 #include "heap/back/pressure.h"
-#include "heap/back/sleepers.h"
+#include "heap/threads/sleepers.h"
 
 /* What one turn of a driver knows and finds. */
 struct hz_turn {

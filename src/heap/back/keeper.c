@@ -96,7 +96,7 @@ static bool somebody_is_busy(void) {
 }
 
 /* Closes the bins of the CPUs: the next thread that uses them has to open them, in a slow path. True if they had
-   blocks, or cannot be closed: then the keeper must stay awake. Called when no slow path goes on that has not seen
+   blocks, or cannot be closed: then the keeper must stay awake. No slow path may go on that has not seen
    hz_keeper_sleeps. */
 static bool cpu_bins_rest(struct hz_thread_block *self) {
     bool closed = hz_cpu_bins_close();

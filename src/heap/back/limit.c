@@ -1,5 +1,5 @@
 /*
- * limit.c - see limit.h. Called by the slow paths of malloc, by pthread_create, by hz_limit_set, and by fork.c.
+ * limit.c - see limit.h.
  */
 #include "heap/back/limit.h"
 

@@ -1,5 +1,5 @@
 /*
- * purge.c - see purge.h. Called by hz_purge and malloc_trim, and by an allocation that finds no memory.
+ * purge.c - see purge.h.
  */
 #include "heap/back/purge.h"
 

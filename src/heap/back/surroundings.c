@@ -1,6 +1,5 @@
 /*
- * surroundings.c - see surroundings.h. Called by front/override/override_thread.c before the program's first thread
- * starts, by front/override/override_archive.c, and by keeper.c.
+ * surroundings.c - see surroundings.h.
  */
 #include "heap/back/surroundings.h"
 

@@ -1,5 +1,5 @@
 /*
- * tick.c - see tick.h. Called by refills, and by frees that find their bin full.
+ * tick.c - see tick.h.
  */
 #include "heap/back/tick.h"
 

@@ -1,5 +1,5 @@
 /*
- * age.c - see age.h. Called by tick.c, keeper.c and purge.c.
+ * age.c - see age.h.
  */
 #include "heap/cache/age.h"
 

@@ -266,7 +266,7 @@ HZ_INLINE bool hz_bin_pops_are_seen(unsigned index) {
    that block wherever it is then. */
 HZ_INLINE uint32_t hz_bin_take_old(struct hz_cache *cache, unsigned index, void **gone, void **out, uint32_t most) {
     struct hz_bin *bin = &cache->bins[index];
-    /* sync: park, partner hz_owner_add_rel: sees the slots below the top */
+    /* sync: park, partner hz_bin_push: sees the slots below the top */
     void **top = hz_slot_at(cache, hz_load_acq(&bin->top));
     void **base = hz_bin_base(cache, index);
     void **second = hz_bin_pops_are_seen(index) ? NULL : top - 1; /* what a pop may have read */

@@ -1,5 +1,5 @@
 /*
- * depot.c - stacks of batches, each an array of block pointers. Called by refill.c, flush.c and age.c.
+ * depot.c - stacks of batches, each an array of block pointers.
  *
  * A batch moves from thread to thread by copying pointers; no block is touched on its way. There is a stack for each
  * CPU (or for a few neighbours, if there are many: hz_depot_parts_for), so blocks mostly stay in the cache where

@@ -35,7 +35,7 @@ uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **
    Blocks of a home class come from the shard in which most of them rest, from idle shards first. */
 uint32_t hz_depot_pop_home(struct hz_thread_block *self, unsigned size_class, void **out);
 
-/* Called in each ageing round. Unless threads go on popping what others pushed, the class soon stops counting as
+/* Once in each ageing round. Unless threads go on popping what others pushed, the class soon stops counting as
    passing, and less of it may rest. */
 void hz_depot_forget_passing(unsigned size_class);
 

@@ -1,6 +1,5 @@
 /*
- * flush.c - see flush.h. Called by free's slow path when a bin is full, and for all bins at a thread's end, in a purge,
- * and for orphans of a fork.
+ * flush.c - see flush.h.
  *
  * The surplus of a full bin goes to the depot in batches: for any thread, or, if the class is a home class, for threads
  * of the shard. It goes home instead if enough of the class rests in the depot already, if the class is sparse, or if

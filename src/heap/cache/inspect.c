@@ -1,5 +1,5 @@
 /*
- * inspect.c - see inspect.h. Called by free.c and flush.c.
+ * inspect.c - see inspect.h.
  *
  * All pushes of a new thread come here until it has made HZ_FREES_WATCHED of them, since its bins' limits stay 0. So
  * all frees of a short program or a test are inspected. Then each visit raises the bin's limit to one block and a

@@ -1,5 +1,5 @@
 /*
- * refill.c - see refill.h. Called by malloc's slow path.
+ * refill.c - see refill.h.
  *
  * Pointers to blocks are written above the bin's `top`, where nothing reads them. hz_bin_fill then adds them to the
  * bin.

@@ -1,5 +1,5 @@
 /*
- * room.c - see room.h. Called by the slow paths of malloc and free.
+ * room.c - see room.h.
  *
  * A bin begins with room for a few blocks, so that a thread which uses a class once takes few from its pages. Each
  * visit doubles the room: up to the bin's capacity while the thread has used little of its allowance (very little if

@@ -1,5 +1,5 @@
 /*
- * sampler.c - see sampler.h. Called by malloc's slow path, resize.c, thread.c, sample.c and fork.c.
+ * sampler.c - see sampler.h.
  */
 #include "heap/cache/sampler.h"
 

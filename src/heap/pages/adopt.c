@@ -1,5 +1,5 @@
 /*
- * adopt.c - see adopt.h. Called by supply.c, on the way to a new page.
+ * adopt.c - see adopt.h.
  *
  * A page changes hands in two steps, each under one lock. Under the old shard's exclusive it leaves the old list and
  * gets the new owner's number. Under the new shard's exclusive it joins the new list. In between it is "moving": on no

@@ -1,5 +1,5 @@
 /*
- * collapse.c - see collapse.h. Called by keeper.c.
+ * collapse.c - see collapse.h.
  *
  * The keeper holds no lock while it calls the OS, so no thread waits for the call in malloc. But the kernel makes other
  * threads wait that touch the unit, fault or map meanwhile: as long as it takes to copy 2 MiB.

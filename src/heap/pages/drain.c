@@ -1,5 +1,5 @@
 /*
- * drain.c - see drain.h. Callers: supply.c (refill), adopt.c, thread.c (end of a thread), purge.c.
+ * drain.c - see drain.h.
  */
 #include "heap/pages/drain.h"
 

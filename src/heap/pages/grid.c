@@ -1,5 +1,5 @@
 /*
- * grid.c - see grid.h. Called by page.c.
+ * grid.c - see grid.h.
  */
 #include "heap/pages/grid.h"
 

@@ -1,6 +1,6 @@
 /*
- * grid.h - where in an arena page the blocks of a class can begin, without a look at the page's description. Called by
- * page.c. Pure functions; any thread.
+ * grid.h - where in an arena page the blocks of a class can begin, without a look at the page's description. Pure
+ * functions; any thread.
  */
 #ifndef HZ_HEAP_PAGES_GRID_H
 #define HZ_HEAP_PAGES_GRID_H

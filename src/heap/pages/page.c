@@ -1,5 +1,5 @@
 /*
- * page.c - makes, fills, empties and retires pages. Called by the rest of pages/ under the shard's exclusive.
+ * page.c - makes, fills, empties and retires pages.
  *
  * Blocks are carved lazily: a page's memory is touched when its blocks are used, not when they are handed out. Carving
  * starts at a block that differs from page to page and wraps around, so that the first blocks of many pages do not fall
@@ -544,8 +544,8 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
     /* a zone's blocks never rest in bins: each free takes the slow path */
     unsigned bin = shard_is_zone(shard) ? 0 : (unsigned)hz_bin_offset(size_class);
     tags_set(page, size_class, bin, shard->index); /* sync: tag-publish, partner hz_heap_free */
-    /* sync: page-publish, partner hz_pages_walk. The tags come first: a fork's child relinks each page that has a
-     * class, and must be able to free its blocks */
+    /* sync: page-publish, partner hz_pages_walk_segment. The tags come first: a fork's child relinks each page that has
+     * a class, and must be able to free its blocks */
     hz_store_rel(&page->size_class, (uint8_t)size_class);
     page_count(shard, page, 1);
     list_add(shard, page);
@@ -561,8 +561,8 @@ void hz_page_retire_locked(struct hz_shard *shard, struct hz_page *page) {
     if (shard_is_zone(shard))
         zone_remove(shard, page);
     page_count(shard, page, -1);
-    /* sync: page-publish, partner hz_pages_walk. The class goes first, so that a fork's child never relinks a page that
-     * is half gone */
+    /* sync: page-publish, partner hz_pages_walk_segment. The class goes first, so that a fork's child never relinks a
+     * page that is half gone */
     hz_store_rel(&page->size_class, HZ_CLASS_NONE);
     hz_signal_fence();
     hz_sub_rlx(&class_blocks[size_class], page->capacity); /* relaxed, all: counter, lock */

@@ -1,5 +1,5 @@
 /*
- * page_purge.c - see page_purge.h. Called by tick.c, keeper.c and purge.c.
+ * page_purge.c - see page_purge.h.
  *
  * The memory goes back under the exclusive of the page's shard, so that no block of it is carved meanwhile. One call of
  * the OS takes about a microsecond, so CALLS_AT_ONCE bounds how long the shard's threads can wait.

@@ -1,5 +1,5 @@
 /*
- * put.c - see put.h. Callers: send.c, drain.c, adopt.c, free.c, purge.c.
+ * put.c - see put.h.
  *
  * The page tag says whose a block is, but another shard can adopt the page (adopt.c) while the block is on its way.
  * So the page itself decides, under the lock of the shard that it names. A block that turns out to be another shard's

@@ -1,5 +1,5 @@
 /*
- * send.c - see send.h. Called by flush.c and age.c.
+ * send.c - see send.h.
  *
  * A small hash table in the thread block finds the groups. Raising its epoch clears it. Blocks of the thread's own
  * shard need no list and are not touched.

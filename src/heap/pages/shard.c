@@ -1,5 +1,5 @@
 /*
- * shard.c - the table of shards, their locks and their marks. Called when threads come and go, and by all of pages/.
+ * shard.c - the table of shards, their locks and their marks.
  */
 #include "heap/pages/shard.h"
 

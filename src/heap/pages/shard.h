@@ -68,7 +68,7 @@ struct hz_shard *hz_shard_claim(void);
    (HZ_TAKES_UNLOCKED). Any thread. */
 bool hz_shard_limit_set(uint32_t most);
 
-/* Gives up a claim. Threads leave by hz_shard_leave (drain.c), which calls this. */
+/* Gives up a claim. Only hz_shard_leave calls this. */
 void hz_shard_release(struct hz_shard *shard);
 
 enum hz_lock_purpose { HZ_TO_GET, HZ_TO_GIVE };

@@ -1,5 +1,5 @@
 /*
- * supply.c - see supply.h. Called by refill.c.
+ * supply.c - see supply.h.
  *
  * Order: leftovers, what was sent, pages with free blocks; then pages of shards without threads; then a new page.
  */

@@ -1,5 +1,5 @@
 /*
- * flow.c - see flow.h. Called by stats.c and, in builds with statistics, by the front.
+ * flow.c - see flow.h.
  */
 #include "heap/report/flow.h"
 

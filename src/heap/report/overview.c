@@ -1,5 +1,5 @@
 /*
- * overview.c - see overview.h. Called by hz_stats_print and malloc_stats.
+ * overview.c - see overview.h.
  */
 #include "heap/report/overview.h"
 

@@ -1,5 +1,5 @@
 /*
- * situation.c - see situation.h. Called by reports, and by front/override/override_load.c for HAKOZUNA_SHOW_CONFIG.
+ * situation.c - see situation.h.
  */
 #include "heap/report/situation.h"
 

@@ -4,12 +4,12 @@
 #ifndef HZ_HEAP_THREADS_FORK_H
 #define HZ_HEAP_THREADS_FORK_H
 
-/* Repairs what other threads were changing at the moment of the fork. Called by the child's only thread, which may be
-   in the middle of any operation on the heap, and may hold locks. */
+/* Repairs what other threads were changing at the moment of the fork. For the child's only thread, which may be in
+   the middle of any operation on the heap, and may hold locks. */
 void hz_heap_after_fork(void);
 
 /* Counts everything anew, completes what vanished threads had half done, and makes orphans of their thread blocks.
-   Called by the child's only thread, outside the heap. */
+   For the child's only thread, outside the heap. */
 void hz_heap_settle_fork(void);
 
 #endif

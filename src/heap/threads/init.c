@@ -1,5 +1,5 @@
 /*
- * init.c - see init.h. Called when a thread attaches.
+ * init.c - see init.h.
  */
 #include "heap/threads/init.h"
 

@@ -1,5 +1,5 @@
 /*
- * orphan.c - see orphan.h. Called by slow paths of malloc, one orphan at a time, by round.c and by purge.c.
+ * orphan.c - see orphan.h.
  */
 #include "heap/threads/orphan.h"
 

@@ -1,5 +1,5 @@
 /*
- * park.c - see park.h. Called by slow paths (enter and leave), thread.c, orphan.c, keeper.c, purge.c and fork.c.
+ * park.c - see park.h.
  */
 #include "heap/threads/park.h"
 
@@ -114,7 +114,7 @@ void hz_park_begin(struct hz_thread_block *self) {
 
 /* Whether the thread is in no slow path and pops no mid block. Acquire: what that did to the bins. */
 static bool is_outside(struct hz_thread_block *thread) {
-    /* sync: park, partners hz_thread_enter, hz_thread_leave, hz_malloc_medium */
+    /* sync: park, partners hz_thread_enter, hz_thread_leave, pop_mid */
     return hz_load_acq(&thread->busy) == 0 && hz_load_acq(&thread->popping) == 0;
 }
 

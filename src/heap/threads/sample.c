@@ -1,5 +1,5 @@
 /*
- * sample.c - see sample.h. Called by front/override/override_load.c and front/api.c.
+ * sample.c - see sample.h.
  */
 #include "heap/threads/sample.h"
 

@@ -1,5 +1,5 @@
 /*
- * thread.c - see thread.h. Called by the slow paths of malloc and free, by purge.c, and when the library is loaded.
+ * thread.c - see thread.h.
  */
 #include "heap/threads/thread.h"
 

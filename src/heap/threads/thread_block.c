@@ -1,6 +1,5 @@
 /*
- * thread_block.c - makes thread blocks, and defines the one that stands in while a thread is not attached. Called by
- * thread.c.
+ * thread_block.c - makes thread blocks, and defines the one that stands in while a thread is not attached.
  */
 #include "heap/threads/thread_block.h"
 

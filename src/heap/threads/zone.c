@@ -1,5 +1,5 @@
 /*
- * zone.c - see zone.h. Called by malloc.c, free.c, resize.c, figures.c, round.c, tick.c, purge.c, fork.c and the front.
+ * zone.c - see zone.h.
  */
 #include "heap/threads/zone.h"
 

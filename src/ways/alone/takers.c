@@ -1,5 +1,5 @@
 /*
- * takers.c - see takers.h. Called by heap/pages/shard.c.
+ * takers.c - see takers.h.
  */
 #include "takers.h"
 

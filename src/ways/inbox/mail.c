@@ -1,6 +1,5 @@
 /*
- * mail.c - the way home by inbox: lists sent to the shard's inbox, which hz3 calls stash. Called by heap/pages/send.c
- * and drain.c.
+ * mail.c - the way home by inbox: lists sent to the shard's inbox, which hz3 calls stash.
  *
  * No sender takes a lock. At most HZ_INBOX_MAX_BYTES of a class wait in an inbox (or one list, if that is more), and
  * the carry can have as much again, left over from the last take. Edge "inbox-publish" is mpsc.h's send-take.

@@ -1,6 +1,5 @@
 /*
- * cpu_bins.c - see cpu_bins.h. Called by the slow paths of malloc and free, tick.c, settle.c, keeper.c, purge.c and
- * fork.c.
+ * cpu_bins.c - see cpu_bins.h.
  *
  * A section may commit on another CPU than the one whose slab a slow path has just looked at, since the thread can move
  * at any time. So slow paths only read hints there (tops, limits, rooms), which affect speed and memory, and move
@@ -61,7 +60,7 @@ HZ_ANATOMY(cpu_bins, HZ_ANATOMY_OBJECT(cpu_bins.made_last, made_last), HZ_ANATOM
 /* ---- slabs ----------------------------------------------------------------------------------------- */
 
 static struct hz_cpu_slab *slabs_first(void) {
-    return hz_load_acq(&made_last); /* sync: cpu-bins, partner slab_make: its fields */
+    return hz_load_acq(&made_last); /* sync: cpu-bins, partner slab_add: its fields */
 }
 
 static uint32_t slab_held(struct hz_cpu_slab *slab, unsigned size_class) {
@@ -334,7 +333,7 @@ static void slab_inspect(struct hz_thread_block *self, struct hz_cpu_slab *slab,
         hz_misuse(HZ_TEXT_INTERIOR, block, HZ_IN_FREE);
     if (hz_bin_held(&self->cache, size_class) > 0 && hz_inspect_bin_has(&self->cache, size_class, block))
         hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_IN_BIN);
-    uint32_t slot = hz_load_acq(&bin->top); /* sync: cpu-bins, partner hz_rseq_push: the slots below */
+    uint32_t slot = hz_load_acq(&bin->top); /* sync: cpu-bins, partner hz_cpu_push: the slots below */
     for (uint32_t count = 0; slot > bin->first && count < NEWEST_LOOKED_AT; count++) {
         slot -= (uint32_t)sizeof(void *);
         const void *other = hz_slot_load_rlx(slab_slot(slab, slot)); /* relaxed: as above */

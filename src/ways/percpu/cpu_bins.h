@@ -82,6 +82,8 @@ enum hz_cpu_rest { HZ_CPU_EMPTY, HZ_CPU_RESTS, HZ_CPU_WORKS };
 /* The newest block of the CPU's bin that the offset names; NULL: none. */
 HZ_INLINE void *hz_cpu_pop(size_t offset) {
     uint64_t *cs = hz_cpu_link.pops;
+    /* sync: cpu-bins, partners slab_open, hz_cpu_push. The section reads the slab, and then the block, by its address
+     */
     return HZ_LIKELY(cs != NULL) ? hz_rseq_pop(cs, hz_cpu_link.cpu, hz_cpu_slabs, offset) : NULL;
 }
 
@@ -94,6 +96,7 @@ HZ_INLINE bool hz_cpu_is_joined(void) {
    thread has joined. */
 HZ_INLINE bool hz_cpu_push(size_t offset, void *block) {
     uint64_t *cs = hz_cpu_link.pushes; /* NULL: a handler has forked since, and the child's thread has left */
+    /* sync: cpu-bins, partners slab_open, slab_inspect. The section reads the slab by its address */
     return HZ_LIKELY(cs != NULL) && hz_rseq_push(cs, hz_cpu_link.cpu, hz_cpu_slabs, offset, block);
 }
 

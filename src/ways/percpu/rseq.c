@@ -1,5 +1,5 @@
 /*
- * rseq.c - see rseq.h. Called by cpu_bins.c.
+ * rseq.c - see rseq.h.
  */
 #include "rseq.h"
 

@@ -1,6 +1,6 @@
 /*
  * mail.c - the way home by page queues: each block is sent to its page, and the page queued for the shard
- * (page_local.c). Called by heap/pages/send.c and drain.c; hz_mail_gather by keeper.c, tick.c and purge.c.
+ * (page_local.c).
  *
  * No sender takes a lock. Nothing but the pages' own size bounds what waits.
  */

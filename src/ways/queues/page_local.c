@@ -1,5 +1,5 @@
 /*
- * page_local.c - see page_local.h. Called by mail.c.
+ * page_local.c - see page_local.h.
  *
  * Edge "page-remote" is mpsc.h's send-take on a page's list, in both directions. So the owner reads a page's
  * `queue_next` before a sender that fills the list again writes it. Edge "pageq-publish": the taker of the queue sees
@@ -105,8 +105,8 @@ static void gather(void *context, struct hz_page *page) {
         return;
     struct hz_shard *shard = hz_page_shard(page); /* asked again under the lock */
     hz_shard_lock(self, shard, HZ_TO_GIVE);
-    /* sync: page-publish, partners hz_page_create_locked, page_retire. If the page has a class and is this shard's,
-     * both stay true while the lock is held */
+    /* sync: page-publish, partners hz_page_create_locked, hz_page_retire_locked. If the page has a class and is this
+     * shard's, both stay true while the lock is held */
     if (hz_load_acq(&page->size_class) != HZ_CLASS_NONE && hz_page_is_of(page, shard))
         retired = put_word_locked(shard, page, take_unqueued(page));
     hz_shard_unlock(shard);

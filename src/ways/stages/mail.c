@@ -1,5 +1,5 @@
 /*
- * mail.c - the way home by stages: stash, then transfer, then central. Called by heap/pages/send.c and drain.c.
+ * mail.c - the way home by stages: stash, then transfer, then central.
  *
  * Per class, a shard's stash holds up to HZ_STASH_BYTES, its central up to HZ_CENTRAL_BYTES (each at least one list),
  * its transfer up to 8 lists, and its carry what is left of the list last taken. Without a stash (HZ_STASH_BYTES=0)

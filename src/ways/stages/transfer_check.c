@@ -1,5 +1,5 @@
 /*
- * transfer_check.c - see transfer_check.h. Called by takes from transfer.
+ * transfer_check.c - see transfer_check.h.
  */
 #include "transfer_check.h"
 

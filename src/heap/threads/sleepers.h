@@ -1,8 +1,8 @@
 /*
  * sleepers.h - threads that leave their bins alone: they are parked (threads/park.h), and their bins go home.
  */
-#ifndef HZ_HEAP_BACK_SLEEPERS_H
-#define HZ_HEAP_BACK_SLEEPERS_H
+#ifndef HZ_HEAP_THREADS_SLEEPERS_H
+#define HZ_HEAP_THREADS_SLEEPERS_H
 
 #include "heap/threads/thread_block.h"
 

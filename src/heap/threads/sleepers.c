@@ -1,7 +1,7 @@
 /*
  * sleepers.c - see sleepers.h.
  */
-#include "heap/back/sleepers.h"
+#include "heap/threads/sleepers.h"
 
 #include "cpu_bins.h"
 #include "heap/threads/orphan.h"
