@@ -22,7 +22,7 @@ def root(tmp_path) -> pathlib.Path:
     for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "mkdocs.yml"):
         shutil.copyfile(ROOT / name, tmp_path / name)
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    for name in ("src", "tests", "bench", "include", "cmake", "tools"):
+    for name in ("src", "tests", "bench", "include", "cmake", "command", "tools"):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path
 

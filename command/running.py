@@ -26,7 +26,7 @@ LIBRARY = re.compile(r"/libhakozuna[^/\n]*\.so[^/\n]*$", re.MULTILINE)
 LOOK_SECONDS = 0.01  # from one look at the file to the next
 WAIT_SECONDS = 10.0
 ASKED = ".asked"  # files of this name are only there to be read once, by this program
-# What packaging/hakozuna.in sets. The first signal is ignored by a program that has no handler for it.
+# What command/hakozuna.in sets. The first signal is ignored by a program that has no handler for it.
 RUN_WORDS = {
     "HAKOZUNA_STATS": f"json,children,signal=URG,file={{folder}}/%e.%p{ASKED}",
     "HAKOZUNA_PROFILE": "children,signal=60,file={folder}/%e.%p.heap",

@@ -1,4 +1,4 @@
-"""tools/running.py and what asks through it: `hakozuna run --watch`, `stats`, `top`, `profile PID`, and why there is no report."""
+"""command/running.py and what asks through it: `hakozuna run --watch`, `stats`, `top`, `profile PID`, and why there is no report."""
 
 import concurrent.futures
 import contextlib
@@ -74,7 +74,7 @@ def preloaded(words: str | None, code: str = SERVICE, **environment: str) -> Ser
 
 
 def called(tool: str, *words: object, folder: pathlib.Path | None = None) -> subprocess.CompletedProcess:
-    order = [sys.executable, str(ROOT / "tools" / tool), *map(str, words)]
+    order = [sys.executable, str(ROOT / "command" / tool), *map(str, words)]
     environment = os.environ | ({"XDG_RUNTIME_DIR": str(folder)} if folder else {})
     return subprocess.run(order, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS, env=environment)
 
@@ -184,7 +184,7 @@ def test_frames_on_a_terminal(tmp_path, has_rich):
     (tmp_path / "rich/__init__.py").write_text("raise ImportError\n")
     master, slave = pty.openpty()
     with watched(tmp_path, "--watch") as service:
-        order = [sys.executable, ROOT / "tools/heap_stats.py", "top", str(service.pid), "--interval", "0.1"]
+        order = [sys.executable, ROOT / "command/heap_stats.py", "top", str(service.pid), "--interval", "0.1"]
         environment = os.environ | {"TERM": "xterm", "COLUMNS": "150", "LINES": "50"} | ({} if has_rich else {"PYTHONPATH": str(tmp_path)})
         top = subprocess.Popen(
             order,
@@ -208,7 +208,7 @@ def test_frames_on_a_terminal(tmp_path, has_rich):
 
 def test_a_process_that_ends_ends_top(tmp_path):
     with watched(tmp_path, "--watch") as service:
-        order = [sys.executable, ROOT / "tools/heap_stats.py", "top", str(service.pid), "--interval", "0.1"]
+        order = [sys.executable, ROOT / "command/heap_stats.py", "top", str(service.pid), "--interval", "0.1"]
         top = subprocess.Popen(order, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert top.stdout.readline().startswith("hakozuna ")
         service.process.kill()
@@ -270,7 +270,7 @@ def test_a_profile_of_a_running_process(tmp_path):
         text = good(called("heap_profile.py", service.pid, "--count", "1", "--no-symbols", "--keep", tmp_path / "kept"))
         assert re.match(rf"python3, process {service.pid}: live: \d+\.\d\d MiB in about \d+ blocks of \d+ call stacks\n  \d+\.\d\d MiB, ", text)
         assert "     1  20" in good(called("heap_profile.py", "list", tmp_path / "kept"))
-        tool = subprocess.Popen([sys.executable, ROOT / "tools/heap_profile.py", str(service.pid), "--over", "0.5", "--no-symbols"],
+        tool = subprocess.Popen([sys.executable, ROOT / "command/heap_profile.py", str(service.pid), "--over", "0.5", "--no-symbols"],
                                 stdout=subprocess.PIPE, text=True)  # fmt: skip
         service.grow(3000)
         text = tool.communicate(timeout=TIMEOUT_SECONDS)[0]
@@ -553,7 +553,7 @@ def test_a_pattern_of_files():
 
 
 def test_run_sets_the_words_that_are_looked_for():
-    text = (ROOT / "packaging/hakozuna.in").read_text()
+    text = (ROOT / "command/hakozuna.in").read_text()
     for variable, words in running.RUN_WORDS.items():
         assert f'export {variable}="{words.format(folder="$folder")}"' in text
         assert f'= "{words}"\n' in (ROOT / "packaging/python/hakozuna/__init__.py").read_text()

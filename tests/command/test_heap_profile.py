@@ -1,4 +1,4 @@
-"""tools/heap_profile.py: streams that are whole, and streams that are not."""
+"""command/heap_profile.py: streams that are whole, and streams that are not."""
 
 from __future__ import annotations
 
