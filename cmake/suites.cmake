@@ -219,7 +219,7 @@ endfunction()
 set(hz_sanitizer_environment "ASAN_OPTIONS=abort_on_error=0:detect_stack_use_after_return=1"
                              "UBSAN_OPTIONS=print_stacktrace=1" "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:report_thread_leaks=0")
 
-# tests/unit/heap/test_send.cc -> unit.heap.test_send
+# tests/unit/heap/pages/test_send.cc -> unit.heap.pages.test_send
 function(hz_name_test source result)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/tests" OUTPUT_VARIABLE relative)
     cmake_path(REMOVE_EXTENSION relative LAST_ONLY)

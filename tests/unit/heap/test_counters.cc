@@ -754,7 +754,7 @@ TEST_F(Counters, SegmentsThatWereAcquired) {
     tested().insert("os.seg_acq");
 }
 
-/* tests/unit/base/test_huge_units_faulty.cc tests what counts. */
+/* tests/unit/base/map/test_huge_units_faulty.cc tests what counts. */
 TEST_F(Counters, HugePages) {
     struct hz_huge_figures all;
     hz_huge_figures_get(&all);

@@ -1,7 +1,7 @@
 /* A signal handler interrupts the heap at each instruction in turn and forks. The child returns from the handler, goes
    on where the parent was interrupted, and has lost nothing. HZ_SLOW=1 takes 16 times as many instructions. */
 #include "unit/heap/fixture.h"
-#include "unit/heap/steps.h"
+#include "unit/heap/threads/steps.h"
 #include "unit/heap/worker.h"
 
 extern "C" {

@@ -1,6 +1,6 @@
 /* Threads go on using units while another thread collapses them into huge pages. */
 #include "stress/blocks.h"
-#include "unit/heap/collapse.h"
+#include "unit/heap/pages/collapse_fixture.h"
 
 #include <atomic>
 

@@ -3,8 +3,8 @@
  * processor's trap flag makes every instruction end with a SIGTRAP, and the signal's handler calls the test. Needs no
  * special build of the library; x86-64 only.
  */
-#ifndef HZ_TESTS_UNIT_HEAP_STEPS_H
-#define HZ_TESTS_UNIT_HEAP_STEPS_H
+#ifndef HZ_TESTS_UNIT_HEAP_THREADS_STEPS_H
+#define HZ_TESTS_UNIT_HEAP_THREADS_STEPS_H
 
 #include "preload/programs/trap.h"
 #include "stress/children.h"

@@ -1,5 +1,5 @@
 /* The pool of the sampling guard: where blocks lie, what free finds, and which block an address belongs to. */
-#include "unit/base/guarded.h"
+#include "unit/base/watch/guarded.h"
 
 #include <gtest/gtest.h>
 #include <set>

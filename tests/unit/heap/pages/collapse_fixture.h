@@ -1,9 +1,9 @@
 /*
- * collapse.h - a fixture for tests that collapse units of 2 MiB into huge pages: blocks in a shard of its own, and a
- * heap that counts as large and dense when the test wants that.
+ * collapse_fixture.h - a fixture for tests that collapse units of 2 MiB into huge pages: blocks in a shard of its own,
+ * and a heap that counts as large and dense when the test wants that.
  */
-#ifndef HZ_TESTS_UNIT_HEAP_COLLAPSE_H
-#define HZ_TESTS_UNIT_HEAP_COLLAPSE_H
+#ifndef HZ_TESTS_UNIT_HEAP_PAGES_COLLAPSE_FIXTURE_H
+#define HZ_TESTS_UNIT_HEAP_PAGES_COLLAPSE_FIXTURE_H
 
 #include "unit/heap/fixture.h"
 

@@ -2,8 +2,8 @@
  * guarded.h - what the tests of the sampling guard share: a process of its own for each test, since a process can make
  * only one pool; and a look at memory that may be inaccessible.
  */
-#ifndef HZ_TESTS_UNIT_BASE_GUARDED_H
-#define HZ_TESTS_UNIT_BASE_GUARDED_H
+#ifndef HZ_TESTS_UNIT_BASE_WATCH_GUARDED_H
+#define HZ_TESTS_UNIT_BASE_WATCH_GUARDED_H
 
 #include "stress/children.h"
 #include "unit/base/fixture.h"

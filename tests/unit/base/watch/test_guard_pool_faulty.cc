@@ -1,6 +1,6 @@
 /* When the OS refuses calls, the sampling guard's pool returns no block, or gives up a slot, and does no harm. */
 #include "unit/base/faulty.h"
-#include "unit/base/guarded.h"
+#include "unit/base/watch/guarded.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 /* Only units that are full of small blocks are collapsed into huge pages. */
 #include "stress/children.h"
-#include "unit/heap/collapse.h"
+#include "unit/heap/pages/collapse_fixture.h"
 
 #include <numeric>
 #include <set>
