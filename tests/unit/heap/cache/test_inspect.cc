@@ -229,18 +229,6 @@ TEST_F(InspectDeathTest, TheNewestBlockIsNotFreedTwiceWhateverTheLimit) {
     }
 }
 
-/* The page's lock is another thread's, so the look must not wait for it. */
-TEST_F(Inspect, ALookDoesNotWait) {
-    unsigned size_class = hz_class_of(100);
-    Blocks blocks = unit::take(self_->shard, size_class, 1);
-    begin_anew(size_class);
-    hz_shard_lock(self_, self_->shard, HZ_TO_GIVE);
-    std::thread([&] { EXPECT_FALSE(hz_block_is_home(blocks[0])); }).join();
-    hz_shard_unlock(self_->shard);
-    EXPECT_FALSE(hz_block_is_home(blocks[0]));
-    unit::put(self_->shard, blocks);
-}
-
 TEST_F(InspectDeathTest, BatchesAreLookedAt) {
     for (unsigned size_class : unit::some_classes()) {
         SCOPED_TRACE("class " + std::to_string(size_class));

@@ -1,5 +1,5 @@
-/* What was sent to a shard that does not look goes into the pages, once nothing more comes. */
-#include "unit/heap/fixture.h"
+/* What was sent to a shard goes into its pages: by a drain, when the last thread leaves, or once nothing more comes. */
+#include "unit/heap/pages/sent.h"
 
 namespace {
 
@@ -7,15 +7,70 @@ using unit::Blocks;
 
 constexpr unsigned none = HZ_CLASS_NONE;
 
-class MailAge : public unit::OwnShard {
+class Drain : public unit::SentShard {};
+
+TEST_F(Drain, DrainEmptiesAll) {
+    unsigned size_class = unit::largest_short;
+    Blocks blocks = unit::take(shard_, size_class, 400);
+    for (void *block : blocks)
+        send(size_class, {block});
+    Blocks carried = refill(size_class, 1);
+    unit::drain(shard_, size_class);
+    EXPECT_EQ(waiting(size_class), 0U);
+    EXPECT_EQ(unit::carry_count(shard_, size_class), 0U);
+    unit::put(shard_, carried);
+}
+
+TEST_F(Drain, AllClassesOfAShard) {
+    std::vector<unsigned> classes = unit::some_short_and_long_classes();
+    for (unsigned size_class : classes)
+        send(size_class, unit::take(shard_, size_class, 1));
+    hz_shard_drain(self_, shard_);
+    for (unsigned size_class : classes) {
+        EXPECT_EQ(waiting(size_class), 0U) << "class " << size_class;
+        EXPECT_FALSE(hz_shard_was_sent(shard_, size_class)) << "class " << size_class;
+    }
+}
+
+TEST_F(Drain, OneClassOfEveryShard) {
+    struct hz_shard *own = self_->shard;
+    send(7, unit::take(shard_, 7, 2));
+    send(9, unit::take(shard_, 9, 2));
+    struct hz_list list = unit::list_of(unit::take(own, 7, 2));
+    {
+        unit::ThreadOf other(self_, shard_); /* a thread sends nothing to its own shard */
+        hz_shard_send(self_, own, 7, &list);
+    }
+    ASSERT_EQ(unit::waiting(own, 7), 2U);
+    hz_shards_drain_class(self_, 7);
+    EXPECT_EQ(waiting(7), 0U);
+    EXPECT_EQ(unit::waiting(own, 7), 0U);
+    EXPECT_EQ(waiting(9), 2U);
+    hz_shards_drain_class(self_, 9);
+}
+
+TEST(DrainAtTheEnd, LeaveDrainsTheMailbox) {
+    struct hz_thread_block *self = unit::self();
+    struct hz_shard *shard = hz_shard_claim();
+    Blocks blocks = unit::take(shard, 7, 10);
+    struct hz_list list = unit::list_of(blocks);
+    unit::forget_sparse(); /* blocks of a sparse class are not sent */
+    hz_shard_send(self, shard, 7, &list);
+    ASSERT_EQ(unit::waiting(shard, 7), 10U);
+    ASSERT_TRUE(hz_shard_was_sent(shard, 7));
+    hz_shard_leave(self, shard);
+    EXPECT_EQ(unit::waiting(shard, 7), 0U);
+    EXPECT_FALSE(hz_shard_was_sent(shard, 7));
+    EXPECT_EQ(unit::retire_all(shard), 1U) << "all ten blocks are in their page";
+}
+
+/* ---- what was left alone for a round of ageing ---- */
+
+class MailAge : public unit::SentShard {
   protected:
     /* Takes `count` blocks of the shard and sends them back. */
     void send(unsigned size_class, uint32_t count) {
-        struct hz_list list = unit::list_of(unit::take(shard_, size_class, count));
-        hz_shard_send(self_, shard_, size_class, &list);
-    }
-    uint32_t waiting(unsigned size_class) {
-        return unit::waiting(shard_, size_class);
+        unit::SentShard::send(size_class, unit::take(shard_, size_class, count));
     }
 };
 
