@@ -1,5 +1,6 @@
 /* The list with many senders and one taker: no block is lost or taken twice, and the cap is never exceeded. */
 #include "unit/base/fixture.h"
+#include "unit/nodes.h"
 
 #include <atomic>
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 
 namespace {
 
+using unit::list_of;
 using unit::rounds;
 
 /* A block that records where it is. The link comes first, as in a free block. */
@@ -18,13 +20,6 @@ struct Node {
     uint64_t sent_count;
     uint64_t taken_count;
 };
-
-struct hz_list list_of(std::vector<Node> &nodes, size_t from, size_t count) {
-    struct hz_list list = {};
-    for (size_t i = from; i < from + count; i++)
-        hz_list_push(&list, &nodes[i]);
-    return list;
-}
 
 TEST(Mpsc, TakeOfNothingIsZero) {
     struct hz_mpsc queue = {};

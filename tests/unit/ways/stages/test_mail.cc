@@ -1,6 +1,7 @@
 /* Mail by stages: blocks fill the stash, then transfer, then central, each bounded. Takes empty them in the same order.
  */
 #include "unit/heap/at_rest.h"
+#include "unit/heap/pages/sent.h"
 #include "unit/ways/stages/library.h"
 
 #include <algorithm>
@@ -14,17 +15,10 @@ uint32_t stash_cap(unsigned size_class) {
     return HZ_STASH_BYTES > 0 ? hz_mail_cap(HZ_STASH_BYTES, size_class) : 0;
 }
 
-class Mail : public unit::OwnShard {
+class Mail : public unit::SentShard {
   protected:
-    void send(unsigned size_class, const Blocks &blocks) {
-        struct hz_list list = unit::list_of(blocks);
-        hz_shard_send(self_, shard_, size_class, &list);
-    }
     struct hz_mailbox *mail(unsigned size_class) {
         return &shard_->classes[size_class].mail;
-    }
-    struct hz_counters counters() {
-        return self_->counters;
     }
 };
 
