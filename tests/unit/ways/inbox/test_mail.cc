@@ -116,24 +116,6 @@ TEST_F(Inbox, RefillConsumesItOnce) {
     unit::put(shard_, second);
 }
 
-TEST_F(Inbox, OneListPerGroup) {
-    struct hz_shard *other = hz_shard_claim();
-    Blocks blocks;
-    for (int i = 0; i < 8; i++)
-        for (struct hz_shard *owner : {shard_, other})
-            blocks.push_back(unit::take(owner, 9, 1)[0]);
-    uint64_t before = counters().inbox_send;
-    hz_blocks_send(self_, blocks.data(), 16);
-    EXPECT_EQ(counters().inbox_send - before, 2U);
-    for (struct hz_shard *owner : {shard_, other}) {
-        EXPECT_EQ(hz_shard_waiting(owner, 9), 8U);
-        unit::drain(owner, 9);
-    }
-    unit::retire_all(other);
-    EXPECT_EQ(unit::pages_of(other), 0U);
-    hz_shard_leave(self_, other);
-}
-
 TEST_F(Inbox, ThreadsLoseNothing) {
     unsigned size_class = unit::largest_short; /* a small bound, so that senders are refused now and then */
     unit::expect_nothing_is_lost(

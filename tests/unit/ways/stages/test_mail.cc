@@ -42,24 +42,6 @@ TEST_F(Mail, TheStashComesFirst) {
     unit::put(shard_, second);
 }
 
-TEST_F(Mail, OneListPerGroup) {
-    struct hz_shard *other = hz_shard_claim();
-    Blocks blocks;
-    for (int i = 0; i < 8; i++)
-        for (struct hz_shard *owner : {shard_, other})
-            blocks.push_back(unit::take(owner, 9, 1)[0]);
-    uint64_t before = counters().inbox_send + counters().transfer_send;
-    hz_blocks_send(self_, blocks.data(), 16);
-    EXPECT_EQ(counters().inbox_send + counters().transfer_send - before, 2U);
-    for (struct hz_shard *owner : {shard_, other}) {
-        EXPECT_EQ(hz_shard_waiting(owner, 9), 8U);
-        unit::drain(owner, 9);
-    }
-    unit::retire_all(other);
-    EXPECT_EQ(unit::pages_of(other), 0U);
-    hz_shard_leave(self_, other);
-}
-
 /* Sends single blocks until stash, transfer and central are full. No block is lost, and the number of waiting blocks is
    bounded. */
 TEST_F(Mail, OverflowGoesThroughAllTiers) {
