@@ -237,7 +237,7 @@ function(hz_add_suite entry suite)
         # single-threaded, or nearly so; the first ones are slow, too
         list(FILTER sources EXCLUDE REGEX "/test_(oom|space)_faulty\\.cc$")
         list(FILTER sources EXCLUDE REGEX "/test_(collapse|config|density|drain|idle|list_check|page|page_purge|put|settle|sizeclass|supply|tick)\\.cc$")
-        list(FILTER sources EXCLUDE REGEX "/test_(arena_settings|list|os_faulty|random|report|table_faulty|shadow|containers|request)\\.cc$")
+        list(FILTER sources EXCLUDE REGEX "/test_(arena_settings|cgroup|list|os_faulty|random|report|startup|table_faulty|shadow|containers|request)\\.cc$")
         list(FILTER sources EXCLUDE REGEX "/test_os_high\\.cc$") # its mmap and munmap are the program's, not the sanitizer's
         if(NOT lane STREQUAL hz_default_lane)
             # half a minute for each lane; what the threads of these tests share is the same in all lanes

@@ -1,11 +1,10 @@
 /* How many CPUs the process can use: affinity, quota of the control group, CPUs on which threads were seen. */
 #include "stress/children.h"
 #include "unit/base/fixture.h"
+#include "unit/folder.h"
 #include "unit/on_cpu.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
 #include <string>
 
@@ -14,23 +13,13 @@ namespace {
 using children::require;
 namespace fs = std::filesystem;
 
-/* A folder with files in the format of /proc and /sys. A child looks at them, so that nothing is known beforehand. */
-class Cpus : public testing::Test {
+/* A child looks at the files, so that nothing is known beforehand. */
+class Cpus : public unit::Folder {
   protected:
     void SetUp() override {
-        char name[] = "/tmp/hz_cpus_XXXXXX";
-        ASSERT_NE(mkdtemp(name), nullptr);
-        folder_ = name;
+        unit::Folder::SetUp();
         write("status", "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n");
         write("groups", "0::/\n");
-    }
-    void TearDown() override {
-        fs::remove_all(folder_);
-    }
-    void write(const std::string &file, const std::string &text) {
-        fs::path path = folder_ / file;
-        fs::create_directories(path.parent_path());
-        std::ofstream(path) << text;
     }
     void allow(const std::string &mask) {
         write("status", "Name:\tx\nCpus_allowed:\t" + mask + "\nCpus_allowed_list:\t?\n");
@@ -54,7 +43,6 @@ class Cpus : public testing::Test {
             return testing::Test::HasFailure() ? 1 : 0;
         }));
     }
-    fs::path folder_;
 };
 
 TEST_F(Cpus, OnlyThoseThatAreOnlineCount) {
@@ -236,42 +224,6 @@ TEST_F(Cpus, ALookFollowsTheAffinityOfTheFirstThread) {
         }).join();
         EXPECT_EQ(hz_cpus_count(), unit::cpus().size()) << "another thread's affinity is not the process's";
     });
-}
-
-/* What is known of the process when the library is loaded. */
-class Startup : public Cpus {
-  protected:
-    struct hz_startup look_at(const std::string &text) {
-        struct hz_startup seen;
-        write("status", text);
-        hz_startup_look_at((folder_ / "status").c_str(), &seen);
-        return seen;
-    }
-};
-
-TEST_F(Startup, AFilterIsSeenHoweverLongTheFileIs) {
-    std::string groups = "Groups:\t";
-    for (int length : {0, 1, 100, 400, 65536}) {
-        std::string head = "Name:\tx\nTgid:\t7\n" + groups;
-        for (int i = 0; i < length; i++)
-            head += std::to_string(1234500000 + i) + " ";
-        for (char mode : {'0', '1', '2'}) {
-            struct hz_startup seen =
-                look_at(head + "\nNoNewPrivs:\t0\nSeccomp:\t" + mode + "\nSeccomp_filters:\t9\nCpus_allowed:\t5\n");
-            EXPECT_TRUE(seen.is_known) << length;
-            EXPECT_EQ(seen.is_filtered, mode != '0') << length << " groups, mode " << mode;
-            EXPECT_TRUE(seen.has_cpus);
-            EXPECT_EQ(seen.cpus[0], 5U);
-        }
-    }
-}
-
-TEST_F(Startup, WhatTheFileDoesNotSayIsUnknown) {
-    for (const char *text : {"", "x", "Seccomp:", "Seccomp_filters:\t1\n", "Name:\tSeccomp:\t0\n"})
-        EXPECT_FALSE(look_at(text).is_known) << text;
-    struct hz_startup seen;
-    hz_startup_look_at("/none", &seen);
-    EXPECT_FALSE(seen.is_known || seen.has_cpus);
 }
 
 } // namespace

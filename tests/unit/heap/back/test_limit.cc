@@ -1,10 +1,9 @@
 /* Limits of what the heap may hold: the hard one refuses, the soft one purges and calls. */
+#include "unit/folder.h"
 #include "unit/heap/fixture.h"
 
 #include <atomic>
 #include <cerrno>
-#include <filesystem>
-#include <fstream>
 #include <initializer_list>
 #include <string>
 #include <thread>
@@ -15,35 +14,11 @@ using support::KiB;
 using support::MiB;
 using unit::Blocks;
 
-class Cgroup : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        std::string pattern = ::testing::TempDir() + "cgroup-XXXXXX";
-        ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-        folder_ = pattern;
-    }
-    void TearDown() override {
-        std::filesystem::remove_all(folder_);
-    }
-
-    void write(const std::string &file, const std::string &text) {
-        std::filesystem::create_directories((folder_ / file).parent_path());
-        std::ofstream(folder_ / file) << text;
-    }
-    void expect(size_t wanted_high, size_t wanted_max) {
-        size_t high = 0;
-        size_t max = 0;
-        hz_cgroup_memory((folder_ / "groups").c_str(), folder_.c_str(), &high, &max);
-        EXPECT_EQ(high, wanted_high);
-        EXPECT_EQ(max, wanted_max);
-    }
-
-    std::filesystem::path folder_;
-};
+class LimitOfTheGroup : public unit::Folder {};
 
 /* First, since no test may have set limits. The default follows the group. What cannot be read changes nothing; a limit
  * that is lifted ends. */
-TEST_F(Cgroup, TheDefaultFollowsIt) {
+TEST_F(LimitOfTheGroup, IsTheDefault) {
     auto look = [this] {
         hz_heap_limit_default((folder_ / "groups").c_str(), folder_.c_str());
         return hz_budget_soft_limit();
@@ -290,42 +265,6 @@ TEST_F(Limit, TheProgramsLimitsWinOverTheGroups) {
     hz_heap_limit_default("/proc/self/cgroup", "/sys/fs/cgroup");
     EXPECT_EQ(hz_budget_soft_limit(), 300 * MiB);
     EXPECT_EQ(hz_budget_hard_limit(), 400 * MiB);
-}
-
-TEST_F(Cgroup, TheLowestLimitOfTheGroupAndThoseAboveIt) {
-    expect(SIZE_MAX, SIZE_MAX);
-    write("groups", "0::/a/b\n");
-    expect(SIZE_MAX, SIZE_MAX);
-    write("a/b/memory.high", "max\n");
-    write("a/b/memory.max", "300\n");
-    expect(SIZE_MAX, 300);
-    write("a/memory.high", "250\n");
-    write("a/memory.max", "400\n");
-    expect(250, 300);
-    write("memory.max", "200\n");
-    expect(250, 200);
-}
-
-TEST_F(Cgroup, VersionOne) {
-    write("groups", "5:cpu,cpuacct:/x\n4:memory:/a/b\n0::/\n");
-    expect(SIZE_MAX, SIZE_MAX);
-    write("memory/memory.limit_in_bytes", "9223372036854771712\n"); /* no limit, in pages of 4 KiB ... */
-    expect(SIZE_MAX, SIZE_MAX);
-    write("memory/memory.limit_in_bytes", "9223372036854710272\n"); /* ... and of 64 KiB */
-    expect(SIZE_MAX, SIZE_MAX);
-    write("memory/a/memory.limit_in_bytes", "300\n");
-    expect(SIZE_MAX, 300);
-    write("memory/a/b/memory.limit_in_bytes", "500\n");
-    expect(SIZE_MAX, 300);
-    write("memory.max", "100\n");
-    expect(SIZE_MAX, 100);
-}
-
-/* In a container the file names a path of the host, which the container does not see. */
-TEST_F(Cgroup, AContainersOwnGroupIsTheRootThatItSees) {
-    write("groups", "4:memory:/docker/0123\n");
-    write("memory/memory.limit_in_bytes", "700\n");
-    expect(SIZE_MAX, 700);
 }
 
 } // namespace
