@@ -219,7 +219,7 @@ endfunction()
 set(hz_sanitizer_environment "ASAN_OPTIONS=abort_on_error=0:detect_stack_use_after_return=1"
                              "UBSAN_OPTIONS=print_stacktrace=1" "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:report_thread_leaks=0")
 
-# tests/unit/heap/test_send.cc -> unit.heap.test_send
+# tests/unit/heap/pages/test_send.cc -> unit.heap.pages.test_send
 function(hz_name_test source result)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/tests" OUTPUT_VARIABLE relative)
     cmake_path(REMOVE_EXTENSION relative LAST_ONLY)
@@ -236,8 +236,8 @@ function(hz_add_suite entry suite)
     if(HZ_BUILD STREQUAL "tsan" AND suite STREQUAL "unit")
         # single-threaded, or nearly so; the first ones are slow, too
         list(FILTER sources EXCLUDE REGEX "/test_(oom|space)_faulty\\.cc$")
-        list(FILTER sources EXCLUDE REGEX "/test_(collapse|config|density|idle|list_check|mail_age|page|page_purge|sizeclass)\\.cc$")
-        list(FILTER sources EXCLUDE REGEX "/test_(arena_settings|list|os_faulty|random|report|table_faulty|shadow|containers|request)\\.cc$")
+        list(FILTER sources EXCLUDE REGEX "/test_(collapse|config|pressure|drain|idle|list_check|page|page_purge|put|chores|sizeclass|supply|tick)\\.cc$")
+        list(FILTER sources EXCLUDE REGEX "/test_(arena_settings|cgroup|list|os_faulty|random|report|startup|table_faulty|shadow|containers|request)\\.cc$")
         list(FILTER sources EXCLUDE REGEX "/test_os_high\\.cc$") # its mmap and munmap are the program's, not the sanitizer's
         if(NOT lane STREQUAL hz_default_lane)
             # half a minute for each lane; what the threads of these tests share is the same in all lanes
@@ -246,8 +246,8 @@ function(hz_add_suite entry suite)
     endif()
     if(suite STREQUAL "unit" AND NOT lane STREQUAL hz_default_lane AND NOT entry MATCHES "${hz_default_entries}")
         # here no block takes a lane's own way home, so these tests find the same in every lane of an engine
-        list(FILTER sources EXCLUDE REGEX "/test_(allowance|collapse|collapse_threads|density|flow|idle|inspect|limit)\\.cc$")
-        list(FILTER sources EXCLUDE REGEX "/test_(list_check|page|page_purge|profile|room|sampler|sizeclass|thread)\\.cc$")
+        list(FILTER sources EXCLUDE REGEX "/test_(allowance|collapse|collapse_threads|pressure|flow|idle|inspect|keeper|limit)\\.cc$")
+        list(FILTER sources EXCLUDE REGEX "/test_(list_check|page|page_purge|profile|room|sampler|chores|sizeclass|thread|tick)\\.cc$")
     endif()
     if(NOT HZ_BUILD STREQUAL "check" OR lane STREQUAL hz_default_lane OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
         # half a minute for each lane; home of hz3 and hz4 together have what the default lane has

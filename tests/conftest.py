@@ -1,7 +1,7 @@
 """Which tests are for `make test-deep`, and the order of the files.
 
 `make test` runs the tests without the marker deep, `make test-deep` those with it. All tests of DEEP_FOLDERS have it. The tests
-of scripts wait for a change besides (tests/steps.txt).
+of scripts wait for a change besides (tests/steps.txt). Tests with the marker slow are skipped unless HZ_SLOW=1.
 
 With `--dist loadfile` a worker takes whole files: the long ones come first, so that none of them runs alone at the end. xdist
 would begin with the files that have the most tests; `--no-loadscope-reorder` keeps this order.
@@ -9,6 +9,7 @@ would begin with the files that have the most tests; `--no-loadscope-reorder` ke
 
 from __future__ import annotations
 
+import os
 import pathlib
 
 import pytest
@@ -37,5 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(TESTS / folder in item.path.parents for folder in DEEP_FOLDERS):
             item.add_marker(pytest.mark.deep)
+        if os.environ.get("HZ_SLOW") != "1" and item.get_closest_marker("slow") is not None:
+            item.add_marker(pytest.mark.skip(reason="slow; HZ_SLOW=1 runs it"))
     places = {TESTS / name: place for place, name in enumerate(LONG_FILES)}
     items.sort(key=lambda item: places.get(item.path, len(places)))

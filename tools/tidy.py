@@ -312,10 +312,10 @@ def check_circles(sources: list[Source]) -> Iterator[Problem]:
 
 
 def check_rooms(paths: list[str]) -> Iterator[Problem]:
-    """Folders of src in which nobody finds anything."""
+    """Folders of src and its unit tests in which nobody finds anything."""
     rooms: dict[str, int] = {}
     for path in paths:
-        if path.startswith("src/"):
+        if path.startswith(("src/", "tests/unit/")):
             folder = path.rpartition("/")[0]
             rooms[folder] = rooms.get(folder, 0) + 1
     for folder, files in sorted(rooms.items()):

@@ -171,7 +171,7 @@ def lane_and_knobs(one: Variant) -> tuple[str, dict[str, str]]:
 def edited_copy(one: Variant) -> pathlib.Path:
     """A copy of the working tree's files with the variant's edits. Raises ValueError for an edit that does not apply."""
     copy = COPIES / one.name
-    for folder in ("src", "include", "cmake", "tools", "tests", "bench", "packaging"):
+    for folder in ("src", "include", "cmake", "tools", "tests", "bench", "packaging", "command"):
         shutil.copytree(ROOT / folder, copy / folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "results"))
     for name in ("CMakeLists.txt", "CMakePresets.json"):
         shutil.copy2(ROOT / name, copy / name)

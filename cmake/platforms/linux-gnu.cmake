@@ -19,10 +19,10 @@ set(HZ_TEST_EXCLUSIONS "${CMAKE_CURRENT_LIST_DIR}/qemu.txt")
 # The suites that take seconds. riscv64 runs only those that depend on the processor: on its instructions, addresses or
 # signals.
 set(HZ_SHORT_TESTS "^hz3_scale\\.(contract\\.test_(counters|errors|operators|standards|stats)|death\\.test_(cancelled|misuse)|\
-unit\\.base\\.test_(check|cpus|list|lock|meta|mpsc|os_high|pagetag|registry|runmap|table_faulty))$")
+unit\\.base\\.[a-z]+\\.test_(check|cpus|list|lock|meta|mpsc|os_high|pagetag|registry|runmap|table_faulty))$")
 if(HZ_PROCESSOR STREQUAL "aarch64")
     string(APPEND HZ_SHORT_TESTS "|^hz3_scale\\.(contract\\.test_realloc|stress\\.test_exit|\
-unit\\.base\\.test_(arena_settings|guard_pool_faulty|livemap|os_faulty|random|report))$|^hz3_percpu\\.")
+unit\\.base\\.[a-z]+\\.test_(arena_settings|guard_pool_faulty|livemap|os_faulty|random|report))$|^hz3_percpu\\.")
 endif()
 
 set(CMAKE_CROSSCOMPILING_EMULATOR "qemu-${HZ_PROCESSOR}" -L "/usr/${HZ_PROCESSOR}-linux-gnu" ${HZ_EMULATOR_OPTIONS})

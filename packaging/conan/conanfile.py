@@ -8,8 +8,7 @@ from conan.errors import ConanInvalidConfiguration
 from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
 from conan.tools.files import copy, rmdir
 
-TOOLS = ("tools/heap_core.py", "tools/heap_profile.py", "tools/heap_stats.py", "tools/running.py")
-SOURCES = ("CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "packaging/*.in", "packaging/man/*", "src/*", *TOOLS)
+SOURCES = ("CMakeLists.txt", "LICENSE", "cmake/*", "command/*", "include/*", "packaging/man/*", "src/*")
 
 
 class Hakozuna(ConanFile):

@@ -288,8 +288,9 @@ inline void t_give_back() {
         GTEST_SKIP() << "a test of the system's names; run the HZ_TEST_SYSTEM build under LD_PRELOAD";                 \
     }
 
-/* Suites on the preloaded library run with the keeper. The test libraries
-   have none: tests that compare figures with a ledger need a heap that only their own calls change. */
+/* Suites on the preloaded library run with the keeper. The test libraries have none: tests that compare figures with a
+   ledger need a heap that only their own calls change, and unit tests do the keeper's work themselves. */
+#ifndef HZ_TESTS_WITH_KEEPER
 extern "C" void hz_keeper_forbid(void) __attribute__((weak));
 
 namespace support {
@@ -301,5 +302,6 @@ inline const bool keeper_is_forbidden = [] {
 }();
 
 } // namespace support
+#endif
 
 #endif

@@ -239,12 +239,4 @@ TEST(Pvalloc, OverflowOfTheRoundingIsENOMEM) {
     }
 }
 
-TEST(Valloc, ImpossibleSizesAreENOMEM) {
-    for (size_t size : {SIZE_MAX, static_cast<size_t>(PTRDIFF_MAX) + 1}) {
-        errno = 0;
-        EXPECT_EQ(t_valloc(size), nullptr) << size;
-        EXPECT_EQ(errno, ENOMEM) << size;
-    }
-}
-
 } // namespace

@@ -137,6 +137,18 @@ TEST_F(Introspection, Mallinfo2CountsFreeBlocks) {
     EXPECT_LE(mallinfo2().uordblks, before.uordblks + 64 * KiB);
 }
 
+/* What malloc_info writes. */
+std::string info() {
+    char *text = nullptr;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    EXPECT_EQ(malloc_info(0, out), 0);
+    fclose(out);
+    std::string xml(text, length);
+    free(text);
+    return xml;
+}
+
 /* The value of an attribute behind a place in a text. */
 size_t attribute(const std::string &xml, size_t from, const std::string &name) {
     size_t at = xml.find(" " + name + "=\"", from);
@@ -151,14 +163,7 @@ TEST_F(Introspection, MallocInfoHasFreeBlocksBySize) {
         block = t_malloc(700);
     for (size_t i = 0; i < 300; i += 2)
         t_free(blocks[i]);
-    char *text = nullptr;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
-    ASSERT_NE(out, nullptr);
-    EXPECT_EQ(malloc_info(0, out), 0);
-    fclose(out);
-    std::string xml(text, length);
-    free(text);
+    std::string xml = info();
     size_t count = 0;
     size_t bytes = 0;
     size_t of_704 = 0;
@@ -196,14 +201,7 @@ TEST_F(Introspection, MallinfoCountsWhatIsInUse) {
 
 TEST_F(Introspection, MallocInfoWritesXmlOfOurHeap) {
     Blocks blocks(20000, 1000);
-    char *text = nullptr;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
-    ASSERT_NE(out, nullptr);
-    EXPECT_EQ(malloc_info(0, out), 0);
-    fclose(out);
-    std::string xml(text, length);
-    free(text);
+    std::string xml = info();
     EXPECT_EQ(xml.rfind("<malloc version=", 0), 0U) << xml.substr(0, 100);
     EXPECT_NE(xml.find("</malloc>"), std::string::npos);
     EXPECT_EQ(std::count(xml.begin(), xml.end(), '<'), std::count(xml.begin(), xml.end(), '>'));

@@ -127,16 +127,6 @@ TEST(Realloc, OfNullIsMalloc) {
     t_free(empty);
 }
 
-TEST(Realloc, ToZeroFreesAndReturnsNull) {
-    for (size_t size : sample_sizes()) {
-        void *block = t_malloc(size);
-        ASSERT_NE(block, nullptr);
-        EXPECT_EQ(t_realloc(block, 0), nullptr) << size;
-    }
-    void *empty = t_malloc(0);
-    EXPECT_EQ(t_realloc(empty, 0), nullptr);
-}
-
 /* Resident memory shows that realloc(p, 0) really frees: otherwise 2 GB in total would stay. */
 TEST(Realloc, ToZeroGivesTheMemoryBack) {
     if (sanitized)

@@ -77,24 +77,6 @@ TEST(Sizes, ManyBlocksOfOneSizeDoNotOverlap) {
     }
 }
 
-TEST(Sizes, ZeroGivesUniqueBlocks) {
-    std::set<void *> seen;
-    for (int i = 0; i < 1000; i++) {
-        void *block = t_malloc(0);
-        ASSERT_NE(block, nullptr);
-        EXPECT_TRUE(seen.insert(block).second) << "malloc(0) returned a live block";
-    }
-    for (void *block : seen)
-        t_free(block);
-    void *zeroed = t_calloc(0, 16);
-    void *none = t_calloc(16, 0);
-    EXPECT_NE(zeroed, nullptr);
-    EXPECT_NE(none, nullptr);
-    EXPECT_NE(zeroed, none);
-    t_free(zeroed);
-    t_free(none);
-}
-
 TEST(Sizes, UsableSizeOfNullIsZero) {
     EXPECT_EQ(t_usable_size(nullptr), 0U);
 }

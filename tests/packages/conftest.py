@@ -6,24 +6,10 @@ A way is right if the program prints the configuration string, and if hz_free ac
 
 from __future__ import annotations
 
-import os
 import pathlib
 
 import pytest
 from installing import BUILD, install, make_packages
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: runs with HZ_SLOW=1, which `make test-packages` sets")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.environ.get("HZ_SLOW") == "1":
-        return
-    for item in items:
-        here = pathlib.Path(__file__).parent in item.path.parents  # pytest passes the tests of all folders
-        if here and item.get_closest_marker("slow") is not None:
-            item.add_marker(pytest.mark.skip(reason="slow; `make test-packages` runs it"))
 
 
 @pytest.fixture(scope="session")

@@ -69,7 +69,7 @@ def test_the_wheel_has_the_libraries(wheels):
 def test_the_source_archive_has_no_more_than_it_needs(wheels):
     with tarfile.open(wheels[0]) as archive:
         tops = {name.split("/")[1] for name in archive.getnames() if "/" in name}
-    assert tops == {"CMakeLists.txt", "LICENSE", "PKG-INFO", "cmake", "include", "packaging", "pyproject.toml", "src", "tools"}
+    assert tops == {"CMakeLists.txt", "LICENSE", "PKG-INFO", "cmake", "command", "include", "packaging", "pyproject.toml", "src"}
 
 
 def test_a_program_runs_under_it(user, tmp_path):

@@ -23,7 +23,7 @@ def root(tmp_path) -> pathlib.Path:
         shutil.copyfile(ROOT / name, tmp_path / name)
     for folder in ("docs", "hakobench/docs"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    for name in ("hakobench/README.md", "hakobench/src", "src", "tests", "bench", "include", "cmake", "tools"):
+    for name in ("hakobench/README.md", "hakobench/src", "src", "tests", "bench", "include", "cmake", "command", "tools"):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path
 

@@ -44,18 +44,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     library_from_environment()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: takes a minute or more; runs with HZ_SLOW=1")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.environ.get("HZ_SLOW") == "1":
-        return
-    for item in items:
-        if item.get_closest_marker("slow") is not None:
-            item.add_marker(pytest.mark.skip(reason="slow; HZ_SLOW=1 runs it"))
-
-
 def archive_of(library: Path) -> Path:
     """libhakozuna.so.0.1.0 -> libhakozuna.a"""
     return library.with_name(library.name.partition(".so")[0] + ".a")

@@ -18,7 +18,7 @@ from conftest import PROGRAMS, ROOT, TIMEOUT_SECONDS, archive_of, clean_environm
 
 pytestmark = pytest.mark.usefixtures("ours_only")
 
-sys.path.append(str(ROOT / "tools"))
+sys.path.append(str(ROOT / "command"))
 
 import heap_core  # noqa: E402 - after the line above
 import running  # noqa: E402
@@ -193,7 +193,7 @@ def test_the_command(library: Path, program: Path, tmp_path: Path) -> None:
     found = ended(program, library, "abort", tmp_path)
 
     def stats(*words: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, ROOT / "tools/heap_stats.py", "stats", *words], check=False, capture_output=True, text=True)
+        return subprocess.run([sys.executable, ROOT / "command/heap_stats.py", "stats", *words], check=False, capture_output=True, text=True)
 
     text = stats("--core", found.core).stdout.splitlines()
     assert re.fullmatch(r"hakozuna [0-9.]+, hz[34] \w+: heap_at_end, pid \d+", text[0])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TIMEOUT_SECONDS, Preload, compile_c
+from groups import own_group
 
 DEADLINE_SECONDS = 20
 CPUS = sorted(os.sched_getaffinity(0))
@@ -127,14 +128,7 @@ def test_a_process_that_is_confined_to_one_cpu(begin: Callable[..., Shards]) -> 
 def quota_group(cpus: int) -> Iterator[tuple[Path, Callable[[int], None]]]:
     """A control group of our own with a CPU quota, and a function that changes it."""
     period = 100000
-    v1 = Path("/sys/fs/cgroup/cpu")
-    v2 = Path("/sys/fs/cgroup")
-    group = (v1 if (v1 / "cpu.cfs_quota_us").exists() else v2) / f"hakozuna_test_{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made: {error}")
-    try:
+    with own_group("cpu", "cpu.cfs_quota_us") as group:
 
         def change(number: int) -> None:
             if (group / "cpu.cfs_quota_us").exists():
@@ -146,14 +140,6 @@ def quota_group(cpus: int) -> Iterator[tuple[Path, Callable[[int], None]]]:
 
         change(cpus)
         yield group, change
-    finally:
-        end = time.monotonic() + DEADLINE_SECONDS
-        while time.monotonic() < end:
-            try:
-                group.rmdir()
-                break
-            except OSError:  # until the last process in it is gone
-                time.sleep(0.05)
 
 
 def test_a_quota_of_the_control_group(program: Path, preload: Preload) -> None:

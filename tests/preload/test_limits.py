@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Preload, compile_c, describe
+from groups import own_group
 
 pytestmark = pytest.mark.usefixtures("ours_only")
 
@@ -77,25 +78,11 @@ def test_mlockall_is_quick(preload: Preload, program: Path) -> None:
 @contextlib.contextmanager
 def memory_group() -> Iterator[tuple[Path, Path]]:
     """A control group of our own, and its file with the limit of memory."""
-    v1 = Path("/sys/fs/cgroup/memory")
-    group = (v1 if (v1 / "memory.limit_in_bytes").exists() else Path("/sys/fs/cgroup")) / f"hakozuna_limit_{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made: {error}")
-    try:
+    with own_group("memory", "memory.limit_in_bytes") as group:
         limits = [group / name for name in ("memory.limit_in_bytes", "memory.max") if (group / name).exists()]
         if not limits:
             pytest.skip("the memory controller is not available")
         yield group, limits[0]
-    finally:
-        end = time.monotonic() + DEADLINE_SECONDS
-        while time.monotonic() < end:
-            try:
-                group.rmdir()
-                break
-            except OSError:  # until the last process in it is gone
-                time.sleep(0.05)
 
 
 def test_the_limit_of_the_control_group_is_followed(preload: Preload, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""HAKOZUNA_PROFILE: a heap profile that is sampled, written while the program runs or ends, and read by tools/heap_profile.py."""
+"""HAKOZUNA_PROFILE: a heap profile that is sampled, written while the program runs or ends, and read by command/heap_profile.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from conftest import ROOT, TIMEOUT_SECONDS, Preload, clean_environment, describe
 from servers import RedisClient, fill_redis, server
 from test_servers import redis_command
 
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "command"))
 import heap_profile  # noqa: E402 - after the line above
 
 pytestmark = pytest.mark.usefixtures("ours_only")
@@ -46,7 +46,7 @@ def only(directory: Path, pattern: str = "*.heap") -> Path:
 
 
 def tool(*words: str | Path) -> str:
-    command = [sys.executable, ROOT / "tools/heap_profile.py", *words]
+    command = [sys.executable, ROOT / "command/heap_profile.py", *words]
     result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
     assert result.returncode == 0, describe(result)
     return result.stdout

@@ -13,13 +13,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARY = pathlib.Path(os.environ.get("HZ_LIB", ROOT / "build/lib/libhakozuna.so"))
 FOLDERS = ("docs", "docs/decisions", "docs/formats", "docs/history", "hakobench/docs", "bench/coherence", "bench/documents", "bench/results", "tests/apps")
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "src/README.md", "bench/README.md", "hakobench/README.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "src/README.md", "bench/README.md", "hakobench/README.md", "command/README.md")),
     *(page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))),
 ]
 BLOCK = re.compile(r"^```(?P<language>cpp|c)(?P<way>(?: [^\n]*)?)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 SOURCE_NAME = re.compile(r"(?<![\w/.-])hz[34]?_[a-z0-9_]+(?![\w+*-])(?!\.(?:so|a)\b)")
-SOURCE_PATH = re.compile(r"`((?:src|tests|bench|hakobench|tools|cmake|include)/[^`\s]*)`")
+SOURCE_PATH = re.compile(r"`((?:src|tests|bench|hakobench|tools|cmake|command|include)/[^`\s]*)`")
 LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 EDGE = re.compile(r"\bsync: ([a-z]+(?:-[a-z]+)*)")
 

@@ -9,7 +9,7 @@ import man
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = [*man.PAGES, "packaging/hakozuna.1.in"]
+PAGES = [*man.PAGES, "command/hakozuna.1.in"]
 
 
 def shown(path: pathlib.Path) -> subprocess.CompletedProcess:

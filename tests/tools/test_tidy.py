@@ -128,6 +128,8 @@ def test_a_room_with_too_many_files(tree):
     files = {f"src/base/map/a{number}.c": "int x;\n" for number in range(tidy.ROOM_FILES)}
     assert tree(files, "rooms") == []
     assert tree({"src/base/map/b.c": "int x;\n"}, "rooms") == ["src/base/map:1: [rooms] 26 files; allowed: 25"]
+    files = {f"tests/unit/base/map/a{number}.cc": "int x;\n" for number in range(tidy.ROOM_FILES + 1)}
+    assert tree(files, "rooms")[-1] == "tests/unit/base/map:1: [rooms] 26 files; allowed: 25"
 
 
 def test_order_names_every_module_of_the_heap():

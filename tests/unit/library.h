@@ -92,14 +92,4 @@ extern "C" {
 
 #pragma GCC diagnostic pop
 
-namespace unit {
-
-/* Tests of parts look at them while nothing else happens, and drive the keeper's work themselves. */
-inline const bool keeper_is_forbidden = [] {
-    hz_keeper_forbid();
-    return true;
-}();
-
-} // namespace unit
-
 #endif

@@ -11,7 +11,7 @@ DEFAULT_LANE = "hz3-scale"
 _HERE = pathlib.Path(__file__).resolve().parent
 _LIBRARIES = _HERE / "lib"
 TOOLS = _HERE / "tools"
-# As in the installed command (packaging/hakozuna.in); tools/running.py looks for these words.
+# As in the installed command (command/hakozuna.in); command/running.py looks for these words.
 _WATCH = "json,children,signal=URG,file={folder}/%e.%p.asked"
 _PROFILE = "children,signal=60,file={folder}/%e.%p.heap"
 

@@ -10,7 +10,7 @@ enum { HIDDEN_MAX = 8192 }; /* units, 16 GiB. By default the kernel allows a pro
 
 static _Atomic(uint32_t) hidden_count; /* hint */
 
-/* tools/heap_core.py reads these three arrays. */
+/* command/heap_core.py reads these three arrays. */
 void hz_dump_directory(const struct arena *of, uint32_t index) {
     size_t os_page = hz_os_page_bytes();
     const uintptr_t entries[] = {

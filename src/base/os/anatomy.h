@@ -1,11 +1,11 @@
 /*
- * anatomy.h - what the library tells readers of core files (tools/heap_core.py) about its own structures.
+ * anatomy.h - what the library tells readers of core files (command/heap_core.py) about its own structures.
  *
  * A core file has the process's memory, but no types, and often not the library's file. So each module whose structures
  * lead to blocks has an anatomy: an array in its initialised data, which a core file includes. It begins with a magic
  * entry, by which readers find it, and ends with an empty one. The compiler computes the numbers, so they cannot
  * disagree with the code. Readers know the entries by their names, so a field that is renamed here must be renamed in
- * tools/heap_core.py too.
+ * command/heap_core.py too.
  *
  * The arrays are not const, since core files leave out pages that the program cannot have changed. The library itself
  * never reads them.

@@ -1,5 +1,5 @@
 /*
- * profile_write.h - writes the heap profile: as a stream that tools/heap_profile.py reads, or as a list of leaks for
+ * profile_write.h - writes the heap profile: as a stream that command/heap_profile.py reads, or as a list of leaks for
  * people.
  *
  * Nothing is allocated. The dynamic linker's lock is taken, for the names of files, so call it outside malloc and

@@ -17,6 +17,8 @@
  * stdin its workers end, and it writes "done". Exit code: 0 all blocks were intact; 3 one was not, or something was
  * refused.
  */
+#include "say.h"
+
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -45,17 +47,6 @@ static _Atomic(unsigned char *) shelves[SHELVES]; /* where workers leave blocks 
 static atomic_bool is_confined, is_over;
 static bool confines_each;
 static pthread_barrier_t begun[2]; /* the first workers with main; those behind the filter with main */
-
-static _Noreturn void fail(const char *what) {
-    (void)!write(STDERR_FILENO, what, strlen(what));
-    (void)!write(STDERR_FILENO, "\n", 1);
-    _exit(3);
-}
-
-static void say(const char *word) {
-    if (write(STDOUT_FILENO, word, strlen(word)) != (ssize_t)strlen(word))
-        fail("stdout is closed");
-}
 
 /* ---- confining ----------------------------------------------------------------------------------------- */
 

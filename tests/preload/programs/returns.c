@@ -9,6 +9,8 @@
  * The program starts PRODUCERS + 1 threads. It makes only the system calls that glibc needs for memory, threads, stdin
  * and stdout. Exit codes: 0 all blocks were intact; 3 a block was not, or a bad command line.
  */
+#include "say.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/membarrier.h>
@@ -34,17 +36,6 @@ struct block {
 
 static struct block *queue[QUEUE]; /* each producer fills a part of its own before it meets the consumer */
 static pthread_barrier_t turn;     /* all threads */
-
-static _Noreturn void fail(const char *what) {
-    (void)!write(STDERR_FILENO, what, strlen(what));
-    (void)!write(STDERR_FILENO, "\n", 1);
-    _exit(3);
-}
-
-static void say(const char *word) {
-    if (write(STDOUT_FILENO, word, strlen(word)) != (ssize_t)strlen(word))
-        fail("stdout is closed");
-}
 
 static uint32_t next_random(uint32_t *state) {
     *state = *state * 1664525 + 1013904223;

@@ -170,6 +170,22 @@ inline Blocks take(struct hz_shard *shard, unsigned size_class, uint32_t count) 
     return blocks;
 }
 
+/* Pushes so many full batches of a class into the depot, of blocks of the calling thread's shard. Returns the number of
+   blocks. */
+inline uint32_t rest(struct hz_thread_block *self, unsigned size_class, uint32_t batches) {
+    uint32_t batch = hz_batch_count(size_class);
+    for (uint32_t i = 0; i < batches; i++)
+        EXPECT_TRUE(hz_depot_push(self, size_class, take(self->shard, size_class, batch).data(), batch));
+    return batches * batch;
+}
+
+/* A round of ageing of the depot. */
+inline void age_round(struct hz_thread_block *self) {
+    hz_age_depot_begin();
+    while (hz_age_depot_step(self, 1)) {
+    }
+}
+
 /* Puts all blocks back into the shard's pages. Returns the number of pages retired. */
 inline uint32_t put(struct hz_shard *shard, const Blocks &blocks) {
     uint32_t retired = 0;

@@ -4,12 +4,10 @@
  */
 #include "contract/report.h"
 #include "unit/heap/counter_names.h"
-#include "unit/heap/fixture.h"
+#include "unit/heap/worker.h"
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -123,36 +121,11 @@ Values operator+(Values a, const Values &b) {
     return a;
 }
 
-/* A thread that runs the jobs it is given, one after the other. */
-class Worker {
+/* A thread with blocks of a shard of its own. */
+class Owner : public unit::Worker {
   public:
-    Worker() : thread_([this] { serve(); }) {
+    Owner() : Worker(false) {
         run([] { unit::grow_bins(unit::self()); });
-    }
-    ~Worker() {
-        end();
-    }
-    Worker(const Worker &) = delete;
-    Worker &operator=(const Worker &) = delete;
-
-    void start(std::function<void()> job) {
-        std::lock_guard<std::mutex> guard(mutex_);
-        job_ = std::move(job);
-        changed_.notify_all();
-    }
-    void finish() {
-        std::unique_lock<std::mutex> guard(mutex_);
-        changed_.wait(guard, [this] { return job_ == nullptr; });
-    }
-    void run(std::function<void()> job) {
-        start(std::move(job));
-        finish();
-    }
-    void end() {
-        if (!thread_.joinable())
-            return;
-        start([this] { ends_ = true; });
-        thread_.join();
     }
     struct hz_shard *shard() {
         struct hz_shard *shard = nullptr;
@@ -179,22 +152,6 @@ class Worker {
                 t_free(block);
         });
     }
-
-  private:
-    void serve() {
-        while (!ends_) {
-            std::unique_lock<std::mutex> guard(mutex_);
-            changed_.wait(guard, [this] { return job_ != nullptr; });
-            job_();
-            job_ = nullptr;
-            changed_.notify_all();
-        }
-    }
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::function<void()> job_;
-    bool ends_ = false;
-    std::thread thread_; /* last, because it uses the other members */
 };
 
 /* Each test starts with every page purged, and ends with every block freed. */
@@ -410,7 +367,7 @@ TEST_F(Counters, PagesAreRetiredAndCounted) {
 
 TEST_F(Counters, PagesOfShardsWithoutThreadsAreAdopted) {
     for (unsigned size_class : {small_class, mid_class}) {
-        Worker worker;
+        Owner worker;
         Blocks alive = worker.take(size_class, 1);
         expect("a thread that ends sends its bin home",
                {{"counters.home_blocks", hz_batch_count(size_class) - 1}, {"locks.ls_rel_self", 1}},
@@ -428,7 +385,7 @@ TEST_F(Counters, PagesOfShardsWithoutThreadsAreAdopted) {
 /* ---- blocks on their way home ---- */
 
 TEST_F(Counters, BlocksSentHomeAreTakenAndCarried) {
-    Worker owner;
+    Owner owner;
     if (mail() == Mail::tiers && HZ_INBOX_MAX_BYTES == 0)
         GTEST_SKIP() << "each list has a slot of transfer";
     const size_t count = hz_batch_count(mid_class);
@@ -471,7 +428,7 @@ TEST_F(Counters, TiersOverflowOneIntoTheNext) {
     size_t central = hz_mail_cap(knob("HZ_CENTRAL_BYTES"), size_class);
     constexpr size_t transfer = 8;
     ASSERT_LE(stash, batch) << "one refill must take the whole stash";
-    Worker owner;
+    Owner owner;
     struct hz_shard *shard = owner.shard();
     Blocks blocks = owner.take(size_class, stash + transfer + central + 1);
     Blocks again;
@@ -518,7 +475,7 @@ TEST_F(Counters, AFullInboxSendsTheSenderToThePages) {
     size_t room = hz_mail_cap(HZ_INBOX_MAX_BYTES, small_class);
     Blocks blocks = unit::take(self_->shard, small_class, static_cast<uint32_t>(room + 1));
     struct hz_shard *own = self_->shard;
-    Worker sender;
+    Owner sender;
     auto send = [&](size_t from, size_t count) {
         sender.run([&] {
             struct hz_list list = unit::list_of(blocks, from, count);
@@ -533,7 +490,7 @@ TEST_F(Counters, AFullInboxSendsTheSenderToThePages) {
 
 TEST_F(Counters, RemoteBuffersAreSentWhenTheyAreFull) {
     constexpr size_t more = 3;
-    Worker owner;
+    Owner owner;
     Blocks blocks = owner.take(small_class, HZ_REMOTE_COUNT + more);
     ASSERT_EQ(hz_page_of(blocks.front()), hz_page_of(blocks.back()));
     auto free_some = [&](size_t count) {
@@ -572,18 +529,18 @@ TEST_F(Counters, RemoteBuffersAreSentWhenTheyAreFull) {
 
 /* Runs the job on the worker while this thread holds the shard's lock. Releases the lock when the worker waits for it.
  */
-void meet(Worker &worker, struct hz_shard *shard, std::function<void()> job) {
+void meet(Owner &worker, struct hz_shard *shard, std::function<void()> job) {
     struct hz_lock *lock = &shard->exclusive;
     hz_lock_acquire(lock);
-    worker.start(std::move(job));
+    worker.begin(std::move(job));
     while (hz_load_rlx(&lock->word) != 2)
         std::this_thread::yield();
     hz_lock_release(lock);
-    worker.finish();
+    worker.wait();
 }
 
 TEST_F(Counters, LockOfTheOwnShardToGet) {
-    Worker worker;
+    Owner worker;
     Blocks blocks;
     struct hz_shard *shard = worker.shard();
     expect("held by another thread", from_new_page + Values{{"locks.ls_acq_miss", 1}},
@@ -594,7 +551,7 @@ TEST_F(Counters, LockOfTheOwnShardToGet) {
 }
 
 TEST_F(Counters, LockOfTheOwnShardToGive) {
-    Worker worker;
+    Owner worker;
     struct hz_shard *shard = worker.shard();
     for (double misses : {1.0, 0.0}) {
         Blocks blocks = worker.take(small_class, 1);
@@ -610,8 +567,8 @@ TEST_F(Counters, LockOfTheOwnShardToGive) {
 
 TEST_F(Counters, LockOfAnotherShardToGet) {
     for (double misses : {1.0, 0.0}) {
-        Worker worker; /* starts before the other ends, or it would get the other's shard */
-        Worker other;
+        Owner worker; /* starts before the other ends, or it would get the other's shard */
+        Owner other;
         struct hz_shard *shard = other.shard();
         Blocks alive = other.take(small_class, 1);
         other.end();
@@ -636,8 +593,8 @@ TEST_F(Counters, LockOfAnotherShardToGet) {
 
 TEST_F(Counters, LockOfAnotherShardToGive) {
     for (double misses : {1.0, 0.0}) {
-        Worker worker;
-        Worker other;
+        Owner worker;
+        Owner other;
         struct hz_shard *shard = other.shard();
         Blocks alive = other.take(mid_class, 1);
         other.end();
@@ -699,7 +656,7 @@ TEST_F(Counters, LargeBytesBalanceAfterResizing) {
 /* ---- sums over threads, and figures that need no counter ---- */
 
 TEST_F(Counters, ThreadsThatEndedStillCount) {
-    Worker worker;
+    Owner worker;
     expect("a thread works and ends",
            {{"counters.large_alloc", 1},
             {"counters.large_free", 1},
@@ -713,11 +670,11 @@ TEST_F(Counters, ThreadsThatEndedStillCount) {
 
 /* A maximum is the largest value of any thread, and never falls. */
 TEST_F(Counters, LeftoversAreAMaximum) {
-    Worker first;
-    Worker second;
+    Owner first;
+    Owner second;
     size_t batch = hz_batch_count(mid_class);
     for (size_t left : {1U, 3U, 2U})
-        for (Worker *owner : {&first, &second}) {
+        for (Owner *owner : {&first, &second}) {
             Blocks blocks = owner->take(mid_class, 2 * batch);
             owner->take_all_of_bin(mid_class, blocks);
             struct hz_shard *shard = owner->shard();
@@ -754,7 +711,7 @@ TEST_F(Counters, SegmentsThatWereAcquired) {
     tested().insert("os.seg_acq");
 }
 
-/* tests/unit/base/test_huge_units_faulty.cc tests what counts. */
+/* tests/unit/base/map/test_huge_units_faulty.cc tests what counts. */
 TEST_F(Counters, HugePages) {
     struct hz_huge_figures all;
     hz_huge_figures_get(&all);
@@ -774,9 +731,9 @@ TEST_F(Counters, ThreadsAndTheirBlocks) {
     EXPECT_EQ(counters()["counters.threads"], 1);
     EXPECT_EQ(before, hz_meta_bytes());
     {
-        std::vector<std::unique_ptr<Worker>> workers;
+        std::vector<std::unique_ptr<Owner>> workers;
         for (size_t i = 0; i < static_cast<size_t>(blocks) + 20; i++)
-            workers.push_back(std::make_unique<Worker>());
+            workers.push_back(std::make_unique<Owner>());
         EXPECT_EQ(counters()["counters.threads"], 1 + static_cast<double>(workers.size()));
         EXPECT_EQ(counters()["counters.thread_blocks"], 1 + static_cast<double>(workers.size()));
         EXPECT_EQ(counters()["counters.shards"], std::min<size_t>(HZ_NUM_SHARDS, 1 + workers.size()));

@@ -15,10 +15,14 @@ namespace unit {
 
 class Worker {
   public:
-    /* The thread attaches as a thread of a program with the shared library does, and so can be parked. */
-    Worker() : thread_([this] { work(); }) {
-        run([this] {
-            hz_thread_start();
+    /* The thread attaches as a thread of a program with the shared library does, and so can be parked; or late, as one
+       of a program with the archive. */
+    explicit Worker(bool can_be_parked = true) : thread_([this] { work(); }) {
+        run([this, can_be_parked] {
+            if (can_be_parked)
+                hz_thread_start();
+            else
+                self();
             block_ = hz_thread_mine;
         });
     }

@@ -1,6 +1,7 @@
 /* Mail by inbox, which hz3 calls stash: lists sent to one bounded list. */
 #include "stress/children.h"
-#include "unit/heap/fixture.h"
+#include "unit/heap/pages/sent.h"
+#include "unit/nodes.h"
 
 #include <algorithm>
 
@@ -8,33 +9,10 @@ namespace {
 
 using children::require;
 using unit::Blocks;
+using unit::list_of;
+using unit::Node;
 
-/* Lists only link blocks, so these blocks need no heap. */
-struct Node {
-    void *link;
-    uint64_t payload;
-    uint32_t taken;
-};
-
-struct hz_list list_of(std::vector<Node> &nodes, size_t from, size_t count) {
-    struct hz_list list = {};
-    for (size_t i = from; i < from + count; i++)
-        hz_list_push(&list, &nodes[i]);
-    return list;
-}
-
-class Mail : public unit::OwnShard {
-  protected:
-    void send(unsigned size_class, const Blocks &blocks) {
-        struct hz_list list = unit::list_of(blocks);
-        hz_shard_send(self_, shard_, size_class, &list);
-    }
-    struct hz_counters counters() {
-        return self_->counters;
-    }
-};
-
-class Inbox : public Mail {
+class Inbox : public unit::SentShard {
   protected:
     bool mail_send(unsigned size_class, const struct hz_list &list) {
         return hz_mail_send(self_, &mail_, size_class, &list);
@@ -138,60 +116,12 @@ TEST_F(Inbox, RefillConsumesItOnce) {
     unit::put(shard_, second);
 }
 
-TEST_F(Inbox, OneListPerGroup) {
-    struct hz_shard *other = hz_shard_claim();
-    Blocks blocks;
-    for (int i = 0; i < 8; i++)
-        for (struct hz_shard *owner : {shard_, other})
-            blocks.push_back(unit::take(owner, 9, 1)[0]);
-    uint64_t before = counters().inbox_send;
-    hz_blocks_send(self_, blocks.data(), 16);
-    EXPECT_EQ(counters().inbox_send - before, 2U);
-    for (struct hz_shard *owner : {shard_, other}) {
-        EXPECT_EQ(hz_shard_waiting(owner, 9), 8U);
-        unit::drain(owner, 9);
-    }
-    unit::retire_all(other);
-    EXPECT_EQ(unit::pages_of(other), 0U);
-    hz_shard_leave(self_, other);
-}
-
 TEST_F(Inbox, ThreadsLoseNothing) {
-    constexpr unsigned senders = 3;
     unsigned size_class = unit::largest_short; /* a small bound, so that senders are refused now and then */
-    const size_t each = unit::rounds(20000);
-    std::vector<std::vector<Node>> nodes(senders, std::vector<Node>(each));
-    std::atomic<unsigned> sending{senders};
-    size_t wrong = 0;
-    unit::together(senders + 1, [&](unsigned index) {
-        struct hz_thread_block *self = unit::self();
-        if (index < senders) {
-            for (size_t i = 0; i < each; i++) {
-                nodes[index][i].payload = i + 1;
-                struct hz_list one = list_of(nodes[index], i, 1);
-                while (!hz_mail_send(self, &mail_, size_class, &one))
-                    std::this_thread::yield();
-            }
-            sending--;
-            return;
-        }
-        for (bool last = false; !last;) {
-            last = sending.load() == 0;
-            Blocks blocks = unit::blocks_of(hz_mail_take(self, &mail_));
-            wrong += blocks.size() > bound(size_class);
-            for (void *block : blocks) {
-                auto *node = static_cast<Node *>(block);
-                wrong += node->payload == 0;
-                node->taken++;
-            }
-            if (blocks.empty())
-                std::this_thread::yield();
-        }
-    });
-    EXPECT_EQ(wrong, 0U);
-    for (const auto &list : nodes)
-        for (const Node &node : list)
-            ASSERT_EQ(node.taken, 1U);
+    unit::expect_nothing_is_lost(
+        bound(size_class),
+        [&](const struct hz_list &list) { return hz_mail_send(unit::self(), &mail_, size_class, &list); },
+        [&] { return unit::blocks_of(hz_mail_take(unit::self(), &mail_)); });
 }
 
 TEST_F(Inbox, WorksInTheChildOfAFork) {

@@ -1,16 +1,13 @@
 /* Central, the list behind stash and transfer, with and without a lock. */
 #include "unit/heap/fixture.h"
+#include "unit/nodes.h"
 #include "unit/ways/stages/library.h"
 
 namespace {
 
 using unit::Blocks;
-
-struct Node {
-    void *link;
-    uint64_t payload;
-    uint32_t taken;
-};
+using unit::list_of;
+using unit::Node;
 
 struct Implementation {
     const char *name;
@@ -29,10 +26,8 @@ class Central : public testing::TestWithParam<Implementation> {};
 TEST_P(Central, TakesEverythingAsOneList) {
     struct hz_mailbox box = {};
     std::vector<Node> nodes(7);
-    struct hz_list first = {};
-    struct hz_list second = {};
-    for (size_t i = 0; i < 7; i++)
-        hz_list_push(i < 3 ? &first : &second, &nodes[i]);
+    struct hz_list first = list_of(nodes, 0, 3);
+    struct hz_list second = list_of(nodes, 3, 4);
     EXPECT_EQ(GetParam().take(&box), 0U);
     EXPECT_TRUE(GetParam().send(&box, &first, HZ_LIST_COUNT_MAX));
     EXPECT_TRUE(GetParam().send(&box, &second, HZ_LIST_COUNT_MAX));
@@ -48,18 +43,14 @@ TEST_P(Central, NeverExceedsItsCap) {
         struct hz_mailbox box = {};
         std::vector<Node> nodes(cap + size_t{2});
         uint32_t sent = 0;
-        for (Node &node : nodes) {
-            struct hz_list one = {};
-            hz_list_push(&one, &node);
+        for (size_t i = 0; i < nodes.size(); i++, sent++) {
+            struct hz_list one = list_of(nodes, i, 1);
             if (!GetParam().send(&box, &one, cap))
                 break;
-            sent++;
         }
         EXPECT_EQ(sent, cap);
         EXPECT_EQ(hz_central_count(&box), cap);
-        struct hz_list two = {};
-        for (size_t i = cap; i < cap + size_t{2}; i++)
-            hz_list_push(&two, &nodes[i]);
+        struct hz_list two = list_of(nodes, cap, 2);
         EXPECT_FALSE(GetParam().send(&box, &two, cap));
         EXPECT_EQ(unit::blocks_of(GetParam().take(&box)).size(), cap) << "the refused list changed nothing";
         EXPECT_EQ(GetParam().send(&box, &two, cap), cap >= 2);
@@ -67,42 +58,11 @@ TEST_P(Central, NeverExceedsItsCap) {
 }
 
 TEST_P(Central, ThreadsLoseNothing) {
-    constexpr unsigned senders = 3;
     constexpr uint32_t cap = 40; /* small, so that senders are refused now and then */
     struct hz_mailbox box = {};
-    const size_t each = unit::rounds(20000);
-    std::vector<std::vector<Node>> nodes(senders, std::vector<Node>(each));
-    std::atomic<unsigned> sending{senders};
-    size_t wrong = 0;
-    unit::together(senders + 1, [&](unsigned index) {
-        if (index < senders) {
-            for (size_t i = 0; i < each; i++) {
-                nodes[index][i].payload = i + 1;
-                struct hz_list one = {};
-                hz_list_push(&one, &nodes[index][i]);
-                while (!GetParam().send(&box, &one, cap))
-                    std::this_thread::yield();
-            }
-            sending--;
-            return;
-        }
-        for (bool last = false; !last;) {
-            last = sending.load() == 0;
-            Blocks blocks = unit::blocks_of(GetParam().take(&box));
-            wrong += blocks.size() > cap;
-            for (void *block : blocks) {
-                auto *node = static_cast<Node *>(block);
-                wrong += node->payload == 0;
-                node->taken++;
-            }
-            if (blocks.empty())
-                std::this_thread::yield();
-        }
-    });
-    EXPECT_EQ(wrong, 0U);
-    for (const auto &list : nodes)
-        for (const Node &node : list)
-            ASSERT_EQ(node.taken, 1U);
+    unit::expect_nothing_is_lost(
+        cap, [&](const struct hz_list &list) { return GetParam().send(&box, &list, cap); },
+        [&] { return unit::blocks_of(GetParam().take(&box)); });
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Central, testing::ValuesIn(implementations),

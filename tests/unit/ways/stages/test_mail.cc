@@ -1,6 +1,7 @@
 /* Mail by stages: blocks fill the stash, then transfer, then central, each bounded. Takes empty them in the same order.
  */
 #include "unit/heap/at_rest.h"
+#include "unit/heap/pages/sent.h"
 #include "unit/ways/stages/library.h"
 
 #include <algorithm>
@@ -14,17 +15,10 @@ uint32_t stash_cap(unsigned size_class) {
     return HZ_STASH_BYTES > 0 ? hz_mail_cap(HZ_STASH_BYTES, size_class) : 0;
 }
 
-class Mail : public unit::OwnShard {
+class Mail : public unit::SentShard {
   protected:
-    void send(unsigned size_class, const Blocks &blocks) {
-        struct hz_list list = unit::list_of(blocks);
-        hz_shard_send(self_, shard_, size_class, &list);
-    }
     struct hz_mailbox *mail(unsigned size_class) {
         return &shard_->classes[size_class].mail;
-    }
-    struct hz_counters counters() {
-        return self_->counters;
     }
 };
 
@@ -46,24 +40,6 @@ TEST_F(Mail, TheStashComesFirst) {
     EXPECT_EQ(counters().inbox_take, before.inbox_take + 1) << "the blocks came from the carry";
     unit::put(shard_, first);
     unit::put(shard_, second);
-}
-
-TEST_F(Mail, OneListPerGroup) {
-    struct hz_shard *other = hz_shard_claim();
-    Blocks blocks;
-    for (int i = 0; i < 8; i++)
-        for (struct hz_shard *owner : {shard_, other})
-            blocks.push_back(unit::take(owner, 9, 1)[0]);
-    uint64_t before = counters().inbox_send + counters().transfer_send;
-    hz_blocks_send(self_, blocks.data(), 16);
-    EXPECT_EQ(counters().inbox_send + counters().transfer_send - before, 2U);
-    for (struct hz_shard *owner : {shard_, other}) {
-        EXPECT_EQ(hz_shard_waiting(owner, 9), 8U);
-        unit::drain(owner, 9);
-    }
-    unit::retire_all(other);
-    EXPECT_EQ(unit::pages_of(other), 0U);
-    hz_shard_leave(self_, other);
 }
 
 /* Sends single blocks until stash, transfer and central are full. No block is lost, and the number of waiting blocks is

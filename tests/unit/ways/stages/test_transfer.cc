@@ -1,5 +1,6 @@
 /* Transfer slots, with and without a lock: each list is handed over whole, and once. */
 #include "unit/heap/fixture.h"
+#include "unit/nodes.h"
 #include "unit/ways/stages/library.h"
 
 #include <set>
@@ -7,20 +8,8 @@
 namespace {
 
 using unit::Blocks;
-
-/* Lists only link blocks, so these blocks need no heap. */
-struct Node {
-    void *link;
-    uint64_t payload;
-    std::atomic<uint32_t> taken;
-};
-
-struct hz_list list_of(std::vector<Node> &nodes, size_t from, size_t count) {
-    struct hz_list list = {};
-    for (size_t i = from; i < from + count; i++)
-        hz_list_push(&list, &nodes[i]);
-    return list;
-}
+using unit::list_of;
+using unit::Node;
 
 struct Implementation {
     const char *name;

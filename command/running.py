@@ -1,0 +1,320 @@
+"""Asks a running process for a report: the library writes one when it gets the signal that HAKOZUNA_STATS or HAKOZUNA_PROFILE
+names (docs/statistics.md). Used by heap_stats.py and heap_profile.py.
+
+The words of the variable come from /proc/PID/environ. Programs that set the title of their process (redis-server, nginx) overwrite
+that memory, so two other sources follow it: the caller, and the words that `hakozuna run --watch` and `--profile` always use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import os
+import pathlib
+import pwd
+import re
+import select
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+REPORTER = "hakozuna-stats"  # the library's thread that writes reports
+LIBRARY = re.compile(r"/libhakozuna[^/\n]*\.so[^/\n]*$", re.MULTILINE)
+LOOK_SECONDS = 0.01  # from one look at the file to the next
+WAIT_SECONDS = 10.0
+ASKED = ".asked"  # files of this name are only there to be read once, by this program
+# What command/hakozuna.in sets. The first signal is ignored by a program that has no handler for it.
+RUN_WORDS = {
+    "HAKOZUNA_STATS": f"json,children,signal=URG,file={{folder}}/%e.%p{ASKED}",
+    "HAKOZUNA_PROFILE": "children,signal=60,file={folder}/%e.%p.heap",
+}
+RUN_OPTION = {"HAKOZUNA_STATS": "--watch", "HAKOZUNA_PROFILE": "--profile"}
+EXAMPLE = {"HAKOZUNA_STATS": "json,signal=URG,file=/tmp/%e.%p.stats", "HAKOZUNA_PROFILE": "signal=USR2,file=/tmp/%e.%p.heap"}
+DEFAULT_FILE = {"HAKOZUNA_STATS": "", "HAKOZUNA_PROFILE": "%e.%p.heap"}
+
+
+class Refused(Exception):
+    """Why there is no report. The text is for people."""
+
+
+class NoAnswer(Refused):
+    """The process was asked, and has written nothing in time."""
+
+
+# ---- the words -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Words:
+    """What the variable asks for, as src/front/request.c reads it. `signal` is 0 and `file` "" if there is none."""
+
+    variable: str
+    text: str
+    signal: int
+    file: str
+    format: str
+
+
+def signal_of(name: str) -> int:
+    """0 if the word names none."""
+    if name.isascii() and name.isdigit():
+        return int(name) if signal.SIGRTMIN <= int(name) <= signal.SIGRTMAX else 0
+    with contextlib.suppress(ValueError, KeyError):
+        return int(signal.Signals["SIG" + name.removeprefix("SIG")])
+    return 0
+
+
+def words_of(variable: str, text: str) -> Words:
+    number, file, kind = 0, DEFAULT_FILE[variable], "text"
+    for word in text.split(","):
+        if word in ("text", "verbose", "json"):
+            kind = word
+        elif word.startswith("signal="):
+            number = signal_of(word.removeprefix("signal=")) or number
+        elif word.startswith("file="):
+            file = word.removeprefix("file=")
+    return Words(variable, text, number, file, kind)
+
+
+def run_folders(user: int) -> list[str]:
+    """Where `hakozuna run` lets the reports go."""
+    folder = os.environ.get("XDG_RUNTIME_DIR", "")
+    ours = [f"{folder}/hakozuna"] if folder.startswith("/") and not re.search("[,%]", folder) else []
+    return [*ours, f"/tmp/hakozuna-{user}"]
+
+
+def path_pattern(file: str, pid: int) -> str:
+    """A pattern for glob. The program's name cannot be known from outside, since programs overwrite it."""
+    parts = {"%e": "*", "%p": str(pid), "%%": "%"}
+    return "".join(parts.get(part, glob.escape(part)) for part in re.findall(r"%.|[^%]+|%", file))
+
+
+# ---- the process -----------------------------------------------------------------------------------
+
+
+def user_name(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
+
+
+def require_own_proc() -> None:
+    """That /proc has the numbers of this program's own namespace: a signal must go to the process that was looked at."""
+    try:
+        me = os.readlink("/proc/self")
+    except FileNotFoundError as error:
+        raise Refused("/proc does not show this program: mount it here, by 'mount -t proc proc /proc'") from error
+    if me != str(os.getpid()):
+        raise Refused("/proc is that of another namespace of processes: mount it here, by 'mount -t proc proc /proc', or ask from there")
+
+
+class Process:
+    """A process that may be asked. It is held by a descriptor, so that a later process of the same number is not meant."""
+
+    def __init__(self, number: int):
+        require_own_proc()
+        try:
+            self.descriptor = os.pidfd_open(number)
+        except (OSError, OverflowError) as error:
+            raise Refused(f"there is no process {number}") from error
+        self.number = number
+        self.folder = pathlib.Path(f"/proc/{number}")
+        self.status = self.look()
+        self.owner = int(self.status["Uid"].split()[0])
+        self.inner_number = int(self.status.get("NSpid", str(number)).split()[-1])  # in its own namespace
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.descriptor)
+
+    def look(self) -> dict[str, str]:
+        try:
+            lines = (self.folder / "status").read_text(errors="replace").splitlines()
+        except OSError as error:
+            raise Refused(f"process {self.number} has ended") from error
+        found = {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+        if found["State"].startswith(("Z", "X")):
+            raise Refused(f"process {self.number} has ended")
+        return found
+
+    def read(self, name: str) -> str:
+        """A file of /proc that only the process's user can read."""
+        try:
+            return (self.folder / name).read_bytes().decode(errors="replace")
+        except PermissionError as error:
+            me = os.geteuid()
+            if self.owner != me:
+                why = f"belongs to {user_name(self.owner)}, and you are {user_name(me)}"
+            else:
+                why = "runs with rights that you do not have, so it cannot be looked at"
+            raise Refused(f"process {self.number} {why}") from error
+        except OSError as error:
+            raise Refused(f"process {self.number} has ended") from error
+
+    def threads(self) -> set[str]:
+        names = set()
+        for path in self.folder.glob("task/*/comm"):
+            with contextlib.suppress(OSError):
+                names.add(path.read_text(errors="replace").strip())
+        return names
+
+    def catches(self, number: int) -> bool:
+        return bool(int(self.status["SigCgt"], 16) >> number - 1 & 1)
+
+    def has_ended(self, seconds: float) -> bool:
+        """Waits so long for its end."""
+        waiter = select.poll()
+        waiter.register(self.descriptor, select.POLLIN)
+        return bool(waiter.poll(seconds * 1000))
+
+    def send(self, number: int) -> None:
+        try:
+            signal.pidfd_send_signal(self.descriptor, number)
+        except ProcessLookupError as error:
+            raise Refused(f"process {self.number} has ended") from error
+
+    def find(self, file: str) -> dict[str, os.stat_result]:
+        """The regular files of a pattern, as the process sees them: in its folder, and in its container."""
+        base = self.folder / ("root" if file.startswith("/") else "cwd")
+        found = {}
+        for path in glob.glob(f"{base}/{path_pattern(file.lstrip('/'), self.inner_number)}"):
+            with contextlib.suppress(OSError):
+                about = os.lstat(path)
+                if stat.S_ISLNK(about.st_mode) or not stat.S_ISREG(about.st_mode):
+                    raise Refused(f"'{file}' is not a regular file, so its reports cannot be read back")
+                found[path] = about
+        return found
+
+    def writes(self, about: os.stat_result) -> bool:
+        """Whether it has the file open."""
+        for path in self.folder.glob("fd/*"):
+            with contextlib.suppress(OSError):
+                other = os.stat(path)
+                if (other.st_dev, other.st_ino) == (about.st_dev, about.st_ino):
+                    return True
+        return False
+
+
+# ---- asking ----------------------------------------------------------------------------------------
+
+
+def advice(variable: str) -> str:
+    return f"start it with {variable}={EXAMPLE[variable]}, or by 'hakozuna run {RUN_OPTION[variable]} PROGRAM'"
+
+
+def choices(process: Process, variable: str, told: str | None) -> list[Words]:
+    """The words that the process may have been started with: one, or those of `hakozuna run` in each of its folders."""
+    environment = process.read("environ")
+    named = re.search(rf"(?:^|\0){variable}=([^\0]*)", environment)
+    has_reporter = REPORTER in process.threads()
+    if not has_reporter and LIBRARY.search(process.read("maps")) is None:
+        raise Refused(f"process {process.number} does not run under hakozuna: {advice(variable)}")
+    if told is not None:
+        return [words_of(variable, told)]
+    if named is not None:
+        return [words_of(variable, named[1])]
+    others = (name for name in RUN_WORDS if name != variable)
+    if has_reporter and not any(re.search(rf"(?:^|\0){name}=", environment) for name in others):  # it has overwritten the words
+        every = [words_of(variable, RUN_WORDS[variable].format(folder=folder)) for folder in run_folders(process.owner)]
+        found = [words for words in every if (process.folder / f"root{os.path.dirname(words.file)}").is_dir()]
+        if found and process.catches(found[0].signal):
+            return found
+        raise Refused(
+            f"process {process.number} has overwritten its environment, and was not started by 'hakozuna run {RUN_OPTION[variable]}': "
+            f"give its {variable} again with --words"
+        )
+    raise Refused(f"process {process.number} was started without {variable}: {advice(variable)}")
+
+
+def check(process: Process, words: Words) -> None:
+    """That a signal would make a report in a file."""
+    has = f"process {process.number} has {words.variable}={words.text}"
+    if words.signal == 0:
+        raise Refused(f"{has}, which names no signal: {advice(words.variable)}")
+    if words.file == "":
+        raise Refused(f"{has}, so its reports go to stderr: {advice(words.variable)}")
+    if REPORTER not in process.threads():
+        raise Refused(
+            f"{has}, and no thread '{REPORTER}': it is a child of the process that was asked (the word children asks it too), or it has "
+            "restricted its system calls"
+        )
+    if not process.catches(words.signal):  # the signal could end it
+        raise Refused(f"process {process.number} has no handler for signal {words.signal}, which {words.variable} names")
+    if process.status["State"].startswith(("T", "t")):
+        raise Refused(f"process {process.number} is stopped; after SIGCONT it can answer")
+
+
+@contextlib.contextmanager
+def alone(folder: str) -> Iterator[None]:
+    """One program at a time removes what it has read."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The bytes that the process has written; `path` has them from `start` on, unless the file was removed."""
+
+    words: Words
+    path: pathlib.Path
+    data: bytes
+    start: int
+
+
+def grown(process: Process, words: Words, before: dict[str, os.stat_result]) -> tuple[str, int] | None:
+    """A file with a whole new report, and where the report begins. It is whole when the process has closed the file."""
+    for path, about in process.find(words.file).items():
+        old = before.get(path)
+        start = old.st_size if old is not None and old.st_ino == about.st_ino and old.st_size <= about.st_size else 0
+        if about.st_size > start and not process.writes(about):
+            return path, start
+    return None
+
+
+def wait(process: Process, tried: list[tuple[Words, dict[str, os.stat_result]]], seconds: float) -> Answer:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for words, before in tried:
+            if (found := grown(process, words, before)) is not None:
+                with open(found[0], "rb") as file:
+                    file.seek(found[1])
+                    data = file.read()
+                if words.file.endswith(ASKED):
+                    os.unlink(found[0])
+                return Answer(words, pathlib.Path(found[0]), data, found[1])
+        if process.has_ended(LOOK_SECONDS):
+            raise Refused(f"process {process.number} has ended")
+    number = tried[0][0].signal
+    raise NoAnswer(
+        f"process {process.number} has written no report within {seconds:g} s: it handles signal {number} itself, cannot write "
+        f"'{tried[0][0].file}' (then it says so on stderr), or is stopped"
+    )
+
+
+def ask(process: Process, variable: str, told: str | None = None, seconds: float = WAIT_SECONDS) -> Answer:
+    """Lets the process write a report, and reads it. Raises Refused."""
+    process.status = process.look()
+    every = choices(process, variable, told)
+    for words in every:
+        check(process, words)
+    with contextlib.ExitStack() as stack:
+        for words in every:
+            if words.file.endswith(ASKED):
+                with contextlib.suppress(OSError):  # without it two programs at a time can miss an answer
+                    stack.enter_context(alone(f"{process.folder}/root{os.path.dirname(words.file)}"))
+        tried = [(words, process.find(words.file)) for words in every]
+        process.send(every[0].signal)
+        try:
+            return wait(process, tried, seconds)
+        except PermissionError as error:
+            raise Refused(f"{error.filename}: {error.strerror}") from error
