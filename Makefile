@@ -14,7 +14,7 @@ PYTEST := $(PYTHON) -m pytest
 BY_FILE := --dist loadfile --no-loadscope-reorder
 RUN_PYTESTS = HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) -n $(TEST_JOBS) $(BY_FILE) --durations 10
 # The files of tests/tools that compare the allocator with its documents. The others test scripts.
-PAGE_TESTS := $(patsubst %,tests/tools/test_%.py,corners_page counters_page docs failure_page heap_profile lane_libraries lanes running stats_schema tree)
+PAGE_TESTS := $(patsubst %,tests/tools/test_%.py,corners_page counters_page docs failure_page lane_libraries lanes memory stats_schema tree) tests/command
 TOOL_TESTS := tests/tools $(addprefix --ignore ,$(PAGE_TESTS))
 MARK_quick := "not deep"
 MARK_deep := deep
@@ -195,8 +195,9 @@ tidy: ## check the house rules, including clang-format
 format: ## format C and C++ with clang-format
 	git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cc' '*.hpp' | xargs clang-format -i
 
-docs: venv ## write the generated pages (docs/lanes.md, docs/counters.md, a table in docs/architecture.md, man pages)
+docs: venv ## write the generated pages (docs/lanes.md, docs/counters.md, tables in docs/architecture.md and docs/memory.md, man pages)
 	tools/lanes.py
+	tools/memory.py
 	tools/counters.py
 	$(PYTHON) tools/man.py
 
