@@ -43,7 +43,7 @@ def lines(root: pathlib.Path, path: str, name: str, pattern: re.Pattern) -> list
             continue
         match = pattern.fullmatch(line)
         if match is None:
-            raise BadSource(f"{path}:{number}: '{line}' is not a line that {name}(...) has at the top of the file")
+            raise BadSource(f"{path}:{number}: '{line}' does not have the form {name}(...) that the comment at the top of the file gives")
         found.append(match.groups())
     if not found:
         raise BadSource(f"{path}: no line begins with {name}(")
@@ -63,7 +63,7 @@ def size_text(count: int) -> str:
 
 
 def bounds_table(root: pathlib.Path) -> list[str]:
-    rows = ["| who asks | bytes | for each thread | at most | and of recent *out* |", "|---|---|---|---|---|"]
+    rows = ["| when | bytes | for each thread | at most | plus recent *out* |", "|---|---|---|---|---|"]
     for _, fixed, thread, most, share, text in lines(root, BOUNDS, "BOUND", BOUND):
         cells = (size(fixed), size(thread), size(most))
         shown = [size_text(cell) if cell else "-" for cell in cells]

@@ -45,7 +45,7 @@ def test_each_source_gives_a_row(tree: pathlib.Path) -> None:
     ("path", "text", "message"),
     [
         (memory.BOUNDS, 'BOUND(ROUND, 64 MiB, 0, 0, 8, "x")', "'64 MiB' is not a number of bytes, such as 16 << 20"),
-        (memory.BOUNDS, "BOUND(ROUND)", "'BOUND(ROUND)' is not a line that BOUND(...) has at the top of the file"),
+        (memory.BOUNDS, "BOUND(ROUND)", "'BOUND(ROUND)' does not have the form BOUND(...) that the comment at the top of the file gives"),
         (memory.BOUNDS, "", "no line begins with BOUND("),
         (memory.CHORES, 'CHORE(a, TICKS | NOBODY, 0, "x")', "'NOBODY' is no driver; allowed: BESIDE, ALONE, TICKS"),
         (memory.CHORES, 'CHORE(a, TICKS, HZ_NONE, "x")', "'HZ_NONE' is neither a number nor a knob of src/heap/knobs.def"),

@@ -17,12 +17,13 @@
 #include "heap/pages/page_purge.h"
 #include "heap/threads/zone.h"
 
+/* Limits of a tick. */
 enum {
-    TICK_BATCHES = 8,   /* limits of a tick: batches of the depot, or of one sparse class, that go home, */
-    TICK_MAILBOXES = 1, /* mailboxes that are drained because they are due, */
-    TICK_SEGMENTS = 4,  /* segments that one walk looks at, */
-    TICK_CALLS = 32,    /* and calls of the OS in one walk, about */
-    RESTING_TURNS = 32, /* ticks from one sum over the depot to the next */
+    TICK_BATCHES = 8,   /* batches of the depot, or of one sparse class, that go home */
+    TICK_MAILBOXES = 1, /* mailboxes that are due and get drained */
+    TICK_SEGMENTS = 4,  /* segments that one walk looks at */
+    TICK_CALLS = 32,    /* system calls of one walk, about */
+    RESTING_TURNS = 32, /* ticks between two sums over the depot, about */
 };
 
 static bool is_tick(const struct hz_turn *turn) {
@@ -176,7 +177,8 @@ static uint32_t turn_next(void) {
     return turn;
 }
 
-/* Sends home the class that the thread is here for, and another one. */
+/* Sends home what class_go_home picks of the class that the thread is here for, and of class `other`. Of `other` the
+   thread's own bin goes home too. */
 static void classes_go_home(struct hz_thread_block *self, unsigned busy, unsigned other, enum hz_pressure pressure) {
     if (busy != HZ_REMOTE_BIN)
         (void)class_go_home(self, busy, pressure, TICK_BATCHES);
@@ -187,11 +189,11 @@ static void classes_go_home(struct hz_thread_block *self, unsigned busy, unsigne
     }
 }
 
-/* The pressure is not LOW. */
+/* Ends the sparse state: the pressure is below LOW. */
 static void sparse_end(const struct hz_turn *turn) {
-    if (hz_load_rlx(&walk_is_whole)) /* relaxed, both: hint */
+    if (is_tick(turn) && hz_load_rlx(&walk_is_whole)) /* relaxed, both: hint */
         hz_store_rlx(&walk_is_whole, false);
-    if (turn->driver != HZ_TICK_BESIDE) /* else the keeper decides, by a lower bound */
+    if (turn->driver != HZ_TICK_BESIDE) /* beside the keeper only a round ends this: its bound is another one */
         hz_classes_forget_sparse();
 }
 
@@ -244,7 +246,16 @@ static void pages_walk(struct hz_thread_block *self, struct hz_turn *turn) {
     (void)hz_pages_purge(self, all ? HZ_PURGE_AGED : HZ_PURGE_ZONES, &next, UINT32_MAX, UINT32_MAX);
 }
 
+/* Rounds and purges look at all zones in do_pages. */
+static bool do_zones(struct hz_thread_block *self, struct hz_turn *turn, bool begins) {
+    (void)turn;
+    if (begins)
+        hz_zones_look_begin();
+    return hz_zones_look_step(self);
+}
+
 static bool do_pages(struct hz_thread_block *self, struct hz_turn *turn, bool begins) {
+    (void)begins;
     if (turn->driver == HZ_DEMAND) {
         pages_empty(self, turn->anew);
         return false;
@@ -253,9 +264,6 @@ static bool do_pages(struct hz_thread_block *self, struct hz_turn *turn, bool be
         pages_walk(self, turn);
         return false;
     }
-    if (begins)
-        hz_zones_look_begin();
-    hz_zones_look_step(self);
     return !walk_part(self, HZ_PURGE_AGED);
 }
 
@@ -355,11 +363,17 @@ enum {
 #undef CHORE
 };
 
+_Static_assert(HZ_CHORES < 31, "a bit of an int for each chore");
+
+enum {
+    DUE_LOOK_MS = HZ_DEPOT_AGE_MS < 100 ? HZ_DEPOT_AGE_MS : 100
+}; /* from one look of ticks for what is due to the next */
+
 static _Atomic(uint64_t) looked_at_ms;           /* cas */
 static _Atomic(uint64_t) begun_at_ms[HZ_CHORES]; /* hint */
 static _Atomic(uint32_t) going;                  /* hint: chores of which a tick has left some */
 
-/* Of these timed chores, those whose time has come. */
+/* Those of the timed chores that are due now; notes that they begin. Chores of at most `at_once_ms` are always due. */
 static uint32_t due_now(uint32_t chores, uint64_t now_ms, uint32_t at_once_ms) {
     uint32_t due = 0;
     for (; chores != 0; chores &= chores - 1) {
@@ -384,7 +398,7 @@ static uint32_t begins_now(const struct hz_turn *turn) {
         return begins | due_now(timed, turn->now_ms, HZ_DEPOT_AGE_MS);
     uint64_t last = hz_load_rlx(&looked_at_ms); /* relaxed: hint */
     /* relaxed: the CAS picks one thread, and publishes nothing */
-    if (timed != 0 && turn->now_ms >= last + HZ_DEPOT_AGE_MS && hz_cas_rlx_rlx(&looked_at_ms, &last, turn->now_ms))
+    if (timed != 0 && turn->now_ms >= last + DUE_LOOK_MS && hz_cas_rlx_rlx(&looked_at_ms, &last, turn->now_ms))
         begins |= due_now(timed, turn->now_ms, 0);
     return begins;
 }
@@ -402,6 +416,8 @@ void hz_chores_do(struct hz_thread_block *self, struct hz_turn *turn) {
         bool goes = steps[chore](self, turn, (begins >> chore & 1) != 0);
         goes_on |= (uint32_t)goes << chore;
     }
-    if (is_tick(turn) && goes_on != went_on)
-        hz_store_rlx(&going, goes_on); /* relaxed: hint */
+    if (is_tick(turn) && goes_on != went_on) { /* other threads change other bits */
+        hz_or_rlx(&going, goes_on & ~went_on); /* relaxed, both: hint */
+        hz_and_rlx(&going, goes_on | ~went_on);
+    }
 }

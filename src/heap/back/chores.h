@@ -1,9 +1,10 @@
 /*
- * chores.h - all that gives memory back (chores.def), and who does it. A tick does a little of each chore in a slow
- * path of malloc or free; a round of the keeper does each one whole; on demand nothing is let rest.
+ * chores.h - the chores that give memory back, and their drivers; chores.def says which driver does which chore. A tick
+ * does its chores in small steps, in a slow path of malloc or free. A round of the keeper does each of its chores
+ * whole. On demand, chores do not wait until memory has aged.
  *
- * With a keeper, its rounds send home what is too much within 100 ms, so ticks help only when that is too slow. Without
- * one, each tick does a little: it can be the thread's last.
+ * With a keeper, ticks do only what cannot wait for its next round. Without one, ticks do nearly all chores, because
+ * each tick can be the thread's last.
  */
 #ifndef HZ_HEAP_BACK_CHORES_H
 #define HZ_HEAP_BACK_CHORES_H

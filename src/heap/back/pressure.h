@@ -4,7 +4,8 @@
  *
  * A block outside its page, live or at rest in a bin or in the depot, keeps its system page from being given back. In a
  * dense class that costs little. In a sparse class, of whose blocks few are out, one block of 64 bytes can cost 4 KiB.
- * So while the pages hold much more than the blocks that are out, blocks of sparse classes rest nowhere.
+ * So while the pages hold much more than the blocks that are out, blocks of sparse classes do not rest in the depot,
+ * and a bin of such a class has room for at most 8 blocks.
  *
  * All functions: any thread.
  */
@@ -24,8 +25,8 @@ size_t hz_pressure_recent_out(void);
 void hz_pressure_look(void);
 void hz_pressure_age(void);
 
-/* That figure less all pages of long blocks: live long blocks are no reason to let more small ones rest. Too little if
-   blocks of these pages are free. */
+/* That figure less all pages of long blocks: live long blocks are no reason to let more small ones rest. An
+   underestimate while blocks of these pages are free. */
 size_t hz_pressure_recent_out_short(void);
 
 /* Who gives memory back (chores.h). */
@@ -33,14 +34,15 @@ enum hz_driver {
     HZ_TICK_BESIDE, /* a slow path while the keeper runs */
     HZ_TICK_ALONE,  /* a slow path where there is no keeper */
     HZ_ROUND,       /* the keeper */
-    HZ_DEMAND,      /* hz_purge, malloc_trim, an allocation that finds no memory */
+    HZ_DEMAND,      /* hz_purge, malloc_trim, an allocation that finds no memory, a soft limit */
 };
 
+/* In rising order. */
 enum hz_pressure {
     HZ_CALM,
-    HZ_LOOSE, /* the keeper walks over the pages even while threads work */
-    HZ_LOW,   /* the density of the pages is low: sparse classes go home */
-    HZ_OVER,  /* the heap holds more than the soft limit, and more than it needs: all classes go home */
+    HZ_LOOSE, /* the slack is large: the keeper walks over the pages even while threads work */
+    HZ_LOW,   /* above the driver's bound, so the density of pages is low: blocks of sparse classes go home */
+    HZ_OVER,  /* above the soft limit, with more than the limit's bound held: blocks of all classes go home */
 };
 
 /* What pressure.def says for the driver. `resting`: the bytes in the depot. */

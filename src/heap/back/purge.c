@@ -13,7 +13,7 @@
 #include "heap/threads/thread.h"
 
 enum {
-    VAIN_BYTES_MIN = 64 << 20, /* smaller requests are never refused without a purge */
+    VAIN_BYTES_MIN = 64 << 20, /* a purge in vain for a smaller request does not stop the next purge */
     VAIN_SHARE = 16,           /* after a purge in vain the next one waits so many times as long as it took, */
     VAIN_MS_MIN = 20,          /* at least this long */
     VAIN_MS_MAX = 1000,        /* and at most this long, */

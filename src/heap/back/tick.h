@@ -8,14 +8,14 @@
 
 enum {
     HZ_TICK_VISITS = 32,      /* slow-path visits between two looks at the clock */
-    HZ_VISIT_BYTES_LOG2 = 11, /* a visit for a larger class counts as more, since its blocks hold more, */
-    HZ_VISIT_MOST = 8,        /* but, unless ticks_soon, at most so much: few bins hold more than 8 * HZ_BIN_BYTES */
+    HZ_VISIT_BYTES_LOG2 = 11, /* a visit weighs 1 more for each 2 KiB of the class's block size */
+    HZ_VISIT_MOST = 8,        /* most that a visit weighs unless ticks_soon: few bins exceed 8 * HZ_BIN_BYTES */
 };
 
 HZ_NOINLINE void hz_tick_now(struct hz_thread_block *self, unsigned index);
 
-/* The thread is in a slow path for the bin `index`, a class or HZ_REMOTE_BIN. Now and then does a little of the chores
-   (chores.h). May allocate, for the exit hook. Holding no lock. */
+/* For a slow path of bin `index`, a class or HZ_REMOTE_BIN: counts the visit, and now and then does a tick (chores.h),
+   which may allocate, for the exit hook. Holding no lock. */
 HZ_INLINE void hz_tick(struct hz_thread_block *self, unsigned index) {
     unsigned size_class = index == HZ_REMOTE_BIN ? 1 : index;
     uint32_t weight = 1 + (hz_class_shapes[size_class].bytes >> HZ_VISIT_BYTES_LOG2);

@@ -10,8 +10,8 @@
 
 #include "heap/threads/thread_block.h"
 
-/* Bytes of room for one thread: HZ_ROOM_BYTES, and an equal share of HZ_ROOM_SHARED_BYTES and of half the bytes that
-   were lately out of the pages. Bins are half full on average, and what they hold is out too: if R is threads x
+/* Bytes of room for one thread: HZ_ROOM_BYTES, plus an equal share of HZ_ROOM_SHARED_BYTES and of half of
+   hz_pressure_recent_out_short. Bins are half full on average, and what they hold is out too: if R is threads x
    HZ_ROOM_BYTES + HZ_ROOM_SHARED_BYTES, they hold B = (R + (live + B) / 2) / 2, which is 2/3 R + 1/3 live. Where the
    heap has a soft limit, all threads together at most 1/16 of it. Any thread. */
 size_t hz_allowance(void);
@@ -30,8 +30,9 @@ void hz_room_set(struct hz_thread_block *self, unsigned size_class, uint32_t roo
 /* Blocks that an empty bin should get: half its room, but at most as many as may move in one step. */
 uint32_t hz_room_batch(const struct hz_thread_block *self, unsigned size_class);
 
-/* Reduces the room of a bin: to a few blocks if the class is sparse, else by half; never below what the bin holds and
-   one block more. `index`: a class, or HZ_REMOTE_BIN, whose room stays. */
+/* Reduces the room of a bin: to 8 blocks if the class is sparse, otherwise by half but not below hz_bin_first. The
+   bin always keeps room for what it holds, and for one block more unless its blocks are long. `index`: a class, or
+   HZ_REMOTE_BIN, whose room never changes. */
 void hz_room_shrink(struct hz_thread_block *self, unsigned index);
 
 /* The same for all bins of a thread that ends; they are empty. A thread that visits a class once then leaves it the

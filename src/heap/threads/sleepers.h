@@ -9,11 +9,17 @@
 /* How long a thread must leave its bins unused: a shorter pause may be a wait for a CPU. */
 enum { HZ_SLEEPER_MS = 1000 };
 
-enum hz_activity { HZ_PARKED, HZ_WAITS, HZ_WORKS };
+/* What the keeper finds of a thread, in rising order. */
+enum hz_activity {
+    HZ_PARKED, /* parked, or nothing to park */
+    HZ_WAITS,  /* has not used its bins lately, but not for long enough */
+    HZ_WORKS,  /* has used its bins since the last look */
+};
 
-/* Sends home what vanished threads left in a fork's child, and, if `can_park`, what the bins of threads have that did
-   not use them for `wait_ms`; 0: of all threads that are outside the heap. Adds to *bytes what the others keep. Returns
-   the activity of the busiest thread. Only the keeper may give another `wait_ms` than 0. */
+/* Reclaims what vanished threads left in a fork's child. If `can_park`, also parks threads that have not used their
+   bins for `wait_ms`, and sends their blocks home; with 0, every thread that is outside the heap. Unless `wait_ms`
+   is 0, adds to *bytes what the other threads keep, and returns the activity of the busiest one. Only the keeper may
+   pass another `wait_ms` than 0. */
 enum hz_activity hz_sleepers_park(struct hz_thread_block *self, bool can_park, uint64_t now_ms, uint64_t wait_ms,
                                   size_t *bytes);
 

@@ -630,12 +630,16 @@ void hz_zones_look_begin(void) {
     hz_lock_release(&zones_look_lock);
 }
 
-void hz_zones_look_step(struct hz_thread_block *self) {
+bool hz_zones_look_step(struct hz_thread_block *self) {
     bool moved = false;
-    if (hz_load_rlx(&look_at) == NULL || !hz_lock_try_acquire(&zones_look_lock)) /* relaxed, all: hint; lock */
-        return;
-    hz_store_rlx(&look_at, look_locked(hz_load_rlx(&look_at), self, false, LOOK_ZONES, &moved));
+    if (hz_load_rlx(&look_at) == NULL) /* relaxed, all: hint; lock */
+        return false;
+    if (!hz_lock_try_acquire(&zones_look_lock))
+        return true;
+    struct hz_zone *next = look_locked(hz_load_rlx(&look_at), self, false, LOOK_ZONES, &moved);
+    hz_store_rlx(&look_at, next);
     hz_lock_release(&zones_look_lock);
+    return next != NULL;
 }
 
 void hz_zones_settle(struct hz_thread_block *self) {

@@ -146,12 +146,12 @@ void hz_zones_count_reserves(size_t *blocks);
 
 /* Puts the reserves of zones whose cursors have not moved since the last look into their pages, which then age like
    others. hz_zones_look looks at all zones; it is true if cursors have moved, so that the next look will find more to
-   do. hz_zones_look_begin and hz_zones_look_step do the same in steps. hz_zones_settle takes the reserves of all zones
-   at once. `self` is the calling thread's. Only reserves of users that are just taking a block stay, and those of other
-   threads if hz_os_barrier fails. */
+   do. hz_zones_look_begin and hz_zones_look_step do the same in steps; a step is true if zones are left.
+   hz_zones_settle takes the reserves of all zones at once. `self` is the calling thread's. Only reserves of users that
+   are just taking a block stay, and those of other threads if hz_os_barrier fails. */
 bool hz_zones_look(struct hz_thread_block *self);
 void hz_zones_look_begin(void);
-void hz_zones_look_step(struct hz_thread_block *self);
+bool hz_zones_look_step(struct hz_thread_block *self);
 void hz_zones_settle(struct hz_thread_block *self);
 
 /* In a fork's child: makes the zones usable again. A block that a vanished thread was allocating or freeing may be lost

@@ -16,6 +16,8 @@ extern "C" {
 #include <functional>
 #include <set>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -114,6 +116,32 @@ TEST_F(Zone, AThreadThatTakesMuchBecomesTheUser) {
     EXPECT_EQ(hz_zone_pop(zone, small_class), nullptr);
     EXPECT_TRUE(taken.insert(claim(small)).second);
     EXPECT_EQ(live(), taken.size());
+}
+
+/* A tick looks at 64 zones. The others' turn comes in the next ticks, also when the walk over the pages has ended. */
+TEST_F(Zone, TicksLookAtEveryOne) {
+    struct hz_thread_block *self = hz_thread_enter();
+    std::vector<std::pair<struct hz_zone *, struct hz_page *>> zones(200);
+    for (auto &[other, page] : zones) {
+        other = hz_zone_make();
+        ASSERT_NE(other, nullptr);
+        page = hz_page_of(hz_zone_alloc(other, self, true, 1, small, false));
+    }
+    uint64_t begin = hz_os_now_ms() + 10000;
+    for (uint64_t ms = 0; ms <= 2000; ms += 50) {
+        struct hz_turn turn = {};
+        turn.driver = HZ_TICK_ALONE;
+        turn.now_ms = begin + ms;
+        turn.busy = HZ_REMOTE_BIN;
+        hz_chores_do(self, &turn);
+    }
+    size_t whole = 0;
+    for (auto &[other, page] : zones) {
+        whole += hz_load_rlx(&page->free_count) == page->capacity - 1;
+        hz_zone_drop(other);
+    }
+    EXPECT_EQ(whole, zones.size());
+    hz_thread_leave(self);
 }
 
 /* The second look that finds the cursors where they were puts what they have left into the pages. */
