@@ -2,6 +2,7 @@
 """Runs the steps of `make test` or `make test-deep` one after the other, and says what it does and what is left.
 
 usage: tools/run_tests.py TARGET [STEP ...]    the steps of TARGET (test, test-deep), or only those named
+       tools/run_tests.py TARGET --always      the steps of TARGET that do not wait for a change
        tools/run_tests.py --list               all steps, with the seconds that each takes
        tools/run_tests.py --times              how long each step of the last runs took
        tools/run_tests.py --record             write these times into tests/steps.txt, from which "left" is reckoned
@@ -403,6 +404,9 @@ def main(arguments: list[str]) -> int:
         for step in read_steps(root):
             print(f"{step.target:<10} {step.name:<16} {step.seconds:>5} s  {step.what}{', if changed' if step.paths else ''}")
     elif arguments and arguments[0] in TARGETS:
+        if arguments[1:] == ["--always"]:
+            steps = [step for step in choose(read_steps(root), arguments[0], []) if not step.paths]
+            return Run(root, arguments[0], steps).run()
         steps = choose(read_steps(root), arguments[0], arguments[1:])
         return Run(root, arguments[0], steps if arguments[1:] else leave_out(root, steps)).run()
     else:

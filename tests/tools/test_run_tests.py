@@ -158,6 +158,13 @@ def test_a_step_waits_for_a_change(repository):
     assert not left_out(repository)
 
 
+def test_steps_that_wait_for_a_change_can_be_left_out(repository):
+    (repository / "product/a").write_text("changed")
+    lines = run(repository, "test", "--always").stdout.splitlines()
+    assert any(" first: " in line for line in lines)
+    assert not any("second" in line for line in lines)
+
+
 @pytest.mark.parametrize("change", ["product/new", "one.txt"])
 def test_a_new_file_and_a_listed_file_are_changes(repository, change):
     (repository / change).write_text("changed")
