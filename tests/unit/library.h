@@ -67,6 +67,7 @@ extern "C" {
 #include "heap/pages/adopt.h"
 #include "heap/pages/collapse.h"
 #include "heap/pages/drain.h"
+#include "heap/pages/grid.h"
 #include "heap/pages/list_check.h"
 #include "heap/pages/mail.h"
 #include "heap/pages/page.h"

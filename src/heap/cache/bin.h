@@ -166,6 +166,15 @@ HZ_INLINE bool hz_bin_moves(const struct hz_cache *cache, unsigned index, uint32
            (count > hz_bin_slots_short(index) && base != hz_slot_places.long_bases[index]);
 }
 
+/* Whether the bin holds no more than its room, its room fits its array, and the next push beyond its limit is seen.
+   Asked by hz_assert after each change of state. Owner. */
+HZ_INLINE bool hz_bin_is_valid(struct hz_cache *cache, unsigned index) {
+    uint32_t room = hz_bin_room(cache, index);
+    return hz_load_rlx(&cache->bins[index].top) >= hz_bin_base_offset(cache, index) && /* relaxed: owner */
+           hz_bin_held(cache, index) <= room && room <= hz_bin_slots(index) && !hz_bin_moves(cache, index, room) &&
+           cache->bins[index].limit >= hz_bin_base_offset(cache, index) && hz_bin_limit(cache, index) <= room;
+}
+
 /* Moves the bin, with what it holds, to an array that has slots for `count` blocks. Arrays that are longer lie behind
    those that are shorter. */
 HZ_INLINE void hz_bin_move(struct hz_cache *cache, unsigned index, uint32_t count) {
@@ -197,6 +206,7 @@ HZ_INLINE void hz_bin_room_set(struct hz_cache *cache, unsigned index, uint32_t 
         hz_bin_move(cache, index, room);
     cache->rooms[index] = (uint16_t)room;
     hz_bin_limit_set(cache, index, hz_bin_limit(cache, index));
+    hz_assert(hz_bin_is_valid(cache, index));
 }
 
 /* The newest block; NULL when the bin is empty. */
@@ -306,6 +316,7 @@ HZ_INLINE void hz_bin_fill(struct hz_cache *cache, unsigned index, uint32_t coun
     hz_slot_store_rlx(&bin->newest, count > 0 ? hz_bin_base(cache, index)[count] : NULL); /* relaxed, all: owner */
     /* release: a fork's copy must not have the top without the blocks */
     hz_store_rel(&bin->top, hz_load_rlx(&bin->top) + count * (uint32_t)sizeof(void *));
+    hz_assert(hz_bin_is_valid(cache, index));
 }
 
 /* Closes the holes that hz_bin_take_old left, and drops the block that *gone names. Owner. */

@@ -126,6 +126,11 @@ static uint64_t word_make(uint32_t index, uint32_t count, uint64_t old) {
     return tag << TAG_SHIFT | (uint64_t)count << INDEX_BITS | index;
 }
 
+/* Whether the head of a stack has blocks if it has a batch, and none otherwise. */
+static bool word_is_valid(uint64_t word) {
+    return (index_of(word) != 0) == (count_of(word) != 0);
+}
+
 void hz_depot_divide(void) {
     uint8_t group[HZ_CPUS];
     uint32_t groups = hz_cpus_groups(group, hz_depot_parts_for(hz_cpus_count()));
@@ -162,6 +167,7 @@ static bool stack_push(_Atomic(uint64_t) *head, uint32_t index, uint32_t cap) {
         hz_store_rlx(&batch->next, index_of(seen)); /* relaxed: published by the CAS; again on every retry */
         next = word_make(index, count_of(seen) + count, seen);
     } while (!hz_cas_rel_rlx(head, &seen, next)); /* sync: depot-publish, partner stack_pop */
+    hz_assert(word_is_valid(next));
     return true;
 }
 
@@ -191,6 +197,7 @@ static uint32_t stack_pop(_Atomic(uint64_t) *head, uint32_t count) {
         uint32_t below = hz_load_rlx(&top->next); /* relaxed, both: if they are stale, so is the tag */
         next = word_make(below, count_of(seen) - hz_load_rlx(&top->count), seen);
     } while (!hz_cas_acq_acq(head, &seen, next)); /* sync: depot-publish, partner stack_push */
+    hz_assert(word_is_valid(next));
     return index_of(seen);
 }
 

@@ -10,6 +10,7 @@
 #include "heap/cache/inspect.h"
 
 #include "heap/misuse.h"
+#include "heap/pages/grid.h"
 #include "heap/pages/page.h"
 #include "heap/pages/put.h"
 

@@ -18,8 +18,15 @@ struct hz_grid {
 
 _Static_assert(HZ_PAGE_LOG2 == 16, "hz_grid_number treats an offset in a page as a number modulo 2^16");
 
-/* For a class whose runs have `run_pages` arena pages. */
-struct hz_grid hz_grid_make(unsigned size_class, unsigned run_pages);
+/* Makes known the grid of a class whose runs have `run_pages` arena pages, for the two functions below. Once for each
+ * class, before the first page is made. */
+void hz_grid_set(unsigned size_class, unsigned run_pages);
+
+/* Whether the address, or each of the addresses, looks like the start of a block of the class. These read no page
+   description: in a class whose runs are longer than a page, what is right in one page of a run passes in all of them.
+   The second one also finds addresses that are too high to be ours. */
+bool hz_class_may_have_start(unsigned size_class, const void *address);
+bool hz_class_may_have_starts(unsigned size_class, void *const *addresses, uint32_t count);
 
 /* The bits that are 0 in the distance of each block of the class from its place. If blocks begin at their places: all.
  */

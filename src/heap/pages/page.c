@@ -57,8 +57,7 @@ size_t hz_pages_long_bytes(void) {
     return hz_load_rlx(&pages_long_bytes); /* relaxed: counter */
 }
 
-static struct hz_grid grids[HZ_CLASS_COUNT]; /* const after publish, both */
-static uint8_t run_pages_of[HZ_CLASS_COUNT];
+static uint8_t run_pages_of[HZ_CLASS_COUNT]; /* const after publish */
 
 static struct hz_page *page_at(struct hz_segment *segment, unsigned page) {
     return (struct hz_page *)(void *)segment->meta[page].bytes;
@@ -182,12 +181,6 @@ static void *block_at(const struct hz_page *page, uint32_t bit) {
     return page->start + (size_t)index * page->block_bytes;
 }
 
-/* Whether a block can begin at the address, which lies so far behind its place: less than the class's grid. */
-static bool may_begin_behind(const void *address, size_t behind) {
-    return HZ_LIKELY(behind == 0) ||
-           (!HZ_BLOCKS_SEALED && hz_spread_may_be(hz_spread_key((const char *)address - behind), behind));
-}
-
 /* The number of the block in whose memory the address lies, and how far behind its place. */
 HZ_INLINE uint32_t block_index(const struct hz_page *page, const void *address, size_t *behind) {
     uint64_t offset = (uint64_t)((const char *)address - page->start);
@@ -199,14 +192,8 @@ HZ_INLINE uint32_t block_index(const struct hz_page *page, const void *address, 
 void hz_pages_init(void) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
         run_pages_of[size_class] = (uint8_t)run_pages_for(hz_class_bytes(size_class));
-        grids[size_class] = hz_grid_make(size_class, run_pages_of[size_class]);
+        hz_grid_set(size_class, run_pages_of[size_class]);
     }
-}
-
-bool hz_class_may_have_start(unsigned size_class, const void *address) {
-    struct hz_grid grid = grids[size_class];
-    size_t behind = (uintptr_t)address & (uint16_t)~grid.places;
-    return hz_grid_number(grid, (uint16_t)(uintptr_t)address) < grid.capacity && may_begin_behind(address, behind);
 }
 
 bool hz_class_has_start(unsigned size_class, const void *address) {
@@ -217,43 +204,6 @@ bool hz_class_has_start(unsigned size_class, const void *address) {
     const struct hz_page *page = hz_page_of(address);
     size_t behind;
     return block_index(page, address, &behind) < page->capacity && (behind & page->wrong_bits) == 0;
-}
-
-enum { GRID_LANES = 8 }; /* lanes of the vectors into which compilers turn the two loops of grid_look */
-
-/* What grid_look has found in the addresses so far, for each vector lane. */
-struct grid_look {
-    uintptr_t bits[GRID_LANES]; /* of all addresses in the lane */
-    uint16_t wrong[GRID_LANES]; /* not 0: one of them is no block's start */
-};
-
-static void grid_look(struct grid_look *look, struct hz_grid grid, void *const *addresses) {
-    uint16_t offsets[GRID_LANES];
-    for (int lane = 0; lane < GRID_LANES; lane++) {
-        look->bits[lane] |= (uintptr_t)addresses[lane];
-        offsets[lane] = (uint16_t)(uintptr_t)addresses[lane];
-    }
-    for (int lane = 0; lane < GRID_LANES; lane++)
-        look->wrong[lane] |= hz_grid_number(grid, offsets[lane]) >= grid.capacity;
-}
-
-bool hz_class_may_have_starts(unsigned size_class, void *const *addresses, uint32_t count) {
-    struct hz_grid grid = grids[size_class];
-    struct grid_look look = {0};
-    uintptr_t bits = 0; /* of all addresses: the tags' mask is one less than a power of two */
-    bool all = true;
-    for (; count >= GRID_LANES; count -= GRID_LANES, addresses += GRID_LANES)
-        grid_look(&look, grid, addresses);
-    for (int lane = 0; lane < GRID_LANES; lane++) {
-        bits |= look.bits[lane];
-        all &= look.wrong[lane] == 0;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        bits |= (uintptr_t)addresses[i];
-        all &= hz_grid_number(grid, (uint16_t)(uintptr_t)addresses[i]) < grid.capacity;
-    }
-    all &= grid.places == UINT16_MAX || bits % HZ_SPREAD_STEP == 0;
-    return all && !hz_pagetag_is_beyond((const void *)bits);
 }
 
 /* The bit of a block. Ends the program if the address is not the start of a block. It takes any cache line of the grid,
@@ -274,6 +224,35 @@ bool hz_page_has_block_locked(const struct hz_page *page, const void *block) {
 
 static uint32_t word_count(const struct hz_page *page) {
     return (page->capacity + 63) / 64;
+}
+
+bool hz_page_is_valid_locked(const struct hz_shard *shard, struct hz_page *page) {
+    uint32_t free_count = hz_load_rlx(&page->free_count); /* relaxed, all: lock */
+    uint32_t last_bits = page->capacity % 64;
+    uint32_t ones = 0;
+    bool is_valid = last_bits == 0 || page->free_bits[page->capacity / 64] >> last_bits == 0;
+    for (uint32_t word = 0; word < word_count(page); word++) {
+        is_valid &= word >= page->first_word || page->free_bits[word] == 0;
+        ones += (uint32_t)__builtin_popcountll(page->free_bits[word]);
+    }
+    is_valid &= ones == free_count && free_count <= page->capacity;
+    is_valid &= page->list_state == HZ_PAGE_MOVING || (page->list_state == HZ_PAGE_LISTED) == (free_count > 0);
+    is_valid &= (page->plain_units & ~hz_load_rlx(&page->purged_units)) == 0;
+    return is_valid && hz_page_is_of(page, shard);
+}
+
+bool hz_shard_is_valid_locked(struct hz_shard *shard) {
+    enum { PAGES_LOOKED_AT = 8 };
+    bool is_valid = true;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        struct hz_page *page = hz_load_rlx(&shard->classes[size_class].partial); /* relaxed, both: lock */
+        is_valid &= page == NULL || page->previous == NULL;
+        for (int left = PAGES_LOOKED_AT; page != NULL && left > 0; page = page->next, left--) {
+            is_valid &= page->list_state == HZ_PAGE_LISTED && hz_load_rlx(&page->size_class) == size_class;
+            is_valid &= (page->next == NULL || page->next->previous == page) && hz_page_is_valid_locked(shard, page);
+        }
+    }
+    return is_valid;
 }
 
 /* Carves up to `want` blocks, lowest bits first. The lowest comes last in `out`, because a bin pops that one first. */
@@ -362,6 +341,7 @@ static void blocks_left(struct hz_shard *shard, struct hz_page *page, uint32_t c
     free_blocks_add(shard, page, hz_load_rlx(&page->size_class), -(int64_t)count); /* relaxed, both: lock */
     if (hz_load_rlx(&page->free_count) == 0)
         list_remove(shard, page);
+    hz_assert(hz_page_is_valid_locked(shard, page));
 }
 
 uint32_t hz_pages_carve_locked(struct hz_shard *shard, unsigned size_class, void **out, uint32_t want,
@@ -452,6 +432,7 @@ void hz_pages_unreserve_locked(struct hz_shard *shard, char *start, uint32_t cou
     free_blocks_add(shard, page, hz_load_rlx(&page->size_class), count);
     if (page->list_state == HZ_PAGE_UNLISTED)
         list_add(shard, page);
+    hz_assert(hz_page_is_valid_locked(shard, page));
 }
 
 static bool shard_is_zone(const struct hz_shard *shard) {
@@ -551,11 +532,14 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
     list_add(shard, page);
     if (shard_is_zone(shard))
         zone_add(shard, page);
+    hz_assert(hz_page_is_valid_locked(shard, page));
     return true;
 }
 
 void hz_page_retire_locked(struct hz_shard *shard, struct hz_page *page) {
     unsigned size_class = hz_load_rlx(&page->size_class); /* relaxed: lock */
+    hz_assert(hz_page_is_valid_locked(shard, page));      /* a zone ends with its live blocks */
+    hz_assert(shard_is_zone(shard) || hz_load_rlx(&page->free_count) == page->capacity);
     if (page->list_state == HZ_PAGE_LISTED)
         list_remove(shard, page);
     if (shard_is_zone(shard))
@@ -587,6 +571,7 @@ void hz_page_empty_locked(struct hz_shard *shard, struct hz_page *page) {
     free_blocks_add(shard, page, hz_load_rlx(&page->size_class), out);
     if (page->list_state == HZ_PAGE_UNLISTED)
         list_add(shard, page);
+    hz_assert(hz_page_is_valid_locked(shard, page));
 }
 
 static bool all_home(struct hz_page *page) {
@@ -634,6 +619,7 @@ HZ_INLINE uint32_t blocks_came(struct hz_shard *shard, struct hz_page *page, uin
     free_blocks_add(shard, page, hz_load_rlx(&page->size_class), count); /* relaxed: lock */
     if (page->list_state == HZ_PAGE_UNLISTED)
         list_add(shard, page);
+    hz_assert(hz_page_is_valid_locked(shard, page));
     return retire_if_spare(shard, page);
 }
 
@@ -695,6 +681,7 @@ struct hz_shard *hz_page_shard(struct hz_page *page) {
 }
 
 void hz_page_depart_locked(struct hz_shard *from, struct hz_page *page, struct hz_shard *to) {
+    hz_assert(hz_page_is_valid_locked(from, page) && page->list_state == HZ_PAGE_LISTED);
     list_remove(from, page);
     page_count(from, page, -1);
     page->list_state = HZ_PAGE_MOVING;
@@ -710,12 +697,14 @@ uint32_t hz_page_arrive_locked(struct hz_shard *to, struct hz_page *page) {
     if (hz_load_rlx(&page->free_count) == 0) /* relaxed: lock */
         return 0;
     list_add(to, page);
+    hz_assert(hz_page_is_valid_locked(to, page));
     return retire_if_spare(to, page);
 }
 
 uint32_t hz_pages_retire_all_locked(struct hz_shard *shard, unsigned size_class) {
     uint32_t retired = 0;
     struct hz_page *page = hz_load_rlx(&shard->classes[size_class].partial); /* relaxed: lock */
+    hz_assert(hz_shard_is_valid_locked(shard));
     for (struct hz_page *next; page != NULL; page = next) {
         next = page->next;
         if (all_home(page)) {

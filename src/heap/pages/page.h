@@ -78,14 +78,16 @@ struct hz_page *hz_page_of(const void *block);
    description, except for classes whose runs are longer than a page. */
 bool hz_class_has_start(unsigned size_class, const void *address);
 
-/* Whether the address, or each of the addresses, looks like the start of a block of the class. These read no page
-   description: in a class whose runs are longer than a page, what is right in one page of a run passes in all of them.
-   The second one also finds addresses that are too high to be ours. */
-bool hz_class_may_have_start(unsigned size_class, const void *address);
-bool hz_class_may_have_starts(unsigned size_class, void *const *addresses, uint32_t count);
-
 /* Prepares hz_class_has_start. Once, before the first page is made. */
 void hz_pages_init(void);
+
+/* Whether the invariants at the top of this file hold for a page of the shard that is not being changed. Asked by
+   hz_assert after each change of state. */
+bool hz_page_is_valid_locked(const struct hz_shard *shard, struct hz_page *page);
+
+/* Whether each of the shard's lists of partial pages has pages of its class and shard, linked both ways; looks at the
+   first 8 pages of each list. */
+bool hz_shard_is_valid_locked(struct hz_shard *shard);
 
 /* Whether the page has blocks of up to 4 KiB, all of its units were carved from and not purged since, and fewer than a
    quarter of its blocks are free. No part of such a page is likely to go back soon. */
