@@ -61,7 +61,7 @@ WALKS = {
     ),
     "idle": Walk(
         "the bins of a thread that sleeps go home, by the keeper", "keeper_round", ("hz_mail_send", "hz_pages_put_list_locked"),
-        ("do_idle_bins", "do_cpu_bins", "do_depot", "do_mail", "do_sparse", "do_pages", "hz_orphans_bury", "hz_orphan_reclaim"), 7, 0,
+        ("do_idle_bins", "do_others", "do_cpu_bins", "do_depot", "do_mail", "do_sparse", "do_pages", "hz_orphans_bury", "hz_orphan_reclaim"), 7, 0,
     ),
     "purge": Walk(
         "malloc_trim gives back all free memory", "hz_heap_trim", ("hz_os_purge",),

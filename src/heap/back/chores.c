@@ -41,10 +41,16 @@ static bool do_idle_bins(struct hz_thread_block *self, struct hz_turn *turn, boo
     return false;
 }
 
+static bool do_others(struct hz_thread_block *self, struct hz_turn *turn, bool begins) {
+    (void)begins;
+    (void)hz_sleepers_park(self, turn->can_park, turn->now_ms, 0, &turn->rest_bytes);
+    return false;
+}
+
 static bool do_sleepers(struct hz_thread_block *self, struct hz_turn *turn, bool begins) {
     (void)begins;
-    uint64_t wait_ms = turn->driver == HZ_DEMAND ? 0 : HZ_SLEEPER_MS;
-    turn->activity = hz_sleepers_park(self, turn->can_park, turn->now_ms, wait_ms, &turn->rest_bytes);
+    enum hz_activity found = hz_sleepers_park(self, turn->can_park, turn->now_ms, HZ_SLEEPER_MS, &turn->rest_bytes);
+    turn->activity = (enum hz_activity)hz_max(turn->activity, found);
     turn->has_changed |= turn->activity != HZ_PARKED;
     return false;
 }

@@ -107,20 +107,21 @@ _Static_assert((int)BOUND_TICK_BESIDE == (int)HZ_TICK_BESIDE && (int)BOUND_TICK_
                    (int)BOUND_ROUND == (int)HZ_ROUND,
                "pressure.def begins with a bound for each driver");
 
-static bool is_above(size_t bytes, enum bound_name name) {
+static bool is_above(size_t bytes, enum bound_name name, size_t out) {
     const struct bound *bound = &bounds[name];
     size_t fixed = hz_min(bound->bytes + bound->thread_bytes * hz_pressure_threads(), bound->most);
-    return bytes > fixed + hz_pressure_recent_out() / bound->share;
+    return bytes > fixed + out / bound->share;
 }
 
 enum hz_pressure hz_pressure_get(enum hz_driver driver, size_t resting) {
     hz_assert(driver < HZ_DEMAND);
     size_t slack = hz_pressure_slack();
-    if (hz_arena_is_over_soft() && is_above(slack + resting, BOUND_SOFT))
+    size_t recent = hz_pressure_recent_out();
+    if (hz_arena_is_over_soft() && is_above(slack + resting, BOUND_SOFT, recent))
         return HZ_OVER;
-    if (is_above(slack + resting, (enum bound_name)driver))
+    if (is_above(slack + resting, (enum bound_name)driver, recent))
         return HZ_LOW;
-    return driver == HZ_ROUND && is_above(slack, BOUND_WALK) ? HZ_LOOSE : HZ_CALM;
+    return driver == HZ_ROUND && is_above(slack, BOUND_WALK, hz_pressure_out()) ? HZ_LOOSE : HZ_CALM;
 }
 
 static _Atomic(uint32_t) sharing; /* hint */

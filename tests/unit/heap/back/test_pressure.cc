@@ -82,10 +82,11 @@ TEST_F(Pressure, IsLooseBeforeItIsLow) {
         blocks = live;
     };
     keep_one_of(2);
-    ASSERT_LT(hz_pressure_slack(), 32 * MiB + recent / 4);
+    ASSERT_LT(hz_pressure_slack(), 32 * MiB + hz_pressure_out() / 4);
     EXPECT_EQ(hz_pressure_get(HZ_ROUND, 0), HZ_CALM);
     keep_one_of(4);
-    ASSERT_GT(hz_pressure_slack(), 32 * MiB + recent / 4);
+    ASSERT_GT(hz_pressure_slack(), 32 * MiB + hz_pressure_out() / 4);
+    ASSERT_LT(hz_pressure_slack(), 64 * MiB + recent);
     EXPECT_EQ(hz_pressure_get(HZ_ROUND, 0), HZ_LOOSE);
     EXPECT_EQ(hz_pressure_get(HZ_ROUND, 64 * MiB + recent - hz_pressure_slack()), HZ_LOOSE);
     EXPECT_EQ(hz_pressure_get(HZ_ROUND, 64 * MiB + recent - hz_pressure_slack() + 1), HZ_LOW);
