@@ -43,7 +43,7 @@ TEST_F(Pressure, IsLowAboveTheBound) {
     ASSERT_LT(slack, 4 * MiB);
     hz_pressure_look();
     size_t recent = hz_pressure_recent_out();
-    for (size_t threads : {1, 10, 1000}) {
+    for (size_t threads : {size_t{1}, size_t{10}, size_t{1000}}) {
         std::vector<int> others(threads - hz_pressure_threads());
         for (size_t i = 0; i < others.size(); i++)
             hz_pressure_join();
