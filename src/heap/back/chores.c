@@ -23,7 +23,7 @@ enum {
     TICK_MAILBOXES = 1, /* mailboxes that are due and get drained */
     TICK_SEGMENTS = 4,  /* segments that one walk looks at */
     TICK_CALLS = 32,    /* system calls of one walk, about */
-    RESTING_TURNS = 32, /* ticks between two sums over the depot, about */
+    RESTING_TURNS = 32, /* ticks between two sums over the depot, about; a sum takes 1,400 instructions */
 };
 
 static bool is_tick(const struct hz_turn *turn) {
@@ -43,13 +43,13 @@ static bool do_idle_bins(struct hz_thread_block *self, struct hz_turn *turn, boo
 
 static bool do_others(struct hz_thread_block *self, struct hz_turn *turn, bool begins) {
     (void)begins;
-    (void)hz_sleepers_park(self, turn->can_park, turn->now_ms, 0, &turn->rest_bytes);
+    hz_others_park(self, turn->can_park);
     return false;
 }
 
 static bool do_sleepers(struct hz_thread_block *self, struct hz_turn *turn, bool begins) {
     (void)begins;
-    enum hz_activity found = hz_sleepers_park(self, turn->can_park, turn->now_ms, HZ_SLEEPER_MS, &turn->rest_bytes);
+    enum hz_activity found = hz_sleepers_park(self, turn->can_park, turn->now_ms, &turn->rest_bytes);
     turn->activity = (enum hz_activity)hz_max(turn->activity, found);
     turn->has_changed |= turn->activity != HZ_PARKED;
     return false;
@@ -321,8 +321,8 @@ enum {
     CPUS = HZ_HAS_CPU_BINS ? ANY : 0,
 };
 
-typedef bool chore_step(struct hz_thread_block *self, struct hz_turn *turn,
-                        bool begins); /* true: a tick has left some */
+/* `begins`: the chore's time has come; otherwise a tick goes on with it. True if a tick has left some of it. */
+typedef bool chore_step(struct hz_thread_block *self, struct hz_turn *turn, bool begins);
 
 static chore_step *const steps[] = {
 #define CHORE(name, drivers, every_ms, text) do_##name,
@@ -336,7 +336,7 @@ static const uint32_t every_ms_of[] = {
 #undef CHORE
 };
 
-/* Bits of chores: of all that a driver does, and of those that wait for their time. */
+/* A bit for each chore: here those that a driver does, below those that wait for their time. */
 #define CHORE(name, drivers, every_ms, text) | ((uint32_t)((drivers) >> CHORE_DRIVER & 1) << HZ_CHORE_##name)
 static const uint32_t chores_of[] = {
 #define CHORE_DRIVER HZ_TICK_BESIDE
@@ -371,9 +371,8 @@ enum {
 
 _Static_assert(HZ_CHORES < 31, "a bit of an int for each chore");
 
-enum {
-    DUE_LOOK_MS = HZ_DEPOT_AGE_MS < 100 ? HZ_DEPOT_AGE_MS : 100
-}; /* from one look of ticks for what is due to the next */
+/* From one look of ticks for what is due to the next. */
+enum { DUE_LOOK_MS = HZ_DEPOT_AGE_MS < 100 ? HZ_DEPOT_AGE_MS : 100 };
 
 static _Atomic(uint64_t) looked_at_ms;           /* cas */
 static _Atomic(uint64_t) begun_at_ms[HZ_CHORES]; /* hint */

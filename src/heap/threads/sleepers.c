@@ -25,10 +25,11 @@ static struct bins_look bins_look(struct hz_thread_block *thread) {
     return look;
 }
 
-/* Parks a thread that is not parked yet if its bins' tops have not moved for `wait_ms`, and empties its bins. A thread
-   with empty bins is parked too: its next free could otherwise fill them unseen. Adds to *bytes what it keeps. */
+/* Parks a thread that is not parked yet if its bins' tops have not moved for HZ_SLEEPER_MS, and empties its bins. A
+   thread with empty bins is parked too: its next free could otherwise fill them unseen. Adds to *bytes what it keeps.
+ */
 static enum hz_activity thread_park(struct hz_thread_block *self, struct hz_thread_block *thread, uint64_t now_ms,
-                                    uint64_t wait_ms, size_t *bytes) {
+                                    size_t *bytes) {
     struct hz_parking *parking = &thread->parking;
     if (hz_load_rlx(&parking->parked)) /* relaxed: hint */
         return HZ_PARKED;
@@ -42,7 +43,7 @@ static enum hz_activity thread_park(struct hz_thread_block *self, struct hz_thre
         parking->unused_at_ms = now_ms;
         return HZ_WORKS;
     }
-    if (now_ms < parking->unused_at_ms + wait_ms)
+    if (now_ms < parking->unused_at_ms + HZ_SLEEPER_MS)
         return HZ_WAITS;
     if (!hz_park(thread)) /* it is in a slow path, or its end is near */
         return HZ_PARKED;
@@ -51,37 +52,37 @@ static enum hz_activity thread_park(struct hz_thread_block *self, struct hz_thre
     return HZ_PARKED;
 }
 
-/* Parks a thread at once if it can be parked. */
-static void thread_park_now(struct hz_thread_block *self, struct hz_thread_block *thread) {
-    if (hz_park(thread))
-        hz_park_empty(self, thread);
-}
-
-enum hz_activity hz_sleepers_park(struct hz_thread_block *self, bool can_park, uint64_t now_ms, uint64_t wait_ms,
-                                  size_t *bytes) {
-    enum hz_activity most = HZ_PARKED;
+static void orphans_empty(struct hz_thread_block *self) {
     hz_orphans_bury(self);
     while (hz_orphan_reclaim(self)) {
     }
-    for (struct hz_registered *each = hz_registry_first(); can_park && each != NULL; each = each->next) {
-        if (each == hz_thread_registered(self) || hz_load_rlx(&each->state) != HZ_THREAD_USED) /* relaxed: hint */
-            continue;
-        struct hz_thread_block *thread = hz_thread_block_from(each);
-        if (wait_ms == 0)
-            thread_park_now(self, thread);
-        else
-            most = (enum hz_activity)hz_max(most, thread_park(self, thread, now_ms, wait_ms, bytes));
-    }
+}
+
+static bool is_other(const struct hz_thread_block *self, struct hz_registered *each) {
+    return each != hz_thread_registered(self) && hz_load_rlx(&each->state) == HZ_THREAD_USED; /* relaxed: hint */
+}
+
+enum hz_activity hz_sleepers_park(struct hz_thread_block *self, bool can_park, uint64_t now_ms, size_t *bytes) {
+    enum hz_activity most = HZ_PARKED;
+    orphans_empty(self);
+    for (struct hz_registered *each = hz_registry_first(); can_park && each != NULL; each = each->next)
+        if (is_other(self, each))
+            most = (enum hz_activity)hz_max(most, thread_park(self, hz_thread_block_from(each), now_ms, bytes));
     return most;
+}
+
+void hz_others_park(struct hz_thread_block *self, bool can_park) {
+    orphans_empty(self);
+    for (struct hz_registered *each = hz_registry_first(); can_park && each != NULL; each = each->next)
+        if (is_other(self, each) && hz_park(hz_thread_block_from(each)))
+            hz_park_empty(self, hz_thread_block_from(each));
 }
 
 bool hz_sleepers_moved(struct hz_thread_block *self) {
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
         struct hz_thread_block *thread = hz_thread_block_from(each);
-        bool is_active = each != hz_thread_registered(self) &&
-                         hz_load_rlx(&each->state) == HZ_THREAD_USED && /* relaxed: hint */
-                         !hz_load_rlx(&thread->parking.parked);
-        if (is_active && bins_look(thread).digest != thread->parking.tops_seen)
+        if (is_other(self, each) && !hz_load_rlx(&thread->parking.parked) && /* relaxed: hint */
+            bins_look(thread).digest != thread->parking.tops_seen)
             return true;
     }
     return false;

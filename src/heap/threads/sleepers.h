@@ -17,11 +17,12 @@ enum hz_activity {
 };
 
 /* Reclaims what vanished threads left in a fork's child. If `can_park`, also parks threads that have not used their
-   bins for `wait_ms`, and sends their blocks home; with 0, every thread that is outside the heap. Unless `wait_ms`
-   is 0, adds to *bytes what the other threads keep, and returns the activity of the busiest one. Only the keeper may
-   pass another `wait_ms` than 0. */
-enum hz_activity hz_sleepers_park(struct hz_thread_block *self, bool can_park, uint64_t now_ms, uint64_t wait_ms,
-                                  size_t *bytes);
+   bins for HZ_SLEEPER_MS, and sends their blocks home. Adds to *bytes what the others keep. Returns the activity of the
+   busiest thread. For the keeper. */
+enum hz_activity hz_sleepers_park(struct hz_thread_block *self, bool can_park, uint64_t now_ms, size_t *bytes);
+
+/* The same for every thread that is outside the heap, however long it has slept. Any thread. */
+void hz_others_park(struct hz_thread_block *self, bool can_park);
 
 /* Whether a thread has used its bins since the keeper looked. For the keeper. */
 bool hz_sleepers_moved(struct hz_thread_block *self);
