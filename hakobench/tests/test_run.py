@@ -45,7 +45,7 @@ void *malloc(size_t size) { return next_malloc(size); }
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pathlib.Path]:
     directory = tmp_path_factory.mktemp("libraries")
     codes = {
-        "slow": slow(2000),
+        "slow": slow(20_000),
         "ours": OURS,
         "crashes": CRASHES,
         "flips": FLIPS,
@@ -181,7 +181,8 @@ def test_slow_allocator_loses(bench: Bench, libraries: dict[str, pathlib.Path]) 
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(bench.path())
     values = {name: [run.value for run in bench.runs() if run.allocator == name] for name in ("glibc", "slow", "ours")}
-    assert max(values["slow"]) * 3 < min(values["glibc"])
+    # a busy host makes a run slower, never faster, so each allocator is judged by its best run
+    assert max(values["slow"]) * 3 < max(values["glibc"])
     # ours is glibc under another name, so about as fast as the best peer, which is glibc and not the slow one
     cells = table_line(done.stdout, "args")
     speed = float(cells["ours / best"])
@@ -203,9 +204,9 @@ def test_the_table_says_what_judges_a_row_and_how_it_stands(bench: Bench, librar
     assert all(run.cpu_seconds > 0 for found in runs.values() for run in found)
     by_cpu, by_figure = table_line(done.stdout, "args"), table_line(done.stdout, "mt-r0")
     assert (by_cpu["by"], by_figure["by"]) == ("cpu", "figure")
-    slowest = max(run.value for run in runs["args"] if run.ours)
-    assert slowest * 3 < min(run.value for run in runs["args"] if not run.ours), "the sleep shows in the figure"
-    assert float(by_cpu["ours / best"]) > slowest / min(run.value for run in runs["args"] if not run.ours) * 1.5
+    ours, peer = (max(run.value for run in runs["args"] if run.ours is is_ours) for is_ours in (True, False))
+    assert ours * 3 < peer, "the sleep shows in the figure"
+    assert float(by_cpu["ours / best"]) > ours / peer * 1.5
     words = r"(level within 2 %|ahead \(.* \.\. .*\)|behind \(.* \.\. .*\)|not decided \(.* \.\. .*\))"
     assert all(re.fullmatch(words, cells["ours is"]) for cells in (by_cpu, by_figure)), (by_cpu, by_figure)
     assert "stolen" in by_cpu
