@@ -19,9 +19,7 @@ set(hz_model_knobs
     HZ_DEPOT_BYTES=8192
     HZ_DEPOT_PERCENT=0
     HZ_REMOTE_COUNT=8
-    HZ_STASH_BYTES=4096
-    HZ_CENTRAL_BYTES=4096
-    HZ_INBOX_BYTES=4096)
+    HZ_CENTRAL_BYTES=4096)
 
 # Makes a patched copy of a source and sets `result` to the copy's path. The patch must apply exactly, without fuzz.
 function(hz_patch_source patch_file name result)
@@ -153,8 +151,11 @@ function(hz_add_model_file file lane)
     hz_add_model_test(${lane}.model.${file} ${objects} ${lane}_model ${lane} ${ARGN})
 endfunction()
 
-function(hz_add_model_suite entry)
+# Runs all scenarios on a lane, or, if `has_lists` is false, those that need no lists through blocks. Further arguments:
+# knobs.
+function(hz_add_model_suite entry has_lists)
     hz_split_entry("${entry}")
+    set(hz_variant_knobs ${ARGN})
     if(NOT TARGET model_scheduler)
         hz_add_model_scheduler()
     endif()
@@ -163,8 +164,12 @@ function(hz_add_model_suite entry)
     list(GET HZ_TEST_LANES 0 first_entry)
     foreach(source IN LISTS sources)
         cmake_path(GET source STEM file)
-        if(file MATCHES "^test_(scheduler|lists)$" AND NOT entry STREQUAL first_entry)
+        if((file STREQUAL "test_scheduler" AND NOT entry STREQUAL first_entry) OR (file STREQUAL "test_lists" AND NOT entry
+                                                                                                  STREQUAL "hz3/home"))
             continue() # these files do not depend on the lane
+        endif()
+        if(file STREQUAL "test_mail" AND NOT has_lists)
+            continue()
         endif()
         hz_add_model_file(${file} ${lane})
     endforeach()

@@ -457,18 +457,26 @@ class Heap:
         return list(found[: found.index(0)] if 0 in found else found)  # they are made in order
 
     def walk_shards(self) -> None:
-        mails = [(name.removeprefix("mail."), entry) for name, entry in self.anatomy.entries.items() if name.startswith("mail.")]
-        for name, _entry in mails:
-            self.tiers[name.removesuffix("_bytes")] += 0
-        for shard in self.shards():
+        for number, shard in enumerate(self.shards()):
             for size_class in range(1, self.anatomy["HZ_CLASS_COUNT"]):
                 home = shard + self.anatomy["hz_shard.classes"] + size_class * self.anatomy["hz_shard_class"]
-                self.take_list("carry", size_class, self.value(home, "hz_shard_class.carry"))
-                for name, entry in mails:
-                    data = self.core.read(home + self.anatomy["hz_shard_class.mail"] + entry.value, entry.bytes)
-                    for word in self.core.numbers(data or b"", 8):
-                        self.take_list(name.removesuffix("_bytes"), size_class, word)
                 self.take_stack(size_class, self.value(home, "hz_shard_class.surplus"))
+            if "boxes" in self.anatomy.entries:
+                self.walk_boxes(number)
+
+    def walk_boxes(self, number: int) -> None:
+        """What waits for shard `number`, in lanes with mailboxes."""
+        mails = [(name.removeprefix("mail."), entry) for name, entry in self.anatomy.entries.items() if name.startswith("mail.")]
+        for name in ("carry", *(name.removesuffix("_bytes") for name, _entry in mails)):
+            self.tiers[name] += 0
+        boxes = self.anatomy["boxes"] + number * self.anatomy["hz_boxes"] + self.anatomy["hz_boxes.classes"]
+        for size_class in range(1, self.anatomy["HZ_CLASS_COUNT"]):
+            box = boxes + size_class * self.anatomy["hz_box"]
+            self.take_list("carry", size_class, self.value(box, "hz_box.carry"))
+            for name, entry in mails:
+                data = self.core.read(box + self.anatomy["hz_box.mail"] + entry.value, entry.bytes)
+                for word in self.core.numbers(data or b"", 8):
+                    self.take_list(name.removesuffix("_bytes"), size_class, word)
 
     def take_stack(self, size_class: int, word: int) -> None:
         """A stack of the depot: its word has the number of blocks above the index of the top batch."""
@@ -699,7 +707,7 @@ class Heap:
 
     def rest_figures(self) -> dict:
         waiting = [name for name in self.tiers if name not in ("bins", "remote", "depot")]
-        found = {f"{name}_bytes": self.tiers[name] for name in dict.fromkeys(("bins", "remote", *waiting, "carry", "page_lists", "depot"))}
+        found = {f"{name}_bytes": self.tiers[name] for name in dict.fromkeys(("bins", "remote", *waiting, "page_lists", "depot"))}
         found["waiting_bytes"] = sum(self.tiers[name] for name in waiting)
         slack = (self.value(shard, "hz_shard.free_bytes") for shard in self.shards())
         found["pages_bytes"] = sum(value for value in slack if value < 1 << 63)  # below 0: between two changes

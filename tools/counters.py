@@ -22,6 +22,7 @@ ROOT = lanes.ROOT
 COMMON = "src/heap/counters.def"
 ENGINE_LISTS = "src/engines/*/engine_counters.def"
 REPORT = "src/heap/report/stats.c"
+LISTS = "src/ways/lists/sent.c"  # what only lanes with mailboxes report
 MAILBOXES = "src/engines/*/way.h"
 PAGE = "docs/counters.md"
 SCHEMA = "docs/formats/stats-schema.json"
@@ -82,7 +83,7 @@ COMPUTED = [
     Counter("rest", "transfer_bytes", "SUM", "freed blocks in transfers", ("hz3",)),
     Counter("rest", "central_bytes", "SUM", "freed blocks in centrals", ("hz3",)),
     Counter("rest", "inbox_bytes", "SUM", "freed blocks in inboxes", ("hz4",)),
-    Counter("rest", "carry_bytes", "SUM", "freed blocks in carries: left over from lists that refills took"),
+    Counter("rest", "carry_bytes", "SUM", "freed blocks in carries: left over from lists that refills took; only in lanes with mailboxes"),
     Counter("rest", "page_lists_bytes", "SUM", "freed blocks in the lists of their pages; 0 unless blocks are sent to their pages"),
     Counter("rest", "waiting_bytes", "SUM", "all that waits for a shard: the sum of the figures between `remote_bytes` and this one"),
     Counter("rest", "depot_bytes", "SUM", "freed blocks in the depot"),
@@ -166,7 +167,8 @@ def require_computed(
 def read_all(root: pathlib.Path) -> list[Counter]:
     """All counters: those that are computed, the common ones, and those of each engine."""
     elsewhere = frozenset(names_in_schema(json.loads((root / SCHEMA).read_text(encoding="utf-8"))))
-    require_computed((root / REPORT).read_text(encoding="utf-8"), REPORT, elsewhere=elsewhere)
+    texts = (path.read_text(encoding="utf-8") for path in (root / REPORT, root / LISTS) if path.is_file())
+    require_computed("".join(texts), REPORT, elsewhere=elsewhere)
     for path in sorted(root.glob(MAILBOXES)):
         require_computed(path.read_text(encoding="utf-8"), path.relative_to(root).as_posix(), PART, (path.parent.name,))
     common = read_counters((root / COMMON).read_text(encoding="utf-8"), COMMON, before=tuple(COMPUTED))

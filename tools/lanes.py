@@ -148,11 +148,13 @@ def read_lane(root: pathlib.Path, path: str, engine: Engine) -> Lane:
     return Lane(engine.name, name, path, set_here, {knob.name: set_here.get(knob.name, knob.default) for knob in engine.knobs})
 
 
-def mailbox_of(lane: Lane) -> str:
-    """The folder of src/ways with the lane's mailbox, as cmake/lane.cmake chooses it."""
+def ways_home_of(lane: Lane) -> tuple[str, ...]:
+    """The folders of src/ways with the lane's way home, as cmake/lane.cmake chooses them."""
     if lane.values.get("HZ_PAGE_LOCAL_REMOTE") == 1 or lane.values.get("HZ_REMOTE_INBOX") == 0:
-        return "queues"
-    return "stages" if lane.values.get("HZ_TRANSFER_CENTRAL") == 1 else "inbox"
+        return ("lists", "queues")
+    if lane.values.get("HZ_TRANSFER_CENTRAL") == 1:
+        return ("lists", "stages")
+    return ("lists", "inbox") if lane.values.get("HZ_STASH_BYTES") or lane.values.get("HZ_INBOX_BYTES") else ("direct",)
 
 
 def takers_of(lane: Lane) -> str:
@@ -165,8 +167,15 @@ def bins_of(lane: Lane) -> str:
     return "percpu" if lane.values.get("HZ_CPU_BYTES") else "perthread"
 
 
-# Constants that only one way home has and that a bound needs.
-CONSTANTS = {"stages": "CONSTANT(HZ_TRANSFER_SLOTS)"}
+# For lanes_probe.c: what only lanes with mailboxes have.
+WITHOUT_MAIL = ("-DPROBE_LIST(size_class)=0*(size_class)", "-DPROBE_BOXES_BYTES=0", "-DPROBE_CONSTANTS=")
+WITH_MAIL = ("-D_GNU_SOURCE=", "-include", "box.h", "-include", "mail.h", "-DPROBE_LIST=hz_mail_list_max", "-DPROBE_BOXES_BYTES=sizeof(struct hz_boxes)")
+CONSTANTS = {"stages": "CONSTANT(HZ_LIST_COUNT_MAX) CONSTANT(HZ_TRANSFER_SLOTS)"}
+
+
+def mail_words(lane: Lane) -> tuple[str, ...]:
+    home = ways_home_of(lane)
+    return WITHOUT_MAIL if home == ("direct",) else (*WITH_MAIL, f"-DPROBE_CONSTANTS={CONSTANTS.get(home[-1], 'CONSTANT(HZ_LIST_COUNT_MAX)')}")
 
 
 def probe(lane: Lane) -> Figures:
@@ -176,9 +185,9 @@ def probe(lane: Lane) -> Figures:
         header = pathlib.PurePosixPath(lane.path).relative_to(f"{ENGINES}/{lane.engine}")
         command = [
             *os.environ.get("CC", "cc").split(), "-std=c11", "-O1", f"-I{ROOT}/src", f"-I{ROOT}/{ENGINES}/{lane.engine}",
-            f"-I{ROOT}/src/ways/{mailbox_of(lane)}", f"-I{ROOT}/src/ways/{takers_of(lane)}",
+            *(f"-I{ROOT}/src/ways/{way}" for way in ways_home_of(lane)), f"-I{ROOT}/src/ways/{takers_of(lane)}",
             f"-I{ROOT}/src/ways/{bins_of(lane)}",
-            f'-DHZ_LANE_HEADER="{header}"', f"-DPROBE_CONSTANTS={CONSTANTS.get(mailbox_of(lane), '')}",
+            f'-DHZ_LANE_HEADER="{header}"', *mail_words(lane),
             f"{ROOT}/tools/lanes_probe.c", f"{ROOT}/src/base/os/check.c", f"{ROOT}/src/base/os/os_linux.c", f"{ROOT}/src/base/os/os_process.c",
             f"{ROOT}/src/base/os/vdso.c", "-o", str(program),
         ]  # fmt: skip
@@ -279,7 +288,7 @@ def has(name: str) -> Callable[[Figures], bool]:
 
 
 def has_inbox(f: Figures) -> bool:
-    return f.get("HZ_REMOTE_INBOX") == 1
+    return f.get("HZ_REMOTE_INBOX") == 1 and f["HZ_INBOX_BYTES"] > 0
 
 
 def has_stash(f: Figures) -> bool:

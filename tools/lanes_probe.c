@@ -2,10 +2,12 @@
  * lanes_probe.c - prints what a lane's constants come to, as "key value" lines. tools/lanes.py compiles and runs it
  * once for each lane, with the sources' own headers, so the figures in the documents are those of the code.
  *
- * PROBE_CONSTANTS, from the command line, is CONSTANT(name) for each constant that only this way home has.
+ * From the command line: PROBE_CONSTANTS is CONSTANT(name) for each constant that only this way home has;
+ * PROBE_LIST(size_class) the most blocks of a list, and PROBE_BOXES_BYTES the size of a shard's mailboxes: 0 in lanes
+ * without.
  */
-#include "heap/pages/mail.h"
-#include "heap/pages/shard.h"
+#include "heap/pages/send.h"
+#include "way.h"
 
 #include <stdio.h>
 
@@ -20,7 +22,7 @@ static void print_class(unsigned size_class) {
     printf("class_%u_home %d\n", size_class, (int)hz_class_is_home(size_class));
     printf("class_%u_shared %d\n", size_class, (int)hz_class_is_shared(size_class));
     printf("class_%u_mid %d\n", size_class, (int)hz_class_is_mid(size_class));
-    printf("class_%u_list %u\n", size_class, (unsigned)hz_mail_list_max(size_class));
+    printf("class_%u_list %u\n", size_class, (unsigned)PROBE_LIST(size_class));
 }
 
 int main(void) {
@@ -30,14 +32,13 @@ int main(void) {
     for (unsigned index = 1; index < HZ_BINS; index++)
         slots += (hz_bin_slots_first(index) > 0) + hz_bin_slots_first(index) + 1 + hz_bin_slots_short(index) +
                  hz_bin_slots_long(index);
-    printf("thread_block_bytes %zu\n", sizeof(struct hz_thread_block) + sizeof(struct hz_groups) +
-                                           HZ_COUNTINGS * sizeof(struct hz_counting) + slots * sizeof(void *));
-    printf("shard_bytes %zu\n", sizeof(struct hz_shard));
+    printf("thread_block_bytes %zu\n",
+           sizeof(struct hz_thread_block) + HZ_COUNTINGS * sizeof(struct hz_counting) + slots * sizeof(void *));
+    printf("shard_bytes %zu\n", sizeof(struct hz_shard) + PROBE_BOXES_BYTES);
     CONSTANT(HZ_CLASS_COUNT)
     CONSTANT(HZ_LONG_CLASS_FIRST)
     CONSTANT(HZ_LONG_ROOM_BYTES)
     CONSTANT(HZ_HOME_COUNT)
-    CONSTANT(HZ_LIST_COUNT_MAX)
     PROBE_CONSTANTS
 #include "engine_knobs.def"
 #include "heap/knobs.def"

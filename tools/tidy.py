@@ -6,7 +6,7 @@ Rules:
   include     a room of base includes itself and the rooms before it in BASE_ROOMS; front includes base, heap and
               front. heap includes base, modules of heap
               that come before it in HEAP_ORDER, and by their bare names the few files that every engine
-              has, and those that the ways have (mailbox.h, takers.h, cpu_bins.h). An engine or a way includes
+              has, and those that the ways have (sent.h, takers.h, cpu_bins.h). An engine or a way includes
               base, itself, and modules of heap that come before it in HEAP_ORDER, never another engine or
               way. A way may include the files that every engine has. All may include the public header,
               which includes nothing of src
@@ -119,18 +119,20 @@ ENGINE = re.compile(r"^hz[0-9]+$")
 # What heap and the ways find in the directory of the engine that they are built with.
 ENGINE_FILES = {"engine_config.h", "engine_knobs.def", "engine_counters.def", "way.h"}
 # What heap finds in the directories of the ways that it is built with.
-WAY_FILES = {"mailbox.h", "takers.h", "cpu_bins.h"}
+WAY_FILES = {"sent.h", "takers.h", "cpu_bins.h"}
+# What the folder of all ways with mailboxes finds in the folder of the one that it is built with.
+MAILBOX_FILES = {"mailbox.h", "takers.h"}
 # The layers below each, which it may include besides itself and the public header ("include").
 BELOW = {"base": set(), "heap": {"base"}, "front": {"base", "heap"}, "engine": {"base", "heap"}}
 # The rooms of base from bottom to top: each may include only those before it.
 BASE_ROOMS = "os lists process profile map arena watch".split()
 ROOM_FILES = 25
-# The modules of heap from bottom to top: each may include only those before it. The ways' mailbox.h, takers.h, cpu_bins
-# and other files have their places in it too.
+# The modules of heap from bottom to top: each may include only those before it. The ways' sent.h, takers.h, cpu_bins and
+# other files have their places in it too.
 HEAP_ORDER = (
     "knobs sizeclass misuse seal class_policy counters cache/bin threads/thread_block "
-    "pages/link mailbox takers pages/shard pages/grid pages/page pages/list_check pages/mail way "
-    "back/pressure pages/collapse pages/page_purge pages/put pages/send pages/drain pages/adopt pages/supply "
+    "takers pages/shard pages/grid pages/page "
+    "back/pressure pages/collapse pages/page_purge pages/put pages/send way sent pages/adopt pages/supply "
     "cache/depot cache/sampler cache/inspect cache/flush cache/room cache/age cache/refill cpu_bins "
     "threads/init back/limit back/surroundings threads/park threads/orphan threads/zone threads/sleepers back/chores back/keeper "
     "threads/fork threads/thread threads/sample back/tick back/purge query resize malloc free heap "
@@ -155,7 +157,7 @@ def place_of(path: str) -> str:
     if layer == "heap":
         return stem.removeprefix("src/heap/")
     name = stem.rpartition("/")[2]
-    if pathlib.PurePosixPath(path).name in WAY_FILES or (is_way(layer) and name == "cpu_bins"):
+    if pathlib.PurePosixPath(path).name in WAY_FILES or (is_way(layer) and name in {"cpu_bins", "sent"}):
         return name
     return "way" if is_way(layer) else "knobs"
 
@@ -181,7 +183,8 @@ def resolve_include(source: Source, name: str) -> set[str]:
         places.append(root / "src/engines" / layer)
     elif layer in {"heap", "front"} or is_way(layer):  # the build puts the engine's directory on their include path
         places += [root / "src/engines" / engine for engine in engines_of(root)]
-        places += [] if is_way(layer) else ways_of(root)  # and those of the ways home
+        places += ways_of(root) if not is_way(layer) or (layer == "ways/lists" and name in MAILBOX_FILES) else []  # and those of the ways home
+        places += [root / "src/ways/lists"] if is_way(layer) else []
     found = set()
     for place in places:
         target = pathlib.Path(os.path.normpath(place / name))
@@ -208,7 +211,10 @@ def layer_breach(layer: str, name: str, targets: set[str], engines: list[str]) -
     if (layer == "heap" or is_way(layer)) and name in ENGINE_FILES:
         lacking = sorted(set(engines) - targets)
         return f'{layer} includes "{name}", which {", ".join(lacking)} does not have' if lacking else None
-    wrong = sorted(targets - {layer, "include"} - BELOW.get("engine" if ENGINE.match(layer) or is_way(layer) else layer, {"base"}))
+    if layer == "ways/lists" and name in MAILBOX_FILES:
+        return None
+    common = {"ways/lists"} if is_way(layer) else set()
+    wrong = sorted(targets - {layer, "include"} - common - BELOW.get("engine" if ENGINE.match(layer) or is_way(layer) else layer, {"base"}))
     return f'{layer} includes "{name}" of {", ".join(wrong)}' if wrong else None
 
 
@@ -329,7 +335,7 @@ def check_rooms(paths: list[str]) -> Iterator[Problem]:
 HOMES = {
     "src/base/os/os.h": ("src/base/os/os_linux.c", "src/base/os/os_process.c", "src/base/os/os_faulty.c"),
     "src/base/os/os_faulty.h": ("src/base/os/os_faulty.c", "src/base/os/os_linux.c"),
-    "src/heap/pages/mail.h": ("src/ways/inbox/mail.c", "src/ways/queues/mail.c", "src/ways/stages/mail.c"),
+    "src/ways/lists/mail.h": ("src/ways/inbox/mail.c", "src/ways/queues/mail.c", "src/ways/stages/mail.c"),
 }
 PROTOTYPE = re.compile(r"^(?!typedef|static|extern|#)[A-Za-z_][^;{}=]*?\b(hz[0-9]*_\w+)\([^;{}]*\)\s*;", re.MULTILINE)
 

@@ -219,7 +219,7 @@ VERBS = {
     "pop": Verb("src/"),
     "refill": Verb("src/heap/", "replenish restock"),
     "flush": Verb("src/heap/cache/flush src/base/profile/profile_write src/base/watch/report", "evict spill"),
-    "drain": Verb("src/heap/pages/"),
+    "drain": Verb("src/ways/"),
     "adopt": Verb("src/heap/pages/adopt", "steal inherit seize"),
     "claim": Verb("src/", "obtain"),
     "release": Verb("src/", "relinquish abandon disown"),

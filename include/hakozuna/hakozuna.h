@@ -250,7 +250,7 @@ HZ_API int hz_stats_print(int fd, enum hz_stats_format format);
    version can add members at the end, so compile a program with the header of the library that it runs with. */
 struct hz_stats {
     size_t live_bytes;     /* allocated and not yet freed, with all the memory that the blocks take */
-    size_t cached_bytes;   /* freed blocks in bins, buffers, stashes, transfer, central and the depot */
+    size_t cached_bytes;   /* freed blocks in bins, buffers, the depot and, in lanes that have some, mailboxes */
     size_t free_bytes;     /* free space in pages that hold blocks, and free pages; not what was purged or untouched */
     size_t resident_bytes; /* live_bytes + cached_bytes + free_bytes: an upper bound of the heap's RSS */
     size_t mapped_bytes;   /* address space obtained from the OS for blocks */

@@ -14,7 +14,6 @@
 namespace model {
 
 using unit::Blocks;
-using unit::list_of;
 
 /* Sizes whose blocks take different paths (cmake/model.cmake has the knobs). */
 enum : size_t {
@@ -94,13 +93,6 @@ class Pieces {
   private:
     std::vector<uint64_t> words_;
 };
-
-/* Enters the blocks of a taken word into the ledger. Returns their number. */
-inline uint32_t take_word(Ledger *ledger, hz_list_word word, size_t bytes) {
-    for (void *block : unit::blocks_of(word))
-        ledger->taken(block, bytes, true);
-    return hz_list_word_count(word);
-}
 
 } // namespace model
 

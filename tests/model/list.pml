@@ -1,5 +1,5 @@
 /*
- * list.pml - the list with many senders and a taker: src/base/lists/mpsc.h.
+ * list.pml - the list with many senders and a taker: src/ways/lists/mpsc.h.
  *
  * The word is head and count, which change in one step. Links are written separately. A block returns to its sender, so
  * addresses come back too. Checked: a walk by the count finds only blocks that were sent, each once, and never a link

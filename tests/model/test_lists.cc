@@ -1,5 +1,5 @@
 /* The list with many senders and one taker at a time, by itself. */
-#include "model/heap.h"
+#include "model/lists.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 /* How lists reach a shard, in the lane's way: stash, transfer and central, or the inbox, or remote lists and the
  * queue of pages. Takers hold one lock, as the consumers of a shard do. Senders hold none. */
-#include "model/heap.h"
+#include "model/lists.h"
 
 #include <algorithm>
 
@@ -67,8 +67,9 @@ void send_and_take(unsigned senders, unsigned lists, unsigned takers, size_t byt
     }
     for (void *block : blocks) { /* take blocks that were too few to queue their page */
         struct hz_page *page = hz_page_of(block);
-        if (hz_mpsc_count(&page->remote) < std::min<uint32_t>(HZ_PAGE_LOCAL_THRESHOLD, page->capacity))
-            got[takers] += model::take_word(&mail.heap.ledger, hz_mpsc_take(&page->remote), bytes);
+        auto *remote = reinterpret_cast<struct hz_mpsc *>(&page->remote);
+        if (hz_mpsc_count(remote) < std::min<uint32_t>(HZ_PAGE_LOCAL_THRESHOLD, page->capacity))
+            got[takers] += model::take_word(&mail.heap.ledger, hz_mpsc_take(remote), bytes);
     }
     uint32_t sum = 0;
     for (uint32_t count : got)

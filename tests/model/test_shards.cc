@@ -119,15 +119,6 @@ TEST(Shards, PurgeWhileOthersWork) {
     });
 }
 
-/* Puts everything that was sent to a shard for a class into its pages, as a purge does. */
-void drain(struct hz_shard *shard, unsigned size_class) {
-    struct hz_lock *lock = &shard->exclusive;
-    hz_lock_acquire(lock);
-    struct hz_list strays = hz_shard_drain_locked(unit::self(), shard, size_class);
-    hz_lock_release(lock);
-    hz_blocks_put(unit::self(), &strays);
-}
-
 /* A shard is drained while its thread takes sent blocks and leftovers. */
 TEST(Shards, ADrainWhileTheOwnerRefills) {
     model::Explored found =
@@ -160,12 +151,12 @@ TEST(Shards, ADrainWhileTheOwnerRefills) {
                 refilled.get();
                 hz_thread_flush(unit::self());
                 for (unsigned i = 0; i < 3; i++)
-                    drain(shard, size_class);
+                    unit::drain(shard, size_class);
             };
             model::together({owner, other});
             model::check_nothing_is_lost(heap);
         });
-    EXPECT_GT(found.facts[TOOK_LEFTOVERS], 0U);
+    EXPECT_EQ(found.facts[TOOK_LEFTOVERS] > 0, unit::mail() != unit::Mail::none);
 }
 
 /* Remote lists of pages are gathered while more blocks are sent to them, and taken. */
@@ -175,7 +166,6 @@ TEST(Shards, GatheringWhileBlocksAreSent) {
         Channel<Blocks> full;
         Channel<struct hz_shard *> home;
         Channel<int> go;
-        unsigned size_class = hz_class_of(model::SMALL);
         auto owner = [&] {
             full.put(heap.take_many(8, model::SMALL));
             home.put(unit::self()->shard);
@@ -188,15 +178,14 @@ TEST(Shards, GatheringWhileBlocksAreSent) {
             go.put(0);
             for (void *block : full.get()) {
                 heap.ledger.given(block);
-                struct hz_list one = model::list_of({block});
-                hz_shard_send(unit::self(), shard, size_class, &one);
+                unit::send(shard, {block});
             }
         };
         auto gatherer = [&] {
             unit::self();
             go.get();
             for (unsigned i = 0; i < 3; i++)
-                hz_mail_gather(unit::self());
+                hz_sent_age(unit::self());
         };
         model::together({owner, sender, gatherer});
         model::check_nothing_is_lost(heap);

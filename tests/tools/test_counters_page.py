@@ -25,7 +25,7 @@ def test_the_committed_page_is_up_to_date():
 def tree(tmp_path, monkeypatch):
     """A copy of all that the tool reads and writes, as its root."""
     lists = [*counters.ROOT.glob(counters.ENGINE_LISTS), *counters.ROOT.glob(counters.MAILBOXES)]
-    for path in [counters.COMMON, counters.REPORT, counters.PAGE, counters.SCHEMA, *(path.relative_to(counters.ROOT) for path in lists)]:
+    for path in [counters.COMMON, counters.REPORT, counters.LISTS, counters.PAGE, counters.SCHEMA, *(path.relative_to(counters.ROOT) for path in lists)]:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(counters.ROOT / path, tmp_path / path)
     monkeypatch.setattr(counters, "ROOT", tmp_path)

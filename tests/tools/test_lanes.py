@@ -240,14 +240,15 @@ def test_bounds_without_a_stash():
     assert found["one shard, one class: all that waits"] == "6 MiB"
 
 
-def test_a_lane_is_built_from_three_ways():
+def test_a_lane_is_built_from_ways():
     _, found = lanes.read_engines(lanes.ROOT)
-    ways = {lane.title: (lanes.mailbox_of(lane), lanes.takers_of(lane)) for lane in found}
-    assert ways["hz3/scale"] == ways["hz4/default"] == ("inbox", "shared")
-    assert ways["hz3/home"] == ("stages", "shared") and ways["hz4/pageq"] == ("queues", "shared")
+    ways = {lane.title: (*lanes.ways_home_of(lane), lanes.takers_of(lane)) for lane in found}
+    assert ways["hz3/scale"] == ways["hz3/fast"] == ways["hz3/p32"] == ways["hz4/default"] == ("direct", "shared")
+    assert ways["hz3/home"] == ("lists", "stages", "shared") and ways["hz4/pageq"] == ("lists", "queues", "shared")
+    assert ways["hz4/home"] == ("lists", "inbox", "shared")
     lane = next(lane for lane in found if lane.title == "hz3/scale")
     alone = lane._replace(values={**lane.values, "HZ_SHARD_COLLISION_FAILFAST": 1, "HZ_PAGE_LOCAL_REMOTE": 1})
-    assert (lanes.mailbox_of(alone), lanes.takers_of(alone)) == ("queues", "alone")
+    assert (lanes.ways_home_of(alone), lanes.takers_of(alone)) == (("lists", "queues"), "alone")
     assert {lane.title for lane in found if lanes.bins_of(lane) == "percpu"} == {"hz3/percpu"}
 
 

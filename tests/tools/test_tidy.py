@@ -17,7 +17,7 @@ BASE = {
     "src/base/os/arena.h": "int hz_arena;\n",
     "src/heap/heap.h": "int hz_heap;\n",
     "src/heap/pages/page.h": "int hz_page;\n",
-    "src/heap/pages/drain.h": "int hz_drain;\n",
+    "src/heap/pages/adopt.h": "int hz_adopt;\n",
     "src/heap/knobs.def": "KNOB(HZ_SHARDS)\n",
     **{
         f"src/engines/{engine}/{name}": "/* nothing */\n"
@@ -25,6 +25,9 @@ BASE = {
         for name in ("engine_config.h", "engine_knobs.def", "engine_counters.def", "way.h")
     },
     "src/ways/inbox/mailbox.h": "int hz_mailbox;\n",
+    "src/ways/direct/sent.h": "int hz_sent;\n",
+    "src/ways/lists/sent.h": "int hz_sent;\n",
+    "src/ways/lists/list.h": "int hz_list;\n",
     "src/ways/queues/mailbox.h": "int hz_mailbox;\n",
     "src/ways/queues/page_queue.h": "int hz_page_queue;\n",
     "src/ways/shared/takers.h": "int hz_takers;\n",
@@ -78,7 +81,8 @@ def tree(tmp_path):
         ("src/engines/hz3/a.c", "front/front.h", 'hz3 includes "front/front.h" of front'),
         ("src/front/a.c", "engines/hz4/inbox.h", 'front names engine hz4 in "engines/hz4/inbox.h"; the build chooses the engine'),
         ("src/front/a.c", "../engines/hz3/stash.h", 'front names engine hz3 in "../engines/hz3/stash.h"; the build chooses the engine'),
-        ("src/front/a.c", "mailbox.h", 'front includes "mailbox.h" of ways/inbox, ways/queues'),
+        ("src/front/a.c", "sent.h", 'front includes "sent.h" of ways/direct, ways/lists'),
+        ("src/heap/heap.c", "mailbox.h", 'heap includes "mailbox.h" of ways/inbox, ways/queues'),
         ("src/front/a.c", "way.h", 'front includes "way.h" of hz3, hz4'),
         ("include/hakozuna/b.h", "heap/heap.h", 'the public header includes "heap/heap.h" of src'),
         ("include/hakozuna/b.h", "base/os/arena.h", 'the public header includes "base/os/arena.h" of src'),
@@ -92,12 +96,12 @@ def test_include_across_layers(tree, path, include, message):
 @pytest.mark.parametrize(
     ("path", "include", "message"),
     [
-        ("src/heap/pages/page.c", "heap/pages/drain.h", 'pages/page includes "heap/pages/drain.h", which comes after it in HEAP_ORDER'),
+        ("src/heap/pages/page.c", "heap/pages/adopt.h", 'pages/page includes "heap/pages/adopt.h", which comes after it in HEAP_ORDER'),
         ("src/heap/pages/page.h", "heap/heap.h", 'pages/page includes "heap/heap.h", which comes after it in HEAP_ORDER'),
-        ("src/heap/pages/link.h", "mailbox.h", 'pages/link includes "mailbox.h", which comes after it in HEAP_ORDER'),
-        ("src/ways/inbox/mail.c", "heap/pages/drain.h", 'way includes "heap/pages/drain.h", which comes after it in HEAP_ORDER'),
+        ("src/heap/pages/page.h", "sent.h", 'pages/page includes "sent.h", which comes after it in HEAP_ORDER'),
+        ("src/ways/inbox/mail.c", "heap/pages/adopt.h", 'way includes "heap/pages/adopt.h", which comes after it in HEAP_ORDER'),
         ("src/engines/hz4/way.h", "heap/pages/page.h", 'knobs includes "heap/pages/page.h", which comes after it in HEAP_ORDER'),
-        ("src/ways/queues/mailbox.h", "heap/pages/page.h", 'mailbox includes "heap/pages/page.h", which comes after it in HEAP_ORDER'),
+        ("src/ways/shared/takers.h", "heap/pages/page.h", 'takers includes "heap/pages/page.h", which comes after it in HEAP_ORDER'),
         ("src/heap/helpers.c", "heap/pages/page.h", "helpers is not in HEAP_ORDER (tools/tidy.py)"),
     ],
 )
@@ -135,7 +139,7 @@ def test_a_room_with_too_many_files(tree):
 def test_order_names_every_module_of_the_heap():
     root = REPOSITORY / "src/heap"
     modules = {path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.[ch]")}
-    assert modules == set(tidy.HEAP_ORDER) - {"mailbox", "takers", "way", "cpu_bins"}
+    assert modules == set(tidy.HEAP_ORDER) - {"sent", "takers", "way", "cpu_bins"}
     assert len(tidy.HEAP_ORDER) == len(set(tidy.HEAP_ORDER))
 
 
@@ -160,14 +164,16 @@ def test_include_of_an_engine_by_heap(tree, tmp_path, name):
         ("src/base/os/a.c", '"hakozuna/hakozuna.h"'),
         ("src/heap/heap.c", '"base/os/arena.h"'),
         ("src/heap/heap.c", '"heap/knobs.def"'),
-        ("src/heap/heap.c", '"heap/pages/drain.h"'),
+        ("src/heap/heap.c", '"heap/pages/adopt.h"'),
         ("src/heap/heap.c", '"hakozuna/hakozuna.h"'),
         ("src/engines/hz3/a.c", '"base/os/arena.h"'),
         ("src/ways/inbox/mail.c", '"heap/pages/page.h"'),
         ("src/ways/inbox/mail.c", '"mailbox.h"'),
         ("src/ways/inbox/mailbox.h", '"way.h"'),
         ("src/ways/queues/mailbox.h", '"page_queue.h"'),
-        ("src/heap/heap.c", '"mailbox.h"'),
+        ("src/heap/heap.c", '"sent.h"'),
+        ("src/ways/inbox/mail.c", '"list.h"'),
+        ("src/ways/lists/list.h", '"mailbox.h"'),
         ("src/heap/heap.c", '"takers.h"'),
         ("src/engines/hz3/a.c", '"lanes/scale.h"'),
         ("src/engines/hz3/way.h", '"heap/knobs.def"'),

@@ -16,9 +16,7 @@ extern "C" {
 #include "base/arena/arena_figures.h"
 #include "base/arena/large.h"
 #include "base/arena/peak.h"
-#include "base/lists/list.h"
 #include "base/lists/lock.h"
-#include "base/lists/mpsc.h"
 #include "base/lists/registry.h"
 #include "base/lists/table.h"
 #include "base/map/budget.h"
@@ -66,10 +64,7 @@ extern "C" {
 #include "heap/malloc.h"
 #include "heap/pages/adopt.h"
 #include "heap/pages/collapse.h"
-#include "heap/pages/drain.h"
 #include "heap/pages/grid.h"
-#include "heap/pages/list_check.h"
-#include "heap/pages/mail.h"
 #include "heap/pages/page.h"
 #include "heap/pages/page_purge.h"
 #include "heap/pages/put.h"
@@ -89,6 +84,8 @@ extern "C" {
 #include "heap/threads/sample.h"
 #include "heap/threads/thread.h"
 #include "heap/threads/thread_block.h"
+#include "sent.h"
+#include "way.h"
 }
 
 #pragma GCC diagnostic pop

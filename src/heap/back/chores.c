@@ -11,11 +11,10 @@
 #include "heap/cache/flush.h"
 #include "heap/cache/room.h"
 #include "heap/pages/collapse.h"
-#include "heap/pages/drain.h"
-#include "heap/pages/mail.h"
 #include "heap/pages/page.h"
 #include "heap/pages/page_purge.h"
 #include "heap/threads/zone.h"
+#include "sent.h"
 
 /* Limits of a tick. */
 enum {
@@ -95,18 +94,15 @@ static bool do_depot(struct hz_thread_block *self, struct hz_turn *turn, bool be
 }
 
 static bool do_mail(struct hz_thread_block *self, struct hz_turn *turn, bool begins) {
-    struct hz_shard *shard; /* shards are made in order */
-    bool left = false;
-    for (unsigned index = 0; turn->driver == HZ_DEMAND && (shard = hz_shard_get(index)) != NULL; index++)
-        hz_shard_drain(self, shard);
-    if (begins && turn->driver != HZ_DEMAND)
-        hz_shards_age_sent();
-    if (turn->driver != HZ_DEMAND)
-        left = hz_shards_drain_due(self, is_tick(turn) ? TICK_MAILBOXES : UINT32_MAX);
+    if (turn->driver == HZ_DEMAND) {
+        hz_sent_drain_all(self);
+        return false;
+    }
     if (begins)
-        hz_mail_gather(self);
+        hz_sent_age(self);
+    bool left = hz_sent_drain_due(self, is_tick(turn) ? TICK_MAILBOXES : UINT32_MAX);
     if (turn->driver == HZ_ROUND)
-        turn->has_changed |= hz_shards_were_sent();
+        turn->has_changed |= hz_sent_waits();
     return left;
 }
 
@@ -171,7 +167,7 @@ static bool class_go_home(struct hz_thread_block *self, unsigned size_class, enu
     if (!hz_class_look(size_class) && pressure != HZ_OVER)
         return false;
     hz_age_depot_class(self, size_class, batches);
-    hz_shards_drain_class(self, size_class);
+    hz_sent_drain_class(self, size_class);
     return true;
 }
 

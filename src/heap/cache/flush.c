@@ -3,9 +3,9 @@
  *
  * The surplus of a full bin goes to the depot in batches: for any thread, or, if the class is a home class, for threads
  * of the shard. It goes home instead if enough of the class rests in the depot already, if the class is sparse, or if
- * the class does not use the depot. A full remote buffer whose blocks are all of one shard and class goes to that
- * shard's stack in the depot; any other remote buffer goes home as lists. A fork's copy made during a flush must not
- * have a block twice, so the bin is emptied first, and what stays is put back last.
+ * the class does not use the depot. Of a full remote buffer, the blocks of a home class go to the stack of their shard
+ * in the depot, unless they are few; all others go home. A fork's copy made during a flush must not have a block twice,
+ * so the bin is emptied first, and what stays is put back last.
  */
 #include "heap/cache/flush.h"
 
@@ -14,6 +14,7 @@
 #include "heap/cache/inspect.h"
 #include "heap/pages/send.h"
 #include "heap/seal.h"
+#include "way.h"
 
 #include <string.h>
 
@@ -71,24 +72,6 @@ void hz_remote_flush(struct hz_thread_block *self) {
     hz_blocks_send(self, blocks, remote_take(self, blocks));
 }
 
-/* If the page tags of all blocks name one shard and one home class, returns that shard, otherwise NULL. If a block was
- * free already, its page may have been retired: then its tag names no class, or a zone. */
-static struct hz_shard *home_of(void *const *blocks, uint32_t count, unsigned *size_class) {
-    unsigned owner = hz_pagetag_owner(blocks[0]);
-    *size_class = hz_pagetag_class(blocks[0]);
-    if (*size_class - 1 >= hz_home_classes())
-        return NULL;
-    uintptr_t page = (uintptr_t)blocks[0] >> HZ_PAGE_LOG2;
-    for (uint32_t i = 1; i < count; i++) {
-        if ((uintptr_t)blocks[i] >> HZ_PAGE_LOG2 == page) /* often the case: no need to read the tag */
-            continue;
-        page = (uintptr_t)blocks[i] >> HZ_PAGE_LOG2;
-        if (hz_pagetag_class(blocks[i]) != *size_class || hz_pagetag_owner(blocks[i]) != owner)
-            return NULL;
-    }
-    return hz_shard_get(owner);
-}
-
 /* Gives blocks of a home class to the stack of their shard. Returns how many the stack took. */
 static uint32_t stack_fill(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class,
                            void *const *blocks, uint32_t count) {
@@ -107,17 +90,49 @@ static uint32_t stack_fill(struct hz_thread_block *self, struct hz_shard *shard,
 /* A lane that sends blocks to their pages sends all blocks there: it exists for the comparison. */
 enum { HAS_STACKS = HZ_DEPOT_BYTES > 0 && !HZ_WAY_IS_QUEUES };
 
+enum { STACK_MIN = 4 }; /* fewer blocks of one shard and class go into their pages: a batch would cost more */
+
+/* Gives blocks of a shard and class to its stack in the depot, and moves the rest to the front. Returns their number.
+ */
+static uint32_t pass_to_stack(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class, void **blocks,
+                              uint32_t count) {
+    /* relaxed: hint. In the stacks of a shard without threads they would rest until they age */
+    if (count < STACK_MIN || size_class - 1 >= hz_home_classes() || hz_load_rlx(&shard->threads) == 0 ||
+        !hz_class_is_shared(size_class) || hz_class_is_sparse(size_class))
+        return count;
+    uint32_t done = stack_fill(self, shard, size_class, blocks, count);
+    memmove(blocks, blocks + done, (count - done) * sizeof(blocks[0]));
+    return count - done;
+}
+
+/* Passes on blocks of one shard: to its stacks in the depot, or else home. */
+static void shard_pass(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class, void **blocks,
+                       uint32_t count) {
+    struct hz_groups groups;
+    void *group[HZ_HOME_COUNT];
+    void *rest[HZ_HOME_COUNT];
+    uint32_t rest_count = 0;
+    if (size_class != HZ_CLASS_NONE) {
+        rest_count = pass_to_stack(self, shard, size_class, blocks, count);
+        if (rest_count > 0)
+            hz_shard_send(self, shard, size_class, blocks, rest_count);
+        return;
+    }
+    hz_groups_by_class(&groups, blocks, count);
+    for (uint32_t i = 0; i < groups.key_count; i++) {
+        uint32_t in_group = count;
+        void **found = hz_group_get(&groups, groups.keys[i], blocks, &in_group, group);
+        uint32_t left = pass_to_stack(self, shard, groups.keys[i], found, in_group);
+        memcpy(rest + rest_count, found, left * sizeof(found[0]));
+        rest_count += left;
+    }
+    if (rest_count > 0)
+        hz_shard_send(self, shard, HZ_CLASS_NONE, rest, rest_count);
+}
+
 void hz_remote_pass(struct hz_thread_block *self) {
     void *blocks[HZ_REMOTE_COUNT];
-    unsigned size_class = HZ_CLASS_NONE;
-    uint32_t count = remote_take(self, blocks);
-    struct hz_shard *shard = HAS_STACKS && count > 0 ? home_of(blocks, count, &size_class) : NULL;
-    uint32_t done = 0;
-    /* relaxed: hint. In the stack of a shard without threads the blocks would rest until they age */
-    if (shard != NULL && hz_load_rlx(&shard->threads) > 0 && hz_class_is_shared(size_class) &&
-        !hz_class_is_sparse(size_class))
-        done = stack_fill(self, shard, size_class, blocks, count);
-    hz_blocks_send(self, blocks + done, count - done);
+    hz_blocks_send_by(self, blocks, remote_take(self, blocks), HAS_STACKS ? shard_pass : hz_shard_send);
 }
 
 void hz_bin_send_home(struct hz_thread_block *self, unsigned index) {

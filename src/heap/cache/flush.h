@@ -16,11 +16,11 @@ void hz_blocks_pass(struct hz_thread_block *self, unsigned size_class, void **bl
 /* Sends home all blocks of a bin. `index`: a class or HZ_REMOTE_BIN. */
 void hz_bin_send_home(struct hz_thread_block *self, unsigned index);
 
-/* Sends home what is in the remote buffer, as lists. */
+/* Sends home what is in the remote buffer. */
 void hz_remote_flush(struct hz_thread_block *self);
 
-/* Empties the remote buffer as well. If all its blocks are of one shard and class, the depot gets as many as it takes,
-   in batches for threads of that shard. All other blocks go home as lists. */
+/* Empties the remote buffer as well. Blocks of a shard and home class go to the depot, in batches for threads of that
+   shard, if they are more than a few and the depot takes them. All others go home. */
 void hz_remote_pass(struct hz_thread_block *self);
 
 /* Sends home all blocks that the thread block holds, and returns its spare batches. Does not detach the thread. */

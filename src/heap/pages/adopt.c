@@ -8,9 +8,9 @@
  */
 #include "heap/pages/adopt.h"
 
-#include "heap/pages/drain.h"
 #include "heap/pages/page.h"
 #include "heap/pages/put.h"
+#include "sent.h"
 
 enum { PAGES_AT_ONCE = 4 };
 
@@ -21,24 +21,23 @@ static _Atomic(uint32_t) movers; /* counter: threads that may hold moving pages,
 static uint32_t depart_pages(struct hz_thread_block *self, struct hz_shard *from, unsigned size_class,
                              struct hz_page **pages) {
     uint32_t count = 0;
+    if (hz_sent_may_wait(from, size_class))
+        hz_sent_drain(self, from, size_class);
     hz_shard_lock(self, from, HZ_TO_GET);
-    struct hz_list strays = {0};
     if (hz_load_rlx(&from->threads) == 0) { /* relaxed: a thread that claims the shard now finds what is left */
-        strays = hz_shard_drain_locked(self, from, size_class);
         /* a retired page serves any class, so retiring comes before moving */
         hz_count(&self->counters.page_retire, hz_pages_retire_all_locked(from, size_class));
         while (count < PAGES_AT_ONCE && (pages[count] = hz_load_rlx(&from->classes[size_class].partial)) != NULL)
             hz_page_depart_locked(from, pages[count++], self->shard); /* relaxed: lock */
     }
     hz_shard_unlock(from);
-    hz_blocks_put(self, &strays);
     return count;
 }
 
 /* Whether the shard has no threads, but has pages with free blocks or was sent some. */
 static bool may_have_pages(struct hz_shard *shard, unsigned size_class) {
     return hz_load_rlx(&shard->threads) == 0 && /* relaxed, all: hints */
-           (hz_load_rlx(&shard->classes[size_class].partial) != NULL || hz_shard_was_sent(shard, size_class));
+           (hz_load_rlx(&shard->classes[size_class].partial) != NULL || hz_sent_may_wait(shard, size_class));
 }
 
 static uint32_t move_pages(struct hz_thread_block *self, struct hz_shard *from, unsigned size_class) {

@@ -13,8 +13,8 @@
 #include "base/arena/spread.h"
 #include "base/os/anatomy.h"
 #include "heap/pages/grid.h"
-#include "heap/pages/link.h"
 #include "heap/seal.h"
+#include "way.h"
 
 #include <string.h>
 
@@ -24,7 +24,6 @@ enum {
     BLOCKS_MIN = 4,              /* a run should hold at least this many blocks, if they are not long */
     ODD_BLOCK_BYTES = 112 << 10, /* runs of blocks up to that have an odd number of pages, at most 7 */
     WASTE_SHARE_MAX = 16,        /* a run should leave at most 1/16 of itself unused */
-    LIST_STEP = 32,              /* blocks of a list whose links are read before any of them is put */
     RECIPROCAL_SHIFT = 42, /* exact for offsets below 2^42 / block_bytes; runs are below 2^22, products below 2^60 */
 };
 
@@ -42,8 +41,7 @@ HZ_ANATOMY(page, HZ_ANATOMY_FIELD(hz_page, size_class), HZ_ANATOMY_FIELD(hz_page
            HZ_ANATOMY_FIELD(hz_page, purged_units), HZ_ANATOMY_FIELD(hz_page, unit_log2),
            {"hz_page.free_bits", {.number = offsetof(struct hz_page, free_bits)}, sizeof(uint64_t)},
            HZ_ANATOMY_NUMBER(HZ_MID_CLASS_FIRST), HZ_ANATOMY_NUMBER(HZ_CLASS_COUNT), HZ_ANATOMY_NUMBER(HZ_SMALL_MAX),
-           HZ_ANATOMY_NUMBER(HZ_CLASS_BYTES_MAX), HZ_ANATOMY_NUMBER(HZ_LIST_COUNT_SHIFT),
-           HZ_ANATOMY_NUMBER(HZ_WAY_IS_QUEUES));
+           HZ_ANATOMY_NUMBER(HZ_CLASS_BYTES_MAX), HZ_ANATOMY_NUMBER(HZ_WAY_IS_QUEUES));
 
 size_t hz_class_blocks(unsigned size_class) {
     return hz_load_rlx(&class_blocks[size_class]); /* relaxed: counter */
@@ -311,7 +309,9 @@ static void bit_set(struct hz_page *page, void *block) {
     uint64_t mask = UINT64_C(1) << (bit % 64);
     if (HZ_UNLIKELY((page->free_bits[bit / 64] & mask) != 0))
         hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_LATER);
-    if (HZ_BLOCKS_SEALED) {
+    if (HZ_BLOCKS_SEALED && HZ_WAY_IS_DIRECT) {
+        hz_seals_check(&block, 1, HZ_WRITTEN_ON_THE_WAY);
+    } else if (HZ_BLOCKS_SEALED) { /* it was in a list */
         hz_seal_check_linked(block, HZ_WRITTEN_ON_THE_WAY);
         hz_seals_mend(&block, 1);
     }
@@ -517,7 +517,7 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class) {
     hz_store_rlx(&page->purged_units, untouched_units(&run, page)); /* relaxed: as above */
     page->plain_units = 0;
     bits_fill(page);
-    hz_assert(hz_mpsc_count(&page->remote) == 0);
+    hz_assert(hz_load_rlx(&page->remote) == 0); /* relaxed: lock */
     hz_store_rlx(&page->free_count, page->capacity);
     hz_add_rlx(&class_blocks[size_class], page->capacity); /* relaxed, both: counter */
     run_count(page, 1);
@@ -623,42 +623,27 @@ HZ_INLINE uint32_t blocks_came(struct hz_shard *shard, struct hz_page *page, uin
     return retire_if_spare(shard, page);
 }
 
-uint32_t hz_pages_put_locked(struct hz_shard *shard, void *const *blocks, uint32_t count, struct hz_list *strays) {
-    uint32_t retired = 0;
+uint32_t hz_pages_put_locked(struct hz_shard *shard, void **blocks, uint32_t count, uint32_t *retired) {
+    uint32_t strays = 0;
     if (count > 1)
         pages_prefetch(shard, blocks, count);
     for (uint32_t done = 0, put; done < count; done += put) {
         struct hz_page *page = hz_page_of(blocks[done]);
         put = 1;
         if (HZ_UNLIKELY(!hz_page_is_of(page, shard))) {
-            hz_list_push(strays, blocks[done]);
+            blocks[strays++] = blocks[done];
             continue;
         }
         put = page_put(page, blocks + done, count - done);
-        retired += blocks_came(shard, page, put);
+        *retired += blocks_came(shard, page, put);
     }
-    return retired;
+    return strays;
 }
 
 uint32_t hz_page_put_locked(struct hz_shard *shard, void *block) {
     struct hz_page *page = hz_page_of(block);
     hz_assert(hz_page_is_of(page, shard));
     return blocks_came(shard, page, page_put(page, &block, 1));
-}
-
-uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t count, struct hz_list *strays) {
-    void *blocks[LIST_STEP];
-    uint32_t retired = 0;
-    unsigned size_class = hz_pagetag_class(head);
-    for (void *block = head; count > 0;) {
-        uint32_t step = (uint32_t)hz_min(count, LIST_STEP);
-        for (uint32_t i = 0; i < step; i++, count--) { /* reads all links first: a put may retire the page */
-            blocks[i] = block;
-            block = count > 1 ? hz_link_follow(size_class, block) : NULL;
-        }
-        retired += hz_pages_put_locked(shard, blocks, step, strays);
-    }
-    return retired;
 }
 
 /* Edge "page-move": a thread that finds the page to be this shard's sees all that was done to it under the lock of its

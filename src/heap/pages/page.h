@@ -15,8 +15,6 @@
 #define HZ_HEAP_PAGES_PAGE_H
 
 #include "base/arena/arena.h"
-#include "base/lists/list.h"
-#include "base/lists/mpsc.h"
 #include "base/os/atomic.h"
 #include "base/os/os.h"
 #include "heap/pages/shard.h"
@@ -44,9 +42,10 @@ struct hz_page {
     struct hz_page *previous;      /* lock */
     /* lock; atomic for statistics: units without memory: purged or never touched, and not carved from since */
     _Atomic(uint64_t) purged_units;
-    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_mpsc remote; /* sync: page-remote; blocks sent to the page itself */
-    uint64_t plain_units;                                  /* lock: of the purged ones, those that were mapped anew */
-    uint8_t unit_log2;                                     /* const after publish: hz_page_unit_log2 */
+    /* sync: page-remote; in lane pageq the blocks that were sent to the page itself (ways/queues), else 0 */
+    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint64_t) remote;
+    uint64_t plain_units;       /* lock: of the purged ones, those that were mapped anew */
+    uint8_t unit_log2;          /* const after publish: hz_page_unit_log2 */
     uint32_t wrong_bits;        /* const after publish: hz_grid_wrong_bits; a zone's blocks begin at their places */
     struct hz_page *queue_next; /* owner: the sender that queues the page, later the taker of the queue */
     /* sync: page-move; the shard, if its number is HZ_SHARD_OF_ZONE. It stays when the page is retired */
@@ -128,12 +127,10 @@ bool hz_page_create_locked(struct hz_shard *shard, unsigned size_class);
 /* Puts one block of the shard into its page. Returns the number of pages retired by that (0 or 1). */
 uint32_t hz_page_put_locked(struct hz_shard *shard, void *block);
 
-/* Puts blocks into their pages and returns the number of pages retired. Blocks of other shards go into `strays`. Is
-   fastest when blocks of the same page are next to each other. */
-uint32_t hz_pages_put_locked(struct hz_shard *shard, void *const *blocks, uint32_t count, struct hz_list *strays);
-
-/* The same for a list of one class. */
-uint32_t hz_pages_put_list_locked(struct hz_shard *shard, void *head, uint32_t count, struct hz_list *strays);
+/* Puts blocks into their pages, and adds the number of pages retired to *retired. Moves the blocks that belong to other
+   shards to the front of the array, and returns their number. Is fastest when blocks of the same page are next to each
+   other. */
+uint32_t hz_pages_put_locked(struct hz_shard *shard, void **blocks, uint32_t count, uint32_t *retired);
 
 /* A page with free blocks moves from one shard to another. It departs under the exclusive of the shard it leaves, and
    later arrives under the exclusive of the other. In between it is neither listed nor retired. Arrival lists the page

@@ -38,32 +38,14 @@ void hz_block_put(struct hz_thread_block *self, void *block) {
         hz_count(&self->counters.page_retire, retired);
 }
 
-void hz_blocks_put(struct hz_thread_block *self, struct hz_list *list) {
-    void *block = list->head;
-    for (uint32_t left = list->count; left > 0; left--) {
-        void *next = hz_block_next(block); /* read first: the page may go with this block */
-        hz_block_put(self, block);
-        block = next;
-    }
-}
-
-void hz_shard_put(struct hz_thread_block *self, void *const *blocks, uint32_t count) {
-    struct hz_shard *shard = self->shard;
-    struct hz_list strays = {0};
+void hz_shard_put(struct hz_thread_block *self, struct hz_shard *shard, void **blocks, uint32_t count) {
+    uint32_t retired = 0;
     hz_shard_lock(self, shard, HZ_TO_GIVE);
-    uint32_t retired = hz_pages_put_locked(shard, blocks, count, &strays);
+    uint32_t strays = hz_pages_put_locked(shard, blocks, count, &retired);
     hz_shard_unlock(shard);
-    hz_count(&self->counters.home_blocks, count);
     hz_count(&self->counters.page_retire, retired);
-    hz_blocks_put(self, &strays);
-}
-
-void hz_shard_put_list(struct hz_thread_block *self, struct hz_shard *shard, const struct hz_list *list) {
-    struct hz_list strays = {0};
-    hz_shard_lock(self, shard, HZ_TO_GIVE);
-    uint32_t retired = hz_pages_put_list_locked(shard, list->head, list->count, &strays);
-    hz_shard_unlock(shard);
-    hz_count(&self->counters.direct_home, 1);
-    hz_count(&self->counters.page_retire, retired);
-    hz_blocks_put(self, &strays);
+    if (shard != self->shard)
+        hz_count(&self->counters.direct_home, 1);
+    for (uint32_t i = 0; i < strays; i++)
+        hz_block_put(self, blocks[i]);
 }

@@ -16,13 +16,7 @@ struct hz_shard *hz_block_home_lock(struct hz_thread_block *self, void *block);
 /* Puts one block. `self` may be hz_thread_none. */
 void hz_block_put(struct hz_thread_block *self, void *block);
 
-/* Puts a list of blocks of any shards. `self` may be hz_thread_none. */
-void hz_blocks_put(struct hz_thread_block *self, struct hz_list *list);
-
-/* Puts blocks that belong to the thread's own shard, unless their page has just moved. */
-void hz_shard_put(struct hz_thread_block *self, void *const *blocks, uint32_t count);
-
-/* Puts a list of one class that is meant for `shard` but does not go through its mailbox. */
-void hz_shard_put_list(struct hz_thread_block *self, struct hz_shard *shard, const struct hz_list *list);
+/* Puts blocks of the shard. Those whose page has just moved to another shard go there. Overwrites the array. */
+void hz_shard_put(struct hz_thread_block *self, struct hz_shard *shard, void **blocks, uint32_t count);
 
 #endif

@@ -15,8 +15,8 @@ static _Atomic(struct hz_shard *) shards[HZ_NUM_SHARDS];
 
 HZ_ANATOMY(shard, HZ_ANATOMY_OBJECT(shards, shards), HZ_ANATOMY_FIELD(hz_shard, exclusive),
            HZ_ANATOMY_FIELD(hz_shard, free_bytes), HZ_ANATOMY_FIELD(hz_shard, purged_bytes),
-           HZ_ANATOMY_FIELD(hz_shard, classes), HZ_ANATOMY_SIZE(hz_shard_class), HZ_ANATOMY_FIELD(hz_shard_class, mail),
-           HZ_ANATOMY_FIELD(hz_shard_class, carry), HZ_ANATOMY_FIELD(hz_shard_class, surplus));
+           HZ_ANATOMY_FIELD(hz_shard, classes), HZ_ANATOMY_SIZE(hz_shard_class),
+           HZ_ANATOMY_FIELD(hz_shard_class, surplus));
 
 struct hz_shard *hz_shard_get(unsigned index) {
     return index < HZ_NUM_SHARDS ? hz_load_acq(&shards[index]) : NULL; /* sync: shard-publish, partner shard_make */
@@ -146,52 +146,4 @@ struct hz_shard *hz_shard_lock_to_get(struct hz_thread_block *self, unsigned siz
 
 void hz_shard_unlock(struct hz_shard *shard) {
     hz_lock_release(&shard->exclusive);
-}
-
-/* A mark is a hint. Relaxed, in all functions below: if a drain misses a mark that is set at the same time, the blocks
- * wait for the next thread's refill, or for a purge; both ignore marks. */
-static uint64_t class_bit(unsigned size_class) {
-    return UINT64_C(1) << (size_class % 64);
-}
-
-bool hz_shard_was_sent(struct hz_shard *shard, unsigned size_class) {
-    uint64_t marks = hz_load_rlx(&shard->sent[size_class / 64]) | hz_load_rlx(&shard->waiting[size_class / 64]);
-    return (marks & class_bit(size_class)) != 0;
-}
-
-void hz_shard_mark_sent(struct hz_shard *shard, unsigned size_class) {
-    if ((hz_load_rlx(&shard->sent[size_class / 64]) & class_bit(size_class)) == 0)
-        hz_or_rlx(&shard->sent[size_class / 64], class_bit(size_class));
-}
-
-static void bit_clear(_Atomic(uint64_t) *words, unsigned size_class) {
-    if ((hz_load_rlx(&words[size_class / 64]) & class_bit(size_class)) != 0)
-        hz_and_rlx(&words[size_class / 64], ~class_bit(size_class));
-}
-
-void hz_shard_forget_sent(struct hz_shard *shard, unsigned size_class) {
-    bit_clear(shard->sent, size_class);
-    bit_clear(shard->waiting, size_class);
-    bit_clear(shard->due, size_class);
-}
-
-void hz_shard_age_sent(struct hz_shard *shard) {
-    for (unsigned word = 0; word < HZ_CLASS_WORDS; word++) {
-        uint64_t sent = hz_load_rlx(&shard->sent[word]);
-        uint64_t waiting = hz_load_rlx(&shard->waiting[word]);
-        if ((sent | waiting) == 0)
-            continue;
-        hz_store_rlx(&shard->due[word], waiting & ~sent);
-        hz_or_rlx(&shard->waiting[word], sent); /* first, so that the class has a mark at each instant */
-        hz_and_rlx(&shard->sent[word], ~sent);
-    }
-}
-
-unsigned hz_shard_due(struct hz_shard *shard) {
-    for (unsigned word = 0; word < HZ_CLASS_WORDS; word++) {
-        uint64_t due = hz_load_rlx(&shard->due[word]);
-        if (due != 0)
-            return word * 64 + (unsigned)__builtin_ctzll(due);
-    }
-    return HZ_CLASS_NONE;
 }

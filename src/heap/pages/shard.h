@@ -14,15 +14,11 @@
 #include "heap/knobs.h"
 #include "heap/sizeclass.h"
 #include "heap/threads/thread_block.h"
-#include "mailbox.h" /* struct hz_mailbox: where blocks wait that were sent home */
 
 struct hz_page;
 
-/* What a shard has of one class. Senders write the mailbox, which has its own lines; the consumer writes the rest. */
+/* What a shard has of one class. */
 struct hz_shard_class {
-    struct hz_mailbox mail;
-    /* lock: leftovers of the list that was last taken; atomic for statistics */
-    HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(hz_list_word) carry;
     _Atomic(struct hz_page *) partial; /* lock: pages with free blocks, doubly linked; atomic for hints */
     _Atomic(uint64_t) surplus;         /* sync: depot-publish; a home class's stack in the depot (depot.c) */
     _Atomic(uint64_t) surplus_seen;    /* hint: `surplus` as hz_depot_was_used last saw it */
@@ -35,7 +31,7 @@ enum { HZ_SHARD_OF_ZONE = 255 };
 
 _Static_assert((int)HZ_NUM_SHARDS <= (int)HZ_SHARD_OF_ZONE, "a zone's number is no other shard's");
 
-enum { HZ_CLASS_WORDS = (HZ_CLASS_COUNT + 63) / 64 };
+enum { HZ_CLASS_WORDS = (HZ_CLASS_COUNT + 63) / 64 }; /* of a set of classes */
 
 struct hz_shard {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_lock exclusive;
@@ -47,11 +43,6 @@ struct hz_shard {
     /* Every sender reads the next fields, so they are not on the lock's line. */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint32_t) threads; /* sync: shard-claim; threads that belong to it */
     uint32_t index;                                            /* const after publish */
-    /* hints, of mailboxes that may hold something. `sent`: since the last round of ageing something was sent;
-       `waiting`: before that round; `due`: before it, but nothing in the interval that it ended */
-    _Atomic(uint64_t) sent[HZ_CLASS_WORDS];
-    _Atomic(uint64_t) waiting[HZ_CLASS_WORDS];
-    _Atomic(uint64_t) due[HZ_CLASS_WORDS];
     struct hz_shard_class classes[HZ_CLASS_COUNT];
 };
 
@@ -68,7 +59,7 @@ struct hz_shard *hz_shard_claim(void);
    (HZ_TAKES_UNLOCKED). Any thread. */
 bool hz_shard_limit_set(uint32_t most);
 
-/* Gives up a claim. Only hz_shard_leave calls this. */
+/* Gives up a claim, after hz_sent_leave. */
 void hz_shard_release(struct hz_shard *shard);
 
 enum hz_lock_purpose { HZ_TO_GET, HZ_TO_GIVE };
@@ -82,16 +73,5 @@ void hz_shard_unlock(struct hz_shard *shard);
    second, takes the exclusive of another shard, whose pages serve as well unless the class is a home class: a debugger
    may have stopped the holder, and call malloc in this thread. Returns the shard. `self` is attached. */
 struct hz_shard *hz_shard_lock_to_get(struct hz_thread_block *self, unsigned size_class);
-
-/* Whether blocks of the class may have been sent to the shard since its mark was last forgotten. Hints; any thread. */
-bool hz_shard_was_sent(struct hz_shard *shard, unsigned size_class);
-void hz_shard_mark_sent(struct hz_shard *shard, unsigned size_class);
-void hz_shard_forget_sent(struct hz_shard *shard, unsigned size_class);
-
-/* A round of ageing: a class that was sent something, but nothing since the last round, is due for a drain. */
-void hz_shard_age_sent(struct hz_shard *shard);
-
-/* A class that is due; HZ_CLASS_NONE when there is none. */
-unsigned hz_shard_due(struct hz_shard *shard);
 
 #endif

@@ -6,14 +6,14 @@
 #include "heap/pages/supply.h"
 
 #include "heap/pages/adopt.h"
-#include "heap/pages/drain.h"
 #include "heap/pages/page.h"
+#include "sent.h"
 #include "takers.h"
 
 /* `shard`: the thread's own, as a rule (hz_shard_lock_to_get). */
 static uint32_t refill_locked(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class, void **out,
                               uint32_t want, uint64_t *fresh_units) {
-    uint32_t got = shard == self->shard ? hz_shard_refill_sent(self, size_class, out, want) : 0;
+    uint32_t got = shard == self->shard ? hz_sent_take(self, size_class, out, want) : 0;
     uint32_t from_pages = hz_pages_carve_locked(shard, size_class, out + got, want - got, fresh_units);
     if (from_pages > 0)
         hz_count(&self->counters.refill_page, 1);
@@ -35,8 +35,7 @@ static uint32_t refill_from_new_page_locked(struct hz_thread_block *self, struct
 static uint32_t refill_by_lock(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want, bool *hit,
                                uint64_t *fresh_units) {
     struct hz_shard *shard = hz_shard_lock_to_get(self, size_class);
-    bool carried = hz_load_rlx(&shard->classes[size_class].carry) != 0; /* relaxed: lock */
-    hz_count(carried ? &self->counters.carry_hit : &self->counters.carry_miss, 1);
+    hz_sent_count_leftovers(self, size_class);
     uint32_t got = refill_locked(self, shard, size_class, out, want, fresh_units);
     hz_shard_unlock(shard);
     *hit = got > 0;
@@ -57,7 +56,7 @@ static uint32_t refill_by_lock(struct hz_thread_block *self, unsigned size_class
 uint32_t hz_supply_refill(struct hz_thread_block *self, unsigned size_class, void **out, uint32_t want,
                           uint64_t *fresh_units) {
     bool hit = true;
-    uint32_t got = HZ_TAKES_UNLOCKED ? hz_shard_refill_sent(self, size_class, out, want) : 0;
+    uint32_t got = HZ_TAKES_UNLOCKED ? hz_sent_take(self, size_class, out, want) : 0;
     if (got == 0)
         got = refill_by_lock(self, size_class, out, want, &hit, fresh_units);
     if (hz_class_is_mid(size_class) && got > 0) {

@@ -10,11 +10,10 @@
 #include "base/os/os.h"
 #include "cpu_bins.h"
 #include "heap/cache/depot.h"
-#include "heap/pages/drain.h"
-#include "heap/pages/mail.h"
 #include "heap/pages/page.h"
 #include "heap/threads/thread_block.h"
 #include "heap/threads/zone.h"
+#include "sent.h"
 
 static void add_page(void *context, struct hz_page *page) {
     struct hz_figures *figures = context;
@@ -28,8 +27,7 @@ static void add_page(void *context, struct hz_page *page) {
     f->capacity += (run_pages << HZ_PAGE_LOG2) / hz_class_bytes(size_class);
     f->free_blocks += hz_load_rlx(&page->free_count);
     f->hollow_bytes += hz_page_hollow_bytes(page);
-    if (HZ_WAY_IS_QUEUES)
-        figures->blocks[HZ_IN_PAGE_LISTS][size_class] += hz_mpsc_count(&page->remote);
+    figures->blocks[HZ_IN_PAGE_LISTS][size_class] += hz_sent_count_in_page(page);
 }
 
 /* Whether no thread has the thread block, and its memory has gone back. */
@@ -86,7 +84,7 @@ void hz_figures_get(struct hz_figures *figures) {
         figures->blocks[HZ_IN_DEPOT][size_class] = hz_depot_blocks(size_class);
         struct hz_shard *shard;
         for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) /* shards are made in order */
-            figures->blocks[HZ_IN_SHARDS][size_class] += hz_shard_waiting(shard, size_class);
+            figures->blocks[HZ_IN_SHARDS][size_class] += hz_sent_count(shard, size_class);
     }
     hz_hooks_leave();
     hz_large_figures_get(&figures->large);

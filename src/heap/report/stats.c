@@ -15,12 +15,13 @@
 #include "cpu_bins.h"
 #include "heap/back/keeper.h"
 #include "heap/back/pressure.h"
-#include "heap/pages/mail.h"
 #include "heap/pages/shard.h"
 #include "heap/report/figures.h"
 #include "heap/report/flow.h"
 #include "heap/report/situation.h"
 #include "heap/threads/thread_block.h"
+#include "sent.h"
+#include "way.h"
 
 #include <string.h>
 
@@ -158,31 +159,13 @@ static void report_counters(struct hz_report *report) {
     }
 }
 
-/* What waits in each part of the shards' mailboxes, and in their carries. */
-static void report_mail(struct hz_report *report) {
-    size_t in_parts[HZ_MAIL_PARTS] = {0};
-    size_t in_carries = 0;
-    struct hz_shard *shard;
-    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
-        for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
-            struct hz_shard_class *home = &shard->classes[size_class];
-            size_t block_bytes = hz_class_bytes(size_class);
-            for (unsigned part = 0; part < HZ_MAIL_PARTS && hz_mail_parts[part].figure != NULL; part++)
-                in_parts[part] += hz_mail_parts[part].count(&home->mail) * block_bytes;
-            in_carries += hz_list_word_count(hz_load_rlx(&home->carry)) * block_bytes; /* relaxed: figure */
-        }
-    for (unsigned part = 0; part < HZ_MAIL_PARTS && hz_mail_parts[part].figure != NULL; part++)
-        hz_report_number(report, hz_mail_parts[part].figure, in_parts[part]);
-    hz_report_number(report, "carry_bytes", in_carries);
-}
-
 /* What rests outside the pages, what pages hold beside the blocks that are out, and what rests in the arena. */
 static void report_rest(struct hz_report *report, const struct hz_figures *figures) {
     size_t in_lists = hz_figures_tier_bytes(figures, HZ_IN_PAGE_LISTS);
     hz_report_group_open(report, "rest");
     hz_report_number(report, "bins_bytes", hz_figures_tier_bytes(figures, HZ_IN_BINS));
     hz_report_number(report, "remote_bytes", hz_figures_tier_bytes(figures, HZ_IN_REMOTE_BUFFERS));
-    report_mail(report);
+    hz_sent_report(report);
     hz_report_number(report, "page_lists_bytes", in_lists);
     hz_report_number(report, "waiting_bytes", hz_figures_tier_bytes(figures, HZ_IN_SHARDS) + in_lists);
     hz_report_number(report, "depot_bytes", hz_figures_tier_bytes(figures, HZ_IN_DEPOT));

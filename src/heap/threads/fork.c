@@ -24,12 +24,12 @@
 #include "heap/back/pressure.h"
 #include "heap/cache/sampler.h"
 #include "heap/pages/adopt.h"
-#include "heap/pages/mail.h"
 #include "heap/pages/page.h"
 #include "heap/pages/shard.h"
 #include "heap/threads/init.h"
 #include "heap/threads/park.h"
 #include "heap/threads/zone.h"
+#include "sent.h"
 
 void hz_heap_after_fork(void) {
     hz_meta_after_fork();
@@ -50,7 +50,7 @@ void hz_heap_after_fork(void) {
         hz_lock_reset(&shard->exclusive);
     }
     hz_zones_after_fork(hz_thread_mine);
-    hz_mail_after_fork();
+    hz_sent_after_fork();
 }
 
 void hz_heap_settle_fork(void) {
@@ -67,7 +67,7 @@ void hz_heap_settle_fork(void) {
     for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
         hz_store_rlx(&shard->threads, self != NULL && self->shard == shard ? 1 : 0);
     hz_adopt_settle_fork();
-    hz_mail_settle_fork();
+    hz_sent_settle_fork();
     hz_pages_recount_after_fork();
     hz_registry_after_fork(self != NULL ? hz_thread_registered(self) : NULL);
     if (self == NULL)

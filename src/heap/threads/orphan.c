@@ -4,8 +4,8 @@
 #include "heap/threads/orphan.h"
 
 #include "heap/cache/flush.h"
-#include "heap/pages/drain.h"
 #include "heap/threads/park.h"
+#include "sent.h"
 
 bool hz_orphan_reclaim(struct hz_thread_block *self) {
     struct hz_registered *orphan = hz_registry_claim_orphan();
@@ -27,7 +27,8 @@ void hz_orphan_bury(struct hz_thread_block *self, struct hz_thread_block *thread
     /* relaxed, both: the thread's mutex was taken after its end, so all that it stored is visible */
     if (hz_load_rlx(&thread->busy) != 0 || hz_load_rlx(&thread->popping) != 0)
         return;
-    hz_shard_leave(self, thread->shard);
+    hz_sent_leave(self, thread->shard);
+    hz_shard_release(thread->shard);
     hz_registry_orphan(registered);
 }
 

@@ -12,11 +12,11 @@
 #include "heap/cache/flush.h"
 #include "heap/cache/room.h"
 #include "heap/cache/sampler.h"
-#include "heap/pages/drain.h"
 #include "heap/pages/shard.h"
 #include "heap/threads/fork.h"
 #include "heap/threads/init.h"
 #include "heap/threads/park.h"
+#include "sent.h"
 
 static HZ_TLS bool thread_ending; /* owner */
 
@@ -105,7 +105,8 @@ void hz_thread_detach(struct hz_thread_block *thread) {
     hz_age_surplus_leave(thread);
     hz_thread_flush(thread); /* last: it returns the empty batches of the above too */
     hz_room_shrink_all(thread);
-    hz_shard_leave(thread, thread->shard);
+    hz_sent_leave(thread, thread->shard);
+    hz_shard_release(thread->shard);
     hz_pressure_leave();
     hz_park_close(thread);
     hz_thread_mine = NULL;

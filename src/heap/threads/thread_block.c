@@ -36,7 +36,7 @@ static void cache_begin(struct hz_cache *cache, unsigned index, uint32_t offset)
 
 struct hz_slot_places hz_slot_places;
 
-/* The arrays of slots of all bins lie behind the thread block: the first ones, which every thread uses, two tables that
+/* The arrays of slots of all bins lie behind the thread block: the first ones, which every thread uses, a table that
    few threads use, the short ones, and the long ones. */
 static void places_find(struct hz_slot_places *places) {
     const uint32_t slot_bytes = sizeof(void *);
@@ -45,8 +45,6 @@ static void places_find(struct hz_slot_places *places) {
         places->new_bases[index] = offset;
         offset += hz_bin_slots_first(index) > 0 ? (1 + hz_bin_slots_first(index)) * slot_bytes : 0;
     }
-    places->groups = offset;
-    offset += (uint32_t)sizeof(struct hz_groups);
     places->countings = offset;
     offset += (uint32_t)hz_round_up(HZ_COUNTINGS * sizeof(struct hz_counting), slot_bytes);
     for (unsigned index = 1; index < HZ_BINS; index++) {
@@ -86,7 +84,6 @@ static void block_fill(struct hz_thread_block *thread, struct hz_registered *reg
     thread->spread_max = HZ_CLASS_BYTES_MAX;
     for (unsigned index = 1; index < HZ_BINS; index++)
         cache_begin(&thread->cache, index, hz_slot_places.new_bases[index]);
-    thread->groups = (struct hz_groups *)(void *)((char *)thread + hz_slot_places.groups);
     thread->sampling.of = (struct hz_counting *)(void *)((char *)thread + hz_slot_places.countings);
     for (unsigned index = 1; index < HZ_BINS; index++)
         hz_bin_room_set(&thread->cache, index, index == HZ_REMOTE_BIN ? HZ_REMOTE_COUNT : hz_bin_new(index));

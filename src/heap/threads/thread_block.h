@@ -8,7 +8,6 @@
 #ifndef HZ_HEAP_THREADS_THREAD_BLOCK_H
 #define HZ_HEAP_THREADS_THREAD_BLOCK_H
 
-#include "base/lists/list.h"
 #include "base/lists/lock.h"
 #include "base/lists/registry.h"
 #include "base/map/pagetag.h"
@@ -19,24 +18,6 @@
 enum {
     HZ_SPARE_BATCHES = 8,
     HZ_SPARE_KINDS = 2,
-    HZ_GROUPS = 256,               /* slots of the table that groups blocks by owner and class */
-    HZ_HOME_COUNT = HZ_GROUPS / 2, /* most blocks grouped in one step: the table is never more than half full */
-};
-
-_Static_assert(HZ_GROUPS <= 256, "a slot's number must fit into a byte");
-
-/* Blocks of one shard and class that are about to be sent; valid if `epoch` equals the table's. */
-struct hz_group {
-    uint32_t epoch;
-    uint8_t owner;
-    uint8_t size_class;
-    struct hz_list list;
-};
-
-/* A hash table with linear probing. Raising the epoch clears it. In use only during hz_blocks_send. */
-struct hz_groups {
-    uint32_t epoch;
-    struct hz_group slots[HZ_GROUPS];
 };
 
 /* Empty depot batches that the thread keeps for its next flush (cache/depot.c). */
@@ -94,7 +75,7 @@ struct hz_thread_block {
     bool exit_armed;        /* the exit hook will be called for the thread */
     bool is_new;            /* the thread has not used its bins yet (park.c, free.c) */
     bool ticks_soon;        /* its last tick has left something to do (tick.c) */
-    bool is_keeper;         /* it puts blocks into their pages, and sends none to a mailbox (keeper.c) */
+    bool is_keeper;         /* it sends no blocks to mailboxes (keeper.c, lists/sent.c) */
     /* malloc's bin by its offset, for small sizes in granules, 0 for size 0; and the largest sizes for which it takes
        mid blocks from their bins: mid_max as they are, spread_max after a look at their starts. While
        allocations are sampled: the empty bin, and 0 (cache/sampler.h) */
@@ -123,7 +104,6 @@ struct hz_thread_block {
     _Atomic(struct hz_registered *) registered;
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_parking parking; /* other threads read it: on lines of its own */
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_counters counters;
-    struct hz_groups *groups; /* const after publish; behind the first arrays of slots, since few threads need it */
 };
 
 _Static_assert(offsetof(struct hz_thread_block, cache) == 0, "a bin's offset is counted from the thread block's start");

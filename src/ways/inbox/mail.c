@@ -4,16 +4,14 @@
  * No sender takes a lock. At most HZ_INBOX_MAX_BYTES of a class wait in an inbox (or one list, if that is more), and
  * the carry can have as much again, left over from the last take. Edge "inbox-publish" is mpsc.h's send-take.
  */
-#include "heap/pages/mail.h"
+#include "mail.h"
 
 #include "base/os/anatomy.h"
-
-enum { HAS_INBOX = HZ_INBOX_MAX_BYTES > 0 };
 
 bool hz_mail_send(struct hz_thread_block *self, struct hz_mailbox *mail, unsigned size_class,
                   const struct hz_list *list) {
     uint32_t cap = hz_mail_cap(HZ_INBOX_MAX_BYTES, size_class);
-    if (!HAS_INBOX || !hz_mpsc_send(&mail->inbox, list, cap)) /* sync: inbox-publish, partner hz_mail_take */
+    if (!hz_mpsc_send(&mail->inbox, list, cap)) /* sync: inbox-publish, partner hz_mail_take */
         return false;
     hz_count(&self->counters.inbox_send, 1);
     return true;

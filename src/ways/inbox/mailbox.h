@@ -5,10 +5,10 @@
 #ifndef HZ_WAYS_INBOX_MAILBOX_H
 #define HZ_WAYS_INBOX_MAILBOX_H
 
-#include "base/lists/mpsc.h"
+#include "mpsc.h"
 #include "way.h"
 
-_Static_assert(!HZ_WAY_IS_QUEUES && !HZ_WAY_IS_STAGES,
+_Static_assert(!HZ_WAY_IS_QUEUES && !HZ_WAY_IS_STAGES && !HZ_WAY_IS_DIRECT,
                "the build compiled ways/inbox, but the knobs choose another way home");
 
 struct hz_mailbox {

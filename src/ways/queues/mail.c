@@ -4,7 +4,7 @@
  *
  * No sender takes a lock. Nothing but the pages' own size bounds what waits.
  */
-#include "heap/pages/mail.h"
+#include "mail.h"
 
 #include "page_local.h"
 

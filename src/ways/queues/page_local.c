@@ -7,9 +7,19 @@
  */
 #include "page_local.h"
 
-#include "heap/pages/link.h"
-#include "heap/pages/list_check.h"
+#include "block_link.h"
+#include "box.h"
 #include "heap/pages/page.h"
+#include "list_check.h"
+#include "mpsc.h"
+#include "put_list.h"
+
+/* What was sent to the page. */
+static struct hz_mpsc *remote_of(struct hz_page *page) {
+    return (struct hz_mpsc *)(void *)&page->remote;
+}
+
+_Static_assert(sizeof(struct hz_mpsc) == sizeof(((struct hz_page *)NULL)->remote), "a page has room for a queue");
 
 /* Length of a page's remote list at which the page is queued: at most all its blocks. */
 static uint32_t threshold_of(const struct hz_page *page) {
@@ -35,7 +45,7 @@ void hz_page_local_send(struct hz_thread_block *self, struct hz_page_queue *queu
         struct hz_list one = {.head = block, .tail = block, .count = 1};
         uint32_t before;
         /* sync: page-remote, partner hz_page_local_take. Never refused: a page has fewer blocks than the cap */
-        if (hz_mpsc_send_counted(&page->remote, &one, HZ_LIST_COUNT_MAX, &before) && before + 1 == threshold) {
+        if (hz_mpsc_send_counted(remote_of(page), &one, HZ_LIST_COUNT_MAX, &before) && before + 1 == threshold) {
             enqueue(queue, page);
             queued++;
         }
@@ -72,7 +82,7 @@ hz_list_word hz_page_local_take(struct hz_thread_block *self, struct hz_page_que
     }
     if (HZ_PAGE_LOCAL_DRAIN_ALL)
         queue->pending = page->queue_next; /* read first: once the list is taken, a sender may queue the page again */
-    hz_list_word word = hz_mpsc_take(&page->remote); /* sync: page-remote, partner hz_page_local_send */
+    hz_list_word word = hz_mpsc_take(remote_of(page)); /* sync: page-remote, partner hz_page_local_send */
     hz_count(&self->counters.pageq_deq, 1);
     hz_count(&self->counters.drain_total, hz_list_word_count(word));
     return word;
@@ -82,12 +92,12 @@ hz_list_word hz_page_local_take(struct hz_thread_block *self, struct hz_page_que
    about to be: in that case the list stays for the thread that takes the queue. Under the exclusive of the page's
    shard. */
 static hz_list_word take_unqueued(struct hz_page *page) {
-    hz_list_word seen = hz_load_rlx(&page->remote.word); /* relaxed: cas */
+    hz_list_word seen = hz_load_rlx(&page->remote); /* relaxed: cas */
     do {
         if (hz_list_word_count(seen) >= threshold_of(page))
             return 0;
         /* sync: page-remote, partner hz_page_local_send */
-    } while (seen != 0 && !hz_cas_ar_rlx(&page->remote.word, &seen, 0));
+    } while (seen != 0 && !hz_cas_ar_rlx(&page->remote, &seen, 0));
     return seen;
 }
 
@@ -95,13 +105,13 @@ static uint32_t put_word_locked(struct hz_shard *shard, struct hz_page *page, hz
     struct hz_list strays = {0}; /* stays empty: all blocks are of this page */
     if (HZ_LISTS_CHECKED)
         hz_list_check(hz_load_rlx(&page->size_class), hz_list_word_head(word), hz_list_word_count(word));
-    return hz_pages_put_list_locked(shard, hz_list_word_head(word), hz_list_word_count(word), &strays);
+    return hz_list_put_locked(shard, word, &strays);
 }
 
 static void gather(void *context, struct hz_page *page) {
     struct hz_thread_block *self = context;
     uint32_t retired = 0;
-    if (hz_mpsc_count(&page->remote) == 0)
+    if (hz_mpsc_count(remote_of(page)) == 0)
         return;
     struct hz_shard *shard = hz_page_shard(page); /* asked again under the lock */
     hz_shard_lock(self, shard, HZ_TO_GIVE);
@@ -122,14 +132,14 @@ void hz_page_local_gather(struct hz_thread_block *self) {
 static void page_settle(void *context, struct hz_page *page) {
     (void)context;
     struct hz_shard *shard = hz_page_shard(page);
-    put_word_locked(shard, page, hz_mpsc_take(&page->remote));
+    put_word_locked(shard, page, hz_mpsc_take(remote_of(page)));
 }
 
 void hz_page_local_settle_fork(void) {
     for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) {
         struct hz_shard *shard = hz_shard_get(index);
         for (unsigned size_class = 1; shard != NULL && size_class < HZ_CLASS_COUNT; size_class++) {
-            struct hz_page_queue *queue = &shard->classes[size_class].mail.pages;
+            struct hz_page_queue *queue = &hz_box_of(shard, size_class)->mail.pages;
             hz_store_rlx(&queue->head, NULL);
             queue->pending = NULL;
         }

@@ -11,8 +11,8 @@
 #ifndef HZ_WAYS_QUEUES_PAGE_LOCAL_H
 #define HZ_WAYS_QUEUES_PAGE_LOCAL_H
 
-#include "base/lists/list.h"
 #include "heap/threads/thread_block.h"
+#include "list.h"
 #include "page_queue.h"
 
 /* Sends each block of the list to its page, and queues each page whose list has become long enough. Any thread. */

@@ -5,8 +5,6 @@
 #ifndef HZ_WAYS_SHARED_TAKERS_H
 #define HZ_WAYS_SHARED_TAKERS_H
 
-#include "base/lists/list.h"
-#include "base/os/atomic.h"
 #include "heap/knobs.h"
 
 _Static_assert(!HZ_SHARD_COLLISION_FAILFAST, "the build compiled ways/shared, but HZ_SHARD_COLLISION_FAILFAST is 1");
@@ -18,22 +16,6 @@ enum { HZ_TAKES_UNLOCKED = 0 };
 HZ_INLINE bool hz_takers_may_share(bool all_made) {
     (void)all_made;
     return true;
-}
-
-/* The leftovers. They stay in the carry until the caller keeps others or clears it, so a fork's copy never lacks them.
-   Under the lock. */
-HZ_INLINE hz_list_word hz_carry_take(_Atomic(hz_list_word) *carry) {
-    return hz_load_rlx(carry); /* relaxed: lock */
-}
-
-/* Makes `word` the leftovers. Under the lock. */
-HZ_INLINE void hz_carry_keep(_Atomic(hz_list_word) *carry, hz_list_word word) {
-    hz_store_rel(carry, word); /* release: fork */
-}
-
-HZ_INLINE void hz_carry_clear_locked(_Atomic(hz_list_word) *carry) {
-    hz_store_rlx(carry, 0); /* relaxed: lock */
-    hz_signal_fence();
 }
 
 #endif

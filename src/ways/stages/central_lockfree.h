@@ -4,7 +4,7 @@
 #ifndef HZ_WAYS_STAGES_CENTRAL_LOCKFREE_H
 #define HZ_WAYS_STAGES_CENTRAL_LOCKFREE_H
 
-#include "base/lists/list.h"
+#include "list.h"
 
 struct hz_mailbox;
 

@@ -6,9 +6,10 @@
  * transfer comes first. No sender takes the shard's lock. Transfer and central use locks of their own only in variants
  * with the mutex twins. Edge "stash-publish" is mpsc.h's send-take.
  */
-#include "heap/pages/mail.h"
+#include "mail.h"
 
 #include "base/os/anatomy.h"
+#include "box.h"
 #include "central.h"
 #include "heap/pages/shard.h"
 #include "transfer.h"
@@ -84,8 +85,8 @@ void hz_mail_after_fork(void) {
     for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) {
         struct hz_shard *shard = hz_shard_get(index);
         for (unsigned size_class = 1; shard != NULL && size_class < HZ_CLASS_COUNT; size_class++) {
-            hz_lock_settle(&shard->classes[size_class].mail.transfer_lock);
-            hz_lock_settle(&shard->classes[size_class].mail.central_lock);
+            hz_lock_settle(&hz_box_of(shard, size_class)->mail.transfer_lock);
+            hz_lock_settle(&hz_box_of(shard, size_class)->mail.central_lock);
         }
     }
 }

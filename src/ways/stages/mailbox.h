@@ -6,7 +6,7 @@
 #define HZ_WAYS_STAGES_MAILBOX_H
 
 #include "base/lists/lock.h"
-#include "base/lists/mpsc.h"
+#include "mpsc.h"
 #include "way.h"
 
 _Static_assert(HZ_WAY_IS_STAGES, "the build compiled ways/stages, but the knobs choose another way home");

@@ -9,8 +9,8 @@
 #ifndef HZ_WAYS_STAGES_SHADOW_H
 #define HZ_WAYS_STAGES_SHADOW_H
 
-#include "base/lists/list.h"
 #include "heap/knobs.h"
+#include "list.h"
 
 #define HZ_TEXT_TWICE     "block is on central already:"
 #define HZ_TEXT_REWRITTEN "link was rewritten on central in block:"

@@ -4,8 +4,8 @@
 #ifndef HZ_WAYS_STAGES_TRANSFER_CHECK_H
 #define HZ_WAYS_STAGES_TRANSFER_CHECK_H
 
-#include "base/lists/list.h"
 #include "heap/knobs.h"
+#include "list.h"
 
 #define HZ_TEXT_TRANSFER "corrupt list in transfer at:"
 

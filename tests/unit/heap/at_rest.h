@@ -51,6 +51,8 @@ inline AtRest at_rest() {
 /* The figure for where the first list waits that is sent to a shard. */
 inline const char *first_part() {
     switch (mail()) {
+    case Mail::none:
+        return nullptr;
     case Mail::inbox:
         return HZ_INBOX_FIGURE;
     case Mail::pages:

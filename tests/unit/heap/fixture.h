@@ -1,6 +1,6 @@
 /*
  * fixture.h - what the unit tests of the heap share: the shard's lock as a scope, blocks taken from a shard's pages
- * without the bins, lists of blocks, and a shard that belongs to the test alone.
+ * without the bins, and a shard that belongs to the test alone.
  */
 #ifndef HZ_TESTS_UNIT_HEAP_FIXTURE_H
 #define HZ_TESTS_UNIT_HEAP_FIXTURE_H
@@ -27,11 +27,13 @@ inline constexpr uint32_t home_count = HZ_HOME_COUNT;
 /* The largest class whose blocks are not long (class_policy.h): each bin has room for some, and an only page stays. */
 inline constexpr unsigned largest_short = HZ_LONG_CLASS_FIRST - 1;
 
-/* How this lane sends blocks home. `tiers` stands for stash, transfer and central, `inbox` for hz3's stash alone too.
- */
-enum class Mail { tiers, inbox, pages };
+/* How this lane sends blocks home. `none`: straight into the pages. `tiers` stands for stash, transfer and central,
+   `inbox` for hz3's stash alone too. */
+enum class Mail { none, tiers, inbox, pages };
 
 inline Mail mail() {
+    if (HZ_WAY_IS_DIRECT)
+        return Mail::none;
     if (HZ_WAY_IS_QUEUES)
         return Mail::pages;
     return HZ_WAY_IS_STAGES ? Mail::tiers : Mail::inbox;
@@ -102,9 +104,9 @@ inline struct hz_page *partial(struct hz_shard *shard, unsigned size_class) {
     return hz_load_rlx(&shard->classes[size_class].partial);
 }
 
-/* Blocks in the shard's carry alone. */
-inline uint32_t carry_count(struct hz_shard *shard, unsigned size_class) {
-    return hz_list_word_count(hz_load_rlx(&shard->classes[size_class].carry));
+/* How many of `count` blocks that were sent to a shard wait for it: none in lanes without mailboxes. */
+inline uint32_t waits(uint32_t count) {
+    return mail() == Mail::none ? 0 : count;
 }
 
 /* The smallest class, one that is no power of two, the last linear class, the first class above it, one near 1 KiB, the
@@ -195,31 +197,22 @@ inline uint32_t put(struct hz_shard *shard, const Blocks &blocks) {
     return retired;
 }
 
-inline struct hz_list list_of(const Blocks &blocks, size_t from, size_t count) {
-    struct hz_list list = {};
-    for (size_t i = from; i < from + count; i++)
-        hz_list_push(&list, blocks[i]);
-    return list;
+/* `count` of the blocks, from number `from` on. */
+inline Blocks part(const Blocks &blocks, size_t from, size_t count) {
+    auto first = blocks.begin() + static_cast<ptrdiff_t>(from);
+    return {first, first + static_cast<ptrdiff_t>(count)};
 }
 
-inline struct hz_list list_of(const Blocks &blocks) {
-    return list_of(blocks, 0, blocks.size());
+/* Sends blocks of one class to the shard. */
+inline void send(struct hz_shard *shard, Blocks blocks) {
+    if (!blocks.empty())
+        hz_shard_send(self(), shard, hz_pagetag_class(blocks[0]), blocks.data(), static_cast<uint32_t>(blocks.size()));
 }
 
-/* The blocks of a list; stops at its count. */
-inline Blocks blocks_of(const struct hz_list &list) {
-    Blocks blocks;
-    void *block = list.head;
-    for (uint32_t i = 0; i < list.count; i++) {
-        blocks.push_back(block);
-        block = hz_block_next(block);
-    }
-    return blocks;
-}
-
-/* The blocks of a list word that was taken. */
-inline Blocks blocks_of(hz_list_word word) {
-    return blocks_of({hz_list_word_head(word), nullptr, hz_list_word_count(word)});
+/* The calling thread was counted as a thread of the shard, and no longer is. */
+inline void leave(struct hz_shard *shard) {
+    hz_sent_leave(self(), shard);
+    hz_shard_release(shard);
 }
 
 inline size_t retire_all(struct hz_shard *shard) {
@@ -261,10 +254,9 @@ inline Blocks refill(struct hz_shard *shard, unsigned size_class, uint32_t want)
     return blocks;
 }
 
-/* Puts everything that was sent to the shard into its pages. Returns the strays. */
-inline struct hz_list drain(struct hz_shard *shard, unsigned size_class) {
-    Exclusive exclusive(shard);
-    return hz_shard_drain_locked(unit::self(), shard, size_class);
+/* Puts everything that was sent to the shard into its pages. */
+inline void drain(struct hz_shard *shard, unsigned size_class) {
+    hz_sent_drain(unit::self(), shard, size_class);
 }
 
 struct SentCount {
@@ -281,10 +273,10 @@ inline uint32_t waiting(struct hz_shard *shard, unsigned size_class) {
         [](void *context, struct hz_page *page) {
             auto *at = static_cast<SentCount *>(context);
             if (hz_load_rlx(&page->shard) == at->shard && hz_load_acq(&page->size_class) == at->size_class)
-                at->blocks += hz_mpsc_count(&page->remote);
+                at->blocks += hz_sent_count_in_page(page);
         },
         &sent);
-    return sent.blocks + hz_shard_waiting(shard, size_class);
+    return sent.blocks + hz_sent_count(shard, size_class);
 }
 
 struct PageCount {
@@ -319,7 +311,7 @@ class OwnShard : public testing::Test {
             EXPECT_EQ(waiting(shard_, size_class), 0U) << "class " << size_class;
         retire_all(shard_);
         EXPECT_EQ(pages_of(shard_), 0U) << "a block did not come home";
-        hz_shard_leave(self_, shard_);
+        leave(shard_);
     }
     struct hz_thread_block *self_ = nullptr;
     struct hz_shard *shard_ = nullptr;

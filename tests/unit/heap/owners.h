@@ -32,7 +32,7 @@ class Owners : public testing::Test {
         }
         shards_.pop_back();
         for (struct hz_shard *shard : shards_)
-            hz_shard_leave(self_, shard);
+            leave(shard);
     }
     /* Claims shards until there are `count`, or no more free ones. */
     void claim(size_t count) {
@@ -55,7 +55,7 @@ class Owners : public testing::Test {
     void expect_all_wait() {
         size_t wrong = 0;
         for (const auto &[group, count] : expected_)
-            wrong += waiting(group.first, group.second) != count;
+            wrong += waiting(group.first, group.second) != waits(count);
         EXPECT_EQ(wrong, 0U) << "of " << expected_.size() << " groups";
     }
     /* As free does with a block of a home class; the buffer must have room. */

@@ -48,11 +48,17 @@ constexpr bool is_hz3 = std::string_view(HZ_ENGINE_NAME) == "hz3";
 constexpr const char *name_of_send = is_hz3 ? "counters.stash_send" : "remote.inbox_push_list";
 constexpr const char *name_of_take = is_hz3 ? "counters.refill_stash" : "remote.inbox_consume";
 
+/* A refill finds no leftovers, in lanes that may have some. */
+constexpr double no_leftovers = HZ_WAY_IS_DIRECT ? 0 : 1;
+
 /* Counters that this lane never counts. */
 Names silent() {
     Names names;
+    if (mail() == Mail::none)
+        names.insert({"counters.refill_carry", "remote.carry_hit", "remote.carry_miss", "remote.inbox_stash_max",
+                      "remote.mail_blocks"});
     if (HZ_HOME_BELOW_BYTES <= 16) /* no class goes home, so nothing goes through a remote buffer */
-        names = {"counters.remote_free", "remote.remote_flush_calls", "remote.rlen_ge_th"};
+        names.insert({"counters.remote_free", "remote.remote_flush_calls", "remote.rlen_ge_th"});
     if (mail() != Mail::pages)
         names.insert({"remote.blocks_per_100_pages", "remote.push_objs", "remote.pageq_enq", "remote.pop_calls",
                       "remote.pageq_deq", "remote.drain_total"});
@@ -234,17 +240,20 @@ const Values mid_miss = {{"mid.lock_path", 1}, {"mid.bin_miss", 1}};
 const Values from_new_page = {{"counters.refill", 1},
                               {"counters.refill_page", 1},
                               {"counters.page_create", 1},
-                              {"remote.carry_miss", 1},
+                              {"remote.carry_miss", no_leftovers},
                               {"locks.ls_acq_self", 2}};
 const Values from_page = {
-    {"counters.refill", 1}, {"counters.refill_page", 1}, {"remote.carry_miss", 1}, {"locks.ls_acq_self", 1}};
+    {"counters.refill", 1}, {"counters.refill_page", 1}, {"remote.carry_miss", no_leftovers}, {"locks.ls_acq_self", 1}};
 const Values mid_new_page = mid_call + mid_miss + Values{{"mid.page_create", 1}};
 
-/* Sending a list. `pages`: how many pages, to which nothing was sent before, get enough of its blocks to be queued. */
+/* Sending a list, or, in lanes without mailboxes, putting the blocks into their pages. `pages`: how many pages, to
+ * which nothing was sent before, get enough of its blocks to be queued. */
 Values sent(size_t blocks, size_t pages) {
     auto count = static_cast<double>(blocks);
     Values home = {{"counters.home_blocks", count}, {"remote.mail_blocks", count}};
     switch (mail()) {
+    case Mail::none:
+        return {{"counters.home_blocks", count}, {"counters.direct_home", 1}, {"locks.ls_rel_steal", 1}};
     case Mail::tiers:
         return home + Values{{HZ_INBOX_MAX_BYTES > 0 ? name_of_send : "counters.transfer_send", 1}};
     case Mail::inbox:
@@ -358,10 +367,11 @@ TEST_F(Counters, PagesAreRetiredAndCounted) {
     expect("of two free pages, one is kept",
            {{"counters.home_blocks", 2 * per_page}, {"counters.page_retire", 1}, {"locks.ls_rel_self", 1}},
            [&] { hz_thread_flush(self_); });
+    const size_t locks = mail() == Mail::none ? 1 : class_count; /* to retire; and to drain each class */
     expect("a purge keeps no page",
            {{"counters.page_retire", 1},
-            {"locks.ls_rel_self", class_count + 1}, /* one to drain each class, one to retire */
-            {"locks.ls_rel_steal", (shard_count() - 1) * class_count}},
+            {"locks.ls_rel_self", mail() == Mail::none ? 1 : class_count + 1},
+            {"locks.ls_rel_steal", (shard_count() - 1) * locks}},
            [] { (void)hz_purge(); });
 }
 
@@ -372,8 +382,9 @@ TEST_F(Counters, PagesOfShardsWithoutThreadsAreAdopted) {
         expect("a thread that ends sends its bin home",
                {{"counters.home_blocks", hz_batch_count(size_class) - 1}, {"locks.ls_rel_self", 1}},
                [&] { worker.end(); });
-        Values adopted = {{"counters.refill", 1},   {"counters.refill_page", 1}, {"counters.page_adopt", 1},
-                          {"remote.carry_miss", 1}, {"locks.ls_acq_self", 3},    {"locks.ls_acq_steal", 1}};
+        Values adopted = {{"counters.refill", 1},     {"counters.refill_page", 1},
+                          {"counters.page_adopt", 1}, {"remote.carry_miss", no_leftovers},
+                          {"locks.ls_acq_self", 3},   {"locks.ls_acq_steal", 1}};
         if (hz_class_is_mid(size_class))
             adopted = adopted + mid_call + mid_miss;
         expect("another thread's shard adopts its page", adopted, [&] { take(size_class); });
@@ -384,8 +395,20 @@ TEST_F(Counters, PagesOfShardsWithoutThreadsAreAdopted) {
 
 /* ---- blocks on their way home ---- */
 
+/* Most blocks of one kind of mailbox that is bounded by `bytes`: at least one list. */
+size_t mail_cap(size_t bytes, unsigned size_class) {
+    size_t list = unit::home_count;
+    if (!hz_class_is_home(size_class))
+        list = hz_batch_count(size_class);
+    else if (hz_class_is_mid(size_class))
+        list = std::min<size_t>(hz_bin_capacity(size_class), list);
+    return std::max(bytes / hz_class_bytes(size_class), list);
+}
+
 TEST_F(Counters, BlocksSentHomeAreTakenAndCarried) {
     Owner owner;
+    if (mail() == Mail::none)
+        GTEST_SKIP() << "in this lane no blocks wait";
     if (mail() == Mail::tiers && HZ_INBOX_MAX_BYTES == 0)
         GTEST_SKIP() << "each list has a slot of transfer";
     const size_t count = hz_batch_count(mid_class);
@@ -393,20 +416,15 @@ TEST_F(Counters, BlocksSentHomeAreTakenAndCarried) {
     owner.take_all_of_bin(mid_class, blocks);
     ASSERT_EQ(hz_page_of(blocks.front()), hz_page_of(blocks.back()));
     struct hz_shard *shard = owner.shard();
-    expect("a list is sent", sent(count, 1), [&] {
-        struct hz_list list = unit::list_of(blocks, 0, count);
-        hz_shard_send(self_, shard, mid_class, &list);
-    });
-    expect("a second list is sent to the same page", sent(2, 0), [&] {
-        struct hz_list list = unit::list_of(blocks, count, 2);
-        hz_shard_send(self_, shard, mid_class, &list);
-    });
+    expect("a list is sent", sent(count, 1), [&] { unit::send(shard, unit::part(blocks, 0, count)); });
+    expect("a second list is sent to the same page", sent(2, 0),
+           [&] { unit::send(shard, unit::part(blocks, count, 2)); });
     blocks.erase(blocks.begin(), blocks.begin() + static_cast<long>(count + 2));
     Values got = Values{{"counters.refill", 1}, {"locks.ls_acq_self", 1}} + mid_call + mid_hit;
     Blocks again;
     auto one = [&] { again.push_back(owner.take(mid_class, 1)[0]); };
     expect("the owner takes all blocks, and uses a batch",
-           got + taken(count + 2) + Values{{"remote.carry_miss", 1}, {"remote.inbox_stash_max", 2}}, one);
+           got + taken(count + 2) + Values{{"remote.carry_miss", no_leftovers}, {"remote.inbox_stash_max", 2}}, one);
     if (mail() == Mail::pages) {
         tested().insert("remote.blocks_per_100_pages");
         EXPECT_EQ(counters()["remote.blocks_per_100_pages"], 100 * (count + 2)) << "all blocks were of one page";
@@ -424,8 +442,8 @@ TEST_F(Counters, TiersOverflowOneIntoTheNext) {
         GTEST_SKIP() << "this lane has no transfer and no central";
     unsigned size_class = unit::largest_short;
     size_t batch = hz_batch_count(size_class);
-    size_t stash = HZ_INBOX_MAX_BYTES > 0 ? hz_mail_cap(HZ_INBOX_MAX_BYTES, size_class) : 0;
-    size_t central = hz_mail_cap(knob("HZ_CENTRAL_BYTES"), size_class);
+    size_t stash = HZ_INBOX_MAX_BYTES > 0 ? mail_cap(HZ_INBOX_MAX_BYTES, size_class) : 0;
+    size_t central = mail_cap(knob("HZ_CENTRAL_BYTES"), size_class);
     constexpr size_t transfer = 8;
     ASSERT_LE(stash, batch) << "one refill must take the whole stash";
     Owner owner;
@@ -435,8 +453,7 @@ TEST_F(Counters, TiersOverflowOneIntoTheNext) {
     owner.take_all_of_bin(size_class, again);
     auto send = [&](size_t from, size_t count) {
         for (size_t i = from; i < from + count; i++) {
-            struct hz_list list = unit::list_of(blocks, i, 1);
-            hz_shard_send(self_, shard, size_class, &list);
+            unit::send(shard, unit::part(blocks, i, 1));
         }
     };
     auto lists = [](const char *name, size_t count) {
@@ -448,8 +465,8 @@ TEST_F(Counters, TiersOverflowOneIntoTheNext) {
     expect("central", lists("counters.central_send", central), [&] { send(stash + transfer, central); });
     expect("no room", {{"counters.direct_home", 1}, {"counters.home_blocks", 1}, {"locks.ls_rel_steal", 1}},
            [&] { send(stash + transfer + central, 1); });
-    Values got =
-        Values{{"counters.refill", 1}, {"remote.carry_miss", 1}, {"locks.ls_acq_self", 1}} + mid_call + mid_hit;
+    Values got = Values{{"counters.refill", 1}, {"remote.carry_miss", no_leftovers}, {"locks.ls_acq_self", 1}} +
+                 mid_call + mid_hit;
     auto one = [&] { again.push_back(owner.take(size_class, 1)[0]); };
     if (stash > 0)
         expect("from the stash", got + Values{{"counters.refill_stash", 1}}, one);
@@ -472,15 +489,12 @@ TEST_F(Counters, TiersOverflowOneIntoTheNext) {
 TEST_F(Counters, AFullInboxSendsTheSenderToThePages) {
     if (mail() != Mail::inbox)
         GTEST_SKIP() << "this lane has no inbox";
-    size_t room = hz_mail_cap(HZ_INBOX_MAX_BYTES, small_class);
+    size_t room = mail_cap(HZ_INBOX_MAX_BYTES, small_class);
     Blocks blocks = unit::take(self_->shard, small_class, static_cast<uint32_t>(room + 1));
     struct hz_shard *own = self_->shard;
     Owner sender;
     auto send = [&](size_t from, size_t count) {
-        sender.run([&] {
-            struct hz_list list = unit::list_of(blocks, from, count);
-            hz_shard_send(unit::self(), own, small_class, &list);
-        });
+        sender.run([&] { unit::send(own, unit::part(blocks, from, count)); });
     };
     expect("as many as the inbox holds", sent(room, 0), [&] { send(0, room); });
     expect("one more block", {{"counters.direct_home", 1}, {"counters.home_blocks", 1}, {"locks.ls_rel_steal", 1}},
@@ -578,7 +592,7 @@ TEST_F(Counters, LockOfAnotherShardToGet) {
                {{"counters.refill", 1},
                 {"counters.refill_page", 1},
                 {"counters.page_adopt", 1},
-                {"remote.carry_miss", 1},
+                {"remote.carry_miss", no_leftovers},
                 {"locks.ls_acq_self", 3},
                 {"locks.ls_acq_steal", 1},
                 {"locks.ls_acq_miss", misses}},
@@ -670,6 +684,8 @@ TEST_F(Counters, ThreadsThatEndedStillCount) {
 
 /* A maximum is the largest value of any thread, and never falls. */
 TEST_F(Counters, LeftoversAreAMaximum) {
+    if (mail() == Mail::none)
+        GTEST_SKIP() << "in this lane no blocks wait";
     Owner first;
     Owner second;
     size_t batch = hz_batch_count(mid_class);
@@ -678,8 +694,7 @@ TEST_F(Counters, LeftoversAreAMaximum) {
             Blocks blocks = owner->take(mid_class, 2 * batch);
             owner->take_all_of_bin(mid_class, blocks);
             struct hz_shard *shard = owner->shard();
-            struct hz_list list = unit::list_of(blocks, 0, batch + left);
-            hz_shard_send(self_, shard, mid_class, &list);
+            unit::send(shard, unit::part(blocks, 0, batch + left));
             blocks.erase(blocks.begin(), blocks.begin() + static_cast<long>(batch + left));
             blocks.push_back(owner->take(mid_class, 1)[0]);
             EXPECT_EQ(counters()["remote.inbox_stash_max"], left == 2 ? 3 : left);

@@ -1,6 +1,7 @@
 /* With HZ_LIST_FAILFAST=1 a write to a freed block ends the program when the block leaves the place where it rests, and
    a second free ends it at once, wherever the block rests. Linked with a library of its own (cmake/lane.cmake). */
 #include "contract/api.h"
+#include "unit/heap/at_rest.h"
 #include "unit/heap/fixture.h"
 
 namespace {
@@ -45,11 +46,9 @@ class Seal : public unit::OwnShard {
         unit::put(shard_, blocks);
     }
     /* Sends each block on its own to the test's shard, so that the stages of its mailbox fill one after the other. */
-    void send(unsigned size_class, const Blocks &blocks) {
-        for (void *block : blocks) {
-            struct hz_list one = unit::list_of({block});
-            hz_shard_send(self_, shard_, size_class, &one);
-        }
+    void send(const Blocks &blocks) {
+        for (void *block : blocks)
+            unit::send(shard_, {block});
     }
     /* Changes each word of the seal in turn, beginning with word `first`, and expects `leave` to name the block. */
     template <typename Leave> void expect_found(void *block, size_t first, const char *found, Leave leave) {
@@ -120,9 +119,11 @@ TEST_F(Seal, ABlockInTheDepot) {
     }
 }
 
-/* The first word is the link; list_check.c watches it. Where stash, transfer and central follow one another, 40 lists
-   fill the first two. */
+/* The first word is the link; lists/list_check.c watches it. Where stash, transfer and central follow one another, 40
+   lists fill the first two. */
 TEST_F(Seal, ABlockInAMailbox) {
+    if (unit::mail() == unit::Mail::none)
+        GTEST_SKIP() << "no list runs through blocks";
     const char *found = "found when its list was sent or taken";
     for (unsigned size_class : {3U, 40U, unit::largest_short}) {
         SCOPED_TRACE("class " + std::to_string(size_class));
@@ -131,8 +132,8 @@ TEST_F(Seal, ABlockInAMailbox) {
             Blocks some = freed(size_class, 4);
             blocks.insert(blocks.end(), some.begin(), some.end());
         }
-        unit::forget_sparse();    /* blocks of a sparse class would not wait */
-        send(size_class, blocks); /* now that no malloc refills from the mailbox any more */
+        unit::forget_sparse(); /* blocks of a sparse class would not wait */
+        send(blocks);          /* now that no malloc refills from the mailbox any more */
         ASSERT_GT(unit::waiting(shard_, size_class), 0U);
         if (unit::waiting(shard_, size_class) < blocks.size()) /* it has as many as find room */
             blocks.resize(1);
@@ -147,21 +148,22 @@ TEST_F(Seal, ABlockInAMailbox) {
 }
 
 TEST_F(Seal, ABlockThatIsSent) {
+    if (unit::mail() == unit::Mail::none)
+        GTEST_SKIP() << "no list runs through blocks";
     Blocks blocks = freed(40, 3);
-    struct hz_list list = unit::list_of(blocks);
-    expect_found(blocks[1], 1, "found when its list was sent or taken",
-                 [&] { hz_shard_send(self_, shard_, 40, &list); });
-    hz_shard_send(self_, shard_, 40, &list);
+    expect_found(blocks[1], 1, "found when its list was sent or taken", [&] { unit::send(shard_, blocks); });
+    unit::send(shard_, blocks);
     unit::drain(shard_, 40);
 }
 
 TEST_F(Seal, ABlockInTheCarry) {
+    if (unit::mail() == unit::Mail::none)
+        GTEST_SKIP() << "no list runs through blocks";
     for (unsigned size_class : {3U, 40U}) {
         Blocks blocks = freed(size_class, 4);
-        struct hz_list list = unit::list_of(blocks);
-        hz_shard_send(self_, shard_, size_class, &list);
+        unit::send(shard_, blocks);
         Blocks first = unit::refill(shard_, size_class, 1);
-        if (unit::carry_count(shard_, size_class) == 0) /* a way home that takes a page at a time */
+        if (unit::bytes_at_rest("carry_bytes") == 0) /* a way home that takes a page at a time */
             GTEST_SKIP() << "each block came from a list of its own";
         void *block = blocks[1]; /* neither first nor last */
         const char *found = "found when its list was sent or taken";
@@ -170,6 +172,18 @@ TEST_F(Seal, ABlockInTheCarry) {
         expect_twice(block);
         unit::drain(shard_, size_class);
         home(first);
+    }
+}
+
+/* In lanes without lists nothing writes to a free block, so all of the seal is checked. */
+TEST_F(Seal, ABlockOnItsWayIntoItsPage) {
+    if (unit::mail() != unit::Mail::none)
+        GTEST_SKIP() << "a list runs through the blocks";
+    for (unsigned size_class : classes()) {
+        Blocks blocks = freed(size_class, 3);
+        expect_found(blocks[1], 0, "found when it came to its page", [&] { unit::send(shard_, blocks); });
+        unit::send(shard_, blocks);
+        expect_twice(blocks[1]);
     }
 }
 

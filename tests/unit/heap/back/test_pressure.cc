@@ -172,10 +172,9 @@ TEST_F(Pressure, WhatIsSentDoesNotWait) {
         for (bool sparse : {false, true}) {
             unit::forget_sparse();
             EXPECT_EQ(sparse && hz_class_look(size_class), sparse);
-            struct hz_list list = unit::list_of(live, live.size() - 1, 1);
+            unit::send(shard_, {live.back()});
             live.pop_back();
-            hz_shard_send(self_, shard_, size_class, &list);
-            EXPECT_EQ(unit::waiting(shard_, size_class), sparse ? 0U : 1U);
+            EXPECT_EQ(unit::waiting(shard_, size_class), sparse ? 0U : unit::waits(1));
             unit::drain(shard_, size_class);
         }
         unit::put(shard_, live);

@@ -39,10 +39,9 @@ TEST_F(Tick, SettlesSparseClasses) {
     bool has_depot = HZ_DEPOT_BYTES > 0 && hz_class_is_shared(size_class);
     Blocks live = one_of_sixteen(size_class);
     ASSERT_GT(hz_pressure_slack(), 12 * MiB);
-    struct hz_list list = unit::list_of(live, live.size() - 10, 10);
+    unit::send(shard_, unit::part(live, live.size() - 10, 10));
     live.resize(live.size() - 10);
-    hz_shard_send(self_, shard_, size_class, &list);
-    ASSERT_EQ(unit::waiting(shard_, size_class), 10U);
+    ASSERT_EQ(unit::waiting(shard_, size_class), unit::waits(10));
     fill_bin(size_class);
     if (has_depot)
         unit::rest(self_, size_class, 6);

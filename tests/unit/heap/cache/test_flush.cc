@@ -92,8 +92,8 @@ TEST_F(RemoteBuffer, RemoteFlushSendsEverything) {
     hz_remote_flush(self_);
     struct hz_counters after = self_->counters;
     EXPECT_EQ(unit::bin_count(self_, HZ_REMOTE_BIN), 0U);
-    EXPECT_EQ(unit::waiting(shards_[0], 3), 5U);
-    EXPECT_EQ(unit::waiting(shards_[1], 4), 2U);
+    EXPECT_EQ(unit::waiting(shards_[0], 3), unit::waits(5));
+    EXPECT_EQ(unit::waiting(shards_[1], 4), unit::waits(2));
     EXPECT_EQ(after.remote_flush_calls - before.remote_flush_calls, 1U);
     EXPECT_EQ(after.remote_free - before.remote_free, 7U);
     EXPECT_EQ(after.remote_full, before.remote_full) << "the buffer was not full";
@@ -105,7 +105,7 @@ TEST_F(RemoteBuffer, ThreadFlushSendsTheRemoteBuffer) {
         push_remote(block);
     hz_thread_flush(self_);
     EXPECT_EQ(unit::bin_count(self_, HZ_REMOTE_BIN), 0U);
-    EXPECT_EQ(unit::waiting(shards_[0], 3), 2U);
+    EXPECT_EQ(unit::waiting(shards_[0], 3), unit::waits(2));
 }
 
 TEST_F(RemoteBuffer, DetachSendsTheRemoteBuffer) {
@@ -118,11 +118,11 @@ TEST_F(RemoteBuffer, DetachSendsTheRemoteBuffer) {
             for (void *block : blocks)
                 hz_heap_free(block);
             EXPECT_EQ(unit::bin_count(other, HZ_REMOTE_BIN), hz_class_is_home(size_class) ? 3U : 0U);
-            EXPECT_EQ(unit::waiting(shards_[0], size_class), 0U);
+            EXPECT_EQ(unit::waiting(shards_[0], size_class), unit::waits(0));
             hz_thread_detach(other);
             EXPECT_EQ(other->counters.remote_flush_calls - calls, hz_class_is_home(size_class) ? 1U : 0U);
         }).join();
-        EXPECT_EQ(unit::waiting(shards_[0], size_class), 3U) << "class " << size_class;
+        EXPECT_EQ(unit::waiting(shards_[0], size_class), unit::waits(3)) << "class " << size_class;
     }
 }
 
@@ -134,11 +134,11 @@ TEST_F(RemoteBuffer, ExitHookSendsTheRemoteBuffer) {
             for (void *block : blocks)
                 hz_heap_free(block);
         }).join();
-        EXPECT_EQ(unit::waiting(shards_[0], size_class), 3U) << "class " << size_class;
+        EXPECT_EQ(unit::waiting(shards_[0], size_class), unit::waits(3)) << "class " << size_class;
     }
 }
 
-/* A full buffer whose blocks are all of one shard and class. */
+/* The free that finds the buffer full. */
 class FullBuffer : public unit::Owners {
   protected:
     void SetUp() override {
@@ -177,7 +177,7 @@ TEST_F(FullBuffer, RestsWithTheShardOfItsBlocks) {
     struct hz_counters after = self_->counters;
     EXPECT_EQ(after.home_blocks - before.home_blocks, room);
     EXPECT_EQ(after.remote_flush_calls - before.remote_flush_calls, 1U);
-    EXPECT_EQ(unit::waiting(shards_[0], size_class), has_stacks ? 0U : room);
+    EXPECT_EQ(unit::waiting(shards_[0], size_class), has_stacks ? 0U : unit::waits(room));
     EXPECT_EQ(hz_depot_blocks(size_class), has_stacks ? room : 0U);
     EXPECT_TRUE(pop_all(own_).empty()) << "only the shard's threads take them";
     Blocks popped = pop_all(shards_[0]);
@@ -189,16 +189,24 @@ TEST_F(FullBuffer, RestsWithTheShardOfItsBlocks) {
     }
 }
 
-TEST_F(FullBuffer, GoesHomeIfItsBlocksAreOfTwoClassesOrShards) {
+/* Fewer blocks than a batch is worth go home. */
+TEST_F(FullBuffer, IsPassedOnByShardAndClass) {
     for (auto [shard, other_class] : {std::pair{shards_[0], size_class - 1}, std::pair{shards_[1], size_class}}) {
-        for (size_t at : {size_t{0}, size_t{room} / 2, size_t{room} - 1}) {
-            Blocks blocks = unit::take(shards_[0], size_class, room + 1);
-            unit::put(shards_[0], {blocks[at]});
-            blocks[at] = unit::take(shard, other_class, 1)[0];
+        for (uint32_t few : {1U, 3U, 4U, room / 2}) {
+            SCOPED_TRACE("class " + std::to_string(other_class) + ", " + std::to_string(few) + " blocks");
+            Blocks blocks = unit::take(shards_[0], size_class, room + 1 - few);
+            Blocks others = unit::take(shard, other_class, few);
+            for (uint32_t i = 0; i < few; i++)
+                blocks.insert(blocks.begin() + i * 2, others[i]);
+            uint64_t home = self_->counters.home_blocks;
             free_more_than_a_buffer(blocks);
-            EXPECT_EQ(hz_depot_blocks(size_class), 0U);
-            EXPECT_EQ(unit::waiting(shards_[0], size_class), room - 1);
-            EXPECT_EQ(unit::waiting(shard, other_class), 1U);
+            EXPECT_EQ(self_->counters.home_blocks - home, room);
+            uint32_t of_first = room - few;
+            uint32_t in_stack = has_stacks && few >= 4 ? few : 0;
+            bool is_same_class = other_class == size_class;
+            EXPECT_EQ(hz_depot_blocks(other_class), in_stack + (has_stacks && is_same_class ? of_first : 0));
+            EXPECT_EQ(hz_depot_blocks(size_class), has_stacks ? of_first + (is_same_class ? in_stack : 0) : 0U);
+            EXPECT_EQ(unit::waiting(shard, other_class), unit::waits(few - in_stack));
             hz_heap_purge();
         }
     }
@@ -206,7 +214,7 @@ TEST_F(FullBuffer, GoesHomeIfItsBlocksAreOfTwoClassesOrShards) {
 
 TEST_F(FullBuffer, GoesHomeIfTheShardHasNoThreads) {
     Blocks blocks = unit::take(shards_[0], size_class, room + 1);
-    hz_shard_leave(self_, shards_[0]);
+    unit::leave(shards_[0]);
     struct hz_counters before = self_->counters;
     free_more_than_a_buffer(blocks);
     EXPECT_EQ(self_->counters.direct_home - before.direct_home, (room + unit::home_count - 1) / unit::home_count);
@@ -221,7 +229,7 @@ TEST_F(FullBuffer, OfANewThreadGoesHome) {
         for (void *block : blocks)
             hz_heap_free(block);
         EXPECT_EQ(hz_depot_blocks(size_class), 0U) << "a second free would not be noticed there";
-        EXPECT_EQ(unit::waiting(shards_[0], size_class), room);
+        EXPECT_EQ(unit::waiting(shards_[0], size_class), unit::waits(room));
     } else {
         unit::put(shards_[0], blocks);
     }

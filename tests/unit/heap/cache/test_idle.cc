@@ -174,10 +174,10 @@ TEST_F(Idle, TheRemoteBufferGoesHomeToo) {
         ASSERT_EQ(held(HZ_REMOTE_BIN), 1U);
         round();
         EXPECT_EQ(held(HZ_REMOTE_BIN), 0U);
-        EXPECT_EQ(unit::waiting(shard, size_class), 1U);
+        EXPECT_EQ(unit::waiting(shard, size_class), unit::waits(1));
         EXPECT_EQ(hz_bin_room(&self_->cache, HZ_REMOTE_BIN), uint32_t{HZ_REMOTE_COUNT}) << "its room stays";
     }
-    hz_shard_leave(self_, shard);
+    unit::leave(shard);
 }
 
 /* A thread that works with one class sends home what it has of the others. */

@@ -28,7 +28,7 @@ class Adopt : public testing::Test {
         EXPECT_EQ(support::live_bytes(), 0U);
     }
     void leave() {
-        hz_shard_leave(self_, left_);
+        unit::leave(left_);
         ASSERT_EQ(hz_load_rlx(&left_->threads), 0U);
     }
     /* Takes `count` blocks of one page of left_, then gives up left_, which keeps the page. Returns the blocks. */
@@ -181,10 +181,9 @@ TEST_F(Adopt, FreePagesGoToTheArenaInstead) {
 TEST_F(Adopt, BlocksSentToTheOldShardGoIntoItsPagesFirst) {
     Blocks all = unit::take(left_, 7, 1);
     Blocks rest = unit::take(left_, 7, free_count(all[0]));
-    struct hz_list list = unit::list_of(rest);
-    hz_shard_send(self_, left_, 7, &list);
-    ASSERT_EQ(unit::waiting(left_, 7), rest.size());
-    ASSERT_EQ(unit::partial(left_, 7), nullptr);
+    unit::send(left_, rest);
+    ASSERT_EQ(unit::waiting(left_, 7), unit::waits(static_cast<uint32_t>(rest.size())));
+    ASSERT_EQ(unit::partial(left_, 7) == nullptr, unit::mail() != unit::Mail::none);
     hz_store_rlx(&left_->threads, 0);
     EXPECT_EQ(hz_pages_adopt(self_, 7), 1U);
     EXPECT_EQ(unit::waiting(left_, 7) + unit::waiting(own_, 7), 0U);
@@ -223,72 +222,41 @@ class Strays : public Adopt {
 };
 
 TEST_F(Strays, SentToTheOldShardWithoutThreads) {
-    struct hz_list list = unit::list_of(out_);
-    hz_shard_send(self_, left_, size_class, &list);
+    unit::send(left_, out_);
     expect_all_home();
 }
 
 TEST_F(Strays, SentToTheOldShardWithThreads) {
     claim_left();
-    struct hz_list list = unit::list_of(out_);
-    hz_shard_send(self_, left_, size_class, &list);
-    EXPECT_EQ(page_->free_count, capacity_ - count);
-    struct hz_list strays = unit::drain(left_, size_class);
-    EXPECT_EQ(strays.count, count) << "the drain returns them to its caller";
-    Blocks found = unit::blocks_of(strays);
-    std::sort(found.begin(), found.end());
-    std::sort(out_.begin(), out_.end());
-    EXPECT_EQ(found, out_);
-    hz_blocks_put(self_, &strays);
-    hz_shard_leave(self_, left_);
+    unit::send(left_, out_);
+    EXPECT_EQ(page_->free_count, capacity_ - unit::waits(count));
+    unit::drain(left_, size_class);
+    unit::leave(left_);
     expect_all_home();
 }
 
 TEST_F(Strays, DrainedWhenTheOldShardsLastThreadEnds) {
     claim_left();
-    struct hz_list list = unit::list_of(out_);
-    hz_shard_send(self_, left_, size_class, &list);
-    hz_shard_leave(self_, left_);
+    unit::send(left_, out_);
+    unit::leave(left_);
     expect_all_home();
 }
 
 TEST_F(Strays, DrainedByThePurger) {
     claim_left();
-    struct hz_list list = unit::list_of(out_);
-    hz_shard_send(self_, left_, size_class, &list);
+    unit::send(left_, out_);
     hz_heap_purge();
     EXPECT_EQ(unit::pages_of(left_) + unit::pages_of(own_), 0U) << "the purge retires the page too";
-    hz_shard_leave(self_, left_);
-}
-
-TEST_F(Strays, SentToAMailboxOfAShardWithoutThreads) {
-    struct hz_list list = unit::list_of(out_);
-    ASSERT_TRUE(hz_mail_send(self_, &left_->classes[size_class].mail, size_class, &list));
-    struct hz_list strays = unit::drain(left_, size_class);
-    EXPECT_EQ(strays.count, count);
-    hz_blocks_put(self_, &strays);
-    expect_all_home();
-}
-
-TEST_F(Strays, UsedByTheOldShardsNextThread) {
-    claim_left();
-    struct hz_list list = unit::list_of(out_);
-    hz_shard_send(self_, left_, size_class, &list);
-    Blocks used = unit::refill(left_, size_class, count);
-    EXPECT_EQ(used.size(), count);
-    EXPECT_EQ(hz_page_of(used[0]), page_) << "a refill may use a stray";
-    hz_blocks_send(self_, used.data(), count);
-    hz_shard_leave(self_, left_);
-    expect_all_home();
+    unit::leave(left_);
 }
 
 TEST_F(Strays, PutByAThreadThatBelievesThemItsOwn) {
     claim_left();
     {
         unit::ThreadOf as_left(self_, left_);
-        hz_shard_put(self_, out_.data(), count);
+        hz_shard_put(self_, left_, out_.data(), count);
     }
-    hz_shard_leave(self_, left_);
+    unit::leave(left_);
     expect_all_home();
 }
 
@@ -298,9 +266,9 @@ TEST_F(Strays, GroupedByTheNewOwner) {
         struct hz_thread_block *other = unit::self();
         EXPECT_EQ(other->shard, left_);
         hz_blocks_send(other, out_.data(), count);
-        EXPECT_EQ(unit::waiting(own_, size_class), count) << "the blocks wait for the page's new owner";
+        EXPECT_EQ(unit::waiting(own_, size_class), unit::waits(count)) << "the blocks wait for the page's new owner";
     }).join();
-    EXPECT_EQ(unit::drain(own_, size_class).count, 0U);
+    unit::drain(own_, size_class);
     expect_all_home();
 }
 
@@ -310,7 +278,7 @@ TEST_F(Strays, FreedByAThreadOfTheOldShard) {
         for (void *block : out_)
             hz_heap_free(block);
     }).join();
-    EXPECT_EQ(unit::drain(own_, size_class).count, 0U);
+    unit::drain(own_, size_class);
     expect_all_home();
 }
 
@@ -326,10 +294,9 @@ TEST_F(Adopt, MovingPagesAreNeitherListedNorRetired) {
             Exclusive exclusive(left_);
             hz_page_depart_locked(left_, page, own_);
             EXPECT_EQ(unit::partial(left_, size_class), nullptr);
-            struct hz_list strays = {};
-            struct hz_list list = unit::list_of({blocks[0]});
-            EXPECT_EQ(hz_pages_put_list_locked(left_, list.head, 1, &strays), 0U);
-            EXPECT_EQ(strays.count, 1U) << "the page belongs to the other shard already";
+            uint32_t retired = 0;
+            EXPECT_EQ(hz_pages_put_locked(left_, blocks.data(), 1, &retired), 1U)
+                << "the page belongs to the other shard already";
         }
         EXPECT_EQ(page->list_state, HZ_PAGE_MOVING);
         EXPECT_EQ(page->shard, own_->index);
@@ -369,7 +336,7 @@ TEST_F(Adopt, ArrivingPagesAreListedIfTheyHaveFreeBlocks) {
     for (void *block : blocks)
         EXPECT_EQ(hz_page_put_locked(own_, block), 0U) << "the last page of its class stays";
     EXPECT_EQ(hz_pages_retire_all_locked(own_, 7), 1U);
-    hz_shard_leave(self_, left_); /* takes no lock, since nothing was sent to the shard */
+    unit::leave(left_); /* takes no lock, since nothing was sent to the shard */
 }
 
 /* ---- a fork in the middle ---- */
@@ -546,21 +513,20 @@ class Worker {
             return;
         struct hz_thread_block *self = unit::self();
         auto count = static_cast<uint32_t>(some.size());
-        struct hz_list list = {};
         switch (random_.below(4)) {
         case 0:
             hz_blocks_send(self, some.data(), count);
             break;
         case 1: /* as a thread does that has read an old tag, which can name any shard */
-            list = unit::list_of(some);
-            hz_shard_send(self, hz_shard_get(static_cast<unsigned>(random_.below(4))), held.size_class, &list);
+            hz_shard_send(self, hz_shard_get(static_cast<unsigned>(random_.below(4))), held.size_class, some.data(),
+                          count);
             break;
         case 2:
-            hz_shard_put(self, some.data(), count);
+            hz_shard_put(self, self->shard, some.data(), count);
             break;
         default:
-            list = unit::list_of(some);
-            hz_blocks_put(self, &list);
+            for (void *block : some)
+                hz_block_put(self, block);
         }
     }
     /* Claims a shard, takes blocks of its pages, and gives the shard up with the blocks still out. */
@@ -568,7 +534,7 @@ class Worker {
         Held &held = any();
         struct hz_shard *shard = hz_shard_claim();
         Blocks some = unit::take(shard, held.size_class, static_cast<uint32_t>(random_.between(1, 30)));
-        hz_shard_leave(unit::self(), shard);
+        unit::leave(shard);
         keep(held, some);
     }
     void turn() {

@@ -226,31 +226,20 @@ TEST_F(Page, RunsOfBlocksArePutLikeSingleOnes) {
         uint32_t capacity = hz_page_of(first[0])->capacity;
         struct hz_page *pages[] = {hz_page_of(first[0]), hz_page_of(second[0])};
         Blocks mixed = in_runs(first, second);
-        struct hz_list strays = {};
+        uint32_t retired = 0;
         auto half = static_cast<uint32_t>(mixed.size() / 2);
         Exclusive exclusive(shard_);
-        EXPECT_EQ(hz_pages_put_locked(shard_, mixed.data(), half, &strays), 0U);
+        EXPECT_EQ(hz_pages_put_locked(shard_, mixed.data(), half, &retired), 0U) << "no strays";
+        EXPECT_EQ(retired, 0U);
         EXPECT_EQ(pages[0]->free_count + pages[1]->free_count, half);
         EXPECT_EQ(shard_->classes[size_class].free_blocks, half);
         for (size_t i = 0; i < mixed.size(); i++)
             ASSERT_EQ(hz_page_has_block_locked(hz_page_of(mixed[i]), mixed[i]), i < half) << i;
-        EXPECT_EQ(hz_pages_put_locked(shard_, mixed.data() + half, 2 * capacity - half, &strays), 1U);
+        EXPECT_EQ(hz_pages_put_locked(shard_, mixed.data() + half, 2 * capacity - half, &retired), 0U);
+        EXPECT_EQ(retired, 1U);
         EXPECT_EQ(shard_->classes[size_class].free_blocks, capacity) << "one of the two was retired";
         EXPECT_EQ(unit::partial(shard_, size_class)->free_count, capacity);
-        EXPECT_EQ(strays.count, 0U);
     }
-}
-
-TEST_F(Page, ListsGoHomeByTheirCount) {
-    Blocks blocks = unit::take(shard_, 5, 50);
-    struct hz_list list = unit::list_of(blocks);
-    hz_block_link(list.tail, reinterpret_cast<void *>(uintptr_t{0xdead0})); /* the last link may be anything */
-    Exclusive exclusive(shard_);
-    uint32_t before = unit::partial(shard_, 5)->free_count;
-    struct hz_list strays = {};
-    EXPECT_EQ(hz_pages_put_list_locked(shard_, list.head, list.count, &strays), 0U);
-    EXPECT_EQ(unit::partial(shard_, 5)->free_count, before + 50);
-    EXPECT_EQ(strays.count, 0U);
 }
 
 TEST_F(Page, BlocksOfOtherShardsAreStrays) {
@@ -263,22 +252,18 @@ TEST_F(Page, BlocksOfOtherShardsAreStrays) {
         if (i % 2 == 0)
             mixed.push_back(theirs[i / 2]);
     }
-    struct hz_list list = unit::list_of(mixed);
-    struct hz_list strays = {};
+    uint32_t retired = 0;
     {
         Exclusive exclusive(shard_);
-        hz_pages_put_list_locked(shard_, list.head, list.count, &strays);
+        mixed.resize(hz_pages_put_locked(shard_, mixed.data(), static_cast<uint32_t>(mixed.size()), &retired));
     }
     struct hz_page *page = hz_page_of(mine[0]);
     EXPECT_EQ(page->free_count, page->capacity);
-    Blocks found = unit::blocks_of(strays);
-    std::sort(found.begin(), found.end());
-    std::sort(theirs.begin(), theirs.end());
-    EXPECT_EQ(found, theirs);
+    EXPECT_EQ(mixed, theirs) << "in their order";
     unit::put(other, theirs);
     unit::retire_all(other);
     EXPECT_EQ(unit::pages_of(other), 0U);
-    hz_shard_leave(self_, other);
+    unit::leave(other);
 }
 
 TEST_F(Page, ClassBlocksCountsAllPages) {
@@ -312,9 +297,9 @@ TEST_F(Page, BadFreesAreFoundWhenTheBlockIsPut) {
 
 TEST_F(Page, BadFreesAreFoundInARun) {
     auto put_together = [&](Blocks blocks) {
-        struct hz_list strays = {};
+        uint32_t retired = 0;
         Exclusive exclusive(shard_);
-        hz_pages_put_locked(shard_, blocks.data(), static_cast<uint32_t>(blocks.size()), &strays);
+        hz_pages_put_locked(shard_, blocks.data(), static_cast<uint32_t>(blocks.size()), &retired);
     };
     for (unsigned size_class : unit::some_classes()) {
         Blocks blocks = unit::take(shard_, size_class, 3);
@@ -387,7 +372,7 @@ TEST_F(Page, RelinkLeavesOtherShardsAlone) {
     EXPECT_EQ(unit::partial(other, 1), page);
     unit::put(other, theirs);
     unit::retire_all(other);
-    hz_shard_leave(self_, other);
+    unit::leave(other);
 }
 
 } // namespace

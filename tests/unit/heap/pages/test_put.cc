@@ -1,5 +1,5 @@
 /* Blocks go into their pages, whichever thread puts them and whichever shard has the pages. */
-#include "unit/heap/pages/sent.h"
+#include "unit/heap/pages/sent_shard.h"
 
 #include <thread>
 
@@ -15,8 +15,8 @@ TEST_F(Put, OwnBlocksArePutIntoTheirPages) {
     Blocks others = unit::take(own, 9, 3);
     blocks.insert(blocks.end(), others.begin(), others.end());
     struct hz_counters before = counters();
-    hz_shard_put(self_, blocks.data(), 8);
-    EXPECT_EQ(counters().home_blocks, before.home_blocks + 8);
+    hz_shard_put(self_, own, blocks.data(), 8);
+    EXPECT_EQ(counters().direct_home, before.direct_home);
     EXPECT_EQ(counters().ls_rel_self, before.ls_rel_self + 1);
     EXPECT_EQ(unit::retire_all(own), 2U);
 }
@@ -28,22 +28,22 @@ TEST_F(Put, AnyThreadCanPutAnyBlock) {
     hz_block_put(self_, blocks[0]);
     EXPECT_EQ(hz_page_of(blocks[1])->free_count, hz_page_of(blocks[1])->capacity - 3);
     Blocks mixed = {blocks[1], mine[0], blocks[2], mine[1], mine[2]};
-    struct hz_list list = unit::list_of(mixed);
-    hz_blocks_put(self_, &list);
-    hz_shard_put(self_, blocks.data() + 3, 1); /* a stray, in a call for own blocks */
-    hz_shard_put(self_, mine.data() + 3, 1);
+    for (void *block : mixed)
+        hz_block_put(self_, block);
+    hz_shard_put(self_, own, blocks.data() + 3, 1); /* a stray, in a call for own blocks */
+    hz_shard_put(self_, own, mine.data() + 3, 1);
     EXPECT_EQ(unit::retire_all(shard_), 1U);
     EXPECT_EQ(unit::retire_all(own), 1U);
 }
 
-TEST_F(Put, AListIntoThePagesOfAShard) {
+TEST_F(Put, BlocksOfAnotherShard) {
     struct hz_shard *own = self_->shard;
     Blocks blocks = unit::take(shard_, 7, 4);
     blocks.push_back(unit::take(own, 7, 1)[0]); /* a stray */
-    struct hz_list list = unit::list_of(blocks);
     struct hz_counters before = counters();
-    hz_shard_put_list(self_, shard_, &list);
+    hz_shard_put(self_, shard_, blocks.data(), 5);
     EXPECT_EQ(counters().direct_home, before.direct_home + 1);
+    EXPECT_EQ(counters().ls_rel_steal, before.ls_rel_steal + 1);
     EXPECT_EQ(waiting(7), 0U);
     EXPECT_EQ(unit::retire_all(shard_), 1U);
     EXPECT_EQ(unit::retire_all(own), 1U);

@@ -43,7 +43,7 @@ TEST(ShardClaim, EachHasOneThreadThenTheyShare) {
         }
     EXPECT_EQ(threads_in_all(), size_t{4} * HZ_NUM_SHARDS);
     for (struct hz_shard *shard : claimed)
-        hz_shard_leave(self, shard);
+        unit::leave(shard);
     EXPECT_EQ(threads_in_all(), 1U) << "this thread's own";
     EXPECT_EQ(hz_shard_get(HZ_NUM_SHARDS), nullptr);
     EXPECT_EQ(hz_shard_get(UINT32_MAX), nullptr);
@@ -58,12 +58,12 @@ TEST(ShardClaim, ThreadsThatClaimAtTheSameTimeGetDifferentShards) {
         std::vector<struct hz_shard *> claimed[threads];
         unit::Barrier all_claimed(threads);
         unit::together(threads, [&](unsigned index) {
-            struct hz_thread_block *self = unit::self();
+            unit::self();
             for (unsigned i = 0; i < each; i++)
                 claimed[index].push_back(hz_shard_claim());
             all_claimed.wait();
             for (struct hz_shard *shard : claimed[index])
-                hz_shard_leave(self, shard);
+                unit::leave(shard);
         });
         std::set<struct hz_shard *> distinct;
         for (const auto &mine : claimed)
@@ -110,30 +110,30 @@ TEST(ShardClaim, ALimitHoldsForThreadsThatStartAfterIt) {
     for (unsigned i = 0; i < 6; i++)
         ASSERT_LT(claim()->index, 2U);
     EXPECT_EQ(hz_load_rlx(&self->shard->threads), 4U) << "they spread evenly over the two";
-    hz_shard_leave(self, third);
+    unit::leave(third);
     ASSERT_LT(claim()->index, 2U) << "although there is a shard without threads";
     ASSERT_TRUE(hz_shard_limit_set(1));
     ASSERT_EQ(claim(), self->shard);
     for (uint32_t limit : {uint32_t{0}, uint32_t{HZ_NUM_SHARDS}, UINT32_MAX}) {
         ASSERT_TRUE(hz_shard_limit_set(limit));
         ASSERT_EQ(claim()->index, 2U) << "no limit but the knobs': " << limit;
-        hz_shard_leave(self, claimed.back());
+        unit::leave(claimed.back());
         claimed.pop_back();
     }
     ASSERT_TRUE(hz_shard_limit_set(0));
     for (struct hz_shard *shard : claimed)
-        hz_shard_leave(self, shard);
+        unit::leave(shard);
     EXPECT_EQ(threads_in_all(), 1U);
 }
 
 /* ---- what the next thread of a shard inherits ---- */
 
 TEST(ShardInherit, PagesStayWithTheShard) {
-    struct hz_thread_block *self = unit::self();
+    unit::self();
     struct hz_shard *shard = hz_shard_claim();
     Blocks blocks = unit::take(shard, 7, 10);
     struct hz_page *page = hz_page_of(blocks[0]);
-    hz_shard_leave(self, shard);
+    unit::leave(shard);
     ASSERT_EQ(hz_load_rlx(&shard->threads), 0U);
     std::vector<struct hz_shard *> claimed = claim_all_others();
     ASSERT_EQ(std::count(claimed.begin(), claimed.end(), shard), 1);
@@ -145,7 +145,7 @@ TEST(ShardInherit, PagesStayWithTheShard) {
     unit::retire_all(shard);
     EXPECT_EQ(unit::pages_of(shard), 0U);
     for (struct hz_shard *each : claimed)
-        hz_shard_leave(self, each);
+        unit::leave(each);
     EXPECT_EQ(threads_in_all(), 1U);
 }
 

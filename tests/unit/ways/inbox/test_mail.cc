@@ -1,7 +1,8 @@
 /* Mail by inbox, which hz3 calls stash: lists sent to one bounded list. */
 #include "stress/children.h"
-#include "unit/heap/pages/sent.h"
-#include "unit/nodes.h"
+#include "unit/heap/pages/sent_shard.h"
+#include "unit/ways/lists/lists.h"
+#include "unit/ways/lists/nodes.h"
 
 #include <algorithm>
 
@@ -91,8 +92,8 @@ TEST_F(Inbox, SenderPutsBlocksThatFindNoRoom) {
     Blocks blocks = unit::take(shard_, size_class, static_cast<uint32_t>(most + 20));
     uint64_t direct = self_->counters.direct_home;
     for (void *block : blocks)
-        send(size_class, {block});
-    EXPECT_EQ(hz_shard_waiting(shard_, size_class), most);
+        send({block});
+    EXPECT_EQ(hz_sent_count(shard_, size_class), most);
     EXPECT_EQ(self_->counters.direct_home - direct, 20U);
     Blocks back = unit::refill(shard_, size_class, static_cast<uint32_t>(most));
     EXPECT_EQ(back, Blocks(blocks.rend() - static_cast<ptrdiff_t>(most), blocks.rend()))
@@ -103,10 +104,10 @@ TEST_F(Inbox, SenderPutsBlocksThatFindNoRoom) {
 TEST_F(Inbox, RefillConsumesItOnce) {
     Blocks blocks = unit::take(shard_, 7, 10);
     struct hz_counters before = counters();
-    send(7, blocks);
+    send(blocks);
     EXPECT_EQ(counters().inbox_send - before.inbox_send, 1U);
-    EXPECT_EQ(hz_mail_count(&shard_->classes[7].mail), 10U);
-    EXPECT_EQ(hz_shard_waiting(shard_, 7), 10U);
+    EXPECT_EQ(hz_mail_count(&hz_box_of(shard_, 7)->mail), 10U);
+    EXPECT_EQ(hz_sent_count(shard_, 7), 10U);
     Blocks first = unit::refill(shard_, 7, 4);
     EXPECT_EQ(counters().inbox_take - before.inbox_take, 1U);
     EXPECT_GE(self_->counters.inbox_stash_max, 6U);
@@ -126,14 +127,14 @@ TEST_F(Inbox, ThreadsLoseNothing) {
 
 TEST_F(Inbox, WorksInTheChildOfAFork) {
     Blocks blocks = unit::take(shard_, 7, 10);
-    send(7, blocks);
+    send(blocks);
     children::expect_good_end(children::start([&] {
-        require(hz_mail_count(&shard_->classes[7].mail) == 10, "the child's inbox has the blocks");
+        require(hz_mail_count(&hz_box_of(shard_, 7)->mail) == 10, "the child's inbox has the blocks");
         require(unit::drain(shard_, 7).count == 0, "the child can drain the inbox");
         require(unit::retire_all(shard_) == 1, "all blocks are in their page");
         return 0;
     }));
-    EXPECT_EQ(hz_mail_count(&shard_->classes[7].mail), 10U);
+    EXPECT_EQ(hz_mail_count(&hz_box_of(shard_, 7)->mail), 10U);
     unit::drain(shard_, 7);
 }
 

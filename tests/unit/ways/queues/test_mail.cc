@@ -1,6 +1,7 @@
 /* Mail through pages: blocks are sent to their pages, and pages are queued. */
 #include "stress/children.h"
 #include "unit/heap/fixture.h"
+#include "unit/ways/lists/lists.h"
 
 #include <atomic>
 #include <thread>
@@ -19,8 +20,7 @@ class Pages : public unit::OwnShard {
             GTEST_SKIP() << "in this variant one block is not enough to queue a page";
     }
     void send(unsigned size_class_, const Blocks &blocks) {
-        struct hz_list list = unit::list_of(blocks);
-        hz_shard_send(self_, shard_, size_class_, &list);
+        unit::send(shard_, blocks);
     }
     struct hz_counters counters() {
         return self_->counters;
@@ -43,15 +43,15 @@ class Pages : public unit::OwnShard {
         return hz_mpsc_count(&hz_page_of(page[0])->remote);
     }
     struct hz_page_queue *queue() {
-        return &shard_->classes[size_class].mail.pages;
+        return &hz_box_of(shard_, size_class)->mail.pages;
     }
 };
 
 TEST_F(Pages, BlocksAreSentPagesQueuedAndDrained) {
     std::vector<Blocks> pages = three_pages();
     struct hz_counters before = counters();
-    send(size_class, {pages[0][0], pages[1][0], pages[0][1], pages[2][0]});
-    send(size_class, {pages[1][1], pages[1][2]});
+    send({pages[0][0], pages[1][0], pages[0][1], pages[2][0]});
+    send({pages[1][1], pages[1][2]});
     EXPECT_EQ(counters().push_objs - before.push_objs, 6U) << "blocks that were sent";
     EXPECT_EQ(counters().pageq_enq - before.pageq_enq, 3U) << "pages to which nothing was sent before";
     EXPECT_EQ(counters().pageq_deq, before.pageq_deq);
@@ -67,7 +67,7 @@ TEST_F(Pages, BlocksAreSentPagesQueuedAndDrained) {
     for (const Blocks &page : pages)
         EXPECT_EQ(remote_count(page), 0U);
     EXPECT_EQ(free_count(pages[0]) + free_count(pages[1]) + free_count(pages[2]) + some.size(), 6U);
-    send(size_class, {pages[0][2]});
+    send({pages[0][2]});
     EXPECT_EQ(counters().pageq_enq - before.pageq_enq, 4U) << "queued again";
     unit::drain(shard_, size_class);
     unit::put(shard_, some);
@@ -99,7 +99,7 @@ int use_settled_pages(struct hz_shard *shard, const std::vector<Blocks> &pages, 
     require(none.count == 0, "the queue is empty");
     for (const Blocks &page : pages) {
         struct hz_list list = unit::list_of({page.back()});
-        struct hz_mailbox *mail = &shard->classes[size_class].mail;
+        struct hz_mailbox *mail = &hz_box_of(shard, size_class)->mail;
         require(hz_mail_send(unit::self(), mail, size_class, &list), "the mailbox still works");
         require(hz_mpsc_count(&hz_page_of(page[0])->remote) == 1, "the block is in the remote list");
     }
@@ -111,7 +111,7 @@ int use_settled_pages(struct hz_shard *shard, const std::vector<Blocks> &pages, 
 
 TEST_F(Pages, ForkWhileAPageWasNotQueuedYet) {
     std::vector<Blocks> pages = three_pages();
-    send(size_class, {pages[0][0], pages[1][0], pages[1][1]});
+    send({pages[0][0], pages[1][0], pages[1][1]});
     struct hz_page *head = std::exchange(queue()->head, nullptr); /* as if the senders had not queued the pages yet */
     children::expect_good_end(children::start([&] { return use_settled_pages(shard_, pages, {1, 2, 0}); }));
     std::exchange(queue()->head, head);
@@ -123,16 +123,16 @@ TEST_F(Pages, ForkWhileAPageWasNotQueuedYet) {
 
 TEST_F(Pages, ForkWhilePagesArePendingAndQueued) {
     std::vector<Blocks> pages = three_pages();
-    send(size_class, {pages[0][0]});
-    send(size_class, {pages[1][0], pages[1][1]});
+    send({pages[0][0]});
+    send({pages[1][0], pages[1][1]});
     Blocks taken;
     {
         unit::Exclusive exclusive(shard_);
-        taken = unit::blocks_of(hz_mail_take(self_, &shard_->classes[size_class].mail));
+        taken = unit::blocks_of(hz_mail_take(self_, &hz_box_of(shard_, size_class)->mail));
     }
     ASSERT_EQ(taken.size(), 2U) << "page 0 is pending now";
-    send(size_class, {pages[1][2]});
-    send(size_class, {pages[2][0], pages[2][1], pages[2][2]});
+    send({pages[1][2]});
+    send({pages[2][0], pages[2][1], pages[2][2]});
     children::expect_good_end(children::start([&] { return use_settled_pages(shard_, pages, {1, 1, 3}); }));
     unit::drain(shard_, size_class);
     unit::put(shard_, taken);
@@ -154,8 +154,7 @@ TEST_F(Pages, ForksOfABusyProcess) {
             Blocks mine = pages[index];
             size_t at = 0;
             while (!over) {
-                struct hz_list list = unit::list_of({mine[at % mine.size()], mine[(at + 1) % mine.size()]});
-                hz_shard_send(self, shard_, size_class, &list);
+                unit::send(shard_, {mine[at % mine.size()], mine[(at + 1) % mine.size()]});
                 unit::drain(shard_, size_class);
                 Blocks again = unit::take(shard_, size_class, 2);
                 mine[at % mine.size()] = again[0];
@@ -170,7 +169,7 @@ TEST_F(Pages, ForksOfABusyProcess) {
             require(unit::waiting(shard_, size_class) == 0, "no block is stuck");
             Blocks page = unit::take(shard_, size_class, 100);
             struct hz_list list = unit::list_of(page);
-            require(hz_mail_send(unit::self(), &shard_->classes[size_class].mail, size_class, &list),
+            require(hz_mail_send(unit::self(), &hz_box_of(shard_, size_class)->mail, size_class, &list),
                     "the mailbox still works");
             require(unit::waiting(shard_, size_class) == 100, "all sent blocks wait");
             unit::drain(shard_, size_class);

@@ -1,5 +1,6 @@
 /* Page-local remote lists: a page is queued once however many blocks are sent to it, and again after it was drained. */
 #include "unit/heap/fixture.h"
+#include "unit/ways/lists/lists.h"
 #include "unit/ways/queues/library.h"
 
 #include <algorithm>

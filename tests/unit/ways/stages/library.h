@@ -4,7 +4,7 @@
 #ifndef HZ_TESTS_UNIT_WAYS_STAGES_LIBRARY_H
 #define HZ_TESTS_UNIT_WAYS_STAGES_LIBRARY_H
 
-#include "unit/library.h"
+#include "unit/ways/lists/lists.h"
 
 extern "C" {
 #include "central.h"

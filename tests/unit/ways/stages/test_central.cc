@@ -1,6 +1,7 @@
 /* Central, the list behind stash and transfer, with and without a lock. */
 #include "unit/heap/fixture.h"
-#include "unit/nodes.h"
+#include "unit/ways/lists/lists.h"
+#include "unit/ways/lists/nodes.h"
 #include "unit/ways/stages/library.h"
 
 namespace {

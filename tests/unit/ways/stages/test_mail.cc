@@ -1,7 +1,8 @@
 /* Mail by stages: blocks fill the stash, then transfer, then central, each bounded. Takes empty them in the same order.
  */
 #include "unit/heap/at_rest.h"
-#include "unit/heap/pages/sent.h"
+#include "unit/heap/pages/sent_shard.h"
+#include "unit/ways/lists/lists.h"
 #include "unit/ways/stages/library.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ uint32_t stash_cap(unsigned size_class) {
 class Mail : public unit::SentShard {
   protected:
     struct hz_mailbox *mail(unsigned size_class) {
-        return &shard_->classes[size_class].mail;
+        return &hz_box_of(shard_, size_class)->mail;
     }
 };
 
@@ -27,11 +28,11 @@ TEST_F(Mail, TheStashComesFirst) {
         GTEST_SKIP() << "this lane has no stash";
     Blocks blocks = unit::take(shard_, 7, 10);
     struct hz_counters before = counters();
-    send(7, blocks);
+    send(blocks);
     EXPECT_EQ(counters().inbox_send, before.inbox_send + 1);
     EXPECT_EQ(hz_mpsc_count(&(mail(7))->stash), 10U);
     EXPECT_EQ(hz_mail_count(mail(7)), 10U);
-    EXPECT_EQ(hz_shard_waiting(shard_, 7), 10U);
+    EXPECT_EQ(hz_sent_count(shard_, 7), 10U);
     Blocks first = unit::refill(shard_, 7, 4);
     EXPECT_EQ(counters().inbox_take, before.inbox_take + 1);
     EXPECT_EQ(hz_mpsc_count(&(mail(7))->stash), 0U) << "the stash is taken whole";
@@ -50,7 +51,7 @@ TEST_F(Mail, OverflowGoesThroughAllTiers) {
         Blocks blocks = unit::take(shard_, c, bound + 20);
         struct hz_counters before = counters();
         for (void *block : blocks)
-            send(c, {block});
+            send({block});
         struct hz_counters after = counters();
         uint64_t direct = after.direct_home - before.direct_home;
         EXPECT_EQ(after.inbox_send - before.inbox_send, stash_cap(c));
@@ -58,11 +59,11 @@ TEST_F(Mail, OverflowGoesThroughAllTiers) {
         EXPECT_GT(after.central_send, before.central_send);
         EXPECT_GT(direct, 0U) << "then the sender puts blocks into their pages itself";
         EXPECT_EQ(after.home_blocks - before.home_blocks, blocks.size());
-        EXPECT_LE(hz_shard_waiting(shard_, c), bound);
-        EXPECT_EQ(hz_shard_waiting(shard_, c) + direct, blocks.size());
+        EXPECT_LE(hz_sent_count(shard_, c), bound);
+        EXPECT_EQ(hz_sent_count(shard_, c) + direct, blocks.size());
         Blocks back;
-        while (hz_shard_waiting(shard_, c) > 0) {
-            Blocks some = unit::refill(shard_, c, std::min(10U, hz_shard_waiting(shard_, c)));
+        while (hz_sent_count(shard_, c) > 0) {
+            Blocks some = unit::refill(shard_, c, std::min(10U, hz_sent_count(shard_, c)));
             back.insert(back.end(), some.begin(), some.end());
         }
         EXPECT_EQ(hz_transfer_count(mail(c)), 0U);
@@ -85,7 +86,7 @@ TEST_F(Mail, StatisticsNameEveryTier) {
     Blocks blocks = unit::take(shard_, size_class, stash_cap(size_class) + HZ_TRANSFER_SLOTS + 20);
     struct hz_counters before = counters();
     for (void *block : blocks)
-        send(size_class, {block});
+        send({block});
     struct hz_counters after = counters();
     auto of = [bytes](uint64_t lists) { return static_cast<double>(lists * bytes); };
     double in_stash = of(after.inbox_send - before.inbox_send);
@@ -106,14 +107,14 @@ TEST_F(Mail, DrainEmptiesEveryTier) {
     unsigned size_class = unit::largest_short;
     Blocks blocks = unit::take(shard_, size_class, stash_cap(size_class) + HZ_TRANSFER_SLOTS + 20);
     for (void *block : blocks)
-        send(size_class, {block});
+        send({block});
     ASSERT_GT(hz_transfer_count(mail(size_class)), 0U);
     ASSERT_GT(hz_central_count(mail(size_class)), 0U);
     /* the first block of central's list, or of the stash's, leaves the rest to the carry */
     Blocks carried = unit::refill(shard_, size_class, HZ_STASH_BYTES > 0 ? 1 : HZ_TRANSFER_SLOTS + 1);
     ASSERT_GT(unit::carry_count(shard_, size_class), 0U);
     unit::drain(shard_, size_class);
-    EXPECT_EQ(hz_shard_waiting(shard_, size_class), 0U);
+    EXPECT_EQ(hz_sent_count(shard_, size_class), 0U);
     EXPECT_EQ(hz_mail_count(mail(size_class)), 0U);
     unit::put(shard_, carried);
 }

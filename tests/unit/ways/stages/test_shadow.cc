@@ -1,5 +1,6 @@
 /* The shadow of central finds a block that comes twice and a link that changes there, and names the block. */
 #include "unit/heap/fixture.h"
+#include "unit/ways/lists/lists.h"
 #include "unit/ways/stages/library.h"
 
 namespace {

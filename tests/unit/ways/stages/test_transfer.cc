@@ -1,6 +1,7 @@
 /* Transfer slots, with and without a lock: each list is handed over whole, and once. */
 #include "unit/heap/fixture.h"
-#include "unit/nodes.h"
+#include "unit/ways/lists/lists.h"
+#include "unit/ways/lists/nodes.h"
 #include "unit/ways/stages/library.h"
 
 #include <set>

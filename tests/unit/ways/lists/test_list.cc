@@ -1,5 +1,5 @@
 /* Lists through free blocks, and the word that packs head and count. */
-#include "unit/library.h"
+#include "unit/ways/lists/lists.h"
 
 #include <gtest/gtest.h>
 

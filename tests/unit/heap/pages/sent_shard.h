@@ -1,8 +1,8 @@
 /*
- * sent.h - a shard of the test's own, to which the test sends blocks and which it refills from.
+ * sent_shard.h - a shard of the test's own, to which the test sends blocks and which it refills from.
  */
-#ifndef HZ_TESTS_UNIT_HEAP_PAGES_SENT_H
-#define HZ_TESTS_UNIT_HEAP_PAGES_SENT_H
+#ifndef HZ_TESTS_UNIT_HEAP_PAGES_SENT_SHARD_H
+#define HZ_TESTS_UNIT_HEAP_PAGES_SENT_SHARD_H
 
 #include "unit/heap/fixture.h"
 
@@ -20,10 +20,9 @@ class SentShard : public OwnShard {
     Blocks refill(unsigned size_class, uint32_t want) {
         return unit::refill(shard_, size_class, want);
     }
-    void send(unsigned size_class, const Blocks &blocks) {
-        struct hz_list list = list_of(blocks);
+    void send(const Blocks &blocks) {
         forget_sparse(); /* blocks of a sparse class are not sent */
-        hz_shard_send(self_, shard_, size_class, &list);
+        unit::send(shard_, blocks);
     }
     uint32_t waiting(unsigned size_class) {
         return unit::waiting(shard_, size_class);

@@ -4,8 +4,8 @@
 #ifndef HZ_TESTS_UNIT_NODES_H
 #define HZ_TESTS_UNIT_NODES_H
 
-#include "unit/library.h"
 #include "unit/together.h"
+#include "unit/ways/lists/lists.h"
 
 #include <atomic>
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 /*
  * list_check.h - checks that a list of free blocks is intact.
  */
-#ifndef HZ_HEAP_PAGES_LIST_CHECK_H
-#define HZ_HEAP_PAGES_LIST_CHECK_H
+#ifndef HZ_WAYS_LISTS_LIST_CHECK_H
+#define HZ_WAYS_LISTS_LIST_CHECK_H
 
 #include "heap/knobs.h"
 

@@ -1,6 +1,6 @@
 /* The list with many senders and one taker: no block is lost or taken twice, and the cap is never exceeded. */
 #include "unit/base/fixture.h"
-#include "unit/nodes.h"
+#include "unit/ways/lists/nodes.h"
 
 #include <atomic>
 #include <gtest/gtest.h>

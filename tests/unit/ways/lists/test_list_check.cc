@@ -1,5 +1,5 @@
 /* The check of lists: a sound list passes. Any damage ends the program and names the block with the wrong link. */
-#include "unit/heap/fixture.h"
+#include "unit/ways/lists/lists.h"
 
 #include "contract/support.h"
 
@@ -79,7 +79,7 @@ TEST_F(ListCheck, EachDamageIsFoundAndNamed) {
 /* Something writes to a free block that was sent to its shard. Every build notices a link that points outside the
  * class's pages. */
 TEST_F(ListCheck, LinksAreCheckedWhenListsAreTaken) {
-    hz_shard_send(self_, shard_, size_class, &list_);
+    unit::send(shard_, blocks_);
     void *link = hz_block_next(blocks_[3]); /* neither the first nor the last, however lists are sent */
     hz_block_link(blocks_[3], reinterpret_cast<void *>(uintptr_t{0x41414141}));
     auto want = HZ_CONFIG_CHECKS ? 1 : static_cast<uint32_t>(blocks_.size()); /* where a list is checked as a whole */
@@ -88,13 +88,6 @@ TEST_F(ListCheck, LinksAreCheckedWhenListsAreTaken) {
     hz_block_link(blocks_[3], link);
     unit::drain(shard_, size_class);
     blocks_.clear();
-}
-
-TEST_F(ListCheck, ListsAreCheckedBeforeTheyAreSent) {
-    if (!HZ_CONFIG_CHECKS)
-        GTEST_SKIP() << "lists are checked in the check build";
-    hz_block_link(blocks_[4], other_[0]);
-    EXPECT_DEATH(hz_shard_send(self_, shard_, size_class, &list_), line(blocks_[4]));
 }
 
 } // namespace

@@ -1,12 +1,12 @@
 /*
- * link.h - follows the link in a free block. The program had that memory and may still write to it.
+ * block_link.h - follows the link in a free block. The program had that memory and may still write to it.
  */
-#ifndef HZ_HEAP_PAGES_LINK_H
-#define HZ_HEAP_PAGES_LINK_H
+#ifndef HZ_WAYS_LISTS_BLOCK_LINK_H
+#define HZ_WAYS_LISTS_BLOCK_LINK_H
 
-#include "base/lists/list.h"
 #include "base/map/pagetag.h"
 #include "heap/misuse.h"
+#include "list.h"
 
 /* The next block, as the link names it. Ends the program unless that block lies in a page of the class: otherwise the
    program has overwritten the link. */

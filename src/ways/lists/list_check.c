@@ -3,7 +3,9 @@
  * build. A link that the program has overwritten is found there, before the list's blocks are handed out, unless it
  * leads to another block of the class.
  */
-#include "heap/pages/list_check.h"
+#include "list_check.h"
+
+#include "list.h"
 
 #include "heap/misuse.h"
 #include "heap/pages/page.h"

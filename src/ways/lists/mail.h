@@ -2,11 +2,11 @@
  * mail.h - the way home: how a list of one class is sent to another shard. Each mail.c below src/ways implements it,
  * over its own struct hz_mailbox (mailbox.h). The knobs choose one of them (way.h of the engine).
  */
-#ifndef HZ_HEAP_PAGES_MAIL_H
-#define HZ_HEAP_PAGES_MAIL_H
+#ifndef HZ_WAYS_LISTS_MAIL_H
+#define HZ_WAYS_LISTS_MAIL_H
 
-#include "base/lists/list.h"
-#include "heap/threads/thread_block.h"
+#include "heap/pages/send.h"
+#include "list.h"
 #include "mailbox.h"
 
 /* Most blocks of a list that hz_blocks_send sends. */

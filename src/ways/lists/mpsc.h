@@ -9,11 +9,11 @@
  * Edge "send-take", in both directions: a taker sees what the senders wrote into their blocks and links; and a sender
  * that finds the queue empty comes after everything that the queue's last taker did before the take.
  */
-#ifndef HZ_BASE_LISTS_MPSC_H
-#define HZ_BASE_LISTS_MPSC_H
+#ifndef HZ_WAYS_LISTS_MPSC_H
+#define HZ_WAYS_LISTS_MPSC_H
 
-#include "base/lists/list.h"
 #include "base/os/atomic.h"
+#include "list.h"
 
 struct hz_mpsc {
     _Atomic(hz_list_word) word; /* sync: send-take */

@@ -5,8 +5,8 @@
  * word" packs head and count into 64 bits, so that one store or one CAS publishes both. The low 48 bits are the head,
  * which all addresses of os.h fit into; the high 16 bits are the count.
  */
-#ifndef HZ_BASE_LISTS_LIST_H
-#define HZ_BASE_LISTS_LIST_H
+#ifndef HZ_WAYS_LISTS_LIST_H
+#define HZ_WAYS_LISTS_LIST_H
 
 #include "base/os/check.h"
 #include "base/os/compiler.h"
