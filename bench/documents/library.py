@@ -51,7 +51,7 @@ def knobs(words: list[str]) -> dict[str, str]:
             raise ValueError(f"'{word}' is not -DFLAG=VALUE")
         if flag in PARTS:
             if value != "1":
-                raise ValueError(f"{flag}={value}: this part cannot be switched off (docs/history/older-names.md)")
+                raise ValueError(f"{flag}={value}: this part cannot be switched off (bench/documents/names.md)")
             continue
         if flag not in FLAGS:
             raise ValueError(f"'{flag}' is no flag of the documents; allowed: {', '.join([*FLAGS, *PARTS])}")

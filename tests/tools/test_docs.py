@@ -91,9 +91,9 @@ def unknown_names(text: str, known: str) -> list[str]:
 
 
 def without_older_names(page: pathlib.Path) -> str:
-    """In older-names.md a name of the earlier allocators stands before each arrow."""
+    """In bench/documents/names.md a name of the earlier allocators stands before each arrow."""
     text = page.read_text()
-    return re.sub(r"^\* [^→\n]*→", "*", text, flags=re.MULTILINE) if page.name == "older-names.md" else text
+    return re.sub(r"^\* [^→\n]*→", "*", text, flags=re.MULTILINE) if page.name == "names.md" else text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)

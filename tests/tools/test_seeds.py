@@ -1,7 +1,6 @@
-"""The five documents' pages are true: each command line of bench/documents/README.md runs with small counts and prints what the page says; each flag of
-docs/history/older-names.md is a knob, each counter is printed; each figure of docs/history/seeds.md is that of its run."""
+"""The five documents' commands and names are true: each command line of bench/documents/README.md runs with small counts and prints what the page says; each
+flag of bench/documents/names.md does what it says, each counter is printed. test_figures.py has the figures."""
 
-import gzip
 import json
 import os
 import pathlib
@@ -15,8 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIB_DIR = pathlib.Path(os.environ.get("HZ_LIB", ROOT / "build/lib/libhakozuna.so")).parent
 TREE = ROOT / "build/documents"
 COMMANDS = (ROOT / "bench/documents/README.md").read_text()
-SEEDS = (ROOT / "docs/history/seeds.md").read_text()
-NAMES = (ROOT / "docs/history/older-names.md").read_text()
+NAMES = (ROOT / "bench/documents/names.md").read_text()
 BLOCK = re.compile(r"^```sh(?P<how>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 sys.path.insert(0, str(ROOT / "bench/documents"))
@@ -167,7 +165,7 @@ def knob_names() -> set[str]:
 
 
 def rows(heading: str) -> dict[str, str]:
-    """The list below a heading of older-names.md: what stands here, by each name in code before the arrow."""
+    """The list below a heading of names.md: what stands here, by each name in code before the arrow."""
     section = NAMES.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     found = {}
     for left, right in re.findall(r"^\* ([^→\n]*) → (.*)$", section, re.MULTILINE):
@@ -216,77 +214,3 @@ def test_each_counter_is_printed():
     assert renamed >= 4
     for name in ("ls_acq_self", "ls_rel_miss", "remote_flush_calls", "inbox_stash_max", "large_rel", "pageq_deq"):
         assert name in printed
-
-
-def answers() -> list[list[str]]:
-    """The cells of the rows of the last table."""
-    section = SEEDS.split("\n## Questions and claims\n")[1]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if re.match(r"\| 00[0-4]", line)]
-
-
-def runs() -> dict[str, str]:
-    """The raw file of each letter, relative to bench/results."""
-    legend = SEEDS[SEEDS.rindex("\nRuns in ") :]
-    return dict(re.findall(r"\b([A-Z])\s`([^`]+)`", legend))
-
-
-def test_each_answer_has_its_run():
-    """Rows without a figure, and only these, are measured by a part of the plan."""
-    sys.path.insert(0, str(ROOT / "bench/documents"))
-    import measure
-
-    parts = {part.name for part in measure.PARTS}
-    rows = answers()
-    assert len(rows) > 35
-    assert {row[0][:3] for row in rows} == {"000", "001", "002", "003", "004"}
-    for row in rows:
-        assert len(row) == 6, row
-        named = {word for found in re.findall(r"\(([a-z0-9, -]+)\)", row[3]) for word in found.split(", ")}
-        if "*not yet*" in row[3]:
-            assert named & parts, row
-        else:
-            assert row[5] in runs(), row
-        assert row[5] in {"", *runs()}, row
-
-
-def test_each_run_exists():
-    found = runs()
-    assert len(found) >= 10
-    for letter, name in found.items():
-        commit, _, file = name.rpartition(":")
-        if not commit:
-            assert (ROOT / "bench/results" / file).exists() or (ROOT / "bench/results/documents" / file).exists(), letter
-            continue
-        known = subprocess.run(["git", "-C", ROOT, "cat-file", "-e", commit], capture_output=True, check=False).returncode == 0
-        path = f"{commit}:bench/results/{file}"
-        if known:  # a shallow clone does not have the history
-            subprocess.run(["git", "-C", ROOT, "cat-file", "-e", path], check=True, capture_output=True)
-
-
-def cell(csv_text: str, row: str, allocator: str) -> float:
-    """The median of a row's figures."""
-    found = sorted(float(value) for value in re.findall(rf"^{re.escape(row)},{allocator},\d+,\d+,,[^,]*,([0-9.]+),", csv_text, re.MULTILINE))
-    return found[len(found) // 2]
-
-
-@pytest.mark.parametrize(
-    ("question", "ratios"),
-    [
-        ("xmalloc-test 8+8, hz3 / mimalloc", [("xmalloc-8-8", "hz3_scale", "mimalloc"), ("xmalloc-8-8", "hz4", "mimalloc")]),
-        ("hz4 / hz3, T4, T8, T16 R90", [(f"mt-t{n}-r90", "hz4", "hz3_scale") for n in (4, 8, 16)]),
-        ("hz4 / hz3, T16 R0, R50, R90", [(f"mt-t16-r{n}", "hz4", "hz3_scale") for n in (0, 50, 90)]),
-        ("full range: a crash, then hz4 / hz3", [("mt-t16-r90-64k", "hz4", "hz3_scale")]),
-        ("the gap closes with T", [(f"mt-t{n}-r90", "hz4", "hz3_scale") for n in (4, 64, 128)]),
-        ("tiny, hz3 / tcmalloc", [("app-16-256", "hz3_scale", "tcmalloc")]),
-        ("app 16 to 32768, hz3 / tcmalloc", [("app-16-32768", "hz3_scale", "tcmalloc")]),
-        ("T16 R90 32 KiB, hz4 / tcmalloc", [("mt-t16-r90-32k", "hz4", "tcmalloc")]),
-        ("malloc_args, hz4 / tcmalloc", [("args-16-32768", "hz4", "tcmalloc")]),
-    ],
-)
-def test_ratios_are_those_of_the_run(question, ratios):
-    """When suite `seeds` has a newer run, the page's figures follow it."""
-    row = next(row for row in answers() if row[1] == question)
-    assert row[5] == "S"
-    text = gzip.decompress((ROOT / "bench/results" / runs()["S"]).read_bytes()).decode()
-    shown = re.findall(r"\b\d\.\d\d\b", row[3])
-    assert shown == [f"{cell(text, name, ours) / cell(text, name, other):.2f}" for name, ours, other in ratios]
