@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Builds a variant, which is a lane with some knobs changed, and prints the path of its library.
 
-usage: variant.py [--test | --archive] LANE [NAME=VALUE ...]
+usage: variant.py [--test | --archive | --stats] LANE [NAME=VALUE ...]
 
 LANE is ENGINE/LANE, or ENGINE alone for its lane `default`, or a lane's name alone if only one engine has a lane of that
 name. NAME is a knob, with or without its HZ_. The library is build/variants/V/lib/libhakozuna_V.so, where V consists of the
 lane and the overrides in the order of the knobs; its configuration string has them as overrides=NAME:VALUE,... . Each
-variant has its own build directory. With `--archive`, the tool also builds the archive, under the lane's own name. With
+variant has its own build directory. With `--archive`, the tool also builds the archive, under the lane's own name. With `--stats` the library has the
+counters of hot paths; its directory is then build/variants/V.stats. With
 `--test`, it instead builds the variant with internal assertions, in build/variants/V.check, and runs its unit, contract,
 death and stress suites.
 An unknown lane or knob and a value out of range (exit 2), and a combination that does not compile (exit 1), are refused
@@ -87,13 +88,13 @@ def build(folder: pathlib.Path, jobs: int, *targets: str) -> None:
     run(["cmake", "--build", str(folder), "-j", str(jobs), *(word for target in targets for word in ("--target", target))])
 
 
-def make_library(name: str, lane: lanes.Lane, overrides: dict[str, int], jobs: int, with_archive: bool) -> pathlib.Path:
-    folder = VARIANTS / name
+def make_library(name: str, lane: lanes.Lane, overrides: dict[str, int], chosen: argparse.Namespace) -> pathlib.Path:
+    folder = VARIANTS / (f"{name}.stats" if chosen.stats else name)
     library = folder / "lib" / f"libhakozuna_{name}.so"
     library.unlink(missing_ok=True)  # a failed build must not leave an old library behind
-    configure(folder, lane, overrides, ["-DHZ_BUILD=release", "-DHAKOZUNA_BUILD_TESTS=OFF"])
+    configure(folder, lane, overrides, ["-DHZ_BUILD=release", f"-DHZ_STATS={'ON' if chosen.stats else 'OFF'}", "-DHAKOZUNA_BUILD_TESTS=OFF"])
     target = f"hakozuna_{library_name(lane)}"
-    build(folder, jobs, target, *([f"{target}_static"] if with_archive else []))
+    build(folder, chosen.jobs, target, *([f"{target}_static"] if chosen.archive else []))
     if overrides:
         library.symlink_to(lane.library)
     return library
@@ -111,6 +112,7 @@ def main(arguments: list[str]) -> int:
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--test", action="store_true", help="instead build with internal assertions and run the suites")
     instead.add_argument("--archive", action="store_true", help="build the archive, too")
+    instead.add_argument("--stats", action="store_true", help="build with the counters of hot paths")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("lane", metavar="LANE")
     parser.add_argument("overrides", metavar="NAME=VALUE", nargs="*")
@@ -127,7 +129,7 @@ def main(arguments: list[str]) -> int:
     try:
         if chosen.test:
             return test(name, lane, overrides, chosen.jobs)
-        print(make_library(name, lane, overrides, chosen.jobs, chosen.archive).relative_to(ROOT))
+        print(make_library(name, lane, overrides, chosen).relative_to(ROOT))
     except lanes.LaneError as error:
         print(f"variant.py: {name}: {error}", file=sys.stderr)
         return 1
