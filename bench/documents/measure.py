@@ -92,6 +92,9 @@ def _against(base: Variant, *others: Variant) -> tuple[tuple[Variant, Variant], 
 HOME3, HOME4 = variant("hz3-home", "hz3/home"), variant("hz4-home", "hz4/home")
 SCALE, DEFAULT4 = variant("hz3-scale", "hz3/scale"), variant("hz4", "hz4/default")
 SPIN = "enum { SPIN_COUNT = 64 };"
+MAILBOX = "src/ways/stages/mailbox.h"
+SLOTS = ("HZ_TRANSFER_SLOTS = HZ_CACHE_LINE_BYTES", "HZ_TRANSFER_SLOTS = 4 * HZ_CACHE_LINE_BYTES")
+LINES = ("== 3 * HZ_CACHE_LINE_BYTES", "== 6 * HZ_CACHE_LINE_BYTES")
 GROUPS = "HZ_GROUPS = 256,"
 FLAGS = "add_compile_options(-O2 -g)"
 SMALL = "@small"
@@ -133,7 +136,16 @@ PARTS = (
                   variant("hz3-scale-unsplit", "hz3/scale",
                           [Edit("cmake/build.cmake", FLAGS, "add_compile_options(-O2 -g -fno-reorder-blocks-and-partition)")])),
          (NO_SHARING, NO_SHARING), gate="any", suite="seeds"),
-    Part("redis", "000, 3-2: a real redis-server and the key-value patterns, one thread",
+    Part("redis-remote", "000, 3-2: transfer and central, lock-free or mutex, in redis with I/O threads and key-value with 8 threads",
+         _lock_free_pairs("hz3/home")[:1], ("redis-io-threads,key-value-t8", "redis-io-threads,key-value-t8"), gate="any"),
+    Part("slots", "000, S142-1: 8 slots of lists in transfer against 32",
+         _against(HOME3, variant("hz3-home-slots32", "hz3/home", [Edit(MAILBOX, *SLOTS), Edit(MAILBOX, *LINES)])),
+         (f"{SMALL},@sides", f"{ALL_RINGS},@sides"), gate="any"),
+    Part("lock-mid", "004, 6: spinning against sleeping in a shard's lock of hz4, with mid blocks",
+         _against(DEFAULT4, *(variant(f"hz4-spin{count}", "hz4/default", [Edit("src/base/lists/lock.c", SPIN, SPIN.replace("64", str(count)))])
+                              for count in (0, 1000))),
+         ("t16-r90-32768", "@wide"), gate="any"),
+    Part("redis", "000, 3-2: a real redis-server and the key-value patterns, one thread, where no free is remote",
          (_lock_free_pairs("hz3/home")[0], (SCALE, HOME3)), ("redis-t1,key-value-t1", "redis-t1,@kv"), gate="any"),
 )  # fmt: skip
 
@@ -176,7 +188,7 @@ def edited_copy(one: Variant) -> pathlib.Path:
     for name in ("CMakeLists.txt", "CMakePresets.json"):
         shutil.copy2(ROOT / name, copy / name)
     for edit in one.edits:
-        text = (ROOT / edit.path).read_text()
+        text = (copy / edit.path).read_text()
         if text.count(edit.old) != 1:
             raise ValueError(f"{one.name}: '{edit.old}' occurs {text.count(edit.old)} times in {edit.path}, not once")
         (copy / edit.path).write_text(text.replace(edit.old, edit.new))

@@ -457,6 +457,14 @@ def test_a_snapshot_during_the_load(tmp_path: pathlib.Path) -> None:
     assert "--rdbcompression no" in outcome.command
 
 
+def test_a_server_with_io_threads(tmp_path: pathlib.Path) -> None:
+    row = make_row("redis", "redis-server", "kv_load", "2000", "500", "--value-max=64", "--clients=4", io_threads="2")
+    outcome = run(make_job(row, tmp_path))
+    assert outcome.failure == ""
+    assert float(outcome.figures["requests_per_s"]) > 0
+    assert "--io-threads 2 --io-threads-do-reads yes" in outcome.command
+
+
 @pytest.mark.parametrize(("status", "seconds"), [("err", "0"), ("ok", "-1")])
 def test_a_snapshot_that_fails(status: str, seconds: str) -> None:
     class Client:

@@ -4,6 +4,8 @@ The row's args are the load's command line. params:
     idle_ms = 2000        the wait between the deletion of all keys and the reading of the RSS; default 0
     snapshot = "yes"      the load has redis-server fork and write a dump (kv_load --snapshot); the row's figures get
                           fork_us (the time of the fork) and copied_kb (what both processes have of their own after it)
+    io_threads = 2        that many threads of the server read and write, and what a client deletes is freed by another
+                          thread; default: one thread does all
     share_cpu = "yes"     the load runs on the server's cpus: see app.Server.load
 After FLUSHALL Debian's redis purges by mallctl, which only jemalloc has. Use `kv_load --delete-all` to see what an
 allocator gives back by itself: it leaves nothing to flush.
@@ -23,6 +25,7 @@ SERVER_OPTIONS = (
     "--port", "0", "--unixsocket", SOCKET, "--save", "", "--appendonly", "no", "--loglevel", "warning",
 )  # fmt: skip
 SNAPSHOT_OPTIONS = ("--rdbcompression", "no")  # it would measure the processor's way with values that do not compress
+THREADS_OPTIONS = ("--io-threads-do-reads", "yes", "--lazyfree-lazy-user-del", "yes")
 LOOK_SECONDS = 0.05
 LOADS = {
     "redis-benchmark": lambda args: ["-s", SOCKET, "--csv", *args],  # its options come first, a command can follow
@@ -122,6 +125,14 @@ def _snapshot_figures(server: app.Server, client: Client) -> dict[str, str]:
     return {"fork_us": _info(client, "stats")["latest_fork_usec"], "copied_kb": str(copied)}
 
 
+def _options(row: Row) -> list[str]:
+    """Those that the row's params add to the server's."""
+    options = list(SNAPSHOT_OPTIONS) if row.params.get("snapshot") == "yes" else []
+    if "io_threads" in row.params:
+        options += ["--io-threads", str(row.params["io_threads"]), *THREADS_OPTIONS]
+    return options
+
+
 def _measure(job: Job, outcome: Outcome, server: app.Server, load: list[str]) -> None:
     client = Client(server)
     try:
@@ -147,8 +158,7 @@ def run(job: Job) -> Outcome:
 
     def work() -> None:
         glibc = app.glibc_settings(job.environment)
-        options = SNAPSHOT_OPTIONS if job.row.params.get("snapshot") == "yes" else ()
-        argv = [app.program_path(job, job.row.workload), *SERVER_OPTIONS, *options]
+        argv = [app.program_path(job, job.row.workload), *SERVER_OPTIONS, *_options(job.row)]
         load = app.load_argv(job, LOADS)
         outcome.command = f"{app.shown(argv, environment=glibc)} & {app.shown(load)}"
         with app.Server(job, argv, job.environment | glibc, SOCKET) as server:
