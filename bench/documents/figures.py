@@ -5,7 +5,8 @@ A page's source has a figure's key where the page has the figure: `{row:lockfree
 there are. Without an option the program writes the pages of PAGES. --list prints each key with its figure, the library's
 commit, machine, date and lanes. --check prints what is not as the raw files say, and exits with 1: a page of PAGES that
 is not the one that would be written, or a sentence of figures.toml that its page lacks. --pack writes PAIRS from the git
-history, which needs a full clone.
+history, which needs a full clone. --take SUMMARY takes what `make documents-measure` has measured, the lines of its
+summary.csv, in the place of the same parts; then write the pages, and read what they say.
 
 Intervals are those of hakobench. A group of rows has the interval and the verdict of `hakobench compare` (99.5 %), a
 single row that of the suites' pages (95 %).
@@ -78,7 +79,7 @@ EARLIER = {
     "B": Packed("94f9686:bench/results/hz3-20261122-114655-2114197810.csv", SKETCH_ROWS, ("hz4", "pagefirst")),
     "O": Packed("94f9686:bench/results/hz3-20261123-030830-830160805.csv", (), ("base", "tcmalloc")),
 }
-LETTER_OF_COMMIT = {"349599a": "U", "c6f51cf": "V", "c6f51cf-dirty": "V", "5126c1b": "W"}
+MEASURED_LETTERS = "UVWYZMNJ"  # of measured.csv's runs, by their library's commit
 SUITE = "bench/results/seeds-*.csv.gz"
 GONE = "not in the history"
 UNNAMED = "not named"
@@ -362,15 +363,21 @@ KINDS: dict[str, tuple[Callable[..., str], int]] = {
 }  # fmt: skip
 
 
+ABOUT: dict[str, Callable[[str], str]] = {
+    "about": lambda key: figure(key).partition(" ")[0],  # a ratio without its interval
+    "run": lambda key: letter_of(key),
+    "commit": lambda key: origin_of(key).commit,
+    "date": lambda key: origin_of(key).date,
+}
 OF_PAIRS = ("gain", "hold", "verdict", "row", "level")
 
 
 @functools.cache
 def figure(key: str) -> str:
-    """The text of a figure; about:KEY is a ratio without its interval. Raises BadKey."""
+    """The text of a figure, or, by ABOUT, something about it. Raises BadKey."""
     kind, *words = key.split(":")
-    if kind == "about":
-        return figure(":".join(words)).partition(" ")[0]
+    if kind in ABOUT:
+        return ABOUT[kind](":".join(words))
     if kind not in KINDS:
         raise BadKey(f"'{key}': no figure is of the kind '{kind}'; allowed: {', '.join(KINDS)}")
     compute, arguments = KINDS[kind]
@@ -379,18 +386,47 @@ def figure(key: str) -> str:
     return compute(*words)
 
 
+@functools.cache
+def measured_letters() -> dict[str, str]:
+    """The letter of each commit in measured.csv, in the order of time. A dirty tree counts as its commit."""
+    first = {}
+    for line in measured():
+        for run in packed_runs()[seed_of(line["runs"])]:
+            first[base(run.commit)] = min(run.started, first.get(base(run.commit), run.started))
+    return dict(zip(sorted(first, key=first.__getitem__), MEASURED_LETTERS, strict=False))
+
+
+def base(commit: str) -> str:
+    return commit.removesuffix("-dirty")
+
+
 def letter_of_runs(runs: Sequence[record.Run]) -> str:
-    return LETTER_OF_COMMIT[runs[0].commit]
+    return measured_letters()[base(runs[0].commit)]
+
+
+def plain(key: str) -> str:
+    """The key without a word of ABOUT."""
+    kind, _, rest = key.partition(":")
+    return rest if kind in ABOUT else key
 
 
 def letter_of(key: str) -> str:
     """The letter of the file that a figure comes from."""
-    kind, *words = key.removeprefix("about:").split(":")
+    kind, *words = plain(key).split(":")
     if kind in OF_PAIRS:
         return letter_of_runs(pair(words[0]).runs)
     if kind in ("count", "share", "perlist"):
         return "R"
     return {"atomics": "A", "extra": "C", "simulated": "D"}.get(kind, words[0])
+
+
+def origin_of(key: str) -> Origin:
+    """Of the file that a figure comes from."""
+    kind, *words = plain(key).split(":")
+    letter = letter_of(key)
+    if kind in OF_PAIRS:
+        return origin_of_runs(pair(words[0]).runs)
+    return origin_of_runs(runs_of(letter)) if letter == "S" or letter in EARLIER else origin_of_file(FILES[letter])
 
 
 def render(text: str, tables: dict[str, Callable[[], str]] | None = None) -> str:
@@ -450,7 +486,7 @@ def runs_table() -> str:
     add("S", origin_of_runs(runs_of("S")), f"`{suite_path().name}`")
     for letter, one in EARLIER.items():
         add(letter, origin_of_runs(runs_of(letter)), f"`{PAIRS.name}`: `{pathlib.PurePath(one.blob).stem}`")
-    for letter in dict.fromkeys(LETTER_OF_COMMIT.values()):
+    for letter in measured_letters().values():
         mine = [line for line in measured() if letter_of_runs(packed_runs()[seed_of(line["runs"])]) == letter]
         runs = [run for line in mine for run in packed_runs()[seed_of(line["runs"])]]
         add(letter, origin_of_runs(runs), f"`{PAIRS.name}`: {', '.join(dict.fromkeys(line['part'] for line in mine))}")
@@ -514,44 +550,49 @@ def keys() -> list[str]:
 
 def describe(key: str) -> str:
     """A line of --list."""
-    kind, *words = key.removeprefix("about:").split(":")
-    letter = letter_of(key)
+    kind, *words = plain(key).split(":")
+    letter, origin = letter_of(key), origin_of(key)
     if kind in OF_PAIRS:
-        one = pair(words[0])
-        origin, path, lanes = origin_of_runs(one.runs), one.said["runs"], f"{one.said['b']} / {one.said['a']}"
+        said = pair(words[0]).said
+        path, lanes = said["runs"], f"{said['b']} / {said['a']}"
     elif letter == "S" or letter in EARLIER:
-        origin, path, lanes = origin_of_runs(runs_of(letter)), suite_path().name if letter == "S" else EARLIER[letter].blob, words[-1]
+        path, lanes = suite_path().name if letter == "S" else EARLIER[letter].blob, words[-1]
     else:
-        origin, path, lanes = origin_of_file(FILES[letter]), FILES[letter].path, " ".join(words)
+        path, lanes = FILES[letter].path, " ".join(words)
     return f"{key} = {figure(key)}; {letter}: {lanes}; {origin.commit}; {origin.machine}; {origin.date}; {path}"
 
 
 # ---- PAIRS -----------------------------------------------------------------------------------------
 
 
-def packed() -> list[Packed]:
-    """What PAIRS has, in its order."""
-    return [*EARLIER.values(), *(Packed(line["runs"]) for line in measured())]
-
-
-def unpacked(one: Packed) -> list[record.Run]:
-    """The runs of the history that PAIRS has. Raises CalledProcessError without the commit."""
+def read_blob(one: Packed) -> list[record.Run]:
+    """The runs of a file in the history, of one in the tree, or of PAIRS itself when that file is gone. Raises CalledProcessError without
+    the commit."""
+    commit, _, name = one.blob.rpartition(":")
+    if not commit:
+        path = ROOT / name
+        return record.read(path).runs if path.exists() else packed_runs()[seed_of(one.blob)]
     done = subprocess.run(["git", "-C", ROOT, "show", one.blob], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "runs.csv"
         path.write_bytes(done.stdout)
-        runs = [run for run in record.read(path).runs if (not one.rows or run.row in one.rows) and (not one.allocators or run.allocator in one.allocators)]
+        return record.read(path).runs
+
+
+def unpacked(one: Packed) -> list[record.Run]:
+    """The runs that PAIRS has of a file."""
+    runs = [run for run in read_blob(one) if (not one.rows or run.row in one.rows) and (not one.allocators or run.allocator in one.allocators)]
     runs.sort(key=lambda run: (run.row_index, run.allocator, run.round))
     for run in runs:
         run.figures = ""  # what the programs printed: most of the bytes, and no page uses it
     return runs
 
 
-def pack() -> bytes:
+def pack(files: Sequence[Packed]) -> bytes:
     """The content of PAIRS: files of hakobench's format one after the other, below one header."""
     whole = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
-        for number, one in enumerate(packed()):
+        for number, one in enumerate(files):
             path = pathlib.Path(folder) / f"{number}.csv"
             writer = record.Writer(path)
             for run in unpacked(one):
@@ -562,16 +603,33 @@ def pack() -> bytes:
     return gzip.compress(whole.getvalue(), 9, mtime=0)
 
 
+def take(summary: pathlib.Path) -> None:
+    """Puts the lines of a summary.csv into measured.csv, in the place of those of the same parts, and their runs into PAIRS."""
+    new = read_csv(summary)
+    parts = {line["part"] for line in new}
+    lines = [line for line in measured() if line["part"] not in parts] + new
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(new[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    packed = pack([*EARLIER.values(), *(Packed(line["runs"]) for line in lines)])
+    (RAW / "measured.csv").write_text(out.getvalue())
+    PAIRS.write_bytes(packed)
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Computes the figures of the five documents' pages.")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--list", action="store_true", help="print each figure with its library, machine and file")
     instead.add_argument("--check", action="store_true", help="print what differs from the raw files")
-    instead.add_argument("--pack", action="store_true", help=f"write {PAIRS.relative_to(ROOT)} from the history")
+    instead.add_argument("--take", type=pathlib.Path, metavar="SUMMARY", help="take what was measured, from its summary.csv")
+    instead.add_argument("--pack", action="store_true", help=f"write {PAIRS.name} from the history")
     chosen = parser.parse_args(arguments)
     try:
         if chosen.pack:
-            PAIRS.write_bytes(pack())
+            PAIRS.write_bytes(pack([*EARLIER.values(), *(Packed(line["runs"]) for line in measured())]))
+        elif chosen.take:
+            take(chosen.take)
         elif chosen.list:
             print("\n".join(map(describe, keys())))
         elif chosen.check:
@@ -581,7 +639,7 @@ def main(arguments: list[str]) -> int:
         else:
             for name in PAGES:
                 (ROOT / name).write_text(page(name))
-    except (BadKey, ValueError) as error:
+    except (BadKey, ValueError, OSError) as error:
         print(f"figures.py: {error}", file=sys.stderr)
         return 2
     except subprocess.CalledProcessError as error:

@@ -2,7 +2,7 @@
 figure, a lost sentence, an interval that nobody computed and a requirement that is missing are noticed."""
 
 import csv
-import io
+import dataclasses
 import pathlib
 import re
 import subprocess
@@ -13,6 +13,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/documents"))
 import figures  # noqa: E402
+from hakobench import record  # noqa: E402
 
 
 def said() -> list[tuple[str, dict[str, str]]]:
@@ -146,6 +147,42 @@ def test_each_figure_has_its_source(capsys):
     assert len(lines) == len(figures.keys()) > 150
     for line in lines:
         assert re.fullmatch(r".+ = .+; [A-Z]: .+; (?:[0-9a-f]{7}.*|not named); (?:EPYC|Xeon); 2026-\d\d-\d\d; \S+", line), line
+
+
+def test_what_is_measured_anew_takes_the_place_of_its_part(tmp_path, monkeypatch):
+    """The runs of a new summary.csv, in which B is twice as fast, become those of the part; its own letter follows those of older commits."""
+    line = next(line for line in figures.measured() if line["part"] == "random")
+    old = figures.packed_runs()[figures.seed_of(line["runs"])]
+    new = tmp_path / "documents-20270101-000000-77.csv"
+    writer = record.Writer(new)
+    for run in old:
+        value = 2 * run.value if run.allocator == line["b"] else run.value
+        writer.add(dataclasses.replace(run, seed=77, commit="abcdef0", started="2027-01-01T00:00:00+00:00", value=value), [])
+    writer.close()
+    summary = tmp_path / "summary.csv"
+    with summary.open("w") as out:
+        table = csv.DictWriter(out, list(line))
+        table.writeheader()
+        table.writerow({**line, "runs": str(new)})
+    kept = [one for one in figures.measured() if one["part"] in ("random", "inbox")]
+    monkeypatch.setattr(figures, "RAW", tmp_path)
+    monkeypatch.setattr(figures, "EARLIER", {})
+    monkeypatch.setattr(figures, "measured", lambda: kept)
+    monkeypatch.setattr(figures, "read_blob", lambda one: record.read(new).runs if one.blob == str(new) else figures.packed_runs()[figures.seed_of(one.blob)])
+    monkeypatch.setattr(figures, "PAIRS", tmp_path / "pairs.csv.gz")
+    assert figures.main(["--take", str(summary)]) == 0
+    taken = figures.read_csv(tmp_path / "measured.csv")
+    assert [(one["part"], one["runs"]) for one in taken] == [("inbox", kept[1]["runs"]), ("random", str(new))]
+    monkeypatch.setattr(figures, "measured", lambda: taken)
+    before = figures.figure("gain:random.0")
+    for cached in (figures.packed_runs, figures.pair, figures.figure, figures.measured_letters):
+        cached.cache_clear()
+    low, doubled = (float(text.partition(" ")[0]) for text in (before, figures.figure("gain:random.0")))
+    assert doubled == pytest.approx(2 * low, abs=0.02)
+    assert figures.figure("run:gain:random.0") == "V" and figures.figure("commit:gain:random.0") == "abcdef0"
+    monkeypatch.undo()
+    for cached in (figures.packed_runs, figures.pair, figures.figure, figures.measured_letters):
+        cached.cache_clear()
 
 
 def test_check_tells_which_page_is_old(tmp_path, monkeypatch, capsys):
