@@ -69,7 +69,8 @@ def tree():
     """Afterwards the libraries are again those without flags."""
     subprocess.run([ROOT / "bench/documents/lay_out.sh"], check=True, capture_output=True)
     yield
-    subprocess.run(["make", "-s", "-C", TREE / "hakozuna/hz3", "all_ldpreload_scale"], check=True, capture_output=True)
+    for engine, targets in (("hz3", ["all_ldpreload_scale", "all_ldpreload_home"]), ("hz4", ["all"])):
+        subprocess.run(["make", "-s", "-C", TREE / "hakozuna" / engine, *targets], check=True, capture_output=True)
 
 
 def can_perf() -> bool:
@@ -342,6 +343,16 @@ def test_flags_of_parts_change_nothing():
 )
 def test_a_flag_sets_what_it_needs(words, knobs):
     assert library.choose(words.split()) == library.Chosen(knobs, statistics=False)
+
+
+@pytest.mark.parametrize("lane", ["hz3/scale", "hz3/fast", "hz3/p32", "hz3/home", "hz4/default"])
+def test_make_names_the_lane_in_which_a_way_carries_blocks(lane):
+    ways = library.choose("-DHZ3_S142_XFER_LOCKFREE=0 -DHZ3_S86_CENTRAL_SHADOW=0 -DHZ3_S121=0".split())
+    shards = library.choose(["-DHZ3_NUM_SHARDS=4"])
+    assert library.hint(lane, shards) == ""
+    says = f"TRANSFER_LOCKFREE, CENTRAL_SHADOW, PAGE_LOCAL_REMOTE: in lane {lane} threads keep the blocks that they free"
+    assert library.hint(lane, ways).startswith(says) == (lane in ("hz3/scale", "hz3/fast", "hz3/p32"))
+    assert bool(library.hint(lane, ways)) == (lane in ("hz3/scale", "hz3/fast", "hz3/p32"))
 
 
 @pytest.mark.parametrize(
