@@ -42,6 +42,8 @@ WITH: dict[str | tuple[str, str], dict[str, str]] = {
     ("TRANSFER_FAILFAST", "1"): STAGES,
     "NUM_SHARDS": OWN_SHARDS,
     ("SHARD_COLLISION_FAILFAST", "1"): OWN_SHARDS,
+    ("EXCLUSIVE_ALWAYS", "0"): {"STASH_BYTES": "262144"},  # only what waits in a mailbox can be taken without the lock
+    ("REMOTE_INBOX", "1"): {"INBOX_BYTES": "1048576"},
     "PAGE_LOCAL_THRESHOLD": {"PAGE_LOCAL_REMOTE": "1"},
     ("PAGE_LOCAL_REMOTE", "1"): {"TRANSFER_CENTRAL": "0"},
 }

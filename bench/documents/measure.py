@@ -95,7 +95,7 @@ SPIN = "enum { SPIN_COUNT = 64 };"
 MAILBOX = "src/ways/stages/mailbox.h"
 SLOTS = ("HZ_TRANSFER_SLOTS = HZ_CACHE_LINE_BYTES", "HZ_TRANSFER_SLOTS = 4 * HZ_CACHE_LINE_BYTES")
 LINES = ("== 3 * HZ_CACHE_LINE_BYTES", "== 6 * HZ_CACHE_LINE_BYTES")
-GROUPS = "HZ_GROUPS = 256,"
+GROUPS = "HZ_HOME_COUNT = 128 }"
 FLAGS = "add_compile_options(-O2 -g)"
 SMALL = "@small"
 ALL_RINGS = "@short,@long,@wide"
@@ -128,7 +128,7 @@ PARTS = (
          (f"{SMALL},xmalloc-8-8", f"{ALL_RINGS},@sides"), gate="any"),
     Part("batch", "004, 6: blocks grouped in one step, 128 by default",
          _against(HOME4, *(variant(f"hz4-home-batch{count}", "hz4/home",
-                                   [Edit("src/heap/threads/thread_block.h", GROUPS, GROUPS.replace("256", str(2 * count)))])
+                                   [Edit("src/heap/pages/send.h", GROUPS, GROUPS.replace("128", str(count)))])
                            for count in (16, 32, 64))),
          (f"{SMALL},xmalloc-8-8", f"{ALL_RINGS},@sides"), gate="any"),
     Part("layout", "003, 4: functions aligned to a line; cold code not moved away",

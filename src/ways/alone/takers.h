@@ -11,6 +11,7 @@
 #ifndef HZ_WAYS_ALONE_TAKERS_H
 #define HZ_WAYS_ALONE_TAKERS_H
 
+#include "base/os/compiler.h"
 #include "heap/knobs.h"
 
 #define HZ_TEXT_SHARDS "more threads than shards; shards there are:"

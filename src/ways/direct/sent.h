@@ -10,8 +10,9 @@
 #include "way.h"
 
 _Static_assert(HZ_WAY_IS_DIRECT, "the build compiled ways/direct, but the knobs choose another way home");
-_Static_assert(HZ_EXCLUSIVE_ALWAYS, "HZ_EXCLUSIVE_ALWAYS=0: needs HZ_STASH_BYTES, HZ_INBOX_BYTES or another mailbox, "
-                                    "from which the shard's thread takes without the lock");
+_Static_assert(HZ_EXCLUSIVE_ALWAYS || !HZ_SHARD_COLLISION_FAILFAST,
+               "HZ_EXCLUSIVE_ALWAYS=0: needs HZ_STASH_BYTES, HZ_INBOX_BYTES or another mailbox, "
+               "from which the shard's thread takes without the lock");
 
 struct hz_report;
 

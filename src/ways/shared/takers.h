@@ -5,6 +5,7 @@
 #ifndef HZ_WAYS_SHARED_TAKERS_H
 #define HZ_WAYS_SHARED_TAKERS_H
 
+#include "base/os/compiler.h"
 #include "heap/knobs.h"
 
 _Static_assert(!HZ_SHARD_COLLISION_FAILFAST, "the build compiled ways/shared, but HZ_SHARD_COLLISION_FAILFAST is 1");
