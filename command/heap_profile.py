@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import asking
 import running
 
 MAGIC = b"\x7fhakoprf"
@@ -586,7 +587,7 @@ def ask(arguments: argparse.Namespace) -> None:
     with running.Process(arguments.pid) as process:
 
         def moment() -> tuple[pathlib.Path, int]:
-            answer = running.ask(process, "HAKOZUNA_PROFILE", arguments.words, arguments.wait)
+            answer = asking.ask(process, "HAKOZUNA_PROFILE", arguments)
             return answer.path, len(read_moments(answer.path))
 
         path, first = moment()
@@ -656,7 +657,8 @@ def parser() -> argparse.ArgumentParser:
     now.add_argument("--count", type=int, default=10)
     now.add_argument("--keep", type=pathlib.Path, metavar="FILE", help="copy the profile to this file, for the other commands")
     now.add_argument("--no-symbols", action="store_true", help="do not look up the names of functions")
-    now.add_argument("--words", help="the value of HAKOZUNA_PROFILE, for a program that overwrites its environment")
+    asking.add_signal_option(now)
+    now.add_argument("--words", help="with --signal: the value of HAKOZUNA_PROFILE, for a program that overwrites its environment")
     now.add_argument("--wait", type=float, default=running.WAIT_SECONDS, metavar="SECONDS", help="for an answer; default: %(default)g")
     return top
 

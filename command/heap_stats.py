@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import heap_core
+import asking
 import running
 
 MIB = 1 << 20
@@ -395,7 +396,7 @@ def stats(arguments: argparse.Namespace) -> None:
     with running.Process(arguments.pid) as process:
         if "largest" in (arguments.part or ()):
             raise running.Refused("--part largest: only a core file says which blocks are the largest")
-        answer = running.ask(process, "HAKOZUNA_STATS", arguments.words, arguments.wait)
+        answer = asking.ask(process, "HAKOZUNA_STATS", arguments)
         if answer.words.format != "json" and not (arguments.json or arguments.part):
             print("\n".join(printable(line) for line in answer.data.decode(errors="replace").splitlines()))
             return
@@ -431,7 +432,7 @@ class View:
 
 def top(arguments: argparse.Namespace) -> None:
     def ask() -> dict:
-        return report_of(running.ask(process, "HAKOZUNA_STATS", arguments.words, arguments.wait), process)
+        return report_of(asking.ask(process, "HAKOZUNA_STATS", arguments), process)
 
     with contextlib.ExitStack() as stack:
         process = stack.enter_context(running.Process(arguments.pid))
@@ -461,7 +462,8 @@ def parser() -> argparse.ArgumentParser:
     commands = whole.add_subparsers(dest="command", required=True)
     pid_help = "of a process that `hakozuna run --watch` or HAKOZUNA_STATS has started"
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--words", help="the value of HAKOZUNA_STATS, for a program that overwrites its environment")
+    asking.add_signal_option(common)
+    common.add_argument("--words", help="with --signal: the value of HAKOZUNA_STATS, for a program that overwrites its environment")
     common.add_argument("--wait", type=seconds, default=running.WAIT_SECONDS, metavar="SECONDS", help="for an answer; default: %(default)g")
     one = commands.add_parser("stats", parents=[common], help="print one report, of a running process or of a core file")
     what = one.add_mutually_exclusive_group(required=True)

@@ -1,14 +1,14 @@
-"""Asks a running process for a report: the library writes one when it gets the signal that HAKOZUNA_STATS or HAKOZUNA_PROFILE
-names (docs/statistics.md). Used by heap_stats.py and heap_profile.py.
+"""A running process, and how to ask it by a signal: the library writes a report when it gets the one that HAKOZUNA_STATS or
+HAKOZUNA_PROFILE names (docs/statistics.md). asking.py asks at a socket instead, unless the user says --signal.
 
 The words of the variable come from /proc/PID/environ. Programs that set the title of their process (redis-server, nginx) overwrite
-that memory, so two other sources follow it: the caller, and the words that `hakozuna run --watch` and `--profile` always use.
+that memory; then the caller gives the words.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import ctypes
 import glob
 import os
 import pathlib
@@ -17,20 +17,14 @@ import re
 import select
 import signal
 import stat
+import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 REPORTER = "hakozuna-stats"  # the library's thread that writes reports
 LIBRARY = re.compile(r"/libhakozuna[^/\n]*\.so[^/\n]*$", re.MULTILINE)
 LOOK_SECONDS = 0.01  # from one look at the file to the next
 WAIT_SECONDS = 10.0
-ASKED = ".asked"  # files of this name are only there to be read once, by this program
-# What command/hakozuna.in sets. The first signal is ignored by a program that has no handler for it.
-RUN_WORDS = {
-    "HAKOZUNA_STATS": f"json,children,signal=URG,file={{folder}}/%e.%p{ASKED}",
-    "HAKOZUNA_PROFILE": "children,signal=60,file={folder}/%e.%p.heap",
-}
 RUN_OPTION = {"HAKOZUNA_STATS": "--watch", "HAKOZUNA_PROFILE": "--profile"}
 EXAMPLE = {"HAKOZUNA_STATS": "json,signal=URG,file=/tmp/%e.%p.stats", "HAKOZUNA_PROFILE": "signal=USR2,file=/tmp/%e.%p.heap"}
 DEFAULT_FILE = {"HAKOZUNA_STATS": "", "HAKOZUNA_PROFILE": "%e.%p.heap"}
@@ -79,13 +73,6 @@ def words_of(variable: str, text: str) -> Words:
     return Words(variable, text, number, file, kind)
 
 
-def run_folders(user: int) -> list[str]:
-    """Where `hakozuna run` lets the reports go."""
-    folder = os.environ.get("XDG_RUNTIME_DIR", "")
-    ours = [f"{folder}/hakozuna"] if folder.startswith("/") and not re.search("[,%]", folder) else []
-    return [*ours, f"/tmp/hakozuna-{user}"]
-
-
 def path_pattern(file: str, pid: int) -> str:
     """A pattern for glob. The program's name cannot be known from outside, since programs overwrite it."""
     parts = {"%e": "*", "%p": str(pid), "%%": "%"}
@@ -125,6 +112,7 @@ class Process:
         self.folder = pathlib.Path(f"/proc/{number}")
         self.status = self.look()
         self.owner = int(self.status["Uid"].split()[0])
+        self.kept: pathlib.Path | None = None  # what it has answered at its socket; ends with this object
         self.inner_number = int(self.status.get("NSpid", str(number)).split()[-1])  # in its own namespace
 
     def __enter__(self) -> Process:
@@ -132,6 +120,8 @@ class Process:
 
     def __exit__(self, *_: object) -> None:
         os.close(self.descriptor)
+        if self.kept is not None:
+            self.kept.unlink()
 
     def look(self) -> dict[str, str]:
         try:
@@ -157,12 +147,24 @@ class Process:
         except OSError as error:
             raise Refused(f"process {self.number} has ended") from error
 
-    def threads(self) -> set[str]:
-        names = set()
+    def keep(self, data: bytes) -> int:
+        """Adds an answer to a file, and returns where it begins."""
+        if self.kept is None:
+            descriptor, name = tempfile.mkstemp(prefix="hakozuna-")
+            os.close(descriptor)
+            self.kept = pathlib.Path(name)
+        with self.kept.open("ab") as file:
+            start = file.tell()
+            file.write(data)
+        return start
+
+    def threads(self) -> dict[str, int]:
+        """Names and numbers; of threads with the same name, one."""
+        found = {}
         for path in self.folder.glob("task/*/comm"):
             with contextlib.suppress(OSError):
-                names.add(path.read_text(errors="replace").strip())
-        return names
+                found[path.read_text(errors="replace").strip()] = int(path.parent.name)
+        return found
 
     def catches(self, number: int) -> bool:
         return bool(int(self.status["SigCgt"], 16) >> number - 1 & 1)
@@ -174,10 +176,10 @@ class Process:
         return bool(waiter.poll(seconds * 1000))
 
     def send(self, number: int) -> None:
-        try:
-            signal.pidfd_send_signal(self.descriptor, number)
-        except ProcessLookupError as error:
-            raise Refused(f"process {self.number} has ended") from error
+        """To the library's thread, which does not block it. So it interrupts no call of another thread."""
+        thread = self.threads().get(REPORTER)
+        if self.has_ended(0) or thread is None or ctypes.CDLL(None).tgkill(self.number, thread, number) != 0:
+            raise Refused(f"process {self.number} has ended")
 
     def find(self, file: str) -> dict[str, os.stat_result]:
         """The regular files of a pattern, as the process sees them: in its folder, and in its container."""
@@ -205,30 +207,23 @@ class Process:
 
 
 def advice(variable: str) -> str:
-    return f"start it with {variable}={EXAMPLE[variable]}, or by 'hakozuna run {RUN_OPTION[variable]} PROGRAM'"
+    return f"start it with {variable}={EXAMPLE[variable]}, or by 'hakozuna run {RUN_OPTION[variable]} PROGRAM' and ask without --signal"
 
 
-def choices(process: Process, variable: str, told: str | None) -> list[Words]:
-    """The words that the process may have been started with: one, or those of `hakozuna run` in each of its folders."""
+def words_for(process: Process, variable: str, told: str | None) -> Words:
+    """The words that the process was started with."""
     environment = process.read("environ")
     named = re.search(rf"(?:^|\0){variable}=([^\0]*)", environment)
     has_reporter = REPORTER in process.threads()
     if not has_reporter and LIBRARY.search(process.read("maps")) is None:
         raise Refused(f"process {process.number} does not run under hakozuna: {advice(variable)}")
     if told is not None:
-        return [words_of(variable, told)]
+        return words_of(variable, told)
     if named is not None:
-        return [words_of(variable, named[1])]
-    others = (name for name in RUN_WORDS if name != variable)
-    if has_reporter and not any(re.search(rf"(?:^|\0){name}=", environment) for name in others):  # it has overwritten the words
-        every = [words_of(variable, RUN_WORDS[variable].format(folder=folder)) for folder in run_folders(process.owner)]
-        found = [words for words in every if (process.folder / f"root{os.path.dirname(words.file)}").is_dir()]
-        if found and process.catches(found[0].signal):
-            return found
-        raise Refused(
-            f"process {process.number} has overwritten its environment, and was not started by 'hakozuna run {RUN_OPTION[variable]}': "
-            f"give its {variable} again with --words"
-        )
+        return words_of(variable, named[1])
+    others = (name for name in EXAMPLE if name != variable)
+    if has_reporter and not any(re.search(rf"(?:^|\0){name}=", environment) for name in others):
+        raise Refused(f"process {process.number} has overwritten its environment: give its {variable} again with --words")
     raise Refused(f"process {process.number} was started without {variable}: {advice(variable)}")
 
 
@@ -250,20 +245,9 @@ def check(process: Process, words: Words) -> None:
         raise Refused(f"process {process.number} is stopped; after SIGCONT it can answer")
 
 
-@contextlib.contextmanager
-def alone(folder: str) -> Iterator[None]:
-    """One program at a time removes what it has read."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 @dataclass(frozen=True)
 class Answer:
-    """The bytes that the process has written; `path` has them from `start` on, unless the file was removed."""
+    """The bytes that the process has written; `path` has them from `start` on."""
 
     words: Words
     path: pathlib.Path
@@ -281,40 +265,29 @@ def grown(process: Process, words: Words, before: dict[str, os.stat_result]) -> 
     return None
 
 
-def wait(process: Process, tried: list[tuple[Words, dict[str, os.stat_result]]], seconds: float) -> Answer:
+def wait(process: Process, words: Words, before: dict[str, os.stat_result], seconds: float) -> Answer:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        for words, before in tried:
-            if (found := grown(process, words, before)) is not None:
-                with open(found[0], "rb") as file:
-                    file.seek(found[1])
-                    data = file.read()
-                if words.file.endswith(ASKED):
-                    os.unlink(found[0])
-                return Answer(words, pathlib.Path(found[0]), data, found[1])
+        if (found := grown(process, words, before)) is not None:
+            with open(found[0], "rb") as file:
+                file.seek(found[1])
+                return Answer(words, pathlib.Path(found[0]), file.read(), found[1])
         if process.has_ended(LOOK_SECONDS):
             raise Refused(f"process {process.number} has ended")
-    number = tried[0][0].signal
     raise NoAnswer(
-        f"process {process.number} has written no report within {seconds:g} s: it handles signal {number} itself, cannot write "
-        f"'{tried[0][0].file}' (then it says so on stderr), or is stopped"
+        f"process {process.number} has written no report within {seconds:g} s: it handles signal {words.signal} itself, cannot write "
+        f"'{words.file}' (then it says so on stderr), or is stopped"
     )
 
 
 def ask(process: Process, variable: str, told: str | None = None, seconds: float = WAIT_SECONDS) -> Answer:
     """Lets the process write a report, and reads it. Raises Refused."""
     process.status = process.look()
-    every = choices(process, variable, told)
-    for words in every:
-        check(process, words)
-    with contextlib.ExitStack() as stack:
-        for words in every:
-            if words.file.endswith(ASKED):
-                with contextlib.suppress(OSError):  # without it two programs at a time can miss an answer
-                    stack.enter_context(alone(f"{process.folder}/root{os.path.dirname(words.file)}"))
-        tried = [(words, process.find(words.file)) for words in every]
-        process.send(every[0].signal)
-        try:
-            return wait(process, tried, seconds)
-        except PermissionError as error:
-            raise Refused(f"{error.filename}: {error.strerror}") from error
+    words = words_for(process, variable, told)
+    check(process, words)
+    before = process.find(words.file)
+    process.send(words.signal)
+    try:
+        return wait(process, words, before, seconds)
+    except PermissionError as error:
+        raise Refused(f"{error.filename}: {error.strerror}") from error

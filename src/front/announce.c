@@ -14,7 +14,7 @@
 #include <sys/prctl.h>
 
 void hz_announce_filter(void) {
-    hz_reporter_confine();
+    (void)hz_reporter_confine();
     hz_keeper_confine();
 }
 
@@ -39,7 +39,7 @@ static bool is_of_threads(long result) {
 
 /* The kernel refuses the call if there is a second thread, and counts a joined thread for a moment longer. Nothing
    tells when that moment is over, so the call is repeated. */
-static long call_without_keeper(long number, long first, long second) {
+static long call_without_ours(long number, long first, long second) {
     enum { TRIES = 100, PAUSE_MS = 1 };
     const uint32_t never_changes = 0;
     long result = -EINVAL;
@@ -54,11 +54,12 @@ static long call_without_keeper(long number, long first, long second) {
 static int call_alone(long number, long first, long second) {
     long result = HZ_SYSCALL(number, first, second, 0);
     if (is_of_threads(result)) {
-        hz_reporter_confine();
-        if (hz_keeper_suspend()) {
-            result = call_without_keeper(number, first, second);
+        bool has_ended = hz_reporter_confine();
+        bool is_suspended = hz_keeper_suspend();
+        if (has_ended || is_suspended)
+            result = call_without_ours(number, first, second);
+        if (is_suspended)
             hz_keeper_resume(true);
-        }
     }
     return hz_announce_answer(result);
 }

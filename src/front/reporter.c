@@ -9,6 +9,7 @@
 #include "base/os/atomic.h"
 #include "base/os/os.h"
 #include "base/os/syscall.h"
+#include "base/process/listener.h"
 #include "base/process/process.h"
 #include "base/process/worker.h"
 #include "base/profile/profile.h"
@@ -59,6 +60,7 @@ static struct subject subjects[HZ_REQUESTS] = {
     [HZ_REQUEST_STATS] = {.variable = "HAKOZUNA_STATS", .owner_variable = "HAKOZUNA_STATS_OWNER"},
     [HZ_REQUEST_PROFILE] = {.variable = "HAKOZUNA_PROFILE", .owner_variable = "HAKOZUNA_PROFILE_OWNER"},
 };
+static char runtime_folder[HZ_REQUEST_ROOM]; /* $XDG_RUNTIME_DIR; "": none, or too long for a socket */
 static int stderr_copy = -1;         /* stderr as it was at the start, for programs that close theirs before they end */
 static bool had_stderr;              /* there was one at the start */
 static struct stat stderr_was;       /* what it was, so that another file with its number is noticed */
@@ -194,7 +196,8 @@ static bool wants_stderr(void) {
     bool is_wanted = false;
     for (unsigned i = 0; i < HZ_REQUESTS; i++) {
         const struct hz_request *wish = &subjects[i].wish;
-        is_wanted |= hz_request_is_any(wish) && (wish->file[0] == '\0' || wish->leaks);
+        is_wanted |= wish->leaks;
+        is_wanted |= wish->file[0] == '\0' && (wish->at_exit || wish->signal != 0 || wish->every_s != 0);
     }
     return is_wanted;
 }
@@ -215,6 +218,47 @@ static bool is_asked_meanwhile(void) {
     for (unsigned i = 0; i < HZ_REQUESTS; i++)
         is_asked |= subjects[i].wish.signal != 0 || subjects[i].wish.every_s != 0;
     return is_asked;
+}
+
+/* ---- asked at the socket ------------------------------------------------------------------------------ */
+
+/* Answers with "ok", the report, and "end" if the report is whole; or with "no: " and why not. Each is a line. */
+static void answer_write(const char *request, int file) {
+    static const struct {
+        const char *name;
+        enum hz_stats_format format;
+    } kinds[] = {{"text", HZ_STATS_TEXT}, {"verbose", HZ_STATS_VERBOSE}, {"json", HZ_STATS_JSON}};
+    static const char begin[] = "ok\n";
+    static const char end[] = "end\n";
+    static const char unknown[] = "no: what is asked is not known to this version of the library\n";
+    static const char unprofiled[] = "no: the process makes no heap profile\n";
+    int error = -1; /* nothing is written yet */
+    for (size_t i = 0; i < HZ_ARRAY_LENGTH(kinds); i++)
+        if (strcmp(request, kinds[i].name) == 0)
+            error = hz_os_write(file, begin, sizeof(begin) - 1) != 0 || hz_stats_print(file, kinds[i].format) != 0;
+    if (strcmp(request, "profile") == 0 && hz_profile_rate() != 0)
+        error = hz_os_write(file, begin, sizeof(begin) - 1) != 0 || hz_profile_write(file) != 0;
+    if (error == 0)
+        (void)hz_os_write(file, end, sizeof(end) - 1); /* all of these: a peer that has left needs no answer */
+    else if (error < 0 && strcmp(request, "profile") == 0)
+        (void)hz_os_write(file, unprofiled, sizeof(unprofiled) - 1);
+    else if (error < 0)
+        (void)hz_os_write(file, unknown, sizeof(unknown) - 1);
+}
+
+/* Starts the listener if a variable asks for it. The process has one thread. False when nothing listens. */
+static bool listener_begin(void) {
+    struct hz_listener_refusal refusal;
+    for (unsigned i = 0; i < HZ_REQUESTS; i++) {
+        if (!subjects[i].wish.listens || hz_os_is_confined())
+            continue;
+        if (hz_listener_start(runtime_folder, answer_write, &refusal))
+            return true;
+        reporter_say("hakozuna: %s: cannot listen in '%s': %s: error %d\n", subjects[i].variable, refusal.folder,
+                     refusal.what, refusal.error);
+        return false;
+    }
+    return false;
 }
 
 /* ---- signals --------------------------------------------------------------------------------------- */
@@ -368,10 +412,22 @@ static void term_do(void) {
     term_over();
 }
 
+/* A signal that is sent to this thread interrupts no call of the program. The program's threads do not block it: they
+   may want it, and the programs that they start would have it blocked, too. */
+static void signals_unblock(void) {
+    sigset_t named;
+    (void)sigemptyset(&named);
+    for (unsigned i = 0; i < HZ_REQUESTS; i++)
+        if (subjects[i].wish.signal != 0)
+            (void)sigaddset(&named, subjects[i].wish.signal);
+    (void)pthread_sigmask(SIG_UNBLOCK, &named, NULL); /* cannot fail */
+}
+
 static void *reporter_main(void *unused) {
     uint32_t seen;
     (void)unused;
     hz_worker_begin("hakozuna-stats");
+    signals_unblock();
     for (unsigned i = 0; i < HZ_REQUESTS; i++)
         due_set(&subjects[i], hz_os_now_ms());
     while (((seen = reporter_wait()) & ASKED_END) == 0) {
@@ -389,7 +445,7 @@ static void *reporter_main(void *unused) {
 }
 
 bool hz_reporter_is(void *(*start)(void *)) {
-    return start == reporter_main;
+    return start == reporter_main || hz_listener_is(start);
 }
 
 /* A program that was started with SIGTERM ignored, or under a filter of system calls, gets a report only when it ends
@@ -420,12 +476,14 @@ static void reporter_begin(void) {
     hz_store_rlx(&is_term_over, 0);
     hz_store_rlx(&term_since_ms, 0);
     hz_store_rlx(&reporting, hz_os_process_id());
-    if (!reporter_thread_start(on_term)) {
+    bool has_reporter = reporter_thread_start(on_term);
+    bool has_listener = listener_begin();
+    if (is_first_key && (has_reporter || has_listener))    /* a destructor of the key is not called without a value */
+        (void)pthread_setspecific(first_thread, subjects); /* without memory the process does not end by pthread_exit */
+    if (!has_reporter) {
         term_handler_remove();
         return;
     }
-    if (is_first_key)                                      /* a destructor of the key is not called without a value */
-        (void)pthread_setspecific(first_thread, subjects); /* without memory the process does not end by pthread_exit */
     for (unsigned i = 0; i < HZ_REQUESTS; i++) {
         if (on_term && is_at_end(&subjects[i]))
             handler_set(&subjects[i], SIGTERM);
@@ -439,10 +497,13 @@ static bool is_mine_to_end(void) {
     return hz_and_rlx(&has_thread, 0U) == 1; /* cas */
 }
 
-/* The process's first thread ends, and others go on. The reporter must not keep the process alive when they end. */
+/* The process's first thread ends, and others go on. Our threads must not keep the process alive when they end. */
 static void first_thread_ends(void *value) {
     (void)value;
-    if (hz_os_process_id() != hz_load_rlx(&reporting) || !is_mine_to_end()) /* relaxed: hint */
+    if (hz_os_process_id() != hz_load_rlx(&reporting)) /* relaxed: hint */
+        return;
+    (void)hz_listener_end(false); /* in a root without /proc and its folder it stays */
+    if (!is_mine_to_end())
         return;
     (void)pthread_detach(reporter_thread);
     ask(ASKED_END);
@@ -464,6 +525,7 @@ static void stderr_copy_close(void) {
 /* A fork's child has no reporter, and reports nothing unless it was asked. */
 static void reporter_after_fork(void) {
     bool is_any = false;
+    hz_listener_forget();
     hz_store_rlx(&has_thread, 0); /* relaxed, both: one thread */
     hz_store_rlx(&reporting, 0);
     for (unsigned i = 0; i < HZ_REQUESTS; i++) {
@@ -561,6 +623,9 @@ void hz_reporter_start(void) {
     }
     if (!is_any)
         return;
+    const char *runtime = hz_os_getenv("XDG_RUNTIME_DIR");
+    if (runtime != NULL && strlen(runtime) < sizeof(runtime_folder))
+        memcpy(runtime_folder, runtime, strlen(runtime) + 1);
     if (had_stderr && wants_stderr())
         stderr_copy = (int)HZ_SYSCALL(SYS_fcntl, STDERR, F_DUPFD_CLOEXEC, STDERR_COPY_MIN);
     is_first_key = pthread_key_create(&first_thread, first_thread_ends) == 0;
@@ -608,6 +673,7 @@ static bool reporter_end(void) {
 
 void hz_reporter_exit(void) {
     uint32_t by = hz_load_rlx(&reporting); /* relaxed: hint */
+    hz_listener_exit();
     if (!is_asked_at_end() || by == 0)
         return;
     if (hz_os_is_confined()) { /* the reporter has ended before */
@@ -622,14 +688,20 @@ void hz_reporter_exit(void) {
     reports_without_signals();
 }
 
-void hz_reporter_confine(void) {
+bool hz_reporter_confine(void) {
     int cancel_state;
-    if (hz_load_rlx(&reporting) == 0 || !hz_os_thread_is_itself() || /* relaxed, both: hint */
-        hz_os_process_id() != hz_load_rlx(&reporting) || !is_mine_to_end())
-        return;
-    term_handler_remove();
+    if (hz_os_is_confined() ||                                       /* nothing is left to end */
+        hz_load_rlx(&reporting) == 0 || !hz_os_thread_is_itself() || /* relaxed, both: hint */
+        hz_os_process_id() != hz_load_rlx(&reporting))
+        return false;
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* cannot fail. pthread_join is such a point */
-    ask(ASKED_END);
-    (void)pthread_join(reporter_thread, NULL); /* cannot fail: only this thread joins it */
+    bool has_ended = hz_listener_end(true);
+    if (is_mine_to_end()) {
+        has_ended = true;
+        term_handler_remove();
+        ask(ASKED_END);
+        (void)pthread_join(reporter_thread, NULL); /* cannot fail: only this thread joins it */
+    }
     (void)pthread_setcancelstate(cancel_state, NULL);
+    return has_ended;
 }

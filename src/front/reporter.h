@@ -1,10 +1,12 @@
 /*
  * reporter.h - writes statistics and heap profiles of a process that runs, as HAKOZUNA_STATS and HAKOZUNA_PROFILE ask
- * (request.h): when the process ends, when it gets a signal, every so many seconds. In the products only.
+ * (request.h): when the process ends, when it gets a signal, every so many seconds, when somebody asks at a socket. In
+ * the products only.
  *
  * A signal's handler only sets a bit and wakes a thread, the reporter, which does the work. That of SIGTERM then waits
  * for the end, unless it has interrupted the heap or the profile. So a signal may come at any time, also inside malloc.
- * The reporter has no thread block: it allocates nothing.
+ * The reporter has no thread block: it allocates nothing. Whoever asks at a socket is answered by another thread, the
+ * listener (base/process/listener.h).
  */
 #ifndef HZ_FRONT_REPORTER_H
 #define HZ_FRONT_REPORTER_H
@@ -34,11 +36,12 @@ void hz_reporter_start(void);
 /* When the process ends. */
 void hz_reporter_exit(void);
 
-/* The program is about to restrict its system calls. Ends the reporter, and waits for its end. From then on there is at
-   most a report at exit, on stderr. Any thread, outside malloc and free; before hz_keeper_confine. */
-void hz_reporter_confine(void);
+/* The program is about to restrict its system calls. Ends reporter and listener, and waits for their end. From then on
+   there is at most a report at exit, on stderr. Returns whether a thread has ended. Any thread, outside malloc and
+   free; before hz_keeper_confine. */
+bool hz_reporter_confine(void);
 
-/* Whether a thread with this function is the reporter. */
+/* Whether a thread with this function is the reporter or the listener. */
 bool hz_reporter_is(void *(*start)(void *));
 
 #endif

@@ -126,6 +126,8 @@ static const char *read_own_word(struct word word, struct hz_request *request) {
 static const char *read_word(struct word word, struct hz_request *request) {
     if (is(word, "1") || is(word, "exit")) {
         request->at_exit = true;
+    } else if (is(word, "listen")) {
+        request->listens = true;
     } else if (is(word, "children")) {
         request->in_children = true;
     } else if (has_key(&word, "signal=")) {
@@ -167,12 +169,12 @@ void hz_request_read(enum hz_request_of of, const char *words, struct hz_request
             break;
         start = word.start + word.length + 1;
     }
-    if (is_good && request->signal == 0 && request->every_s == 0 && !request->leaks)
+    if (is_good && !request->listens && request->signal == 0 && request->every_s == 0 && !request->leaks)
         request->at_exit = true;
 }
 
 bool hz_request_is_any(const struct hz_request *request) {
-    return request->at_exit || request->leaks || request->signal != 0 || request->every_s != 0;
+    return request->at_exit || request->leaks || request->listens || request->signal != 0 || request->every_s != 0;
 }
 
 bool hz_request_path(const char *pattern, const char *program, uint32_t id, char *path, size_t room) {

@@ -10,11 +10,13 @@
 #include "base/os/compiler.h"
 
 #define HZ_REQUEST_WORDS                                                                                               \
-    "text, verbose, json, exit, signal=NAME, every=SECONDS, file=PATTERN with %p and %e, children; 0 (off), 1 "        \
+    "text, verbose, json, exit, listen, signal=NAME, every=SECONDS, file=PATTERN with %p and %e, children; 0 (off), "  \
+    "1 "                                                                                                               \
     "(text,exit)"
 
 #define HZ_REQUEST_PROFILE_WORDS                                                                                       \
-    "rate=BYTES, unwind=tables or frame-pointer, exit, leak, signal=NAME, every=SECONDS, file=PATTERN with %p and "    \
+    "rate=BYTES, unwind=tables or frame-pointer, exit, leak, listen, signal=NAME, every=SECONDS, file=PATTERN with "   \
+    "%p and "                                                                                                          \
     "%e, children; 0 (off), 1 (exit)"
 
 enum {
@@ -32,6 +34,7 @@ struct hz_request {
     bool by_frames;              /* of a profile: call stacks by frame pointers */
     bool leaks;                  /* of a profile: at exit, a list of leaks */
     bool at_exit;                /* and before SIGTERM ends the process */
+    bool listens;                /* whoever asks at a socket (listener.h) */
     bool in_children;            /* in processes that the program starts, too */
     int signal;                  /* 0: none */
     uint32_t every_s;            /* 0: never */

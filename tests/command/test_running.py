@@ -1,4 +1,6 @@
-"""command/running.py and what asks through it: `hakozuna run --watch`, `stats`, `top`, `profile PID`, and why there is no report."""
+"""What asks a process: `hakozuna run --watch`, `stats`, `top`, `profile PID`; by a signal too (running.py); and why there is no report.
+
+test_asking.py has what only the socket needs."""
 
 import concurrent.futures
 import contextlib
@@ -103,7 +105,8 @@ def test_a_program_that_run_has_started(tmp_path):
             assert re.search(rf"(?m)^{part}", text), f"no {part}"
         folder = tmp_path / "hakozuna"
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert list(folder.iterdir()) == [], "what was asked for is not kept"
+        (socket,) = folder.iterdir()
+        assert re.fullmatch(rf"{service.pid}\.[0-9a-f]{{8}}", socket.name) and socket.is_socket() and stat.S_IMODE(socket.stat().st_mode) == 0o600
         report = json.loads(good(stats(service.pid, "--json")))
         validator().validate(report)
         assert report["heap"]["live_bytes"] > 2_000_000 and report["process"]["pid"] == service.pid
@@ -125,7 +128,7 @@ def test_a_file_of_the_user_is_kept_and_only_his_to_read(tmp_path):
         os.umask(before)
     with service:
         for count in (1, 2):
-            good(stats(service.pid))
+            good(stats(service.pid, "--signal"))
             (file,) = tmp_path.iterdir()
             assert len(file.read_text().splitlines()) == count
         assert file.name == f"python3.{service.pid}%"
@@ -135,16 +138,16 @@ def test_a_file_of_the_user_is_kept_and_only_his_to_read(tmp_path):
 def test_a_relative_file_lies_in_the_folder_of_the_process(tmp_path):
     code = f"import os; os.chdir({str(tmp_path)!r})" + SERVICE
     with preloaded("json,signal=USR1,file=report", code) as service:
-        assert str(service.pid) in good(stats(service.pid))
+        assert str(service.pid) in good(stats(service.pid, "--signal"))
     assert (tmp_path / "report").is_file()
 
 
 def test_reports_as_text(tmp_path):
     with preloaded(f"verbose,signal=USR2,file={tmp_path}/%p") as service:
-        text = good(stats(service.pid))
+        text = good(stats(service.pid, "--signal"))
         assert HEAD.search(text) and "\nconfig:" in text
         for words in (["--json"], ["--part", "sizes"]):
-            done = stats(service.pid, *words)
+            done = stats(service.pid, "--signal", *words)
             assert done.returncode == 2 and f"process {service.pid} writes reports as verbose, not as json: start it with " in done.stderr
 
 
@@ -155,9 +158,10 @@ def test_a_program_that_overwrites_its_environment(tmp_path):
         assert HEAD.search(good(stats(service.pid, folder=tmp_path)))
     words = f"json,signal=USR2,file={tmp_path}/%p"
     with preloaded(words, OVERWRITES + SERVICE) as service:
-        done = stats(service.pid, folder=tmp_path / "none")
+        done = stats(service.pid, "--signal")
         assert done.returncode == 2 and "has overwritten its environment" in done.stderr and "--words" in done.stderr
-        assert HEAD.search(good(stats(service.pid, "--words", words)))
+        assert HEAD.search(good(stats(service.pid, "--signal", "--words", words)))
+        refused(2, "--words says which signal and file .* names, so it needs --signal", service.pid, "--words", words)
 
 
 def test_several_ask_at_a_time(tmp_path):
@@ -276,8 +280,7 @@ def test_a_profile_of_a_running_process(tmp_path):
         text = tool.communicate(timeout=TIMEOUT_SECONDS)[0]
         assert tool.returncode == 0 and "live:" not in text
         assert good(called("heap_profile.py", service.pid, "--allocated", "--no-symbols")).startswith(f"python3, process {service.pid}: allocated: ")
-        done = stats(service.pid)
-        assert done.returncode == 2 and "was started without HAKOZUNA_STATS" in done.stderr
+        assert HEAD.search(good(stats(service.pid))), "whichever variable has the word, the process can be asked for statistics"
 
 
 FLOW_SERVICE = """
@@ -437,12 +440,12 @@ def test_no_such_process():
     refused(2, f"there is no process {2**40}", 2**40)
 
 
-HINT = r"start it with HAKOZUNA_STATS=json,signal=URG,file=/tmp/%e\.%p\.stats, or by 'hakozuna run --watch PROGRAM'"
+HINT = r"start it with HAKOZUNA_STATS=json,signal=URG,file=/tmp/%e\.%p\.stats, or by 'hakozuna run --watch PROGRAM' and ask without --signal"
 
 
 def test_a_process_without_the_library():
     with Service() as service:
-        refused(2, f"process {service.pid} does not run under hakozuna: {HINT}", service.pid)
+        refused(2, f"process {service.pid} does not run under hakozuna: {HINT}", service.pid, "--signal")
 
 
 @pytest.mark.parametrize(
@@ -455,7 +458,7 @@ def test_a_process_without_the_library():
 )
 def test_a_process_that_was_not_asked_like_that(words, why):
     with preloaded(words) as service:
-        refused(2, f"process {service.pid} {why}: {HINT}", service.pid)
+        refused(2, f"process {service.pid} {why}: {HINT}", service.pid, "--signal")
 
 
 def test_a_child_that_is_silent(tmp_path):
@@ -471,21 +474,21 @@ os.wait()
 """
     with preloaded(f"json,signal=USR2,file={tmp_path}/%p", code) as service:
         child = int(service.process.stdout.readline())
-        refused(2, rf"process {child} has HAKOZUNA_STATS=.*, and no thread 'hakozuna-stats': it is a child .* children .*", child)
+        refused(2, rf"process {child} has HAKOZUNA_STATS=.*, and no thread 'hakozuna-stats': it is a child .* children .*", child, "--signal")
         assert pathlib.Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "S", "it got no signal, which would end it"
 
 
 def test_no_signal_without_a_handler(tmp_path):
     code = "import signal; signal.signal(signal.SIGUSR2, signal.SIG_DFL)" + SERVICE
     with preloaded(f"json,signal=USR2,file={tmp_path}/%p", code) as service:
-        refused(2, f"process {service.pid} has no handler for signal {int(signal.SIGUSR2)}, which HAKOZUNA_STATS names", service.pid)
+        refused(2, f"process {service.pid} has no handler for signal {int(signal.SIGUSR2)}, which HAKOZUNA_STATS names", service.pid, "--signal")
         service.grow(1)
 
 
 def test_a_program_with_a_handler_of_its_own(tmp_path):
     code = "import signal; signal.signal(signal.SIGUSR2, lambda *_: None)" + SERVICE
     with preloaded(f"json,signal=USR2,file={tmp_path}/%p", code) as service:
-        refused(1, rf"process {service.pid} has written no report within 0\.2 s: it handles signal 12 itself, .*", service.pid, "--wait", "0.2")
+        refused(1, rf"process {service.pid} has written no report within 0\.2 s: it handles signal 12 itself, .*", service.pid, "--signal", "--wait", "0.2")
 
 
 def test_a_process_that_is_stopped(tmp_path):
@@ -505,7 +508,7 @@ def test_a_process_that_has_ended_but_is_not_reaped(tmp_path):
 def test_reports_that_cannot_be_read_back(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     with preloaded(f"json,signal=USR2,file={tmp_path}/fifo") as service:
-        refused(2, f"'{tmp_path}/fifo' is not a regular file, so its reports cannot be read back", service.pid)
+        refused(2, f"'{tmp_path}/fifo' is not a regular file, so its reports cannot be read back", service.pid, "--signal")
 
 
 def test_a_process_of_another_user():
@@ -552,13 +555,6 @@ def test_a_pattern_of_files():
     assert running.path_pattern("/tmp/a[b]%e.%p%%", 7) == "/tmp/a[[]b]*.7%"
 
 
-def test_run_sets_the_words_that_are_looked_for():
-    text = (ROOT / "command/hakozuna.in").read_text()
-    for variable, words in running.RUN_WORDS.items():
-        assert f'export {variable}="{words.format(folder="$folder")}"' in text
-        assert f'= "{words}"\n' in (ROOT / "packaging/python/hakozuna/__init__.py").read_text()
-
-
 # ---- run -------------------------------------------------------------------------------------------
 
 
@@ -570,8 +566,7 @@ def test_run_passes_words_on(tmp_path):
     shown = 'echo "$LD_PRELOAD $HAKOZUNA_STATS"; printf "%s|" "$@"'
     done = run("run", "--lane=hz4", "--watch", "--", "sh", "-c", shown, "sh", "--watch", "two words", XDG_RUNTIME_DIR=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
-    words = f"json,children,signal=URG,file={tmp_path}/hakozuna/%e.%p.asked"
-    assert done.stdout == f"{COMMAND.parent}/../lib/libhakozuna-hz4.so.0 {words}\n--watch|two words|"
+    assert done.stdout == f"{COMMAND.parent}/../lib/libhakozuna-hz4.so.0 listen,children\n--watch|two words|"
     assert run("run", "sh", "-c", "exit 7").returncode == 7
     assert run("run", "env").stdout.count("HAKOZUNA") == 0
 
@@ -588,10 +583,10 @@ def test_run_puts_files_only_where_nobody_else_can(tmp_path):
     assert "cannot make the folder" in run(*order, XDG_RUNTIME_DIR=str(tmp_path / "none")).stderr
 
 
-@pytest.mark.parametrize("folder", ["", "relative", "/a,b", "/a%e"])
-def test_a_folder_that_cannot_stand_in_the_variable_is_not_used(folder):
-    text = run("run", "--watch", "env", XDG_RUNTIME_DIR=folder).stdout
-    assert f"file=/tmp/hakozuna-{os.getuid()}/%e.%p.asked" in text
+@pytest.mark.parametrize("folder", ["", "relative"])
+def test_a_folder_that_is_none_is_not_used(folder):
+    text = run("run", "--watch", "sh", "-c", f"ls /tmp/hakozuna-{os.getuid()}/$$.*", XDG_RUNTIME_DIR=folder).stdout
+    assert re.fullmatch(rf"/tmp/hakozuna-{os.getuid()}/\d+\.[0-9a-f]{{8}}\n", text)
 
 
 @pytest.mark.parametrize("words", [["run"], ["run", "--watch"], ["run", "--lane"], ["run", "--nonsense", "true"]])

@@ -97,8 +97,9 @@ def test_python_with_threads_and_a_fork(library: Path, tmp_path: Path) -> None:
         {"HAKOZUNA_STATS": "exit,every=1", "HAKOZUNA_PROFILE": "exit,file=profile"},
         {"HAKOZUNA_STATS": "exit,file=stats", "HAKOZUNA_SAMPLE_GUARD": "50"},
         {"HAKOZUNA_PROFILE": "exit,unwind=frame-pointer,file=profile"},
+        {"HAKOZUNA_STATS": "exit,listen"},
     ],
-    ids=["profile", "guard", "frames"],
+    ids=["profile", "guard", "frames", "listen"],
 )
 def test_reports_and_guards(
     library: Path, programs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
@@ -113,7 +114,8 @@ def test_reports_and_guards(
 def test_a_confined_process_makes_plain_calls_only(
     library: Path, programs: dict[str, Path], tmp_path: Path, when: str, work: str
 ) -> None:
-    calls = trace(library, tmp_path, programs["sandbox"], when, "prctl:EPERM", work, "getrusage")
+    variables = {"HAKOZUNA_STATS": "listen"} if work == "one" else {}
+    calls = trace(library, tmp_path, programs["sandbox"], when, "prctl:EPERM", work, "getrusage", variables=variables)
     assert unlisted(calls, PAGE.read_text()) == []
     assert {"mmap", "mprotect", "madvise"} <= {call.name for call in calls if call.is_confined}
 

@@ -32,6 +32,7 @@ extern "C" {
 #include "base/os/random.h"
 #include "base/process/cgroup.h"
 #include "base/process/cpus.h"
+#include "base/process/listener.h"
 #include "base/process/startup.h"
 #include "base/process/symbols.h"
 #include "base/profile/callstack.h"

@@ -204,9 +204,9 @@ bool hz_os_barrier_prepare(bool ask);
 bool hz_os_barrier(void);
 
 /* Gives the calling thread a table of files of its own, which is empty. What it opens then is not seen by other
-   threads, which may close any number at any time. False if it cannot be done: the process may be filtered, or the
-   kernel older than 5.9. For a thread of the library's own. */
-bool hz_os_files_own(void);
+   threads, which may close any number at any time. Returns 0, or an errno value if it cannot be done: ENOSYS before
+   Linux 5.9, and in a process that may be filtered unless `ask` says to try. For a thread of the library's own. */
+int hz_os_files_own(bool ask);
 
 /* Where the calling thread has a table of its own: a descriptor in it for a file of the process; -errno if there is
    none. hz_os_write calls it. */

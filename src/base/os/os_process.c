@@ -169,12 +169,15 @@ bool hz_os_barrier(void) {
 
 static HZ_TLS bool files_are_own; /* owner */
 
-bool hz_os_files_own(void) {
+int hz_os_files_own(bool ask) {
     enum { UNSHARE = 1 << 1 }; /* CLOSE_RANGE_UNSHARE; the headers of Linux 5.9 have it */
+    long error = -ENOSYS;
 #ifdef SYS_close_range
-    files_are_own = hz_os_is_unfiltered() && HZ_SYSCALL(SYS_close_range, 0, UINT_MAX, UNSHARE) == 0;
+    if (ask || hz_os_is_unfiltered())
+        error = HZ_SYSCALL(SYS_close_range, 0, UINT_MAX, UNSHARE);
 #endif
-    return files_are_own;
+    files_are_own = error == 0;
+    return (int)-error;
 }
 
 /* From another thread of the process; -errno when that is not possible. */

@@ -49,7 +49,8 @@ void hz_process_get(struct hz_process *process) {
     unsigned long ticks = getauxval(AT_CLKTCK); /* the kernel always tells it */
     if (rss == NULL || ticks == 0)
         return;
-    uint64_t started_ms = number_at(start) * MS / ticks;
+    process->start_ticks = number_at(start);
+    uint64_t started_ms = process->start_ticks * MS / ticks;
     uint64_t now_ms = hz_os_uptime_ms();
     process->is_known = true;
     process->uptime_ms = now_ms > started_ms ? now_ms - started_ms : 0;

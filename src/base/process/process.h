@@ -10,9 +10,10 @@
 #include "base/os/compiler.h"
 
 struct hz_process {
-    const char *program; /* the name it was started by, without directories; constant */
-    uint32_t id;         /* 0 in a confined process */
-    bool is_known;       /* the three figures below are */
+    const char *program;  /* the name it was started by, without directories; constant */
+    uint32_t id;          /* 0 in a confined process */
+    bool is_known;        /* the figures below are */
+    uint64_t start_ticks; /* when it was started, since the system's start */
     uint64_t uptime_ms;
     size_t threads;
     size_t rss_bytes;

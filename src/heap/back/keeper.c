@@ -275,7 +275,7 @@ static void started_as(enum keeper_state reached) {
 /* Replaces what the keeper inherited from the thread that started it. True if it has files of its own. */
 static bool become_independent(void) {
     hz_worker_begin("hakozuna");
-    bool has_own_files = hz_os_files_own();
+    bool has_own_files = hz_os_files_own(false) == 0;
     if (has_own_files)
         hz_surroundings_read();
     return has_own_files;

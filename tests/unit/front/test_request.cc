@@ -53,6 +53,19 @@ TEST(Request, WordsAndTheirValues) {
     EXPECT_TRUE(refused.empty());
 }
 
+TEST(Request, ListeningIsATime) {
+    for (enum hz_request_of of : {HZ_REQUEST_STATS, HZ_REQUEST_PROFILE}) {
+        struct hz_request request = read("listen,children", of);
+        EXPECT_TRUE(request.listens && request.in_children && hz_request_is_any(&request));
+        EXPECT_FALSE(request.at_exit);
+        EXPECT_TRUE(read("listen,exit", of).at_exit);
+        EXPECT_FALSE(read("exit", of).listens);
+        EXPECT_TRUE(refused.empty());
+        EXPECT_FALSE(read("listen=1", of).listens);
+        EXPECT_EQ(refused.size(), 1U);
+    }
+}
+
 TEST(Request, BadWordsAreRefusedOneByOne) {
     struct hz_request request = read("json,jsn,every=0,,signal=KILL,signal=,exit ");
     EXPECT_EQ(refused, std::vector<std::string>({"jsn", "every=0", "", "signal=KILL", "signal=", "exit "}));

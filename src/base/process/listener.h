@@ -1,0 +1,51 @@
+/*
+ * listener.h - a thread that waits at a unix socket, and answers each connection with a function of the caller. So a
+ * process can be asked without a signal: no call of the program is interrupted.
+ *
+ * The socket is FOLDER/PID.MARK, where PID is the process's number in its own namespace. FOLDER is hakozuna in
+ * $XDG_RUNTIME_DIR, or /tmp/hakozuna-UID without that variable; only its user may enter it. The mark keeps apart what
+ * has the same number: processes of several namespaces that share a folder, and what an earlier process has left
+ * behind. A program after exec has the mark of the one before, and takes its place. Answers go to the process's user
+ * and to root.
+ *
+ * The thread has a table of files of its own, so the program sees none of these descriptors, and closes none of them.
+ * It blocks all signals, sleeps in ppoll between two connections, and allocates nothing.
+ */
+#ifndef HZ_BASE_PROCESS_LISTENER_H
+#define HZ_BASE_PROCESS_LISTENER_H
+
+#include "base/os/compiler.h"
+
+enum { HZ_LISTENER_REQUEST_ROOM = 64 };
+
+/* Writes the answer to `file`. The request is the line that the other side has sent, without its end. Runs in the
+   listener's thread. */
+typedef void hz_listener_answer(const char *request, int file);
+
+/* Why nothing listens. */
+struct hz_listener_refusal {
+    const char *folder; /* constant */
+    const char *what;   /* constant: "socket", for example */
+    int error;          /* an errno value */
+};
+
+/* Starts the thread and waits until it listens. `runtime_folder`: $XDG_RUNTIME_DIR, or NULL. False if it does not
+   listen. In a process with one thread; allocates what a thread needs. */
+bool hz_listener_start(const char *runtime_folder, hz_listener_answer *answer, struct hz_listener_refusal *refusal);
+
+/* Ends the thread, removes the socket, and with `wait` waits for both; an answer is finished before, which can take
+   seconds. If the thread cannot be reached, it sleeps on, and ends when it wakes; in a confined process it then makes
+   no system call but futex. Any thread; not from a signal handler. Returns whether it was there and
+   was reached. */
+bool hz_listener_end(bool wait);
+
+/* The process ends: removes the socket. */
+void hz_listener_exit(void);
+
+/* In a fork's child, which has no such thread. */
+void hz_listener_forget(void);
+
+/* Whether a thread with this function is the listener. */
+bool hz_listener_is(void *(*start)(void *));
+
+#endif
