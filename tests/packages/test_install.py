@@ -18,7 +18,7 @@ USAGE = (
     "       hakozuna profile PID | list|pprof|folded|leaks|flow FILE [OPTION...]\n"
     "       hakozuna why PROGRAM [ARGUMENT...]\n"
 )
-SCRIPTS = {f"lib/hakozuna/{name}.py" for name in ("heap_core", "heap_profile", "heap_stats", "running")}
+SCRIPTS = {f"lib/hakozuna/{name}.py" for name in ("asking", "heap_core", "heap_profile", "heap_stats", "running")}
 TOOLS = {"bin/hakozuna", *SCRIPTS, "share/man/man1/hakozuna.1", "share/man/man7/hakozuna.7"}
 FUNCTIONS = re.findall(r"(?m)^HZ_API [^;(]*\b(hz_\w+)\(", (ROOT / "include/hakozuna/hakozuna.h").read_text())
 

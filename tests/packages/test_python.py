@@ -60,7 +60,7 @@ def test_the_wheel_has_the_libraries(wheels):
         found = {name for name in archive.namelist() if ".dist-info/" not in name}
         sizes = {name: archive.getinfo(name).file_size for name in found}
     names = ["hakozuna", *(f"hakozuna-{lane}" for lane in LANES[1:])]
-    tools = {f"hakozuna/tools/{name}.py" for name in ("heap_core", "heap_profile", "heap_stats", "running")}
+    tools = {f"hakozuna/tools/{name}.py" for name in ("asking", "heap_core", "heap_profile", "heap_stats", "running")}
     assert found == {"hakozuna/__init__.py", "hakozuna/__main__.py", *tools, *(f"hakozuna/lib/lib{name}.so.0" for name in names)}
     assert "-py3-none-linux_" in wheels[1].name
     assert sizes["hakozuna/lib/libhakozuna.so.0"] < 600 << 10, "with its debug information it has megabytes"
