@@ -15,6 +15,7 @@
 #include "base/profile/profile.h"
 #include "base/profile/profile_write.h"
 #include "front/request.h"
+#include "heap/back/limit.h"
 #include "heap/threads/park.h"
 
 #include <errno.h>
@@ -197,7 +198,7 @@ static bool wants_stderr(void) {
     for (unsigned i = 0; i < HZ_REQUESTS; i++) {
         const struct hz_request *wish = &subjects[i].wish;
         is_wanted |= wish->leaks;
-        is_wanted |= wish->file[0] == '\0' && (wish->at_exit || wish->signal != 0 || wish->every_s != 0);
+        is_wanted |= wish->file[0] == '\0' && (wish->at_exit || hz_request_is_meanwhile(wish));
     }
     return is_wanted;
 }
@@ -216,7 +217,7 @@ static bool is_asked_at_end(void) {
 static bool is_asked_meanwhile(void) {
     bool is_asked = false;
     for (unsigned i = 0; i < HZ_REQUESTS; i++)
-        is_asked |= subjects[i].wish.signal != 0 || subjects[i].wish.every_s != 0;
+        is_asked |= hz_request_is_meanwhile(&subjects[i].wish);
     return is_asked;
 }
 
@@ -266,6 +267,11 @@ static bool listener_begin(void) {
 static void ask(uint32_t what) {
     (void)hz_or_rlx(&reporter_asked, what); /* relaxed: no data is behind it */
     hz_os_wake(&reporter_asked, 1);
+}
+
+/* The allocator calls it, perhaps with a lock held. */
+static void ask_for_profile(void) {
+    ask(1U << HZ_REQUEST_PROFILE);
 }
 
 /* Ends the process as the signal does that has no handler. Returns only in the first process of a container, which
@@ -616,6 +622,10 @@ void hz_reporter_start(void) {
     bool has_profile = hz_profile_rate() != 0;
     if (!has_profile)
         wish_drop(&subjects[HZ_REQUEST_PROFILE]);
+    if (subjects[HZ_REQUEST_PROFILE].wish.at_peak)
+        hz_profile_watch_peak(ask_for_profile);
+    if (subjects[HZ_REQUEST_PROFILE].wish.at_limit)
+        hz_heap_limit_watch(ask_for_profile);
     for (unsigned i = 0; i < HZ_REQUESTS; i++) {
         is_any |= hz_request_is_any(&subjects[i].wish);
         if (subjects[i].owner_text[0] != '\0')

@@ -107,6 +107,10 @@ static const char *read_own_word(struct word word, struct hz_request *request) {
     }
     if (is(word, "leak")) {
         request->leaks = true;
+    } else if (is(word, "peak")) {
+        request->at_peak = true;
+    } else if (is(word, "limit")) {
+        request->at_limit = true;
     } else if (has_key(&word, "rate=")) {
         uint64_t bytes = rate_of_word(word);
         if (bytes == 0)
@@ -169,12 +173,16 @@ void hz_request_read(enum hz_request_of of, const char *words, struct hz_request
             break;
         start = word.start + word.length + 1;
     }
-    if (is_good && !request->listens && request->signal == 0 && request->every_s == 0 && !request->leaks)
+    if (is_good && !hz_request_is_any(request))
         request->at_exit = true;
 }
 
+bool hz_request_is_meanwhile(const struct hz_request *request) {
+    return request->at_peak || request->at_limit || request->signal != 0 || request->every_s != 0;
+}
+
 bool hz_request_is_any(const struct hz_request *request) {
-    return request->at_exit || request->leaks || request->listens || request->signal != 0 || request->every_s != 0;
+    return request->at_exit || request->leaks || request->listens || hz_request_is_meanwhile(request);
 }
 
 bool hz_request_path(const char *pattern, const char *program, uint32_t id, char *path, size_t room) {

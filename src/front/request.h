@@ -15,7 +15,8 @@
     "(text,exit)"
 
 #define HZ_REQUEST_PROFILE_WORDS                                                                                       \
-    "rate=BYTES, unwind=tables or frame-pointer, exit, leak, listen, signal=NAME, every=SECONDS, file=PATTERN with "   \
+    "rate=BYTES, unwind=tables or frame-pointer, exit, leak, peak, limit, listen, signal=NAME, every=SECONDS, "        \
+    "file=PATTERN with "                                                                                               \
     "%p and "                                                                                                          \
     "%e, children; 0 (off), 1 (exit)"
 
@@ -33,6 +34,8 @@ struct hz_request {
     uint64_t rate;               /* of a profile; bytes */
     bool by_frames;              /* of a profile: call stacks by frame pointers */
     bool leaks;                  /* of a profile: at exit, a list of leaks */
+    bool at_peak;                /* of a profile: live memory is a tenth above the last peak */
+    bool at_limit;               /* of a profile: the heap stays above the soft limit */
     bool at_exit;                /* and before SIGTERM ends the process */
     bool listens;                /* whoever asks at a socket (listener.h) */
     bool in_children;            /* in processes that the program starts, too */
@@ -45,6 +48,9 @@ struct hz_request {
    how to report means at exit. */
 void hz_request_read(enum hz_request_of of, const char *words, struct hz_request *request,
                      void (*refuse)(const char *word, size_t length, const char *allowed));
+
+/* Whether there is anything that the reporter's thread does while the program runs. */
+bool hz_request_is_meanwhile(const struct hz_request *request);
 
 /* Whether there is anything to do. */
 bool hz_request_is_any(const struct hz_request *request);

@@ -155,6 +155,79 @@ def test_the_flow_between_threads(preload: Preload, profiled: Path, tmp_path: Pa
         assert sites == ["by_malloc_medium", "by_malloc_small"], "and not what the producer frees itself"
 
 
+GROWS = """
+import sys
+kept = []
+for line in sys.stdin:
+    kept += [bytearray(100_000) for _ in range(int(line))]
+    if int(line) == 0:
+        kept.clear()
+    print("done", flush=True)
+"""
+
+
+def live_of(file: Path) -> list[int]:
+    """What each moment says is live, in bytes; none if there is no whole file yet."""
+    try:
+        count = len(heap_profile.read_moments(file))
+    except heap_profile.BadInput:
+        return []
+    listed = tool("list", file).splitlines()[1:]
+    assert len(listed) >= count
+    return [float(re.search(r"(\S+) MiB", line)[1]) * 2**20 for line in listed]
+
+
+def test_a_moment_at_each_peak(preload: Preload, tmp_path: Path) -> None:
+    """The file says what was live when the program held most, although it has freed it before it ends."""
+    environment = preload.environment(HAKOZUNA_PROFILE=f"rate=16K,peak,file={tmp_path}/profile")
+    command = ["/usr/bin/python3", "-I", "-S", "-c", GROWS]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        peak = 0
+        for step in (100, 100, 0, 50):  # 10 MB, 20 MB, nothing, 5 MB
+            process.stdin.write(f"{step}\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "done\n"
+            peak += step * 100_000 if step == 100 else 0
+            while max(live_of(tmp_path / "profile"), default=0) < 0.8 * peak:
+                pass  # the library writes it soon; the test's timeout ends this
+        process.stdin.close()
+        assert process.wait(TIMEOUT_SECONDS) == 0
+    live = live_of(tmp_path / "profile")
+    assert len(live) >= 2 and 0.8 * peak < max(live) < 1.2 * peak
+
+
+LIMITED = """
+import ctypes, sys
+library = ctypes.CDLL(None)
+library.hz_limit_set(ctypes.c_size_t(20_000_000), ctypes.c_size_t(0))
+kept = []
+for line in sys.stdin:
+    kept += [bytearray(1000) for _ in range(int(line))]
+    print("done", flush=True)
+"""
+
+
+def test_a_moment_at_the_limit(preload: Preload, tmp_path: Path) -> None:
+    environment = preload.environment(HAKOZUNA_PROFILE=f"rate=16K,limit,file={tmp_path}/profile")
+    command = ["/usr/bin/python3", "-I", "-c", LIMITED]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def grow(blocks: int) -> None:
+            process.stdin.write(f"{blocks}\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "done\n"
+
+        grow(5000)
+        assert not (tmp_path / "profile").exists(), "5 MB are below it"
+        grow(20000)
+        wait_for_moments(tmp_path / "profile", 1)
+        grow(20000)
+        process.stdin.close()
+        assert process.wait(TIMEOUT_SECONDS) == 0
+    (live,) = live_of(tmp_path / "profile")
+    assert live > 15e6, "once, until the heap has been below it"
+
+
 def wait_for_moments(file: Path, count: int) -> None:
     """The library writes a moment to its end before it begins the next; a part of one is not a moment."""
     while True:

@@ -30,7 +30,9 @@ enum {
     LARGE_BUCKETS_LOG2 = 14,
     LARGE_BUCKETS = 1 << LARGE_BUCKETS_LOG2,
     TABLES_SHARE_MAX = 64,
-    OWN_FRAMES_MAX = 16, /* the library's own calls of a call stack */
+    OWN_FRAMES_MAX = 16,   /* the library's own calls of a call stack */
+    PEAK_SHARE = 10,       /* a peak counts when it is this part above the last one, */
+    PEAK_SAMPLES_MIN = 16, /* and so many times the rate */
 };
 
 #define POOL_BYTES  ((size_t)4 << 30)
@@ -73,6 +75,9 @@ static struct {
     _Atomic(size_t) live_blocks;
     _Atomic(size_t) held_bytes;
     _Atomic(uint64_t) lost_blocks;
+    uint64_t live_estimate;       /* lock: of the program, in bytes; counted only for peak_told */
+    uint64_t peak_at;             /* lock: peak_told is called when the estimate reaches this */
+    void (*peak_told)(void);      /* const after publish; NULL: nobody is told */
     bool by_frames;               /* const after publish: call stacks come by frame pointers */
     uintptr_t own_begin, own_end; /* const after publish: the library's code; empty if it is linked into the program */
 } profile;
@@ -205,10 +210,31 @@ static void notice_make_locked(struct hz_profile_notice *notice, enum hz_samplin
     hz_profile_notice_make_locked(notice, record->listener, &event);
 }
 
+/* For how many bytes of the program a sampled block stands. */
+static uint64_t estimate_of(const struct hz_profile_record *record) {
+    return (uint64_t)((double)record->size * scale_of(record->site));
+}
+
+static void peak_look_locked(const struct hz_profile_record *record) {
+    if (profile.peak_told == NULL)
+        return;
+    profile.live_estimate += estimate_of(record);
+    if (profile.live_estimate < profile.peak_at)
+        return;
+    profile.peak_at = profile.live_estimate + profile.live_estimate / PEAK_SHARE;
+    profile.peak_told();
+}
+
+void hz_profile_watch_peak(void (*told)(void)) {
+    profile.peak_at = PEAK_SAMPLES_MIN * hz_profile_rate();
+    profile.peak_told = told;
+}
+
 static void count_allocated_locked(const struct hz_profile_record *record) {
     struct hz_profile_site *site = hz_profile_site_at(record->site);
     hz_add_rlx(&site->allocated_bytes, record->size); /* relaxed, both: counter */
     hz_add_rlx(&site->allocated_blocks, 1);
+    peak_look_locked(record);
     flow_count_locked(record, HZ_PROFILE_NOBODY, false);
 }
 
@@ -218,6 +244,8 @@ static void count_freed_locked(const struct hz_profile_record *record, bool is_u
     uint64_t sign = is_undone ? UINT64_MAX : 1;
     hz_add_rlx(&site->freed_bytes, sign * record->size); /* relaxed, all: counter */
     hz_add_rlx(&site->freed_blocks, sign);
+    if (profile.peak_told != NULL)
+        profile.live_estimate -= sign * estimate_of(record);
     if (record->thread != sampled_thread) {
         hz_add_rlx(&site->passed_bytes, sign * record->size);
         hz_add_rlx(&site->passed_blocks, sign);

@@ -39,6 +39,11 @@ bool hz_profile_start(uint64_t rate);
    is not possible; the tables for exceptions are used then. */
 bool hz_profile_use_frames(void);
 
+/* From now on calls `told` whenever the estimate of live bytes is a tenth above that of the last call; first at 16
+   times the rate. It is called inside malloc, with a lock held: it may neither allocate nor wait. After
+   hz_profile_start, before other threads exist. */
+void hz_profile_watch_peak(void (*told)(void));
+
 HZ_INLINE uint64_t hz_profile_rate(void) {
     return hz_load_rlx(&hz_profile_state.rate); /* relaxed: set before other threads exist */
 }

@@ -21,6 +21,7 @@ enum {
 static struct hz_lock limit_lock;                        /* a leaf */
 static void (*notify)(size_t held_bytes, void *context); /* lock: limit_lock */
 static void *notify_context;                             /* lock: limit_lock */
+static void (*limit_told)(void);                         /* set before other threads exist */
 static _Atomic(bool) are_chosen;                         /* lock: limit_lock; the program has set the limits */
 static _Atomic(bool) is_told;                            /* hint: called since the heap was 1/16 below it */
 static _Atomic(uint64_t) purge_due_ms;                   /* cas */
@@ -52,6 +53,10 @@ void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), vo
     hz_lock_release(&limit_lock);
     hz_hooks_leave();
     hz_store_rlx(&is_told, false); /* relaxed: hint */
+}
+
+void hz_heap_limit_watch(void (*told)(void)) {
+    limit_told = told;
 }
 
 void hz_heap_limit_default(const char *groups, const char *root) {
@@ -95,6 +100,8 @@ void hz_heap_limit_tell(void) {
     /* relaxed: the CAS picks one thread, and publishes nothing */
     if (is_telling || !hz_arena_is_over_soft() || !hz_cas_rlx_rlx(&is_told, &told, true))
         return;
+    if (limit_told != NULL)
+        limit_told();
     hz_lock_acquire(&limit_lock);
     void (*callback)(size_t, void *) = notify;
     void *context = notify_context;

@@ -14,6 +14,10 @@ void hz_heap_limit_set(size_t soft_bytes, size_t hard_bytes);
    no lock; it may allocate and free. */
 void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), void *context);
 
+/* For the reports: `told` is called whenever the callback would be, before it. It may not allocate. Once, before other
+   threads exist. */
+void hz_heap_limit_watch(void (*told)(void));
+
 /* Takes the soft limit from the process's control group, unless the program has set limits, or the files of the group
    cannot be read. `groups` is /proc/self/cgroup and `root` is /sys/fs/cgroup, or a file and a folder of the same form.
    Any thread. */

@@ -100,6 +100,10 @@ TEST(Request, Profiles) {
     EXPECT_TRUE(refused.empty());
     EXPECT_FALSE(read("leak", HZ_REQUEST_PROFILE).at_exit) << "only the list of leaks is asked for";
     EXPECT_TRUE(read("leak,exit", HZ_REQUEST_PROFILE).at_exit);
+    request = read("peak,limit", HZ_REQUEST_PROFILE);
+    EXPECT_TRUE(request.at_peak && request.at_limit && !request.at_exit && hz_request_is_meanwhile(&request));
+    EXPECT_TRUE(refused.empty());
+    EXPECT_FALSE(read("peak").at_peak) << "statistics have no such word";
     for (const char *words :
          {"rate", "rate=", "rate=0", "rate=K", "rate=1025M", "rate=1073741825", "rate=1k", "rate=-1",
           "rate=4294967295K", "unwind=", "unwind=frames", "unwind=tables2", "json", "text", "leaks"}) {

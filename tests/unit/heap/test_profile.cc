@@ -529,6 +529,38 @@ TEST(Profile, OffThereIsNothing) {
     }));
 }
 
+std::atomic<int> peaks;
+
+/* At rate 1 each block is sampled, so the estimate is exact. It counts what the program asks for. */
+TEST(Profile, APeakIsToldWhenItIsATenthAboveTheLast) {
+    profiled(1, [] {
+        hz_profile_watch_peak([] { peaks++; });
+        Blocks blocks(1000);
+        auto grow = [&blocks](size_t from, size_t to, size_t size) {
+            int before = peaks;
+            for (size_t i = from; i < to; i++)
+                blocks[i] = t_malloc(size);
+            return peaks - before;
+        };
+        require(grow(0, 1, 10) == 0, "below 16 times the rate");
+        require(grow(1, 2, 10) == 1, "20 bytes: the first");
+        require(grow(2, 3, 1) == 0, "21");
+        require(grow(3, 4, 1) == 1, "22");
+        require(grow(4, 5, 100000) == 1, "100022, however far it is");
+        require(grow(5, 6, 9000) == 0, "109022");
+        t_free(blocks[4]);
+        require(grow(4, 5, 100000) == 0, "as before");
+        blocks[4] = t_realloc(blocks[4], 200000);
+        require(peaks == 4, "209022");
+        for (size_t i = 0; i < 6; i++)
+            t_free(blocks[i]);
+        require(grow(0, 191, 1200) == 0, "229200 is above the last, but not by a tenth");
+        require(grow(191, 192, 1200) == 1, "230400");
+        for (size_t i = 0; i < 192; i++)
+            t_free(blocks[i]);
+    });
+}
+
 TEST(Profile, NoAddressSpace) {
     children::expect_good_end(children::start([] {
         t_free(t_malloc(1));

@@ -48,6 +48,7 @@ class Limit : public testing::Test {
     void TearDown() override {
         hz_heap_limit_set(0, 0);
         hz_heap_limit_notify(nullptr, nullptr);
+        hz_heap_limit_watch(nullptr);
         release();
         hz_heap_purge();
         EXPECT_EQ(support::live_bytes(), 0U);
@@ -217,6 +218,20 @@ TEST_F(Limit, ASoftLimitCallsOnceEachTimeItIsExceeded) {
         hz_heap_limit_set(0, 0);
         hz_heap_purge();
     }
+}
+
+std::atomic<int> told;
+
+TEST_F(Limit, TheReportsAreToldWithoutACallback) {
+    told = 0;
+    hz_heap_limit_watch([] { told++; });
+    hz_heap_limit_set(hz_arena_held_bytes() + 32 * MiB, 0);
+    take(1000, 20 * MiB);
+    EXPECT_EQ(told, 0);
+    take(1000, 40 * MiB);
+    EXPECT_EQ(told, 1);
+    take(1000, 10 * MiB);
+    EXPECT_EQ(told, 1) << "not again while it stays above";
 }
 
 TEST_F(Limit, AboveTheSoftLimitNothingRests) {
