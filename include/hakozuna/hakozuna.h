@@ -170,7 +170,7 @@ HZ_API void *hz_zone_aligned_alloc(struct hz_zone *zone, size_t alignment, size_
 /* The zone of a live block; NULL for a block of the common heap, and for NULL. */
 HZ_API struct hz_zone *hz_zone_of(const void *block);
 
-/* Until version 1.0 a version can add members at the end, as for struct hz_stats. */
+/* A later version can add members at the end, as for struct hz_stats. */
 struct hz_zone_stats {
     size_t live_blocks;
     size_t live_bytes; /* of live blocks, with all the memory that they take; hz_stats_get counts them too */
@@ -178,8 +178,9 @@ struct hz_zone_stats {
     size_t held_bytes; /* the zone's pages and large blocks, touched or not */
 };
 
-/* Fills *out; exact. Returns 0, or -1 with errno EINVAL when `out` is NULL. Takes time for each page of the zone. */
-HZ_API int hz_zone_stats_get(struct hz_zone *zone, struct hz_zone_stats *out);
+/* Fills *out; exact. `bytes`: sizeof(*out), as for hz_stats_get. Returns 0, or -1 with errno EINVAL when `out` is NULL
+   or `bytes` is 0. Takes time for each page of the zone. */
+HZ_API int hz_zone_stats_get(struct hz_zone *zone, struct hz_zone_stats *out, size_t bytes);
 
 /* ---- statistics, and returning memory ---------------------------------------------------------- */
 
@@ -214,9 +215,9 @@ struct hz_limits {
     size_t held_bytes;
 };
 
-/* Fills *out with the limits in force and what the heap holds now. Returns 0, or -1 with errno EINVAL when `out` is
-   NULL. */
-HZ_API int hz_limit_get(struct hz_limits *out);
+/* Fills *out with the limits in force and what the heap holds now. `bytes`: sizeof(*out), as for hz_stats_get. Returns
+   0, or -1 with errno EINVAL when `out` is NULL or `bytes` is 0. */
+HZ_API int hz_limit_get(struct hz_limits *out, size_t bytes);
 
 /* Registers a callback; NULL removes it. It is called once when the heap holds more than the soft limit and a purge
    did not help, and again only after the heap has meanwhile held less than 15/16 of the limit. It runs inside the
@@ -246,8 +247,8 @@ enum hz_stats_format { HZ_STATS_TEXT = 0, HZ_STATS_JSON = 1, HZ_STATS_VERBOSE = 
    little apart. */
 HZ_API int hz_stats_print(int fd, enum hz_stats_format format);
 
-/* The totals that hz_stats_print writes, for use by programs. Members named _bytes are in bytes. Until version 1.0 a
-   version can add members at the end, so compile a program with the header of the library that it runs with. */
+/* The totals that hz_stats_print writes, for use by programs. Members named _bytes are in bytes. A later version can
+   add members at the end; hz_stats_get is told how many the program knows. */
 struct hz_stats {
     size_t live_bytes;     /* allocated and not yet freed, with all the memory that the blocks take */
     size_t cached_bytes;   /* freed blocks in bins, buffers, the depot and, in lanes that have some, mailboxes */
@@ -260,15 +261,17 @@ struct hz_stats {
                               memory is handed out, and now */
 };
 
-/* Fills *out. Returns 0, or -1 with errno EINVAL when `out` is NULL. */
-HZ_API int hz_stats_get(struct hz_stats *out);
+/* Fills *out. `bytes`: sizeof(*out), the size of the struct in the header that the program was compiled with. The
+   library never writes more, so a program runs with a later library, and zeroes members that it does not know itself.
+   Returns 0, or -1 with errno EINVAL when `out` is NULL or `bytes` is 0. */
+HZ_API int hz_stats_get(struct hz_stats *out, size_t bytes);
 
 /* Begins a new peak_bytes at what the heap holds now, for a peak by phase or by request. An allocation that another
    thread makes at that moment may still count for the old peak. Any thread. */
 HZ_API void hz_stats_peak_reset(void);
 
 /* What a thread keeps for reuse. The heap profile (docs/profile.md) estimates how much of the live memory each thread
-   has allocated. Until version 1.0 a version can add members at the end, as for struct hz_stats. */
+   has allocated. A later version can add members at the end, as for struct hz_stats. */
 struct hz_thread_stats {
     unsigned thread_id;  /* the kernel's number of the thread; 0: not known */
     unsigned shard;      /* number of the shard that the thread belongs to; threads can share one */
@@ -277,14 +280,15 @@ struct hz_thread_stats {
     size_t remote_bytes; /* of these, blocks in the remote buffer, which go home to other shards */
 };
 
-/* Fills *out for the calling thread; with zeros if it has not allocated yet. Returns 0, or -1 with errno EINVAL when
-   `out` is NULL. */
-HZ_API int hz_thread_stats_get(struct hz_thread_stats *out);
+/* Fills *out for the calling thread; with zeros if it has not allocated yet. `bytes`: sizeof(*out), as for
+   hz_stats_get. Returns 0, or -1 with errno EINVAL when `out` is NULL or `bytes` is 0. */
+HZ_API int hz_thread_stats_get(struct hz_thread_stats *out, size_t bytes);
 
-/* Fills the first `count` elements of `out`, one for each thread that has allocated and not ended, in no special order,
-   and returns the number of such threads, which can be more than `count`. `out` may be NULL if `count` is 0. Allocates
-   nothing. Exact while no other thread allocates or frees. Any thread. */
-HZ_API size_t hz_threads_stats_get(struct hz_thread_stats *out, size_t count);
+/* Fills the first `count` elements of `out`, of `bytes` bytes each (sizeof(*out), as for hz_stats_get), one for each
+   thread that has allocated and not ended, in no special order, and returns the number of such threads, which can be
+   more than `count`. `out` may be NULL if `count` is 0. Allocates nothing. Exact while no other thread allocates or
+   frees. Any thread. */
+HZ_API size_t hz_threads_stats_get(struct hz_thread_stats *out, size_t count, size_t bytes);
 
 /* ---- sampled events -------------------------------------------------------------------------------- */
 

@@ -121,7 +121,7 @@ class zone {
     }
     [[nodiscard]] hz_zone_stats stats() const noexcept {
         hz_zone_stats out;
-        (void)hz_zone_stats_get(zone_, &out); /* fails only without `out` */
+        (void)hz_zone_stats_get(zone_, &out, sizeof(out)); /* cannot fail with these */
         return out;
     }
     [[nodiscard]] struct hz_zone *get() const noexcept {

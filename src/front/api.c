@@ -27,6 +27,7 @@
 #include "heap/threads/zone.h"
 
 #include <errno.h>
+#include <string.h>
 
 void *hz_malloc(size_t size) {
     return hz_front_malloc(size);
@@ -136,21 +137,38 @@ struct hz_zone *hz_zone_of(const void *block) {
     return hz_front_zone_of(block);
 }
 
-int hz_zone_stats_get(struct hz_zone *zone, struct hz_zone_stats *out) {
-    if (out == NULL) {
-        errno = EINVAL;
+/* ---- figures ------------------------------------------------------------------------------------- */
+
+/* Whether the program can be given a struct; if not, sets errno. */
+static bool struct_is_wanted(const void *out, size_t bytes) {
+    if (out != NULL && bytes != 0)
+        return true;
+    errno = EINVAL;
+    return false;
+}
+
+/* The program's struct may be that of an earlier version, which has fewer members, or of a later one, which has more.
+ */
+static void struct_give(void *out, size_t bytes, const void *ours, size_t our_bytes) {
+    size_t known = hz_min(bytes, our_bytes);
+    memcpy(out, ours, known);
+    memset((char *)out + known, 0, bytes - known);
+}
+
+int hz_zone_stats_get(struct hz_zone *zone, struct hz_zone_stats *out, size_t bytes) {
+    if (!struct_is_wanted(out, bytes))
         return -1;
-    }
     struct hz_zone_figures figures;
     hz_hooks_enter();
     hz_zone_figures_get(zone, &figures);
     hz_hooks_leave();
-    *out = (struct hz_zone_stats){
+    const struct hz_zone_stats stats = {
         .live_blocks = figures.live_blocks,
         .live_bytes = figures.live_bytes,
         .free_bytes = figures.free_bytes,
         .held_bytes = figures.held_bytes,
     };
+    struct_give(out, bytes, &stats, sizeof(stats));
     return 0;
 }
 
@@ -163,14 +181,15 @@ int hz_limit_set(size_t soft_bytes, size_t hard_bytes) {
     return 0;
 }
 
-int hz_limit_get(struct hz_limits *out) {
-    if (out == NULL) {
-        errno = EINVAL;
+int hz_limit_get(struct hz_limits *out, size_t bytes) {
+    if (!struct_is_wanted(out, bytes))
         return -1;
-    }
-    out->soft_bytes = hz_budget_soft_limit();
-    out->hard_bytes = hz_budget_hard_limit();
-    out->held_bytes = hz_arena_held_bytes();
+    const struct hz_limits limits = {
+        .soft_bytes = hz_budget_soft_limit(),
+        .hard_bytes = hz_budget_hard_limit(),
+        .held_bytes = hz_arena_held_bytes(),
+    };
+    struct_give(out, bytes, &limits, sizeof(limits));
     return 0;
 }
 
@@ -196,12 +215,12 @@ const char *hz_config_string(void) {
     return hz_heap_config_string();
 }
 
-int hz_stats_get(struct hz_stats *out) {
-    if (out == NULL) {
-        errno = EINVAL;
+int hz_stats_get(struct hz_stats *out, size_t bytes) {
+    if (!struct_is_wanted(out, bytes))
         return -1;
-    }
-    hz_heap_stats(out);
+    struct hz_stats stats;
+    hz_heap_stats(&stats);
+    struct_give(out, bytes, &stats, sizeof(stats));
     return 0;
 }
 
@@ -219,27 +238,28 @@ static struct hz_thread_stats thread_stats_from(const struct hz_thread_figures *
     };
 }
 
-int hz_thread_stats_get(struct hz_thread_stats *out) {
-    if (out == NULL) {
-        errno = EINVAL;
+int hz_thread_stats_get(struct hz_thread_stats *out, size_t bytes) {
+    if (!struct_is_wanted(out, bytes))
         return -1;
-    }
     struct hz_thread_block *mine = hz_thread_mine;
     struct hz_thread_figures figures;
-    *out = (struct hz_thread_stats){0};
+    struct hz_thread_stats stats = {0};
     if (mine != NULL && hz_figures_thread(hz_thread_registered(mine), &figures))
-        *out = thread_stats_from(&figures);
+        stats = thread_stats_from(&figures);
+    struct_give(out, bytes, &stats, sizeof(stats));
     return 0;
 }
 
-size_t hz_threads_stats_get(struct hz_thread_stats *out, size_t count) {
+size_t hz_threads_stats_get(struct hz_thread_stats *out, size_t count, size_t bytes) {
     size_t found = 0;
     struct hz_thread_figures figures;
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
         if (!hz_figures_thread(each, &figures))
             continue;
-        if (found < count)
-            out[found] = thread_stats_from(&figures);
+        if (found < count) {
+            struct hz_thread_stats stats = thread_stats_from(&figures);
+            struct_give((char *)out + found * bytes, bytes, &stats, sizeof(stats));
+        }
         found++;
     }
     return found;
@@ -253,7 +273,7 @@ static int sampling_refusal(size_t rate_bytes) {
         return ENOTSUP;
     if (hz_sampling_is_on())
         return EALREADY;
-    bool is_alone = hz_threads_stats_get(NULL, 0) <= (size_t)(hz_thread_mine != NULL);
+    bool is_alone = hz_threads_stats_get(NULL, 0, 0) <= (size_t)(hz_thread_mine != NULL);
     return hz_os_is_first_thread() && is_alone ? 0 : EBUSY;
 }
 

@@ -49,8 +49,8 @@ struct t_entries {
     struct hz_sized_block (*malloc_sized_fn)(size_t);
     void (*free_batch_fn)(void *const *, size_t);
     void (*thread_idle_fn)(void);
-    int (*thread_stats_get_fn)(struct hz_thread_stats *);
-    size_t (*threads_stats_get_fn)(struct hz_thread_stats *, size_t);
+    int (*thread_stats_get_fn)(struct hz_thread_stats *, size_t);
+    size_t (*threads_stats_get_fn)(struct hz_thread_stats *, size_t, size_t);
     void (*stats_peak_reset_fn)(void);
     struct hz_zone *(*zone_create_fn)(void);
     void (*zone_destroy_fn)(struct hz_zone *);
@@ -58,14 +58,14 @@ struct t_entries {
     void *(*zone_calloc_fn)(struct hz_zone *, size_t, size_t);
     void *(*zone_aligned_alloc_fn)(struct hz_zone *, size_t, size_t);
     struct hz_zone *(*zone_of_fn)(const void *);
-    int (*zone_stats_get_fn)(struct hz_zone *, struct hz_zone_stats *);
+    int (*zone_stats_get_fn)(struct hz_zone *, struct hz_zone_stats *, size_t);
     size_t (*purge_fn)(void);
     const char *(*version_fn)(void);
     const char *(*config_fn)(void);
     int (*stats_print_fn)(int, enum hz_stats_format);
-    int (*stats_get_fn)(struct hz_stats *);
+    int (*stats_get_fn)(struct hz_stats *, size_t);
     int (*limit_set_fn)(size_t, size_t);
-    int (*limit_get_fn)(struct hz_limits *);
+    int (*limit_get_fn)(struct hz_limits *, size_t);
     void (*limit_notify_fn)(hz_limit_callback *, void *);
     int (*sampling_start_fn)(size_t);
     int (*sampling_notify_fn)(hz_sampling_callback *, void *);
@@ -244,7 +244,7 @@ T_OUT_OF_LINE int t_stats_print(int fd, enum hz_stats_format format) {
     return t_table.stats_print_fn(fd, format);
 }
 T_OUT_OF_LINE int t_stats_get(struct hz_stats *out) {
-    return t_table.stats_get_fn(out);
+    return t_table.stats_get_fn(out, sizeof(*out));
 }
 
 /* True when the blocks come from our library, under either family of names. */

@@ -7,11 +7,13 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <set>
 #include <sys/syscall.h>
 #include <thread>
+#include <type_traits>
 
 namespace {
 
@@ -53,6 +55,72 @@ TEST_F(Stats, GetOfNullIsEINVAL) {
     errno = 0;
     EXPECT_EQ(t_stats_get(nullptr), -1);
     EXPECT_EQ(errno, EINVAL);
+}
+
+/* Calls `get` with a struct of each size: of an earlier version, and of a later one. Only those bytes are written, the
+   known ones as with the whole struct, the others with zeros. Size 0 is refused. */
+template <typename Struct, typename Get> void expect_sizes(const char *what, Get get) {
+    SCOPED_TRACE(what);
+    constexpr size_t room = sizeof(Struct) + 40;
+    unsigned char whole[room];
+    ASSERT_EQ(get(reinterpret_cast<Struct *>(whole), sizeof(Struct)), 0);
+    for (size_t bytes = 1; bytes <= room; bytes++) {
+        unsigned char part[room + 8];
+        memset(part, 0xab, sizeof(part));
+        ASSERT_EQ(get(reinterpret_cast<Struct *>(part), bytes), 0);
+        for (size_t i = 0; i < sizeof(part); i++) {
+            int expected = i >= bytes ? 0xab : i >= sizeof(Struct) ? 0 : part[i];
+            ASSERT_EQ(part[i], expected) << "byte " << i << " of " << bytes;
+        }
+        if (!t_system && std::has_unique_object_representations_v<Struct>) {
+            ASSERT_EQ(memcmp(part, whole, std::min(bytes, sizeof(Struct))), 0) << bytes;
+        }
+    }
+    errno = 0;
+    EXPECT_EQ(get(reinterpret_cast<Struct *>(whole), 0), -1);
+    EXPECT_EQ(errno, EINVAL);
+    errno = 0;
+    EXPECT_EQ(get(nullptr, sizeof(Struct)), -1);
+    EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(Stats, AStructOfAnotherVersionIsFilledAsFarAsItReaches) {
+    t_free(t_malloc(100)); /* the thread has allocated */
+    expect_sizes<struct hz_stats>("hz_stats_get", t_table.stats_get_fn);
+    expect_sizes<struct hz_limits>("hz_limit_get", t_table.limit_get_fn);
+    expect_sizes<struct hz_thread_stats>("hz_thread_stats_get", t_table.thread_stats_get_fn);
+    struct hz_zone *zone = t_table.zone_create_fn();
+    ASSERT_NE(zone, nullptr);
+    expect_sizes<struct hz_zone_stats>("hz_zone_stats_get", [zone](struct hz_zone_stats *out, size_t bytes) {
+        return t_table.zone_stats_get_fn(zone, out, bytes);
+    });
+    t_table.zone_destroy_fn(zone);
+}
+
+TEST_F(Stats, AnArrayOfStructsOfAnotherVersion) {
+    t_free(t_malloc(100));
+    struct Longer {
+        struct hz_thread_stats known;
+        size_t later;
+    };
+    std::vector<struct hz_thread_stats> rows(100);
+    std::vector<unsigned> shorter(101, ~0U);
+    std::vector<Longer> longer(101);
+    for (Longer &row : longer)
+        row.later = 7;
+    size_t count = t_table.threads_stats_get_fn(rows.data(), 100, sizeof(rows[0]));
+    ASSERT_GE(count, 1U);
+    ASSERT_LT(count, 100U);
+    auto *first = reinterpret_cast<struct hz_thread_stats *>(shorter.data());
+    EXPECT_EQ(t_table.threads_stats_get_fn(first, 100, sizeof(shorter[0])), count) << "of each only the first member";
+    EXPECT_EQ(t_table.threads_stats_get_fn(&longer[0].known, 100, sizeof(longer[0])), count);
+    for (size_t i = 0; i < count; i++) {
+        EXPECT_EQ(shorter[i], rows[i].thread_id);
+        EXPECT_EQ(longer[i].known.thread_id, rows[i].thread_id);
+        EXPECT_EQ(longer[i].later, 0U);
+    }
+    EXPECT_EQ(shorter[count], ~0U);
+    EXPECT_EQ(longer[count].later, 7U);
 }
 
 TEST_F(Stats, LiveGrowsByTheUsableSizesAndReturns) {

@@ -31,7 +31,7 @@ class Threads : public testing::Test {
     }
     static struct hz_thread_stats mine() {
         struct hz_thread_stats stats = {};
-        EXPECT_EQ(t_table.thread_stats_get_fn(&stats), 0);
+        EXPECT_EQ(t_table.thread_stats_get_fn(&stats, sizeof(stats)), 0);
         return stats;
     }
 };
@@ -84,7 +84,7 @@ TEST_F(Threads, EachThreadHasAnElement) {
     std::atomic<size_t> here{0};
     std::atomic<bool> stop{false};
     t_free(t_malloc(100));
-    size_t before = t_table.threads_stats_get_fn(nullptr, 0);
+    size_t before = t_table.threads_stats_get_fn(nullptr, 0, 0);
     EXPECT_GE(before, 1U);
     std::vector<std::thread> threads;
     for (size_t i = 0; i < count; i++)
@@ -101,20 +101,21 @@ TEST_F(Threads, EachThreadHasAnElement) {
         std::this_thread::yield();
     std::vector<struct hz_thread_stats> rows(before + count + 5);
     rows[before + count].thread_id = 77;
-    EXPECT_EQ(t_table.threads_stats_get_fn(rows.data(), rows.size()), before + count);
+    EXPECT_EQ(t_table.threads_stats_get_fn(rows.data(), rows.size(), sizeof(rows[0])), before + count);
     EXPECT_EQ(rows[before + count].thread_id, 77U) << "elements behind the last thread's are not written";
     rows[1].thread_id = 78;
-    EXPECT_EQ(t_table.threads_stats_get_fn(rows.data(), 1), before + count) << "there are more than were asked for";
+    EXPECT_EQ(t_table.threads_stats_get_fn(rows.data(), 1, sizeof(rows[0])), before + count)
+        << "there are more than were asked for";
     EXPECT_EQ(rows[1].thread_id, 78U);
     stop.store(true);
     for (std::thread &thread : threads)
         thread.join();
-    EXPECT_EQ(t_table.threads_stats_get_fn(nullptr, 0), before);
+    EXPECT_EQ(t_table.threads_stats_get_fn(nullptr, 0, 0), before);
 }
 
 TEST_F(Threads, GetOfNullIsEINVAL) {
     errno = 0;
-    EXPECT_EQ(t_table.thread_stats_get_fn(nullptr), -1);
+    EXPECT_EQ(t_table.thread_stats_get_fn(nullptr, sizeof(struct hz_thread_stats)), -1);
     EXPECT_EQ(errno, EINVAL);
 }
 

@@ -36,7 +36,7 @@ class Zones : public testing::Test {
     }
     struct hz_zone_stats stats() {
         struct hz_zone_stats out = {};
-        EXPECT_EQ(t_table.zone_stats_get_fn(zone, &out), 0);
+        EXPECT_EQ(t_table.zone_stats_get_fn(zone, &out, sizeof(out)), 0);
         return out;
     }
     static size_t live() {
@@ -100,7 +100,7 @@ TEST_F(Zones, FiguresAreExact) {
         EXPECT_EQ(stats().live_bytes, bytes);
     }
     errno = 0;
-    EXPECT_EQ(t_table.zone_stats_get_fn(zone, nullptr), -1);
+    EXPECT_EQ(t_table.zone_stats_get_fn(zone, nullptr, sizeof(struct hz_zone_stats)), -1);
     EXPECT_EQ(errno, EINVAL);
 }
 
@@ -156,7 +156,7 @@ TEST_F(Zones, WhatZonesLeaveIsBoundedAndPurged) {
         EXPECT_LE(held(), before + slack + MiB);
         every[0] = t_table.zone_create_fn();
         struct hz_zone_stats now = {};
-        EXPECT_EQ(t_table.zone_stats_get_fn(every[0], &now), 0);
+        EXPECT_EQ(t_table.zone_stats_get_fn(every[0], &now, sizeof(now)), 0);
         EXPECT_EQ(now.held_bytes, 0U);
         t_table.zone_destroy_fn(every[0]);
     }
@@ -391,7 +391,7 @@ TEST_F(Zones, AChildOfAForkGoesOnWithThem) {
             for (size_t k = 0; k < 100; k += 2)
                 t_free(more[k]);
             struct hz_zone_stats now = {};
-            good = good && t_table.zone_stats_get_fn(zone, &now) == 0 && now.live_blocks >= 52;
+            good = good && t_table.zone_stats_get_fn(zone, &now, sizeof(now)) == 0 && now.live_blocks >= 52;
             t_table.zone_destroy_fn(zone);
             struct hz_zone *another = t_table.zone_create_fn();
             good = good && another != nullptr && t_table.zone_malloc_fn(another, 10) != nullptr;

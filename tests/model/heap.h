@@ -72,7 +72,7 @@ inline void check_nothing_is_lost(const Heap &heap) {
         if (hz_class_blocks(size_class) != 0)
             fail("blocks of class " + std::to_string(size_class) + " did not come home");
     struct hz_stats stats;
-    MODEL_CHECK(hz_stats_get(&stats) == 0);
+    MODEL_CHECK(hz_stats_get(&stats, sizeof(stats)) == 0);
     MODEL_CHECK(stats.live_bytes == 0);
     MODEL_CHECK(stats.cached_bytes == 0);
 }

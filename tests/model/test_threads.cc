@@ -17,7 +17,7 @@ void first_calls() {
     };
     auto look = [&] {
         struct hz_stats stats;
-        MODEL_CHECK(hz_stats_get(&stats) == 0);
+        MODEL_CHECK(hz_stats_get(&stats, sizeof(stats)) == 0);
         MODEL_CHECK(hz_segment_find(&stats) == nullptr);
     };
     model::together({work, look, work});

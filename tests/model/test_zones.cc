@@ -39,7 +39,7 @@ class Zone {
     }
     size_t live() {
         struct hz_zone_stats stats;
-        MODEL_CHECK(hz_zone_stats_get(zone_, &stats) == 0);
+        MODEL_CHECK(hz_zone_stats_get(zone_, &stats, sizeof(stats)) == 0);
         return stats.live_blocks;
     }
     /* Frees all blocks at once. Nobody else has the zone any more. */

@@ -175,7 +175,7 @@ inline void do_purge(Actor &actor) {
 /* In lockstep nothing else happens meanwhile: what is live is exactly what the actors hold. */
 inline void check_live(Actor &actor) {
     struct hz_stats stats = {};
-    actor.require(actor.api().stats_get_fn(&stats) == 0, "stats_get");
+    actor.require(actor.api().stats_get_fn(&stats, sizeof(stats)) == 0, "stats_get");
     actor.require(stats.live_bytes <= stats.mapped_bytes, "more live than mapped", stats.live_bytes);
     if (actor.world->is_lockstep() && !t_system) {
         size_t held = actor.world->live_start + actor.world->held_bytes();
@@ -215,7 +215,7 @@ inline void do_limit(Actor &actor) {
     if (api.limit_set_fn == nullptr || is_for_others || !actor.world->limits.begin())
         return;
     struct hz_limits old = {};
-    actor.require(api.limit_get_fn(&old) == 0, "limit_get");
+    actor.require(api.limit_get_fn(&old, sizeof(old)) == 0, "limit_get");
     api.limit_notify_fn(on_limit, const_cast<t_entries *>(&api));
     size_t hard = old.held_bytes + spare;
     actor.require(api.limit_set_fn(hard - spare / 2, hard) == 0, "limit_set", hard);
@@ -226,7 +226,7 @@ inline void do_limit(Actor &actor) {
         do_realloc(actor);
     }
     struct hz_limits now = {};
-    actor.require(api.limit_get_fn(&now) == 0 && now.hard_bytes == hard, "limit_get", now.hard_bytes);
+    actor.require(api.limit_get_fn(&now, sizeof(now)) == 0 && now.hard_bytes == hard, "limit_get", now.hard_bytes);
     if (actor.world->is_lockstep()) /* one refill from pages that were purged in part may exceed it */
         actor.require(now.held_bytes <= hard + MiB, "the heap holds more than the hard limit", now.held_bytes);
     actor.require(api.limit_set_fn(old.soft_bytes, old.hard_bytes) == 0, "limit_set");

@@ -59,7 +59,7 @@ inline void clear(Actor &actor) {
 
 inline size_t live_of(const t_entries &api) {
     struct hz_stats stats = {};
-    return api.stats_get_fn != nullptr && api.stats_get_fn(&stats) == 0 ? stats.live_bytes : 0;
+    return api.stats_get_fn != nullptr && api.stats_get_fn(&stats, sizeof(stats)) == 0 ? stats.live_bytes : 0;
 }
 
 inline Result end_round(World &world) {
@@ -77,7 +77,7 @@ inline Result end_round(World &world) {
         first.require(result.live_bytes == world.live_start, "live bytes at the end", result.live_bytes);
     (void)api.purge_fn();
     struct hz_stats stats = {};
-    first.require(api.stats_get_fn(&stats) == 0, "stats_get");
+    first.require(api.stats_get_fn(&stats, sizeof(stats)) == 0, "stats_get");
     if (!t_system)
         first.require(stats.cached_bytes == 0, "the purge left cached blocks", stats.cached_bytes);
     return result;

@@ -29,7 +29,7 @@ struct hz_zone *zone_make() {
 
 struct hz_zone_stats stats_of(struct hz_zone *zone) {
     struct hz_zone_stats stats = {};
-    require(t_table.zone_stats_get_fn(zone, &stats) == 0, "a zone has figures");
+    require(t_table.zone_stats_get_fn(zone, &stats, sizeof(stats)) == 0, "a zone has figures");
     return stats;
 }
 

@@ -28,7 +28,7 @@ struct hz_stats {
 
 struct hz_zone;
 
-static int (*stats_get)(struct hz_stats *out);
+static int (*stats_get)(struct hz_stats *out, size_t bytes);
 static int (*stats_print)(int fd, int format);
 static struct hz_zone *(*zone_create)(void);
 static void (*zone_destroy)(struct hz_zone *zone);
@@ -100,7 +100,7 @@ static void reports_make(struct mallinfo2 *first, struct mallinfo *old, struct h
     *old = mallinfo();
     malloc_info(0, xml);
     malloc_stats();
-    if (stats_get(stats) != 0 || stats_print(json_file, 1) != 0)
+    if (stats_get(stats, sizeof(*stats)) != 0 || stats_print(json_file, 1) != 0)
         abort();
     *last = mallinfo2();
     fflush(xml);

@@ -54,7 +54,7 @@ TEST(Zone, EndsWithItsScope) {
     struct hz_stats before = {};
     struct hz_stats after = {};
     hz_free(hz_malloc(10));
-    ASSERT_EQ(hz_stats_get(&before), 0);
+    ASSERT_EQ(hz_stats_get(&before, sizeof(before)), 0);
     {
         hakozuna::zone zone;
         for (size_t i = 0; i < 1000; i++)
@@ -66,7 +66,7 @@ TEST(Zone, EndsWithItsScope) {
         zone.deallocate(block);
         EXPECT_EQ(zone.stats().live_blocks, 1001U);
     }
-    ASSERT_EQ(hz_stats_get(&after), 0);
+    ASSERT_EQ(hz_stats_get(&after, sizeof(after)), 0);
     EXPECT_EQ(after.live_bytes, before.live_bytes);
 }
 
