@@ -119,8 +119,9 @@ def totals(new: dict, old: dict | None) -> list[str]:
         lines.append(f"{name:10}{mib(heap[key]):>10}{percent(heap[key], held):>10}{change}  {what}")
     if "rss_bytes" in about:
         change = f"{signed(rate(new, old, 'process', 'rss_bytes'), MIB, 2):>9}" if old else ""
-        of_heap = about["heap_rss_bytes"]
-        lines.append(f"{'RSS':10}{mib(about['rss_bytes']):>10}{'':>10}{change}  of it heap {mib(of_heap)} ({percent(of_heap, about['rss_bytes'])})")
+        of_heap = about.get("heap_rss_bytes")  # a process under a filter of system calls does not ask the kernel
+        share = "" if of_heap is None else f"  of it heap {mib(of_heap)} ({percent(of_heap, about['rss_bytes'])})"
+        lines.append(f"{'RSS':10}{mib(about['rss_bytes']):>10}{'':>10}{change}{share}")
     return lines
 
 
@@ -268,11 +269,13 @@ def kib(status: dict[str, str], key: str) -> int:
 def process_part(process: running.Process, report: dict) -> list[str]:
     """What the process's resident memory consists of."""
     status = process.look()
-    rss, heap, tables = kib(status, "VmRSS"), at(report, "process", "heap_rss_bytes"), at(report, "counters", "meta_bytes")
+    rss, tables = kib(status, "VmRSS"), at(report, "counters", "meta_bytes")
+    known = report["process"].get("heap_rss_bytes")  # not in a process under a filter of system calls
+    heap, most = (report["heap"]["resident_bytes"], "at most ") if known is None else (known, "")
     files, shared, anonymous = (kib(status, f"Rss{name}") for name in ("File", "Shmem", "Anon"))
     rows = [
         ("RSS", rss, f"peak {mib(kib(status, 'VmHWM'))}; swapped out {mib(kib(status, 'VmSwap'))}"),
-        ("of hakozuna", min(heap + tables, rss), f"blocks and free pages {mib(heap)}, its tables at most {mib(tables)}"),
+        ("of hakozuna", min(heap + tables, rss), f"blocks and free pages {most}{mib(heap)}, its tables at most {mib(tables)}"),
         ("files", files, "programs and libraries, and files that are mapped"),
         ("shared", shared, "shared memory"),
         ("the rest", max(0, anonymous - heap - tables), "stacks, data of libraries, and what the program maps itself"),

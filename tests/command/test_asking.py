@@ -343,10 +343,8 @@ def runs_without_listening(what: str, error: int, folder: pathlib.Path, **option
 SYSTEM_CALLS = {"x86_64": {"socket": 41, "close_range": 436}, "aarch64": {"socket": 198, "close_range": 436}}
 
 
-@pytest.mark.parametrize(("call", "what"), [("socket", "socket"), ("close_range", "a table of files of its own, which needs Linux 5.9")])
-def test_a_filter_that_refuses(folder, call, what):
-    number = SYSTEM_CALLS[os.uname().machine][call]
-    # load the number; if it is this one, answer EPERM, else allow
+def filtered(number: int):
+    """For preexec_fn: a filter that answers EPERM to the call of this number, and allows all others."""
     steps = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000)]
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     libc = ctypes.CDLL(None)
@@ -355,7 +353,24 @@ def test_a_filter_that_refuses(folder, call, what):
         filters = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(program)))
         assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, filters, 0, 0) == 0
 
-    runs_without_listening(what, 1, folder, preexec_fn=confine)
+    return confine
+
+
+@pytest.mark.parametrize(("call", "what"), [("socket", "socket"), ("close_range", "a table of files of its own, which needs Linux 5.9")])
+def test_a_filter_that_refuses(folder, call, what):
+    runs_without_listening(what, 1, folder, preexec_fn=filtered(SYSTEM_CALLS[os.uname().machine][call]))
+
+
+def test_a_filter_that_refuses_nothing_of_ours(folder):
+    """As in most containers: the process was asked to listen, so it makes the calls that this takes."""
+    process = subprocess.Popen([COMMAND, "run", "--watch", "python3", "-c", SERVICE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                               env=os.environ | {"XDG_RUNTIME_DIR": str(folder)}, preexec_fn=filtered(100000))  # fmt: skip
+    assert process.stdout.readline() == "ready\n"
+    text = good(stats(process.pid))
+    assert HEAD.search(text) and re.search(r"(?m)^RSS +\d+\.\d\d$", text) and "blocks and free pages at most " in text
+    assert HEAD.search(good(called("heap_stats.py", "top", process.pid, "--once", "--interval", "0.1")))
+    process.communicate(timeout=TIMEOUT_SECONDS)
+    assert sockets(folder) == []
 
 
 def test_a_folder_that_others_can_enter(folder):
