@@ -22,6 +22,7 @@ import running
 
 NAME = re.compile(r"(?P<pid>\d+)\.[0-9a-f]{8}")
 REQUEST = {"HAKOZUNA_STATS": "json", "HAKOZUNA_PROFILE": "profile"}
+CONNECT_SECONDS = 2  # for a process whose queue is full
 BEGIN, END, NO = b"ok\n", b"end\n", b"no: "
 
 
@@ -76,6 +77,7 @@ def connected(path: str, number: int) -> socket.socket | None:
     except OSError:
         return None
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", CONNECT_SECONDS if number > 0 else 0, 0 if number > 0 else 1))
     try:
         peer.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")  # the path itself may be too long for a socket
         (other, _, _) = struct.unpack("iII", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII")))

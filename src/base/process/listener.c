@@ -181,6 +181,65 @@ static bool listener_open(void) {
            socket_open();
 }
 
+/* ---- what others have left behind -------------------------------------------------------------------- */
+
+/* Whether a socket's name is that of a process that is no more, as far as this namespace of processes knows. */
+static bool name_is_of_nobody(const char *name) {
+    uint64_t number = 0;
+    while (*name >= '0' && *name <= '9' && number < INT_MAX)
+        number = 10 * number + (uint64_t)(*name++ - '0');
+    return *name == '.' && number > 0 && number < INT_MAX && HZ_SYSCALL(SYS_kill, number, 0, 0) == -ESRCH;
+}
+
+static long peer_connect(const struct sockaddr_un *address) {
+    long file = HZ_SYSCALL(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (file < 0)
+        return file;
+    long connected = HZ_SYSCALL(SYS_connect, file, address, sizeof(*address));
+    file_close(file);
+    return connected;
+}
+
+/* Removes the socket unless somebody listens there: a process of another namespace. */
+static void left_remove(const char *name) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int length = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", listening.folder, name);
+    if (length > 0 && (size_t)length < sizeof(address.sun_path) && peer_connect(&address) == -ECONNREFUSED)
+        (void)HZ_SYSCALL(SYS_unlinkat, AT_FDCWD, address.sun_path, 0); /* two processes may try */
+}
+
+/* The kernel's struct linux_dirent64. */
+struct folder_entry {
+    uint64_t inode;
+    int64_t offset;
+    uint16_t bytes;
+    uint8_t type;
+    char name[];
+};
+
+/* A process that ends by _exit or a signal leaves its socket. In a server whose children do that, each new child
+   removes what is left of earlier ones. It looks at a part of a large folder only. */
+static void left_behind_remove(void) {
+    enum { LISTING_PARTS_MAX = 4, LISTING_BYTES = 4096 };
+    union {
+        struct folder_entry first;
+        char bytes[LISTING_BYTES];
+    } part;
+    const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    long got;
+    int folder = file_lift(HZ_SYSCALL6(SYS_openat, AT_FDCWD, listening.folder, flags, 0, 0, 0));
+    for (unsigned i = 0; i < LISTING_PARTS_MAX && (got = HZ_SYSCALL(SYS_getdents64, folder, &part, sizeof(part))) > 0;
+         i++)
+        for (long at = 0; at < got;) {
+            const struct folder_entry *entry = (const void *)(part.bytes + at);
+            if (name_is_of_nobody(entry->name))
+                left_remove(entry->name);
+            at += entry->bytes;
+        }
+    if (folder >= 0)
+        file_close(folder);
+}
+
 /* ---- connections ------------------------------------------------------------------------------------- */
 
 static void peer_say(int peer, const char *text) {
@@ -258,6 +317,8 @@ static void *listener_main(void *unused) {
     /* sync: listener, partner hz_listener_start: path, waker, refusal */
     hz_store_rel(&listener_phase, is_open ? LISTENER_RUNS : LISTENER_FAILED);
     hz_os_wake(&listener_phase, 1);
+    if (is_open)
+        left_behind_remove();
     while (listener_runs())
         peers_await();
     if (hz_load_rlx(&listener_phase) == LISTENER_ENDS)               /* relaxed: no data is behind it */
@@ -316,11 +377,7 @@ static bool wake_by_pipe(void) {
 
 static bool wake_by_connection(void) {
     struct sockaddr_un address = address_of_path();
-    long file = HZ_SYSCALL(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (file < 0)
-        return false;
-    long connected = HZ_SYSCALL(SYS_connect, file, &address, sizeof(address));
-    file_close(file);
+    long connected = peer_connect(&address);
     return connected == 0 || connected == -EAGAIN; /* the queue is full: it wakes, too */
 }
 

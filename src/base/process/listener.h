@@ -5,8 +5,8 @@
  * The socket is FOLDER/PID.MARK, where PID is the process's number in its own namespace. FOLDER is hakozuna in
  * $XDG_RUNTIME_DIR, or /tmp/hakozuna-UID without that variable; only its user may enter it. The mark keeps apart what
  * has the same number: processes of several namespaces that share a folder, and what an earlier process has left
- * behind. A program after exec has the mark of the one before, and takes its place. Answers go to the process's user
- * and to root.
+ * behind. A program after exec has the mark of the one before, and takes its place. A new listener removes sockets of
+ * processes that have ended without doing so. Answers go to the process's user and to root.
  *
  * The thread has a table of files of its own, so the program sees none of these descriptors, and closes none of them.
  * It blocks all signals, sleeps in ppoll between two connections, and allocates nothing.
