@@ -124,7 +124,7 @@ def test_flags_become_the_library(tmp_path):
     """The library that the documents' make line leaves behind says so itself."""
     flags = "-DHZ3_S142_XFER_LOCKFREE=1 -DHZ3_S142_FAILFAST=1 -DHZ3_XFER_STRUCT_FAILFAST=1"
     code = f"make -s -C hakozuna/hz3 clean all_ldpreload_scale HZ3_LDPRELOAD_DEFS_EXTRA='{flags}'; ls libhakozuna_hz3_*.so"
-    code += "; HAKOZUNA_SHOW_CONFIG=1 LD_PRELOAD=./libhakozuna_hz3_scale.so /bin/true"
+    code += "; HAKOZUNA_SHOW_CONFIG=2 LD_PRELOAD=./libhakozuna_hz3_scale.so /bin/true"
     done = run(code, tmp_path)
     assert complaints(done, ["HZ_TRANSFER_LOCKFREE=1", "HZ_TRANSFER_FAILFAST=1"]) == []
     assert "libhakozuna_hz3_scale.so" in done.stdout

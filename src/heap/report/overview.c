@@ -7,6 +7,7 @@
 
 #include "base/arena/arena.h"
 #include "base/lists/registry.h"
+#include "base/process/cpus.h"
 #include "base/process/process.h"
 #include "base/watch/report.h"
 #include "heap/config.h"
@@ -15,6 +16,7 @@
 #include "heap/report/stats.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Bytes as MiB with two decimals: MIB_FORMAT, MIB(bytes). Rounded down. */
 #define MIB_FORMAT "%zu.%02zu"
@@ -39,11 +41,11 @@ static size_t share(size_t part, size_t whole) {
 static void print_head(struct hz_report *report, const struct hz_process *about) {
     enum { SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR };
     uint64_t up = about->uptime_ms;
-    hz_report_text(report, "hakozuna " OVERVIEW_VERSION ", " HZ_ENGINE_NAME " " HZ_LANE_NAME ": %s, pid %u",
-                   about->program, about->id);
+    hz_report_text(report, "hakozuna " OVERVIEW_VERSION ", %s: %s, pid %u", hz_heap_lane(), about->program, about->id);
     if (about->is_known)
-        hz_report_text(report, ", up %u d %u:%02u:%02u, %zu threads", (unsigned)(up / DAY), (unsigned)(up % DAY / HOUR),
-                       (unsigned)(up % HOUR / MINUTE), (unsigned)(up % MINUTE / SECOND), about->threads);
+        hz_report_text(report, ", up %u d %u:%02u:%02u, %zu thread%s", (unsigned)(up / DAY),
+                       (unsigned)(up % DAY / HOUR), (unsigned)(up % HOUR / MINUTE), (unsigned)(up % MINUTE / SECOND),
+                       about->threads, about->threads == 1 ? "" : "s");
     hz_report_text(report, "\n");
     char situation[HZ_SITUATION_ROOM];
     if (hz_situation_print(situation) > 0)
@@ -92,14 +94,14 @@ static void print_totals(struct hz_report *report, const struct hz_figures *figu
 
 /* One line of a table of sizes. `held` is 0 where it would say nothing. */
 static void print_size(struct hz_report *report, const char *name, const struct hz_size_figures *row) {
-    hz_report_text(report, "%-24s" MIB_COLUMN MIB_COLUMN MIB_COLUMN MIB_COLUMN "%11zu%9zu", name, MIB(row->live_bytes),
-                   MIB(row->resting_bytes), MIB(row->free_bytes), MIB(row->held_bytes), row->live_blocks, row->pages);
+    hz_report_text(report, "%-24s" MIB_COLUMN MIB_COLUMN MIB_COLUMN MIB_COLUMN "%11zu", name, MIB(row->live_bytes),
+                   MIB(row->resting_bytes), MIB(row->free_bytes), MIB(row->held_bytes), row->live_blocks);
     unsigned unused = hz_figures_unused(row->live_bytes, row->held_bytes);
     hz_report_text(report, "%7u.%u %%\n", unused / 10, unused % 10);
 }
 
 static void print_columns(struct hz_report *report, const char *what) {
-    hz_report_text(report, "\n%-24s   live MiB    resting       free       held     blocks    pages   unused\n", what);
+    hz_report_text(report, "\n%-24s   live MiB    resting       free       held     blocks   unused\n", what);
 }
 
 static void print_ranges(struct hz_report *report, const struct hz_figures *figures) {
@@ -119,7 +121,6 @@ static void print_ranges(struct hz_report *report, const struct hz_figures *figu
             .free_bytes = figure.free_bytes,
             .held_bytes = figure.held_bytes,
             .live_blocks = figure.live_blocks,
-            .pages = figure.pages,
         };
         print_size(report, names[range], &row);
         all.live_bytes += row.live_bytes;
@@ -127,7 +128,6 @@ static void print_ranges(struct hz_report *report, const struct hz_figures *figu
         all.free_bytes += row.free_bytes;
         all.held_bytes += row.held_bytes;
         all.live_blocks += row.live_blocks;
-        all.pages += row.pages;
     }
     print_size(report, "all", &all);
     if (figures->arena.hollow_bytes > 0)
@@ -239,4 +239,18 @@ int hz_overview_print(int fd, bool verbose) {
         hz_report_string(&report, "config", hz_heap_config_string());
     }
     return hz_report_end(&report);
+}
+
+size_t hz_overview_headline(char text[HZ_HEADLINE_ROOM]) {
+    static const char none[] = "none: ";
+    struct hz_process about;
+    hz_process_get(&about);
+    uint32_t cpus = hz_cpus_count();
+    const char *keeper = hz_situation_get().keeper.state;
+    bool is_none = strncmp(keeper, none, sizeof(none) - 1) == 0;
+    int length =
+        snprintf(text, HZ_HEADLINE_ROOM, "hakozuna " OVERVIEW_VERSION " in %.80s (pid %u): %s, %u CPU%s, %s%s\n",
+                 about.program, about.id, hz_heap_lane(), cpus, cpus == 1 ? "" : "s",
+                 is_none ? "no keeper: " : "keeper ", is_none ? keeper + sizeof(none) - 1 : keeper);
+    return length > 0 ? hz_min((size_t)length, HZ_HEADLINE_ROOM - 1) : 0;
 }
