@@ -318,7 +318,8 @@ def estimate_of(profile: Profile, site: Site, values: tuple[float, ...], value: 
     size, blocks = values[TYPES.index(f"{value}_space")], values[TYPES.index(f"{value}_objects")]
     samples = profile.samples(site, value)
     chance = profile.moment.chance(site[0])
-    return Estimate(size, blocks, samples, samples * (1 - chance) * (site[0] / chance) ** 2)
+    block = size / blocks if blocks and size else site[0]
+    return Estimate(size, blocks, samples, samples * (1 - chance) * (block / chance) ** 2)
 
 
 def largest_stacks(profile: Profile, value: str) -> list[tuple[Estimate, tuple[int, ...]]]:

@@ -48,7 +48,8 @@ class Frame:
     line: int
 
     def __str__(self) -> str:
-        return self.function + (f"  {self.file}:{self.line}" if self.file else "")
+        line = f":{self.line}" if self.line else ""
+        return self.function + (f"  {self.file}{line}" if self.file else "")
 
 
 # ---- files -----------------------------------------------------------------------------------------
@@ -199,6 +200,8 @@ def without_parameters(name: str) -> str:
             at += len(found[0]) if found else len("operator")
         elif name.startswith("(anonymous namespace)", at):
             at += len("(anonymous namespace)")
+        elif name.startswith("decltype(", at):
+            at = closing(name, at + len("decltype"))
         elif name[at] in "<{[":
             at = closing(name, at)
         elif name[at] == "(":

@@ -83,7 +83,7 @@ def test_text(stream: pathlib.Path) -> None:
     assert run("folded", stream, "--value", "alloc_objects").stdout.count("\n") == 2
     assert run("folded", stream, "--since", "1").stdout == f"prog+0x400004;prog+0x40000f {round(900 * SCALE)}\n"
     lines = run("leaks", stream).stdout.splitlines()
-    error = round(100 * math.sqrt(16 * math.exp(-0.1)) * 100 / 1500)  # 16 samples of 100 bytes, each with the chance 1 - exp(-0.1)
+    error = round(100 * math.sqrt(16 * math.exp(-0.1)) / 16)  # 16 samples of one size, each with the chance 1 - exp(-0.1)
     assert lines[0] == f"prog, process 77: live: 0.02 MiB ±{error} %, 16 samples, in about 168 blocks of 1 call stack"
     assert lines[1] == f"  0.02 MiB ±{error} %, 16 samples, 100.0 % of all, in about 168 blocks, allocated by:"
     assert lines[2:] == ["    prog+0x40000f", "    prog+0x400004"]
