@@ -6,6 +6,7 @@ import pathlib
 import random
 import shutil
 import sys
+import time
 
 import click
 from rich.console import Console
@@ -43,6 +44,7 @@ def _run_program(
     argv: tuple[str, ...], pair: list[allocators.Allocator], budget: float, seed: int, seen: machine.Machine, forced: bool, notes: Console
 ) -> list[record.Run]:
     """The program under both, interleaved: as many pairs as fit the budget, at least one. Raises ValueError."""
+    end = time.monotonic() + budget
     directory = OUT_DIR / "hakotrace" / "why"
     directory.mkdir(parents=True, exist_ok=True)
     plan, _ = run_command.new_plan(
@@ -51,18 +53,19 @@ def _run_program(
     seconds = runner.Runner(plan, seen).seconds_under_glibc(plan.rows[0])
     if seconds is None:
         raise ValueError(f"'{argv[0]}' failed under glibc; the logs in {plan.log_dir} say how")
-    rounds = max(1, min(PAIRS_MAX, int(budget / (2 * max(seconds, 1e-3)))))
+    rounds = max(1, min(PAIRS_MAX, int((end - time.monotonic()) / (2 * max(seconds, 1e-3)))))
     notes.print(f"the program takes {seconds:.3g} s: {rounds} pairs of runs", markup=False)
     plan, _ = run_command.new_plan(
         suite.of_program(argv, discard=True), None, pair, rounds, 1.0, seed, directory, directory / "logs", BIN_DIR, forced
     )
-    return runner.execute(plan, seen, console=notes)
+    return runner.execute(plan, seen, console=notes, budget=max(end - time.monotonic(), 0.0))
 
 
 def _record(argv: tuple[str, ...], process: str, notes: Console) -> tuple[Trace, float]:
     """The recording of the process with most calls, and by how much all processes have more of them. Raises ValueError."""
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(capture.scratch(pathlib.Path.cwd(), lambda kept: notes.print(f"note: kept in '{kept}'", markup=False)))
+        notes.print("one more run, whose calls are recorded", markup=False)
         found = capture.run(argv, directory, quiet=True)
         if not found.processes:  # it allocates nothing, or with a malloc of its own
             shutil.rmtree(directory)

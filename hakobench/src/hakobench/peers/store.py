@@ -277,10 +277,10 @@ def _bring_all(statuses: list[Status], console: rich.console.Console) -> list[St
         rich.progress.TimeRemainingColumn(),
     )
     result, done = [], 0.0
-    with rich.progress.Progress(*columns, console=console, transient=True) as progress:
+    with rich.progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=total)
         for status in statuses:
-            recipe, lines = status.recipe, 0
+            recipe, lines, began = status.recipe, 0, time.monotonic()
             if not _can_be_brought(status):
                 result.append(status)
                 continue
@@ -294,10 +294,15 @@ def _bring_all(statuses: list[Status], console: rich.console.Console) -> list[St
                 progress.update(task, completed=done + share * recipe.seconds)
 
             progress.update(task, description=recipe.name)
+            if not console.is_terminal:  # which would show the bar
+                console.print(f"{recipe.name}: fetching and building, about {recipe.seconds:.0f} s", markup=False, highlight=False)
             waiting = f"{recipe.name}: waiting for another process that builds it"
             result.append(_bring(recipe, lambda: progress.update(task, description=waiting), on_line))
             done += recipe.seconds
             progress.update(task, completed=done)
+            if not console.is_terminal:
+                state = "ready" if result[-1].peer else "unavailable"
+                console.print(f"{recipe.name}: {state}, after {time.monotonic() - began:.0f} s", markup=False, highlight=False)
     return result
 
 

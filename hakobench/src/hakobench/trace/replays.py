@@ -8,6 +8,7 @@ import math
 import pathlib
 import random
 import re
+import time
 from collections.abc import Iterator
 
 from rich.console import Console
@@ -106,14 +107,14 @@ def fit(budget: float, seconds_once: float, cells: int, rounds: int, repeat: int
     return possible, 1
 
 
-def _fitted(plan_of_runs: runner.Plan, wanted: Wanted, trace: Trace, row: Row, notes: Console) -> runner.Plan:
-    """The plan with as many rounds and replays as the budget allows, by one short run under glibc."""
+def _fitted(plan_of_runs: runner.Plan, wanted: Wanted, trace: Trace, row: Row, notes: Console, end: float) -> runner.Plan:
+    """The plan with as many rounds and replays as there is time for until `end`, by one short run under glibc."""
     repeat = int(row.params["repeat"])
     once = _with_repeat(row, 1)
     seconds = runner.Runner(plan_of_runs, machine.look()).seconds_under_glibc(once)
     if seconds is None:  # it fails in the runs too, and they say why
         return plan_of_runs
-    rounds, fitting = fit(wanted.budget, seconds, len(wanted.picked), wanted.rounds, repeat)
+    rounds, fitting = fit(max(end - time.monotonic(), 0.0), seconds, len(wanted.picked), wanted.rounds, repeat)
     repeat = repeat if wanted.repeat else fitting
     if rounds < wanted.rounds:
         notes.print(f"{rounds} of {wanted.rounds} rounds fit the budget of {wanted.budget:g} s: a replay of {trace.program} "
@@ -131,7 +132,9 @@ def _with_repeat(row: Row, repeat: int) -> Row:
 
 def run(trace: Trace, wanted: Wanted, seen: machine.Machine, notes: Console) -> tuple[list[record.Run], pathlib.Path]:
     """All runs, and their CSV. Raises ValueError when there is nothing to replay, and OSError when a file cannot be
-    written. A KeyboardInterrupt passes through; the CSV has the finished runs."""
+    written. A KeyboardInterrupt passes through; the CSV has the finished runs. All of it keeps to the budget: the plan of
+    the replay, the run that tells how long one takes, and the rounds, of which one is always made."""
+    end = time.monotonic() + wanted.budget
     _require_memory(trace, wanted.touch)
     name = _row_name(wanted.name)
     seed = random.SystemRandom().randrange(2**32) if wanted.seed is None else wanted.seed
@@ -146,5 +149,5 @@ def run(trace: Trace, wanted: Wanted, seen: machine.Machine, notes: Console) -> 
         )  # fmt: skip
         notes.print(f"seed {seed}, {count} calls a round of {trace.thread_count} threads, "
                     f"results in {public_path(csv_path)}", markup=False, soft_wrap=True)  # fmt: skip
-        plan_of_runs = _fitted(plan_of_runs, wanted, trace, row, notes)
-        return runner.execute(plan_of_runs, seen, console=notes), csv_path
+        plan_of_runs = _fitted(plan_of_runs, wanted, trace, row, notes, end)
+        return runner.execute(plan_of_runs, seen, console=notes, budget=max(end - time.monotonic(), 0.0)), csv_path
