@@ -24,7 +24,7 @@ def some_runs(rounds: int = 5) -> list[record.Run]:
     configs = {"hz3_scale": OURS, "hz4": OTHER}
     return [
         record.Run(**(blank | {
-            "allocator": name, "ours": name in configs, "config": configs.get(name, ""), "round": at, "row": "sort", "metric": "wall_seconds", "unit": "s",
+            "allocator": name, "ours": name in configs, "config": configs.get(name, ""), "round": at, "row": "sort", "about": "sorts numbers", "metric": "wall_seconds", "unit": "s",
             "less_is_better": True, "value": value * (1 + at / 100), "wall_seconds": value * (1 + at / 100), "also": "cpu_seconds peak_rss_kb",
             "figures": f"cpu_seconds={value / 3}", "peak_rss_kb": 10240 if name == "glibc" else 5120, "failure": "" if value else "exit code 1", "judged_by": "figure",
             "other_cpu_share": 0.0,
@@ -42,7 +42,7 @@ def shown(width: int | None, rounds: int = 5) -> list[str]:
 
 def test_an_allocator_a_line_the_fastest_first():
     head, titles, *rows = shown(None)[:8]
-    assert head == "sort: 5 rounds, wall time"
+    assert head == "sort: sorts numbers; 5 rounds"
     assert titles.split() == ["allocator", "s", "x", "glibc", "interval", "spread", "CPU", "s", "peak", "MiB", "memory", "x", "glibc"]
     assert [row.split()[0] for row in rows] == ["hz3-scale", "mimalloc", "snmalloc-checked", "glibc", "hz4", "broken"]
     assert rows[0].split()[1:] == ["1.03", "2.00", "2.00", "..", "2.00", "±1.9", "%", "0.333", "5.00", "0.500"]
@@ -98,6 +98,8 @@ def test_a_program_runs_under_what_users_choose_from(libraries):
 
 def test_the_name_of_a_lane():
     assert [allocators.lane_of(config) for config in (OURS, OTHER, "", "engine=hz3 lane=scale overrides=BIN_COUNT:64", "unknown: x")] == ["hz3-scale", "hz4", "", "", ""]
+    names = [allocators.user_name(*words) for words in (("hz3_scale", OURS), ("hakozuna", OURS), ("hz4", OTHER), ("mine", OURS), ("glibc", ""))]
+    assert names == ["hz3-scale", "hz3-scale", "hz4", "mine", "glibc"]
 
 
 # ---- budgets ---------------------------------------------------------------------------------------

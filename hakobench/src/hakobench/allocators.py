@@ -18,6 +18,7 @@ from hakobench.rows import NAME
 
 GLIBC = "glibc"
 ASK_SECONDS = 10.0
+INSTALLED_DEFAULT = "hakozuna"  # libhakozuna.so.0
 USERS_LANES = ("hz3-scale", "hz4")  # the default, and the one for less memory
 _TRIPLE = sysconfig.get_config_var("MULTIARCH") or "."  # of Debian, such as x86_64-linux-gnu
 SYSTEM_FOLDERS = [pathlib.Path(name) for name in ("/usr/local/lib", "/usr/lib64", f"/usr/lib/{_TRIPLE}", "/usr/lib")]
@@ -150,6 +151,12 @@ def lane_of(config: str) -> str:
     if not {"engine", "lane"} <= words.keys() or words.get("overrides", "none") != "none":
         return ""
     return words["engine"] if words["lane"] == "default" else f"{words['engine']}-{words['lane']}"
+
+
+def user_name(name: str, config: str) -> str:
+    """A library of ours by the name of its lane: hz3_scale, in a checkout, and hakozuna, installed, are hz3-scale."""
+    lane = lane_of(config)
+    return lane if lane and name.replace("_", "-") in (lane, INSTALLED_DEFAULT) else name
 
 
 def _by_lane(wanted: str, known: dict[str, Allocator]) -> str:

@@ -1,4 +1,4 @@
-"""The result of `hakobench run -- PROGRAM`: an allocator a line, the fastest first, against glibc.
+"""The result for one program, or for the replay of one: an allocator a line, the fastest first, against glibc.
 
 Every line fits the terminal, since columns are left out where there is no room for all. Figures have three digits.
 """
@@ -20,6 +20,7 @@ LEGEND = (
     "x glibc: how many times as fast as glibc, by pairs of runs of the same round, with its interval of "
     f"{statistics.PAIRS_CONFIDENCE * 100:g} %, which needs {statistics.MIN_PAIRS} pairs; for memory: how many times as much."
 )
+FIGURE = "figure"  # its title is the unit
 # Left out where there is no room for all, the first one first.
 OPTIONAL = ("memory x glibc", "spread", "peak MiB", "CPU s", "interval")
 
@@ -47,15 +48,9 @@ class Row:
     cells: dict[str, str]
 
 
-def shown_name(run: Run) -> str:
-    """A lane of ours by the name that `hakozuna -l` takes."""
-    lane = allocators.lane_of(run.config) if run.ours else ""
-    return lane if lane == run.allocator.replace("_", "-") else run.allocator
-
-
 def _row(line: summary.Line, cell: summary.Cell, name: str) -> Row:
     if cell.failed:
-        return Row(name, cell.ours, 0.0, {"s": "failed"})
+        return Row(name, cell.ours, 0.0, {FIGURE: "failed"})
     against = line.cells.get(allocators.GLIBC)
     ratios = line.log_ratios(cell.allocator, allocators.GLIBC) if cell.allocator != allocators.GLIBC else []
     interval = standing.of(ratios).interval if ratios else None
@@ -63,7 +58,7 @@ def _row(line: summary.Line, cell: summary.Cell, name: str) -> Row:
     has_memory = against is not None and not against.failed and against.peak_rss_mb > 0
     is_glibc = cell.allocator == allocators.GLIBC
     cells = {
-        "s": digits(cell.value),
+        FIGURE: digits(cell.value),
         "x glibc": digits(1.0 if is_glibc else interval.ratio if interval else None),
         "interval": f"{digits(interval.low)} .. {digits(interval.high)}" if known else "",
         "spread": f"±{cell.spread:.1%}".replace("%", " %"),
@@ -80,22 +75,23 @@ def rows_of(line: summary.Line, names: dict[str, str]) -> list[Row]:
     return sorted(rows, key=lambda row: (-row.speed, row.name))
 
 
-def _table(rows: Sequence[Row], columns: Sequence[str]) -> Table:
+def _table(rows: Sequence[Row], columns: Sequence[str], unit: str) -> Table:
     shown = Table(box=None, pad_edge=False, header_style="bold")
     shown.add_column("allocator", no_wrap=True)
     for column in columns:
-        shown.add_column(column, justify="right", no_wrap=True)
+        shown.add_column(unit if column == FIGURE else column, justify="right", no_wrap=True)
     for row in rows:
         name = Text(row.name, style="bold" if row.ours else "")
         shown.add_row(name, *(Text(row.cells.get(column, ""), style="red" if row.speed == 0.0 else "") for column in columns))
     return shown
 
 
-def fitting(rows: Sequence[Row], console: Console) -> Table:
-    """With as many columns as fit the console's width."""
-    columns = ["s", "x glibc", "interval", "spread", "CPU s", "peak MiB", "memory x glibc"]
-    for name in (*OPTIONAL, ""):
-        shown = _table(rows, columns)
+def fitting(rows: Sequence[Row], unit: str, console: Console) -> Table:
+    """With as many columns as fit the console's width, and without those in which no row has anything."""
+    columns = [FIGURE, "x glibc", "interval", "spread", "CPU s", "peak MiB", "memory x glibc"]
+    columns = [column for column in columns if any(row.cells.get(column, "-") not in ("", "-") for row in rows)]
+    for name in (*(name for name in OPTIONAL if name in columns), ""):
+        shown = _table(rows, columns, unit)
         width = Measurement.get(console, console.options.update(max_width=10_000), shown).maximum
         if width <= console.width or not name:
             break
@@ -103,14 +99,19 @@ def fitting(rows: Sequence[Row], console: Console) -> Table:
     return shown
 
 
-def show(runs: Sequence[Run], console: Console) -> None:
-    """Prints the table of each row, and what its reader has to know."""
-    names = {run.allocator: shown_name(run) for run in runs}
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def show(runs: Sequence[Run], console: Console, with_params: bool = False) -> None:
+    """Prints a line about each row and its table, and what the reader of it has to know."""
+    names = {run.allocator: allocators.user_name(run.allocator, run.config) for run in runs}
     if not console.is_terminal:
         console.width = 10_000
     for line in summary.lines(runs):
         noisy = f"; noisy: {line.noise} of the machine" if line.is_noisy else ""
         rounds = max(cell.rounds for cell in line.cells.values())
-        console.print(f"{line.row}: {rounds} round{'' if rounds == 1 else 's'}, wall time{noisy}", markup=False, soft_wrap=True)
-        console.print(fitting(rows_of(line, names), console))
+        about = f"{line.row}: {line.about}{f'; {line.params}' if with_params else ''}; {counted(rounds, 'round')}{noisy}"
+        console.print(about, markup=False, soft_wrap=True)
+        console.print(fitting(rows_of(line, names), line.unit, console))
     console.print(LEGEND, markup=False, soft_wrap=True)

@@ -1,6 +1,7 @@
 """`hakobench why PROGRAM`, which `hakozuna why` calls."""
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import random
@@ -11,7 +12,7 @@ import time
 import click
 from rich.console import Console
 
-from hakobench import allocators, machine, record, runner, suite, summary
+from hakobench import allocators, machine, program_table, record, runner, suite, summary
 from hakobench.commands import advise, replay
 from hakobench.commands import run as run_command
 from hakobench.commands.trace import progress
@@ -22,8 +23,9 @@ from hakobench.trace.events import Trace
 BUDGET_SECONDS = 30.0
 PAIRS_MAX = 20
 REPLAY_ROUNDS = 5
-# Shares of the budget: the program itself, the replay that tells the time of a call, and the replay under every library.
-PROGRAM_SHARE, CALL_SHARE, LANES_SHARE = 0.4, 0.2, 0.4
+# Shares of the budget: the program itself, and the replay that tells the time of a call. What is left after the recording is for the
+# replay under every library.
+PROGRAM_SHARE, CALL_SHARE = 0.4, 0.2
 CALL_TOUCH = "edges"  # that a program fills its blocks is its own work
 GLIBC = "glibc"
 DEFAULT_CONFIG = "engine=hz3 lane=scale "
@@ -31,7 +33,8 @@ DEFAULT_CONFIG = "engine=hz3 lane=scale "
 
 def _chosen(names: str | None, extra: dict[str, pathlib.Path]) -> tuple[list[allocators.Allocator], list[allocators.Allocator], list[str]]:
     """All allocators to choose from, glibc and our default one of them, and remarks. Raises ValueError."""
-    picked, remarks = allocators.select(names, extra)
+    picked, remarks = allocators.select(names, extra, few=True)
+    picked = [dataclasses.replace(one, name=allocators.user_name(one.name, one.config)) for one in picked]
     ours = [one for one in picked if one.is_ours]
     glibc = [one for one in picked if one.name == GLIBC]
     if not ours or not glibc:
@@ -54,7 +57,7 @@ def _run_program(
     if seconds is None:
         raise ValueError(f"'{argv[0]}' failed under glibc; the logs in {plan.log_dir} say how")
     rounds = max(1, min(PAIRS_MAX, int((end - time.monotonic()) / (2 * max(seconds, 1e-3)))))
-    notes.print(f"the program takes {seconds:.3g} s: {rounds} pairs of runs", markup=False)
+    notes.print(f"the program takes {seconds:.3g} s: {program_table.counted(rounds, 'pair')} of runs", markup=False)
     plan, _ = run_command.new_plan(
         suite.of_program(argv, discard=True), None, pair, rounds, 1.0, seed, directory, directory / "logs", BIN_DIR, forced
     )
@@ -87,7 +90,7 @@ def _print(lines: list[str], console: Console) -> None:
     }
 )  # fmt: skip
 @click.option("--budget", type=click.FloatRange(1, 86400), default=BUDGET_SECONDS, show_default=True,
-              help="Seconds for all runs together, about; the recording is one more run.")  # fmt: skip
+              help="Seconds for everything, about; of each kind of run one is always made.")  # fmt: skip
 @click.option("--process", default=capture.LARGEST, show_default=True, metavar="WHICH", help="As in `trace`.")
 @click.option("--seed", type=click.IntRange(0, 2**63), help="Of the order of the runs; default: chosen.")
 @click.option("--force", is_flag=True, help="Run on a busy machine too; the figures are then worth less.")
@@ -110,6 +113,7 @@ def command(
     if argv[0].startswith("-"):
         raise click.UsageError(f"no such option '{argv[0]}'; put -- before the program")
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
+    end = time.monotonic() + budget
     with replay.interruptible(notes):
         try:
             picked, pair, remarks = _chosen(names, extra)
@@ -138,7 +142,7 @@ def command(
             _print([*share.sentences(part, both), *advice.pool_remarks(found.program)], console)
             failed = any(run.failure for run in program_runs)
             if not share.is_enough(part, both):
-                runs = replayed(picked, replays.DEFAULT_TOUCH, LANES_SHARE * budget)
+                runs = replayed(picked, replays.DEFAULT_TOUCH, max(end - time.monotonic(), 0.0))
                 replay.show_runs(runs, console)
                 advise.show_advice(advice.judge(found, runs, summary.lines(runs)[0]), console)
                 failed |= any(run.failure for run in runs)

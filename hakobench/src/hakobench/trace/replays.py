@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from hakobench import allocators, machine, record, runner
+from hakobench.program_table import counted
 from hakobench.project import BIN_DIR, OUT_DIR, public_path
 from hakobench.rows import Row
 from hakobench.trace import figures, memory, plan, show
@@ -120,7 +121,7 @@ def _fitted(plan_of_runs: runner.Plan, wanted: Wanted, trace: Trace, row: Row, n
         notes.print(f"{rounds} of {wanted.rounds} rounds fit the budget of {wanted.budget:g} s: a replay of {trace.program} "
                     f"takes {seconds:.3g} s; --budget changes it", markup=False, soft_wrap=True)  # fmt: skip
     left = rounds * repeat * len(wanted.picked) * seconds
-    notes.print(f"about {left:.0f} s for {rounds} rounds of {len(wanted.picked)} allocators, {repeat} replays in each run",
+    notes.print(f"about {left:.0f} s for {counted(rounds, 'round')} of {counted(len(wanted.picked), 'allocator')}, {counted(repeat, 'replay')} in each run",
                 markup=False, soft_wrap=True)  # fmt: skip
     return dataclasses.replace(plan_of_runs, rows=(_with_repeat(row, repeat),), rounds=rounds)
 
@@ -147,7 +148,7 @@ def run(trace: Trace, wanted: Wanted, seen: machine.Machine, notes: Console) -> 
             "replay", (row,), wanted.picked, wanted.rounds, 1.0, seed, csv_path, DIRECTORY / "logs" / stem,
             BIN_DIR, wanted.forced,
         )  # fmt: skip
-        notes.print(f"seed {seed}, {count} calls a round of {trace.thread_count} threads, "
+        notes.print(f"seed {seed}, {count} calls a round of {counted(trace.thread_count, 'thread')}, "
                     f"results in {public_path(csv_path)}", markup=False, soft_wrap=True)  # fmt: skip
         plan_of_runs = _fitted(plan_of_runs, wanted, trace, row, notes, end)
         return runner.execute(plan_of_runs, seen, console=notes, budget=max(end - time.monotonic(), 0.0)), csv_path
