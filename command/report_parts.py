@@ -297,7 +297,7 @@ def flow(new: dict, old: dict | None, room: Room = FREE) -> list[str]:
         cells.append([name, mib(bytes_a_second), f"{blocks_a_second:.0f}", str(row["in_flight_blocks"]), mib(row["in_flight_bytes"]),
                       percent(row["passed_blocks"], max(row["freed_blocks"], row["passed_blocks"]))])  # fmt: skip
     estimates = " (estimates)" if rows[0]["sampled"] else ""
-    title = Column("blocks that cross threads", 24, is_text=True, more=estimates + more(len(cells), rows))
+    title = Column(f"blocks that cross threads{estimates}", 24, is_text=True, more=more(len(cells), rows))
     columns = [title, Column("MiB/s", 8), Column("blocks/s", 9), Column("in flight", 9), Column("MiB", 8, order=1), Column("of its frees", 12, order=2)]
     return [*lay_out(columns, cells, room.width), "", *flow_pairs(new, old, speed_of, room)]
 
