@@ -68,6 +68,8 @@ def test_another_maintainer(tmp_path):
 
 def test_the_command(unpacked):
     assert shown_configuration(unpacked / "usr/bin/hakozuna", "true").startswith(CONFIG)
+    for path in ("bash-completion/completions/hakozuna", "zsh/vendor-completions/_hakozuna"):
+        assert (unpacked / "usr/share" / path).is_file()
     for page, head in (("1/hakozuna.1", b".TH HAKOZUNA 1 "), ("7/hakozuna.7", b".TH HAKOZUNA 7 "), ("3/hz_malloc.3", b".TH HZ_MALLOC 3 "),
                        ("3/hz_free.3", b".so man3/hz_malloc.3"), ("1/hakobench.1", b".TH HAKOBENCH 1 ")):  # fmt: skip
         assert gzip.decompress((unpacked / f"usr/share/man/man{page}.gz").read_bytes()).startswith(head)
