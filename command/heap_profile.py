@@ -50,7 +50,7 @@ Pair = tuple[int, int]
 
 
 def added(left: tuple, right: tuple, sign: int = 1) -> tuple:
-    return tuple(a + sign * b for a, b in zip(left, right, strict=True))
+    return tuple(a + sign * b for a, b in zip(left, right))
 
 
 @dataclass

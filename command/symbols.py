@@ -1,5 +1,5 @@
 """Names for addresses: functions of files, by llvm-symbolizer or addr2line, and those that a runtime compiles, from /tmp/perf-PID.map
-(Python -X perf, node --perf-basic-prof, java -XX:+DumpPerfMapAtExit). How they are shortened for people. Used by heap_profile.py and
+(Python -X perf, node --perf-basic-prof, jcmd PID Compiler.perfmap). How they are shortened for people. Used by heap_profile.py and
 names.py."""
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def frames_in(tool: str, path: str, addresses: Iterable[int]) -> dict[int, list[
 
 
 def compiled_frame(name: str) -> Frame:
-    """What the line of a map calls a function, as Python ("py::work:/a.py"), node ("JS:*work /a.js:3:7") and java ("[j] void A::b()")
+    """What the line of a map calls a function, as Python ("py::work:/a.py"), node ("JS:*work /a.js:3:7") and Java ("void A.b()")
     write it."""
     if found := re.fullmatch(r"py::(.+?):([^:]*)", name):
         return Frame(found[1], found[2], 0)
