@@ -128,16 +128,31 @@ def installed(remarks: list[str], optional: bool = False, named: Iterable[str] =
     Raises ValueError for a name that no peer has.
     """
     wanted = {recipe.name for recipe in [*choose(None, optional), *choose(named)]}
-    found = {}
+    found: dict[str, Peer] = {}
+    missing: list[Status] = []
     for recipe in choose(None, optional=True):
         if recipe.name not in wanted:
             continue
         status = inspect(recipe)
         if status.peer is not None:
             found[recipe.name] = status.peer
+        elif status.state == "missing":
+            missing.append(status)
         else:
             remarks.append(f"{recipe.name}: {status.remark}")
+    if missing:
+        remarks.append(_missing_text(missing))
     return found
+
+
+def _missing_text(missing: list[Status]) -> str:
+    """One remark for all of them."""
+    if len(missing) == 1:
+        return f"{missing[0].recipe.name}: {missing[0].remark}"
+    bring = list(dict.fromkeys(status.recipe.of or status.recipe.name for status in missing))
+    seconds = sum(recipe.seconds for recipe in choose(bring))
+    names = ", ".join(status.recipe.name for status in missing)
+    return f"{names}: not in the cache; 'hakobench peers {' '.join(bring)}' brings them, in about {max(1, round(seconds / 60))} min"
 
 
 def _find_library(recipe: Recipe, unpacked: pathlib.Path) -> pathlib.Path:
