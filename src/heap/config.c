@@ -9,8 +9,6 @@
 #include "base/os/anatomy.h"
 #include "base/os/compiler.h"
 
-#include <string.h>
-
 #define VERSION HZ_STRINGIFY(HZ_VERSION_MAJOR) "." HZ_STRINGIFY(HZ_VERSION_MINOR) "." HZ_STRINGIFY(HZ_VERSION_PATCH)
 
 #if defined(__clang__)
@@ -49,8 +47,4 @@ HZ_ANATOMY(config, HZ_ANATOMY_OBJECT(config, config_line));
 
 const char *hz_heap_config_string(void) {
     return config_line;
-}
-
-const char *hz_heap_lane(void) {
-    return strcmp(HZ_LANE_NAME, "default") == 0 ? HZ_ENGINE_NAME : HZ_ENGINE_NAME "-" HZ_LANE_NAME;
 }

@@ -1,15 +1,12 @@
 /*
  * override_load.c - what happens when the library is loaded and when the program ends. In the products only.
  */
-#include "hakozuna/hakozuna.h"
-
 #include "base/os/os.h"
 #include "base/process/symbols.h"
 #include "base/profile/profile.h"
 #include "base/watch/guard_pool.h"
 #include "front/reporter.h"
 #include "heap/report/overview.h"
-#include "heap/report/situation.h"
 #include "heap/threads/sample.h"
 #include "heap/threads/thread.h"
 
@@ -72,29 +69,15 @@ static void profile_begin(const char *value) {
         profile_start(variable, value, rate);
 }
 
-static void print_text(const char *text, size_t length) {
-    (void)hz_os_write(STDERR_FILENO, text, length); /* diagnostics: a closed stderr cannot be reported */
-}
-
-/* HAKOZUNA_SHOW_CONFIG: 1 prints a line on stderr, 2 the knobs and the situation too. */
+/* HAKOZUNA_SHOW_CONFIG: 1 prints a line on stderr, 2 the configuration too. */
 static void show_config(void) {
     const char *value = hz_os_getenv("HAKOZUNA_SHOW_CONFIG");
     if (value == NULL || value[0] == '\0' || strcmp(value, "0") == 0)
         return;
-    bool whole = strcmp(value, "2") == 0;
-    if (!whole && strcmp(value, "1") != 0) {
+    if (strcmp(value, "1") == 0 || strcmp(value, "2") == 0)
+        hz_overview_introduce(STDERR_FILENO, value[0] == '2');
+    else
         load_say("HAKOZUNA_SHOW_CONFIG", value, "allowed are 0 (off), 1 (a line) and 2 (the knobs too)");
-        return;
-    }
-    char text[HZ_HEADLINE_ROOM];
-    print_text(text, hz_overview_headline(text));
-    if (!whole)
-        return;
-    const char *config = hz_config_string();
-    print_text(config, strlen(config));
-    print_text("\n", 1);
-    char situation[HZ_SITUATION_ROOM];
-    print_text(situation, hz_situation_print(situation));
 }
 
 /* When the library is loaded: attaches the first thread, and installs the hooks. */

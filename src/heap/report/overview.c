@@ -38,18 +38,31 @@ static size_t share(size_t part, size_t whole) {
     return whole == 0 ? 0 : part * 1000 / whole;
 }
 
+/* As `hakozuna -l` takes it. */
+static const char *lane_name(void) {
+    return strcmp(HZ_LANE_NAME, "default") == 0 ? HZ_ENGINE_NAME : HZ_ENGINE_NAME "-" HZ_LANE_NAME;
+}
+
+static void print_situation(struct hz_report *report) {
+    struct hz_situation now = hz_situation_get();
+    const char *advice = now.keeper.advice;
+    hz_report_text(report, "keeper: %s%s%s\nsoft limit: ", now.keeper.state, advice[0] != '\0' ? "; " : "", advice);
+    if (now.soft_limit_bytes != 0)
+        hz_report_text(report, "%zu MiB, %s\n", now.soft_limit_bytes >> 20, now.limit_source);
+    else
+        hz_report_text(report, "none, %s\n", now.limit_source);
+}
+
 static void print_head(struct hz_report *report, const struct hz_process *about) {
     enum { SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR };
     uint64_t up = about->uptime_ms;
-    hz_report_text(report, "hakozuna " OVERVIEW_VERSION ", %s: %s, pid %u", hz_heap_lane(), about->program, about->id);
+    hz_report_text(report, "hakozuna " OVERVIEW_VERSION ", %s: %s, pid %u", lane_name(), about->program, about->id);
     if (about->is_known)
         hz_report_text(report, ", up %u d %u:%02u:%02u, %zu thread%s", (unsigned)(up / DAY),
                        (unsigned)(up % DAY / HOUR), (unsigned)(up % HOUR / MINUTE), (unsigned)(up % MINUTE / SECOND),
                        about->threads, about->threads == 1 ? "" : "s");
     hz_report_text(report, "\n");
-    char situation[HZ_SITUATION_ROOM];
-    if (hz_situation_print(situation) > 0)
-        hz_report_text(report, "%s", situation);
+    print_situation(report);
 }
 
 static void print_totals(struct hz_report *report, const struct hz_figures *figures, const struct hz_stats *stats,
@@ -241,16 +254,21 @@ int hz_overview_print(int fd, bool verbose) {
     return hz_report_end(&report);
 }
 
-size_t hz_overview_headline(char text[HZ_HEADLINE_ROOM]) {
-    static const char none[] = "none: ";
+void hz_overview_introduce(int fd, bool whole) {
     struct hz_process about;
-    hz_process_get(&about);
-    uint32_t cpus = hz_cpus_count();
+    struct hz_report report;
+    const char *config = hz_heap_config_string();
     const char *keeper = hz_situation_get().keeper.state;
-    bool is_none = strncmp(keeper, none, sizeof(none) - 1) == 0;
-    int length =
-        snprintf(text, HZ_HEADLINE_ROOM, "hakozuna " OVERVIEW_VERSION " in %.80s (pid %u): %s, %u CPU%s, %s%s\n",
-                 about.program, about.id, hz_heap_lane(), cpus, cpus == 1 ? "" : "s",
-                 is_none ? "no keeper: " : "keeper ", is_none ? keeper + sizeof(none) - 1 : keeper);
-    return length > 0 ? hz_min((size_t)length, HZ_HEADLINE_ROOM - 1) : 0;
+    bool is_none = strncmp(keeper, "none: ", 6) == 0;
+    uint32_t cpus = hz_cpus_count();
+    hz_process_get(&about);
+    hz_report_begin(&report, fd, false);
+    hz_report_text(&report, "hakozuna " OVERVIEW_VERSION " in %.80s (pid %u): %s, %u CPU%s, %s%s\n", about.program,
+                   about.id, lane_name(), cpus, cpus == 1 ? "" : "s", is_none ? "no keeper: " : "keeper ",
+                   keeper + 6 * is_none);
+    for (size_t at = 0; whole && at < strlen(config); at += 400) /* a text has at most 512 bytes */
+        hz_report_text(&report, "%.400s%s", config + at, at + 400 < strlen(config) ? "" : "\n");
+    if (whole)
+        print_situation(&report);
+    (void)hz_report_end(&report); /* diagnostics: a closed stderr cannot be reported */
 }

@@ -11,9 +11,8 @@
    an errno value. */
 int hz_overview_print(int fd, bool verbose);
 
-enum { HZ_HEADLINE_ROOM = 500 };
-
-/* One line that says which library is in which process: version, program, lane, CPUs, keeper. Returns its length. */
-size_t hz_overview_headline(char text[HZ_HEADLINE_ROOM]);
+/* One line that says which library is in which process: version, program, lane, CPUs, keeper. `whole`: the
+   configuration and the situation too. */
+void hz_overview_introduce(int fd, bool whole);
 
 #endif

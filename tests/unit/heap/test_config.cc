@@ -36,12 +36,6 @@ TEST(Config, StringIsOneLineOfWords) {
     words();
 }
 
-TEST(Config, TheLaneHasTheNameThatUsersKnow) {
-    std::map<std::string, std::string> found = words();
-    std::string lane = found["lane"] == "default" ? found["engine"] : found["engine"] + "-" + found["lane"];
-    EXPECT_EQ(hz_heap_lane(), lane);
-}
-
 TEST(Config, StringHasEveryKnobWithItsValue) {
     std::map<std::string, std::string> found = words();
 #define KNOB(name, smallest, largest, default_value, unit, text)                                                       \
