@@ -57,7 +57,7 @@ set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "memory allocator for programs with 
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME libhakozuna-tools)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "${exact}")
-set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "binutils, python3, python3-protobuf, python3-rich") # for hakozuna profile and top
+set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "binutils, python3, python3-rich") # for hakozuna profile and top
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS hakobench) # for hakozuna why
 set(CPACK_COMPONENT_TOOLS_DESCRIPTION "memory allocator for programs with many threads: command\n${long}")
 

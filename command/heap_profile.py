@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import argparse
 import bisect
-import gzip
 import math
 import os
 import pathlib
 import re
 import shutil
-import struct
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -24,7 +21,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import asking
+import nearest
+import pprof
 import running
+import symbols as symbols_of
+from symbols import Frame, Mapping, build_id_of
 
 MAGIC = b"\x7fhakoprf"
 VERSIONS = (1, 2)  # 1: without threads
@@ -43,26 +44,6 @@ class BadInput(Exception):
 # ---- the stream ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Mapping:
-    """An executable segment of a file: addresses, place in the file, and the addresses that the file itself uses."""
-
-    start: int
-    size: int
-    offset: int
-    address: int
-    path: str
-    build_id: str
-
-    @property
-    def name(self) -> str:
-        return pathlib.PurePath(self.path).name or "?"
-
-    def in_file(self, address: int) -> int:
-        """What addr2line wants."""
-        return address - self.start + self.address
-
-
 # A site: the weight of its blocks in bytes, and its return addresses, the innermost first.
 Site = tuple[int, tuple[int, ...]]
 # The thread that allocated, and the one that freed; NOBODY: what the first has allocated.
@@ -70,7 +51,7 @@ Pair = tuple[int, int]
 
 
 def added(left: tuple, right: tuple, sign: int = 1) -> tuple:
-    return tuple(a + sign * b for a, b in zip(left, right, strict=True))
+    return tuple(a + sign * b for a, b in zip(left, right))
 
 
 @dataclass
@@ -87,11 +68,15 @@ class Moment:
     pairs: dict[Pair, tuple[int, int, int]] = field(default_factory=dict)  # samples; estimates: blocks, bytes
     threads: dict[int, str] = field(default_factory=dict)  # names
 
+    def chance(self, weight: int) -> float:
+        """The probability with which blocks of a weight are sampled."""
+        return -math.expm1(-weight / self.rate)
+
     def estimates(self) -> dict[Site, tuple[float, ...]]:
         """By site, in the order of TYPES."""
         found = {}
         for site, (blocks, size, freed, freed_size, *passed) in self.sites.items():
-            scale = 1 / -math.expm1(-site[0] / self.rate)
+            scale = 1 / self.chance(site[0])
             found[site] = tuple(scale * value for value in (blocks, size, blocks - freed, size - freed_size, *passed))
         return found
 
@@ -192,6 +177,15 @@ class Profile:
     values: dict[Site, tuple[float, ...]]
     pairs: dict[Pair, tuple[int, ...]]
 
+    def samples(self, site: Site, value: str) -> int:
+        """How many samples an estimate comes from: of a difference, those that came and those that went."""
+        blocks, _, freed, _, passed, _ = self.moment.sites.get(site, (0,) * 6)
+        if self.since is not None:
+            old = self.since.sites.get(site, (0,) * 6)
+            blocks, freed, passed = blocks - old[0], freed - old[2], passed - old[4]
+        live = blocks - freed if self.since is None else blocks + freed
+        return max({"alloc": blocks, "inuse": live, "freed_elsewhere": passed}[value], 0)
+
     def mapping_of(self, address: int) -> Mapping | None:
         if not hasattr(self, "_sorted"):
             self._sorted = sorted(self.moment.mappings, key=lambda mapping: mapping.start)
@@ -234,83 +228,34 @@ def profile_of(path: pathlib.Path, at: int | None, since: int | None, later: pat
 # ---- names of functions ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Frame:
-    function: str
-    file: str
-    line: int
-
-
-def build_id_of(path: str) -> str | None:
-    """The build id of an ELF file, "" if it has none; None if the file cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            head = file.read(64)
-            if head[:6] != b"\x7fELF\x02\x01":
-                return None
-            offset, entry_size, entries = *struct.unpack_from("<Q", head, 32), *struct.unpack_from("<HH", head, 54)
-            for index in range(entries):
-                file.seek(offset + index * entry_size)
-                kind, _, start, _, _, size = struct.unpack("<IIQQQQ", file.read(40))
-                if kind == 4 and (found := note_of(file, start, size)) is not None:
-                    return found
-    except (OSError, struct.error):
-        return None
-    return ""
-
-
-def note_of(file, start: int, size: int) -> str | None:
-    file.seek(start)
-    notes = file.read(size)
-    at = 0
-    while at + 12 <= len(notes):
-        name_size, content_size, kind = struct.unpack_from("<III", notes, at)
-        content = at + 12 + (name_size + 3) // 4 * 4
-        if kind == 3 and notes[at + 12 : at + 16] == b"GNU\0":
-            return notes[content : content + content_size].hex()
-        at = content + (content_size + 3) // 4 * 4
-    return None
-
-
 class Symbols:
-    """Names of functions, by llvm-symbolizer or addr2line. Without them, and for files that have changed, no names."""
+    """Names of functions. Without the programs that know them, and for files that have changed, no names."""
 
-    def __init__(self, profile: Profile, wanted: bool) -> None:
+    def __init__(self, profile: Profile, wanted: bool, full_names: bool = False, root: str = "") -> None:
+        """`root` leads to the process's files, if it still runs and may have others."""
         self.frames: dict[int, list[Frame]] = {}
-        tool = next(filter(None, map(shutil.which, ("llvm-symbolizer", "addr2line"))), None) if wanted else None
+        self.full_names = full_names
+        self.compiled = symbols_of.CompiledCode.of_process(profile.moment.pid, root) if wanted else symbols_of.CompiledCode()
+        tool = symbols_of.find_tool() if wanted else None
         by_mapping: dict[Mapping, list[int]] = defaultdict(list)
         for address in sorted({call - 1 for _, stack in profile.values for call in stack}):
             if (mapping := profile.mapping_of(address)) is not None:
                 by_mapping[mapping].append(address)
         for mapping, addresses in by_mapping.items():
             if tool is not None and build_id_of(mapping.path) == mapping.build_id:
-                self.ask(tool, mapping, addresses)
+                found = symbols_of.frames_in(tool, mapping.path, map(mapping.in_file, addresses))
+                self.frames |= {address: found[mapping.in_file(address)] for address in addresses if mapping.in_file(address) in found}
 
-    def ask(self, tool: str, mapping: Mapping, addresses: list[int]) -> None:
-        command = [tool, "-a", "-f", "-C", "-i", "-e", mapping.path]
-        if "llvm" in pathlib.Path(tool).name:
-            command.append("--output-style=GNU")
-        given = "".join(f"{mapping.in_file(address):#x}\n" for address in addresses)
-        result = subprocess.run(command, input=given, capture_output=True, text=True, errors="replace", check=False)
-        answers = iter(addresses)
-        lines = iter(result.stdout.splitlines())
-        frames: list[Frame] = []
-        for line in lines:
-            if line.startswith("0x"):
-                address = next(answers, None)
-                if address is None:
-                    return
-                frames = self.frames.setdefault(address, [])
-                continue
-            place = next(lines, "??:0").partition(" (discriminator")[0]
-            if line in ("", "??"):
-                continue
-            file, _, number = place.rpartition(":")
-            frames.append(Frame(line, "" if file == "??" else file, int(number) if number.isdigit() else 0))
+    def known(self, address: int) -> list[Frame]:
+        """The functions at an address, innermost first: more than one where a function was inlined. Empty if they are not known."""
+        if found := self.frames.get(address):
+            return found
+        compiled = self.compiled.at(address)
+        return [] if compiled is None else [compiled]
 
     def of(self, profile: Profile, address: int) -> list[Frame]:
-        """The functions at an address, innermost first: more than one where a function was inlined."""
-        if found := self.frames.get(address):
+        """The same, or the address."""
+        if found := self.known(address):
             return found
         mapping = profile.mapping_of(address)
         name = f"{address:#x}" if mapping is None else f"{mapping.name}+{mapping.in_file(address):#x}"
@@ -321,114 +266,8 @@ def frames_of(profile: Profile, symbols: Symbols, stack: tuple[int, ...]) -> lis
     """The functions of a call stack, innermost first, without the library's own."""
     frames = [frame for call in stack for frame in symbols.of(profile, call - 1)]
     own = [index for index, frame in enumerate(frames[:OWN_DEPTH]) if re.fullmatch(OWN, frame.function)]
-    return frames[own[-1] + 1 :] if own else frames
-
-
-# ---- pprof -----------------------------------------------------------------------------------------
-
-# The messages of pprof's profile.proto: for each field its number, name and type; "*": repeated.
-MESSAGES = {
-    "ValueType": "1 type int64, 2 unit int64",
-    "Label": "1 key int64, 2 str int64, 3 num int64, 4 num_unit int64",
-    "Sample": "1 location_id *uint64, 2 value *int64, 3 label *Label",
-    "Mapping": "1 id uint64, 2 memory_start uint64, 3 memory_limit uint64, 4 file_offset uint64, 5 filename int64, 6 build_id int64, "
-    "7 has_functions bool, 8 has_filenames bool, 9 has_line_numbers bool, 10 has_inline_frames bool",
-    "Line": "1 function_id uint64, 2 line int64",
-    "Location": "1 id uint64, 2 mapping_id uint64, 3 address uint64, 4 line *Line, 5 is_folded bool",
-    "Function": "1 id uint64, 2 name int64, 3 system_name int64, 4 filename int64, 5 start_line int64",
-    "Profile": "1 sample_type *ValueType, 2 sample *Sample, 3 mapping *Mapping, 4 location *Location, 5 function *Function, "
-    "6 string_table *string, 7 drop_frames int64, 8 keep_frames int64, 9 time_nanos int64, 10 duration_nanos int64, "
-    "11 period_type ValueType, 12 period int64, 13 comment *int64, 14 default_sample_type int64",
-}
-
-
-def profile_message():
-    """The class of pprof's message Profile."""
-    try:
-        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-    except ImportError as error:
-        raise BadInput("the Python package protobuf is not installed (Debian: python3-protobuf)") from error
-    kinds = descriptor_pb2.FieldDescriptorProto
-    scalars = {"int64": kinds.TYPE_INT64, "uint64": kinds.TYPE_UINT64, "bool": kinds.TYPE_BOOL, "string": kinds.TYPE_STRING}
-    file = descriptor_pb2.FileDescriptorProto(name="hakozuna/profile.proto", package="perftools.profiles", syntax="proto3")
-    for name, fields in MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for entry in fields.split(", "):
-            number, field_name, kind = entry.split(" ")
-            added = message.field.add(name=field_name, number=int(number))
-            added.label = kinds.LABEL_REPEATED if kind.startswith("*") else kinds.LABEL_OPTIONAL
-            kind = kind.removeprefix("*")
-            added.type = scalars.get(kind, kinds.TYPE_MESSAGE)
-            if added.type == kinds.TYPE_MESSAGE:
-                added.type_name = f".perftools.profiles.{kind}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    descriptor = pool.FindMessageTypeByName("perftools.profiles.Profile")
-    if hasattr(message_factory, "GetMessageClass"):
-        return message_factory.GetMessageClass(descriptor)
-    return message_factory.MessageFactory(pool).GetPrototype(descriptor)  # before protobuf 4.22
-
-
-class PprofWriter:
-    def __init__(self, profile: Profile, symbols: Symbols) -> None:
-        self.profile, self.symbols = profile, symbols
-        self.message = profile_message()()
-        self.strings: dict[str, int] = {}
-        self.functions: dict[tuple[str, str], int] = {}
-        self.locations: dict[int, int] = {}
-        self.unnamed: set[int] = set()  # numbers of mappings with calls whose functions are not known
-        self.text("")
-
-    def text(self, value: str) -> int:
-        if value not in self.strings:
-            self.strings[value] = len(self.strings)
-            self.message.string_table.append(value)
-        return self.strings[value]
-
-    def function(self, frame: Frame) -> int:
-        key = (frame.function, frame.file)
-        if key not in self.functions:
-            self.functions[key] = len(self.functions) + 1
-            name = self.text(frame.function)
-            self.message.function.add(id=self.functions[key], name=name, system_name=name, filename=self.text(frame.file))
-        return self.functions[key]
-
-    def location(self, address: int) -> int:
-        if address not in self.locations:
-            self.locations[address] = len(self.locations) + 1
-            mapping = self.profile.mapping_of(address)
-            number = 0 if mapping is None else self.profile.moment.mappings.index(mapping) + 1
-            added = self.message.location.add(id=self.locations[address], mapping_id=number, address=address)
-            for frame in self.symbols.frames.get(address, []):
-                added.line.add(function_id=self.function(frame), line=frame.line)
-            if mapping is not None and not added.line:
-                self.unnamed.add(number)
-        return self.locations[address]
-
-    def write(self, path: pathlib.Path) -> None:
-        message, moment = self.message, self.profile.moment
-        for name in TYPES:
-            message.sample_type.add(type=self.text(name), unit=self.text("count" if name.endswith("objects") else "bytes"))
-        for (weight, stack), values in self.profile.values.items():
-            sample = message.sample.add(value=[round(value) for value in values])
-            sample.location_id.extend(self.location(call - 1) for call in stack)
-            sample.label.add(key=self.text("bytes"), num=weight, num_unit=self.text("bytes"))
-        for number, mapping in enumerate(moment.mappings, 1):
-            named = number not in self.unnamed and bool(self.functions)
-            message.mapping.add(
-                id=number, memory_start=mapping.start, memory_limit=mapping.start + mapping.size, file_offset=mapping.offset,
-                filename=self.text(mapping.path), build_id=self.text(mapping.build_id), has_functions=named,
-                has_filenames=named, has_line_numbers=named, has_inline_frames=named,
-            )  # fmt: skip
-        message.period_type.type, message.period_type.unit = self.text("space"), self.text("bytes")
-        message.period = moment.rate
-        message.time_nanos = moment.time_ns
-        if self.profile.since is not None:
-            message.duration_nanos = max(moment.time_ns - self.profile.since.time_ns, 0)
-        message.default_sample_type = self.text("inuse_space")
-        message.drop_frames = self.text(OWN)
-        with gzip.GzipFile(path, "wb", mtime=0) as file:
-            file.write(message.SerializeToString())
+    frames = frames[own[-1] + 1 :] if own else frames
+    return frames if symbols.full_names else list(symbols_of.for_people(frames))
 
 
 # ---- text ------------------------------------------------------------------------------------------
@@ -449,31 +288,73 @@ def mib(size: float) -> str:
     return f"{size / 2**20:.2f} MiB"
 
 
-def largest_stacks(profile: Profile, value: str) -> list[tuple[float, float, tuple[int, ...]]]:
-    """Bytes, blocks and call stack, by falling bytes. `value`: a type without _space."""
-    objects, space = TYPES.index(f"{value}_objects"), TYPES.index(f"{value}_space")
-    sums: dict[tuple[int, ...], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for (_, stack), values in profile.values.items():
-        sums[stack][0] += values[objects]
-        sums[stack][1] += values[space]
-    return sorted(((size, blocks, stack) for stack, (blocks, size) in sums.items() if round(size) > 0), reverse=True)
+def counted(number: float, what: str) -> str:
+    return f"{number:.0f} {what}" + ("" if round(number) == 1 else "s")
 
 
-def stack_lines(profile: Profile, symbols: Symbols, stacks: list, count: int) -> Iterator[str]:
-    total = sum(size for size, _, _ in stacks)
-    for size, blocks, stack in stacks[:count]:
-        yield f"  {mib(size)}, {100 * size / total:.1f} %, in about {blocks:.0f} blocks, allocated by:"
+@dataclass
+class Estimate:
+    """Bytes and blocks, and how sure they are: how many samples they come from, and the variance of the bytes."""
+
+    size: float = 0.0
+    blocks: float = 0.0
+    samples: int = 0
+    variance: float = 0.0
+
+    def add(self, other: Estimate) -> None:
+        self.size += other.size
+        self.blocks += other.blocks
+        self.samples += other.samples
+        self.variance += other.variance
+
+    @property
+    def text(self) -> str:
+        """8.60 MiB ±24 %, 17 samples: one standard deviation."""
+        error = f" ±{100 * math.sqrt(self.variance) / abs(self.size):.0f} %" if self.size else ""
+        return f"{mib(self.size)}{error}, {counted(self.samples, 'sample')}"
+
+
+def estimate_of(profile: Profile, site: Site, values: tuple[float, ...], value: str) -> Estimate:
+    """Of a type without _space. Each block is sampled independently of others, with the chance of its weight."""
+    size, blocks = values[TYPES.index(f"{value}_space")], values[TYPES.index(f"{value}_objects")]
+    samples = profile.samples(site, value)
+    chance = profile.moment.chance(site[0])
+    block = size / blocks if blocks and size else site[0]
+    return Estimate(size, blocks, samples, samples * (1 - chance) * (block / chance) ** 2)
+
+
+def largest_stacks(profile: Profile, value: str) -> list[tuple[Estimate, tuple[int, ...]]]:
+    """Call stacks by falling bytes. `value`: a type without _space."""
+    sums: dict[tuple[int, ...], Estimate] = defaultdict(Estimate)
+    for site, values in profile.values.items():
+        sums[site[1]].add(estimate_of(profile, site, values, value))
+    found = [(estimate, stack) for stack, estimate in sums.items() if round(estimate.size) > 0]
+    return sorted(found, key=lambda each: (-each[0].size, each[1]))
+
+
+def total_of(stacks: list[tuple[Estimate, tuple[int, ...]]]) -> Estimate:
+    total = Estimate()
+    for estimate, _ in stacks:
+        total.add(estimate)
+    return total
+
+
+def stack_lines(profile: Profile, symbols: Symbols, stacks: list[tuple[Estimate, tuple[int, ...]]], count: int) -> Iterator[str]:
+    total = total_of(stacks).size
+    for estimate, stack in stacks[:count]:
+        share = 100 * estimate.size / total
+        yield f"  {estimate.text}, {share:.1f} % of all, in about {counted(estimate.blocks, 'block')}, allocated by:"
         for frame in frames_of(profile, symbols, stack):
-            yield f"    {frame.function}" + (f"  {frame.file}:{frame.line}" if frame.file else "")
+            yield f"    {frame}"
 
 
 def leaks(profile: Profile, symbols: Symbols, count: int, allocated: bool = False) -> Iterator[str]:
     """The call stacks that hold the most, or that have allocated the most, freed blocks too."""
     held = largest_stacks(profile, "alloc" if allocated else "inuse")
     what = "allocated" if allocated else "grew" if profile.since is not None else "live"
-    total, blocks = sum(each[0] for each in held), sum(each[1] for each in held)
-    moment = profile.moment
-    yield f"{moment.program}, process {moment.pid}: {what}: {mib(total)} in about {blocks:.0f} blocks of {len(held)} call stacks"
+    total, moment = total_of(held), profile.moment
+    blocks, stacks = counted(total.blocks, "block"), counted(len(held), "call stack")
+    yield f"{moment.program}, process {moment.pid}: {what}: {total.text}, in about {blocks} of {stacks}"
     yield from stack_lines(profile, symbols, held, count)
 
 
@@ -486,17 +367,17 @@ def holders(profile: Profile, count: int) -> Iterator[str]:
     moment = profile.moment
     if moment.version == 1:
         raise BadInput("the file is of format 1, which says nothing of threads")
-    threads: dict[int, tuple] = defaultdict(lambda: (0, 0))
-    for (source, to), (_, blocks, size) in profile.pairs.items():
-        threads[source] = added(threads[source], (size, blocks), 1 if to == NOBODY else -1)
-    held = sorted(((size, blocks, thread) for thread, (size, blocks) in threads.items() if blocks > 0 or size > 0), reverse=True)
+    threads: dict[int, tuple] = defaultdict(lambda: (0, 0, 0))
+    for (source, to), (samples, blocks, size) in profile.pairs.items():
+        threads[source] = added(threads[source], (size, blocks, samples), 1 if to == NOBODY else -1)
+    held = sorted(((size, blocks, samples, thread) for thread, (size, blocks, samples) in threads.items() if blocks > 0 or size > 0), reverse=True)
     what = "grew" if profile.since is not None else "live"
     total, blocks = sum(each[0] for each in held), sum(each[1] for each in held)
-    of = f"{len(held)} thread{'' if len(held) == 1 else 's'}"
-    yield f"{moment.program}, process {moment.pid}: {what}: {mib(total)} in about {blocks} blocks, allocated by {of}"
-    yield f"{what + ' MiB':>12}  {'share':>7}  {'blocks':>10}  {'thread':>10}  name"
-    for size, number, thread in held[:count]:
-        figures = f"{size / 2**20:>12.2f}  {100 * size / max(total, 1):>5.1f} %  {number:>10}  {thread_name(thread):>10}"
+    of = f"{counted(blocks, 'block')}, allocated by {counted(len(held), 'thread')}"
+    yield f"{moment.program}, process {moment.pid}: {what}: {mib(total)} in about {of}"
+    yield f"{what + ' MiB':>12}  {'share':>7}  {'blocks':>10}  {'samples':>8}  {'thread':>10}  name"
+    for size, number, samples, thread in held[:count]:
+        figures = f"{size / 2**20:>12.2f}  {100 * size / max(total, 1):>5.1f} %  {number:>10}  {samples:>8}  {thread_name(thread):>10}"
         yield f"{figures}  {moment.threads.get(thread, '' if thread == OTHERS else 'ended')}".rstrip()
 
 
@@ -555,12 +436,13 @@ def flow(profile: Profile, symbols: Symbols, count: int) -> Iterator[str]:
         raise BadInput("the file is of format 1, which says nothing of threads")
     seconds = 0.0 if since is None else (moment.time_ns - since.time_ns) / 1e9
     stacks = largest_stacks(profile, "freed_elsewhere")
-    passed = sum(size for size, _, _ in stacks)
+    total = total_of(stacks)
+    passed = total.size
     freed = sum(values[1] - values[3] for values in profile.values.values())
     speed = f", {passed / 2**20 / seconds:.2f} MiB/s in {seconds:.1f} s" if seconds > 0 else ""
     yield (
         f"{moment.program}, process {moment.pid}: {mib(passed)} of {mib(freed)} that were freed, {100 * passed / max(freed, 1):.1f} %, "
-        f"were freed by another thread{speed}"
+        f"were freed by another thread{speed} ({counted(total.samples, 'sample')})"
     )
     yield from ("", *flow_of_threads(profile, count))
     yield from ("", *flow_of_pairs(profile, seconds, count))
@@ -571,12 +453,14 @@ def flow(profile: Profile, symbols: Symbols, count: int) -> Iterator[str]:
 
 
 def listing(moments: list[Moment]) -> Iterator[str]:
-    yield "moment  time                 process  live          allocated     sites  lost"
+    yield "moment  time                 process  live           samples  allocated     samples  sites  lost"
     for number, moment in enumerate(moments, 1):
         values = moment.estimates().values()
         live, allocated = sum(each[3] for each in values), sum(each[1] for each in values)
+        sampled = sum(each[0] for each in moment.sites.values())
+        kept = sampled - sum(each[2] for each in moment.sites.values())
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment.time_ns // 10**9))
-        yield f"{number:>6}  {when}  {moment.pid:>7}  {mib(live):<12}  {mib(allocated):<12}  {len(moment.sites):>5}  {moment.lost:>4}"
+        yield f"{number:>6}  {when}  {moment.pid:>7}  {mib(live):<12}  {kept:>8}  {mib(allocated):<12}  {sampled:>7}  {len(moment.sites):>5}  {moment.lost:>4}"
 
 
 # ---- a running process -----------------------------------------------------------------------------
@@ -596,18 +480,27 @@ def ask(arguments: argparse.Namespace) -> None:
             if process.has_ended(arguments.over):
                 raise running.Refused(f"process {process.number} has ended")
             path, last = moment()
-        show(path, last or first, first if last is not None else None, arguments)
+        show(path, last or first, first if last is not None else None, arguments, f"{process.folder}/root")
+        keep(path, arguments)
 
 
-def show(path: pathlib.Path, at: int, since: int | None, arguments: argparse.Namespace) -> None:
+def show(path: pathlib.Path, at: int, since: int | None, arguments: argparse.Namespace, root: str) -> None:
     profile = profile_of(path, at, since)
     tell_lost(profile)
     if arguments.threads:
         print("\n".join(holders(profile, arguments.count)))
+        return
+    symbols = Symbols(profile, not arguments.no_symbols, arguments.full_names, root)
+    if arguments.pprof is not None:
+        pprof.Writer(profile, symbols, TYPES, OWN).write(arguments.pprof)
+        print(arguments.pprof)
     elif arguments.flow:
-        print("\n".join(flow(profile, Symbols(profile, not arguments.no_symbols), arguments.count)))
+        print("\n".join(flow(profile, symbols, arguments.count)))
     else:
-        print("\n".join(leaks(profile, Symbols(profile, not arguments.no_symbols), arguments.count, arguments.allocated)))
+        print("\n".join(leaks(profile, symbols, arguments.count, arguments.allocated)))
+
+
+def keep(path: pathlib.Path, arguments: argparse.Namespace) -> None:
     if arguments.keep is not None:
         shutil.copyfile(path, arguments.keep)
         arguments.keep.chmod(0o600)
@@ -621,8 +514,13 @@ def tell_lost(profile: Profile) -> None:
 # ---- command line ----------------------------------------------------------------------------------
 
 
+def add_names(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--no-symbols", action="store_true", help="do not look up the names of functions")
+    command.add_argument("--full-names", action="store_true", help="C++ names with their arguments, and every call within headers of libraries")
+
+
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+    top = nearest.Parser(
         prog="hakozuna profile", description="Reads heap profiles that HAKOZUNA_PROFILE has written, or with a PID asks a process for one.",
         epilog="`hakozuna profile PID` is short for `hakozuna profile now PID`.",
     )  # fmt: skip
@@ -634,7 +532,7 @@ def parser() -> argparse.ArgumentParser:
         if chooses:
             command.add_argument("--at", type=int, metavar="N", help="the moment; default: the last")
             command.add_argument("--since", type=int, metavar="N", help="only what has changed since this moment")
-            command.add_argument("--no-symbols", action="store_true", help="do not look up the names of functions")
+            add_names(command)
         return command
 
     add("list", "List the moments of a file.", chooses=False)
@@ -654,9 +552,10 @@ def parser() -> argparse.ArgumentParser:
     shown.add_argument("--threads", action="store_true", help="the threads that have allocated what is live, instead of call stacks")
     shown.add_argument("--flow", action="store_true", help="what one thread has allocated and another freed: by thread, pair, size and call stack")
     shown.add_argument("--allocated", action="store_true", help="those that allocate the most, whether they free it or not")
+    shown.add_argument("--pprof", type=pathlib.Path, metavar="FILE", help="write the profile to this file, for pprof")
     now.add_argument("--count", type=int, default=10)
     now.add_argument("--keep", type=pathlib.Path, metavar="FILE", help="copy the profile to this file, for the other commands")
-    now.add_argument("--no-symbols", action="store_true", help="do not look up the names of functions")
+    add_names(now)
     asking.add_signal_option(now)
     now.add_argument("--words", help="with --signal: the value of HAKOZUNA_PROFILE, for a program that overwrites its environment")
     now.add_argument("--wait", type=float, default=running.WAIT_SECONDS, metavar="SECONDS", help="for an answer; default: %(default)g")
@@ -672,10 +571,10 @@ def run(arguments: argparse.Namespace) -> None:
         return
     profile = profile_of(arguments.file, arguments.at, arguments.since, getattr(arguments, "later", None))
     tell_lost(profile)
-    symbols = Symbols(profile, not arguments.no_symbols and arguments.command != "threads")
+    symbols = Symbols(profile, not arguments.no_symbols and arguments.command != "threads", arguments.full_names)
     if arguments.command == "pprof":
         output = arguments.output or arguments.file.with_name(arguments.file.name + ".pb.gz")
-        PprofWriter(profile, symbols).write(output)
+        pprof.Writer(profile, symbols, TYPES, OWN).write(output)
         print(output)
     elif arguments.command == "folded":
         print("\n".join(folded(profile, symbols, arguments.value)))

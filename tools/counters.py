@@ -39,7 +39,7 @@ GROUPS = {
     "counters": "Blocks of all classes, pages and threads.",
     "mid": "Blocks above 2 KiB and up to 2 MiB.",
     "remote": "Blocks that go home. `push_objs`, `pageq_enq`, `pop_calls`, `pageq_deq`, `drain_total` and `blocks_per_100_pages` stay 0\nunless "
-    "blocks are sent to their pages: lane hz4/pageq, and hz3 with `HZ_PAGE_LOCAL_REMOTE=1`.",
+    "blocks are sent to their pages: lane hz4-pageq, and hz3 with `HZ_PAGE_LOCAL_REMOTE=1`.",
     "os": "Memory from the operating system.",
     "locks": "A shard's lock, `exclusive`.",
     "rest": "Bytes of free memory, by where it rests ([memory](memory.md)). Only the arena's say how much of it is resident: elsewhere free and live blocks share "

@@ -71,6 +71,11 @@ class Lane(NamedTuple):
         return f"{self.engine}/{self.name}"
 
     @property
+    def user_name(self) -> str:
+        """The name that users know, as in `hakozuna -l` and in the library's file: "hz3-fast", "hz4"."""
+        return self.engine if self.name == "default" else f"{self.engine}-{self.name}"
+
+    @property
     def library(self) -> str:
         """As cmake/lane.cmake names it."""
         return f"libhakozuna_{self.engine}.so" if self.name == "default" else f"libhakozuna_{self.engine}_{self.name}.so"
@@ -365,7 +370,7 @@ def bounds_table(lanes: list[Lane], figures: list[Figures]) -> list[str]:
     columns = list(zip(*bounds_rows(lanes, figures)))
     groups: dict[tuple[str, ...], list[str]] = {}
     for lane, column in zip(lanes, columns[1:-1]):
-        groups.setdefault(column, []).append(lane.title)
+        groups.setdefault(column, []).append(lane.user_name)
     head = ["at most", *(", ".join(titles) for titles in groups.values()), "formula"]
     rows = [list(row) for row in zip(columns[0], *groups, columns[-1])]
     return [*table(head, rows), "", *BOUND_NOTES]
@@ -391,7 +396,7 @@ def lane_table(lanes: list[Lane], engines: list[Engine]) -> list[str]:
     knobs = {knob.name: knob for engine in engines for knob in engine.knobs}
     rows = [
         [
-            lane.title,
+            lane.user_name,
             ", ".join(f"{name.removeprefix('HZ_')} {value_text(knobs[name], value)}" for name, value in lane.set_here.items()) or "nothing",
         ]
         for lane in lanes
@@ -404,7 +409,7 @@ def bins_table(lanes: list[Lane], figures: list[Figures]) -> list[str]:
     groups: dict[tuple[Class, ...], list[str]] = {}
     for lane, f in zip(lanes, figures):
         sizes = [c._replace(home=0, shared=0, list=0) for c in classes_of(f) if c.block & (c.block - 1) == 0 and c.block.bit_length() % 2 == 1]
-        groups.setdefault(tuple(sizes), []).append(lane.title)
+        groups.setdefault(tuple(sizes), []).append(lane.user_name)
     most = max(groups.values(), key=len)
     titles = ["" if names is most else f"{', '.join(names)}: " for names in groups.values()]
     head = [title + what for title in titles for what in ("bin", "at first", "batch")]
@@ -430,7 +435,8 @@ def lanes_page(engines: list[Engine], lanes: list[Lane], figures: list[Figures])
         "",
         "## Lanes",
         "",
-        "Lane E/L is `libhakozuna-E-L.so.0`, a lane `default` `libhakozuna-E.so.0`, and hz3/scale `libhakozuna.so.0`.",
+        "Lane X is `libhakozuna-X.so.0`, and hz3-scale, the default, `libhakozuna.so.0`. `hakozuna -l X program` takes it, and `hakozuna lanes` lists those that",
+        "are installed. In the sources, hz3-fast is lane fast of engine hz3, and hz4 lane default of engine hz4; the build calls them `hz3/fast` and `hz4`.",
         "Headers: [hz3](../src/engines/hz3/lanes), [hz4](../src/engines/hz4/lanes).",
         "",
         *lane_table(lanes, engines),

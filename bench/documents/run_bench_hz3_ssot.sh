@@ -40,7 +40,7 @@ for name in system hz3 tcmalloc mimalloc; do
     fi
     allocators+=("$name")
     config=-
-    [ "$name" != hz3 ] || config=$(HAKOZUNA_SHOW_CONFIG=1 LD_PRELOAD=$library /bin/true 2>&1)
+    [ "$name" != hz3 ] || config=$(HAKOZUNA_SHOW_CONFIG=2 LD_PRELOAD=$library /bin/true 2>&1 | grep ^engine=)
     {
         echo "[BENCH-HEADER] date=$(date -u +%Y-%m-%dT%H:%M:%SZ) commit=$commit runs=$RUNS cores=$(nproc) kernel=$(uname -r)"
         echo "[BENCH-HEADER] cpu=$(sed -n 's/^model name[[:space:]]*: //p;T;q' /proc/cpuinfo)"

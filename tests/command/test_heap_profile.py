@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import heap_profile
+import pprof_message
 import pytest
 
 TOOL = pathlib.Path(heap_profile.__file__)
@@ -82,7 +83,9 @@ def test_text(stream: pathlib.Path) -> None:
     assert run("folded", stream, "--value", "alloc_objects").stdout.count("\n") == 2
     assert run("folded", stream, "--since", "1").stdout == f"prog+0x400004;prog+0x40000f {round(900 * SCALE)}\n"
     lines = run("leaks", stream).stdout.splitlines()
-    assert lines[0].startswith("prog, process 77: live: 0.02 MiB in about 168 blocks of 1 call stacks")
+    error = round(100 * math.sqrt(16 * math.exp(-0.1)) / 16)  # 16 samples of one size, each with the chance 1 - exp(-0.1)
+    assert lines[0] == f"prog, process 77: live: 0.02 MiB ±{error} %, 16 samples, in about 168 blocks of 1 call stack"
+    assert lines[1] == f"  0.02 MiB ±{error} %, 16 samples, 100.0 % of all, in about 168 blocks, allocated by:"
     assert lines[2:] == ["    prog+0x40000f", "    prog+0x400004"]
     assert run("leaks", stream, "--since", "1").stdout.startswith("prog, process 77: grew: ")
     assert [line.split()[0] for line in run("list", stream).stdout.splitlines()] == ["moment", "1", "2"]
@@ -108,7 +111,7 @@ def test_a_reader_that_has_seen_enough(stream: pathlib.Path) -> None:
 def test_pprof(stream: pathlib.Path) -> None:
     output = stream.with_name("out.pb.gz")
     assert run("pprof", stream, "-o", output).stdout == f"{output}\n"
-    message = heap_profile.profile_message()()
+    message = pprof_message.profile_message()()
     message.ParseFromString(gzip.decompress(output.read_bytes()))
     assert sorted(sample.value[3] for sample in message.sample) == [0, round(1500 * SCALE)]
     assert [location.address for location in message.location] == [0x100F, 0x1004, 0x1FEF]
@@ -140,7 +143,7 @@ def test_flow(stream: pathlib.Path) -> None:
     total = 5000 * SCALE + 96 / -math.expm1(-0.048)
     head, *lines = run("flow", stream, "--no-symbols").stdout.splitlines()
     assert head.startswith(f"prog, process 77: {total / MIB:.2f} MiB of ")
-    assert head.endswith(" %, were freed by another thread")
+    assert head.endswith(" %, were freed by another thread (52 samples)")
     words = [line.split() for line in lines]
     assert ["1", "9.00", "1.00", "5.00", "3.00", "0.00"] in words, "allocated, freed by itself, by others, live; frees others'"
     assert ["2", "1.00", "0.00", "0.00", "1.00", "5.00", "a", "worker"] in words
@@ -155,9 +158,9 @@ def test_whose_allocations_are_live(stream: pathlib.Path) -> None:
     stream.write_bytes(b"".join(CROSSING))
     head, titles, *lines = run("threads", stream, "--at", "1").stdout.splitlines()
     assert head.startswith("prog, process 77: live: 4.00 MiB in about ") and head.endswith(" blocks, allocated by 2 threads")
-    assert titles.split() == ["live", "MiB", "share", "blocks", "thread", "name"]
+    assert titles.split() == ["live", "MiB", "share", "blocks", "samples", "thread", "name"]
     words = [line.split() for line in lines]
-    assert [each[:3] + each[4:] for each in words] == [["3.00", "75.0", "%", "1", "ended"], ["1.00", "25.0", "%", "2", "a", "worker"]]
+    assert [each[:3] + each[4:] for each in words] == [["3.00", "75.0", "%", "11", "1", "ended"], ["1.00", "25.0", "%", "4", "2", "a", "worker"]]
     assert len(run("threads", stream, "--at", "1", "--count", "1").stdout.splitlines()) == 3
     assert " grew MiB " in run("threads", stream, "--since", "1").stdout
     stream.write_bytes(moment(version=1))

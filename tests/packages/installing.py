@@ -43,8 +43,9 @@ def make_packages(preset: str, folder: pathlib.Path) -> list[pathlib.Path]:
 
 def shown_configuration(*command: object) -> str:
     """What a program prints that runs under the library."""
-    variables = {"HAKOZUNA_SHOW_CONFIG": "1", "PATH": "/usr/bin:/bin"}
-    return subprocess.run(list(map(str, command)), env=variables, capture_output=True, text=True, check=True).stderr
+    variables = {"HAKOZUNA_SHOW_CONFIG": "2", "PATH": "/usr/bin:/bin"}
+    shown = subprocess.run(list(map(str, command)), env=variables, capture_output=True, text=True, check=True).stderr
+    return shown[shown.index("engine=") :]
 
 
 def linked_configuration(lib: pathlib.Path, package: str, program: pathlib.Path) -> str:

@@ -77,7 +77,7 @@ class Images:
         settings = json.loads(self.call("inspect", "--type", "image", name))["OCIv1"]["config"].get("Env", [])
         container = self.call("from", "--pull-never", name).strip()
         tree = pathlib.Path(self.call("mount", container).strip())
-        own = {"PATH": "/usr/bin:/bin", "HAKOZUNA_SHOW_CONFIG": "1"}
+        own = {"PATH": "/usr/bin:/bin", "HAKOZUNA_SHOW_CONFIG": "2"}
         done = call_in(tree, command, own | dict(setting.split("=", 1) for setting in settings) | variables)
         self.call("umount", container)
         self.call("rm", container)

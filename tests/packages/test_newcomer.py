@@ -59,8 +59,8 @@ def test_from_a_package_to_a_preloaded_program(root, packages, tell):
         run("cp", package, root.folder)
     begin = time.monotonic()
     root.run("dpkg", "-i", *(f"/{packages[name].name}" for name in ("libhakozuna0", "libhakozuna-tools")))
-    shown = root.call("hakozuna", "date", HAKOZUNA_SHOW_CONFIG="1")
+    shown = root.call("hakozuna", "date", HAKOZUNA_SHOW_CONFIG="2")
     seconds = time.monotonic() - begin
     tell(f"a package to a preloaded program: {seconds:.1f} s")
-    assert shown.returncode == 0 and shown.stderr.startswith(CONFIG)
+    assert shown.returncode == 0 and CONFIG in shown.stderr
     assert seconds < PACKAGE_SECONDS

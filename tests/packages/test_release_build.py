@@ -103,8 +103,8 @@ def test_the_source_archive_builds(releases, tmp_path):
     options = ("-DHAKOZUNA_BUILD_TESTS=OFF", "-DHAKOZUNA_BUILD_BENCHMARKS=OFF", "-DHAKOZUNA_LANES=hz3/scale", "-DHAKOZUNA_LTO=OFF", "-DHZ_UNITY=ON")
     run("cmake", "-S", tree, "-B", tmp_path / "build", "-G", "Ninja", *options)
     run("cmake", "--build", tmp_path / "build", "--target", "libs")
-    order = {"LD_PRELOAD": str(tmp_path / "build/lib/libhakozuna.so.0"), "HAKOZUNA_SHOW_CONFIG": "1"}
-    assert subprocess.run(["true"], env=order, capture_output=True, text=True, check=True).stderr.startswith(f"{CONFIG}0.2.0 ")
+    order = {"LD_PRELOAD": str(tmp_path / "build/lib/libhakozuna.so.0"), "HAKOZUNA_SHOW_CONFIG": "2"}
+    assert f"{CONFIG}0.2.0 " in subprocess.run(["true"], env=order, capture_output=True, text=True, check=True).stderr
 
 
 def test_a_changed_tree_is_refused(releases):

@@ -22,7 +22,7 @@ CPUS = sorted(os.sched_getaffinity(0))
 @pytest.fixture(autouse=True)
 def one_shard_a_cpu(preload: Preload, ours_only: None) -> None:
     del ours_only
-    config = preload.run("/bin/true", variables={"HAKOZUNA_SHOW_CONFIG": "1"}).stderr
+    config = preload.run("/bin/true", variables={"HAKOZUNA_SHOW_CONFIG": "2"}).stderr
     if " HZ_SHARDS_PER_CPU=1 " not in config:
         pytest.skip("this lane does not spread threads by CPUs")
     if len(CPUS) < 2:

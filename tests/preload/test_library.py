@@ -133,17 +133,23 @@ except MemoryError:
 
 @pytest.mark.usefixtures("ours_only")
 def test_show_config_prints_key_value_words_on_stderr(preload: Preload) -> None:
-    result = preload.run("/bin/echo", "out", variables={"HAKOZUNA_SHOW_CONFIG": "1"})
+    result = preload.run("/bin/echo", "out", variables={"HAKOZUNA_SHOW_CONFIG": "2"})
     assert result.stdout == "out\n"
-    lines = result.stderr.splitlines()
+    first, *lines = result.stderr.splitlines()
+    assert preload.run("/bin/echo", variables={"HAKOZUNA_SHOW_CONFIG": "1"}).stderr.count("\n") == 1
     assert [line.split(":")[0] for line in lines[1:]] == ["keeper", "soft limit"], result.stderr
-    words = lines[0].removeprefix("hakozuna:").split()
+    words = lines[0].split()
     pairs = dict(word.split("=", 1) for word in words if "=" in word)
+    lane = pairs["engine"] + ("" if pairs["lane"] == "default" else f"-{pairs['lane']}")
+    wanted = rf"hakozuna {pairs['version']} in echo \(pid \d+\): {lane}, \d+ CPUs?, no keeper: the program has started no second thread"
+    assert re.fullmatch(wanted, first), first
     assert {"engine", "lane", "version", "shards", "checks", "build"} <= pairs.keys(), result.stderr
     assert all("=" in word for word in words), result.stderr
     assert lines[1] == "keeper: none: the program has started no second thread"
     for off in ("0", ""):
         assert preload.run("/bin/echo", "out", variables={"HAKOZUNA_SHOW_CONFIG": off}).stderr == ""
+    wrong = preload.run("/bin/echo", "out", variables={"HAKOZUNA_SHOW_CONFIG": "yes"})
+    assert (wrong.stdout, wrong.stderr) == ("out\n", "hakozuna: HAKOZUNA_SHOW_CONFIG=yes: allowed are 0 (off), 1 (a line) and 2 (the knobs too)\n")
 
 
 @pytest.mark.usefixtures("ours_only")

@@ -20,7 +20,7 @@ from conftest import TIMEOUT_SECONDS, clean_environment, compile_c, required
 pytestmark = pytest.mark.usefixtures("ours_only")
 
 PYTHON = ["/usr/bin/python3", "-I", "-S", "-c"]
-HEAD = re.compile(r"^hakozuna [0-9.]+, \w+ \w+: (?P<program>\S+), pid (?P<pid>\d+),", re.MULTILINE)
+HEAD = re.compile(r"^hakozuna [0-9.]+, [\w-]+: (?P<program>\S+), pid (?P<pid>\d+),", re.MULTILINE)
 
 
 def environment(library: Path, words: str) -> dict[str, str]:

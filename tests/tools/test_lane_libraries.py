@@ -31,7 +31,7 @@ LANES = ("hz3_scale", "hz3_fast", "hz3_p32", "hz3_home", "hz3_percpu", "hz4", "h
 def run(library: pathlib.Path, threads: int):
     """Runs `threads` threads at the same time, in addition to the main thread."""
     environment = {
-        "PATH": os.environ["PATH"], "LD_PRELOAD": str(library), "PYTHONMALLOC": "malloc", "HAKOZUNA_SHOW_CONFIG": "1",
+        "PATH": os.environ["PATH"], "LD_PRELOAD": str(library), "PYTHONMALLOC": "malloc", "HAKOZUNA_SHOW_CONFIG": "2",
         "HAKOZUNA_STATS": "json",
     }  # fmt: skip
     return subprocess.run(

@@ -177,7 +177,7 @@ def test_each_knob_is_listed_once_with_the_engines_that_have_it():
 
 def test_a_lane_is_listed_with_what_it_sets():
     found = [lanes.Lane("hz7", "a", "p.h", {"HZ_SIZE_BYTES": 16}, {}), lanes.Lane("hz7", "b", "q.h", {}, {})]
-    assert lanes.lane_table(found, [ENGINE])[2:] == ["| hz7/a | SIZE_BYTES 16 B |", "| hz7/b | nothing |"]
+    assert lanes.lane_table(found, [ENGINE])[2:] == ["| hz7-a | SIZE_BYTES 16 B |", "| hz7-b | nothing |"]
 
 
 def figures(**knobs: int) -> lanes.Figures:
@@ -199,7 +199,7 @@ def bounds(f: lanes.Figures) -> dict[str, str]:
 def test_lanes_with_the_same_bounds_share_a_column():
     found = [lanes.Lane("hz7", name, "", {}, {}) for name in ("a", "b", "c")]
     head = lanes.bounds_table(found, [figures(), figures(shard_bytes=2 << 10), figures()])[0]
-    assert head == "| at most | hz7/a, hz7/c | hz7/b | formula |"
+    assert head == "| at most | hz7-a, hz7-c | hz7-b | formula |"
 
 
 def test_bounds_with_an_inbox():
@@ -257,7 +257,7 @@ def test_lanes_that_agree_share_columns():
     same = lanes.bins_table(found[:2], [figures()] * 2)
     assert same[0] == "| block | bin | at first | batch |"
     other = lanes.bins_table(found, [figures(), figures(class_1_bin=64), figures()])
-    assert other[0] == "| block | bin | at first | batch | hz7/b: bin | hz7/b: at first | hz7/b: batch |"
+    assert other[0] == "| block | bin | at first | batch | hz7-b: bin | hz7-b: at first | hz7-b: batch |"
     assert other[2] == "| 16 B | 128 | 96 | 64 | 64 | 96 | 64 |"
 
 

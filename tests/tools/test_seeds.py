@@ -176,7 +176,7 @@ class Built:
         self.printed = done.stderr
         self.library = (TREE / link).resolve()
         self.scratch = scratch
-        shown = subprocess.run(["true"], env=self.environment(HAKOZUNA_SHOW_CONFIG="1"), capture_output=True, text=True, check=True)
+        shown = subprocess.run(["true"], env=self.environment(HAKOZUNA_SHOW_CONFIG="2"), capture_output=True, text=True, check=True)
         self.config = dict(word.split("=", 1) for word in shown.stderr.split() if "=" in word)
         assert (self.config["engine"], self.config["lane"]) == (engine, name)
 

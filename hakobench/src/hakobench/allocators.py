@@ -18,6 +18,8 @@ from hakobench.rows import NAME
 
 GLIBC = "glibc"
 ASK_SECONDS = 10.0
+INSTALLED_DEFAULT = "hakozuna"  # libhakozuna.so.0
+USERS_LANES = ("hz3-scale", "hz4")  # the default, and the one for less memory
 _TRIPLE = sysconfig.get_config_var("MULTIARCH") or "."  # of Debian, such as x86_64-linux-gnu
 SYSTEM_FOLDERS = [pathlib.Path(name) for name in ("/usr/local/lib", "/usr/lib64", f"/usr/lib/{_TRIPLE}", "/usr/lib")]
 _KEPT_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "TMPDIR")
@@ -143,13 +145,40 @@ def _stale(own: dict[str, pathlib.Path]) -> list[str]:
     ]
 
 
+def lane_of(config: str) -> str:
+    """The name that `hakozuna -l` has for the lane of a configuration string: hz3-scale, hz4. Empty for a variant."""
+    words = dict(word.split("=", 1) for word in config.split() if "=" in word)
+    if not {"engine", "lane"} <= words.keys() or words.get("overrides", "none") != "none":
+        return ""
+    return words["engine"] if words["lane"] == "default" else f"{words['engine']}-{words['lane']}"
+
+
+def user_name(name: str, config: str) -> str:
+    """A library of ours by the name of its lane: hz3_scale, in a checkout, and hakozuna, installed, are hz3-scale."""
+    lane = lane_of(config)
+    return lane if lane and name.replace("_", "-") in (lane, INSTALLED_DEFAULT) else name
+
+
+def _by_lane(wanted: str, known: dict[str, Allocator]) -> str:
+    """The name here of the library whose lane has this name, as in hz3-scale; else the name as it is."""
+    if wanted in known:
+        return wanted
+    return next((name for name, one in known.items() if one.is_ours and lane_of(one.config) == wanted), wanted)
+
+
+def _for_users(known: dict[str, Allocator]) -> dict[str, Allocator]:
+    """Without the lanes that are there to compare engines, if the others are there."""
+    few = {name: one for name, one in known.items() if not one.is_ours or lane_of(one.config) in USERS_LANES}
+    return few if any(one.is_ours for one in few.values()) else known
+
+
 def select(
-    names: str | None, extra: dict[str, pathlib.Path], optional: Sequence[str] = ()
+    names: str | None, extra: dict[str, pathlib.Path], optional: Sequence[str] = (), few: bool = False
 ) -> tuple[list[Allocator], list[str]]:
     """The chosen allocators, and remarks about those that are missing.
 
-    Without `names` it takes all that it finds, and of the optional peers those in `optional`; with them it raises ValueError for a name that is missing. `extra`
-    (--lib) is always among the chosen, and replaces a built-in of the same name.
+    Without `names` it takes all that it finds, of the optional peers those in `optional`, and with `few` of our lanes USERS_LANES only; with names it raises
+    ValueError for one that is missing. `extra` (--lib) is always among the chosen, and replaces a built-in of the same name.
     """
     remarks: list[str] = []
     known = _found_peers(remarks, names is not None, optional)
@@ -161,13 +190,15 @@ def select(
     remarks += _stale(own)
     added = {name: load(name, path) for name, path in extra.items()}
     if names is not None:
-        wanted = [name.strip() for name in names.split(",") if name.strip()]
+        wanted = [_by_lane(name.strip(), known) for name in names.split(",") if name.strip()]
         for name in wanted:
             if name not in known and name not in added:
                 here = ", ".join([*known, *added])
                 raise ValueError("; ".join([f"no allocator is called '{name}'", f"here: {here}", *remarks]))
         known = {name: known[name] for name in wanted if name in known}
         remarks = _stale({name: path for name, path in own.items() if name in wanted})
+    elif few:
+        known = _for_users(known)
     chosen = list((known | added).values())
     if not chosen:
         raise ValueError("no allocator is chosen")
@@ -198,5 +229,6 @@ def options(function):
         "--allocators",
         "names",
         metavar="NAMES",
-        help="Comma-separated names (build/lib/libhakozuna_X.so is X); default: all that it finds.",
+        help="Comma-separated names (build/lib/libhakozuna_X.so is X; a lane's name, as in hz3-scale); default: all that it finds; "
+        "of a PROGRAM: glibc, the peers, hz3-scale and hz4.",
     )(function)

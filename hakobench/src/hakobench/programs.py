@@ -7,7 +7,9 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
+from collections.abc import Callable
 
 from hakobench.project import BIN_DIR, IN_CHECKOUT, SOURCES
 
@@ -15,6 +17,10 @@ from hakobench.project import BIN_DIR, IN_CHECKOUT, SOURCES
 _NAMES = "malloc calloc realloc reallocarray free aligned_alloc posix_memalign memalign valloc pvalloc".split()
 _FLAGS = ["-std=c11", "-O2", "-g", "-pthread", *(f"-fno-builtin-{name}" for name in _NAMES)]
 _LIBRARY_FLAGS = ["-fPIC", "-shared", "-fvisibility=hidden", "-ftls-model=initial-exec", "-Wl,-z,now,-z,nodelete,-z,defs"]
+
+
+def _tell(text: str) -> None:
+    print(f"hakobench: {text}", file=sys.stderr, flush=True)
 
 
 def _compile(*words: str | pathlib.Path) -> None:
@@ -38,8 +44,10 @@ def _run(compiler: str, *words: str) -> None:
         raise ValueError(f"cannot build the programs to measure with: '{compiler}' said: {said[0]}")
 
 
-def _build(folder: pathlib.Path, sources: pathlib.Path) -> None:
+def _build(folder: pathlib.Path, sources: pathlib.Path, tell: Callable[[str], None]) -> None:
     workloads, trace = sources / "workloads", sources / "trace"
+    compilers = " and ".join(dict.fromkeys([os.environ.get("CC") or "cc", os.environ.get("CXX") or "c++"]))
+    tell(f"building the programs to measure with by {compilers}, once, in {folder.parent}: the workloads, the recorder, the replay")
     objects = []
     for source in sorted((workloads / "common").glob("*.c")):
         objects.append(folder / f"{source.stem}.o")
@@ -55,18 +63,20 @@ def _build(folder: pathlib.Path, sources: pathlib.Path) -> None:
     _compile(*_LIBRARY_FLAGS, workloads / "counted" / "still.c", "-o", folder / "libstill.so")
     for path in objects:
         path.unlink()
+    tell("built")
 
 
 def build_missing(
-    folder: pathlib.Path, own: pathlib.Path = BIN_DIR, in_checkout: bool = IN_CHECKOUT, sources: pathlib.Path = SOURCES
-) -> None:
-    """Builds the programs into `folder` if it is hakobench's own and not there yet. Raises ValueError."""
+    folder: pathlib.Path, own: pathlib.Path = BIN_DIR, in_checkout: bool = IN_CHECKOUT, sources: pathlib.Path = SOURCES,
+    tell: Callable[[str], None] = _tell,
+) -> None:  # fmt: skip
+    """Builds the programs into `folder` if it is hakobench's own and not there yet, and tells so. Raises ValueError."""
     if in_checkout or folder != own or folder.is_dir():
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = pathlib.Path(tempfile.mkdtemp(prefix="building-", dir=folder.parent))
     try:
-        _build(scratch, sources)
+        _build(scratch, sources, tell)
         scratch.chmod(0o755)
         try:
             scratch.rename(folder)  # all of them or none

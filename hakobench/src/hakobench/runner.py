@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -346,11 +346,33 @@ def _shown(run: record.Run) -> str:
     return f"{text} ({run.marks})" if run.marks else text
 
 
+class Rounds:
+    """Whether one more round fits a budget of seconds, which begins now; None: always."""
+
+    def __init__(self, budget: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = self._round_began = clock()
+        self._budget, self._round, self._longest = budget, 0, 0.0
+
+    def has_time_for(self, number: int) -> bool:
+        """To be asked before each run, with its round."""
+        if number == self._round:
+            return True
+        now = self._clock()
+        if self._round:
+            self._longest = max(self._longest, now - self._round_began)
+        is_first = self._round == 0
+        self._round, self._round_began = number, now
+        return is_first or self._budget is None or now - self._began + self._longest <= self._budget
+
+
 def execute(
-    plan: Plan, seen: machine.Machine, done: list[record.Run] | None = None, console: Console | None = None
+    plan: Plan, seen: machine.Machine, done: list[record.Run] | None = None, console: Console | None = None,
+    budget: float | None = None,
 ) -> list[record.Run]:
     """Makes the runs that are not in `done`, and returns all. It appends each run to plan.csv_path right after its end,
-    so a KeyboardInterrupt, which it raises again, loses only the run it interrupts."""
+    so a KeyboardInterrupt, which it raises again, loses only the run it interrupts. With a budget in seconds no round
+    begins that would end later, if it takes as long as the longest so far; the first is always made."""
     console = console or Console(file=sys.stderr, highlight=False)
     runs = list(done or [])
     past = {run.position for run in runs}
@@ -364,7 +386,11 @@ def execute(
         # draws only between the runs, so that the tool itself never disturbs a run
         with Progress(*_columns(), console=console, disable=not console.is_terminal, auto_refresh=False) as progress:
             task = progress.add_task(plan.suite, total=len(todo) + len(past), completed=len(past))
+            rounds = Rounds(budget)
             for step in todo:
+                if not rounds.has_time_for(step.round):
+                    console.print(f"{step.round - 1} of {plan.rounds} rounds fit into the time; --budget changes it", markup=False, soft_wrap=True)
+                    break
                 progress.update(task, description=f"{step.row.name} {step.allocator.name}", refresh=True)
                 run, samples = runner.run(step)
                 writer.add(run, samples)

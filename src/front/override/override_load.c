@@ -1,14 +1,12 @@
 /*
  * override_load.c - what happens when the library is loaded and when the program ends. In the products only.
  */
-#include "hakozuna/hakozuna.h"
-
 #include "base/os/os.h"
 #include "base/process/symbols.h"
 #include "base/profile/profile.h"
 #include "base/watch/guard_pool.h"
 #include "front/reporter.h"
-#include "heap/report/situation.h"
+#include "heap/report/overview.h"
 #include "heap/threads/sample.h"
 #include "heap/threads/thread.h"
 
@@ -16,12 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool is_set(const char *variable, const char *wanted) {
-    const char *value = hz_os_getenv(variable);
-    return value != NULL && strcmp(value, wanted) == 0;
-}
-
-static void sample_say(const char *variable, const char *value, const char *what) {
+static void load_say(const char *variable, const char *value, const char *what) {
     char text[200];
     int length = snprintf(text, sizeof(text), "hakozuna: %s=%.80s: %s\n", variable, value, what);
     if (length > 0)
@@ -47,18 +40,18 @@ static void sample(void) {
         return;
     int64_t rate = rate_of(value);
     if (rate < 0)
-        sample_say(variable, value, "allowed are 0 (off) to " HZ_STRINGIFY(HZ_GUARD_RATE_MAX));
+        load_say(variable, value, "allowed are 0 (off) to " HZ_STRINGIFY(HZ_GUARD_RATE_MAX));
     else if (rate > 0 && HZ_CONFIG_FENCES)
-        sample_say(variable, value, "no effect in the guard build, which guards every block");
+        load_say(variable, value, "no effect in the guard build, which guards every block");
     else if (rate > 0 && !hz_sample_start((uint32_t)rate))
-        sample_say(variable, value, "no address space for the guarded blocks");
+        load_say(variable, value, "no address space for the guarded blocks");
 }
 
 static void profile_start(const char *variable, const char *value, uint64_t rate) {
     if (hz_reporter_profile_by_frames() && !hz_profile_use_frames())
-        sample_say(variable, value, "no unwinding by frame pointers here; call stacks come by the tables");
+        load_say(variable, value, "no unwinding by frame pointers here; call stacks come by the tables");
     if (!hz_sample_start_profile(rate))
-        sample_say(variable, value, "no address space for the profile");
+        load_say(variable, value, "no address space for the profile");
 }
 
 /* HAKOZUNA_PROFILE: a heap profile. The first thread reads the variable, so a library that another thread loads has no
@@ -69,15 +62,25 @@ static void profile_begin(const char *value) {
     if (rate == 0)
         return;
     if (HZ_CONFIG_FENCES)
-        sample_say(variable, value, "no effect in the guard build");
+        load_say(variable, value, "no effect in the guard build");
     else if (hz_guard_rate() != 0)
-        sample_say(variable, value, "no effect beside HAKOZUNA_SAMPLE_GUARD");
+        load_say(variable, value, "no effect beside HAKOZUNA_SAMPLE_GUARD");
     else
         profile_start(variable, value, rate);
 }
 
-/* When the library is loaded: attaches the first thread, and installs the hooks. HAKOZUNA_SHOW_CONFIG=1 prints the
-   configuration on stderr. */
+/* HAKOZUNA_SHOW_CONFIG: 1 prints a line on stderr, 2 the configuration too. */
+static void show_config(void) {
+    const char *value = hz_os_getenv("HAKOZUNA_SHOW_CONFIG");
+    if (value == NULL || value[0] == '\0' || strcmp(value, "0") == 0)
+        return;
+    if (strcmp(value, "1") == 0 || strcmp(value, "2") == 0)
+        hz_overview_introduce(STDERR_FILENO, value[0] == '2');
+    else
+        load_say("HAKOZUNA_SHOW_CONFIG", value, "allowed are 0 (off), 1 (a line) and 2 (the knobs too)");
+}
+
+/* When the library is loaded: attaches the first thread, and installs the hooks. */
 __attribute__((constructor)) static void at_load(void) {
     hz_symbols_load();
     sample();
@@ -94,13 +97,7 @@ __attribute__((constructor)) static void at_load(void) {
         (void)hz_thread_attach(); /* dlopen; without memory the first allocation tries again */
     if (hz_os_is_first_thread())
         hz_reporter_start();
-    if (!is_set("HAKOZUNA_SHOW_CONFIG", "1"))
-        return;
-    const char *config = hz_config_string();
-    (void)hz_os_write(STDERR_FILENO, config, strlen(config)); /* diagnostics: a closed stderr cannot be reported */
-    (void)hz_os_write(STDERR_FILENO, "\n", 1);
-    char situation[HZ_SITUATION_ROOM];
-    (void)hz_os_write(STDERR_FILENO, situation, hz_situation_print(situation));
+    show_config();
 }
 
 /* When the program ends. */

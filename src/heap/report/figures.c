@@ -173,7 +173,6 @@ static void range_of_classes(const struct hz_figures *figures, unsigned first, u
         out->free_bytes += row.free_bytes;
         out->held_bytes += row.held_bytes;
         out->live_blocks += row.live_blocks;
-        out->pages += row.pages;
     }
 }
 

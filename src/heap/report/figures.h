@@ -69,7 +69,6 @@ struct hz_range_figures {
     size_t free_bytes; /* in pages, with what is left over behind their last blocks; not what is hollow */
     size_t held_bytes; /* live + resting + free */
     size_t live_blocks;
-    size_t pages;
 };
 
 void hz_figures_range(const struct hz_figures *figures, enum hz_range range, struct hz_range_figures *out);

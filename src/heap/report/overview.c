@@ -7,6 +7,7 @@
 
 #include "base/arena/arena.h"
 #include "base/lists/registry.h"
+#include "base/process/cpus.h"
 #include "base/process/process.h"
 #include "base/watch/report.h"
 #include "heap/config.h"
@@ -15,6 +16,7 @@
 #include "heap/report/stats.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Bytes as MiB with two decimals: MIB_FORMAT, MIB(bytes). Rounded down. */
 #define MIB_FORMAT "%zu.%02zu"
@@ -36,18 +38,31 @@ static size_t share(size_t part, size_t whole) {
     return whole == 0 ? 0 : part * 1000 / whole;
 }
 
+/* As `hakozuna -l` takes it. */
+static const char *lane_name(void) {
+    return strcmp(HZ_LANE_NAME, "default") == 0 ? HZ_ENGINE_NAME : HZ_ENGINE_NAME "-" HZ_LANE_NAME;
+}
+
+static void print_situation(struct hz_report *report) {
+    struct hz_situation now = hz_situation_get();
+    const char *advice = now.keeper.advice;
+    hz_report_text(report, "keeper: %s%s%s\nsoft limit: ", now.keeper.state, advice[0] != '\0' ? "; " : "", advice);
+    if (now.soft_limit_bytes != 0)
+        hz_report_text(report, "%zu MiB, %s\n", now.soft_limit_bytes >> 20, now.limit_source);
+    else
+        hz_report_text(report, "none, %s\n", now.limit_source);
+}
+
 static void print_head(struct hz_report *report, const struct hz_process *about) {
     enum { SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR };
     uint64_t up = about->uptime_ms;
-    hz_report_text(report, "hakozuna " OVERVIEW_VERSION ", " HZ_ENGINE_NAME " " HZ_LANE_NAME ": %s, pid %u",
-                   about->program, about->id);
+    hz_report_text(report, "hakozuna " OVERVIEW_VERSION ", %s: %s, pid %u", lane_name(), about->program, about->id);
     if (about->is_known)
-        hz_report_text(report, ", up %u d %u:%02u:%02u, %zu threads", (unsigned)(up / DAY), (unsigned)(up % DAY / HOUR),
-                       (unsigned)(up % HOUR / MINUTE), (unsigned)(up % MINUTE / SECOND), about->threads);
+        hz_report_text(report, ", up %u d %u:%02u:%02u, %zu thread%s", (unsigned)(up / DAY),
+                       (unsigned)(up % DAY / HOUR), (unsigned)(up % HOUR / MINUTE), (unsigned)(up % MINUTE / SECOND),
+                       about->threads, about->threads == 1 ? "" : "s");
     hz_report_text(report, "\n");
-    char situation[HZ_SITUATION_ROOM];
-    if (hz_situation_print(situation) > 0)
-        hz_report_text(report, "%s", situation);
+    print_situation(report);
 }
 
 static void print_totals(struct hz_report *report, const struct hz_figures *figures, const struct hz_stats *stats,
@@ -92,14 +107,14 @@ static void print_totals(struct hz_report *report, const struct hz_figures *figu
 
 /* One line of a table of sizes. `held` is 0 where it would say nothing. */
 static void print_size(struct hz_report *report, const char *name, const struct hz_size_figures *row) {
-    hz_report_text(report, "%-24s" MIB_COLUMN MIB_COLUMN MIB_COLUMN MIB_COLUMN "%11zu%9zu", name, MIB(row->live_bytes),
-                   MIB(row->resting_bytes), MIB(row->free_bytes), MIB(row->held_bytes), row->live_blocks, row->pages);
+    hz_report_text(report, "%-24s" MIB_COLUMN MIB_COLUMN MIB_COLUMN MIB_COLUMN "%11zu", name, MIB(row->live_bytes),
+                   MIB(row->resting_bytes), MIB(row->free_bytes), MIB(row->held_bytes), row->live_blocks);
     unsigned unused = hz_figures_unused(row->live_bytes, row->held_bytes);
     hz_report_text(report, "%7u.%u %%\n", unused / 10, unused % 10);
 }
 
 static void print_columns(struct hz_report *report, const char *what) {
-    hz_report_text(report, "\n%-24s   live MiB    resting       free       held     blocks    pages   unused\n", what);
+    hz_report_text(report, "\n%-24s   live MiB    resting       free       held     blocks   unused\n", what);
 }
 
 static void print_ranges(struct hz_report *report, const struct hz_figures *figures) {
@@ -119,7 +134,6 @@ static void print_ranges(struct hz_report *report, const struct hz_figures *figu
             .free_bytes = figure.free_bytes,
             .held_bytes = figure.held_bytes,
             .live_blocks = figure.live_blocks,
-            .pages = figure.pages,
         };
         print_size(report, names[range], &row);
         all.live_bytes += row.live_bytes;
@@ -127,7 +141,6 @@ static void print_ranges(struct hz_report *report, const struct hz_figures *figu
         all.free_bytes += row.free_bytes;
         all.held_bytes += row.held_bytes;
         all.live_blocks += row.live_blocks;
-        all.pages += row.pages;
     }
     print_size(report, "all", &all);
     if (figures->arena.hollow_bytes > 0)
@@ -239,4 +252,23 @@ int hz_overview_print(int fd, bool verbose) {
         hz_report_string(&report, "config", hz_heap_config_string());
     }
     return hz_report_end(&report);
+}
+
+void hz_overview_introduce(int fd, bool whole) {
+    struct hz_process about;
+    struct hz_report report;
+    const char *config = hz_heap_config_string();
+    const char *keeper = hz_situation_get().keeper.state;
+    bool is_none = strncmp(keeper, "none: ", 6) == 0;
+    uint32_t cpus = hz_cpus_count();
+    hz_process_get(&about);
+    hz_report_begin(&report, fd, false);
+    hz_report_text(&report, "hakozuna " OVERVIEW_VERSION " in %.80s (pid %u): %s, %u CPU%s, %s%s\n", about.program,
+                   about.id, lane_name(), cpus, cpus == 1 ? "" : "s", is_none ? "no keeper: " : "keeper ",
+                   keeper + 6 * is_none);
+    for (size_t at = 0; whole && at < strlen(config); at += 400) /* a text has at most 512 bytes */
+        hz_report_text(&report, "%.400s%s", config + at, at + 400 < strlen(config) ? "" : "\n");
+    if (whole)
+        print_situation(&report);
+    (void)hz_report_end(&report); /* diagnostics: a closed stderr cannot be reported */
 }

@@ -11,4 +11,8 @@
    an errno value. */
 int hz_overview_print(int fd, bool verbose);
 
+/* One line that says which library is in which process: version, program, lane, CPUs, keeper. `whole`: the
+   configuration and the situation too. */
+void hz_overview_introduce(int fd, bool whole);
+
 #endif

@@ -6,8 +6,6 @@
 #include "heap/back/limit.h"
 #include "heap/back/surroundings.h"
 
-#include <stdio.h>
-
 static const char *limit_source(size_t bytes, bool is_default) {
     if (!is_default)
         return "set by the program";
@@ -28,15 +26,4 @@ struct hz_situation hz_situation_get(void) {
         .soft_limit_bytes = bytes,
         .limit_source = limit_source(bytes, is_default),
     };
-}
-
-size_t hz_situation_print(char text[HZ_SITUATION_ROOM]) {
-    struct hz_situation now = hz_situation_get();
-    const char *advice = now.keeper.advice;
-    char limit[32] = "none";
-    if (now.soft_limit_bytes != 0)
-        (void)snprintf(limit, sizeof(limit), "%zu MiB", now.soft_limit_bytes >> 20); /* has room for any number */
-    int length = snprintf(text, HZ_SITUATION_ROOM, "keeper: %s%s%s\nsoft limit: %s, %s\n", now.keeper.state,
-                          advice[0] != '\0' ? "; " : "", advice, limit, now.limit_source);
-    return length > 0 ? hz_min((size_t)length, HZ_SITUATION_ROOM - 1) : 0;
 }

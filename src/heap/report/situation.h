@@ -17,9 +17,4 @@ struct hz_situation {
 /* Any thread. */
 struct hz_situation hz_situation_get(void);
 
-enum { HZ_SITUATION_ROOM = 400 };
-
-/* The same as two lines. Returns their length. */
-size_t hz_situation_print(char text[HZ_SITUATION_ROOM]);
-
 #endif

@@ -1,5 +1,5 @@
 /*
- * plain.c - knows nothing of hakozuna. Under hakozuna, HAKOZUNA_SHOW_CONFIG=1 makes it print the configuration string.
+ * plain.c - knows nothing of hakozuna. Under hakozuna, HAKOZUNA_SHOW_CONFIG=2 makes it print the configuration string.
  */
 #include <stdio.h>
 #include <stdlib.h>

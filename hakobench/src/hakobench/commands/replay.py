@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 from rich.console import Console
 
-from hakobench import allocators, record, summary
+from hakobench import allocators, program_table, record, summary
 from hakobench.commands import run as run_command
 from hakobench.commands.trace import read
 from hakobench.project import public_path
@@ -58,14 +58,7 @@ def options(function):
 
 def show_runs(runs: list[record.Run], console: Console) -> None:
     """Prints the table, and the failures with their reasons."""
-    table = summary.lines(runs)
-    for line in table:
-        console.print(f"{line.row}: {line.about}; {line.params}", markup=False, soft_wrap=True)
-        console.print(run_command.allocator_table(line))
-        if line.is_noisy:
-            console.print(f"Noisy: {line.noise} of the machine.", markup=False)
-    for text in summary.legend({line.judged_by for line in table}, knows_stolen=False):
-        console.print(text, markup=False, soft_wrap=True)
+    program_table.show(runs, console, with_params=True)
     if max(run.round for run in runs) < summary.FEW_ROUNDS:
         console.print(f"Few rounds: do not quote these figures (from {summary.FEW_ROUNDS} on).", markup=False)
     for failure in sorted({f"{run.allocator}: {run.failure}" for run in runs if run.failure}):
@@ -91,7 +84,7 @@ def command(
     with interruptible(notes):
         try:
             trace = read(file, notes)
-            picked, remarks = allocators.select(names, extra)
+            picked, remarks = allocators.select(names, extra, few=True)
             for remark in remarks + list(trace.remarks):
                 notes.print(f"note: {remark}", markup=False, soft_wrap=True)
             seen = run_command.quiet_machine(force)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hakobench import allocators, machine, record, runner, suite, summary
+from hakobench import allocators, machine, program_table, record, runner, suite, summary
 from hakobench.project import BIN_DIR, LOG_DIR, RESULTS_DIR, ROOT, public_path
 
 _DIRECTORY = click.Path(file_okay=False, path_type=pathlib.Path)
@@ -123,6 +123,17 @@ def print_result(runs: list[record.Run], console: Console) -> None:
             console.print(text, markup=False, soft_wrap=True)
     for line in summary.with_columns(table):
         console.print(_row_table(line))
+    _print_remarks(runs, table, console)
+
+
+def print_program(runs: list[record.Run], console: Console) -> None:
+    """The same for a caller's program."""
+    program_table.show(runs, console)
+    _print_remarks(runs, summary.lines(runs), console)
+
+
+def _print_remarks(runs: list[record.Run], table: list[summary.Line], console: Console) -> None:
+    """What casts doubt on the figures, and the failures."""
     rounds = max(cell.rounds for line in table for cell in line.cells.values())
     if rounds < summary.FEW_ROUNDS:
         console.print(f"Only {rounds} rounds: do not quote these figures (from {summary.FEW_ROUNDS} on).")
@@ -280,7 +291,7 @@ def command(
         if list_only:
             _list_rows(chosen)
             return
-        picked, remarks = allocators.select(names, extra, chosen.peers)
+        picked, remarks = allocators.select(names, extra, chosen.peers, few=argv is not None)
         confined = allocators.confined(picked, under) if under else {}
         picked += confined.values()
         plan, left_out = new_plan(
@@ -306,7 +317,10 @@ def command(
     except KeyboardInterrupt:
         notes.print(f"interrupted; the finished runs are in {public_path(plan.csv_path)}, --resume makes the others")
         sys.exit(INTERRUPTED)
-    print_result(runs, Console(highlight=False))
+    if argv is not None:
+        print_program(runs, Console(highlight=False))
+    else:
+        print_result(runs, Console(highlight=False))
     if confined:
         print_confined(runs, {name: one.name for name, one in confined.items()}, Console(highlight=False))
     if json_path is not None:

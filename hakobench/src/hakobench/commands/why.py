@@ -1,16 +1,18 @@
 """`hakobench why PROGRAM`, which `hakozuna why` calls."""
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import random
 import shutil
 import sys
+import time
 
 import click
 from rich.console import Console
 
-from hakobench import allocators, machine, record, runner, suite, summary
+from hakobench import allocators, machine, program_table, record, runner, suite, summary
 from hakobench.commands import advise, replay
 from hakobench.commands import run as run_command
 from hakobench.commands.trace import progress
@@ -21,8 +23,9 @@ from hakobench.trace.events import Trace
 BUDGET_SECONDS = 30.0
 PAIRS_MAX = 20
 REPLAY_ROUNDS = 5
-# Shares of the budget: the program itself, the replay that tells the time of a call, and the replay under every library.
-PROGRAM_SHARE, CALL_SHARE, LANES_SHARE = 0.4, 0.2, 0.4
+# Shares of the budget: the program itself, and the replay that tells the time of a call. What is left after the recording is for the
+# replay under every library.
+PROGRAM_SHARE, CALL_SHARE = 0.4, 0.2
 CALL_TOUCH = "edges"  # that a program fills its blocks is its own work
 GLIBC = "glibc"
 DEFAULT_CONFIG = "engine=hz3 lane=scale "
@@ -30,7 +33,8 @@ DEFAULT_CONFIG = "engine=hz3 lane=scale "
 
 def _chosen(names: str | None, extra: dict[str, pathlib.Path]) -> tuple[list[allocators.Allocator], list[allocators.Allocator], list[str]]:
     """All allocators to choose from, glibc and our default one of them, and remarks. Raises ValueError."""
-    picked, remarks = allocators.select(names, extra)
+    picked, remarks = allocators.select(names, extra, few=True)
+    picked = [dataclasses.replace(one, name=allocators.user_name(one.name, one.config)) for one in picked]
     ours = [one for one in picked if one.is_ours]
     glibc = [one for one in picked if one.name == GLIBC]
     if not ours or not glibc:
@@ -43,6 +47,7 @@ def _run_program(
     argv: tuple[str, ...], pair: list[allocators.Allocator], budget: float, seed: int, seen: machine.Machine, forced: bool, notes: Console
 ) -> list[record.Run]:
     """The program under both, interleaved: as many pairs as fit the budget, at least one. Raises ValueError."""
+    end = time.monotonic() + budget
     directory = OUT_DIR / "hakotrace" / "why"
     directory.mkdir(parents=True, exist_ok=True)
     plan, _ = run_command.new_plan(
@@ -51,18 +56,19 @@ def _run_program(
     seconds = runner.Runner(plan, seen).seconds_under_glibc(plan.rows[0])
     if seconds is None:
         raise ValueError(f"'{argv[0]}' failed under glibc; the logs in {plan.log_dir} say how")
-    rounds = max(1, min(PAIRS_MAX, int(budget / (2 * max(seconds, 1e-3)))))
-    notes.print(f"the program takes {seconds:.3g} s: {rounds} pairs of runs", markup=False)
+    rounds = max(1, min(PAIRS_MAX, int((end - time.monotonic()) / (2 * max(seconds, 1e-3)))))
+    notes.print(f"the program takes {seconds:.3g} s: {program_table.counted(rounds, 'pair')} of runs", markup=False)
     plan, _ = run_command.new_plan(
         suite.of_program(argv, discard=True), None, pair, rounds, 1.0, seed, directory, directory / "logs", BIN_DIR, forced
     )
-    return runner.execute(plan, seen, console=notes)
+    return runner.execute(plan, seen, console=notes, budget=max(end - time.monotonic(), 0.0))
 
 
 def _record(argv: tuple[str, ...], process: str, notes: Console) -> tuple[Trace, float]:
     """The recording of the process with most calls, and by how much all processes have more of them. Raises ValueError."""
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(capture.scratch(pathlib.Path.cwd(), lambda kept: notes.print(f"note: kept in '{kept}'", markup=False)))
+        notes.print("one more run, whose calls are recorded", markup=False)
         found = capture.run(argv, directory, quiet=True)
         if not found.processes:  # it allocates nothing, or with a malloc of its own
             shutil.rmtree(directory)
@@ -84,7 +90,7 @@ def _print(lines: list[str], console: Console) -> None:
     }
 )  # fmt: skip
 @click.option("--budget", type=click.FloatRange(1, 86400), default=BUDGET_SECONDS, show_default=True,
-              help="Seconds for all runs together, about; the recording is one more run.")  # fmt: skip
+              help="Seconds for everything, about; of each kind of run one is always made.")  # fmt: skip
 @click.option("--process", default=capture.LARGEST, show_default=True, metavar="WHICH", help="As in `trace`.")
 @click.option("--seed", type=click.IntRange(0, 2**63), help="Of the order of the runs; default: chosen.")
 @click.option("--force", is_flag=True, help="Run on a busy machine too; the figures are then worth less.")
@@ -107,6 +113,7 @@ def command(
     if argv[0].startswith("-"):
         raise click.UsageError(f"no such option '{argv[0]}'; put -- before the program")
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
+    end = time.monotonic() + budget
     with replay.interruptible(notes):
         try:
             picked, pair, remarks = _chosen(names, extra)
@@ -135,7 +142,7 @@ def command(
             _print([*share.sentences(part, both), *advice.pool_remarks(found.program)], console)
             failed = any(run.failure for run in program_runs)
             if not share.is_enough(part, both):
-                runs = replayed(picked, replays.DEFAULT_TOUCH, LANES_SHARE * budget)
+                runs = replayed(picked, replays.DEFAULT_TOUCH, max(end - time.monotonic(), 0.0))
                 replay.show_runs(runs, console)
                 advise.show_advice(advice.judge(found, runs, summary.lines(runs)[0]), console)
                 failed |= any(run.failure for run in runs)

@@ -128,16 +128,31 @@ def installed(remarks: list[str], optional: bool = False, named: Iterable[str] =
     Raises ValueError for a name that no peer has.
     """
     wanted = {recipe.name for recipe in [*choose(None, optional), *choose(named)]}
-    found = {}
+    found: dict[str, Peer] = {}
+    missing: list[Status] = []
     for recipe in choose(None, optional=True):
         if recipe.name not in wanted:
             continue
         status = inspect(recipe)
         if status.peer is not None:
             found[recipe.name] = status.peer
+        elif status.state == "missing":
+            missing.append(status)
         else:
             remarks.append(f"{recipe.name}: {status.remark}")
+    if missing:
+        remarks.append(_missing_text(missing))
     return found
+
+
+def _missing_text(missing: list[Status]) -> str:
+    """One remark for all of them."""
+    if len(missing) == 1:
+        return f"{missing[0].recipe.name}: {missing[0].remark}"
+    bring = list(dict.fromkeys(status.recipe.of or status.recipe.name for status in missing))
+    seconds = sum(recipe.seconds for recipe in choose(bring))
+    names = ", ".join(status.recipe.name for status in missing)
+    return f"{names}: not in the cache; 'hakobench peers {' '.join(bring)}' brings them, in about {max(1, round(seconds / 60))} min"
 
 
 def _find_library(recipe: Recipe, unpacked: pathlib.Path) -> pathlib.Path:
@@ -277,10 +292,10 @@ def _bring_all(statuses: list[Status], console: rich.console.Console) -> list[St
         rich.progress.TimeRemainingColumn(),
     )
     result, done = [], 0.0
-    with rich.progress.Progress(*columns, console=console, transient=True) as progress:
+    with rich.progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=total)
         for status in statuses:
-            recipe, lines = status.recipe, 0
+            recipe, lines, began = status.recipe, 0, time.monotonic()
             if not _can_be_brought(status):
                 result.append(status)
                 continue
@@ -294,10 +309,15 @@ def _bring_all(statuses: list[Status], console: rich.console.Console) -> list[St
                 progress.update(task, completed=done + share * recipe.seconds)
 
             progress.update(task, description=recipe.name)
+            if not console.is_terminal:  # which would show the bar
+                console.print(f"{recipe.name}: fetching and building, about {recipe.seconds:.0f} s", markup=False, highlight=False)
             waiting = f"{recipe.name}: waiting for another process that builds it"
             result.append(_bring(recipe, lambda: progress.update(task, description=waiting), on_line))
             done += recipe.seconds
             progress.update(task, completed=done)
+            if not console.is_terminal:
+                state = "ready" if result[-1].peer else "unavailable"
+                console.print(f"{recipe.name}: {state}, after {time.monotonic() - began:.0f} s", markup=False, highlight=False)
     return result
 
 

@@ -75,7 +75,8 @@ def _thread_remark(figures: Figures, name: str, config: str) -> str:
             f"{figures.alive_at_once} threads are alive at a time, and {name} has {shards} shards: some threads share "
             "one. A lane with more shards would suit this program better."
         )
-    return f"{figures.alive_at_once} threads alive at a time fit into the {shards} shards of {name}."
+    threads = "1 thread alive at a time fits" if figures.alive_at_once == 1 else f"{figures.alive_at_once} threads alive at a time fit"
+    return f"{threads} into the {shards} shards of {name}."
 
 
 def _program_remark(figures: Figures) -> str:

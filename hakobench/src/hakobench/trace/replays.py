@@ -8,11 +8,13 @@ import math
 import pathlib
 import random
 import re
+import time
 from collections.abc import Iterator
 
 from rich.console import Console
 
 from hakobench import allocators, machine, record, runner
+from hakobench.program_table import counted
 from hakobench.project import BIN_DIR, OUT_DIR, public_path
 from hakobench.rows import Row
 from hakobench.trace import figures, memory, plan, show
@@ -106,20 +108,20 @@ def fit(budget: float, seconds_once: float, cells: int, rounds: int, repeat: int
     return possible, 1
 
 
-def _fitted(plan_of_runs: runner.Plan, wanted: Wanted, trace: Trace, row: Row, notes: Console) -> runner.Plan:
-    """The plan with as many rounds and replays as the budget allows, by one short run under glibc."""
+def _fitted(plan_of_runs: runner.Plan, wanted: Wanted, trace: Trace, row: Row, notes: Console, end: float) -> runner.Plan:
+    """The plan with as many rounds and replays as there is time for until `end`, by one short run under glibc."""
     repeat = int(row.params["repeat"])
     once = _with_repeat(row, 1)
     seconds = runner.Runner(plan_of_runs, machine.look()).seconds_under_glibc(once)
     if seconds is None:  # it fails in the runs too, and they say why
         return plan_of_runs
-    rounds, fitting = fit(wanted.budget, seconds, len(wanted.picked), wanted.rounds, repeat)
+    rounds, fitting = fit(max(end - time.monotonic(), 0.0), seconds, len(wanted.picked), wanted.rounds, repeat)
     repeat = repeat if wanted.repeat else fitting
     if rounds < wanted.rounds:
         notes.print(f"{rounds} of {wanted.rounds} rounds fit the budget of {wanted.budget:g} s: a replay of {trace.program} "
                     f"takes {seconds:.3g} s; --budget changes it", markup=False, soft_wrap=True)  # fmt: skip
     left = rounds * repeat * len(wanted.picked) * seconds
-    notes.print(f"about {left:.0f} s for {rounds} rounds of {len(wanted.picked)} allocators, {repeat} replays in each run",
+    notes.print(f"about {left:.0f} s for {counted(rounds, 'round')} of {counted(len(wanted.picked), 'allocator')}, {counted(repeat, 'replay')} in each run",
                 markup=False, soft_wrap=True)  # fmt: skip
     return dataclasses.replace(plan_of_runs, rows=(_with_repeat(row, repeat),), rounds=rounds)
 
@@ -131,7 +133,9 @@ def _with_repeat(row: Row, repeat: int) -> Row:
 
 def run(trace: Trace, wanted: Wanted, seen: machine.Machine, notes: Console) -> tuple[list[record.Run], pathlib.Path]:
     """All runs, and their CSV. Raises ValueError when there is nothing to replay, and OSError when a file cannot be
-    written. A KeyboardInterrupt passes through; the CSV has the finished runs."""
+    written. A KeyboardInterrupt passes through; the CSV has the finished runs. All of it keeps to the budget: the plan of
+    the replay, the run that tells how long one takes, and the rounds, of which one is always made."""
+    end = time.monotonic() + wanted.budget
     _require_memory(trace, wanted.touch)
     name = _row_name(wanted.name)
     seed = random.SystemRandom().randrange(2**32) if wanted.seed is None else wanted.seed
@@ -144,7 +148,7 @@ def run(trace: Trace, wanted: Wanted, seen: machine.Machine, notes: Console) -> 
             "replay", (row,), wanted.picked, wanted.rounds, 1.0, seed, csv_path, DIRECTORY / "logs" / stem,
             BIN_DIR, wanted.forced,
         )  # fmt: skip
-        notes.print(f"seed {seed}, {count} calls a round of {trace.thread_count} threads, "
+        notes.print(f"seed {seed}, {count} calls a round of {counted(trace.thread_count, 'thread')}, "
                     f"results in {public_path(csv_path)}", markup=False, soft_wrap=True)  # fmt: skip
-        plan_of_runs = _fitted(plan_of_runs, wanted, trace, row, notes)
-        return runner.execute(plan_of_runs, seen, console=notes), csv_path
+        plan_of_runs = _fitted(plan_of_runs, wanted, trace, row, notes, end)
+        return runner.execute(plan_of_runs, seen, console=notes, budget=max(end - time.monotonic(), 0.0)), csv_path
