@@ -1,10 +1,10 @@
 # Completion of hakozuna(1) for bash: commands, options, lanes, and the processes that can be asked.
 
-# Processes that have the library's thread that writes reports.
+# Processes that have a thread of the library that answers, or that writes reports.
 _hakozuna_processes() {
     local file name
     for file in /proc/[0-9]*/task/[0-9]*/comm; do
-        if read -r name 2>/dev/null <"$file" && [[ $name == hakozuna-stats ]]; then
+        if read -r name 2>/dev/null <"$file" && [[ $name == hakozuna-ask || $name == hakozuna-stats ]]; then
             file=${file#/proc/}
             echo "${file%%/*}"
         fi
@@ -30,8 +30,8 @@ _hakozuna() {
     fi
     if ((COMP_CWORD > 1)); then
         case ${COMP_WORDS[1]} in
-        stats) _hakozuna_offer "$(_hakozuna_processes) --core --json --largest --part --wait --words --help" file ;;
-        top) _hakozuna_offer "$(_hakozuna_processes) --interval --once --sort --wait --words --help" ;;
+        stats) _hakozuna_offer "$(_hakozuna_processes) --core --json --largest --part --signal --wait --words --help" file ;;
+        top) _hakozuna_offer "$(_hakozuna_processes) --interval --once --signal --sort --wait --words --help" ;;
         profile) _hakozuna_offer "$(_hakozuna_processes) list pprof folded leaks threads flow --help" file ;;
         names) _hakozuna_offer "--full-names --help" file ;;
         path) _hakozuna_offer "-l --lane --help" ;;

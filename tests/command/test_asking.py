@@ -387,7 +387,7 @@ def test_a_filter_that_refuses_nothing_of_ours(folder):
                                env=os.environ | {"XDG_RUNTIME_DIR": str(folder)}, preexec_fn=filtered(100000))  # fmt: skip
     assert process.stdout.readline() == "ready\n"
     text = good(stats(process.pid))
-    assert HEAD.search(text) and re.search(r"(?m)^RSS +\d+\.\d\d$", text) and "blocks and free pages at most " in text
+    assert HEAD.search(text) and re.search(r"(?m)^RSS +\d+\.\d\d MiB$", text) and "blocks and free pages at most " in text
     assert HEAD.search(good(called("heap_stats.py", "top", process.pid, "--once", "--interval", "0.1")))
     process.communicate(timeout=TIMEOUT_SECONDS)
     assert sockets(folder) == []

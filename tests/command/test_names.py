@@ -292,7 +292,7 @@ setInterval(() => { if (fs.existsSync("heap")) process.exit(0); }, 20);
 def test_functions_of_node(tmp_path):
     """It sets signals to their defaults when it starts, so the profile comes by time."""
     (tmp_path / "app.js").write_text(NODE)
-    done = under(["node", "--perf-basic-prof", "app.js"], tmp_path, HAKOZUNA_PROFILE="rate=256K,every=1,unwind=frame-pointer,file=heap")
+    done = under(["node", "--perf-basic-prof", "--interpreted-frames-native-stack", "--no-opt", "--no-sparkplug", "app.js"], tmp_path, HAKOZUNA_PROFILE="rate=256K,every=1,unwind=frame-pointer,file=heap")
     assert done.returncode == 0, done.stderr
     (moment, *_) = heap_profile.read_moments(tmp_path / "heap")
     try:
