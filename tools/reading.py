@@ -56,11 +56,11 @@ WALKS = {
     ),
     "remote": Walk(
         "a thread frees a block of another one: to the depot or the mailbox, and on until its page is retired", "free",
-        ("hz_depot_push", "hz_mail_send", "hz_page_retire_locked"),
+        ("hz_depot_push", "hz_page_retire_locked"),
         ("hz_thread_attach", "hz_thread_arm", "hz_zone_put", "hz_tick_zone"), 12, 16,
     ),
     "idle": Walk(
-        "the bins of a thread that sleeps go home, by the keeper", "keeper_round", ("hz_mail_send", "hz_pages_put_list_locked"),
+        "the bins of a thread that sleeps go home, by the keeper", "keeper_round", ("hz_pages_put_locked",),
         ("do_idle_bins", "do_others", "do_cpu_bins", "do_depot", "do_mail", "do_sparse", "do_pages", "hz_orphans_bury", "hz_orphan_reclaim"), 7, 0,
     ),
     "purge": Walk(

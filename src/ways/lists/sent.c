@@ -33,37 +33,34 @@ static void list_send(struct hz_thread_block *self, struct hz_shard *shard, unsi
     }
 }
 
-/* Sends blocks of one class. */
-static void class_send(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class, void *const *blocks,
-                       uint32_t count) {
-    uint32_t most = hz_class_is_mid(size_class) ? hz_mail_list_max(size_class) : HZ_HOME_COUNT;
-    for (uint32_t done = 0; done < count;) {
-        struct hz_list list = {0};
-        for (uint32_t end = (uint32_t)hz_min(count, done + most); done < end; done++)
-            hz_list_push(&list, blocks[done]);
-        list_send(self, shard, size_class, &list);
-    }
-}
-
 void hz_shard_send(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class, void **blocks,
                    uint32_t count) {
-    struct hz_groups groups;
-    void *group[HZ_HOME_COUNT];
+    struct hz_list lists[HZ_HOME_COUNT];
+    uint8_t classes[HZ_HOME_COUNT];
+    uint8_t number_of[256] = {0}; /* by class: the number of its list, from 1; 0: none yet */
+    uint8_t list_count = 0;
     hz_count(&self->counters.home_blocks, count);
     if (shard == self->shard) { /* own blocks need no list and are not touched */
         hz_shard_put(self, shard, blocks, count);
         return;
     }
-    if (size_class != HZ_CLASS_NONE) {
-        class_send(self, shard, size_class, blocks, count);
-        return;
+    (void)size_class; /* most buffers of these lanes are of several classes */
+    for (uint32_t i = 0; i < count; i++) {
+        unsigned block_class = hz_pagetag_class(blocks[i]);
+        if (number_of[block_class] == 0) {
+            lists[list_count] = (struct hz_list){0};
+            classes[list_count] = (uint8_t)block_class;
+            number_of[block_class] = ++list_count;
+        }
+        struct hz_list *list = &lists[number_of[block_class] - 1];
+        if (HZ_HAS_MID_HOME && hz_class_is_mid(block_class) && list->count == hz_mail_list_max(block_class)) {
+            list_send(self, shard, block_class, list);
+            *list = (struct hz_list){0};
+        }
+        hz_list_push(list, blocks[i]);
     }
-    hz_groups_by_class(&groups, blocks, count);
-    for (uint32_t i = 0; i < groups.key_count; i++) {
-        uint32_t in_group = count;
-        void **found = hz_group_get(&groups, groups.keys[i], blocks, &in_group, group);
-        class_send(self, shard, groups.keys[i], found, in_group);
-    }
+    for (uint32_t i = 0; i < list_count; i++)
+        list_send(self, shard, classes[i], &lists[i]);
 }
 
 /* ---- the carry: leftovers of the list that was last taken --------------------------------------------- */
