@@ -508,7 +508,9 @@ static void first_thread_ends(void *value) {
     (void)value;
     if (hz_os_process_id() != hz_load_rlx(&reporting)) /* relaxed: hint */
         return;
-    (void)hz_listener_end(false); /* in a root without /proc and its folder it stays */
+    /* waits, since the process's last thread runs what is to be done at exit, and the listener has other files. In a
+     * root without /proc and its folder it stays */
+    (void)hz_listener_end(true);
     if (!is_mine_to_end())
         return;
     (void)pthread_detach(reporter_thread);

@@ -161,10 +161,13 @@ def test_standard_files_that_are_closed_stay_closed(folder, closed):
 
 FORKS = """
 import os, sys
+read, write = os.pipe()
 child = os.fork()
 if child == 0:
+    os.write(write, b".")
     sys.stdin.read()
     os._exit(0)
+os.read(read, 1)
 print("ready", flush=True)
 print(child, flush=True)
 os.wait()

@@ -306,6 +306,14 @@ def test_our_threads_do_not_keep_a_process_alive(library: Path, asked: Path, wor
     assert (result.returncode, len(result.stderr.splitlines())) == (0, reports)
 
 
+def test_a_listener_that_ends_slowly_does_not_end_the_process(library: Path, asked: Path) -> None:
+    """The process's last thread calls exit. The listener has other files, in which the report at exit would be lost."""
+    tracer = [required("strace"), "-f", "-o", os.devnull, "-e", "trace=unlinkat", "-e", "inject=unlinkat:delay_enter=200000"]
+    variables = ["-E", "HAKOZUNA_STATS=json,exit,listen", "-E", f"LD_PRELOAD={library}"]
+    result = subprocess.run([*tracer, *variables, asked, "leave"], capture_output=True, text=True, check=False)
+    assert (result.returncode, len(result.stderr.splitlines())) == (0, 1), result.stderr
+
+
 def test_files(library: Path, tmp_path: Path) -> None:
     result = run(library, f"json,file={tmp_path}/%e.%p.%%", *PYTHON, "import os; print(os.getpid())")
     path = tmp_path / f"python3.{result.stdout.strip()}.%"

@@ -129,7 +129,7 @@ def names_on_page(engine: str, builds: set[str]) -> set[tuple[str, str]]:
     return items
 
 
-@pytest.mark.parametrize("name", ["libhakozuna_hz3_home.so", "libhakozuna_hz4.so"])
+@pytest.mark.parametrize("name", ["libhakozuna_hz3_home.so", "libhakozuna_hz4_home.so"])
 def test_the_page_has_what_a_library_prints(name):
     report = printed(LIBRARY.parent / name)
     words = dict(word.split("=", 1) for word in report["config"].split())
