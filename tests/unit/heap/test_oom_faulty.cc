@@ -18,7 +18,7 @@ struct Block {
     size_t size;
 };
 
-Block held[400];
+Block held[600];
 size_t held_count;
 
 void mark(const Block &block, uint64_t seed) {
@@ -115,7 +115,7 @@ TEST_F(Oom, AllocationsOfAProcessThatRuns) {
 TEST_F(Oom, ManySmallBlocks) {
     auto work = [] {
         size_t misses = 0;
-        for (size_t i = 0; i < 300 && misses < 10; i++) {
+        for (size_t i = 0; i < 450 && misses < 10; i++) {
             errno = 0;
             size_t before = held_count;
             keep(t_malloc(30 * KiB), 30 * KiB);
