@@ -13,6 +13,7 @@
 #include "base/process/process.h"
 #include "base/process/worker.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -43,6 +44,7 @@ enum {
     LISTENER_FILE_MIN = 3, /* messages go to number 2, which is the process's only if the thread's own table has none */
     PPOLL_SET_BYTES = 8,
     ACCEPT_RETRY_MS = 100,
+    REFUSED_RETRY_MS = 1000, /* where the kernel refuses to poll */
 };
 
 static struct {
@@ -60,6 +62,10 @@ static struct {
 } listening;
 
 static _Atomic(uint32_t) listener_phase; /* sync: listener; enum listener_state */
+
+static bool listener_runs(void) {
+    return hz_load_rlx(&listener_phase) == LISTENER_RUNS; /* relaxed: no data is behind it */
+}
 
 static bool file_is_bad(long file, const char *what) {
     if (file >= 0)
@@ -84,16 +90,27 @@ static int file_lift(long file) {
 
 /* ---- the socket -------------------------------------------------------------------------------------- */
 
-/* $XDG_RUNTIME_DIR if a socket's path has room for it. */
+/* Whether others than the user and root can put something into the folder. False if it is not there. */
+static bool folder_is_of_others(const char *folder) {
+    struct stat found;
+    long file = HZ_SYSCALL6(SYS_openat, AT_FDCWD, folder, O_PATH | O_DIRECTORY | O_CLOEXEC, 0, 0, 0);
+    if (file < 0)
+        return false;
+    long error = HZ_SYSCALL(SYS_fstat, file, &found, 0);
+    file_close(file);
+    return error != 0 || found.st_uid != listening.user || (found.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+}
+
+/* $XDG_RUNTIME_DIR if it is the user's, which it is not under `sudo -E`, and if a socket's path has room for it. */
 static void folder_choose(const char *runtime_folder) {
-    bool is_there = runtime_folder != NULL && runtime_folder[0] == '/';
-    int length = is_there ? snprintf(listening.folder, sizeof(listening.folder), "%s/hakozuna", runtime_folder) : -1;
+    bool is_good = runtime_folder != NULL && runtime_folder[0] == '/' && !folder_is_of_others(runtime_folder);
+    int length = is_good ? snprintf(listening.folder, sizeof(listening.folder), "%s/hakozuna", runtime_folder) : -1;
     if (length < 0 || (size_t)length + SOCKET_NAME_ROOM >= SOCKET_PATH_ROOM)
         (void)snprintf(listening.folder, sizeof(listening.folder), "/tmp/hakozuna-%u", listening.user); /* fits */
 }
 
 /* Makes the folder, unless it is there, and looks whether only the user can enter it. Nobody else can replace it then:
-   /tmp is sticky. Returns 0 or -errno. */
+   $XDG_RUNTIME_DIR is the user's, and /tmp is sticky. Returns 0 or -errno. */
 static long folder_make(void) {
     const int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     struct stat found;
@@ -183,12 +200,15 @@ static bool listener_open(void) {
 
 /* ---- what others have left behind -------------------------------------------------------------------- */
 
-/* Whether a socket's name is that of a process that is no more, as far as this namespace of processes knows. */
+enum { MARK_DIGITS = 8 };
+
+/* Whether a name is that of the socket of a process that is no more, as far as this namespace of processes knows. */
 static bool name_is_of_nobody(const char *name) {
     uint64_t number = 0;
     while (*name >= '0' && *name <= '9' && number < INT_MAX)
         number = 10 * number + (uint64_t)(*name++ - '0');
-    return *name == '.' && number > 0 && number < INT_MAX && HZ_SYSCALL(SYS_kill, number, 0, 0) == -ESRCH;
+    return *name == '.' && strspn(name + 1, "0123456789abcdef") == MARK_DIGITS && name[1 + MARK_DIGITS] == '\0' &&
+           number > 0 && number < INT_MAX && HZ_SYSCALL(SYS_kill, number, 0, 0) == -ESRCH;
 }
 
 static long peer_connect(const struct sockaddr_un *address) {
@@ -232,7 +252,7 @@ static void left_behind_remove(void) {
          i++)
         for (long at = 0; at < got;) {
             const struct folder_entry *entry = (const void *)(part.bytes + at);
-            if (name_is_of_nobody(entry->name))
+            if (entry->type == DT_SOCK && name_is_of_nobody(entry->name))
                 left_remove(entry->name);
             at += entry->bytes;
         }
@@ -255,8 +275,9 @@ static bool peer_is_allowed(int peer) {
 
 /* Reads a line. False if it does not come, or is too long. */
 static bool request_read(int peer, char request[HZ_LISTENER_REQUEST_ROOM]) {
+    uint64_t until_ms = hz_os_now_ms() + PEER_SECONDS * UINT64_C(1000);
     size_t used = 0;
-    while (used < HZ_LISTENER_REQUEST_ROOM) {
+    while (used < HZ_LISTENER_REQUEST_ROOM && hz_os_now_ms() < until_ms) {
         long got = HZ_SYSCALL(SYS_read, peer, request + used, HZ_LISTENER_REQUEST_ROOM - used);
         if (got <= 0)
             return false;
@@ -284,7 +305,9 @@ static void peer_serve(int peer) {
 
 static void peers_serve(void) {
     long peer;
-    while ((peer = file_lift(HZ_SYSCALL6(SYS_accept4, listening.socket, NULL, NULL, SOCK_CLOEXEC, 0, 0))) >= 0) {
+    peer = -EINTR;
+    while (listener_runs() &&
+           (peer = file_lift(HZ_SYSCALL6(SYS_accept4, listening.socket, NULL, NULL, SOCK_CLOEXEC, 0, 0))) >= 0) {
         peer_serve((int)peer);
         file_close(peer);
     }
@@ -294,14 +317,12 @@ static void peers_serve(void) {
 
 /* ---- the thread -------------------------------------------------------------------------------------- */
 
-static bool listener_runs(void) {
-    return hz_load_rlx(&listener_phase) == LISTENER_RUNS; /* relaxed: no data is behind it */
-}
-
 static void peers_await(void) {
     struct pollfd files[] = {{.fd = listening.socket, .events = POLLIN}, {.fd = listening.pipe_read, .events = POLLIN}};
     char bytes[BACKLOG];
     long found = HZ_SYSCALL6(SYS_ppoll, files, HZ_ARRAY_LENGTH(files), NULL, NULL, PPOLL_SET_BYTES, 0);
+    if (found < 0 && found != -EINTR) /* the program has lowered its limit of open files */
+        hz_os_wait_ms(&listener_phase, LISTENER_RUNS, REFUSED_RETRY_MS);
     if (!listener_runs() || found <= 0)
         return;
     if (files[1].revents != 0)
@@ -385,6 +406,7 @@ bool hz_listener_end(bool wait) {
     uint32_t seen = LISTENER_RUNS;
     if (!hz_cas_strong_acq_rlx(&listener_phase, &seen, LISTENER_ENDS)) /* cas */
         return false;
+    hz_os_wake(&listener_phase, 1); /* if it may not poll */
     bool is_reached = wake_by_pipe() || wake_by_connection();
     if (!is_reached)
         hz_store_rlx(&listener_phase, LISTENER_LEFT); /* relaxed: no data is behind it */

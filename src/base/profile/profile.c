@@ -244,8 +244,10 @@ static void count_freed_locked(const struct hz_profile_record *record, bool is_u
     uint64_t sign = is_undone ? UINT64_MAX : 1;
     hz_add_rlx(&site->freed_bytes, sign * record->size); /* relaxed, all: counter */
     hz_add_rlx(&site->freed_blocks, sign);
-    if (profile.peak_told != NULL)
-        profile.live_estimate -= sign * estimate_of(record);
+    if (profile.peak_told != NULL && is_undone)
+        profile.live_estimate += estimate_of(record);
+    else if (profile.peak_told != NULL) /* a block that was sampled before the watch began is not in it */
+        profile.live_estimate -= hz_min(estimate_of(record), profile.live_estimate);
     if (record->thread != sampled_thread) {
         hz_add_rlx(&site->passed_bytes, sign * record->size);
         hz_add_rlx(&site->passed_blocks, sign);
