@@ -42,7 +42,6 @@ WITH: dict[str | tuple[str, str], dict[str, str]] = {
     ("TRANSFER_FAILFAST", "1"): STAGES,
     "NUM_SHARDS": OWN_SHARDS,
     ("SHARD_COLLISION_FAILFAST", "1"): OWN_SHARDS,
-    ("EXCLUSIVE_ALWAYS", "0"): {"STASH_BYTES": "262144"},  # only what waits in a mailbox can be taken without the lock
     ("REMOTE_INBOX", "1"): {"INBOX_BYTES": "1048576"},
     "PAGE_LOCAL_THRESHOLD": {"PAGE_LOCAL_REMOTE": "1"},
     ("PAGE_LOCAL_REMOTE", "1"): {"TRANSFER_CENTRAL": "0"},
@@ -124,6 +123,8 @@ def build(lane: str, chosen: Chosen) -> pathlib.Path:
         engine, _, name = lane.partition("/")
         return ROOT / "build/lib" / f"libhakozuna_{engine}{'' if name == 'default' else f'_{name}'}.so"
     words = [f"{knob}={value}" for knob, value in chosen.knobs.items()]
+    if chosen.knobs.get("EXCLUSIVE_ALWAYS") == "0" and lane != HOME and "TRANSFER_CENTRAL" not in chosen.knobs:
+        words.append("STASH_BYTES=262144")  # only what waits in a mailbox can be taken without the lock
     command = [ROOT / "tools/variant.py", *(["--stats"] if chosen.statistics else []), lane, *words]
     return ROOT / subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 

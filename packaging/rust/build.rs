@@ -9,16 +9,16 @@ struct Lane {
     feature: &'static str,
     engine: &'static str,
     header: &'static str,
-    mailbox: &'static str,
+    home: &'static [&'static str],
 }
 
-const SCALE: Lane = Lane { feature: "", engine: "hz3", header: "scale", mailbox: "inbox" };
+const SCALE: Lane = Lane { feature: "", engine: "hz3", header: "scale", home: &["direct"] };
 const LANES: [Lane; 5] = [
-    Lane { feature: "hz3-fast", engine: "hz3", header: "fast", mailbox: "inbox" },
-    Lane { feature: "hz3-p32", engine: "hz3", header: "p32", mailbox: "inbox" },
-    Lane { feature: "hz3-home", engine: "hz3", header: "home", mailbox: "stages" },
-    Lane { feature: "hz4", engine: "hz4", header: "default", mailbox: "inbox" },
-    Lane { feature: "hz4-home", engine: "hz4", header: "home", mailbox: "inbox" },
+    Lane { feature: "hz3-fast", engine: "hz3", header: "fast", home: &["direct"] },
+    Lane { feature: "hz3-p32", engine: "hz3", header: "p32", home: &["direct"] },
+    Lane { feature: "hz3-home", engine: "hz3", header: "home", home: &["lists", "stages"] },
+    Lane { feature: "hz4", engine: "hz4", header: "default", home: &["direct"] },
+    Lane { feature: "hz4-home", engine: "hz4", header: "home", home: &["lists", "inbox"] },
 ];
 const TAKERS: &str = "shared";
 const BINS: &str = "perthread";
@@ -72,13 +72,15 @@ fn is_front_source(path: &Path) -> bool {
 }
 
 fn sources(src: &Path, lane: &Lane) -> Vec<PathBuf> {
-    let mut found = sources_in(&src.join("base"), false);
+    let mut found = sources_in(&src.join("base"), true);
     found.retain(|path| !path.ends_with("os_faulty.c"));
     found.extend(sources_in(&src.join("heap"), true));
-    found.extend(sources_in(&src.join("ways").join(lane.mailbox), false));
+    for way in lane.home {
+        found.extend(sources_in(&src.join("ways").join(way), false));
+    }
     found.extend(sources_in(&src.join("ways").join(TAKERS), false));
     found.extend(sources_in(&src.join("ways").join(BINS), false));
-    found.extend(sources_in(&src.join("front"), false).into_iter().filter(|path| is_front_source(path)));
+    found.extend(sources_in(&src.join("front"), true).into_iter().filter(|path| is_front_source(path)));
     found
 }
 
@@ -110,7 +112,7 @@ fn main() {
         .define("HZ_BUILD_NAME", if has_feature("checks") { "\"check\"" } else { "\"release\"" })
         .define("HZ_LANE_HEADER", &*format!("\"lanes/{}.h\"", lane.header))
         .includes([root.join("include"), src.clone(), src.join("engines").join(lane.engine)])
-        .includes([lane.mailbox, TAKERS, BINS].map(|way| src.join("ways").join(way)));
+        .includes(lane.home.iter().chain([&TAKERS, &BINS]).map(|way| src.join("ways").join(way)));
     for name in MALLOC_NAMES {
         build.flag(format!("-fno-builtin-{name}"));
     }

@@ -256,7 +256,7 @@ def test_lock_free_ways_are_in_the_library(scale_with_checks):
     assert {"transfer_lockfree.c", "transfer_check.c"} <= scale_with_checks.files()
     assert not {"transfer_mutex.c", "central_mutex.c", "shadow.c"} & scale_with_checks.files()
     counters = scale_with_checks.counters(scale_with_checks.ring())
-    assert counters["transfer_send"] < 100
+    assert counters["transfer_send"] < 1000  # of 72,000 remote frees
     assert "TRANSFER_LOCKFREE, TRANSFER_FAILFAST: in lane hz3/scale threads keep the blocks that they free" in scale_with_checks.printed
     assert "`all_ldpreload_home` builds the lane in which it carries all remote frees" in scale_with_checks.printed
 

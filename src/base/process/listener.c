@@ -202,13 +202,22 @@ static bool listener_open(void) {
 
 enum { MARK_DIGITS = 8 };
 
+static bool is_mark_digit(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+}
+
 /* Whether a name is that of the socket of a process that is no more, as far as this namespace of processes knows. */
 static bool name_is_of_nobody(const char *name) {
     uint64_t number = 0;
+    unsigned digits = 0;
     while (*name >= '0' && *name <= '9' && number < INT_MAX)
         number = 10 * number + (uint64_t)(*name++ - '0');
-    return *name == '.' && strspn(name + 1, "0123456789abcdef") == MARK_DIGITS && name[1 + MARK_DIGITS] == '\0' &&
-           number > 0 && number < INT_MAX && HZ_SYSCALL(SYS_kill, number, 0, 0) == -ESRCH;
+    if (*name++ != '.')
+        return false;
+    while (is_mark_digit(name[digits]))
+        digits++;
+    return digits == MARK_DIGITS && name[digits] == '\0' && number > 0 && number < INT_MAX &&
+           HZ_SYSCALL(SYS_kill, number, 0, 0) == -ESRCH;
 }
 
 static long peer_connect(const struct sockaddr_un *address) {

@@ -259,7 +259,7 @@ void hz_overview_introduce(int fd, bool whole) {
     struct hz_report report;
     const char *config = hz_heap_config_string();
     const char *keeper = hz_situation_get().keeper.state;
-    bool is_none = strncmp(keeper, "none: ", 6) == 0;
+    bool is_none = strlen(keeper) > 6 && memcmp(keeper, "none: ", 6) == 0;
     uint32_t cpus = hz_cpus_count();
     hz_process_get(&about);
     hz_report_begin(&report, fd, false);
