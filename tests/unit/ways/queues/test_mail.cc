@@ -19,7 +19,7 @@ class Pages : public unit::OwnShard {
         if (HZ_PAGE_LOCAL_THRESHOLD > 1)
             GTEST_SKIP() << "in this variant one block is not enough to queue a page";
     }
-    void send(unsigned size_class_, const Blocks &blocks) {
+    void send(const Blocks &blocks) {
         unit::send(shard_, blocks);
     }
     struct hz_counters counters() {
@@ -40,7 +40,7 @@ class Pages : public unit::OwnShard {
         return hz_page_of(page[0])->free_count;
     }
     static uint32_t remote_count(const Blocks &page) {
-        return hz_mpsc_count(&hz_page_of(page[0])->remote);
+        return hz_sent_count_in_page(hz_page_of(page[0]));
     }
     struct hz_page_queue *queue() {
         return &hz_box_of(shard_, size_class)->mail.pages;
@@ -81,7 +81,7 @@ TEST_F(Pages, NeverRefuseAList) {
     Blocks blocks = unit::take(shard_, unit::largest_short, 500);
     uint64_t direct = self_->counters.direct_home;
     for (void *block : blocks)
-        send(unit::largest_short, {block});
+        send({block});
     EXPECT_EQ(self_->counters.direct_home, direct);
     EXPECT_EQ(unit::waiting(shard_, unit::largest_short), 500U);
     unit::drain(shard_, unit::largest_short);
@@ -92,16 +92,17 @@ int use_settled_pages(struct hz_shard *shard, const std::vector<Blocks> &pages, 
     unsigned size_class = hz_page_of(pages[0][0])->size_class;
     for (size_t i = 0; i < pages.size(); i++) {
         struct hz_page *page = hz_page_of(pages[i][0]);
-        require(hz_mpsc_count(&page->remote) == 0, "the remote list is empty");
+        require(hz_sent_count_in_page(page) == 0, "the remote list is empty");
         require(page->free_count == home[i], "all sent blocks are home");
     }
-    struct hz_list none = unit::drain(shard, size_class);
-    require(none.count == 0, "the queue is empty");
+    unit::drain(shard, size_class);
+    for (size_t i = 0; i < pages.size(); i++)
+        require(hz_page_of(pages[i][0])->free_count == home[i], "the queue is empty");
     for (const Blocks &page : pages) {
         struct hz_list list = unit::list_of({page.back()});
         struct hz_mailbox *mail = &hz_box_of(shard, size_class)->mail;
         require(hz_mail_send(unit::self(), mail, size_class, &list), "the mailbox still works");
-        require(hz_mpsc_count(&hz_page_of(page[0])->remote) == 1, "the block is in the remote list");
+        require(hz_sent_count_in_page(hz_page_of(page[0])) == 1, "the block is in the remote list");
     }
     unit::drain(shard, size_class);
     for (size_t i = 0; i < pages.size(); i++)
@@ -150,7 +151,7 @@ TEST_F(Pages, ForksOfABusyProcess) {
     for (unsigned index = 0; index < senders; index++)
         /* each thread starts with the blocks of one page, sends two at a time, and takes two others from the shard */
         busy.emplace_back([&, index] {
-            struct hz_thread_block *self = unit::self();
+            unit::self();
             Blocks mine = pages[index];
             size_t at = 0;
             while (!over) {

@@ -46,7 +46,7 @@ class PageQueue : public unit::OwnShard {
         return blocks;
     }
     static uint32_t remote_count(const Blocks &blocks) {
-        return hz_mpsc_count(&hz_page_of(blocks[0])->remote);
+        return hz_sent_count_in_page(hz_page_of(blocks[0]));
     }
     struct hz_page_queue queue_ = {}; /* of no shard */
     bool with_threshold = false;
