@@ -402,7 +402,7 @@ size_t mail_cap(size_t bytes, unsigned size_class) {
         list = hz_batch_count(size_class);
     else if (hz_class_is_mid(size_class))
         list = std::min<size_t>(hz_bin_capacity(size_class), list);
-    return std::max(bytes / hz_class_bytes(size_class), list);
+    return std::min<size_t>(std::max(bytes / hz_class_bytes(size_class), list), 0xffff); /* a list can count so many */
 }
 
 TEST_F(Counters, BlocksSentHomeAreTakenAndCarried) {
