@@ -38,12 +38,12 @@ enum listener_state {
 enum {
     SOCKET_PATH_ROOM = sizeof(((struct sockaddr_un *)NULL)->sun_path),
     SOCKET_NAME_ROOM = sizeof("4294967295.01234567"),
-    WAKER_ROOM = 64,
-    PEER_SECONDS = 2, /* for a peer that neither sends nor reads */
-    BACKLOG = 16,
+    WAKER_ROOM = 64,       /* bytes: "/proc/4294967295/task/4294967295/fd/N" */
+    PEER_SECONDS = 2,      /* for a peer that neither sends nor reads */
+    BACKLOG = 16,          /* connections that may wait; whoever comes then is told to try again */
     LISTENER_FILE_MIN = 3, /* messages go to number 2, which is the process's only if the thread's own table has none */
-    PPOLL_SET_BYTES = 8,
-    ACCEPT_RETRY_MS = 100,
+    PPOLL_SET_BYTES = 8,   /* of the kernel's set of signals */
+    ACCEPT_RETRY_MS = 100, /* while there is no file or memory for a connection that waits */
     REFUSED_RETRY_MS = 1000, /* where the kernel refuses to poll */
 };
 

@@ -4,7 +4,8 @@
  * A page changes hands in two steps, each under one lock. Under the old shard's exclusive it leaves the old list and
  * gets the new owner's number. Under the new shard's exclusive it joins the new list. In between it is "moving": on no
  * list, and never retired, whatever comes home. A thread that still reads the old owner from the page tag sends the
- * block to the old shard, where a drain finds it to be a stray (put.c), or a refill simply uses it.
+ * block to the old shard. There it is found to be a stray, and goes into its page under the right lock (put.c); in
+ * lanes with mailboxes a refill may use it before.
  */
 #include "heap/pages/adopt.h"
 
@@ -16,7 +17,7 @@ enum { PAGES_AT_ONCE = 4 };
 
 static _Atomic(uint32_t) movers; /* counter: threads that may hold moving pages, for a fork's child */
 
-/* Makes up to PAGES_AT_ONCE pages depart. First what waits in the shard's mailbox goes into its pages, and pages whose
+/* Makes up to PAGES_AT_ONCE pages depart. First what waits for the shard goes into its pages, and pages whose
    blocks are all home go back to the arena. */
 static uint32_t depart_pages(struct hz_thread_block *self, struct hz_shard *from, unsigned size_class,
                              struct hz_page **pages) {

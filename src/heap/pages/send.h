@@ -12,16 +12,16 @@ enum { HZ_HOME_COUNT = 128 }; /* most blocks grouped in one step */
 struct hz_groups {
     uint32_t key_count;
     uint8_t keys[HZ_HOME_COUNT];     /* those that occur, in the order in which they came */
-    uint8_t first[256];              /* here and below: if more than one key occurs. By key: its first block's number */
-    uint8_t last[256];               /* by key: its last block's number, if it has a first one */
+    uint8_t first[256];              /* by key: the number of its first block; 0: no block has the key */
+    uint8_t last[256];               /* by key: the number of its last block, if it has a first one */
     uint8_t next[HZ_HOME_COUNT + 1]; /* by number: that of the next block with the same key; 0: none */
 };
 
 /* Groups up to HZ_HOME_COUNT blocks, at least one, by class. */
 void hz_groups_by_class(struct hz_groups *groups, void *const *blocks, uint32_t count);
 
-/* The blocks that have the key, in their order, and their number: `blocks` itself if all of them have it, else a copy
-   in `out`. */
+/* The blocks that have the key, in their order: `blocks` itself if all of them have it, else a copy in `out`. *count is
+   the number of all blocks before, and of these afterwards. */
 void **hz_group_get(const struct hz_groups *groups, uint8_t key, void **blocks, uint32_t *count, void **out);
 
 /* Sends up to HZ_HOME_COUNT blocks to their shard. Overwrites the array. `size_class`: of all of them; HZ_CLASS_NONE:

@@ -1,11 +1,10 @@
 /*
- * shard.h - shards: the owner identities that pages belong to, their locks, and the marks of what was sent to them.
+ * shard.h - shards: the owner identities that pages belong to, and their locks.
  *
  * A thread belongs to one shard; threads beyond the number of shards share. Every consumer of a shard holds its lock
- * `exclusive`: its own threads when they refill, a sender whose list finds no room, a thread that purges or adopts
- * pages. So any thread can take a sleeping owner's memory home, and sharing needs no other rule. Senders to a mailbox
- * take no lock.
- * takers.h has the variants of that rule (src/ways).
+ * `exclusive`: its own threads when they refill, a sender that puts blocks into its pages, a thread that purges or
+ * adopts pages. So any thread can take a sleeping owner's memory home, and sharing needs no other rule. Senders to a
+ * mailbox take no lock. takers.h has the variants of that rule (src/ways).
  */
 #ifndef HZ_HEAP_PAGES_SHARD_H
 #define HZ_HEAP_PAGES_SHARD_H

@@ -1,7 +1,8 @@
 /*
  * supply.c - see supply.h.
  *
- * Order: leftovers, what was sent, pages with free blocks; then pages of shards without threads; then a new page.
+ * Order: in lanes with mailboxes leftovers and what was sent; pages with free blocks; then pages of shards without
+ * threads; then a new page.
  */
 #include "heap/pages/supply.h"
 

@@ -44,7 +44,7 @@ void hz_shard_send(struct hz_thread_block *self, struct hz_shard *shard, unsigne
         hz_shard_put(self, shard, blocks, count);
         return;
     }
-    (void)size_class; /* most buffers of these lanes are of several classes */
+    (void)size_class; /* of one class or several: the loop is the same */
     for (uint32_t i = 0; i < count; i++) {
         unsigned block_class = hz_pagetag_class(blocks[i]);
         if (number_of[block_class] == 0) {
@@ -82,7 +82,7 @@ static void carry_keep(_Atomic(hz_list_word) *carry, hz_list_word word) {
     hz_store_rel(carry, word); /* sync: carry-publish, partner carry_read */
 }
 
-/* A drain has taken the leftovers, under the lock. If the shard's thread takes without it, carry_take has cleared
+/* A drain has taken the leftovers, under the lock. If the shard's thread takes without it, carry_read has cleared
    them. */
 static void carry_clear_locked(_Atomic(hz_list_word) *carry) {
     if (!HZ_TAKES_UNLOCKED)
