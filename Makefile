@@ -116,7 +116,10 @@ PRELOAD_PYTESTS = $(PYTEST) tests/preload -n $(shell expr 2 '*' $(JOBS)) $(BY_FI
 quick-preload deep-preload: %-preload: venv libs
 	HZ_LIB=$(LIB)/libhakozuna_$(firstword $(PRELOAD_LANES)).so $(PRELOAD_PYTESTS) -m $(MARK_$*)
 others-preload: venv libs
-	status=0; $(foreach lane,$(wordlist 2,9,$(PRELOAD_LANES)),HZ_LIB=$(LIB)/libhakozuna_$(lane).so $(PRELOAD_PYTESTS) || status=$$?;) exit $$status
+	status=0; $(foreach lane,$(wordlist 2,9,$(PRELOAD_LANES)),HZ_LIB=$(LIB)/libhakozuna_$(lane).so $(PRELOAD_PYTESTS) || status=$$?;) \
+	HZ_LIB=$(LIB)/libhakozuna_hz3_percpu.so $(subst tests/preload ,$(PERCPU_TESTS) ,$(PRELOAD_PYTESTS)) -m $(MARK_quick) || status=$$?; exit $$status
+# programs with threads and children, servers
+PERCPU_TESTS = $(patsubst %,tests/preload/test_%.py,fork python servers threads)
 
 test-system: venv libs ## run programs under other settings of the machine (overcommit, huge pages, ...): as root, on an idle machine
 	for lane in $(PRELOAD_LANES); do \

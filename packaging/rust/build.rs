@@ -10,18 +10,19 @@ struct Lane {
     engine: &'static str,
     header: &'static str,
     home: &'static [&'static str],
+    bins: &'static str,
 }
 
-const SCALE: Lane = Lane { feature: "", engine: "hz3", header: "scale", home: &["direct"] };
-const LANES: [Lane; 5] = [
-    Lane { feature: "hz3-fast", engine: "hz3", header: "fast", home: &["direct"] },
-    Lane { feature: "hz3-p32", engine: "hz3", header: "p32", home: &["direct"] },
-    Lane { feature: "hz3-home", engine: "hz3", header: "home", home: &["lists", "stages"] },
-    Lane { feature: "hz4", engine: "hz4", header: "default", home: &["direct"] },
-    Lane { feature: "hz4-home", engine: "hz4", header: "home", home: &["lists", "inbox"] },
+const SCALE: Lane = Lane { feature: "", engine: "hz3", header: "scale", home: &["direct"], bins: "perthread" };
+const LANES: [Lane; 6] = [
+    Lane { feature: "hz3-fast", engine: "hz3", header: "fast", home: &["direct"], bins: "perthread" },
+    Lane { feature: "hz3-p32", engine: "hz3", header: "p32", home: &["direct"], bins: "perthread" },
+    Lane { feature: "hz3-percpu", engine: "hz3", header: "percpu", home: &["direct"], bins: "percpu" },
+    Lane { feature: "hz3-home", engine: "hz3", header: "home", home: &["lists", "stages"], bins: "perthread" },
+    Lane { feature: "hz4", engine: "hz4", header: "default", home: &["direct"], bins: "perthread" },
+    Lane { feature: "hz4-home", engine: "hz4", header: "home", home: &["lists", "inbox"], bins: "perthread" },
 ];
 const TAKERS: &str = "shared";
-const BINS: &str = "perthread";
 
 /// The compiler must not know what malloc does: it would turn malloc and memset into calloc inside calloc itself.
 const MALLOC_NAMES: [&str; 10] = [
@@ -79,7 +80,7 @@ fn sources(src: &Path, lane: &Lane) -> Vec<PathBuf> {
         found.extend(sources_in(&src.join("ways").join(way), false));
     }
     found.extend(sources_in(&src.join("ways").join(TAKERS), false));
-    found.extend(sources_in(&src.join("ways").join(BINS), false));
+    found.extend(sources_in(&src.join("ways").join(lane.bins), false));
     found.extend(sources_in(&src.join("front"), true).into_iter().filter(|path| is_front_source(path)));
     found
 }
@@ -112,7 +113,7 @@ fn main() {
         .define("HZ_BUILD_NAME", if has_feature("checks") { "\"check\"" } else { "\"release\"" })
         .define("HZ_LANE_HEADER", &*format!("\"lanes/{}.h\"", lane.header))
         .includes([root.join("include"), src.clone(), src.join("engines").join(lane.engine)])
-        .includes(lane.home.iter().chain([&TAKERS, &BINS]).map(|way| src.join("ways").join(way)));
+        .includes(lane.home.iter().chain([&TAKERS, &lane.bins]).map(|way| src.join("ways").join(way)));
     for name in MALLOC_NAMES {
         build.flag(format!("-fno-builtin-{name}"));
     }

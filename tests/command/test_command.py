@@ -105,7 +105,7 @@ def listed() -> list[str]:
 def test_every_lane_by_one_name():
     """The list, -l, what the library says of itself, and the libraries' files."""
     found = listed()
-    assert found[0] == "hz3-scale" and sorted(found[1:]) == found[1:] and {"hz3-fast", "hz3-p32", "hz3-home", "hz4", "hz4-home"} < set(found)
+    assert found[0] == "hz3-scale" and sorted(found[1:]) == found[1:] and {"hz3-fast", "hz3-p32", "hz3-percpu", "hz3-home", "hz4", "hz4-home"} < set(found)
     for lane in found:
         shown = run("-l", lane, "true", HAKOZUNA_SHOW_CONFIG="1").stderr
         assert re.fullmatch(rf"hakozuna [0-9.]+ in true \(pid \d+\): {lane}, \d+ CPUs?, (no keeper: .*|keeper runs.*)\n", shown), shown

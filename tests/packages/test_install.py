@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from installing import ABI, CONFIG, PROGRAMS, ROOT, abi, install, run
 
-LANES = ["hz3-fast", "hz3-home", "hz3-p32", "hz4", "hz4-home"]
+LANES = ["hz3-fast", "hz3-home", "hz3-p32", "hz3-percpu", "hz4", "hz4-home"]
 NAMES = ["hakozuna", *(f"hakozuna-{lane}" for lane in LANES)]
 SCRIPTS = {f"lib/hakozuna/{path.name}" for path in (ROOT / "command").glob("*.py")}
 COMPLETION = {"share/bash-completion/completions/hakozuna", "share/zsh/site-functions/_hakozuna"}

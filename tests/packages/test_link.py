@@ -63,7 +63,7 @@ def test_shared_link(tree, tmp_path, compiler):
     assert "[libhakozuna.so.0]" in needed, "the program must not depend on which lane is the default"
 
 
-@pytest.mark.parametrize("lane", ["hz3-fast", "hz3-p32", "hz3-home", "hz4", "hz4-home"])
+@pytest.mark.parametrize("lane", ["hz3-fast", "hz3-p32", "hz3-percpu", "hz3-home", "hz4", "hz4-home"])
 def test_another_lane(tree, tmp_path, lane):
     engine, _, name = lane.partition("-")
     expected = f"engine={engine} lane={name or 'default'} "

@@ -11,7 +11,7 @@ import pytest
 from installing import CONFIG, ROOT, run
 
 pytestmark = pytest.mark.slow
-LANES = ["hz3-scale", "hz3-fast", "hz3-home", "hz3-p32", "hz4", "hz4-home"]
+LANES = ["hz3-scale", "hz3-fast", "hz3-home", "hz3-p32", "hz3-percpu", "hz4", "hz4-home"]
 
 
 class Environment:

@@ -39,7 +39,7 @@ def clone(folder: pathlib.Path, version: str) -> pathlib.Path:
             target.chmod(source.stat().st_mode & 0o777)
         elif source.is_symlink() and not target.is_symlink():
             target.symlink_to(source.readlink())
-    all_lanes, all_targets = '"hz3/scale;hz3/fast;hz3/p32;hz3/home;hz4;hz4/home"', re.compile(r"build\.targets = .*")
+    all_lanes, all_targets = '"hz3/scale;hz3/fast;hz3/p32;hz3/percpu;hz3/home;hz4;hz4/home"', re.compile(r"build\.targets = .*")
     for name in ("CMakePresets.json", "pyproject.toml"):
         text = (folder / name).read_text()
         assert all_lanes in text

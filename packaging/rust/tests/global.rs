@@ -87,6 +87,7 @@ fn the_library_says_what_it_is() {
     let lane = match () {
         () if cfg!(feature = "hz3-fast") => "engine=hz3 lane=fast ",
         () if cfg!(feature = "hz3-p32") => "engine=hz3 lane=p32 ",
+        () if cfg!(feature = "hz3-percpu") => "engine=hz3 lane=percpu ",
         () if cfg!(feature = "hz3-home") => "engine=hz3 lane=home ",
         () if cfg!(feature = "hz4") => "engine=hz4 lane=default ",
         () if cfg!(feature = "hz4-home") => "engine=hz4 lane=home ",
