@@ -460,7 +460,7 @@ class Heap:
         for number, shard in enumerate(self.shards()):
             for size_class in range(1, self.anatomy["HZ_CLASS_COUNT"]):
                 home = shard + self.anatomy["hz_shard.classes"] + size_class * self.anatomy["hz_shard_class"]
-                self.take_stack(size_class, self.value(home, "hz_shard_class.surplus"))
+                self.take_stack(size_class, self.value(home, "hz_shard_class.surplus.word"))
             if "boxes" in self.anatomy.entries:
                 self.walk_boxes(number)
 
@@ -481,12 +481,12 @@ class Heap:
     def take_stack(self, size_class: int, word: int) -> None:
         """A stack of the depot: its word has the number of blocks above the index of the top batch."""
         bits = self.anatomy["INDEX_BITS"]
-        count, index = word >> bits & (1 << self.anatomy["COUNT_BITS"]) - 1, word & (1 << bits) - 1
+        count, index = word >> bits & (1 << self.anatomy["HZ_STACK_COUNT_BITS"]) - 1, word & (1 << bits) - 1
         self.rest("depot", size_class, count)
         while index != 0 and count > 0:
             kind, number = index & 1, (index >> 1) - 1
             chunk, inside = number >> self.anatomy["CHUNK_LOG2"], number & (1 << self.anatomy["CHUNK_LOG2"]) - 1
-            chunks = self.anatomy.entry("depot.chunks")
+            chunks = self.anatomy.entry("batches.chunks")
             at = self.word(chunks.value + kind * (chunks.bytes // 2) + chunk * 8)
             at += inside * self.anatomy["LONG_BYTES" if kind else "SHORT_BYTES"]
             held = self.value(at, "batch.count")
@@ -498,10 +498,10 @@ class Heap:
             index = self.value(at, "batch.next")
 
     def walk_depot(self) -> None:
-        heads, parts, head_bytes = self.anatomy.entry("depot.heads"), self.anatomy["HZ_DEPOT_PARTS"], self.anatomy["head"]
+        stacks, parts, stack_bytes = self.anatomy.entry("depot.stacks"), self.anatomy["HZ_DEPOT_PARTS"], self.anatomy["hz_part_stack"]
         for part in range(parts):
             for size_class in range(1, self.anatomy["HZ_CLASS_COUNT"]):
-                at = heads.value + part * (heads.bytes // parts) + size_class * head_bytes
+                at = stacks.value + part * (stacks.bytes // parts) + size_class * stack_bytes
                 self.take_stack(size_class, self.word(at))
 
     def walk_cpu_bins(self) -> None:

@@ -133,7 +133,7 @@ HEAP_ORDER = (
     "knobs sizeclass misuse seal class_policy counters cache/bin threads/thread_block "
     "takers pages/shard pages/grid pages/page "
     "back/pressure pages/collapse pages/page_purge pages/put pages/send way sent pages/adopt pages/supply "
-    "cache/depot cache/sampler cache/inspect cache/flush cache/room cache/age cache/refill cpu_bins "
+    "cache/batches cache/depot cache/sampler cache/inspect cache/flush cache/room cache/age cache/refill cpu_bins "
     "threads/init back/limit back/surroundings threads/park threads/orphan threads/zone threads/sleepers back/chores back/keeper "
     "threads/fork threads/thread threads/sample back/tick back/purge query resize malloc free heap "
     "report/figures report/flow report/situation report/stats config report/overview"

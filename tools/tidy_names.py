@@ -250,7 +250,7 @@ OTHER_NAMES = {
     "hz_fence_drain": "empties the quarantine",
     "entries_pass": "passes over entries",
     "hz_keeper_resume": "the keeper goes on after a fork",
-    "hz_depot_spares_return": "spare batches, not blocks",
+    "hz_spares_return": "spare batches, not blocks",
     "hz_idle_bins_flush": "sends idle bins home",
     "shard_retire": "retires all pages of a shard",
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Simulates what the depot (src/heap/cache/depot.c) costs with 2 to 128 CPUs, in cache lines that move between them.
+"""Simulates what the depot (src/heap/cache/depot.c, batches.c) costs with 2 to 128 CPUs, in cache lines that move between them.
 
 The machine here has two CPUs, so what many CPUs would pay is computed: a discrete-event simulation of CPUs that push and
 pop batches, with a directory of lines like MESI's. A line is *modified* by one CPU or *shared* by several. A CPU that has

@@ -76,7 +76,7 @@ void work(Depot *depot, model::Start *start, size_t own, unsigned steps) {
             mine.push_back(blocks);
             model::reached(POPPED);
         } else {
-            hz_depot_spares_return(unit::self());
+            hz_spares_return(unit::self());
         }
     }
 }
@@ -127,7 +127,7 @@ TEST(Depot, ABatchComesBack) {
                              void *second[batch];
                              bool have = depot.pop(first);
                              bool have_more = depot.pop(second);
-                             hz_depot_spares_return(unit::self());
+                             hz_spares_return(unit::self());
                              if (have)
                                  depot.push(first);
                              if (have_more)

@@ -51,6 +51,7 @@ extern "C" {
 #include "heap/back/purge.h"
 #include "heap/back/tick.h"
 #include "heap/cache/age.h"
+#include "heap/cache/batches.h"
 #include "heap/cache/bin.h"
 #include "heap/cache/depot.h"
 #include "heap/cache/flush.h"

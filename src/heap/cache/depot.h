@@ -8,16 +8,6 @@
 
 #include "heap/threads/thread_block.h"
 
-/* The most parts for `cpus` CPUs: 8, or a part for every 4 CPUs if that is more, but never more than HZ_DEPOT_PARTS.
-   With few parts each one's share of the limit is large; with many parts few CPUs contend for a head. */
-HZ_INLINE uint32_t hz_depot_parts_for(uint32_t cpus) {
-    return (uint32_t)hz_min(hz_max(8, cpus / 4), HZ_DEPOT_PARTS);
-}
-
-/* Divides the depot into parts among the CPUs of the last look (base/process/cpus.h), unless that would make the parts
-   fewer. Before the first call there is one part. Any thread. */
-void hz_depot_divide(void);
-
 /* Keeps `count` (1..HZ_BATCH_COUNT) blocks for another thread. False when enough of the class rests already, or when
    there is no memory for a batch. The thread has a shard. */
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count);
@@ -51,8 +41,5 @@ void hz_depot_forget_use(unsigned size_class);
 
 /* Blocks of a home class that rest in shards which were idle at the last hz_depot_was_used; 0 of any other class. */
 uint32_t hz_depot_idle_blocks(unsigned size_class);
-
-/* Returns the thread's spare batches to the depot. */
-void hz_depot_spares_return(struct hz_thread_block *self);
 
 #endif

@@ -10,6 +10,7 @@
 #include "heap/cache/flush.h"
 
 #include "heap/back/pressure.h"
+#include "heap/cache/batches.h"
 #include "heap/cache/depot.h"
 #include "heap/cache/inspect.h"
 #include "heap/pages/send.h"
@@ -154,5 +155,5 @@ void hz_thread_flush(struct hz_thread_block *thread) {
     for (unsigned index = 1; index < HZ_BINS; index++)
         if (hz_bin_held(&thread->cache, index) > 0) /* most bins are empty */
             hz_bin_send_home(thread, index);
-    hz_depot_spares_return(thread);
+    hz_spares_return(thread);
 }

@@ -16,7 +16,7 @@ static _Atomic(struct hz_shard *) shards[HZ_NUM_SHARDS];
 HZ_ANATOMY(shard, HZ_ANATOMY_OBJECT(shards, shards), HZ_ANATOMY_FIELD(hz_shard, exclusive),
            HZ_ANATOMY_FIELD(hz_shard, free_bytes), HZ_ANATOMY_FIELD(hz_shard, purged_bytes),
            HZ_ANATOMY_FIELD(hz_shard, classes), HZ_ANATOMY_SIZE(hz_shard_class),
-           HZ_ANATOMY_FIELD(hz_shard_class, surplus));
+           HZ_ANATOMY_FIELD(hz_shard_class, surplus.word));
 
 struct hz_shard *hz_shard_get(unsigned index) {
     return index < HZ_NUM_SHARDS ? hz_load_acq(&shards[index]) : NULL; /* sync: shard-publish, partner shard_make */

@@ -16,12 +16,17 @@
 
 struct hz_page;
 
+/* A stack of batches (cache/batches.h). */
+struct hz_stack {
+    _Atomic(uint64_t) word; /* sync: depot-publish; top batch, number of blocks, tag */
+    _Atomic(uint64_t) seen; /* hint: `word` as hz_stack_was_used last saw it */
+    _Atomic(bool) is_idle;  /* hint: hz_depot_was_used saw no use of it */
+};
+
 /* What a shard has of one class. */
 struct hz_shard_class {
     _Atomic(struct hz_page *) partial; /* lock: pages with free blocks, doubly linked; atomic for hints */
-    _Atomic(uint64_t) surplus;         /* sync: depot-publish; a home class's stack in the depot (depot.c) */
-    _Atomic(uint64_t) surplus_seen;    /* hint: `surplus` as hz_depot_was_used last saw it */
-    _Atomic(bool) surplus_is_idle;     /* hint: that call saw no use by the shard's threads */
+    struct hz_stack surplus;           /* a home class's stack in the depot */
     _Atomic(uint32_t) free_blocks;     /* lock: free blocks in the shard's pages; atomic for hints */
 };
 

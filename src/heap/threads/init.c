@@ -9,7 +9,7 @@
 #include "base/os/check.h"
 #include "base/process/cpus.h"
 #include "base/process/startup.h"
-#include "heap/cache/depot.h"
+#include "heap/cache/batches.h"
 #include "heap/class_policy.h"
 #include "heap/pages/page.h"
 #include "heap/threads/thread_block.h"
@@ -22,7 +22,7 @@ static struct hz_lock init_lock = HZ_LOCK_INIT(HZ_RANK_INIT);
 static void startup_look(void) {
     hz_startup_look();
     if (hz_startup_get()->has_cpus && hz_cpus_allow(hz_startup_get()->cpus))
-        hz_depot_divide();
+        hz_parts_divide();
 }
 
 bool hz_init(void) {
@@ -46,7 +46,7 @@ bool hz_init(void) {
 
 void hz_init_follow_cpus(bool asks) {
     if (hz_cpus_look(asks))
-        hz_depot_divide();
+        hz_parts_divide();
 }
 
 void hz_init_after_fork(void) {

@@ -20,7 +20,7 @@ enum {
     HZ_SPARE_KINDS = 2,
 };
 
-/* Empty depot batches that the thread keeps for its next flush (cache/depot.c). */
+/* Empty batches that the thread keeps for its next flush (cache/batches.c). */
 struct hz_spares {
     uint32_t count;
     uint32_t batches[HZ_SPARE_BATCHES];

@@ -129,7 +129,7 @@ TEST_F(Depot, ManyCpusHaveMoreParts) {
     };
     const uint32_t most = HZ_DEPOT_PARTS;
     for (const Case &each : {Case{1, 8}, {8, 8}, {32, 8}, {35, 8}, {36, 9}, {48, 12}, {64, 16}, {128, 32}, {1024, 256}})
-        EXPECT_EQ(hz_depot_parts_for(each.cpus), std::min(each.parts, most)) << each.cpus << " CPUs";
+        EXPECT_EQ(hz_parts_for(each.cpus), std::min(each.parts, most)) << each.cpus << " CPUs";
 }
 
 /* Even when pushes on one CPU have filled the depot, pushes on another CPU can add one part's share, and no more. */
@@ -137,7 +137,7 @@ TEST_F(Depot, EveryPartKeepsItsShare) {
     const std::vector<int> all = unit::cpus();
     if (HZ_DEPOT_PARTS == 1 || all.size() < 2)
         GTEST_SKIP() << "the depot has only one part";
-    const size_t parts = std::min<size_t>(all.size(), hz_depot_parts_for(static_cast<uint32_t>(all.size())));
+    const size_t parts = std::min<size_t>(all.size(), hz_parts_for(static_cast<uint32_t>(all.size())));
     const unsigned size_class = shared_class(7);
     const uint32_t full = hz_batch_count(size_class);
     auto fill_on = [&](int cpu) {
@@ -178,7 +178,7 @@ TEST_F(Depot, EmptyBatchesComeBackToWhereTheyAreNeeded) {
                 else
                     ASSERT_FALSE(pop(size_class).empty());
             }
-            hz_depot_spares_return(self_);
+            hz_spares_return(self_);
         }
         if (turn == 0)
             meta = hz_meta_bytes();
@@ -263,7 +263,7 @@ TEST_F(Depot, SpareBatchesCanBeReleased) {
         for (size_t i = 8; i-- > 0;)
             ASSERT_EQ(pop(3), batch_of(i, 1));
         size_t meta = hz_meta_bytes();
-        hz_depot_spares_return(self_);
+        hz_spares_return(self_);
         ASSERT_TRUE(push(3, batch_of(0, 1))) << "a released batch serves";
         ASSERT_EQ(pop(3), batch_of(0, 1));
         EXPECT_EQ(hz_meta_bytes(), meta) << "batches are used again";
