@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables in docs/memory.md from the sources: the bounds of src/heap/back/pressure.def, and the chores of
+"""Writes the tables in docs/memory.md from the sources: the bounds of src/policy.def, and the chores of
 src/heap/back/chores.def.
 
 usage: memory.py [--root DIRECTORY] [--print]
@@ -15,7 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = "docs/memory.md"
-BOUNDS = "src/heap/back/pressure.def"
+BOUNDS = "src/policy.def"
 CHORES = "src/heap/back/chores.def"
 KNOBS = "src/heap/knobs.def"
 DRIVERS = {

@@ -17,6 +17,7 @@ Rules:
   page        Markdown pages up to 150 lines, except CHANGELOG.md and pages that a program writes
   decision    pages of docs/decisions up to 900 words, their README.md up to 700; each section of a page is one decision of at most
               500 words, with the labels of DECISION_LABELS, a date, a status, and at most one table of at most eight rows
+  policy      src/policy.def has at most 45 rows, each with the section of a decision that exists
   condition   #if and its relatives only in base/os/compiler.h, base/os_*.c, base/os/syscall.h, config.[ch], engine_config.h,
               lanes, ways/percpu/rseq.h, workloads/common/marks.h, the public headers and headers of tests; include guards and `#ifdef __cplusplus`
               excepted
@@ -123,6 +124,7 @@ WAY_FILES = {"sent.h", "takers.h", "cpu_bins.h"}
 # What the folder of all ways with mailboxes finds in the folder of the one that it is built with.
 MAILBOX_FILES = {"mailbox.h", "takers.h"}
 # The layers below each, which it may include besides itself and the public header ("include").
+POLICY_FILES = {"src/policy.h", "src/policy.def"}  # below all layers
 BELOW = {"base": set(), "heap": {"base"}, "front": {"base", "heap"}, "engine": {"base", "heap"}}
 # The rooms of base from bottom to top: each may include only those before it.
 BASE_ROOMS = "os lists process profile map arena watch".split()
@@ -147,6 +149,8 @@ def layer_of(path: str) -> str:
         if parts[1] == "ways":
             return f"ways/{parts[2]}"
         return parts[2] if parts[1] == "engines" else parts[1]
+    if path in POLICY_FILES:
+        return "policy"
     return "include" if parts and parts[0] == "include" else ""
 
 
@@ -214,7 +218,7 @@ def layer_breach(layer: str, name: str, targets: set[str], engines: list[str]) -
     if layer == "ways/lists" and name in MAILBOX_FILES:
         return None
     common = {"ways/lists"} if is_way(layer) else set()
-    wrong = sorted(targets - {layer, "include"} - common - BELOW.get("engine" if ENGINE.match(layer) or is_way(layer) else layer, {"base"}))
+    wrong = sorted(targets - {layer, "include", "policy"} - common - BELOW.get("engine" if ENGINE.match(layer) or is_way(layer) else layer, {"base"}))
     return f'{layer} includes "{name}" of {", ".join(wrong)}' if wrong else None
 
 
@@ -243,7 +247,7 @@ def order_breach(path: str, name: str, targets: set[str]) -> str | None:
         return f"{own} is not in HEAP_ORDER (tools/tidy.py)"
     for target in sorted(targets):
         other = place_of(target)
-        if layer_of(target) == layer_of(path) != "heap" or layer_of(target) in {"base", "include"}:
+        if layer_of(target) == layer_of(path) != "heap" or layer_of(target) in {"base", "include", "policy"}:
             continue
         if other not in HEAP_ORDER:
             return f'"{name}" is not in HEAP_ORDER (tools/tidy.py)'
@@ -591,6 +595,30 @@ def check_decision(source: Source) -> Iterator[Problem]:
             yield Problem(source.path, line, "decision", breach)
 
 
+# ---- policy ----------------------------------------------------------------------------------------
+
+POLICY_ROWS = 45
+POLICY_ROW = re.compile(r'^(?:POLICY\(\w+, [^,"]+, "[^"]+", "(?P<page>[\w-]+\.md)#(?P<section>[\w-]+)"|BOUND\(\w+(?:, [^,"]+){4}), "[^"]+"\)$')
+
+
+def check_policy(source: Source) -> Iterator[Problem]:
+    """The numbers that decide where free memory rests are few, in one table, and each has a decision."""
+    if source.path != "src/policy.def":
+        return
+    rows = [(number, line) for number, line in enumerate(source.lines, 1) if line.startswith(("POLICY(", "BOUND("))]
+    if len(rows) > POLICY_ROWS:
+        yield Problem(source.path, rows[POLICY_ROWS][0], "policy", f"{len(rows)} rows; allowed: {POLICY_ROWS}")
+    for number, line in rows:
+        row = POLICY_ROW.match(line)
+        if not row:
+            yield Problem(source.path, number, "policy", "not POLICY(name, value, unit, decision, what) or BOUND(...) on one line")
+            continue
+        page = source.root / "docs/decisions" / (row["page"] or "README.md")
+        titles = re.findall(r"(?m)^## (.+)$", page.read_text(encoding="utf-8")) if page.is_file() else []
+        if row["page"] and row["section"] not in {title.lower().replace(" ", "-") for title in titles}:
+            yield Problem(source.path, number, "policy", f"there is no decision {row['page']}#{row['section']}")
+
+
 # ---- format ----------------------------------------------------------------------------------------
 
 
@@ -623,6 +651,7 @@ RULES: dict[str, Callable[[Source], Iterator[Problem]]] = {
     "width": check_width,
     "page": check_page,
     "decision": check_decision,
+    "policy": check_policy,
 }
 
 

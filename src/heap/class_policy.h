@@ -9,6 +9,7 @@
 #include "base/watch/guard_pool.h"
 #include "heap/knobs.h"
 #include "heap/sizeclass.h"
+#include "policy.h"
 
 /* Most blocks of the class that a bin can hold. */
 HZ_INLINE uint32_t hz_bin_capacity(unsigned size_class) {
@@ -17,19 +18,6 @@ HZ_INLINE uint32_t hz_bin_capacity(unsigned size_class) {
     size_t least = hz_max(hz_min(HZ_BIN_COUNT_MIN, HZ_BIN_BYTES_MAX / bytes), 2);
     return (uint32_t)hz_max(count, least) & ~1U; /* even, since half a bin is a batch */
 }
-
-enum {
-    HZ_BIN_NEW_COUNT = 1, /* room of a new bin: the program gets the only block, so its free is inspected */
-    HZ_BIN_FIRST_COUNT = 4,
-    HZ_BIN_FIRST_COUNT_LARGE = 2, /* from this many bytes on: */
-    HZ_BIN_FIRST_LARGE_BYTES = 1024,
-};
-
-/* Long blocks for which there is room: in the bins of one thread, about what a CPU's own caches hold, and of all. */
-enum {
-    HZ_LONG_ROOM_BYTES = 2 << 20,
-    HZ_LONG_ROOM_BYTES_MAX = 32 << 20,
-};
 
 /* Whether the class's blocks are so large that a bin pays for the room of each. */
 HZ_INLINE bool hz_class_is_long(unsigned size_class) {

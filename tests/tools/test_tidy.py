@@ -683,3 +683,22 @@ def test_bad_arguments(tmp_path):
     assert rule.returncode == 2 and "'beauty'" in rule.stderr and "include" in rule.stderr
     empty = run_tool("--root", tmp_path)
     assert empty.returncode == 2 and "it has no files" in empty.stderr
+
+
+# ---- policy ----------------------------------------------------------------------------------------
+
+ROW = 'POLICY(HZ_ROOM, 4 << 20, "bytes", "a.md#{}", "at most, so far")\n'
+
+
+def test_policy(tree):
+    pages = {"docs/decisions/a.md": "## Two words\n"}
+    bound = 'BOUND(TICK, 16 << 20, 2 << 20, 0, 1, "a tick")\n'
+    assert tree({**pages, "src/policy.def": ROW.format("two-words") * 44 + bound}, "policy") == []
+    [problem] = tree({**pages, "src/policy.def": ROW.format("two-words") * 45 + bound}, "policy")
+    assert problem == "src/policy.def:46: [policy] 46 rows; allowed: 45"
+    problems = tree({**pages, "src/policy.def": ROW.format("two") + ROW.replace("a.md", "b.md").format("two") + "POLICY(A, 1)\n"}, "policy")
+    assert [problem.partition("[policy] ")[2] for problem in problems] == [
+        "there is no decision a.md#two",
+        "there is no decision b.md#two",
+        "not POLICY(name, value, unit, decision, what) or BOUND(...) on one line",
+    ]

@@ -19,6 +19,7 @@
 #include "base/map/space.h"
 #include "base/os/check.h"
 #include "base/os/os.h"
+#include "policy.h"
 
 #include <string.h>
 
@@ -26,18 +27,12 @@ enum {
     DIRECTORY_COUNT = 1 << 18, /* 1 TiB of segments */
     DIRECTORY_TIGHT_COUNT = 1 << 12,
     ENTRY_DATA_BYTES = 1 << 20, /* what an entry describes counts as more against RLIMIT_DATA */
-    TAIL_SHARE = 4,          /* a block that shrinks by more than 1/4 within its units gives the tail's memory back */
-    CACHE_LOOK_MS = 250,     /* a direct block that was in the cache at two looks so far apart leaves it */
-    CACHE_BLOCKS_MAX = 1024, /* that leave in one call */
-    PURGE_DELAY_MS = 500,    /* free pages and units rest this long before a tick purges them */
+    CACHE_BLOCKS_MAX = 1024,    /* that leave in one call */
     TICK_MS = 100,
     TICK_BUDGET_PAGES = 512,
-    IDLE_MS = 2000,        /* a tick unmaps segments that were free and clean so long, */
     IDLE_MOST = 16,        /* at most so many, */
-    IDLE_KEPT = 4,         /* and keeps a few */
     PROBE_BYTES = 1 << 30, /* before a block grows by so much and moves, the OS is asked whether it gives that */
 
-    BUDGET_LOW_SHARE = 4,   /* a purge goes 1/4 below the budget, so that not each free has to purge */
     BUDGET_STEP_PAGES = 64, /* most pages that one free purges */
 };
 
@@ -292,7 +287,8 @@ void hz_arena_idle_end(uint32_t idle_ms, unsigned most) {
     for (uint32_t from = 0; most > 0 && hz_runmap_next_unused(&hz_arena.pages, from, &index); from = index + 1) {
         /* relaxed: hint */
         bool is_idle = hz_arena_masks_get(index).dirty == 0 &&
-                       now - hz_load_rlx(&hz_arena.pages.freed_at_ms[index]) >= idle_ms && kept++ >= IDLE_KEPT;
+                       now - hz_load_rlx(&hz_arena.pages.freed_at_ms[index]) >= idle_ms &&
+                       kept++ >= HZ_SEGMENT_IDLE_KEPT;
         most -= is_idle && segment_release_unused(index) > 0;
     }
 }
@@ -373,7 +369,7 @@ static void budget_keep(size_t most) {
     /* relaxed, all: the CAS picks one thread, and publishes nothing */
     if (hz_load_rlx(&hz_arena.purging) || !hz_cas_rlx_rlx(&hz_arena.purging, &expected, true))
         return;
-    most = hz_min(most, resting - (limit - limit / BUDGET_LOW_SHARE));
+    most = hz_min(most, resting - (limit - limit / HZ_BUDGET_LOW_SHARE));
     size_t purged = 0;
     if (units > resting / 2) {
         (void)cache_empty(); /* so that what rests the longest goes first */
@@ -538,7 +534,7 @@ static bool cache_empty(void) {
 
 static void cache_age(void) {
     uint32_t taken;
-    while ((taken = hz_direct_cache_take_old(CACHE_LOOK_MS)) != HZ_DIRECT_NONE)
+    while ((taken = hz_direct_cache_take_old(HZ_DIRECT_LOOK_MS)) != HZ_DIRECT_NONE)
         direct_end(cached_segment(taken), false);
 }
 
@@ -652,7 +648,7 @@ static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t 
     size_t end = hz_min(old_bytes, (size_t)units << HZ_UNIT_LOG2);
     if (end > bytes && is_altered)
         tail_renew(base + bytes, end - bytes);
-    else if (end > bytes && old_bytes - bytes > old_bytes / TAIL_SHARE)
+    else if (end > bytes && old_bytes - bytes > old_bytes / HZ_DIRECT_TAIL_SHARE)
         (void)hz_os_purge(base + bytes, end - bytes);
     if (units < old_units)
         hz_region_release(region, base + ((size_t)units << HZ_UNIT_LOG2), old_units - units, is_altered);
@@ -731,11 +727,11 @@ void hz_arena_tick(void) {
     uint64_t last = hz_load_rlx(&hz_arena.ticked_at_ms); /* relaxed: hint */
     /* relaxed: the CAS picks one thread, and publishes nothing */
     if (now >= last + TICK_MS && hz_cas_rlx_rlx(&hz_arena.ticked_at_ms, &last, now)) {
-        hz_arena_purge(PURGE_DELAY_MS, TICK_BUDGET_PAGES);
+        hz_arena_purge(HZ_PURGE_DELAY_MS, TICK_BUDGET_PAGES);
         hz_budget_age(hz_arena_resting_bytes());
         (void)tables_give_up();
         budget_keep(TICK_BUDGET_PAGES << HZ_PAGE_LOG2);
-        hz_arena_idle_end(IDLE_MS, IDLE_MOST);
+        hz_arena_idle_end(HZ_SEGMENT_IDLE_MS, IDLE_MOST);
     }
 }
 

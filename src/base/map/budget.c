@@ -5,28 +5,22 @@
 
 #include "base/os/atomic.h"
 #include "base/os/os.h"
+#include "policy.h"
 
 enum {
-    BUDGET_BYTES = 4 << 20,
-    BUDGET_USED_SHARE = 64,        /* ... and 1/64 of what is in use */
-    BUDGET_LOOP_BYTES = 128 << 20, /* ... and at most this much more for a loop that frees and allocates it again */
-    BUDGET_LOOP_BYTES_MIN = 1 << 20,
-    /* ... of which pages may have this much, and 1/8 of what is in use: where no tick comes it stays */
-    BUDGET_LOOP_PAGES_BYTES = 8 << 20,
-    BUDGET_LOOP_USED_SHARE = 8,
     REFUSED_MS = 1000,
     REFUSALS_MAX = 6, /* that double the pause */
 };
 
-static _Atomic(size_t) rest_bytes = BUDGET_BYTES; /* hint: the fixed part */
-static _Atomic(size_t) loop_bytes;                /* hint: what is allowed in addition, for a loop */
-static _Atomic(size_t) regret_bytes;              /* hint: what was purged lately because the budget was exceeded */
-static _Atomic(bool) loop_used;                   /* hint: loop_bytes was needed since the last tick */
-static _Atomic(size_t) soft_limit;                /* hint; 0: none */
-static _Atomic(bool) skips_direct;                /* hint: the soft limit does not count direct blocks */
-static _Atomic(size_t) hard_limit;                /* hint */
-static _Atomic(uint32_t) refusals;                /* hint: in a row; 0: the last purge succeeded */
-static _Atomic(uint64_t) pause_end_ms;            /* hint */
+static _Atomic(size_t) rest_bytes = HZ_BUDGET_BYTES; /* hint: the fixed part */
+static _Atomic(size_t) loop_bytes;                   /* hint: what is allowed in addition, for a loop */
+static _Atomic(size_t) regret_bytes;                 /* hint: what was purged lately because the budget was exceeded */
+static _Atomic(bool) loop_used;                      /* hint: loop_bytes was needed since the last tick */
+static _Atomic(size_t) soft_limit;                   /* hint; 0: none */
+static _Atomic(bool) skips_direct;                   /* hint: the soft limit does not count direct blocks */
+static _Atomic(size_t) hard_limit;                   /* hint */
+static _Atomic(uint32_t) refusals;                   /* hint: in a row; 0: the last purge succeeded */
+static _Atomic(uint64_t) pause_end_ms;               /* hint */
 
 void hz_budget_limits_set(size_t soft_bytes, size_t hard_bytes, bool soft_skips_direct) {
     hz_store_rlx(&skips_direct, soft_skips_direct); /* relaxed, all: hint */
@@ -48,7 +42,7 @@ bool hz_budget_soft_skips_direct(void) {
 
 /* The budget without its addition for loops. The fixed part is at most PTRDIFF_MAX, so no sum overflows. */
 static size_t base_of(size_t used) {
-    return hz_load_rlx(&rest_bytes) + used / BUDGET_USED_SHARE; /* relaxed: hint */
+    return hz_load_rlx(&rest_bytes) + used / HZ_BUDGET_USED_SHARE; /* relaxed: hint */
 }
 
 bool hz_budget_is_paused(void) {
@@ -67,7 +61,7 @@ void hz_budget_told(bool done) {
 }
 
 size_t hz_budget_limit(size_t used, size_t resting_units) {
-    size_t most = BUDGET_LOOP_PAGES_BYTES + resting_units + used / BUDGET_LOOP_USED_SHARE;
+    size_t most = HZ_BUDGET_LOOP_PAGES_BYTES + resting_units + used / HZ_BUDGET_LOOP_USED_SHARE;
     return base_of(used) + hz_min(hz_load_rlx(&loop_bytes), most); /* relaxed: hint */
 }
 
@@ -82,10 +76,10 @@ void hz_budget_learn(size_t fresh, size_t reused, size_t used, size_t resting) {
     if (fresh > 0) {
         size_t purged = hz_load_rlx(&regret_bytes);
         size_t regret = hz_min(fresh, purged);
-        if (regret == 0 || loop >= BUDGET_LOOP_BYTES)
+        if (regret == 0 || loop >= HZ_BUDGET_LOOP_BYTES)
             return;
         hz_store_rlx(&regret_bytes, purged - regret); /* a store: differences could fall below 0 */
-        hz_store_rlx(&loop_bytes, hz_min(loop + regret, BUDGET_LOOP_BYTES));
+        hz_store_rlx(&loop_bytes, hz_min(loop + regret, HZ_BUDGET_LOOP_BYTES));
         hz_store_rlx(&loop_used, true);
     } else if (loop > 0 && !hz_load_rlx(&loop_used) && resting + reused > base_of(used)) {
         hz_store_rlx(&loop_used, true);
@@ -104,7 +98,7 @@ void hz_budget_age(size_t resting) {
     if (is_used)
         hz_store_rlx(&loop_used, false);
     else
-        hz_store_rlx(&loop_bytes, left < BUDGET_LOOP_BYTES_MIN || has_ended ? 0 : left);
+        hz_store_rlx(&loop_bytes, left < HZ_BUDGET_LOOP_BYTES_MIN || has_ended ? 0 : left);
 }
 
 bool hz_budget_rest_set(size_t bytes) {

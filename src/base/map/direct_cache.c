@@ -7,6 +7,7 @@
 #include "base/os/anatomy.h"
 #include "base/os/atomic.h"
 #include "base/os/os.h"
+#include "policy.h"
 
 enum {
     KEPT_GROUPS = 16,
@@ -15,7 +16,6 @@ enum {
     /* a slot: 1 + number of the entry, length in pages of 4 KiB, whether a look has seen it; 0: empty */
     KEPT_INDEX_BITS = 32,
     KEPT_PAGES_BITS = 20,
-    KEPT_SHARE = 8,        /* a block may be longer than what is asked for by this part of it */
     KEPT_TOTAL_UNITS = 32, /* the first bit of the units in kept_total */
 };
 
@@ -64,7 +64,7 @@ static uint32_t kept_left(uint64_t word) {
 static bool kept_fits(uint64_t word, size_t bytes) {
     size_t length = kept_bytes(word);
     return word != 0 && kept_units(word) == (bytes + HZ_UNIT_BYTES - 1) >> HZ_UNIT_LOG2 &&
-           length - length / KEPT_SHARE <= bytes;
+           length - length / HZ_DIRECT_WASTE_SHARE <= bytes;
 }
 
 /* The block in the slot, which becomes empty if it still has this word. */

@@ -2,9 +2,10 @@
  * keeper.c - see keeper.h. Started by front/override/override_thread.c when the program has started a thread;
  * otherwise, when a second thread has attached, by the next slow path of malloc.
  *
- * While much happens the keeper does a round of chores (chores.h) every HZ_DEPOT_AGE_MS, otherwise every SLOW_MS. When
- * nothing has changed for QUIET_MS, nothing can age any more, so the keeper sleeps without a timer until a thread comes
- * to a slow path. Without a barrier it cannot: then its waits double, up to SLOWEST_MS.
+ * While much happens the keeper does a round of chores (chores.h) every HZ_DEPOT_AGE_MS, otherwise every
+ * HZ_KEEPER_SLOW_MS. When nothing has changed for HZ_KEEPER_QUIET_MS, nothing can age any more, so the keeper sleeps
+ * without a timer until a thread comes to a slow path. Without a barrier it cannot: then its waits double, up to
+ * SLOWEST_MS.
  *
  * Edge "park": the keeper says that it sleeps, has all threads pass a barrier, and then looks whether a thread is in a
  * slow path, or was in one since the last round. So either the keeper sees a thread that enters a slow path, or that
@@ -35,6 +36,7 @@
 #include "heap/pages/shard.h"
 #include "heap/threads/init.h"
 #include "heap/threads/park.h"
+#include "policy.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -47,12 +49,7 @@ enum keeper_state { KEEPER_NONE, KEEPER_STARTING, KEEPER_RUNS, KEEPER_ENDS, KEEP
 enum reason { NOT_NEEDED, FORBIDDEN, NO_THREAD, NO_MEMORY, CONFINED, FIRST_ENDED, GAVE_WAY };
 
 enum {
-    SLOW_MS = 1200, /* from one round to the next while little happens: with what wakes it, less than one a second */
-    SLOWEST_MS = 10000, /* the same where the keeper cannot sleep without a timer */
-    QUIET_MS = 2000,    /* without a change for so long nothing can age any more */
-    /* If what rests has changed by so much since the last round, the next one comes soon. Less may rest a little
-       longer. This is twice what the arena may keep in any case (budget.h). */
-    MUCH_BYTES = 8 << 20,
+    SLOWEST_MS = 10000,   /* the same where the keeper cannot sleep without a timer */
     RETRY_MS = 1000,      /* from a start that failed to the next try; twice as long after each, */
     RETRY_MS_MAX = 64000, /* but no longer than this */
 };
@@ -188,7 +185,7 @@ struct pace {
 
 static void pace_wait(struct pace *pace) {
     uint64_t now = hz_os_now_ms();
-    if (now < pace->hurried_ms + QUIET_MS)
+    if (now < pace->hurried_ms + HZ_KEEPER_QUIET_MS)
         hz_os_wait_ms(&state, KEEPER_RUNS, HZ_DEPOT_AGE_MS);
     else if (wait_slowly(pace->slow_ms))
         pace->hurried_ms = hz_os_now_ms();
@@ -198,12 +195,12 @@ static void pace_wait(struct pace *pace) {
 static bool pace_note(struct pace *pace, const struct hz_turn *round) {
     size_t before = pace->rest_bytes;
     pace->rest_bytes = round->rest_bytes;
-    if (hz_max(before, round->rest_bytes) - hz_min(before, round->rest_bytes) >= MUCH_BYTES)
+    if (hz_max(before, round->rest_bytes) - hz_min(before, round->rest_bytes) >= HZ_KEEPER_MUCH_BYTES)
         pace->hurried_ms = round->now_ms;
     if (round->has_changed)
         pace->changed_ms = round->now_ms;
-    bool is_quiet = round->now_ms >= pace->changed_ms + QUIET_MS;
-    pace->slow_ms = is_quiet ? (uint32_t)hz_min(2 * pace->slow_ms, SLOWEST_MS) : SLOW_MS;
+    bool is_quiet = round->now_ms >= pace->changed_ms + HZ_KEEPER_QUIET_MS;
+    pace->slow_ms = is_quiet ? (uint32_t)hz_min(2 * pace->slow_ms, SLOWEST_MS) : HZ_KEEPER_SLOW_MS;
     return is_quiet;
 }
 
@@ -220,7 +217,7 @@ static bool nobody_is_left(const struct hz_thread_block *self) {
 
 static void keeper_work(struct hz_thread_block *self, bool has_own_files) {
     uint64_t start = hz_os_now_ms();
-    struct pace pace = {.hurried_ms = start, .changed_ms = start, .slow_ms = SLOW_MS};
+    struct pace pace = {.hurried_ms = start, .changed_ms = start, .slow_ms = HZ_KEEPER_SLOW_MS};
     while (hz_load_rlx(&state) == KEEPER_RUNS) { /* relaxed: the wait publishes it */
         pace_wait(&pace);
         if (hz_life_is_lost(&hz_first_life))
@@ -241,7 +238,7 @@ static void keeper_work(struct hz_thread_block *self, bool has_own_files) {
         round_end(self);
         keeper_sleep(self);
         pace.changed_ms = hz_os_now_ms();
-        pace.slow_ms = SLOW_MS;
+        pace.slow_ms = HZ_KEEPER_SLOW_MS;
     }
 }
 

@@ -9,13 +9,13 @@
 #include "base/os/hooks.h"
 #include "base/os/os.h"
 #include "base/process/cgroup.h"
+#include "policy.h"
 
 enum {
     PURGE_MS_MIN = 20,   /* from one purge to the next at least this long, */
     PURGE_SHARE = 16,    /* and this many times as long as the purge took, */
     PURGE_MS_MAX = 1000, /* but no longer than this */
     REARM_SHARE = 16,    /* the callback is called again after the heap was this part below the soft limit */
-    GROUP_SHARE = 8,     /* 1/8 of memory.max is left to all that is not heap */
 };
 
 static struct hz_lock limit_lock;                        /* a leaf */
@@ -65,7 +65,7 @@ void hz_heap_limit_default(const char *groups, const char *root) {
     if (!hz_cgroup_memory(groups, root, &high, &max)) /* perhaps the program has changed its root since the last look */
         return;
     bool is_limited = high != SIZE_MAX || max != SIZE_MAX;
-    limit_set(is_limited ? hz_min(high, max - max / GROUP_SHARE) : 0, 0, false);
+    limit_set(is_limited ? hz_min(high, max - max / HZ_LIMIT_GROUP_SHARE) : 0, 0, false);
 }
 
 size_t hz_heap_limit_soft(bool *is_default) {

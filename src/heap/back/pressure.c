@@ -5,10 +5,9 @@
 
 #include "base/arena/arena.h"
 #include "heap/pages/page.h"
+#include "policy.h"
 
 enum {
-    DENSE_SHARE = 2, /* a class is sparse if less than one in this many of its blocks is out */
-    OUT_AGE_SHARE = 8,
     SPARSE_WORDS = (HZ_CLASS_COUNT + 63) / 64,
 };
 
@@ -48,11 +47,11 @@ bool hz_class_look(unsigned size_class) {
         unused += hz_load_rlx(&shard->classes[size_class].free_blocks); /* relaxed: hint */
     size_t out = blocks - hz_min(blocks, unused);
     uint64_t bit = UINT64_C(1) << (size_class % 64);
-    if (out * DENSE_SHARE < blocks)
+    if (out * HZ_SPARSE_SHARE < blocks)
         hz_or_rlx(&sparse[size_class / 64], bit);
     else if (hz_class_is_sparse(size_class))
         hz_and_rlx(&sparse[size_class / 64], ~bit);
-    return out * DENSE_SHARE < blocks;
+    return out * HZ_SPARSE_SHARE < blocks;
 }
 
 static size_t out_of(struct totals totals) {
@@ -81,13 +80,13 @@ void hz_pressure_look(void) {
 
 void hz_pressure_age(void) {
     size_t recent = hz_pressure_recent_out();
-    hz_store_rlx(&recent_out, hz_max(recent - recent / OUT_AGE_SHARE, hz_pressure_out())); /* relaxed: hint */
+    hz_store_rlx(&recent_out, hz_max(recent - recent / HZ_OUT_AGE_SHARE, hz_pressure_out())); /* relaxed: hint */
 }
 
 enum bound_name {
-#define BOUND(name, bytes, thread_bytes, most, share, text) BOUND_##name,
-#include "heap/back/pressure.def"
-#undef BOUND
+#define POLICY(name, value, unit, decision, what)
+#define BOUND(name, bytes, thread_bytes, most, share, when) BOUND_##name,
+#include "policy.def"
 };
 
 struct bound {
@@ -98,14 +97,14 @@ struct bound {
 };
 
 static const struct bound bounds[] = {
-#define BOUND(name, bytes, thread_bytes, most, share, text) {bytes, thread_bytes, most, share},
-#include "heap/back/pressure.def"
-#undef BOUND
+#define POLICY(name, value, unit, decision, what)
+#define BOUND(name, bytes, thread_bytes, most, share, when) {bytes, thread_bytes, most, share},
+#include "policy.def"
 };
 
 _Static_assert((int)BOUND_TICK_BESIDE == (int)HZ_TICK_BESIDE && (int)BOUND_TICK_ALONE == (int)HZ_TICK_ALONE &&
                    (int)BOUND_ROUND == (int)HZ_ROUND,
-               "pressure.def begins with a bound for each driver");
+               "policy.def begins with a bound for each driver");
 
 static bool is_above(size_t bytes, enum bound_name name, size_t out) {
     const struct bound *bound = &bounds[name];

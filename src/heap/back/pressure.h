@@ -45,7 +45,7 @@ enum hz_pressure {
     HZ_OVER,  /* above the soft limit, with more than the limit's bound held: blocks of all classes go home */
 };
 
-/* What pressure.def says for the driver. `resting`: the bytes in the depot. */
+/* What the bounds of policy.def say for the driver. `resting`: the bytes in the depot. */
 enum hz_pressure hz_pressure_get(enum hz_driver driver, size_t resting);
 
 /* Threads that are attached and not parked, which share what all bins may have; at least 1. A thread joins because it

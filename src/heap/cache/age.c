@@ -6,9 +6,7 @@
 #include "heap/back/pressure.h"
 #include "heap/cache/depot.h"
 #include "heap/pages/send.h"
-
-/* A class in use sends one in this many of its blocks home in each round; of a home class, each shard that uses it. */
-enum { AGE_SHARE = 32 };
+#include "policy.h"
 
 static _Atomic(uint32_t) due_blocks[HZ_CLASS_COUNT]; /* hint: blocks that are still to go home in this round */
 static _Atomic(uint32_t) due_class;                  /* hint: no class before this one has something due */
@@ -30,7 +28,8 @@ void hz_age_depot_begin(void) {
         bool idle = !hz_depot_was_used(size_class);
         uint32_t all = idle || hz_class_is_sparse(size_class) ? rest : hz_depot_idle_blocks(size_class);
         uint32_t used = rest - (uint32_t)hz_min(all, rest);
-        hz_store_rlx(&due_blocks[size_class], all + (used + AGE_SHARE - 1) / AGE_SHARE); /* relaxed: hint */
+        hz_store_rlx(&due_blocks[size_class],
+                     all + (used + HZ_DEPOT_AGE_SHARE - 1) / HZ_DEPOT_AGE_SHARE); /* relaxed: hint */
         hz_depot_forget_passing(size_class);
     }
     hz_store_rlx(&due_class, 1); /* relaxed: hint */

@@ -17,8 +17,7 @@
 #include "heap/cache/batches.h"
 #include "heap/pages/page.h"
 #include "heap/pages/shard.h"
-
-enum { PASSING = 2 }; /* ageing rounds a class stays "passing" after its last cross-thread pop */
+#include "policy.h"
 
 static struct hz_part_stack stacks[HZ_DEPOT_PARTS][HZ_CLASS_COUNT]; /* a home class's are in the shards (shard.h) */
 static _Atomic(uint32_t) passing[HZ_CLASS_COUNT]; /* hint: above 0 while threads take what others pushed */
@@ -100,8 +99,8 @@ uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **
     uint32_t index =
         is_home ? hz_stack_pop(surplus_of(self->shard, size_class), most) : parts_pop(size_class, hz_part_here(), most);
     uint32_t count = hz_batch_take(self, size_class, index, out, &from);
-    if (!is_home && from != hz_thread_mark(self) && hz_load_rlx(&passing[size_class]) != PASSING)
-        hz_store_rlx(&passing[size_class], PASSING); /* relaxed, both: hint */
+    if (!is_home && from != hz_thread_mark(self) && hz_load_rlx(&passing[size_class]) != HZ_DEPOT_PASSING_ROUNDS)
+        hz_store_rlx(&passing[size_class], HZ_DEPOT_PASSING_ROUNDS); /* relaxed, both: hint */
     return count;
 }
 

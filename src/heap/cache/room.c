@@ -13,19 +13,11 @@
 #include "base/map/budget.h"
 #include "heap/back/pressure.h"
 #include "heap/cache/flush.h"
+#include "policy.h"
 
 enum {
-    SPARSE_ROOM = 8,     /* blocks */
-    OLD_VISITS = 64,     /* a bin may be emptied for another one if its last visit is more than 64 visits ago, */
-    OLD_GAPS = 8,        /* and more than 8 times as many as usually lie between two visits of the other one */
     GAP_MAX = UINT8_MAX, /* visits; a gap takes one byte in the thread block */
     VISITS_BETWEEN = 16, /* after a search that found no such bin, visits until the next search */
-    CROWD = 1024, /* threads: of more, each would keep a little of every class, which is more than most have live */
-    CROWD_FREE_SHARE = 128, /* as HZ_ROOM_FREE_SHARE, in a crowd */
-    LIMIT_SHARE = 16,       /* all bins together may have room for 1/16 of the soft limit */
-    LONG_COUNT = 512,       /* only bins of small blocks have capacity for more blocks than this, */
-    LONG_FREE_SHARE = 64,   /* and grow beyond it only within this share, instead of HZ_ROOM_FREE_SHARE */
-    EXCESS_SHARE = 16, /* room shrinks if it exceeds the allowance by more than 1/16: the allowance varies a little */
 };
 
 /* Only classes of long blocks have a lower first room (hz_bin_first). For most bins of a new thread this spares a look
@@ -37,7 +29,7 @@ enum { LEAST_FIRST = HZ_BIN_FIRST_COUNT_LARGE };
 static size_t allowance_of(size_t threads) {
     size_t room = HZ_ROOM_BYTES + (HZ_ROOM_SHARED_BYTES + hz_pressure_recent_out_short() / 2) / threads;
     size_t limit = hz_budget_soft_limit();
-    return HZ_LIKELY(limit == 0) ? room : hz_min(room, limit / LIMIT_SHARE / threads);
+    return HZ_LIKELY(limit == 0) ? room : hz_min(room, limit / HZ_ROOM_LIMIT_SHARE / threads);
 }
 
 size_t hz_allowance(void) {
@@ -82,11 +74,11 @@ struct allowed {
 /* The room up to which visits may double a bin's room now. */
 static uint32_t room_limit(const struct hz_thread_block *self, unsigned size_class, const struct allowed *allowed) {
     const struct hz_class_shape *shape = &hz_class_shapes[size_class];
-    bool is_crowded = allowed->threads > CROWD;
-    if (self->room_bytes >= allowed->bytes / (is_crowded ? CROWD_FREE_SHARE : HZ_ROOM_FREE_SHARE))
+    bool is_crowded = allowed->threads > HZ_ROOM_CROWD;
+    if (self->room_bytes >= allowed->bytes / (is_crowded ? HZ_ROOM_CROWD_FREE_SHARE : HZ_ROOM_FREE_SHARE))
         return is_crowded ? shape->first : shape->start;
-    bool may_be_long = self->room_bytes < allowed->bytes / LONG_FREE_SHARE;
-    return (uint32_t)hz_min(shape->capacity, may_be_long ? HZ_BIN_COUNT : LONG_COUNT);
+    bool has_ample = self->room_bytes < allowed->bytes / HZ_ROOM_AMPLE_SHARE;
+    return (uint32_t)hz_min(shape->capacity, has_ample ? HZ_BIN_COUNT : HZ_BIN_COUNT_USUAL);
 }
 
 /* Counts a visit, and smooths the number of visits between two for the class. */
@@ -100,7 +92,7 @@ static void visit_count(struct hz_thread_block *self, unsigned size_class) {
    classes have long blocks, or both have not. */
 static void old_bin_empty(struct hz_thread_block *self, unsigned size_class) {
     unsigned oldest = 0;
-    uint32_t oldest_age = (uint32_t)hz_max(OLD_GAPS * self->visit_gaps[size_class], OLD_VISITS);
+    uint32_t oldest_age = (uint32_t)hz_max(HZ_ROOM_OLD_GAPS * self->visit_gaps[size_class], HZ_ROOM_OLD_VISITS);
     bool is_long = hz_class_is_long(size_class);
     unsigned behind = is_long ? HZ_CLASS_COUNT : HZ_LONG_CLASS_FIRST;
     for (unsigned other = is_long ? HZ_LONG_CLASS_FIRST : 1; other < behind; other++) {
@@ -141,15 +133,15 @@ bool hz_room_visit(struct hz_thread_block *self, unsigned size_class) {
         old_bin_empty(self, size_class);
     if (wanted > room && may_have(self, size_class, more, &allowed))
         hz_room_set(self, size_class, wanted);
-    return self->room_bytes > allowed.bytes + allowed.bytes / EXCESS_SHARE;
+    return self->room_bytes > allowed.bytes + allowed.bytes / HZ_ROOM_EXCESS_SHARE;
 }
 
 void hz_room_shrink(struct hz_thread_block *self, unsigned index) {
     if (index == HZ_REMOTE_BIN)
         return;
     uint32_t room = hz_bin_room(&self->cache, index);
-    uint32_t target =
-        hz_class_is_sparse(index) ? SPARSE_ROOM : (uint32_t)hz_max(room / 2 & ~1U, hz_class_shapes[index].first);
+    uint32_t target = hz_class_is_sparse(index) ? HZ_ROOM_SPARSE_COUNT
+                                                : (uint32_t)hz_max(room / 2 & ~1U, hz_class_shapes[index].first);
     uint32_t held = hz_bin_held(&self->cache, index);
     /* the class may have become sparse just now; a long block for which there is no room goes home */
     uint32_t needed = hz_class_is_long(index) ? held : (held + 2) & ~1U;

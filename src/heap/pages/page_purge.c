@@ -8,12 +8,12 @@
 
 #include "heap/pages/page.h"
 #include "heap/seal.h"
+#include "policy.h"
 
 enum {
     CALLS_AT_ONCE = 16,       /* most calls of the OS under one lock */
     TRIED = (int)(1U << 30),  /* in looked_free: the look left no unit to purge, */
     SPARED = (int)(1U << 29), /* or what it left is worth less than the huge page that it lies in */
-    HUGE_SHARE = 4,           /* a huge page is broken up for at least 1/4 of a page, except by a trim */
 };
 
 struct walk {
@@ -100,7 +100,7 @@ static bool is_worth_huge(const struct walk *walk, const struct hz_page *page, u
         return false;
     unsigned unit = hz_segment_page(page->start) / (HZ_HUGE_BYTES / HZ_PAGE_BYTES);
     size_t run_bytes = (size_t)hz_load_rlx(&page->run_pages) << HZ_PAGE_LOG2; /* relaxed: lock */
-    return ((size_t)__builtin_popcountll(units) << hz_page_unit_log2(page)) < run_bytes / HUGE_SHARE &&
+    return ((size_t)__builtin_popcountll(units) << hz_page_unit_log2(page)) < run_bytes / HZ_HUGE_BREAK_SHARE &&
            hz_huge_is_asked(&hz_segment_get(page->start)->huge, unit);
 }
 

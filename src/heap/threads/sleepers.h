@@ -5,9 +5,7 @@
 #define HZ_HEAP_THREADS_SLEEPERS_H
 
 #include "heap/threads/thread_block.h"
-
-/* How long a thread must leave its bins unused: a shorter pause may be a wait for a CPU. */
-enum { HZ_SLEEPER_MS = 1000 };
+#include "policy.h"
 
 /* What the keeper finds of a thread, in rising order. */
 enum hz_activity {

@@ -12,6 +12,7 @@
 #include "heap/pages/page.h"
 #include "heap/pages/put.h"
 #include "heap/seal.h"
+#include "policy.h"
 
 #include <string.h>
 
@@ -26,10 +27,8 @@ struct zone_large {
 
 /* A destroyed zone keeps some of its pages for the next zone, because making and retiring a page takes longer than
    thirty allocations: each page from which only a cursor has taken blocks, and others as long as all together have at
-   most KEPT_PAGES_MAX arena pages. The kept pages age like all free pages (page_purge.c). */
+   most HZ_ZONE_KEPT_PAGES arena pages. The kept pages age like all free pages (page_purge.c). */
 enum {
-    KEPT_PAGES_MAX = 16,
-    WARM_ZONES_MAX = 4,    /* spare zones that keep pages; can be a few more when threads drop zones at the same time */
     WANT_MIN = 1 << 12,    /* bytes that a cursor takes at first; twice as much after each time, */
     CURSOR_COUNT_MAX = 64, /* but no more than so many blocks, or HZ_ZONE_WANT_MAX bytes */
     STRANGERS_MIN = 64,    /* blocks that other threads take before one of them becomes the user, the first time; */
@@ -299,7 +298,7 @@ static void page_drop_locked(struct hz_zone *zone, struct hz_page *page, bool ke
 
 /* How many arena pages are kept beside those of plain pages. */
 static unsigned pages_kept(const struct hz_zone *zone) {
-    unsigned keep = KEPT_PAGES_MAX;
+    unsigned keep = HZ_ZONE_KEPT_PAGES;
     for (struct hz_page *page = zone->shard.zone_pages; page != NULL && keep > 0; page = page->zone_next)
         keep -= is_plain(zone, page) ? 1 : 0;
     return keep;
@@ -348,7 +347,7 @@ static void blocks_drop_locked(struct hz_zone *zone, bool is_warm) {
 
 void hz_zone_drop(struct hz_zone *zone) {
     /* relaxed: hint. What the program may have told the kernel about the blocks ends when their pages are retired */
-    bool is_warm = hz_load_rlx(&warm_zones) < WARM_ZONES_MAX && !hz_arena_is_over_soft() && !hz_attributes_are_set();
+    bool is_warm = hz_load_rlx(&warm_zones) < HZ_ZONE_WARM_MAX && !hz_arena_is_over_soft() && !hz_attributes_are_set();
     zone_lock(zone); /* the keeper may look at its pages */
     while (HZ_UNLIKELY(zone->large != NULL)) {
         void *block = zone->large->block;

@@ -34,7 +34,7 @@ TEST_F(Pressure, SlackIsWhatFreeBlocksHold) {
     put_down_to(blocks, 0);
 }
 
-/* The bounds of pressure.def, counted again. */
+/* The bounds of policy.def, counted again. */
 TEST_F(Pressure, IsLowAboveTheBound) {
     Blocks blocks = take_page(hz_class_of(1024));
     put_down_to(blocks, 5);
