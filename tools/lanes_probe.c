@@ -20,7 +20,7 @@ static void print_class(unsigned size_class) {
     printf("class_%u_start %u\n", size_class, (unsigned)hz_bin_start(size_class));
     printf("class_%u_batch %u\n", size_class, (unsigned)hz_batch_count(size_class));
     printf("class_%u_home %d\n", size_class, (int)hz_class_is_home(size_class));
-    printf("class_%u_shared %d\n", size_class, (int)hz_class_is_shared(size_class));
+    printf("class_%u_shared %d\n", size_class, (int)HZ_HAS_DEPOT);
     printf("class_%u_mid %d\n", size_class, (int)hz_class_is_mid(size_class));
     printf("class_%u_list %u\n", size_class, (unsigned)PROBE_LIST(size_class));
 }

@@ -87,9 +87,6 @@ HZ_INLINE unsigned hz_home_classes(void) {
 
 /* Whether a full bin's surplus goes to the depot. There it is for any thread, or, if the class is a home class, for
    threads of the shard. */
-HZ_INLINE bool hz_class_is_shared(unsigned size_class) {
-    return HZ_DEPOT_BYTES > 0 && ((int)HZ_DEPOT_FROM_BYTES <= (int)HZ_GRANULE_BYTES ||
-                                  (int)hz_class_bytes(size_class) >= HZ_DEPOT_FROM_BYTES);
-}
+enum { HZ_HAS_DEPOT = HZ_DEPOT_BYTES > 0 };
 
 #endif

@@ -19,6 +19,7 @@
 #include "heap/knobs.h"
 
 enum {
+    HZ_LINEAR_LOG2 = 8,
     HZ_LINEAR_MAX = 1 << HZ_LINEAR_LOG2,
     HZ_LINEAR_CLASSES = HZ_LINEAR_MAX / HZ_GRANULE_BYTES,
     HZ_STEPS_LOG2 = 3,

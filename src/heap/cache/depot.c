@@ -93,7 +93,7 @@ static uint32_t cap_of(unsigned size_class) {
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out) {
     uint16_t from = hz_thread_mark(self);
     uint32_t most = hz_class_shapes[size_class].batch;
-    if (HZ_DEPOT_BYTES == 0)
+    if (!HZ_HAS_DEPOT)
         return 0;
     bool is_home = hz_class_is_home(size_class);
     uint32_t index =
@@ -107,7 +107,7 @@ uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **
 uint32_t hz_depot_pop_home(struct hz_thread_block *self, unsigned size_class, void **out) {
     uint16_t from;
     uint32_t most = hz_class_shapes[size_class].batch;
-    if (HZ_DEPOT_BYTES == 0)
+    if (!HZ_HAS_DEPOT)
         return 0;
     if (hz_class_is_home(size_class))
         return hz_batch_take(self, size_class, shards_pop(size_class, most), out, &from);
@@ -145,7 +145,7 @@ static uint32_t cap_in(uint32_t part, unsigned size_class, uint32_t count) {
 bool hz_depot_send(struct hz_thread_block *self, struct hz_shard *shard, unsigned size_class, void *const *blocks,
                    uint32_t count) {
     hz_assert(hz_class_is_home(size_class));
-    if (HZ_DEPOT_BYTES == 0)
+    if (!HZ_HAS_DEPOT)
         return false;
     struct hz_stack *stack = surplus_of(shard, size_class);
     HZ_PREFETCH_WRITE(stack);
@@ -153,7 +153,7 @@ bool hz_depot_send(struct hz_thread_block *self, struct hz_shard *shard, unsigne
 }
 
 bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *const *blocks, uint32_t count) {
-    if (HZ_DEPOT_BYTES == 0)
+    if (!HZ_HAS_DEPOT)
         return false;
     if (hz_class_is_home(size_class))
         return hz_depot_send(self, self->shard, size_class, blocks, count);

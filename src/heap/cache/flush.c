@@ -23,7 +23,7 @@ void hz_blocks_pass(struct hz_thread_block *self, unsigned size_class, void **bl
     uint32_t batch = hz_class_shapes[size_class].batch;
     while (count > 0) {
         uint32_t part = (uint32_t)hz_min(count, batch);
-        bool is_for_depot = hz_class_is_shared(size_class) && !hz_class_is_sparse(size_class);
+        bool is_for_depot = HZ_HAS_DEPOT && !hz_class_is_sparse(size_class);
         if (is_for_depot)
             hz_inspect_batch(self, size_class, blocks, part);
         if (!is_for_depot || !hz_depot_push(self, size_class, blocks, part))
@@ -89,7 +89,7 @@ static uint32_t stack_fill(struct hz_thread_block *self, struct hz_shard *shard,
 }
 
 /* A lane that sends blocks to their pages sends all blocks there: it exists for the comparison. */
-enum { HAS_STACKS = HZ_DEPOT_BYTES > 0 && !HZ_WAY_IS_QUEUES };
+enum { HAS_STACKS = HZ_HAS_DEPOT && !HZ_WAY_IS_QUEUES };
 
 enum { STACK_MIN = 4 }; /* fewer blocks of one shard and class go into their pages: a batch would cost more */
 
@@ -99,7 +99,7 @@ static uint32_t pass_to_stack(struct hz_thread_block *self, struct hz_shard *sha
                               uint32_t count) {
     /* relaxed: hint. In the stacks of a shard without threads they would rest until they age */
     if (count < STACK_MIN || size_class - 1 >= hz_home_classes() || hz_load_rlx(&shard->threads) == 0 ||
-        !hz_class_is_shared(size_class) || hz_class_is_sparse(size_class))
+        !HZ_HAS_DEPOT || hz_class_is_sparse(size_class))
         return count;
     uint32_t done = stack_fill(self, shard, size_class, blocks, count);
     memmove(blocks, blocks + done, (count - done) * sizeof(blocks[0]));

@@ -36,7 +36,7 @@ void *hz_refill_from_depot(struct hz_thread_block *self, unsigned size_class) {
     hz_count(&self->counters.refill, 1);
     if (hz_room_visit(self, size_class))
         hz_room_shrink(self, size_class);
-    uint32_t got = hz_class_is_shared(size_class) ? hz_depot_pop(self, size_class, NULL) : 0;
+    uint32_t got = hz_depot_pop(self, size_class, NULL);
     if (got == 0)
         return NULL;
     hz_count(&self->counters.refill_depot, 1);

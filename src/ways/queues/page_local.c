@@ -30,7 +30,7 @@ static void enqueue(struct hz_page_queue *queue, struct hz_page *page) {
     struct hz_page *seen = hz_load_rlx(&queue->head); /* relaxed: cas */
     do {
         page->queue_next = seen;                          /* again on every retry */
-    } while (!hz_cas_rel_rlx(&queue->head, &seen, page)); /* sync: pageq-publish, partners take_all, take_one */
+    } while (!hz_cas_rel_rlx(&queue->head, &seen, page)); /* sync: pageq-publish, partner take_all */
 }
 
 void hz_page_local_send(struct hz_thread_block *self, struct hz_page_queue *queue, const struct hz_list *list) {
@@ -62,26 +62,15 @@ static struct hz_page *take_all(struct hz_page_queue *queue) {
     return hz_xchg_acq(&queue->head, NULL); /* sync: pageq-publish, partner enqueue */
 }
 
-/* One queued page. The caller is the only taker, so the head stays queued until this CAS takes it, and the head's link
-   is still right then (no ABA). */
-static struct hz_page *take_one(struct hz_page_queue *queue) {
-    /* sync: pageq-publish, partner enqueue, here and below */
-    struct hz_page *seen = hz_load_acq(&queue->head);
-    while (seen != NULL && !hz_cas_acq_acq(&queue->head, &seen, seen->queue_next)) {
-    }
-    return seen;
-}
-
 hz_list_word hz_page_local_take(struct hz_thread_block *self, struct hz_page_queue *queue) {
     struct hz_page *page = queue->pending;
     if (page == NULL) {
-        page = HZ_PAGE_LOCAL_DRAIN_ALL ? take_all(queue) : take_one(queue);
+        page = take_all(queue);
         if (page == NULL)
             return 0;
         hz_count(&self->counters.pop_calls, 1);
     }
-    if (HZ_PAGE_LOCAL_DRAIN_ALL)
-        queue->pending = page->queue_next; /* read first: once the list is taken, a sender may queue the page again */
+    queue->pending = page->queue_next; /* read first: once the list is taken, a sender may queue the page again */
     hz_list_word word = hz_mpsc_take(remote_of(page)); /* sync: page-remote, partner hz_page_local_send */
     hz_count(&self->counters.pageq_deq, 1);
     hz_count(&self->counters.drain_total, hz_list_word_count(word));

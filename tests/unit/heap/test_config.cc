@@ -46,7 +46,6 @@ TEST(Config, StringHasEveryKnobWithItsValue) {
 #include "engine_knobs.def"
 #include "heap/knobs.def"
 #undef KNOB
-    EXPECT_EQ(found["HZ_LINEAR_LOG2"], std::to_string(HZ_LINEAR_LOG2));
 }
 
 TEST(Config, StringSaysWhatWasBuilt) {
@@ -78,7 +77,6 @@ TEST(Config, BinsAndBatchesKeepTheirBounds) {
         EXPECT_LE(2 * batch, capacity) << "a bin that was flushed by half has room for a batch";
         EXPECT_TRUE(capacity * bytes <= HZ_BIN_BYTES || capacity <= static_cast<uint32_t>(HZ_BIN_COUNT_MIN));
         EXPECT_EQ(hz_class_is_home(size_class), static_cast<int>(bytes) < HZ_HOME_BELOW_BYTES);
-        EXPECT_EQ(hz_class_is_shared(size_class), HZ_DEPOT_BYTES > 0 && static_cast<int>(bytes) >= HZ_DEPOT_FROM_BYTES);
         EXPECT_EQ(hz_class_is_mid(size_class), bytes > HZ_SMALL_MAX);
         if (size_class > 1) {
             EXPECT_LE(capacity, hz_bin_capacity(size_class - 1)) << "a bin of larger blocks holds no more of them";

@@ -339,7 +339,7 @@ TEST_F(Counters, AFullBinIsFlushedIntoTheDepotOrHome) {
         ASSERT_EQ(unit::bin_count(self_, size_class), capacity);
         uint32_t batch = hz_batch_count(size_class);
         Values moved = {{"counters.depot_push", (capacity / 2 + batch - 1) / batch}};
-        if (!hz_class_is_shared(size_class))
+        if (HZ_HAS_DEPOT == 0)
             moved = {{"counters.home_blocks", capacity / 2},
                      {"locks.ls_rel_self", (capacity / 2 + unit::home_count - 1) / unit::home_count}};
         Values flushed = moved + Values{{"counters.flush", 1}};
@@ -348,10 +348,10 @@ TEST_F(Counters, AFullBinIsFlushedIntoTheDepotOrHome) {
         expect("one more than the bin holds", flushed, [&] { give(1); });
         take_all_of_bin(size_class);
         Values served = from_page;
-        if (hz_class_is_shared(size_class))
+        if (HZ_HAS_DEPOT != 0)
             served = {{"counters.refill", 1}, {"counters.refill_depot", 1}};
         if (is_mid)
-            served = served + mid_call + (hz_class_is_shared(size_class) ? Values{{"mid.depot_hit", 1}} : mid_hit);
+            served = served + mid_call + (HZ_HAS_DEPOT != 0 ? Values{{"mid.depot_hit", 1}} : mid_hit);
         expect("allocated again", served, [&] { take(size_class); });
         clear_counters();
     }

@@ -44,7 +44,7 @@ TEST_F(Settle, NothingIsSparseBelowTheBound) {
 /* The sum over the depot is not made in each tick. One from before a purge makes no class sparse. */
 TEST_F(Settle, AnOldSumOverTheDepotDoesNotDecide) {
     unsigned size_class = unit::largest_short;
-    if (HZ_DEPOT_BYTES == 0 || !hz_class_is_shared(size_class))
+    if (HZ_HAS_DEPOT == 0)
         GTEST_SKIP() << "nothing of this class rests in this lane's depot";
     unit::forbid_idle_looks(self_);
     Blocks live = make_sparse(hz_class_of(1024));
@@ -67,7 +67,7 @@ TEST_F(Settle, TheKeeperSettlesAllSparseClasses) {
     std::vector<unsigned> classes = unit::some_classes();
     Blocks live;
     for (unsigned size_class : classes) {
-        if (HZ_DEPOT_BYTES > 0 && hz_class_is_shared(size_class))
+        if (HZ_HAS_DEPOT != 0)
             unit::rest(self_, size_class, 1);
         Blocks one_a_page = make_sparse(size_class);
         unit::forget_sparse();

@@ -185,7 +185,7 @@ TEST_F(Pressure, WhatIsSentDoesNotWait) {
 TEST_F(Pressure, TheSurplusOfABinDoesNotRestInTheDepot) {
     if (HZ_DEPOT_BYTES == 0)
         GTEST_SKIP() << "this lane has no depot";
-    for (unsigned size_class : unit::some_classes(hz_class_is_shared))
+    for (unsigned size_class : unit::some_classes([](unsigned) { return HZ_HAS_DEPOT != 0; }))
         for (bool sparse : {false, true}) {
             SCOPED_TRACE("class " + std::to_string(size_class));
             unit::forget_sparse();

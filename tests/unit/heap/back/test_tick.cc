@@ -36,7 +36,7 @@ TEST_F(Tick, ComesSoonerWhileThereIsMoreToSettle) {
 /* A thread's ticks find the class, and send home what rests of it, wherever that is. */
 TEST_F(Tick, SettlesSparseClasses) {
     unsigned size_class = hz_class_of(1024);
-    bool has_depot = HZ_DEPOT_BYTES > 0 && hz_class_is_shared(size_class);
+    bool has_depot = HZ_HAS_DEPOT != 0;
     Blocks live = one_of_sixteen(size_class);
     ASSERT_GT(hz_pressure_slack(), 12 * MiB);
     unit::send(shard_, unit::part(live, live.size() - 10, 10));

@@ -50,8 +50,7 @@ TEST_F(Flush, FlushKeepsAsManyAsTheCallerWants) {
 }
 
 TEST_F(Flush, SurplusOfOtherClassesGoesHome) {
-    std::vector<unsigned> classes =
-        unit::some_classes([](unsigned size_class) { return !hz_class_is_shared(size_class); });
+    std::vector<unsigned> classes = unit::some_classes([](unsigned) { return HZ_HAS_DEPOT == 0; });
     if (classes.empty())
         GTEST_SKIP() << "every class of this lane may rest in the depot";
     for (unsigned size_class : classes) {
@@ -168,7 +167,7 @@ class FullBuffer : public unit::Owners {
     }
     static constexpr unsigned size_class = 3;
     static constexpr auto room = static_cast<uint32_t>(HZ_REMOTE_COUNT);
-    static constexpr bool has_stacks = HZ_DEPOT_BYTES > 0 && HZ_DEPOT_FROM_BYTES <= 48 && !HZ_WAY_IS_QUEUES;
+    static constexpr bool has_stacks = HZ_HAS_DEPOT != 0 && !HZ_WAY_IS_QUEUES;
 };
 
 TEST_F(FullBuffer, RestsWithTheShardOfItsBlocks) {

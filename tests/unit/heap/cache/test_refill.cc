@@ -29,8 +29,8 @@ TEST_F(Refill, EmptyBinGetsABatch) {
 }
 
 TEST_F(Refill, SurplusRestsInTheDepotForOthers) {
-    std::vector<unsigned> classes = unit::some_classes(
-        [](unsigned size_class) { return hz_class_is_shared(size_class) && !hz_class_is_home(size_class); });
+    std::vector<unsigned> classes =
+        unit::some_classes([](unsigned size_class) { return HZ_HAS_DEPOT != 0 && !hz_class_is_home(size_class); });
     if (classes.empty())
         GTEST_SKIP() << "this lane has no depot";
     unit::OnCpu here; /* so that all threads use the same part of the depot */
@@ -56,8 +56,8 @@ TEST_F(Refill, SurplusRestsInTheDepotForOthers) {
 
 /* A thread of another shard does not pop it. */
 TEST_F(Refill, SurplusOfAHomeClassRestsForItsShard) {
-    std::vector<unsigned> classes = unit::some_classes(
-        [](unsigned size_class) { return hz_class_is_shared(size_class) && hz_class_is_home(size_class); });
+    std::vector<unsigned> classes =
+        unit::some_classes([](unsigned size_class) { return HZ_HAS_DEPOT != 0 && hz_class_is_home(size_class); });
     if (classes.empty())
         GTEST_SKIP() << "this lane has no depot or no home class";
     for (unsigned size_class : classes) {

@@ -194,7 +194,7 @@ TEST_F(Room, ABinMovesWithItsBlocks) {
 /* A refill puts few blocks into the first array, and more than it has slots for into the short one. */
 TEST_F(Room, OnlyALongBatchLeavesTheFirstArray) {
     const unsigned size_class = 7;
-    if (!hz_class_is_shared(size_class) || HZ_DEPOT_BYTES == 0)
+    if (HZ_HAS_DEPOT == 0)
         GTEST_SKIP() << "this lane has no depot for the class";
     hz_thread_blocks_purge();
     std::thread([] {
@@ -232,7 +232,7 @@ TEST_F(Room, ABinThatMovesLosesNoBlock) {
 TEST_F(Room, ALongBatchMakesRoom) {
     unsigned longer = 0;
     for (unsigned size_class : growing()) {
-        if (!hz_class_is_shared(size_class) || HZ_DEPOT_BYTES == 0)
+        if (HZ_HAS_DEPOT == 0)
             continue;
         SCOPED_TRACE("class " + std::to_string(size_class));
         uint32_t batch = hz_batch_count(size_class);

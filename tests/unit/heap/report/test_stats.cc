@@ -327,7 +327,7 @@ TEST_F(Rest, InCarries) {
 }
 
 TEST_F(Rest, InTheDepot) {
-    if (!hz_class_is_shared(20))
+    if (HZ_HAS_DEPOT == 0)
         GTEST_SKIP() << "this lane has no depot";
     Blocks blocks = unit::take(self_->shard, 20, 5);
     ASSERT_TRUE(hz_depot_push(self_, 20, blocks.data(), 5));

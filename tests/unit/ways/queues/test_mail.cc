@@ -63,7 +63,7 @@ TEST_F(Pages, BlocksAreSentPagesQueuedAndDrained) {
     unit::drain(shard_, size_class);
     EXPECT_EQ(counters().pageq_deq - before.pageq_deq, 3U);
     EXPECT_EQ(counters().drain_total - before.drain_total, 6U);
-    EXPECT_EQ(counters().pop_calls - before.pop_calls, HZ_PAGE_LOCAL_DRAIN_ALL ? 1U : 3U);
+    EXPECT_EQ(counters().pop_calls - before.pop_calls, 1U);
     for (const Blocks &page : pages)
         EXPECT_EQ(remote_count(page), 0U);
     EXPECT_EQ(free_count(pages[0]) + free_count(pages[1]) + free_count(pages[2]) + some.size(), 6U);

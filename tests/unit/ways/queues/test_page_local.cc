@@ -157,8 +157,6 @@ TEST_F(PageQueue, OneListCanHoldBlocksOfManyPages) {
 }
 
 TEST_F(PageQueue, PendingPagesAreServedBeforeTheQueue) {
-    if (HZ_PAGE_LOCAL_DRAIN_ALL == 0)
-        GTEST_SKIP() << "in this variant no page is pending";
     Blocks a = page_blocks(5);
     Blocks b = page_blocks(5);
     Blocks c = page_blocks(5);
@@ -177,8 +175,6 @@ TEST_F(PageQueue, PendingPagesAreServedBeforeTheQueue) {
 
 /* A drained page is queued again while the pages behind it are still pending, so its link is overwritten. */
 TEST_F(PageQueue, PagesQueuedAgainDoNotDisturbThosePending) {
-    if (HZ_PAGE_LOCAL_DRAIN_ALL == 0)
-        GTEST_SKIP() << "in this variant no page is pending";
     Blocks a = page_blocks(5);
     Blocks b = page_blocks(5);
     Blocks c = page_blocks(5);
