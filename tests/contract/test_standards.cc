@@ -1,5 +1,5 @@
 /*
- * Corners of the standards that belong to no one function: what is common to the whole malloc family. docs/corners.md
+ * Corners of the standards that belong to no one function: what is common to the whole malloc family. tests/contract/README.md
  * lists every corner with its test.
  */
 #include "api.h"

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARY = pathlib.Path(os.environ.get("HZ_LIB", ROOT / "build/lib/libhakozuna.so"))
-FOLDERS = ("docs", "docs/decisions", "docs/formats", "docs/history", "hakobench/docs", "bench/coherence", "bench/documents", "bench/results", "tests/apps")
+FOLDERS = ("docs", "docs/decisions", "hakobench/docs", "bench/coherence", "bench/documents", "bench/results", "tests/apps", "tests/contract")
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "src/README.md", "bench/README.md", "hakobench/README.md", "command/README.md")),
     *(page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))),
