@@ -14,7 +14,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMAND = ROOT / "build/bin/hakozuna"
-SUBCOMMANDS = ("run", "stats", "top", "profile", "names", "why", "lanes", "path")
+SUBCOMMANDS = ("run", "stats", "top", "metrics", "profile", "names", "why", "lanes", "path")
 TIMEOUT_SECONDS = 60
 
 
@@ -49,7 +49,7 @@ def test_help_is_an_answer(words):
     assert max(map(len, done.stdout.splitlines())) <= 120
 
 
-@pytest.mark.parametrize("command", ["stats", "top", "profile", "names", "why"])
+@pytest.mark.parametrize("command", ["stats", "top", "metrics", "profile", "names", "why"])
 def test_each_command_has_help(command, tmp_path):
     path = folder_with(tmp_path / "bin", "sh", "readlink", "dirname", "python3", "sed", "sort", "tr")  # without hakobench
     done = run(command, "--help", PATH=path)
@@ -230,7 +230,7 @@ def test_bash_completes_processes_that_can_be_asked(tmp_path):
         service.stdin.write(b"ready\n")
         service.stdin.flush()
         assert service.stdout.readline() == b"ready\n"
-        for command in ("stats", "top", "profile"):
+        for command in ("stats", "top", "metrics", "profile"):
             assert str(service.pid) in completed("hakozuna", command, str(service.pid)[0])
         assert str(os.getpid()) not in completed("hakozuna", "stats", "")
     finally:
@@ -243,10 +243,10 @@ def test_completion_names_the_options_that_there_are(tmp_path):
     path = folder_with(tmp_path / "bin", "sh", "readlink", "dirname", "python3", "sed", "sort", "tr")
     for name in ("hakozuna.bash", "_hakozuna"):
         text = (ROOT / "command/completion" / name).read_text()
-        for command in ("stats", "top", "names", "why"):
+        for command in ("stats", "top", "metrics", "names", "why"):
             (line,) = re.findall(rf"(?m)^ +{command}\) (?:_hakozuna_offer|_arguments)((?:.*\\\n)*.*)", text)
             options = set(re.findall(r"--[a-z-]+", line)) - {"--"}
-            helped = set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z-]+)", run(command, "--help", PATH=path).stdout))
+            helped = set(re.findall(r"(?m)^  (?:-\w(?: [A-Z]+)?, )?(--[a-z-]+)", run(command, "--help", PATH=path).stdout))
             assert options and options <= helped, (name, command)
             assert helped - options <= {"--pid"}, (name, command)
 

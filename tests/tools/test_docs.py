@@ -1,6 +1,7 @@
 """The documents agree with the sources as far as a program can check: examples compile and run, the files and functions
-that are named exist, links have targets, memory-order.md has the edges of the sources, usage.md has the variables, the
-figures and the first words of the configuration string, and numbers that a page repeats are those of the sources."""
+that are named exist, links have targets, memory-order.md has the edges of the sources, settings.md has the variables, their
+words and the settings of the API, usage.md the first words of the configuration string, and numbers that a page repeats
+are those of the sources."""
 
 import os
 import pathlib
@@ -239,9 +240,40 @@ def test_environment_variables():
     assert len(re.findall(r"\b(?:secure_)?getenv\(", text)) == 1, "hz_os_getenv is the one place that reads the environment"
     assert len(re.findall(r"\bhz_os_getenv\(", text)) == 10, "declared, defined, called six times in override_load.c, in load.c and in reporter.c"
     read = set(re.findall(r'\b(?:is_set|hz_os_getenv)\("([A-Z_]+)"', text))
-    page = (ROOT / "docs/usage.md").read_text()
+    page = (ROOT / "docs/settings.md").read_text()
     assert documented_variables(page) == read
     assert documented_variables(page.replace("HAKOZUNA_STATS`", "HAKOZUNA_STATISTICS`")) != read
+
+
+def read_words(source: str) -> set[str]:
+    """The words that src/front/request.c knows; of those with a value what stands before it."""
+    names = re.findall(r'(?<!\w)is\(word, "([\w-]+)"\)|has_key\(&word, "(\w+=)"\)|strcmp\(words, "(0)"\)', source)
+    values = re.findall(r'!is\(word, "([\w-]+)"\)', source)
+    return {name for found in names for name in found if name} - set(values)
+
+
+def documented_words(page: str) -> set[str]:
+    table = page[page.index("\n## Words of") : page.index("\n## In the program")]
+    words = [word for cell in re.findall(r"(?m)^\| (`[^|]+) \|", table) for word in re.findall(r"`([^`]+)`", cell)]
+    return {word.partition("=")[0] + "=" if "=" in word else word for word in words}
+
+
+def test_words_of_the_variables():
+    source, page = (ROOT / "src/front/request.c").read_text(), (ROOT / "docs/settings.md").read_text()
+    assert len(read_words(source)) > 10
+    assert documented_words(page) == read_words(source)
+    assert documented_words(page.replace("`leak`", "`leaks`")) != read_words(source) != read_words(source.replace('"leak"', '"leaks"'))
+    (signals,) = re.findall(r'#define ALLOWED_SIGNALS "(.*), or the number', source)
+    assert signals in page and "1 to 86400" in page and "1 to 1073741824" in page
+
+
+def test_settings_of_the_api():
+    page = (ROOT / "docs/settings.md").read_text()
+    header = (ROOT / "include/hakozuna/hakozuna.h").read_text()
+    settings = set(re.findall(r"\b(hz_(?:limit|sampling)_(?:set|notify|start))\(", header))
+    assert len(settings) == 4 and settings <= set(re.findall(r"(?m)^\| `(hz_\w+)\(", page))
+    act = set(re.findall(r"\bM_[A-Z_]+\b", re.search(r"\bmallopt\(.*?\n}", bare((ROOT / "src/front/override/override_introspect.c").read_text()), re.DOTALL)[0]))
+    assert set(re.findall(r"(?m)^\| (M_[A-Z_]+) \|", page)) == act - {"M_MXFAST"}
 
 
 def test_figures_of_the_heap():
