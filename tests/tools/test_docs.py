@@ -308,7 +308,7 @@ REPEATED = [
     ("src/base/map/region.h", "HZ_REGION_UNITS = 64,", "docs/architecture.md", "Up to 64 MiB"),
     ("src/base/arena/arena.c", "DIRECTORY_COUNT = 1 << 18,", "docs/usage.md", "2^18 segments"),
     ("src/heap/cache/age.c", "AGE_SHARE = 32 ", "docs/usage.md", "a 32nd of each size class"),
-    ("src/heap/knobs.def", r"HZ_DEPOT_AGE_MS, \d+, \d+, 100,", "docs/usage.md", "every 100 ms, a 32nd"),
+    ("src/heap/knobs.def", r"HZ_DEPOT_AGE_MS, \d+, \d+, 100,", "docs/usage.md", "every 100 ms a 32nd"),
     ("src/heap/free.c", "FREES_AT_ONCE = 16 ", "docs/life-of-a-block.md", "after 16 frees"),
     ("src/heap/pages/page.c", "BLOCKS_MIN = 4,", "docs/life-of-a-block.md", "at least 4 blocks"),
     ("src/heap/pages/page.c", "WASTE_SHARE_MAX = 16,", "docs/life-of-a-block.md", "at most 1/16"),
