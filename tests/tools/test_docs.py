@@ -314,6 +314,14 @@ REPEATED = [
     ("src/heap/pages/page.c", "WASTE_SHARE_MAX = 16,", "docs/life-of-a-block.md", "at most 1/16"),
     ("src/heap/pages/adopt.c", "PAGES_AT_ONCE = 4 ", "docs/life-of-a-block.md", "up to 4 others"),
     ("src/engines/hz4/lanes/default.h", r"HZ_HOME_BELOW_BYTES +HZ_SET\(129\)", "docs/life-of-a-block.md", "up to 128 bytes"),
+    ("src/engines/hz4/lanes/default.h", r"HZ_HOME_BELOW_BYTES +HZ_SET\(129\)", "docs/choose.md", "blocks up to 128 bytes"),
+    ("src/heap/knobs.def", r"HZ_ROOM_SHARED_BYTES, \d+, \d+, 33554432,", "docs/choose.md", "2/3 of 32 MiB"),
+    ("src/heap/knobs.def", r"HZ_ROOM_BYTES, \d+, \d+, 262144,", "docs/choose.md", "2/3 of 256 KiB for each thread"),
+    ("src/heap/threads/sleepers.h", "HZ_SLEEPER_MS = 1000 ", "docs/choose.md", "after a second without use"),
+    ("src/heap/back/limit.c", "GROUP_SHARE = 8, ", "docs/choose.md", "takes 7/8 of it"),
+    ("src/heap/back/limit.c", "PURGE_SHARE = 16,", "docs/choose.md", "at most a sixteenth of the time"),
+    ("src/base/map/budget.c", "BUDGET_BYTES = 4 << 20,", "docs/settings.md", "default 4 MiB"),
+    ("src/base/map/budget.c", "BUDGET_USED_SHARE = 64,", "docs/settings.md", "1/64 of memory in use"),
     ("src/engines/hz4/lanes/default.h", r"HZ_REMOTE_COUNT +HZ_SET\(256\)", "docs/life-of-a-block.md", "remote buffer: 256 blocks"),
 ]
 
