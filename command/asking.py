@@ -1,5 +1,5 @@
 """Asks a running process for a report at the unix socket that the word `listen` in HAKOZUNA_STATS or HAKOZUNA_PROFILE makes
-(docs/statistics.md), or by a signal if the user says so (running.py). Used by heap_stats.py and heap_profile.py.
+(docs/statistics.md), or by a signal if the user says so (running.py). Used by heap_stats.py, heap_profile.py and metrics.py.
 
 The socket is FOLDER/PID.MARK (src/base/process/listener.h). /proc/PID/net/unix has its path, as the process sees it. The kernel
 says which process is at the other end, so a socket that an earlier process of this number has left behind cannot answer for it.
@@ -175,6 +175,13 @@ def ask(process: running.Process, variable: str, arguments: argparse.Namespace) 
     if arguments.words is not None:
         raise running.Refused("--words says which signal and file HAKOZUNA_STATS or HAKOZUNA_PROFILE names, so it needs --signal")
     return ask_at_socket(process, variable, arguments.wait)
+
+
+def seconds(text: str) -> float:
+    value = float(text)
+    if not 0.05 <= value <= 86400:
+        raise argparse.ArgumentTypeError(f"'{text}': allowed are 0.05 to 86400 seconds")
+    return value
 
 
 def add_signal_option(parser: argparse.ArgumentParser) -> None:

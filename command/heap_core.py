@@ -1,4 +1,4 @@
-"""Reads the heap out of a core file: what `hakozuna stats --core FILE` shows (docs/formats/core-files.md). Used by heap_stats.py.
+"""Reads the heap out of a core file: what `hakozuna stats --core FILE` shows (docs/formats.md). Used by heap_stats.py.
 
 The core file has the memory of the process, and the library says in it where its structures lie and what they look like
 (src/base/os/anatomy.h). So nothing here knows an offset, and neither the program nor the library's file is needed.

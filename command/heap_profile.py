@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reads the heap profiles that HAKOZUNA_PROFILE writes (docs/profile.md), and asks running processes for them: `hakozuna profile ...`.
 
-A file has moments, one behind the other, each with all sites so far: docs/formats/profile-format.md. Every number that this
+A file has moments, one behind the other, each with all sites so far: docs/formats.md. Every number that this
 program shows is an estimate: what was sampled, divided by the probability with which blocks of that size are sampled.
 """
 

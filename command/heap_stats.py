@@ -59,13 +59,6 @@ def stats(arguments: argparse.Namespace) -> None:
         print(json.dumps(report) if arguments.json else "\n".join(whole_report(process, report, arguments.part or list(PARTS))))
 
 
-def seconds(text: str) -> float:
-    value = float(text)
-    if not 0.05 <= value <= 86400:
-        raise argparse.ArgumentTypeError(f"'{text}': allowed are 0.05 to 86400 seconds")
-    return value
-
-
 def parser() -> argparse.ArgumentParser:
     whole = nearest.Parser(prog="hakozuna", description="Shows what a process keeps in its heap.")
     commands = whole.add_subparsers(dest="command", required=True)
@@ -73,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     asking.add_signal_option(common)
     common.add_argument("--words", help="with --signal: the value of HAKOZUNA_STATS, for a program that overwrites its environment")
-    common.add_argument("--wait", type=seconds, default=running.WAIT_SECONDS, metavar="SECONDS", help="for an answer; default: %(default)g")
+    common.add_argument("--wait", type=asking.seconds, default=running.WAIT_SECONDS, metavar="SECONDS", help="for an answer; default: %(default)g")
     one = commands.add_parser("stats", parents=[common], help="print one report, of a running process or of a core file")
     what = one.add_mutually_exclusive_group(required=True)
     what.add_argument("pid", type=int, nargs="?", metavar="PID", help=pid_help)
@@ -83,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--part", action="append", choices=(*PARTS, "largest"), help="only this part; may be given several times")
     live = commands.add_parser("top", parents=[common], help="show reports again and again, and what changes")
     live.add_argument("pid", type=int, nargs="+", metavar="PID", help=pid_help)
-    live.add_argument("--interval", type=seconds, default=top.INTERVAL_SECONDS, metavar="SECONDS", help="default: %(default)g")
+    live.add_argument("--interval", type=asking.seconds, default=top.INTERVAL_SECONDS, metavar="SECONDS", help="default: %(default)g")
     live.add_argument("--sort", choices=tuple(ORDERS), default="held", help="which classes come first; default: %(default)s")
     live.add_argument("--once", action="store_true", help="print one frame, from two reports, and end")
     return whole

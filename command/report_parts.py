@@ -1,5 +1,5 @@
 """What people read of a report (docs/formats/stats-schema.json), part by part, with what has changed since an older one; and what /proc
-knows besides: the rest of the process's memory, and its limits. Used by heap_stats.py and top.py."""
+knows besides: the rest of the process's memory, and its limits. Used by heap_stats.py, top.py and metrics.py."""
 
 from __future__ import annotations
 

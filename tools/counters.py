@@ -109,8 +109,7 @@ HEAD = """\
 `hz_stats_print` writes these figures in the groups below, as JSON and, without zeros, with `HZ_STATS_VERBOSE` ([statistics](statistics.md));
 [stats-schema.json](formats/stats-schema.json) describes what else is in a JSON report. Each thread writes counters of its own. The report adds up all thread
 blocks, used or not, since the start of the process; a fork's child continues from its parent's counts. An engine in parentheses: only it prints the counter.
-*stats*: only builds with statistics count it, because the path is too short for a counter (presets `stats`, `check`, `asan`, `tsan`, `clang-check`,
-`clang-asan`, `clang-tsan`, or `-DHZ_STATS=ON`).
+*stats*: only builds with statistics count it, because the path is too short for a counter (`-DHZ_STATS=ON`, preset `stats`, presets with assertions).
 """
 
 READING = """

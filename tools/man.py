@@ -2,7 +2,7 @@
 """Writes the man pages from what they repeat: `make docs` calls it. With --check it writes nothing, and exits with 1 when
 a page is not what it would write.
 
-    packaging/man/hakozuna.7.in    docs/usage.md and the first words of README.md
+    packaging/man/hakozuna.7.in    docs/usage.md, docs/settings.md and the first words of README.md
     packaging/man/hz_malloc.3.in   the comments and prototypes of the public header
     hakobench/hakobench.1          the help texts of hakobench's commands; needs hakobench's environment
 
@@ -104,6 +104,7 @@ def overview_page() -> str:
     """hakozuna(7): the page that somebody needs who has the library and no sources."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     usage = (ROOT / "docs/usage.md").read_text(encoding="utf-8")
+    settings = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
     what = readme.split("\n\n")[1]
     lines = [
         f'.TH HAKOZUNA 7 "" "{VERSION}"',
@@ -120,6 +121,7 @@ def overview_page() -> str:
         ".PP",
         "To undo a preload, unset \\fBLD_PRELOAD\\fR, or start the program without \\fBhakozuna\\fR(1). Nothing else is changed on the machine.",
         *markdown(usage[usage.index("\n## ") :]),
+        *markdown(settings[settings.index("\n## ") :]),
         ".SH SEE ALSO",
         "\\fBhakozuna\\fR(1), \\fBhz_malloc\\fR(3), \\fBhakobench\\fR(1), \\fBmalloc\\fR(3), \\fBld.so\\fR(8)",
     ]

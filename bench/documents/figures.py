@@ -497,7 +497,7 @@ def runs_table() -> str:
 
 
 TABLES = {"requirements": requirements_tables, "statuses": statuses, "runs": runs_table}
-PAGES = {"docs/history/seeds.md": "seeds.md.in", "docs/history/requirements.md": "requirements.md.in"}
+PAGES = {"bench/documents/seeds.md": "seeds.md.in", "bench/documents/requirements.md": "requirements.md.in"}
 
 
 def wrapped(line: str) -> str:

@@ -8,7 +8,7 @@ from conan.errors import ConanInvalidConfiguration
 from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
 from conan.tools.files import copy, rmdir
 
-SOURCES = ("CMakeLists.txt", "LICENSE", "cmake/*", "command/*.in", "command/*.py", "include/*", "packaging/man/*", "src/*")
+SOURCES = ("CMakeLists.txt", "LICENSE", "cmake/*", "command/*.in", "command/*.py", "command/completion/*", "include/*", "packaging/man/*", "src/*")
 
 
 class Hakozuna(ConanFile):

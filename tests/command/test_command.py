@@ -14,7 +14,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMAND = ROOT / "build/bin/hakozuna"
-SUBCOMMANDS = ("run", "stats", "top", "profile", "names", "why", "lanes", "path")
+SUBCOMMANDS = ("run", "stats", "top", "metrics", "profile", "names", "why", "lanes", "path")
 TIMEOUT_SECONDS = 60
 
 
@@ -49,7 +49,7 @@ def test_help_is_an_answer(words):
     assert max(map(len, done.stdout.splitlines())) <= 120
 
 
-@pytest.mark.parametrize("command", ["stats", "top", "profile", "names", "why"])
+@pytest.mark.parametrize("command", ["stats", "top", "metrics", "profile", "names", "why"])
 def test_each_command_has_help(command, tmp_path):
     path = folder_with(tmp_path / "bin", "sh", "readlink", "dirname", "python3", "sed", "sort", "tr")  # without hakobench
     done = run(command, "--help", PATH=path)
@@ -119,9 +119,10 @@ def test_every_lane_by_one_name():
 def test_the_pages_have_the_same_names():
     """And a text for each lane that is installed."""
     texts = dict(line.split(maxsplit=1) for line in run("lanes").stdout.splitlines())
-    usage = (ROOT / "docs/usage.md").read_text()
-    for lane in re.findall(r"(?m)^\| `libhakozuna-([\w-]+)\.so\.0` \|", usage):
-        assert texts[lane] != "not installed by default"
+    readme = (ROOT / "README.md").read_text()
+    table = readme[readme.index("## Which lane") : readme.index("## Figures")]
+    named = set(re.findall(r"`(hz\d[\w-]*)`", table))
+    assert named == {lane for lane, text in texts.items() if text != "not installed by default"}
     assert texts["hz3-scale"].endswith("(the default)")
     titles = set(re.findall(r"(?m)^\| (hz\d[\w-]*) \| ", (ROOT / "docs/lanes.md").read_text()))
     assert titles == set(listed())
@@ -230,7 +231,7 @@ def test_bash_completes_processes_that_can_be_asked(tmp_path):
         service.stdin.write(b"ready\n")
         service.stdin.flush()
         assert service.stdout.readline() == b"ready\n"
-        for command in ("stats", "top", "profile"):
+        for command in ("stats", "top", "metrics", "profile"):
             assert str(service.pid) in completed("hakozuna", command, str(service.pid)[0])
         assert str(os.getpid()) not in completed("hakozuna", "stats", "")
     finally:
@@ -243,10 +244,10 @@ def test_completion_names_the_options_that_there_are(tmp_path):
     path = folder_with(tmp_path / "bin", "sh", "readlink", "dirname", "python3", "sed", "sort", "tr")
     for name in ("hakozuna.bash", "_hakozuna"):
         text = (ROOT / "command/completion" / name).read_text()
-        for command in ("stats", "top", "names", "why"):
+        for command in ("stats", "top", "metrics", "names", "why"):
             (line,) = re.findall(rf"(?m)^ +{command}\) (?:_hakozuna_offer|_arguments)((?:.*\\\n)*.*)", text)
             options = set(re.findall(r"--[a-z-]+", line)) - {"--"}
-            helped = set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z-]+)", run(command, "--help", PATH=path).stdout))
+            helped = set(re.findall(r"(?m)^  (?:-\w(?: [A-Z]+)?, )?(--[a-z-]+)", run(command, "--help", PATH=path).stdout))
             assert options and options <= helped, (name, command)
             assert helped - options <= {"--pid"}, (name, command)
 

@@ -1,6 +1,6 @@
 /*
- * Corners of the standards that belong to no one function: what is common to the whole malloc family. docs/corners.md
- * lists every corner with its test.
+ * Corners of the standards that belong to no one function: what is common to the whole malloc family. README.md lists
+ * every corner with its test.
  */
 #include "api.h"
 #include "support.h"

@@ -1,10 +1,10 @@
-"""docs/corners.md names, for each promise of the standards, tests that exist, and leaves out no test of the corners' files."""
+"""tests/contract/README.md names, for each promise of the standards, tests that exist, and leaves out no test of the corners' files."""
 
 import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/corners.md"
+PAGE = ROOT / "tests/contract/README.md"
 # Every test of these is a corner of the page.
 CORNERS = ("standards", "libc_names", "libc_blocks", "replaced_operators", "operators")
 

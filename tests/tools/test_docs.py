@@ -1,6 +1,7 @@
 """The documents agree with the sources as far as a program can check: examples compile and run, the files and functions
-that are named exist, links have targets, memory-order.md has the edges of the sources, usage.md has the variables, the
-figures and the first words of the configuration string, and numbers that a page repeats are those of the sources."""
+that are named exist, links have targets, memory-order.md has the edges of the sources, settings.md has the variables, their
+words and the settings of the API, usage.md the first words of the configuration string, and numbers that a page repeats
+are those of the sources."""
 
 import os
 import pathlib
@@ -11,7 +12,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARY = pathlib.Path(os.environ.get("HZ_LIB", ROOT / "build/lib/libhakozuna.so"))
-FOLDERS = ("docs", "docs/decisions", "docs/formats", "docs/history", "hakobench/docs", "bench/coherence", "bench/documents", "bench/results", "tests/apps")
+FOLDERS = ("docs", "docs/decisions", "hakobench/docs", "bench/coherence", "bench/documents", "bench/results", "tests/apps", "tests/contract")
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "src/README.md", "bench/README.md", "hakobench/README.md", "command/README.md")),
     *(page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))),
@@ -239,9 +240,40 @@ def test_environment_variables():
     assert len(re.findall(r"\b(?:secure_)?getenv\(", text)) == 1, "hz_os_getenv is the one place that reads the environment"
     assert len(re.findall(r"\bhz_os_getenv\(", text)) == 10, "declared, defined, called six times in override_load.c, in load.c and in reporter.c"
     read = set(re.findall(r'\b(?:is_set|hz_os_getenv)\("([A-Z_]+)"', text))
-    page = (ROOT / "docs/usage.md").read_text()
+    page = (ROOT / "docs/settings.md").read_text()
     assert documented_variables(page) == read
     assert documented_variables(page.replace("HAKOZUNA_STATS`", "HAKOZUNA_STATISTICS`")) != read
+
+
+def read_words(source: str) -> set[str]:
+    """The words that src/front/request.c knows; of those with a value what stands before it."""
+    names = re.findall(r'(?<!\w)is\(word, "([\w-]+)"\)|has_key\(&word, "(\w+=)"\)|strcmp\(words, "(0)"\)', source)
+    values = re.findall(r'!is\(word, "([\w-]+)"\)', source)
+    return {name for found in names for name in found if name} - set(values)
+
+
+def documented_words(page: str) -> set[str]:
+    table = page[page.index("\n## Words of") : page.index("\n## In the program")]
+    words = [word for cell in re.findall(r"(?m)^\| (`[^|]+) \|", table) for word in re.findall(r"`([^`]+)`", cell)]
+    return {word.partition("=")[0] + "=" if "=" in word else word for word in words}
+
+
+def test_words_of_the_variables():
+    source, page = (ROOT / "src/front/request.c").read_text(), (ROOT / "docs/settings.md").read_text()
+    assert len(read_words(source)) > 10
+    assert documented_words(page) == read_words(source)
+    assert documented_words(page.replace("`leak`", "`leaks`")) != read_words(source) != read_words(source.replace('"leak"', '"leaks"'))
+    (signals,) = re.findall(r'#define ALLOWED_SIGNALS "(.*), or the number', source)
+    assert signals in page and "1 to 86400" in page and "1 to 1073741824" in page
+
+
+def test_settings_of_the_api():
+    page = (ROOT / "docs/settings.md").read_text()
+    header = (ROOT / "include/hakozuna/hakozuna.h").read_text()
+    settings = set(re.findall(r"\b(hz_(?:limit|sampling)_(?:set|notify|start))\(", header))
+    assert len(settings) == 4 and settings <= set(re.findall(r"(?m)^\| `(hz_\w+)\(", page))
+    act = set(re.findall(r"\bM_[A-Z_]+\b", re.search(r"\bmallopt\(.*?\n}", bare((ROOT / "src/front/override/override_introspect.c").read_text()), re.DOTALL)[0]))
+    assert set(re.findall(r"(?m)^\| (M_[A-Z_]+) \|", page)) == act - {"M_MXFAST"}
 
 
 def test_figures_of_the_heap():
@@ -276,12 +308,17 @@ REPEATED = [
     ("src/base/map/region.h", "HZ_REGION_UNITS = 64,", "docs/architecture.md", "Up to 64 MiB"),
     ("src/base/arena/arena.c", "DIRECTORY_COUNT = 1 << 18,", "docs/usage.md", "2^18 segments"),
     ("src/policy.def", "HZ_DEPOT_AGE_SHARE, 32,", "docs/usage.md", "a 32nd of each size class"),
-    ("src/heap/knobs.def", r"HZ_DEPOT_AGE_MS, \d+, \d+, 100,", "docs/usage.md", "every 100 ms, a 32nd"),
+    ("src/heap/knobs.def", r"HZ_DEPOT_AGE_MS, \d+, \d+, 100,", "docs/usage.md", "every 100 ms a 32nd"),
     ("src/heap/free.c", "FREES_AT_ONCE = 16 ", "docs/life-of-a-block.md", "after 16 frees"),
     ("src/heap/pages/page.c", "BLOCKS_MIN = 4,", "docs/life-of-a-block.md", "at least 4 blocks"),
     ("src/heap/pages/page.c", "WASTE_SHARE_MAX = 16,", "docs/life-of-a-block.md", "at most 1/16"),
     ("src/heap/pages/adopt.c", "PAGES_AT_ONCE = 4 ", "docs/life-of-a-block.md", "up to 4 others"),
     ("src/engines/hz4/lanes/default.h", r"HZ_HOME_BELOW_BYTES +HZ_SET\(129\)", "docs/life-of-a-block.md", "up to 128 bytes"),
+    ("src/engines/hz4/lanes/default.h", r"HZ_HOME_BELOW_BYTES +HZ_SET\(129\)", "docs/choose.md", "blocks up to 128 bytes"),
+    ("src/policy.def", "HZ_LIMIT_GROUP_SHARE, 8,", "docs/choose.md", "takes 7/8 of it"),
+    ("src/heap/back/limit.c", "PURGE_SHARE = 16,", "docs/choose.md", "at most a sixteenth of the time"),
+    ("src/policy.def", "HZ_BUDGET_BYTES, 4 << 20,", "docs/settings.md", "default 4 MiB"),
+    ("src/policy.def", "HZ_BUDGET_USED_SHARE, 64,", "docs/settings.md", "1/64 of memory in use"),
     ("src/engines/hz4/lanes/default.h", r"HZ_REMOTE_COUNT +HZ_SET\(256\)", "docs/life-of-a-block.md", "remote buffer: 256 blocks"),
 ]
 

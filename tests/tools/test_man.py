@@ -57,7 +57,7 @@ def test_all_functions_are_in():
 
 def test_all_variables_are_in():
     text = shown(ROOT / "packaging/man/hakozuna.7.in").stdout
-    variables = re.findall(r"(?m)^\| `(HAKOZUNA_\w+)` \|", (ROOT / "docs/usage.md").read_text())
+    variables = re.findall(r"(?m)^\| `(HAKOZUNA_\w+)` \|", (ROOT / "docs/settings.md").read_text())
     assert len(variables) > 3
     assert [name for name in variables if not re.search(rf"(?m)^ +{name}$", text)] == []
 

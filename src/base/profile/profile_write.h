@@ -10,7 +10,7 @@
 
 #include "base/os/compiler.h"
 
-/* Writes the profile as it is now, a *moment*. docs/formats/profile-format.md describes the bytes. A file can have
+/* Writes the profile as it is now, a *moment*. docs/formats.md describes the bytes. A file can have
    several moments, one behind the other. Returns 0 or an errno value. */
 int hz_profile_write(int fd);
 
