@@ -233,8 +233,7 @@ static void shard_retire(struct hz_thread_block *self, struct hz_shard *shard) {
 
 /* After all drains, because strays have gone to other shards' pages. */
 static void pages_empty(struct hz_thread_block *self, bool anew) {
-    struct hz_shard *shard; /* shards are made in order */
-    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
+    for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard))
         shard_retire(self, shard);
     hz_zones_settle(self);
     hz_pages_purge_all(self, anew);

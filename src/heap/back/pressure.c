@@ -22,10 +22,9 @@ struct totals {
 
 static struct totals totals_get(void) {
     struct totals totals = {0};
-    struct hz_shard *shard;
-    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) { /* shards are made in order */
-        size_t slack = hz_load_rlx(&shard->free_bytes);                        /* relaxed, both: hint */
-        totals.slack += slack <= PTRDIFF_MAX ? slack : 0;                      /* read between two changes, below 0 */
+    for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard)) {
+        size_t slack = hz_load_rlx(&shard->free_bytes);   /* relaxed, both: hint */
+        totals.slack += slack <= PTRDIFF_MAX ? slack : 0; /* read between two changes, below 0 */
         totals.purged += hz_load_rlx(&shard->purged_bytes);
     }
     return totals;
@@ -42,8 +41,7 @@ bool hz_class_is_sparse(unsigned size_class) {
 bool hz_class_look(unsigned size_class) {
     size_t blocks = hz_class_blocks(size_class);
     size_t unused = 0;
-    struct hz_shard *shard;
-    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
+    for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard))
         unused += hz_load_rlx(&shard->classes[size_class].free_blocks); /* relaxed: hint */
     size_t out = blocks - hz_min(blocks, unused);
     uint64_t bit = UINT64_C(1) << (size_class % 64);

@@ -40,10 +40,9 @@ static struct hz_stack *stack_at(unsigned size_class, uint32_t index) {
 
 /* The fullest stack of a home class among those that nobody uses, or else of all; NULL when all are empty. */
 static struct hz_stack *stack_to_age(unsigned size_class) {
-    struct hz_shard *shard;
     struct hz_stack *found = NULL;
     uint32_t most = 0;
-    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) {
+    for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard)) {
         struct hz_stack *stack = surplus_of(shard, size_class);
         uint32_t count = hz_stack_blocks(stack);
         if (count > 0 && hz_load_rlx(&stack->is_idle)) /* relaxed: hint */

@@ -53,6 +53,11 @@ struct hz_shard {
 /* The shard of that number; NULL when no thread ever had it. Shards are made in order. */
 struct hz_shard *hz_shard_get(unsigned index);
 
+/* For loops over all shards, from hz_shard_get(0) on: the one that was made next; NULL after the last. */
+HZ_INLINE struct hz_shard *hz_shard_next(const struct hz_shard *shard) {
+    return hz_shard_get(shard->index + 1);
+}
+
 /* The shard for a starting thread, among as many as HZ_SHARDS_PER_CPU allows for the CPUs that the process can use now:
    one without threads, else the one with the fewest. NULL when there is no memory for the first shard, or, if
    threads may not share (takers.h), for another one. */

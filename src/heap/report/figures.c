@@ -82,8 +82,7 @@ void hz_figures_get(struct hz_figures *figures) {
         figures->classes[size_class].free_blocks += reserves[size_class];
         figures->blocks[HZ_IN_BINS][size_class] += hz_cpu_bins_held(size_class);
         figures->blocks[HZ_IN_DEPOT][size_class] = hz_depot_blocks(size_class);
-        struct hz_shard *shard;
-        for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) /* shards are made in order */
+        for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard))
             figures->blocks[HZ_IN_SHARDS][size_class] += hz_sent_count(shard, size_class);
     }
     hz_hooks_leave();

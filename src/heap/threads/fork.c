@@ -42,8 +42,7 @@ void hz_heap_after_fork(void) {
     hz_heap_limit_after_fork();
     hz_park_after_fork();
     hz_cpu_bins_after_fork();
-    struct hz_shard *shard; /* shards are made in order */
-    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) {
+    for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard)) {
         if (!hz_lock_abandoned(&shard->exclusive))
             continue;
         hz_pages_relink_locked(shard); /* no other thread exists, which is as good as holding the lock */
@@ -63,8 +62,7 @@ void hz_heap_settle_fork(void) {
     /* relaxed, all: one thread. A parked thread joins when it resumes, but not one that the keeper was about to park */
     hz_pressure_after_fork(self != NULL && !hz_load_rlx(&self->parking.parked));
     hz_keeper_after_fork();
-    struct hz_shard *shard;
-    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
+    for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard))
         hz_store_rlx(&shard->threads, self != NULL && self->shard == shard ? 1 : 0);
     hz_adopt_settle_fork();
     hz_sent_settle_fork();

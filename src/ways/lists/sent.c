@@ -195,8 +195,7 @@ void hz_sent_drain(struct hz_thread_block *self, struct hz_shard *shard, unsigne
 }
 
 void hz_sent_drain_all(struct hz_thread_block *self) {
-    struct hz_shard *shard;
-    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) /* shards are made in order */
+    for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard))
         for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
             hz_sent_drain(self, shard, size_class);
     hz_mail_gather(self);
@@ -211,15 +210,13 @@ bool hz_sent_waits(void) {
 }
 
 void hz_sent_age(struct hz_thread_block *self) {
-    struct hz_shard *shard;
-    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) /* shards are made in order */
+    for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard))
         hz_box_age_sent(shard);
     hz_mail_gather(self);
 }
 
 bool hz_sent_drain_due(struct hz_thread_block *self, uint32_t classes) {
-    struct hz_shard *shard;
-    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) {
+    for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard)) {
         unsigned size_class;
         for (; (size_class = hz_box_due(shard)) != HZ_CLASS_NONE; classes--) {
             if (classes == 0)
@@ -236,8 +233,7 @@ bool hz_sent_may_wait(struct hz_shard *shard, unsigned size_class) {
 }
 
 void hz_sent_drain_class(struct hz_thread_block *self, unsigned size_class) {
-    struct hz_shard *shard;
-    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++) /* shards are made in order */
+    for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard))
         if (hz_sent_may_wait(shard, size_class))
             hz_sent_drain(self, shard, size_class);
 }
@@ -255,8 +251,7 @@ void hz_sent_leave(struct hz_thread_block *self, struct hz_shard *shard) {
 void hz_sent_report(struct hz_report *report) {
     size_t in_parts[HZ_MAIL_PARTS] = {0};
     size_t in_carries = 0;
-    struct hz_shard *shard;
-    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
+    for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard))
         for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
             struct hz_box *box = hz_box_of(shard, size_class);
             size_t block_bytes = hz_class_bytes(size_class);

@@ -125,13 +125,11 @@ static void page_settle(void *context, struct hz_page *page) {
 }
 
 void hz_page_local_settle_fork(void) {
-    for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) {
-        struct hz_shard *shard = hz_shard_get(index);
-        for (unsigned size_class = 1; shard != NULL && size_class < HZ_CLASS_COUNT; size_class++) {
+    for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard))
+        for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
             struct hz_page_queue *queue = &hz_box_of(shard, size_class)->mail.pages;
             hz_store_rlx(&queue->head, NULL);
             queue->pending = NULL;
         }
-    }
     hz_pages_walk(page_settle, NULL);
 }

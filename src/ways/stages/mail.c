@@ -82,13 +82,11 @@ void hz_mail_gather(struct hz_thread_block *self) {
 void hz_mail_after_fork(void) {
     if (HZ_TRANSFER_LOCKFREE && HZ_CENTRAL_LOCKFREE)
         return;
-    for (unsigned index = 0; index < HZ_NUM_SHARDS; index++) {
-        struct hz_shard *shard = hz_shard_get(index);
-        for (unsigned size_class = 1; shard != NULL && size_class < HZ_CLASS_COUNT; size_class++) {
+    for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard))
+        for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
             hz_lock_settle(&hz_box_of(shard, size_class)->mail.transfer_lock);
             hz_lock_settle(&hz_box_of(shard, size_class)->mail.central_lock);
         }
-    }
 }
 
 void hz_mail_settle_fork(void) {
