@@ -59,6 +59,33 @@ static bool free_on_cpu(struct hz_thread_block *self, void *block, unsigned size
     return hz_cpu_bins_free(self, size_class, block);
 }
 
+/* The remote buffer is full: its blocks go to other shards. */
+static void remote_bin_relieve(struct hz_thread_block *self) {
+    hz_count(&self->counters.remote_full, 1);
+    if (hz_frees_are_watched(self)) /* the depot would hide that the blocks are free */
+        hz_remote_flush(self);
+    else
+        hz_remote_pass(self);
+}
+
+/* The bin is full: its room grows, or some of its blocks go. */
+static void bin_relieve(struct hz_thread_block *self, unsigned size_class) {
+    if (hz_class_is_sparse(size_class)) {
+        hz_bin_send_home(self, size_class);
+        hz_room_shrink(self, size_class);
+        return;
+    }
+    bool too_much = hz_room_visit(self, size_class);
+    if (hz_frees_are_watched(self)) { /* the depot would hide that the blocks are free */
+        hz_bin_send_home(self, size_class);
+        return;
+    }
+    if (hz_bin_held(&self->cache, size_class) == hz_bin_room(&self->cache, size_class))
+        hz_bin_flush(self, size_class, hz_bin_room(&self->cache, size_class) / (too_much ? 4 : 2));
+    if (too_much)
+        hz_room_shrink(self, size_class);
+}
+
 static void free_small(struct hz_thread_block *self, void *block, unsigned size_class) {
     if (HZ_HAS_CPU_BINS && free_on_cpu(self, block, size_class))
         return;
@@ -68,25 +95,10 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
     unsigned index = is_remote ? (unsigned)HZ_REMOTE_BIN : size_class;
     if (!hz_inspect_free(self, index, block)) {
         hz_tick(self, index);
-        if (is_remote) {
-            hz_count(&self->counters.remote_full, 1);
-            if (hz_frees_are_watched(self)) /* the depot would hide that the blocks are free */
-                hz_remote_flush(self);
-            else
-                hz_remote_pass(self);
-        } else if (hz_class_is_sparse(size_class)) {
-            hz_bin_send_home(self, size_class);
-            hz_room_shrink(self, size_class);
-        } else if (hz_frees_are_watched(self)) { /* the depot would hide that the blocks are free */
-            (void)hz_room_visit(self, size_class);
-            hz_bin_send_home(self, size_class);
-        } else {
-            bool too_much = hz_room_visit(self, size_class);
-            if (hz_bin_held(&self->cache, size_class) == hz_bin_room(&self->cache, size_class))
-                hz_bin_flush(self, size_class, hz_bin_room(&self->cache, size_class) / (too_much ? 4 : 2));
-            if (too_much)
-                hz_room_shrink(self, size_class);
-        }
+        if (is_remote)
+            remote_bin_relieve(self);
+        else
+            bin_relieve(self, size_class);
         if (HZ_UNLIKELY(hz_bin_room(&self->cache, index) == 0)) { /* of long blocks: it may keep no more */
             if (hz_class_is_mid(size_class))
                 hz_count(&self->counters.mid_moved, 1);
