@@ -286,8 +286,8 @@ HZ_API int hz_thread_stats_get(struct hz_thread_stats *out, size_t bytes);
 
 /* Fills the first `count` elements of `out`, of `bytes` bytes each (sizeof(*out), as for hz_stats_get), one for each
    thread that has allocated and not ended, in no special order, and returns the number of such threads, which can be
-   more than `count`. `out` may be NULL if `count` is 0. Allocates nothing. Exact while no other thread allocates or
-   frees. Any thread. */
+   more than `count`. `out` may be NULL if `count` is 0. Otherwise, if `out` is NULL or `bytes` is 0, returns 0 with
+   errno EINVAL. Allocates nothing. Exact while no other thread allocates or frees. Any thread. */
 HZ_API size_t hz_threads_stats_get(struct hz_thread_stats *out, size_t count, size_t bytes);
 
 /* ---- sampled events -------------------------------------------------------------------------------- */

@@ -252,6 +252,8 @@ int hz_thread_stats_get(struct hz_thread_stats *out, size_t bytes) {
 
 size_t hz_threads_stats_get(struct hz_thread_stats *out, size_t count, size_t bytes) {
     size_t found = 0;
+    if (count != 0 && !struct_is_wanted(out, bytes))
+        return 0;
     struct hz_thread_figures figures;
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
         if (!hz_figures_thread(each, &figures))
