@@ -29,6 +29,7 @@ from symbols import Frame, Mapping, build_id_of
 
 MAGIC = b"\x7fhakoprf"
 VERSIONS = (1, 2)  # 1: without threads
+SECONDS_MAX = 86400
 END, MAPPING, SITE, PAIR, THREAD = 0, 1, 2, 3, 4
 NOBODY, OTHERS = 0, 2**32 - 1  # instead of a thread in a pair
 # The library's own functions, where it is linked into the program; otherwise it leaves its calls out.
@@ -128,7 +129,7 @@ class Reader:
         if version not in VERSIONS:
             raise BadInput(f"{self.name}: format {version}; this program reads the formats {VERSIONS[0]} to {VERSIONS[-1]}")
         pid, seconds, nanoseconds, rate, lost = (self.number() for _ in range(5))
-        moment = Moment(pid, seconds * 10**9 + nanoseconds, rate, lost, self.text().decode(errors="replace"), version=version)
+        moment = Moment(pid, seconds * 10**9 + nanoseconds, rate, lost, running.printable(self.text().decode(errors="replace")), version=version)
         if rate == 0:
             raise BadInput(f"{self.name}: byte {self.at}: the rate is 0; allowed: 1 or more")
         sites = 0
@@ -144,7 +145,7 @@ class Reader:
                 moment.pairs[pair] = added(moment.pairs.get(pair, (0, 0, 0)), sums)
             elif kind == THREAD and version > 1:
                 number = self.number()
-                moment.threads[number] = self.text().decode(errors="replace")
+                moment.threads[number] = running.printable(self.text().decode(errors="replace"))
             else:
                 raise BadInput(f"{self.name}: byte {self.at - 1}: record {kind}; allowed: {END} to {THREAD}")
         if self.number() != sites:
@@ -384,25 +385,35 @@ def holders(profile: Profile, count: int) -> Iterator[str]:
 def flow_of_threads(profile: Profile, count: int) -> Iterator[str]:
     """What each thread allocated, where it went, and what the thread freed of others. In MiB."""
     threads: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])  # allocated; of it freed by itself, by others; frees others'
-    for (source, to), (_, _, size) in profile.pairs.items():
+    counts: dict[int, list[int]] = defaultdict(lambda: [0, 0])  # samples: of what it allocated, and of what it frees of others
+    for (source, to), (samples, _, size) in profile.pairs.items():
         threads[source][0 if to == NOBODY else 1 if to == source else 2] += size
+        counts[source][0] += samples if to == NOBODY else 0
         if to not in (NOBODY, source):
             threads[to][3] += size
+            counts[to][1] += samples
     live = "grew" if profile.since is not None else "live"
-    yield f"{'MiB, thread':>12}  {'allocated':>10}  {'freed it':>10}  {'others did':>10}  {live:>10}  {'frees others':>12}  name"
+    titles = f"{'MiB, thread':>12}  {'allocated':>10}  {'samples':>7}  {'freed it':>10}  {'others did':>10}  {live:>10}"
+    yield f"{titles}  {'frees others':>12}  {'samples':>7}  name"
     for thread, sums in sorted(threads.items(), key=lambda each: -each[1][0] - each[1][3])[:count]:
         made, own, other, received = (size / 2**20 for size in sums)
-        figures = f"{made:>10.2f}  {own:>10.2f}  {other:>10.2f}  {made - own - other:>10.2f}  {received:>12.2f}"
+        of_made, of_received = counts[thread]
+        figures = f"{made:>10.2f}  {of_made:>7}  {own:>10.2f}  {other:>10.2f}  {made - own - other:>10.2f}  {received:>12.2f}  {of_received:>7}"
         yield f"{thread_name(thread):>12}  {figures}  {profile.moment.threads.get(thread, '')}".rstrip()
+
+
+def deviation(samples: int, chance: float = 0.0) -> str:
+    """One standard deviation of an estimate from so many samples, each taken with this chance; without it, the most that it can be."""
+    return f"{100 * math.sqrt((1 - chance) / samples):.0f} %" if samples > 0 else ""
 
 
 def flow_of_pairs(profile: Profile, seconds: float, count: int) -> Iterator[str]:
     """Which threads free what others allocated."""
     crossing = [(size, blocks, samples, pair) for pair, (samples, blocks, size) in profile.pairs.items() if pair[1] not in (NOBODY, pair[0])]
-    yield f"{'allocated by':>12}  {'freed by':>10}  {'MiB':>10}" + f"  {'MiB/s':>10}" * (seconds > 0) + f"  {'blocks':>10}  samples"
+    yield f"{'allocated by':>12}  {'freed by':>10}  {'MiB':>10}  {'±':>6}" + f"  {'MiB/s':>10}" * (seconds > 0) + f"  {'blocks':>10}  samples"
     for size, blocks, samples, (source, to) in sorted(crossing, reverse=True)[:count]:
         speed = f"  {size / 2**20 / seconds:>10.2f}" if seconds > 0 else ""
-        yield f"{thread_name(source):>12}  {thread_name(to):>10}  {size / 2**20:>10.2f}{speed}  {blocks:>10}  {samples:>7}"
+        yield f"{thread_name(source):>12}  {thread_name(to):>10}  {size / 2**20:>10.2f}  {deviation(samples):>6}{speed}  {blocks:>10}  {samples:>7}"
 
 
 def in_flight(moment: Moment) -> dict[int, float]:
@@ -418,15 +429,18 @@ def in_flight(moment: Moment) -> dict[int, float]:
 def flow_of_sizes(profile: Profile, seconds: float, count: int) -> Iterator[str]:
     """How much of what was freed crossed, by the bytes of the size class; of large blocks: rounded up, as they are sampled."""
     sizes: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    counts: dict[int, int] = defaultdict(int)
     flies = in_flight(profile.moment)
-    for (weight, _), (_, allocated, _, live, blocks, passed) in profile.values.items():
-        sizes[weight] = list(added(sizes[weight], (passed, blocks, allocated - live)))
-    yield f"{'block bytes':>12}  {'MiB':>10}" + f"  {'MiB/s':>10}" * (seconds > 0) + f"  {'blocks':>10}  {'in flight':>10}  of this size's frees"
+    for site, (_, allocated, _, live, blocks, passed) in profile.values.items():
+        sizes[site[0]] = list(added(sizes[site[0]], (passed, blocks, allocated - live)))
+        counts[site[0]] += profile.samples(site, "freed_elsewhere")
+    yield f"{'block bytes':>12}  {'MiB':>10}  {'±':>6}  samples" + f"  {'MiB/s':>10}" * (seconds > 0) + f"  {'blocks':>10}  {'in flight':>10}  of this size's frees"
     for size, (passed, blocks, freed) in sorted(sizes.items(), key=lambda each: -each[1][0])[:count]:
         if round(passed) > 0:
             speed = f"  {passed / 2**20 / seconds:>10.2f}" if seconds > 0 else ""
             share = f"{100 * passed / max(freed, passed):.1f} %"
-            yield f"{size:>12}  {passed / 2**20:>10.2f}{speed}  {blocks:>10.0f}  {flies[size]:>10.0f}  {share}"
+            sure = deviation(counts[size], profile.moment.chance(size))
+            yield f"{size:>12}  {passed / 2**20:>10.2f}  {sure:>6}  {counts[size]:>7}{speed}  {blocks:>10.0f}  {flies[size]:>10.0f}  {share}"
 
 
 def flow(profile: Profile, symbols: Symbols, count: int) -> Iterator[str]:
@@ -470,18 +484,34 @@ def ask(arguments: argparse.Namespace) -> None:
     """Lets the process write a moment, or two, and prints its call stacks."""
     with running.Process(arguments.pid) as process:
 
-        def moment() -> tuple[pathlib.Path, int]:
-            answer = asking.ask(process, "HAKOZUNA_PROFILE", arguments)
+        def moment(words: str = "") -> tuple[pathlib.Path, int]:
+            answer = asking.ask(process, "HAKOZUNA_PROFILE", arguments, words)
             return answer.path, len(read_moments(answer.path))
 
-        path, first = moment()
+        try:
+            path, first = moment(words_of(arguments))
+        except asking.Waits:  # the first question begins it
+            path, first = moment("profile start")
         last = None
-        if arguments.over is not None:
-            if process.has_ended(arguments.over):
+        if (pause := arguments.seconds or arguments.over) is not None:
+            if process.has_ended(pause):
                 raise running.Refused(f"process {process.number} has ended")
             path, last = moment()
         show(path, last or first, first if last is not None else None, arguments, f"{process.folder}/root")
         keep(path, arguments)
+
+
+def words_of(arguments: argparse.Namespace) -> str:
+    """What the process is to do before it answers."""
+    if arguments.seconds is not None:
+        return f"profile for={arguments.seconds}"
+    return "profile start" if arguments.start else "profile stop" if arguments.stop else ""
+
+
+def whole_seconds(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= SECONDS_MAX):
+        raise argparse.ArgumentTypeError(f"'{text}': allowed are 1 to {SECONDS_MAX}")
+    return int(text)
 
 
 def show(path: pathlib.Path, at: int, since: int | None, arguments: argparse.Namespace, root: str) -> None:
@@ -497,7 +527,7 @@ def show(path: pathlib.Path, at: int, since: int | None, arguments: argparse.Nam
     elif arguments.flow:
         print("\n".join(flow(profile, symbols, arguments.count)))
     else:
-        print("\n".join(leaks(profile, symbols, arguments.count, arguments.allocated)))
+        print("\n".join(leaks(profile, symbols, arguments.count, arguments.allocated or arguments.seconds is not None)))
 
 
 def keep(path: pathlib.Path, arguments: argparse.Namespace) -> None:
@@ -547,7 +577,11 @@ def parser() -> argparse.ArgumentParser:
     text = "Ask a running process, and print the call stacks that hold the most memory."
     now = commands.add_parser("now", help=text, description=text)
     now.add_argument("pid", type=int, metavar="PID", help="of a process that `hakozuna run --profile` or HAKOZUNA_PROFILE has started")
-    now.add_argument("--over", type=float, metavar="SECONDS", help="ask twice, so many seconds apart, and print only what has changed")
+    times = now.add_mutually_exclusive_group()
+    times.add_argument("--over", type=float, metavar="SECONDS", help="ask twice, so many seconds apart, and print only what has changed")
+    times.add_argument("--seconds", type=whole_seconds, metavar="N", help="print what is allocated in the next N seconds; a process that waits samples so long")
+    times.add_argument("--start", action="store_true", help="a process that waits (HAKOZUNA_PROFILE=wait) begins to sample; so does the first question")
+    times.add_argument("--stop", action="store_true", help="a process that waits ends that, whoever has begun it; prints what it has sampled")
     shown = now.add_mutually_exclusive_group()
     shown.add_argument("--threads", action="store_true", help="the threads that have allocated what is live, instead of call stacks")
     shown.add_argument("--flow", action="store_true", help="what one thread has allocated and another freed: by thread, pair, size and call stack")

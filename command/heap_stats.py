@@ -17,7 +17,7 @@ import heap_core
 import nearest
 import running
 import top
-from report_parts import LOOKED_UP, NO_FLOW, ORDERS, ROWS, SHOWN, core_heading, heading, joined, printable, report_of, situation
+from report_parts import LOOKED_UP, NO_FLOW, ORDERS, ROWS, SHOWN, core_heading, heading, joined, report_of, situation
 
 PARTS = ("totals", "sizes", "classes", "threads", "flow", "process", "limits")
 CORE_PARTS = ("totals", "sizes", "classes", "largest", "threads")
@@ -53,7 +53,7 @@ def stats(arguments: argparse.Namespace) -> None:
             raise running.Refused("--part largest: only a core file says which blocks are the largest")
         answer = asking.ask(process, "HAKOZUNA_STATS", arguments)
         if answer.words.format != "json" and not (arguments.json or arguments.part):
-            print("\n".join(printable(line) for line in answer.data.decode(errors="replace").splitlines()))
+            print("\n".join(running.printable(line) for line in answer.data.decode(errors="replace").splitlines()))
             return
         report = report_of(answer, process)
         print(json.dumps(report) if arguments.json else "\n".join(whole_report(process, report, arguments.part or list(PARTS))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import pathlib
 import re
 import signal
@@ -69,11 +70,6 @@ def signed(value: float | None, unit: float = 1.0, digits: int = 0) -> str:
     return text if float(text) else "0"
 
 
-def printable(text: str) -> str:
-    """A program can give a thread any name, also one that commands a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
 # ---- parts of a frame ------------------------------------------------------------------------------
 
 
@@ -107,7 +103,7 @@ def uptime(report: dict) -> str:
 
 def heading(report: dict) -> list[str]:
     about = report["process"]
-    text = f"hakozuna {report['version']}, {lane_of(report)}: {printable(about['program'])}, pid {about['pid']}"
+    text = f"hakozuna {report['version']}, {lane_of(report)}: {running.printable(about['program'])}, pid {about['pid']}"
     if "uptime_ms" in about:
         text += f", up {uptime(report)}, {counted(about['threads'], 'thread')}"
     return [text]
@@ -260,7 +256,7 @@ def threads(new: dict, old: dict | None, room: Room = FREE) -> list[str]:
     for one in rows[: room.rows]:
         known = before.get((one["number"], one["thread_id"]), {}) if time > 0 else {}
         changes = [signed((one[key] - known[key]) / time) if known else "" for key in ("refill", "flush")] if old else []
-        cells.append([str(one["thread_id"]), printable(one["name"]), mib(one["bins_bytes"]), mib(one["remote_bytes"]), *changes, str(one["shard"]),
+        cells.append([str(one["thread_id"]), running.printable(one["name"]), mib(one["bins_bytes"]), mib(one["remote_bytes"]), *changes, str(one["shard"]),
                       "parked" if one["parked"] else ""])  # fmt: skip
     changes = [Column("refills/s", 9, order=2), Column("flushes/s", 9, order=3)] if old else []
     columns = [Column("thread", 8), Column("name", 15, is_text=True, more=more(len(cells), rows)), Column("in bins MiB", 11), Column("in buffer", 9),
@@ -271,7 +267,7 @@ def threads(new: dict, old: dict | None, room: Room = FREE) -> list[str]:
 def thread_title(number: int, names: dict[int, str]) -> str:
     if number == OTHER_THREADS:
         return "others"
-    return f"{number} {printable(names.get(number, ''))}".strip()
+    return f"{number} {running.printable(names.get(number, ''))}".strip()
 
 
 def flow(new: dict, old: dict | None, room: Room = FREE) -> list[str]:
@@ -290,16 +286,26 @@ def flow(new: dict, old: dict | None, room: Room = FREE) -> list[str]:
     for row in rows:
         known = before.get((row["block_bytes"], row["large"]), {})
         speeds = [speed_of(row[key], known.get(key, 0)) for key in ("passed_bytes", "passed_blocks")]
-        shown.append((*speeds, row))
+        shown.append((*speeds, row, sure(row.get("passed_samples", 0) - known.get("passed_samples", 0))))
     cells = []
-    for bytes_a_second, blocks_a_second, row in sorted(shown, key=lambda each: (-each[0], -each[2]["passed_bytes"]))[: room.rows]:
+    for bytes_a_second, blocks_a_second, row, certainty in sorted(shown, key=lambda each: (-each[0], -each[2]["passed_bytes"]))[: room.rows]:
         name = f"large, up to {size(row['block_bytes'])}" if row["large"] else f"{row['block_bytes']} B"
-        cells.append([name, mib(bytes_a_second), f"{blocks_a_second:.0f}", str(row["in_flight_blocks"]), mib(row["in_flight_bytes"]),
-                      percent(row["passed_blocks"], max(row["freed_blocks"], row["passed_blocks"]))])  # fmt: skip
+        cells.append([name, mib(bytes_a_second), *certainty * rows[0]["sampled"], f"{blocks_a_second:.0f}", str(row["in_flight_blocks"]),
+                      mib(row["in_flight_bytes"]), percent(row["passed_blocks"], max(row["freed_blocks"], row["passed_blocks"]))])  # fmt: skip
     estimates = " (estimates)" if rows[0]["sampled"] else ""
+    of_estimates = SURE * rows[0]["sampled"]
     title = Column(f"blocks that cross threads{estimates}", 24, is_text=True, more=more(len(cells), rows))
-    columns = [title, Column("MiB/s", 8), Column("blocks/s", 9), Column("in flight", 9), Column("MiB", 8, order=1), Column("of its frees", 12, order=2)]
+    columns = [title, Column("MiB/s", 8), *of_estimates, Column("blocks/s", 9), Column("in flight", 9), Column("MiB", 8, order=1),
+               Column("of its frees", 12, order=2)]  # fmt: skip
     return [*lay_out(columns, cells, room.width), "", *flow_pairs(new, old, speed_of, room)]
+
+
+SURE = [Column("±", 6, order=3), Column("samples", 7, order=4)]
+
+
+def sure(samples: int) -> list[str]:
+    """One standard deviation of an estimate from so many samples, at most: less where most blocks of a size are sampled."""
+    return [f"{100 / math.sqrt(samples):.0f} %" if samples > 0 else "", str(samples)]
 
 
 def flow_pairs(new: dict, old: dict | None, speed_of: Callable[[int, int], float], room: Room) -> list[str]:
@@ -308,13 +314,16 @@ def flow_pairs(new: dict, old: dict | None, speed_of: Callable[[int, int], float
     shown = []
     for row in new.get("flow_pairs", []):
         before = known.get(pair_of(row), {})
-        shown.append((*(speed_of(row[key], before.get(key, 0)) for key in ("bytes", "blocks")), row))
+        certainty = sure(row.get("samples", 0) - before.get("samples", 0))
+        shown.append((*(speed_of(row[key], before.get(key, 0)) for key in ("bytes", "blocks")), row, certainty))
+    is_sampled = any(row.get("samples", 0) for _, _, row, _ in shown)
     cells = []
-    for bytes_a_second, blocks_a_second, row in sorted(shown, key=lambda each: (-each[0], -each[2]["bytes"]))[: room.rows]:
+    for bytes_a_second, blocks_a_second, row, certainty in sorted(shown, key=lambda each: (-each[0], -each[2]["bytes"]))[: room.rows]:
         block = size(row["block_bytes"]) if row["block_bytes"] else "any"
-        cells.append([thread_title(row["allocated_by"], names), thread_title(row["freed_by"], names), block, mib(bytes_a_second), f"{blocks_a_second:.0f}"])
+        cells.append([thread_title(row["allocated_by"], names), thread_title(row["freed_by"], names), block, mib(bytes_a_second),
+                      *certainty * is_sampled, f"{blocks_a_second:.0f}"])  # fmt: skip
     columns = [Column("allocated by", 22, is_text=True, more=more(len(cells), shown)), Column("freed by", 22, is_text=True), Column("block", 6),
-               Column("MiB/s", 8), Column("blocks/s", 9)]  # fmt: skip
+               Column("MiB/s", 8), *SURE * is_sampled, Column("blocks/s", 9)]  # fmt: skip
     return lay_out(columns, cells, room.width)
 
 
@@ -408,7 +417,7 @@ def signal_name(number: int) -> str:
 def core_heading(report: dict) -> list[str]:
     core = report["core"]
     how = f", by {signal_name(core['signal'])}" if core["signal"] else ""
-    lines = [*heading(report), f"from the core file '{printable(core['file'])}'{how}, with {counted(core['threads'], 'thread')}"]
+    lines = [*heading(report), f"from the core file '{running.printable(core['file'])}'{how}, with {counted(core['threads'], 'thread')}"]
     if core["unsure"]:
         lines.append("not everything is certain, since the process stopped in the middle of something, or its memory is not whole:")
         lines += [f"  {text}" for text in core["unsure"]]

@@ -17,7 +17,6 @@ import re
 import select
 import signal
 import stat
-import tempfile
 import time
 from dataclasses import dataclass
 
@@ -82,6 +81,11 @@ def path_pattern(file: str, pid: int) -> str:
 # ---- the process -----------------------------------------------------------------------------------
 
 
+def printable(text: str) -> str:
+    """What a process says of itself, for a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def user_name(number: int) -> str:
     try:
         return pwd.getpwuid(number).pw_name
@@ -112,7 +116,8 @@ class Process:
         self.folder = pathlib.Path(f"/proc/{number}")
         self.status = self.look()
         self.owner = int(self.status["Uid"].split()[0])
-        self.kept: pathlib.Path | None = None  # what it has answered at its socket; ends with this object
+        self.kept: pathlib.Path | None = None  # what it has answered at its socket
+        self.memory: int | None = None  # the file of that, which ends with this object
         self.inner_number = int(self.status.get("NSpid", str(number)).split()[-1])  # in its own namespace
 
     def __enter__(self) -> Process:
@@ -120,8 +125,8 @@ class Process:
 
     def __exit__(self, *_: object) -> None:
         os.close(self.descriptor)
-        if self.kept is not None:
-            self.kept.unlink()
+        if self.memory is not None:
+            os.close(self.memory)
 
     def look(self) -> dict[str, str]:
         try:
@@ -148,11 +153,10 @@ class Process:
             raise Refused(f"process {self.number} has ended") from error
 
     def keep(self, data: bytes) -> int:
-        """Adds an answer to a file, and returns where it begins."""
+        """Adds an answer to a file in memory, and returns where it begins. A container may have no folder for a file."""
         if self.kept is None:
-            descriptor, name = tempfile.mkstemp(prefix="hakozuna-")
-            os.close(descriptor)
-            self.kept = pathlib.Path(name)
+            self.memory = os.memfd_create("hakozuna")
+            self.kept = pathlib.Path(f"/proc/{os.getpid()}/fd/{self.memory}")
         with self.kept.open("ab") as file:
             start = file.tell()
             file.write(data)

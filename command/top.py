@@ -62,8 +62,10 @@ class Watched:
 
 
 def is_same_program(old: dict, new: dict) -> bool:
-    """The peak never falls while a program runs."""
-    return (old["process"]["program"], old["config"]) == (new["process"]["program"], new["config"]) and old["heap"]["peak_bytes"] <= new["heap"]["peak_bytes"]
+    """What was given back never falls while a program runs, and the peak hardly: a report adds up what threads change meanwhile."""
+    if (old["process"]["program"], old["config"]) != (new["process"]["program"], new["config"]):
+        return False
+    return 7 * old["heap"]["peak_bytes"] <= 8 * new["heap"]["peak_bytes"] and old["heap"]["purged_bytes"] <= new["heap"]["purged_bytes"]
 
 
 # ---- a frame ---------------------------------------------------------------------------------------
@@ -99,7 +101,7 @@ def processes(watched: list[Watched], room: parts.Room) -> list[str]:
     sums = [sum(parts.at(one.new, *key) for one in watched) for key in keys]
     cells = [["", "all", *figures_of(sums, sum(one.growth() for one in watched))]]
     for one in watched[: room.rows]:
-        name = parts.printable(one.new["process"]["program"])
+        name = running.printable(one.new["process"]["program"])
         cells.append([str(one.process.number), name, *figures_of([parts.at(one.new, *key) for key in keys], one.growth())])
     title = Column("program", 15, is_text=True, more=parts.more(len(cells) - 1, watched))
     columns = [Column("pid", 7), title, Column("live MiB", 8), Column("MiB/s", 8), Column("resting", 8, order=2), Column("free", 8, order=3),

@@ -286,8 +286,8 @@ HZ_API int hz_thread_stats_get(struct hz_thread_stats *out, size_t bytes);
 
 /* Fills the first `count` elements of `out`, of `bytes` bytes each (sizeof(*out), as for hz_stats_get), one for each
    thread that has allocated and not ended, in no special order, and returns the number of such threads, which can be
-   more than `count`. `out` may be NULL if `count` is 0. Allocates nothing. Exact while no other thread allocates or
-   frees. Any thread. */
+   more than `count`. `out` may be NULL if `count` is 0. Otherwise, if `out` is NULL or `bytes` is 0, returns 0 with
+   errno EINVAL. Allocates nothing. Exact while no other thread allocates or frees. Any thread. */
 HZ_API size_t hz_threads_stats_get(struct hz_thread_stats *out, size_t count, size_t bytes);
 
 /* ---- sampled events -------------------------------------------------------------------------------- */
@@ -301,7 +301,11 @@ HZ_API size_t hz_threads_stats_get(struct hz_thread_stats *out, size_t count, si
    costs. Call it once, at the beginning of main, before other threads exist. Returns 0, or -1 with errno EINVAL
    (rate_bytes is out of range), EALREADY (allocations are sampled already, for a heap profile or by the sampling
    guard), EBUSY (the caller is not the process's first thread, or another thread has allocated), ENOMEM, or ENOTSUP
-   (this is the guard build). */
+   (this is the guard build).
+
+   In a process that was started with HAKOZUNA_PROFILE=wait any thread may call it at any time. It then samples all
+   threads, at the rate that the variable says, until somebody ends that from outside; EALREADY if somebody has begun. A
+   fork's child is not sampled then. */
 HZ_API int hz_sampling_start(size_t rate_bytes);
 
 enum hz_sampling_kind { HZ_SAMPLING_ALLOC = 1, HZ_SAMPLING_FREE = 2 };

@@ -6,6 +6,7 @@
 
 #include "base/os/os.h"
 #include "base/os/syscall.h"
+#include "base/process/process.h"
 #include "front/reporter.h"
 #include "heap/back/keeper.h"
 
@@ -32,9 +33,17 @@ int hz_announce_answer(long result) {
     return -1;
 }
 
-/* Whether it can be the second thread that is in the way; EUSERS: for namespaces of time. */
+/* Whether it can be the second thread that is in the way; EUSERS: for namespaces of time. The kernel also says EINVAL
+   where it knows no such flag. */
 static bool is_of_threads(long result) {
     return result == -EINVAL || result == -EUSERS;
+}
+
+/* Whether the program has no thread beside the calling one: otherwise the call is refused without ours, too. */
+static bool is_alone_with_ours(void) {
+    struct hz_process self;
+    hz_process_get(&self);
+    return !self.is_known || self.threads <= 1 + hz_reporter_threads() + (size_t)hz_keeper_runs();
 }
 
 /* The kernel refuses the call if there is a second thread, and counts a joined thread for a moment longer. Nothing
@@ -53,13 +62,15 @@ static long call_without_ours(long number, long first, long second) {
 
 static int call_alone(long number, long first, long second) {
     long result = HZ_SYSCALL(number, first, second, 0);
-    if (is_of_threads(result)) {
+    if (is_of_threads(result) && is_alone_with_ours()) {
         bool has_ended = hz_reporter_confine();
         bool is_suspended = hz_keeper_suspend();
         if (has_ended || is_suspended)
             result = call_without_ours(number, first, second);
         if (is_suspended)
             hz_keeper_resume(true);
+        if (has_ended && hz_syscall_failed(result)) /* our threads were not what was in the way */
+            hz_reporter_start_again();
     }
     return hz_announce_answer(result);
 }

@@ -252,6 +252,8 @@ int hz_thread_stats_get(struct hz_thread_stats *out, size_t bytes) {
 
 size_t hz_threads_stats_get(struct hz_thread_stats *out, size_t count, size_t bytes) {
     size_t found = 0;
+    if (count != 0 && !struct_is_wanted(out, bytes))
+        return 0;
     struct hz_thread_figures figures;
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
         if (!hz_figures_thread(each, &figures))
@@ -273,13 +275,17 @@ static int sampling_refusal(size_t rate_bytes) {
         return ENOTSUP;
     if (hz_sampling_is_on())
         return EALREADY;
+    if (hz_profile_prepared_rate() != 0) /* it waits */
+        return 0;
     bool is_alone = hz_threads_stats_get(NULL, 0, 0) <= (size_t)(hz_thread_mine != NULL);
     return hz_os_is_first_thread() && is_alone ? 0 : EBUSY;
 }
 
 int hz_sampling_start(size_t rate_bytes) {
     int error = sampling_refusal(rate_bytes);
-    if (error == 0 && !hz_sample_start_profile(rate_bytes))
+    if (error == 0 && hz_profile_prepared_rate() != 0)
+        (void)hz_sample_begin(HZ_SAMPLE_FOR_GOOD); /* a thread that cannot be parked is not sampled */
+    else if (error == 0 && !hz_sample_start_profile(rate_bytes))
         error = ENOMEM;
     if (error != 0)
         errno = error;

@@ -14,9 +14,11 @@
 #include "base/process/worker.h"
 #include "base/profile/profile.h"
 #include "base/profile/profile_write.h"
+#include "front/answer.h"
 #include "front/request.h"
 #include "heap/back/limit.h"
 #include "heap/threads/park.h"
+#include "heap/threads/sample.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,6 +57,7 @@ struct subject {
     uint64_t due_ms;               /* reporter: when the next report is due, if there is one every so many seconds */
     _Atomic(bool) has_complained;  /* hint */
     _Atomic(bool) has_lost_signal; /* hint */
+    _Atomic(bool) has_handler;     /* hint: it was installed, and a thread that comes back leaves it to the program */
 };
 
 static struct subject subjects[HZ_REQUESTS] = {
@@ -168,8 +171,15 @@ static void report_to(struct subject *subject) {
         complain(subject, pattern, ENAMETOOLONG);
 }
 
+/* A profile that nobody has asked for yet (the word wait) has nothing to report. */
+static bool is_begun(const struct subject *subject) {
+    return subject->wish.of != HZ_REQUEST_PROFILE || hz_profile_rate() != 0;
+}
+
 static void report_write(struct subject *subject) {
     int saved = errno;
+    if (!is_begun(subject))
+        return;
     if (subject->wish.file[0] == '\0') {
         int file = stderr_open();
         int error = file >= 0 ? report_print(subject, file) : 0;
@@ -188,7 +198,8 @@ static void reports_at_end(void) {
     for (unsigned i = 0; i < HZ_REQUESTS; i++)
         if (subjects[i].wish.at_exit)
             report_write(&subjects[i]);
-    if (subjects[HZ_REQUEST_PROFILE].wish.leaks && stderr_open() >= 0)
+    const struct subject *of_profile = &subjects[HZ_REQUEST_PROFILE];
+    if (of_profile->wish.leaks && is_begun(of_profile) && stderr_open() >= 0)
         hz_profile_write_leaks(stderr_open());
 }
 
@@ -223,37 +234,13 @@ static bool is_asked_meanwhile(void) {
 
 /* ---- asked at the socket ------------------------------------------------------------------------------ */
 
-/* Answers with "ok", the report, and "end" if the report is whole; or with "no: " and why not. Each is a line. */
-static void answer_write(const char *request, int file) {
-    static const struct {
-        const char *name;
-        enum hz_stats_format format;
-    } kinds[] = {{"text", HZ_STATS_TEXT}, {"verbose", HZ_STATS_VERBOSE}, {"json", HZ_STATS_JSON}};
-    static const char begin[] = "ok\n";
-    static const char end[] = "end\n";
-    static const char unknown[] = "no: what is asked is not known to this version of the library\n";
-    static const char unprofiled[] = "no: the process makes no heap profile\n";
-    int error = -1; /* nothing is written yet */
-    for (size_t i = 0; i < HZ_ARRAY_LENGTH(kinds); i++)
-        if (strcmp(request, kinds[i].name) == 0)
-            error = hz_os_write(file, begin, sizeof(begin) - 1) != 0 || hz_stats_print(file, kinds[i].format) != 0;
-    if (strcmp(request, "profile") == 0 && hz_profile_rate() != 0)
-        error = hz_os_write(file, begin, sizeof(begin) - 1) != 0 || hz_profile_write(file) != 0;
-    if (error == 0)
-        (void)hz_os_write(file, end, sizeof(end) - 1); /* all of these: a peer that has left needs no answer */
-    else if (error < 0 && strcmp(request, "profile") == 0)
-        (void)hz_os_write(file, unprofiled, sizeof(unprofiled) - 1);
-    else if (error < 0)
-        (void)hz_os_write(file, unknown, sizeof(unknown) - 1);
-}
-
 /* Starts the listener if a variable asks for it. The process has one thread. False when nothing listens. */
 static bool listener_begin(void) {
     struct hz_listener_refusal refusal;
     for (unsigned i = 0; i < HZ_REQUESTS; i++) {
         if (!subjects[i].wish.listens || hz_os_is_confined())
             continue;
-        if (hz_listener_start(runtime_folder, answer_write, &refusal))
+        if (hz_listener_start(runtime_folder, &hz_answer_duties, &refusal))
             return true;
         reporter_say("hakozuna: %s: cannot listen in '%s': %s: error %d\n", subjects[i].variable, refusal.folder,
                      refusal.what, refusal.error);
@@ -493,8 +480,10 @@ static void reporter_begin(void) {
     for (unsigned i = 0; i < HZ_REQUESTS; i++) {
         if (on_term && is_at_end(&subjects[i]))
             handler_set(&subjects[i], SIGTERM);
-        if (subjects[i].wish.signal != 0)
+        if (subjects[i].wish.signal != 0 && !hz_load_rlx(&subjects[i].has_handler)) { /* relaxed, both: one thread */
             handler_set(&subjects[i], subjects[i].wish.signal);
+            hz_store_rlx(&subjects[i].has_handler, true);
+        }
     }
 }
 
@@ -541,6 +530,8 @@ static void reporter_after_fork(void) {
             wish_drop(&subjects[i]);
         is_any |= hz_request_is_any(&subjects[i].wish);
     }
+    if (hz_answer_is_waiting() && hz_profile_is_on()) /* whoever has asked the parent did not mean the child */
+        (void)hz_sample_end();
     if (!wants_stderr())
         stderr_copy_close();
     if (is_any)
@@ -615,15 +606,20 @@ uint64_t hz_reporter_profile_rate(void) {
     return hz_request_is_any(wish) ? wish->rate : 0;
 }
 
+bool hz_reporter_profile_waits(void) {
+    return subjects[HZ_REQUEST_PROFILE].wish.waits;
+}
+
 bool hz_reporter_profile_by_frames(void) {
     return subjects[HZ_REQUEST_PROFILE].wish.by_frames;
 }
 
 void hz_reporter_start(void) {
     bool is_any = false;
-    bool has_profile = hz_profile_rate() != 0;
+    bool has_profile = hz_profile_prepared_rate() != 0;
     if (!has_profile)
         wish_drop(&subjects[HZ_REQUEST_PROFILE]);
+    hz_answer_use(subjects[HZ_REQUEST_PROFILE].wish.waits);
     if (subjects[HZ_REQUEST_PROFILE].wish.at_peak)
         hz_profile_watch_peak(ask_for_profile);
     if (subjects[HZ_REQUEST_PROFILE].wish.at_limit)
@@ -698,6 +694,18 @@ void hz_reporter_exit(void) {
         return;
     term_handler_remove();
     reports_without_signals();
+}
+
+size_t hz_reporter_threads(void) {
+    return (size_t)(hz_load_rlx(&has_thread) != 0) + hz_listener_runs(); /* relaxed: hint */
+}
+
+void hz_reporter_start_again(void) {
+    uint32_t by = hz_load_rlx(&reporting); /* relaxed, both: hint */
+    if (by == 0 || hz_os_process_id() != by || hz_load_rlx(&has_thread) != 0 || hz_listener_runs())
+        return;
+    hz_listener_renew();
+    reporter_begin();
 }
 
 bool hz_reporter_confine(void) {

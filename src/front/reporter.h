@@ -27,6 +27,9 @@ void hz_reporter_read(const struct hz_reporter_words *of_stats, const struct hz_
 /* The rate in bytes of the heap profile that is asked for; 0: none. */
 uint64_t hz_reporter_profile_rate(void);
 
+/* Whether it is to begin only when somebody asks. */
+bool hz_reporter_profile_waits(void);
+
 /* Whether its call stacks are to come by frame pointers. */
 bool hz_reporter_profile_by_frames(void);
 
@@ -40,6 +43,13 @@ void hz_reporter_exit(void);
    there is at most a report at exit, on stderr. Returns whether a thread has ended. Any thread, outside malloc and
    free; before hz_keeper_confine. */
 bool hz_reporter_confine(void);
+
+/* How many of its threads there are: reporter and listener. A hint. */
+size_t hz_reporter_threads(void);
+
+/* After hz_reporter_confine: the program restricts nothing, so they start again. The process has no other thread but
+   the keeper. */
+void hz_reporter_start_again(void);
 
 /* Whether a thread with this function is the reporter or the listener. */
 bool hz_reporter_is(void *(*start)(void *));

@@ -111,6 +111,9 @@ static const char *read_own_word(struct word word, struct hz_request *request) {
         request->at_peak = true;
     } else if (is(word, "limit")) {
         request->at_limit = true;
+    } else if (is(word, "wait")) {
+        request->waits = true;
+        request->listens = true;
     } else if (has_key(&word, "rate=")) {
         uint64_t bytes = rate_of_word(word);
         if (bytes == 0)

@@ -15,7 +15,7 @@
     "(text,exit)"
 
 #define HZ_REQUEST_PROFILE_WORDS                                                                                       \
-    "rate=BYTES, unwind=tables or frame-pointer, exit, leak, peak, limit, listen, signal=NAME, every=SECONDS, "        \
+    "rate=BYTES, unwind=tables or frame-pointer, exit, leak, peak, limit, listen, wait, signal=NAME, every=SECONDS, "  \
     "file=PATTERN with "                                                                                               \
     "%p and "                                                                                                          \
     "%e, children; 0 (off), 1 (exit)"
@@ -38,6 +38,7 @@ struct hz_request {
     bool at_limit;               /* of a profile: the heap stays above the soft limit */
     bool at_exit;                /* and before SIGTERM ends the process */
     bool listens;                /* whoever asks at a socket (listener.h) */
+    bool waits;                  /* of a profile: sampling begins when somebody asks */
     bool in_children;            /* in processes that the program starts, too */
     int signal;                  /* 0: none */
     uint32_t every_s;            /* 0: never */

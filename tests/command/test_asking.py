@@ -269,6 +269,44 @@ def test_a_namespace_that_wants_one_thread(folder):
         service.grow(1)
 
 
+NEWUSER, UNKNOWN_FLAG = 0x10000000, 1
+ENTERS = "print(libc.unshare({flags}), ctypes.get_errno(), flush=True)\n"
+
+
+@pytest.mark.parametrize("words", ["listen", "listen,exit,signal=USR2,file=/dev/null"])
+def test_a_call_that_is_refused_for_another_reason(folder, words):
+    """The kernel says EINVAL, as it does where a second thread is in the way. The listener comes back."""
+    code = LIBC + SERVICE.replace('print("ready", flush=True)', 'print("ready", flush=True)\n' + ENTERS.format(flags=UNKNOWN_FLAG))
+    with preloaded(words, code, XDG_RUNTIME_DIR=str(folder)) as service:
+        assert service.process.stdout.readline() == "-1 22\n"
+        assert len(sockets(folder)) == 1
+        answers(service)
+        with running.Process(service.pid) as process:
+            assert ("hakozuna-stats" in process.threads()) == ("signal" in words)
+
+
+def test_a_thread_of_the_program_is_in_the_way(folder):
+    """Then ours does not end."""
+    thread = "import threading\nis_over = threading.Event()\nthreading.Thread(target=is_over.wait, daemon=True).start()\n"
+    code = LIBC + thread + SERVICE.replace('print("ready", flush=True)', 'print("ready", flush=True)\n' + ENTERS.format(flags=NEWUSER))
+    with preloaded("listen", code, XDG_RUNTIME_DIR=str(folder)) as service:
+        with running.Process(service.pid) as process:
+            before = process.threads()["hakozuna-ask"]
+            assert service.process.stdout.readline() == "-1 22\n"
+            assert process.threads()["hakozuna-ask"] == before
+        answers(service)
+
+
+@is_root
+def test_a_listener_that_could_not_be_told_says_why(folder):
+    """In a root without /proc it sleeps for good when the program has restricted its system calls. Its socket stays."""
+    (folder / "root").mkdir()
+    code = f"import os\n{LIBC}os.chroot({str(folder / 'root')!r})\nassert libc.prctl(38, 1, 0, 0, 0) == 0\n" + SERVICE
+    with watched(folder, "--watch", code=code) as service:
+        done = stats(service.pid, "--wait", "0.5")
+        assert done.returncode == 1 and "has not answered within 0.5 s: it has restricted its system calls, in a root without /proc" in done.stderr
+
+
 @is_root
 @pytest.mark.parametrize("change", ["os.setuid(65534)", "os.chroot({root!r})", "os.chroot({root!r}); os.setuid(65534)"])
 def test_a_server_that_gives_up_rights_is_asked_by_root(folder, change):
@@ -301,6 +339,24 @@ def test_a_peer_that_says_nothing_does_not_hold_others_up(folder):
         answers(service)
         for peer in peers:
             peer.close()
+
+
+def test_peers_that_do_not_read_do_not_hold_others_up(folder):
+    """Nor a thread of the program that loads a library meanwhile: no lock is held while anything is sent."""
+    loads = "import ctypes\n" + SERVICE.replace('print("done", flush=True)', 'ctypes.CDLL("libm.so.6"); print("done", flush=True)')
+    with watched(folder, "--watch", "--profile", code=loads) as service:
+        (path,) = sockets(folder)
+        peers = []
+        for _ in range(10):
+            peers.append(socket.socket(socket.AF_UNIX))
+            peers[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+            peers[-1].connect(str(path))
+            peers[-1].sendall(b"verbose\n" if len(peers) % 2 else b"profile\n")
+        answers(service)
+        service.grow(10)
+        for peer in peers:
+            with peer:
+                assert b"".join(iter(lambda peer=peer: peer.recv(65536), b"")).endswith(b"end\n"), "and they get all of it"
 
 
 def asked_for(path: pathlib.Path, request: bytes) -> bytes:

@@ -145,10 +145,10 @@ def test_flow(stream: pathlib.Path) -> None:
     assert head.startswith(f"prog, process 77: {total / MIB:.2f} MiB of ")
     assert head.endswith(" %, were freed by another thread (52 samples)")
     words = [line.split() for line in lines]
-    assert ["1", "9.00", "1.00", "5.00", "3.00", "0.00"] in words, "allocated, freed by itself, by others, live; frees others'"
-    assert ["2", "1.00", "0.00", "0.00", "1.00", "5.00", "a", "worker"] in words
-    assert ["1", "2", "5.00", "520", "52"] in words, "the only pair that crosses"
-    assert ["100", "0.05", f"{50 * SCALE:.0f}", f"{10 * SCALE * 50 / 80:.0f}", "62.5", "%"] in words, "5 of 8 that were freed; so of 10 that live"
+    assert ["1", "9.00", "99", "1.00", "5.00", "3.00", "0.00", "0"] in words, "allocated, freed by itself, by others, live; frees others'"
+    assert ["2", "1.00", "4", "0.00", "0.00", "1.00", "5.00", "52", "a", "worker"] in words
+    assert ["1", "2", "5.00", "14", "%", "520", "52"] in words, "the only pair that crosses"
+    assert ["100", "0.05", "13", "%", "50", f"{50 * SCALE:.0f}", f"{10 * SCALE * 50 / 80:.0f}", "62.5", "%"] in words, "5 of 8 that were freed; so of 10 that live"
     stacks = lines[next(i for i, line in enumerate(lines) if line.endswith("allocated by:")) :]
     assert [line.strip() for line in stacks[1:3]] == ["prog+0x40000f", "prog+0x400004"]
     assert [line.strip() for line in stacks[4:]] == ["prog+0x40000f", "prog+0x400fef"]
@@ -173,10 +173,10 @@ def test_the_flow_between_two_moments(stream: pathlib.Path) -> None:
     within = run("flow", stream, "--since", "1").stdout
     words = [line.split() for line in within.splitlines()]
     assert "MiB/s in 4.0 s" in within
-    assert ["1", "2", "10.00", "2.50", "1000", "100"] in words
-    assert ["1", "10.00", "0.00", "10.00", "0.00", "0.00"] in words
+    assert ["1", "2", "10.00", "10", "%", "2.50", "1000", "100"] in words
+    assert ["1", "10.00", "100", "0.00", "10.00", "0.00", "0.00", "0"] in words
     assert "3.00 MiB more were freed in pairs that the table had no room for" in within
-    assert ["100", f"{10000 * SCALE / MIB:.2f}", f"{10000 * SCALE / MIB / 4:.2f}", f"{100 * SCALE:.0f}", f"{10 * SCALE * 150 / 180:.0f}", "100.0", "%"] in words
+    assert ["100", f"{10000 * SCALE / MIB:.2f}", "10", "%", "100", f"{10000 * SCALE / MIB / 4:.2f}", f"{100 * SCALE:.0f}", f"{10 * SCALE * 150 / 180:.0f}", "100.0", "%"] in words
     assert not any(line[:1] == ["48"] for line in words), "unchanged"
     files = [stream.with_name(name) for name in "ab"]
     for file, data in zip(files, CROSSING, strict=True):

@@ -107,7 +107,7 @@ def test_a_program_that_run_has_started(tmp_path):
         folder = tmp_path / "hakozuna"
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         (socket,) = folder.iterdir()
-        assert re.fullmatch(rf"{service.pid}\.[0-9a-f]{{8}}", socket.name) and socket.is_socket() and stat.S_IMODE(socket.stat().st_mode) == 0o600
+        assert re.fullmatch(rf"{service.pid}\.[0-9a-f]{{16}}", socket.name) and socket.is_socket() and stat.S_IMODE(socket.stat().st_mode) == 0o600
         report = json.loads(good(stats(service.pid, "--json")))
         validator().validate(report)
         assert report["heap"]["live_bytes"] > 2_000_000 and report["process"]["pid"] == service.pid
@@ -299,10 +299,11 @@ def test_the_flow_of_a_running_process(tmp_path):
         passed = [sum(row["passed_bytes"] for row in each["flow"]) for each in (first, second)]
         assert passed[1] > 5 * passed[0]
         text = good(stats(service.pid, "--part", "flow"))
-        assert re.search(r"(?m)^blocks that cross threads \(estimates\)[, \w]* +MiB/s +blocks/s +in flight +MiB +of its frees\n5120 B +\d+\.\d\d +\d+ +\d+ ", text)
-        assert re.search(rf"(?m)^\d+ +{service.pid} python3 +any +\d+\.\d\d", text)
+        assert re.search(r"(?m)^blocks that cross threads \(estimates\)[, \w]* +MiB/s +± +samples +blocks/s +in flight", text)
+        assert re.search(r"(?m)^5120 B +\d+\.\d\d +\d+ % +\d+ +\d+ +\d+ ", text)
+        assert re.search(rf"(?m)^\d+ +{service.pid} python3 +any +\d+\.\d\d +\d+ % +\d+ +\d+$", text)
         text = good(called("heap_profile.py", service.pid, "--flow", "--count", "1", "--no-symbols"))
-        assert re.search(r" %, were freed by another thread \(\d+ samples\)\n", text) and re.search(r"(?m)^ +5120 +\d+\.\d\d +\d+ +\d+ +(100|9\d)\.\d %$", text)
+        assert re.search(r" %, were freed by another thread \(\d+ samples\)\n", text) and re.search(r"(?m)^ +5120 +\d+\.\d\d +\d+ % +\d+ +\d+ +\d+ +(100|9\d)\.\d %$", text)
 
 
 def test_the_flow_between_two_reports(report):
@@ -312,12 +313,12 @@ def test_the_flow_between_two_reports(report):
 
     def row(size: int, passed: int, large: int = 0) -> dict:
         return {"block_bytes": size, "large": large, "sampled": 0, "freed_blocks": 2 * passed, "freed_bytes": 2 * passed * size,
-                "passed_blocks": passed, "passed_bytes": passed * size, "in_flight_blocks": 7, "in_flight_bytes": 7 * size}  # fmt: skip
+                "passed_blocks": passed, "passed_bytes": passed * size, "passed_samples": 0, "in_flight_blocks": 7, "in_flight_bytes": 7 * size}  # fmt: skip
 
     old["flow"], new["flow"] = [row(1 << 19, 8, 1)], [row(64, 1000), row(1 << 19, 24, 1)]
     new["flow_pairs"] = [
-        {"allocated_by": 2**32 - 1, "freed_by": new["threads"][0]["thread_id"], "block_bytes": 64, "blocks": 1000, "bytes": 64000},
-        {"allocated_by": 5, "freed_by": 6, "block_bytes": 1 << 19, "blocks": 16, "bytes": 8 << 20},
+        {"allocated_by": 2**32 - 1, "freed_by": new["threads"][0]["thread_id"], "block_bytes": 64, "blocks": 1000, "bytes": 64000, "samples": 0},
+        {"allocated_by": 5, "freed_by": 6, "block_bytes": 1 << 19, "blocks": 16, "bytes": 8 << 20, "samples": 0},
     ]
     assert [error.message for error in validator().iter_errors(new)] == []
     lines = [line.split() for line in report_parts.flow(new, old)]
@@ -326,6 +327,13 @@ def test_the_flow_between_two_reports(report):
     assert lines[5] == ["5", "6", "512", "KiB", "4.00", "8"]
     assert lines[6] == ["others", str(new["threads"][0]["thread_id"]), "python3", "64", "B", "0.03", "500"]
     assert report_parts.flow(report, None) == []
+    old["flow"][0]["passed_samples"], new["flow"][1]["passed_samples"] = 8, 24
+    for one in [*new["flow"], *old["flow"]]:
+        one["sampled"] = 1
+    new["flow_pairs"][1]["samples"] = 4
+    lines = [line.split() for line in report_parts.flow(new, old)]
+    assert lines[0][5:9] == ["MiB/s", "±", "samples", "blocks/s"], "what the estimates come from, between the two reports"
+    assert lines[1][5:9] == ["4.00", "25", "%", "16"] and lines[5] == ["5", "6", "512", "KiB", "4.00", "50", "%", "4", "8"]
     assert "blocks that cross threads" in frame(new, old)
 
 
@@ -564,4 +572,4 @@ def test_run_puts_files_only_where_nobody_else_can(tmp_path):
 @pytest.mark.parametrize("folder", ["", "relative"])
 def test_a_folder_that_is_none_is_not_used(folder):
     text = run("run", "--watch", "sh", "-c", f"ls /tmp/hakozuna-{os.getuid()}/$$.*", XDG_RUNTIME_DIR=folder).stdout
-    assert re.fullmatch(rf"/tmp/hakozuna-{os.getuid()}/\d+\.[0-9a-f]{{8}}\n", text)
+    assert re.fullmatch(rf"/tmp/hakozuna-{os.getuid()}/\d+\.[0-9a-f]{{16}}\n", text)

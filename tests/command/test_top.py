@@ -120,13 +120,18 @@ def is_second(lines: list[str]) -> bool:
     return any("MiB/s" in line for line in lines) and lines[-1].startswith("q quits")
 
 
+def is_whole(lines: list[str]) -> bool:
+    """Of one process. A frame that is drawn over an older one shows parts of both, until all of it is there."""
+    return is_second(lines) and all("MiB/s" in line for line in lines[1:6])
+
+
 # ---- whole -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60), (60, 12)], ids=str)
 def test_a_frame_is_whole(service, library, size):
     with on_terminal(size, service.pid, "--interval", "0.1", **library) as shown:
-        lines = shown.until(is_second)
+        lines = shown.until(is_whole)
         assert shown.screen.alternate and shown.screen.lost == []
         assert re.match(rf"hakozuna [0-9.]+, hz3-scale: python3, pid {service.pid}", lines[0])
         assert [line.split()[0] for line in lines[1:6]] == ["live", "resting", "free", "held", "RSS"], "totals come first"

@@ -114,6 +114,12 @@ TEST_F(Stats, AnArrayOfStructsOfAnotherVersion) {
     auto *first = reinterpret_cast<struct hz_thread_stats *>(shorter.data());
     EXPECT_EQ(t_table.threads_stats_get_fn(first, 100, sizeof(shorter[0])), count) << "of each only the first member";
     EXPECT_EQ(t_table.threads_stats_get_fn(&longer[0].known, 100, sizeof(longer[0])), count);
+    errno = 0;
+    EXPECT_EQ(t_table.threads_stats_get_fn(rows.data(), 100, 0), 0U) << "a struct without a size";
+    EXPECT_EQ(errno, EINVAL);
+    errno = 0;
+    EXPECT_EQ(t_table.threads_stats_get_fn(nullptr, 1, sizeof(rows[0])), 0U);
+    EXPECT_EQ(errno, EINVAL);
     for (size_t i = 0; i < count; i++) {
         EXPECT_EQ(shorter[i], rows[i].thread_id);
         EXPECT_EQ(longer[i].known.thread_id, rows[i].thread_id);

@@ -147,7 +147,8 @@ def test_the_flow_between_threads(preload: Preload, profiled: Path, tmp_path: Pa
         for consumer, size in ((first, 20e6), (second, 80e6)):
             passed = float(rows[producer, consumer][2]) * 2**20
             assert abs(passed / size / (1 if since else 2) - 1) < 0.17, (since, lines)
-        assert rows[second, "0.00"][5:] == [rows[producer, second][2], "profiled"], "it frees what others allocated, and has a name"
+        crossed = rows[producer, second]
+        assert rows[second, "0.00"][6:] == [crossed[2], crossed[-1], "profiled"], "it frees what others allocated, and has a name"
         crossing = sum(float(words[2]) for pair, words in rows.items() if pair[1:] in ((first,), (second,)))
         assert float(re.search(rf"process {process.pid}: (\S+) MiB of", lines[0])[1]) == pytest.approx(crossing, abs=0.1)
         sizes = [line.split()[0] for line in lines[lines.index(next(line for line in lines if "block bytes" in line)) + 1 :][:2]]

@@ -19,12 +19,13 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 
 enum listener_state {
     LISTENER_NONE,
@@ -37,21 +38,35 @@ enum listener_state {
 
 enum {
     SOCKET_PATH_ROOM = sizeof(((struct sockaddr_un *)NULL)->sun_path),
-    SOCKET_NAME_ROOM = sizeof("4294967295.01234567"),
+    SOCKET_NAME_ROOM = sizeof(".4294967295.0123456789abcdef"),
     WAKER_ROOM = 64,       /* bytes: "/proc/4294967295/task/4294967295/fd/N" */
-    PEER_SECONDS = 2,      /* for a peer that neither sends nor reads */
+    REQUEST_SECONDS = 2,   /* for a peer that sends nothing */
+    STEP_SECONDS = 10,     /* for one that does not go on to read, */
+    ANSWER_SECONDS = 60,   /* and for one that reads slowly, in all */
     BACKLOG = 16,          /* connections that may wait; whoever comes then is told to try again */
     LISTENER_FILE_MIN = 3, /* messages go to number 2, which is the process's only if the thread's own table has none */
     PPOLL_SET_BYTES = 8,   /* of the kernel's set of signals */
     ACCEPT_RETRY_MS = 100, /* while there is no file or memory for a connection that waits */
+    SECOND_MS = 1000,
     REFUSED_RETRY_MS = 1000, /* where the kernel refuses to poll */
+};
+
+/* A connection. Its file is 0 if there is none: numbers begin with LISTENER_FILE_MIN. */
+struct peer {
+    int file;
+    int answer;          /* the file that holds the answer; 0: the request has not come yet */
+    uint64_t sent_bytes; /* of the answer */
+    uint64_t until_ms;   /* by then it must have gone a step on, */
+    uint64_t most_ms;    /* and by then be served */
+    size_t used;         /* bytes of the request */
+    char request[HZ_LISTENER_REQUEST_ROOM];
 };
 
 static struct {
     char folder[SOCKET_PATH_ROOM];
     char path[SOCKET_PATH_ROOM];
     char waker[WAKER_ROOM]; /* a name of the pipe that wakes the thread; "": none */
-    hz_listener_answer *answer;
+    const struct hz_listener_duties *duties;
     struct hz_listener_refusal refusal;
     pthread_t thread;
     uint32_t process;
@@ -59,11 +74,13 @@ static struct {
     int socket; /* these three are in the thread's own table */
     int pipe_read;
     int pipe_write;
+    uint32_t space; /* stands for the process's namespace; 0: not known */
+    struct peer peers[HZ_LISTENER_PEERS];
 } listening;
 
 static _Atomic(uint32_t) listener_phase; /* sync: listener; enum listener_state */
 
-static bool listener_runs(void) {
+bool hz_listener_runs(void) {
     return hz_load_rlx(&listener_phase) == LISTENER_RUNS; /* relaxed: no data is behind it */
 }
 
@@ -125,52 +142,62 @@ static long folder_make(void) {
     return found.st_uid == listening.user && (found.st_mode & (S_IRWXG | S_IRWXO)) == 0 ? 0 : -EPERM;
 }
 
-static struct sockaddr_un address_of_path(void) {
+static struct sockaddr_un listening_address(void) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, listening.path, sizeof(address.sun_path));
     return address;
 }
 
-/* A number for the process's start in its namespace, which it keeps when it executes another program. */
-static uint32_t process_mark(void) {
-    const uint32_t fnv_factor = 16777619;
-    char space[32] = {0};
-    struct hz_process self;
-    uint32_t mark = 2166136261; /* FNV-1a */
-    hz_process_get(&self);
-    if (!self.is_known || HZ_SYSCALL6(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/pid", space, sizeof(space), 0, 0) <= 0) {
-        hz_os_random(&mark, sizeof(mark));
-        return mark;
-    }
-    for (unsigned i = 0; i < sizeof(self.start_ticks); i++)
-        mark = (mark ^ (uint8_t)(self.start_ticks >> (8 * i))) * fnv_factor;
-    for (size_t i = 0; i < sizeof(space); i++)
-        mark = (mark ^ (uint8_t)space[i]) * fnv_factor;
+static uint32_t mark_add(uint32_t mark, const void *bytes, size_t count) {
+    const uint32_t fnv_factor = 16777619; /* FNV-1a */
+    for (size_t i = 0; i < count; i++)
+        mark = (mark ^ ((const uint8_t *)bytes)[i]) * fnv_factor;
     return mark;
 }
 
-static void socket_path_make(void) {
-    size_t length = strlen(listening.folder);
-    memcpy(listening.path, listening.folder, length);
-    (void)snprintf(listening.path + length, SOCKET_PATH_ROOM - length, "/%u.%08x", listening.process,
-                   process_mark()); /* fits */
+/* A number for the process's namespace of processes, and one for its start there, which it keeps when it executes
+   another program. Without /proc both are random, so nobody takes the socket for one of a process that has ended. */
+static uint32_t mark_make(void) {
+    const uint32_t fnv_begin = 2166136261;
+    char name[32] = {0};
+    struct hz_process self;
+    uint32_t random[2];
+    hz_process_get(&self);
+    if (self.is_known && HZ_SYSCALL6(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/pid", name, sizeof(name), 0, 0) > 0) {
+        listening.space = mark_add(fnv_begin, name, sizeof(name)) | 1;
+        return mark_add(fnv_begin, &self.start_ticks, sizeof(self.start_ticks));
+    }
+    hz_os_random(random, sizeof(random));
+    listening.space = random[0] & ~1U;
+    return random[1];
+}
+
+/* Binds the socket to a name of which nobody knows, and listens before it gets its own: otherwise a listener of another
+   namespace could find that nobody listens there, and remove it. The name can be there, from before exec. */
+static bool socket_bind(void) {
+    struct sockaddr_un hidden = {.sun_family = AF_UNIX};
+    uint32_t mark = mark_make();
+    int length = snprintf(listening.path, SOCKET_PATH_ROOM, "%s/%u.%08x%08x", listening.folder, listening.process,
+                          listening.space, mark);
+    int hidden_length = snprintf(hidden.sun_path, SOCKET_PATH_ROOM, "%s/.%u.%08x%08x", listening.folder,
+                                 listening.process, listening.space, mark);
+    if (file_is_bad(length < hidden_length && hidden_length < SOCKET_PATH_ROOM ? 0 : -ENAMETOOLONG, "the path"))
+        return false;                                             /* cannot happen: folder_choose has left the room */
+    (void)HZ_SYSCALL(SYS_unlinkat, AT_FDCWD, hidden.sun_path, 0); /* if we were killed at this point, before exec */
+    if (file_is_bad(HZ_SYSCALL(SYS_bind, listening.socket, &hidden, sizeof(hidden)), "bind"))
+        return false;
+    (void)HZ_SYSCALL(SYS_fchmodat, AT_FDCWD, hidden.sun_path, S_IRUSR | S_IWUSR); /* the folder is closed anyway */
+    long error = HZ_SYSCALL(SYS_listen, listening.socket, BACKLOG, 0);
+    if (error == 0)
+        error = HZ_SYSCALL6(SYS_renameat2, AT_FDCWD, hidden.sun_path, AT_FDCWD, listening.path, 0, 0);
+    if (error != 0)
+        (void)HZ_SYSCALL(SYS_unlinkat, AT_FDCWD, hidden.sun_path, 0); /* the reason is in `error` */
+    return !file_is_bad(error, "listen");
 }
 
 static bool socket_open(void) {
     listening.socket = file_lift(HZ_SYSCALL(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (file_is_bad(listening.socket, "socket"))
-        return false;
-    socket_path_make();
-    struct sockaddr_un address = address_of_path();
-    long bound = HZ_SYSCALL(SYS_bind, listening.socket, &address, sizeof(address));
-    if (bound == -EADDRINUSE) { /* ours, from before exec */
-        (void)HZ_SYSCALL(SYS_unlinkat, AT_FDCWD, listening.path, 0);
-        bound = HZ_SYSCALL(SYS_bind, listening.socket, &address, sizeof(address));
-    }
-    if (file_is_bad(bound, "bind"))
-        return false;
-    (void)HZ_SYSCALL(SYS_fchmodat, AT_FDCWD, listening.path, S_IRUSR | S_IWUSR); /* the folder is closed anyway */
-    return !file_is_bad(HZ_SYSCALL(SYS_listen, listening.socket, BACKLOG, 0), "listen");
+    return !file_is_bad(listening.socket, "socket") && socket_bind();
 }
 
 /* A pipe that other threads, which do not have the thread's table of files, open by its name in /proc. They may have
@@ -200,24 +227,28 @@ static bool listener_open(void) {
 
 /* ---- what others have left behind -------------------------------------------------------------------- */
 
-enum { MARK_DIGITS = 8 };
+enum { MARK_DIGITS = 16 };
 
-static bool is_mark_digit(char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+/* Reads digits of the base, and returns behind them. */
+static const char *digits_read(const char *text, unsigned base, uint64_t *number) {
+    *number = 0;
+    for (; *number < INT_MAX; text++) {
+        unsigned digit = *text >= '0' && *text <= '9' ? (unsigned)(*text - '0') : (unsigned)(*text - 'a') + 10;
+        if (digit >= base)
+            break;
+        *number = base * *number + digit;
+    }
+    return text;
 }
 
-/* Whether a name is that of the socket of a process that is no more, as far as this namespace of processes knows. */
+/* Whether a name is that of the socket of a process of our namespace that is no more. */
 static bool name_is_of_nobody(const char *name) {
-    uint64_t number = 0;
-    unsigned digits = 0;
-    while (*name >= '0' && *name <= '9' && number < INT_MAX)
-        number = 10 * number + (uint64_t)(*name++ - '0');
-    if (*name++ != '.')
-        return false;
-    while (is_mark_digit(name[digits]))
-        digits++;
-    return digits == MARK_DIGITS && name[digits] == '\0' && number > 0 && number < INT_MAX &&
-           HZ_SYSCALL(SYS_kill, number, 0, 0) == -ESRCH;
+    uint64_t number;
+    char mark[MARK_DIGITS / 2 + 1];
+    const char *behind = digits_read(name, 10, &number);
+    (void)snprintf(mark, sizeof(mark), "%08x", listening.space);
+    return *behind == '.' && strlen(behind + 1) == MARK_DIGITS && memcmp(behind + 1, mark, MARK_DIGITS / 2) == 0 &&
+           number > 0 && number < INT_MAX && HZ_SYSCALL(SYS_kill, number, 0, 0) == -ESRCH;
 }
 
 static long peer_connect(const struct sockaddr_un *address) {
@@ -229,7 +260,7 @@ static long peer_connect(const struct sockaddr_un *address) {
     return connected;
 }
 
-/* Removes the socket unless somebody listens there: a process of another namespace. */
+/* Removes the socket unless somebody listens there: the first half of a mark can be that of another namespace, too. */
 static void left_remove(const char *name) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int length = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", listening.folder, name);
@@ -269,11 +300,7 @@ static void left_behind_remove(void) {
         file_close(folder);
 }
 
-/* ---- connections ------------------------------------------------------------------------------------- */
-
-static void peer_say(int peer, const char *text) {
-    (void)hz_os_write(peer, text, strlen(text)); /* a peer that does not read gets no answer */
-}
+/* ---- peers ------------------------------------------------------------------------------------------- */
 
 static bool peer_is_allowed(int peer) {
     struct ucred about;
@@ -282,62 +309,173 @@ static bool peer_is_allowed(int peer) {
            (about.uid == 0 || about.uid == listening.user);
 }
 
-/* Reads a line. False if it does not come, or is too long. */
-static bool request_read(int peer, char request[HZ_LISTENER_REQUEST_ROOM]) {
-    uint64_t until_ms = hz_os_now_ms() + PEER_SECONDS * UINT64_C(1000);
-    size_t used = 0;
-    while (used < HZ_LISTENER_REQUEST_ROOM && hz_os_now_ms() < until_ms) {
-        long got = HZ_SYSCALL(SYS_read, peer, request + used, HZ_LISTENER_REQUEST_ROOM - used);
-        if (got <= 0)
-            return false;
-        char *end = memchr(request + used, '\n', (size_t)got);
-        if (end != NULL) {
-            *end = '\0';
-            return true;
-        }
-        used += (size_t)got;
+static void peer_leave(struct peer *peer) {
+    if (peer->answer > 0)
+        file_close(peer->answer);
+    file_close(peer->file);
+    *peer = (struct peer){.file = 0};
+}
+
+static void peer_extend(struct peer *peer, unsigned seconds) {
+    peer->until_ms = hz_min(hz_os_now_ms() + (uint64_t)seconds * SECOND_MS, peer->most_ms);
+}
+
+/* For a peer that gets no answer but this line, which its empty buffer has room for. */
+__attribute__((format(printf, 2, 3))) static void peer_say(int peer, const char *format, ...) {
+    char text[128];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    if (length > 0)
+        (void)hz_os_write(peer, text, hz_min((size_t)length, sizeof(text) - 1)); /* it may have left */
+}
+
+/* Reads what there is. True if the line is whole; false if more must come, or if the peer was left. */
+static bool request_read(struct peer *peer) {
+    long got = HZ_SYSCALL(SYS_read, peer->file, peer->request + peer->used, sizeof(peer->request) - peer->used);
+    if (got == -EAGAIN || got == -EINTR)
+        return false;
+    char *end = got > 0 ? memchr(peer->request + peer->used, '\n', (size_t)got) : NULL;
+    if (end != NULL) {
+        *end = '\0';
+        return true;
     }
+    peer->used += got > 0 ? (size_t)got : 0;
+    if (got <= 0 || peer->used == sizeof(peer->request)) /* it has left, or the line is too long */
+        peer_leave(peer);
     return false;
 }
 
-static void peer_serve(int peer) {
-    const struct timeval most = {.tv_sec = PEER_SECONDS};
-    char request[HZ_LISTENER_REQUEST_ROOM];
-    if (HZ_SYSCALL6(SYS_setsockopt, peer, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most), 0) != 0 ||
-        HZ_SYSCALL6(SYS_setsockopt, peer, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most), 0) != 0)
-        return; /* cannot happen: it could hold the thread for ever */
-    if (!peer_is_allowed(peer))
-        peer_say(peer, "no: only its user and root may ask\n");
-    else if (request_read(peer, request))
-        listening.answer(request, peer);
+/* Has the answer made. False if there is none. */
+static bool answer_make(struct peer *peer) {
+    enum { MEMFD_CLOEXEC = 1 }; /* of linux/memfd.h */
+    peer->answer = file_lift(HZ_SYSCALL(SYS_memfd_create, "hakozuna", MEMFD_CLOEXEC, 0));
+    int error = peer->answer < 0 ? -peer->answer : listening.duties->answer(peer->request, peer->answer);
+    if (error != 0)
+        peer_say(peer->file, "no: there is no memory for the answer, or a filter or limit forbids it: error %d\n",
+                 error);
+    return error == 0;
 }
 
-static void peers_serve(void) {
-    long peer;
-    peer = -EINTR;
-    while (listener_runs() &&
-           (peer = file_lift(HZ_SYSCALL6(SYS_accept4, listening.socket, NULL, NULL, SOCK_CLOEXEC, 0, 0))) >= 0) {
-        peer_serve((int)peer);
-        file_close(peer);
+/* Sends as much as the peer takes now. */
+static void answer_send(struct peer *peer) {
+    char part[4096];
+    long got;
+    while ((got = HZ_SYSCALL6(SYS_pread64, peer->answer, part, sizeof(part), peer->sent_bytes, 0, 0)) > 0) {
+        long sent = HZ_SYSCALL(SYS_write, peer->file, part, got);
+        if (sent == -EAGAIN || sent == -EINTR)
+            return;
+        if (sent <= 0) /* it has left */
+            break;
+        peer->sent_bytes += (uint64_t)sent;
+        peer_extend(peer, STEP_SECONDS);
     }
-    if (peer != -EAGAIN && peer != -EINTR && peer != -ECONNABORTED) /* no files or memory: the connection waits */
+    peer_leave(peer);
+}
+
+/* Goes on with a peer, as far as possible without waiting for it. */
+static void peer_serve(struct peer *peer) {
+    if (peer->answer == 0) {
+        if (!request_read(peer))
+            return;
+        if (!answer_make(peer)) {
+            peer_leave(peer);
+            return;
+        }
+        peer_extend(peer, STEP_SECONDS);
+    }
+    answer_send(peer);
+}
+
+static void peer_begin(struct peer *peer, int file) {
+    if (!peer_is_allowed(file)) {
+        peer_say(file, "no: only its user and root may ask\n");
+        file_close(file);
+        return;
+    }
+    *peer = (struct peer){.file = file, .most_ms = hz_os_now_ms() + ANSWER_SECONDS * SECOND_MS};
+    peer_extend(peer, REQUEST_SECONDS);
+    peer_serve(peer);
+}
+
+static struct peer *peer_free(void) {
+    for (unsigned i = 0; i < HZ_LISTENER_PEERS; i++)
+        if (listening.peers[i].file == 0)
+            return &listening.peers[i];
+    return NULL;
+}
+
+static void peers_accept(void) {
+    const int flags = SOCK_CLOEXEC | SOCK_NONBLOCK;
+    struct peer *peer;
+    long file = -EAGAIN;
+    while (hz_listener_runs() && (peer = peer_free()) != NULL &&
+           (file = file_lift(HZ_SYSCALL6(SYS_accept4, listening.socket, NULL, NULL, flags, 0, 0))) >= 0)
+        peer_begin(peer, (int)file);
+    if (file < 0 && file != -EAGAIN && file != -EINTR && file != -ECONNABORTED) /* no files or memory: it waits */
         hz_os_wait_ms(&listener_phase, LISTENER_RUNS, ACCEPT_RETRY_MS);
 }
 
 /* ---- the thread -------------------------------------------------------------------------------------- */
 
-static void peers_await(void) {
-    struct pollfd files[] = {{.fd = listening.socket, .events = POLLIN}, {.fd = listening.pipe_read, .events = POLLIN}};
+enum { OWN_FILES = 2, FILES_MAX = OWN_FILES + HZ_LISTENER_PEERS };
+
+/* What the thread sleeps on. */
+struct sleep {
+    struct pollfd files[FILES_MAX]; /* the pipe, the socket, and peers */
+    struct peer *peers[FILES_MAX];
+    unsigned count;
+    uint64_t until_ms;
+};
+
+/* While all places are taken, the socket is not looked at: further peers wait. */
+static void sleep_prepare(struct sleep *sleep) {
+    int socket = peer_free() != NULL ? listening.socket : -1;
+    sleep->until_ms = listening.duties->look();
+    sleep->files[0] = (struct pollfd){.fd = listening.pipe_read, .events = POLLIN};
+    sleep->files[1] = (struct pollfd){.fd = socket, .events = POLLIN};
+    sleep->count = OWN_FILES;
+    for (unsigned i = 0; i < HZ_LISTENER_PEERS; i++) {
+        struct peer *peer = &listening.peers[i];
+        if (peer->file == 0)
+            continue;
+        sleep->peers[sleep->count] = peer;
+        sleep->files[sleep->count++] =
+            (struct pollfd){.fd = peer->file, .events = peer->answer == 0 ? POLLIN : POLLOUT};
+        sleep->until_ms = hz_min(sleep->until_ms, peer->until_ms);
+    }
+}
+
+static void peers_look(const struct sleep *sleep) {
+    uint64_t now = hz_os_now_ms();
+    for (unsigned i = OWN_FILES; i < sleep->count; i++) {
+        if (sleep->files[i].revents != 0)
+            peer_serve(sleep->peers[i]);
+        else if (now >= sleep->peers[i]->until_ms)
+            peer_leave(sleep->peers[i]);
+    }
+}
+
+static void listener_sleep(void) {
+    struct sleep sleep;
     char bytes[BACKLOG];
-    long found = HZ_SYSCALL6(SYS_ppoll, files, HZ_ARRAY_LENGTH(files), NULL, NULL, PPOLL_SET_BYTES, 0);
+    sleep_prepare(&sleep);
+    uint64_t now = hz_os_now_ms();
+    uint64_t most_ms = sleep.until_ms > now ? sleep.until_ms - now : 0;
+    struct timespec most = {.tv_sec = (time_t)(hz_min(most_ms, INT_MAX) / SECOND_MS),
+                            .tv_nsec = (long)(most_ms % SECOND_MS * 1000000)};
+    struct timespec *until = sleep.until_ms != UINT64_MAX ? &most : NULL;
+    long found = HZ_SYSCALL6(SYS_ppoll, sleep.files, sleep.count, until, NULL, PPOLL_SET_BYTES, 0);
     if (found < 0 && found != -EINTR) /* the program has lowered its limit of open files */
         hz_os_wait_ms(&listener_phase, LISTENER_RUNS, REFUSED_RETRY_MS);
-    if (!listener_runs() || found <= 0)
+    if (!hz_listener_runs() || found < 0)
         return;
-    if (files[1].revents != 0)
+    if (sleep.files[0].revents != 0)
         (void)HZ_SYSCALL(SYS_read, listening.pipe_read, bytes, sizeof(bytes)); /* only to empty it */
-    if (files[0].revents != 0)
-        peers_serve();
+    peers_look(&sleep);
+    if (sleep.files[1].revents != 0)
+        peers_accept();
 }
 
 static void *listener_main(void *unused) {
@@ -349,13 +487,13 @@ static void *listener_main(void *unused) {
     hz_os_wake(&listener_phase, 1);
     if (is_open)
         left_behind_remove();
-    while (listener_runs())
-        peers_await();
+    while (hz_listener_runs())
+        listener_sleep();
     if (hz_load_rlx(&listener_phase) == LISTENER_ENDS)               /* relaxed: no data is behind it */
         (void)HZ_SYSCALL(SYS_unlinkat, AT_FDCWD, listening.path, 0); /* the program may have another root by now */
     while (hz_load_rlx(&listener_phase) == LISTENER_LEFT && hz_os_is_confined()) /* to end takes more system calls */
         hz_os_wait(&listener_phase, LISTENER_LEFT);
-    return NULL; /* the thread's own table ends with it */
+    return NULL; /* the thread's own table ends with it, and so do connections */
 }
 
 bool hz_listener_is(void *(*start)(void *)) {
@@ -368,13 +506,15 @@ static bool listener_failed(struct hz_listener_refusal *refusal) {
     return false;
 }
 
-bool hz_listener_start(const char *runtime_folder, hz_listener_answer *answer, struct hz_listener_refusal *refusal) {
+bool hz_listener_start(const char *runtime_folder, const struct hz_listener_duties *duties,
+                       struct hz_listener_refusal *refusal) {
     if (hz_load_rlx(&listener_phase) != LISTENER_NONE) /* relaxed: one thread */
         return true;
     listening.user = (unsigned)HZ_SYSCALL(SYS_geteuid, 0, 0, 0);
     listening.process = hz_os_process_id();
-    listening.answer = answer;
+    listening.duties = duties;
     listening.waker[0] = '\0';
+    memset(listening.peers, 0, sizeof(listening.peers)); /* a fork's child has none of its parent's */
     folder_choose(runtime_folder);
     listening.refusal = (struct hz_listener_refusal){.folder = listening.folder, .what = "a thread"};
     hz_store_rlx(&listener_phase, LISTENER_STARTING); /* relaxed: the thread's start publishes all of this */
@@ -385,7 +525,7 @@ bool hz_listener_start(const char *runtime_folder, hz_listener_answer *answer, s
     }
     while (hz_load_acq(&listener_phase) == LISTENER_STARTING) /* sync: listener, partner listener_main */
         hz_os_wait(&listener_phase, LISTENER_STARTING);
-    if (listener_runs())
+    if (hz_listener_runs())
         return true;
     (void)pthread_join(listening.thread, NULL); /* cannot fail: only this thread joins it */
     return listener_failed(refusal);
@@ -406,7 +546,7 @@ static bool wake_by_pipe(void) {
 }
 
 static bool wake_by_connection(void) {
-    struct sockaddr_un address = address_of_path();
+    struct sockaddr_un address = listening_address();
     long connected = peer_connect(&address);
     return connected == 0 || connected == -EAGAIN; /* the queue is full: it wakes, too */
 }
@@ -427,10 +567,15 @@ bool hz_listener_end(bool wait) {
 }
 
 void hz_listener_exit(void) {
-    if (listener_runs() && hz_os_process_id() == listening.process)  /* not in a child of vfork */
-        (void)HZ_SYSCALL(SYS_unlinkat, AT_FDCWD, listening.path, 0); /* what is left behind, the next asker removes */
+    if (hz_listener_runs() && hz_os_process_id() == listening.process) /* not in a child of vfork */
+        (void)HZ_SYSCALL(SYS_unlinkat, AT_FDCWD, listening.path, 0);   /* what is left behind, the next asker removes */
 }
 
 void hz_listener_forget(void) {
     hz_store_rlx(&listener_phase, LISTENER_NONE); /* relaxed: one thread */
+}
+
+void hz_listener_renew(void) {
+    if (hz_load_rlx(&listener_phase) == LISTENER_ENDS) /* relaxed, both: one thread */
+        hz_store_rlx(&listener_phase, LISTENER_NONE);
 }

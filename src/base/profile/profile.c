@@ -78,6 +78,7 @@ static struct {
     uint64_t live_estimate;       /* lock: of the program, in bytes; counted only for peak_told */
     uint64_t peak_at;             /* lock: peak_told is called when the estimate reaches this */
     void (*peak_told)(void);      /* const after publish; NULL: nobody is told */
+    uint64_t prepared_rate;       /* const after publish; 0: not prepared */
     bool by_frames;               /* const after publish: call stacks come by frame pointers */
     uintptr_t own_begin, own_end; /* const after publish: the library's code; empty if it is linked into the program */
 } profile;
@@ -103,7 +104,7 @@ static void thread_note(void) {
 
 /* dl_iterate_phdr calls it for the program first, then for each library. */
 static int find_own(struct dl_phdr_info *info, size_t size, void *is_first) {
-    uintptr_t here = (uintptr_t)&hz_profile_start;
+    uintptr_t here = (uintptr_t)&hz_profile_prepare;
     bool is_program = *(bool *)is_first;
     *(bool *)is_first = false;
     (void)size;
@@ -144,7 +145,7 @@ static bool tables_make(size_t share) {
     return false;
 }
 
-bool hz_profile_start(uint64_t rate) {
+bool hz_profile_prepare(uint64_t rate) {
     hz_callstack_prime();
     bool is_small = hz_os_address_space_limit() != SIZE_MAX;
     size_t share = is_small ? TABLES_SHARE_MAX : 1;
@@ -159,8 +160,25 @@ bool hz_profile_start(uint64_t rate) {
     /* relaxed, all: there is one thread */
     hz_store_rlx(&hz_profile_state.begin, (uintptr_t)profile.pool.start);
     hz_store_rlx(&hz_profile_state.bytes, profile.pool.reserved_bytes);
-    hz_store_rlx(&hz_profile_state.rate, rate);
+    profile.prepared_rate = rate;
     return true;
+}
+
+uint64_t hz_profile_prepared_rate(void) {
+    return profile.prepared_rate;
+}
+
+void hz_profile_switch(bool is_on) {
+    if (is_on) /* relaxed, both: hints; what is sampled uses prepared_rate */
+        hz_store_rlx(&hz_profile_state.rate, profile.prepared_rate);
+    hz_store_rlx(&hz_profile_state.is_on, is_on);
+}
+
+bool hz_profile_start(uint64_t rate) {
+    bool is_prepared = hz_profile_prepare(rate);
+    if (is_prepared)
+        hz_profile_switch(true);
+    return is_prepared;
 }
 
 /* ---- call stacks --------------------------------------------------------------------------------------- */
@@ -184,7 +202,7 @@ static void count_lost(void) {
 
 /* For how many blocks a sampled one stands. */
 static double scale_of(uint32_t site) {
-    return 1 / hz_random_chance(hz_profile_site_at(site)->weight, hz_profile_rate());
+    return 1 / hz_random_chance(hz_profile_site_at(site)->weight, profile.prepared_rate);
 }
 
 static void flow_count_locked(const struct hz_profile_record *record, uint32_t to, bool is_undone) {
@@ -226,7 +244,7 @@ static void peak_look_locked(const struct hz_profile_record *record) {
 }
 
 void hz_profile_watch_peak(void (*told)(void)) {
-    profile.peak_at = PEAK_SAMPLES_MIN * hz_profile_rate();
+    profile.peak_at = PEAK_SAMPLES_MIN * profile.prepared_rate;
     profile.peak_told = told;
 }
 

@@ -11,7 +11,9 @@
  * while a call stack is taken. A signal handler that interrupts this module may free and allocate: then nothing is
  * sampled, and a block of the pool that it frees is lost.
  *
- * Without a profile nothing is reserved, and hz_profile_rate is 0.
+ * Without a profile nothing is reserved, and hz_profile_rate is 0. A profile that waits (hz_profile_prepare) has its
+ * tables, and the rate 0 until it is switched on. It can be switched off again; what was sampled then stays sampled,
+ * and its frees are counted.
  */
 #ifndef HZ_BASE_PROFILE_PROFILE_H
 #define HZ_BASE_PROFILE_PROFILE_H
@@ -24,28 +26,46 @@
 #define HZ_PROFILE_RATE_MAX 1073741824 /* bytes; a macro, since a message prints it */
 
 struct hz_profile_state {
-    _Atomic(uint64_t) rate;   /* 0 without a profile. Const after publish, all */
-    _Atomic(uintptr_t) begin; /* of the pool */
+    _Atomic(uint64_t) rate;   /* 0 until sampling begins for the first time; then it does not change */
+    _Atomic(uintptr_t) begin; /* of the pool. Const after publish, both */
     _Atomic(size_t) bytes;
+    _Atomic(bool) is_on; /* hint: allocations are sampled */
 };
 
 extern HZ_HIDDEN struct hz_profile_state hz_profile_state;
 
 /* Reserves the tables and the pool. rate: the mean distance of samples in bytes, 1..HZ_PROFILE_RATE_MAX. Once, when the
    library is loaded. Can allocate. False when there is no address space. */
+bool hz_profile_prepare(uint64_t rate);
+
+/* Begins or ends sampling, after hz_profile_prepare. Threads that are attached do not notice by themselves. Any
+   thread. */
+void hz_profile_switch(bool is_on);
+
+/* Both: hz_profile_prepare, and on. */
 bool hz_profile_start(uint64_t rate);
 
-/* Takes call stacks by frame pointers (base/profile/frames.h). Before hz_profile_start. Can allocate. False where that
-   is not possible; the tables for exceptions are used then. */
+/* The rate of hz_profile_prepare; 0: it was not called. */
+uint64_t hz_profile_prepared_rate(void);
+
+/* Takes call stacks by frame pointers (base/profile/frames.h). Before hz_profile_prepare. Can allocate. False where
+   that is not possible; the tables for exceptions are used then. */
 bool hz_profile_use_frames(void);
 
 /* From now on calls `told` whenever the estimate of live bytes is a tenth above that of the last call; first at 16
    times the rate. It is called inside malloc, with a lock held: it may neither allocate nor wait. After
-   hz_profile_start, before other threads exist. */
+   hz_profile_prepare, before other threads exist. */
 void hz_profile_watch_peak(void (*told)(void));
 
+/* The rate of what was sampled so far; 0: nothing ever was. */
 HZ_INLINE uint64_t hz_profile_rate(void) {
-    return hz_load_rlx(&hz_profile_state.rate); /* relaxed: set before other threads exist */
+    /* relaxed: who has a sampled block has it from a thread that saw the rate, or began later */
+    return hz_load_rlx(&hz_profile_state.rate);
+}
+
+/* Whether allocations are sampled now. */
+HZ_INLINE bool hz_profile_is_on(void) {
+    return hz_load_rlx(&hz_profile_state.is_on); /* relaxed: hint, which every thread notices in time (park.h) */
 }
 
 /* Whether the address is in the pool. */

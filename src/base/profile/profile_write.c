@@ -27,28 +27,31 @@ enum { STREAM_VERSION = 2, RECORD_END = 0, RECORD_MAPPING = 1, RECORD_SITE = 2, 
 
 static const char stream_magic[8] = {'\x7f', 'h', 'a', 'k', 'o', 'p', 'r', 'f'};
 
+enum { STREAM_BYTES = 4096, STREAM_TO_MEMORY = -1 };
+
 struct stream {
-    int fd;
+    int fd;    /* STREAM_TO_MEMORY: all stays in the buffer */
     int error; /* errno of the first failed write, or 0 */
     size_t used;
-    char buffer[4096];
+    size_t room; /* of the buffer */
+    char *buffer;
 };
 
 static void stream_flush(struct stream *stream) {
     if (stream->error == 0)
-        stream->error = hz_os_write(stream->fd, stream->buffer, stream->used);
+        stream->error = stream->fd == STREAM_TO_MEMORY ? ENOSPC : hz_os_write(stream->fd, stream->buffer, stream->used);
     stream->used = 0;
 }
 
 static void put_bytes(struct stream *stream, const void *bytes, size_t length) {
     const char *from = bytes;
     while (length > 0) {
-        size_t part = hz_min(length, sizeof(stream->buffer) - stream->used);
+        size_t part = hz_min(length, stream->room - stream->used);
         memcpy(stream->buffer + stream->used, from, part);
         stream->used += part;
         from += part;
         length -= part;
-        if (stream->used == sizeof(stream->buffer))
+        if (stream->used == stream->room)
             stream_flush(stream);
     }
 }
@@ -127,6 +130,27 @@ static int put_file(struct dl_phdr_info *info, size_t size, void *context) {
         put_string(mappings->stream, id, id_length);
     }
     return 0;
+}
+
+/* dl_iterate_phdr holds the dynamic linker's lock, and a program that loads a library would wait for whoever reads the
+   stream. So all that it says is noted first. */
+static void put_mappings(struct stream *stream) {
+    enum { NOTES_BYTES = 64 << 10, GROWTH = 4 };
+    int error = ENOSPC;
+    for (size_t room = NOTES_BYTES; error == ENOSPC; room *= GROWTH) {
+        char *memory = hz_os_map(room, hz_os_page_bytes(), false);
+        if (memory == NULL) {
+            stream->error = stream->error != 0 ? stream->error : ENOMEM;
+            return;
+        }
+        struct stream notes = {.fd = STREAM_TO_MEMORY, .room = room, .buffer = memory};
+        struct mappings mappings = {.stream = &notes, .is_first = true};
+        (void)dl_iterate_phdr(put_file, &mappings); /* returns what put_file does */
+        error = notes.error;
+        if (error == 0)
+            put_bytes(stream, memory, notes.used);
+        (void)hz_os_unmap(memory, room); /* only address space is lost */
+    }
 }
 
 /* ---- the stream -------------------------------------------------------------------------------------- */
@@ -208,12 +232,12 @@ static void put_threads(struct stream *stream, uint32_t pairs) {
 }
 
 int hz_profile_write(int fd) {
-    struct stream stream = {.fd = fd};
-    struct mappings mappings = {.stream = &stream, .is_first = true};
+    char buffer[STREAM_BYTES];
+    struct stream stream = {.fd = fd, .room = sizeof(buffer), .buffer = buffer};
     uint32_t pairs = hz_profile_pair_count();
     uint32_t count = hz_profile_site_count();
     put_moment(&stream);
-    (void)dl_iterate_phdr(put_file, &mappings); /* returns what put_file does */
+    put_mappings(&stream);
     for (uint32_t number = 1; number <= pairs; number++)
         put_pair(&stream, hz_profile_pair_at(number));
     put_threads(&stream, pairs);

@@ -2,8 +2,9 @@
  * profile_write.h - writes the heap profile: as a stream that command/heap_profile.py reads, or as a list of leaks for
  * people.
  *
- * Nothing is allocated. The dynamic linker's lock is taken, for the names of files, so call it outside malloc and
- * signal handlers. Other threads go on: what they sample meanwhile may be missing. Any thread.
+ * Nothing is allocated. The dynamic linker's lock is taken, for the names of files, but not while anything is written;
+ * so call it outside malloc and signal handlers. Other threads go on: what they sample meanwhile may be missing. Any
+ * thread.
  */
 #ifndef HZ_BASE_PROFILE_PROFILE_WRITE_H
 #define HZ_BASE_PROFILE_PROFILE_WRITE_H

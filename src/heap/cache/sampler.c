@@ -8,13 +8,18 @@
 #include "base/profile/profile.h"
 #include "base/watch/guard_pool.h"
 
-static uint64_t gap(struct hz_sampling *sampling) {
-    return sampling->is_by_bytes ? hz_random_gap(&sampling->random, hz_profile_rate())
-                                 : hz_random_tries(&sampling->random, hz_guard_rate()) - 1;
+/* Not what the thread's block says: a signal handler can end sampling in the middle of a choice, by a fork. */
+static bool is_for_profile(void) {
+    return hz_guard_rate() == 0;
 }
 
-static uint64_t weight_of(const struct hz_sampling *sampling, unsigned size_class) {
-    return sampling->is_by_bytes ? hz_class_bytes(size_class) : 1;
+static uint64_t gap(struct hz_sampling *sampling) {
+    return is_for_profile() ? hz_random_gap(&sampling->random, hz_profile_prepared_rate())
+                            : hz_random_tries(&sampling->random, hz_guard_rate()) - 1;
+}
+
+static uint64_t weight_of(unsigned size_class) {
+    return is_for_profile() ? hz_class_bytes(size_class) : 1;
 }
 
 /* Counts one allocation. True if it is chosen. */
@@ -32,29 +37,53 @@ static void draw_anew(struct hz_sampling *sampling) {
     sampling->countdown = gap(sampling);
 }
 
-void hz_sampler_start(struct hz_thread_block *self) {
-    if (!hz_sampling_is_on())
-        return;
-    self->sampling.is_by_bytes = hz_profile_rate() != 0;
-    self->sampling.is_on = true;
+/* A signal handler may allocate between any two steps: the fast path sends it here only when all is ready. */
+static void sampler_start(struct hz_thread_block *self) {
+    self->sampling.is_by_bytes = is_for_profile();
     draw_anew(&self->sampling);
-    self->mid_max = 0;
-    self->spread_max = 0;
     for (size_t granules = 1; granules <= HZ_SMALL_MAX / HZ_GRANULE_BYTES; granules++) {
         unsigned size_class = hz_class_of(granules * HZ_GRANULE_BYTES);
         self->sampling.of[granules].bin = (uint16_t)hz_bin_offset(size_class);
-        self->sampling.of[granules].weight = (uint16_t)weight_of(&self->sampling, size_class);
+        self->sampling.of[granules].weight = (uint16_t)weight_of(size_class);
+    }
+    hz_signal_fence();
+    hz_store_rlx(&self->sampling.is_on, true); /* relaxed: owner */
+    hz_signal_fence();
+    self->mid_max = 0;
+    self->spread_max = 0;
+    for (size_t granules = 1; granules <= HZ_SMALL_MAX / HZ_GRANULE_BYTES; granules++)
         self->bin_of[granules] = (uint16_t)hz_bin_offset(HZ_CLASS_NONE);
+}
+
+static void sampler_stop(struct hz_thread_block *self) {
+    hz_thread_block_aim(self);
+    hz_signal_fence();
+    hz_store_rlx(&self->sampling.is_on, false); /* relaxed: owner */
+    self->sampling.is_by_bytes = false;
+}
+
+bool hz_sampler_is_settled(const struct hz_thread_block *thread) {
+    return hz_load_rlx(&thread->sampling.is_on) == hz_sampling_is_on(); /* relaxed: owner, or hint */
+}
+
+/* Again, if it has changed meanwhile: whoever has changed it may have looked before. */
+void hz_sampler_settle(struct hz_thread_block *self) {
+    while (!hz_sampler_is_settled(self)) {
+        if (hz_sampler_is_on(self))
+            sampler_stop(self);
+        else
+            sampler_start(self);
+        hz_signal_fence(); /* sync: park, partner switch_to, whose barrier orders store and load */
     }
 }
 
 void *hz_sampler_alloc(struct hz_thread_block *self, unsigned size_class, size_t alignment, size_t size) {
     struct hz_sampling *sampling = &self->sampling;
-    if (!sampling->is_by_bytes) {
+    if (!is_for_profile()) {
         bool is_chosen = size <= HZ_GUARD_BLOCK_MAX && count_one(sampling, 1);
         return is_chosen ? hz_guard_alloc(size, hz_max(alignment, HZ_GRANULE_BYTES)) : NULL;
     }
-    bool is_chosen = size_class != HZ_CLASS_NONE && count_one(sampling, weight_of(sampling, size_class));
+    bool is_chosen = size_class != HZ_CLASS_NONE && count_one(sampling, weight_of(size_class));
     return is_chosen ? hz_profile_alloc(hz_class_bytes(size_class), size) : NULL;
 }
 

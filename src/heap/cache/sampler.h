@@ -26,11 +26,15 @@
 
 /* Whether the thread's allocations are counted. */
 HZ_INLINE bool hz_sampler_is_on(const struct hz_thread_block *self) {
-    return HZ_UNLIKELY(self->sampling.is_on);
+    return HZ_UNLIKELY(hz_load_rlx(&self->sampling.is_on)); /* relaxed: owner */
 }
 
-/* If the process samples allocations: counts the thread's from now on. The thread must not allocate during the call. */
-void hz_sampler_start(struct hz_thread_block *self);
+/* Counts the thread's allocations from now on if the process samples allocations, and no longer if it does not. The
+   thread must not allocate during the call, but a signal handler may. */
+void hz_sampler_settle(struct hz_thread_block *self);
+
+/* Whether hz_sampler_settle would change nothing. Also for another thread's block. */
+bool hz_sampler_is_settled(const struct hz_thread_block *thread);
 
 /* Counts an allocation of up to HZ_SMALL_MAX bytes, and takes the newest block of its class's bin. NULL, and nothing is
    counted, if the allocation is chosen, its size is 0, or the bin is empty. */

@@ -47,6 +47,7 @@ static void add_site(struct hz_flow *flow, const struct hz_profile_site *site) {
     size->freed_bytes += rounded(scale * (double)freed_bytes);
     size->passed_blocks += rounded(scale * (double)passed_blocks);
     size->passed_bytes += rounded(scale * (double)passed_bytes);
+    size->passed_samples += passed_blocks;
     size->in_flight_blocks += rounded(scale * expected(passed_blocks, freed_blocks, live_blocks));
     size->in_flight_bytes += rounded(scale * expected(passed_blocks, freed_blocks, live_bytes));
 }
@@ -114,8 +115,12 @@ static bool sampled_pair_next(uint32_t *number, struct hz_flow_pair *out) {
         uint64_t blocks = hz_load_rlx(&pair->blocks) >> HZ_PROFILE_BLOCK_LOG2; /* relaxed, both: figures */
         if (pair->to == HZ_PROFILE_NOBODY || (pair->to == pair->from && pair->to != HZ_PROFILE_OTHERS) || blocks == 0)
             continue;
-        *out = (struct hz_flow_pair){
-            .from = pair->from, .to = pair->to, .size = HZ_SIZES, .blocks = blocks, .bytes = hz_load_rlx(&pair->bytes)};
+        *out = (struct hz_flow_pair){.from = pair->from,
+                                     .to = pair->to,
+                                     .size = HZ_SIZES,
+                                     .blocks = blocks,
+                                     .bytes = hz_load_rlx(&pair->bytes), /* relaxed, both: figures */
+                                     .samples = hz_load_rlx(&pair->samples)};
         return true;
     }
     return false;

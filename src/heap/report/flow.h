@@ -17,6 +17,7 @@ struct hz_flow_size {
     uint64_t freed_bytes;
     uint64_t passed_blocks; /* those of the freed blocks that another thread had allocated */
     uint64_t passed_bytes;
+    uint64_t passed_samples; /* of which the latter two are estimates; 0 where every block is counted */
     /* estimate: live blocks that another thread will free, if the same share crosses as of the freed blocks */
     uint64_t in_flight_blocks;
     uint64_t in_flight_bytes;
@@ -37,6 +38,7 @@ struct hz_flow_pair {
     unsigned size; /* a row of hz_figures_size; HZ_SIZES: all sizes */
     uint64_t blocks;
     uint64_t bytes;
+    uint64_t samples; /* as above */
 };
 
 /* Finds the next pair that has blocks and advances *number, which begins at 0. False after the last pair. */

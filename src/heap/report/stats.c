@@ -275,6 +275,7 @@ static void report_flow(struct hz_report *report, const struct hz_figures *figur
         hz_report_number(report, "freed_bytes", row->freed_bytes);
         hz_report_number(report, "passed_blocks", row->passed_blocks);
         hz_report_number(report, "passed_bytes", row->passed_bytes);
+        hz_report_number(report, "passed_samples", row->passed_samples);
         hz_report_number(report, "in_flight_blocks", row->in_flight_blocks);
         hz_report_number(report, "in_flight_bytes", row->in_flight_bytes);
         hz_report_row_close(report);
@@ -289,6 +290,7 @@ static void report_flow(struct hz_report *report, const struct hz_figures *figur
         hz_report_number(report, "block_bytes", pair.size < HZ_SIZES ? hz_flow_block_bytes(pair.size) : 0);
         hz_report_number(report, "blocks", pair.blocks);
         hz_report_number(report, "bytes", pair.bytes);
+        hz_report_number(report, "samples", pair.samples);
         hz_report_row_close(report);
     }
     hz_report_rows_close(report);

@@ -4,8 +4,10 @@
 #include "heap/threads/park.h"
 
 #include "base/os/os.h"
+#include "cpu_bins.h"
 #include "heap/back/pressure.h"
 #include "heap/cache/room.h"
+#include "heap/cache/sampler.h"
 #include "heap/pages/send.h"
 #include "heap/seal.h"
 
@@ -19,6 +21,18 @@ HZ_TLS struct hz_thread_block *hz_thread_mine;
 static struct hz_lock *lock_of(struct hz_thread_block *thread) {
     struct hz_registered *registered = hz_thread_registered(thread);
     return registered != NULL ? &registered->lock : NULL;
+}
+
+/* The keeper, or who begins or ends sampling, has left the thread something to do. */
+static HZ_NOINLINE void resumed_settle(struct hz_thread_block *self) {
+    for (unsigned index = 1; index < HZ_BINS; index++) {
+        hz_bin_close_holes(&self->cache, index, &self->parking.gone[index]);
+        hz_bin_limit_lower(&self->cache, index); /* the next free may be a second one of a block that went home */
+    }
+    if (hz_sampler_is_settled(self))
+        return;
+    hz_cpu_bins_leave(self); /* what is taken from the bins of CPUs is not counted */
+    hz_sampler_settle(self);
 }
 
 /* A parked thread takes its thread block back. It may no longer be parked, if the keeper has given up. */
@@ -38,10 +52,8 @@ HZ_NOINLINE struct hz_thread_block *hz_thread_resume(void) {
     bool has_holes = parking->has_holes;
     parking->has_holes = false;
     hz_lock_release(parking_lock);
-    for (unsigned index = 1; has_holes && index < HZ_BINS; index++) {
-        hz_bin_close_holes(&self->cache, index, &parking->gone[index]);
-        hz_bin_limit_lower(&self->cache, index); /* the next free may be a second one of a block that went home */
-    }
+    if (has_holes)
+        resumed_settle(self);
     if (hz_load_rlx(&hz_keeper_sleeps) != 0) /* sync: park, partner keeper_sleep */
         hz_keeper_wake();
     return self;
@@ -118,12 +130,8 @@ static bool is_outside(struct hz_thread_block *thread) {
     return hz_load_acq(&thread->busy) == 0 && hz_load_acq(&thread->popping) == 0;
 }
 
-bool hz_park(struct hz_thread_block *thread) {
+static bool park_locked(struct hz_thread_block *thread) {
     struct hz_parking *parking = &thread->parking;
-    struct hz_lock *parking_lock = lock_of(thread);
-    if (parking_lock == NULL || !is_outside(thread)) /* hint, spares the thread a wait */
-        return false;
-    hz_lock_acquire(parking_lock);
     bool parked = hz_load_rlx(&parking->parked); /* relaxed, both: lock */
     _Atomic(struct hz_thread_block *) *self_word = hz_load_rlx(&parking->self_word);
     if (!parked && self_word != NULL && !hz_life_is_lost(&parking->life)) {
@@ -135,8 +143,50 @@ bool hz_park(struct hz_thread_block *thread) {
         if (parked)
             hz_pressure_leave();
     }
+    return parked;
+}
+
+bool hz_park(struct hz_thread_block *thread) {
+    struct hz_lock *parking_lock = lock_of(thread);
+    if (parking_lock == NULL || !is_outside(thread)) /* hint, spares the thread a wait */
+        return false;
+    hz_lock_acquire(parking_lock);
+    bool parked = park_locked(thread); /* sync: park, partners hz_self, hz_thread_enter, hz_thread_leave, pop_mid */
     hz_lock_release(parking_lock);
     return parked;
+}
+
+/* A thread that is in a slow path may have looked before sampling began or ended, so it is not asked whether it has
+   settled. One that resumes later looks after this lock. */
+bool hz_park_to_settle(struct hz_thread_block *thread) {
+    struct hz_parking *parking = &thread->parking;
+    struct hz_lock *parking_lock = lock_of(thread);
+    if (parking_lock == NULL)
+        return true;
+    hz_lock_acquire(parking_lock);
+    bool is_done = false;
+    if (is_outside(thread)) {
+        bool was_parked = hz_load_rlx(&parking->parked); /* relaxed, both: lock */
+        is_done = hz_sampler_is_settled(thread) || park_locked(thread);
+        if (is_done && hz_load_rlx(&parking->parked)) {
+            parking->has_holes = true;
+            if (!was_parked)
+                hz_store_rlx(&parking->is_full, true); /* relaxed: lock */
+        }
+    }
+    hz_lock_release(parking_lock);
+    return is_done;
+}
+
+bool hz_park_take_full(struct hz_thread_block *thread) {
+    struct hz_lock *parking_lock = lock_of(thread);
+    if (parking_lock == NULL || !hz_load_rlx(&thread->parking.is_full)) /* relaxed, all: hint, then lock */
+        return false;
+    hz_lock_acquire(parking_lock);
+    bool is_full = hz_load_rlx(&thread->parking.is_full) && hz_load_rlx(&thread->parking.parked);
+    hz_store_rlx(&thread->parking.is_full, false);
+    hz_lock_release(parking_lock);
+    return is_full;
 }
 
 uint32_t hz_park_take(struct hz_thread_block *thread, unsigned index, void **out) {

@@ -101,6 +101,15 @@ void hz_park_begin(struct hz_thread_block *self);
  */
 bool hz_park(struct hz_thread_block *thread);
 
+/* After sampling has begun or ended: lets another thread settle (hz_sampler_settle) before its next allocation. If it
+   has not yet, parks it, and leaves its bins full. False if it has to be tried again, since the thread is in a slow
+   path or pops a mid block, and also for a thread that cannot be parked. As hz_park. */
+bool hz_park_to_settle(struct hz_thread_block *thread);
+
+/* Whether a thread was parked by hz_park_to_settle, sleeps since then, and nobody has emptied its bins; true once. For
+   the keeper. */
+bool hz_park_take_full(struct hz_thread_block *thread);
+
 /* Whether the thread has ended without its exit hook. If so it cannot be parked from now on, and true is returned
    once. Any other thread. */
 bool hz_park_is_lost(struct hz_thread_block *thread);

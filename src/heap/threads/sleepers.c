@@ -31,8 +31,11 @@ static struct bins_look bins_look(struct hz_thread_block *thread) {
 static enum hz_activity thread_park(struct hz_thread_block *self, struct hz_thread_block *thread, uint64_t now_ms,
                                     size_t *bytes) {
     struct hz_parking *parking = &thread->parking;
-    if (hz_load_rlx(&parking->parked)) /* relaxed: hint */
+    if (hz_load_rlx(&parking->parked)) { /* relaxed: hint */
+        if (HZ_UNLIKELY(hz_park_take_full(thread)))
+            hz_park_empty(self, thread);
         return HZ_PARKED;
+    }
     struct bins_look look = bins_look(thread);
     /* A thread that uses the bins of its CPU does not fill its own unseen: the keeper closes those before it sleeps. */
     if (HZ_HAS_CPU_BINS && hz_cpu_bins_has(thread) && look.bytes == 0)

@@ -83,7 +83,7 @@ static struct hz_thread_block *attach(void) {
     thread->owner = (uint8_t)thread->shard->index;
     thread->owner_expected = thread->owner;
     label_set(thread, 0);
-    hz_sampler_start(thread);
+    hz_sampler_settle(thread);
     hz_pressure_join();
     hz_thread_mine = thread;
     hz_store_rlx(&hz_self_word,

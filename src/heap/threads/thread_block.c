@@ -71,17 +71,21 @@ size_t hz_thread_block_bytes(void) {
 }
 
 bool hz_sampling_is_on(void) {
-    return hz_guard_rate() != 0 || hz_profile_rate() != 0;
+    return hz_guard_rate() != 0 || hz_profile_is_on();
+}
+
+void hz_thread_block_aim(struct hz_thread_block *thread) {
+    for (size_t granules = 1; granules <= HZ_SMALL_MAX / HZ_GRANULE_BYTES; granules++)
+        thread->bin_of[granules] = (uint16_t)hz_bin_offset(hz_class_of(granules * HZ_GRANULE_BYTES));
+    thread->mid_max = HZ_SPREAD_ABOVE_BYTES;
+    thread->spread_max = HZ_CLASS_BYTES_MAX;
 }
 
 /* Zeros become the state of a thread block that has no blocks. */
 static void block_fill(struct hz_thread_block *thread, struct hz_registered *registered) {
     thread->tags = hz_pagetags.tags;
     thread->tag_mask = hz_pagetags.mask;
-    for (size_t granules = 1; granules <= HZ_SMALL_MAX / HZ_GRANULE_BYTES; granules++)
-        thread->bin_of[granules] = (uint16_t)hz_bin_offset(hz_class_of(granules * HZ_GRANULE_BYTES));
-    thread->mid_max = HZ_SPREAD_ABOVE_BYTES;
-    thread->spread_max = HZ_CLASS_BYTES_MAX;
+    hz_thread_block_aim(thread);
     for (unsigned index = 1; index < HZ_BINS; index++)
         cache_begin(&thread->cache, index, hz_slot_places.new_bases[index]);
     thread->sampling.of = (struct hz_counting *)(void *)((char *)thread + hz_slot_places.countings);

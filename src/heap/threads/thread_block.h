@@ -36,8 +36,11 @@ struct hz_parking {
     /* lock: hz_registered.lock, here and below; atomic for fork. The thread's hz_self_word; NULL: it cannot be parked
      */
     _Atomic(_Atomic(struct hz_thread_block *) *) self_word;
-    _Atomic(bool) parked;    /* lock; atomic for hints */
-    bool has_holes;          /* lock; blocks were taken out of the bins (hz_bin_take_old) */
+    _Atomic(bool) parked; /* lock; atomic for hints */
+    /* lock; blocks may have been taken out of the bins (hz_bin_take_old), or sampling has begun or ended: there is
+       something to do when the thread resumes */
+    bool has_holes;
+    _Atomic(bool) is_full;   /* lock; atomic for hints. It was parked to settle, and nobody has emptied its bins */
     _Atomic(bool) is_on_cpu; /* hint, owner: the thread frees into the bins of its CPU (cpu_bins.h) */
     uint64_t tops_seen;      /* keeper: digest of the bins' tops at the last round */
     uint64_t unused_at_ms;   /* keeper: when the tops were last seen to have moved */
@@ -54,8 +57,8 @@ struct hz_counting {
 
 /* Which allocations of a thread are sampled, for the sampling guard or for the heap profile (cache/sampler.h). */
 struct hz_sampling {
-    bool is_on;
-    bool is_by_bytes; /* true for the heap profile: an allocation's weight is the bytes of its class. Else it is 1 */
+    _Atomic(bool) is_on; /* owner; hint for park.c */
+    bool is_by_bytes;    /* true for the heap profile: an allocation's weight is the bytes of its class. Else it is 1 */
     uint64_t random;
     uint64_t countdown; /* sum of the weights of the allocations before the next chosen one, or a little more */
     /* const after publish; by the size in granules, 0 for size 0. Behind the first arrays of slots, since few programs
@@ -126,6 +129,9 @@ void hz_thread_blocks_init(void);
 
 /* Bytes of a thread block with its slots. */
 size_t hz_thread_block_bytes(void);
+
+/* Lets malloc's fast paths find the bins of all sizes: as they are while nothing is sampled. Owner. */
+void hz_thread_block_aim(struct hz_thread_block *thread);
 
 /* Gives back the memory of all thread blocks that no thread has: they become hollow. Returns the bytes. Any thread. */
 size_t hz_thread_blocks_purge(void);

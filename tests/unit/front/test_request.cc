@@ -66,6 +66,15 @@ TEST(Request, ListeningIsATime) {
     }
 }
 
+TEST(Request, WaitingIsListening) {
+    struct hz_request request = read("wait,rate=1000", HZ_REQUEST_PROFILE);
+    EXPECT_TRUE(request.waits && request.listens && !request.at_exit && request.rate == 1000);
+    EXPECT_TRUE(read("wait,exit", HZ_REQUEST_PROFILE).at_exit);
+    EXPECT_TRUE(refused.empty());
+    EXPECT_FALSE(read("wait").waits) << "a word of profiles only";
+    EXPECT_EQ(refused, std::vector<std::string>({"wait"}));
+}
+
 TEST(Request, BadWordsAreRefusedOneByOne) {
     struct hz_request request = read("json,jsn,every=0,,signal=KILL,signal=,exit ");
     EXPECT_EQ(refused, std::vector<std::string>({"jsn", "every=0", "", "signal=KILL", "signal=", "exit "}));

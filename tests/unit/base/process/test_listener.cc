@@ -2,6 +2,7 @@
 #include "unit/base/fixture.h"
 #include "unit/folder.h"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <fcntl.h>
@@ -16,11 +17,30 @@ namespace {
 
 sigset_t mask_of_listener;
 
-void echo(const char *request, int file) {
+constexpr size_t large_bytes = 4 << 20; /* more than the socket's buffers hold */
+
+std::atomic<uint64_t> due_ms{UINT64_MAX};
+std::atomic<int> looks{0};
+
+int echo(const char *request, int file) {
     (void)pthread_sigmask(SIG_BLOCK, nullptr, &mask_of_listener);
+    if (strcmp(request, "fail") == 0)
+        return ENOSPC;
     std::string text = std::string("<") + request + ">";
-    EXPECT_EQ(hz_os_write(file, text.c_str(), text.size()), 0);
+    if (strcmp(request, "large") == 0)
+        text.assign(large_bytes, 'x');
+    return hz_os_write(file, text.c_str(), text.size());
 }
+
+uint64_t look() {
+    looks++;
+    uint64_t due = due_ms;
+    if (hz_os_now_ms() >= due)
+        due_ms = UINT64_MAX;
+    return due_ms;
+}
+
+const struct hz_listener_duties duties = {echo, look};
 
 class Listener : public unit::Folder {
   protected:
@@ -31,7 +51,7 @@ class Listener : public unit::Folder {
     }
 
     bool start() {
-        return hz_listener_start(folder_.c_str(), echo, &refusal_);
+        return hz_listener_start(folder_.c_str(), &duties, &refusal_);
     }
 
     std::vector<std::string> sockets() {
@@ -51,15 +71,35 @@ class Listener : public unit::Folder {
         return file;
     }
 
-    std::string ask(const std::string &request) {
+    int ask_without_reading(const std::string &request) {
         int file = connect_to(sockets().at(0));
         EXPECT_EQ(::write(file, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+        return file;
+    }
+
+    static std::string read_all(int file) {
         std::string answer;
-        char part[100];
+        char part[4096];
         for (ssize_t got; (got = read(file, part, sizeof(part))) > 0;)
             answer.append(part, static_cast<size_t>(got));
         close(file);
         return answer;
+    }
+
+    std::string ask(const std::string &request) {
+        return read_all(ask_without_reading(request));
+    }
+
+    /* Where there are other sockets, too. */
+    std::string ask_of_own(const std::string &request) {
+        for (const std::string &path : sockets()) {
+            if (std::filesystem::path(path).filename().string().rfind(std::to_string(getpid()) + ".", 0) != 0)
+                continue;
+            int file = connect_to(path);
+            EXPECT_EQ(::write(file, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+            return read_all(file);
+        }
+        return "no socket";
     }
 
     struct hz_listener_refusal refusal_ = {};
@@ -125,6 +165,80 @@ TEST_F(Listener, AnEndWakesItWhereverItsFolderIs) {
     std::filesystem::rename(folder_ / "hakozuna", folder_ / "other");
     EXPECT_TRUE(hz_listener_end(true)) << "by the pipe";
     std::filesystem::remove_all(folder_ / "other");
+}
+
+TEST_F(Listener, PeersThatDoNotReadHoldUpNobody) {
+    ASSERT_TRUE(start());
+    std::vector<int> files;
+    while (files.size() < HZ_LISTENER_PEERS - 1)
+        files.push_back(ask_without_reading(files.size() % 2 == 0 ? "large\n" : "half a line"));
+    EXPECT_EQ(ask("x\n"), "<x>");
+    for (size_t i = 0; i < files.size(); i++)
+        if (i % 2 == 0)
+            EXPECT_EQ(read_all(files[i]).size(), large_bytes) << "nothing is lost meanwhile";
+        else
+            close(files[i]);
+}
+
+TEST_F(Listener, AllPlacesAreTakenUntilOnePeerIsLeft) {
+    ASSERT_TRUE(start());
+    std::vector<int> files;
+    while (files.size() < HZ_LISTENER_PEERS)
+        files.push_back(ask_without_reading("half a line"));
+    EXPECT_EQ(ask("x\n"), "<x>") << "when the first one has had its seconds";
+    for (int file : files)
+        close(file);
+}
+
+TEST_F(Listener, AnAnswerThatFailsIsALine) {
+    ASSERT_TRUE(start());
+    EXPECT_EQ(ask("fail\n"), "no: there is no memory for the answer, or a filter or limit forbids it: error " +
+                                 std::to_string(ENOSPC) + "\n");
+}
+
+TEST_F(Listener, LooksWhenItIsTime) {
+    due_ms = hz_os_now_ms() + 20;
+    ASSERT_TRUE(start());
+    while (due_ms != UINT64_MAX)
+        usleep(1000);
+    EXPECT_EQ(ask("x\n"), "<x>");
+    EXPECT_GE(looks, 2);
+}
+
+TEST_F(Listener, WhatAnotherNamespaceHasIsLeftAlone) {
+    std::filesystem::create_directory(folder_ / "hakozuna");
+    ASSERT_EQ(chmod((folder_ / "hakozuna").c_str(), 0700), 0);
+    const unsigned nobody = 0x7ffffffe;
+    std::string path = folder_ / "hakozuna" / (std::to_string(nobody) + ".0123456789abcdef");
+    struct sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    memcpy(address.sun_path, path.c_str(), path.size());
+    int other = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    ASSERT_EQ(bind(other, reinterpret_cast<struct sockaddr *>(&address), sizeof(address)), 0);
+    ASSERT_EQ(listen(other, 1), 0);
+    ASSERT_TRUE(start());
+    EXPECT_EQ(ask_of_own("x\n"), "<x>") << "by now it has looked";
+    EXPECT_TRUE(std::filesystem::exists(path));
+    EXPECT_EQ(accept(other, nullptr, nullptr), -1) << "nobody has connected";
+    EXPECT_EQ(errno, EAGAIN);
+    close(other);
+}
+
+TEST_F(Listener, WhatAnEndedProcessOfThisNamespaceLeftGoes) {
+    ASSERT_TRUE(start());
+    std::string name = std::filesystem::path(sockets().at(0)).filename();
+    ASSERT_TRUE(hz_listener_end(true));
+    hz_listener_renew();
+    std::string path = folder_ / "hakozuna" / ("2147483646." + name.substr(name.find('.') + 1));
+    struct sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    memcpy(address.sun_path, path.c_str(), path.size());
+    int other = socket(AF_UNIX, SOCK_STREAM, 0);
+    ASSERT_EQ(bind(other, reinterpret_cast<struct sockaddr *>(&address), sizeof(address)), 0);
+    close(other);
+    ASSERT_TRUE(start());
+    EXPECT_EQ(ask_of_own("x\n"), "<x>");
+    EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 } // namespace
