@@ -199,14 +199,14 @@ HZ_API void hz_thread_idle(void);
 
 /* Limits what the heap may hold, in bytes: memory in use, and free memory that was not given back yet. A block
    above 64 KiB counts in full, touched or not. 0 means no limit.
-   Above `soft_bytes` no free pages are kept, and an allocation that notices it purges as hz_purge does, for
-   at most a sixteenth of the time; if the heap still holds more, the callback of hz_limit_notify is called.
-   An allocation that would exceed `hard_bytes` after a purge returns NULL and sets ENOMEM.
-   Limits hold for what is allocated from now on. Threads that allocate at the same time can together exceed them
-   by what each allocates. Returns 0, or -1 with errno EINVAL when the soft limit is above the hard one.
-   By default there is no hard limit. In a process with a keeper (docs/memory.md), the soft limit is memory.high of
-   the process's cgroup (v2), or 7/8 of its memory.max if that is less; this default does not count blocks above
-   2 MiB, which the program may not have touched. */
+   Above `soft_bytes` no free pages are kept, and an allocation that notices it purges as hz_purge does, for at
+   most a sixteenth of the time, or each time the heap has grown by 1/32 of the limit; if the heap still holds more, the
+   callback of hz_limit_notify is called. An allocation that would exceed `hard_bytes` after a purge returns NULL and
+   sets ENOMEM. Limits hold for what is allocated from now on. Threads that allocate at the same time can together
+   exceed them by what each allocates. Returns 0, or -1 with errno EINVAL when the soft limit is above the hard one. By
+   default there is no hard limit. The soft limit is memory.high of the process's cgroup (v2), or 7/8 of its memory.max
+   if that is less, as read at the first thread's start or when the heap has 16 MiB; this default does not count blocks
+   above 2 MiB, which the program may not have touched, but it counts the library's own tables. */
 HZ_API int hz_limit_set(size_t soft_bytes, size_t hard_bytes);
 
 struct hz_limits {

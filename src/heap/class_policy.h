@@ -19,9 +19,24 @@ HZ_INLINE uint32_t hz_bin_capacity(unsigned size_class) {
     return (uint32_t)hz_max(count, least) & ~1U; /* even, since half a bin is a batch */
 }
 
-/* Whether the class's blocks are so large that a bin pays for the room of each. */
+enum {
+    HZ_BIN_NEW_COUNT = 1, /* room of a new bin: the program gets the only block, so its free is inspected */
+    /* From this class on, above 4 KiB, a bin pays for the room of each block, so it may have none. In lane percpu only
+       bins of long blocks do: the bins of a CPU have their first room for nothing. */
+    HZ_PAYS_CLASS_FIRST = HZ_CPU_BYTES > 0
+                              ? HZ_LONG_CLASS_FIRST
+                              : 1 + HZ_LINEAR_CLASSES + (HZ_BIN_PAYS_LOG2 - HZ_LINEAR_LOG2) * HZ_STEPS_PER_DOUBLING,
+};
+
+/* Whether the class's blocks are so large that the room for them has a limit of its own. */
 HZ_INLINE bool hz_class_is_long(unsigned size_class) {
     return size_class >= HZ_LONG_CLASS_FIRST;
+}
+
+/* Whether a bin pays for the room of each block. Without room in its bin a long block goes home, and any other one
+   to the depot. */
+HZ_INLINE bool hz_class_pays(unsigned size_class) {
+    return size_class >= HZ_PAYS_CLASS_FIRST;
 }
 
 /* Whether a block of the class is exactly a run of pages. Without room in its bin a large block does as well. */
@@ -31,7 +46,7 @@ HZ_INLINE bool hz_class_is_run(unsigned size_class) {
 
 /* Room, in blocks, that a bin never has to give up. */
 HZ_INLINE uint32_t hz_bin_first(unsigned size_class) {
-    if (hz_class_is_long(size_class))
+    if (hz_class_pays(size_class))
         return 0;
     bool is_large = hz_class_bytes(size_class) >= HZ_BIN_FIRST_LARGE_BYTES;
     return (uint32_t)hz_min(is_large ? HZ_BIN_FIRST_COUNT_LARGE : HZ_BIN_FIRST_COUNT, hz_bin_capacity(size_class));
@@ -39,7 +54,7 @@ HZ_INLINE uint32_t hz_bin_first(unsigned size_class) {
 
 /* Room, in blocks, of a new bin. */
 HZ_INLINE uint32_t hz_bin_new(unsigned size_class) {
-    return hz_class_is_long(size_class) ? 0 : HZ_BIN_NEW_COUNT;
+    return hz_class_pays(size_class) ? 0 : HZ_BIN_NEW_COUNT;
 }
 
 /* Room, in blocks, that each visit may double a bin's room up to; beyond it only while the thread's bins have little

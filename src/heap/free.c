@@ -99,10 +99,13 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
             remote_bin_relieve(self);
         else
             bin_relieve(self, size_class);
-        if (HZ_UNLIKELY(hz_bin_room(&self->cache, index) == 0)) { /* of long blocks: it may keep no more */
+        if (HZ_UNLIKELY(hz_bin_room(&self->cache, index) == 0)) { /* of large blocks: it may keep no more */
             if (hz_class_is_mid(size_class))
                 hz_count(&self->counters.mid_moved, 1);
-            hz_blocks_send(self, &block, 1);
+            if (hz_class_is_long(size_class))
+                hz_blocks_send(self, &block, 1);
+            else
+                hz_blocks_pass(self, size_class, &block, 1);
             return;
         }
         if (!hz_frees_are_watched(self))

@@ -119,3 +119,18 @@ def test_the_limit_of_the_control_group_is_followed(preload: Preload, tmp_path: 
                     time.sleep(0.1)
         finally:
             process.communicate()
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("threads", "mib"), [(1, 33), (8, 24)])
+def test_bursts_are_not_killed_in_a_small_group(preload: Preload, tmp_path: Path, threads: int, mib: int) -> None:
+    """So much of each size in turn: what rests makes way before the group's 64 MiB are full, in a program without threads too."""
+    program = compile_c("bursts.c", tmp_path / "bursts")
+    with memory_group() as (group, limit):
+
+        def enter() -> None:
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+
+        limit.write_text(str(64 * MIB))
+        status = subprocess.run([program, str(threads), str(mib)], env=preload.environment(), preexec_fn=enter, check=False).returncode
+        assert status == 0, f"ended with status {status}; -9: the kernel killed it"

@@ -635,8 +635,8 @@ def test_long_page_of_decisions(tree):
 
 
 def test_long_index_of_decisions(tree):
-    assert decision_problems(tree, "## Bins\n" + "word " * 698 + "\n", "README.md") == []
-    assert decision_problems(tree, "## Bins\n" + "word " * 699 + "\n", "README.md") == ["page of 701 words; allowed: 700"]
+    assert decision_problems(tree, "## Bins\n" + "word " * 748 + "\n", "README.md") == []
+    assert decision_problems(tree, "## Bins\n" + "word " * 749 + "\n", "README.md") == ["page of 751 words; allowed: 750"]
 
 
 def test_tables_of_a_decision(tree):

@@ -27,7 +27,8 @@ enum {
     DIRECTORY_COUNT = 1 << 18, /* 1 TiB of segments */
     DIRECTORY_TIGHT_COUNT = 1 << 12,
     ENTRY_DATA_BYTES = 1 << 20, /* what an entry describes counts as more against RLIMIT_DATA */
-    CACHE_BLOCKS_MAX = 1024,    /* that leave in one call */
+    TAIL_SHARE = 4,          /* a block that shrinks by more than 1/4 within its units gives the tail's memory back */
+    CACHE_BLOCKS_MAX = 1024, /* that leave in one call */
     TICK_MS = 100,
     TICK_BUDGET_PAGES = 512,
     IDLE_MOST = 16,        /* at most so many, */
@@ -648,7 +649,7 @@ static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t 
     size_t end = hz_min(old_bytes, (size_t)units << HZ_UNIT_LOG2);
     if (end > bytes && is_altered)
         tail_renew(base + bytes, end - bytes);
-    else if (end > bytes && old_bytes - bytes > old_bytes / HZ_DIRECT_TAIL_SHARE)
+    else if (end > bytes && old_bytes - bytes > old_bytes / TAIL_SHARE)
         (void)hz_os_purge(base + bytes, end - bytes);
     if (units < old_units)
         hz_region_release(region, base + ((size_t)units << HZ_UNIT_LOG2), old_units - units, is_altered);

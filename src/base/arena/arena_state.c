@@ -5,6 +5,7 @@
 
 #include "base/map/budget.h"
 #include "base/map/direct_cache.h"
+#include "base/map/meta.h"
 #include "base/map/pagetag.h"
 
 struct arena hz_arena = {
@@ -54,10 +55,12 @@ size_t hz_arena_held_bytes(void) {
 }
 
 size_t hz_arena_soft_held_bytes(void) {
-    size_t direct = hz_budget_soft_skips_direct() ? hz_load_rlx(&hz_arena.direct_bytes) : 0; /* relaxed: counter */
-    direct -= hz_min(direct, hz_direct_cache_bytes());
     size_t held = hz_arena_held_bytes();
-    return held - hz_min(held, direct);
+    if (!hz_budget_limit_is_groups())
+        return held;
+    size_t direct = hz_load_rlx(&hz_arena.direct_bytes); /* relaxed: counter */
+    direct -= hz_min(direct, hz_direct_cache_bytes());
+    return held - hz_min(held, direct) + hz_meta_bytes();
 }
 
 bool hz_arena_is_over_soft(void) {

@@ -8,6 +8,7 @@
 #include "policy.h"
 
 enum {
+    LOOP_BYTES_MIN = 1 << 20, /* less than this is forgotten */
     REFUSED_MS = 1000,
     REFUSALS_MAX = 6, /* that double the pause */
 };
@@ -17,13 +18,13 @@ static _Atomic(size_t) loop_bytes;                   /* hint: what is allowed in
 static _Atomic(size_t) regret_bytes;                 /* hint: what was purged lately because the budget was exceeded */
 static _Atomic(bool) loop_used;                      /* hint: loop_bytes was needed since the last tick */
 static _Atomic(size_t) soft_limit;                   /* hint; 0: none */
-static _Atomic(bool) skips_direct;                   /* hint: the soft limit does not count direct blocks */
+static _Atomic(bool) limit_is_groups;                /* hint: see budget.h */
 static _Atomic(size_t) hard_limit;                   /* hint */
 static _Atomic(uint32_t) refusals;                   /* hint: in a row; 0: the last purge succeeded */
 static _Atomic(uint64_t) pause_end_ms;               /* hint */
 
-void hz_budget_limits_set(size_t soft_bytes, size_t hard_bytes, bool soft_skips_direct) {
-    hz_store_rlx(&skips_direct, soft_skips_direct); /* relaxed, all: hint */
+void hz_budget_limits_set(size_t soft_bytes, size_t hard_bytes, bool is_groups) {
+    hz_store_rlx(&limit_is_groups, is_groups); /* relaxed, all: hint */
     hz_store_rlx(&soft_limit, soft_bytes);
     hz_store_rlx(&hard_limit, hard_bytes);
 }
@@ -36,8 +37,8 @@ size_t hz_budget_hard_limit(void) {
     return hz_load_rlx(&hard_limit); /* relaxed: hint */
 }
 
-bool hz_budget_soft_skips_direct(void) {
-    return hz_load_rlx(&skips_direct); /* relaxed: hint */
+bool hz_budget_limit_is_groups(void) {
+    return hz_load_rlx(&limit_is_groups); /* relaxed: hint */
 }
 
 /* The budget without its addition for loops. The fixed part is at most PTRDIFF_MAX, so no sum overflows. */
@@ -98,7 +99,7 @@ void hz_budget_age(size_t resting) {
     if (is_used)
         hz_store_rlx(&loop_used, false);
     else
-        hz_store_rlx(&loop_bytes, left < HZ_BUDGET_LOOP_BYTES_MIN || has_ended ? 0 : left);
+        hz_store_rlx(&loop_bytes, left < LOOP_BYTES_MIN || has_ended ? 0 : left);
 }
 
 bool hz_budget_rest_set(size_t bytes) {

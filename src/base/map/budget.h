@@ -35,9 +35,10 @@ bool hz_budget_rest_set(size_t bytes);
 void hz_budget_told(bool done);
 bool hz_budget_is_paused(void);
 
-/* Limits of what is held; 0: none. `soft_skips_direct`: the soft limit does not count direct blocks. */
-void hz_budget_limits_set(size_t soft_bytes, size_t hard_bytes, bool soft_skips_direct);
-bool hz_budget_soft_skips_direct(void);
+/* Limits of what is held; 0: none. `is_groups`: the soft limit is the control group's. It does not count direct
+   blocks, which the program may not have touched, but it counts metadata. */
+void hz_budget_limits_set(size_t soft_bytes, size_t hard_bytes, bool is_groups);
+bool hz_budget_limit_is_groups(void);
 size_t hz_budget_soft_limit(void);
 size_t hz_budget_hard_limit(void);
 

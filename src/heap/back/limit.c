@@ -11,10 +11,14 @@
 #include "base/process/cgroup.h"
 #include "policy.h"
 
+#include <limits.h>
+
 enum {
     PURGE_MS_MIN = 20,   /* from one purge to the next at least this long, */
     PURGE_SHARE = 16,    /* and this many times as long as the purge took, */
-    PURGE_MS_MAX = 1000, /* but no longer than this */
+    PURGE_MS_MAX = 1000, /* but no longer than this, */
+    GROWTH_SHARE = 32,   /* nor beyond the moment when the heap holds 1/32 of the soft limit more */
+    WAIT_MS_MAX = 100,   /* a thread waits so long for another one's purge */
     REARM_SHARE = 16,    /* the callback is called again after the heap was this part below the soft limit */
 };
 
@@ -25,6 +29,8 @@ static void (*limit_told)(void);                         /* set before other thr
 static _Atomic(bool) are_chosen;                         /* lock: limit_lock; the program has set the limits */
 static _Atomic(bool) is_told;                            /* hint: called since the heap was 1/16 below it */
 static _Atomic(uint64_t) purge_due_ms;                   /* cas */
+static _Atomic(uint32_t) purge_goes_on;                  /* hint; 1: threads can wait for its end */
+static _Atomic(size_t) purge_held;                       /* hint: what was held when the last purge began or ended */
 
 static void limit_set(size_t soft_bytes, size_t hard_bytes, bool chosen) {
     hz_hooks_enter();
@@ -83,15 +89,35 @@ bool hz_heap_limit_is_exceeded(void) {
     return held > soft;
 }
 
+/* Whether the heap has grown so much since the last purge began or ended that nothing can wait for the clock. */
+static bool has_grown(size_t held) {
+    size_t soft = hz_budget_soft_limit();
+    return soft != 0 && held > hz_load_rlx(&purge_held) + soft / GROWTH_SHARE; /* relaxed: hint */
+}
+
 bool hz_heap_limit_purge_claim(uint64_t now_ms) {
-    uint64_t due = hz_load_rlx(&purge_due_ms); /* relaxed: hint */
+    uint64_t due = hz_load_rlx(&purge_due_ms); /* relaxed, both: hint */
+    size_t held = hz_arena_soft_held_bytes();
+    bool is_due = now_ms >= due || (hz_load_rlx(&purge_goes_on) == 0 && has_grown(held));
     /* relaxed: the CAS picks one thread, and publishes nothing */
-    return now_ms >= due && hz_cas_rlx_rlx(&purge_due_ms, &due, now_ms + PURGE_MS_MAX);
+    if (!is_due || !hz_cas_rlx_rlx(&purge_due_ms, &due, now_ms + PURGE_MS_MAX))
+        return false;
+    hz_store_rlx(&purge_held, held); /* relaxed, both: hint */
+    hz_store_rlx(&purge_goes_on, 1);
+    return true;
 }
 
 void hz_heap_limit_purge_done(uint64_t claimed_ms, uint64_t now_ms) {
     uint64_t pause = hz_max(PURGE_SHARE * (now_ms - claimed_ms), PURGE_MS_MIN);
-    hz_store_rlx(&purge_due_ms, now_ms + hz_min(pause, PURGE_MS_MAX)); /* relaxed: hint */
+    hz_store_rlx(&purge_due_ms, now_ms + hz_min(pause, PURGE_MS_MAX)); /* relaxed, all: hint */
+    hz_store_rlx(&purge_held, hz_arena_soft_held_bytes());
+    hz_store_rlx(&purge_goes_on, 0);
+    hz_os_wake(&purge_goes_on, INT_MAX);
+}
+
+void hz_heap_limit_purge_wait(void) {
+    if (hz_load_rlx(&purge_goes_on) != 0 && has_grown(hz_arena_soft_held_bytes())) /* relaxed: hint */
+        hz_os_wait_ms(&purge_goes_on, 1, WAIT_MS_MAX);
 }
 
 void hz_heap_limit_tell(void) {
@@ -116,5 +142,6 @@ void hz_heap_limit_tell(void) {
 }
 
 void hz_heap_limit_after_fork(void) {
-    hz_lock_settle(&limit_lock); /* the fields are sound after each step */
+    hz_lock_settle(&limit_lock);     /* the fields are sound after each step */
+    hz_store_rlx(&purge_goes_on, 0); /* relaxed: hint; the thread that purged is not here */
 }

@@ -8,11 +8,13 @@
 #include "heap/back/chores.h"
 #include "heap/back/keeper.h"
 #include "heap/back/limit.h"
+#include "heap/back/surroundings.h"
 #include "heap/cache/flush.h"
 #include "heap/threads/park.h"
 #include "heap/threads/thread.h"
 
 enum {
+    LEARN_SEGMENTS = 4,        /* a process with one thread asks for its group's limit when the heap has 16 MiB */
     VAIN_BYTES_MIN = 64 << 20, /* a purge in vain for a smaller request does not stop the next purge */
     VAIN_SHARE = 16,           /* after a purge in vain the next one waits so many times as long as it took, */
     VAIN_MS_MIN = 20,          /* at least this long */
@@ -91,13 +93,23 @@ void hz_heap_purge_was_vain(size_t size) {
     hz_store_rlx(&vain_used_bytes, hz_arena_used_bytes());
 }
 
+/* A process with one thread has read nothing yet. A small one never does: most of its life would be the reading. */
+static void limit_learn(void) {
+    if (HZ_UNLIKELY(!hz_surroundings_are_known()) && hz_arena_segment_count() >= LEARN_SEGMENTS &&
+        hz_keeper_is_possible() && hz_os_is_single_threaded())
+        hz_surroundings_read();
+}
+
 void hz_heap_limit_tick(void) {
+    limit_learn();
     if (HZ_LIKELY(!hz_heap_limit_is_exceeded()))
         return;
     uint64_t now = hz_os_now_ms();
     if (hz_heap_limit_purge_claim(now)) {
         (void)hz_heap_purge();
         hz_heap_limit_purge_done(now, hz_os_now_ms());
+    } else {
+        hz_heap_limit_purge_wait();
     }
     hz_heap_limit_tell();
 }

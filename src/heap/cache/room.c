@@ -20,14 +20,17 @@ enum {
     VISITS_BETWEEN = 16, /* after a search that found no such bin, visits until the next search */
 };
 
-/* Only classes of long blocks have a lower first room (hz_bin_first). For most bins of a new thread this spares a look
-   at the table. */
+/* Only classes that pay for each block have a lower first room (hz_bin_first). For most bins of a new thread this
+   spares a look at the table. */
 enum { LEAST_FIRST = HZ_BIN_FIRST_COUNT_LARGE };
 
 /* ---- the allowance ----------------------------------------------------------------------------------- */
 
 static size_t allowance_of(size_t threads) {
-    size_t room = HZ_ROOM_BYTES + (HZ_ROOM_SHARED_BYTES + hz_pressure_recent_out_short() / 2) / threads;
+    size_t shared = HZ_ROOM_SHARED_BYTES + hz_min(threads, HZ_ROOM_FEW) * HZ_ROOM_FEW_BYTES;
+    if (threads > HZ_ROOM_FEW)
+        shared = shared / threads * HZ_ROOM_FEW;
+    size_t room = HZ_ROOM_BYTES + (shared + hz_pressure_recent_out_short() / 2) / threads;
     size_t limit = hz_budget_soft_limit();
     return HZ_LIKELY(limit == 0) ? room : hz_min(room, limit / HZ_ROOM_LIMIT_SHARE / threads);
 }
@@ -41,7 +44,7 @@ size_t hz_allowance(void) {
 /* Bytes that a bin's room costs. The first few blocks are not charged. */
 static ptrdiff_t room_charge(unsigned size_class, uint32_t room) {
     const struct hz_class_shape *shape = &hz_class_shapes[size_class];
-    if (room <= LEAST_FIRST && !hz_class_is_long(size_class))
+    if (room <= LEAST_FIRST && !hz_class_pays(size_class))
         return 0;
     return room > shape->first ? (ptrdiff_t)((size_t)(room - shape->first) * shape->bytes) : 0;
 }
@@ -143,15 +146,15 @@ void hz_room_shrink(struct hz_thread_block *self, unsigned index) {
     uint32_t target = hz_class_is_sparse(index) ? HZ_ROOM_SPARSE_COUNT
                                                 : (uint32_t)hz_max(room / 2 & ~1U, hz_class_shapes[index].first);
     uint32_t held = hz_bin_held(&self->cache, index);
-    /* the class may have become sparse just now; a long block for which there is no room goes home */
-    uint32_t needed = hz_class_is_long(index) ? held : (held + 2) & ~1U;
+    /* the class may have become sparse just now; a block that pays and has no room goes on */
+    uint32_t needed = hz_class_pays(index) ? held : (held + 2) & ~1U;
     hz_room_set(self, index, (uint32_t)hz_min(room, hz_max(target, needed)));
 }
 
 void hz_room_shrink_all(struct hz_thread_block *self) {
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
         uint32_t room = hz_bin_room(&self->cache, size_class);
-        if ((room > LEAST_FIRST || hz_class_is_long(size_class)) && room > hz_class_shapes[size_class].first)
+        if (room > 0 && (room > LEAST_FIRST || hz_class_pays(size_class)) && room > hz_class_shapes[size_class].first)
             hz_room_shrink(self, size_class);
     }
 }

@@ -10,10 +10,10 @@
 
 #include "heap/threads/thread_block.h"
 
-/* Bytes of room for one thread: HZ_ROOM_BYTES, plus an equal share of HZ_ROOM_SHARED_BYTES and of half of
-   hz_pressure_recent_out_short. Bins are half full on average, and what they hold is out too: if R is threads x
-   HZ_ROOM_BYTES + HZ_ROOM_SHARED_BYTES, they hold B = (R + (live + B) / 2) / 2, which is 2/3 R + 1/3 live. Where the
-   heap has a soft limit, all threads together at most 1/16 of it. Any thread. */
+/* Bytes of room for one thread: HZ_ROOM_BYTES, plus an equal share of HZ_ROOM_SHARED_BYTES, with the addition for few
+   threads, and of half of hz_pressure_recent_out_short. Bins are half full on average, and what they hold is out too:
+   if R is all but the last share, of all threads, they hold B = (R + (live + B) / 2) / 2, which is 2/3 R + 1/3 live.
+   Where the heap has a soft limit, all threads together at most 1/16 of it. Any thread. */
 size_t hz_allowance(void);
 
 /* The thread is in a slow path because the class's bin is empty or full. The bin's room grows if it is small or the

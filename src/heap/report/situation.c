@@ -14,7 +14,7 @@ static const char *limit_source(size_t bytes, bool is_default) {
     if (hz_surroundings_are_known())
         return "the control group has no limit";
     return hz_keeper_runs()          ? "the control group could not be read"
-           : hz_keeper_is_possible() ? "the control group is read when a second thread starts"
+           : hz_keeper_is_possible() ? "the control group is read when a second thread starts, or at 16 MiB"
                                      : "the control group is not read without a keeper";
 }
 

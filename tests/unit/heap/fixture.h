@@ -97,7 +97,10 @@ inline void forget_sparse() {
 
 /* A thread's allowance when so many threads share. */
 inline size_t allowance_of(size_t threads) {
-    return size_t{HZ_ROOM_BYTES} + (size_t{HZ_ROOM_SHARED_BYTES} + hz_pressure_recent_out_short() / 2) / threads;
+    size_t few = std::min(threads, size_t{HZ_ROOM_FEW});
+    size_t shared =
+        (HZ_ROOM_SHARED_BYTES + few * HZ_ROOM_FEW_BYTES) / std::max(threads, size_t{HZ_ROOM_FEW}) * HZ_ROOM_FEW;
+    return size_t{HZ_ROOM_BYTES} + (shared + hz_pressure_recent_out_short() / 2) / threads;
 }
 
 inline struct hz_page *partial(struct hz_shard *shard, unsigned size_class) {

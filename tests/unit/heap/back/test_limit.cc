@@ -179,6 +179,21 @@ TEST_F(Limit, OnePurgeAtATimeAndAPauseAfterIt) {
     hz_heap_limit_purge_done(0, 0); /* due at once, for other tests */
 }
 
+TEST_F(Limit, GrowthEndsThePause) {
+    constexpr uint64_t now = uint64_t{1} << 51; /* after all purges of other tests */
+    hz_heap_limit_set(hz_arena_held_bytes() + 64 * MiB, 0);
+    ASSERT_TRUE(hz_heap_limit_purge_claim(now));
+    hz_heap_limit_purge_done(now, now + 100);
+    take(1000, 1 * MiB);
+    EXPECT_FALSE(hz_heap_limit_purge_claim(now + 101));
+    take(1000, 8 * MiB);
+    EXPECT_TRUE(hz_heap_limit_purge_claim(now + 101)) << "the heap holds more than 1/32 of the limit more";
+    EXPECT_FALSE(hz_heap_limit_purge_claim(now + 101)) << "another thread, meanwhile";
+    hz_heap_limit_set(0, 0);
+    EXPECT_FALSE(hz_heap_limit_purge_claim(now + 102)) << "nothing grows beyond no limit";
+    hz_heap_limit_purge_done(0, 0); /* due at once, for other tests */
+}
+
 struct Calls {
     std::atomic<int> count{0};
     std::atomic<size_t> held{0};

@@ -134,11 +134,14 @@ TEST(Allowance, GrowsWithWhatIsOut) {
     EXPECT_GE(hz_allowance(), before + 10 * MiB) << "it is remembered for a while";
     while (hz_pressure_recent_out_short() > 20 * MiB)
         hz_pressure_age();
-    EXPECT_EQ(hz_allowance(), HZ_ROOM_BYTES + HZ_ROOM_SHARED_BYTES + hz_pressure_recent_out_short() / 2);
+    EXPECT_EQ(hz_allowance(), allowance_of(1));
     {
         Sharers others(3);
-        EXPECT_EQ(hz_allowance(), HZ_ROOM_BYTES + (HZ_ROOM_SHARED_BYTES + hz_pressure_recent_out_short() / 2) / 4);
+        EXPECT_EQ(hz_allowance(), allowance_of(4));
     }
+    Sharers many(63);
+    EXPECT_EQ(hz_allowance(), allowance_of(64));
+    EXPECT_LT(64 * hz_allowance(), 16 * allowance_of(16)) << "many threads have less together than few";
     hz_heap_purge();
 }
 

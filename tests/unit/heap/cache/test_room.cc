@@ -78,7 +78,7 @@ TEST_F(Room, DoublesWithEachVisit) {
         SCOPED_TRACE("class " + std::to_string(size_class));
         for (uint32_t expected = hz_bin_first(size_class); expected < hz_bin_capacity(size_class);) {
             visit(size_class);
-            expected = std::min(2 * expected, hz_bin_capacity(size_class));
+            expected = std::min(std::max(2 * expected, 1U), hz_bin_capacity(size_class));
             ASSERT_EQ(room(size_class), expected);
         }
         for (int i = 0; i < 3; i++)
