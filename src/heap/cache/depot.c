@@ -507,3 +507,35 @@ uint32_t hz_depot_blocks(unsigned size_class) {
         count += head_count(head);
     return count;
 }
+
+/* ---- walks ----------------------------------------------------------------------------------------- */
+
+static void stack_walk(_Atomic(uint64_t) *head, void (*visit)(void *context, const void *block), void *context) {
+    uint64_t word = hz_load_acq(head); /* sync: depot-publish, partner stack_push */
+    uint32_t left = count_of(word);    /* bounds the walk */
+    for (uint32_t index = index_of(word); index != 0 && left > 0;) {
+        struct batch *batch = batch_get(index);
+        uint32_t count = (uint32_t)hz_min(hz_load_rlx(&batch->count), left); /* relaxed, both: nobody changes it */
+        for (uint32_t i = 0; i < count; i++)
+            visit(context, batch->blocks[i]);
+        left -= count > 0 ? count : left;
+        index = hz_load_rlx(&batch->next);
+    }
+}
+
+void hz_depot_walk(void (*visit)(void *context, const void *block), void *context) {
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+        _Atomic(uint64_t) *head;
+        for (uint32_t index = 0; (head = head_at(size_class, index)) != NULL; index++)
+            stack_walk(head, visit, context);
+    }
+}
+
+void hz_depot_memory_walk(void (*visit)(void *context, const void *memory, size_t bytes), void *context) {
+    for (enum batch_kind kind = SHORT; kind < KINDS; kind++)
+        for (uint32_t index = 0; index < CHUNK_COUNT; index++) {
+            const char *chunk = hz_load_acq(&chunks[kind][index]); /* sync: chunk-publish, partner batch_make */
+            if (chunk != NULL)
+                visit(context, chunk, CHUNK_BATCHES * batch_bytes(kind));
+        }
+}
