@@ -20,11 +20,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    LEAK_TRIES = 200, /* looks until no thread is inside malloc or free, */
-    LEAK_TRY_MS = 5,  /* so far apart */
-};
-
 /* ---- the search ------------------------------------------------------------------------------------------- */
 
 /* A search, and how it went. */
@@ -33,11 +28,15 @@ struct leak_look {
     enum hz_leaks_result result;
 };
 
-static void look_with(void *context, const struct hz_stopped *threads, uint32_t count) {
+static void look_with(void *context, const struct hz_stopped_world *world) {
     struct leak_look *look = context;
-    look->search.threads = threads;
-    look->search.thread_count = count;
+    look->search.others = world;
     look->result = hz_leaks_search(&look->search);
+}
+
+static bool look_may_stay(void *context, const struct hz_stopped *thread) {
+    const struct leak_look *look = context;
+    return hz_leaks_may_stay(&look->search, thread);
 }
 
 static bool has_one_thread(void) {
@@ -57,27 +56,17 @@ static int leaks_error_of(enum hz_leaks_result result) {
     }
 }
 
-/* Looks until it finds no thread in the middle of a change. Returns an errno value. */
-static int look_repeat(struct leak_look *look) {
-    static const uint32_t never = 0;
-    for (int tries = 1;; tries++) {
-        int error = 0;
-        look->search.is_last = tries == LEAK_TRIES;
-        if (has_one_thread())
-            look_with(look, NULL, 0);
-        else
-            error = hz_os_stopped_run(look_with, look);
-        if (error != 0 || look->result != HZ_LEAKS_AGAIN)
-            return error != 0 ? error : leaks_error_of(look->result);
-        hz_os_wait_ms(&never, 0, LEAK_TRY_MS);
-    }
-}
-
-/* The caller's registers are in this frame. What lies below is ours. */
+/* What lies below the caller's frame is ours. */
 static HZ_NOINLINE int look_take(struct leak_look *look) {
-    __builtin_unwind_init();
-    look->search.own_stack = (uintptr_t)__builtin_frame_address(0) & ~(uintptr_t)(HZ_RED_ZONE_BYTES - 1);
-    return look_repeat(look);
+    look->search.own_stack = (uintptr_t)__builtin_frame_address(0);
+    const struct hz_stopped_world nobody = {.count = 0};
+    const struct hz_stopped_work work = {look_may_stay, look_with, look};
+    int error = 0;
+    if (has_one_thread())
+        look_with(look, &nobody);
+    else
+        error = hz_os_stopped_run(&work);
+    return error != 0 ? error : leaks_error_of(look->result);
 }
 
 /* ---- the report ------------------------------------------------------------------------------------------- */
@@ -262,6 +251,8 @@ int hz_leaks_report(int fd, struct hz_leaks *leaks) {
     bool is_mine = process != 0 && check_claim(process);
     int error = process == 0 ? ENOTSUP : EBUSY;
     if (is_mine) {
+        /* what the program has in these is in registers still, or in this function's frame */
+        look.search.own_word_count = hz_os_kept_registers(look.search.own_words);
         error = look_take(&look);
         hz_store_rel(&checking, 0); /* release: with the next check's cas */
     }

@@ -35,19 +35,22 @@ enum {
     STOPPED_MOST = 32768,           /* threads */
     WAIT_NS = 100000,               /* from one look to the next whether a thread has stopped */
     WAITS_MOST = 20000,             /* two seconds */
-    EVENT_SHIFT = 16,               /* of the event in the status of a stopped thread */
-    EVENT_STOP = 128,               /* PTRACE_EVENT_STOP */
+    GO_NS = 20000,                  /* for which a thread goes on that may not stay */
+    ROUNDS_MOST = 2000,
+    EVENT_SHIFT = 16,       /* of the event in the status of a stopped thread */
+    EVENT_STOP = 128,       /* PTRACE_EVENT_STOP */
     REQUEST_SEIZE = 0x4206, /* PTRACE_SEIZE, PTRACE_INTERRUPT: macros in one C library, enumerators in the other */
     REQUEST_INTERRUPT = 0x4207,
     REQUEST_GETREGSET = 0x4204,
+    REQUEST_CONT = 7,
     REQUEST_DETACH = 17,
 };
 
 struct stop {
     uint32_t process; /* that is stopped */
     uint32_t caller;  /* its thread that goes on waiting */
-    void (*work)(void *context, const struct hz_stopped *threads, uint32_t count);
-    void *context;
+    const struct hz_stopped_work *work;
+    struct hz_stopped_world world;
     struct hz_stopped *threads;
     uint32_t count;
     int error;
@@ -134,6 +137,35 @@ uintptr_t hz_os_thread_pointer(void) {
 #else
     return (uintptr_t)__builtin_thread_pointer();
 #endif
+}
+
+uint32_t hz_os_kept_registers(uintptr_t *words) {
+#if defined(__x86_64__)
+    enum { KEPT = 6 };
+    __asm__ volatile("mov %%rbx, 0(%0); mov %%rbp, 8(%0); mov %%r12, 16(%0); mov %%r13, 24(%0); mov %%r14, 32(%0); "
+                     "mov %%r15, 40(%0)"
+                     :
+                     : "r"(words)
+                     : "memory");
+#elif defined(__aarch64__)
+    enum { KEPT = 12 };
+    __asm__ volatile("stp x19, x20, [%0]; stp x21, x22, [%0, 16]; stp x23, x24, [%0, 32]; stp x25, x26, [%0, 48]; "
+                     "stp x27, x28, [%0, 64]; stp x29, x30, [%0, 80]"
+                     :
+                     : "r"(words)
+                     : "memory");
+#elif defined(__riscv)
+    enum { KEPT = 12 };
+    __asm__ volatile("sd s0, 0(%0); sd s1, 8(%0); sd s2, 16(%0); sd s3, 24(%0); sd s4, 32(%0); sd s5, 40(%0); "
+                     "sd s6, 48(%0); sd s7, 56(%0); sd s8, 64(%0); sd s9, 72(%0); sd s10, 80(%0); sd s11, 88(%0)"
+                     :
+                     : "r"(words)
+                     : "memory");
+#else
+    enum { KEPT = 0 };
+    (void)words;
+#endif
+    return KEPT;
 }
 
 /* ---- stopping ---------------------------------------------------------------------------------------- */
@@ -260,11 +292,60 @@ static void threads_release(struct stop *stop) {
     }
 }
 
+/* Stops a thread again that was let go. One that has ended is taken out: the last one gets its place. */
+static int thread_stop_again(struct stop *stop, uint32_t index) {
+    struct hz_stopped *thread = &stop->threads[index];
+    thread->word_count = 0;
+    (void)thread_trace(REQUEST_INTERRUPT, thread->id, NULL, NULL); /* fails if it has ended; the wait says so */
+    int error = stop_await(thread);
+    if (error == 0)
+        error = registers_get(thread) ? 0 : ENOSYS;
+    if (error == 0 || !is_thread_dead(stop, thread->id))
+        return error;
+    *thread = stop->threads[--stop->count];
+    return 0;
+}
+
+/* Lets those go on for a moment that may not stay where they are. All at once: one may wait for another. Returns their
+   number, and moves them to the end. */
+static uint32_t threads_let_go(struct stop *stop) {
+    uint32_t going = 0;
+    for (uint32_t i = stop->count; i-- > 0;) {
+        struct hz_stopped *thread = &stop->threads[i];
+        if (stop->work->may_stay(stop->work->context, thread))
+            continue;
+        (void)thread_trace(REQUEST_CONT, thread->id, NULL, (const void *)(uintptr_t)(unsigned)thread->signal);
+        struct hz_stopped *place = &stop->threads[stop->count - ++going];
+        struct hz_stopped other = *place;
+        *place = *thread;
+        *thread = other;
+    }
+    return going;
+}
+
+/* Stops all threads, each where it may stay if possible. */
+static int threads_stop_well(struct stop *stop) {
+    const struct timespec moment = {0, GO_NS};
+    int error = threads_stop(stop);
+    for (int rounds = 0; error == 0 && rounds < ROUNDS_MOST; rounds++) {
+        uint32_t going = threads_let_go(stop);
+        if (going == 0)
+            break;
+        (void)HZ_SYSCALL(SYS_nanosleep, &moment, NULL, 0);
+        for (uint32_t i = stop->count, first = stop->count - going; i-- > first && error == 0;)
+            error = thread_stop_again(stop, i);
+        if (error == 0)
+            error = threads_stop(stop); /* such a thread can have started another one */
+    }
+    return error;
+}
+
 static int helper_main(void *argument) {
     struct stop *stop = argument;
-    stop->error = threads_stop(stop);
+    stop->error = threads_stop_well(stop);
     if (stop->error == 0) {
-        stop->work(stop->context, stop->threads, stop->count);
+        stop->world.count = stop->count;
+        stop->work->run(stop->work->context, &stop->world);
         stop->is_done = true;
     }
     threads_release(stop);
@@ -284,7 +365,7 @@ static int helper_run(struct stop *stop, char *stack_end) {
     return stop->is_done ? 0 : ECHILD;
 }
 
-int hz_os_stopped_run(void (*work)(void *context, const struct hz_stopped *threads, uint32_t count), void *context) {
+int hz_os_stopped_run(const struct hz_stopped_work *work) {
     size_t table_bytes = hz_round_up(STOPPED_MOST * sizeof(struct hz_stopped), hz_os_page_bytes());
     size_t bytes = HELPER_STACK_BYTES + hz_round_up(sizeof(struct stop), HZ_OS_PAGE_BYTES_MAX);
     char *memory = hz_os_map(bytes, hz_os_page_bytes(), false);
@@ -296,8 +377,8 @@ int hz_os_stopped_run(void (*work)(void *context, const struct hz_stopped *threa
         uint64_t mask = hz_os_signals_block();
         *stop = (struct stop){.process = hz_os_process_id(), .caller = hz_os_thread_id()};
         stop->work = work;
-        stop->context = context;
         stop->threads = table;
+        stop->world = (struct hz_stopped_world){table, 0, memory, bytes, table_bytes};
         error = helper_run(stop, memory + HELPER_STACK_BYTES);
         /* Yama lets only ancestors trace. The program can name another process, and we cannot ask whom it has named */
         if (error == EPERM && HZ_SYSCALL6(SYS_prctl, PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0, 0) == 0) {

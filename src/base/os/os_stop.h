@@ -27,15 +27,37 @@ struct hz_stopped {
     uintptr_t words[HZ_STOPPED_WORDS];
 };
 
-/* Calls `work` in the helper process while all threads but the caller are stopped. Returns 0, or, if `work` was not
-   called, an errno value: EPERM if the kernel does not let us trace (a debugger does so already, a security module, a
+/* The other threads, and the memory that the helper uses itself. */
+struct hz_stopped_world {
+    const struct hz_stopped *threads;
+    uint32_t count;
+    const void *memory;
+    size_t memory_bytes;
+    size_t table_bytes; /* of `threads` */
+};
+
+struct hz_stopped_work {
+    /* Whether the thread is where it may stay. One that is not may go on for a moment, and is asked about again; not
+       for ever, so that `run` may still find one. */
+    bool (*may_stay)(void *context, const struct hz_stopped *thread);
+    void (*run)(void *context, const struct hz_stopped_world *world);
+    void *context;
+};
+
+/* Runs the work in the helper process while all threads but the caller are stopped. Returns 0, or, if it did not run,
+   an errno value: EPERM if the kernel does not let us trace (a debugger does so already, a security module, a
    container), EBUSY if a thread did not stop, ENOMEM, EMFILE, and others. ECHILD: the helper was killed. Any thread
-   that may make any system call (hz_os_is_unfiltered). */
-int hz_os_stopped_run(void (*work)(void *context, const struct hz_stopped *threads, uint32_t count), void *context);
+   that may make any system call. */
+int hz_os_stopped_run(const struct hz_stopped_work *work);
 
 /* The calling thread's thread pointer: thread-local variables of a library that is loaded at the start lie at the same
    distance from it in each thread. */
 uintptr_t hz_os_thread_pointer(void);
+
+/* Stores the registers that the caller's caller may use without saving them first (callee-saved). Returns their number,
+   at most HZ_KEPT_REGISTERS. */
+enum { HZ_KEPT_REGISTERS = 16 };
+uint32_t hz_os_kept_registers(uintptr_t *words);
 
 /* Bytes below the stack pointer that a function may use without moving it. */
 enum { HZ_RED_ZONE_BYTES = 128 };

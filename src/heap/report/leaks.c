@@ -9,6 +9,7 @@
 
 #include "base/map/meta.h"
 #include "base/os/atomic.h"
+#include "base/os/hooks.h"
 #include "base/os/os.h"
 #include "base/process/memory_map.h"
 #include "heap/cache/depot.h"
@@ -123,8 +124,8 @@ static bool is_own_code(uintptr_t address) {
 /* Where the part of a mapping begins in which no other thread's memory is, going down from `stack`. */
 static uintptr_t part_begin(const struct leak_search *search, const struct hz_mapping *mapping, uintptr_t stack) {
     uintptr_t begin = mapping->begin;
-    for (uint32_t i = 0; i <= search->of->thread_count; i++) {
-        uintptr_t local = i < search->of->thread_count ? search->of->threads[i].local : search->of->own_local;
+    for (uint32_t i = 0; i <= search->of->others->count; i++) {
+        uintptr_t local = i < search->of->others->count ? search->of->others->threads[i].local : search->of->own_local;
         if (local >= begin && local < stack)
             begin = local + LEAK_LOCAL_BYTES;
     }
@@ -143,8 +144,8 @@ static void unused_stack_add(struct leak_search *search, uintptr_t stack, uintpt
 static bool is_of_running_thread(const struct leak_search *search, uintptr_t local) {
     if (local == search->of->own_local)
         return true;
-    for (uint32_t i = 0; i < search->of->thread_count; i++)
-        if (search->of->threads[i].local == local)
+    for (uint32_t i = 0; i < search->of->others->count; i++)
+        if (search->of->others->threads[i].local == local)
             return true;
     return false;
 }
@@ -176,11 +177,13 @@ static void ranges_add_all(struct leak_search *search) {
         range_add_between(search, (uintptr_t)__ehdr_start, (uintptr_t)_end);
     for (unsigned i = 0; i < LEAK_ARRAYS; i++)
         range_add(search, search->arrays[i].memory, search->arrays[i].bytes);
+    range_add(search, of->others->memory, of->others->memory_bytes);
+    range_add(search, of->others->threads, of->others->table_bytes);
     range_add(search, search->census.marks, search->census.marks_bytes);
     range_add(search, search->census.direct, search->census.direct_bytes);
     unused_stack_add(search, of->own_stack, of->own_local);
-    for (uint32_t i = 0; i < of->thread_count; i++)
-        unused_stack_add(search, of->threads[i].stack - HZ_RED_ZONE_BYTES, of->threads[i].local);
+    for (uint32_t i = 0; i < of->others->count; i++)
+        unused_stack_add(search, of->others->threads[i].stack - HZ_RED_ZONE_BYTES, of->others->threads[i].local);
     ended_stacks_add(search);
 }
 
@@ -291,10 +294,19 @@ static void mapping_read(struct leak_search *search, const struct hz_mapping *ma
         root_read(search, begin, mapping->end);
 }
 
+static bool local_is_readable(const struct hz_leaks_search *search, uintptr_t local) {
+    const struct hz_memory_map map = {.process = search->process};
+    uintptr_t inside = (uintptr_t)&hz_hooks_thread - search->own_local + local;
+    struct hz_hooks_thread copy;
+    return hz_memory_map_copy(&map, inside, &copy, sizeof(copy)) == sizeof(copy);
+}
+
 /* A thread that was inside the heap may hold blocks that are in no tier: all that its own memory and the depot have
    counts as reached. */
 static void doubtful_read(struct leak_search *search, const struct hz_stopped *thread) {
     size_t bytes;
+    if (!local_is_readable(search->of, thread->local))
+        return;
     const void *memory = hz_census_thread_memory(thread->local, search->of->own_local, &bytes);
     if (memory != NULL)
         leak_block_read(search, (uintptr_t)memory, bytes);
@@ -314,11 +326,12 @@ static void roots_read(struct leak_search *search) {
     for (uint32_t i = 0; i < search->map.count; i++)
         if (search->map.all[i].is_readable && search->map.all[i].is_plain)
             mapping_read(search, &search->map.all[i], &next);
-    for (uint32_t i = 0; i < of->thread_count; i++)
-        leak_words_take(search, 0, of->threads[i].words, of->threads[i].word_count);
+    leak_words_take(search, 0, of->own_words, of->own_word_count);
+    for (uint32_t i = 0; i < of->others->count; i++)
+        leak_words_take(search, 0, of->others->threads[i].words, of->others->threads[i].word_count);
     reached_read(search);
-    for (uint32_t i = 0; i < of->thread_count && !of->is_exact; i++)
-        doubtful_read(search, &of->threads[i]);
+    for (uint32_t i = 0; i < of->others->count && !of->is_exact; i++)
+        doubtful_read(search, &of->others->threads[i]);
     if (!of->is_exact)
         hz_depot_memory_walk(depot_part_read, search);
 }
@@ -389,23 +402,17 @@ static bool leaks_take(struct leak_search *search) {
 
 /* ---- the search --------------------------------------------------------------------------------------------- */
 
-static bool local_is_readable(const struct leak_search *search, uintptr_t local) {
-    enum { BEFORE = 64 << 10 }; /* thread-local variables are near the thread pointer */
-    char byte;
-    return hz_memory_map_copy(&search->map, local, &byte, 1) == 1 && local > BEFORE;
-}
-
-/* Whether a thread may be in the middle of a change to the heap. No system call is made by a fast path. */
-static bool is_thread_inside(const struct leak_search *search, const struct hz_stopped *thread) {
+/* No fast path makes a system call. A thread without thread-local variables of ours has not been in the heap. */
+bool hz_leaks_may_stay(const struct hz_leaks_search *search, const struct hz_stopped *thread) {
     if (!thread->is_in_call && is_own_code(thread->code))
-        return true;
-    return local_is_readable(search, thread->local) && hz_census_thread_is_inside(thread->local, search->of->own_local);
+        return false;
+    return !local_is_readable(search, thread->local) || !hz_census_thread_is_inside(thread->local, search->own_local);
 }
 
-static bool is_world_quiet(const struct leak_search *search) {
-    bool is_quiet = !hz_census_thread_is_inside(search->of->own_local, search->of->own_local);
-    for (uint32_t i = 0; i < search->of->thread_count; i++)
-        is_quiet &= !is_thread_inside(search, &search->of->threads[i]);
+static bool is_world_quiet(const struct hz_leaks_search *search) {
+    bool is_quiet = !hz_census_thread_is_inside(search->own_local, search->own_local);
+    for (uint32_t i = 0; i < search->others->count; i++)
+        is_quiet &= hz_leaks_may_stay(search, &search->others->threads[i]);
     return is_quiet;
 }
 
@@ -417,9 +424,7 @@ static enum hz_leaks_result search_run(struct leak_search *search) {
         return HZ_LEAKS_NO_MEMORY;
     if (!hz_memory_map_read(&search->map, mappings, of->process))
         return HZ_LEAKS_NO_MAP;
-    of->is_exact = is_world_quiet(search);
-    if (!of->is_exact && !of->is_last)
-        return HZ_LEAKS_AGAIN;
+    of->is_exact = is_world_quiet(of);
     if (!hz_census_begin(&search->census))
         return HZ_LEAKS_NO_MEMORY;
     if (of->forget != NULL)

@@ -22,19 +22,18 @@ struct hz_leak {
 
 enum hz_leaks_result {
     HZ_LEAKS_FOUND,  /* what there is; there may be none */
-    HZ_LEAKS_AGAIN,  /* a thread is inside malloc or free: let it go on for a moment */
     HZ_LEAKS_NO_MAP, /* /proc cannot be read */
     HZ_LEAKS_NO_MEMORY,
 };
 
 struct hz_leaks_search {
     /* the caller sets these */
-    const struct hz_stopped *threads; /* all but the calling one */
-    uint32_t thread_count;
-    uint32_t process;    /* its number */
-    uintptr_t own_stack; /* what the calling thread has of its stack begins here */
-    uintptr_t own_local; /* its thread pointer */
-    bool is_last;        /* does not answer HZ_LEAKS_AGAIN */
+    const struct hz_stopped_world *others; /* all threads but the calling one */
+    uint32_t process;                      /* its number */
+    uintptr_t own_stack;                   /* what the calling thread has of its stack begins here */
+    uint32_t own_word_count;               /* of its registers */
+    uintptr_t own_words[HZ_KEPT_REGISTERS];
+    uintptr_t own_local;                                                                 /* its thread pointer */
     void (*forget)(void *census, void (*forget_block)(void *census, const void *block)); /* what front keeps, or NULL */
 
     /* and these are found */
@@ -45,6 +44,9 @@ struct hz_leaks_search {
     size_t count;
     size_t leaks_bytes;
 };
+
+/* Whether the thread is in the middle of no change to the heap. */
+bool hz_leaks_may_stay(const struct hz_leaks_search *search, const struct hz_stopped *thread);
 
 enum hz_leaks_result hz_leaks_search(struct hz_leaks_search *search);
 void hz_leaks_search_end(struct hz_leaks_search *search);
