@@ -139,6 +139,17 @@ uintptr_t hz_os_thread_pointer(void) {
 #endif
 }
 
+void hz_os_thread_descriptor(uintptr_t local, uintptr_t *begin, uintptr_t *end) {
+    const size_t most_bytes = 4096;
+#if defined(__x86_64__)
+    *begin = local;
+    *end = local + most_bytes;
+#else
+    *begin = local - most_bytes;
+    *end = local + 2 * sizeof(void *);
+#endif
+}
+
 uint32_t hz_os_kept_registers(uintptr_t *words) {
 #if defined(__x86_64__)
     enum { KEPT = 6 };

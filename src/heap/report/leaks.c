@@ -61,7 +61,9 @@ struct leak_search {
 
 /* glibc keeps the stacks of threads that have ended, and they are full of addresses. So each thread leaves its number
    in a variable of its own, and its thread pointer in a list. If at that thread pointer no thread is found, but still
-   the variable with that number, this is the stack of a thread that has ended. A new thread gets the variable as 0. */
+   the variable with that number, this is the stack of a thread that has ended. A new thread gets the variable as 0.
+   The description of such a thread stays a root: glibc keeps its table of thread-local variables for the next thread.
+ */
 struct leak_begun {
     struct leak_begun *next; /* const after publish, both */
     uintptr_t local;
@@ -161,8 +163,13 @@ static void ended_stacks_add(struct leak_search *search) {
             continue;
         const struct hz_mapping *mapping = hz_memory_map_find(&search->map, each->local);
         uintptr_t end = hz_round_up(each->local + 1, hz_os_page_bytes());
-        if (mapping != NULL)
-            range_add_between(search, part_begin(search, mapping, each->local), hz_min(end, mapping->end));
+        uintptr_t described_begin;
+        uintptr_t described_end;
+        hz_os_thread_descriptor(each->local, &described_begin, &described_end);
+        if (mapping == NULL)
+            continue;
+        range_add_between(search, part_begin(search, mapping, each->local), described_begin);
+        range_add_between(search, described_end, hz_min(end, mapping->end));
     }
 }
 
