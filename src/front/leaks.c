@@ -171,8 +171,9 @@ static int leaks_summary_write(int fd, const struct hz_leaks *leaks) {
     char text[300];
     int length;
     if (leaks->direct_blocks + leaks->indirect_blocks == 0)
-        length = snprintf(text, sizeof(text), "hakozuna: leaks: none; %zu block%s of %zu bytes live\n",
-                          leaks->live_blocks, leaks->live_blocks == 1 ? " is" : "s are", leaks->live_bytes);
+        length = snprintf(text, sizeof(text), "hakozuna: leaks: none; %zu block%s of %zu bytes %s live\n",
+                          leaks->live_blocks, plural_of(leaks->live_blocks), leaks->live_bytes,
+                          leaks->live_blocks == 1 ? "is" : "are");
     else
         length = snprintf(text, sizeof(text),
                           "hakozuna: leaks: %zu block%s of %zu bytes that nothing reaches, and %zu of %zu bytes that "
@@ -225,6 +226,35 @@ static void leaks_refusal_write(int fd, int error) {
     (void)leak_line_write(fd, text, length, sizeof(text)); /* the caller gets the error */
 }
 
+enum { KEPT_NAMES = 4, KEPT_BYTES_MOST = 2048 };
+
+static const char *kept_names[KEPT_NAMES]; /* const after the start, both */
+static uint32_t kept_count;
+
+void hz_leaks_keep(const char *name) {
+    if (kept_count < KEPT_NAMES)
+        kept_names[kept_count++] = name;
+}
+
+static bool is_kept(const struct hz_leak *leak) {
+    const char *block = (const char *)leak->start; /* NOLINT(performance-no-int-to-ptr) */
+    for (uint32_t i = 0; i < kept_count; i++) {
+        size_t length = strlen(kept_names[i]);
+        if (length < leak->bytes && leak->bytes <= KEPT_BYTES_MOST && memcmp(block, kept_names[i], length) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Takes out what is no leak. */
+static void kept_forget(struct hz_leaks_search *search) {
+    size_t count = 0;
+    for (size_t i = 0; i < search->count; i++)
+        if (!is_kept(&search->leaks[i]))
+            search->leaks[count++] = search->leaks[i];
+    search->count = count;
+}
+
 static void leaks_count(struct hz_leaks *leaks, const struct hz_leaks_search *search) {
     *leaks = (struct hz_leaks){
         .live_blocks = search->live_blocks, .live_bytes = search->live_bytes, .is_exact = search->is_exact};
@@ -257,6 +287,7 @@ int hz_leaks_report(int fd, struct hz_leaks *leaks) {
         hz_store_rel(&checking, 0); /* release: with the next check's cas */
     }
     if (error == 0) {
+        kept_forget(&look.search);
         leaks_count(leaks, &look.search);
         error = fd >= 0 && leaks_write(fd, &look.search, leaks) != 0 ? EIO : 0;
     } else if (fd >= 0) {

@@ -15,6 +15,11 @@
    which the report says; EIO: the report could not be written. */
 int hz_leaks_report(int fd, struct hz_leaks *leaks);
 
+/* A block that begins with this name, a constant, is no leak: the library has set the variable of the environment, and
+   bash has a putenv of its own that copies what it gets, and later forgets it. Before other threads exist; a few times.
+ */
+void hz_leaks_keep(const char *name);
+
 /* HAKOZUNA_LEAKS asks for a status with which the process ends if its last check has found leaks, or could not be made;
    0: it does not. */
 void hz_leaks_status_begin(int status);

@@ -637,6 +637,13 @@ bool hz_reporter_profile_by_frames(void) {
     return subjects[HZ_REQUEST_PROFILE].wish.by_frames;
 }
 
+static void owner_text_give(struct subject *subject) {
+    if (subject->owner_text[0] == '\0')
+        return;
+    (void)putenv(subject->owner_text); /* without memory the children report too */
+    hz_leaks_keep(subject->owner_variable);
+}
+
 void hz_reporter_start(void) {
     bool is_any = false;
     bool has_profile = hz_profile_rate() != 0;
@@ -652,8 +659,7 @@ void hz_reporter_start(void) {
         hz_heap_limit_watch(ask_for_profile);
     for (unsigned i = 0; i < HZ_REQUESTS; i++) {
         is_any |= hz_request_is_any(&subjects[i].wish);
-        if (subjects[i].owner_text[0] != '\0')
-            (void)putenv(subjects[i].owner_text); /* without memory the children report too */
+        owner_text_give(&subjects[i]);
     }
     if (!is_any)
         return;

@@ -78,7 +78,7 @@ void lost_array() {
 }
 void lost_aligned() {
     void *block = nullptr;
-    if (posix_memalign(&block, 4096, SMALL) == 0)
+    if (posix_memalign(&block, 256, SMALL) == 0)
         lose(block);
 }
 void lost_mid() {
@@ -224,6 +224,7 @@ void kept_by_key() {
 
 /* Threads that keep a block each in one place, until the process ends. */
 std::atomic<int> keeping;
+std::atomic<pid_t> waiting;
 std::atomic<bool> never;
 
 void begin(void (*keep)()) {
@@ -237,6 +238,7 @@ void keep_waiting() {
     char byte;
     if (pipe(ends) != 0)
         abort();
+    waiting = gettid();
     keeping++;
     while (read(ends[0], &byte, 1) != 1) {
     }
@@ -347,13 +349,21 @@ const Case cases[] = {
     }
 }
 
+/* So far down in the stack that scrub overwrites what it leaves there. */
+__attribute__((noinline)) void run_below(void (*run)()) {
+    char room[8 << 10];
+    used(room);
+    run();
+    used(room);
+}
+
 int check(int churning) {
     for (int i = 0; i < churning; i++)
         begin(churn);
     struct hz_leaks before = look();
     for (const Case &each : cases) {
         scrub();
-        each.run();
+        run_below(each.run);
         struct hz_leaks after = look();
         printf("%s %zd %zd%s\n", each.name, after.direct_blocks - before.direct_blocks,
                after.indirect_blocks - before.indirect_blocks, after.is_exact != 0 ? "" : " (not exact)");
@@ -370,10 +380,9 @@ int traced() {
     if (pipe(ends) != 0)
         return 2;
     begin([] { keep_waiting(); });
-    pid_t parent = getpid();
     pid_t child = fork();
     if (child == 0) {
-        bool is_traced = ptrace(PTRACE_SEIZE, parent, nullptr, nullptr) == 0;
+        bool is_traced = ptrace(PTRACE_SEIZE, waiting.load(), nullptr, nullptr) == 0;
         byte = is_traced ? 'y' : 'n';
         bool is_written = write(ends[1], &byte, 1) == 1;
         while (is_written)
@@ -402,13 +411,13 @@ int main(int argc, char **argv) {
         return atoi(argv[2]);
     if (strcmp(what, "lose") == 0) {
         begin([] { keep_waiting(); });
-        lost_small();
-        lost_ring();
-        lost_chain();
+        run_below(lost_small);
+        run_below(lost_ring);
+        run_below(lost_chain);
     } else if (strcmp(what, "lose-by-thread") == 0) {
-        lost_by_thread();
+        run_below(lost_by_thread);
     } else if (strcmp(what, "wait") == 0) {
-        lost_small();
+        run_below(lost_small);
         scrub();
         puts("ready");
         fflush(stdout);
@@ -417,7 +426,7 @@ int main(int argc, char **argv) {
     } else if (strcmp(what, "fork") == 0) {
         pid_t child = fork();
         if (child == 0) {
-            lost_small();
+            run_below(lost_small);
             scrub();
             exit(0);
         }
