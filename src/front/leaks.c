@@ -31,7 +31,7 @@ struct leak_look {
 static void look_with(void *context, const struct hz_stopped_world *world) {
     struct leak_look *look = context;
     look->search.others = world;
-    look->result = hz_leaks_search(&look->search);
+    look->result = hz_leaks_find(&look->search);
 }
 
 static bool look_may_stay(void *context, const struct hz_stopped *thread) {
@@ -268,18 +268,18 @@ static void leaks_count(struct hz_leaks *leaks, const struct hz_leaks_search *se
 /* The number of the process that checks now: a fork's child finds its parent's. */
 static _Atomic(uint32_t) checking; /* cas */
 
-static bool check_claim(uint32_t process) {
+static bool check_claim(uint32_t number) {
     uint32_t seen = hz_load_rlx(&checking); /* relaxed: cas */
-    return seen != process && hz_cas_strong_acq_rlx(&checking, &seen, process);
+    return seen != number && hz_cas_strong_acq_rlx(&checking, &seen, number);
 }
 
 int hz_leaks_report(int fd, struct hz_leaks *leaks) {
     *leaks = (struct hz_leaks){0};
-    uint32_t process = hz_os_is_confined() ? 0 : hz_os_process_id();
-    struct leak_look look = {.search = {.process = process, .own_local = hz_os_thread_pointer()}};
+    uint32_t number = hz_os_is_confined() ? 0 : hz_os_process_id();
+    struct leak_look look = {.search = {.process = number, .own_local = hz_os_thread_pointer()}};
     look.search.forget = HZ_CONFIG_FENCES ? hz_quarantine_walk : NULL;
-    bool is_mine = process != 0 && check_claim(process);
-    int error = process == 0 ? ENOTSUP : EBUSY;
+    bool is_mine = number != 0 && check_claim(number);
+    int error = number == 0 ? ENOTSUP : EBUSY;
     if (is_mine) {
         /* what the program has in these is in registers still, or in this function's frame */
         look.search.own_word_count = hz_os_kept_registers(look.search.own_words);
@@ -293,7 +293,7 @@ int hz_leaks_report(int fd, struct hz_leaks *leaks) {
     } else if (fd >= 0) {
         leaks_refusal_write(fd, error);
     }
-    hz_leaks_search_end(&look.search);
+    hz_leaks_found_end(&look.search);
     return error;
 }
 

@@ -251,7 +251,7 @@ static uint32_t folder_number_in(const char *name) {
     return number;
 }
 
-struct folder_entry { /* the kernel's struct linux_dirent64 */
+struct thread_entry { /* the kernel's struct linux_dirent64 */
     uint64_t inode;
     int64_t offset;
     unsigned short length;
@@ -266,7 +266,7 @@ static int folder_stop(struct stop *stop, int folder) {
         if (bytes <= 0)
             return (int)-bytes;
         for (long at = 0; at < bytes;) {
-            const struct folder_entry *entry = (const struct folder_entry *)(const void *)(stop->names + at);
+            const struct thread_entry *entry = (const struct thread_entry *)(const void *)(stop->names + at);
             uint32_t id = folder_number_in(entry->name);
             int error = 0;
             if (id != 0 && id != stop->caller && !is_thread_stopped(stop, id))

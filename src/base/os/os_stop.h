@@ -54,8 +54,8 @@ int hz_os_stopped_run(const struct hz_stopped_work *work);
    distance from it in each thread. */
 uintptr_t hz_os_thread_pointer(void);
 
-/* Where the C library describes the thread: near its thread pointer, between its stack and its thread-local variables on
-   some processors, behind both on others. At least. */
+/* Where the C library describes the thread: near its thread pointer, between its stack and its thread-local variables
+   on some processors, behind both on others. At least. */
 void hz_os_thread_descriptor(uintptr_t local, uintptr_t *begin, uintptr_t *end);
 
 /* Stores the registers that the caller's caller may use without saving them first (callee-saved). Returns their number,

@@ -423,7 +423,7 @@ static bool is_world_quiet(const struct hz_leaks_search *search) {
     return is_quiet;
 }
 
-static enum hz_leaks_result search_run(struct leak_search *search) {
+static enum hz_leaks_result leaks_run(struct leak_search *search) {
     struct hz_leaks_search *of = search->of;
     struct hz_mapping *mappings = array_make(search, LEAK_MAPPINGS, HZ_MAPPINGS_MOST * sizeof(*mappings));
     search->room = array_make(search, LEAK_ROOM, HZ_MEMORY_PIECE_BYTES);
@@ -444,13 +444,13 @@ static enum hz_leaks_result search_run(struct leak_search *search) {
     return leaks_take(search) ? HZ_LEAKS_FOUND : HZ_LEAKS_NO_MEMORY;
 }
 
-enum hz_leaks_result hz_leaks_search(struct hz_leaks_search *of) {
+enum hz_leaks_result hz_leaks_find(struct hz_leaks_search *of) {
     struct leak_search search = {.of = of, .map = {.pagemap = -1}};
     of->live_blocks = 0;
     of->live_bytes = 0;
     of->leaks = NULL;
     of->count = 0;
-    enum hz_leaks_result result = search_run(&search);
+    enum hz_leaks_result result = leaks_run(&search);
     hz_memory_map_close(&search.map);
     hz_census_end(&search.census);
     for (unsigned i = 0; i < LEAK_ARRAYS; i++)
@@ -459,7 +459,7 @@ enum hz_leaks_result hz_leaks_search(struct hz_leaks_search *of) {
     return result;
 }
 
-void hz_leaks_search_end(struct hz_leaks_search *search) {
+void hz_leaks_found_end(struct hz_leaks_search *search) {
     if (search->leaks != NULL)
         (void)hz_os_unmap(search->leaks, search->leaks_bytes); /* if refused, address space is lost */
     search->leaks = NULL;

@@ -40,7 +40,7 @@ struct hz_leaks_search {
     bool is_exact; /* no thread was inside malloc or free */
     size_t live_blocks;
     size_t live_bytes;
-    struct hz_leak *leaks; /* by address; hz_leaks_search_end gives the memory back */
+    struct hz_leak *leaks; /* by address; hz_leaks_found_end gives the memory back */
     size_t count;
     size_t leaks_bytes;
 };
@@ -48,8 +48,8 @@ struct hz_leaks_search {
 /* Whether the thread is in the middle of no change to the heap. */
 bool hz_leaks_may_stay(const struct hz_leaks_search *search, const struct hz_stopped *thread);
 
-enum hz_leaks_result hz_leaks_search(struct hz_leaks_search *search);
-void hz_leaks_search_end(struct hz_leaks_search *search);
+enum hz_leaks_result hz_leaks_find(struct hz_leaks_search *search);
+void hz_leaks_found_end(struct hz_leaks_search *search);
 
 /* From now on threads say where their stacks are when they begin (hz_leaks_note_thread). */
 void hz_leaks_note_threads(void);

@@ -17,8 +17,8 @@ struct hz_mailbox {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_page_queue pages;
 };
 
-/* A mailbox has no lists: they are in the pages. */
-enum { HZ_MAIL_LISTS = 0 };
+/* A mailbox has no lists, since they are in the pages: one that is always empty. */
+enum { HZ_MAIL_LISTS = 1 };
 
 HZ_INLINE uint64_t hz_mail_list(struct hz_mailbox *mail, unsigned index) {
     (void)mail, (void)index;
