@@ -317,7 +317,8 @@ struct hz_leaks {
    the threads: a debugger traces them, or a security module forbids it), EBUSY (another check is under way, or a thread
    did not stop within two seconds), ENOTSUP (the program has restricted its system calls), ENOENT (/proc cannot be
    read), ENOMEM, EIO (the report could not be written; *out is right), or another error of the calls above. In a
-   process with one thread nothing needs to be stopped. Any thread, but not from a signal handler. */
+   process with one thread nothing needs to be stopped. Any thread, but neither from a signal handler nor from a
+   callback of this header. */
 HZ_API int hz_leaks_check(int fd, struct hz_leaks *out, size_t bytes);
 
 /* ---- sampled events -------------------------------------------------------------------------------- */

@@ -99,7 +99,7 @@ static const char *read_leaks_word(struct word word, struct hz_request *request)
         return HZ_REQUEST_LEAKS_WORDS;
     uint32_t status = number_of(word, STATUS_MAX);
     if (status == 0)
-        return "1 to " HZ_STRINGIFY(255);
+        return "a status of 1 to " HZ_STRINGIFY(255);
     request->status = (int)status;
     return NULL;
 }

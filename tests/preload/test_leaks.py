@@ -142,6 +142,12 @@ def test_to_a_file(preload: Preload, program: Path, tmp_path: Path) -> None:
     assert leaks_in(file.read_text()) == (3, 4)
 
 
+@pytest.mark.parametrize("threads", [1, 100])
+def test_exit_in_a_thread_while_others_wait(preload: Preload, program: Path, threads: int) -> None:
+    result = preload.run(program, "exit-in-thread", str(threads), check=False, variables={VARIABLE: "status=7"})
+    assert (result.returncode, leaks_in(result.stderr)) == (7, (1, 0)), describe(result)
+
+
 def test_when_a_signal_asks(preload: Preload, program: Path) -> None:
     environment = preload.environment(**{VARIABLE: "signal=USR1"})
     with subprocess.Popen([program, "wait"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -150,7 +150,7 @@ void hz_os_thread_descriptor(uintptr_t local, uintptr_t *begin, uintptr_t *end) 
 #endif
 }
 
-uint32_t hz_os_kept_registers(uintptr_t *words) {
+HZ_NOINLINE uint32_t hz_os_kept_registers(uintptr_t *words) {
 #if defined(__x86_64__)
     enum { KEPT = 6 };
     __asm__ volatile("mov %%rbx, 0(%0); mov %%rbp, 8(%0); mov %%r12, 16(%0); mov %%r13, 24(%0); mov %%r14, 32(%0); "

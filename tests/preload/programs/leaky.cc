@@ -7,6 +7,7 @@
  * ends leaky tidy               loses nothing leaky wait               loses a block, and waits for the end of stdin
  *   leaky traced             looks while another process traces it
  *   leaky status NUMBER      ends with this status, and loses nothing
+ *   leaky exit-in-thread NUMBER  loses a block; a thread calls exit while so many wait
  *   leaky fork               the child loses a block, the parent none
  */
 #include "hakozuna/hakozuna.h"
@@ -407,6 +408,16 @@ int main(int argc, char **argv) {
         return check(argc > 2 ? atoi(argv[2]) : 0);
     if (strcmp(what, "traced") == 0)
         return traced();
+    if (strcmp(what, "exit-in-thread") == 0 && argc > 2) {
+        for (int i = atoi(argv[2]); i > 0; i--)
+            begin([] {
+                void *volatile block = malloc(SMALL);
+                keep_waiting();
+                free(block);
+            });
+        run_below(lost_small);
+        std::thread([] { exit(0); }).join();
+    }
     if (strcmp(what, "status") == 0 && argc > 2)
         return atoi(argv[2]);
     if (strcmp(what, "lose") == 0) {
@@ -434,7 +445,9 @@ int main(int argc, char **argv) {
         waitpid(child, &status, 0);
         printf("child %d\n", WEXITSTATUS(status));
     } else if (strcmp(what, "tidy") != 0) {
-        fputs("leaky: allowed are check, lose, lose-by-thread, tidy, wait, traced, status NUMBER, fork\n", stderr);
+        fputs("leaky: allowed are check, lose, lose-by-thread, tidy, wait, traced, status NUMBER, exit-in-thread "
+              "NUMBER, fork\n",
+              stderr);
         return 2;
     }
     scrub();
