@@ -123,24 +123,20 @@ static bool is_own_code(uintptr_t address) {
     return HZ_IS_SHARED && address - (uintptr_t)__ehdr_start < (uintptr_t)_end - (uintptr_t)__ehdr_start;
 }
 
-/* Where the part of a mapping begins in which no other thread's memory is, going down from `stack`. */
-static uintptr_t part_begin(const struct leak_search *search, const struct hz_mapping *mapping, uintptr_t stack) {
-    uintptr_t begin = mapping->begin;
-    for (uint32_t i = 0; i <= search->of->others->count; i++) {
-        uintptr_t local = i < search->of->others->count ? search->of->others->threads[i].local : search->of->own_local;
-        if (local >= begin && local < stack)
-            begin = local + LEAK_LOCAL_BYTES;
-    }
-    return begin;
+/* Whether the mapping is a stack that the C library has made for the thread: a guard page lies below, and the thread
+   pointer near its end. A program can give a thread any memory as its stack, also a part of its data. */
+static bool is_made_for(const struct leak_search *search, const struct hz_mapping *mapping, uintptr_t local) {
+    const struct hz_mapping *guard = mapping > search->map.all ? mapping - 1 : NULL;
+    return guard != NULL && guard->end == mapping->begin && !guard->is_readable && guard->is_private &&
+           local >= mapping->begin && local < mapping->end && mapping->end - local <= LEAK_LOCAL_BYTES;
 }
 
 /* What a thread does not have of its stack any more. A thread may be on another stack: that of a signal handler, of a
-   coroutine. Such a stack can be a part of the program's data, whose beginning is not known. */
+   coroutine. */
 static void unused_stack_add(struct leak_search *search, uintptr_t stack, uintptr_t local) {
     const struct hz_mapping *mapping = hz_memory_map_find(&search->map, stack);
-    bool is_own = mapping != NULL && local >= stack && local < mapping->end;
-    if (mapping != NULL && (is_own || mapping->is_first_stack))
-        range_add_between(search, part_begin(search, mapping, stack), stack);
+    if (mapping != NULL && (mapping->is_first_stack || (stack < local && is_made_for(search, mapping, local))))
+        range_add_between(search, mapping->begin, stack);
 }
 
 static bool is_of_running_thread(const struct leak_search *search, uintptr_t local) {
@@ -166,9 +162,9 @@ static void ended_stacks_add(struct leak_search *search) {
         uintptr_t described_begin;
         uintptr_t described_end;
         hz_os_thread_descriptor(each->local, &described_begin, &described_end);
-        if (mapping == NULL)
+        if (mapping == NULL || !is_made_for(search, mapping, each->local))
             continue;
-        range_add_between(search, part_begin(search, mapping, each->local), described_begin);
+        range_add_between(search, mapping->begin, described_begin);
         range_add_between(search, described_end, hz_min(end, mapping->end));
     }
 }

@@ -297,6 +297,27 @@ void kept_on_signal_stack() { /* a thread that runs on a stack in the program's 
     used(&below);
 }
 
+void kept_below_given_stack() { /* the program gives a thread a part of its data as a stack */
+    static char data[1 << 20] __attribute__((aligned(4096)));
+    pthread_attr_t attributes;
+    pthread_t thread;
+    int before = keeping;
+    *reinterpret_cast<void **>(data) = malloc(SMALL);
+    used(data);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstack(&attributes, data + sizeof(data) / 2, sizeof(data) / 2);
+    if (pthread_create(
+            &thread, &attributes,
+            [](void *) -> void * {
+                keep_waiting();
+                return nullptr;
+            },
+            nullptr) != 0)
+        abort();
+    while (keeping == before)
+        std::this_thread::yield();
+}
+
 struct Case {
     const char *name;
     void (*run)();
@@ -336,6 +357,7 @@ const Case cases[] = {
     CASE(kept_in_other_local_object),
     CASE(kept_in_register),
     CASE(kept_on_signal_stack),
+    CASE(kept_below_given_stack),
     CASE(lost_by_thread),
     CASE(lost_with_thread),
 };
