@@ -157,7 +157,7 @@ function(hz_install_tools)
     hz_install_man(command/hakozuna.1.in tools)
     hz_install_man(packaging/man/hakozuna.7.in tools)
     set(folder "${PROJECT_SOURCE_DIR}/command")
-    set(scripts "${folder}/heap_profile.py" "${folder}/heap_stats.py" "${folder}/metrics.py" "${folder}/names.py"
+    set(scripts "${folder}/heap_profile.py" "${folder}/heap_stats.py" "${folder}/leaks.py" "${folder}/metrics.py" "${folder}/names.py"
                 "${folder}/nearest.py" "${folder}/why.py")
     file(GLOB modules CONFIGURE_DEPENDS "${folder}/*.py")
     list(REMOVE_ITEM modules ${scripts})

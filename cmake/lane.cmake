@@ -8,7 +8,7 @@
 
 file(GLOB_RECURSE hz_base_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/base/*.c")
 file(GLOB_RECURSE hz_heap_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/heap/*.c")
-file(GLOB hz_front_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/*.c")
+file(GLOB hz_front_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/*.c" "${PROJECT_SOURCE_DIR}/src/front/reports/*.c")
 set(hz_os_faulty "${PROJECT_SOURCE_DIR}/src/base/os/os_faulty.c")
 file(GLOB hz_override_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/front/override/*.c")
 # These are in the shared products only.

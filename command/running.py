@@ -42,7 +42,7 @@ class NoAnswer(Refused):
 
 @dataclass(frozen=True)
 class Words:
-    """What the variable asks for, as src/front/request.c reads it. `signal` is 0 and `file` "" if there is none."""
+    """What the variable asks for, as src/front/reports/request.c reads it. `signal` is 0 and `file` "" if there is none."""
 
     variable: str
     text: str

@@ -33,7 +33,7 @@ CONFIGURE = ("-DHZ_BUILD=release", "-DHZ_UNITY=OFF", f"-DHAKOZUNA_LANES={LANE}",
              "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")  # fmt: skip
 LINES_WANTED = 9000
 # What watches the heap or tells of it, and is not needed to understand where a block goes.
-WATCHING = ("src/base/profile/", "src/base/watch/", "src/heap/report/", "src/front/reporter.")
+WATCHING = ("src/base/profile/", "src/base/watch/", "src/heap/report/", "src/front/reports/")
 
 
 class Walk(NamedTuple):

@@ -138,7 +138,7 @@ HEAP_ORDER = (
     "cache/batches cache/depot cache/sampler cache/inspect cache/flush cache/room cache/age cache/refill cpu_bins "
     "threads/init back/limit back/surroundings threads/park threads/orphan threads/zone threads/sleepers back/chores back/keeper "
     "threads/fork threads/thread threads/sample back/tick back/purge query resize malloc free heap "
-    "report/figures report/flow report/situation report/stats config report/overview"
+    "report/census report/leaks report/figures report/flow report/situation report/stats config report/overview"
 ).split()
 
 

@@ -22,7 +22,7 @@ _hakozuna_offer() {
 }
 
 _hakozuna() {
-    local commands="run stats top metrics profile names why lanes path" options="-l --lane --watch --profile --help --version" at=1
+    local commands="run stats top metrics profile leaks names why lanes path" options="-l --lane --watch --profile --help --version" at=1
     COMPREPLY=()
     if [[ ${COMP_WORDS[COMP_CWORD - 1]} == -l || ${COMP_WORDS[COMP_CWORD - 1]} == --lane ]]; then
         _hakozuna_offer "$(hakozuna lanes 2>/dev/null | cut -d ' ' -f 1)"
@@ -35,12 +35,13 @@ _hakozuna() {
         metrics) _hakozuna_offer "$(_hakozuna_processes) --label --output --signal --wait --words --help" file ;;
         profile) _hakozuna_offer "$(_hakozuna_processes) list pprof folded leaks threads flow --help" file ;;
         names) _hakozuna_offer "--full-names --help" file ;;
+        leaks) _hakozuna_offer "--suppressions --by-size --children --full-names --help" program ;;
         path) _hakozuna_offer "-l --lane --help" ;;
         lanes) _hakozuna_offer "--help" ;;
         why) _hakozuna_offer "--budget --help" program ;;
         esac
         case ${COMP_WORDS[1]} in
-        stats | top | metrics | profile | names | path | lanes | why) return ;;
+        stats | top | metrics | profile | leaks | names | path | lanes | why) return ;;
         run) at=2 commands= ;;
         esac
     fi

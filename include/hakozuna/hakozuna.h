@@ -290,6 +290,37 @@ HZ_API int hz_thread_stats_get(struct hz_thread_stats *out, size_t bytes);
    errno EINVAL. Allocates nothing. Exact while no other thread allocates or frees. Any thread. */
 HZ_API size_t hz_threads_stats_get(struct hz_thread_stats *out, size_t count, size_t bytes);
 
+/* ---- leaks ----------------------------------------------------------------------------------------- */
+
+/* What hz_leaks_check has found. A leaked block is live, but the program has no address in it any more: not in its data
+   and that of its libraries, nor in stacks, registers, thread-local variables, mappings of its own, or blocks that are
+   not leaked. An address in the middle of a block counts. Blocks of malloc, of C++, of the aligned functions and of
+   zones are looked at alike. A later version can add members at the end, as for struct hz_stats. */
+struct hz_leaks {
+    size_t direct_blocks; /* leaked, and no other leaked block has their address. Of a ring that nothing else refers to,
+                             one block counts */
+    size_t direct_bytes;  /* with all the memory that the blocks take, here and below */
+    size_t indirect_blocks; /* reached from these */
+    size_t indirect_bytes;
+    size_t live_blocks; /* all live blocks, leaked or not */
+    size_t live_bytes;
+    size_t is_exact; /* 0: a thread was inside malloc or free for a second. Blocks that it may have count as reached */
+};
+
+/* Looks for leaks, fills *out, and writes a report to the descriptor `fd`, unless it is -1: leaks by call stack, where
+   they were sampled (HAKOZUNA_PROFILE), else by size. `bytes`: sizeof(*out), as for hz_stats_get.
+   Stops all other threads meanwhile, as a debugger does (ptrace), for about a second for each GiB of memory in use. A
+   system call in which a thread waits can end with EINTR then (signal(7) lists these). The calling thread must hold no
+   lock that another thread needs in order to leave malloc or free, and the program must have no filter of system calls
+   (seccomp) that kills for ptrace, clone, process_vm_readv or opening files in /proc. Allocates nothing.
+   Returns 0, or -1 with errno EINVAL (`out` is NULL or `bytes` is 0), EPERM or EACCES (the system does not let us stop
+   the threads: a debugger traces them, or a security module forbids it), EBUSY (another check is under way, or a thread
+   did not stop within two seconds), ENOTSUP (the program has restricted its system calls), ENOENT (/proc cannot be
+   read), ENOMEM, EIO (the report could not be written; *out is right), or another error of the calls above. In a
+   process with one thread nothing needs to be stopped. Any thread, but neither from a signal handler nor from a
+   callback of this header. */
+HZ_API int hz_leaks_check(int fd, struct hz_leaks *out, size_t bytes);
+
 /* ---- sampled events -------------------------------------------------------------------------------- */
 
 /* Allocations are sampled when HAKOZUNA_PROFILE asks for a heap profile (docs/profile.md), or after a call of

@@ -7,7 +7,7 @@
 #include "base/os/os.h"
 #include "base/os/syscall.h"
 #include "base/process/process.h"
-#include "front/reporter.h"
+#include "front/reports/reporter.h"
 #include "heap/back/keeper.h"
 
 #include <errno.h>

@@ -15,6 +15,7 @@
 #include "front/family.h"
 #include "front/fence.h"
 #include "front/front.h"
+#include "front/reports/leaks.h"
 #include "heap/back/limit.h"
 #include "heap/back/purge.h"
 #include "heap/config.h"
@@ -340,6 +341,17 @@ int hz_stats_print(int fd, enum hz_stats_format format) {
         error = print_json(fd);
     else if (format == HZ_STATS_TEXT || format == HZ_STATS_VERBOSE)
         error = hz_overview_print(fd, format == HZ_STATS_VERBOSE);
+    if (error != 0)
+        errno = error;
+    return error == 0 ? 0 : -1;
+}
+
+int hz_leaks_check(int fd, struct hz_leaks *out, size_t bytes) {
+    struct hz_leaks leaks;
+    if (!struct_is_wanted(out, bytes))
+        return -1;
+    int error = hz_leaks_report(fd, &leaks);
+    struct_give(out, bytes, &leaks, sizeof(leaks));
     if (error != 0)
         errno = error;
     return error == 0 ? 0 : -1;

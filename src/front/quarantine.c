@@ -87,3 +87,8 @@ void *hz_quarantine_take_newest(void) {
     hz_lock_release(&group->lock);
     return is_there ? block : NULL;
 }
+
+void hz_quarantine_walk(void *context, void (*visit)(void *context, const void *block)) {
+    for (uint32_t place = 0; place < ALL_GROUPS * GROUP_PLACES; place++)
+        visit(context, groups[place / GROUP_PLACES].places[place % GROUP_PLACES]);
+}

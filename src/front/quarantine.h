@@ -20,4 +20,7 @@ void *hz_quarantine_take(void);
 /* The block that the calling thread put in last, taken out; NULL if it has left, or was never put in. */
 void *hz_quarantine_take_newest(void);
 
+/* Calls `visit` for each block that waits. For a moment at which no other thread runs. */
+void hz_quarantine_walk(void *context, void (*visit)(void *context, const void *block));
+
 #endif

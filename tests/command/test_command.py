@@ -49,7 +49,7 @@ def test_help_is_an_answer(words):
     assert max(map(len, done.stdout.splitlines())) <= 120
 
 
-@pytest.mark.parametrize("command", ["stats", "top", "metrics", "profile", "names", "why"])
+@pytest.mark.parametrize("command", ["stats", "top", "metrics", "profile", "leaks", "names", "why"])
 def test_each_command_has_help(command, tmp_path):
     path = folder_with(tmp_path / "bin", "sh", "readlink", "dirname", "python3", "sed", "sort", "tr")  # without hakobench
     done = run(command, "--help", PATH=path)

@@ -515,7 +515,7 @@ def test_a_process_of_another_user():
 
 
 def test_every_signal_of_the_library_is_known():
-    text = (ROOT / "src/front/request.c").read_text()
+    text = (ROOT / "src/front/reports/request.c").read_text()
     names = re.findall(r'\{"([A-Z0-9]+)", SIG', text)
     assert len(names) == 10
     for name in names:

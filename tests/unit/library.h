@@ -43,7 +43,7 @@ extern "C" {
 #include "base/watch/guard.h"
 #include "base/watch/livemap.h"
 #include "base/watch/report.h"
-#include "front/request.h"
+#include "front/reports/request.h"
 #include "heap/back/chores.h"
 #include "heap/back/keeper.h"
 #include "heap/back/limit.h"

@@ -76,6 +76,19 @@ void hz_region_init(void *memory, uint32_t most) {
     hz_runmap_init(&hz_region_units, hole_units + most, most, units_give_back);
 }
 
+const void *hz_region_table(size_t *bytes) {
+    *bytes = hz_region_table_bytes(regions_max);
+    return region_bases;
+}
+
+void hz_regions_walk(void (*visit)(void *context, const void *memory, size_t bytes), void *context) {
+    for (uint32_t region = hz_region_count(); region-- > 0;) {
+        uintptr_t base = hz_load_rlx(&region_bases[region]); /* relaxed: nobody adds one */
+        if (base != 0)
+            visit(context, (const void *)base, HZ_REGION_BYTES); /* NOLINT(performance-no-int-to-ptr) */
+    }
+}
+
 uint32_t hz_region_count(void) {
     return hz_load_rlx(&region_count); /* relaxed: hint, or one thread */
 }

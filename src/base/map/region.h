@@ -31,6 +31,11 @@ void hz_region_init(void *memory, uint32_t most);
 /* One more than the highest region number ever used. The number of an unmapped region is used again. */
 uint32_t hz_region_count(void);
 
+/* Calls `visit` for each region; and the tables, which have the regions' addresses. For a moment at which no other
+   thread adds a region. */
+void hz_regions_walk(void (*visit)(void *context, const void *memory, size_t bytes), void *context);
+const void *hz_region_table(size_t *bytes);
+
 /* Adds reserved space at a multiple of HZ_REGION_BYTES as a region. False when there are as many as
    the tables have room for. Under a lock of the caller's. */
 bool hz_region_add_locked(char *base);

@@ -671,6 +671,41 @@ uint32_t hz_profile_pair_count(void) {
     return profile_count(hz_profile_pair_count_locked);
 }
 
+bool hz_profile_block_at(const void *address, struct hz_profile_block *block) {
+    const struct chunk *chunk = NULL;
+    const struct node *node = pool_node_locked(address, &chunk);
+    if (node == NULL || node->site == 0)
+        return false;
+    *block = (struct hz_profile_block){.start = node->block, .bytes = chunk->block_bytes, .site = node->site};
+    return true;
+}
+
+size_t hz_profile_pool_bytes(void) {
+    return (size_t)profile.chunk_count << POOL_CHUNK_LOG2;
+}
+
+bool hz_profile_block_get(const void *start, struct hz_profile_block *block) {
+    bool is_mine = hz_lock_is_mine(&profile.lock); /* as in profile_count */
+    if (hz_profile_rate() == 0)
+        return false;
+    if (!is_mine)
+        hz_lock_acquire(&profile.lock);
+    bool is_found = hz_profile_has(start) && hz_profile_block_at(start, block);
+    const struct node *node = hz_profile_has(start) ? NULL : large_node_locked(start);
+    if (node != NULL)
+        *block = (struct hz_profile_block){.start = node->block, .bytes = node->size, .site = node->site};
+    if (!is_mine)
+        hz_lock_release(&profile.lock);
+    return is_found || node != NULL;
+}
+
+void hz_profile_memory_walk(void (*visit)(void *context, const void *memory, size_t bytes), void *context) {
+    const struct hz_growing *tables[] = {&profile.pool, &profile.chunks, &profile.nodes};
+    for (size_t i = 0; i < HZ_ARRAY_LENGTH(tables); i++)
+        if (tables[i]->start != NULL)
+            visit(context, tables[i]->start, tables[i]->reserved_bytes);
+}
+
 void hz_profile_after_fork(void) {
     if (hz_profile_rate() != 0)
         hz_lock_settle(&profile.lock);

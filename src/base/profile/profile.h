@@ -145,6 +145,24 @@ bool hz_profile_is_inside(void);
 uint32_t hz_profile_site_count(void);
 uint32_t hz_profile_pair_count(void);
 
+/* A sampled block. */
+struct hz_profile_block {
+    const void *start;
+    size_t bytes; /* of the pool's block; of a large one, as requested */
+    uint32_t site;
+};
+
+/* The live block of the pool that has the address; and the bytes of the pool that have ever had blocks. Without the
+   lock, for a moment at which no other thread is in this module. */
+bool hz_profile_block_at(const void *address, struct hz_profile_block *block);
+size_t hz_profile_pool_bytes(void);
+
+/* Whether the block was sampled, with its lock: the block is live, and stays so. */
+bool hz_profile_block_get(const void *start, struct hz_profile_block *block);
+
+/* Calls `visit` for each table and for the pool. */
+void hz_profile_memory_walk(void (*visit)(void *context, const void *memory, size_t bytes), void *context);
+
 /* In a fork's child: makes the profile usable again. What vanished threads were about to add is lost. */
 void hz_profile_after_fork(void);
 

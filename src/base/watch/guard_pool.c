@@ -319,6 +319,15 @@ void hz_guard_figures_get(struct hz_guard_figures *figures) {
     };
 }
 
+const struct hz_guard_slot *hz_guard_slot_at(uint32_t index) {
+    return pool.slots != NULL ? &pool.slots[index] : NULL;
+}
+
+uint32_t hz_guard_slot_of(const void *address) {
+    uintptr_t offset = (uintptr_t)address - hz_load_rlx(&hz_guard_range.begin); /* relaxed: constant */
+    return (uint32_t)hz_min(offset / (pool.guard_bytes + pool.room_bytes), HZ_GUARD_SLOTS);
+}
+
 void hz_guard_after_fork(void) {
     if (hz_guard_rate() == 0)
         return;

@@ -95,6 +95,13 @@ void hz_guard_figures_get(struct hz_guard_figures *figures);
    was there. */
 bool hz_guard_find(const void *address, struct hz_guard_slot *out);
 
+/* The slot of that number without the lock, for a moment at which no other thread is in the pool; NULL without a pool.
+ */
+const struct hz_guard_slot *hz_guard_slot_at(uint32_t index);
+
+/* The number of the slot in whose room, or in front of it, the address of the pool is. HZ_GUARD_SLOTS: behind them. */
+uint32_t hz_guard_slot_of(const void *address);
+
 /* ---- fork -------------------------------------------------------------------------------------------- */
 
 /* In a fork's child: makes the pool usable again. Slots that vanished threads were about to fill are lost. */

@@ -5,7 +5,9 @@
 #include "base/process/symbols.h"
 #include "base/profile/profile.h"
 #include "base/watch/guard_pool.h"
-#include "front/reporter.h"
+#include "front/reports/leaks.h"
+#include "front/reports/reporter.h"
+#include "front/reports/request.h"
 #include "heap/report/overview.h"
 #include "heap/threads/sample.h"
 #include "heap/threads/thread.h"
@@ -87,9 +89,13 @@ __attribute__((constructor)) static void at_load(void) {
     sample();
     const char *profile_words = hz_os_getenv("HAKOZUNA_PROFILE");
     if (hz_os_is_first_thread()) {
-        struct hz_reporter_words of_stats = {hz_os_getenv("HAKOZUNA_STATS"), hz_os_getenv("HAKOZUNA_STATS_OWNER")};
-        struct hz_reporter_words of_profile = {profile_words, hz_os_getenv("HAKOZUNA_PROFILE_OWNER")};
-        hz_reporter_read(&of_stats, &of_profile);
+        const char *leaks_words = hz_os_getenv("HAKOZUNA_LEAKS");
+        const struct hz_reporter_words asked[HZ_REQUESTS] = {
+            [HZ_REQUEST_STATS] = {hz_os_getenv("HAKOZUNA_STATS"), hz_os_getenv("HAKOZUNA_STATS_OWNER")},
+            [HZ_REQUEST_PROFILE] = {profile_words, hz_os_getenv("HAKOZUNA_PROFILE_OWNER")},
+            [HZ_REQUEST_LEAKS] = {leaks_words, leaks_words != NULL ? hz_os_getenv("HAKOZUNA_LEAKS_OWNER") : NULL},
+        };
+        hz_reporter_read(asked);
     }
     profile_begin(profile_words);
     if (hz_os_is_first_thread())
@@ -104,4 +110,5 @@ __attribute__((constructor)) static void at_load(void) {
 /* When the program ends. */
 __attribute__((destructor)) static void at_unload(void) {
     hz_reporter_exit();
+    hz_leaks_status_end();
 }

@@ -9,9 +9,10 @@
 #include "base/os/hooks.h"
 #include "base/os/os.h"
 #include "base/process/symbols.h"
-#include "front/reporter.h"
+#include "front/reports/reporter.h"
 #include "heap/back/keeper.h"
 #include "heap/back/surroundings.h"
+#include "heap/report/leaks.h"
 #include "heap/threads/thread.h"
 
 #include <errno.h>
@@ -37,6 +38,7 @@ struct beginning {
 static void *thread_begin(void *argument) {
     struct beginning beginning = *(struct beginning *)argument;
     hz_free(argument);
+    hz_leaks_note_thread();
     hz_thread_start();
     return beginning.start(beginning.argument);
 }
@@ -82,6 +84,7 @@ struct c11_beginning {
 static int c11_begin(void *argument) {
     struct c11_beginning beginning = *(struct c11_beginning *)argument;
     hz_free(argument);
+    hz_leaks_note_thread();
     hz_thread_start();
     return beginning.start(beginning.argument);
 }

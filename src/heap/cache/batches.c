@@ -301,3 +301,27 @@ bool hz_stack_was_used(struct hz_stack *stack) {
         hz_store_rlx(&stack->seen, word);
     return is_new;
 }
+
+/* ---- walks ----------------------------------------------------------------------------------------- */
+
+void hz_stack_walk(struct hz_stack *stack, void (*visit)(void *context, const void *block), void *context) {
+    uint64_t word = hz_load_acq(&stack->word); /* sync: depot-publish, partner stack_push */
+    uint32_t left = count_of(word);            /* bounds the walk */
+    for (uint32_t index = index_of(word); index != 0 && left > 0;) {
+        struct batch *batch = batch_get(index);
+        uint32_t count = (uint32_t)hz_min(hz_load_rlx(&batch->count), left); /* relaxed, both: nobody changes it */
+        for (uint32_t i = 0; i < count; i++)
+            visit(context, batch->blocks[i]);
+        left -= count > 0 ? count : left;
+        index = hz_load_rlx(&batch->next);
+    }
+}
+
+void hz_batches_memory_walk(void (*visit)(void *context, const void *memory, size_t bytes), void *context) {
+    for (enum batch_kind kind = SHORT; kind < KINDS; kind++)
+        for (uint32_t index = 0; index < CHUNK_COUNT; index++) {
+            const char *chunk = hz_load_acq(&chunks[kind][index]); /* sync: chunk-publish, partner batch_make */
+            if (chunk != NULL)
+                visit(context, chunk, CHUNK_BATCHES * batch_bytes(kind));
+        }
+}

@@ -56,6 +56,11 @@ uint32_t hz_stack_blocks(struct hz_stack *stack);
 /* Whether the stack was pushed to or popped from since the last call. One thread at a time, else a hint. */
 bool hz_stack_was_used(struct hz_stack *stack);
 
+/* Calls `visit` for each block in the stack; and for each piece of memory that batches are in. For a moment at which no
+   other thread is in the heap. */
+void hz_stack_walk(struct hz_stack *stack, void (*visit)(void *context, const void *block), void *context);
+void hz_batches_memory_walk(void (*visit)(void *context, const void *memory, size_t bytes), void *context);
+
 /* Returns the thread's empty batches, for other threads. */
 void hz_spares_return(struct hz_thread_block *self);
 

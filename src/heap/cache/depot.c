@@ -196,3 +196,10 @@ uint32_t hz_depot_blocks(unsigned size_class) {
         count += hz_stack_blocks(stack);
     return count;
 }
+
+void hz_depot_walk(void (*visit)(void *context, const void *block), void *context) {
+    struct hz_stack *stack;
+    for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+        for (uint32_t i = 0; (stack = stack_at(size_class, i)) != NULL; i++)
+            hz_stack_walk(stack, visit, context);
+}

@@ -42,4 +42,7 @@ void hz_depot_forget_use(unsigned size_class);
 /* Blocks of a home class that rest in shards which were idle at the last hz_depot_was_used; 0 of any other class. */
 uint32_t hz_depot_idle_blocks(unsigned size_class);
 
+/* Calls `visit` for each block that rests. For a moment at which no other thread is in the heap. */
+void hz_depot_walk(void (*visit)(void *context, const void *block), void *context);
+
 #endif

@@ -555,6 +555,28 @@ void hz_zones_count_reserves(size_t *blocks) {
             blocks[size_class] += reserve_of(zone, size_class); /* relaxed: hint */
 }
 
+/* ---- walks ----------------------------------------------------------------------------------------- */
+
+void hz_zones_walk(void (*visit)(void *context, const void *block), void *context) {
+    for (struct hz_zone *zone = all_zones; zone != NULL; zone = zone->next_made)
+        for (unsigned size_class = 1; size_class < HZ_ZONE_CURSORS; size_class++) {
+            const char *block = zone->cursors[size_class].start;
+            block += hz_load_rlx(&zone->cursors[size_class].next); /* relaxed: nobody takes one */
+            for (uint32_t left = reserve_of(zone, size_class); left > 0; left--, block += hz_class_bytes(size_class))
+                visit(context, block);
+        }
+}
+
+void hz_zones_memory_walk(void (*visit)(void *context, const void *memory, size_t bytes), void *context) {
+    for (struct hz_zone *zone = all_zones; zone != NULL; zone = zone->next_made) {
+        visit(context, zone, sizeof(*zone));
+        for (struct zone_large *large = zone->large; large != NULL; large = large->next)
+            visit(context, large, sizeof(*large));
+        for (struct zone_large *large = zone->unused; large != NULL; large = large->next)
+            visit(context, large, sizeof(*large));
+    }
+}
+
 /* ---- ageing ---------------------------------------------------------------------------------------- */
 
 /* Zones whose users are being relieved. */

@@ -144,6 +144,11 @@ void hz_zone_figures_get(struct hz_zone *zone, struct hz_zone_figures *figures);
 /* Adds the reserves of all zones to the counts of blocks by class. */
 void hz_zones_count_reserves(size_t *blocks);
 
+/* Calls `visit` for each block that a cursor has not handed out; and for the memory of each zone. For a moment at which
+   no other thread is in the heap or takes a zone's block. */
+void hz_zones_walk(void (*visit)(void *context, const void *block), void *context);
+void hz_zones_memory_walk(void (*visit)(void *context, const void *memory, size_t bytes), void *context);
+
 /* Puts the reserves of zones whose cursors have not moved since the last look into their pages, which then age like
    others. hz_zones_look looks at all zones; it is true if cursors have moved, so that the next look will find more to
    do. hz_zones_look_begin and hz_zones_look_step do the same in steps; a step is true if zones are left.

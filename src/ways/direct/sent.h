@@ -69,6 +69,10 @@ HZ_INLINE uint32_t hz_sent_count_in_page(struct hz_page *page) {
     return 0;
 }
 
+HZ_INLINE void hz_sent_walk(void (*visit)(void *context, const void *block), void *context) {
+    (void)visit, (void)context;
+}
+
 HZ_INLINE void hz_sent_report(struct hz_report *report) {
     (void)report;
 }

@@ -15,4 +15,12 @@ struct hz_mailbox {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) struct hz_mpsc inbox; /* sync: inbox-publish */
 };
 
+/* The lists in a mailbox, for walks. */
+enum { HZ_MAIL_LISTS = 1 };
+
+HZ_INLINE hz_list_word hz_mail_list(struct hz_mailbox *mail, unsigned index) {
+    (void)index;
+    return hz_load_rlx(&mail->inbox.word); /* relaxed: figure */
+}
+
 #endif

@@ -101,6 +101,41 @@ uint32_t hz_sent_count_in_page(struct hz_page *page) {
     return hz_list_word_count(hz_load_rlx(&page->remote)); /* relaxed: figure */
 }
 
+static void sent_list_walk(unsigned size_class, hz_list_word word, void (*visit)(void *context, const void *block),
+                           void *context) {
+    const void *block = hz_list_word_head(word);
+    for (uint32_t left = hz_list_word_count(word); left > 0 && hz_pagetag_class(block) == size_class; left--) {
+        visit(context, block);
+        block = left > 1 ? hz_block_next(block) : NULL;
+    }
+}
+
+/* Whom a walk calls. */
+struct sent_walk {
+    void (*visit)(void *context, const void *block);
+    void *context;
+};
+
+static void sent_page_walk(void *of, struct hz_page *page) {
+    const struct sent_walk *walk = of;
+    sent_list_walk(hz_load_rlx(&page->size_class), hz_load_rlx(&page->remote), walk->visit,
+                   walk->context); /* relaxed: figures */
+}
+
+void hz_sent_walk(void (*visit)(void *context, const void *block), void *context) {
+    struct sent_walk walk = {visit, context};
+    struct hz_shard *shard;
+    for (unsigned index = 0; (shard = hz_shard_get(index)) != NULL; index++)
+        for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++) {
+            struct hz_box *box = hz_box_of(shard, size_class);
+            sent_list_walk(size_class, hz_load_rlx(&box->carry), visit, context); /* relaxed: figure */
+            for (unsigned i = 0; i < HZ_MAIL_LISTS; i++)
+                sent_list_walk(size_class, hz_mail_list(&box->mail, i), visit, context);
+        }
+    if (HZ_WAY_IS_QUEUES)
+        hz_pages_walk(sent_page_walk, &walk);
+}
+
 /* Copies up to `want` blocks of a list and returns the rest of it. Ends the program if a link, which the program may
  * have overwritten, points outside the class's pages. Never goes past the count: the last link may hold anything. */
 static hz_list_word list_split(unsigned size_class, hz_list_word word, void **out, uint32_t want, uint32_t *got) {

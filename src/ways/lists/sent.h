@@ -52,6 +52,10 @@ void hz_sent_leave(struct hz_thread_block *self, struct hz_shard *shard);
 uint32_t hz_sent_count(struct hz_shard *shard, unsigned size_class);
 uint32_t hz_sent_count_in_page(struct hz_page *page);
 
+/* Calls `visit` for each block that waits. For a moment at which no other thread is in the heap. A list ends where the
+   program has overwritten a link. */
+void hz_sent_walk(void (*visit)(void *context, const void *block), void *context);
+
 /* Writes what waits in each part of the mailboxes, and in the carries. */
 void hz_sent_report(struct hz_report *report);
 

@@ -84,12 +84,17 @@ static void slab_limit_set(struct hz_cpu_bin *bin, uint32_t held) {
     hz_store_rlx(&bin->limit, bin->first + most * (uint32_t)sizeof(void *));
 }
 
-/* A new slab, closed and empty; NULL when there is no memory. Its memory comes zeroed. */
-static struct hz_cpu_slab *slab_make(uint32_t number) {
+/* Of a slab with its slots. */
+static size_t slab_bytes(void) {
     size_t slots = 1;
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
         slots += 1 + hz_bin_capacity(size_class);
-    struct hz_cpu_slab *slab = hz_meta_alloc(sizeof(*slab) + slots * sizeof(void *));
+    return sizeof(struct hz_cpu_slab) + slots * sizeof(void *);
+}
+
+/* A new slab, closed and empty; NULL when there is no memory. Its memory comes zeroed. */
+static struct hz_cpu_slab *slab_make(uint32_t number) {
+    struct hz_cpu_slab *slab = hz_meta_alloc(slab_bytes());
     if (slab == NULL)
         return NULL;
     uint32_t offset = (uint32_t)sizeof(*slab) + (uint32_t)sizeof(void *);
@@ -563,6 +568,20 @@ size_t hz_cpu_bins_held(unsigned size_class) {
     for (struct hz_cpu_slab *slab = slabs_first(); slab != NULL; slab = slab->made_before)
         count += slab_held(slab, size_class);
     return count;
+}
+
+/* ---- walks ----------------------------------------------------------------------------------------- */
+
+void hz_cpu_bins_walk(void (*visit)(void *context, const void *block), void *context) {
+    for (struct hz_cpu_slab *slab = slabs_first(); slab != NULL; slab = slab->made_before)
+        for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)
+            for (uint32_t i = slab_held(slab, size_class); i-- > 0;)
+                visit(context, slab_slot(slab, slab->bins[size_class].first)[i]);
+}
+
+void hz_cpu_bins_memory_walk(void (*visit)(void *context, const void *memory, size_t bytes), void *context) {
+    for (struct hz_cpu_slab *slab = slabs_first(); slab != NULL; slab = slab->made_before)
+        visit(context, slab, slab_bytes());
 }
 
 /* ---- fork ------------------------------------------------------------------------------------------ */

@@ -144,6 +144,11 @@ uint32_t hz_cpu_bins_reclaim(struct hz_thread_block *self);
 /* Blocks of a class in all slabs. A figure. */
 size_t hz_cpu_bins_held(unsigned size_class);
 
+/* Calls `visit` for each block in the slabs; and for the memory of each slab. For a moment at which no other thread is
+   in the heap or runs. */
+void hz_cpu_bins_walk(void (*visit)(void *context, const void *block), void *context);
+void hz_cpu_bins_memory_walk(void (*visit)(void *context, const void *memory, size_t bytes), void *context);
+
 /* In a fork's child: hz_cpu_bins_after_fork repairs the lock; hz_cpu_bins_settle_fork, while the child's thread is
    outside the heap, closes all slabs, whose blocks hz_cpu_bins_reclaim then finds. */
 void hz_cpu_bins_after_fork(void);

@@ -95,6 +95,14 @@ HZ_INLINE size_t hz_cpu_bins_held(unsigned size_class) {
     return 0;
 }
 
+HZ_INLINE void hz_cpu_bins_walk(void (*visit)(void *context, const void *block), void *context) {
+    (void)visit, (void)context;
+}
+
+HZ_INLINE void hz_cpu_bins_memory_walk(void (*visit)(void *context, const void *memory, size_t bytes), void *context) {
+    (void)visit, (void)context;
+}
+
 HZ_INLINE void hz_cpu_bins_after_fork(void) {
 }
 

@@ -38,4 +38,13 @@ HZ_INLINE uint32_t hz_central_count(struct hz_mailbox *mail) {
     return hz_mpsc_count(&mail->central);
 }
 
+/* The lists in a mailbox, for walks. */
+enum { HZ_MAIL_LISTS = HZ_TRANSFER_SLOTS + 2 };
+
+HZ_INLINE hz_list_word hz_mail_list(struct hz_mailbox *mail, unsigned index) {
+    if (index < HZ_TRANSFER_SLOTS)
+        return hz_load_rlx(&mail->transfer[index]); /* relaxed, all: figure */
+    return hz_load_rlx(index == HZ_TRANSFER_SLOTS ? &mail->stash.word : &mail->central.word);
+}
+
 #endif

@@ -1,7 +1,7 @@
 /*
  * request.c - see request.h.
  */
-#include "front/request.h"
+#include "front/reports/request.h"
 
 #include "base/profile/profile.h"
 
@@ -92,7 +92,19 @@ static bool is_pattern(struct word word) {
     return word.length > 0 && word.length < HZ_REQUEST_ROOM;
 }
 
-/* The words that only statistics or only profiles have; as read_word. */
+/* The word that only leaks have; as read_word. */
+static const char *read_leaks_word(struct word word, struct hz_request *request) {
+    enum { STATUS_MAX = 255 };
+    if (!has_key(&word, "status="))
+        return HZ_REQUEST_LEAKS_WORDS;
+    uint32_t status = number_of(word, STATUS_MAX);
+    if (status == 0)
+        return "a status of 1 to " HZ_STRINGIFY(255);
+    request->status = (int)status;
+    return NULL;
+}
+
+/* The words that only statistics, profiles or leaks have; as read_word. */
 static const char *read_own_word(struct word word, struct hz_request *request) {
     if (request->of == HZ_REQUEST_STATS) {
         if (is(word, "text"))
@@ -105,6 +117,8 @@ static const char *read_own_word(struct word word, struct hz_request *request) {
             return HZ_REQUEST_WORDS;
         return NULL;
     }
+    if (request->of == HZ_REQUEST_LEAKS)
+        return read_leaks_word(word, request);
     if (is(word, "leak")) {
         request->leaks = true;
     } else if (is(word, "peak")) {
@@ -133,7 +147,7 @@ static const char *read_own_word(struct word word, struct hz_request *request) {
 static const char *read_word(struct word word, struct hz_request *request) {
     if (is(word, "1") || is(word, "exit")) {
         request->at_exit = true;
-    } else if (is(word, "listen")) {
+    } else if (is(word, "listen") && request->of != HZ_REQUEST_LEAKS) {
         request->listens = true;
     } else if (is(word, "children")) {
         request->in_children = true;

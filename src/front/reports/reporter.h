@@ -1,7 +1,7 @@
 /*
- * reporter.h - writes statistics and heap profiles of a process that runs, as HAKOZUNA_STATS and HAKOZUNA_PROFILE ask
- * (request.h): when the process ends, when it gets a signal, every so many seconds, when somebody asks at a socket. In
- * the products only.
+ * reporter.h - writes statistics, heap profiles and leaks of a process that runs, as HAKOZUNA_STATS, HAKOZUNA_PROFILE
+ * and HAKOZUNA_LEAKS ask (request.h): when the process ends, when it gets a signal, every so many seconds, when
+ * somebody asks at a socket. In the products only.
  *
  * A signal's handler only sets a bit and wakes a thread, the reporter, which does the work. That of SIGTERM then waits
  * for the end, unless it has interrupted the heap or the profile. So a signal may come at any time, also inside malloc.
@@ -13,16 +13,16 @@
 
 #include "base/os/compiler.h"
 
-/* A variable, and what HAKOZUNA_STATS_OWNER or HAKOZUNA_PROFILE_OWNER says of it: "number:words" of the process that
+/* A variable, and what HAKOZUNA_STATS_OWNER or its like says of it: "number:words" of the process that
    was asked first, NULL in that process. */
 struct hz_reporter_words {
     const char *words; /* NULL: nothing is asked */
     const char *owner;
 };
 
-/* When the library is loaded, by the process's first thread: reads what HAKOZUNA_STATS and HAKOZUNA_PROFILE ask.
-   Allocates nothing. */
-void hz_reporter_read(const struct hz_reporter_words *of_stats, const struct hz_reporter_words *of_profile);
+/* When the library is loaded, by the process's first thread: reads what the variables ask, one for each
+   enum hz_request_of. Allocates nothing. */
+void hz_reporter_read(const struct hz_reporter_words *asked);
 
 /* The rate in bytes of the heap profile that is asked for; 0: none. */
 uint64_t hz_reporter_profile_rate(void);

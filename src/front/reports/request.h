@@ -1,6 +1,6 @@
 /*
- * request.h - what HAKOZUNA_STATS and HAKOZUNA_PROFILE ask for: words with commas between them, such as
- * "json,signal=USR2,file=/tmp/%e.%p". reporter.c does it. Pure functions, which allocate nothing.
+ * request.h - what HAKOZUNA_STATS, HAKOZUNA_PROFILE and HAKOZUNA_LEAKS ask for: words with commas between them, such
+ * as "json,signal=USR2,file=/tmp/%e.%p". reporter.c does it. Pure functions, which allocate nothing.
  */
 #ifndef HZ_FRONT_REQUEST_H
 #define HZ_FRONT_REQUEST_H
@@ -20,13 +20,16 @@
     "%p and "                                                                                                          \
     "%e, children; 0 (off), 1 (exit)"
 
+#define HZ_REQUEST_LEAKS_WORDS                                                                                         \
+    "exit, status=NUMBER, signal=NAME, every=SECONDS, file=PATTERN with %p and %e, children; 0 (off), 1 (exit)"
+
 enum {
     HZ_REQUEST_ROOM = 512,
     HZ_REQUEST_RATE = 512 << 10, /* bytes */
 };
 
 /* What is asked for, each by a variable of its own. */
-enum hz_request_of { HZ_REQUEST_STATS, HZ_REQUEST_PROFILE, HZ_REQUESTS };
+enum hz_request_of { HZ_REQUEST_STATS, HZ_REQUEST_PROFILE, HZ_REQUEST_LEAKS, HZ_REQUESTS };
 
 struct hz_request {
     enum hz_request_of of;
@@ -34,6 +37,7 @@ struct hz_request {
     uint64_t rate;               /* of a profile; bytes */
     bool by_frames;              /* of a profile: call stacks by frame pointers */
     bool leaks;                  /* of a profile: at exit, a list of leaks */
+    int status;                  /* of leaks: with which the process ends if there are some; 0: its own */
     bool at_peak;                /* of a profile: live memory is a tenth above the last peak */
     bool at_limit;               /* of a profile: the heap stays above the soft limit */
     bool at_exit;                /* and before SIGTERM ends the process */

@@ -4,7 +4,7 @@
  * All that is static here is written by hz_reporter_start, in a process with one thread, and in a fork's child by the
  * fork handler, in such a process too. Afterwards only what is atomic changes.
  */
-#include "front/reporter.h"
+#include "front/reports/reporter.h"
 
 #include "base/os/atomic.h"
 #include "base/os/os.h"
@@ -14,9 +14,11 @@
 #include "base/process/worker.h"
 #include "base/profile/profile.h"
 #include "base/profile/profile_write.h"
-#include "front/answer.h"
-#include "front/request.h"
+#include "front/reports/answer.h"
+#include "front/reports/leaks.h"
+#include "front/reports/request.h"
 #include "heap/back/limit.h"
+#include "heap/report/leaks.h"
 #include "heap/threads/park.h"
 #include "heap/threads/sample.h"
 
@@ -35,6 +37,7 @@
 enum {
     ASKED_STATS = 1 << HZ_REQUEST_STATS,
     ASKED_PROFILE = 1 << HZ_REQUEST_PROFILE,
+    ASKED_LEAKS = 1 << HZ_REQUEST_LEAKS,
     ASKED_TERM = 1 << HZ_REQUESTS,
     ASKED_END = 2 << HZ_REQUESTS,
 };
@@ -63,6 +66,7 @@ struct subject {
 static struct subject subjects[HZ_REQUESTS] = {
     [HZ_REQUEST_STATS] = {.variable = "HAKOZUNA_STATS", .owner_variable = "HAKOZUNA_STATS_OWNER"},
     [HZ_REQUEST_PROFILE] = {.variable = "HAKOZUNA_PROFILE", .owner_variable = "HAKOZUNA_PROFILE_OWNER"},
+    [HZ_REQUEST_LEAKS] = {.variable = "HAKOZUNA_LEAKS", .owner_variable = "HAKOZUNA_LEAKS_OWNER"},
 };
 static char runtime_folder[HZ_REQUEST_ROOM]; /* $XDG_RUNTIME_DIR; "": none, or too long for a socket */
 static int stderr_copy = -1;         /* stderr as it was at the start, for programs that close theirs before they end */
@@ -126,7 +130,17 @@ static void complain(struct subject *subject, const char *what, int error) {
     hz_store_rlx(&subject->has_complained, true);
 }
 
+/* Looks for leaks. What was found, or that nothing could be looked for, is in the report. */
+static int leaks_print(int file) {
+    struct hz_leaks leaks;
+    int error = hz_leaks_report(file, &leaks);
+    hz_leaks_status_set(error != 0 || leaks.direct_blocks != 0);
+    return error == EIO ? error : 0;
+}
+
 static int report_print(const struct subject *subject, int file) {
+    if (subject->wish.of == HZ_REQUEST_LEAKS)
+        return leaks_print(file);
     if (subject->wish.of == HZ_REQUEST_PROFILE)
         return hz_profile_write(file);
     return hz_stats_print(file, subject->wish.format) == 0 ? 0 : errno;
@@ -523,6 +537,7 @@ static void stderr_copy_close(void) {
 static void reporter_after_fork(void) {
     bool is_any = false;
     hz_listener_forget();
+    hz_leaks_status_set(false);
     hz_store_rlx(&has_thread, 0); /* relaxed, both: one thread */
     hz_store_rlx(&reporting, 0);
     for (unsigned i = 0; i < HZ_REQUESTS; i++) {
@@ -554,6 +569,10 @@ static void word_refuse_profile(const char *word, size_t length, const char *all
     word_refuse_of(HZ_REQUEST_PROFILE, word, length, allowed);
 }
 
+static void word_refuse_leaks(const char *word, size_t length, const char *allowed) {
+    word_refuse_of(HZ_REQUEST_LEAKS, word, length, allowed);
+}
+
 static void word_ignore(const char *word, size_t length, const char *allowed) {
     (void)word;
     (void)length;
@@ -577,16 +596,14 @@ static void owner_text_make(struct subject *subject, const char *words, const ch
 }
 
 static void words_read(enum hz_request_of of, const struct hz_reporter_words *asked) {
+    static void (*const refuse[HZ_REQUESTS])(const char *word, size_t length, const char *allowed) = {
+        word_refuse_stats, word_refuse_profile, word_refuse_leaks};
     struct subject *subject = &subjects[of];
     char number[16];
     if (asked->words == NULL || snprintf(number, sizeof(number), "%u", hz_os_process_id()) < 0) /* cannot fail */
         return;
     bool is_owner = is_owner_of(asked->words, asked->owner, number);
-    if (!is_owner)
-        hz_request_read(of, asked->words, &subject->wish, word_ignore);
-    else
-        hz_request_read(of, asked->words, &subject->wish,
-                        of == HZ_REQUEST_STATS ? word_refuse_stats : word_refuse_profile);
+    hz_request_read(of, asked->words, &subject->wish, is_owner ? refuse[of] : word_ignore);
     bool is_any = hz_request_is_any(&subject->wish);
     if (is_owner && (is_any || subject->has_refused))
         owner_text_make(subject, asked->words, number);
@@ -594,11 +611,12 @@ static void words_read(enum hz_request_of of, const struct hz_reporter_words *as
         wish_drop(subject);
 }
 
-void hz_reporter_read(const struct hz_reporter_words *of_stats, const struct hz_reporter_words *of_profile) {
-    if (of_stats->words != NULL || of_profile->words != NULL)
-        had_stderr = file_status(STDERR, &stderr_was);
-    words_read(HZ_REQUEST_STATS, of_stats);
-    words_read(HZ_REQUEST_PROFILE, of_profile);
+void hz_reporter_read(const struct hz_reporter_words *asked) {
+    for (unsigned of = 0; of < HZ_REQUESTS; of++)
+        if (asked[of].words != NULL && !had_stderr)
+            had_stderr = file_status(STDERR, &stderr_was);
+    for (unsigned of = 0; of < HZ_REQUESTS; of++)
+        words_read((enum hz_request_of)of, &asked[of]);
 }
 
 uint64_t hz_reporter_profile_rate(void) {
@@ -614,20 +632,30 @@ bool hz_reporter_profile_by_frames(void) {
     return subjects[HZ_REQUEST_PROFILE].wish.by_frames;
 }
 
+static void owner_text_give(struct subject *subject) {
+    if (subject->owner_text[0] == '\0')
+        return;
+    (void)putenv(subject->owner_text); /* without memory the children report too */
+    hz_leaks_keep(subject->owner_variable);
+}
+
 void hz_reporter_start(void) {
     bool is_any = false;
     bool has_profile = hz_profile_prepared_rate() != 0;
     if (!has_profile)
         wish_drop(&subjects[HZ_REQUEST_PROFILE]);
     hz_answer_use(subjects[HZ_REQUEST_PROFILE].wish.waits);
+    if (hz_request_is_any(&subjects[HZ_REQUEST_LEAKS].wish)) {
+        hz_leaks_note_threads();
+        hz_leaks_status_begin(subjects[HZ_REQUEST_LEAKS].wish.status);
+    }
     if (subjects[HZ_REQUEST_PROFILE].wish.at_peak)
         hz_profile_watch_peak(ask_for_profile);
     if (subjects[HZ_REQUEST_PROFILE].wish.at_limit)
         hz_heap_limit_watch(ask_for_profile);
     for (unsigned i = 0; i < HZ_REQUESTS; i++) {
         is_any |= hz_request_is_any(&subjects[i].wish);
-        if (subjects[i].owner_text[0] != '\0')
-            (void)putenv(subjects[i].owner_text); /* without memory the children report too */
+        owner_text_give(&subjects[i]);
     }
     if (!is_any)
         return;

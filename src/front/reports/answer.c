@@ -1,7 +1,7 @@
 /*
  * answer.c - see answer.h.
  */
-#include "front/answer.h"
+#include "front/reports/answer.h"
 
 #include "hakozuna/hakozuna.h"
 

@@ -53,6 +53,20 @@ TEST(Request, WordsAndTheirValues) {
     EXPECT_TRUE(refused.empty());
 }
 
+TEST(Request, LeaksHaveAStatus) {
+    struct hz_request request = read("status=23,every=5,file=x.%p,children", HZ_REQUEST_LEAKS);
+    EXPECT_EQ(request.status, 23);
+    EXPECT_TRUE(request.every_s == 5 && request.in_children && !request.at_exit);
+    EXPECT_TRUE(read("status=255", HZ_REQUEST_LEAKS).at_exit);
+    EXPECT_TRUE(refused.empty());
+    for (const char *word : {"status=0", "status=256", "status=x", "listen", "json", "rate=1", "leak"}) {
+        EXPECT_FALSE(hz_request_is_any(&static_cast<const struct hz_request &>(read(word, HZ_REQUEST_LEAKS)))) << word;
+        EXPECT_EQ(refused.size(), 1U) << word;
+    }
+    (void)read("status=3");
+    EXPECT_EQ(refused, std::vector<std::string>{"status=3"}) << "no word of statistics";
+}
+
 TEST(Request, ListeningIsATime) {
     for (enum hz_request_of of : {HZ_REQUEST_STATS, HZ_REQUEST_PROFILE}) {
         struct hz_request request = read("listen,children", of);
