@@ -1,4 +1,4 @@
-"""The lines of docs/usage.md that link a program work with musl and for arm64. Programs for arm64 run under qemu-user."""
+"""The lines of docs/install.md that link a program work with musl and for arm64. Programs for arm64 run under qemu-user."""
 
 import dataclasses
 import pathlib
@@ -24,10 +24,10 @@ MUSL = Platform("musl", "musl-gcc")
 ARM64 = Platform("arm64", "aarch64-linux-gnu-gcc", "qemu-aarch64 -R 0x8000000000 -L /usr/aarch64-linux-gnu")
 
 
-def usage_lines() -> list[str]:
-    """The command lines of the section about linking: the shared library, and the object."""
-    section = (ROOT / "docs/usage.md").read_text().partition("\n## Link\n")[2]
-    lines = re.findall(r"^cc program\.c .*$", section.partition("\n## ")[0], re.MULTILINE)
+def install_lines() -> list[str]:
+    """The first two command lines of the section about linking: the shared library, and the object."""
+    section = (ROOT / "docs/install.md").read_text().partition("\n## Link\n")[2]
+    lines = re.findall(r"`(cc program\.c [^`]+)` \|$", section.partition("\n## ")[0], re.MULTILINE)[:2]
     assert len(lines) == 2 and "-lhakozuna" in lines[0] and "hakozuna.o" in lines[1]
     return lines
 
@@ -44,9 +44,9 @@ def build(platform: Platform) -> pathlib.Path:
     [(SHARED, ""), (SHARED, "-flto"), (OBJECT, ""), (OBJECT, "-flto"), (OBJECT, "-static"), (OBJECT, "-static-pie"), (OBJECT, "-flto -static")],
 )
 @pytest.mark.parametrize("platform", [MUSL, ARM64], ids=["musl", "arm64"])
-def test_usage_line(platform, form, options, tmp_path):
+def test_install_line(platform, form, options, tmp_path):
     lib = build(platform)
-    line = usage_lines()[form].replace("$PWD/build/lib", str(lib)).replace("build/lib", str(lib))
+    line = install_lines()[form].replace("/usr/local/lib", str(lib)) + (f" -Wl,-rpath,{lib}" if form == SHARED else "")
     words = shlex.split(line.replace("cc program.c", f"{platform.compiler} {options} -O2 -I{ROOT}/include {PROGRAMS}/ours.c", 1))
     run(*words, "-o", tmp_path / "ours")
     assert run(*platform.emulator.split(), tmp_path / "ours").startswith(CONFIG)
