@@ -124,6 +124,8 @@ def replace(file: pathlib.Path, text: str) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(name)
             raise
+    except UnicodeError as error:
+        raise running.Refused("a label is no text in UTF-8") from error
     except OSError as error:
         raise running.Refused(f"cannot write '{file}': {error.strerror}") from error
 

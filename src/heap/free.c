@@ -102,7 +102,7 @@ static void free_small(struct hz_thread_block *self, void *block, unsigned size_
         if (HZ_UNLIKELY(hz_bin_room(&self->cache, index) == 0)) { /* of large blocks: it may keep no more */
             if (hz_class_is_mid(size_class))
                 hz_count(&self->counters.mid_moved, 1);
-            if (hz_class_is_long(size_class))
+            if (hz_class_is_long(size_class) || hz_frees_are_watched(self)) /* the depot would hide that it is free */
                 hz_blocks_send(self, &block, 1);
             else
                 hz_blocks_pass(self, size_class, &block, 1);

@@ -36,7 +36,7 @@ void hz_budget_told(bool done);
 bool hz_budget_is_paused(void);
 
 /* Limits of what is held; 0: none. `is_groups`: the soft limit is the control group's. It does not count direct
-   blocks, which the program may not have touched, but it counts metadata. */
+   blocks, which the program may not have touched, but it counts metadata, at most 1/16 of the limit. */
 void hz_budget_limits_set(size_t soft_bytes, size_t hard_bytes, bool is_groups);
 bool hz_budget_limit_is_groups(void);
 size_t hz_budget_soft_limit(void);

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -55,7 +56,7 @@ struct stop {
     uint32_t count;
     int error;
     bool is_done;
-    char names[FOLDER_NAMES_BYTES];
+    _Alignas(uint64_t) char names[FOLDER_NAMES_BYTES]; /* directory entries */
 };
 
 static long thread_trace(int request, uint32_t thread, const void *address, const void *data) {
@@ -353,6 +354,10 @@ static int threads_stop_well(struct stop *stop) {
 
 static int helper_main(void *argument) {
     struct stop *stop = argument;
+    /* if the process is killed meanwhile, nothing of it may live on in this one */
+    (void)HZ_SYSCALL6(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0);
+    if (HZ_SYSCALL(SYS_getppid, 0, 0, 0) != (long)stop->process)
+        return 1;
     stop->error = threads_stop_well(stop);
     if (stop->error == 0) {
         stop->world.count = stop->count;

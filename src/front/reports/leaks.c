@@ -329,6 +329,11 @@ void hz_leaks_status_set(bool is_leaky) {
 void hz_leaks_status_end(void) {
     if (!hz_load_rlx(&status_is_due) || !hz_load_rlx(&handlers_are_over)) /* relaxed, both: hint */
         return;
-    (void)fflush(NULL); /* as exit would do next */
+    for (unsigned i = 0; i < 2;
+         i++) { /* as exit would do next; but another thread can wait in a FILE with its lock held */
+        FILE *file = i == 0 ? stdout : stderr;
+        if (ftrylockfile(file) == 0)
+            (void)fflush(file);
+    }
     _exit(status_wanted);
 }

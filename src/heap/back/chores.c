@@ -50,11 +50,11 @@ static bool do_sleepers(struct hz_thread_block *self, struct hz_turn *turn, bool
     (void)begins;
     enum hz_activity found = hz_sleepers_park(self, turn->can_park, turn->now_ms, &turn->rest_bytes);
     turn->activity = (enum hz_activity)hz_max(turn->activity, found);
-    turn->has_changed |= turn->activity != HZ_PARKED;
+    turn->has_changed |= turn->activity != HZ_LEFT_ALONE;
     return false;
 }
 
-_Static_assert((int)HZ_CPU_EMPTY == (int)HZ_PARKED && (int)HZ_CPU_RESTS == (int)HZ_WAITS &&
+_Static_assert((int)HZ_CPU_EMPTY == (int)HZ_LEFT_ALONE && (int)HZ_CPU_RESTS == (int)HZ_WAITS &&
                    (int)HZ_CPU_WORKS == (int)HZ_WORKS,
                "the bins of the CPUs count as the bins of one more thread");
 
@@ -64,7 +64,7 @@ static bool do_cpu_bins(struct hz_thread_block *self, struct hz_turn *turn, bool
         hz_cpu_bins_idle(self, turn->busy == HZ_REMOTE_BIN ? 1 : turn->busy, turn->now_ms);
     } else if (turn->driver == HZ_ROUND) {
         turn->activity = (enum hz_activity)hz_max(turn->activity, hz_cpu_bins_look(self));
-        turn->has_changed |= turn->activity != HZ_PARKED;
+        turn->has_changed |= turn->activity != HZ_LEFT_ALONE;
     } else {
         (void)hz_cpu_bins_close(); /* if the kernel refuses, the blocks stay where threads find them */
         (void)hz_cpu_bins_reclaim(self);

@@ -17,7 +17,7 @@ enum {
     PURGE_MS_MIN = 20,   /* from one purge to the next at least this long, */
     PURGE_SHARE = 16,    /* and this many times as long as the purge took, */
     PURGE_MS_MAX = 1000, /* but no longer than this, */
-    GROWTH_SHARE = 32,   /* nor beyond the moment when the heap holds 1/32 of the soft limit more */
+    GROWTH_SHARE = 32,   /* nor beyond the moment when the heap holds 1/32 more, of the limit at least */
     WAIT_MS_MAX = 100,   /* a thread waits so long for another one's purge */
     REARM_SHARE = 16,    /* the callback is called again after the heap was this part below the soft limit */
 };
@@ -28,6 +28,7 @@ static void *notify_context;                             /* lock: limit_lock */
 static void (*limit_told)(void);                         /* set before other threads exist */
 static _Atomic(bool) are_chosen;                         /* lock: limit_lock; the program has set the limits */
 static _Atomic(bool) is_told;                            /* hint: called since the heap was 1/16 below it */
+static _Atomic(uint64_t) growth_counts_ms;               /* hint: growth ends the pause from then on */
 static _Atomic(uint64_t) purge_due_ms;                   /* cas */
 static _Atomic(uint32_t) purge_goes_on;                  /* hint; 1: threads can wait for its end */
 static _Atomic(size_t) purge_held;                       /* hint: what was held when the last purge began or ended */
@@ -92,13 +93,15 @@ bool hz_heap_limit_is_exceeded(void) {
 /* Whether the heap has grown so much since the last purge began or ended that nothing can wait for the clock. */
 static bool has_grown(size_t held) {
     size_t soft = hz_budget_soft_limit();
-    return soft != 0 && held > hz_load_rlx(&purge_held) + soft / GROWTH_SHARE; /* relaxed: hint */
+    size_t before = hz_load_rlx(&purge_held); /* relaxed: hint */
+    return soft != 0 && held > before + hz_max(soft, before) / GROWTH_SHARE;
 }
 
 bool hz_heap_limit_purge_claim(uint64_t now_ms) {
     uint64_t due = hz_load_rlx(&purge_due_ms); /* relaxed, both: hint */
     size_t held = hz_arena_soft_held_bytes();
-    bool is_due = now_ms >= due || (hz_load_rlx(&purge_goes_on) == 0 && has_grown(held));
+    bool is_due = now_ms >= due ||
+                  (hz_load_rlx(&purge_goes_on) == 0 && now_ms >= hz_load_rlx(&growth_counts_ms) && has_grown(held));
     /* relaxed: the CAS picks one thread, and publishes nothing */
     if (!is_due || !hz_cas_rlx_rlx(&purge_due_ms, &due, now_ms + PURGE_MS_MAX))
         return false;
@@ -110,6 +113,7 @@ bool hz_heap_limit_purge_claim(uint64_t now_ms) {
 void hz_heap_limit_purge_done(uint64_t claimed_ms, uint64_t now_ms) {
     uint64_t pause = hz_max(PURGE_SHARE * (now_ms - claimed_ms), PURGE_MS_MIN);
     hz_store_rlx(&purge_due_ms, now_ms + hz_min(pause, PURGE_MS_MAX)); /* relaxed, all: hint */
+    hz_store_rlx(&growth_counts_ms, now_ms + (now_ms - claimed_ms));
     hz_store_rlx(&purge_held, hz_arena_soft_held_bytes());
     hz_store_rlx(&purge_goes_on, 0);
     hz_os_wake(&purge_goes_on, INT_MAX);

@@ -33,8 +33,8 @@ bool hz_heap_limit_is_exceeded(void);
 void hz_heap_limit_tell(void);
 
 /* True for one thread when a purge is due. The pause after a purge is 16 times as long as the purge took, but 20 ms to
-   1 s: so purges take at most about a sixteenth of the time. Growth of the heap by 1/32 of the limit ends the pause: a
-   control group can be full within milliseconds. */
+   1 s: so purges take at most about a sixteenth of the time. Growth by 1/32, of the limit at least, ends the pause
+   once it is as long as the purge was: a control group can be full within milliseconds. */
 bool hz_heap_limit_purge_claim(uint64_t now_ms);
 void hz_heap_limit_purge_done(uint64_t claimed_ms, uint64_t now_ms);
 

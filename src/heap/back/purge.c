@@ -104,6 +104,8 @@ void hz_heap_limit_tick(void) {
     limit_learn();
     if (HZ_LIKELY(!hz_heap_limit_is_exceeded()))
         return;
+    if (hz_surroundings_are_known() && hz_os_is_single_threaded()) /* there is no keeper that would */
+        hz_surroundings_follow();
     uint64_t now = hz_os_now_ms();
     if (hz_heap_limit_purge_claim(now)) {
         (void)hz_heap_purge();

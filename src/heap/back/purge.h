@@ -24,8 +24,8 @@ void hz_heap_purge_was_vain(size_t size);
 /* Sends home what the calling thread keeps in its bins and its remote buffer. Holding no lock. */
 void hz_heap_thread_idle(void);
 
-/* For slow paths that may have obtained memory: if the heap holds more than the soft limit, purges, at most once a
-   second, and lets the program know (limit.h). Holding no lock. */
+/* For slow paths that may have obtained memory: if the heap holds more than the soft limit, purges, with pauses
+   (hz_heap_limit_purge_claim), and lets the program know (limit.h). Holding no lock. */
 void hz_heap_limit_tick(void);
 
 #endif

@@ -33,7 +33,7 @@ bool hz_surroundings_are_known(void) {
 }
 
 void hz_surroundings_follow(void) {
-    static uint64_t followed_at_ms; /* keeper */
+    static uint64_t followed_at_ms; /* owner: the keeper, or the process's only thread */
     uint64_t now = hz_os_now_ms();
     if (now < followed_at_ms + FOLLOW_MS)
         return;

@@ -159,7 +159,9 @@ bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *cons
     uint32_t part = hz_part_here();
     struct hz_stack *stack = &stacks[part][size_class].stack;
     HZ_PREFETCH_WRITE(stack);
-    return hz_stack_push(self, stack, cap_in(part, size_class, count), blocks, count);
+    /* batches of one block would use up the numbers of batches */
+    uint32_t cap = count > 1 ? cap_in(part, size_class, count) : hz_class_shapes[size_class].depot_blocks;
+    return hz_stack_push(self, stack, cap, blocks, count);
 }
 
 bool hz_depot_was_used(unsigned size_class) {

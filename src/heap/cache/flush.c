@@ -2,8 +2,8 @@
  * flush.c - see flush.h.
  *
  * The surplus of a full bin goes to the depot in batches: for any thread, or, if the class is a home class, for threads
- * of the shard. It goes home instead if enough of the class rests in the depot already, if the class is sparse, or if
- * the class does not use the depot. Of a full remote buffer, the blocks of a home class go to the stack of their shard
+ * of the shard. It goes home instead if enough of the class rests in the depot already, if the class is sparse, or in
+ * lanes without a depot. Of a full remote buffer, the blocks of a home class go to the stack of their shard
  * in the depot, unless they are few; all others go home. A fork's copy made during a flush must not have a block twice,
  * so the bin is emptied first, and what stays is put back last.
  */

@@ -1,12 +1,12 @@
 /*
  * room.c - see room.h.
  *
- * A bin begins with room for a few blocks, so that a thread which uses a class once takes few from its pages. Each
- * visit doubles the room: up to the bin's capacity while the thread has used little of its allowance (very little if
- * the bin is to exceed 512 blocks), and then up to hz_bin_start, or not at all if very many threads share. So a few
- * classes, or the bursts of a few threads, get bins that make trips to the depot rare, and many threads that use many
- * classes keep little of each. Room shrinks when the bin is idle, when its class is sparse, or when the thread's bins
- * have more room than is allowed. The next thread that gets the thread block inherits half of it.
+ * A bin begins with room for a few blocks, or none above 4 KiB, so that a thread which uses a class once takes few from
+ * its pages. Each visit doubles the room: up to the bin's capacity while the thread has used little of its allowance
+ * (very little if the bin is to exceed 512 blocks), and then up to hz_bin_start, or not at all if very many threads
+ * share. So a few classes, or the bursts of a few threads, get bins that make trips to the depot rare, and many threads
+ * that use many classes keep little of each. Room shrinks when the bin is idle, when its class is sparse, or when the
+ * thread's bins have more room than is allowed. The next thread that gets the thread block inherits half of it.
  */
 #include "heap/cache/room.h"
 

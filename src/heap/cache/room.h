@@ -31,7 +31,7 @@ void hz_room_set(struct hz_thread_block *self, unsigned size_class, uint32_t roo
 uint32_t hz_room_batch(const struct hz_thread_block *self, unsigned size_class);
 
 /* Reduces the room of a bin: to 8 blocks if the class is sparse, otherwise by half but not below hz_bin_first. The
-   bin always keeps room for what it holds, and for one block more unless its blocks are long. `index`: a class, or
+   bin always keeps room for what it holds, and for one block more unless it pays for each. `index`: a class, or
    HZ_REMOTE_BIN, whose room never changes. */
 void hz_room_shrink(struct hz_thread_block *self, unsigned index);
 

@@ -7,8 +7,9 @@
  * only fields whose lock the thread does not hold, so the thread expects other threads to change them at any time.
  * Repairs that need every operation to be finished, above all counts, are left to hz_heap_settle_fork.
  *
- * Lost to the child, per vanished thread: the blocks that the thread had in its hands at that instant, that is, a bin's
- * blocks, a list's, or what it was taking home from one class of a shard.
+ * Lost to the child, per vanished thread: what the thread had in its hands at that instant, that is, a bin's blocks, a
+ * list's, or what it was taking home from one class of a shard; runs that it had claimed or was purging; a piece of
+ * metadata (docs/memory.md has the bounds).
  */
 #include "heap/threads/fork.h"
 

@@ -85,8 +85,9 @@ uint32_t hz_sample_begin(uint32_t least_ms) {
 }
 
 uint32_t hz_sample_end(void) {
-    hz_store_rlx(&sampled_until_ms, 0); /* relaxed: nothing is behind it */
-    return switch_to(false);
+    hz_store_rlx(&sampled_until_ms, 0); /* relaxed, both: nothing is behind it */
+    uint32_t left = switch_to(false);
+    return hz_load_rlx(&sampled_until_ms) == 0 ? left : switch_to(true); /* another thread has begun meanwhile */
 }
 
 uint64_t hz_sample_look(void) {

@@ -34,12 +34,12 @@ static enum hz_activity thread_park(struct hz_thread_block *self, struct hz_thre
     if (hz_load_rlx(&parking->parked)) { /* relaxed: hint */
         if (HZ_UNLIKELY(hz_park_take_full(thread)))
             hz_park_empty(self, thread);
-        return HZ_PARKED;
+        return HZ_LEFT_ALONE;
     }
     struct bins_look look = bins_look(thread);
     /* A thread that uses the bins of its CPU does not fill its own unseen: the keeper closes those before it sleeps. */
     if (HZ_HAS_CPU_BINS && hz_cpu_bins_has(thread) && look.bytes == 0)
-        return HZ_PARKED;
+        return HZ_LEFT_ALONE;
     *bytes += look.bytes;
     if (look.digest != parking->tops_seen) {
         parking->tops_seen = look.digest;
@@ -49,10 +49,10 @@ static enum hz_activity thread_park(struct hz_thread_block *self, struct hz_thre
     if (now_ms < parking->unused_at_ms + HZ_SLEEPER_MS)
         return HZ_WAITS;
     if (!hz_park(thread)) /* it is in a slow path, or its end is near */
-        return HZ_PARKED;
+        return HZ_LEFT_ALONE;
     parking->unused_at_ms = now_ms;
     hz_park_empty(self, thread);
-    return HZ_PARKED;
+    return HZ_LEFT_ALONE;
 }
 
 static void orphans_empty(struct hz_thread_block *self) {
@@ -66,7 +66,7 @@ static bool is_other(const struct hz_thread_block *self, struct hz_registered *e
 }
 
 enum hz_activity hz_sleepers_park(struct hz_thread_block *self, bool can_park, uint64_t now_ms, size_t *bytes) {
-    enum hz_activity most = HZ_PARKED;
+    enum hz_activity most = HZ_LEFT_ALONE;
     orphans_empty(self);
     for (struct hz_registered *each = hz_registry_first(); can_park && each != NULL; each = each->next)
         if (is_other(self, each))

@@ -9,9 +9,9 @@
 
 /* What the keeper finds of a thread, in rising order. */
 enum hz_activity {
-    HZ_PARKED, /* parked, or nothing to park */
-    HZ_WAITS,  /* has not used its bins lately, but not for long enough */
-    HZ_WORKS,  /* has used its bins since the last look */
+    HZ_LEFT_ALONE, /* parked, nothing to park, or in a slow path just now */
+    HZ_WAITS,      /* has not used its bins lately, but not for long enough */
+    HZ_WORKS,      /* has used its bins since the last look */
 };
 
 /* Reclaims what vanished threads left in a fork's child. If `can_park`, also parks threads that have not used their
