@@ -23,7 +23,7 @@ Rules:
               excepted
   atomic      in src, the compiler's and the standard's atomic functions only in base/os/atomic.h
   note        in src, a comment behind code ends on its line; a longer one stands above the statement
-  partner     in src, `sync: EDGE, partner FUNCTION` names an edge of docs/memory-order.md and a function of src that
+  partner     in src, `sync: EDGE, partner FUNCTION` names an edge of src/memory-order.md and a function of src that
               has a comment `sync: EDGE` too
   caller      in src, no comment lists callers; where one says `Only X calls this`, no other function, or file, does
   verb        in src, functions use the verbs of docs/glossary.md for what they mean there, and no synonyms of them

@@ -92,7 +92,7 @@ class Tree:
 
 # ---- partner ---------------------------------------------------------------------------------------
 
-EDGES_PAGE = "docs/memory-order.md"
+EDGES_PAGE = "src/memory-order.md"
 EDGE = re.compile(r"\| \*\*([a-z-]+)\*\* \|")
 NAME = r"[a-z]\w*(?:\s+\([^)]*\))?"
 PARTNERS = re.compile(

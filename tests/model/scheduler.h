@@ -178,7 +178,7 @@ Explored search_all(unsigned changes, unsigned schedules_max, const std::functio
 Explored search_one(uint64_t seed, const std::function<void()> &scenario);
 
 /* What tests call. A failed schedule fails the test, or passes it with HZ_MODEL_EXPECT=bug. `edges` are the names from
-   docs/memory-order.md that the scenario covers, separated by blanks. */
+   src/memory-order.md that the scenario covers, separated by blanks. */
 Explored explore(const char *edges, unsigned schedules, const std::function<void()> &scenario);
 void explore_all(const char *edges, unsigned changes, unsigned schedules_max, const std::function<void()> &scenario);
 

@@ -1,4 +1,4 @@
-"""Every edge of docs/memory-order.md has a scenario, and every atomic operation of base/os/atomic.h is a point."""
+"""Every edge of src/memory-order.md has a scenario, and every atomic operation of base/os/atomic.h is a point."""
 
 import pathlib
 import re
@@ -7,8 +7,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ROOT / "tests/model"
 # The scheduler cannot stop a thread inside a restartable sequence; tests/unit/ways/percpu has threads that are interrupted there. Nor is it
 # the kernel, which wakes the keeper when a thread ends: keeper_sleep.pml is the model for that. Nothing that a scenario checks goes wrong
-# without the last three: a figure is wrong for a moment, a mapping stays without a name, or the text of a refusal is wrong.
-WITHOUT_SCENARIO = {"cpu-bins", "keeper", "life", "thread-fill", "early-name", "listener"}
+# without the last four: a figure is wrong for a moment, a mapping stays without a name, the text of a refusal is wrong, or a leak is missed.
+WITHOUT_SCENARIO = {"cpu-bins", "keeper", "life", "thread-fill", "early-name", "listener", "begun-publish"}
 CALL = re.compile(r"explore(?:_all)?\(\s*(?:edges|((?:\"[^\"]*\"\s*)+))", re.DOTALL)
 NAMED = re.compile(r"constexpr const char \*edges =((?:\s*\"[^\"]*\")+);")
 
@@ -25,7 +25,7 @@ def scenario_edges(text: str) -> set[str]:
 
 
 def test_every_edge_has_a_scenario():
-    edges = documented_edges((ROOT / "docs/memory-order.md").read_text())
+    edges = documented_edges((ROOT / "src/memory-order.md").read_text())
     named = set().union(*(scenario_edges(path.read_text()) for path in MODEL.glob("test_*.cc")))
     assert len(edges) > 20
     assert named == edges - WITHOUT_SCENARIO

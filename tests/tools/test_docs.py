@@ -213,7 +213,7 @@ def documented_edges(text: str) -> set[str]:
 
 def test_every_edge_is_documented():
     in_sources = set(EDGE.findall(sources())) - {"edge"}
-    assert documented_edges((ROOT / "docs/memory-order.md").read_text()) == in_sources
+    assert documented_edges((ROOT / "src/memory-order.md").read_text()) == in_sources
 
 
 def documented_variables(page: str) -> set[str]:

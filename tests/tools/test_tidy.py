@@ -324,7 +324,7 @@ TAKE = "int hz_list_take(int *word) {\n    return *word; /* sync: list-take, par
 
 def partner_problems(tree, comment: str, *, take: str = TAKE) -> list[str]:
     """What the rule says of a comment in a.c, beside a pair that is right."""
-    files = {"docs/memory-order.md": EDGES, "src/base/os/a.c": f"{SEND}{take}{comment}\n", "src/base/os/atomic.h": "/* with the partner */\n"}
+    files = {"src/memory-order.md": EDGES, "src/base/os/a.c": f"{SEND}{take}{comment}\n", "src/base/os/atomic.h": "/* with the partner */\n"}
     return tree(files, "partner")
 
 
@@ -339,7 +339,7 @@ def partner_problems(tree, comment: str, *, take: str = TAKE) -> list[str]:
         ("/* sync: list-take, as in hz_gone */", "partner hz_gone of list-take is no function of src"),
         ("/* sync: list-take, partners as in hz_gone */", "partner hz_gone of list-take is no function of src"),
         ("/* sync: page-move, partner hz_list_take */", "partner hz_list_take has no comment `sync: page-move`"),
-        ("/* sync: list-give, one thread */", "edge list-give is not in docs/memory-order.md"),
+        ("/* sync: list-give, one thread */", "edge list-give is not in src/memory-order.md"),
         ("/* the partner is hz_list_take */", "a partner without its edge; want `sync: EDGE, partner FUNCTION`"),
         ("/* sync: list-take, partner the other thread */", "partner the of list-take is no function of src"),
     ],
@@ -374,8 +374,8 @@ def test_partner_that_is_silent(tree):
 
 def test_page_of_edges_that_names_nothing(tree):
     page = EDGES + "| **list-give** | `a.c` | `hz_list_send`, CAS rel | `hz_list_gone`, load acq | `word` | none |\n"
-    found = tree({"docs/memory-order.md": page, "src/base/os/a.c": SEND + TAKE}, "partner")
-    assert found == ["docs/memory-order.md:5: [partner] hz_list_gone of list-give is no function of src"]
+    found = tree({"src/memory-order.md": page, "src/base/os/a.c": SEND + TAKE}, "partner")
+    assert found == ["src/memory-order.md:5: [partner] hz_list_gone of list-give is no function of src"]
 
 
 @pytest.mark.parametrize("text", ["Called by b.c.", "Called when\n * a thread starts.", "Used by b.c.", "Callers: b.c, c.c.", "see a.h. Called from free."])
