@@ -185,12 +185,13 @@ TEST_F(Limit, GrowthEndsThePause) {
     ASSERT_TRUE(hz_heap_limit_purge_claim(now));
     hz_heap_limit_purge_done(now, now + 100);
     take(1000, 1 * MiB);
-    EXPECT_FALSE(hz_heap_limit_purge_claim(now + 101));
+    EXPECT_FALSE(hz_heap_limit_purge_claim(now + 201));
     take(1000, 8 * MiB);
-    EXPECT_TRUE(hz_heap_limit_purge_claim(now + 101)) << "the heap holds more than 1/32 of the limit more";
-    EXPECT_FALSE(hz_heap_limit_purge_claim(now + 101)) << "another thread, meanwhile";
+    EXPECT_FALSE(hz_heap_limit_purge_claim(now + 199)) << "the pause is not yet as long as the purge was";
+    EXPECT_TRUE(hz_heap_limit_purge_claim(now + 201)) << "the heap holds more than 1/32 of the limit more";
+    EXPECT_FALSE(hz_heap_limit_purge_claim(now + 201)) << "another thread, meanwhile";
     hz_heap_limit_set(0, 0);
-    EXPECT_FALSE(hz_heap_limit_purge_claim(now + 102)) << "nothing grows beyond no limit";
+    EXPECT_FALSE(hz_heap_limit_purge_claim(now + 202)) << "nothing grows beyond no limit";
     hz_heap_limit_purge_done(0, 0); /* due at once, for other tests */
 }
 
