@@ -102,6 +102,8 @@ TEST(Sample, AtAnyMoment) {
                     use_many();
                 }).join();
         });
+        (void)hz_sample_begin(HZ_SAMPLE_FOR_GOOD);
+        use_many(); /* the moments below can be too short */
         std::thread other([] {
             for (int i = 0; i < switches; i++)
                 (void)hz_sample_begin(1);
