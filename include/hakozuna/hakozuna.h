@@ -200,7 +200,7 @@ HZ_API void hz_thread_idle(void);
 /* Limits what the heap may hold, in bytes: memory in use, and free memory that was not given back yet. A block
    above 64 KiB counts in full, touched or not. 0 means no limit.
    Above `soft_bytes` no free pages are kept, and an allocation that notices it purges as hz_purge does, for at
-   most a sixteenth of the time, or each time the heap has grown by 1/32 of the limit; if the heap still holds more, the
+   most a sixteenth of the time, or sooner when the heap has grown by 1/32; if the heap still holds more, the
    callback of hz_limit_notify is called. An allocation that would exceed `hard_bytes` after a purge returns NULL and
    sets ENOMEM. Limits hold for what is allocated from now on. Threads that allocate at the same time can together
    exceed them by what each allocates. Returns 0, or -1 with errno EINVAL when the soft limit is above the hard one. By

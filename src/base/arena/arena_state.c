@@ -54,13 +54,14 @@ size_t hz_arena_held_bytes(void) {
     return hz_arena_used_bytes() + hz_arena_resting_bytes();
 }
 
+/* Metadata counts as at most this part of a group's limit: most of what is more is address space that nobody has
+   touched, which the count does not tell. */
+enum { META_SHARE = 16 };
+
 size_t hz_arena_soft_held_bytes(void) {
     size_t held = hz_arena_held_bytes();
     if (!hz_budget_limit_is_groups())
         return held;
-    enum {
-        META_SHARE = 16
-    }; /* of the limit: more is address space rather than memory, which the count does not tell */
     size_t direct = hz_load_rlx(&hz_arena.direct_bytes); /* relaxed: counter */
     direct -= hz_min(direct, hz_direct_cache_bytes());
     return held - hz_min(held, direct) + hz_min(hz_meta_bytes(), hz_budget_soft_limit() / META_SHARE);

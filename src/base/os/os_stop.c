@@ -31,13 +31,14 @@
 #endif
 
 enum {
-    HELPER_STACK_BYTES = 256 << 10, /* the helper's */
+    HELPER_STACK_BYTES = 256 << 10, /* address space, of which the marking uses a few KiB */
     FOLDER_NAMES_BYTES = 16 << 10,  /* read at once from a folder */
-    STOPPED_MOST = 32768,           /* threads */
+    STOPPED_MOST = 32768,           /* threads; the most that a kernel has by default */
     WAIT_NS = 100000,               /* from one look to the next whether a thread has stopped */
     WAITS_MOST = 20000,             /* two seconds */
     GO_NS = 20000,                  /* for which a thread goes on that may not stay */
-    ROUNDS_MOST = 2000,
+    ROUNDS_MOST = 2000,     /* after so many, 40 ms and what stopping takes, a thread inside malloc stays there */
+    NOT_STOPPED = -1,       /* instead of a signal */
     EVENT_SHIFT = 16,       /* of the event in the status of a stopped thread */
     EVENT_STOP = 128,       /* PTRACE_EVENT_STOP */
     REQUEST_SEIZE = 0x4206, /* PTRACE_SEIZE, PTRACE_INTERRUPT: macros in one C library, enumerators in the other */
@@ -226,6 +227,7 @@ static int thread_stop(struct stop *stop, uint32_t id) {
     if (hz_syscall_failed(refused))
         return is_thread_dead(stop, id) ? 0 : (int)-refused;
     thread->id = id;
+    thread->signal = NOT_STOPPED;
     stop->count++;                                         /* from here on it is to be let go */
     (void)thread_trace(REQUEST_INTERRUPT, id, NULL, NULL); /* fails if it has ended; the wait says so */
     int error = stop_await(thread);
@@ -296,10 +298,13 @@ static int threads_stop(struct stop *stop) {
     }
 }
 
-/* A thread that has not stopped yet goes on by itself when the helper ends. */
+/* A thread that has not stopped yet goes on by itself when the helper ends, with the signal that it was about to get.
+ */
 static void threads_release(struct stop *stop) {
     while (stop->count > 0) {
         const struct hz_stopped *thread = &stop->threads[--stop->count];
+        if (thread->signal == NOT_STOPPED)
+            continue;
         (void)thread_trace(REQUEST_DETACH, thread->id, NULL, (const void *)(uintptr_t)(unsigned)thread->signal);
     }
 }
@@ -327,6 +332,7 @@ static uint32_t threads_let_go(struct stop *stop) {
         if (stop->work->may_stay(stop->work->context, thread))
             continue;
         (void)thread_trace(REQUEST_CONT, thread->id, NULL, (const void *)(uintptr_t)(unsigned)thread->signal);
+        thread->signal = NOT_STOPPED;
         struct hz_stopped *place = &stop->threads[stop->count - ++going];
         struct hz_stopped other = *place;
         *place = *thread;

@@ -18,7 +18,7 @@ enum { HZ_STOPPED_WORDS = 128 };
 
 struct hz_stopped {
     uint32_t id;         /* the kernel's number of the thread */
-    int signal;          /* that the thread was about to get; 0: none */
+    int signal;          /* that the thread was about to get; 0: none. Less: it has not stopped (again) yet */
     bool is_in_call;     /* it is in a system call, or about to leave one */
     uintptr_t code;      /* where it is */
     uintptr_t stack;     /* its stack pointer */

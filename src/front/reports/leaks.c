@@ -326,14 +326,18 @@ void hz_leaks_status_set(bool is_leaky) {
     hz_store_rlx(&status_is_due, is_leaky && status_wanted != 0); /* relaxed: hint */
 }
 
+/* As exit would do next; but another thread can wait in the FILE, with its lock held. */
+static void file_write_out(FILE *file) {
+    if (ftrylockfile(file) != 0)
+        return;
+    (void)fflush(file);
+    funlockfile(file);
+}
+
 void hz_leaks_status_end(void) {
     if (!hz_load_rlx(&status_is_due) || !hz_load_rlx(&handlers_are_over)) /* relaxed, both: hint */
         return;
-    for (unsigned i = 0; i < 2;
-         i++) { /* as exit would do next; but another thread can wait in a FILE with its lock held */
-        FILE *file = i == 0 ? stdout : stderr;
-        if (ftrylockfile(file) == 0)
-            (void)fflush(file);
-    }
+    file_write_out(stdout);
+    file_write_out(stderr);
     _exit(status_wanted);
 }

@@ -25,7 +25,7 @@
 struct batch {
     HZ_ALIGNED(HZ_CACHE_LINE_BYTES) _Atomic(uint32_t) next; /* index of the batch below; sync: depot-publish */
     _Atomic(uint16_t) count; /* sync: depot-publish; its blocks; an empty batch counts as 1 */
-    uint16_t from;           /* owner: mark of the thread that pushed it; thread_mark */
+    uint16_t from;           /* owner: hz_thread_mark of the thread that pushed it */
     void *blocks[];
 };
 
