@@ -10,7 +10,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 
 import asking
 import pytest
@@ -25,11 +24,11 @@ LIBC = "import ctypes; libc = ctypes.CDLL(None, use_errno=True)\n"
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who can change the user and the root of a process")
 
 
-@pytest.fixture
-def folder():
-    """A short path: the path of a socket has 107 characters at most."""
-    with tempfile.TemporaryDirectory(prefix="hz-") as name:
-        yield pathlib.Path(name)
+def go_build(folder: pathlib.Path, text: str) -> None:
+    """Makes `folder`/program, which may call C."""
+    (folder / "main.go").write_text(text)
+    build = ["go", "build", "-o", folder / "program", folder / "main.go"]
+    subprocess.run(build, check=True, cwd=folder, env=os.environ | {"CGO_ENABLED": "1", "GOCACHE": str(folder / "cache"), "GOFLAGS": "-mod=mod"})
 
 
 def sockets(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -510,9 +509,7 @@ func main() {
 @pytest.mark.deep
 @pytest.mark.skipif(shutil.which("go") is None, reason="needs Go (tools/setup apps)")
 def test_a_go_program_that_takes_every_signal(folder):
-    (folder / "main.go").write_text(GO)
-    build = ["go", "build", "-o", folder / "program", folder / "main.go"]
-    subprocess.run(build, check=True, cwd=folder, env=os.environ | {"CGO_ENABLED": "1", "GOCACHE": str(folder / "cache"), "GOFLAGS": "-mod=mod"})
+    go_build(folder, GO)
     process = subprocess.Popen([COMMAND, "run", "--watch", folder / "program"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                env=os.environ | {"XDG_RUNTIME_DIR": str(folder), "GODEBUG": "asyncpreemptoff=1"})  # fmt: skip
     assert process.stdout.readline() == "ready\n"

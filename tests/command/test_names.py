@@ -139,8 +139,8 @@ def test_a_profile_of_cxx(shop):
     text = good(tool("heap_profile.py", "leaks", "shop.heap", cwd=shop))
     assert re.search(r"(?m)^    shop::Book::add  \S+/shop\.cc:13\n    main  \S+/shop\.cc:\d+$", text), text
     assert "__cxx11" not in text and "std::allocator<std" not in text
-    for stack in re.split(r"(?m)^  \d.*\n", text)[1:]:
-        calls = stack.splitlines()
+    stacks = re.split(r"(?m)^  \d.*\n", text)[1:]  # what is not of add (the book, what libraries keep) is sampled seldom
+    for calls in (stack.splitlines() for stack in stacks if "shop::Book::add" in stack):
         at = next(index for index, call in enumerate(calls) if "shop::Book::add" in call)
         assert at <= 1, f"one call into the library: {calls}"
     full = good(tool("heap_profile.py", "leaks", "--full-names", "shop.heap", cwd=shop))

@@ -98,15 +98,15 @@ def validator() -> jsonschema.Draft202012Validator:
 # ---- a process that answers ------------------------------------------------------------------------
 
 
-def test_a_program_that_run_has_started(tmp_path):
-    with watched(tmp_path, "--watch") as service:
+def test_a_program_that_run_has_started(folder):
+    with watched(folder, "--watch") as service:
         text = good(stats(service.pid))
         assert HEAD.search(text)[1] == str(service.pid)
         for part in ("live ", "resting ", "free ", "held ", "RSS ", "sizes ", "classes that hold most", "  thread", "process ", "limits "):
             assert re.search(rf"(?m)^{part}", text), f"no {part}"
-        folder = tmp_path / "hakozuna"
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        (socket,) = folder.iterdir()
+        place = folder / "hakozuna"
+        assert stat.S_IMODE(place.stat().st_mode) == 0o700
+        (socket,) = place.iterdir()
         assert re.fullmatch(rf"{service.pid}\.[0-9a-f]{{16}}", socket.name) and socket.is_socket() and stat.S_IMODE(socket.stat().st_mode) == 0o600
         report = json.loads(good(stats(service.pid, "--json")))
         validator().validate(report)

@@ -6,25 +6,17 @@ import pathlib
 import re
 import shutil
 import subprocess
-import tempfile
 import time
 
 import heap_profile
 import pytest
-from test_asking import asked_for, sockets
+from test_asking import asked_for, go_build, sockets
 from test_running import LIBRARY, ROOT, TIMEOUT_SECONDS, Service, called
 
 PROGRAM = ROOT / "tests/command/waiting.c"
 WAITS = b"no: it waits to be asked to sample: profile start, or profile for=SECONDS\n"
 RATE = 4096
 SMALL, BLOCKS = 3000, 100  # of the program
-
-
-@pytest.fixture
-def folder():
-    """A short path: the path of a socket has 107 characters at most."""
-    with tempfile.TemporaryDirectory(prefix="hz-") as name:
-        yield pathlib.Path(name)
 
 
 @pytest.fixture(scope="module")
@@ -339,9 +331,7 @@ func main() {
 @pytest.mark.deep
 @pytest.mark.skipif(shutil.which("go") is None, reason="needs Go (tools/setup apps)")
 def test_go(folder):
-    (folder / "main.go").write_text(GO)
-    build = ["go", "build", "-o", folder / "program", folder / "main.go"]
-    subprocess.run(build, check=True, cwd=folder, env=os.environ | {"CGO_ENABLED": "1", "GOCACHE": str(folder / "cache"), "GOFLAGS": "-mod=mod"})
+    go_build(folder, GO)
     with Waiting(folder / "program", folder, "wait") as service:
         assert profile(service.pid, "--start").returncode == 0
         assert service.tell("x") == "done"
