@@ -116,7 +116,7 @@ TEST_F(Census, ReservesOfZonesAreNotLive) {
     Blocks before = census();
     struct hz_zone *zone = hz_zone_create();
     for (int i = 0; i < 300; i++)
-        blocks.push_back(hz_zone_malloc(zone, 16 + i * 37 % 9000));
+        blocks.push_back(hz_zone_malloc(zone, static_cast<size_t>(16 + i * 37 % 9000)));
     blocks.push_back(hz_zone_malloc(zone, 400'000));
     blocks.push_back(hz_zone_malloc(zone, 4'000'000));
     expect_more(before, blocks);
