@@ -240,7 +240,8 @@ T_OUT_OF_LINE void *t_expand(void *block, size_t size) {
 T_OUT_OF_LINE size_t t_good_size(size_t size) {
     return t_table.good_size_fn(size);
 }
-T_OUT_OF_LINE int t_stats_print(int fd, enum hz_stats_format format) {
+/* A C caller can pass any int, which is no value of the enum to C++. */
+__attribute__((no_sanitize("enum"))) T_OUT_OF_LINE int t_stats_print(int fd, enum hz_stats_format format) {
     return t_table.stats_print_fn(fd, format);
 }
 T_OUT_OF_LINE int t_stats_get(struct hz_stats *out) {

@@ -560,10 +560,11 @@ void hz_zones_count_reserves(size_t *blocks) {
 void hz_zones_walk(void (*visit)(void *context, const void *block), void *context) {
     for (struct hz_zone *zone = all_zones; zone != NULL; zone = zone->next_made)
         for (unsigned size_class = 1; size_class < HZ_ZONE_CURSORS; size_class++) {
-            const char *block = zone->cursors[size_class].start;
-            block += hz_load_rlx(&zone->cursors[size_class].next); /* relaxed: nobody takes one */
-            for (uint32_t left = reserve_of(zone, size_class); left > 0; left--, block += hz_class_bytes(size_class))
-                visit(context, block);
+            const struct hz_zone_cursor *cur = &zone->cursors[size_class];
+            uint32_t first = hz_load_rlx(&cur->next),
+                     left = reserve_of(zone, size_class); /* relaxed: nobody takes one */
+            for (uint32_t i = 0; i < left; i++)
+                visit(context, cur->start + first + i * hz_class_bytes(size_class));
         }
 }
 
