@@ -26,7 +26,7 @@ STEPS = run_tests.read_steps(ROOT)
 OTHER_PRESETS = {
     "stats": "release with counters, which check has too",
     "clang-release": "clang compiles the same sources in clang-check",
-    "clang-asan": "gcc's runs",
+    "asan": "clang's runs",
     "clang-tsan": "gcc's runs",
 }
 SHORT_PRESETS = {"arm64": "under qemu-user all suites take an hour: `make arm64`", "riscv64": "the same"}
