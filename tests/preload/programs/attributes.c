@@ -16,6 +16,9 @@
 #include <unistd.h>
 
 enum { HOLD_BLOCKS = 3000, HOLD_BYTES = 800 << 20, BIND = 2, BY_ADDRESS = 2, WIPE = 18, GUARD = 102, ON_FAULT = 1 };
+/* Of a block above LARGE_BYTES one page in LARGE_STRIDE is written and read: each costs a page fault, and attributes
+   belong to whole mappings. */
+enum { LARGE_BYTES = 4 << 20, LARGE_STRIDE = 16 };
 
 enum way { BY_LIBC, BY_SYSCALL, BY_RAW };
 
@@ -147,13 +150,29 @@ static const char *look(uintptr_t begin, uintptr_t end) {
     return wrong[0] != '\0' ? wrong : NULL;
 }
 
+static size_t stride(size_t bytes) {
+    return bytes > LARGE_BYTES ? LARGE_STRIDE * page_bytes : page_bytes;
+}
+
+static void fill(char *start, size_t bytes, char value) {
+    if (bytes <= LARGE_BYTES) {
+        memset(start, value, bytes);
+        return;
+    }
+    for (size_t at = 0; at < bytes; at += stride(bytes))
+        start[at] = value;
+    start[bytes - 1] = value;
+}
+
 static int child_reads(const char *start, size_t bytes, char value) {
     int status = 0;
     pid_t child = fork();
     if (child == 0) {
-        for (size_t at = 0; at < bytes; at += page_bytes)
+        for (size_t at = 0; at < bytes; at += stride(bytes))
             if (start[at] != value)
                 _exit(1);
+        if (start[bytes - 1] != value)
+            _exit(1);
         _exit(0);
     }
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
@@ -199,7 +218,7 @@ static int try(const char *attribute, size_t bytes, size_t alignment, enum order
     uintptr_t end = ((uintptr_t)block + usable) & ~(page_bytes - 1);
     if (begin >= end)
         return 3;
-    memset(block, 1, bytes);
+    fill(block, bytes, 1);
     if (alter(attribute, (char *)begin, end - begin) != 0)
         return 3;
     char *kept = give_back(block, bytes, order);
@@ -227,7 +246,7 @@ static int try(const char *attribute, size_t bytes, size_t alignment, enum order
             printf("%s, %zu bytes, alignment %zu, %s: %s\n", attribute, bytes, alignment, orders[order], wrong);
             return 1;
         }
-        memset(held[i], 2, bytes);
+        fill(held[i], bytes, 2);
         if (!child_reads(held[i], bytes, 2)) {
             printf("%s, %zu bytes, alignment %zu, %s: a child reads something else\n", attribute, bytes, alignment,
                    orders[order]);
