@@ -52,7 +52,7 @@ def test_a_page_has_its_plots_and_the_document_its_table(document: pathlib.Path,
     page = results.with_name("synthetic.md")
     text = page.read_text(encoding="utf-8")
     linked = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
-    assert len(linked) == 5
+    assert len(linked) == 6
     assert set(linked) == {f"synthetic/{path.name}" for path in results.with_name("synthetic").iterdir()}
     assert "[`made.csv`](made.csv)" in text
     assert markdown.pages(results.parent) == {page: results}
@@ -118,6 +118,26 @@ def test_plots_are_valid_and_load_nothing(document: pathlib.Path, results: pathl
         light, dark = style.split("@media (prefers-color-scheme:dark)")
         for name in classes:
             assert f".{name}{{" in light and f".{name}{{" in dark
+
+
+@pytest.mark.parametrize("count", [1, markdown.ROWS_OVER_TIME, markdown.ROWS_OVER_TIME + 1])
+def test_a_short_suite_has_a_picture_of_rss_over_time(document: pathlib.Path, results: pathlib.Path, count: int) -> None:
+    made = []
+    for at in range(count):
+        for name in ("glibc", "hz4"):
+            run = make_run(MadeRow(f"row{at}", "", ""), at, name, name == "hz4", position=len(made) + 1)
+            made.append((run, [(0, 1024), (500, 2048), (900, 1500)]))
+    made.append((make_run(MadeRow("not sampled", "", ""), count, position=len(made) + 1), []))
+    results.unlink()
+    path = report_recordings.write(results.with_name("x.csv"), made)
+    assert _report(document, results.parent, "--markdown", path).exit_code == 0
+    picture = results.with_name("synthetic") / "over-time.svg"
+    assert picture.exists() == (count <= markdown.ROWS_OVER_TIME)
+    if picture.exists():
+        text = picture.read_text(encoding="utf-8")
+        assert all(f">row{at}<" in text for at in range(count)) and ">not sampled<" not in text
+        assert text.count(">glibc<") >= count and text.count(">hz4<") >= count
+        assert "(synthetic/over-time.svg)" in results.with_name("synthetic.md").read_text(encoding="utf-8")
 
 
 def test_the_same_results_give_the_same_bytes(document: pathlib.Path, results: pathlib.Path) -> None:

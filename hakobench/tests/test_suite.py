@@ -113,7 +113,7 @@ def test_suite_without_rows(tmp_path: pathlib.Path) -> None:
 
 
 def test_unknown_suites() -> None:
-    with pytest.raises(ValueError, match="no suite is called 'quik'; there are: .*close, .*fragmented, full, hz3, hz4, large, quick, rss, seeds, smoke, or"):
+    with pytest.raises(ValueError, match="no suite is called 'quik'; there are: .*close, .*first, fragmented, full, hz3, hz4, large, quick, rss, seeds, smoke, or"):
         suite.load("quik")
     with pytest.raises(ValueError, match="cannot read suite '/nowhere/mine.toml': "):
         suite.load("/nowhere/mine.toml")
@@ -127,7 +127,7 @@ def test_suites_of_the_package(name: str) -> None:
 
 
 def test_every_workload_is_in_a_suite() -> None:
-    rows = [row for name in ("full", "rss", "documents", "large", "close") for row in suite.load(name).rows]
+    rows = [row for name in ("full", "rss", "documents", "large", "close", "first") for row in suite.load(name).rows]
     assert {row.workload for row in rows if row.driver == "program"} == set(NAMES)
 
 

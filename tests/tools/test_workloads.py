@@ -52,6 +52,9 @@ SMALL_RUNS = [
     ("resident", "1 5 --shape=sleepers --idle=1"),
     ("resident", "2 --shape=stranger --idle=0"),
     ("resident", "1 4 --shape=ended --idle=0"),
+    ("pool", "3 2 50 --idle=0"),
+    ("pool", "4 3 20 8 9000 --kept=30 --result=3000 --idle=1 --seed=4 --check=full"),
+    ("pool", "2 2 10 --kept=0 --idle=0"),
     ("threads", "20 10 --idle=0"),
     ("threads", "5 50 8 9000 --idle=1 --seed=4 --check=full"),
     ("snapshot", "3"),
@@ -332,6 +335,14 @@ def test_threads_are_all_alive_at_once(programs: pathlib.Path, tmp_path: pathlib
     assert 50 * 20 * 400 < int(found["live_kb"]) * 1024 < 50 * 20 * 640
 
 
+def test_only_the_results_of_a_pool_stay(programs: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """With each block on a page of its own, the pages tell how many blocks are live at the end, from all requests."""
+    sparse = build_library(tmp_path / "sparse.so", SPARSE)
+    found = check_good_run("pool", run(programs, "pool", "5 4 100 --kept=7 --result=500 --idle=0", sparse))
+    assert int(found["live_pages_kb"]) == 5 * 4 * 7 * 4
+    assert int(found["live_kb"]) == 5 * 4 * 7 * 500 // 1024
+
+
 SLOW_TO_START = """
 #include <stdint.h>
 #include <time.h>
@@ -513,6 +524,8 @@ BAD_ARGUMENTS = [
     ("requests", "1 1 1 --from=zone", "--from: 'zone' is not best or malloc or heap"),
     ("resident", "0", "MIB: '0' is not a whole number from 1 to 1048576"),
     ("resident", "1 --shape=round", "--shape: 'round' is not classes or shift or queues or relay or sleepers or stranger or ended"),
+    ("pool", "0", "REQUESTS: '0' is not a whole number from 1 to 1048576"),
+    ("pool", "1 2 10 32 16", "MIN: '32' must not be above MAX, which is 16"),
     ("threads", "0", "THREADS: '0' is not a whole number from 1 to 32768"),
     ("threads", "1 1 32 16", "MIN: '32' must not be above MAX, which is 16"),
     ("threads", "1 --idle=never", "idle: 'never' is not a whole number from 0 to 86400"),

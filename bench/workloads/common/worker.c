@@ -56,6 +56,8 @@ void workers_run(void *elements, size_t bytes_each, unsigned count, void *(*body
         pthread_join(threads[i], NULL);
     }
     pthread_barrier_destroy(&start_line.barrier);
+    machine_unmap(threads, count, sizeof *threads);
+    machine_unmap(launches, count, sizeof *launches);
 }
 
 double workers_seconds(const void *elements, size_t bytes_each, unsigned count) {

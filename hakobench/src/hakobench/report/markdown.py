@@ -25,6 +25,7 @@ BEGIN = "<!-- hakobench: begin -->"
 END = "<!-- hakobench: end -->"
 _RESULTS = re.compile(r"^<!-- results: (.+) -->\n")
 LINES_IN_PLOT = 6  # groups in one picture of scaling
+ROWS_OVER_TIME = 6  # in one picture of RSS over time; a suite with more has none
 TEXT_COLUMNS = 120  # width of wrapped text; tables are wider
 LOSSES_IN_TABLE = 2  # at most; with fewer where the line would be wider than LINE_COLUMNS
 LINE_COLUMNS = 160
@@ -215,6 +216,14 @@ def _tradeoff(found: Facts, looks: plots.Looks) -> str | None:
     return svg.standalone(figure, "Speed against memory", lines)
 
 
+def _over_time(found: Facts, looks: plots.Looks) -> str | None:
+    figures = page.rss_figures(found, looks)
+    if not figures or len(figures) > ROWS_OVER_TIME:
+        return None
+    lines = [_subtitle(found), "for each allocator, the run with the median peak"]
+    return svg.sheet([(line.row, figure) for line, figure in figures], "RSS over time", lines)
+
+
 def plots_of(found: Facts) -> dict[str, tuple[str, str]]:
     """The plots by name: a description and the SVG of each."""
     looks = theme.looks({library.name: library.ours for library in found.libraries})
@@ -224,6 +233,7 @@ def plots_of(found: Facts) -> dict[str, tuple[str, str]]:
         "memory": ("Peak RSS of each allocator in each row, relative to the leanest peer", _memory_map(found, looks)),
         "tradeoff": (f"Speed against memory, geometric means over {found.speed_rows}", _tradeoff(found, looks)),
         "threads": (f"{figure} over the number of threads", _scaling(found, "threads", looks)),
+        "over-time": ("RSS of each allocator over time", _over_time(found, looks)),
         "remote": (f"{figure} over the share of frees by another thread", _scaling(found, "remote", looks)),
     }
     return {name: (about, text) for name, (about, text) in made.items() if text is not None}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 import jinja2
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from hakobench import standing, summary
 from hakobench.project import public_path
@@ -18,6 +19,7 @@ from hakobench.report.history import DIRTY, Commit, History, common_rows
 
 TEMPLATES = pathlib.Path(__file__).parent / "templates"
 RSS_POINTS = 160  # of one line over time
+RSS_HEIGHT = 270
 RAW, ALL_RAW = "raw rows and command", "raw rows and commands"
 Step = Callable[[str], None]
 
@@ -213,32 +215,12 @@ class Builder:
         return found
 
     def rss_over_time(self) -> list[Picture]:
-        """One picture for each row with samples: for each allocator, the run with the median peak."""
-        samples: dict[int, list[tuple[int, int]]] = {}
-        for sample in self.facts.recording.rss:
-            samples.setdefault(sample.position, []).append((sample.time_ms, sample.rss_kb))
+        """One picture for each row with samples."""
         found = []
-        for line in self.facts.table:
-            series = self._rss_series(line, samples)
-            if series:
-                figure = plots.lines(series, self.looks, "seconds", "RSS, MiB", size=(plots.WIDTH, 270))
-                picture = self._inline(figure, f"{line.row}: RSS over time")
-                found.append(Picture(line.row, line.about, picture, ((RAW, f"#{self.anchors.raw(line.row)}"),)))
+        for line, figure in rss_figures(self.facts, self.looks):
+            picture = self._inline(figure, f"{line.row}: RSS over time")
+            found.append(Picture(line.row, line.about, picture, ((RAW, f"#{self.anchors.raw(line.row)}"),)))
         return found
-
-    def _rss_series(self, line: summary.Line, samples: dict[int, list[tuple[int, int]]]) -> list[plots.Series]:
-        series = []
-        for name in line.cells:
-            runs = [
-                run for run in self.facts.recording.runs
-                if run.row == line.row and run.allocator == name and not run.failure and run.position in samples
-            ]  # fmt: skip
-            if runs:
-                run = sorted(runs, key=lambda run: (run.peak_rss_kb, run.position))[(len(runs) - 1) // 2]
-                points = thinned(sorted(samples[run.position]))
-                times = tuple(at / 1000 for at, _ in points)
-                series.append(plots.Series(name, times, tuple(kb / 1024 for _, kb in points), marks=False))
-        return series
 
     def history_pictures(self) -> list[Picture]:
         """Ratios to the best peer by commit: one picture of the rows that all commits have, then one for each row."""
@@ -328,6 +310,31 @@ def overall_points(found: Facts) -> list[plots.Point]:
         if speed and memory:
             points.append(plots.Point(name, memory, speed, f"{name}: speed {speed:.2f}, peak RSS {memory:.2f}"))
     return points
+
+
+def rss_figures(found: Facts, looks: plots.Looks) -> list[tuple[summary.Line, Figure]]:
+    """RSS over time of each row with samples: for each allocator, the run with the median peak."""
+    samples: dict[int, list[tuple[int, int]]] = {}
+    for sample in found.recording.rss:
+        samples.setdefault(sample.position, []).append((sample.time_ms, sample.rss_kb))
+    made = ((line, _rss_series(found, line, samples)) for line in found.table)
+    size = (plots.WIDTH, RSS_HEIGHT)
+    return [(line, plots.lines(series, looks, "seconds", "RSS, MiB", size=size)) for line, series in made if series]
+
+
+def _rss_series(found: Facts, line: summary.Line, samples: dict[int, list[tuple[int, int]]]) -> list[plots.Series]:
+    series = []
+    for name in line.cells:
+        runs = [
+            run for run in found.recording.runs
+            if run.row == line.row and run.allocator == name and not run.failure and run.position in samples
+        ]  # fmt: skip
+        if runs:
+            run = sorted(runs, key=lambda run: (run.peak_rss_kb, run.position))[(len(runs) - 1) // 2]
+            points = thinned(sorted(samples[run.position]))
+            times = tuple(at / 1000 for at, _ in points)
+            series.append(plots.Series(name, times, tuple(kb / 1024 for _, kb in points), marks=False))
+    return series
 
 
 def scaling_figure(group: facts.Scaling, looks: plots.Looks):
