@@ -14,7 +14,7 @@ PYTEST := $(PYTHON) -m pytest
 BY_FILE := --dist loadfile --no-loadscope-reorder
 RUN_PYTESTS = HZ_LIB=$(LIB)/libhakozuna.so $(PYTEST) -n $(TEST_JOBS) $(BY_FILE) --durations 10
 # The files of tests/tools that compare the allocator with its documents. The others test scripts.
-PAGE_TESTS := $(patsubst %,tests/tools/test_%.py,corners_page counters_page docs failure_page lane_libraries lanes memory stats_schema tree) tests/command
+PAGE_TESTS := $(patsubst %,tests/tools/test_%.py,corners_page counters_page docs failure_page lane_libraries lanes memory readme_figures stats_schema tree) tests/command
 TOOL_TESTS := tests/tools $(addprefix --ignore ,$(PAGE_TESTS))
 MARK_quick := "not deep"
 MARK_deep := deep
