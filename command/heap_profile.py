@@ -88,7 +88,7 @@ class Reader:
 
     def bytes(self, count: int) -> bytes:
         if self.at + count > len(self.data):
-            raise BadInput(f"{self.name}: cut off at byte {len(self.data)}, in the middle of a moment")
+            raise BadInput(f"{self.name}: cut off at byte {len(self.data)}, in the middle of a snapshot")
         self.at += count
         return self.data[self.at - count : self.at]
 
@@ -198,7 +198,7 @@ class Profile:
 
 def choose(moments: list[Moment], number: int) -> Moment:
     if not 1 <= number <= len(moments):
-        raise BadInput(f"moment {number}; the file has moments 1 to {len(moments)}")
+        raise BadInput(f"snapshot {number}; the file has snapshots 1 to {len(moments)}")
     return moments[number - 1]
 
 
@@ -221,7 +221,7 @@ def profile_of(path: pathlib.Path, at: int | None, since: int | None, later: pat
         return Profile(moment, None, moment.estimates(), moment.pairs)
     before = choose(earlier, since)
     if (before.pid, before.rate) != (moment.pid, moment.rate):
-        raise BadInput(f"moment {since} is of process {before.pid}, the other of {moment.pid}: no difference of the two")
+        raise BadInput(f"snapshot {since} is of process {before.pid}, the other of {moment.pid}: no difference of the two")
     values = difference(moment.estimates(), before.estimates())
     return Profile(moment, before, values, difference(moment.pairs, before.pairs))
 
@@ -354,7 +354,7 @@ def leaks(profile: Profile, symbols: Symbols, count: int, allocated: bool = Fals
     held = largest_stacks(profile, "alloc" if allocated else "inuse")
     what = "allocated" if allocated else "grew" if profile.since is not None else "live"
     total, moment = total_of(held), profile.moment
-    blocks, stacks = counted(total.blocks, "block"), counted(len(held), "call stack")
+    blocks, stacks = counted(total.blocks, "block"), counted(len(held), "stack trace")
     yield f"{moment.program}, process {moment.pid}: {what}: {total.text}, in about {blocks} of {stacks}"
     yield from stack_lines(profile, symbols, held, count)
 
@@ -467,14 +467,14 @@ def flow(profile: Profile, symbols: Symbols, count: int) -> Iterator[str]:
 
 
 def listing(moments: list[Moment]) -> Iterator[str]:
-    yield "moment  time                 process  live           samples  allocated     samples  sites  lost"
+    yield "snapshot  time                 process  live           samples  allocated     samples  sites  lost"
     for number, moment in enumerate(moments, 1):
         values = moment.estimates().values()
         live, allocated = sum(each[3] for each in values), sum(each[1] for each in values)
         sampled = sum(each[0] for each in moment.sites.values())
         kept = sampled - sum(each[2] for each in moment.sites.values())
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment.time_ns // 10**9))
-        yield f"{number:>6}  {when}  {moment.pid:>7}  {mib(live):<12}  {kept:>8}  {mib(allocated):<12}  {sampled:>7}  {len(moment.sites):>5}  {moment.lost:>4}"
+        yield f"{number:>8}  {when}  {moment.pid:>7}  {mib(live):<12}  {kept:>8}  {mib(allocated):<12}  {sampled:>7}  {len(moment.sites):>5}  {moment.lost:>4}"
 
 
 # ---- a running process -----------------------------------------------------------------------------
@@ -551,7 +551,7 @@ def add_names(command: argparse.ArgumentParser) -> None:
 
 def parser() -> argparse.ArgumentParser:
     top = nearest.Parser(
-        prog="hakozuna profile", description="Reads heap profiles that HAKOZUNA_PROFILE has written, or with a PID asks a process for one.",
+        prog="hakozuna profile", description="Reads heap profiles that HAKOZUNA_PROFILE has written, or with a PID queries a process for one.",
         epilog="`hakozuna profile PID` is short for `hakozuna profile now PID`.",
     )  # fmt: skip
     commands = top.add_subparsers(dest="command", required=True)
@@ -560,31 +560,31 @@ def parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("file", type=pathlib.Path, help="the file that the library has written")
         if chooses:
-            command.add_argument("--at", type=int, metavar="N", help="the moment; default: the last")
-            command.add_argument("--since", type=int, metavar="N", help="only what has changed since this moment")
+            command.add_argument("--at", type=int, metavar="N", help="the snapshot; default: the last")
+            command.add_argument("--since", type=int, metavar="N", help="only what has changed since this snapshot")
             add_names(command)
         return command
 
-    add("list", "List the moments of a file.", chooses=False)
+    add("list", "List the snapshots of a file.", chooses=False)
     pprof = add("pprof", "Write a profile for pprof.")
     pprof.add_argument("-o", "--output", type=pathlib.Path, help="default: FILE.pb.gz")
     add("folded", "Print folded stacks for flame graphs.").add_argument("--value", choices=TYPES, default="inuse_space")
-    add("leaks", "Print the call stacks that hold the most memory.").add_argument("--count", type=int, default=10)
+    add("leaks", "Print the stack traces that hold the most memory.").add_argument("--count", type=int, default=10)
     add("threads", "Print which threads have allocated what is live.").add_argument("--count", type=int, default=10)
     passing = add("flow", "Print which threads free what which threads allocated.")
     passing.add_argument("later", type=pathlib.Path, nargs="?", help="a later file of the process: only what has changed since FILE")
     passing.add_argument("--count", type=int, default=10)
-    text = "Ask a running process, and print the call stacks that hold the most memory."
+    text = "Query a running process, and print the stack traces that hold the most memory."
     now = commands.add_parser("now", help=text, description=text)
     now.add_argument("pid", type=int, metavar="PID", help="of a process that `hakozuna run --profile` or HAKOZUNA_PROFILE has started")
     times = now.add_mutually_exclusive_group()
-    times.add_argument("--over", type=float, metavar="SECONDS", help="ask twice, so many seconds apart, and print only what has changed")
+    times.add_argument("--over", type=float, metavar="SECONDS", help="query twice, so many seconds apart, and print only what has changed")
     times.add_argument("--seconds", type=whole_seconds, metavar="N", help="print what is allocated in the next N seconds; a process that waits samples so long")
     times.add_argument("--start", action="store_true", help="a process that waits (HAKOZUNA_PROFILE=wait) begins to sample; so does the first question")
     times.add_argument("--stop", action="store_true", help="a process that waits ends that, whoever has begun it; prints what it has sampled")
     shown = now.add_mutually_exclusive_group()
-    shown.add_argument("--threads", action="store_true", help="the threads that have allocated what is live, instead of call stacks")
-    shown.add_argument("--flow", action="store_true", help="what one thread has allocated and another freed: by thread, pair, size and call stack")
+    shown.add_argument("--threads", action="store_true", help="the threads that have allocated what is live, instead of stack traces")
+    shown.add_argument("--flow", action="store_true", help="what one thread has allocated and another freed: by thread, pair, size and stack trace")
     shown.add_argument("--allocated", action="store_true", help="those that allocate the most, whether they free it or not")
     shown.add_argument("--pprof", type=pathlib.Path, metavar="FILE", help="write the profile to this file, for pprof")
     now.add_argument("--count", type=int, default=10)

@@ -153,7 +153,7 @@ def show(arguments: argparse.Namespace, text: str, suppressions: list[tuple[str,
 def parser() -> argparse.ArgumentParser:
     whole = nearest.Parser(
         prog="hakozuna leaks", usage="hakozuna leaks [OPTION...] PROGRAM [ARGUMENT...]",
-        description="Runs a program to its end, and shows the blocks that nothing reaches then, with the calls that allocated them.",
+        description="Runs a program to its end, and shows the blocks that it has leaked, with the calls that allocated them.",
         epilog="Exits with the program's status; if that is 0, with 1 if there are leaks or they could not be looked for. Every allocation is "
         "recorded, so the program is slower: --by-size records none.",
     )  # fmt: skip

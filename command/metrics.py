@@ -63,7 +63,7 @@ METRICS = (
     Metric("mapped_bytes", "gauge", "Address space obtained for blocks.", of("heap", "mapped_bytes")),
     Metric("direct_blocks", "gauge", "Live blocks above 2 MiB.", of("heap", "mapping_count")),
     Metric("soft_limit_bytes", "gauge", "Soft limit of the heap; absent if there is none.", soft_limit),
-    Metric("keeper_running", "gauge", "1 while the library's own thread gives memory back.", of("rest", "keeper")),
+    Metric("keeper_running", "gauge", "1 while the library's own thread, which returns memory to the system, runs.", of("rest", "keeper")),
     Metric("process_resident_bytes", "gauge", "Resident memory of the whole process.", known("rss_bytes")),
     Metric("process_heap_resident_bytes", "gauge", "The heap's part of the process's resident memory, as the kernel counts it.", known("heap_rss_bytes")),
     Metric("process_threads", "gauge", "Threads of the process, with those of the library.", known("threads")),

@@ -147,7 +147,7 @@ class Process:
             if self.owner != me:
                 why = f"belongs to {user_name(self.owner)}, and you are {user_name(me)}"
             else:
-                why = "runs with rights that you do not have, so it cannot be looked at"
+                why = "runs with rights that you do not have, so it cannot be queried"
             raise Refused(f"process {self.number} {why}") from error
         except OSError as error:
             raise Refused(f"process {self.number} has ended") from error
@@ -211,7 +211,7 @@ class Process:
 
 
 def advice(variable: str) -> str:
-    return f"start it with {variable}={EXAMPLE[variable]}, or by 'hakozuna run {RUN_OPTION[variable]} PROGRAM' and ask without --signal"
+    return f"start it with {variable}={EXAMPLE[variable]}, or by 'hakozuna run {RUN_OPTION[variable]} PROGRAM' and query it without --signal"
 
 
 def words_for(process: Process, variable: str, told: str | None) -> Words:
@@ -240,7 +240,7 @@ def check(process: Process, words: Words) -> None:
         raise Refused(f"{has}, so its reports go to stderr: {advice(words.variable)}")
     if REPORTER not in process.threads():
         raise Refused(
-            f"{has}, and no thread '{REPORTER}': it is a child of the process that was asked (the word children asks it too), or it has "
+            f"{has}, and no thread '{REPORTER}': it is a child of the process that was started so (the option children includes it), or it has "
             "restricted its system calls"
         )
     if not process.catches(words.signal):  # the signal could end it

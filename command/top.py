@@ -104,7 +104,7 @@ def processes(watched: list[Watched], room: parts.Room) -> list[str]:
         name = running.printable(one.new["process"]["program"])
         cells.append([str(one.process.number), name, *figures_of([parts.at(one.new, *key) for key in keys], one.growth())])
     title = Column("program", 15, is_text=True, more=parts.more(len(cells) - 1, watched))
-    columns = [Column("pid", 7), title, Column("live MiB", 8), Column("MiB/s", 8), Column("resting", 8, order=2), Column("free", 8, order=3),
+    columns = [Column("pid", 7), title, Column("live MiB", 8), Column("MiB/s", 8), Column("cached", 8, order=2), Column("free", 8, order=3),
                Column("held", 8), Column("RSS", 8, order=1)]  # fmt: skip
     return lay_out(columns, cells, room.width)
 

@@ -84,11 +84,11 @@ def test_text(stream: pathlib.Path) -> None:
     assert run("folded", stream, "--since", "1").stdout == f"prog+0x400004;prog+0x40000f {round(900 * SCALE)}\n"
     lines = run("leaks", stream).stdout.splitlines()
     error = round(100 * math.sqrt(16 * math.exp(-0.1)) / 16)  # 16 samples of one size, each with the chance 1 - exp(-0.1)
-    assert lines[0] == f"prog, process 77: live: 0.02 MiB ±{error} %, 16 samples, in about 168 blocks of 1 call stack"
+    assert lines[0] == f"prog, process 77: live: 0.02 MiB ±{error} %, 16 samples, in about 168 blocks of 1 stack trace"
     assert lines[1] == f"  0.02 MiB ±{error} %, 16 samples, 100.0 % of all, in about 168 blocks, allocated by:"
     assert lines[2:] == ["    prog+0x40000f", "    prog+0x400004"]
     assert run("leaks", stream, "--since", "1").stdout.startswith("prog, process 77: grew: ")
-    assert [line.split()[0] for line in run("list", stream).stdout.splitlines()] == ["moment", "1", "2"]
+    assert [line.split()[0] for line in run("list", stream).stdout.splitlines()] == ["snapshot", "1", "2"]
 
 
 def test_the_librarys_own_functions_are_left_out(stream: pathlib.Path) -> None:
@@ -230,8 +230,8 @@ def test_bad_streams(stream: pathlib.Path, data: bytes, message: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--at", "3"], "moment 3; the file has moments 1 to 2"),
-        (["--since", "0"], "moment 0; the file has moments 1 to 2"),
+        (["--at", "3"], "snapshot 3; the file has snapshots 1 to 2"),
+        (["--since", "0"], "snapshot 0; the file has snapshots 1 to 2"),
     ],
 )
 def test_bad_moments(stream: pathlib.Path, words: list[str], message: str) -> None:
@@ -241,7 +241,7 @@ def test_bad_moments(stream: pathlib.Path, words: list[str], message: str) -> No
 
 def test_moments_of_two_processes(stream: pathlib.Path) -> None:
     stream.write_bytes(ONE + moment(pid=78))
-    assert "moment 1 is of process 77, the other of 78" in run("leaks", stream, "--since", "1").stderr
+    assert "snapshot 1 is of process 77, the other of 78" in run("leaks", stream, "--since", "1").stderr
 
 
 def test_a_file_that_is_not_there(tmp_path: pathlib.Path) -> None:

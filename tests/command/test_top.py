@@ -134,9 +134,9 @@ def test_a_frame_is_whole(service, library, size):
         lines = shown.until(is_whole)
         assert shown.screen.alternate and shown.screen.lost == []
         assert re.match(rf"hakozuna [0-9.]+, hz3-scale: python3, pid {service.pid}", lines[0])
-        assert [line.split()[0] for line in lines[1:6]] == ["live", "resting", "free", "held", "RSS"], "totals come first"
+        assert [line.split()[0] for line in lines[1:6]] == ["live", "cached", "free", "held", "RSS"], "totals come first"
         assert all("MiB/s" in line for line in lines[1:6])
-        assert lines[6].startswith("each second: bins refilled ") and lines[-1] == "q quits, p pauses, s sorts: by held"[: size[0]]
+        assert lines[6].startswith("each second: caches refilled ") and lines[-1] == "q quits, p pauses, s sorts: by held"[: size[0]]
         if size[1] >= 24:
             classes, threads = row_of(lines, "classes that hold most"), row_of(lines, "  thread  name")
             assert lines[7] == "" and classes == 8 and lines[threads - 1] == ""
@@ -144,7 +144,7 @@ def test_a_frame_is_whole(service, library, size):
             rows = [lines[classes + 1 : threads - 1], lines[threads + 1 : -1]]
             assert all(re.match(r"(\d+ B|large, up to) ", line) for line in rows[0]) and all(re.match(r" +\d+  python3 ", line) for line in rows[1])
             assert sum(map(len, rows)) == size[1] - 12, "no line is left empty"
-            assert (" resting " in lines[classes]) == (size[0] > 80), "what is not needed goes, and nothing is cut off"
+            assert (" cached " in lines[classes]) == (size[0] > 80), "what is not needed goes, and nothing is cut off"
         assert "…" not in "".join(lines[1:])
         assert (shown.screen.colours > 0) == (library == {})
         shown.press("q")

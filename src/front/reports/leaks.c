@@ -176,8 +176,8 @@ static int leaks_summary_write(int fd, const struct hz_leaks *leaks) {
                           leaks->live_blocks == 1 ? "is" : "are");
     else
         length = snprintf(text, sizeof(text),
-                          "hakozuna: leaks: %zu block%s of %zu bytes that nothing reaches, and %zu of %zu bytes that "
-                          "only these reach; %zu of %zu bytes are live\n",
+                          "hakozuna: leaks: %zu block%s of %zu bytes leaked directly, and %zu of %zu bytes indirectly; "
+                          "%zu of %zu bytes are live\n",
                           leaks->direct_blocks, plural_of(leaks->direct_blocks), leaks->direct_bytes,
                           leaks->indirect_blocks, leaks->indirect_bytes, leaks->live_blocks, leaks->live_bytes);
     int error = leak_line_write(fd, text, length, sizeof(text));
