@@ -7,6 +7,7 @@ that memory; then the caller gives the words.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import ctypes
 import glob
@@ -24,6 +25,7 @@ REPORTER = "hakozuna-stats"  # the library's thread that writes reports
 LIBRARY = re.compile(r"/libhakozuna[^/\n]*\.so[^/\n]*$", re.MULTILINE)
 LOOK_SECONDS = 0.01  # from one look at the file to the next
 WAIT_SECONDS = 10.0
+PID_MAX = 2**31 - 1  # what the kernel can have
 RUN_OPTION = {"HAKOZUNA_STATS": "--watch", "HAKOZUNA_PROFILE": "--profile"}
 EXAMPLE = {"HAKOZUNA_STATS": "json,signal=URG,file=/tmp/%e.%p.stats", "HAKOZUNA_PROFILE": "signal=USR2,file=/tmp/%e.%p.heap"}
 DEFAULT_FILE = {"HAKOZUNA_STATS": "", "HAKOZUNA_PROFILE": "%e.%p.heap"}
@@ -205,6 +207,13 @@ class Process:
                 if (other.st_dev, other.st_ino) == (about.st_dev, about.st_ino):
                     return True
         return False
+
+
+def process_number(text: str) -> int:
+    """For argparse."""
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= PID_MAX):
+        raise argparse.ArgumentTypeError(f"'{text}': allowed is the number of a process, 1 to {PID_MAX}")
+    return int(text)
 
 
 # ---- asking ----------------------------------------------------------------------------------------

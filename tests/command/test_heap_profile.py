@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import math
 import os
 import pathlib
@@ -89,6 +90,36 @@ def test_text(stream: pathlib.Path) -> None:
     assert lines[2:] == ["    prog+0x40000f", "    prog+0x400004"]
     assert run("leaks", stream, "--since", "1").stdout.startswith("prog, process 77: grew: ")
     assert [line.split()[0] for line in run("list", stream).stdout.splitlines()] == ["snapshot", "1", "2"]
+
+
+def parsed(*words: str | pathlib.Path) -> dict:
+    done = run(*words, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def test_the_same_figures_as_json(stream: pathlib.Path) -> None:
+    assert [(each["snapshot"], each["pid"], each["sites"]) for each in parsed("list", stream)["snapshots"]] == [(1, 77, 2), (2, 77, 2)]
+    live = parsed("leaks", stream, "--no-symbols")
+    assert (live["program"], live["pid"], live["kind"], live["rate_bytes"]) == ("prog", 77, "live", 1000)
+    (stack,) = live["stacks"]
+    assert stack["bytes"] == live["total"]["bytes"] == round(1500 * SCALE) and (stack["blocks"], stack["samples"]) == (round(16 * SCALE), 16)
+    assert [frame["function"] for frame in stack["frames"]] == ["prog+0x40000f", "prog+0x400004"]
+    assert parsed("leaks", stream, "--since", "1")["kind"] == "grew"
+    stream.write_bytes(b"".join(CROSSING))
+    threads = parsed("threads", stream, "--at", "1")["threads"]
+    assert [(each["thread_id"], each["name"], each["bytes"]) for each in threads] == [(1, "", 3 * MIB), (2, "a worker", MIB)]
+    assert len(parsed("threads", stream, "--at", "1", "--count", "1")["threads"]) == 1
+    flow = parsed("flow", stream)
+    (pair_found,) = flow["pairs"]
+    assert (pair_found["allocated_by"]["thread_id"], pair_found["freed_by"]["thread_id"], pair_found["bytes"]) == (1, 2, 15 * MIB)
+    assert flow["other_pairs_bytes"] == 3 * MIB and [frame["function"] for frame in flow["stacks"][0]["frames"]] == ["prog+0x40000f", "prog+0x400004"]
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "many", "1000001"])
+def test_a_number_of_rows_that_cannot_be(stream: pathlib.Path, count: str) -> None:
+    done = run("leaks", stream, "--count", count)
+    assert done.returncode == 2 and f"'{count}': allowed are 1 to 1000000" in done.stderr
 
 
 def test_the_librarys_own_functions_are_left_out(stream: pathlib.Path) -> None:

@@ -423,7 +423,9 @@ def test_no_such_process():
     with Service() as service:
         pid = service.pid
     refused(2, f"there is no process {pid}", pid)
-    refused(2, f"there is no process {2**40}", 2**40)
+    refused(2, f"there is no process {2**31 - 1}", 2**31 - 1)
+    done = stats(2**40)
+    assert (done.returncode, done.stdout) == (2, "") and f"'{2**40}': allowed is the number of a process" in done.stderr
 
 
 HINT = r"start it with HAKOZUNA_STATS=json,signal=URG,file=/tmp/%e\.%p\.stats, or by 'hakozuna run --watch PROGRAM' and query it without --signal"

@@ -224,6 +224,51 @@ def test_several_processes_to_a_file(tmp_path):
     assert all(text.count(f"pid {each.pid}, up") == 1 for each in (first, second))
 
 
+def test_lines_of_json(tmp_path):
+    with watched(tmp_path, "--watch") as first, watched(tmp_path, "--watch") as second:
+        text = good(called("heap_stats.py", "top", first.pid, second.pid, "--once", "--interval", "0.1", "--json"))
+    reports = [json.loads(line) for line in text.splitlines()]
+    assert {each["process"]["pid"] for each in reports} == {first.pid, second.pid}
+    for each in reports:
+        assert each["problem"] == "" and each["heap"]["live_bytes"] > 0
+        assert set(each["per_second"]) == {"live_bytes", "cached_bytes", "free_bytes", "resident_bytes", "rss_bytes"}
+        assert all(isinstance(value, (int, float)) for value in each["per_second"].values())
+
+
+def test_json_on_a_terminal_is_no_screen(service):
+    with on_terminal((80, 24), "--json", "--once", "--interval", "0.1", service.pid) as shown:
+        assert shown.end() == 0
+        assert not shown.screen.alternate and shown.screen.colours == 0
+
+
+def test_stats_fits_the_terminal(service):
+    """And a pipe gets whole lines."""
+    master, slave = pty.openpty()
+    try:
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 60, 0, 0))
+        order = [sys.executable, ROOT / "command/heap_stats.py", "stats", str(service.pid), "--part", "totals", "--part", "classes"]
+        environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        with subprocess.Popen(order, stdout=slave, stdin=slave, env=environment) as process:
+            os.close(slave)
+            text = read_all(master)
+            assert process.wait(TIMEOUT_SECONDS) == 0
+    finally:
+        os.close(master)
+    body = text.split("\r\n\r\n", 1)[1]
+    assert "live" in body and max(map(len, body.split("\r\n"))) <= 60
+    whole = good(called("heap_stats.py", "stats", service.pid, "--part", "totals"))
+    assert max(map(len, whole.splitlines())) > 100
+
+
+def read_all(master: int) -> str:
+    """Until nobody has the other end."""
+    data = b""
+    with contextlib.suppress(OSError):
+        while part := os.read(master, 1 << 16):
+            data += part
+    return data.decode()
+
+
 def test_a_process_that_executes_another_program(tmp_path):
     with watched(tmp_path, "--watch", code=EXECUTES) as service:
         order = [sys.executable, TOOL, "top", str(service.pid), "--interval", "0.05"]
