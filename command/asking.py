@@ -116,9 +116,9 @@ def missing(process: running.Process, variable: str) -> running.Refused:
     named = [re.search(rf"(?:^|\0){name}=([^\0]*)", environment) for name in REQUEST]
     words = {word for match in named if match for word in match[1].split(",")}
     if words & {"listen", "wait"}:
-        return running.Refused(f"process {number} is asked to listen, and does not: {why_silent(process)}")
-    by_signal = "" if not any(word.startswith("signal=") for word in words) else "; --signal asks by the signal that it names"
-    return running.Refused(f"process {number} does not listen, so it cannot be asked: {advice(variable)}{by_signal}")
+        return running.Refused(f"process {number} was started to listen, and does not: {why_silent(process)}")
+    by_signal = "" if not any(word.startswith("signal=") for word in words) else "; --signal queries it by the signal that it names"
+    return running.Refused(f"process {number} does not listen, so it cannot be queried: {advice(variable)}{by_signal}")
 
 
 def why_silent(process: running.Process) -> str:
@@ -129,7 +129,7 @@ def why_silent(process: running.Process) -> str:
         return "it has restricted its system calls, or was started so and a call that it takes is refused, as it has then said on stderr"
     if has_thread:
         return f"its thread {LISTENER} is there, but its socket is not where this program can reach it: it is in another root, or was removed"
-    return "it is a child of the process that was asked (the word children asks it too), or has said on stderr what was in the way"
+    return "it is a child of the process that was started so (the option children includes it), or has said on stderr what was in the way"
 
 
 # ---- asking ----------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def tell_done(line: str, number: int) -> None:
 def ask(process: running.Process, variable: str, arguments: argparse.Namespace, words: str = "") -> running.Answer:
     """Lets the process report, and reads it. Raises Refused, Waits."""
     if arguments.signal and words:
-        raise running.Refused("a signal asks only for what was sampled so far: --start, --stop and --seconds need the socket, so no --signal")
+        raise running.Refused("a signal only gets what was sampled so far: --start, --stop and --seconds need the socket, so leave out --signal")
     if arguments.signal:
         return running.ask(process, variable, arguments.words, arguments.wait)
     if arguments.words is not None:
@@ -242,5 +242,5 @@ def seconds(text: str) -> float:
 
 def add_signal_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--signal", action="store_true", help="ask by the signal that the variable names, as in signal=USR2; it can interrupt a blocking call of the program"
+        "--signal", action="store_true", help="query by the signal that the variable names, as in signal=USR2; it can interrupt a blocking call of the program"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import bisect
+import json
 import math
 import os
 import pathlib
@@ -30,6 +31,7 @@ from symbols import Frame, Mapping, build_id_of
 MAGIC = b"\x7fhakoprf"
 VERSIONS = (1, 2)  # 1: without threads
 SECONDS_MAX = 86400
+ROWS_MAX = 1000000
 END, MAPPING, SITE, PAIR, THREAD = 0, 1, 2, 3, 4
 NOBODY, OTHERS = 0, 2**32 - 1  # instead of a thread in a pair
 # The library's own functions, where it is linked into the program; otherwise it leaves its calls out.
@@ -88,7 +90,7 @@ class Reader:
 
     def bytes(self, count: int) -> bytes:
         if self.at + count > len(self.data):
-            raise BadInput(f"{self.name}: cut off at byte {len(self.data)}, in the middle of a moment")
+            raise BadInput(f"{self.name}: cut off at byte {len(self.data)}, in the middle of a snapshot")
         self.at += count
         return self.data[self.at - count : self.at]
 
@@ -198,7 +200,7 @@ class Profile:
 
 def choose(moments: list[Moment], number: int) -> Moment:
     if not 1 <= number <= len(moments):
-        raise BadInput(f"moment {number}; the file has moments 1 to {len(moments)}")
+        raise BadInput(f"snapshot {number}; the file has snapshots 1 to {len(moments)}")
     return moments[number - 1]
 
 
@@ -221,7 +223,7 @@ def profile_of(path: pathlib.Path, at: int | None, since: int | None, later: pat
         return Profile(moment, None, moment.estimates(), moment.pairs)
     before = choose(earlier, since)
     if (before.pid, before.rate) != (moment.pid, moment.rate):
-        raise BadInput(f"moment {since} is of process {before.pid}, the other of {moment.pid}: no difference of the two")
+        raise BadInput(f"snapshot {since} is of process {before.pid}, the other of {moment.pid}: no difference of the two")
     values = difference(moment.estimates(), before.estimates())
     return Profile(moment, before, values, difference(moment.pairs, before.pairs))
 
@@ -354,7 +356,7 @@ def leaks(profile: Profile, symbols: Symbols, count: int, allocated: bool = Fals
     held = largest_stacks(profile, "alloc" if allocated else "inuse")
     what = "allocated" if allocated else "grew" if profile.since is not None else "live"
     total, moment = total_of(held), profile.moment
-    blocks, stacks = counted(total.blocks, "block"), counted(len(held), "call stack")
+    blocks, stacks = counted(total.blocks, "block"), counted(len(held), "stack trace")
     yield f"{moment.program}, process {moment.pid}: {what}: {total.text}, in about {blocks} of {stacks}"
     yield from stack_lines(profile, symbols, held, count)
 
@@ -363,15 +365,23 @@ def thread_name(number: int) -> str:
     return "others" if number == OTHERS else str(number)
 
 
-def holders(profile: Profile, count: int) -> Iterator[str]:
-    """Whose allocations are live, by the thread that made them: all that it allocated, less what any thread freed of it."""
-    moment = profile.moment
+def need_threads(moment: Moment) -> None:
     if moment.version == 1:
         raise BadInput("the file is of format 1, which says nothing of threads")
+
+
+def held_by_threads(profile: Profile) -> list[tuple[int, int, int, int]]:
+    """Whose allocations are live, by the thread that made them: all that it allocated, less what any thread freed of it. Bytes, blocks,
+    samples, thread."""
+    need_threads(profile.moment)
     threads: dict[int, tuple] = defaultdict(lambda: (0, 0, 0))
     for (source, to), (samples, blocks, size) in profile.pairs.items():
         threads[source] = added(threads[source], (size, blocks, samples), 1 if to == NOBODY else -1)
-    held = sorted(((size, blocks, samples, thread) for thread, (size, blocks, samples) in threads.items() if blocks > 0 or size > 0), reverse=True)
+    return sorted(((size, blocks, samples, thread) for thread, (size, blocks, samples) in threads.items() if blocks > 0 or size > 0), reverse=True)
+
+
+def holders(profile: Profile, count: int) -> Iterator[str]:
+    moment, held = profile.moment, held_by_threads(profile)
     what = "grew" if profile.since is not None else "live"
     total, blocks = sum(each[0] for each in held), sum(each[1] for each in held)
     of = f"{counted(blocks, 'block')}, allocated by {counted(len(held), 'thread')}"
@@ -407,11 +417,16 @@ def deviation(samples: int, chance: float = 0.0) -> str:
     return f"{100 * math.sqrt((1 - chance) / samples):.0f} %" if samples > 0 else ""
 
 
+def crossing(profile: Profile) -> list[tuple[int, int, int, Pair]]:
+    """What one thread allocated and another freed: bytes, blocks, samples, and the two."""
+    found = ((size, blocks, samples, pair) for pair, (samples, blocks, size) in profile.pairs.items() if pair[1] not in (NOBODY, pair[0]))
+    return sorted(found, reverse=True)
+
+
 def flow_of_pairs(profile: Profile, seconds: float, count: int) -> Iterator[str]:
     """Which threads free what others allocated."""
-    crossing = [(size, blocks, samples, pair) for pair, (samples, blocks, size) in profile.pairs.items() if pair[1] not in (NOBODY, pair[0])]
     yield f"{'allocated by':>12}  {'freed by':>10}  {'MiB':>10}  {'±':>6}" + f"  {'MiB/s':>10}" * (seconds > 0) + f"  {'blocks':>10}  samples"
-    for size, blocks, samples, (source, to) in sorted(crossing, reverse=True)[:count]:
+    for size, blocks, samples, (source, to) in crossing(profile)[:count]:
         speed = f"  {size / 2**20 / seconds:>10.2f}" if seconds > 0 else ""
         yield f"{thread_name(source):>12}  {thread_name(to):>10}  {size / 2**20:>10.2f}  {deviation(samples):>6}{speed}  {blocks:>10}  {samples:>7}"
 
@@ -446,8 +461,7 @@ def flow_of_sizes(profile: Profile, seconds: float, count: int) -> Iterator[str]
 def flow(profile: Profile, symbols: Symbols, count: int) -> Iterator[str]:
     """What crosses between threads."""
     moment, since = profile.moment, profile.since
-    if moment.version == 1:
-        raise BadInput("the file is of format 1, which says nothing of threads")
+    need_threads(moment)
     seconds = 0.0 if since is None else (moment.time_ns - since.time_ns) / 1e9
     stacks = largest_stacks(profile, "freed_elsewhere")
     total = total_of(stacks)
@@ -467,14 +481,63 @@ def flow(profile: Profile, symbols: Symbols, count: int) -> Iterator[str]:
 
 
 def listing(moments: list[Moment]) -> Iterator[str]:
-    yield "moment  time                 process  live           samples  allocated     samples  sites  lost"
+    yield "snapshot  time                 process  live           samples  allocated     samples  sites  lost"
     for number, moment in enumerate(moments, 1):
         values = moment.estimates().values()
         live, allocated = sum(each[3] for each in values), sum(each[1] for each in values)
         sampled = sum(each[0] for each in moment.sites.values())
         kept = sampled - sum(each[2] for each in moment.sites.values())
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment.time_ns // 10**9))
-        yield f"{number:>6}  {when}  {moment.pid:>7}  {mib(live):<12}  {kept:>8}  {mib(allocated):<12}  {sampled:>7}  {len(moment.sites):>5}  {moment.lost:>4}"
+        yield f"{number:>8}  {when}  {moment.pid:>7}  {mib(live):<12}  {kept:>8}  {mib(allocated):<12}  {sampled:>7}  {len(moment.sites):>5}  {moment.lost:>4}"
+
+
+# ---- JSON ------------------------------------------------------------------------------------------
+
+
+def json_of(estimate: Estimate) -> dict:
+    """`deviation_bytes`: one standard deviation."""
+    return {"bytes": round(estimate.size), "blocks": round(estimate.blocks), "samples": estimate.samples, "deviation_bytes": round(math.sqrt(estimate.variance))}
+
+
+def thread_json(profile: Profile, thread: int) -> dict:
+    """null: threads that the table had no room for."""
+    return {"thread_id": None if thread == OTHERS else thread, "name": profile.moment.threads.get(thread, "")}
+
+
+def stacks_json(profile: Profile, symbols: Symbols, value: str, count: int) -> dict:
+    found = largest_stacks(profile, value)
+    rows = [json_of(estimate) | {"frames": [vars(frame) for frame in frames_of(profile, symbols, stack)]} for estimate, stack in found[:count]]
+    return {"total": json_of(total_of(found)), "stacks": rows}
+
+
+def profile_json(profile: Profile, symbols: Symbols, arguments: argparse.Namespace, shows: str, allocated: bool = False) -> str:
+    """`shows`: "threads", "flow" or "stacks"."""
+    moment, count = profile.moment, arguments.count
+    kind = "allocated" if allocated else "grew" if profile.since is not None else "live"
+    known = {"program": moment.program, "pid": moment.pid, "time_ns": moment.time_ns, "rate_bytes": moment.rate, "lost": moment.lost}
+    if shows == "threads":
+        rows = [thread_json(profile, thread) | {"bytes": size, "blocks": blocks, "samples": samples} for size, blocks, samples, thread in held_by_threads(profile)]
+        found = {"kind": kind, "threads": rows[:count]}
+    elif shows == "flow":
+        need_threads(moment)
+        pairs = [{"allocated_by": thread_json(profile, source), "freed_by": thread_json(profile, to), "bytes": size, "blocks": blocks, "samples": samples}
+                 for size, blocks, samples, (source, to) in crossing(profile)]  # fmt: skip
+        freed = sum(values[1] - values[3] for values in profile.values.values())
+        others = profile.pairs.get((OTHERS, OTHERS), (0, 0, 0))[2]  # the table of pairs had no room for them
+        found = {"kind": "freed by another thread", "freed_bytes": round(freed), "pairs": pairs[:count], "other_pairs_bytes": others}
+        found |= stacks_json(profile, symbols, "freed_elsewhere", count)
+    else:
+        found = {"kind": kind, **stacks_json(profile, symbols, "alloc" if allocated else "inuse", count)}
+    return json.dumps(known | found)
+
+
+def listing_json(moments: list[Moment]) -> str:
+    rows = []
+    for number, moment in enumerate(moments, 1):
+        values = moment.estimates().values()
+        rows.append({"snapshot": number, "time_ns": moment.time_ns, "pid": moment.pid, "live_bytes": round(sum(each[3] for each in values)),
+                     "allocated_bytes": round(sum(each[1] for each in values)), "sites": len(moment.sites), "lost": moment.lost})  # fmt: skip
+    return json.dumps({"snapshots": rows})
 
 
 # ---- a running process -----------------------------------------------------------------------------
@@ -514,20 +577,28 @@ def whole_seconds(text: str) -> int:
     return int(text)
 
 
+def row_count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= ROWS_MAX):
+        raise argparse.ArgumentTypeError(f"'{text}': allowed are 1 to {ROWS_MAX}")
+    return int(text)
+
+
 def show(path: pathlib.Path, at: int, since: int | None, arguments: argparse.Namespace, root: str) -> None:
     profile = profile_of(path, at, since)
     tell_lost(profile)
-    if arguments.threads:
+    allocated = arguments.allocated or arguments.seconds is not None
+    symbols = Symbols(profile, not (arguments.no_symbols or arguments.threads), arguments.full_names, root)
+    if arguments.json:
+        print(profile_json(profile, symbols, arguments, "threads" if arguments.threads else "flow" if arguments.flow else "stacks", allocated))
+    elif arguments.threads:
         print("\n".join(holders(profile, arguments.count)))
-        return
-    symbols = Symbols(profile, not arguments.no_symbols, arguments.full_names, root)
-    if arguments.pprof is not None:
+    elif arguments.pprof is not None:
         pprof.Writer(profile, symbols, TYPES, OWN).write(arguments.pprof)
         print(arguments.pprof)
     elif arguments.flow:
         print("\n".join(flow(profile, symbols, arguments.count)))
     else:
-        print("\n".join(leaks(profile, symbols, arguments.count, arguments.allocated or arguments.seconds is not None)))
+        print("\n".join(leaks(profile, symbols, arguments.count, allocated)))
 
 
 def keep(path: pathlib.Path, arguments: argparse.Namespace) -> None:
@@ -551,7 +622,7 @@ def add_names(command: argparse.ArgumentParser) -> None:
 
 def parser() -> argparse.ArgumentParser:
     top = nearest.Parser(
-        prog="hakozuna profile", description="Reads heap profiles that HAKOZUNA_PROFILE has written, or with a PID asks a process for one.",
+        prog="hakozuna profile", description="Reads heap profiles that HAKOZUNA_PROFILE has written, or with a PID queries a process for one.",
         epilog="`hakozuna profile PID` is short for `hakozuna profile now PID`.",
     )  # fmt: skip
     commands = top.add_subparsers(dest="command", required=True)
@@ -560,34 +631,35 @@ def parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("file", type=pathlib.Path, help="the file that the library has written")
         if chooses:
-            command.add_argument("--at", type=int, metavar="N", help="the moment; default: the last")
-            command.add_argument("--since", type=int, metavar="N", help="only what has changed since this moment")
+            command.add_argument("--at", type=int, metavar="N", help="the snapshot; default: the last")
+            command.add_argument("--since", type=int, metavar="N", help="only what has changed since this snapshot")
             add_names(command)
         return command
 
-    add("list", "List the moments of a file.", chooses=False)
+    lists = [add("list", "List the snapshots of a file.", chooses=False)]
     pprof = add("pprof", "Write a profile for pprof.")
     pprof.add_argument("-o", "--output", type=pathlib.Path, help="default: FILE.pb.gz")
     add("folded", "Print folded stacks for flame graphs.").add_argument("--value", choices=TYPES, default="inuse_space")
-    add("leaks", "Print the call stacks that hold the most memory.").add_argument("--count", type=int, default=10)
-    add("threads", "Print which threads have allocated what is live.").add_argument("--count", type=int, default=10)
+    lists += [add("leaks", "Print the stack traces that hold the most memory."), add("threads", "Print how much live memory each thread has allocated.")]
     passing = add("flow", "Print which threads free what which threads allocated.")
     passing.add_argument("later", type=pathlib.Path, nargs="?", help="a later file of the process: only what has changed since FILE")
-    passing.add_argument("--count", type=int, default=10)
-    text = "Ask a running process, and print the call stacks that hold the most memory."
+    text = "Query a running process, and print the stack traces that hold the most memory."
     now = commands.add_parser("now", help=text, description=text)
-    now.add_argument("pid", type=int, metavar="PID", help="of a process that `hakozuna run --profile` or HAKOZUNA_PROFILE has started")
+    now.add_argument("pid", type=running.process_number, metavar="PID", help="of a process that `hakozuna run --profile` or HAKOZUNA_PROFILE has started")
     times = now.add_mutually_exclusive_group()
-    times.add_argument("--over", type=float, metavar="SECONDS", help="ask twice, so many seconds apart, and print only what has changed")
+    times.add_argument("--over", type=float, metavar="SECONDS", help="query twice, so many seconds apart, and print only what has changed")
     times.add_argument("--seconds", type=whole_seconds, metavar="N", help="print what is allocated in the next N seconds; a process that waits samples so long")
     times.add_argument("--start", action="store_true", help="a process that waits (HAKOZUNA_PROFILE=wait) begins to sample; so does the first question")
     times.add_argument("--stop", action="store_true", help="a process that waits ends that, whoever has begun it; prints what it has sampled")
     shown = now.add_mutually_exclusive_group()
-    shown.add_argument("--threads", action="store_true", help="the threads that have allocated what is live, instead of call stacks")
-    shown.add_argument("--flow", action="store_true", help="what one thread has allocated and another freed: by thread, pair, size and call stack")
+    shown.add_argument("--threads", action="store_true", help="the threads that have allocated what is live, instead of stack traces")
+    shown.add_argument("--flow", action="store_true", help="what one thread has allocated and another freed: by thread, pair, size and stack trace")
     shown.add_argument("--allocated", action="store_true", help="those that allocate the most, whether they free it or not")
     shown.add_argument("--pprof", type=pathlib.Path, metavar="FILE", help="write the profile to this file, for pprof")
-    now.add_argument("--count", type=int, default=10)
+    for command in (*lists, passing, now):
+        command.add_argument("--json", action="store_true", help="the same figures as JSON")
+    for command in (*lists[1:], passing, now):
+        command.add_argument("--count", type=row_count, default=10, metavar="N", help="rows at most; default: %(default)d")
     now.add_argument("--keep", type=pathlib.Path, metavar="FILE", help="copy the profile to this file, for the other commands")
     add_names(now)
     asking.add_signal_option(now)
@@ -598,9 +670,12 @@ def parser() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> None:
     if arguments.command == "list":
-        print("\n".join(listing(read_moments(arguments.file))))
+        moments = read_moments(arguments.file)
+        print(listing_json(moments) if arguments.json else "\n".join(listing(moments)))
         return
     if arguments.command == "now":
+        if arguments.json and arguments.pprof is not None:
+            raise BadInput("--json and --pprof: only one of them; allowed beside --json: --threads, --flow, --allocated")
         ask(arguments)
         return
     profile = profile_of(arguments.file, arguments.at, arguments.since, getattr(arguments, "later", None))
@@ -610,6 +685,8 @@ def run(arguments: argparse.Namespace) -> None:
         output = arguments.output or arguments.file.with_name(arguments.file.name + ".pb.gz")
         pprof.Writer(profile, symbols, TYPES, OWN).write(output)
         print(output)
+    elif getattr(arguments, "json", False):
+        print(profile_json(profile, symbols, arguments, {"leaks": "stacks"}.get(arguments.command, arguments.command)))
     elif arguments.command == "folded":
         print("\n".join(folded(profile, symbols, arguments.value)))
     elif arguments.command == "threads":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 
 import asking
@@ -17,16 +18,21 @@ import heap_core
 import nearest
 import running
 import top
-from report_parts import LOOKED_UP, NO_FLOW, ORDERS, ROWS, SHOWN, core_heading, heading, joined, report_of, situation
+from report_parts import LOOKED_UP, NO_FLOW, ORDERS, ROWS, SHOWN, Room, core_heading, heading, joined, report_of, situation
 
 PARTS = ("totals", "sizes", "classes", "threads", "flow", "process", "limits")
 CORE_PARTS = ("totals", "sizes", "classes", "largest", "threads")
 
 
-def whole_report(process: running.Process, report: dict, parts: list[str]) -> list[str]:
+def room() -> Room:
+    """On a terminal no line is wider than that; a file or a pipe gets everything."""
+    return Room(shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
+
+
+def whole_report(process: running.Process, report: dict, parts: list[str], room: Room) -> list[str]:
     blocks = [[*heading(report), *situation(report)]]
     for part in parts:
-        blocks.append(SHOWN[part](report, None) if part in SHOWN else LOOKED_UP[part](process, report))
+        blocks.append(SHOWN[part](report, None, room) if part in SHOWN else LOOKED_UP[part](process, report))
         if part == "flow" and not blocks[-1]:
             blocks[-1] = [NO_FLOW]
     return joined(blocks)
@@ -56,7 +62,7 @@ def stats(arguments: argparse.Namespace) -> None:
             print("\n".join(running.printable(line) for line in answer.data.decode(errors="replace").splitlines()))
             return
         report = report_of(answer, process)
-        print(json.dumps(report) if arguments.json else "\n".join(whole_report(process, report, arguments.part or list(PARTS))))
+        print(json.dumps(report) if arguments.json else "\n".join(whole_report(process, report, arguments.part or list(PARTS), room())))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -69,15 +75,16 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--wait", type=asking.seconds, default=running.WAIT_SECONDS, metavar="SECONDS", help="for an answer; default: %(default)g")
     one = commands.add_parser("stats", parents=[common], help="print one report, of a running process or of a core file")
     what = one.add_mutually_exclusive_group(required=True)
-    what.add_argument("pid", type=int, nargs="?", metavar="PID", help=pid_help)
+    what.add_argument("pid", type=running.process_number, nargs="?", metavar="PID", help=pid_help)
     what.add_argument("--core", metavar="FILE", help="a core file, as the kernel, gcore or gdb's generate-core-file writes it")
     one.add_argument("--largest", type=int, default=ROWS, metavar="COUNT", help="of a core file: so many of the largest blocks; default: %(default)d")
     one.add_argument("--json", action="store_true", help="the report as the process writes it (docs/formats/stats-schema.json)")
     one.add_argument("--part", action="append", choices=(*PARTS, "largest"), help="only this part; may be given several times")
     live = commands.add_parser("top", parents=[common], help="show reports again and again, and what changes")
-    live.add_argument("pid", type=int, nargs="+", metavar="PID", help=pid_help)
+    live.add_argument("pid", type=running.process_number, nargs="+", metavar="PID", help=pid_help)
     live.add_argument("--interval", type=asking.seconds, default=top.INTERVAL_SECONDS, metavar="SECONDS", help="default: %(default)g")
     live.add_argument("--sort", choices=tuple(ORDERS), default="held", help="which classes come first; default: %(default)s")
+    live.add_argument("--json", action="store_true", help="a line for each process and report: as stats --json, with what changes a second")
     live.add_argument("--once", action="store_true", help="print one frame, from two reports, and end")
     return whole
 

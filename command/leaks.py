@@ -5,6 +5,7 @@ For tests: it exits with 1 if there are any that no suppression names."""
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import signal
@@ -132,9 +133,8 @@ def named_lines(text: str, full_names: bool) -> str:
     return text if tool is None else "\n".join(names.named(text, tool, full_names, symbols.CompiledCode()))
 
 
-def show(arguments: argparse.Namespace, text: str, suppressions: list[tuple[str, re.Pattern[str]]]) -> bool:
+def show(report: Report, suppressions: list[tuple[str, re.Pattern[str]]]) -> bool:
     """Shows a report. Returns whether it is one without leaks."""
-    report = report_of(named_lines(text, arguments.full_names))
     left, hidden = [], []
     for group in report.groups:
         (hidden if suppressed_by(group, suppressions) is not None else left).append(group)
@@ -150,16 +150,33 @@ def show(arguments: argparse.Namespace, text: str, suppressions: list[tuple[str,
     return report.is_checked and not any(group.kind == "direct" for group in left)
 
 
+def write_json(path: Path, reports: list[Report], suppressions: list[tuple[str, re.Pattern[str]]]) -> None:
+    rows = []
+    for report in reports:
+        groups = [{"kind": group.kind, "bytes": group.bytes, "blocks": group.blocks, "calls": [line.strip() for line in group.lines[1:]],
+                   "suppressed_by": suppressed_by(group, suppressions)} for group in report.groups]  # fmt: skip
+        rows.append({"title": report.title, "is_checked": report.is_checked, "groups": groups})
+    write(path, json.dumps({"processes": rows}) + "\n")
+
+
+def write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Wrong(f"cannot write '{path}': {error.strerror}") from error
+
+
 def parser() -> argparse.ArgumentParser:
     whole = nearest.Parser(
         prog="hakozuna leaks", usage="hakozuna leaks [OPTION...] PROGRAM [ARGUMENT...]",
-        description="Runs a program to its end, and shows the blocks that nothing reaches then, with the calls that allocated them.",
+        description="Runs a program to its end, and shows the blocks that it has leaked, with the calls that allocated them.",
         epilog="Exits with the program's status; if that is 0, with 1 if there are leaks or they could not be looked for. Every allocation is "
         "recorded, so the program is slower: --by-size records none.",
     )  # fmt: skip
     whole.add_argument("-s", "--suppressions", action="append", default=[], metavar="FILE", help="lines leak:NAME, as LeakSanitizer has them")
     whole.add_argument("--by-size", action="store_true", help="no calls, only sizes; the program runs at its usual speed")
     whole.add_argument("--children", action="store_true", help="the processes that the program starts, too")
+    whole.add_argument("--json", type=Path, metavar="FILE", help="write the leaks to this file as JSON, too")
     whole.add_argument("--full-names", action="store_true", help="C++ names with their arguments, and every call within headers of libraries")
     whole.add_argument("--library", required=True, help=argparse.SUPPRESS)
     whole.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -175,6 +192,8 @@ def main(words: list[str] | None = None) -> int:
         whole.error("the program is missing")
     try:
         suppressions = [each for path in arguments.suppressions for each in suppressions_of(path)]
+        if arguments.json is not None:
+            write(arguments.json, "")  # a mistake is named before the program has run
         usual = tempfile.gettempdir()
         with tempfile.TemporaryDirectory(prefix="hakozuna-leaks-", dir="/tmp" if "," in usual else usual) as folder:  # a comma ends a word
             try:
@@ -186,9 +205,16 @@ def main(words: list[str] | None = None) -> int:
     except Wrong as wrong:
         print(f"hakozuna leaks: {wrong}", file=sys.stderr)
         return REFUSED
-    if not texts:
+    reports = [report_of(named_lines(text, arguments.full_names)) for text in texts]
+    if not reports:
         print("hakozuna: leaks: not checked: the program did not end by exit or SIGTERM, or the library is not in it", file=sys.stderr)
-    is_clean = all([show(arguments, text, suppressions) for text in texts]) and bool(texts)
+    is_clean = all([show(report, suppressions) for report in reports]) and bool(reports)
+    if arguments.json is not None:
+        try:
+            write_json(arguments.json, reports, suppressions)
+        except Wrong as wrong:
+            print(f"hakozuna leaks: {wrong}", file=sys.stderr)
+            return REFUSED
     return status if status != 0 or is_clean else FOUND
 
 

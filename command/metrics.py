@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -63,7 +64,7 @@ METRICS = (
     Metric("mapped_bytes", "gauge", "Address space obtained for blocks.", of("heap", "mapped_bytes")),
     Metric("direct_blocks", "gauge", "Live blocks above 2 MiB.", of("heap", "mapping_count")),
     Metric("soft_limit_bytes", "gauge", "Soft limit of the heap; absent if there is none.", soft_limit),
-    Metric("keeper_running", "gauge", "1 while the library's own thread gives memory back.", of("rest", "keeper")),
+    Metric("keeper_running", "gauge", "1 while the library's own thread, which returns memory to the system, runs.", of("rest", "keeper")),
     Metric("process_resident_bytes", "gauge", "Resident memory of the whole process.", known("rss_bytes")),
     Metric("process_heap_resident_bytes", "gauge", "The heap's part of the process's resident memory, as the kernel counts it.", known("heap_rss_bytes")),
     Metric("process_threads", "gauge", "Threads of the process, with those of the library.", known("threads")),
@@ -108,6 +109,19 @@ def text_of(asked: list[int], reports: dict[int, dict], more: dict[str, str]) ->
     return "\n".join(lines) + "\n"
 
 
+def json_of(asked: list[int], reports: dict[int, dict], more: dict[str, str]) -> str:
+    """The same figures; null where a report does not say."""
+    rows = []
+    for pid in asked:
+        row: dict[str, object] = {"pid": pid, "up": pid in reports, "labels": more}
+        if pid in reports:
+            report = reports[pid]
+            row |= {"program": report["process"]["program"], "version": report["version"], "lane": lane_of(report)}
+            row |= {metric.name: metric.value(report) for metric in METRICS}
+        rows.append(row)
+    return json.dumps({"processes": rows}) + "\n"
+
+
 # ---- the command -----------------------------------------------------------------------------------
 
 
@@ -141,9 +155,10 @@ def label(text: str) -> tuple[str, str]:
 
 def parser() -> argparse.ArgumentParser:
     whole = nearest.Parser(prog="hakozuna metrics", description="Prints what processes keep in their heaps in Prometheus' text format.")
-    whole.add_argument("pid", type=int, nargs="+", metavar="PID", help="of a process that `hakozuna run --watch` or HAKOZUNA_STATS has started")
+    whole.add_argument("pid", type=running.process_number, nargs="+", metavar="PID", help="of a process that `hakozuna run --watch` or HAKOZUNA_STATS has started")
     whole.add_argument("-o", "--output", type=pathlib.Path, metavar="FILE", help="write FILE, replaced as a whole, instead of stdout")
     whole.add_argument("--label", type=label, action="append", default=[], metavar="NAME=VALUE", help="a label of each sample; may be given several times")
+    whole.add_argument("--json", action="store_true", help="the same figures as JSON")
     asking.add_signal_option(whole)
     whole.add_argument("--words", help="with --signal: the value of HAKOZUNA_STATS, for a program that overwrites its environment")
     whole.add_argument("--wait", type=asking.seconds, default=running.WAIT_SECONDS, metavar="SECONDS", help="for an answer; default: %(default)g")
@@ -169,7 +184,7 @@ def main(words: list[str] | None = None) -> int:
         print("hakozuna metrics: --words needs --signal", file=sys.stderr)
         return 2
     reports = collect(arguments)
-    text = text_of(arguments.pid, reports, dict(arguments.label))
+    text = (json_of if arguments.json else text_of)(arguments.pid, reports, dict(arguments.label))
     try:
         if arguments.output is not None:
             replace(arguments.output, text)

@@ -12,6 +12,7 @@ import sys
 from collections import defaultdict
 
 import nearest
+import running
 import symbols
 
 # As src/base/profile/callstack.c writes a call: "    ./server+0x16ba (main)", or an address alone.
@@ -58,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="Files are looked for from the current folder, as the program was called. Names come from llvm-symbolizer or addr2line.",
     )  # fmt: skip
     whole.add_argument("file", nargs="?", help="with what the program has written to stderr; default: standard input")
-    whole.add_argument("--pid", type=int, help="the process's number, to find code that its runtime has compiled in /tmp/perf-PID.map")
+    whole.add_argument("--pid", type=running.process_number, help="the process's number, to find code that its runtime has compiled in /tmp/perf-PID.map")
     whole.add_argument("--full-names", action="store_true", help="C++ names with their arguments, and every call within headers of libraries")
     return whole
 

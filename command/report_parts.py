@@ -19,7 +19,7 @@ MIB = 1 << 20
 ROWS = 10
 NEAR_LIMIT = 0.9
 OTHER_THREADS = 2**32 - 1
-NO_FLOW = "flow: no block has crossed threads, or none was counted: start the process by 'hakozuna run --watch --profile', or under a build with statistics"
+NO_FLOW = "flow: no block was freed by another thread, or none was counted: start the process by 'hakozuna run --watch --profile', or under a build with statistics"
 NO_LIMIT = 1 << 60  # a version 1 control group without a limit has a number near 2^63
 
 
@@ -127,11 +127,11 @@ def totals(new: dict, old: dict | None, room: Room = FREE) -> list[str]:
     live = ", ".join(f"{row['name']} {mib(row['live_bytes'])}" for row in new["ranges"] if row["live_bytes"] or row["name"] in ("small", "medium"))
     rows = [
         ("live", "live_bytes", f"in use by the program: {live}"),
-        ("resting", "cached_bytes", f"freed, kept for reuse: in threads' bins {mib(rest['bins_bytes'])}, in remote buffers {mib(rest['remote_bytes'])}, "
-         f"on the way home {mib(waiting)}, in the depot {mib(rest['depot_bytes'])}"),
+        ("cached", "cached_bytes", f"freed, kept for reuse: in thread caches {mib(rest['bins_bytes'])}, in remote buffers {mib(rest['remote_bytes'])}, "
+         f"on the way to pages {mib(waiting)}, in the depot {mib(rest['depot_bytes'])}"),
         ("free", "free_bytes", f"in pages that hold blocks {mib(heap['free_bytes'] - whole)}, whole pages {mib(whole)}; "
-         f"given back since the start {mib(heap['purged_bytes'])}"),
-        ("held", "resident_bytes", f"peak {mib(heap['peak_bytes'])}; a trim gives back at most {mib(heap['cached_bytes'] + heap['free_bytes'])}"),
+         f"returned to the system so far {mib(heap['purged_bytes'])}"),
+        ("held", "resident_bytes", f"peak {mib(heap['peak_bytes'])}; a trim returns at most {mib(heap['cached_bytes'] + heap['free_bytes'])}"),
     ]  # fmt: skip
     lines = []
     for name, key, what in rows:
@@ -152,13 +152,13 @@ def work(new: dict, old: dict | None, room: Room = FREE) -> list[str]:
     """What the threads do with the tiers behind their bins. Hits in bins are not counted, so this is no count of all calls."""
     if old is None:
         return []
-    names = {"refill": "bins refilled", "flush": "bins flushed", "page_create": "pages made", "page_retire": "pages retired",
-             "large_alloc": "blocks of no class allocated", "large_free": "freed"}  # fmt: skip
+    names = {"refill": "caches refilled", "flush": "caches flushed", "page_create": "pages made", "page_retire": "pages freed",
+             "large_alloc": "large blocks allocated", "large_free": "freed"}  # fmt: skip
     text = "each second: " + ", ".join(f"{text} {rate(new, old, 'counters', key) or 0:.0f}" for key, text in names.items())
     return [whole_parts(text, room.width)]
 
 
-SIZE_COLUMNS = [Column("live MiB", 8), Column("resting", 8, order=4), Column("free", 8, order=5), Column("held", 8), Column("blocks", 9, order=2)]
+SIZE_COLUMNS = [Column("live MiB", 8), Column("cached", 8, order=4), Column("free", 8, order=5), Column("held", 8), Column("blocks", 9, order=2)]
 UNUSED = Column("unused", 7, order=3)
 
 
@@ -259,7 +259,7 @@ def threads(new: dict, old: dict | None, room: Room = FREE) -> list[str]:
         cells.append([str(one["thread_id"]), running.printable(one["name"]), mib(one["bins_bytes"]), mib(one["remote_bytes"]), *changes, str(one["shard"]),
                       "parked" if one["parked"] else ""])  # fmt: skip
     changes = [Column("refills/s", 9, order=2), Column("flushes/s", 9, order=3)] if old else []
-    columns = [Column("thread", 8), Column("name", 15, is_text=True, more=more(len(cells), rows)), Column("in bins MiB", 11), Column("in buffer", 9),
+    columns = [Column("thread", 8), Column("name", 15, is_text=True, more=more(len(cells), rows)), Column("cached MiB", 11), Column("in buffer", 9),
                *changes, Column("shard", 5, order=1), Column("", 6, is_text=True)]  # fmt: skip
     return lay_out(columns, cells, room.width)
 
@@ -347,10 +347,10 @@ def process_part(process: running.Process, report: dict) -> list[str]:
     files, shared, anonymous = (kib(status, f"Rss{name}") for name in ("File", "Shmem", "Anon"))
     rows = [
         ("RSS", rss, f"peak {mib(kib(status, 'VmHWM'))}; swapped out {mib(kib(status, 'VmSwap'))}"),
-        ("of hakozuna", min(heap + tables, rss), f"blocks and free pages {most}{mib(heap)}, its tables at most {mib(tables)}"),
-        ("files", files, "programs and libraries, and files that are mapped"),
+        ("hakozuna", min(heap + tables, rss), f"blocks and free pages {most}{mib(heap)}, its tables at most {mib(tables)}"),
+        ("files", files, "programs, libraries and mapped files"),
         ("shared", shared, "shared memory"),
-        ("the rest", max(0, anonymous - heap - tables), "stacks, data of libraries, and what the program maps itself"),
+        ("other", max(0, anonymous - heap - tables), "stacks, data of libraries, and other mappings of the program"),
     ]
     cells = [[name, mib(value), percent(value, rss), what] for name, value, what in rows]
     return lay_out([Column("process", 12, is_text=True), Column("MiB", 8), Column("", 7), Column("", is_text=True)], cells)

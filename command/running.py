@@ -7,6 +7,7 @@ that memory; then the caller gives the words.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import ctypes
 import glob
@@ -24,6 +25,7 @@ REPORTER = "hakozuna-stats"  # the library's thread that writes reports
 LIBRARY = re.compile(r"/libhakozuna[^/\n]*\.so[^/\n]*$", re.MULTILINE)
 LOOK_SECONDS = 0.01  # from one look at the file to the next
 WAIT_SECONDS = 10.0
+PID_MAX = 2**31 - 1  # what the kernel can have
 RUN_OPTION = {"HAKOZUNA_STATS": "--watch", "HAKOZUNA_PROFILE": "--profile"}
 EXAMPLE = {"HAKOZUNA_STATS": "json,signal=URG,file=/tmp/%e.%p.stats", "HAKOZUNA_PROFILE": "signal=USR2,file=/tmp/%e.%p.heap"}
 DEFAULT_FILE = {"HAKOZUNA_STATS": "", "HAKOZUNA_PROFILE": "%e.%p.heap"}
@@ -147,7 +149,7 @@ class Process:
             if self.owner != me:
                 why = f"belongs to {user_name(self.owner)}, and you are {user_name(me)}"
             else:
-                why = "runs with rights that you do not have, so it cannot be looked at"
+                why = "runs with rights that you do not have, so it cannot be queried"
             raise Refused(f"process {self.number} {why}") from error
         except OSError as error:
             raise Refused(f"process {self.number} has ended") from error
@@ -207,11 +209,18 @@ class Process:
         return False
 
 
+def process_number(text: str) -> int:
+    """For argparse."""
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= PID_MAX):
+        raise argparse.ArgumentTypeError(f"'{text}': allowed is the number of a process, 1 to {PID_MAX}")
+    return int(text)
+
+
 # ---- asking ----------------------------------------------------------------------------------------
 
 
 def advice(variable: str) -> str:
-    return f"start it with {variable}={EXAMPLE[variable]}, or by 'hakozuna run {RUN_OPTION[variable]} PROGRAM' and ask without --signal"
+    return f"start it with {variable}={EXAMPLE[variable]}, or by 'hakozuna run {RUN_OPTION[variable]} PROGRAM' and query it without --signal"
 
 
 def words_for(process: Process, variable: str, told: str | None) -> Words:
@@ -240,7 +249,7 @@ def check(process: Process, words: Words) -> None:
         raise Refused(f"{has}, so its reports go to stderr: {advice(words.variable)}")
     if REPORTER not in process.threads():
         raise Refused(
-            f"{has}, and no thread '{REPORTER}': it is a child of the process that was asked (the word children asks it too), or it has "
+            f"{has}, and no thread '{REPORTER}': it is a child of the process that was started so (the option children includes it), or it has "
             "restricted its system calls"
         )
     if not process.catches(words.signal):  # the signal could end it

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import select
 import shutil
@@ -78,6 +79,7 @@ class State:
     order: str = "held"
     is_paused: bool = False
     chosen: int = 0  # the process whose tables are shown: its number, or 0 for the first
+    is_json: bool = False  # --json
 
 
 PROCESS_ORDERS: dict[str, Callable[[Watched], float]] = {
@@ -104,7 +106,7 @@ def processes(watched: list[Watched], room: parts.Room) -> list[str]:
         name = running.printable(one.new["process"]["program"])
         cells.append([str(one.process.number), name, *figures_of([parts.at(one.new, *key) for key in keys], one.growth())])
     title = Column("program", 15, is_text=True, more=parts.more(len(cells) - 1, watched))
-    columns = [Column("pid", 7), title, Column("live MiB", 8), Column("MiB/s", 8), Column("resting", 8, order=2), Column("free", 8, order=3),
+    columns = [Column("pid", 7), title, Column("live MiB", 8), Column("MiB/s", 8), Column("cached", 8, order=2), Column("free", 8, order=3),
                Column("held", 8), Column("RSS", 8, order=1)]  # fmt: skip
     return lay_out(columns, cells, room.width)
 
@@ -181,6 +183,15 @@ def plain_frame(watched: list[Watched], state: State) -> list[str]:
         if one.problem:
             blocks.append([f"no answer: {one.problem}"])
     return parts.joined(blocks)
+
+
+RATES = {"live_bytes": "heap", "cached_bytes": "heap", "free_bytes": "heap", "resident_bytes": "heap", "rss_bytes": "process"}
+
+
+def json_line(one: Watched) -> str:
+    """The report as the process writes it, and what has changed a second since the one before; null if that is not known."""
+    changes = {key: parts.rate(one.new, one.old, group, key) for key, group in RATES.items()}
+    return json.dumps({**one.new, "per_second": changes, "problem": one.problem})
 
 
 # ---- the terminal ----------------------------------------------------------------------------------
@@ -277,7 +288,9 @@ def living(watched: list[Watched]) -> list[Watched]:
 
 
 def show(watched: list[Watched], state: State, screen: Screen | None, is_first: bool) -> None:
-    if screen is not None:
+    if state.is_json:
+        print("\n".join(map(json_line, in_order(watched, state))), flush=True)
+    elif screen is not None:
         width, height = shutil.get_terminal_size()
         screen.show(screen_frame(watched, state, width, height))
     else:
@@ -305,7 +318,7 @@ def follow(watched: list[Watched], state: State, screen: Screen | None, interval
 
 
 def run(arguments: argparse.Namespace) -> None:
-    state = State(arguments.sort)
+    state = State(arguments.sort, is_json=arguments.json)
     with contextlib.ExitStack() as stack:
         watched = [Watched(stack.enter_context(running.Process(pid)), arguments) for pid in dict.fromkeys(arguments.pid)]
         if arguments.once:
@@ -314,7 +327,7 @@ def run(arguments: argparse.Namespace) -> None:
                 one.ask()
             show(watched, state, None, is_first=True)
             return
-        screen = stack.enter_context(Screen()) if sys.stdout.isatty() else None
+        screen = stack.enter_context(Screen()) if sys.stdout.isatty() and not state.is_json else None
         if screen is not None:
             show(watched, state, screen, is_first=True)
         follow(watched, state, screen, arguments.interval)

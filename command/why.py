@@ -5,6 +5,7 @@ It builds nothing. What share of its time a program spends in malloc, and which 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import pathlib
 import resource
@@ -28,9 +29,9 @@ class Refused(Exception):
 class Run:
     """Seconds, and bytes."""
 
-    wall: float
-    cpu: float
-    peak: int
+    wall_seconds: float
+    cpu_seconds: float
+    peak_bytes: int
 
 
 def run(argv: list[str], library: str | None) -> Run:
@@ -62,7 +63,7 @@ def measure(argv: list[str], library: str, budget: float) -> list[tuple[Run, Run
         order = (None, library) if len(pairs) % 2 == 0 else (library, None)
         found = {each: run(argv, each) for each in order}
         pairs.append((found[None], found[library]))
-        longest = max(theirs.wall + ours.wall for theirs, ours in pairs)
+        longest = max(theirs.wall_seconds + ours.wall_seconds for theirs, ours in pairs)
         if time.monotonic() + longest > end:
             break
     return pairs
@@ -70,18 +71,24 @@ def measure(argv: list[str], library: str, budget: float) -> list[tuple[Run, Run
 
 def sentences(pairs: list[tuple[Run, Run]], lane: str, own_peak: int) -> list[str]:
     """`own_peak`: of this program, which a child's peak is never below, since the kernel counts from before exec on."""
-    speeds = sorted(theirs.wall / max(ours.wall, 1e-9) for theirs, ours in pairs)
+    speeds = sorted(theirs.wall_seconds / max(ours.wall_seconds, 1e-9) for theirs, ours in pairs)
     middle = statistics.median(speeds)
     count = f"{len(pairs)} pair{'' if len(pairs) == 1 else 's'} of runs"
     line = f"Under {lane} the program is {middle:.3g} times as fast as under the C library's malloc ({count}, {speeds[0]:.3g} to {speeds[-1]:.3g})"
-    peaks = [statistics.median(run.peak for run in side) for side in zip(*pairs)]
+    peaks = [statistics.median(run.peak_bytes for run in side) for side in zip(*pairs)]
     if min(peaks) > 1.1 * own_peak:
         line += f", with {peaks[1] / peaks[0]:.3g} times the peak memory"
     if speeds[0] <= 1 <= speeds[-1]:
         line += ". That is no difference"
-    cpu = statistics.median(theirs.cpu for theirs, _ in pairs)
-    wall = statistics.median(theirs.wall for theirs, _ in pairs)
+    cpu = statistics.median(theirs.cpu_seconds for theirs, _ in pairs)
+    wall = statistics.median(theirs.wall_seconds for theirs, _ in pairs)
     return [f"{line}.", f"A run takes {wall:.3g} s, and {cpu:.3g} s of CPU time.", MORE]
+
+
+def json_of(pairs: list[tuple[Run, Run]], lane: str) -> str:
+    """`times_as_fast`: the median of all pairs."""
+    rows = [{"c_library": vars(theirs), "hakozuna": vars(ours)} for theirs, ours in pairs]
+    return json.dumps({"lane": lane, "times_as_fast": statistics.median(a.wall_seconds / max(b.wall_seconds, 1e-9) for a, b in pairs), "pairs": rows})
 
 
 def lane_of(library: str) -> str:
@@ -94,6 +101,7 @@ def parser() -> argparse.ArgumentParser:
                            epilog="The program gets no input, and its output is thrown away. With hakobench installed, this is `hakobench why`.")  # fmt: skip
     whole.add_argument("--library", required=True, help=argparse.SUPPRESS)
     whole.add_argument("--budget", type=float, default=BUDGET_SECONDS, metavar="SECONDS", help="for all runs together, about; default: %(default)g")
+    whole.add_argument("--json", action="store_true", help="every run, as JSON; as the first option also where hakobench is installed")
     whole.add_argument("program")
     whole.add_argument("arguments", nargs=argparse.REMAINDER)
     return whole
@@ -110,6 +118,9 @@ def main(words: list[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    if arguments.json:
+        print(json_of(pairs, lane_of(arguments.library)))
+        return 0
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print("\n".join(sentences(pairs, lane_of(arguments.library), own)))
     return 0

@@ -38,11 +38,11 @@ PART = re.compile(r'^#define HZ_[A-Z]+_FIGURE +"(?P<name>[a-z0-9_]+)"$', re.MULT
 GROUPS = {
     "counters": "Blocks of all classes, pages and threads.",
     "mid": "Blocks above 2 KiB and up to 2 MiB.",
-    "remote": "Blocks that go home. `push_objs`, `pageq_enq`, `pop_calls`, `pageq_deq`, `drain_total` and `blocks_per_100_pages` stay 0\nunless "
+    "remote": "Blocks that return to their shard. `push_objs`, `pageq_enq`, `pop_calls`, `pageq_deq`, `drain_total` and `blocks_per_100_pages` stay 0\nunless "
     "blocks are sent to their pages: lane hz4-pageq, and hz3 with `HZ_PAGE_LOCAL_REMOTE=1`.",
     "os": "Memory from the operating system.",
     "locks": "A shard's lock, `exclusive`.",
-    "rest": "Bytes of free memory, by where it rests ([memory](memory.md)). Only the arena's say how much of it is resident: elsewhere free and live blocks share "
+    "rest": "Cached and free bytes, by where they are ([memory](memory.md)). Only the arena's say how much of it is resident: elsewhere free and live blocks share "
     "pages.",
     "threads": "One row for each thread of the program that has a thread block, but for the keeper.",
 }
@@ -89,7 +89,7 @@ COMPUTED = [
     Counter("rest", "depot_bytes", "SUM", "freed blocks in the depot"),
     Counter("rest", "pages_bytes", "SUM", "free blocks in pages that hold memory: the slack"),
     Counter("rest", "arena_bytes", "SUM", "free pages and units that hold memory"),
-    Counter("rest", "hollow_bytes", "SUM", "bytes of free blocks and unused ends of pages that hold no memory: given back or never touched"),
+    Counter("rest", "hollow_bytes", "SUM", "bytes of free blocks and unused ends of pages that hold no memory: returned to the system or never touched"),
     Counter("rest", "keeper", "SUM", "1 while the keeper runs"),
     Counter("threads", "number", "SUM", "number of the thread block; a later thread can get the same"),
     Counter("threads", "thread_id", "SUM", "the kernel's number of the thread; 0 if not known: archives, `dlopen`, a fork's child, a first thread that allocates early"),

@@ -63,7 +63,7 @@ def size_text(count: int) -> str:
 
 
 def bounds_table(root: pathlib.Path) -> list[str]:
-    rows = ["| when | bytes | for each thread | at most | plus recent *out* |", "|---|---|---|---|---|"]
+    rows = ["| when | bytes | for each thread | at most | plus recent *taken* |", "|---|---|---|---|---|"]
     for _, fixed, thread, most, share, text in lines(root, BOUNDS, "BOUND", BOUND):
         cells = (size(fixed), size(thread), size(most))
         shown = [size_text(cell) if cell else "-" for cell in cells]

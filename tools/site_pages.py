@@ -54,6 +54,20 @@ def linked(text: str, page: pathlib.Path, known: dict[pathlib.Path, str]) -> str
     return re.sub(r"\0(\d+)\0", lambda found: marks[int(found[1])], LINK.sub(link, bare))
 
 
+def for_the_site(text: str) -> str:
+    """As the site's Markdown reads it: a fence names only a language, and code in a table has its bars as entities."""
+    text = re.sub(r"(?m)^(```\w+) [^\n]+$", r"\1", text)
+
+    def row(found: re.Match) -> str:
+        return re.sub(r"`([^`\n]*\\\|[^`\n]*)`", code, found[0])
+
+    def code(found: re.Match) -> str:
+        escaped = found[1].replace("&", "&amp;").replace("<", "&lt;").replace("\\|", "&#124;")
+        return f"<code>{escaped}</code>"
+
+    return re.sub(r"(?m)^\|.*$", row, text)
+
+
 def write_pages(root: pathlib.Path, out: pathlib.Path) -> None:
     known = pages(root)
     shutil.rmtree(out, ignore_errors=True)
@@ -61,7 +75,7 @@ def write_pages(root: pathlib.Path, out: pathlib.Path) -> None:
         path = out / site
         path.parent.mkdir(parents=True, exist_ok=True)
         if file.suffix == ".md":
-            path.write_text(linked(file.read_text(encoding="utf-8"), file, known), encoding="utf-8")
+            path.write_text(for_the_site(linked(file.read_text(encoding="utf-8"), file, known)), encoding="utf-8")
         else:
             shutil.copyfile(file, path)
 

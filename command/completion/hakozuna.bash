@@ -1,4 +1,4 @@
-# Completion of hakozuna(1) for bash: commands, options, lanes, and the processes that can be asked.
+# Completion of hakozuna(1) for bash: commands, options, lanes, and the processes that can be queried.
 
 # Processes that have a thread of the library that answers, or that writes reports.
 _hakozuna_processes() {
@@ -31,14 +31,14 @@ _hakozuna() {
     if ((COMP_CWORD > 1)); then
         case ${COMP_WORDS[1]} in
         stats) _hakozuna_offer "$(_hakozuna_processes) --core --json --largest --part --signal --wait --words --help" file ;;
-        top) _hakozuna_offer "$(_hakozuna_processes) --interval --once --signal --sort --wait --words --help" ;;
-        metrics) _hakozuna_offer "$(_hakozuna_processes) --label --output --signal --wait --words --help" file ;;
+        top) _hakozuna_offer "$(_hakozuna_processes) --interval --json --once --signal --sort --wait --words --help" ;;
+        metrics) _hakozuna_offer "$(_hakozuna_processes) --json --label --output --signal --wait --words --help" file ;;
         profile) _hakozuna_offer "$(_hakozuna_processes) list pprof folded leaks threads flow --help" file ;;
         names) _hakozuna_offer "--full-names --help" file ;;
-        leaks) _hakozuna_offer "--suppressions --by-size --children --full-names --help" program ;;
+        leaks) _hakozuna_offer "--suppressions --by-size --json --children --full-names --help" program ;;
         path) _hakozuna_offer "-l --lane --help" ;;
-        lanes) _hakozuna_offer "--help" ;;
-        why) _hakozuna_offer "--budget --help" program ;;
+        lanes) _hakozuna_offer "--json --help" ;;
+        why) _hakozuna_offer "--budget --json --help" program ;;
         esac
         case ${COMP_WORDS[1]} in
         stats | top | metrics | profile | leaks | names | path | lanes | why) return ;;

@@ -184,20 +184,20 @@ HZ_API int hz_zone_stats_get(struct hz_zone *zone, struct hz_zone_stats *out, si
 
 /* ---- statistics, and returning memory ---------------------------------------------------------- */
 
-/* Returns as much memory to the OS as it can: what rests in the caches of all threads and between them,
-   all free pages, and the parts of other pages that hold no live block. In the cache of another thread
+/* Returns as much memory to the OS as it can: the cached blocks of all threads and those that threads share, all free
+   pages, and the parts of other pages that hold no live block. In the cache of another thread
    two blocks of each size up to 2 KiB may stay; docs/memory.md says when. Returns the number of bytes given to the
    OS. Ends even if other threads keep allocating. A call takes milliseconds, so keep it out of hot loops. */
 HZ_API size_t hz_purge(void);
 
-/* For a thread that will not allocate for a while, such as a worker that waits for its next task: sends home what the
-   calling thread keeps for reuse, that is, all blocks in its bins and its remote buffer. Pages that become empty by
-   that rest for other threads or go back to the OS in time, as docs/memory.md says; hz_purge returns them at once. The
-   thread may allocate again at any time, and then fills its bins anew. Takes about a microsecond for each hundred
-   blocks. In a process with a keeper a sleeping thread's bins go home by themselves within seconds. */
+/* For a thread that will not allocate for a while, such as a worker that waits for its next task: returns all blocks in
+   the calling thread's cache to their pages. Other threads can use pages that become empty, or they return to the OS in
+   time, as docs/memory.md says; hz_purge returns them at once. The thread may allocate again at any time, and then
+   fills its cache anew. Takes about a microsecond for each hundred blocks. In a process with a keeper the cache of a
+   sleeping thread is returned by itself within seconds. */
 HZ_API void hz_thread_idle(void);
 
-/* Limits what the heap may hold, in bytes: memory in use, and free memory that was not given back yet. A block
+/* Limits what the heap may hold, in bytes: memory in use, and free memory that was not returned yet. A block
    above 64 KiB counts in full, touched or not. 0 means no limit.
    Above `soft_bytes` no free pages are kept, and an allocation that notices it purges as hz_purge does, for at
    most a sixteenth of the time, or sooner when the heap has grown by 1/32; if the heap still holds more, the
@@ -238,8 +238,8 @@ HZ_API const char *hz_config_string(void);
 enum hz_stats_format { HZ_STATS_TEXT = 0, HZ_STATS_JSON = 1, HZ_STATS_VERBOSE = 2 };
 
 /* Writes a report of the heap to a file descriptor. HZ_STATS_TEXT is for people: the first five lines say how much
-   memory is live, rests, is free, and how much of the process's memory that is, in MiB; then come the ranges of sizes,
-   the classes that hold most, and what each thread keeps for reuse. HZ_STATS_VERBOSE adds all classes and threads, the
+   memory is live, cached, free, and how much of the process's memory that is, in MiB; then come the ranges of sizes,
+   the classes that hold most, and how much each thread caches. HZ_STATS_VERBOSE adds all classes and threads, the
    counters and the configuration. HZ_STATS_JSON has all of it in one line for programs
    (docs/formats/stats-schema.json). Allocates nothing, and holds no lock while it writes. Reads /proc/self, unless the
    program has restricted its system calls. Returns 0, or -1 with errno set to EINVAL (unknown format) or to an error of
@@ -251,14 +251,14 @@ HZ_API int hz_stats_print(int fd, enum hz_stats_format format);
    add members at the end; hz_stats_get is told how many the program knows. */
 struct hz_stats {
     size_t live_bytes;     /* allocated and not yet freed, with all the memory that the blocks take */
-    size_t cached_bytes;   /* freed blocks in bins, buffers, the depot and, in lanes that have some, mailboxes */
+    size_t cached_bytes;   /* freed blocks that are cached: by threads, between threads, on the way to their pages */
     size_t free_bytes;     /* free space in pages that hold blocks, and free pages; not what was purged or untouched */
     size_t resident_bytes; /* live_bytes + cached_bytes + free_bytes: an upper bound of the heap's RSS */
     size_t mapped_bytes;   /* address space obtained from the OS for blocks */
     size_t purged_bytes;   /* memory returned to the OS since the program started */
     size_t mapping_count;  /* live direct mappings (blocks above 2 MiB) */
-    size_t peak_bytes;     /* the highest resident_bytes since the start, or since hz_stats_peak_reset; noted when
-                              memory is handed out, and now */
+    size_t peak_bytes;     /* the highest resident_bytes since the start, or since hz_stats_peak_reset; measured at
+                              allocations, and now */
 };
 
 /* Fills *out. `bytes`: sizeof(*out), the size of the struct in the header that the program was compiled with. The
@@ -270,14 +270,14 @@ HZ_API int hz_stats_get(struct hz_stats *out, size_t bytes);
    thread makes at that moment may still count for the old peak. Any thread. */
 HZ_API void hz_stats_peak_reset(void);
 
-/* What a thread keeps for reuse. The heap profile (docs/profile.md) estimates how much of the live memory each thread
+/* What a thread caches. The heap profile (docs/profile.md) estimates how much of the live memory each thread
    has allocated. A later version can add members at the end, as for struct hz_stats. */
 struct hz_thread_stats {
     unsigned thread_id;  /* the kernel's number of the thread; 0: not known */
     unsigned shard;      /* number of the shard that the thread belongs to; threads can share one */
-    int is_parked;       /* 1: the thread has not allocated for a while, and its bins were emptied */
-    size_t cached_bytes; /* freed blocks that rest in the thread's bins and its remote buffer */
-    size_t remote_bytes; /* of these, blocks in the remote buffer, which go home to other shards */
+    int is_parked;       /* 1: the thread has not allocated for a while, and its cache was emptied */
+    size_t cached_bytes; /* freed blocks in the thread's cache and its remote buffer */
+    size_t remote_bytes; /* of these, blocks in the remote buffer, which return to other shards */
 };
 
 /* Fills *out for the calling thread; with zeros if it has not allocated yet. `bytes`: sizeof(*out), as for
@@ -307,7 +307,7 @@ struct hz_leaks {
     size_t is_exact; /* 0: a thread was inside malloc or free for a second. Blocks that it may have count as reached */
 };
 
-/* Looks for leaks, fills *out, and writes a report to the descriptor `fd`, unless it is -1: leaks by call stack, where
+/* Looks for leaks, fills *out, and writes a report to the descriptor `fd`, unless it is -1: leaks by stack trace, where
    they were sampled (HAKOZUNA_PROFILE), else by size. `bytes`: sizeof(*out), as for hz_stats_get.
    Stops all other threads meanwhile, as a debugger does (ptrace), for about a second for each GiB of memory in use. A
    system call in which a thread waits can end with EINTR then (signal(7) lists these). The calling thread must hold no
@@ -353,7 +353,7 @@ struct hz_sampling_event {
     unsigned allocated_by;    /* thread_id of the thread that allocated the block; the same at its free */
     const void *const *stack; /* return addresses of the allocation, the innermost first; also at the free. The array
                                  stays valid until the process ends */
-    size_t depth;             /* addresses in `stack`: 0 to 64. 0 where there are no call stacks (musl) */
+    size_t depth;             /* addresses in `stack`: 0 to 64. 0 where there are no stack traces (musl) */
 };
 
 /* Registers a callback for sampled events; NULL removes it. There is only one, as for hz_limit_notify: a new callback

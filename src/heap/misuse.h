@@ -14,7 +14,7 @@
 #define HZ_IN_USABLE_SIZE "found in " HZ_CALLED("malloc_usable_size", "hz_usable_size")
 #define HZ_FOUND_IN_BIN   HZ_IN_FREE ": the thread's cache has it"
 #define HZ_FOUND_IN_PAGE  HZ_IN_FREE ": its page has it"
-#define HZ_FOUND_LATER    "found later, on its way home"
+#define HZ_FOUND_LATER    "found later, on the way to its page"
 /* Of a block that was written to after its free: where it rested. */
 #define HZ_FOUND_IN_MALLOC    "found in " HZ_CALLED("malloc", "hz_malloc")
 #define HZ_WRITTEN_IN_BIN     "found when it left a thread's bin"

@@ -186,7 +186,7 @@ def test_a_forks_child_that_was_not_asked(folder):
     with preloaded("listen", FORKS, XDG_RUNTIME_DIR=str(folder)) as service:
         child = int(service.process.stdout.readline())
         answers(service)
-        refused(2, rf"process {child} is asked to listen, and does not: it is a child of .* \(the word children asks it too\).*", child)
+        refused(2, rf"process {child} was started to listen, and does not: it is a child of .* \(the option children includes it\).*", child)
 
 
 def test_a_program_after_exec_takes_the_socket_over(folder):
@@ -258,7 +258,7 @@ def test_a_program_that_restricts_its_system_calls(folder):
         assert sockets(folder) == []
         with running.Process(service.pid) as process:
             assert "hakozuna-ask" not in process.threads()
-        refused(2, rf"process {service.pid} is asked to listen, and does not: .* restricted its system calls.*", service.pid)
+        refused(2, rf"process {service.pid} was started to listen, and does not: .* restricted its system calls.*", service.pid)
 
 
 def test_a_namespace_that_wants_one_thread(folder):
@@ -473,11 +473,11 @@ def test_a_folder_whose_path_is_too_long(folder):
 
 
 @pytest.mark.parametrize(
-    ("words", "more"), [(None, ""), ("json,exit", ""), ("json,signal=USR2,file=/dev/null", "; --signal asks by the signal that it names")]
+    ("words", "more"), [(None, ""), ("json,exit", ""), ("json,signal=USR2,file=/dev/null", "; --signal queries it by the signal that it names")]
 )
 def test_a_process_that_does_not_listen(words, more):
     with preloaded(words) as service:
-        refused(2, f"process {service.pid} does not listen, so it cannot be asked: {HINT}{more}", service.pid)
+        refused(2, f"process {service.pid} does not listen, so it cannot be queried: {HINT}{more}", service.pid)
         service.grow(1)
 
 

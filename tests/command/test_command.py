@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import re
@@ -116,6 +117,12 @@ def test_every_lane_by_one_name():
         assert run(*words, "printenv", "LD_PRELOAD").stdout.endswith("/libhakozuna-hz4.so.0\n")
 
 
+def test_lanes_as_json():
+    found = json.loads(run("lanes", "--json").stdout)
+    assert [each["lane"] for each in found] == listed()
+    assert [each["lane"] for each in found if each["is_default"]] == ["hz3-scale"] and all(each["about"] for each in found)
+
+
 def test_the_pages_have_the_same_names():
     """And a text for each lane that is installed."""
     texts = dict(line.split(maxsplit=1) for line in run("lanes").stdout.splitlines())
@@ -180,6 +187,9 @@ def test_why_without_hakobench(tmp_path):
     assert re.match(r"Under hz3-scale the program is [\d.]+ times as fast as under the C library's malloc \(\d+ pairs? of runs, [\d.]+ to [\d.]+\)", lines[0])
     assert re.fullmatch(r"A run takes [\d.e-]+ s, and [\d.e-]+ s of CPU time\.", lines[1]) and "hakobench" in lines[2]
     assert (tmp_path / "file").read_text().count("\n") == 1000
+    found = json.loads(run("why", "--json", "--budget", "0.1", "sh", "-c", ":", PATH=path).stdout)
+    assert found["lane"] == "hz3-scale" and found["times_as_fast"] > 0
+    assert set(found["pairs"][0]) == {"c_library", "hakozuna"} and set(found["pairs"][0]["hakozuna"]) == {"wall_seconds", "cpu_seconds", "peak_bytes"}
     done = run("why", "none", PATH=path)
     assert (done.returncode, done.stderr) == (2, "hakozuna why: cannot run 'none': No such file or directory\n")
     done = run("why", "sh", "-c", "exit 3", PATH=path)
@@ -193,6 +203,8 @@ def test_why_is_hakobenchs_where_that_is(tmp_path):
     (tmp_path / "bin/hakobench").write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
     (tmp_path / "bin/hakobench").chmod(0o755)
     assert run("why", "--budget", "3", "true", "a b", PATH=path).stdout == "why|--budget|3|true|a b|"
+    (tmp_path / "bin/python3").symlink_to(os.path.realpath(sys.executable))
+    assert "pairs" in json.loads(run("why", "--json", "--budget", "0.1", "true", PATH=f"{path}:/usr/bin:/bin").stdout), "that has no JSON"
 
 
 # ---- completion ------------------------------------------------------------------------------------

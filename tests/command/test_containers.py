@@ -1,5 +1,5 @@
 """A process in a container, with its own processes, mounts and users and a root that cannot be written, is asked from outside and
-from inside (docs/containers.md#asking-a-process-in-a-container)."""
+from inside (docs/containers.md#query-a-process-in-a-container)."""
 
 import json
 import os

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import math
 import os
 import pathlib
@@ -84,11 +85,41 @@ def test_text(stream: pathlib.Path) -> None:
     assert run("folded", stream, "--since", "1").stdout == f"prog+0x400004;prog+0x40000f {round(900 * SCALE)}\n"
     lines = run("leaks", stream).stdout.splitlines()
     error = round(100 * math.sqrt(16 * math.exp(-0.1)) / 16)  # 16 samples of one size, each with the chance 1 - exp(-0.1)
-    assert lines[0] == f"prog, process 77: live: 0.02 MiB ±{error} %, 16 samples, in about 168 blocks of 1 call stack"
+    assert lines[0] == f"prog, process 77: live: 0.02 MiB ±{error} %, 16 samples, in about 168 blocks of 1 stack trace"
     assert lines[1] == f"  0.02 MiB ±{error} %, 16 samples, 100.0 % of all, in about 168 blocks, allocated by:"
     assert lines[2:] == ["    prog+0x40000f", "    prog+0x400004"]
     assert run("leaks", stream, "--since", "1").stdout.startswith("prog, process 77: grew: ")
-    assert [line.split()[0] for line in run("list", stream).stdout.splitlines()] == ["moment", "1", "2"]
+    assert [line.split()[0] for line in run("list", stream).stdout.splitlines()] == ["snapshot", "1", "2"]
+
+
+def parsed(*words: str | pathlib.Path) -> dict:
+    done = run(*words, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def test_the_same_figures_as_json(stream: pathlib.Path) -> None:
+    assert [(each["snapshot"], each["pid"], each["sites"]) for each in parsed("list", stream)["snapshots"]] == [(1, 77, 2), (2, 77, 2)]
+    live = parsed("leaks", stream, "--no-symbols")
+    assert (live["program"], live["pid"], live["kind"], live["rate_bytes"]) == ("prog", 77, "live", 1000)
+    (stack,) = live["stacks"]
+    assert stack["bytes"] == live["total"]["bytes"] == round(1500 * SCALE) and (stack["blocks"], stack["samples"]) == (round(16 * SCALE), 16)
+    assert [frame["function"] for frame in stack["frames"]] == ["prog+0x40000f", "prog+0x400004"]
+    assert parsed("leaks", stream, "--since", "1")["kind"] == "grew"
+    stream.write_bytes(b"".join(CROSSING))
+    threads = parsed("threads", stream, "--at", "1")["threads"]
+    assert [(each["thread_id"], each["name"], each["bytes"]) for each in threads] == [(1, "", 3 * MIB), (2, "a worker", MIB)]
+    assert len(parsed("threads", stream, "--at", "1", "--count", "1")["threads"]) == 1
+    flow = parsed("flow", stream)
+    (pair_found,) = flow["pairs"]
+    assert (pair_found["allocated_by"]["thread_id"], pair_found["freed_by"]["thread_id"], pair_found["bytes"]) == (1, 2, 15 * MIB)
+    assert flow["other_pairs_bytes"] == 3 * MIB and [frame["function"] for frame in flow["stacks"][0]["frames"]] == ["prog+0x40000f", "prog+0x400004"]
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "many", "1000001"])
+def test_a_number_of_rows_that_cannot_be(stream: pathlib.Path, count: str) -> None:
+    done = run("leaks", stream, "--count", count)
+    assert done.returncode == 2 and f"'{count}': allowed are 1 to 1000000" in done.stderr
 
 
 def test_the_librarys_own_functions_are_left_out(stream: pathlib.Path) -> None:
@@ -230,8 +261,8 @@ def test_bad_streams(stream: pathlib.Path, data: bytes, message: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--at", "3"], "moment 3; the file has moments 1 to 2"),
-        (["--since", "0"], "moment 0; the file has moments 1 to 2"),
+        (["--at", "3"], "snapshot 3; the file has snapshots 1 to 2"),
+        (["--since", "0"], "snapshot 0; the file has snapshots 1 to 2"),
     ],
 )
 def test_bad_moments(stream: pathlib.Path, words: list[str], message: str) -> None:
@@ -241,7 +272,7 @@ def test_bad_moments(stream: pathlib.Path, words: list[str], message: str) -> No
 
 def test_moments_of_two_processes(stream: pathlib.Path) -> None:
     stream.write_bytes(ONE + moment(pid=78))
-    assert "moment 1 is of process 77, the other of 78" in run("leaks", stream, "--since", "1").stderr
+    assert "snapshot 1 is of process 77, the other of 78" in run("leaks", stream, "--since", "1").stderr
 
 
 def test_a_file_that_is_not_there(tmp_path: pathlib.Path) -> None:

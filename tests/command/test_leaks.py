@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
@@ -21,6 +22,7 @@ SOURCE = """
 #include <string.h>
 #include <unistd.h>
 __attribute__((noinline)) static void lost_here(void) { memset(malloc(100), 1, 100); }
+__attribute__((noinline)) static void lost_large(size_t size) { memset(malloc(size), 1, 100); }
 __attribute__((noinline)) static void lost_there(void) {
     void **outer = malloc(200);
     outer[0] = malloc(50);
@@ -38,6 +40,9 @@ int main(int argc, char **argv) {
             lost_here();
         if (strcmp(argv[i], "there") == 0)
             lost_there();
+        if (strcmp(argv[i], "large") == 0)
+            for (int j = 0; j < 200; j++)
+                lost_large(100000 + (size_t)j % 2 * 3000000);
         if (strcmp(argv[i], "_exit") == 0)
             _exit(0);
         if (strcmp(argv[i], "fail") == 0)
@@ -70,6 +75,32 @@ def test_leaks_are_shown_with_their_calls(program: pathlib.Path) -> None:
     assert [(group.kind, group.blocks) for group in report.groups] == [("direct", 1), ("direct", 1), ("indirect", 1)], done.stderr
     assert "lost_there" in report.groups[0].lines[1] and "lost_here" in report.groups[1].lines[1]
     assert "main" in report.groups[2].lines[2]
+
+
+@needs_tool
+def test_large_blocks_have_their_calls_too(program: pathlib.Path) -> None:
+    """They begin at different distances behind the place that the search finds."""
+    done = run(program, "large")
+    assert done.returncode == leaks.FOUND and "not sampled" not in done.stderr, done.stderr
+    groups = leaks.report_of(done.stderr).groups
+    assert sum(group.blocks for group in groups) == 200 and all("lost_large" in "".join(group.lines[1:2]) for group in groups)
+
+
+@needs_tool
+def test_leaks_as_json(program: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "supp").write_text("leak:lost_here")
+    done = run("--json", tmp_path / "found.json", "-s", tmp_path / "supp", program, "here", "there")
+    assert done.returncode == leaks.FOUND
+    (process,) = json.loads((tmp_path / "found.json").read_text())["processes"]
+    assert process["is_checked"] and [(group["kind"], group["blocks"]) for group in process["groups"]] == [("direct", 1), ("direct", 1), ("indirect", 1)]
+    assert [group["suppressed_by"] for group in process["groups"]] == [None, "lost_here", None]
+    assert "lost_there" in process["groups"][0]["calls"][0]
+
+
+def test_a_file_for_json_that_cannot_be_written(tmp_path: pathlib.Path) -> None:
+    done = run("--json", tmp_path / "none/found.json", "sh", "-c", f"touch {tmp_path}/ran")
+    assert (done.returncode, done.stderr) == (leaks.REFUSED, f"hakozuna leaks: cannot write '{tmp_path}/none/found.json': No such file or directory\n")
+    assert not (tmp_path / "ran").exists(), "it is named before the program runs"
 
 
 def test_nothing_is_said_of_a_program_without_leaks(program: pathlib.Path) -> None:

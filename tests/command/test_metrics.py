@@ -49,6 +49,24 @@ def test_a_process(tmp_path):
     assert info.labels == {"program": "python3", "pid": str(service.pid), "version": report["version"], "lane": "hz4"}
 
 
+def test_the_same_as_json(tmp_path):
+    with watched(tmp_path, "--watch", "--lane", "hz4") as service:
+        done = asked(service.pid, GONE, "--label", "service=web", "--json")
+        text = samples(good(asked(service.pid)))
+    assert (done.returncode, done.stderr) == (1, f"hakozuna metrics: there is no process {GONE}\n")
+    one, gone = json.loads(done.stdout)["processes"]
+    assert gone == {"pid": GONE, "up": False, "labels": {"service": "web"}}
+    assert (one["pid"], one["up"], one["program"], one["lane"], one["labels"]) == (service.pid, True, "python3", "hz4", {"service": "web"})
+    assert set(one) == {"pid", "up", "labels", "program", "version", "lane", *(metric.name for metric in metrics.METRICS)}
+    assert one["live_bytes"] == text["hakozuna_live_bytes"][str(service.pid)]
+
+
+@pytest.mark.parametrize("pid", ["abc", "0", "-1", "1.5", "99999999999"])
+def test_a_number_that_no_process_has(pid):
+    done = asked("--", pid)
+    assert (done.returncode, done.stdout) == (2, "") and f"'{pid}': allowed is the number of a process, 1 to 2147483647" in done.stderr
+
+
 def test_each_metric_has_its_type_and_its_help(tmp_path):
     with watched(tmp_path, "--watch") as service:
         found = families(good(asked(service.pid)))

@@ -102,7 +102,7 @@ def test_a_program_that_run_has_started(folder):
     with watched(folder, "--watch") as service:
         text = good(stats(service.pid))
         assert HEAD.search(text)[1] == str(service.pid)
-        for part in ("live ", "resting ", "free ", "held ", "RSS ", "sizes ", "classes that hold most", "  thread", "process ", "limits "):
+        for part in ("live ", "cached ", "free ", "held ", "RSS ", "sizes ", "classes that hold most", "  thread", "process ", "limits "):
             assert re.search(rf"(?m)^{part}", text), f"no {part}"
         place = folder / "hakozuna"
         assert stat.S_IMODE(place.stat().st_mode) == 0o700
@@ -179,7 +179,7 @@ def test_one_frame(tmp_path):
         text = good(called("heap_stats.py", "top", service.pid, "--once", "--interval", "0.1"))
     assert len(HEAD.findall(text)) == 1
     assert re.search(r"(?m)^live +\d+\.\d\d MiB +\d+\.\d % +(0|[+-]\d+\.\d\d) MiB/s  in use by the program: small ", text)
-    assert "each second: bins refilled " in text and "blocks/s" in text and "refills/s" in text
+    assert "each second: caches refilled " in text and "blocks/s" in text and "refills/s" in text
 
 
 def test_a_process_that_ends_ends_top(tmp_path):
@@ -216,7 +216,7 @@ def test_what_changes_is_shown_a_second(report):
     new["threads"][0]["name"] = "a\x1b[2J"
     text = frame(new, report)
     assert re.search(r"(?m)^live .*% +\+2\.00 MiB/s  in use", text)
-    assert "bins refilled 14, bins flushed 0," in text
+    assert "caches refilled 14, caches flushed 0," in text
     assert re.search(rf"(?m)^{new['classes'][0]['block_bytes']} B .* \+6 ", text)
     assert re.search(r"(?m)a\?\[2J .* 0 +\+4 ", text)
     same = frame(report, report)
@@ -227,7 +227,7 @@ def test_shares_and_sums_are_those_of_the_report(report):
     heap = report["heap"]
     text = "\n".join(report_parts.totals(report, None))
     assert f"{heap['live_bytes'] / (1 << 20):.2f}" in text
-    assert f"a trim gives back at most {(heap['cached_bytes'] + heap['free_bytes']) / (1 << 20):.2f}" in text
+    assert f"a trim returns at most {(heap['cached_bytes'] + heap['free_bytes']) / (1 << 20):.2f}" in text
     assert [report_parts.size(value) for value in (48, 2048, 2097152, 1536)] == ["48 B", "2 KiB", "2 MiB", "1536 B"]
 
 
@@ -250,7 +250,7 @@ def test_a_near_limit(monkeypatch):
 def test_a_profile_of_a_running_process(tmp_path):
     with watched(tmp_path, "--profile") as service:
         text = good(called("heap_profile.py", service.pid, "--count", "1", "--no-symbols", "--keep", tmp_path / "kept"))
-        assert re.match(rf"python3, process {service.pid}: live: \d+\.\d\d MiB ±\d+ %, \d+ samples, in about \d+ blocks of \d+ call stacks\n  \d+\.\d\d MiB ±", text)
+        assert re.match(rf"python3, process {service.pid}: live: \d+\.\d\d MiB ±\d+ %, \d+ samples, in about \d+ blocks of \d+ stack traces\n  \d+\.\d\d MiB ±", text)
         assert "     1  20" in good(called("heap_profile.py", "list", tmp_path / "kept"))
         tool = subprocess.Popen([sys.executable, ROOT / "command/heap_profile.py", str(service.pid), "--over", "0.5", "--no-symbols"],
                                 stdout=subprocess.PIPE, text=True)  # fmt: skip
@@ -423,10 +423,12 @@ def test_no_such_process():
     with Service() as service:
         pid = service.pid
     refused(2, f"there is no process {pid}", pid)
-    refused(2, f"there is no process {2**40}", 2**40)
+    refused(2, f"there is no process {2**31 - 1}", 2**31 - 1)
+    done = stats(2**40)
+    assert (done.returncode, done.stdout) == (2, "") and f"'{2**40}': allowed is the number of a process" in done.stderr
 
 
-HINT = r"start it with HAKOZUNA_STATS=json,signal=URG,file=/tmp/%e\.%p\.stats, or by 'hakozuna run --watch PROGRAM' and ask without --signal"
+HINT = r"start it with HAKOZUNA_STATS=json,signal=URG,file=/tmp/%e\.%p\.stats, or by 'hakozuna run --watch PROGRAM' and query it without --signal"
 
 
 def test_a_process_without_the_library():

@@ -134,9 +134,9 @@ def test_a_frame_is_whole(service, library, size):
         lines = shown.until(is_whole)
         assert shown.screen.alternate and shown.screen.lost == []
         assert re.match(rf"hakozuna [0-9.]+, hz3-scale: python3, pid {service.pid}", lines[0])
-        assert [line.split()[0] for line in lines[1:6]] == ["live", "resting", "free", "held", "RSS"], "totals come first"
+        assert [line.split()[0] for line in lines[1:6]] == ["live", "cached", "free", "held", "RSS"], "totals come first"
         assert all("MiB/s" in line for line in lines[1:6])
-        assert lines[6].startswith("each second: bins refilled ") and lines[-1] == "q quits, p pauses, s sorts: by held"[: size[0]]
+        assert lines[6].startswith("each second: caches refilled ") and lines[-1] == "q quits, p pauses, s sorts: by held"[: size[0]]
         if size[1] >= 24:
             classes, threads = row_of(lines, "classes that hold most"), row_of(lines, "  thread  name")
             assert lines[7] == "" and classes == 8 and lines[threads - 1] == ""
@@ -144,7 +144,7 @@ def test_a_frame_is_whole(service, library, size):
             rows = [lines[classes + 1 : threads - 1], lines[threads + 1 : -1]]
             assert all(re.match(r"(\d+ B|large, up to) ", line) for line in rows[0]) and all(re.match(r" +\d+  python3 ", line) for line in rows[1])
             assert sum(map(len, rows)) == size[1] - 12, "no line is left empty"
-            assert (" resting " in lines[classes]) == (size[0] > 80), "what is not needed goes, and nothing is cut off"
+            assert (" cached " in lines[classes]) == (size[0] > 80), "what is not needed goes, and nothing is cut off"
         assert "…" not in "".join(lines[1:])
         assert (shown.screen.colours > 0) == (library == {})
         shown.press("q")
@@ -222,6 +222,51 @@ def test_several_processes_to_a_file(tmp_path):
         text = good(called("heap_stats.py", "top", first.pid, second.pid, first.pid, "--once", "--interval", "0.1"))
     assert re.search(r"(?m)^ +all +\d", text) and text.count("hakozuna ") == 2 and "\x1b" not in text
     assert all(text.count(f"pid {each.pid}, up") == 1 for each in (first, second))
+
+
+def test_lines_of_json(tmp_path):
+    with watched(tmp_path, "--watch") as first, watched(tmp_path, "--watch") as second:
+        text = good(called("heap_stats.py", "top", first.pid, second.pid, "--once", "--interval", "0.1", "--json"))
+    reports = [json.loads(line) for line in text.splitlines()]
+    assert {each["process"]["pid"] for each in reports} == {first.pid, second.pid}
+    for each in reports:
+        assert each["problem"] == "" and each["heap"]["live_bytes"] > 0
+        assert set(each["per_second"]) == {"live_bytes", "cached_bytes", "free_bytes", "resident_bytes", "rss_bytes"}
+        assert all(isinstance(value, (int, float)) for value in each["per_second"].values())
+
+
+def test_json_on_a_terminal_is_no_screen(service):
+    with on_terminal((80, 24), "--json", "--once", "--interval", "0.1", service.pid) as shown:
+        assert shown.end() == 0
+        assert not shown.screen.alternate and shown.screen.colours == 0
+
+
+def test_stats_fits_the_terminal(service):
+    """And a pipe gets whole lines."""
+    master, slave = pty.openpty()
+    try:
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 60, 0, 0))
+        order = [sys.executable, ROOT / "command/heap_stats.py", "stats", str(service.pid), "--part", "totals", "--part", "classes"]
+        environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        with subprocess.Popen(order, stdout=slave, stdin=slave, env=environment) as process:
+            os.close(slave)
+            text = read_all(master)
+            assert process.wait(TIMEOUT_SECONDS) == 0
+    finally:
+        os.close(master)
+    body = text.split("\r\n\r\n", 1)[1]
+    assert "live" in body and max(map(len, body.split("\r\n"))) <= 60
+    whole = good(called("heap_stats.py", "stats", service.pid, "--part", "totals"))
+    assert max(map(len, whole.splitlines())) > 100
+
+
+def read_all(master: int) -> str:
+    """Until nobody has the other end."""
+    data = b""
+    with contextlib.suppress(OSError):
+        while part := os.read(master, 1 << 16):
+            data += part
+    return data.decode()
 
 
 def test_a_process_that_executes_another_program(tmp_path):

@@ -312,7 +312,7 @@ TEST_F(Stats, TextBeginsWithWhereTheMemoryIs) {
     EXPECT_NEAR(mib_after(lines[3], "live "), static_cast<double>(stats.live_bytes), rounding);
     EXPECT_GE(mib_after(lines[3], "mapped "), 33.0 * MiB - rounding);
     EXPECT_GE(mib_after(lines[3], "medium "), 50.0 * KiB - rounding);
-    EXPECT_NEAR(mib_after(lines[4], "resting"), static_cast<double>(stats.cached_bytes), rounding);
+    EXPECT_NEAR(mib_after(lines[4], "cached"), static_cast<double>(stats.cached_bytes), rounding);
     EXPECT_NEAR(mib_after(lines[5], "free "), static_cast<double>(stats.free_bytes), rounding);
     EXPECT_NEAR(mib_after(lines[6], "held "), static_cast<double>(stats.resident_bytes), rounding);
     EXPECT_NEAR(mib_after(lines[6], "peak "), static_cast<double>(stats.peak_bytes), rounding);

@@ -155,7 +155,7 @@ def check_json(point: Point, exact: bool = True) -> None:
 
 
 def check_text(point: Point) -> None:
-    for name, key in (("live", "live"), ("resting", "cached"), ("free", "free"), ("held", "resident")):
+    for name, key in (("live", "live"), ("cached", "cached"), ("free", "free"), ("held", "resident")):
         found = re.search(rf"^{name} *(\d+)\.(\d\d) MiB", point.texts["text"], re.MULTILINE)
         assert found is not None, name
         assert int(found[1]) * 100 + int(found[2]) == point.stats[key] * 100 // MIB, name

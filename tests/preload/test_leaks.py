@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("ours_only")
 
 VARIABLE = "HAKOZUNA_LEAKS"
 FOUND = re.compile(
-    r"^hakozuna: leaks: (\d+) blocks? of (\d+) bytes that nothing reaches, and (\d+) of (\d+) bytes that only these reach; "
+    r"^hakozuna: leaks: (\d+) blocks? of (\d+) bytes leaked directly, and (\d+) of (\d+) bytes indirectly; "
     r"(\d+) of (\d+) bytes are live$",
     re.MULTILINE,
 )

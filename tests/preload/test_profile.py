@@ -116,7 +116,7 @@ def test_the_difference_of_two_moments(preload: Preload, profiled: Path, tmp_pat
             wait_for_moments(file, number)
         process.stdin.close()
         assert process.wait(TIMEOUT_SECONDS) == 0
-    assert [line.split()[0] for line in tool("list", file).splitlines()] == ["moment", "1", "2", "3"]
+    assert [line.split()[0] for line in tool("list", file).splitlines()] == ["snapshot", "1", "2", "3"]
     for since, blocks in ((None, 300), (1, 200), (2, 100)):
         words = [] if since is None else ["--since", str(since)]
         lines = tool("folded", file, "--value", "inuse_objects", *words).splitlines()

@@ -36,7 +36,7 @@ def commands() -> list[tuple[str, list[str]]]:
 
 def shape(line: str) -> str:
     """A line without its numbers, and what is said in place of a number."""
-    line = re.sub(r"\b(sample|block|call stack|thread)s\b", r"\1", line)
+    line = re.sub(r"\b(sample|block|stack trace|thread)s\b", r"\1", line)
     line = re.sub(r" ±[\d.]+ %", "", line)
     line = re.sub(r"less than (?=[\d.]+ %)|about (?=[\d.]+ %)|\(\d+ pairs, [^)]*\)", "", line)
     return re.sub(r"[+-]?\d[\d.]*(?:e[+-]\d+)?", "N", " ".join(line.split()))

@@ -1,6 +1,6 @@
 """The documents agree with the sources as far as a program can check: examples compile and run, the files and functions
 that are named exist, links have targets, memory-order.md has the edges of the sources, settings.md has the variables, their
-words and the settings of the API, usage.md the first words of the configuration string, and numbers that a page repeats
+options and the settings of the API, usage.md the first words of the configuration string, and numbers that a page repeats
 are those of the sources."""
 
 import os
@@ -253,7 +253,7 @@ def read_words(source: str) -> set[str]:
 
 
 def documented_words(page: str) -> set[str]:
-    table = page[page.index("\n## Words of") : page.index("\n## In the program")]
+    table = page[page.index("\n## Options of") : page.index("\n## In the program")]
     words = [word for cell in re.findall(r"(?m)^\| (`[^|]+) \|", table) for word in re.findall(r"`([^`]+)`", cell)]
     return {word.partition("=")[0] + "=" if "=" in word else word for word in words}
 

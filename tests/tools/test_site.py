@@ -22,6 +22,11 @@ def test_a_page_that_is_not_in_the_contents_is_noticed():
     assert listed("a: x.md\nnav:\n  - A: a.md\n  - B:\n      - b/c.md\n") == ["a.md", "b/c.md"]
 
 
+def test_fences_and_bars_are_as_the_sites_markdown_reads_them():
+    assert site_pages.for_the_site("```c link\nint x;\n```\n") == "```c\nint x;\n```\n"
+    assert site_pages.for_the_site("| `a\\|b <F>` | `c` |\n`a\\|b`\n") == "| <code>a&#124;b &lt;F></code> | `c` |\n`a\\|b`\n"
+
+
 def test_links_to_sources_become_text(tmp_path):
     for name in ("README.md", "docs/a.md", "docs/sub/b.md", "src/x.c"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
  */
 #include "front/reports/leaks.h"
 
+#include "base/arena/spread.h"
 #include "base/os/atomic.h"
 #include "base/os/os.h"
 #include "base/os/os_stop.h"
@@ -81,10 +82,20 @@ struct leak_group {
     uintptr_t first;
 };
 
+/* What the profile knows of the block. It begins up to HZ_SPREAD_BYTES behind the place that a leak has. Blocks of up
+   to 64 KiB that were sampled begin at theirs. */
+static bool leak_is_sampled(const struct hz_leak *leak, struct hz_profile_block *sampled) {
+    size_t most = hz_profile_rate() != 0 && leak->bytes > HZ_SPREAD_BYTES ? HZ_SPREAD_BYTES - HZ_SPREAD_STEP : 0;
+    for (size_t offset = 0; offset <= most; offset += HZ_SPREAD_STEP)
+        if (hz_profile_block_get((const void *)(leak->start + offset), sampled)) /* NOLINT(performance-no-int-to-ptr) */
+            return true;
+    return false;
+}
+
 static struct leak_group leak_group_of(const struct hz_leak *leak) {
     struct hz_profile_block sampled;
     struct leak_group group = {.is_direct = leak->is_direct, .blocks = 1, .bytes = leak->bytes, .first = leak->start};
-    if (hz_profile_block_get((const void *)leak->start, &sampled)) /* NOLINT(performance-no-int-to-ptr) */
+    if (leak_is_sampled(leak, &sampled))
         group.site = sampled.site;
     else
         group.block_bytes = leak->bytes;
@@ -176,8 +187,8 @@ static int leaks_summary_write(int fd, const struct hz_leaks *leaks) {
                           leaks->live_blocks == 1 ? "is" : "are");
     else
         length = snprintf(text, sizeof(text),
-                          "hakozuna: leaks: %zu block%s of %zu bytes that nothing reaches, and %zu of %zu bytes that "
-                          "only these reach; %zu of %zu bytes are live\n",
+                          "hakozuna: leaks: %zu block%s of %zu bytes leaked directly, and %zu of %zu bytes indirectly; "
+                          "%zu of %zu bytes are live\n",
                           leaks->direct_blocks, plural_of(leaks->direct_blocks), leaks->direct_bytes,
                           leaks->indirect_blocks, leaks->indirect_bytes, leaks->live_blocks, leaks->live_bytes);
     int error = leak_line_write(fd, text, length, sizeof(text));

@@ -84,14 +84,14 @@ static void print_totals(struct hz_report *report, const struct hz_figures *figu
         if (range < HZ_RANGE_GUARDED || row.live_blocks > 0)
             hz_report_text(report, "%s %s " MIB_FORMAT, range == 0 ? "" : ",", row.name, MIB(row.live_bytes));
     }
-    hz_report_text(report,
-                   "\nresting" MIB_COLUMN " MiB %3zu.%zu %%  freed, kept for reuse: in threads' bins " MIB_FORMAT
-                   ", in remote buffers " MIB_FORMAT ", on the way home " MIB_FORMAT ", in the depot " MIB_FORMAT "\n",
-                   MIB(stats->cached_bytes), PERCENT(stats->cached_bytes, held), MIB(bins), MIB(remote), MIB(waiting),
-                   MIB(depot));
+    hz_report_text(
+        report,
+        "\ncached " MIB_COLUMN " MiB %3zu.%zu %%  freed, kept for reuse: in thread caches " MIB_FORMAT
+        ", in remote buffers " MIB_FORMAT ", on the way to pages " MIB_FORMAT ", in the depot " MIB_FORMAT "\n",
+        MIB(stats->cached_bytes), PERCENT(stats->cached_bytes, held), MIB(bins), MIB(remote), MIB(waiting), MIB(depot));
     hz_report_text(report,
                    "free   " MIB_COLUMN " MiB %3zu.%zu %%  in pages that hold blocks " MIB_FORMAT
-                   ", whole pages " MIB_FORMAT "; given back since the start " MIB_FORMAT "\n",
+                   ", whole pages " MIB_FORMAT "; returned to the system so far " MIB_FORMAT "\n",
                    MIB(stats->free_bytes), PERCENT(stats->free_bytes, held), MIB(in_parts), MIB(whole.free_bytes),
                    MIB(stats->purged_bytes));
     hz_report_text(report, "held   " MIB_COLUMN " MiB 100.0 %%  peak " MIB_FORMAT "; ", MIB(held),
@@ -114,7 +114,7 @@ static void print_size(struct hz_report *report, const char *name, const struct 
 }
 
 static void print_columns(struct hz_report *report, const char *what) {
-    hz_report_text(report, "\n%-24s   live MiB    resting       free       held     blocks   unused\n", what);
+    hz_report_text(report, "\n%-24s   live MiB     cached       free       held     blocks   unused\n", what);
 }
 
 static void print_ranges(struct hz_report *report, const struct hz_figures *figures) {
@@ -144,7 +144,8 @@ static void print_ranges(struct hz_report *report, const struct hz_figures *figu
     }
     print_size(report, "all", &all);
     if (figures->arena.hollow_bytes > 0)
-        hz_report_text(report, "and " MIB_FORMAT " MiB of pages that hold no memory: given back, or never touched\n",
+        hz_report_text(report,
+                       "and " MIB_FORMAT " MiB of pages without memory: returned to the system, or never touched\n",
                        MIB(figures->arena.hollow_bytes));
 }
 
@@ -216,7 +217,7 @@ static void print_threads(struct hz_report *report, bool verbose) {
     struct hz_thread_figures top[OVERVIEW_ROWS];
     struct hz_thread_figures thread;
     unsigned count = 0;
-    hz_report_text(report, "\n  thread name                  in bins MiB    in buffer      shard\n");
+    hz_report_text(report, "\n  thread name                   cached MiB    in buffer      shard\n");
     for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next) {
         if (!hz_figures_thread(each, &thread))
             continue;
