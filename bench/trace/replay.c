@@ -17,6 +17,8 @@
  * last.
  *
  * The figures of resident memory exclude the events and slots, which are resident before the start.
+ *
+ * With --addresses a file gets the address of each event's block, which `hakobench locality` reads (trace_format.h).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -30,6 +32,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/args.h"
@@ -69,7 +72,8 @@ struct member {
     const struct plan_thread *plan;
     struct slot *slots;
     struct pace *pace;
-    int64_t told_bytes; /* this thread's share of pace->live_bytes */
+    uint64_t *addresses; /* of the blocks of its events, in their order; NULL: not wanted */
+    int64_t told_bytes;  /* this thread's share of pace->live_bytes */
     unsigned index, touch;
     struct counters counters; /* owner: the thread; read by others after the thread was joined */
     pthread_t thread;         /* unused in the first member, which runs in main */
@@ -248,6 +252,9 @@ static void step(struct member *self, const struct plan_event *event) {
         resize(self, slot, event);
     } else {
         release(self, slot);
+    }
+    if (self->addresses != NULL) {
+        self->addresses[event - self->plan->events] = (uintptr_t)slot->address;
     }
     /* sync: turn; publishes the slot's fields */
     atomic_store_explicit(&slot->turn, event->turn + 1, memory_order_release);
@@ -473,15 +480,35 @@ static void print_result(const struct plan *plan, const struct counters *sum, do
     printf("ops_per_s=%.0f\n", (double)sum->calls / seconds);
 }
 
-static void parse(int argc, char **argv, uint64_t *rounds, uint64_t *touched) {
+/* The file of addresses, mapped. It has all its disk blocks from here on: a full disk is a message, not a SIGBUS. */
+static uint64_t *addresses_create(const char *path, uint64_t count) {
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        machine_fail("%s: %s", path, strerror(errno));
+    }
+    int error = posix_fallocate(fd, 0, (off_t)(count * sizeof(uint64_t)));
+    if (error != 0) {
+        machine_fail("%s: no room for %" PRIu64 " addresses: %s", path, count, strerror(error));
+    }
+    void *file = mmap(NULL, count * sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (file == MAP_FAILED) {
+        machine_fail("%s: %s", path, strerror(errno));
+    }
+    close(fd);
+    return file;
+}
+
+static void parse(int argc, char **argv, uint64_t *rounds, uint64_t *touched, uint64_t *with_addresses) {
     const struct args_item items[] = {
         ARGS_ROW(ARGS_NUMBER, "repeat", rounds, 1, 1000000, "rounds of all calls; each frees what is left"),
         ARGS_ROW_CHOICE("touch", touched, touch_words, "bytes written to a new block"),
+        ARGS_ROW_FLAG("addresses", with_addresses, "write where the blocks lie, in the last round, to FILE"),
     };
-    const struct args_spec spec = {"Makes the calls of a plan, a file from hakobench replay --plan.", items,
-                                   ARGS_COUNT(items), "PLAN"};
-    if (args_parse(&spec, argc, argv) != 1) {
-        args_fail(&spec, "want one PLAN");
+    const struct args_spec spec = {"Makes the calls of a plan, which hakobench writes from a recording.", items,
+                                   ARGS_COUNT(items), "PLAN [FILE]"};
+    int words = args_parse(&spec, argc, argv);
+    if (words != 1 + (int)*with_addresses) {
+        args_fail(&spec, *with_addresses ? "--addresses: want one PLAN and one FILE" : "want one PLAN");
     }
 }
 
@@ -489,15 +516,21 @@ int main(int argc, char **argv) {
     machine_stdout_prepare();
     uint64_t rounds = 1;
     uint64_t touched = TOUCH_PAGES;
-    parse(argc, argv, &rounds, &touched);
+    uint64_t with_addresses = 0;
+    parse(argc, argv, &rounds, &touched, &with_addresses);
     machine_cpus_read();
     struct plan plan = plan_load(argv[1]);
+    uint64_t *addresses = with_addresses ? addresses_create(argv[2], plan.event_count) : NULL;
     struct slot *slots = machine_map((size_t)plan.slot_count + 1, sizeof *slots);
     struct member *members = machine_map(plan.thread_count, sizeof *members);
     struct pace pace = {.peak_bytes = (int64_t)plan.peak_bytes, .members = members, .member_count = plan.thread_count};
     for (uint32_t t = 0; t < plan.thread_count; t++) {
         members[t] = (struct member){
             .plan = &plan.threads[t], .slots = slots, .pace = &pace, .index = t, .touch = (unsigned)touched};
+        if (with_addresses) {
+            members[t].addresses = addresses;
+            addresses += plan.threads[t].count;
+        }
     }
     struct counters sum = {0};
     double seconds = 0;

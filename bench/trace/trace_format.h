@@ -88,6 +88,10 @@ struct trace_header {
 /*
  * The plan of a replay: this header, then all events in one order that agrees with the recording. `hakobench replay`
  * writes it from a checked trace.
+ *
+ * The file of addresses, which `hakoreplay --addresses` writes for `hakobench locality`, has a uint64_t for each event
+ * of the plan: the address of its block after the call, of a TRACE_RELEASE the one that was given back, of a TRACE_NULL
+ * 0. All events of the first thread come first, then those of the next.
  */
 struct trace_plan {
     char magic[8];

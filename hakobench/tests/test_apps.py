@@ -509,6 +509,17 @@ def test_the_script_of_node_refuses() -> None:
     assert (ended.returncode, "arguments are 'many'; allowed: one number, 1 or more" in ended.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(("program", "script"), [("lua5.4", "large_tables.lua"), ("perl", "large_hashes.pl")])
+def test_scripts_of_lua_and_perl(program: str, script: str) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"no {program}; tools/setup apps installs it")
+    argv = [program, ROOT / "bench/apps" / script]
+    ended = subprocess.run([*argv, "many"], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (2, f"{script}: arguments are 'many'; allowed: one number, 1 or more\n")
+    once, again = (subprocess.run([*argv, "300"], capture_output=True, text=True, check=True).stdout for _ in "12")
+    assert (once, int(once) > 1000) == (again, True)
+
+
 @pytest.mark.skipif(shutil.which("java") is None, reason="tools/setup apps installs java")
 def test_the_program_in_java_refuses() -> None:
     argv = ["java", ROOT / "bench/apps/NativeBlocks.java", "many"]

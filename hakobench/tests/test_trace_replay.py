@@ -260,11 +260,21 @@ def test_files_that_are_no_plans(tools: pathlib.Path, tmp_path: pathlib.Path) ->
     assert "not a plan of hakobench replay" in run_replay(tools, tmp_path / "recording").stderr
 
 
-@pytest.mark.parametrize("arguments", [["--touch=most"], ["--repeat=0"], ["another"], ["--unknown"]])
+@pytest.mark.parametrize("arguments", [["--touch=most"], ["--repeat=0"], ["another"], ["--unknown"], ["--addresses"]])
 def test_bad_arguments(tools: pathlib.Path, tmp_path: pathlib.Path, arguments: list[str]) -> None:
     done = run_replay(tools, _plan(tmp_path / "plan", [_A], blocks=1), *arguments)
     assert done.returncode == 2
     assert "usage" in done.stderr.lower() or "want one PLAN" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [("/no/directory/x", "/no/directory/x: No such file or directory"), ("/dev/full", "/dev/full: no room for 1 addresses: ")],
+)
+def test_addresses_that_cannot_be_written(tools: pathlib.Path, tmp_path: pathlib.Path, file: str, message: str) -> None:
+    done = run_replay(tools, _plan(tmp_path / "plan", [_A], blocks=1), file, "--addresses")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"hakoreplay: {message}")
 
 
 def test_a_recording_without_calls_cannot_be_replayed(tmp_path: pathlib.Path) -> None:
@@ -331,7 +341,8 @@ def test_the_replay_has_no_race(tmp_path: pathlib.Path) -> None:
     sources = [TRACE / "replay.c", TRACE / "plan.c", *sorted((WORKLOADS / "common").glob("*.c"))]
     command = _sanitized(tmp_path, "replay", f"-I{WORKLOADS}", *map(str, sources), "-lm")
     plan.write(tmp_path / "plan", trace_of(random_rows(5, 30_000, threads=5)))
-    done = subprocess.run([*command, str(tmp_path / "plan"), "--repeat=2"], capture_output=True, text=True, check=False)
+    words = [str(tmp_path / "plan"), str(tmp_path / "addresses"), "--addresses", "--repeat=2"]
+    done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -13,6 +13,7 @@ COMMANDS = {
     "counts": "Count instructions, branches and cache misses per operation.",
     "trace": "Record the allocation calls of a program.",
     "replay": "Replay a recording under every allocator.",
+    "locality": "Count the cache lines and pages that a recording's blocks lie on.",
     "advise": "Suggest a library for a program, by replaying its calls.",
     "why": "Say whether another allocator can make a program faster.",
     "report": "Write an HTML page, or the Markdown pages of bench/results, from raw results.",

@@ -6,6 +6,8 @@
     store     keeps a Trace in a .hakotrace file
     plan      writes a Trace for the program that replays it
     replays   replays a Trace under allocators
+    placement replays a Trace for the addresses of its blocks
+    locality  counts the cache lines and pages that they lie on
     figures   computes sizes, lifetimes and threads of a Trace
     show      prints the figures
     advice    judges the allocators by the replays

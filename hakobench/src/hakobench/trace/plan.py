@@ -14,24 +14,29 @@ _EVENT = numpy.dtype([("size", "u8"), ("block", "u4"), ("thread", "u2"), ("funct
 _PLAN_KINDS = numpy.array([0, 1, 2, 3, 0, 1], numpy.uint8)
 
 
-def write(path: pathlib.Path, trace: Trace) -> int:
-    """Writes the plan without failed calls, and returns its number of events. Raises OSError, and ValueError when there
-    are none."""
+def threads(trace: Trace) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """The indices of the events that a plan has, all but failed calls, and their threads there: they are renumbered,
+    because one with only failed calls would leave a gap. Raises ValueError when there are none."""
     wanted = numpy.flatnonzero(trace.kind != events.FAILED)
     if not len(wanted):
         raise ValueError("the recording has no call to replay")
+    found, first, numbers = numpy.unique(trace.thread[wanted], return_index=True, return_inverse=True)
+    rank = numpy.empty(len(found), numpy.uint16)
+    rank[numpy.argsort(first)] = numpy.arange(len(found))
+    return wanted, rank[numbers]
+
+
+def write(path: pathlib.Path, trace: Trace) -> int:
+    """Writes the plan, and returns its number of events. Raises OSError, and ValueError when there are none."""
+    wanted, thread = threads(trace)
     table = numpy.zeros(len(wanted), _EVENT)
     kind = _PLAN_KINDS[trace.kind[wanted]]
     table["size"] = trace.size[wanted]
     table["block"] = trace.block[wanted]
-    # Renumbers the threads, because one with only failed calls would leave a gap.
-    threads, first, numbers = numpy.unique(trace.thread[wanted], return_index=True, return_inverse=True)
-    rank = numpy.empty(len(threads), numpy.uint16)
-    rank[numpy.argsort(first)] = numpy.arange(len(threads))
-    table["thread"] = rank[numbers]
+    table["thread"] = thread
     table["function_kind"] = trace.function[wanted] | (kind << 4)
     table["align_log2"] = trace.align_log2[wanted]
-    header = _HEADER.pack(b"HAKOPLN\0", 0x01020304, 1, len(threads), trace.block_count, len(wanted))
+    header = _HEADER.pack(b"HAKOPLN\0", 0x01020304, 1, int(thread.max()) + 1, trace.block_count, len(wanted))
     with path.open("wb") as file:
         file.write(header)
         table.tofile(file)

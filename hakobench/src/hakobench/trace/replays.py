@@ -53,7 +53,7 @@ def _row_name(name: str) -> str:
 
 
 @contextlib.contextmanager
-def _plan_file(trace: Trace, name: str) -> Iterator[tuple[pathlib.Path, int, str]]:
+def plan_file(trace: Trace, name: str) -> Iterator[tuple[pathlib.Path, int, str]]:
     """The plan, its number of events, and its sha256. The plan is removed afterwards, because it is many times as large
     as its recording."""
     DIRECTORY.mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ def run(trace: Trace, wanted: Wanted, seen: machine.Machine, notes: Console) -> 
     seed = random.SystemRandom().randrange(2**32) if wanted.seed is None else wanted.seed
     stem = f"{name}-{datetime.datetime.now():%Y%m%d-%H%M%S}-{seed}"
     require_program()
-    with _plan_file(trace, name) as (path, count, digest):
+    with plan_file(trace, name) as (path, count, digest):
         row = _row(trace, wanted, path, count, digest)
         csv_path = wanted.results_dir / f"{stem}.csv"
         plan_of_runs = runner.Plan(
