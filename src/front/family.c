@@ -148,7 +148,9 @@ void *hz_front_realloc(void *block, size_t size) {
     bool is_exact = has_exact_size(block); /* then it always moves */
     if (!is_exact && is_as_new(block, usable, size))
         return block;
-    void *resized = is_exact ? NULL : hz_resize(block, size, true, HZ_IN_REALLOC);
+    /* a block of a class cannot be resized; hz_resize would look the block up again to find that out */
+    bool may_resize = !is_exact && hz_pagetag_class(block) == HZ_CLASS_LARGE;
+    void *resized = may_resize ? hz_resize(block, size, true, HZ_IN_REALLOC) : NULL;
     if (resized != NULL)
         return resized; /* a mapping that moved keeps its segment, and with it its place in the live map */
     if (!is_exact && fits_well(usable, size))
