@@ -21,9 +21,9 @@
 
 static struct hz_part_stack stacks[HZ_DEPOT_PARTS][HZ_CLASS_COUNT]; /* a home class's are in the shards (shard.h) */
 static _Atomic(uint32_t) passing[HZ_CLASS_COUNT]; /* hint: above 0 while threads take what others pushed */
-/* hints, both; in blocks. `refused`: pushes of this ageing round that found no room. `swing`: how much more than
+/* hints, both; in blocks. `turned_away`: pushes of this ageing round that found no room. `swing`: how much more than
    HZ_DEPOT_BYTES may rest, at most as much again, since so much was refused lately and asked for again soon */
-static _Atomic(uint32_t) refused[HZ_CLASS_COUNT];
+static _Atomic(uint32_t) turned_away[HZ_CLASS_COUNT];
 static _Atomic(uint32_t) swing[HZ_CLASS_COUNT];
 
 HZ_ANATOMY(depot, HZ_ANATOMY_OBJECT(depot.stacks, stacks), HZ_ANATOMY_NUMBER(HZ_DEPOT_PARTS),
@@ -108,21 +108,21 @@ static bool are_in_order(unsigned size_class, void *const *blocks, uint32_t coun
 /* The depot has refused blocks. If they are in no order, they are better off at home: they come back in that of memory,
    which saves the program more misses than the way home and back costs. */
 static void swing_note_refused(unsigned size_class, void *const *blocks, uint32_t count) {
-    uint32_t before = hz_load_rlx(&refused[size_class]); /* relaxed, all: hint */
+    uint32_t before = hz_load_rlx(&turned_away[size_class]); /* relaxed, all: hint */
     if (hz_load_rlx(&passing[size_class]) == 0 && before < hz_class_shapes[size_class].depot_blocks &&
         are_in_order(size_class, blocks, count))
-        hz_store_rlx(&refused[size_class], before + count);
+        hz_store_rlx(&turned_away[size_class], before + count);
 }
 
 /* The depot is empty, and the thread will take a batch out of pages. If such a one was refused in this round, the limit
    rises by it. */
 static void swing_note_empty(unsigned size_class) {
-    uint32_t before = hz_load_rlx(&refused[size_class]); /* relaxed, all: hints */
+    uint32_t before = hz_load_rlx(&turned_away[size_class]); /* relaxed, all: hints */
     if (HZ_LIKELY(before == 0))
         return;
     uint32_t batch = (uint32_t)hz_min(before, hz_class_shapes[size_class].batch);
     uint32_t most = hz_class_shapes[size_class].depot_blocks;
-    hz_store_rlx(&refused[size_class], before - batch);
+    hz_store_rlx(&turned_away[size_class], before - batch);
     hz_store_rlx(&swing[size_class], (uint32_t)hz_min(hz_load_rlx(&swing[size_class]) + batch, most));
 }
 
@@ -164,8 +164,8 @@ void hz_depot_forget_swing(unsigned size_class) {
     uint32_t more = hz_load_rlx(&swing[size_class]); /* relaxed, all: hints */
     if (more > 0)
         hz_store_rlx(&swing[size_class], more / 2);
-    if (hz_load_rlx(&refused[size_class]) > 0)
-        hz_store_rlx(&refused[size_class], 0);
+    if (hz_load_rlx(&turned_away[size_class]) > 0)
+        hz_store_rlx(&turned_away[size_class], 0);
 }
 
 static uint32_t count_in(uint32_t part, unsigned size_class) {

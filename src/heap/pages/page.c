@@ -577,13 +577,12 @@ static uint32_t retire_if_spare(struct hz_shard *shard, struct hz_page *page) {
 /* Blocks that follow each other in a step and lie in one arena page. */
 struct run {
     struct hz_page *page;
-    uint32_t first; /* number of the first block in the step; the next run's is the first one behind */
-    uint32_t bit;   /* of the first block */
+    uint32_t first, bit; /* number of the first block in the step, and its bit in the page */
 };
 
 /* In a large heap no cache has the descriptions of pages that blocks go home to in random order. So all that a step
-   needs are fetched at once, and then all words of bits, which only the descriptions can tell. Returns the number of
-   runs. `runs` has an entry more than there are blocks. */
+   needs are fetched at once, and then all words of bits, which only the descriptions can tell. A page of another shard
+   becomes NULL. Returns the number of runs; one more is written. */
 static uint32_t runs_find(struct run *runs, const struct hz_shard *shard, void *const *blocks, uint32_t count) {
     uintptr_t number = UINTPTR_MAX;
     uint32_t found = 0;
@@ -596,10 +595,9 @@ static uint32_t runs_find(struct run *runs, const struct hz_shard *shard, void *
         }
     runs[found].first = count;
     for (struct run *run = runs; run < runs + found; run++) {
-        if (HZ_UNLIKELY(!hz_page_is_of(run->page, shard))) {
-            run->page = NULL;
+        run->page = hz_page_is_of(run->page, shard) ? run->page : NULL;
+        if (HZ_UNLIKELY(run->page == NULL))
             continue;
-        }
         run->bit = block_bit(run->page, blocks[run->first]);
         HZ_PREFETCH_WRITE(&run->page->free_bits[run->bit / 64]);
     }
@@ -608,14 +606,12 @@ static uint32_t runs_find(struct run *runs, const struct hz_shard *shard, void *
 
 /* Blocks of one class that have come into pages of the shard, and that the shard does not count yet. */
 struct uncounted {
-    uint32_t blocks;
-    uint32_t block_bytes;
+    uint32_t blocks, block_bytes;
     unsigned size_class;
 };
 
 static void uncounted_add(struct hz_shard *shard, struct uncounted *uncounted) {
-    if (uncounted->blocks > 0)
-        free_blocks_add(shard, uncounted->size_class, uncounted->block_bytes, uncounted->blocks);
+    free_blocks_add(shard, uncounted->size_class, uncounted->block_bytes, uncounted->blocks);
     uncounted->blocks = 0;
 }
 
@@ -645,10 +641,23 @@ HZ_INLINE uint32_t run_put(struct hz_shard *shard, struct hz_page *page, uint32_
     return retire_if_spare(shard, page);
 }
 
+uint32_t hz_page_put_locked(struct hz_shard *shard, void *block) {
+    struct hz_page *page = hz_page_of(block);
+    struct uncounted uncounted = {0};
+    hz_assert(hz_page_is_of(page, shard));
+    uint32_t retired = run_put(shard, page, block_bit(page, block), &block, 1, &uncounted);
+    uncounted_add(shard, &uncounted);
+    return retired;
+}
+
 uint32_t hz_pages_put_locked(struct hz_shard *shard, void **blocks, uint32_t count, uint32_t *retired) {
     struct run runs[STEP_COUNT + 1];
     struct uncounted uncounted = {0};
     uint32_t strays = 0;
+    if (count == 1 && hz_page_is_of(hz_page_of(blocks[0]), shard)) {
+        *retired += hz_page_put_locked(shard, blocks[0]);
+        return 0;
+    }
     for (uint32_t done = 0; done < count; done += STEP_COUNT) {
         void **step = blocks + done;
         uint32_t found = runs_find(runs, shard, step, (uint32_t)hz_min(count - done, STEP_COUNT));
@@ -664,15 +673,6 @@ uint32_t hz_pages_put_locked(struct hz_shard *shard, void **blocks, uint32_t cou
     }
     uncounted_add(shard, &uncounted);
     return strays;
-}
-
-uint32_t hz_page_put_locked(struct hz_shard *shard, void *block) {
-    struct hz_page *page = hz_page_of(block);
-    struct uncounted uncounted = {0};
-    hz_assert(hz_page_is_of(page, shard));
-    uint32_t retired = run_put(shard, page, block_bit(page, block), &block, 1, &uncounted);
-    uncounted_add(shard, &uncounted);
-    return retired;
 }
 
 /* Edge "page-move": a thread that finds the page to be this shard's sees all that was done to it under the lock of its
