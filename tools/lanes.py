@@ -332,7 +332,7 @@ BOUNDS: tuple[tuple[str, Callable[[Figures], bool], Callable[[Figures], int], st
 BOUND_NOTES = (
     "1. A list has at most `HZ_HOME_COUNT` blocks, and no more than a full bin or remote buffer holds; above 2 KiB, than a bin.",
     "2. Carry is what is left of the list last taken. In lane pageq blocks wait in the lists of their pages, without a bound.",
-    "3. While blocks of the class pass between threads: `HZ_DEPOT_PERCENT` of its blocks if that is more. Up to twice the limit when work has moved between CPUs.",
+    "3. In [bursts](decisions/bursts.md#limit) up to twice; while blocks pass, `HZ_DEPOT_PERCENT` of all if that is more. Either twice when work moves between CPUs.",
     "4. Recycled, never unmapped. The memory of a thread block that no thread has goes back.",
 )
 

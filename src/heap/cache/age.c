@@ -31,6 +31,8 @@ void hz_age_depot_begin(void) {
         hz_store_rlx(&due_blocks[size_class],
                      all + (used + HZ_DEPOT_AGE_SHARE - 1) / HZ_DEPOT_AGE_SHARE); /* relaxed: hint */
         hz_depot_forget_passing(size_class);
+        if (!idle)
+            hz_depot_forget_swing(size_class);
     }
     hz_store_rlx(&due_class, 1); /* relaxed: hint */
 }

@@ -21,6 +21,10 @@
 
 static struct hz_part_stack stacks[HZ_DEPOT_PARTS][HZ_CLASS_COUNT]; /* a home class's are in the shards (shard.h) */
 static _Atomic(uint32_t) passing[HZ_CLASS_COUNT]; /* hint: above 0 while threads take what others pushed */
+/* hints, both; in blocks. `turned_away`: pushes of this ageing round that found no room. `swing`: how much more than
+   HZ_DEPOT_BYTES may rest, at most as much again, since so much was refused lately and asked for again soon */
+static _Atomic(uint32_t) turned_away[HZ_CLASS_COUNT];
+static _Atomic(uint32_t) swing[HZ_CLASS_COUNT];
 
 HZ_ANATOMY(depot, HZ_ANATOMY_OBJECT(depot.stacks, stacks), HZ_ANATOMY_NUMBER(HZ_DEPOT_PARTS),
            HZ_ANATOMY_SIZE(hz_part_stack));
@@ -76,17 +80,50 @@ static uint32_t parts_pop(unsigned size_class, uint32_t part, uint32_t count) {
     return index;
 }
 
-/* Most blocks that may rest in all parts together: HZ_DEPOT_BYTES, or, while blocks pass from thread to thread, a share
-   of all blocks of the class if that is more. So a burst of frees on one side finds room while the other side sleeps,
-   and ageing sends the blocks home afterwards. If a thread only pops what it pushed itself, more than a little at rest
-   would waste memory. (Two threads on one CPU that push and pop alternately get each other's batches: that counts as
-   passing.) Long blocks get no share: so much memory is of no use to other classes. */
+/* Most blocks that may rest in all parts together: HZ_DEPOT_BYTES and the class's swing; or, while blocks pass from
+   thread to thread, a share of all blocks of the class if that is more. So a burst of frees on one side finds room
+   while the other side sleeps, and ageing sends the blocks home afterwards. If a thread only pops what it pushed
+   itself, more than a little at rest would waste memory. (Two threads on one CPU that push and pop alternately get each
+   other's batches: that counts as passing.) Long blocks get no share: so much memory is of no use to other classes. */
 static uint32_t cap_of(unsigned size_class) {
-    uint32_t fixed = hz_class_shapes[size_class].depot_blocks;
-    if (hz_class_is_long(size_class) || hz_load_rlx(&passing[size_class]) == 0) /* relaxed: hint */
-        return fixed;
-    size_t share = hz_class_blocks(size_class) * HZ_DEPOT_PERCENT / 100;
-    return (uint32_t)hz_min(hz_max(fixed, share), HZ_STACK_BLOCKS_MAX);
+    size_t fixed = hz_class_shapes[size_class].depot_blocks;
+    size_t most = fixed + hz_load_rlx(&swing[size_class]); /* relaxed, both: hint */
+    if (hz_load_rlx(&passing[size_class]) > 0 && !hz_class_is_long(size_class))
+        most = hz_max(fixed, hz_class_blocks(size_class) * HZ_DEPOT_PERCENT / 100);
+    return (uint32_t)hz_min(most, HZ_STACK_BLOCKS_MAX);
+}
+
+/* Whether neighbours in a batch are mostly neighbours in memory; looks at some of them. */
+static bool are_in_order(unsigned size_class, void *const *blocks, uint32_t count) {
+    enum { LOOKS = 4, NEAR_BLOCKS = 4 };
+    size_t near = (size_t)NEAR_BLOCKS * hz_class_shapes[size_class].bytes;
+    uint32_t found = 0;
+    for (uint32_t i = 1; i <= LOOKS; i++) {
+        uint32_t at = count * i / (LOOKS + 1);
+        found += at > 0 && (uintptr_t)blocks[at] - (uintptr_t)blocks[at - 1] + near < 2 * near;
+    }
+    return found == LOOKS;
+}
+
+/* The depot has refused blocks. If they are in no order, they are better off at home: they come back in that of memory,
+   which saves the program more misses than the way home and back costs. */
+static void swing_note_refused(unsigned size_class, void *const *blocks, uint32_t count) {
+    uint32_t before = hz_load_rlx(&turned_away[size_class]); /* relaxed, all: hint */
+    if (hz_load_rlx(&passing[size_class]) == 0 && before < hz_class_shapes[size_class].depot_blocks &&
+        are_in_order(size_class, blocks, count))
+        hz_store_rlx(&turned_away[size_class], before + count);
+}
+
+/* The depot is empty, and the thread will take a batch out of pages. If such a one was refused in this round, the limit
+   rises by it. */
+static void swing_note_empty(unsigned size_class) {
+    uint32_t before = hz_load_rlx(&turned_away[size_class]); /* relaxed, all: hints */
+    if (HZ_LIKELY(before == 0))
+        return;
+    uint32_t batch = (uint32_t)hz_min(before, hz_class_shapes[size_class].batch);
+    uint32_t most = hz_class_shapes[size_class].depot_blocks;
+    hz_store_rlx(&turned_away[size_class], before - batch);
+    hz_store_rlx(&swing[size_class], (uint32_t)hz_min(hz_load_rlx(&swing[size_class]) + batch, most));
 }
 
 uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **out) {
@@ -100,6 +137,8 @@ uint32_t hz_depot_pop(struct hz_thread_block *self, unsigned size_class, void **
     uint32_t count = hz_batch_take(self, size_class, index, out, &from);
     if (!is_home && from != hz_thread_mark(self) && hz_load_rlx(&passing[size_class]) != HZ_DEPOT_PASSING_ROUNDS)
         hz_store_rlx(&passing[size_class], HZ_DEPOT_PASSING_ROUNDS); /* relaxed, both: hint */
+    if (count == 0 && !is_home)
+        swing_note_empty(size_class);
     return count;
 }
 
@@ -119,6 +158,14 @@ void hz_depot_forget_passing(unsigned size_class) {
         hz_load_rlx(&passing[size_class]); /* relaxed, both: hint; two simultaneous rounds count down once */
     if (left > 0)
         hz_store_rlx(&passing[size_class], left - 1);
+}
+
+void hz_depot_forget_swing(unsigned size_class) {
+    uint32_t more = hz_load_rlx(&swing[size_class]); /* relaxed, all: hints */
+    if (more > 0)
+        hz_store_rlx(&swing[size_class], more / 2);
+    if (hz_load_rlx(&turned_away[size_class]) > 0)
+        hz_store_rlx(&turned_away[size_class], 0);
 }
 
 static uint32_t count_in(uint32_t part, unsigned size_class) {
@@ -161,7 +208,10 @@ bool hz_depot_push(struct hz_thread_block *self, unsigned size_class, void *cons
     HZ_PREFETCH_WRITE(stack);
     /* batches of one block would use up the numbers of batches */
     uint32_t cap = count > 1 ? cap_in(part, size_class, count) : hz_class_shapes[size_class].depot_blocks;
-    return hz_stack_push(self, stack, cap, blocks, count);
+    bool is_pushed = hz_stack_push(self, stack, cap, blocks, count);
+    if (!is_pushed && count == hz_class_shapes[size_class].batch)
+        swing_note_refused(size_class, blocks, count);
+    return is_pushed;
 }
 
 bool hz_depot_was_used(unsigned size_class) {

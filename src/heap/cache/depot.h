@@ -29,6 +29,10 @@ uint32_t hz_depot_pop_home(struct hz_thread_block *self, unsigned size_class, vo
    passing, and less of it may rest. */
 void hz_depot_forget_passing(unsigned size_class);
 
+/* Once in each ageing round in which the class was used. Unless threads go on asking for as much as the depot refuses,
+   the limit of the class soon falls back to HZ_DEPOT_BYTES. */
+void hz_depot_forget_swing(unsigned size_class);
+
 /* Blocks of the class that rest now. */
 uint32_t hz_depot_blocks(unsigned size_class);
 

@@ -21,16 +21,15 @@
 
 void hz_blocks_pass(struct hz_thread_block *self, unsigned size_class, void **blocks, uint32_t count) {
     uint32_t batch = hz_class_shapes[size_class].batch;
-    while (count > 0) {
+    bool is_for_depot = HZ_HAS_DEPOT && !hz_class_is_sparse(size_class);
+    while (count > 0 && is_for_depot) {
         uint32_t part = (uint32_t)hz_min(count, batch);
-        bool is_for_depot = HZ_HAS_DEPOT && !hz_class_is_sparse(size_class);
-        if (is_for_depot)
-            hz_inspect_batch(self, size_class, blocks, part);
-        if (!is_for_depot || !hz_depot_push(self, size_class, blocks, part))
-            hz_blocks_send(self, blocks, part);
-        blocks += part;
-        count -= part;
+        hz_inspect_batch(self, size_class, blocks, part);
+        is_for_depot = hz_depot_push(self, size_class, blocks, part);
+        blocks += is_for_depot ? part : 0;
+        count -= is_for_depot ? part : 0;
     }
+    hz_blocks_send(self, blocks, count); /* if the depot refused a batch, it would most likely refuse the rest */
 }
 
 void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t keep) {

@@ -24,6 +24,7 @@ enum {
     BLOCKS_MIN = 4,              /* a run should hold at least this many blocks, if they are not long */
     ODD_BLOCK_BYTES = 112 << 10, /* runs of blocks up to that have an odd number of pages, at most 7 */
     WASTE_SHARE_MAX = 16,        /* a run should leave at most 1/16 of itself unused */
+    STEP_COUNT = 64,             /* blocks whose pages and bits are fetched before any of them is put */
     RECIPROCAL_SHIFT = 42, /* exact for offsets below 2^42 / block_bytes; runs are below 2^22, products below 2^60 */
 };
 
@@ -111,11 +112,11 @@ static void list_remove(struct hz_shard *shard, struct hz_page *page) {
 }
 
 /* Counts blocks that came into the shard's pages (negative: left them). */
-static void free_blocks_add(struct hz_shard *shard, const struct hz_page *page, unsigned size_class, int64_t blocks) {
+static void free_blocks_add(struct hz_shard *shard, unsigned size_class, uint32_t block_bytes, int64_t blocks) {
     struct hz_shard_class *home = &shard->classes[size_class];
     /* relaxed, all: lock */
     hz_store_rlx(&home->free_blocks, hz_load_rlx(&home->free_blocks) + (uint32_t)blocks);
-    hz_store_rlx(&shard->free_bytes, hz_load_rlx(&shard->free_bytes) + (size_t)(blocks * page->block_bytes));
+    hz_store_rlx(&shard->free_bytes, hz_load_rlx(&shard->free_bytes) + (size_t)(blocks * block_bytes));
 }
 
 /* The page's bytes if they are dense (base/map/huge.h): the program touches nearly every system page of small blocks.
@@ -167,7 +168,7 @@ void hz_page_count_purged_locked(struct hz_shard *shard, const struct hz_page *p
 /* A page comes to the shard, or leaves it, with its free blocks. */
 static void page_count(struct hz_shard *shard, const struct hz_page *page, int sign) {
     unsigned size_class = hz_load_rlx(&page->size_class); /* relaxed, both: lock */
-    free_blocks_add(shard, page, size_class, (int64_t)sign * hz_load_rlx(&page->free_count));
+    free_blocks_add(shard, size_class, page->block_bytes, (int64_t)sign * hz_load_rlx(&page->free_count));
     uint64_t purged = hz_load_rlx(&page->purged_units); /* relaxed: lock */
     if (purged != 0)
         hz_page_count_purged_locked(shard, page, purged, sign);
@@ -206,7 +207,7 @@ bool hz_class_has_start(unsigned size_class, const void *address) {
 
 /* The bit of a block. Ends the program if the address is not the start of a block. It takes any cache line of the grid,
    hz_class_has_start only those that are possible for the place. */
-static uint32_t block_bit(const struct hz_page *page, const void *block) {
+HZ_INLINE uint32_t block_bit(const struct hz_page *page, const void *block) {
     size_t behind;
     uint32_t index = block_index(page, block, &behind);
     bool is_wrong = HZ_UNLIKELY(behind != 0) && (behind & page->wrong_bits) != 0;
@@ -304,10 +305,10 @@ static HZ_NOINLINE void unpurge_carved(struct hz_shard *shard, struct hz_page *p
     unpurge(shard, page, purged & ~left);
 }
 
-static void bit_set(struct hz_page *page, void *block) {
-    uint32_t bit = block_bit(page, block);
+HZ_INLINE void bit_set(struct hz_page *page, uint32_t bit, void *block) {
     uint64_t mask = UINT64_C(1) << (bit % 64);
-    if (HZ_UNLIKELY((page->free_bits[bit / 64] & mask) != 0))
+    uint64_t bits = page->free_bits[bit / 64];
+    if (HZ_UNLIKELY((bits & mask) != 0))
         hz_misuse(HZ_TEXT_DOUBLE_FREE, block, HZ_FOUND_LATER);
     if (HZ_BLOCKS_SEALED && HZ_WAY_IS_DIRECT) {
         hz_seals_check(&block, 1, HZ_WRITTEN_ON_THE_WAY);
@@ -315,30 +316,14 @@ static void bit_set(struct hz_page *page, void *block) {
         hz_seal_check_linked(block, HZ_WRITTEN_ON_THE_WAY);
         hz_seals_mend(&block, 1);
     }
-    page->free_bits[bit / 64] |= mask;
+    page->free_bits[bit / 64] = bits | mask;
     page->first_word = (uint16_t)hz_min(page->first_word, bit / 64);
-}
-
-static bool page_spans(const struct hz_page *page, const void *address) {
-    return (uint64_t)((const char *)address - page->start) >> HZ_PAGE_LOG2 <
-           hz_load_rlx(&page->run_pages); /* relaxed: const */
-}
-
-/* Puts the first block, which belongs to the page, and the blocks after it up to the first one of another page. Returns
-   how many it has put. */
-HZ_INLINE uint32_t page_put(struct hz_page *page, void *const *blocks, uint32_t count) {
-    uint32_t done = 0;
-    do
-        bit_set(page, blocks[done]);
-    while (++done < count && page_spans(page, blocks[done]));
-    hz_store_rlx(&page->free_count, hz_load_rlx(&page->free_count) + done); /* relaxed, both: lock; hint */
-    hz_store_rlx(&page->looked_free, 0); /* there may be more to purge, even if the count is as it was */
-    return done;
 }
 
 /* `count` blocks have just been carved from a listed page: updates the shard's count, and the list. */
 static void blocks_left(struct hz_shard *shard, struct hz_page *page, uint32_t count) {
-    free_blocks_add(shard, page, hz_load_rlx(&page->size_class), -(int64_t)count); /* relaxed, both: lock */
+    free_blocks_add(shard, hz_load_rlx(&page->size_class), page->block_bytes,
+                    -(int64_t)count); /* relaxed, both: lock */
     if (hz_load_rlx(&page->free_count) == 0)
         list_remove(shard, page);
     hz_assert(hz_page_is_valid_locked(shard, page));
@@ -429,7 +414,7 @@ void hz_pages_unreserve_locked(struct hz_shard *shard, char *start, uint32_t cou
     page->first_word = (uint16_t)hz_min(page->first_word, bit / 64);
     hz_store_rlx(&page->free_count, hz_load_rlx(&page->free_count) + count); /* relaxed, all: lock; hint */
     hz_store_rlx(&page->looked_free, 0);
-    free_blocks_add(shard, page, hz_load_rlx(&page->size_class), count);
+    free_blocks_add(shard, hz_load_rlx(&page->size_class), page->block_bytes, count);
     if (page->list_state == HZ_PAGE_UNLISTED)
         list_add(shard, page);
     hz_assert(hz_page_is_valid_locked(shard, page));
@@ -568,7 +553,7 @@ void hz_page_empty_locked(struct hz_shard *shard, struct hz_page *page) {
     page->first_word = 0;
     hz_store_rlx(&page->free_count, page->capacity);
     hz_store_rlx(&page->looked_free, 0); /* the second purging walk from now retires it (page_purge.c) */
-    free_blocks_add(shard, page, hz_load_rlx(&page->size_class), out);
+    free_blocks_add(shard, hz_load_rlx(&page->size_class), page->block_bytes, out);
     if (page->list_state == HZ_PAGE_UNLISTED)
         list_add(shard, page);
     hz_assert(hz_page_is_valid_locked(shard, page));
@@ -589,61 +574,105 @@ static uint32_t retire_if_spare(struct hz_shard *shard, struct hz_page *page) {
     return 1;
 }
 
-/* Whether the block is likely to be on another page than the one before it. */
-static bool is_elsewhere(void *const *blocks, uint32_t index) {
-    return index == 0 || ((uintptr_t)blocks[index] ^ (uintptr_t)blocks[index - 1]) >> HZ_PAGE_LOG2 != 0;
+/* Blocks that follow each other in a step and lie in one arena page. */
+struct run {
+    struct hz_page *page;
+    uint32_t first, bit; /* number of the first block in the step, and its bit in the page */
+};
+
+/* In a large heap no cache has the descriptions of pages that blocks go home to in random order. So all that a step
+   needs are fetched at once, and then all words of bits, which only the descriptions can tell. A page of another shard
+   becomes NULL. Returns the number of runs; one more is written. */
+static uint32_t runs_find(struct run *runs, const struct hz_shard *shard, void *const *blocks, uint32_t count) {
+    uintptr_t number = UINTPTR_MAX;
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if ((uintptr_t)blocks[i] >> HZ_PAGE_LOG2 != number) {
+            number = (uintptr_t)blocks[i] >> HZ_PAGE_LOG2;
+            runs[found].page = hz_page_of(blocks[i]);
+            runs[found].first = i;
+            HZ_PREFETCH_WRITE(runs[found++].page);
+        }
+    runs[found].first = count;
+    for (struct run *run = runs; run < runs + found; run++) {
+        run->page = hz_page_is_of(run->page, shard) ? run->page : NULL;
+        if (HZ_UNLIKELY(run->page == NULL))
+            continue;
+        run->bit = block_bit(run->page, blocks[run->first]);
+        HZ_PREFETCH_WRITE(&run->page->free_bits[run->bit / 64]);
+    }
+    return found;
 }
 
-/* In a large heap no cache has the descriptions of pages that blocks go home to in random order. So all that are needed
-   are fetched at once, and then all words of bits, which only the descriptions can tell. */
-static void pages_prefetch(struct hz_shard *shard, void *const *blocks, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++)
-        if (is_elsewhere(blocks, i)) {
-            struct hz_segment *segment = hz_segment_get(blocks[i]);
-            unsigned page = hz_segment_page(blocks[i]);
-            HZ_PREFETCH(&segment->run_first[page]);
-            HZ_PREFETCH_WRITE(page_at(segment, page)); /* as a rule, a run begins with the block's own page */
-        }
-    for (uint32_t i = 0; i < count; i++)
-        if (is_elsewhere(blocks, i)) {
-            struct hz_page *page = hz_page_of(blocks[i]);
-            if (hz_page_is_of(page, shard))
-                HZ_PREFETCH_WRITE(&page->free_bits[block_bit(page, blocks[i]) / 64]);
-        }
+/* Blocks of one class that have come into pages of the shard, and that the shard does not count yet. */
+struct uncounted {
+    uint32_t blocks, block_bytes;
+    unsigned size_class;
+};
+
+static void uncounted_add(struct hz_shard *shard, struct uncounted *uncounted) {
+    free_blocks_add(shard, uncounted->size_class, uncounted->block_bytes, uncounted->blocks);
+    uncounted->blocks = 0;
 }
 
-/* `count` blocks have just been put into a page of the shard. Returns the pages retired by that. */
-HZ_INLINE uint32_t blocks_came(struct hz_shard *shard, struct hz_page *page, uint32_t count) {
-    if (page->list_state == HZ_PAGE_MOVING)
-        return 0;                                                        /* counted when it arrives */
-    free_blocks_add(shard, page, hz_load_rlx(&page->size_class), count); /* relaxed: lock */
-    if (page->list_state == HZ_PAGE_UNLISTED)
+/* Puts `count` blocks, of which `bit` is the first one's, into their page. Returns the pages retired by that. */
+HZ_INLINE uint32_t run_put(struct hz_shard *shard, struct hz_page *page, uint32_t bit, void *const *blocks,
+                           uint32_t count, struct uncounted *uncounted) {
+    uint32_t free_count = hz_load_rlx(&page->free_count) + count; /* relaxed, all: lock; hint */
+    bit_set(page, bit, blocks[0]);
+    for (uint32_t i = 1; i < count; i++)
+        bit_set(page, block_bit(page, blocks[i]), blocks[i]);
+    hz_store_rlx(&page->free_count, free_count);
+    hz_store_rlx(&page->looked_free, 0); /* there may be more to purge, even if the count is as it was */
+    if (HZ_UNLIKELY(page->list_state == HZ_PAGE_MOVING))
+        return 0; /* counted when it arrives */
+    if (HZ_UNLIKELY(page->block_bytes != uncounted->block_bytes)) {
+        uncounted_add(shard, uncounted);
+        uncounted->block_bytes = page->block_bytes;
+        uncounted->size_class = hz_load_rlx(&page->size_class);
+    }
+    uncounted->blocks += count;
+    if (HZ_UNLIKELY(page->list_state == HZ_PAGE_UNLISTED))
         list_add(shard, page);
     hz_assert(hz_page_is_valid_locked(shard, page));
+    if (HZ_LIKELY(free_count != page->capacity))
+        return 0;
+    uncounted_add(shard, uncounted);
     return retire_if_spare(shard, page);
-}
-
-uint32_t hz_pages_put_locked(struct hz_shard *shard, void **blocks, uint32_t count, uint32_t *retired) {
-    uint32_t strays = 0;
-    if (count > 1)
-        pages_prefetch(shard, blocks, count);
-    for (uint32_t done = 0, put; done < count; done += put) {
-        struct hz_page *page = hz_page_of(blocks[done]);
-        put = 1;
-        if (HZ_UNLIKELY(!hz_page_is_of(page, shard))) {
-            blocks[strays++] = blocks[done];
-            continue;
-        }
-        put = page_put(page, blocks + done, count - done);
-        *retired += blocks_came(shard, page, put);
-    }
-    return strays;
 }
 
 uint32_t hz_page_put_locked(struct hz_shard *shard, void *block) {
     struct hz_page *page = hz_page_of(block);
+    struct uncounted uncounted = {0};
     hz_assert(hz_page_is_of(page, shard));
-    return blocks_came(shard, page, page_put(page, &block, 1));
+    uint32_t retired = run_put(shard, page, block_bit(page, block), &block, 1, &uncounted);
+    uncounted_add(shard, &uncounted);
+    return retired;
+}
+
+uint32_t hz_pages_put_locked(struct hz_shard *shard, void **blocks, uint32_t count, uint32_t *retired) {
+    struct run runs[STEP_COUNT + 1];
+    struct uncounted uncounted = {0};
+    uint32_t strays = 0;
+    if (count == 1 && hz_page_is_of(hz_page_of(blocks[0]), shard)) {
+        *retired += hz_page_put_locked(shard, blocks[0]);
+        return 0;
+    }
+    for (uint32_t done = 0; done < count; done += STEP_COUNT) {
+        void **step = blocks + done;
+        uint32_t found = runs_find(runs, shard, step, (uint32_t)hz_min(count - done, STEP_COUNT));
+        for (struct run *run = runs; run < runs + found; run++) {
+            uint32_t length = run[1].first - run->first;
+            /* asked again: after a double free the page may be retired, and another shard's, by now */
+            if (HZ_LIKELY(run->page != NULL && hz_page_is_of(run->page, shard)))
+                *retired += run_put(shard, run->page, run->bit, step + run->first, length, &uncounted);
+            else
+                for (uint32_t i = 0; i < length; i++)
+                    blocks[strays++] = step[run->first + i];
+        }
+    }
+    uncounted_add(shard, &uncounted);
+    return strays;
 }
 
 /* Edge "page-move": a thread that finds the page to be this shard's sees all that was done to it under the lock of its

@@ -39,6 +39,9 @@ class Depot : public testing::Test {
             GTEST_SKIP() << "this lane has no depot";
         self_ = unit::self();
         hz_cpus_look_at("", "", "");
+        for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
+            for (int round = 0; round < HZ_STACK_COUNT_BITS; round++)
+                hz_depot_forget_swing(size_class);
     }
     bool push(unsigned size_class, const Blocks &blocks) {
         return hz_depot_push(self_, size_class, blocks.data(), static_cast<uint32_t>(blocks.size()));
@@ -247,6 +250,7 @@ TEST_F(Depot, AShareRestsWhileBlocksPass) {
     room();
     EXPECT_EQ(fill(), share - 1) << "two rounds without passing end it";
     hz_depot_forget_passing(size_class);
+    hz_depot_forget_swing(size_class);
     while (!pop(size_class).empty())
         resting--;
     EXPECT_EQ(resting, 0U);
@@ -254,6 +258,72 @@ TEST_F(Depot, AShareRestsWhileBlocksPass) {
     while (!pop(size_class).empty()) {
     }
     unit::put(shard, blocks);
+}
+
+/* What the depot refused in this round, and what was then asked for in vain, may rest as well from now on: up to
+   twice HZ_DEPOT_BYTES. */
+TEST_F(Depot, TheLimitFollowsASwing) {
+    OnCpu here;
+    const unsigned size_class = shared_class(3);
+    const uint32_t full = hz_batch_count(size_class);
+    size_t resting = 0;
+    auto fill = [&] {
+        while (push(size_class, batch_of(0, full)))
+            resting++;
+        return resting;
+    };
+    /* empties the depot, and asks for `more` batches in vain */
+    auto ask = [&](size_t more) {
+        for (; resting > 0; resting--)
+            ASSERT_EQ(pop(size_class).size(), full);
+        for (; more > 0; more--)
+            ASSERT_TRUE(pop(size_class).empty());
+    };
+    const size_t fixed = fill();
+    for (int i = 1; i < 9; i++)
+        ASSERT_FALSE(push(size_class, batch_of(0, full)));
+    ask(5);
+    EXPECT_EQ(fill(), fixed + 5) << "nine were refused, and one more now";
+    ask(6);
+    EXPECT_EQ(fill(), fixed + 5 + 5) << "five were left of them";
+
+    hz_depot_forget_swing(size_class);
+    ask(3);
+    EXPECT_EQ(fill(), fixed + 5) << "half is forgotten, and what was refused in an earlier round does not count";
+    ask(0);
+    for (size_t i = 0; i < 2 * fixed; i++)
+        (void)push(size_class, batch_of(0, full));
+    for (size_t i = 0; i < 2 * fixed; i++)
+        ASSERT_EQ(push(size_class, batch_of(0, full)), false);
+    resting = hz_depot_blocks(size_class) / full;
+    ask(3 * fixed);
+    EXPECT_NEAR(static_cast<double>(fill()), static_cast<double>(2 * fixed), 1.0);
+    ask(0);
+}
+
+/* Blocks that were freed in no order come back in that of memory from their pages. */
+TEST_F(Depot, TheLimitStaysIfBlocksAreInNoOrder) {
+    OnCpu here;
+    const unsigned size_class = shared_class(4);
+    const uint32_t full = hz_batch_count(size_class);
+    Blocks mixed;
+    for (uint32_t i = 0; i < full; i++)
+        mixed.push_back(block_number(size_t{i} * 7919 % full * 1000));
+    auto fill = [&] {
+        size_t count = 0;
+        while (push(size_class, mixed))
+            count++;
+        return count;
+    };
+    const size_t fixed = fill();
+    for (int i = 0; i < 8; i++)
+        ASSERT_FALSE(push(size_class, mixed));
+    for (size_t i = 0; i < fixed; i++)
+        ASSERT_EQ(pop(size_class).size(), full);
+    ASSERT_TRUE(pop(size_class).empty());
+    EXPECT_EQ(fill(), fixed);
+    for (size_t i = 0; i < fixed; i++)
+        ASSERT_EQ(pop(size_class).size(), full);
 }
 
 TEST_F(Depot, SpareBatchesCanBeReleased) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <random>
 #include <set>
 #include <utility>
 
@@ -242,6 +243,46 @@ TEST_F(Page, RunsOfBlocksArePutLikeSingleOnes) {
     }
 }
 
+/* Many more blocks than one step takes, of several classes and pages, in random order and with strays among them. */
+TEST_F(Page, BlocksComeInAnyOrder) {
+    const std::vector<unsigned> classes = {2, 5, HZ_MID_CLASS_FIRST};
+    struct hz_shard *other = hz_shard_claim();
+    const Blocks theirs = unit::take(other, classes[0], 100);
+    Blocks mixed = theirs;
+    for (unsigned size_class : classes) {
+        auto [first, second] = two_pages_full(size_class);
+        mixed.insert(mixed.end(), first.begin(), first.end());
+        mixed.insert(mixed.end(), second.begin(), second.end());
+    }
+    std::mt19937 random(1); // NOLINT(cert-msc32-c,cert-msc51-cpp): the same order in each run
+    std::shuffle(mixed.begin(), mixed.end(), random);
+    const std::set<void *> others(theirs.begin(), theirs.end());
+    Blocks strays;
+    std::copy_if(mixed.begin(), mixed.end(), std::back_inserter(strays),
+                 [&](void *block) { return others.count(block) != 0; });
+
+    uint32_t retired = 0;
+    size_t bytes = 0;
+    {
+        Exclusive exclusive(shard_);
+        mixed.resize(hz_pages_put_locked(shard_, mixed.data(), static_cast<uint32_t>(mixed.size()), &retired));
+        EXPECT_TRUE(hz_shard_is_valid_locked(shard_));
+    }
+    EXPECT_EQ(mixed, strays) << "in their order";
+    EXPECT_EQ(retired, classes.size()) << "of each class one of two pages";
+    for (unsigned size_class : classes) {
+        struct hz_page *page = unit::partial(shard_, size_class);
+        EXPECT_EQ(page->next, nullptr);
+        EXPECT_EQ(page->free_count, page->capacity);
+        EXPECT_EQ(shard_->classes[size_class].free_blocks, page->capacity);
+        bytes += size_t{page->capacity} * page->block_bytes;
+    }
+    EXPECT_EQ(shard_->free_bytes + shard_->purged_bytes, bytes);
+    unit::put(other, theirs);
+    unit::retire_all(other);
+    unit::leave(other);
+}
+
 TEST_F(Page, BlocksOfOtherShardsAreStrays) {
     struct hz_shard *other = hz_shard_claim();
     Blocks mine = unit::take(shard_, 5, 20);
@@ -307,6 +348,7 @@ TEST_F(Page, BadFreesAreFoundInARun) {
         char *interior = static_cast<char *>(blocks[1]) + 8;
         EXPECT_DEATH(put_together({blocks[0], interior, blocks[2]}),
                      "hakozuna: free of a pointer into the middle of a block: 0x");
+        EXPECT_DEATH(put_together({interior, blocks[0]}), "hakozuna: free of a pointer into the middle of a block: 0x");
         unit::put(shard_, blocks);
     }
 }
