@@ -127,7 +127,7 @@ def test_the_pages_have_the_same_names():
     """And a text for each lane that is installed."""
     texts = dict(line.split(maxsplit=1) for line in run("lanes").stdout.splitlines())
     readme = (ROOT / "README.md").read_text()
-    table = readme[readme.index("## Which lane") : readme.index("## Figures")]
+    table = readme[readme.index("## Which lane") : readme.index("## How it works")]
     named = set(re.findall(r"`(hz\d[\w-]*)`", table))
     assert named == {lane for lane, text in texts.items() if text != "not installed by default"}
     assert texts["hz3-scale"].endswith("(the default)")
