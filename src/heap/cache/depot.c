@@ -89,7 +89,7 @@ static uint32_t cap_of(unsigned size_class) {
     size_t fixed = hz_class_shapes[size_class].depot_blocks;
     size_t most = fixed + hz_load_rlx(&swing[size_class]); /* relaxed, both: hint */
     if (hz_load_rlx(&passing[size_class]) > 0 && !hz_class_is_long(size_class))
-        most = hz_max(fixed, hz_class_blocks(size_class) * HZ_DEPOT_PERCENT / 100);
+        most = hz_max(most, hz_class_blocks(size_class) * HZ_DEPOT_PERCENT / 100);
     return (uint32_t)hz_min(most, HZ_STACK_BLOCKS_MAX);
 }
 
@@ -160,12 +160,20 @@ void hz_depot_forget_passing(unsigned size_class) {
         hz_store_rlx(&passing[size_class], left - 1);
 }
 
-void hz_depot_forget_swing(unsigned size_class) {
+static void swing_lower(unsigned size_class, uint32_t divisor) {
     uint32_t more = hz_load_rlx(&swing[size_class]); /* relaxed, all: hints */
     if (more > 0)
-        hz_store_rlx(&swing[size_class], more / 2);
+        hz_store_rlx(&swing[size_class], more / divisor);
     if (hz_load_rlx(&turned_away[size_class]) > 0)
         hz_store_rlx(&turned_away[size_class], 0);
+}
+
+void hz_depot_halve_swing(unsigned size_class) {
+    swing_lower(size_class, 2);
+}
+
+void hz_depot_forget_swing(unsigned size_class) {
+    swing_lower(size_class, UINT32_MAX);
 }
 
 static uint32_t count_in(uint32_t part, unsigned size_class) {

@@ -664,9 +664,11 @@ uint32_t hz_pages_put_locked(struct hz_shard *shard, void **blocks, uint32_t cou
         for (struct run *run = runs; run < runs + found; run++) {
             uint32_t length = run[1].first - run->first;
             /* asked again: after a double free the page may be retired, and another shard's, by now */
-            if (HZ_LIKELY(run->page != NULL && hz_page_is_of(run->page, shard)))
+            if (HZ_LIKELY(run->page != NULL && hz_page_is_of(run->page, shard))) {
+                if (HZ_UNLIKELY(hz_load_rlx(&run->page->size_class) == HZ_CLASS_NONE)) /* relaxed: lock */
+                    hz_misuse(HZ_TEXT_DOUBLE_FREE, step[run->first], HZ_FOUND_LATER);
                 *retired += run_put(shard, run->page, run->bit, step + run->first, length, &uncounted);
-            else
+            } else
                 for (uint32_t i = 0; i < length; i++)
                     blocks[strays++] = step[run->first + i];
         }
