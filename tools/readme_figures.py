@@ -31,7 +31,7 @@ class Bad(Exception):
 
 
 class Row(NamedTuple):
-    """A line of the table. `figures`: columns of the raw file or words in its figures, with what one unit of a cell is."""
+    """A line of the table. `figures`: columns or named figures of the raw file, each with its divisor."""
 
     name: str
     text: str
@@ -40,14 +40,14 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row("pool", "threads of their own for each request: MiB at the end, 5 s later",
+    Row("pool", "a new thread pool per request: MiB at the end, 5 s later",
         (("end_rss_kb", 1024), ("after5_rss_kb", 1024)), "{}, {}"),
-    Row("redis-deleted", "redis, all keys deleted: MiB at most, 5 s later",
+    Row("redis-deleted", "redis, all keys deleted: peak MiB, MiB 5 s later",
         (("peak_rss_kb", 1024), ("after5_rss_kb", 1024)), "{}, {}"),
-    Row("service", "a service at night, after a day: resident bytes / live bytes", (("hour24_ratio", 1),), "{}"),
-    Row("buffers", "4 threads pass buffers of up to 64 KiB on: M operations/s (MiB)",
+    Row("service", "a service, the night after a day: resident / live bytes", (("hour24_ratio", 1),), "{}"),
+    Row("buffers", "4 threads pass on buffers of up to 64 KiB: M operations/s (MiB)",
         (("ops_per_s", 1e6), ("peak_rss_kb", 1024)), "{} ({})"),
-    Row("loop", "1 thread, up to 2 KiB: M pairs of free and malloc/s (MiB)",
+    Row("loop", "1 thread, up to 2 KiB: M malloc-free pairs/s (MiB)",
         (("pairs_per_s", 1e6), ("peak_rss_kb", 1024)), "{} ({})"),
     Row("trivial", "a program that does nothing: us from start to end (MiB)",
         (("startup_us", 1), ("start_rss_kb", 1024)), "{} ({})"),

@@ -1,8 +1,8 @@
 /*
  * pool - a program that makes a pool of threads for each request.
  *
- * One request after the other: THREADS threads start. Each allocates BLOCKS blocks of MIN to MAX bytes, writes to each
- * of their pages, and at even distances between them allocates KEPT results of RESULT bytes. It frees the blocks in
+ * For each request in turn, THREADS threads start. Each allocates BLOCKS blocks of MIN to MAX bytes, writes to each
+ * of their pages, and allocates KEPT results of RESULT bytes evenly among them. It frees the blocks in
  * random order and ends. Main joins the threads. The results of all requests stay alive. After the last request main
  * sleeps, and idle.h measures the RSS. Printed besides, in KiB: live_kb and live_pages_kb (the results), and table_kb
  * (the program's own tables).
@@ -30,7 +30,7 @@ struct member {
     struct worker worker;
     const struct config *config;
     uint64_t random;       /* goes on from request to request */
-    uint32_t tags;         /* the same */
+    uint32_t tags;         /* like random */
     block_ticket *blocks;  /* of the request */
     block_ticket *results; /* of all requests */
     uint64_t kept, freed;

@@ -51,7 +51,7 @@ static void sample(void) {
 
 static void profile_start(const char *variable, const char *value, uint64_t rate) {
     if (hz_reporter_profile_by_frames() && !hz_profile_use_frames())
-        load_say(variable, value, "no unwinding by frame pointers here; stack traces come by the tables");
+        load_say(variable, value, "no unwinding by frame pointers here; stack traces use unwind tables");
     bool waits = hz_reporter_profile_waits();
     if (waits ? !hz_profile_prepare(rate) : !hz_sample_start_profile(rate))
         load_say(variable, value, "no address space for the profile");

@@ -82,8 +82,8 @@ struct leak_group {
     uintptr_t first;
 };
 
-/* What the profile knows of the block. It begins up to HZ_SPREAD_BYTES behind the place that a leak has. Blocks of up
-   to 64 KiB that were sampled begin at theirs. */
+/* Finds the leak's block in the profile. A leak has the block's place; the block begins less than HZ_SPREAD_BYTES
+   behind it. Sampled blocks of up to 64 KiB begin there. */
 static bool leak_is_sampled(const struct hz_leak *leak, struct hz_profile_block *sampled) {
     size_t most = hz_profile_rate() != 0 && leak->bytes > HZ_SPREAD_BYTES ? HZ_SPREAD_BYTES - HZ_SPREAD_STEP : 0;
     for (size_t offset = 0; offset <= most; offset += HZ_SPREAD_STEP)

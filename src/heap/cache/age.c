@@ -31,8 +31,7 @@ void hz_age_depot_begin(void) {
         hz_store_rlx(&due_blocks[size_class],
                      all + (used + HZ_DEPOT_AGE_SHARE - 1) / HZ_DEPOT_AGE_SHARE); /* relaxed: hint */
         hz_depot_forget_passing(size_class);
-        if (!idle)
-            hz_depot_forget_swing(size_class);
+        hz_depot_halve_swing(size_class);
     }
     hz_store_rlx(&due_class, 1); /* relaxed: hint */
 }
@@ -58,6 +57,7 @@ bool hz_age_depot_step(struct hz_thread_block *self, uint32_t batches) {
 
 void hz_age_depot_class(struct hz_thread_block *self, unsigned size_class, uint32_t batches) {
     uint32_t left = hz_depot_blocks(size_class); /* what rests now: the call ends even if others never stop pushing */
+    hz_depot_forget_swing(size_class);           /* else refills of what is emptied here would raise the limit */
     for (uint32_t sent = 1; left > 0 && sent > 0 && batches > 0; batches--) {
         sent = send_batch_home(self, size_class);
         left -= (uint32_t)hz_min(sent, left);

@@ -21,8 +21,8 @@
 
 static struct hz_part_stack stacks[HZ_DEPOT_PARTS][HZ_CLASS_COUNT]; /* a home class's are in the shards (shard.h) */
 static _Atomic(uint32_t) passing[HZ_CLASS_COUNT]; /* hint: above 0 while threads take what others pushed */
-/* hints, both; in blocks. `turned_away`: pushes of this ageing round that found no room. `swing`: how much more than
-   HZ_DEPOT_BYTES may rest, at most as much again, since so much was refused lately and asked for again soon */
+/* hints, both; in blocks. `turned_away`: refused in this ageing round, not yet asked for again. `swing`: how much more
+   than HZ_DEPOT_BYTES may rest, at most as much again: what was refused and soon asked for again */
 static _Atomic(uint32_t) turned_away[HZ_CLASS_COUNT];
 static _Atomic(uint32_t) swing[HZ_CLASS_COUNT];
 
@@ -89,11 +89,11 @@ static uint32_t cap_of(unsigned size_class) {
     size_t fixed = hz_class_shapes[size_class].depot_blocks;
     size_t most = fixed + hz_load_rlx(&swing[size_class]); /* relaxed, both: hint */
     if (hz_load_rlx(&passing[size_class]) > 0 && !hz_class_is_long(size_class))
-        most = hz_max(fixed, hz_class_blocks(size_class) * HZ_DEPOT_PERCENT / 100);
+        most = hz_max(most, hz_class_blocks(size_class) * HZ_DEPOT_PERCENT / 100);
     return (uint32_t)hz_min(most, HZ_STACK_BLOCKS_MAX);
 }
 
-/* Whether neighbours in a batch are mostly neighbours in memory; looks at some of them. */
+/* Whether neighbours in a batch are near in memory; all LOOKS samples must be. A batch of less than five has none. */
 static bool are_in_order(unsigned size_class, void *const *blocks, uint32_t count) {
     enum { LOOKS = 4, NEAR_BLOCKS = 4 };
     size_t near = (size_t)NEAR_BLOCKS * hz_class_shapes[size_class].bytes;
@@ -105,7 +105,7 @@ static bool are_in_order(unsigned size_class, void *const *blocks, uint32_t coun
     return found == LOOKS;
 }
 
-/* The depot has refused blocks. If they are in no order, they are better off at home: they come back in that of memory,
+/* The depot has refused blocks. Blocks in no order are better off at home: they come back in memory order,
    which saves the program more misses than the way home and back costs. */
 static void swing_note_refused(unsigned size_class, void *const *blocks, uint32_t count) {
     uint32_t before = hz_load_rlx(&turned_away[size_class]); /* relaxed, all: hint */
@@ -114,8 +114,8 @@ static void swing_note_refused(unsigned size_class, void *const *blocks, uint32_
         hz_store_rlx(&turned_away[size_class], before + count);
 }
 
-/* The depot is empty, and the thread will take a batch out of pages. If such a one was refused in this round, the limit
-   rises by it. */
+/* The depot is empty, and the thread will take a batch out of pages. If the depot refused one this round, the limit
+   rises by a batch. */
 static void swing_note_empty(unsigned size_class) {
     uint32_t before = hz_load_rlx(&turned_away[size_class]); /* relaxed, all: hints */
     if (HZ_LIKELY(before == 0))
@@ -160,12 +160,20 @@ void hz_depot_forget_passing(unsigned size_class) {
         hz_store_rlx(&passing[size_class], left - 1);
 }
 
-void hz_depot_forget_swing(unsigned size_class) {
+static void swing_lower(unsigned size_class, uint32_t divisor) {
     uint32_t more = hz_load_rlx(&swing[size_class]); /* relaxed, all: hints */
     if (more > 0)
-        hz_store_rlx(&swing[size_class], more / 2);
+        hz_store_rlx(&swing[size_class], more / divisor);
     if (hz_load_rlx(&turned_away[size_class]) > 0)
         hz_store_rlx(&turned_away[size_class], 0);
+}
+
+void hz_depot_halve_swing(unsigned size_class) {
+    swing_lower(size_class, 2);
+}
+
+void hz_depot_forget_swing(unsigned size_class) {
+    swing_lower(size_class, UINT32_MAX);
 }
 
 static uint32_t count_in(uint32_t part, unsigned size_class) {

@@ -29,8 +29,11 @@ uint32_t hz_depot_pop_home(struct hz_thread_block *self, unsigned size_class, vo
    passing, and less of it may rest. */
 void hz_depot_forget_passing(unsigned size_class);
 
-/* Once in each ageing round in which the class was used. Unless threads go on asking for as much as the depot refuses,
-   the limit of the class soon falls back to HZ_DEPOT_BYTES. */
+/* Once in each ageing round. Unless threads go on asking for as much as the depot refuses, the limit of the class soon
+   falls back to HZ_DEPOT_BYTES. */
+void hz_depot_halve_swing(unsigned size_class);
+
+/* The limit of the class falls back at once, because memory is wanted or the class is sparse. */
 void hz_depot_forget_swing(unsigned size_class);
 
 /* Blocks of the class that rest now. */

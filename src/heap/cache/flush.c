@@ -19,17 +19,29 @@
 
 #include <string.h>
 
+/* Where blocks carry links on their way home, an address that is no block's start must be found before. */
+static void rest_inspect(struct hz_thread_block *self, unsigned size_class, void **blocks, uint32_t count) {
+    uint32_t batch = hz_class_shapes[size_class].batch;
+    for (uint32_t done = 0; !HZ_WAY_IS_DIRECT && done < count; done += batch)
+        hz_inspect_batch(self, size_class, blocks + done, (uint32_t)hz_min(count - done, batch));
+}
+
 void hz_blocks_pass(struct hz_thread_block *self, unsigned size_class, void **blocks, uint32_t count) {
     uint32_t batch = hz_class_shapes[size_class].batch;
     bool is_for_depot = HZ_HAS_DEPOT && !hz_class_is_sparse(size_class);
+    uint32_t refused = 0;
     while (count > 0 && is_for_depot) {
         uint32_t part = (uint32_t)hz_min(count, batch);
         hz_inspect_batch(self, size_class, blocks, part);
         is_for_depot = hz_depot_push(self, size_class, blocks, part);
-        blocks += is_for_depot ? part : 0;
-        count -= is_for_depot ? part : 0;
+        refused = is_for_depot ? 0 : part;
+        blocks += part - refused;
+        count -= part - refused;
     }
-    hz_blocks_send(self, blocks, count); /* if the depot refused a batch, it would most likely refuse the rest */
+    /* if the depot refused a batch, it would most likely refuse the rest */
+    if (refused > 0)
+        rest_inspect(self, size_class, blocks + refused, count - refused);
+    hz_blocks_send(self, blocks, count);
 }
 
 void hz_bin_flush(struct hz_thread_block *self, unsigned size_class, uint32_t keep) {

@@ -575,36 +575,36 @@ static uint32_t retire_if_spare(struct hz_shard *shard, struct hz_page *page) {
 }
 
 /* Blocks that follow each other in a step and lie in one arena page. */
-struct run {
+struct stretch {
     struct hz_page *page;
     uint32_t first, bit; /* number of the first block in the step, and its bit in the page */
 };
 
-/* In a large heap no cache has the descriptions of pages that blocks go home to in random order. So all that a step
-   needs are fetched at once, and then all words of bits, which only the descriptions can tell. A page of another shard
-   becomes NULL. Returns the number of runs; one more is written. */
-static uint32_t runs_find(struct run *runs, const struct hz_shard *shard, void *const *blocks, uint32_t count) {
+/* In a large heap, page descriptions are in no cache when blocks go home in random order. So a step prefetches every
+   description, then every word of bits: finding a word needs the description. A page of another shard becomes NULL.
+   Returns the number of stretches; a sentinel follows. */
+static uint32_t stretches_find(struct stretch *all, const struct hz_shard *shard, void *const *blocks, uint32_t count) {
     uintptr_t number = UINTPTR_MAX;
     uint32_t found = 0;
     for (uint32_t i = 0; i < count; i++)
         if ((uintptr_t)blocks[i] >> HZ_PAGE_LOG2 != number) {
             number = (uintptr_t)blocks[i] >> HZ_PAGE_LOG2;
-            runs[found].page = hz_page_of(blocks[i]);
-            runs[found].first = i;
-            HZ_PREFETCH_WRITE(runs[found++].page);
+            all[found].page = hz_page_of(blocks[i]);
+            all[found].first = i;
+            HZ_PREFETCH_WRITE(all[found++].page);
         }
-    runs[found].first = count;
-    for (struct run *run = runs; run < runs + found; run++) {
-        run->page = hz_page_is_of(run->page, shard) ? run->page : NULL;
-        if (HZ_UNLIKELY(run->page == NULL))
+    all[found].first = count;
+    for (struct stretch *each = all; each < all + found; each++) {
+        each->page = hz_page_is_of(each->page, shard) ? each->page : NULL;
+        if (HZ_UNLIKELY(each->page == NULL))
             continue;
-        run->bit = block_bit(run->page, blocks[run->first]);
-        HZ_PREFETCH_WRITE(&run->page->free_bits[run->bit / 64]);
+        each->bit = block_bit(each->page, blocks[each->first]);
+        HZ_PREFETCH_WRITE(&each->page->free_bits[each->bit / 64]);
     }
     return found;
 }
 
-/* Blocks of one class that have come into pages of the shard, and that the shard does not count yet. */
+/* Blocks of one class that are in the shard's pages, but not yet in its counts. */
 struct uncounted {
     uint32_t blocks, block_bytes;
     unsigned size_class;
@@ -615,9 +615,9 @@ static void uncounted_add(struct hz_shard *shard, struct uncounted *uncounted) {
     uncounted->blocks = 0;
 }
 
-/* Puts `count` blocks, of which `bit` is the first one's, into their page. Returns the pages retired by that. */
-HZ_INLINE uint32_t run_put(struct hz_shard *shard, struct hz_page *page, uint32_t bit, void *const *blocks,
-                           uint32_t count, struct uncounted *uncounted) {
+/* Puts `count` blocks into their page; `bit` is the first block's. Returns the pages retired by that. */
+HZ_INLINE uint32_t stretch_put(struct hz_shard *shard, struct hz_page *page, uint32_t bit, void *const *blocks,
+                               uint32_t count, struct uncounted *uncounted) {
     uint32_t free_count = hz_load_rlx(&page->free_count) + count; /* relaxed, all: lock; hint */
     bit_set(page, bit, blocks[0]);
     for (uint32_t i = 1; i < count; i++)
@@ -645,13 +645,13 @@ uint32_t hz_page_put_locked(struct hz_shard *shard, void *block) {
     struct hz_page *page = hz_page_of(block);
     struct uncounted uncounted = {0};
     hz_assert(hz_page_is_of(page, shard));
-    uint32_t retired = run_put(shard, page, block_bit(page, block), &block, 1, &uncounted);
+    uint32_t retired = stretch_put(shard, page, block_bit(page, block), &block, 1, &uncounted);
     uncounted_add(shard, &uncounted);
     return retired;
 }
 
 uint32_t hz_pages_put_locked(struct hz_shard *shard, void **blocks, uint32_t count, uint32_t *retired) {
-    struct run runs[STEP_COUNT + 1];
+    struct stretch all[STEP_COUNT + 1];
     struct uncounted uncounted = {0};
     uint32_t strays = 0;
     if (count == 1 && hz_page_is_of(hz_page_of(blocks[0]), shard)) {
@@ -660,15 +660,17 @@ uint32_t hz_pages_put_locked(struct hz_shard *shard, void **blocks, uint32_t cou
     }
     for (uint32_t done = 0; done < count; done += STEP_COUNT) {
         void **step = blocks + done;
-        uint32_t found = runs_find(runs, shard, step, (uint32_t)hz_min(count - done, STEP_COUNT));
-        for (struct run *run = runs; run < runs + found; run++) {
-            uint32_t length = run[1].first - run->first;
-            /* asked again: after a double free the page may be retired, and another shard's, by now */
-            if (HZ_LIKELY(run->page != NULL && hz_page_is_of(run->page, shard)))
-                *retired += run_put(shard, run->page, run->bit, step + run->first, length, &uncounted);
-            else
+        uint32_t found = stretches_find(all, shard, step, (uint32_t)hz_min(count - done, STEP_COUNT));
+        for (struct stretch *each = all; each < all + found; each++) {
+            uint32_t length = each[1].first - each->first;
+            /* checked again: after a double free, the page may be retired or another shard's */
+            if (HZ_LIKELY(each->page != NULL && hz_page_is_of(each->page, shard))) {
+                if (HZ_UNLIKELY(hz_load_rlx(&each->page->size_class) == HZ_CLASS_NONE)) /* relaxed: lock */
+                    hz_misuse(HZ_TEXT_DOUBLE_FREE, step[each->first], HZ_FOUND_LATER);
+                *retired += stretch_put(shard, each->page, each->bit, step + each->first, length, &uncounted);
+            } else
                 for (uint32_t i = 0; i < length; i++)
-                    blocks[strays++] = step[run->first + i];
+                    blocks[strays++] = step[each->first + i];
         }
     }
     uncounted_add(shard, &uncounted);

@@ -1,6 +1,6 @@
 /* Lane default of hz4, for any number of threads. A small block that a thread of another shard frees goes home,
-   to the stack of its shard in the depot. hz4 is the lean engine: bins of many threads and the depot may hold less than
-   in hz3. */
+   to the stack of its shard in the depot. The bins of many threads and the depot may hold less than in hz3
+   (docs/engines.md says what that brings). */
 #ifndef HZ4_LANES_DEFAULT_H
 #define HZ4_LANES_DEFAULT_H
 

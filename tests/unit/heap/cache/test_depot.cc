@@ -41,7 +41,7 @@ class Depot : public testing::Test {
         hz_cpus_look_at("", "", "");
         for (unsigned size_class = 1; size_class < unit::class_count; size_class++)
             for (int round = 0; round < HZ_STACK_COUNT_BITS; round++)
-                hz_depot_forget_swing(size_class);
+                hz_depot_halve_swing(size_class);
     }
     bool push(unsigned size_class, const Blocks &blocks) {
         return hz_depot_push(self_, size_class, blocks.data(), static_cast<uint32_t>(blocks.size()));
@@ -250,7 +250,7 @@ TEST_F(Depot, AShareRestsWhileBlocksPass) {
     room();
     EXPECT_EQ(fill(), share - 1) << "two rounds without passing end it";
     hz_depot_forget_passing(size_class);
-    hz_depot_forget_swing(size_class);
+    hz_depot_halve_swing(size_class);
     while (!pop(size_class).empty())
         resting--;
     EXPECT_EQ(resting, 0U);
@@ -287,7 +287,15 @@ TEST_F(Depot, TheLimitFollowsASwing) {
     ask(6);
     EXPECT_EQ(fill(), fixed + 5 + 5) << "five were left of them";
 
-    hz_depot_forget_swing(size_class);
+    hz_depot_forget_swing(size_class); /* as a purge does */
+    ask(3);
+    EXPECT_EQ(fill(), fixed) << "all is forgotten, and what was refused before does not count";
+    for (int i = 0; i < 10; i++)
+        ASSERT_FALSE(push(size_class, batch_of(0, full)));
+    ask(10);
+    EXPECT_EQ(fill(), fixed + 10);
+
+    hz_depot_halve_swing(size_class);
     ask(3);
     EXPECT_EQ(fill(), fixed + 5) << "half is forgotten, and what was refused in an earlier round does not count";
     ask(0);

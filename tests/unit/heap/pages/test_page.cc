@@ -353,6 +353,26 @@ TEST_F(Page, BadFreesAreFoundInARun) {
     }
 }
 
+TEST_F(Page, ABlockThatIsPutTwiceInAStepIsFound) {
+    auto put_together = [&](Blocks blocks) {
+        uint32_t retired = 0;
+        Exclusive exclusive(shard_);
+        hz_pages_put_locked(shard_, blocks.data(), static_cast<uint32_t>(blocks.size()), &retired);
+    };
+    for (unsigned size_class : unit::some_classes()) {
+        create(size_class);
+        create(size_class);
+        Blocks one = take_all(size_class); /* of both pages, one after the other */
+        Blocks twice = one;
+        twice.push_back(one[0]); /* both pages may be retired by now, and in large pages another step has begun */
+        EXPECT_DEATH(put_together(twice), "hakozuna: double free of block: 0x");
+        Blocks between = {one[0], one[one.size() - 1], one[0]};
+        EXPECT_DEATH(put_together(between), "hakozuna: double free of block: 0x");
+        put_together(one);
+        unit::retire_all(shard_);
+    }
+}
+
 TEST_F(Page, TheSpaceBehindTheLastBlockIsNoBlock) {
     unsigned size_class = 3; /* 48 does not divide the page */
     struct hz_page *page = create(size_class);
