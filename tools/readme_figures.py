@@ -66,19 +66,22 @@ def newest(root: pathlib.Path) -> pathlib.Path:
     return found[-1]
 
 
-def figure(run: record.Run, name: str) -> float:
-    value = run.value if name == run.metric else getattr(run, name, None)
+def figure(run: record.Run, name: str, divisor: float) -> float:
+    """In the unit of the table. The raw file has the row's own figure in that unit already."""
+    if name == run.metric:
+        return run.value
+    value = getattr(run, name, None)
     value = run.figure(name) if value is None else value
     if value is None:
         raise Bad(f"{run.row} under {run.allocator} has no figure '{name}'")
-    return value
+    return value / divisor
 
 
 def cell(runs: list[record.Run], row: Row, allocator: str) -> str:
     found = [run for run in runs if (run.row, run.allocator) == (row.name, allocator)]
     if not found or any(run.failure for run in found):
         raise Bad(f"{row.name} under {allocator}: " + ("a run failed" if found else "no runs"))
-    return row.cell.format(*(number(statistics.median(figure(run, name) for run in found) / unit) for name, unit in row.figures))
+    return row.cell.format(*(number(statistics.median(figure(run, *each) for run in found)) for each in row.figures))
 
 
 def table(runs: list[record.Run]) -> str:

@@ -322,8 +322,7 @@ HZ_INLINE void bit_set(struct hz_page *page, uint32_t bit, void *block) {
 
 /* `count` blocks have just been carved from a listed page: updates the shard's count, and the list. */
 static void blocks_left(struct hz_shard *shard, struct hz_page *page, uint32_t count) {
-    free_blocks_add(shard, hz_load_rlx(&page->size_class), page->block_bytes,
-                    -(int64_t)count); /* relaxed, both: lock */
+    free_blocks_add(shard, hz_load_rlx(&page->size_class), page->block_bytes, -(int64_t)count); /* relaxed: lock */
     if (hz_load_rlx(&page->free_count) == 0)
         list_remove(shard, page);
     hz_assert(hz_page_is_valid_locked(shard, page));
@@ -663,8 +662,7 @@ uint32_t hz_pages_put_locked(struct hz_shard *shard, void **blocks, uint32_t cou
         uint32_t found = stretches_find(all, shard, step, (uint32_t)hz_min(count - done, STEP_COUNT));
         for (struct stretch *each = all; each < all + found; each++) {
             uint32_t length = each[1].first - each->first;
-            /* checked again: after a double free, the page may be retired or another shard's */
-            if (HZ_LIKELY(each->page != NULL && hz_page_is_of(each->page, shard))) {
+            if (HZ_LIKELY(each->page != NULL && hz_page_is_of(each->page, shard))) {    /* not retired meanwhile */
                 if (HZ_UNLIKELY(hz_load_rlx(&each->page->size_class) == HZ_CLASS_NONE)) /* relaxed: lock */
                     hz_misuse(HZ_TEXT_DOUBLE_FREE, step[each->first], HZ_FOUND_LATER);
                 *retired += stretch_put(shard, each->page, each->bit, step + each->first, length, &uncounted);

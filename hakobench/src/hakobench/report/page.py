@@ -20,6 +20,7 @@ from hakobench.report.history import DIRTY, Commit, History, common_rows
 TEMPLATES = pathlib.Path(__file__).parent / "templates"
 RSS_POINTS = 160  # of one line over time
 RSS_HEIGHT = 270
+END_MS = 100  # at the end of a run: the process ends, and its memory is unmapped
 RAW, ALL_RAW = "raw rows and command", "raw rows and commands"
 Step = Callable[[str], None]
 
@@ -331,7 +332,8 @@ def _rss_series(found: Facts, line: summary.Line, samples: dict[int, list[tuple[
         ]  # fmt: skip
         if runs:
             run = sorted(runs, key=lambda run: (run.peak_rss_kb, run.position))[(len(runs) - 1) // 2]
-            points = thinned(sorted(samples[run.position]))
+            taken = sorted(samples[run.position])
+            points = thinned([point for point in taken if point[0] <= taken[-1][0] - END_MS] or taken)
             times = tuple(at / 1000 for at, _ in points)
             series.append(plots.Series(name, times, tuple(kb / 1024 for _, kb in points), marks=False))
     return series
