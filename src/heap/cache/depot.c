@@ -13,6 +13,8 @@
  */
 #include "heap/cache/depot.h"
 
+#include "base/arena/arena_state.h"
+#include "base/map/budget.h"
 #include "base/os/anatomy.h"
 #include "heap/cache/batches.h"
 #include "heap/pages/page.h"
@@ -80,6 +82,12 @@ static uint32_t parts_pop(unsigned size_class, uint32_t part, uint32_t count) {
     return index;
 }
 
+/* Whether the heap is far below its soft limit, if it has one. */
+static bool is_roomy(void) {
+    size_t soft = hz_budget_soft_limit();
+    return soft == 0 || hz_arena_soft_held_bytes() < soft / 2;
+}
+
 /* Most blocks that may rest in all parts together: HZ_DEPOT_BYTES and the class's swing; or, while blocks pass from
    thread to thread, a share of all blocks of the class if that is more. So a burst of frees on one side finds room
    while the other side sleeps, and ageing sends the blocks home afterwards. If a thread only pops what it pushed
@@ -87,7 +95,8 @@ static uint32_t parts_pop(unsigned size_class, uint32_t part, uint32_t count) {
    other's batches: that counts as passing.) Long blocks get no share: so much memory is of no use to other classes. */
 static uint32_t cap_of(unsigned size_class) {
     size_t fixed = hz_class_shapes[size_class].depot_blocks;
-    size_t most = fixed + hz_load_rlx(&swing[size_class]); /* relaxed, both: hint */
+    size_t more = hz_load_rlx(&swing[size_class]); /* relaxed, both: hint */
+    size_t most = fixed + (more > 0 && is_roomy() ? more : 0);
     if (hz_load_rlx(&passing[size_class]) > 0 && !hz_class_is_long(size_class))
         most = hz_max(most, hz_class_blocks(size_class) * HZ_DEPOT_PERCENT / 100);
     return (uint32_t)hz_min(most, HZ_STACK_BLOCKS_MAX);

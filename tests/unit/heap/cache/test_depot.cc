@@ -5,6 +5,10 @@
 #include <array>
 #include <memory>
 
+extern "C" {
+#include "base/map/budget.h"
+}
+
 namespace {
 
 using unit::Blocks;
@@ -286,6 +290,12 @@ TEST_F(Depot, TheLimitFollowsASwing) {
     EXPECT_EQ(fill(), fixed + 5) << "nine were refused, and one more now";
     ask(6);
     EXPECT_EQ(fill(), fixed + 5 + 5) << "five were left of them";
+
+    hz_budget_limits_set(1, 0, false);
+    ask(0);
+    EXPECT_EQ(fill(), fixed) << "above half of a soft limit nothing more may rest";
+    hz_budget_limits_set(0, 0, false);
+    EXPECT_EQ(fill(), fixed + 5 + 5);
 
     hz_depot_forget_swing(size_class); /* as a purge does */
     ask(3);
