@@ -662,8 +662,8 @@ uint32_t hz_pages_put_locked(struct hz_shard *shard, void **blocks, uint32_t cou
         uint32_t found = stretches_find(all, shard, step, (uint32_t)hz_min(count - done, STEP_COUNT));
         for (struct stretch *each = all; each < all + found; each++) {
             uint32_t length = each[1].first - each->first;
-            if (HZ_LIKELY(each->page != NULL && hz_page_is_of(each->page, shard))) {    /* not retired meanwhile */
-                if (HZ_UNLIKELY(hz_load_rlx(&each->page->size_class) == HZ_CLASS_NONE)) /* relaxed: lock */
+            if (HZ_LIKELY(each->page != NULL && hz_page_is_of(each->page, shard))) {    /* still the shard's */
+                if (HZ_UNLIKELY(hz_load_rlx(&each->page->size_class) == HZ_CLASS_NONE)) /* relaxed: lock; retired? */
                     hz_misuse(HZ_TEXT_DOUBLE_FREE, step[each->first], HZ_FOUND_LATER);
                 *retired += stretch_put(shard, each->page, each->bit, step + each->first, length, &uncounted);
             } else

@@ -28,6 +28,12 @@ class Page : public unit::OwnShard {
         blocks.resize(hz_pages_carve_locked(shard_, size_class, blocks.data(), 1 << 20, nullptr));
         return blocks;
     }
+    /* In one call. */
+    void put_together(Blocks blocks) {
+        uint32_t retired = 0;
+        Exclusive exclusive(shard_);
+        hz_pages_put_locked(shard_, blocks.data(), static_cast<uint32_t>(blocks.size()), &retired);
+    }
     /* All blocks of two new pages. */
     std::pair<Blocks, Blocks> two_pages_full(unsigned size_class) {
         create(size_class);
@@ -337,11 +343,6 @@ TEST_F(Page, BadFreesAreFoundWhenTheBlockIsPut) {
 }
 
 TEST_F(Page, BadFreesAreFoundInARun) {
-    auto put_together = [&](Blocks blocks) {
-        uint32_t retired = 0;
-        Exclusive exclusive(shard_);
-        hz_pages_put_locked(shard_, blocks.data(), static_cast<uint32_t>(blocks.size()), &retired);
-    };
     for (unsigned size_class : unit::some_classes()) {
         Blocks blocks = unit::take(shard_, size_class, 3);
         EXPECT_DEATH(put_together({blocks[0], blocks[1], blocks[0]}), "hakozuna: double free of block: 0x");
@@ -354,11 +355,6 @@ TEST_F(Page, BadFreesAreFoundInARun) {
 }
 
 TEST_F(Page, ABlockThatIsPutTwiceInAStepIsFound) {
-    auto put_together = [&](Blocks blocks) {
-        uint32_t retired = 0;
-        Exclusive exclusive(shard_);
-        hz_pages_put_locked(shard_, blocks.data(), static_cast<uint32_t>(blocks.size()), &retired);
-    };
     for (unsigned size_class : unit::some_classes()) {
         create(size_class);
         create(size_class);
