@@ -115,9 +115,11 @@ def test_a_process_that_starts_on_one_cpu(begin: Callable[..., Shards], backgrou
     shards.eventually_uses(len(CPUS))
 
 
-def test_a_process_that_is_confined_to_one_cpu(begin: Callable[..., Shards]) -> None:
+@pytest.mark.parametrize("idle_seconds", [0, 3])
+def test_a_process_that_is_confined_to_one_cpu(begin: Callable[..., Shards], idle_seconds: int) -> None:
     shards = begin()
     assert len(shards.used(8)) == len(CPUS)
+    time.sleep(idle_seconds)  # the background thread waits longer now, and starting threads look more often than it
     shards.allow(CPUS[:1])
     shards.eventually_uses(1)
     shards.allow(CPUS)

@@ -15,7 +15,8 @@ static _Atomic(uint64_t) cpus_allowed[WORDS];    /* hint: the first thread's aff
 static _Atomic(uint64_t) cpus_seen[WORDS];       /* hint: CPUs on which threads ran since the last look */
 static _Atomic(uint64_t) cpus_before[WORDS];     /* hint: CPUs on which threads ran between the two last looks */
 static _Atomic(uint32_t) cpu_quota = UINT32_MAX; /* hint: whole CPUs */
-static _Atomic(uint64_t) looked_at_ms;           /* hint; written under the lock; 0: never */
+static _Atomic(uint64_t) aged_at_ms;             /* hint; written under the lock; 0: never */
+static _Atomic(uint64_t) asked_at_ms;            /* the same. A caller that may not ask does not put off one that may */
 
 /* All loads and stores of hints are relaxed: a thread that sees old hints counts CPUs as before the look. */
 
@@ -103,20 +104,27 @@ void hz_cpus_forget_seen(void) {
     hz_lock_release(&look_lock);
 }
 
+static bool look_is_due(const _Atomic(uint64_t) *at_ms, uint64_t now_ms) {
+    uint64_t last_ms = hz_load_rlx(at_ms);
+    return last_ms == 0 || now_ms >= last_ms + LOOK_MS;
+}
+
 bool hz_cpus_look(bool asks) {
     uint64_t mask[WORDS] = {0};
-    uint64_t now = hz_os_now_ms();
-    uint64_t last = hz_load_rlx(&looked_at_ms);
-    if (last != 0 && now < last + LOOK_MS)
+    uint64_t now_ms = hz_os_now_ms();
+    if (!look_is_due(&aged_at_ms, now_ms) && !(asks && look_is_due(&asked_at_ms, now_ms)))
         return false;
     hz_lock_acquire(&look_lock);
     bool changed = false;
-    if (hz_load_rlx(&looked_at_ms) == last) { /* relaxed: lock. Otherwise another thread has just looked */
+    if (look_is_due(&aged_at_ms, now_ms)) { /* otherwise another thread has just looked; so below */
         seen_age_locked();
+        hz_store_rlx(&aged_at_ms, hz_max(now_ms, 1));
+    }
+    if (asks && look_is_due(&asked_at_ms, now_ms)) {
         /* the process's number is that of its first thread */
-        if (asks && hz_os_is_unfiltered() && hz_os_affinity(hz_os_process_id(), mask, WORDS))
+        if (hz_os_is_unfiltered() && hz_os_affinity(hz_os_process_id(), mask, WORDS))
             changed = allow_locked(mask);
-        hz_store_rlx(&looked_at_ms, hz_max(now, 1));
+        hz_store_rlx(&asked_at_ms, hz_max(now_ms, 1));
     }
     hz_lock_release(&look_lock);
     return changed;

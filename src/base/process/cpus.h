@@ -25,8 +25,8 @@ uint32_t hz_cpus_count(void);
 bool hz_cpus_allow(const uint64_t cpus[HZ_CPU_WORDS]);
 
 /* Forgets where threads were seen long ago. With `asks`, also asks the kernel for the affinity of the process's first
-   thread, if any system call may be made. At most once a second. True if the set of CPUs that the process may run on
-   has changed. Any thread. */
+   thread, if any system call may be made. Each at most once a second. True if the set of CPUs that the process may run
+   on has changed. Any thread. */
 bool hz_cpus_look(bool asks);
 
 /* Reads the quota, and which CPUs exist: `online` is in the form of /sys/devices/system/cpu/online, `groups` in that of

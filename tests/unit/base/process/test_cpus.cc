@@ -205,7 +205,8 @@ TEST_F(Cpus, ALookFollowsTheAffinityOfTheFirstThread) {
                 hz_cpus_allow(mask);
             hz_cpus_forget_seen();
         };
-        EXPECT_EQ(hz_cpus_look(true), hz_os_is_unfiltered());
+        EXPECT_FALSE(hz_cpus_look(false));
+        EXPECT_EQ(hz_cpus_look(true), hz_os_is_unfiltered()) << "a look without asking does not put off the other";
         EXPECT_FALSE(hz_cpus_look(true)) << "nothing has changed";
         look_here();
         EXPECT_EQ(hz_cpus_count(), unit::cpus().size());
