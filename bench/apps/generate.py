@@ -4,9 +4,11 @@
 usage: bench/apps/generate.py source.cc COUNT    C++ with COUNT families of classes, templates and containers
        bench/apps/generate.py load.sql COUNT     SQL that stores, indexes, changes, joins, sorts and deletes COUNT rows
        bench/apps/generate.py text.txt BYTES     words and numbers that compress about as well as prose
+       bench/apps/generate.py records.json COUNT one array of COUNT records with nested lists and strings
 """
 
 import itertools
+import json
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -134,6 +136,21 @@ def text(size: int) -> Iterator[str]:
         left -= len(line)
 
 
+def records(count: int) -> Iterator[str]:
+    draw = random.Random(5)
+    for number in range(count):
+        record = {
+            "id": number,
+            "name": phrase(draw, 1, 3),
+            "group": draw.choice(WORDS[:200]),
+            "price": draw.randint(1, 10**6) / 100,
+            "tags": draw.choices(WORDS, k=draw.randint(0, 8)),
+            "places": [{"x": draw.random(), "y": draw.random(), "note": phrase(draw, 1, 9)} for _ in range(draw.randint(0, 4))],
+        }
+        yield ("[" if number == 0 else ",") + json.dumps(record) + "\n"
+    yield "]\n"
+
+
 def _words() -> list[str]:
     draw = random.Random(4)
     syllables = [consonant + vowel for consonant in "bdfghklmnprstvz" for vowel in "aeiou"]
@@ -141,7 +158,12 @@ def _words() -> list[str]:
 
 
 WORDS = _words()
-KINDS: dict[str, Callable[[int], Iterator[str]]] = {"source.cc": cpp, "load.sql": sql, "text.txt": text}
+KINDS: dict[str, Callable[[int], Iterator[str]]] = {
+    "source.cc": cpp,
+    "load.sql": sql,
+    "text.txt": text,
+    "records.json": records,
+}
 
 
 def main() -> int:

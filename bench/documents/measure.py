@@ -94,10 +94,12 @@ SCALE, DEFAULT4 = variant("hz3-scale", "hz3/scale"), variant("hz4", "hz4/default
 SPIN = "enum { SPIN_COUNT = 64 };"
 MAILBOX = "src/ways/stages/mailbox.h"
 SLOTS = ("HZ_TRANSFER_SLOTS = HZ_CACHE_LINE_BYTES", "HZ_TRANSFER_SLOTS = 4 * HZ_CACHE_LINE_BYTES")
+ONE_SLOT = (SLOTS[0] + " / sizeof(hz_list_word)", "HZ_TRANSFER_SLOTS = 1")
 LINES = ("== 3 * HZ_CACHE_LINE_BYTES", "== 6 * HZ_CACHE_LINE_BYTES")
 GROUPS = "HZ_HOME_COUNT = 128 }"
 FLAGS = "add_compile_options(-O2 -g)"
 SMALL = "@small"
+TO_T32 = f"{SMALL},@t8,t32-r0,t32-r50,t32-r90"
 ALL_RINGS = "@short,@long,@wide"
 NO_SHARING = "tiny-16-256,app-16-32768,args-16-2048"
 
@@ -105,10 +107,11 @@ PARTS = (
     Part("random", "000, 5: does lock-free transfer and central pay in pattern RANDOM with 8 threads?",
          _lock_free_pairs("hz3/home")[:1], ("random-t8", "random-t8,key-value-t*"), gate="any"),
     Part("lockfree-home", "000: transfer and central, lock-free or mutex, where every block goes through them",
-         _lock_free_pairs("hz3/home"), (SMALL, f"{SMALL},@t8,@short,@long,@wide")),
+         _lock_free_pairs("hz3/home"), (TO_T32, f"{SMALL},@t8,@short,@long,@wide")),
     Part("stash-home", "000: stash off, capped or uncapped", _stash_pairs("hz3/home"), (SMALL, ALL_RINGS)),
     Part("inbox", "002: lists through the inbox against each block to its page",
-         ((variant("hz4-home-pages", "hz4/home", REMOTE_INBOX=0), HOME4),), (f"{SMALL},@sides", f"{ALL_RINGS},@sides")),
+         ((variant("hz4-home-pages", "hz4/home", REMOTE_INBOX=0), HOME4),
+          (variant("hz4-pages", "hz4/default", REMOTE_INBOX=0), DEFAULT4)), (f"{SMALL},@sides", f"{ALL_RINGS},@sides")),
     Part("pages", "001: each block to its page against lists through stash, transfer and central",
          _against(HOME3, variant("hz3-home-pages", "hz3/home", PAGE_LOCAL_REMOTE=1, TRANSFER_CENTRAL=0),
                   variant("hz3-home-pages-th4", "hz3/home", PAGE_LOCAL_REMOTE=1, TRANSFER_CENTRAL=0, PAGE_LOCAL_THRESHOLD=4)),
@@ -118,6 +121,8 @@ PARTS = (
     Part("home", "is the documents' own design worth it?", _against(SCALE, HOME3), (f"{SMALL},@sides", f"{ALL_RINGS},@sides,@kv")),
     Part("lockfree-p32", "000, 7: the same in lane p32 with all blocks sent home", _lock_free_pairs("p32-home"),
          (f"{SMALL},t64-r0,t64-r50,t64-r90", f"{SMALL},@short")),
+    Part("lockfree-t128", "000, 7: transfer and central, lock-free or mutex, in lane p32 with all blocks sent home and 128 threads",
+         _lock_free_pairs("p32-home")[:1], ("t128-r50,t128-r90", "t128-r0,t128-r50,t128-r90"), gate="any"),
     Part("stash-p32", "000: stash off, capped or uncapped in lane p32", _stash_pairs("p32-home"), (SMALL, "@short")),
     Part("lock", "004, 6: spinning against sleeping in a shard's lock, 64 turns by default",
          _against(HOME3, *(variant(f"hz3-home-spin{count}", "hz3/home", [Edit("src/base/lists/lock.c", SPIN, SPIN.replace("64", str(count)))])
@@ -138,13 +143,14 @@ PARTS = (
          (NO_SHARING, NO_SHARING), gate="any", suite="seeds"),
     Part("redis-remote", "000, 3-2: transfer and central, lock-free or mutex, in redis with I/O threads and key-value with 8 threads",
          _lock_free_pairs("hz3/home")[:1], ("redis-io-threads,key-value-t8", "redis-io-threads,key-value-t8"), gate="any"),
-    Part("slots", "000, S142-1: 8 slots of lists in transfer against 32",
-         _against(HOME3, variant("hz3-home-slots32", "hz3/home", [Edit(MAILBOX, *SLOTS), Edit(MAILBOX, *LINES)])),
+    Part("slots", "000, S142-1: 8 slots of lists in transfer against 32, and against one before central's stack",
+         _against(HOME3, variant("hz3-home-slots32", "hz3/home", [Edit(MAILBOX, *SLOTS), Edit(MAILBOX, *LINES)]),
+                  variant("hz3-home-slots1", "hz3/home", [Edit(MAILBOX, *ONE_SLOT)])),
          (f"{SMALL},@sides", f"{ALL_RINGS},@sides"), gate="any"),
     Part("lock-mid", "004, 6: spinning against sleeping in a shard's lock of hz4, with mid blocks",
          _against(DEFAULT4, *(variant(f"hz4-spin{count}", "hz4/default", [Edit("src/base/lists/lock.c", SPIN, SPIN.replace("64", str(count)))])
                               for count in (0, 1000))),
-         ("t16-r90-32768", "@wide"), gate="any"),
+         (f"{SMALL},t16-r90-32768", f"{SMALL},@wide"), gate="any"),
     Part("redis", "000, 3-2: a real redis-server and the key-value patterns, one thread, where no free is remote",
          (_lock_free_pairs("hz3/home")[0], (SCALE, HOME3)), ("redis-t1,key-value-t1", "redis-t1,@kv"), gate="any"),
 )  # fmt: skip
