@@ -67,19 +67,15 @@ class Packed(NamedTuple):
 SKETCH_ROWS = ("args-16-256", "args-16-2048", "app-16-32768")
 # Letters of single runs in PAIRS; those of measured.csv are U, V, W by the library's commit.
 EARLIER = {
-    "T": Packed(
-        "94f9686:bench/results/hz3-20261122-113545-1562483137.csv",
-        tuple(f"ring-t{t}-r{r}" for t, r in ((2, 90), (8, 0), (8, 50), (8, 90), (16, 0), (16, 90), (32, 90), (64, 90), (128, 90))),
-    ),
     "Q": Packed("94f9686:bench/results/hz3-20261122-114538-1601851450.csv", ("ring-t8-r0",)),
     "X": Packed("94f9686:bench/results/hz3-20261122-113754-869745685.csv"),
     "H": Packed("94f9686:bench/results/full-20261122-074334-1545481124.csv", ("mt-t16-r90", "xmalloc-1-1", "xmalloc-2-2"), ("hz4", "hz4_pageq")),
     "L": Packed("94f9686:bench/results/hz3-20261122-115539-3287105398.csv", (), ("hz3_scale", "lto-off")),
-    "E": Packed("94f9686:bench/results/full-20261122-074502-1984284495.csv", SKETCH_ROWS, ("hz4", "page-first")),
-    "B": Packed("94f9686:bench/results/hz3-20261122-114655-2114197810.csv", SKETCH_ROWS, ("hz4", "pagefirst")),
+    "B": Packed("build/documents-measured/hz3-20261127-125946-477638147.csv", SKETCH_ROWS, ("hz4", "pagefirst")),
+    "Z": Packed("build/documents-measured/documents-20261127-124800-2435942480.csv"),
     "O": Packed("94f9686:bench/results/hz3-20261123-030830-830160805.csv", (), ("base", "tcmalloc")),
 }
-MEASURED_LETTERS = "UVWYZMNJ"  # of measured.csv's runs, by their library's commit
+MEASURED_LETTERS = "UVWYTE"  # of measured.csv's runs, by their library's commit
 SUITE = "bench/results/seeds-*.csv.gz"
 GONE = "not in the history"
 UNNAMED = "not named"
@@ -91,7 +87,10 @@ FILES = {
     "K": Source("locks-ring-32k.log", "2026-11-24", GONE),
     "P": Source("p32-t128.log", "2026-11-24", GONE),
     "D": Source("coherence.csv", "2026-11-24", UNNAMED),
-    "F": Source("mutex-profile.log", "2026-11-24", UNNAMED),
+    "F": Source("mutex-profile.log", "2026-11-27"),
+    "M": Source("tiny-profile.log", "2026-11-27"),
+    "N": Source("stash-profile.log", "2026-11-27"),
+    "J": Source("counts-lockfree.csv", "2026-11-27"),
     "G": Source("t16-r90-profile.log", "2026-11-24", UNNAMED),
 }
 
@@ -265,14 +264,14 @@ def atomics(name: str, library: str) -> str:
 
 
 def cost(letter: str, name: str, allocator: str, column: str) -> str:
-    """What one more pair of malloc and free costs: the difference of two amounts of work. D1 are misses of both kinds."""
+    """What one more pair of malloc and free costs: the difference of two amounts of work. D1 and LL are misses of reads and writes."""
     lines = [line for line in read_csv(RAW / FILES[letter].path) if line["row"] == name and line["allocator"] == allocator]
     if len(lines) != 2:
         raise BadKey(f"{FILES[letter].path} has {len(lines)} lines of {name} under {allocator}, not 2")
-    columns = ("D1mr", "D1mw") if column == "D1" else (column,)
+    columns = {"D1": ("D1mr", "D1mw"), "LL": ("DLmr", "DLmw")}.get(column, (column,))
     low, high = ((int(line["pairs"]), sum(int(line[one]) for one in columns)) for line in sorted(lines, key=lambda line: int(line["pairs"])))
     value = (high[1] - low[1]) / (high[0] - low[0])
-    return f"{value:.2f}" if column == "D1" else f"{value:.0f}"
+    return f"{value:.0f}" if len(columns) == 1 else f"{value:.2f}" if column == "D1" else f"{value:.4f}"
 
 
 def extra(name: str, library: str) -> float:

@@ -21,8 +21,7 @@ import measure
 from hakobench import allocators, machine
 
 RUNS = 3
-SHARE = re.compile(r"^\s*([0-9.]+)%\s+\[(.)\]\s+(\S+)", re.MULTILINE)
-CALL = re.compile(r"^\s*\S*?-*([0-9.]+)%-+(\S+)", re.MULTILINE)
+SHARE = re.compile(r"^\s*([0-9.]+)%\s+\[(.)\]\s+(\S+(?: \S+)*)", re.MULTILINE)
 LOCK = "src/base/lists/lock.c"
 APART = tuple(
     measure.Edit(LOCK, f"\nvoid {name}(struct hz_lock *lock) {{", f"\nHZ_NOINLINE void {name}(struct hz_lock *lock) {{")
@@ -79,7 +78,7 @@ def perf(*words: str | pathlib.Path, **variables: str) -> str:
 
 
 def record(profile: Profile, library: pathlib.Path, data: pathlib.Path) -> None:
-    command = [measure.ROOT / "build/release/bin" / profile.workload, *profile.args.split()]
+    command = [measure.ROOT / "build/release/bench" / profile.workload, *profile.args.split()]
     graph = ["--call-graph", "dwarf,4096", "-F", "1000"] if profile.callers_of else ["-F", "4000"]
     preload = f"/usr/bin/env LD_PRELOAD={library}".split()
     perf("record", *graph, "-e", "cpu-clock", "-o", data, "--", *preload, *command)
@@ -97,7 +96,7 @@ def sections(profile: Profile) -> list[str]:
                 shares = SHARE.findall(perf(*report, "-g", "none"))
                 lines.append(f"# {name} run {run}: share, symbol; above {profile.least_percent} %, and all with lock in their name")
                 lines += [
-                    f"{share}% [{kind}] {symbol}"
+                    f"{share}% [{kind}] {symbol.replace(' ', '_')}"
                     for share, kind, symbol in shares
                     if float(share) >= profile.least_percent or "lock" in symbol
                 ]
@@ -124,7 +123,7 @@ def main(arguments: list[str]) -> int:
         except (ValueError, subprocess.CalledProcessError) as error:
             print(f"{profile.name}: {error}", file=sys.stderr)
             return 1
-        head = f"# {profile.about}: perf record -e cpu-clock, {profile.workload} {profile.args}. Commit {here.commit}, "
+        head = f"# {profile.about}: perf record -e cpu-clock, {profile.workload} {profile.args}. commit={here.commit}, "
         head += f"{here.cpu}, {here.cores} CPUs, Linux {here.kernel}, {time.strftime('%Y-%m-%d')}."
         (measure.OUT / f"{profile.name}-profile.log").write_text("\n".join([head, *found]) + "\n")
     return 0

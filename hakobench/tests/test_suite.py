@@ -113,7 +113,7 @@ def test_suite_without_rows(tmp_path: pathlib.Path) -> None:
 
 
 def test_unknown_suites() -> None:
-    with pytest.raises(ValueError, match="no suite is called 'quik'; there are: .*close, .*first, fragmented, full, hz3, hz4, large, quick, rss, seeds, smoke, or"):
+    with pytest.raises(ValueError, match="no suite is called 'quik'; there are: .*close, .*first, fragmented, full, hz3, hz4, large, programs, quick, rss, seeds, smoke, or"):
         suite.load("quik")
     with pytest.raises(ValueError, match="cannot read suite '/nowhere/mine.toml': "):
         suite.load("/nowhere/mine.toml")
