@@ -32,7 +32,7 @@ APPS = suite.load("apps")
 SEEDS_REDIS = suite.load("seeds").select("redis-*")
 RSS_APPS = suite.load("rss").select("@app")
 GENERATOR = ROOT / "bench/apps/generate.py"
-PYTHON_SCRIPTS = ("json_documents", "text_patterns", "object_graph", "dict_churn", "json_service", "postgres_queries")
+PYTHON_SCRIPTS = ("json_documents", "text_patterns", "object_graph", "dict_churn", "json_service", "postgres_queries", "syntax_trees")
 
 RECORDED_REDIS = """\
 "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
@@ -478,9 +478,9 @@ def test_a_snapshot_that_fails(status: str, seconds: str) -> None:
 # ---- inputs ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["source.cc", "load.sql", "text.txt"])
+@pytest.mark.parametrize("kind", ["source.cc", "load.sql", "text.txt", "records.json"])
 def test_generated_input_is_always_the_same(kind: str) -> None:
-    argv = [sys.executable, GENERATOR, kind, "3000" if kind == "text.txt" else "3"]
+    argv = [sys.executable, GENERATOR, kind, "3000" if kind == "text.txt" else "9"]
     once, again = (
         subprocess.run(argv, capture_output=True, check=True, env={"PYTHONHASHSEED": seed}).stdout for seed in "12"
     )
@@ -492,7 +492,7 @@ def test_generated_input_is_always_the_same(kind: str) -> None:
 def test_generator_refuses(args: list[str]) -> None:
     ended = subprocess.run([sys.executable, GENERATOR, *args], capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert f"arguments are '{' '.join(args)}'; allowed: source.cc|load.sql|text.txt, a number, 1 or more" in ended.stderr
+    assert f"arguments are '{' '.join(args)}'; allowed: source.cc|load.sql|text.txt|records.json, a number, 1 or more" in ended.stderr
 
 
 @pytest.mark.parametrize("name", PYTHON_SCRIPTS)
@@ -509,7 +509,7 @@ def test_the_script_of_node_refuses() -> None:
     assert (ended.returncode, "arguments are 'many'; allowed: one number, 1 or more" in ended.stderr) == (2, True)
 
 
-@pytest.mark.parametrize(("program", "script"), [("lua5.4", "large_tables.lua"), ("perl", "large_hashes.pl")])
+@pytest.mark.parametrize(("program", "script"), [("lua5.4", "large_tables.lua"), ("lua5.4", "expressions.lua"), ("perl", "large_hashes.pl")])
 def test_scripts_of_lua_and_perl(program: str, script: str) -> None:
     if shutil.which(program) is None:
         pytest.skip(f"no {program}; tools/setup apps installs it")
@@ -518,6 +518,27 @@ def test_scripts_of_lua_and_perl(program: str, script: str) -> None:
     assert (ended.returncode, ended.stderr) == (2, f"{script}: arguments are 'many'; allowed: one number, 1 or more\n")
     once, again = (subprocess.run([*argv, "300"], capture_output=True, text=True, check=True).stdout for _ in "12")
     assert (once, int(once) > 1000) == (again, True)
+
+
+@pytest.mark.parametrize(("program", "script"), [("perl", "text_index.pl"), ("tclsh", "word_lists.tcl"), ("bash", "word_arrays.sh")])
+def test_scripts_that_read_a_text(program: str, script: str, tmp_path: pathlib.Path) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"no {program}; tools/setup apps installs it")
+    argv = [program, ROOT / "bench/apps" / script]
+    ended = subprocess.run([*argv, "/nowhere"], capture_output=True, text=True, check=False)
+    allowed = f"{script}: arguments are '/nowhere'; allowed: one file that can be read\n"
+    assert (ended.returncode, ended.stderr) == (2, allowed)
+    text = tmp_path / "text"
+    text.write_text("two words 12.\nwords once more 7.\n")
+    printed = subprocess.run([*argv, text], capture_output=True, text=True, check=True).stdout
+    assert int(printed.split()[0]) == {"perl": 6, "tclsh": 6, "bash": 7}[program]  # bash counts the ends of lines
+
+
+def test_each_row_of_suite_programs_runs(tmp_path: pathlib.Path) -> None:
+    argv = [sys.executable, "-m", "hakobench", "run", "programs", "--allocators", "glibc", "--rounds", "1", "--scale", "0.02", "--force"]
+    ended = subprocess.run([*argv, "--results-dir", tmp_path, "--log-dir", tmp_path], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "FAILED" not in ended.stdout
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="tools/setup apps installs java")
