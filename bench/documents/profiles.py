@@ -80,8 +80,7 @@ def perf(*words: str | pathlib.Path, **variables: str) -> str:
 def record(profile: Profile, library: pathlib.Path, data: pathlib.Path) -> None:
     command = [measure.ROOT / "build/release/bench" / profile.workload, *profile.args.split()]
     graph = ["--call-graph", "dwarf,4096", "-F", "1000"] if profile.callers_of else ["-F", "4000"]
-    preload = f"/usr/bin/env LD_PRELOAD={library}".split()
-    perf("record", *graph, "-e", "cpu-clock", "-o", data, "--", *preload, *command)
+    perf("record", *graph, "-e", "cpu-clock", "-o", data, "--", "/usr/bin/env", f"LD_PRELOAD={library}", *command)
 
 
 def sections(profile: Profile) -> list[str]:

@@ -126,9 +126,9 @@ def test_no_signal_is_sent(blocked, folder):
     text = log.read_text()
     assert re.findall(r"--- SIG\w+|kill\([\d, ]*SIG\w+", text) == [], "but kill(PID, 0), which asks whether a process is there"
     (thread,) = set(re.findall(r"(?m)^(\d+) +ppoll\(\[\{.*\}, \{.*\}\], 2, NULL, NULL, 8", text))
-    waits = [line for line in text.splitlines() if line.startswith(f"{thread} ") and " ppoll(" in line]
-    # where the reader is slow, the thread also waits until it can write on
-    assert 2 <= len(waits) <= 4 * ASKS, "the thread wakes when it is asked, and only then"
+    # a wait with more files is for a peer that has not yet asked, or not yet read
+    waits = re.findall(rf"(?m)^{thread} +ppoll\(\[\{{.*\}}\], 2, ", text)
+    assert 2 <= len(waits) <= ASKS + 2, "the thread wakes when it is asked, and only then"
 
 
 # ---- the program's files ---------------------------------------------------------------------------

@@ -116,7 +116,7 @@ bool hz_cpus_look(bool asks) {
         return false;
     hz_lock_acquire(&look_lock);
     bool changed = false;
-    if (look_is_due(&aged_at_ms, now_ms)) { /* otherwise another thread has just looked; so below */
+    if (look_is_due(&aged_at_ms, now_ms)) { /* otherwise another thread has done it; the same below */
         seen_age_locked();
         hz_store_rlx(&aged_at_ms, hz_max(now_ms, 1));
     }
