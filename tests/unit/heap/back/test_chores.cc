@@ -34,7 +34,7 @@ TEST_F(Settle, NothingIsSparseBelowTheBound) {
     (void)unit::do_chore(HZ_CHORE_sparse, HZ_ROUND);
     EXPECT_EQ(sparse_classes(), std::vector<unsigned>()) << "the keeper";
     for (unsigned size_class : classes)
-        (void)hz_class_look(size_class);
+        (void)hz_class_look(size_class, 0);
     EXPECT_EQ(sparse_classes(), classes);
     (void)tick_settle(HZ_REMOTE_BIN, false);
     EXPECT_EQ(sparse_classes(), std::vector<unsigned>()) << "a tick without a keeper";
@@ -169,7 +169,7 @@ TEST_F(Round, PartsOfPagesGoBack) {
     unit::put(shard_, live);
 }
 
-/* For a second a thread's pause may be a wait for a CPU. */
+/* A shorter pause of a thread may be a wait for a CPU. */
 TEST_F(Round, AThreadThatRestsIsParked) {
     if (HZ_HAS_CPU_BINS || !hz_os_barrier_prepare(true))
         GTEST_SKIP() << "threads of this lane have empty bins, or this kernel has no membarrier";
@@ -188,7 +188,7 @@ TEST_F(Round, AThreadThatRestsIsParked) {
     EXPECT_TRUE(hz_sleepers_moved(self_));
     EXPECT_TRUE(later(1, true).has_changed) << "the thread has used its bins";
     EXPECT_FALSE(hz_sleepers_moved(self_));
-    EXPECT_GT(later(999, true).rest_bytes, hz_class_bytes(size_class));
+    EXPECT_GT(later(HZ_SLEEPER_MS - 1, true).rest_bytes, hz_class_bytes(size_class));
     EXPECT_FALSE(is_parked());
     later(1, true);
     EXPECT_TRUE(is_parked());
