@@ -43,8 +43,10 @@ SHAPES = [
     # 4 threads sleep, each with a block of all small classes
     Shape("relay", ("24", "4"), idle_kb=7_500, trimmed_kb=7_500),
     # 32 threads sleep, each with a block of all small classes, on 13 to 15.5 MB of pages. Peak: their bins, which did
-    # not age in the short time
-    Shape("sleepers", ("32", "32"), idle_kb=17_000, trimmed_kb=17_000, peak_kb=560_000),
+    # not age in the short time, and what they carve faster than it goes back
+    Shape("sleepers", ("32", "32"), idle_kb=17_000, trimmed_kb=17_000, peak_kb=210_000),
+    # 4 threads, each of which frees what it has allocated itself. Peak: what rests must make way for the next size
+    Shape("sleepers", ("20", "4"), idle_kb=18_000, trimmed_kb=15_000, peak_kb=95_000),
     # two threads sleep that used one class: little more than a process has that allocates nothing
     Shape("stranger", ("32",), idle_kb=3_700, trimmed_kb=3_200),
     # no thread is left but main: thread blocks, and the last page of each class in a shard

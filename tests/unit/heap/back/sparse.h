@@ -48,7 +48,7 @@ class SparseShard : public OwnShard {
         for (void *block : all)
             (pages.insert(hz_page_of(block)).second ? live : others).push_back(block);
         put(shard_, others);
-        EXPECT_TRUE(hz_class_look(size_class));
+        EXPECT_TRUE(hz_class_look(size_class, 0));
         return live;
     }
     /* Fills this thread's bin with blocks of its own shard, and returns their number. */
