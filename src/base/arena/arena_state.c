@@ -58,13 +58,15 @@ size_t hz_arena_held_bytes(void) {
    touched, which the count does not tell. */
 enum { META_SHARE = 16 };
 
-size_t hz_arena_soft_held_bytes(void) {
+size_t hz_arena_group_held_bytes(size_t limit) {
     size_t held = hz_arena_held_bytes();
-    if (!hz_budget_limit_is_groups())
-        return held;
     size_t direct = hz_load_rlx(&hz_arena.direct_bytes); /* relaxed: counter */
     direct -= hz_min(direct, hz_direct_cache_bytes());
-    return held - hz_min(held, direct) + hz_min(hz_meta_bytes(), hz_budget_soft_limit() / META_SHARE);
+    return held - hz_min(held, direct) + hz_min(hz_meta_bytes(), limit / META_SHARE);
+}
+
+size_t hz_arena_soft_held_bytes(void) {
+    return hz_budget_limit_is_groups() ? hz_arena_group_held_bytes(hz_budget_soft_limit()) : hz_arena_held_bytes();
 }
 
 bool hz_arena_is_over_soft(void) {

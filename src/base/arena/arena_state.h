@@ -47,6 +47,10 @@ size_t hz_arena_used_bytes(void);
    nothing may rest. What would exceed the hard limit is refused, as if the OS had refused it. */
 size_t hz_arena_held_bytes(void);
 size_t hz_arena_soft_held_bytes(void); /* what the soft limit counts */
+
+/* What counts against a control group's limit of so many bytes: no blocks above 2 MiB, of which much may be untouched,
+   but metadata, as far as it is a sixteenth of the limit. */
+size_t hz_arena_group_held_bytes(size_t limit);
 bool hz_arena_is_over_soft(void);
 
 /* Bytes of all runs that are handed out, hollow or not. Any thread. */

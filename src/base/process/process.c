@@ -31,6 +31,18 @@ static const char *field_at(const char *text, unsigned field) {
     return text;
 }
 
+size_t hz_process_private_bytes(const char *statm) {
+    enum { STATM_ROOM = 160 }; /* seven numbers */
+    char text[STATM_ROOM];
+    hz_os_read_file(statm, text, sizeof(text));
+    const char *resident = field_at(text, 1);
+    const char *shared = field_at(text, 2);
+    if (shared == NULL)
+        return 0;
+    uint64_t pages = number_at(resident) - hz_min(number_at(shared), number_at(resident));
+    return pages * hz_os_page_bytes();
+}
+
 void hz_process_get(struct hz_process *process) {
     enum { STAT_ROOM = 1024, MS = 1000 };
     char text[STAT_ROOM];

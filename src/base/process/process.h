@@ -21,6 +21,10 @@ struct hz_process {
 
 void hz_process_get(struct hz_process *process);
 
+/* Bytes of resident memory that no file is behind: heap, stacks, what the program has mapped itself. `statm` is
+   /proc/self/statm, or a file of the same form; 0 if it cannot be read. Any thread. */
+size_t hz_process_private_bytes(const char *statm);
+
 enum { HZ_THREAD_NAME_ROOM = 17 };
 
 /* The name of a thread of this process, "" when it is unknown. */

@@ -223,8 +223,10 @@ static void keeper_work(struct hz_thread_block *self, bool has_own_files) {
         if (hz_life_is_lost(&hz_first_life))
             return;
         hz_init_follow_cpus(true);
-        if (has_own_files)
+        if (has_own_files) {
             hz_surroundings_follow();
+            hz_surroundings_memory_look();
+        }
         hz_keeper_forget_work();
         struct hz_turn turn = {
             .driver = HZ_ROUND, .now_ms = hz_os_now_ms(), .can_park = hz_load_rlx(&barrier_works), /* relaxed: hint */

@@ -9,6 +9,7 @@
 #include "base/os/hooks.h"
 #include "base/os/os.h"
 #include "base/process/cgroup.h"
+#include "base/process/process.h"
 #include "policy.h"
 
 #include <limits.h>
@@ -31,6 +32,8 @@ static _Atomic(bool) is_told;                            /* hint: called since t
 static _Atomic(uint64_t) growth_counts_ms;               /* hint: growth ends the pause from then on */
 static _Atomic(uint64_t) purge_due_ms;                   /* cas */
 static _Atomic(uint32_t) purge_goes_on;                  /* hint; 1: threads can wait for its end */
+static _Atomic(size_t) group_high, group_max;            /* hint: the group's limits; SIZE_MAX: none */
+static _Atomic(size_t) looked_held;                      /* hint: held at the last look at what is beside the heap */
 static _Atomic(size_t) purge_held;                       /* hint: what was held when the last purge began or ended */
 
 static void limit_set(size_t soft_bytes, size_t hard_bytes, bool chosen) {
@@ -66,13 +69,40 @@ void hz_heap_limit_watch(void (*told)(void)) {
     limit_told = told;
 }
 
-void hz_heap_limit_default(const char *groups, const char *root) {
+/* What the heap may hold of a group's limits, of which the process holds `beside` bytes otherwise. */
+static size_t soft_of(size_t high, size_t max, size_t beside) {
+    size_t limit = hz_min(high, max - max / HZ_LIMIT_GROUP_SHARE);
+    return limit - hz_min(beside, limit - limit / HZ_LIMIT_GROUP_SHARE);
+}
+
+static void default_set(size_t high, size_t max, const char *statm) {
+    size_t limit = hz_min(high, max);
+    size_t held = hz_arena_group_held_bytes(limit);
+    size_t resident = limit != SIZE_MAX ? hz_process_private_bytes(statm) : 0;
+    hz_store_rlx(&looked_held, held); /* relaxed: hint */
+    limit_set(limit != SIZE_MAX ? soft_of(high, max, resident - hz_min(resident, held)) : 0, 0, false);
+}
+
+void hz_heap_limit_default(const char *groups, const char *root, const char *statm) {
     size_t high;
     size_t max;
     if (!hz_cgroup_memory(groups, root, &high, &max)) /* perhaps the program has changed its root since the last look */
         return;
-    bool is_limited = high != SIZE_MAX || max != SIZE_MAX;
-    limit_set(is_limited ? hz_min(high, max - max / HZ_LIMIT_GROUP_SHARE) : 0, 0, false);
+    hz_store_rlx(&group_high, high); /* relaxed, both: hint */
+    hz_store_rlx(&group_max, max);
+    default_set(high, max, statm);
+}
+
+void hz_heap_limit_look(const char *statm) {
+    size_t soft = hz_budget_soft_limit();
+    if (soft == 0 || !hz_budget_limit_is_groups())
+        return;
+    size_t held = hz_arena_soft_held_bytes();
+    size_t before = hz_load_rlx(&looked_held); /* relaxed, all: hint */
+    if (held < before)
+        hz_store_rlx(&looked_held, held);
+    else if (held > before + soft / GROWTH_SHARE)
+        default_set(hz_load_rlx(&group_high), hz_load_rlx(&group_max), statm);
 }
 
 size_t hz_heap_limit_soft(bool *is_default) {

@@ -4,6 +4,7 @@
 #include "heap/back/purge.h"
 
 #include "base/arena/arena.h"
+#include "base/map/budget.h"
 #include "base/os/os.h"
 #include "heap/back/chores.h"
 #include "heap/back/keeper.h"
@@ -102,9 +103,14 @@ static void limit_learn(void) {
 
 void hz_heap_limit_tick(void) {
     limit_learn();
+    if (HZ_LIKELY(hz_budget_soft_limit() == 0))
+        return;
+    bool looks_itself = hz_surroundings_are_known() && hz_os_is_single_threaded(); /* there is no keeper that would */
+    if (looks_itself)
+        hz_surroundings_memory_look();
     if (HZ_LIKELY(!hz_heap_limit_is_exceeded()))
         return;
-    if (hz_surroundings_are_known() && hz_os_is_single_threaded()) /* there is no keeper that would */
+    if (looks_itself)
         hz_surroundings_follow();
     uint64_t now = hz_os_now_ms();
     if (hz_heap_limit_purge_claim(now)) {

@@ -12,11 +12,13 @@
 
 enum { FOLLOW_MS = 1000 };
 
+#define STATM "/proc/self/statm"
+
 static _Atomic(bool) are_known; /* cas */
 
 static void cpus_and_limit_look(void) {
     hz_cpus_look_at("/sys/devices/system/cpu/online", "/proc/self/cgroup", "/sys/fs/cgroup");
-    hz_heap_limit_default("/proc/self/cgroup", "/sys/fs/cgroup");
+    hz_heap_limit_default("/proc/self/cgroup", "/sys/fs/cgroup", STATM);
 }
 
 void hz_surroundings_read(void) {
@@ -30,6 +32,10 @@ void hz_surroundings_read(void) {
 
 bool hz_surroundings_are_known(void) {
     return hz_load_rlx(&are_known); /* relaxed: hint */
+}
+
+void hz_surroundings_memory_look(void) {
+    hz_heap_limit_look(STATM);
 }
 
 void hz_surroundings_follow(void) {

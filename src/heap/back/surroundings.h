@@ -21,4 +21,8 @@ bool hz_surroundings_are_known(void);
 /* Reads again what can change, at most once a second. Call it in a thread with files of its own. */
 void hz_surroundings_follow(void);
 
+/* Looks again at what the process holds beside the heap, if the heap has grown (hz_heap_limit_look). Call it in a
+   process with one thread, or in a thread with files of its own. */
+void hz_surroundings_memory_look(void);
+
 #endif

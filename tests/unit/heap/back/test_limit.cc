@@ -14,15 +14,22 @@ using support::KiB;
 using support::MiB;
 using unit::Blocks;
 
-class LimitOfTheGroup : public unit::Folder {};
+class LimitOfTheGroup : public unit::Folder {
+  protected:
+    size_t look() {
+        hz_heap_limit_default((folder_ / "groups").c_str(), folder_.c_str(), (folder_ / "statm").c_str());
+        return hz_budget_soft_limit();
+    }
+    /* The process seems to hold so much beside the heap, and 7 pages of files. */
+    void hold_beside(size_t bytes, size_t limit) {
+        size_t pages = (hz_arena_group_held_bytes(limit) + bytes) / hz_os_page_bytes();
+        write("statm", "99999 " + std::to_string(pages + 7) + " 7 1 0 1 0\n");
+    }
+};
 
 /* First, since no test may have set limits. The default follows the group. What cannot be read changes nothing; a limit
  * that is lifted ends. */
 TEST_F(LimitOfTheGroup, IsTheDefault) {
-    auto look = [this] {
-        hz_heap_limit_default((folder_ / "groups").c_str(), folder_.c_str());
-        return hz_budget_soft_limit();
-    };
     (void)unit::self();
     ASSERT_EQ(hz_budget_soft_limit(), 0U) << "no test in this process has set limits yet";
     write("groups", "0::/a\n");
@@ -35,6 +42,58 @@ TEST_F(LimitOfTheGroup, IsTheDefault) {
     EXPECT_EQ(look(), 300 * MiB);
     std::filesystem::rename(folder_ / "gone", folder_ / "groups");
     write("a/memory.high", "max\n");
+    write("a/memory.max", "max\n");
+    EXPECT_EQ(look(), 0U);
+}
+
+TEST_F(LimitOfTheGroup, LeavesRoomForWhatIsBesideTheHeap) {
+    constexpr size_t max = 800 * MiB;
+    (void)unit::self();
+    write("groups", "0::/a\n");
+    write("a/memory.max", std::to_string(max) + "\n");
+    for (auto [beside, expected] : std::initializer_list<std::pair<size_t, size_t>>{
+             {0, 700}, {1, 699}, {150, 550}, {600, 100}, {640, 87}, {2000, 87}}) {
+        SCOPED_TRACE(beside);
+        hold_beside(beside * MiB, max);
+        EXPECT_EQ(look() / MiB, expected);
+    }
+    write("a/memory.high", std::to_string(400 * MiB) + "\n");
+    for (auto [beside, expected] :
+         std::initializer_list<std::pair<size_t, size_t>>{{0, 400}, {150, 250}, {350, 50}, {2000, 50}}) {
+        SCOPED_TRACE(beside);
+        hold_beside(beside * MiB, 400 * MiB);
+        EXPECT_EQ(look() / MiB, expected);
+    }
+    for (const char *text : {"", "17", "17 4", "5 7 9 1 0 1 0\n", "x y z\n"}) {
+        SCOPED_TRACE(text);
+        write("statm", text);
+        EXPECT_EQ(look(), 400 * MiB) << "what cannot be read is nothing";
+    }
+    write("a/memory.high", "max\n");
+    write("a/memory.max", "max\n");
+    EXPECT_EQ(look(), 0U);
+}
+
+/* A process with one thread has nobody that looks each second. */
+TEST_F(LimitOfTheGroup, IsLookedAtAgainWhenTheHeapHasGrown) {
+    constexpr size_t max = 800 * MiB;
+    Blocks blocks;
+    (void)unit::self();
+    write("groups", "0::/a\n");
+    write("a/memory.max", std::to_string(max) + "\n");
+    EXPECT_EQ(look(), 700 * MiB);
+    hold_beside(300 * MiB, max);
+    auto look_again = [this] {
+        hz_heap_limit_look((folder_ / "statm").c_str());
+        return hz_budget_soft_limit() / MiB;
+    };
+    EXPECT_EQ(look_again(), 700U) << "the heap is as large as before";
+    for (size_t bytes = 0; bytes < 40 * MiB; bytes += MiB)
+        blocks.push_back(t_malloc(MiB));
+    EXPECT_LT(look_again(), 460U) << "300 MiB less 40 seem to be beside it";
+    EXPECT_GT(look_again(), 420U);
+    for (void *block : blocks)
+        t_free(block);
     write("a/memory.max", "max\n");
     EXPECT_EQ(look(), 0U);
 }
@@ -293,7 +352,7 @@ TEST_F(Limit, ThreadsTogetherStayBelow) {
 
 TEST_F(Limit, TheProgramsLimitsWinOverTheGroups) {
     hz_heap_limit_set(300 * MiB, 400 * MiB);
-    hz_heap_limit_default("/proc/self/cgroup", "/sys/fs/cgroup");
+    hz_heap_limit_default("/proc/self/cgroup", "/sys/fs/cgroup", "/proc/self/statm");
     EXPECT_EQ(hz_budget_soft_limit(), 300 * MiB);
     EXPECT_EQ(hz_budget_hard_limit(), 400 * MiB);
 }
