@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds the site of docs/ and hakobench/docs/ into build/site with mkdocs (mkdocs.yml): `make site`.
+"""Builds the site of docs/, hakobench/docs/, and the pages and pictures of results into build/site with mkdocs (mkdocs.yml): `make site`.
 
 The pages are written for the repository, where they link to sources too. The site has no sources, so such a link becomes
 plain text. README.md becomes the first page. A link to a page or a heading that is missing ends the build.
@@ -14,7 +14,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = {"docs": "", "hakobench/docs": "hakobench/"}  # and their paths in the site
+FOLDERS = {"docs": "", "hakobench/docs": "hakobench/", "bench/results": "results/", "bench/documents": "documents/"}  # and their paths in the site
+STYLE = "packaging/site.css"
 TOP_PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "reporting.md"}
 DOORS = "documentation.md"  # docs/README.md: mkdocs takes a README.md beside index.md for the same page
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^][]|\[[^]]*\])*)\]\((?P<target>[^)\s]+)\)")
@@ -28,6 +29,7 @@ def pages(root: pathlib.Path) -> dict[pathlib.Path, str]:
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in {".md", ".svg", ".json"}:
                 found[path] = DOORS if path == root / "docs/README.md" else site + path.relative_to(root / folder).as_posix()
+    found[root / STYLE] = "assets/site.css"
     return found
 
 
@@ -81,7 +83,7 @@ def write_pages(root: pathlib.Path, out: pathlib.Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description="Builds the site of docs/ and hakobench/docs/.")
+    parser = argparse.ArgumentParser(description="Builds the site of the pages of the repository.")
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     root = options.root.resolve()

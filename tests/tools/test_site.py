@@ -1,4 +1,4 @@
-"""The site's table of contents has every page of docs/ and hakobench/docs/."""
+"""The site's table of contents has every page."""
 
 import pathlib
 import re
