@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import pty
 import re
+import select
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import nearest
 import pytest
@@ -264,7 +268,48 @@ def test_completion_names_the_options_that_there_are(tmp_path):
             assert helped - options <= {"--pid"}, (name, command)
 
 
+class Zsh:
+    """An interactive shell in a terminal of its own, which completes with our file."""
+
+    def __enter__(self):
+        environment = {"PATH": f"{COMMAND.parent}:{os.environ['PATH']}", "TERM": "dumb", "HOME": "/nonexistent"}
+        self.number, self.terminal = pty.fork()
+        if self.number == 0:
+            os.execvpe("zsh", ["zsh", "-f", "-i"], environment)
+        self.write(f"PS1= RPS1=; fpath=({ROOT}/command/completion $fpath); autoload -Uz compinit; compinit -u -D; echo READ''Y\n")
+        self.read("READY")
+        return self
+
+    def __exit__(self, *reason):
+        os.kill(self.number, signal.SIGKILL)
+        os.waitpid(self.number, 0)
+        os.close(self.terminal)
+
+    def write(self, text: str) -> None:
+        os.write(self.terminal, text.encode())
+
+    def read(self, wanted: str) -> str:
+        """Up to the text that is waited for."""
+        found = ""
+        end = time.monotonic() + TIMEOUT_SECONDS
+        while wanted not in found:
+            assert time.monotonic() < end and select.select([self.terminal], [], [], TIMEOUT_SECONDS)[0], f"no '{wanted}' in {found!r}"
+            found += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r|\a", "", os.read(self.terminal, 65536).decode(errors="replace"))
+        return found
+
+
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh")
-def test_zsh_reads_its_file():
-    script = ROOT / "command/completion/_hakozuna"
-    subprocess.run(["zsh", "-n", str(script)], check=True)
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("hakozuna metr\t", "hakozuna metrics"),
+        ("hakozuna stats --part \t", "limits"),
+        ("hakozuna -l hz3-p\t", "hundreds of threads on few CPUs"),
+        ("hakozuna run --wat\t", "hakozuna run --watch"),
+        ("hakozuna -l hz4 readli\t", "hakozuna -l hz4 readlink"),
+    ],
+)
+def test_zsh_completes(typed, wanted):
+    with Zsh() as zsh:
+        zsh.write(typed)
+        zsh.read(wanted)
