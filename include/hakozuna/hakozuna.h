@@ -205,15 +205,16 @@ HZ_API void hz_thread_idle(void);
    sets ENOMEM. Limits hold for what is allocated from now on. Threads that allocate at the same time can together
    exceed them by what each allocates. Returns 0, or -1 with errno EINVAL when the soft limit is above the hard one. By
    default there is no hard limit. The soft limit is memory.high of the process's cgroup (v2), or 7/8 of its memory.max
-   if that is less, without the memory that the process holds beside the heap, but at least an eighth. It is read at the
-   first thread's start or when the heap has 16 MiB, and then followed. Of blocks above 2 MiB this default counts what
-   the program has touched. It also counts the library's own tables. */
+   if that is less, minus the private memory that the process uses outside the heap, but at least an eighth of that. It
+   is read at the first thread's start or when the heap has 16 MiB, and then as the heap grows. What counts against this
+   default are the library's own tables too, but not blocks above 2 MiB; what the program has touched of these lowers
+   the limit. */
 HZ_API int hz_limit_set(size_t soft_bytes, size_t hard_bytes);
 
 struct hz_limits {
     size_t soft_bytes; /* 0: none */
     size_t hard_bytes; /* 0: none */
-    size_t held_bytes;
+    size_t held_bytes; /* what counts against the soft limit */
 };
 
 /* Fills *out with the limits in force and what the heap holds now. `bytes`: sizeof(*out), as for hz_stats_get. Returns

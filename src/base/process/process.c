@@ -37,8 +37,8 @@ size_t hz_process_private_bytes(const char *statm) {
     hz_os_read_file(statm, text, sizeof(text));
     const char *resident = field_at(text, 1);
     const char *shared = field_at(text, 2);
-    if (shared == NULL)
-        return 0;
+    if (shared == NULL || number_at(text) == 0)
+        return SIZE_MAX;
     uint64_t pages = number_at(resident) - hz_min(number_at(shared), number_at(resident));
     return pages * hz_os_page_bytes();
 }

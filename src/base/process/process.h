@@ -21,8 +21,9 @@ struct hz_process {
 
 void hz_process_get(struct hz_process *process);
 
-/* Bytes of resident memory that no file is behind: heap, stacks, what the program has mapped itself. `statm` is
-   /proc/self/statm, or a file of the same form; 0 if it cannot be read. Any thread. */
+/* Bytes of private resident memory: heap, stacks, what the program has mapped for itself; no files, no shared memory.
+   `statm` is /proc/self/statm, or a file of the same form; SIZE_MAX if it cannot be read. A thread that may read files
+   (surroundings.h). */
 size_t hz_process_private_bytes(const char *statm);
 
 enum { HZ_THREAD_NAME_ROOM = 17 };

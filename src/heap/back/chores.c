@@ -164,7 +164,7 @@ static enum hz_pressure pressure_get(const struct hz_turn *turn) {
    the mailboxes. */
 static bool class_go_home(struct hz_thread_block *self, unsigned size_class, enum hz_pressure pressure,
                           uint32_t batches) {
-    if (!hz_class_look(size_class, hz_depot_blocks(size_class)) && pressure != HZ_OVER)
+    if (!hz_class_look(size_class, hz_depot_spare_blocks(size_class)) && pressure != HZ_OVER)
         return false;
     hz_age_depot_class(self, size_class, batches);
     hz_sent_drain_class(self, size_class);

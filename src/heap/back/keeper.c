@@ -29,6 +29,7 @@
 #include "base/profile/profile.h"
 #include "cpu_bins.h"
 #include "heap/back/chores.h"
+#include "heap/back/limit.h"
 #include "heap/back/surroundings.h"
 #include "heap/cache/flush.h"
 #include "heap/pages/page.h"
@@ -316,6 +317,7 @@ static void *keeper_main(void *unused) {
     if (hz_os_is_unfiltered())
         hz_cpu_bins_start();
     keeper_work(self, has_own_files);
+    hz_heap_limit_forget_beside(); /* the next keeper looks anew */
     hz_cpu_bins_stop(false);
     (void)hz_cpu_bins_reclaim(self);
     self->is_keeper = false;

@@ -15,12 +15,13 @@
 #include <limits.h>
 
 enum {
-    PURGE_MS_MIN = 20,   /* from one purge to the next at least this long, */
-    PURGE_SHARE = 16,    /* and this many times as long as the purge took, */
-    PURGE_MS_MAX = 1000, /* but no longer than this, */
-    GROWTH_SHARE = 32,   /* nor beyond the moment when the heap holds 1/32 more, of the limit at least */
-    WAIT_MS_MAX = 100,   /* a thread waits so long for another one's purge */
-    REARM_SHARE = 16,    /* the callback is called again after the heap was this part below the soft limit */
+    PURGE_MS_MIN = 20,    /* from one purge to the next at least this long, */
+    PURGE_SHARE = 16,     /* and this many times as long as the purge took, */
+    PURGE_MS_MAX = 1000,  /* but no longer than this, */
+    GROWTH_SHARE = 32,    /* nor beyond the moment when the heap holds 1/32 more, of the limit at least */
+    WAIT_MS_MAX = 100,    /* a thread waits so long for another one's purge */
+    LOOK_BYTES = 1 << 20, /* growth below this is no reason to look at what is beside the heap */
+    REARM_SHARE = 16,     /* the callback is called again after the heap was this part below the soft limit */
 };
 
 static struct hz_lock limit_lock;                        /* a leaf */
@@ -32,8 +33,10 @@ static _Atomic(bool) is_told;                            /* hint: called since t
 static _Atomic(uint64_t) growth_counts_ms;               /* hint: growth ends the pause from then on */
 static _Atomic(uint64_t) purge_due_ms;                   /* cas */
 static _Atomic(uint32_t) purge_goes_on;                  /* hint; 1: threads can wait for its end */
-static _Atomic(size_t) group_high, group_max;            /* hint: the group's limits; SIZE_MAX: none */
-static _Atomic(size_t) looked_held;                      /* hint: held at the last look at what is beside the heap */
+static _Atomic(size_t) group_high = SIZE_MAX;            /* hint: the group's limits; SIZE_MAX: none */
+static _Atomic(size_t) group_max = SIZE_MAX;             /* hint */
+static _Atomic(size_t) beside;                           /* hint: what the process holds beside the heap */
+static _Atomic(size_t) looked_held;                      /* hint: what the heap held at the last look at that */
 static _Atomic(size_t) purge_held;                       /* hint: what was held when the last purge began or ended */
 
 static void limit_set(size_t soft_bytes, size_t hard_bytes, bool chosen) {
@@ -69,18 +72,26 @@ void hz_heap_limit_watch(void (*told)(void)) {
     limit_told = told;
 }
 
-/* What the heap may hold of a group's limits, of which the process holds `beside` bytes otherwise. */
-static size_t soft_of(size_t high, size_t max, size_t beside) {
+/* Sets what the heap may hold of the group's limits, of which the process holds a part otherwise. */
+static void default_set(void) {
+    size_t high = hz_load_rlx(&group_high); /* relaxed, all: hint */
+    size_t max = hz_load_rlx(&group_max);
     size_t limit = hz_min(high, max - max / HZ_LIMIT_GROUP_SHARE);
-    return limit - hz_min(beside, limit - limit / HZ_LIMIT_GROUP_SHARE);
+    size_t other = hz_min(hz_load_rlx(&beside), limit - limit / HZ_LIMIT_GROUP_SHARE);
+    bool is_limited = high != SIZE_MAX || max != SIZE_MAX;
+    limit_set(is_limited ? limit - other : 0, 0, false);
 }
 
-static void default_set(size_t high, size_t max, const char *statm) {
-    size_t limit = hz_min(high, max);
-    size_t held = hz_arena_group_held_bytes(limit);
+/* What the process holds beside the heap. If that cannot be read, it stays what it was. The heap can grow or shrink
+   between the two figures; then less seems to be beside it, not more. */
+static void beside_look(const char *statm) {
+    size_t limit = hz_min(hz_load_rlx(&group_high), hz_load_rlx(&group_max)); /* relaxed, all: hint */
+    size_t before = hz_arena_group_held_bytes(limit);
     size_t resident = limit != SIZE_MAX ? hz_process_private_bytes(statm) : 0;
-    hz_store_rlx(&looked_held, held); /* relaxed: hint */
-    limit_set(limit != SIZE_MAX ? soft_of(high, max, resident - hz_min(resident, held)) : 0, 0, false);
+    size_t held = hz_max(before, hz_arena_group_held_bytes(limit));
+    hz_store_rlx(&looked_held, held);
+    if (resident != SIZE_MAX)
+        hz_store_rlx(&beside, resident - hz_min(resident, held));
 }
 
 void hz_heap_limit_default(const char *groups, const char *root, const char *statm) {
@@ -90,19 +101,32 @@ void hz_heap_limit_default(const char *groups, const char *root, const char *sta
         return;
     hz_store_rlx(&group_high, high); /* relaxed, both: hint */
     hz_store_rlx(&group_max, max);
-    default_set(high, max, statm);
+    beside_look(statm);
+    default_set();
+}
+
+/* Whether the heap has grown by a part of the limit, and by at least LOOK_BYTES, since it held `before` bytes. */
+static bool has_grown_since(size_t before, size_t held) {
+    return held > before + hz_max(hz_max(hz_budget_soft_limit(), before) / GROWTH_SHARE, LOOK_BYTES);
 }
 
 void hz_heap_limit_look(const char *statm) {
-    size_t soft = hz_budget_soft_limit();
-    if (soft == 0 || !hz_budget_limit_is_groups())
+    if (hz_budget_soft_limit() == 0 || !hz_budget_limit_is_groups())
         return;
     size_t held = hz_arena_soft_held_bytes();
-    size_t before = hz_load_rlx(&looked_held); /* relaxed, all: hint */
+    size_t before = hz_load_rlx(&looked_held); /* relaxed, both: hint */
     if (held < before)
         hz_store_rlx(&looked_held, held);
-    else if (held > before + soft / GROWTH_SHARE)
-        default_set(hz_load_rlx(&group_high), hz_load_rlx(&group_max), statm);
+    if (has_grown_since(before, held)) {
+        beside_look(statm);
+        default_set();
+    }
+}
+
+void hz_heap_limit_forget_beside(void) {
+    hz_store_rlx(&beside, 0); /* relaxed, both: hint */
+    if (hz_budget_soft_limit() != 0 && hz_budget_limit_is_groups())
+        default_set();
 }
 
 size_t hz_heap_limit_soft(bool *is_default) {
@@ -170,7 +194,7 @@ void hz_heap_limit_tell(void) {
     struct hz_hooks_callback call;
     hz_hooks_callback_begin(&call);
     if (callback != NULL)
-        callback(hz_arena_held_bytes(), context);
+        callback(hz_arena_soft_held_bytes(), context);
     hz_hooks_callback_end(&call);
     is_telling = false;
 }
@@ -178,4 +202,5 @@ void hz_heap_limit_tell(void) {
 void hz_heap_limit_after_fork(void) {
     hz_lock_settle(&limit_lock);     /* the fields are sound after each step */
     hz_store_rlx(&purge_goes_on, 0); /* relaxed: hint; the thread that purged is not here */
+    hz_heap_limit_forget_beside();   /* the child may unmap it, and perhaps nobody looks again */
 }

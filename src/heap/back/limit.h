@@ -19,14 +19,18 @@ void hz_heap_limit_notify(void (*callback)(size_t held_bytes, void *context), vo
 void hz_heap_limit_watch(void (*told)(void));
 
 /* Takes the soft limit from the process's control group, unless the program has set limits, or the files of the group
-   cannot be read: memory.high, or 7/8 of memory.max if that is less, without what the process holds beside the heap;
-   but at least an eighth of that. `groups` is /proc/self/cgroup, `root` is /sys/fs/cgroup, and `statm` is
-   /proc/self/statm, or files and a folder of the same form. Any thread. */
+   cannot be read: memory.high, or 7/8 of memory.max if that is less, minus the private memory that the process holds
+   beside the heap; but at least an eighth of that. `groups` is /proc/self/cgroup, `root` is /sys/fs/cgroup, and `statm`
+   is /proc/self/statm, or files and a folder of the same form. A thread that may read files (surroundings.h). */
 void hz_heap_limit_default(const char *groups, const char *root, const char *statm);
 
-/* Looks again at what is beside the heap, if the heap has grown by 1/32 of the limit since the last look. The limits
-   are those of hz_heap_limit_default; before it, and if the program has set limits, nothing happens. Any thread. */
+/* Looks again at what is beside the heap, if the heap has grown by 1/32 of the limit, and by 1 MiB, since the last
+   look. The limits are those of hz_heap_limit_default; before it, and if the program has set limits, nothing happens. A
+   thread that may read files. */
 void hz_heap_limit_look(const char *statm);
+
+/* When nobody will look again. Any thread. */
+void hz_heap_limit_forget_beside(void);
 
 /* The soft limit in bytes, 0: none; and whether it comes from the control group. Any thread. */
 size_t hz_heap_limit_soft(bool *is_default);

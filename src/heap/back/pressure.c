@@ -38,9 +38,9 @@ bool hz_class_is_sparse(unsigned size_class) {
     return (hz_load_rlx(&sparse[size_class / 64]) >> (size_class % 64) & 1) != 0; /* relaxed: hint */
 }
 
-bool hz_class_look(unsigned size_class, uint32_t resting) {
+bool hz_class_look(unsigned size_class, uint32_t spare) {
     size_t blocks = hz_class_blocks(size_class);
-    size_t unused = resting;
+    size_t unused = spare;
     for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard))
         unused += hz_load_rlx(&shard->classes[size_class].free_blocks); /* relaxed: hint */
     size_t out = blocks - hz_min(blocks, unused);

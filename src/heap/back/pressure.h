@@ -58,10 +58,10 @@ void hz_pressure_after_fork(uint32_t threads);
 /* Makes all classes not sparse, when the pressure is no longer LOW. */
 void hz_classes_forget_sparse(void);
 
-/* Decides anew whether the class is sparse, and returns it. `resting`: its blocks in the depot, which are as little in
-   use as those in pages: when a burst is over, nearly all of a class can be there. Call it while the pressure is LOW or
+/* Decides anew whether the class is sparse, and returns it. `spare`: its blocks in the depot that are as little in use
+   as those in pages: when a burst is over, nearly all of a class can be there. Call it while the pressure is LOW or
    OVER. */
-bool hz_class_look(unsigned size_class, uint32_t resting);
+bool hz_class_look(unsigned size_class, uint32_t spare);
 
 /* Whether the class is sparse, as of a recent look. */
 bool hz_class_is_sparse(unsigned size_class);

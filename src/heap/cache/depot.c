@@ -266,6 +266,11 @@ uint32_t hz_depot_blocks(unsigned size_class) {
     return count;
 }
 
+uint32_t hz_depot_spare_blocks(unsigned size_class) {
+    uint32_t resting = hz_depot_blocks(size_class);
+    return hz_load_rlx(&passing[size_class]) > 0 ? resting / 2 : resting; /* relaxed: hint */
+}
+
 void hz_depot_walk(void (*visit)(void *context, const void *block), void *context) {
     struct hz_stack *stack;
     for (unsigned size_class = 1; size_class < HZ_CLASS_COUNT; size_class++)

@@ -39,6 +39,9 @@ void hz_depot_forget_swing(unsigned size_class);
 /* Blocks of the class that rest now. */
 uint32_t hz_depot_blocks(unsigned size_class);
 
+/* Those of them for which nobody seems to wait: all, or half of a class that passes from thread to thread. */
+uint32_t hz_depot_spare_blocks(unsigned size_class);
+
 /* Whether batches of the class were pushed or popped since the last call for it, or for hz_depot_forget_use. Of a home
    class also notes which shards were idle meanwhile. One thread at a time, else a hint. */
 bool hz_depot_was_used(unsigned size_class);

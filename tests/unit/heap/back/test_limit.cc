@@ -64,11 +64,19 @@ TEST_F(LimitOfTheGroup, LeavesRoomForWhatIsBesideTheHeap) {
         hold_beside(beside * MiB, 400 * MiB);
         EXPECT_EQ(look() / MiB, expected);
     }
-    for (const char *text : {"", "17", "17 4", "5 7 9 1 0 1 0\n", "x y z\n"}) {
+    hold_beside(150 * MiB, 400 * MiB);
+    EXPECT_EQ(look() / MiB, 250U);
+    for (const char *text : {"", "17", "17 4", "x y z\n"}) {
         SCOPED_TRACE(text);
         write("statm", text);
-        EXPECT_EQ(look(), 400 * MiB) << "what cannot be read is nothing";
+        EXPECT_EQ(look() / MiB, 250U) << "what cannot be read stays as it was";
     }
+    write("statm", "5 7 9 1 0 1 0\n");
+    EXPECT_EQ(look(), 400 * MiB) << "all of it is shared";
+    hold_beside(150 * MiB, 400 * MiB);
+    EXPECT_EQ(look() / MiB, 250U);
+    hz_heap_limit_forget_beside();
+    EXPECT_EQ(hz_budget_soft_limit(), 400 * MiB);
     write("a/memory.high", "max\n");
     write("a/memory.max", "max\n");
     EXPECT_EQ(look(), 0U);

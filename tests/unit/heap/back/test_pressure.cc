@@ -179,7 +179,7 @@ TEST_F(Pressure, BlocksInTheDepotAreNotOut) {
     auto more = static_cast<uint32_t>(std::min(batch, blocks.size()));
     ASSERT_TRUE(hz_depot_push(self_, size_class, &blocks[blocks.size() - more], more));
     blocks.resize(blocks.size() - more);
-    EXPECT_TRUE(hz_class_look(size_class, hz_depot_blocks(size_class)));
+    EXPECT_TRUE(hz_class_look(size_class, hz_depot_spare_blocks(size_class)));
     put_down_to(blocks, 0);
 }
 
