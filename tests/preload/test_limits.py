@@ -8,6 +8,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,6 +120,25 @@ def test_the_limit_of_the_control_group_is_followed(preload: Preload, tmp_path: 
                     time.sleep(0.1)
         finally:
             process.communicate()
+
+
+@pytest.mark.parametrize("words", ["exit", "exit,listen", "exit,signal=USR2", "exit,every=1000"])
+def test_a_program_with_one_thread_has_the_limit_if_the_library_has_a_thread(preload: Preload, tmp_path: Path, words: str) -> None:
+    """The library's own thread, which answers or writes reports, hides that the program has one."""
+    reports = tmp_path / "reports"
+    code = "keep = [bytes(1000) for _ in range(40_000)]"  # 40 MB: one without such a thread looks when it has 16
+    with memory_group() as (group, limit):
+
+        def enter() -> None:
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+
+        limit.write_text(str(256 * MIB))
+        environment = preload.environment(
+            HAKOZUNA_STATS=f"json,file={reports},{words}", XDG_RUNTIME_DIR=str(tmp_path), PYTHONMALLOC="malloc"
+        )
+        subprocess.run([sys.executable, "-c", code], env=environment, preexec_fn=enter, check=True)
+    soft = json.loads(reports.read_text().splitlines()[-1])["process"]["soft_limit_bytes"]
+    assert 150 * MIB < soft <= 224 * MIB
 
 
 @pytest.mark.deep

@@ -11,7 +11,6 @@
 #include "base/process/symbols.h"
 #include "front/reports/reporter.h"
 #include "heap/back/keeper.h"
-#include "heap/back/surroundings.h"
 #include "heap/report/leaks.h"
 #include "heap/threads/thread.h"
 
@@ -25,8 +24,7 @@ typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void 
 static void before_create(void) {
     hz_hooks_enter(); /* a fork handler may start the child's first thread: the heap must be mended before */
     hz_hooks_leave();
-    if (!hz_surroundings_are_known() && hz_keeper_is_possible() && hz_os_is_single_threaded())
-        hz_surroundings_read();
+    hz_keeper_read_alone();
 }
 
 struct beginning {

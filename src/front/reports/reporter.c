@@ -17,6 +17,7 @@
 #include "front/reports/answer.h"
 #include "front/reports/leaks.h"
 #include "front/reports/request.h"
+#include "heap/back/keeper.h"
 #include "heap/back/limit.h"
 #include "heap/report/leaks.h"
 #include "heap/threads/park.h"
@@ -664,6 +665,7 @@ void hz_reporter_start(void) {
         memcpy(runtime_folder, runtime, strlen(runtime) + 1);
     if (had_stderr && wants_stderr())
         stderr_copy = (int)HZ_SYSCALL(SYS_fcntl, STDERR, F_DUPFD_CLOEXEC, STDERR_COPY_MIN);
+    hz_keeper_read_alone(); /* later our own thread hides that the program has one */
     is_first_key = pthread_key_create(&first_thread, first_thread_ends) == 0;
     if (pthread_atfork(NULL, NULL, reporter_after_fork) != 0)
         for (unsigned i = 0; i < HZ_REQUESTS; i++)

@@ -84,6 +84,11 @@ bool hz_keeper_is_possible(void) {
     return hz_load_rlx(&state) != KEEPER_CANNOT; /* relaxed: hint */
 }
 
+void hz_keeper_read_alone(void) {
+    if (!hz_surroundings_are_known() && hz_keeper_is_possible() && hz_os_is_single_threaded())
+        hz_surroundings_read();
+}
+
 /* ---- waiting --------------------------------------------------------------------------------------- */
 
 static bool somebody_is_busy(void) {

@@ -45,6 +45,10 @@ bool hz_keeper_may_relieve(void);
 /* Whether a keeper runs or may start. Hint; any thread. */
 bool hz_keeper_is_possible(void);
 
+/* While the process has one thread: reads what the keeper would read (surroundings.h), unless that is known or a keeper
+   is not possible. In a process with more threads nothing happens. */
+void hz_keeper_read_alone(void);
+
 /* Whether a thread with this function is the keeper. */
 bool hz_keeper_is(void *(*start)(void *));
 

@@ -96,9 +96,8 @@ void hz_heap_purge_was_vain(size_t size) {
 
 /* A process with one thread has read nothing yet. A small one never does: most of its life would be the reading. */
 static void limit_learn(void) {
-    if (HZ_UNLIKELY(!hz_surroundings_are_known()) && hz_arena_segment_count() >= LEARN_SEGMENTS &&
-        hz_keeper_is_possible() && hz_os_is_single_threaded())
-        hz_surroundings_read();
+    if (HZ_UNLIKELY(!hz_surroundings_are_known()) && hz_arena_segment_count() >= LEARN_SEGMENTS)
+        hz_keeper_read_alone();
 }
 
 void hz_heap_limit_tick(void) {
