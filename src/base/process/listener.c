@@ -79,6 +79,7 @@ static struct {
 } listening;
 
 static _Atomic(uint32_t) listener_phase; /* sync: listener; enum listener_state */
+static _Atomic(bool) listener_is_over;   /* hint: the thread has seen by itself that it has to end */
 
 bool hz_listener_runs(void) {
     return hz_load_rlx(&listener_phase) == LISTENER_RUNS; /* relaxed: no data is behind it */
@@ -493,7 +494,8 @@ static void *listener_main(void *unused) {
         (void)HZ_SYSCALL(SYS_unlinkat, AT_FDCWD, listening.path, 0); /* the program may have another root by now */
     while (hz_load_rlx(&listener_phase) == LISTENER_LEFT && hz_os_is_confined()) /* to end takes more system calls */
         hz_os_wait(&listener_phase, LISTENER_LEFT);
-    return NULL; /* the thread's own table ends with it, and so do connections */
+    hz_store_rlx(&listener_is_over, true); /* relaxed: hint */
+    return NULL;                           /* the thread's own table ends with it, and so do connections */
 }
 
 bool hz_listener_is(void *(*start)(void *)) {
@@ -517,6 +519,7 @@ bool hz_listener_start(const char *runtime_folder, const struct hz_listener_duti
     memset(listening.peers, 0, sizeof(listening.peers)); /* a fork's child has none of its parent's */
     folder_choose(runtime_folder);
     listening.refusal = (struct hz_listener_refusal){.folder = listening.folder, .what = "a thread"};
+    hz_store_rlx(&listener_is_over, false);           /* relaxed: hint */
     hz_store_rlx(&listener_phase, LISTENER_STARTING); /* relaxed: the thread's start publishes all of this */
     int error = hz_worker_start(&listening.thread, listener_main);
     if (error != 0) {
@@ -533,8 +536,9 @@ bool hz_listener_start(const char *runtime_folder, const struct hz_listener_duti
 
 /* ---- its end ----------------------------------------------------------------------------------------- */
 
+/* Opens it for reading, too: the thread can end meanwhile by itself, and a pipe without a reader raises SIGPIPE. */
 static bool wake_by_pipe(void) {
-    const int flags = O_WRONLY | O_NONBLOCK | O_CLOEXEC;
+    const int flags = O_RDWR | O_NONBLOCK | O_CLOEXEC;
     if (listening.waker[0] == '\0')
         return false;
     long file = HZ_SYSCALL6(SYS_openat, AT_FDCWD, listening.waker, flags, 0, 0, 0);
@@ -555,8 +559,8 @@ bool hz_listener_end(bool wait) {
     uint32_t seen = LISTENER_RUNS;
     if (!hz_cas_strong_acq_rlx(&listener_phase, &seen, LISTENER_ENDS)) /* cas */
         return false;
-    hz_os_wake(&listener_phase, 1); /* if it may not poll */
-    bool is_reached = wake_by_pipe() || wake_by_connection();
+    hz_os_wake(&listener_phase, 1);                                                             /* if it may not poll */
+    bool is_reached = wake_by_pipe() || wake_by_connection() || hz_load_rlx(&listener_is_over); /* relaxed: hint */
     if (!is_reached)
         hz_store_rlx(&listener_phase, LISTENER_LEFT); /* relaxed: no data is behind it */
     if (is_reached && wait)

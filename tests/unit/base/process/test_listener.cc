@@ -128,6 +128,18 @@ TEST_F(Listener, TakesNoNumberOfTheProcess) {
     EXPECT_EQ(after, before);
 }
 
+/* The thread that ends it found no reader at the pipe any more, and SIGPIPE ended the program: once in 300 times. */
+TEST_F(Listener, MayEndByItselfWhileItIsEnded) {
+    constexpr int times = 1000;
+    for (int i = 0; i < times; i++) {
+        ASSERT_TRUE(start());
+        ASSERT_EQ(ask("x\n"), "<x>");
+        ASSERT_TRUE(hz_listener_end(true)) << i;
+        ASSERT_TRUE(sockets().empty()) << i;
+        hz_listener_forget();
+    }
+}
+
 TEST_F(Listener, TheSameProcessTakesItsSocketOver) {
     ASSERT_TRUE(start());
     std::vector<std::string> first = sockets();
