@@ -26,7 +26,7 @@ static uint64_t number_at(const char *text) {
 static const char *field_at(const char *text, unsigned field) {
     while (text != NULL && field-- > 0) {
         text = strchr(text, ' ');
-        text += text != NULL;
+        text = text != NULL ? text + 1 : NULL;
     }
     return text;
 }
