@@ -214,7 +214,7 @@ HZ_API int hz_limit_set(size_t soft_bytes, size_t hard_bytes);
 struct hz_limits {
     size_t soft_bytes; /* 0: none */
     size_t hard_bytes; /* 0: none */
-    size_t held_bytes; /* what counts against the soft limit */
+    size_t held_bytes; /* as hz_limit_set counts it; the default soft limit does not count blocks above 2 MiB */
 };
 
 /* Fills *out with the limits in force and what the heap holds now. `bytes`: sizeof(*out), as for hz_stats_get. Returns

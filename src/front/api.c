@@ -188,7 +188,7 @@ int hz_limit_get(struct hz_limits *out, size_t bytes) {
     const struct hz_limits limits = {
         .soft_bytes = hz_budget_soft_limit(),
         .hard_bytes = hz_budget_hard_limit(),
-        .held_bytes = hz_arena_soft_held_bytes(),
+        .held_bytes = hz_arena_held_bytes(),
     };
     struct_give(out, bytes, &limits, sizeof(limits));
     return 0;

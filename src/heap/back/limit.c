@@ -194,7 +194,7 @@ void hz_heap_limit_tell(void) {
     struct hz_hooks_callback call;
     hz_hooks_callback_begin(&call);
     if (callback != NULL)
-        callback(hz_arena_soft_held_bytes(), context);
+        callback(hz_arena_held_bytes(), context);
     hz_hooks_callback_end(&call);
     is_telling = false;
 }
