@@ -105,9 +105,9 @@ void hz_heap_limit_default(const char *groups, const char *root, const char *sta
     default_set();
 }
 
-/* Whether the heap has grown by a part of the limit, and by at least LOOK_BYTES, since it held `before` bytes. */
-static bool has_grown_since(size_t before, size_t held) {
-    return held > before + hz_max(hz_max(hz_budget_soft_limit(), before) / GROWTH_SHARE, LOOK_BYTES);
+/* How much growth counts, since the heap held `before` bytes. */
+static size_t growth_from(size_t before) {
+    return hz_max(hz_budget_soft_limit(), before) / GROWTH_SHARE;
 }
 
 void hz_heap_limit_look(const char *statm) {
@@ -115,9 +115,9 @@ void hz_heap_limit_look(const char *statm) {
         return;
     size_t held = hz_arena_soft_held_bytes();
     size_t before = hz_load_rlx(&looked_held); /* relaxed, both: hint */
-    if (held < before)
+    if (held < before) {
         hz_store_rlx(&looked_held, held);
-    if (has_grown_since(before, held)) {
+    } else if (held > before + hz_max(growth_from(before), LOOK_BYTES)) {
         beside_look(statm);
         default_set();
     }
@@ -146,9 +146,8 @@ bool hz_heap_limit_is_exceeded(void) {
 
 /* Whether the heap has grown so much since the last purge began or ended that nothing can wait for the clock. */
 static bool has_grown(size_t held) {
-    size_t soft = hz_budget_soft_limit();
     size_t before = hz_load_rlx(&purge_held); /* relaxed: hint */
-    return soft != 0 && held > before + hz_max(soft, before) / GROWTH_SHARE;
+    return hz_budget_soft_limit() != 0 && held > before + growth_from(before);
 }
 
 bool hz_heap_limit_purge_claim(uint64_t now_ms) {
