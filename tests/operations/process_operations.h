@@ -16,6 +16,16 @@ namespace operations {
 /* Defined in table.h. */
 inline void act(Actor &actor, uint64_t step_count);
 
+/* A thread that starts, or touches the thread-local storage of a library, may have freed a block that its list of such
+   blocks still names. glibc (2.36, get_cached_stack) frees what the lists of a fork's vanished threads name when the
+   child starts a thread: with that block, twice. So no fork comes meanwhile, where the blocks are this heap's. */
+inline std::shared_lock<std::shared_mutex> keep_forks_out(Actor &actor) {
+    std::shared_lock<std::shared_mutex> lock(actor.world->loader, std::defer_lock);
+    if (t_system && !actor.world->alone)
+        lock.lock();
+    return lock;
+}
+
 /* ---- threads: one that acts for the actor, which waits for its end ---------------------------------------------- */
 
 inline constexpr size_t depth_max = 3;
@@ -73,7 +83,11 @@ inline void do_thread(Actor &actor) {
     actor.depth++;
     Stand_in self = {&actor, 1 + actor.below(64), exit_rounds, {}};
     pthread_t thread;
-    int error = threads::start(&thread, stand_in, &self);
+    int error = 0;
+    {
+        std::shared_lock<std::shared_mutex> no_fork = keep_forks_out(actor);
+        error = threads::start(&thread, stand_in, &self);
+    }
     actor.require(error == 0, "pthread_create", static_cast<size_t>(error));
     pthread_join(thread, nullptr);
     actor.tid.store(own_tid());
@@ -111,7 +125,13 @@ inline void do_fork(Actor &actor) {
         return;
     uint64_t step_count = 1 + actor.below(256);
     Source source(actor.below(65536));
-    pid_t child = children::start([&] { return live_as_child(actor, &source, step_count); });
+    pid_t child = 0;
+    {
+        std::unique_lock<std::shared_mutex> alone(actor.world->loader, std::defer_lock);
+        if (t_system)
+            alone.lock(); /* the child leaves it locked, and does not use it */
+        child = children::start([&] { return live_as_child(actor, &source, step_count); });
+    }
     actor.require(child > 0, "fork", static_cast<size_t>(errno));
     int status = children::wait_for(child);
     actor.require(status == 0, "a child of fork failed; status", static_cast<size_t>(status));
@@ -270,6 +290,7 @@ inline void do_mallopt(Actor &actor) {
 /* Opens a library that allocates in its constructors, in its thread-local storage and in its function, and closes it.
  */
 inline void do_library(Actor &actor) {
+    std::shared_lock<std::shared_mutex> no_fork = keep_forks_out(actor);
     void *library = dlopen(HZ_TEST_PLUGIN, RTLD_NOW | RTLD_LOCAL);
     actor.require(library != nullptr, library == nullptr ? dlerror() : "");
     auto use = reinterpret_cast<decltype(&plugin_use)>(dlsym(library, "plugin_use"));

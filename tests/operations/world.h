@@ -21,6 +21,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <shared_mutex>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -125,6 +126,7 @@ class World {
 
     const Settings settings;
     Limits limits;
+    std::shared_mutex loader;                /* shared: starts a thread or opens a library; exclusive: forks */
     bool alone = false;                      /* in a child of fork: no other actor exists */
     size_t live_start = 0;                   /* live bytes before the first operation */
     std::atomic<size_t> travelling_bytes{0}; /* the same for blocks in mailboxes */
