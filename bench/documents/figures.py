@@ -187,6 +187,15 @@ def row(word: str, name: str) -> str:
     return interval_text(found.interval)
 
 
+def group(word: str, names: str) -> str:
+    """B's speed as a multiple of A's in some rows together, with the confidence of a group."""
+    rows = pair(word).rows
+    missing = [name for name in names.split(",") if name not in rows]
+    if missing:
+        raise BadKey(f"{word} has no row '{missing[0]}'; its rows: {', '.join(rows)}")
+    return interval_text(statistics.interval([rows[name].ratios for name in names.split(",")]))
+
+
 def level(word: str, name: str) -> str:
     """A's median in a row."""
     first = pair(word).rows[name].first
@@ -354,7 +363,7 @@ def origin_of_file(source: Source) -> Origin:
 # ---- keys ------------------------------------------------------------------------------------------
 
 KINDS: dict[str, tuple[Callable[..., str], int]] = {
-    "gain": (gain, 1), "hold": (hold, 1), "verdict": (verdict, 1), "row": (row, 2), "level": (level, 2),
+    "gain": (gain, 1), "hold": (hold, 1), "verdict": (verdict, 1), "row": (row, 2), "group": (group, 2), "level": (level, 2),
     "speed": (speed, 3), "median": (median, 3),
     "count": (count, 3), "share": (share, 3), "perlist": (perlist, 2), "atomics": (atomics, 2), "cost": (cost, 4),
     "extra": (lambda name, library: number_text(extra(name, library)), 2),
@@ -368,7 +377,7 @@ ABOUT: dict[str, Callable[[str], str]] = {
     "commit": lambda key: origin_of(key).commit,
     "date": lambda key: origin_of(key).date,
 }
-OF_PAIRS = ("gain", "hold", "verdict", "row", "level")
+OF_PAIRS = ("gain", "hold", "verdict", "row", "group", "level")
 
 
 @functools.cache
