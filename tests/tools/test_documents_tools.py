@@ -1,5 +1,5 @@
 """bench/documents: the plan of measurements names rows and lanes that exist and applies its edits; atomics.py counts locked instructions
-exactly; remote_counts.py sees a remote free where there is one."""
+exactly; remote_counts.py sees a remote free where there is one; counts.py takes no library that cannot be built again."""
 
 import argparse
 import csv
@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/documents"))
 sys.path.insert(0, str(ROOT / "tools"))
 import atomics  # noqa: E402
+import counts  # noqa: E402
 import lanes  # noqa: E402
 import measure  # noqa: E402
 import remote_counts  # noqa: E402
@@ -159,3 +160,23 @@ def test_remote_frees_are_counted(tmp_path):
     assert figures["ring", "hz4", "counters.refill"] > 0
     assert re.search(r"^# command ring: build/release/bench/bench_random", text, re.MULTILINE)
     assert re.search(r"^# library hz4: engine=hz4 lane=default", text, re.MULTILINE)
+
+
+def test_counts_name_what_the_pages_keep():
+    kept = {path.name for path in (ROOT / "bench/results/documents").iterdir()}
+    assert {file for file, _ in counts.FILES.values()} <= kept
+
+
+def test_counts_of_a_changed_tree_are_refused(monkeypatch, capsys):
+    monkeypatch.setattr(counts.machine, "commit", lambda: "1234567-dirty")
+    with pytest.raises(SystemExit):
+        counts.main(["locks"])
+    assert "the tree is '1234567-dirty': commit its changes first" in capsys.readouterr().err
+
+
+def test_a_report_is_kept_without_its_classes_and_threads():
+    library = ROOT / "build/lib/libhakozuna_hz4.so"
+    lines = counts.report(library, "2", "2000", "50", "16", "100", "50", "64", "--full=wait")
+    (whole,) = [line for line in lines if line.startswith("{")]
+    assert lines[0].endswith("bench_random_mixed_mt_remote_malloc 2 2000 50 16 100 50 64 --full=wait")
+    assert '"counters":{' in whole and len(whole) < 8000
