@@ -248,3 +248,12 @@ def test_a_file_is_read_once_and_stands_for_itself(tmp_path: pathlib.Path) -> No
     writer.close()
     found = history.collect(record.read(path), [record.read(path)])
     assert [commit.files for commit in found.commits] == [("x.csv",)]
+
+
+def test_a_table_has_room_for_two_of_ours() -> None:
+    def judged(*names: str) -> list[str]:
+        return facts.collect(_recording(make_run(FAST, 0, "glibc"), *(make_run(FAST, 0, name, True) for name in names))).judged
+
+    assert judged("hz3_scale", "variant") == ["hz3_scale", "variant"]
+    assert judged("hz3_scale", "hz3_p32", "hz4") == ["hz3_scale", "hz4"]
+    assert judged("one", "three", "two") == ["one", "three", "two"]
