@@ -68,6 +68,16 @@ def test_most_of_the_limit_is_obtained(
     assert seen["other_kb"] >= megabytes * 1024 * least_share(kind, megabytes, "other", late), describe(result)
 
 
+@pytest.mark.parametrize("sizes", [(2_200_000, 1_000_000, 200_000), (1_000_000, 3_000_000, 2_200_000)], ids=["direct-first", "paged-first"])
+@pytest.mark.parametrize("gib", [10, 16])
+def test_blocks_of_one_kind_leave_room_for_the_other(preload: Preload, tmp_path: Path, gib: int, sizes: tuple[int, ...]) -> None:
+    """Segments keep their entries in a directory, whose size follows the limit of the address space."""
+    phases = compile_c("phases.c", tmp_path / "phases")
+    result = preload.run("bash", "-c", f"ulimit -v {gib << 20} && exec {shlex.quote(str(phases))} {' '.join(map(str, sizes))}")
+    obtained = [int(line) for line in result.stdout.split()]
+    assert len(obtained) == len(sizes) and min(obtained) >= 0.7 * gib * 1024, describe(result)
+
+
 def test_mlockall_is_quick(preload: Preload, program: Path) -> None:
     """It reads every mapping: also the table of page tags, which is 8 GiB of zeros."""
     seen = figures(preload.run(program, "lock").stdout)

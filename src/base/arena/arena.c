@@ -26,7 +26,9 @@
 enum {
     DIRECTORY_COUNT = 1 << 18, /* 1 TiB of segments */
     DIRECTORY_TIGHT_COUNT = 1 << 12,
-    ENTRY_DATA_BYTES = 1 << 20, /* what an entry describes counts as more against RLIMIT_DATA */
+    /* What an entry describes counts as more against RLIMIT_AS and RLIMIT_DATA, even if each kind of entry was once
+       used for all of the limit. */
+    ENTRY_DATA_BYTES = 1 << 20,
     TAIL_SHARE = 4,          /* a block that shrinks by more than 1/4 within its units gives the tail's memory back */
     CACHE_BLOCKS_MAX = 1024, /* that leave in one call */
     TICK_MS = 100,
@@ -79,8 +81,7 @@ static bool pages_give_back(uint32_t index, uint64_t bits, bool anew) {
 bool hz_arena_init(void) {
     static void *directory; /* lock: the caller's, of rank HZ_RANK_INIT */
     hz_arena.tight = !hz_pagetags.flat;
-    size_t limit_segments = hz_os_address_space_limit() / HZ_SEGMENT_BYTES;
-    size_t limit_entries = hz_min(limit_segments, hz_os_data_limit() / ENTRY_DATA_BYTES);
+    size_t limit_entries = hz_min(hz_os_address_space_limit(), hz_os_data_limit()) / ENTRY_DATA_BYTES;
     if (directory == NULL) /* a retry after a failure keeps what it got */
         hz_arena.capacity = (uint32_t)hz_min(hz_max(limit_entries, DIRECTORY_TIGHT_COUNT), DIRECTORY_COUNT);
     size_t words = hz_arena.capacity;
@@ -696,6 +697,8 @@ struct hz_segment *hz_arena_direct_resize(struct hz_segment *segment, size_t byt
             hz_huge_block_resized((char *)hz_load_rlx(&segment->base), segment->is_huge ? old_bytes : 0, bytes);
     hz_add_rlx(&hz_arena.direct_bytes, bytes - old_bytes); /* relaxed, both: counter, owner */
     hz_store_rlx(&segment->direct_bytes, bytes);
+    if (bytes < old_bytes && region != 0) /* as hz_arena_direct_free */
+        budget_keep(hz_max((size_t)BUDGET_STEP_PAGES << HZ_PAGE_LOG2, old_bytes - bytes));
     return segment;
 }
 

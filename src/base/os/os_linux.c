@@ -236,18 +236,6 @@ bool IMPL(purge)(void *address, size_t bytes) {
     return call_madvise(address, bytes, MADV_DONTNEED) == 0;
 }
 
-/* A sandbox may forbid mapping over something. Then the memory is given back and made accessible, which is the most
-   that can be done. Older kernels remove the old mapping before they refuse the new one. */
-bool IMPL(renew)(void *address, size_t bytes) {
-    const int protection = PROT_READ | PROT_WRITE;
-    long mapped = confined() ? -EPERM : call_mmap(address, bytes, protection, MAP_FIXED);
-    if (is_filters(mapped))
-        return call_madvise(address, bytes, MADV_DONTNEED) == 0 && call_mprotect(address, bytes, protection) == 0;
-    if (mapped == -ENOMEM)
-        return map_at(address, bytes, protection); /* fails unless that happened */
-    return mapped == (long)address;
-}
-
 bool IMPL(unmap)(void *address, size_t bytes) {
     return unmap(address, bytes);
 }
@@ -309,6 +297,25 @@ static bool is_one_mapping(const void *address, size_t bytes) {
 static void target_give_up(void *target, size_t bytes, long error) {
     if (is_filters(error) || map_at(target, bytes, PROT_NONE))
         (void)call_munmap(target, bytes);
+}
+
+/* Not mapped over the old mapping: older kernels remove that before they refuse the new one, for example with
+   vm.overcommit_memory=2. A move asks the kernel for no more memory. If it is refused after the old mapping is gone,
+   the new one is not, since its place is free. A sandbox may forbid moves: then the memory is given back and made
+   accessible, which is the most that can be done. */
+bool IMPL(renew)(void *address, size_t bytes) {
+    const int protection = PROT_READ | PROT_WRITE;
+    void *fresh = confined() ? NULL : map(NULL, bytes, protection, 0);
+    if (fresh == NULL && !confined())
+        return false;
+    long moved = fresh == NULL ? -EPERM : call_mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address);
+    if (moved == (long)address)
+        return true;
+    if (fresh != NULL)
+        (void)call_munmap(fresh, bytes); /* if refused, address space is lost, but no memory */
+    if (is_filters(moved))
+        return call_madvise(address, bytes, MADV_DONTNEED) == 0 && call_mprotect(address, bytes, protection) == 0;
+    return map_at(address, bytes, protection); /* fails unless the old mapping is gone */
 }
 
 static void *move_onto(const void *address, size_t old_bytes, size_t new_bytes, void *target) {

@@ -99,6 +99,7 @@ TEST_F(Arena, HugeMappingsAreNotKept) {
 
 TEST_F(Arena, ABlockGrowsInPlaceOrMovesAndLeavesItsUnits) {
     ASSERT_TRUE(rests_nothing_soon());
+    Rests rests(8 * MiB);
     struct hz_segment *first = hz_arena_direct_alloc(3 * MiB, 1, false);
     char *base = unit::page_address(first, 0);
     support::fill(base, 3 * MiB, 1);
@@ -135,6 +136,20 @@ TEST_F(Arena, AShrunkBlockGivesItsTailBack) {
     EXPECT_EQ(base[3 * MiB - 1], 1);
     EXPECT_TRUE(support::is_zero(base + 3 * MiB, MiB)) << "it was purged";
     hz_arena_direct_free(segment);
+}
+
+TEST_F(Arena, ShrunkBlocksKeepTheBudget) {
+    ASSERT_TRUE(rests_nothing_soon());
+    struct hz_segment *segments[6];
+    for (struct hz_segment *&segment : segments) {
+        segment = hz_arena_direct_alloc(20 * MiB, 1, false);
+        memset(unit::page_address(segment, 0), 1, 20 * MiB);
+    }
+    for (struct hz_segment *segment : segments)
+        ASSERT_EQ(hz_arena_direct_resize(segment, 3 * MiB, true), segment);
+    EXPECT_LT(hz_arena_resting_bytes(), 32 * MiB) << "of 96 MiB that the blocks have left";
+    for (struct hz_segment *segment : segments)
+        hz_arena_direct_free(segment);
 }
 
 /* Counts the mappings of this process, and the kernel's limit. */

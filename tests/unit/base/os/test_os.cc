@@ -217,6 +217,28 @@ TEST_F(Os, RemapInPlaceIsRefusedWhenBlocked) {
     EXPECT_TRUE(hz_os_unmap(space, 2 * page()));
 }
 
+TEST(OsRenew, LeavesTheMemoryIfItIsRefused) {
+    children::expect_good_end(children::start([] {
+        size_t bytes = 4 * hz_os_page_bytes();
+        auto *space = static_cast<char *>(hz_os_map(bytes, hz_os_page_bytes(), false));
+        require(space != nullptr, "memory can be mapped");
+        support::fill(space, bytes, 5);
+        struct rlimit before = {};
+        getrlimit(RLIMIT_AS, &before);
+        const struct rlimit nothing = {hz_os_page_bytes(), before.rlim_max};
+        require(setrlimit(RLIMIT_AS, &nothing) == 0, "the limit can be set");
+        void *more = hz_os_map(bytes, hz_os_page_bytes(), false);
+        bool is_renewed = hz_os_renew(space, bytes);
+        require(setrlimit(RLIMIT_AS, &before) == 0, "the limit can be lifted");
+        if (more != nullptr) /* an emulator does not heed the limit */
+            return 0;
+        require(!is_renewed, "a renewal beyond the limit is refused");
+        require(support::holds(space, bytes, 5), "the memory is as it was");
+        require(hz_os_renew(space, bytes) && support::is_zero(space, bytes), "without the limit it is renewed");
+        return 0;
+    }));
+}
+
 TEST(OsLimit, IsTheOneOfTheAddressSpace) {
     children::expect_good_end(children::start([] {
         struct rlimit limit = {};
