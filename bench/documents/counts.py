@@ -23,7 +23,8 @@ ROOT = measure.ROOT
 RING = "bench_random_mixed_mt_remote_malloc"
 ONE_THREAD = "tiny-16-256,app-16-256,app-16-32768,args-16-32768"
 STATISTICS = "tiny-16-256,app-16-32768,args-16-32768,mt-t16-r0,mt-t16-r90"
-BY_CLASS = re.compile(r',"(?:by_class|classes|threads)":\[.*')  # the longest parts of a report, which no page uses
+BY_CLASS = re.compile(r',"classes":\[.*')  # and what follows: the longest parts of a report, which no page uses
+RAW_COUNTS = re.compile(r"^raw counts: (\S+)$", re.MULTILINE)
 
 
 def stats_library(lane: str) -> pathlib.Path:
@@ -38,7 +39,8 @@ def simulate(out: pathlib.Path, suite: str, rows: str, scale: float, allocators:
     words += [word for name, path in libraries.items() for word in ("--lib", f"{name}={path}")]
     words += ["--allocators", ",".join([allocators, *libraries])]
     done = subprocess.run([measure.HAKOBENCH, *words], stdout=subprocess.PIPE, text=True, check=True)
-    shutil.move(ROOT / done.stdout.split()[-1], out)
+    (name,) = RAW_COUNTS.findall(done.stdout)
+    shutil.move(measure.OUT / "counts" / pathlib.PurePath(name).name, out)
 
 
 def one_thread(out: pathlib.Path) -> None:

@@ -16,9 +16,10 @@ namespace operations {
 /* Defined in table.h. */
 inline void act(Actor &actor, uint64_t step_count);
 
-/* A thread that starts, or touches the thread-local storage of a library, may have freed a block that its list of such
-   blocks still names. glibc (2.36, get_cached_stack) frees what the lists of a fork's vanished threads name when the
-   child starts a thread: with that block, twice. So no fork comes meanwhile, where the blocks are this heap's. */
+/* A thread that starts, or uses the thread-local storage of a library, may have freed such storage and not yet
+   forgotten its address. When a fork's child starts a thread, glibc (2.36, get_cached_stack) frees what its vanished
+   threads have not forgotten: that storage, twice. So no fork comes meanwhile, where glibc allocates from the heap
+   under test. */
 inline std::shared_lock<std::shared_mutex> keep_forks_out(Actor &actor) {
     std::shared_lock<std::shared_mutex> lock(actor.world->loader, std::defer_lock);
     if (t_system && !actor.world->alone)

@@ -26,8 +26,8 @@
 enum {
     DIRECTORY_COUNT = 1 << 18, /* 1 TiB of segments */
     DIRECTORY_TIGHT_COUNT = 1 << 12,
-    /* What an entry describes counts as more against RLIMIT_AS and RLIMIT_DATA, even if each kind of entry was once
-       used for all of the limit. */
+    /* What an entry describes takes more of RLIMIT_AS and of RLIMIT_DATA. A GiB of address space has 512 blocks above
+       2 MiB or 256 segments, and an entry that was made for one kind never serves the other: 768 at most. */
     ENTRY_DATA_BYTES = 1 << 20,
     TAIL_SHARE = 4,          /* a block that shrinks by more than 1/4 within its units gives the tail's memory back */
     CACHE_BLOCKS_MAX = 1024, /* that leave in one call */

@@ -299,23 +299,27 @@ static void target_give_up(void *target, size_t bytes, long error) {
         (void)call_munmap(target, bytes);
 }
 
+/* The most that can be done where a sandbox forbids moves. */
+static bool empty_in_place(void *address, size_t bytes) {
+    return call_madvise(address, bytes, MADV_DONTNEED) == 0 &&
+           call_mprotect(address, bytes, PROT_READ | PROT_WRITE) == 0;
+}
+
 /* Not mapped over the old mapping: older kernels remove that before they refuse the new one, for example with
    vm.overcommit_memory=2. A move asks the kernel for no more memory. If it is refused after the old mapping is gone,
-   the new one is not, since its place is free. A sandbox may forbid moves: then the memory is given back and made
-   accessible, which is the most that can be done. */
+   the memory is mapped here after all, since the place is free then. */
 bool IMPL(renew)(void *address, size_t bytes) {
     const int protection = PROT_READ | PROT_WRITE;
-    void *fresh = confined() ? NULL : map(NULL, bytes, protection, 0);
-    if (fresh == NULL && !confined())
+    if (confined())
+        return empty_in_place(address, bytes);
+    void *fresh = map(NULL, bytes, protection, 0);
+    if (fresh == NULL)
         return false;
-    long moved = fresh == NULL ? -EPERM : call_mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address);
+    long moved = call_mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address);
     if (moved == (long)address)
         return true;
-    if (fresh != NULL)
-        (void)call_munmap(fresh, bytes); /* if refused, address space is lost, but no memory */
-    if (is_filters(moved))
-        return call_madvise(address, bytes, MADV_DONTNEED) == 0 && call_mprotect(address, bytes, protection) == 0;
-    return map_at(address, bytes, protection); /* fails unless the old mapping is gone */
+    (void)call_munmap(fresh, bytes); /* if refused, address space is lost, but no memory */
+    return is_filters(moved) ? empty_in_place(address, bytes) : map_at(address, bytes, protection);
 }
 
 static void *move_onto(const void *address, size_t old_bytes, size_t new_bytes, void *target) {
