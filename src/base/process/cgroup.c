@@ -8,10 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    TEXT_BYTES = 1024, /* small, since a thread with a small stack may come here; longer paths have no limit */
-    BASE_BYTES = 64,
-};
+/* Small, since a thread with a small stack may come here. */
+enum { LINE_BYTES = 1024, PATH_BYTES = 1024, BASE_BYTES = 64 };
 
 /* A line such as "4:cpu,cpuacct:/path" lists controllers. The path if it lists this one, else NULL. For the line of
    cgroup v2, "0::/path", the controller is "". */
@@ -31,23 +29,6 @@ static const char *path_of(const char *line, const char *controller) {
     return NULL;
 }
 
-/* Finds the process's group for `controller`: `base` and the path of a line such as "0::/system.slice/a.service". False
-   if the process is in none. */
-static bool group_path(const char *groups, const char *controller, const char *base, char *path, size_t room) {
-    char text[TEXT_BYTES];
-    hz_os_read_file(groups, text, sizeof(text));
-    const char *found = NULL;
-    for (const char *line = text; line != NULL && *line != '\0' && found == NULL;) {
-        found = path_of(line, controller);
-        line = strchr(line, '\n');
-        line = line != NULL ? line + 1 : NULL;
-    }
-    if (found == NULL || *found != '/')
-        return false;
-    int length = snprintf(path, room, "%s%.*s", base, (int)strcspn(found, "\n"), found);
-    return length > 0 && (size_t)length < room;
-}
-
 /* Changes `path` to the group above; false when `path` is `base` already. */
 static bool group_above(char *path, const char *base) {
     char *last = strrchr(path + strlen(base), '/');
@@ -55,6 +36,46 @@ static bool group_above(char *path, const char *base) {
         return false;
     *last = '\0';
     return true;
+}
+
+/* The file of cgroup v1 has a line for each controller, with a path of some hundred bytes. */
+struct group_search {
+    const char *controller;
+    char *line;
+    size_t length;
+    bool is_found;
+};
+
+static bool group_text_take(void *context, const char *text, size_t length) {
+    struct group_search *search = context;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] != '\n') {
+            if (search->length < LINE_BYTES - 1)
+                search->line[search->length++] = text[i];
+            continue;
+        }
+        search->line[search->length] = '\0';
+        search->is_found = path_of(search->line, search->controller) != NULL;
+        if (search->is_found)
+            return false;
+        search->length = 0;
+    }
+    return true;
+}
+
+/* Finds the process's group for `controller`: `base` and the path of a line such as "0::/system.slice/a.service". Of a
+   path that is too long, a group above it. False if the process is in none. */
+static bool group_path(const char *groups, const char *controller, const char *base, char *path, size_t room) {
+    char line[LINE_BYTES];
+    struct group_search search = {.controller = controller, .line = line};
+    hz_os_scan_file(groups, group_text_take, &search);
+    const char *found = search.is_found ? path_of(line, controller) : NULL;
+    if (found == NULL || *found != '/')
+        return false;
+    int length = snprintf(path, room, "%s%s", base, found);
+    if ((size_t)length >= room || search.length == LINE_BYTES - 1)
+        (void)group_above(path, base);
+    return length > 0;
 }
 
 /* The first number in the text, SIZE_MAX for "max", "-1" or nothing; *behind is the text after it. */
@@ -71,7 +92,7 @@ static size_t number_parse(const char *text, const char **behind) {
 }
 
 static void file_read(const char *path, const char *name, char *text, size_t room) {
-    char file[TEXT_BYTES];
+    char file[PATH_BYTES];
     int length = snprintf(file, sizeof(file), "%s/%s", path, name);
     text[0] = '\0';
     if (length > 0 && (size_t)length < sizeof(file))
@@ -95,7 +116,7 @@ static bool v1_base(const char *root, const char *controller, char *base, size_t
 }
 
 bool hz_cgroup_memory(const char *groups, const char *root, size_t *high, size_t *max) {
-    char path[TEXT_BYTES];
+    char path[PATH_BYTES];
     char base[BASE_BYTES];
     bool is_known = false;
     *high = *max = SIZE_MAX;
@@ -131,7 +152,7 @@ static size_t cpus_unified(const char *path, size_t most) {
 }
 
 uint32_t hz_cgroup_cpus(const char *groups, const char *root) {
-    char path[TEXT_BYTES];
+    char path[PATH_BYTES];
     char base[BASE_BYTES];
     size_t least = UINT32_MAX;
     if (group_path(groups, "", root, path, sizeof(path)))

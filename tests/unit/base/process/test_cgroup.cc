@@ -51,4 +51,32 @@ TEST_F(Cgroup, AContainersOwnGroupIsTheRootThatItSees) {
     expect(SIZE_MAX, 700);
 }
 
+/* Under Kubernetes each of a dozen lines has a path of some 170 bytes. */
+TEST_F(Cgroup, ALineFarBehindInTheFile) {
+    const std::string path = "/kubepods/burstable/pod" + std::string(40, 'p') + "/" + std::string(64, 'c');
+    std::string lines;
+    for (int number = 20; number > 1; number--)
+        lines += std::to_string(number) + ":other" + std::to_string(number) + ":" + path + "\n";
+    write("groups", lines + "1:memory:" + path + "\n");
+    write("memory/memory.limit_in_bytes", "700\n");
+    expect(SIZE_MAX, 700);
+    write("memory" + path + "/memory.limit_in_bytes", "300\n");
+    expect(SIZE_MAX, 300);
+}
+
+/* A path that is too long to be read is cut at a group above, and the next line is found. */
+TEST_F(Cgroup, ALongPath) {
+    std::string path;
+    while (path.size() < 2000)
+        path += "/" + std::string(98, 'a');
+    write("groups", "0::" + path + "\n");
+    write(path.substr(1, 494) + "/a/memory.max", "300\n"); /* another group's */
+    expect(SIZE_MAX, SIZE_MAX);
+    write(path.substr(1, 494) + "/memory.max", "200\n");
+    expect(SIZE_MAX, 200);
+    write("groups", "0::" + path + "\n1:memory:/b\n");
+    write("memory/b/memory.limit_in_bytes", "100\n");
+    expect(SIZE_MAX, 100);
+}
+
 } // namespace
