@@ -24,6 +24,12 @@ static _Atomic(bool) page_is_used; /* sync: hooks; set after the page's state, s
 
 HZ_TLS struct hz_hooks_thread hz_hooks_thread;
 
+enum { GATE_FORKLESS = 1, GATE_FORK = 2, GATE_MS = 1000 };
+
+/* sync: hooks; GATE_FORKLESS between hz_hooks_forkless_begin and its end, GATE_FORK for each fork that is under way. It
+   is one word, so of two threads one sees the other. */
+static _Atomic(uint32_t) fork_gate;
+
 /* ---- fork ---------------------------------------------------------------------------------------- */
 
 /* Before the first thread attaches, nobody is to be told: there is nothing to mend. */
@@ -52,6 +58,34 @@ void hz_hooks_callback_end(const struct hz_hooks_callback *call) {
     errno = call->error;
 }
 
+/* Waits until the gate has none of the bits, or until GATE_MS have passed. Returns what it has. */
+static uint32_t gate_await(uint32_t bits) {
+    uint64_t until = hz_os_now_ms() + GATE_MS;
+    uint32_t seen = hz_load_acq(&fork_gate); /* sync: hooks, partner hz_hooks_forkless_end */
+    for (uint64_t now; (seen & bits) != 0 && (now = hz_os_now_ms()) < until;) {
+        hz_os_wait_ms(&fork_gate, seen, (uint32_t)(until - now));
+        seen = hz_load_acq(&fork_gate); /* sync: hooks, partner hz_hooks_forkless_end */
+    }
+    return seen;
+}
+
+/* A handler of fork would wait for its own fork. */
+void hz_hooks_forkless_begin(void) {
+    uint32_t none = 0;
+    while (hz_hooks_thread.forking == 0 && !hz_hooks_thread.is_forkless && gate_await(UINT32_MAX) == 0) {
+        hz_hooks_thread.is_forkless = hz_cas_strong_acq_rlx(&fork_gate, &none, GATE_FORKLESS); /* cas */
+        none = 0;
+    }
+}
+
+void hz_hooks_forkless_end(void) {
+    if (!hz_hooks_thread.is_forkless)
+        return;
+    hz_hooks_thread.is_forkless = false;
+    (void)hz_and_rel(&fork_gate, ~(uint32_t)GATE_FORKLESS); /* sync: hooks, partner gate_await */
+    hz_os_wake(&fork_gate, INT_MAX);
+}
+
 /* Several threads may begin to use the page at the same time. */
 static void page_use(void) {
     uint32_t none = 0;
@@ -65,6 +99,8 @@ static void child_tell(void) {
     struct hz_hooks_thread *thread = &hz_hooks_thread;
     thread->is_mending = true;
     thread->id = hz_os_thread_id();
+    thread->is_forkless = false;
+    hz_store_rlx(&fork_gate, GATE_FORK * thread->forking); /* relaxed: one thread */
     tell(&tell_after_fork);
     if (thread->inside == 0)
         hz_hooks_settle();
@@ -109,6 +145,8 @@ static void before_fork(void) {
     hz_hooks_thread.forking++;
     hz_add_rlx(&hz_hooks_page.state, HZ_HOOKS_FORK); /* relaxed: hint. This thread's handlers see it */
     hz_store_rlx(&forked_at_ms, hz_os_now_ms());     /* relaxed: hint */
+    hz_add_rlx(&fork_gate, GATE_FORK);               /* relaxed: no data is behind it */
+    (void)gate_await(GATE_FORKLESS);
 }
 
 uint64_t hz_hooks_forked_at_ms(void) {
@@ -117,7 +155,9 @@ uint64_t hz_hooks_forked_at_ms(void) {
 
 static void after_fork_in_parent(void) {
     hz_hooks_thread.forking--;
-    hz_sub_rlx(&hz_hooks_page.state, HZ_HOOKS_FORK); /* relaxed: as in before_fork */
+    hz_sub_rlx(&hz_hooks_page.state, HZ_HOOKS_FORK); /* relaxed, both: as in before_fork */
+    hz_sub_rlx(&fork_gate, GATE_FORK);
+    hz_os_wake(&fork_gate, INT_MAX);
 }
 
 /* is_told can be true although the page is zero: in the child of a child that a handler has made by clone(2). */
@@ -126,10 +166,12 @@ static void after_fork_in_child(void) {
     bool is_told = thread->is_told && hz_load_rlx(&hz_hooks_page.state) != 0; /* relaxed, both: one thread */
     thread->forking--;
     thread->is_told = false;
-    if (is_told)
+    if (is_told) {
         hz_sub_rlx(&hz_hooks_page.state, HZ_HOOKS_FORK);
-    else
+        hz_sub_rlx(&fork_gate, GATE_FORK);
+    } else {
         child_tell();
+    }
 }
 
 /* ---- installation ---------------------------------------------------------------------------------- */

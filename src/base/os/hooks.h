@@ -16,7 +16,7 @@
  *
  * Edge "hooks": a thread that finds the exit hook's key sees it as glibc has made it. A thread that sees the page in
  * use sees that it is not zero any more, unless the kernel has zeroed it. A thread that sees a mended child sees all of
- * it.
+ * it. A fork's child sees all that was done before hz_hooks_forkless_end.
  */
 #ifndef HZ_BASE_OS_HOOKS_H
 #define HZ_BASE_OS_HOOKS_H
@@ -41,6 +41,7 @@ struct hz_hooks_thread {
     bool is_told;     /* owner; in this child `after_fork` was called before our fork handler, which is still to run */
     bool is_due;      /* owner; `settle_fork` is to be called when the thread is outside */
     bool is_mending;  /* owner; the thread calls the layer above, to mend a child */
+    bool is_forkless; /* owner; no fork can begin until hz_hooks_forkless_end */
 };
 
 extern HZ_HIDDEN HZ_TLS struct hz_hooks_thread hz_hooks_thread;
@@ -89,6 +90,12 @@ struct hz_hooks_callback {
     int cancel_state;
     int error; /* errno */
 };
+
+/* Between these two no fork is under way: for a call that holds a lock of the C library which a fork's child does not
+   find released. Forks wait, and so do these calls, but no longer than a second, since either thread may hold what the
+   other one needs. Calls do not nest. Any thread. */
+void hz_hooks_forkless_begin(void);
+void hz_hooks_forkless_end(void);
 
 /* The library calls a function of the program between these two. It may fork, and start threads in the child: the
    thread counts as outside, unless a signal handler has interrupted the layer above. It cannot be cancelled, since

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "base/profile/profile_write.h"
 
+#include "base/os/hooks.h"
 #include "base/os/os.h"
 #include "base/os/random.h"
 #include "base/os/syscall.h"
@@ -145,7 +146,9 @@ static void put_mappings(struct stream *stream) {
         }
         struct stream notes = {.fd = STREAM_TO_MEMORY, .room = room, .buffer = memory};
         struct mappings mappings = {.stream = &notes, .is_first = true};
+        hz_hooks_forkless_begin();                  /* no libraries could be opened in the child */
         (void)dl_iterate_phdr(put_file, &mappings); /* returns what put_file does */
+        hz_hooks_forkless_end();
         error = notes.error;
         if (error == 0)
             put_bytes(stream, memory, notes.used);
