@@ -68,6 +68,13 @@ def test_most_of_the_limit_is_obtained(
     assert seen["other_kb"] >= megabytes * 1024 * least_share(kind, megabytes, "other", late), describe(result)
 
 
+@pytest.mark.parametrize("sizes", ["large", "huge"])
+def test_a_limit_that_is_raised(preload: Preload, program: Path, sizes: str) -> None:
+    """Tables are made for what the program can raise its limit to, within a share of the one it starts with."""
+    result = preload.run("bash", "-c", f"ulimit -Sv {200 << 10} && exec {shlex.quote(str(program))} {sizes} as 4096")
+    assert figures(result.stdout)["first_kb"] >= 0.8 * (4 << 20), describe(result)
+
+
 @pytest.mark.parametrize("sizes", [(2_200_000, 1_000_000, 200_000), (1_000_000, 3_000_000, 2_200_000)], ids=["direct-first", "paged-first"])
 @pytest.mark.parametrize("gib", [10, 16])
 def test_blocks_of_one_kind_leave_room_for_the_other(preload: Preload, tmp_path: Path, gib: int, sizes: tuple[int, ...]) -> None:

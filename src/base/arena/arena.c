@@ -81,7 +81,7 @@ static bool pages_give_back(uint32_t index, uint64_t bits, bool anew) {
 bool hz_arena_init(void) {
     static void *directory; /* lock: the caller's, of rank HZ_RANK_INIT */
     hz_arena.tight = !hz_pagetags.flat;
-    size_t limit_entries = hz_min(hz_os_address_space_limit(), hz_os_data_limit()) / ENTRY_DATA_BYTES;
+    size_t limit_entries = hz_min(hz_os_address_space_reach(), hz_os_data_limit()) / ENTRY_DATA_BYTES;
     if (directory == NULL) /* a retry after a failure keeps what it got */
         hz_arena.capacity = (uint32_t)hz_min(hz_max(limit_entries, DIRECTORY_TIGHT_COUNT), DIRECTORY_COUNT);
     size_t words = hz_arena.capacity;
@@ -251,12 +251,14 @@ static size_t segment_release_unused(uint32_t index) {
     /* sync: segment-publish, partner entry_get_locked */
     struct hz_segment *segment = hz_load_acq(&hz_arena.segments[index]);
     char *base = hz_segment_page_address(segment, 0);
-    unpublish(segment);
     hz_huge_forget(&segment->huge); /* first: whoever collapses a unit of it must not advise on what comes there next */
-    if (!hz_os_unmap(base, HZ_SEGMENT_BYTES)) { /* too many mappings to split one: the segment stays */
-        hz_lock_acquire(&hz_arena.lock);
+    hz_lock_acquire(&hz_arena.lock); /* in tight mode another address could take the entry meanwhile */
+    unpublish(segment);
+    bool is_gone = hz_os_unmap(base, HZ_SEGMENT_BYTES);
+    if (!is_gone) /* too many mappings to split one: the segment stays */
         publish(segment, base, HZ_SEGMENT_PAGED);
-        hz_lock_release(&hz_arena.lock);
+    hz_lock_release(&hz_arena.lock);
+    if (!is_gone) {
         hz_runmap_clean(&hz_arena.pages, index, ~claim.dirty);
         hz_runmap_release(&hz_arena.pages, index, UINT64_MAX);
         return 0;
@@ -640,10 +642,10 @@ static void tail_renew(char *tail, size_t bytes) {
 
 /* Resizes a block within its region. One that shrinks stays there, whatever blocks are mapped alone now. */
 static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t bytes, bool is_altered) {
-    if (bytes > old_bytes && hz_direct_is_alone(bytes))
-        return false;
     unsigned old_units = hz_direct_units(old_bytes);
     unsigned units = hz_direct_units(bytes);
+    if (units > old_units && hz_direct_is_alone(bytes))
+        return false;
     if (units > old_units) /* the units behind it may be those of a block in the cache */
         return hz_region_grow(region, base, old_units, units - old_units) ||
                (cache_empty() && hz_region_grow(region, base, old_units, units - old_units));
@@ -657,7 +659,7 @@ static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t 
     return true;
 }
 
-/* Moves the pages of a block to a mapping of its own. `old_bytes`, in whole units, can be more than `bytes`. */
+/* Moves the pages of a block to a mapping of its own. */
 static bool direct_move(struct hz_segment *segment, char *base, size_t old_bytes, size_t bytes) {
     if (bytes > old_bytes && bytes - old_bytes >= PROBE_BYTES && !hz_space_can_map(bytes - old_bytes))
         return false;

@@ -51,7 +51,7 @@ static _Atomic(uintptr_t) covered_first;
 static _Atomic(uintptr_t) covered_end = UINTPTR_MAX;
 
 bool hz_pagetag_init(void) {
-    size_t limit = hz_os_address_space_limit();
+    size_t limit = hz_os_address_space_reach();
     if (limit == SIZE_MAX && tags_map(address_bits() - HZ_PAGE_LOG2, true)) {
         hz_store_rlx(&covered_end, hz_pagetags.mask + 1); /* relaxed: hint */
         return true;

@@ -112,6 +112,10 @@ uint32_t hz_os_cpu(void);
 /* RLIMIT_AS in bytes; SIZE_MAX when unlimited or unknown (hz_os_confine). */
 size_t hz_os_address_space_limit(void);
 
+/* To what the program can raise it, without more rights, but at most 32 times as much: tables for that count against
+   the limit. SIZE_MAX: there is no limit, or it is not known. */
+size_t hz_os_address_space_reach(void);
+
 /* The hard limit of RLIMIT_DATA, up to which the program may raise its soft one; SIZE_MAX if there is none, or it is
    not known (hz_os_confine). */
 size_t hz_os_data_limit(void);
@@ -150,8 +154,13 @@ uint32_t hz_os_thread_id(void);
    one thread it makes no system call. */
 bool hz_os_is_first_thread(void);
 
-/* Whether the process has one thread, as far as the C library knows; false when it does not say. */
+/* Whether the process has one thread, as far as the C library knows. Where it does not say (musl, glibc before 2.32),
+   what was noted last, at first false. */
 bool hz_os_is_single_threaded(void);
+
+/* When the library was loaded, or in a fork's child, the process had one thread; a thread starts. */
+void hz_os_note_single_thread(void);
+void hz_os_note_threads(void);
 
 /* The kernel's number of the process. A system call. */
 uint32_t hz_os_process_id(void);

@@ -284,19 +284,15 @@ static long call_mremap(const void *address, size_t old_bytes, size_t new_bytes,
     return HZ_SYSCALL6(SYS_mremap, address, old_bytes, new_bytes, flags, target, 0);
 }
 
-/* Whether the kernel holds the range as one mapping, up to its last page. It moves no other, but older kernels look at
-   that only when they have unmapped the target. To grow a part into its own rest is refused in another way. */
-static bool is_one_mapping(const void *address, size_t bytes) {
+/* Why the range cannot be moved, found without a change; 0: it can. The kernel moves what it holds as one mapping, up
+   to its last page, and what is not sealed (mseal), but it looks at that only when it has unmapped the target. To grow
+   a part into its own rest is refused for these reasons too, else in another way. */
+static long move_refusal(const void *address, size_t bytes) {
     size_t page_bytes = hz_os_page_bytes();
-    return bytes <= page_bytes || call_mremap(address, bytes - page_bytes, bytes, 0, NULL) != -EFAULT;
-}
-
-/* After a move onto the target was refused. A filter's refusal has changed nothing. Otherwise the kernel may have
-   unmapped the target, and another thread may have mapped something there: it is ours only if it can be mapped again.
-   If the kernel has kept it, its address space is lost, but no memory. */
-static void target_give_up(void *target, size_t bytes, long error) {
-    if (is_filters(error) || map_at(target, bytes, PROT_NONE))
-        (void)call_munmap(target, bytes);
+    if (confined())
+        return -EPERM;
+    long grown = bytes > page_bytes ? call_mremap(address, bytes - page_bytes, bytes, 0, NULL) : 0;
+    return grown == -EFAULT || is_filters(grown) ? grown : 0;
 }
 
 /* The most that can be done where a sandbox forbids moves. */
@@ -323,12 +319,16 @@ bool IMPL(renew)(void *address, size_t bytes) {
 }
 
 static void *move_onto(const void *address, size_t old_bytes, size_t new_bytes, void *target) {
-    long moved = confined() || !is_one_mapping(address, old_bytes)
-                     ? -EPERM
-                     : call_mremap(address, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, target);
-    if (!hz_syscall_failed(moved))
-        return pointer_to(moved);
-    target_give_up(target, new_bytes, moved);
+    bool is_refused = move_refusal(address, old_bytes) != 0;
+    if (!is_refused) {
+        long moved = call_mremap(address, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, target);
+        if (!hz_syscall_failed(moved))
+            return pointer_to(moved);
+    }
+    /* The kernel may have unmapped the target, and another thread may have mapped something there: it is ours only if
+       it can be mapped again. If the kernel has kept it, its address space is lost, but no memory. */
+    if (is_refused || map_at(target, new_bytes, PROT_NONE))
+        (void)call_munmap(target, new_bytes);
     return NULL;
 }
 
@@ -456,6 +456,12 @@ size_t hz_os_address_space_limit(void) {
     return limit_get(RLIMIT_AS, false);
 }
 
+size_t hz_os_address_space_reach(void) {
+    enum { MOST = 32 };
+    size_t soft = hz_os_address_space_limit();
+    return soft > SIZE_MAX / MOST ? soft : hz_min(limit_get(RLIMIT_AS, true), MOST * soft);
+}
+
 size_t hz_os_affinity(uint32_t thread_id, uint64_t *mask, size_t words) {
     memset(mask, 0, words * sizeof(*mask));
     if (confined())
@@ -544,8 +550,20 @@ uint32_t hz_os_thread_id(void) {
 
 extern char __libc_single_threaded __attribute__((weak)); /* glibc 2.32 and later: no second thread ever started */
 
+static _Atomic(bool) single_thread_noted; /* hint */
+
 bool hz_os_is_single_threaded(void) {
-    return &__libc_single_threaded != NULL && __libc_single_threaded != 0;
+    if (&__libc_single_threaded == NULL)
+        return hz_load_rlx(&single_thread_noted); /* relaxed: hint */
+    return __libc_single_threaded != 0;
+}
+
+void hz_os_note_single_thread(void) {
+    hz_store_rlx(&single_thread_noted, true); /* relaxed: hint */
+}
+
+void hz_os_note_threads(void) {
+    hz_store_rlx(&single_thread_noted, false); /* relaxed: hint. A thread's start publishes it */
 }
 
 bool hz_os_is_first_thread(void) {

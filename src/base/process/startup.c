@@ -13,7 +13,7 @@
 enum { LABEL_ROOM = 24, HEX_BITS = 4, WORD_BITS = 64 };
 
 /* Where in its line a scan is: before the colon, or in a value of one kind. */
-enum status_field { BEFORE_COLON, OF_FILTER, OF_CPUS, OF_OTHER };
+enum status_field { BEFORE_COLON, OF_FILTER, OF_THREADS, OF_CPUS, OF_OTHER };
 
 /* Where a scan of the file is. */
 struct scan {
@@ -21,6 +21,7 @@ struct scan {
     char label[LABEL_ROOM]; /* the line's beginning, up to its colon */
     size_t length;
     enum status_field field;
+    bool has_digits; /* of the number of threads */
 };
 
 static struct hz_startup at_startup; /* const after hz_startup_look */
@@ -54,6 +55,9 @@ static void value_take(struct scan *scan, char c) {
     if (scan->field == OF_FILTER) {
         scan->seen->is_known = true;
         scan->seen->is_filtered = digit != 0;
+    } else if (scan->field == OF_THREADS) {
+        scan->seen->has_one_thread = digit == 1 && !scan->has_digits;
+        scan->has_digits = true;
     } else {
         scan->seen->has_cpus = true;
         cpus_add(scan->seen->cpus, (unsigned)digit);
@@ -63,6 +67,8 @@ static void value_take(struct scan *scan, char c) {
 static enum status_field field_behind(const char *label) {
     if (strcmp(label, "Seccomp") == 0)
         return OF_FILTER;
+    if (strcmp(label, "Threads") == 0)
+        return OF_THREADS;
     return strcmp(label, "Cpus_allowed") == 0 ? OF_CPUS : OF_OTHER;
 }
 
@@ -73,7 +79,7 @@ static bool piece_take(void *context, const char *text, size_t length) {
         if (c == '\n') {
             scan->field = BEFORE_COLON;
             scan->length = 0;
-        } else if (scan->field == OF_FILTER || scan->field == OF_CPUS) {
+        } else if (scan->field == OF_FILTER || scan->field == OF_THREADS || scan->field == OF_CPUS) {
             value_take(scan, c);
         } else if (scan->field == OF_OTHER) {
             continue;
@@ -100,6 +106,8 @@ void hz_startup_look(void) {
     if (!hz_os_has_loader())
         return;
     hz_startup_look_at("/proc/thread-self/status", &at_startup);
+    if (at_startup.has_one_thread)
+        hz_os_note_single_thread();
     if (!at_startup.is_known || at_startup.is_filtered)
         return;
     hz_os_unfiltered();

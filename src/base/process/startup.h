@@ -1,8 +1,8 @@
 /*
- * startup.h - what the process was like when the library was loaded: whether a filter restricts its system calls, on
- * which CPUs it may run, and how nice it is.
+ * startup.h - what the process was like when the library was loaded: whether a filter restricts its system calls,
+ * whether it has one thread, on which CPUs it may run, and how nice it is.
  *
- * The filter and the CPUs come from one file, /proc/thread-self/status. The nice value and the process's number come
+ * All but the last come from one file, /proc/thread-self/status. The nice value and the process's number come
  * from system calls, which are made only if there is no filter. To open the file is safe: the dynamic linker has opened
  * files just before, so a filter allows it. No dynamic linker runs in a static program, so there nothing is read or
  * known.
@@ -14,11 +14,12 @@
 #include "base/process/cpus.h"
 
 struct hz_startup {
-    bool is_known;    /* the file was read */
-    bool is_filtered; /* known: a seccomp filter is in force */
-    bool has_cpus;    /* known: cpus */
-    int nice;         /* known only without a filter */
-    uint32_t process; /* the kernel's number of the process; 0 with a filter, or when nothing is known */
+    bool is_known;       /* the file was read */
+    bool is_filtered;    /* known: a seccomp filter is in force */
+    bool has_cpus;       /* known: cpus */
+    bool has_one_thread; /* known: the process has one */
+    int nice;            /* known only without a filter */
+    uint32_t process;    /* the kernel's number of the process; 0 with a filter, or when nothing is known */
     uint64_t cpus[HZ_CPU_WORDS];
 };
 

@@ -47,9 +47,11 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *restrict th
     create_function *create = (create_function *)hz_symbols_next(HZ_SYMBOL_PTHREAD_CREATE);
     if (create == NULL)
         return EAGAIN;
+    if (!hz_keeper_is(start) && !hz_reporter_is(start))
+        before_create();
+    hz_os_note_threads();
     if (hz_keeper_is(start) || hz_reporter_is(start))
         return create(thread, attributes, start, argument);
-    before_create();
     struct beginning *beginning = hz_malloc(sizeof(*beginning));
     if (beginning == NULL)
         return EAGAIN;
@@ -92,6 +94,7 @@ __attribute__((visibility("default"))) int thrd_create(pthread_t *thread, c11_st
     if (create == NULL)
         return C11_ERROR;
     before_create();
+    hz_os_note_threads();
     struct c11_beginning *beginning = hz_malloc(sizeof(*beginning));
     if (beginning == NULL)
         return C11_NOMEM;

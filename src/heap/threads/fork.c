@@ -16,6 +16,8 @@
 #include "base/arena/arena.h"
 #include "base/arena/arena_figures.h"
 #include "base/map/meta.h"
+#include "base/os/os.h"
+#include "base/process/startup.h"
 #include "base/profile/profile.h"
 #include "base/watch/guard_pool.h"
 #include "base/watch/guard_report.h"
@@ -62,6 +64,8 @@ void hz_heap_settle_fork(void) {
     hz_cpu_bins_settle_fork();
     /* relaxed, all: one thread. A parked thread joins when it resumes, but not one that the keeper was about to park */
     hz_pressure_after_fork(self != NULL && !hz_load_rlx(&self->parking.parked));
+    if (hz_startup_get()->is_known) /* else it would not have been said for the parent either */
+        hz_os_note_single_thread();
     hz_keeper_after_fork();
     for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard))
         hz_store_rlx(&shard->threads, self != NULL && self->shard == shard ? 1 : 0);

@@ -63,8 +63,11 @@ static struct hz_thread_block *attach(void) {
         return NULL;
     if (hz_load_rlx(&was_called))   /* relaxed, all: hint */
         hz_init_follow_cpus(false); /* a filter may have come unseen */
-    if (!thread_ending && hz_load_rlx(&was_called) && !hz_keeper_runs())
-        hz_store_rlx(&hz_keeper_is_wanted, true);
+    if (!thread_ending && hz_load_rlx(&was_called)) {
+        hz_os_note_threads(); /* it may have started unseen */
+        if (!hz_keeper_runs())
+            hz_store_rlx(&hz_keeper_is_wanted, true);
+    }
     if (!thread_ending)
         hz_store_rlx(&was_called, true);
     struct hz_registered *recycled = hz_registry_claim();

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdarg>
 #include <ctime>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <string>
 #include <sys/mman.h>
@@ -237,6 +239,52 @@ TEST(OsRenew, LeavesTheMemoryIfItIsRefused) {
         require(hz_os_renew(space, bytes) && support::is_zero(space, bytes), "without the limit it is renewed");
         return 0;
     }));
+}
+
+/* The order of kernels before 6.12: what lies at a fixed address is unmapped before the new mapping is refused. */
+bool is_older_kernel;
+bool refuses_maps;
+
+/* The C library's. */
+long real_call(long number, const long *arguments) {
+    typedef long function(long, ...);
+    static auto *const next = reinterpret_cast<function *>(dlsym(RTLD_NEXT, "syscall"));
+    return next(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+}
+
+long older_call(long number, const long *arguments) {
+    constexpr int fixed = MAP_FIXED;
+    const long unmap[6] = {
+        number == SYS_mmap ? arguments[0] : arguments[4], number == SYS_mmap ? arguments[1] : arguments[2], 0, 0, 0, 0};
+    bool is_map = number == SYS_mmap && refuses_maps && (arguments[2] & PROT_WRITE) != 0;
+    bool is_move = number == SYS_mremap && !refuses_maps && (arguments[3] & MREMAP_FIXED) != 0;
+    if (!is_map && !is_move)
+        return real_call(number, arguments);
+    if (is_move || (arguments[3] & fixed) != 0)
+        (void)real_call(SYS_munmap, unmap);
+    errno = ENOMEM;
+    return -1;
+}
+
+TEST(OsRenew, LosesNothingUnderAnOlderKernel) {
+    if (!HZ_CHECKS)
+        GTEST_SKIP() << "no test can stand in for the kernel (base/os/syscall.h)";
+    for (bool refuses : {true, false})
+        children::expect_good_end(children::start([refuses] {
+            size_t bytes = 4 * page();
+            auto *space = static_cast<char *>(hz_os_map(bytes, page(), false));
+            require(space != nullptr, "memory can be mapped");
+            support::fill(space, bytes, 5);
+            refuses_maps = refuses;
+            is_older_kernel = true;
+            bool is_renewed = hz_os_renew(space, bytes);
+            is_older_kernel = false;
+            require(is_renewed == !refuses, "it is refused if no memory can be had");
+            require(readable(space), "there is no hole");
+            require(is_renewed ? is_zero(space, bytes) : support::holds(space, bytes, 5),
+                    "the memory is new, or as it was");
+            return 0;
+        }));
 }
 
 TEST(OsLimit, IsTheOneOfTheAddressSpace) {
@@ -524,3 +572,14 @@ TEST_F(Os, AConfinedProcessKnowsLess) {
 }
 
 } // namespace
+
+/* Instead of the C library's: builds with assertions call the kernel by it (base/os/syscall.h). */
+extern "C" long syscall(long number, ...) {
+    long arguments[6];
+    va_list list;
+    va_start(list, number);
+    for (long &argument : arguments)
+        argument = va_arg(list, long);
+    va_end(list);
+    return is_older_kernel ? older_call(number, arguments) : real_call(number, arguments);
+}

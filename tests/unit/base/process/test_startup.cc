@@ -31,6 +31,14 @@ TEST_F(Startup, AFilterIsSeenHoweverLongTheFileIs) {
     }
 }
 
+TEST_F(Startup, OneThreadIsTold) {
+    for (const char *one : {"Threads:\t1\n", "Seccomp:\t2\nThreads:\t1\nCpus_allowed:\t5\n"})
+        EXPECT_TRUE(look_at(one).has_one_thread) << one;
+    for (const char *other :
+         {"", "Threads:\t2\n", "Threads:\t11\n", "Threads:\t10\n", "Threads:\t21\n", "Seccomp:\t1\n"})
+        EXPECT_FALSE(look_at(other).has_one_thread) << other;
+}
+
 TEST_F(Startup, WhatTheFileDoesNotSayIsUnknown) {
     for (const char *text : {"", "x", "Seccomp:", "Seccomp_filters:\t1\n", "Name:\tSeccomp:\t0\n"})
         EXPECT_FALSE(look_at(text).is_known) << text;
