@@ -205,7 +205,7 @@ def ask_at_socket(process: running.Process, variable: str, seconds: float, words
     if words.startswith("profile "):  # the line before the profile says what was done
         line, _, data = data.partition(b"\n")
         tell_done(running.printable(line.decode(errors="replace")), process.number)
-    start = process.keep(data)
+    start = process.keep(data, adds=variable == "HAKOZUNA_PROFILE")  # a profile is read with those before it
     return running.Answer(running.Words(variable, "", 0, found, "json"), process.kept, data, start)
 
 

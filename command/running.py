@@ -154,12 +154,12 @@ class Process:
         except OSError as error:
             raise Refused(f"process {self.number} has ended") from error
 
-    def keep(self, data: bytes) -> int:
-        """Adds an answer to a file in memory, and returns where it begins. A container may have no folder for a file."""
+    def keep(self, data: bytes, adds: bool) -> int:
+        """Puts an answer into a file in memory, behind earlier ones if it `adds`, and returns where it begins. A container may have no folder for a file."""
         if self.kept is None:
             self.memory = os.memfd_create("hakozuna")
             self.kept = pathlib.Path(f"/proc/{os.getpid()}/fd/{self.memory}")
-        with self.kept.open("ab") as file:
+        with self.kept.open("ab" if adds else "wb") as file:
             start = file.tell()
             file.write(data)
         return start
