@@ -197,6 +197,20 @@ HZ_API size_t hz_purge(void);
    sleeping thread is returned by itself within seconds. */
 HZ_API void hz_thread_idle(void);
 
+/* 0: ends the library's background thread (the keeper, docs/memory.md) and waits for its end; no other starts. Memory
+   then goes back in allocations and frees only. 1: it may start again, with the next allocation of a program that has
+   several threads. For a program that must have one thread for a moment, for example for unshare; linked with a library
+   or archive that replaces malloc it need not do so before unshare, setns and the like. A fork's child inherits the
+   setting. Any thread; not from a signal handler. Returns 0, or -1 with errno EINVAL for another value, or EPERM when
+   the process can have none: after HAKOZUNA_BACKGROUND=0 or hz_confine, and when its first thread has ended. */
+HZ_API int hz_background_set(int on);
+
+/* For a program that is about to restrict its system calls (seccomp): the library's threads end, and from now on it
+   makes only system calls that every malloc needs (docs/failure.md). Cannot be undone. Not needed with a library or
+   archive that replaces malloc if the program calls prctl, or syscall with the shared library: it learns of that by
+   itself. Any thread; not from a signal handler. */
+HZ_API void hz_confine(void);
+
 /* Limits what the heap may hold, in bytes: memory in use, and free memory that was not returned yet. A block
    above 64 KiB counts in full, touched or not. 0 means no limit.
    Above `soft_bytes` no free pages are kept, and an allocation that notices it purges as hz_purge does, for at

@@ -11,17 +11,29 @@
    and from now on the library makes plain calls only (hz_os_confine). */
 void hz_announce_filter(void);
 
-/* The same if the numbers are those of such a call: prctl with PR_SET_SECCOMP or PR_SET_NO_NEW_PRIVS, or seccomp with
-   an operation that installs a filter. */
-void hz_announce_if_filter(long number, long first);
+/* The same if it is such a call, and can succeed: prctl with PR_SET_SECCOMP or PR_SET_NO_NEW_PRIVS, or seccomp with an
+   operation that installs a filter. Programs ask by calls that fail what the kernel can do. */
+void hz_announce_if_filter(long number, long first, long second, long third);
 
-/* unshare and setns. The kernel refuses some of them to a process with several threads, with EINVAL. Then the keeper
-   ends, the call is made again, and the keeper starts anew. The reporter ends for good; reports at exit are still made.
-   Returns -1 with errno, as the C library's functions do. */
-int hz_announce_unshare(int flags);
-int hz_announce_setns(int fd, int kind);
+/* Whether the call changes namespaces, root or rights of the calling thread only: unshare, setns, capset and the like.
+   The library's threads would keep what the program gives up, and a few such calls are refused while there are other
+   threads. */
+bool hz_announce_is_of_thread(long number, long first, long second, long third);
+
+/* Around such a call: if the program has no other thread, the library's own end before, and start again afterwards,
+   with what the calling thread has then. Any thread, outside malloc and free. */
+struct hz_announced {
+    bool reporter;
+    bool keeper;
+};
+struct hz_announced hz_announce_begin(void);
+void hz_announce_end(struct hz_announced ended);
+
+/* Makes such a call, which has three arguments at most and is none of prctl's, between the two. Returns as the C
+   library's functions do: -1 with errno. */
+long hz_announce_of_thread(long number, long first, long second, long third);
 
 /* The result of a system call as the C library's functions give it: -1 with errno if it is an error. */
-int hz_announce_answer(long result);
+long hz_announce_answer(long result);
 
 #endif

@@ -12,10 +12,12 @@
 #include "base/profile/profile.h"
 #include "base/watch/guard_pool.h"
 #include "base/watch/report.h"
+#include "front/announce.h"
 #include "front/family.h"
 #include "front/fence.h"
 #include "front/front.h"
 #include "front/reports/leaks.h"
+#include "heap/back/keeper.h"
 #include "heap/back/limit.h"
 #include "heap/back/purge.h"
 #include "heap/config.h"
@@ -206,6 +208,21 @@ size_t hz_purge(void) {
 
 void hz_thread_idle(void) {
     hz_heap_thread_idle();
+}
+
+int hz_background_set(int on) {
+    if (on != 0 && on != 1) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (on != 0 ? hz_keeper_allow() : hz_keeper_stop())
+        return 0;
+    errno = EPERM;
+    return -1;
+}
+
+void hz_confine(void) {
+    hz_announce_filter();
 }
 
 const char *hz_version(void) {

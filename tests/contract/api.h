@@ -49,6 +49,7 @@ struct t_entries {
     struct hz_sized_block (*malloc_sized_fn)(size_t);
     void (*free_batch_fn)(void *const *, size_t);
     void (*thread_idle_fn)(void);
+    int (*background_set_fn)(int);
     int (*thread_stats_get_fn)(struct hz_thread_stats *, size_t);
     size_t (*threads_stats_get_fn)(struct hz_thread_stats *, size_t, size_t);
     void (*stats_peak_reset_fn)(void);
@@ -102,6 +103,7 @@ inline t_entries t_make_entries() {
     t_find(e.malloc_sized_fn, "hz_malloc_sized");
     t_find(e.free_batch_fn, "hz_free_batch");
     t_find(e.thread_idle_fn, "hz_thread_idle");
+    t_find(e.background_set_fn, "hz_background_set");
     t_find(e.thread_stats_get_fn, "hz_thread_stats_get");
     t_find(e.threads_stats_get_fn, "hz_threads_stats_get");
     t_find(e.stats_peak_reset_fn, "hz_stats_peak_reset");
@@ -152,6 +154,7 @@ inline t_entries t_make_entries() {
     e.malloc_sized_fn = hz_malloc_sized;
     e.free_batch_fn = hz_free_batch;
     e.thread_idle_fn = hz_thread_idle;
+    e.background_set_fn = hz_background_set;
     e.thread_stats_get_fn = hz_thread_stats_get;
     e.threads_stats_get_fn = hz_threads_stats_get;
     e.stats_peak_reset_fn = hz_stats_peak_reset;

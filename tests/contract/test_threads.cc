@@ -1,5 +1,5 @@
 /* What a program asks about its threads, and tells the heap about them: hz_thread_idle, hz_thread_stats_get,
-   hz_threads_stats_get; and peaks by phase: hz_stats_peak_reset. */
+   hz_threads_stats_get, hz_background_set; and peaks by phase: hz_stats_peak_reset. */
 #include "api.h"
 #include "support.h"
 
@@ -140,6 +140,23 @@ TEST_F(Threads, APeakBeginsAnew) {
     ASSERT_EQ(t_stats_get(&stats), 0);
     EXPECT_GE(stats.peak_bytes, 60 * MiB);
     EXPECT_LT(stats.peak_bytes, 90 * MiB);
+}
+
+/* Where there can be no background thread, both say so. */
+TEST_F(Threads, TheBackgroundThreadCanBeStoppedAndAllowed) {
+    for (int wrong : {-1, 2, 100}) {
+        errno = 0;
+        EXPECT_EQ(t_table.background_set_fn(wrong), -1) << wrong;
+        EXPECT_EQ(errno, EINVAL) << wrong;
+    }
+    errno = 0;
+    int stopped = t_table.background_set_fn(0);
+    EXPECT_TRUE(stopped == 0 || errno == EPERM);
+    std::thread(churn).join();
+    EXPECT_EQ(t_table.background_set_fn(0), stopped) << "a second time";
+    EXPECT_EQ(t_table.background_set_fn(1), stopped);
+    EXPECT_EQ(t_table.background_set_fn(1), stopped);
+    std::thread(churn).join();
 }
 
 } // namespace

@@ -84,6 +84,26 @@ def test_prefix(tree, tmp_path, compiler, mode):
     assert re.search(r"not from this allocator: 0x\w+ \(found in hz_free\)", mixed.stderr)
 
 
+PREFIX = "{lib}/libhakozuna-prefix.a -pthread"
+
+
+@pytest.mark.parametrize("what", ["confine", "unshare"])
+def test_prefix_without_a_thread(tree, tmp_path, what):
+    """With the prefix archive the program itself tells the library, since that replaces nothing of the C library's."""
+    program = link(tree, tmp_path / "alone", "alone.c", "cc", PREFIX)
+    assert run(program, what) == "done\n"
+    unannounced = subprocess.run([program, what, "unannounced"], capture_output=True, text=True, check=False)
+    assert unannounced.stdout == "" and unannounced.returncode != 0, "otherwise this test could not fail"
+
+
+@pytest.mark.parametrize("form", [PREFIX, FORMS[1]], ids=["prefix", "malloc"])
+def test_a_library_with_the_archive_can_be_closed(tree, tmp_path, form):
+    """It stays in memory, as the keeper runs in it, and the program may have blocks of it."""
+    plugin = link(tree, tmp_path / "plugin.so", "plugin.c", "cc -shared -fPIC", form + " -Wl,-Bsymbolic")
+    host = link(tree, tmp_path / "host", "host.c", "cc", "-ldl")
+    assert run(host, plugin) == "closed\nthe keeper runs\n"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a set-user-ID program of another user")
 def test_a_set_user_id_program_reads_no_variables(tree, tmp_path):
     program = link(tree, tmp_path / "plain", "plain.c", "cc", FORMS[0])
@@ -92,6 +112,13 @@ def test_a_set_user_id_program_reads_no_variables(tree, tmp_path):
     os.chown(program, 65534, 65534)
     program.chmod(0o4755)
     assert subprocess.run([program], env=shown, capture_output=True, text=True, check=True).stderr == ""
+    executes = link(tree, tmp_path / "executes", "executes.c", "cc", FORMS[0])
+    variables = {"HAKOZUNA_STATS": "1", "HAKOZUNA": "x", "A": "1", **shown, "Z": "2"}
+    assert "HAKOZUNA_STATS=1\n" in subprocess.run([executes], env=variables, capture_output=True, text=True, check=True).stdout
+    os.chown(executes, 65534, 65534)
+    executes.chmod(0o4755)
+    raised = subprocess.run([executes], env=variables, capture_output=True, text=True, check=True)
+    assert sorted(raised.stdout.splitlines()) == ["A=1", "HAKOZUNA=x", "Z=2"], "and hands none on"
 
 
 def test_preload(tree, tmp_path):

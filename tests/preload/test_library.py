@@ -24,7 +24,7 @@ HZ_NAMES = {
     "hz_rezalloc", "hz_recalloc", "hz_expand", "hz_malloc_sized", "hz_free_batch", "hz_thread_idle",
     "hz_thread_stats_get", "hz_threads_stats_get", "hz_stats_peak_reset", "hz_posix_memalign", "hz_memalign",
     "hz_valloc", "hz_pvalloc", "hz_free_sized", "hz_free_aligned_sized", "hz_usable_size", "hz_good_size",
-    "hz_leaks_check", "hz_limit_get", "hz_limit_notify", "hz_limit_set", "hz_purge", "hz_version", "hz_config_string", "hz_stats_print",
+    "hz_background_set", "hz_confine", "hz_leaks_check", "hz_limit_get", "hz_limit_notify", "hz_limit_set", "hz_purge", "hz_version", "hz_config_string", "hz_stats_print",
     "hz_stats_get", "hz_zone_create", "hz_zone_destroy", "hz_zone_malloc", "hz_zone_calloc", "hz_zone_aligned_alloc",
     "hz_zone_of", "hz_zone_stats_get", "hz_sampling_start", "hz_sampling_notify",
 }  # fmt: skip

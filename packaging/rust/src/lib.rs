@@ -39,6 +39,8 @@ extern "C" {
     fn hz_version() -> *const c_char;
     fn hz_config_string() -> *const c_char;
     fn hz_stats_print(fd: c_int, format: c_int) -> c_int;
+    fn hz_background_set(on: c_int) -> c_int;
+    fn hz_confine();
     fn hz_limit_set(soft_bytes: usize, hard_bytes: usize) -> c_int;
 }
 
@@ -112,6 +114,27 @@ pub fn limit(soft_bytes: usize, hard_bytes: usize) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// `false`: ends the library's background thread and waits for its end; no other starts. `true`: it may start again.
+/// Before `unshare` and the like, which the kernel refuses to a process with several threads.
+///
+/// # Errors
+/// `PermissionDenied` if the process can have no such thread: after `HAKOZUNA_BACKGROUND=0` or [`confine`], and when its
+/// first thread has ended.
+pub fn background(on: bool) -> io::Result<()> {
+    // SAFETY: any thread may call it at any time.
+    match unsafe { hz_background_set(c_int::from(on)) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Before the program restricts its system calls (seccomp): ends the library's thread, and from now on the library makes
+/// only system calls that every allocator needs. Cannot be undone.
+pub fn confine() {
+    // SAFETY: any thread may call it at any time.
+    unsafe { hz_confine() }
 }
 
 /// The form of a report of [`print_stats`].

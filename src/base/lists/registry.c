@@ -19,6 +19,13 @@ struct hz_registered *hz_registry_first(void) {
     return hz_load_acq(&newest); /* sync: thread-publish, partner hz_registry_add */
 }
 
+size_t hz_registry_used(void) {
+    size_t used = 0;
+    for (struct hz_registered *each = hz_registry_first(); each != NULL; each = each->next)
+        used += hz_load_rlx(&each->state) == HZ_THREAD_USED; /* relaxed: hint */
+    return used;
+}
+
 static struct hz_registered *claim_from(uint32_t state, _Atomic(uint32_t) *count) {
     if (hz_load_rlx(count) == 0) /* relaxed: hint; a stale 0 costs at most one more thread block */
         return NULL;

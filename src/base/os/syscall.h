@@ -17,6 +17,10 @@
 
 #include <sys/syscall.h>
 
+#ifndef SYS_landlock_restrict_self
+#define SYS_landlock_restrict_self 446 /* on all processors; in the headers since Linux 5.13 */
+#endif
+
 enum { HZ_SYSCALL_ERROR_MAX = 4095 };
 
 HZ_INLINE bool hz_syscall_failed(long result) {

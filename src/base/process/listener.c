@@ -19,6 +19,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,6 +49,7 @@ enum {
     PPOLL_SET_BYTES = 8,   /* of the kernel's set of signals */
     ACCEPT_RETRY_MS = 100, /* while there is no file or memory for a connection that waits */
     SECOND_MS = 1000,
+    START_LOOK_MS = 100,     /* from one look whether the thread still starts to the next */
     REFUSED_RETRY_MS = 1000, /* where the kernel refuses to poll */
 };
 
@@ -526,11 +528,16 @@ bool hz_listener_start(const char *runtime_folder, const struct hz_listener_duti
         listening.refusal.error = error;
         return listener_failed(refusal);
     }
-    while (hz_load_acq(&listener_phase) == LISTENER_STARTING) /* sync: listener, partner listener_main */
-        hz_os_wait(&listener_phase, LISTENER_STARTING);
+    while (hz_load_acq(&listener_phase) == LISTENER_STARTING && /* sync: listener, partner listener_main */
+           pthread_kill(listening.thread, 0) == 0)
+        hz_os_wait_ms(&listener_phase, LISTENER_STARTING, START_LOOK_MS);
     if (hz_listener_runs())
         return true;
-    (void)pthread_join(listening.thread, NULL); /* cannot fail: only this thread joins it */
+    (void)pthread_join(listening.thread, NULL);              /* cannot fail: only this thread joins it */
+    if (hz_load_rlx(&listener_phase) == LISTENER_STARTING) { /* relaxed: joined */
+        listening.refusal.what = "a thread, which a filter has ended";
+        listening.refusal.error = EPERM;
+    }
     return listener_failed(refusal);
 }
 

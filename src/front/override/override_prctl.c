@@ -13,6 +13,14 @@
 
 typedef int prctl_function(int, ...);
 
+static int prctl_next(int option, const unsigned long *arguments) {
+    prctl_function *next = (prctl_function *)hz_symbols_next(HZ_SYMBOL_PRCTL);
+    if (next == NULL)
+        return (int)hz_announce_answer(
+            HZ_SYSCALL6(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3], 0));
+    return next(option, arguments[0], arguments[1], arguments[2], arguments[3]);
+}
+
 __attribute__((visibility("default"))) int prctl(int option, ...) {
     enum { ARGUMENTS = 4 };
     unsigned long arguments[ARGUMENTS];
@@ -22,10 +30,11 @@ __attribute__((visibility("default"))) int prctl(int option, ...) {
          i++) /* callers pass fewer, and the kernel ignores the rest, as with the C library's */
         arguments[i] = va_arg(list, unsigned long);
     va_end(list);
-    hz_announce_if_filter(SYS_prctl, option);
-    prctl_function *next = (prctl_function *)hz_symbols_next(HZ_SYMBOL_PRCTL);
-    if (next == NULL)
-        return hz_announce_answer(
-            HZ_SYSCALL6(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3], 0));
-    return next(option, arguments[0], arguments[1], arguments[2], arguments[3]);
+    hz_announce_if_filter(SYS_prctl, option, (long)arguments[0], (long)arguments[1]);
+    if (!hz_announce_is_of_thread(SYS_prctl, option, (long)arguments[0], (long)arguments[1]))
+        return prctl_next(option, arguments);
+    struct hz_announced ended = hz_announce_begin();
+    int result = prctl_next(option, arguments);
+    hz_announce_end(ended);
+    return result;
 }

@@ -16,14 +16,21 @@ typedef long syscall_function(HZ_SYSCALL_PARAMETERS);
    same places. Under another name here, since headers declare it with one. */
 HZ_EXPORT syscall_function override_syscall __asm__("syscall");
 
+/* prctl's have four arguments. */
+static long call_of_thread(long number, long first, long second, long third, long fourth, long fifth) {
+    if (number != SYS_prctl)
+        return hz_announce_of_thread(number, first, second, third);
+    struct hz_announced ended = hz_announce_begin();
+    long result = hz_announce_answer(HZ_SYSCALL6(number, first, second, third, fourth, fifth, 0));
+    hz_announce_end(ended);
+    return result;
+}
+
 /* The last call is a jump, so a call that returns twice, or on another stack, works as in the C library. */
 long override_syscall(HZ_SYSCALL_PARAMETERS) {
-    if (HZ_UNLIKELY(number == SYS_prctl || number == SYS_seccomp))
-        hz_announce_if_filter(number, first);
-    if (HZ_UNLIKELY(number == SYS_unshare))
-        return hz_announce_unshare((int)first);
-    if (HZ_UNLIKELY(number == SYS_setns))
-        return hz_announce_setns((int)first, (int)second);
+    hz_announce_if_filter(number, first, second, third);
+    if (HZ_UNLIKELY(hz_announce_is_of_thread(number, first, second, third)))
+        return call_of_thread(number, first, second, third, fourth, fifth);
     hz_altering_note(number, first, second, third, fourth, fifth);
     syscall_function *next = (syscall_function *)hz_symbols_next(HZ_SYMBOL_SYSCALL);
     return next(HZ_SYSCALL_ARGUMENTS);

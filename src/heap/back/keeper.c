@@ -47,7 +47,7 @@
 enum keeper_state { KEEPER_NONE, KEEPER_STARTING, KEEPER_RUNS, KEEPER_ENDS, KEEPER_CANNOT };
 
 /* Why there is no keeper. */
-enum reason { NOT_NEEDED, FORBIDDEN, NO_THREAD, NO_MEMORY, CONFINED, FIRST_ENDED, GAVE_WAY };
+enum reason { NOT_NEEDED, FORBIDDEN, NO_THREAD, NO_MEMORY, CONFINED, FIRST_ENDED, GAVE_WAY, STOPPED };
 
 enum {
     SLOWEST_MS = 10000,   /* the same where the keeper cannot sleep without a timer */
@@ -68,6 +68,7 @@ static _Atomic(bool) is_tried_again;   /* hint: a start has failed */
 static _Atomic(uint64_t) retry_at_ms;  /* hint: no start before */
 static _Atomic(uint64_t) retry_gap_ms; /* hint: how long the last pause was */
 static _Atomic(uint32_t) process;      /* hint: the kernel's number of a fork's child; 0: not known, or no child */
+static _Atomic(bool) is_child;         /* hint: of a fork or clone, made by a process with a filter */
 static HZ_TLS bool ends_keeper;        /* owner; the thread is the process's first one */
 
 bool hz_keeper_runs(void) {
@@ -319,6 +320,8 @@ static void *keeper_main(void *unused) {
     hz_store_rlx(&barrier_works, hz_os_barrier_prepare(hz_load_rlx(&trusts_filter))); /* relaxed, both: hint */
     started_as(KEEPER_RUNS);
     bool has_own_files = become_independent();
+    if (!has_own_files) /* nobody looks again at what is beside the heap now */
+        hz_heap_limit_forget_beside();
     if (hz_os_is_unfiltered())
         hz_cpu_bins_start();
     keeper_work(self, has_own_files);
@@ -347,7 +350,7 @@ void hz_keeper_look_again(uint64_t now_ms) {
 void hz_keeper_start(void) {
     uint32_t none = KEEPER_NONE;
     /* In a handler of fork, and in a child that is not mended yet, it is too early for another thread. */
-    if (hz_hooks_thread.forking != 0 || hz_hooks_thread.is_due)
+    if (hz_hooks_thread.forking != 0 || hz_hooks_thread.is_due || hz_os_is_confined())
         return;
     hz_store_rlx(&hz_keeper_is_wanted, false); /* relaxed, all: hint */
     if (hz_load_rlx(&state) != KEEPER_NONE)
@@ -366,6 +369,7 @@ void hz_keeper_start(void) {
     errno = saved;
     if (error == 0)
         return;
+    hz_heap_limit_forget_beside(); /* as in keeper_main */
     retry_later(NO_THREAD);
     started_as(KEEPER_NONE);
 }
@@ -408,47 +412,73 @@ static uint32_t keeper_end(void) {
     return seen;
 }
 
-/* Ends the keeper, and no other starts. */
-static void end_for_good(enum reason why) {
-    if (keeper_end() == KEEPER_CANNOT)
-        return;
+/* Ends the keeper, and no other starts. False if none could have. */
+static bool end_for_good(enum reason why) {
+    uint32_t stopped = STOPPED;
+    if (keeper_end() == KEEPER_CANNOT) {
+        (void)hz_cas_strong_acq_rlx(&reason, &stopped, why); /* cas: hz_keeper_allow cannot take this one back */
+        return false;
+    }
     hz_store_rlx(&reason, why); /* relaxed, both: publishes nothing */
     hz_store_rlx(&state, KEEPER_CANNOT);
     hz_os_wake(&state, INT_MAX);
+    return true;
 }
 
 void hz_keeper_forbid(void) {
-    end_for_good(FORBIDDEN); /* a library's constructor may have started threads before */
+    (void)end_for_good(FORBIDDEN); /* a library's constructor may have started threads before */
 }
 
 /* The keeper must not be the last thread for the C library: that would run the program's exit handlers there. */
 void hz_keeper_thread_ends(void) {
     if (ends_keeper)
-        end_for_good(FIRST_ENDED);
+        (void)end_for_good(FIRST_ENDED);
 }
 
-/* Whether the calling thread belongs to this process, and not to a child of vfork, which shares the parent's memory.
-   True if getpid cannot be called, since a filter could forbid it. */
+bool hz_keeper_stop(void) {
+    return end_for_good(STOPPED) || hz_load_rlx(&reason) == STOPPED; /* relaxed: hint */
+}
+
+bool hz_keeper_allow(void) {
+    uint32_t stopped = STOPPED;
+    uint32_t cannot = KEEPER_CANNOT;
+    if (hz_cas_strong_acq_rlx(&reason, &stopped, NOT_NEEDED)) { /* cas, both */
+        (void)hz_cas_strong_acq_rlx(&state, &cannot, KEEPER_NONE);
+        hz_store_rlx(&hz_keeper_is_wanted, hz_registry_used() > 1); /* relaxed, both: hint */
+    }
+    return hz_load_rlx(&state) != KEEPER_CANNOT;
+}
+
+/* Whether the calling thread belongs to this process, and not to a child of vfork, which shares the parent's memory,
+   and with it what the C library knows of the thread. In a child of clone(2) the C library's knowledge is the parent's
+   too, so there the process's number tells, unless a filter may forbid to ask when the child is mended. */
 static bool is_of_this_process(void) {
     hz_hooks_enter(); /* mends the child of a fork: its handlers, or code after clone(2), may come here first */
     hz_hooks_leave();
-    uint32_t known = hz_load_rlx(&process); /* relaxed: hint */
-    known = known != 0 ? known : hz_startup_get()->process;
-    return !hz_os_is_unfiltered() || known == 0 || known == hz_os_process_id();
+    uint32_t known = hz_load_rlx(&process); /* relaxed, both: hint */
+    if (hz_os_is_unfiltered() && known == 0)
+        known = hz_startup_get()->process;
+    if (known != 0)
+        return known == hz_os_process_id();
+    return hz_load_rlx(&is_child) || hz_os_thread_is_itself();
 }
 
 void hz_keeper_confine(void) {
+    uint32_t stopped = STOPPED;
     bool is_ours = is_of_this_process();
     hz_os_usage_end(); /* a child of vfork does this to its parent too, which can do without */
     if (hz_os_is_confined() || !is_ours)
         return;
-    hz_cpu_bins_stop(true); /* while the kernel still allows it; the keeper sends home what they have */
+    hz_heap_limit_forget_beside(); /* nobody looks again */
+    hz_cpu_bins_stop(true);        /* while the kernel still allows it; the keeper sends home what they have */
     bool could = keeper_end() != KEEPER_CANNOT;
     /* Not earlier: a keeper that was still starting would give up by itself, and nobody would wait for its end before
        the filter comes. Until now another thread that restricts itself waits in keeper_end. */
     hz_arena_show();
     hz_profile_show();
     hz_os_confine();
+    if (!could)
+        (void)hz_cas_strong_acq_rlx(&reason, &stopped, CONFINED); /* cas, as in end_for_good */
     if (could) {
         hz_store_rlx(&reason, CONFINED); /* relaxed, both: publishes nothing */
         hz_store_rlx(&state, KEEPER_CANNOT);
@@ -483,11 +513,13 @@ void hz_keeper_after_fork(void) {
     hz_store_rlx(&is_tried_again, false);
     hz_store_rlx(&retry_at_ms, 0);
     hz_store_rlx(&retry_gap_ms, 0);
-    bool may_start = hz_load_rlx(&reason) != FORBIDDEN && hz_load_rlx(&reason) != CONFINED;
+    uint32_t why = hz_load_rlx(&reason);
+    bool may_start = why != FORBIDDEN && why != CONFINED && why != STOPPED;
     if (may_start)
         hz_store_rlx(&reason, NOT_NEEDED);
     hz_store_rlx(&state, may_start ? KEEPER_NONE : KEEPER_CANNOT);
     hz_store_rlx(&process, hz_os_is_unfiltered() ? hz_os_process_id() : 0);
+    hz_store_rlx(&is_child, true);
     hz_keeper_follow_first();
 }
 
@@ -502,6 +534,7 @@ struct hz_keeper_words hz_keeper_describe(void) {
         [CONFINED] = {false, "none: the program has restricted its system calls", ""},
         [FIRST_ENDED] = {false, "none: the process's first thread has ended", ""},
         [GAVE_WAY] = {false, "none: it gave way to the program", "raise the limit of threads (ulimit -u, pids.max)"},
+        [STOPPED] = {false, "none: hz_background_set has ended it", "call hz_background_set(1)"},
     };
     static const struct hz_keeper_words runs = {true, "runs", ""};
     static const struct hz_keeper_words runs_blind = {

@@ -65,6 +65,11 @@ void hz_keeper_thread_ends(void);
 void hz_keeper_forbid(void);
 void hz_keeper_trust_filter(void);
 
+/* Ends the keeper and waits for its end; no other starts until hz_keeper_allow. Any thread, outside malloc and free.
+   False if the process may have none anyway. */
+bool hz_keeper_stop(void);
+bool hz_keeper_allow(void);
+
 /* The program is about to restrict its system calls. Ends the keeper, whose calls a sandbox may not allow, and waits
    for its end. No other keeper starts. Any thread, outside malloc and free. */
 void hz_keeper_confine(void);

@@ -2,6 +2,7 @@
    since some ends are for good. */
 #define HZ_TESTS_WITH_KEEPER 1
 #include "stress/children.h"
+#include "unit/folder.h"
 #include "unit/heap/fixture.h"
 
 #include <chrono>
@@ -94,6 +95,44 @@ TEST(Keeper, MakesWayAndComesBack) {
         require(!hz_load_rlx(&hz_keeper_is_wanted), "still");
         hz_keeper_look_again(hz_os_now_ms() + 1000);
         require(hz_load_rlx(&hz_keeper_is_wanted), "after a second it is time");
+    });
+}
+
+TEST(Keeper, StopsUntilItIsAllowed) {
+    in_child([] {
+        require(hz_keeper_allow(), "it was not stopped");
+        start();
+        require(hz_keeper_stop() && is_soon([] { return keepers() == 0; }), "it has ended");
+        require(hz_keeper_stop(), "a second time");
+        hz_keeper_start();
+        require(!hz_keeper_runs() && !hz_keeper_is_possible(), "none starts");
+        require(state() == "none: hz_background_set has ended it", "it says why");
+        children::expect_good_end(children::start([] {
+            require(!hz_keeper_is_possible(), "a child inherits that");
+            return 0;
+        }));
+        require(hz_keeper_allow() && !hz_keeper_runs(), "it may start");
+        start();
+        require(hz_keeper_stop(), "it ends again");
+        hz_keeper_confine();
+        require(!hz_keeper_allow() && !hz_keeper_is_possible(), "a sandbox is for good");
+        require(state() == "none: the program has restricted its system calls", "it says why");
+    });
+}
+
+class KeeperAndTheGroup : public unit::Folder {};
+
+/* Later nobody can look at what is beside the heap, which may have gone by then. */
+TEST_F(KeeperAndTheGroup, ForgetsInASandboxWhatIsBesideTheHeap) {
+    constexpr size_t max = 800 * support::MiB;
+    write("groups", "0::/a\n");
+    write("a/memory.max", std::to_string(max) + "\n");
+    write("statm", "99999 " + std::to_string(300 * support::MiB / hz_os_page_bytes()) + " 0 1 0 1 0\n");
+    in_child([this] {
+        hz_heap_limit_default((folder_ / "groups").c_str(), folder_.c_str(), (folder_ / "statm").c_str());
+        require(hz_budget_soft_limit() < 500 * support::MiB, "it counts");
+        hz_keeper_confine();
+        require(hz_budget_soft_limit() == 700 * support::MiB, "it no longer counts");
     });
 }
 

@@ -1,0 +1,151 @@
+"""Programs that give up namespaces and rights: the library's threads have none that the program has no more.
+
+The kernel changes these for the calling thread only. In a program with one thread that is the program, and a thread of the
+library that kept them would be a way back (/proc/self/task/TID/root). programs/drops.c makes the calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, TIMEOUT_SECONDS, clean_environment, compile_c
+
+pytestmark = [
+    pytest.mark.usefixtures("ours_only"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up rights"),
+]
+
+DEADLINE_SECONDS = 20
+CALLS = ["unshare", "unshare-call", "setns", "capset", "capset-call", "bounding", "bounding-call", "securebits", "ids-call", "landlock-call"]
+INVISIBLE = {"securebits", "landlock-call"}  # in /proc
+# Which threads of the library there are: the keeper, after threads that have ended; those of HAKOZUNA_STATS.
+KEEPER = ("2", {"hakozuna"})
+REPORTERS = ("0", {"hakozuna-stats", "hakozuna-ask"})
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_c("drops.c", tmp_path_factory.mktemp("drops") / "drops")
+
+
+class Dropper:
+    """A running programs/drops.c."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        assert process.stdout.readline() == "ready\n", process.stderr.read()
+
+    def ask(self, line: str) -> int:
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def ours(self) -> dict[str, int]:
+        """The library's threads."""
+        found = {}
+        for path in Path(f"/proc/{self.process.pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it may end meanwhile
+                found[(path / "comm").read_text().strip()] = int(path.name)
+        return {name: task for name, task in found.items() if name.startswith("hakozuna")}
+
+    def wait_for(self, names: set[str]) -> dict[str, int]:
+        end = time.monotonic() + DEADLINE_SECONDS
+        while set(self.ours()) != names:
+            assert time.monotonic() < end, f"after {DEADLINE_SECONDS} s there are {self.ours()}, not {names}"
+            time.sleep(0.02)
+        return self.ours()
+
+    def tasks(self) -> set[str]:
+        return set(os.listdir(f"/proc/{self.process.pid}/task"))
+
+    def wait_for_tasks(self, count: int) -> set[str]:
+        end = time.monotonic() + DEADLINE_SECONDS
+        while len(self.tasks()) != count:
+            assert time.monotonic() < end, f"after {DEADLINE_SECONDS} s there are not {count} threads, but {self.tasks()}"
+            time.sleep(0.02)
+        return self.tasks()
+
+    def rights(self, task: int) -> dict[str, str]:
+        folder = Path(f"/proc/{self.process.pid}/task/{task}")
+        lines = (line.partition(":") for line in (folder / "status").read_text().splitlines())
+        found = {key: value.strip() for key, _, value in lines if key.startswith(("Cap", "Uid", "Gid", "NoNewPrivs"))}
+        return found | {space: os.readlink(folder / "ns" / space) for space in ("uts", "mnt", "net", "user")}
+
+
+@contextlib.contextmanager
+def begun(program: Path, library: Path, folder: Path, *words: str, stats: bool = False) -> Iterator[Dropper]:
+    folder.chmod(0o700)
+    asked = {"HAKOZUNA_STATS": "listen,signal=USR2,text", "XDG_RUNTIME_DIR": str(folder)} if stats else {}
+    process = subprocess.Popen(
+        [program, *words], env=clean_environment() | {"LD_PRELOAD": str(library)} | asked,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    watchdog = threading.Timer(TIMEOUT_SECONDS, process.kill)
+    watchdog.start()
+    try:
+        yield Dropper(process)
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("which", [KEEPER, REPORTERS], ids=["keeper", "reporters"])
+@pytest.mark.parametrize("call", CALLS)
+def test_our_threads_keep_nothing(library: Path, program: Path, tmp_path: Path, call: str, which: tuple[str, set[str]]) -> None:
+    threads, names = which
+    with begun(program, library, tmp_path, threads, stats="hakozuna-ask" in names) as dropper:
+        before = dropper.wait_for(names)
+        rights_before = dropper.rights(dropper.process.pid)
+        if (error := dropper.ask(call)) != 0:
+            pytest.skip(f"the kernel refuses {call}: {os.strerror(error)}")
+        after = dropper.wait_for(names)
+        rights = dropper.rights(dropper.process.pid)
+        assert call in INVISIBLE or rights != rights_before, "the call has an effect"
+        assert all(dropper.rights(task) == rights for task in after.values())
+        assert not set(before.values()) & set(after.values()), "they have started anew"
+
+
+def test_they_answer_afterwards(library: Path, program: Path, tmp_path: Path) -> None:
+    with begun(program, library, tmp_path, "0", stats=True) as dropper:
+        assert dropper.ask("bounding") == 0
+        dropper.wait_for(REPORTERS[1])
+
+        answer = subprocess.run([ROOT / "build/bin/hakozuna", "stats", str(dropper.process.pid)], capture_output=True, text=True, timeout=60)
+        assert answer.returncode == 0 and "hakozuna" in answer.stdout, answer.stderr
+
+
+@pytest.mark.parametrize("words", [("2", "stay"), ("2",), ("filtered", "2", "stay")], ids=" ".join)
+@pytest.mark.parametrize("call", ["probe", "borrow-ids", "vfork-unshare", "vfork-prctl"])
+def test_calls_that_give_up_nothing_leave_the_keeper(library: Path, program: Path, tmp_path: Path, call: str, words: tuple[str, ...]) -> None:
+    """A question to the kernel, ids for a moment, and what a child of vfork does, which shares the memory."""
+    with begun(program, library, tmp_path, *words) as dropper:
+        if "filtered" in words:  # the keeper makes no call that names it
+            before = dropper.wait_for_tasks(1 + 2 + 1)
+        else:
+            dropper.wait_for(KEEPER[1])
+            before = dropper.tasks()
+        assert dropper.ask(call) == 0
+        assert dropper.tasks() == before
+
+
+@pytest.mark.parametrize("call", ["unshare", "capset", "bounding"])
+def test_a_program_with_other_threads(library: Path, program: Path, tmp_path: Path, call: str) -> None:
+    """Its other threads keep what they have, and so do ours."""
+    with begun(program, library, tmp_path, "2", "stay") as dropper:
+        before = dropper.wait_for(KEEPER[1])
+        assert dropper.ask(call) == 0
+        assert dropper.ours() == before
+
+
+def test_a_filter_that_ends_the_listener(library: Path, program: Path, tmp_path: Path) -> None:
+    with begun(program, library, tmp_path, "killing", "0", stats=True) as dropper:
+        assert "a thread, which a filter has ended" in dropper.process.stderr.readline()
