@@ -155,7 +155,7 @@ class Process:
             raise Refused(f"process {self.number} has ended") from error
 
     def keep(self, data: bytes, adds: bool) -> int:
-        """Puts an answer into a file in memory, behind earlier ones if it `adds`, and returns where it begins. A container may have no folder for a file."""
+        """Writes an answer to a file in memory, after earlier ones if `adds`, and returns its offset. A container may have no folder for a file."""
         if self.kept is None:
             self.memory = os.memfd_create("hakozuna")
             self.kept = pathlib.Path(f"/proc/{os.getpid()}/fd/{self.memory}")

@@ -197,18 +197,19 @@ HZ_API size_t hz_purge(void);
    sleeping thread is returned by itself within seconds. */
 HZ_API void hz_thread_idle(void);
 
-/* 0: ends the library's background thread (the keeper, docs/memory.md) and waits for its end; no other starts. Memory
-   then goes back in allocations and frees only. 1: it may start again, with the next allocation of a program that has
-   several threads. For a program that must have one thread for a moment, for example for unshare; linked with a library
-   or archive that replaces malloc it need not do so before unshare, setns and the like. A fork's child inherits the
-   setting. Any thread; not from a signal handler. Returns 0, or -1 with errno EINVAL for another value, or EPERM when
-   the process can have none: after HAKOZUNA_BACKGROUND=0 or hz_confine, and when its first thread has ended. */
+/* 0: ends the library's background thread (the keeper, docs/memory.md) and waits for its end; none starts until 1.
+   Until then memory goes back only inside calls of the program. 1: the keeper may start again, once several threads
+   allocate. For a program that must have one thread for a moment, as for unshare. The kernel counts an ended thread for
+   some milliseconds more: repeat a call that fails with EINVAL. Not needed before unshare, setns and the like with a
+   library or archive that replaces malloc. The threads of HAKOZUNA_STATS stay. A fork's child inherits the setting. Any
+   thread; not from a signal handler. Returns 0, or -1 with errno EINVAL for another value, or EPERM when the process
+   can have no keeper: after HAKOZUNA_BACKGROUND=0 or hz_confine, and when its first thread has ended. */
 HZ_API int hz_background_set(int on);
 
-/* For a program that is about to restrict its system calls (seccomp): the library's threads end, and from now on it
-   makes only system calls that every malloc needs (docs/failure.md). Cannot be undone. Not needed with a library or
-   archive that replaces malloc if the program calls prctl, or syscall with the shared library: it learns of that by
-   itself. Any thread; not from a signal handler. */
+/* Before the program restricts its system calls (seccomp): ends the library's threads. From then on the library makes
+   only system calls that every malloc needs (docs/failure.md). Cannot be undone. Not needed with a library or archive
+   that replaces malloc if the program calls prctl, or with the shared library syscall. Any thread; not from a signal
+   handler. */
 HZ_API void hz_confine(void);
 
 /* Limits what the heap may hold, in bytes: memory in use, and free memory that was not returned yet. A block

@@ -20,7 +20,7 @@ void hz_announce_filter(void) {
     hz_keeper_confine();
 }
 
-/* libseccomp asks what the kernel can do by calls with no filter, or with a flag in the strict mode, which fail. */
+/* libseccomp probes the kernel by calls that must fail: without a filter, or the strict mode with a flag. */
 static bool is_filter(long number, long first, long second, long third) {
     if (number == SYS_prctl && first == PR_SET_SECCOMP)
         return second == SECCOMP_MODE_STRICT || (second == SECCOMP_MODE_FILTER && third != 0);
@@ -45,8 +45,8 @@ long hz_announce_answer(long result) {
 
 /* ---- calls that change one thread ------------------------------------------------------------------ */
 
-/* Not those that a thread can take back, since servers make them for each request: one with -1 leaves an id as it is,
-   and so do setfsuid and setfsgid. The C library's functions that set ids change all threads; these are the calls. */
+/* Without calls that a thread can undo, since servers make them for each request: setfsuid, setfsgid, and those that
+ * pass -1. These are raw system calls: the C library's setuid and the like change all threads. */
 bool hz_announce_is_of_thread(long number, long first, long second, long third) {
     switch (number) {
     case SYS_unshare:

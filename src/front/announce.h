@@ -11,8 +11,8 @@
    and from now on the library makes plain calls only (hz_os_confine). */
 void hz_announce_filter(void);
 
-/* The same if it is such a call, and can succeed: prctl with PR_SET_SECCOMP or PR_SET_NO_NEW_PRIVS, or seccomp with an
-   operation that installs a filter. Programs ask by calls that fail what the kernel can do. */
+/* The same, if it is such a call that can succeed: prctl with PR_SET_SECCOMP or PR_SET_NO_NEW_PRIVS, or seccomp with an
+   operation that installs a filter. Programs probe the kernel by calls that must fail. */
 void hz_announce_if_filter(long number, long first, long second, long third);
 
 /* Whether the call changes namespaces, root or rights of the calling thread only: unshare, setns, capset and the like.
@@ -20,8 +20,8 @@ void hz_announce_if_filter(long number, long first, long second, long third);
    threads. */
 bool hz_announce_is_of_thread(long number, long first, long second, long third);
 
-/* Around such a call: if the program has no other thread, the library's own end before, and start again afterwards,
-   with what the calling thread has then. Any thread, outside malloc and free. */
+/* Around such a call: if the program has no other thread, the library's own end before, and start again after it, with
+ * the calling thread's new rights. Any thread, outside malloc and free. */
 struct hz_announced {
     bool reporter;
     bool keeper;
@@ -29,7 +29,7 @@ struct hz_announced {
 struct hz_announced hz_announce_begin(void);
 void hz_announce_end(struct hz_announced ended);
 
-/* Makes such a call, which has three arguments at most and is none of prctl's, between the two. Returns as the C
+/* Makes such a call (not prctl, at most three arguments) between the two. Returns as the C
    library's functions do: -1 with errno. */
 long hz_announce_of_thread(long number, long first, long second, long third);
 

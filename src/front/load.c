@@ -1,8 +1,8 @@
 /*
  * load.c - what every library does when it is loaded, the archive that leaves malloc alone too: reads
- * HAKOZUNA_BACKGROUND, while the process has one thread, and tells the keeper which thread is the process's first. And
- * what contains it stays loaded: a library into which the archive was linked can be closed, while the keeper runs in it
- * and the program has blocks of it. The shared library is linked so that it stays.
+ * HAKOZUNA_BACKGROUND, while the process has one thread, and tells the keeper which thread is the process's first. It
+ * also keeps a library that contains the archive loaded after dlclose: the keeper runs its code, and the program may
+ * have its blocks. The shared library is linked with -z nodelete.
  */
 #define _GNU_SOURCE
 #include "base/os/os.h"
@@ -35,7 +35,7 @@ static bool is_in_program(void) {
     return (uintptr_t)__ehdr_start + header->e_phoff == getauxval(AT_PHDR);
 }
 
-/* In a constructor, where the dynamic linker allows it. */
+/* Only in a constructor: there the dynamic linker allows dlopen. */
 static void stay_loaded(void) {
     Dl_info own;
     if (HZ_IS_SHARED || is_in_program() || dlopen == NULL || dladdr == NULL)
@@ -44,8 +44,9 @@ static void stay_loaded(void) {
         (void)dlopen(own.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE); /* it is loaded: only a flag is set */
 }
 
-/* A set-user-ID program does not read the variables, which its user may have set, and does not hand them on either: the
-   programs that it executes may have the other user's rights only, and would read them. */
+/* A set-user-ID program does not read the variables, which its user may have set, and does not hand them on either: a
+ * program that it executes may have the other user as real user too: it is not set-user-ID then, and would read them.
+ */
 static void variables_remove(void) {
     static const char ours[] = "HAKOZUNA_";
     char **kept = environ;

@@ -142,7 +142,7 @@ TEST_F(Threads, APeakBeginsAnew) {
     EXPECT_LT(stats.peak_bytes, 90 * MiB);
 }
 
-/* Where there can be no background thread, both say so. */
+/* Where there can be no background thread, 0 and 1 both say so. */
 TEST_F(Threads, TheBackgroundThreadCanBeStoppedAndAllowed) {
     for (int wrong : {-1, 2, 100}) {
         errno = 0;

@@ -89,7 +89,7 @@ PREFIX = "{lib}/libhakozuna-prefix.a -pthread"
 
 @pytest.mark.parametrize("what", ["confine", "unshare"])
 def test_prefix_without_a_thread(tree, tmp_path, what):
-    """With the prefix archive the program itself tells the library, since that replaces nothing of the C library's."""
+    """With the prefix archive the program itself tells the library, since the archive replaces nothing of the C library's."""
     program = link(tree, tmp_path / "alone", "alone.c", "cc", PREFIX)
     assert run(program, what) == "done\n"
     unannounced = subprocess.run([program, what, "unannounced"], capture_output=True, text=True, check=False)

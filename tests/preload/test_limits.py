@@ -70,7 +70,7 @@ def test_most_of_the_limit_is_obtained(
 
 @pytest.mark.parametrize("sizes", ["large", "huge"])
 def test_a_limit_that_is_raised(preload: Preload, program: Path, sizes: str) -> None:
-    """Tables are made for what the program can raise its limit to, within a share of the one it starts with."""
+    """Tables are made for what the program can raise its limit to, at most 32 times the first one."""
     result = preload.run("bash", "-c", f"ulimit -Sv {200 << 10} && exec {shlex.quote(str(program))} {sizes} as 4096")
     assert figures(result.stdout)["first_kb"] >= 0.8 * (4 << 20), describe(result)
 

@@ -1,6 +1,6 @@
-"""Programs that give up namespaces and rights: the library's threads have none that the program has no more.
+"""Programs that give up namespaces and rights: the library's threads keep none of them.
 
-The kernel changes these for the calling thread only. In a program with one thread that is the program, and a thread of the
+The kernel changes these for the calling thread only. In a program with one thread that thread is the whole program, and one of the
 library that kept them would be a way back (/proc/self/task/TID/root). programs/drops.c makes the calls.
 """
 
@@ -126,9 +126,9 @@ def test_they_answer_afterwards(library: Path, program: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("words", [("2", "stay"), ("2",), ("filtered", "2", "stay")], ids=" ".join)
 @pytest.mark.parametrize("call", ["probe", "borrow-ids", "vfork-unshare", "vfork-prctl"])
 def test_calls_that_give_up_nothing_leave_the_keeper(library: Path, program: Path, tmp_path: Path, call: str, words: tuple[str, ...]) -> None:
-    """A question to the kernel, ids for a moment, and what a child of vfork does, which shares the memory."""
+    """A question to the kernel, ids for a moment, and calls of a child of vfork, since it shares the memory."""
     with begun(program, library, tmp_path, *words) as dropper:
-        if "filtered" in words:  # the keeper makes no call that names it
+        if "filtered" in words:  # under a filter the keeper has no name
             before = dropper.wait_for_tasks(1 + 2 + 1)
         else:
             dropper.wait_for(KEEPER[1])

@@ -8,7 +8,7 @@
 //! assert!(hakozuna::usable_size(numbers.as_ptr().cast()) >= 12);
 //! ```
 //!
-//! Any thread may call any function at any time, and any thread may free any block. All sizes are in bytes.
+//! Any thread may call any function, and any thread may free any block. All sizes are in bytes.
 
 #![deny(missing_docs)]
 
@@ -116,8 +116,9 @@ pub fn limit(soft_bytes: usize, hard_bytes: usize) -> io::Result<()> {
     }
 }
 
-/// `false`: ends the library's background thread and waits for its end; no other starts. `true`: it may start again.
-/// Before `unshare` and the like, which the kernel refuses to a process with several threads.
+/// `false`: ends the background thread and waits; none starts until `true`. For calls that need one thread, such as
+/// `unshare`: repeat one that fails with EINVAL, since the kernel counts an ended thread for some milliseconds more. Not
+/// from a signal handler.
 ///
 /// # Errors
 /// `PermissionDenied` if the process can have no such thread: after `HAKOZUNA_BACKGROUND=0` or [`confine`], and when its
@@ -130,8 +131,9 @@ pub fn background(on: bool) -> io::Result<()> {
     }
 }
 
-/// Before the program restricts its system calls (seccomp): ends the library's thread, and from now on the library makes
-/// only system calls that every allocator needs. Cannot be undone.
+/// Before the program restricts its system calls (seccomp): ends the library's threads, and from then on the library
+/// makes only system calls that every allocator needs. Cannot be undone. With the feature `override`, not needed if the
+/// program calls `prctl`. Not from a signal handler.
 pub fn confine() {
     // SAFETY: any thread may call it at any time.
     unsafe { hz_confine() }

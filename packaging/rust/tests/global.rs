@@ -123,3 +123,26 @@ fn the_c_library_is_ours_too() {
         free(ffi::hz_malloc(10));
     }
 }
+
+#[test]
+fn the_background_thread_can_be_stopped_and_allowed() {
+    for on in [false, false, true, true] {
+        hakozuna::background(on).expect("the process may have one");
+        thread::spawn(|| vec![1u8; 100_000]).join().expect("it ends well");
+    }
+}
+
+#[test]
+fn after_confine_there_is_no_background_thread() {
+    if std::env::var_os("HAKOZUNA_TEST_CONFINE").is_some() {
+        hakozuna::confine();
+        thread::spawn(|| vec![1u8; 100_000]).join().expect("it ends well");
+        let refused = hakozuna::background(true).expect_err("a sandbox is for good");
+        assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+        return;
+    }
+    let this = std::env::current_exe().expect("a path");
+    let arguments = ["--exact", "after_confine_there_is_no_background_thread"];
+    let run = std::process::Command::new(this).args(arguments).env("HAKOZUNA_TEST_CONFINE", "1").output().expect("a process");
+    assert!(run.status.success(), "{run:?}");
+}

@@ -640,7 +640,8 @@ static void tail_renew(char *tail, size_t bytes) {
         hz_os_name(tail, bytes, HZ_NAME_BLOCKS);
 }
 
-/* Resizes a block within its region. One that shrinks stays there, whatever blocks are mapped alone now. */
+/* Resizes a block within its region. A block that needs no more units stays there, even if a new block of its size
+ * would be mapped alone. */
 static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t bytes, bool is_altered) {
     unsigned old_units = hz_direct_units(old_bytes);
     unsigned units = hz_direct_units(bytes);

@@ -59,7 +59,7 @@ void hz_registry_orphan(struct hz_registered *block);
 /* For walks over all thread blocks: the newest one; `next` leads to the others, and ends with NULL. */
 struct hz_registered *hz_registry_first(void);
 
-/* How many thread blocks threads have. A hint. */
+/* The number of thread blocks in use, the keeper's too. Hint; any thread. */
 size_t hz_registry_used(void);
 
 /* In a fork's child: every thread block in use except `self`, which may be NULL, becomes an orphan. */

@@ -26,8 +26,8 @@ HZ_TLS struct hz_hooks_thread hz_hooks_thread;
 
 enum { GATE_FORKLESS = 1, GATE_FORK = 2, GATE_MS = 1000 };
 
-/* sync: hooks; GATE_FORKLESS between hz_hooks_forkless_begin and its end, GATE_FORK for each fork that is under way. It
-   is one word, so of two threads one sees the other. */
+/* sync: hooks; GATE_FORKLESS while a thread forbids forks, plus GATE_FORK for each fork under way. One word, so of two
+ * threads at least one sees the other. */
 static _Atomic(uint32_t) fork_gate;
 
 /* ---- fork ---------------------------------------------------------------------------------------- */
@@ -69,7 +69,7 @@ static uint32_t gate_await(uint32_t bits) {
     return seen;
 }
 
-/* A handler of fork would wait for its own fork. */
+/* Not in a fork handler: it would wait for its own fork. */
 void hz_hooks_forkless_begin(void) {
     uint32_t none = 0;
     while (hz_hooks_thread.forking == 0 && !hz_hooks_thread.is_forkless && gate_await(UINT32_MAX) == 0) {

@@ -91,9 +91,9 @@ struct hz_hooks_callback {
     int error; /* errno */
 };
 
-/* Between these two no fork is under way: for a call that holds a lock of the C library which a fork's child does not
-   find released. Forks wait, and so do these calls, but no longer than a second, since either thread may hold what the
-   other one needs. Calls do not nest. Any thread. */
+/* Between these two no fork begins: for a call that holds a lock of the C library which stays locked in a fork's child.
+ * Forks and these calls wait for each other, at most a second: then the promise is void, since either thread may hold
+ * what the other needs. Does nothing in a fork handler. Calls do not nest. Any thread. */
 void hz_hooks_forkless_begin(void);
 void hz_hooks_forkless_end(void);
 

@@ -112,8 +112,8 @@ uint32_t hz_os_cpu(void);
 /* RLIMIT_AS in bytes; SIZE_MAX when unlimited or unknown (hz_os_confine). */
 size_t hz_os_address_space_limit(void);
 
-/* To what the program can raise it, without more rights, but at most 32 times as much: tables for that count against
-   the limit. SIZE_MAX: there is no limit, or it is not known. */
+/* The bytes to which the program can raise RLIMIT_AS without more rights, at most 32 times the soft limit, since the
+ * tables count against it. SIZE_MAX: no limit, or unknown. */
 size_t hz_os_address_space_reach(void);
 
 /* The hard limit of RLIMIT_DATA, up to which the program may raise its soft one; SIZE_MAX if there is none, or it is
@@ -154,11 +154,11 @@ uint32_t hz_os_thread_id(void);
    one thread it makes no system call. */
 bool hz_os_is_first_thread(void);
 
-/* Whether the process has one thread, as far as the C library knows. Where it does not say (musl, glibc before 2.32),
-   what was noted last, at first false. */
+/* Whether the process has one thread, as far as the C library knows. Where the C library does not say (musl, glibc
+ * before 2.32): the last note below; false before the first. */
 bool hz_os_is_single_threaded(void);
 
-/* When the library was loaded, or in a fork's child, the process had one thread; a thread starts. */
+/* Notes for it: the process has one thread (at load, in a fork's child); a thread is about to start. */
 void hz_os_note_single_thread(void);
 void hz_os_note_threads(void);
 

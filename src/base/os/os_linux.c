@@ -284,9 +284,9 @@ static long call_mremap(const void *address, size_t old_bytes, size_t new_bytes,
     return HZ_SYSCALL6(SYS_mremap, address, old_bytes, new_bytes, flags, target, 0);
 }
 
-/* Why the range cannot be moved, found without a change; 0: it can. The kernel moves what it holds as one mapping, up
-   to its last page, and what is not sealed (mseal), but it looks at that only when it has unmapped the target. To grow
-   a part into its own rest is refused for these reasons too, else in another way. */
+/* Why the range cannot be moved, found without a change; 0: it can. The kernel moves only a range that is one mapping
+ * and not sealed (mseal); before 6.12 it unmaps the target before it checks. Growing a part of a range into its own
+ * rest is refused for the same reasons, otherwise with another error. */
 static long move_refusal(const void *address, size_t bytes) {
     size_t page_bytes = hz_os_page_bytes();
     if (confined())
@@ -325,8 +325,8 @@ static void *move_onto(const void *address, size_t old_bytes, size_t new_bytes, 
         if (!hz_syscall_failed(moved))
             return pointer_to(moved);
     }
-    /* The kernel may have unmapped the target, and another thread may have mapped something there: it is ours only if
-       it can be mapped again. If the kernel has kept it, its address space is lost, but no memory. */
+    /* The kernel may have unmapped the target, and another thread may have mapped something there: the range is ours
+     * only if it can be mapped again. If the target is still mapped, its address space is lost, but no memory. */
     if (is_refused || map_at(target, new_bytes, PROT_NONE))
         (void)call_munmap(target, new_bytes);
     return NULL;

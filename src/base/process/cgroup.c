@@ -38,7 +38,7 @@ static bool group_above(char *path, const char *base) {
     return true;
 }
 
-/* The file of cgroup v1 has a line for each controller, with a path of some hundred bytes. */
+/* Takes the file line by line: under cgroup v1 it has a dozen lines of some hundred bytes. */
 struct group_search {
     const char *controller;
     char *line;
@@ -63,8 +63,8 @@ static bool group_text_take(void *context, const char *text, size_t length) {
     return true;
 }
 
-/* Finds the process's group for `controller`: `base` and the path of a line such as "0::/system.slice/a.service". Of a
-   path that is too long, a group above it. False if the process is in none. */
+/* Finds the process's group for `controller`: `base` and the path of a line such as "0::/system.slice/a.service". If
+ * the path is too long: a group above it. False if the process has no such group. */
 static bool group_path(const char *groups, const char *controller, const char *base, char *path, size_t room) {
     char line[LINE_BYTES];
     struct group_search search = {.controller = controller, .line = line};

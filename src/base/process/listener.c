@@ -49,7 +49,7 @@ enum {
     PPOLL_SET_BYTES = 8,   /* of the kernel's set of signals */
     ACCEPT_RETRY_MS = 100, /* while there is no file or memory for a connection that waits */
     SECOND_MS = 1000,
-    START_LOOK_MS = 100,     /* from one look whether the thread still starts to the next */
+    START_LOOK_MS = 100,     /* between looks whether the thread is still starting */
     REFUSED_RETRY_MS = 1000, /* where the kernel refuses to poll */
 };
 

@@ -2,7 +2,7 @@
  * startup.h - what the process was like when the library was loaded: whether a filter restricts its system calls,
  * whether it has one thread, on which CPUs it may run, and how nice it is.
  *
- * All but the last come from one file, /proc/thread-self/status. The nice value and the process's number come
+ * All but the nice value come from one file, /proc/thread-self/status. The nice value and the process's number come
  * from system calls, which are made only if there is no filter. To open the file is safe: the dynamic linker has opened
  * files just before, so a filter allows it. No dynamic linker runs in a static program, so there nothing is read or
  * known.

@@ -146,7 +146,7 @@ static void put_mappings(struct stream *stream) {
         }
         struct stream notes = {.fd = STREAM_TO_MEMORY, .room = room, .buffer = memory};
         struct mappings mappings = {.stream = &notes, .is_first = true};
-        hz_hooks_forkless_begin();                  /* no libraries could be opened in the child */
+        hz_hooks_forkless_begin();                  /* else a fork's child could open no libraries */
         (void)dl_iterate_phdr(put_file, &mappings); /* returns what put_file does */
         hz_hooks_forkless_end();
         error = notes.error;

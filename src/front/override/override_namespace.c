@@ -8,7 +8,7 @@
 
 HZ_EXPORT int unshare(int flags);
 HZ_EXPORT int setns(int fd, int kind);
-HZ_EXPORT HZ_WEAK int capset(void *header, const void *sets); /* a program that links the archive may have its own */
+HZ_EXPORT HZ_WEAK int capset(void *header, const void *sets); /* the program may define its own */
 
 HZ_EXPORT int unshare(int flags) {
     return (int)hz_announce_of_thread(SYS_unshare, flags, 0, 0);

@@ -1,8 +1,8 @@
 /*
- * override_prctl.c - prctl, so that the library learns that the program is about to restrict its system calls. seccomp
- * filters are installed through prctl, and without privileges only after PR_SET_NO_NEW_PRIVS. The library cannot ask
- * afterwards whether there is a filter, since the filter may kill the process for that very call. In the shared
- * libraries only, like override_thread.c.
+ * override_prctl.c - prctl, so that the library learns that the program is about to restrict its system calls or to
+ * give up rights. seccomp filters are installed through prctl, and without privileges only after PR_SET_NO_NEW_PRIVS.
+ * The library cannot ask afterwards whether there is a filter, since the filter may kill the process for that very
+ * call. In the shared libraries only, like override_thread.c.
  */
 #include "base/os/syscall.h"
 #include "base/process/symbols.h"

@@ -16,7 +16,7 @@ typedef long syscall_function(HZ_SYSCALL_PARAMETERS);
    same places. Under another name here, since headers declare it with one. */
 HZ_EXPORT syscall_function override_syscall __asm__("syscall");
 
-/* prctl's have four arguments. */
+/* prctl needs five arguments; hz_announce_of_thread passes three. */
 static long call_of_thread(long number, long first, long second, long third, long fourth, long fifth) {
     if (number != SYS_prctl)
         return hz_announce_of_thread(number, first, second, third);

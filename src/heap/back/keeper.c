@@ -68,7 +68,7 @@ static _Atomic(bool) is_tried_again;   /* hint: a start has failed */
 static _Atomic(uint64_t) retry_at_ms;  /* hint: no start before */
 static _Atomic(uint64_t) retry_gap_ms; /* hint: how long the last pause was */
 static _Atomic(uint32_t) process;      /* hint: the kernel's number of a fork's child; 0: not known, or no child */
-static _Atomic(bool) is_child;         /* hint: of a fork or clone, made by a process with a filter */
+static _Atomic(bool) is_child;         /* hint: a fork or clone made this process, and it is mended */
 static HZ_TLS bool ends_keeper;        /* owner; the thread is the process's first one */
 
 bool hz_keeper_runs(void) {
@@ -387,6 +387,21 @@ void hz_keeper_trust_filter(void) {
     hz_store_rlx(&trusts_filter, true); /* relaxed: hint */
 }
 
+/* Whether the calling thread belongs to this process, and not to a child of vfork, which shares the parent's memory,
+   and with it what the C library knows of the thread. In a child of clone(2) the C library still has the parent's
+   thread id. So there the process's number decides, unless a filter may have forbidden getpid when the child was
+   mended. */
+static bool is_of_this_process(void) {
+    hz_hooks_enter(); /* mends the child of a fork: its handlers, or code after clone(2), may come here first */
+    hz_hooks_leave();
+    uint32_t known = hz_load_rlx(&process); /* relaxed, both: hint */
+    if (hz_os_is_unfiltered() && known == 0)
+        known = hz_startup_get()->process;
+    if (known != 0)
+        return known == hz_os_process_id();
+    return hz_load_rlx(&is_child) || hz_os_thread_is_itself();
+}
+
 /* Sets the state to KEEPER_ENDS, unless it is KEEPER_CANNOT, and waits for the keeper's end. The calling thread then
    sets another state. Returns the state before. */
 static uint32_t keeper_end(void) {
@@ -412,11 +427,11 @@ static uint32_t keeper_end(void) {
     return seen;
 }
 
-/* Ends the keeper, and no other starts. False if none could have. */
+/* Ends the keeper, and no other starts. False if none could start anyway. */
 static bool end_for_good(enum reason why) {
     uint32_t stopped = STOPPED;
     if (keeper_end() == KEEPER_CANNOT) {
-        (void)hz_cas_strong_acq_rlx(&reason, &stopped, why); /* cas: hz_keeper_allow cannot take this one back */
+        (void)hz_cas_strong_acq_rlx(&reason, &stopped, why); /* cas: a stop becomes final */
         return false;
     }
     hz_store_rlx(&reason, why); /* relaxed, both: publishes nothing */
@@ -436,36 +451,26 @@ void hz_keeper_thread_ends(void) {
 }
 
 bool hz_keeper_stop(void) {
+    if (!is_of_this_process())
+        return true;
     return end_for_good(STOPPED) || hz_load_rlx(&reason) == STOPPED; /* relaxed: hint */
 }
 
 bool hz_keeper_allow(void) {
     uint32_t stopped = STOPPED;
     uint32_t cannot = KEEPER_CANNOT;
-    if (hz_cas_strong_acq_rlx(&reason, &stopped, NOT_NEEDED)) { /* cas, both */
-        (void)hz_cas_strong_acq_rlx(&state, &cannot, KEEPER_NONE);
-        hz_store_rlx(&hz_keeper_is_wanted, hz_registry_used() > 1); /* relaxed, both: hint */
+    /* relaxed, all: hint; cas, both. While another thread stops it, that thread comes second */
+    if (hz_load_rlx(&state) == KEEPER_CANNOT && hz_cas_strong_acq_rlx(&reason, &stopped, NOT_NEEDED)) {
+        if (!hz_cas_strong_acq_rlx(&state, &cannot, KEEPER_NONE))
+            hz_store_rlx(&reason, STOPPED);
+        hz_store_rlx(&hz_keeper_is_wanted, hz_registry_used() > 1);
     }
     return hz_load_rlx(&state) != KEEPER_CANNOT;
 }
 
-/* Whether the calling thread belongs to this process, and not to a child of vfork, which shares the parent's memory,
-   and with it what the C library knows of the thread. In a child of clone(2) the C library's knowledge is the parent's
-   too, so there the process's number tells, unless a filter may forbid to ask when the child is mended. */
-static bool is_of_this_process(void) {
-    hz_hooks_enter(); /* mends the child of a fork: its handlers, or code after clone(2), may come here first */
-    hz_hooks_leave();
-    uint32_t known = hz_load_rlx(&process); /* relaxed, both: hint */
-    if (hz_os_is_unfiltered() && known == 0)
-        known = hz_startup_get()->process;
-    if (known != 0)
-        return known == hz_os_process_id();
-    return hz_load_rlx(&is_child) || hz_os_thread_is_itself();
-}
-
 void hz_keeper_confine(void) {
     uint32_t stopped = STOPPED;
-    bool is_ours = is_of_this_process();
+    bool is_ours = hz_os_is_confined() || is_of_this_process();
     hz_os_usage_end(); /* a child of vfork does this to its parent too, which can do without */
     if (hz_os_is_confined() || !is_ours)
         return;

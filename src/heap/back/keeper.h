@@ -66,7 +66,7 @@ void hz_keeper_forbid(void);
 void hz_keeper_trust_filter(void);
 
 /* Ends the keeper and waits for its end; no other starts until hz_keeper_allow. Any thread, outside malloc and free.
-   False if the process may have none anyway. */
+   Both return false if the process can have no keeper (forbidden, confined, first thread ended). */
 bool hz_keeper_stop(void);
 bool hz_keeper_allow(void);
 
@@ -74,9 +74,9 @@ bool hz_keeper_allow(void);
    for its end. No other keeper starts. Any thread, outside malloc and free. */
 void hz_keeper_confine(void);
 
-/* Ends the keeper and waits for its end, because the program must have one thread, or has no room for another. True if
-   there was a keeper. Only then the caller calls hz_keeper_resume, which starts another one: at once with `soon`,
-   otherwise after a pause. Any thread, outside malloc and free. */
+/* Ends the keeper and waits for its end, because the program must have one thread, gives up rights, or has no room for
+   another. True if there was a keeper. Only then the caller calls hz_keeper_resume, which starts another one: at once
+   with `soon`, otherwise after a pause. Any thread, outside malloc and free. */
 bool hz_keeper_suspend(void);
 void hz_keeper_resume(bool soon);
 

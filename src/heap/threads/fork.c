@@ -64,7 +64,7 @@ void hz_heap_settle_fork(void) {
     hz_cpu_bins_settle_fork();
     /* relaxed, all: one thread. A parked thread joins when it resumes, but not one that the keeper was about to park */
     hz_pressure_after_fork(self != NULL && !hz_load_rlx(&self->parking.parked));
-    if (hz_startup_get()->is_known) /* else it would not have been said for the parent either */
+    if (hz_startup_get()->is_known) /* else nothing was noted for the parent either */
         hz_os_note_single_thread();
     hz_keeper_after_fork();
     for (struct hz_shard *shard = hz_shard_get(0); shard != NULL; shard = hz_shard_next(shard))

@@ -64,7 +64,7 @@ static struct hz_thread_block *attach(void) {
     if (hz_load_rlx(&was_called))   /* relaxed, all: hint */
         hz_init_follow_cpus(false); /* a filter may have come unseen */
     if (!thread_ending && hz_load_rlx(&was_called)) {
-        hz_os_note_threads(); /* it may have started unseen */
+        hz_os_note_threads(); /* this thread may have started unseen */
         if (!hz_keeper_runs())
             hz_store_rlx(&hz_keeper_is_wanted, true);
     }

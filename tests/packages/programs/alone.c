@@ -1,6 +1,6 @@
 /*
- * alone.c - with the prefix archive: a filter for all threads that kills for what only the keeper calls, or a call that
- * needs a process with one thread. "unannounced": without telling the library.
+ * alone.c - with the prefix archive: installs a filter that kills for the keeper's calls, or makes a call that needs
+ * one thread. "unannounced": without telling the library.
  */
 #include <hakozuna/hakozuna.h>
 
@@ -42,7 +42,7 @@ static int in_thread(void) {
     return error != 0 ? error : pthread_join(thread, NULL);
 }
 
-/* Kills for membarrier, mincore and a wait with a timeout, which the keeper makes and no thread of this program. */
+/* Kills for membarrier, mincore, openat and getrusage: the keeper calls them, this program does not. */
 static int confine(void) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),

@@ -1,4 +1,4 @@
-/* host.c - opens plugin.c, calls it, closes it, and says whether the thread in it goes on. */
+/* host.c - opens plugin.c, calls it, closes it, and says whether the keeper in it goes on. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

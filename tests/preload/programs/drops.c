@@ -1,6 +1,6 @@
 /* A process that gives up rights or namespaces, one of them for each line that it reads, and answers with the error.
  *
- *   drops THREADS          starts so many threads, which end before the first line, or with "stay" behind it go on
+ *   drops THREADS          starts threads. They end before the first line; with "stay" they go on
  *   drops filtered ...     first installs a filter that allows everything, and starts itself anew
  *   drops killing ...      the same with a filter that ends the thread which calls close_range
  */

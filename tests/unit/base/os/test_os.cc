@@ -245,7 +245,7 @@ TEST(OsRenew, LeavesTheMemoryIfItIsRefused) {
 bool is_older_kernel;
 bool refuses_maps;
 
-/* The C library's. */
+/* The C library's syscall. */
 long real_call(long number, const long *arguments) {
     typedef long function(long, ...);
     static auto *const next = reinterpret_cast<function *>(dlsym(RTLD_NEXT, "syscall"));

@@ -122,7 +122,7 @@ TEST(Keeper, StopsUntilItIsAllowed) {
 
 class KeeperAndTheGroup : public unit::Folder {};
 
-/* Later nobody can look at what is beside the heap, which may have gone by then. */
+/* Later nobody can look at what is beside the heap, and it may be gone. */
 TEST_F(KeeperAndTheGroup, ForgetsInASandboxWhatIsBesideTheHeap) {
     constexpr size_t max = 800 * support::MiB;
     write("groups", "0::/a\n");
