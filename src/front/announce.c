@@ -12,7 +12,10 @@
 #include "heap/back/keeper.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <linux/seccomp.h>
+#include <sched.h>
+#include <string.h>
 #include <sys/prctl.h>
 
 void hz_announce_filter(void) {
@@ -45,23 +48,14 @@ long hz_announce_answer(long result) {
 
 /* ---- calls that change one thread ------------------------------------------------------------------ */
 
-/* Without calls that a thread can undo, since servers make them for each request: setfsuid, setfsgid, and those that
- * pass -1. These are raw system calls: the C library's setuid and the like change all threads. */
-bool hz_announce_is_of_thread(long number, long first, long second, long third) {
+/* Calls after which nobody can tell whether the thread has given something up for good. */
+static bool is_for_good(long number, long first, long second) {
     switch (number) {
     case SYS_unshare:
+        return first != CLONE_NEWPID; /* which changes nothing but the thread's future children */
     case SYS_setns:
-    case SYS_capset:
-    case SYS_setuid:
-    case SYS_setgid:
     case SYS_landlock_restrict_self:
         return true;
-    case SYS_setreuid:
-    case SYS_setregid:
-        return (int)first != -1 && (int)second != -1;
-    case SYS_setresuid:
-    case SYS_setresgid:
-        return (int)first != -1 && (int)second != -1 && (int)third != -1;
     case SYS_prctl:
         return first == PR_CAPBSET_DROP || first == PR_SET_SECUREBITS ||
                (first == PR_CAP_AMBIENT && second != PR_CAP_AMBIENT_IS_SET);
@@ -70,27 +64,85 @@ bool hz_announce_is_of_thread(long number, long first, long second, long third) 
     }
 }
 
-/* Whether the program has no thread beside the calling one. */
+/* Calls that servers also make for each request, and then undo. They are raw system calls but for capset: the C
+   library's setuid and the like change all threads. */
+static bool can_be_undone(long number) {
+    switch (number) {
+    case SYS_capset:
+    case SYS_setuid:
+    case SYS_setgid:
+    case SYS_setreuid:
+    case SYS_setregid:
+    case SYS_setresuid:
+    case SYS_setresgid:
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool hz_announce_is_of_thread(long number, long first, long second) {
+    return is_for_good(number, first, second) || can_be_undone(number);
+}
+
+/* What a thread can get back by itself as long as it has it. */
+struct rights {
+    struct __user_cap_data_struct capabilities[_LINUX_CAPABILITY_U32S_3];
+    uint32_t ids[2][3]; /* of the user and the group: real, effective, saved */
+};
+
+static void rights_get(struct rights *rights) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    memset(rights, 0, sizeof(*rights)); /* none of the calls fails for valid addresses */
+    (void)HZ_SYSCALL(SYS_capget, &header, rights->capabilities, 0);
+    (void)HZ_SYSCALL(SYS_getresuid, &rights->ids[0][0], &rights->ids[0][1], &rights->ids[0][2]);
+    (void)HZ_SYSCALL(SYS_getresgid, &rights->ids[1][0], &rights->ids[1][1], &rights->ids[1][2]);
+}
+
+static bool has_id(const uint32_t *ids, uint32_t id) {
+    return ids[0] == id || ids[1] == id || ids[2] == id;
+}
+
+/* root gets any id back. */
+static bool are_given_up(const struct rights *before) {
+    struct rights now;
+    bool is_lost = false;
+    rights_get(&now);
+    for (unsigned kind = 0; kind < HZ_ARRAY_LENGTH(now.ids) && !has_id(now.ids[0], 0); kind++)
+        for (unsigned i = 0; i < HZ_ARRAY_LENGTH(now.ids[kind]); i++)
+            is_lost |= !has_id(now.ids[kind], before->ids[kind][i]);
+    for (unsigned i = 0; i < HZ_ARRAY_LENGTH(now.capabilities); i++)
+        is_lost |= (before->capabilities[i].permitted & ~now.capabilities[i].permitted) != 0;
+    return is_lost;
+}
+
+static bool has_ours(void) {
+    return hz_reporter_threads() != 0 || hz_keeper_runs();
+}
+
+/* Whether no other thread of the program is attached, and so probably none exists. */
+static bool is_probably_alone(void) {
+    return hz_registry_used() <= 1 + (size_t)hz_keeper_runs();
+}
+
 static bool is_alone_with_ours(void) {
     struct hz_process self;
-    if (hz_registry_used() > 1 + (size_t)hz_keeper_runs())
+    if (!is_probably_alone() || !hz_keeper_is_of_this_process())
         return false;
     hz_process_get(&self);
     return !self.is_known || self.threads <= 1 + hz_reporter_threads() + (size_t)hz_keeper_runs();
 }
 
-/* Whether it can be a second thread that is in the way; EUSERS: for namespaces of time. The kernel also says EINVAL
-   where it knows no such flag. */
-static bool is_of_threads(long number, long result) {
-    return (number == SYS_unshare || number == SYS_setns) && (result == -EINVAL || result == -EUSERS);
-}
-
+/* Signals wait, so that a handler finds the threads that it wakes. */
 struct hz_announced hz_announce_begin(void) {
-    struct hz_announced ended = {false, false};
-    if ((hz_reporter_threads() != 0 || hz_keeper_runs()) && is_alone_with_ours()) {
-        ended.reporter = hz_reporter_confine();
-        ended.keeper = hz_keeper_suspend();
-    }
+    struct hz_announced ended = {.reporter = false};
+    if (!has_ours() || !is_alone_with_ours())
+        return ended;
+    ended.signals = hz_os_signals_block();
+    ended.reporter = hz_reporter_confine();
+    ended.keeper = hz_keeper_suspend();
+    if (!ended.reporter && !ended.keeper)
+        hz_os_signals_restore(ended.signals);
     return ended;
 }
 
@@ -100,20 +152,48 @@ void hz_announce_end(struct hz_announced ended) {
         hz_keeper_resume(true);
     if (ended.reporter)
         hz_reporter_start_again();
+    if (ended.reporter || ended.keeper)
+        hz_os_signals_restore(ended.signals);
     errno = saved;
 }
 
-/* The kernel counts a joined thread for a moment longer. Nothing tells when that moment is over, so the call is
-   repeated. */
-long hz_announce_of_thread(long number, long first, long second, long third) {
+/* Whether it can be a second thread that is in the way; EUSERS: for namespaces of time. The kernel also says EINVAL
+   where it knows no such flag. */
+static bool is_of_threads(long number, long result) {
+    return (number == SYS_unshare || number == SYS_setns) && (result == -EINVAL || result == -EUSERS);
+}
+
+/* The kernel counts a joined thread for a moment longer, the program's or ours. Nothing tells when that moment is over,
+   so the call is repeated. */
+static long call_for_good(long number, long first, long second, long third) {
     enum { TRIES = 100, PAUSE_MS = 1 };
     const uint32_t never_changes = 0;
-    struct hz_announced ended = hz_announce_begin();
+    struct hz_announced ended = {.reporter = false};
+    if (is_for_good(number, first, second))
+        ended = hz_announce_begin();
     long result = HZ_SYSCALL(number, first, second, third);
-    for (unsigned i = 1; i < TRIES && (ended.keeper || ended.reporter) && is_of_threads(number, result); i++) {
+    for (unsigned i = 1; i < TRIES && is_of_threads(number, result); i++) {
+        bool has_ended = ended.keeper || ended.reporter;
+        if (!has_ended && !(has_ours() && is_probably_alone()))
+            break;
         hz_os_wait_ms(&never_changes, 0, PAUSE_MS);
+        if (!has_ended)
+            ended = hz_announce_begin();
         result = HZ_SYSCALL(number, first, second, third);
     }
     hz_announce_end(ended);
+    return result;
+}
+
+long hz_announce_of_thread(long number, long first, long second, long third) {
+    struct rights before;
+    if (!has_ours() || !is_probably_alone())
+        return hz_announce_answer(HZ_SYSCALL(number, first, second, third));
+    if (!can_be_undone(number))
+        return hz_announce_answer(call_for_good(number, first, second, third));
+    rights_get(&before);
+    long result = HZ_SYSCALL(number, first, second, third);
+    if (are_given_up(&before))
+        hz_announce_end(hz_announce_begin());
     return hz_announce_answer(result);
 }

@@ -18,20 +18,22 @@ void hz_announce_if_filter(long number, long first, long second, long third);
 /* Whether the call changes namespaces, root or rights of the calling thread only: unshare, setns, capset and the like.
    The library's threads would keep what the program gives up, and a few such calls are refused while there are other
    threads. */
-bool hz_announce_is_of_thread(long number, long first, long second, long third);
+bool hz_announce_is_of_thread(long number, long first, long second);
 
-/* Around such a call: if the program has no other thread, the library's own end before, and start again after it, with
- * the calling thread's new rights. Any thread, outside malloc and free. */
+/* Makes such a call (not prctl). If the program has no other thread, the library's own end before it and start again
+   after it, with the calling thread's new rights. capset and the calls that set ids are looked at afterwards: if they
+   gave up nothing for good, nothing happens. Returns as the C library's functions do: -1 with errno. Any thread,
+   outside malloc and free. */
+long hz_announce_of_thread(long number, long first, long second, long third);
+
+/* Around a call of prctl that is such a call. */
 struct hz_announced {
     bool reporter;
     bool keeper;
+    uint64_t signals; /* that the thread had blocked */
 };
 struct hz_announced hz_announce_begin(void);
 void hz_announce_end(struct hz_announced ended);
-
-/* Makes such a call (not prctl, at most three arguments) between the two. Returns as the C
-   library's functions do: -1 with errno. */
-long hz_announce_of_thread(long number, long first, long second, long third);
 
 /* The result of a system call as the C library's functions give it: -1 with errno if it is an error. */
 long hz_announce_answer(long result);

@@ -64,7 +64,7 @@ __attribute__((constructor(HZ_PRIORITY_EARLY))) static void library_load(void) {
     hz_life_load();
     if (hz_os_is_first_thread()) {
         hz_keeper_follow_first();
-        if (getauxval(AT_SECURE) != 0)
+        if (getauxval(AT_SECURE) != 0 && !hz_os_has_threads()) /* another one could be in getenv */
             variables_remove();
     }
     if (background == NULL)

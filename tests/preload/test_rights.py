@@ -41,7 +41,9 @@ class Dropper:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
-        assert process.stdout.readline() == "ready\n", process.stderr.read()
+        word, _, pid = process.stdout.readline().partition(" ")
+        assert word == "ready", process.stderr.read()
+        self.pid = int(pid)
 
     def ask(self, line: str) -> int:
         self.process.stdin.write(line + "\n")
@@ -51,7 +53,7 @@ class Dropper:
     def ours(self) -> dict[str, int]:
         """The library's threads."""
         found = {}
-        for path in Path(f"/proc/{self.process.pid}/task").iterdir():
+        for path in Path(f"/proc/{self.pid}/task").iterdir():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it may end meanwhile
                 found[(path / "comm").read_text().strip()] = int(path.name)
         return {name: task for name, task in found.items() if name.startswith("hakozuna")}
@@ -64,7 +66,7 @@ class Dropper:
         return self.ours()
 
     def tasks(self) -> set[str]:
-        return set(os.listdir(f"/proc/{self.process.pid}/task"))
+        return set(os.listdir(f"/proc/{self.pid}/task"))
 
     def wait_for_tasks(self, count: int) -> set[str]:
         end = time.monotonic() + DEADLINE_SECONDS
@@ -74,16 +76,16 @@ class Dropper:
         return self.tasks()
 
     def rights(self, task: int) -> dict[str, str]:
-        folder = Path(f"/proc/{self.process.pid}/task/{task}")
+        folder = Path(f"/proc/{self.pid}/task/{task}")
         lines = (line.partition(":") for line in (folder / "status").read_text().splitlines())
         found = {key: value.strip() for key, _, value in lines if key.startswith(("Cap", "Uid", "Gid", "NoNewPrivs"))}
         return found | {space: os.readlink(folder / "ns" / space) for space in ("uts", "mnt", "net", "user")}
 
 
 @contextlib.contextmanager
-def begun(program: Path, library: Path, folder: Path, *words: str, stats: bool = False) -> Iterator[Dropper]:
+def begun(program: Path, library: Path, folder: Path, *words: str, stats: bool | str = False) -> Iterator[Dropper]:
     folder.chmod(0o700)
-    asked = {"HAKOZUNA_STATS": "listen,signal=USR2,text", "XDG_RUNTIME_DIR": str(folder)} if stats else {}
+    asked = {"HAKOZUNA_STATS": "listen,signal=USR2,text" if stats is True else stats, "XDG_RUNTIME_DIR": str(folder)} if stats else {}
     process = subprocess.Popen(
         [program, *words], env=clean_environment() | {"LD_PRELOAD": str(library)} | asked,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -104,11 +106,11 @@ def test_our_threads_keep_nothing(library: Path, program: Path, tmp_path: Path, 
     threads, names = which
     with begun(program, library, tmp_path, threads, stats="hakozuna-ask" in names) as dropper:
         before = dropper.wait_for(names)
-        rights_before = dropper.rights(dropper.process.pid)
+        rights_before = dropper.rights(dropper.pid)
         if (error := dropper.ask(call)) != 0:
             pytest.skip(f"the kernel refuses {call}: {os.strerror(error)}")
         after = dropper.wait_for(names)
-        rights = dropper.rights(dropper.process.pid)
+        rights = dropper.rights(dropper.pid)
         assert call in INVISIBLE or rights != rights_before, "the call has an effect"
         assert all(dropper.rights(task) == rights for task in after.values())
         assert not set(before.values()) & set(after.values()), "they have started anew"
@@ -119,22 +121,45 @@ def test_they_answer_afterwards(library: Path, program: Path, tmp_path: Path) ->
         assert dropper.ask("bounding") == 0
         dropper.wait_for(REPORTERS[1])
 
-        answer = subprocess.run([ROOT / "build/bin/hakozuna", "stats", str(dropper.process.pid)], capture_output=True, text=True, timeout=60)
+        answer = subprocess.run([ROOT / "build/bin/hakozuna", "stats", str(dropper.pid)], capture_output=True, text=True, timeout=60)
         assert answer.returncode == 0 and "hakozuna" in answer.stdout, answer.stderr
 
 
-@pytest.mark.parametrize("words", [("2", "stay"), ("2",), ("filtered", "2", "stay")], ids=" ".join)
-@pytest.mark.parametrize("call", ["probe", "borrow-ids", "vfork-unshare", "vfork-prctl"])
+CALMS = ["probe", "borrow-ids", "borrow-capability", "unshare-pid", "vfork-unshare", "vfork-bounding", "vfork-prctl"]
+
+
+@pytest.mark.parametrize("words", [("2", "stay"), ("2",), ("filtered", "2", "stay"), ("forked", "2"), ("filtered", "forked", "2")], ids=" ".join)
+@pytest.mark.parametrize("call", CALMS)
 def test_calls_that_give_up_nothing_leave_the_keeper(library: Path, program: Path, tmp_path: Path, call: str, words: tuple[str, ...]) -> None:
     """A question to the kernel, ids for a moment, and calls of a child of vfork, since it shares the memory."""
     with begun(program, library, tmp_path, *words) as dropper:
         if "filtered" in words:  # under a filter the keeper has no name
-            before = dropper.wait_for_tasks(1 + 2 + 1)
+            before = dropper.wait_for_tasks(1 + 2 * ("stay" in words) + 1)
         else:
             dropper.wait_for(KEEPER[1])
             before = dropper.tasks()
         assert dropper.ask(call) == 0
         assert dropper.tasks() == before
+        if call != "unshare-pid":
+            assert dropper.ask("unshare") == 0, "it goes on"
+
+
+@pytest.mark.parametrize("call", ["borrow-ids", "borrow-capability", "unshare-pid"])
+def test_calls_that_give_up_nothing_leave_the_reporters(library: Path, program: Path, tmp_path: Path, call: str) -> None:
+    with begun(program, library, tmp_path, "0", stats=True) as dropper:
+        before = dropper.wait_for(REPORTERS[1])
+        assert dropper.ask(call) == 0
+        assert dropper.ours() == before
+
+
+def test_reports_come_in_time_whatever_is_given_up(library: Path, program: Path, tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
+    with begun(program, library, tmp_path, "0", stats=f"every=1,json,file={reports}") as dropper:
+        end = time.monotonic() + 4
+        while time.monotonic() < end:
+            assert dropper.ask("bounding") == 0
+            time.sleep(0.1)
+        assert len(reports.read_text().splitlines()) >= 2
 
 
 @pytest.mark.parametrize("call", ["unshare", "capset", "bounding"])
@@ -144,6 +169,11 @@ def test_a_program_with_other_threads(library: Path, program: Path, tmp_path: Pa
         before = dropper.wait_for(KEEPER[1])
         assert dropper.ask(call) == 0
         assert dropper.ours() == before
+
+
+def test_a_fork_in_a_confined_process(library: Path, program: Path, tmp_path: Path) -> None:
+    with begun(program, library, tmp_path, "0") as dropper:
+        assert dropper.ask("fork-without-futex") == 0
 
 
 def test_a_filter_that_ends_the_listener(library: Path, program: Path, tmp_path: Path) -> None:

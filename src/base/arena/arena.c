@@ -643,10 +643,10 @@ static void tail_renew(char *tail, size_t bytes) {
 /* Resizes a block within its region. A block that needs no more units stays there, even if a new block of its size
  * would be mapped alone. */
 static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t bytes, bool is_altered) {
+    if (bytes > old_bytes && hz_direct_is_alone(bytes))
+        return false;
     unsigned old_units = hz_direct_units(old_bytes);
     unsigned units = hz_direct_units(bytes);
-    if (units > old_units && hz_direct_is_alone(bytes))
-        return false;
     if (units > old_units) /* the units behind it may be those of a block in the cache */
         return hz_region_grow(region, base, old_units, units - old_units) ||
                (cache_empty() && hz_region_grow(region, base, old_units, units - old_units));
@@ -660,20 +660,23 @@ static bool region_resize(uint32_t region, char *base, size_t old_bytes, size_t 
     return true;
 }
 
-/* Moves the pages of a block to a mapping of its own. */
+/* Moves the pages of a block to a mapping of its own. `old_bytes`, in whole units, can be more than `bytes`. The rest
+   is cut off only after the move: the kernel would cut it off before, and might then refuse the move. */
 static bool direct_move(struct hz_segment *segment, char *base, size_t old_bytes, size_t bytes) {
+    size_t room = hz_max(old_bytes, bytes);
     if (bytes > old_bytes && bytes - old_bytes >= PROBE_BYTES && !hz_space_can_map(bytes - old_bytes))
         return false;
     hz_lock_acquire(&hz_arena.lock);
-    char *target = hz_space_get_locked(bytes, HZ_SEGMENT_BYTES, false);
+    char *target = hz_space_get_locked(room, HZ_SEGMENT_BYTES, false);
     bool done = target != NULL && hz_space_tables_open_locked(target, HZ_PAGE_BYTES);
     if (target != NULL && !done)
-        (void)hz_os_unmap(target, bytes);
-    done = done && hz_os_remap(base, old_bytes, bytes, target) != NULL; /* if refused, the target is given up */
+        (void)hz_os_unmap(target, room);
+    done = done && hz_os_remap(base, old_bytes, room, target) != NULL; /* if refused, the target is given up */
     if (done) {
         unpublish(segment);
         hz_store_rlx(&segment->region, 0); /* relaxed: published by publish */
         publish(segment, target, HZ_SEGMENT_DIRECT);
+        hz_os_unmap_within(target + bytes, target + room);
     }
     hz_lock_release(&hz_arena.lock);
     return done;

@@ -17,6 +17,7 @@ static _Atomic(bool) fork_hooked;  /* hint: some thread has hooked fork */
 static _Atomic(fork_function *) tell_after_fork;  /* const after the first store: all threads store the same */
 static _Atomic(fork_function *) tell_settle_fork; /* const after the first store */
 static _Atomic(uint64_t) forked_at_ms;            /* hint; 0: never */
+static _Atomic(bool) is_cloned;                   /* hint: no fork's handler has run in this process */
 static HZ_TLS bool installing;                    /* owner */
 
 struct hz_hooks_page hz_hooks_page;
@@ -25,6 +26,7 @@ static _Atomic(bool) page_is_used; /* sync: hooks; set after the page's state, s
 HZ_TLS struct hz_hooks_thread hz_hooks_thread;
 
 enum { GATE_FORKLESS = 1, GATE_FORK = 2, GATE_MS = 1000 };
+#define GATE_WAITS (UINT32_C(1) << 31) /* a thread may sleep */
 
 /* sync: hooks; GATE_FORKLESS while a thread forbids forks, plus GATE_FORK for each fork under way. One word, so of two
  * threads at least one sees the other. */
@@ -63,27 +65,34 @@ static uint32_t gate_await(uint32_t bits) {
     uint64_t until = hz_os_now_ms() + GATE_MS;
     uint32_t seen = hz_load_acq(&fork_gate); /* sync: hooks, partner hz_hooks_forkless_end */
     for (uint64_t now; (seen & bits) != 0 && (now = hz_os_now_ms()) < until;) {
-        hz_os_wait_ms(&fork_gate, seen, (uint32_t)(until - now));
+        (void)hz_or_rlx(&fork_gate, GATE_WAITS); /* relaxed: no data is behind it */
+        hz_os_wait_ms(&fork_gate, seen | GATE_WAITS, (uint32_t)(until - now));
         seen = hz_load_acq(&fork_gate); /* sync: hooks, partner hz_hooks_forkless_end */
     }
     return seen;
 }
 
+/* No system call if nobody waits: a filter can forbid it. */
+static void gate_wake(uint32_t before) {
+    if ((before & GATE_WAITS) == 0)
+        return;
+    (void)hz_and_rlx(&fork_gate, ~GATE_WAITS); /* relaxed: who waits on sets it again */
+    hz_os_wake(&fork_gate, INT_MAX);
+}
+
 /* Not in a fork handler: it would wait for its own fork. */
 void hz_hooks_forkless_begin(void) {
-    uint32_t none = 0;
-    while (hz_hooks_thread.forking == 0 && !hz_hooks_thread.is_forkless && gate_await(UINT32_MAX) == 0) {
-        hz_hooks_thread.is_forkless = hz_cas_strong_acq_rlx(&fork_gate, &none, GATE_FORKLESS); /* cas */
-        none = 0;
-    }
+    uint32_t seen;
+    while (hz_hooks_thread.forking == 0 && !hz_hooks_thread.is_forkless &&
+           ((seen = gate_await(~GATE_WAITS)) & ~GATE_WAITS) == 0)
+        hz_hooks_thread.is_forkless = hz_cas_strong_acq_rlx(&fork_gate, &seen, seen | GATE_FORKLESS); /* cas */
 }
 
 void hz_hooks_forkless_end(void) {
     if (!hz_hooks_thread.is_forkless)
         return;
     hz_hooks_thread.is_forkless = false;
-    (void)hz_and_rel(&fork_gate, ~(uint32_t)GATE_FORKLESS); /* sync: hooks, partner gate_await */
-    hz_os_wake(&fork_gate, INT_MAX);
+    gate_wake(hz_and_rel(&fork_gate, ~(uint32_t)GATE_FORKLESS)); /* sync: hooks, partner gate_await */
 }
 
 /* Several threads may begin to use the page at the same time. */
@@ -107,9 +116,11 @@ static void child_tell(void) {
     else
         thread->is_due = true;
     thread->is_mending = false;
+    bool can_be_awaited = hz_load_rlx(&hz_hooks_page.state) == HZ_HOOKS_MENDING; /* relaxed: this thread's */
     hz_store_rel(&hz_hooks_page.state,
                  HZ_HOOKS_CALM + HZ_HOOKS_FORK * thread->forking); /* sync: hooks, partner await */
-    hz_os_wake(&hz_hooks_page.state, INT_MAX);
+    if (can_be_awaited)
+        hz_os_wake(&hz_hooks_page.state, INT_MAX);
 }
 
 /* Waits while another thread mends the child. A child of clone(2) can have several threads before one comes here. */
@@ -131,6 +142,7 @@ void hz_hooks_look(void) {
         return;
     if (hz_cas_strong_acq_rlx(&hz_hooks_page.state, &none, HZ_HOOKS_MENDING)) { /* cas: picks the thread that mends */
         thread->is_told = thread->forking != 0;
+        hz_store_rlx(&is_cloned, thread->forking == 0); /* relaxed: hint */
         child_tell();
     } else if (none == HZ_HOOKS_MENDING) {
         await();
@@ -146,7 +158,12 @@ static void before_fork(void) {
     hz_add_rlx(&hz_hooks_page.state, HZ_HOOKS_FORK); /* relaxed: hint. This thread's handlers see it */
     hz_store_rlx(&forked_at_ms, hz_os_now_ms());     /* relaxed: hint */
     hz_add_rlx(&fork_gate, GATE_FORK);               /* relaxed: no data is behind it */
-    (void)gate_await(GATE_FORKLESS);
+    if (!hz_hooks_thread.is_forkless)                /* a signal handler would wait for its own thread */
+        (void)gate_await(GATE_FORKLESS);
+}
+
+bool hz_hooks_is_cloned(void) {
+    return hz_load_rlx(&is_cloned); /* relaxed: hint */
 }
 
 uint64_t hz_hooks_forked_at_ms(void) {
@@ -156,8 +173,7 @@ uint64_t hz_hooks_forked_at_ms(void) {
 static void after_fork_in_parent(void) {
     hz_hooks_thread.forking--;
     hz_sub_rlx(&hz_hooks_page.state, HZ_HOOKS_FORK); /* relaxed, both: as in before_fork */
-    hz_sub_rlx(&fork_gate, GATE_FORK);
-    hz_os_wake(&fork_gate, INT_MAX);
+    gate_wake(hz_sub_rlx(&fork_gate, GATE_FORK));
 }
 
 /* is_told can be true although the page is zero: in the child of a child that a handler has made by clone(2). */
@@ -170,6 +186,7 @@ static void after_fork_in_child(void) {
         hz_sub_rlx(&hz_hooks_page.state, HZ_HOOKS_FORK);
         hz_sub_rlx(&fork_gate, GATE_FORK);
     } else {
+        hz_store_rlx(&is_cloned, false); /* relaxed: hint */
         child_tell();
     }
 }

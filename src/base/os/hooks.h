@@ -59,6 +59,10 @@ bool hz_hooks_arm_exit(void *value);
    thread. */
 uint64_t hz_hooks_forked_at_ms(void);
 
+/* Whether the process is a child with a copy of the memory that ran no handlers of fork, so that the C library may not
+   know that it is one. Hint; any thread. */
+bool hz_hooks_is_cloned(void);
+
 /* Out of line, for the two functions below. */
 void hz_hooks_look(void);
 void hz_hooks_settle(void);

@@ -158,7 +158,11 @@ bool hz_os_is_first_thread(void);
  * before 2.32): the last note below; false before the first. */
 bool hz_os_is_single_threaded(void);
 
-/* Notes for it: the process has one thread (at load, in a fork's child); a thread is about to start. */
+/* Whether a second thread has started, as far as the C library knows; false where it does not say. */
+bool hz_os_has_threads(void);
+
+/* Notes for hz_os_is_single_threaded: the process has one thread (at load, in a fork's child); a thread is about to
+ * start. */
 void hz_os_note_single_thread(void);
 void hz_os_note_threads(void);
 

@@ -558,6 +558,10 @@ bool hz_os_is_single_threaded(void) {
     return __libc_single_threaded != 0;
 }
 
+bool hz_os_has_threads(void) {
+    return &__libc_single_threaded != NULL && __libc_single_threaded == 0;
+}
+
 void hz_os_note_single_thread(void) {
     hz_store_rlx(&single_thread_noted, true); /* relaxed: hint */
 }

@@ -528,16 +528,18 @@ bool hz_listener_start(const char *runtime_folder, const struct hz_listener_duti
         listening.refusal.error = error;
         return listener_failed(refusal);
     }
-    while (hz_load_acq(&listener_phase) == LISTENER_STARTING && /* sync: listener, partner listener_main */
-           pthread_kill(listening.thread, 0) == 0)
+    while (hz_load_acq(&listener_phase) == LISTENER_STARTING) { /* sync: listener, partner listener_main */
+        bool is_gone = pthread_kill(listening.thread, 0) != 0;
+        if (is_gone && hz_load_acq(&listener_phase) == LISTENER_STARTING) { /* sync: listener, as above */
+            listening.refusal.what = "a thread, which a filter has ended";
+            listening.refusal.error = EPERM;
+            return listener_failed(refusal); /* not joined: under musl that would never return */
+        }
         hz_os_wait_ms(&listener_phase, LISTENER_STARTING, START_LOOK_MS);
+    }
     if (hz_listener_runs())
         return true;
-    (void)pthread_join(listening.thread, NULL);              /* cannot fail: only this thread joins it */
-    if (hz_load_rlx(&listener_phase) == LISTENER_STARTING) { /* relaxed: joined */
-        listening.refusal.what = "a thread, which a filter has ended";
-        listening.refusal.error = EPERM;
-    }
+    (void)pthread_join(listening.thread, NULL); /* cannot fail: only this thread joins it */
     return listener_failed(refusal);
 }
 

@@ -15,8 +15,8 @@ HZ_EXPORT prctl_function archive_prctl __asm__("prctl");
 
 int archive_prctl(int option, unsigned long first, unsigned long second, unsigned long third, unsigned long fourth) {
     hz_announce_if_filter(SYS_prctl, option, (long)first, (long)second);
-    bool is_of_thread = hz_announce_is_of_thread(SYS_prctl, option, (long)first, (long)second);
-    struct hz_announced ended = is_of_thread ? hz_announce_begin() : (struct hz_announced){false, false};
+    bool is_of_thread = hz_announce_is_of_thread(SYS_prctl, option, (long)first);
+    struct hz_announced ended = is_of_thread ? hz_announce_begin() : (struct hz_announced){.reporter = false};
     long result = hz_announce_answer(HZ_SYSCALL6(SYS_prctl, option, first, second, third, fourth, 0));
     hz_announce_end(ended);
     return (int)result;

@@ -31,7 +31,7 @@ __attribute__((visibility("default"))) int prctl(int option, ...) {
         arguments[i] = va_arg(list, unsigned long);
     va_end(list);
     hz_announce_if_filter(SYS_prctl, option, (long)arguments[0], (long)arguments[1]);
-    if (!hz_announce_is_of_thread(SYS_prctl, option, (long)arguments[0], (long)arguments[1]))
+    if (!hz_announce_is_of_thread(SYS_prctl, option, (long)arguments[0]))
         return prctl_next(option, arguments);
     struct hz_announced ended = hz_announce_begin();
     int result = prctl_next(option, arguments);

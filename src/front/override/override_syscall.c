@@ -29,7 +29,7 @@ static long call_of_thread(long number, long first, long second, long third, lon
 /* The last call is a jump, so a call that returns twice, or on another stack, works as in the C library. */
 long override_syscall(HZ_SYSCALL_PARAMETERS) {
     hz_announce_if_filter(number, first, second, third);
-    if (HZ_UNLIKELY(hz_announce_is_of_thread(number, first, second, third)))
+    if (HZ_UNLIKELY(hz_announce_is_of_thread(number, first, second)))
         return call_of_thread(number, first, second, third, fourth, fifth);
     hz_altering_note(number, first, second, third, fourth, fifth);
     syscall_function *next = (syscall_function *)hz_symbols_next(HZ_SYMBOL_SYSCALL);

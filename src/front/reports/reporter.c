@@ -250,15 +250,16 @@ static bool is_asked_meanwhile(void) {
 /* ---- asked at the socket ------------------------------------------------------------------------------ */
 
 /* Starts the listener if a variable asks for it. The process has one thread. False when nothing listens. */
-static bool listener_begin(void) {
+static bool listener_begin(bool is_said) {
     struct hz_listener_refusal refusal;
     for (unsigned i = 0; i < HZ_REQUESTS; i++) {
         if (!subjects[i].wish.listens || hz_os_is_confined())
             continue;
         if (hz_listener_start(runtime_folder, &hz_answer_duties, &refusal))
             return true;
-        reporter_say("hakozuna: %s: cannot listen in '%s': %s: error %d\n", subjects[i].variable, refusal.folder,
-                     refusal.what, refusal.error);
+        if (is_said)
+            reporter_say("hakozuna: %s: cannot listen in '%s': %s: error %d\n", subjects[i].variable, refusal.folder,
+                         refusal.what, refusal.error);
         return false;
     }
     return false;
@@ -437,7 +438,8 @@ static void *reporter_main(void *unused) {
     hz_worker_begin("hakozuna-stats");
     signals_unblock();
     for (unsigned i = 0; i < HZ_REQUESTS; i++)
-        due_set(&subjects[i], hz_os_now_ms());
+        if (subjects[i].due_ms == 0) /* not if this thread goes on where another one has ended */
+            due_set(&subjects[i], hz_os_now_ms());
     while (((seen = reporter_wait()) & ASKED_END) == 0) {
         reports_write(seen);
         if (seen & ASKED_TERM)
@@ -464,28 +466,27 @@ static bool wants_term(void) {
 }
 
 /* Starts the thread, if the requests need it. The process has one thread. False when there is none. */
-static bool reporter_thread_start(bool on_term) {
+static bool reporter_thread_start(bool on_term, bool is_said) {
     if (!is_asked_meanwhile() && !on_term)
         return false;
     bool has_started = hz_worker_start(&reporter_thread, reporter_main) == 0;
     hz_store_rlx(&has_thread, has_started); /* relaxed: one thread */
     for (unsigned i = 0; i < HZ_REQUESTS; i++)
-        if (!has_started && hz_request_is_any(&subjects[i].wish))
+        if (!has_started && is_said && hz_request_is_any(&subjects[i].wish))
             reporter_say("hakozuna: %s: no thread could be started, so there is at most a report at exit\n",
                          subjects[i].variable);
     return has_started;
 }
 
 /* Starts the thread and installs the handlers, if the requests need them. The process has one thread. */
-static void reporter_begin(void) {
+static void reporter_begin(bool is_said) {
     bool on_term = wants_term();
-    hz_store_rlx(&reporter_asked, 0); /* relaxed, all: one thread */
-    hz_store_rlx(&has_finished, 0);
+    hz_store_rlx(&has_finished, 0); /* relaxed, all: one thread */
     hz_store_rlx(&is_term_over, 0);
     hz_store_rlx(&term_since_ms, 0);
     hz_store_rlx(&reporting, hz_os_process_id());
-    bool has_reporter = reporter_thread_start(on_term);
-    bool has_listener = listener_begin();
+    bool has_reporter = reporter_thread_start(on_term, is_said);
+    bool has_listener = listener_begin(is_said);
     if (is_first_key && (has_reporter || has_listener))    /* a destructor of the key is not called without a value */
         (void)pthread_setspecific(first_thread, subjects); /* without memory the process does not end by pthread_exit */
     if (!has_reporter) {
@@ -541,7 +542,9 @@ static void reporter_after_fork(void) {
     hz_leaks_status_set(false);
     hz_store_rlx(&has_thread, 0); /* relaxed, both: one thread */
     hz_store_rlx(&reporting, 0);
+    hz_store_rlx(&reporter_asked, 0);
     for (unsigned i = 0; i < HZ_REQUESTS; i++) {
+        subjects[i].due_ms = 0;
         if (!subjects[i].wish.in_children)
             wish_drop(&subjects[i]);
         is_any |= hz_request_is_any(&subjects[i].wish);
@@ -551,7 +554,7 @@ static void reporter_after_fork(void) {
     if (!wants_stderr())
         stderr_copy_close();
     if (is_any)
-        reporter_begin();
+        reporter_begin(true);
 }
 
 /* ---- called from outside --------------------------------------------------------------------------- */
@@ -670,7 +673,7 @@ void hz_reporter_start(void) {
     if (pthread_atfork(NULL, NULL, reporter_after_fork) != 0)
         for (unsigned i = 0; i < HZ_REQUESTS; i++)
             subjects[i].wish.in_children = false;
-    reporter_begin();
+    reporter_begin(true);
 }
 
 /* A report that nobody reads, or that is too long for a file, must not change how the process ends: the signals that
@@ -734,8 +737,9 @@ void hz_reporter_start_again(void) {
     uint32_t by = hz_load_rlx(&reporting); /* relaxed, both: hint */
     if (by == 0 || hz_os_process_id() != by || hz_load_rlx(&has_thread) != 0 || hz_listener_runs())
         return;
+    (void)hz_and_rlx(&reporter_asked, ~(uint32_t)ASKED_END); /* a signal that came meanwhile stays */
     hz_listener_renew();
-    reporter_begin();
+    reporter_begin(false);
 }
 
 bool hz_reporter_confine(void) {

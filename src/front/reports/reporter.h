@@ -47,8 +47,8 @@ bool hz_reporter_confine(void);
 /* How many of its threads there are: reporter and listener. A hint. */
 size_t hz_reporter_threads(void);
 
-/* After hz_reporter_confine, if the program has not restricted its system calls: they start again. The process has no
-   other thread but the keeper. */
+/* After hz_reporter_confine, if the program has not restricted its system calls: they start again, and go on as if they
+   had not ended. If they cannot, nothing is said. The process has no other thread but the keeper. */
 void hz_reporter_start_again(void);
 
 /* Whether a thread with this function is the reporter or the listener. */

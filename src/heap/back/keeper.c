@@ -47,7 +47,7 @@
 enum keeper_state { KEEPER_NONE, KEEPER_STARTING, KEEPER_RUNS, KEEPER_ENDS, KEEPER_CANNOT };
 
 /* Why there is no keeper. */
-enum reason { NOT_NEEDED, FORBIDDEN, NO_THREAD, NO_MEMORY, CONFINED, FIRST_ENDED, GAVE_WAY, STOPPED };
+enum reason { NOT_NEEDED, FORBIDDEN, NO_THREAD, NO_MEMORY, CONFINED, FIRST_ENDED, GAVE_WAY };
 
 enum {
     SLOWEST_MS = 10000,   /* the same where the keeper cannot sleep without a timer */
@@ -68,7 +68,7 @@ static _Atomic(bool) is_tried_again;   /* hint: a start has failed */
 static _Atomic(uint64_t) retry_at_ms;  /* hint: no start before */
 static _Atomic(uint64_t) retry_gap_ms; /* hint: how long the last pause was */
 static _Atomic(uint32_t) process;      /* hint: the kernel's number of a fork's child; 0: not known, or no child */
-static _Atomic(bool) is_child;         /* hint: a fork or clone made this process, and it is mended */
+static _Atomic(bool) is_stopped;       /* hint; beside the state: none starts until it is allowed again */
 static HZ_TLS bool ends_keeper;        /* owner; the thread is the process's first one */
 
 bool hz_keeper_runs(void) {
@@ -78,11 +78,11 @@ bool hz_keeper_runs(void) {
 
 bool hz_keeper_may_relieve(void) {
     uint32_t seen = hz_load_rlx(&state); /* relaxed, both: hint */
-    return seen == KEEPER_RUNS ? hz_load_rlx(&barrier_works) : seen != KEEPER_CANNOT;
+    return seen == KEEPER_RUNS ? hz_load_rlx(&barrier_works) : seen != KEEPER_CANNOT && !hz_load_rlx(&is_stopped);
 }
 
 bool hz_keeper_is_possible(void) {
-    return hz_load_rlx(&state) != KEEPER_CANNOT; /* relaxed: hint */
+    return hz_load_rlx(&state) != KEEPER_CANNOT && !hz_load_rlx(&is_stopped); /* relaxed, both: hint */
 }
 
 void hz_keeper_read_alone(void) {
@@ -290,9 +290,9 @@ static bool become_independent(void) {
 /* The keeper ends by itself, unless another thread is ending it. */
 static void leave_as(enum keeper_state wanted, enum reason why) {
     uint32_t running = KEEPER_RUNS;
+    hz_store_rlx(&reason, why); /* relaxed: hint. A thread that is ending the keeper stores another one */
     if (!hz_cas_strong_acq_rlx(&state, &running, wanted)) /* cas */
         return;
-    hz_store_rlx(&reason, why);           /* relaxed: hint */
     (void)pthread_detach(pthread_self()); /* nobody joins it */
 }
 
@@ -359,8 +359,12 @@ void hz_keeper_start(void) {
         hz_store_rlx(&is_tried_again, true);
         return;
     }
-    if (!hz_cas_strong_acq_rlx(&state, &none, KEEPER_STARTING)) /* cas */
+    if (!hz_cas_strong_acq_rlx(&state, &none, KEEPER_STARTING)) /* sync: keeper, partner hz_keeper_stop */
         return;
+    if (hz_load_rlx(&is_stopped)) { /* relaxed: ordered by the edge */
+        started_as(KEEPER_NONE);
+        return;
+    }
     if (hz_os_is_unfiltered())
         hz_os_usage_begin(); /* from now on hz_keeper_confine tells of a filter before it comes */
     int saved = errno;       /* malloc may have called */
@@ -387,19 +391,18 @@ void hz_keeper_trust_filter(void) {
     hz_store_rlx(&trusts_filter, true); /* relaxed: hint */
 }
 
-/* Whether the calling thread belongs to this process, and not to a child of vfork, which shares the parent's memory,
-   and with it what the C library knows of the thread. In a child of clone(2) the C library still has the parent's
-   thread id. So there the process's number decides, unless a filter may have forbidden getpid when the child was
-   mended. */
-static bool is_of_this_process(void) {
+/* A child of vfork shares the memory, and with it what the C library knows of the thread. In a child of clone(2) the C
+   library still has the parent's thread id. So there the process's number decides, unless a filter may have forbidden
+   getpid when the child was mended. */
+bool hz_keeper_is_of_this_process(void) {
     hz_hooks_enter(); /* mends the child of a fork: its handlers, or code after clone(2), may come here first */
     hz_hooks_leave();
-    uint32_t known = hz_load_rlx(&process); /* relaxed, both: hint */
+    uint32_t known = hz_load_rlx(&process); /* relaxed: hint */
     if (hz_os_is_unfiltered() && known == 0)
         known = hz_startup_get()->process;
     if (known != 0)
         return known == hz_os_process_id();
-    return hz_load_rlx(&is_child) || hz_os_thread_is_itself();
+    return hz_os_thread_is_itself() || hz_hooks_is_cloned();
 }
 
 /* Sets the state to KEEPER_ENDS, unless it is KEEPER_CANNOT, and waits for the keeper's end. The calling thread then
@@ -427,50 +430,46 @@ static uint32_t keeper_end(void) {
     return seen;
 }
 
-/* Ends the keeper, and no other starts. False if none could start anyway. */
-static bool end_for_good(enum reason why) {
-    uint32_t stopped = STOPPED;
-    if (keeper_end() == KEEPER_CANNOT) {
-        (void)hz_cas_strong_acq_rlx(&reason, &stopped, why); /* cas: a stop becomes final */
-        return false;
-    }
+/* Ends the keeper, and no other starts. */
+static void end_for_good(enum reason why) {
+    if (keeper_end() == KEEPER_CANNOT)
+        return;
     hz_store_rlx(&reason, why); /* relaxed, both: publishes nothing */
     hz_store_rlx(&state, KEEPER_CANNOT);
     hz_os_wake(&state, INT_MAX);
-    return true;
 }
 
 void hz_keeper_forbid(void) {
-    (void)end_for_good(FORBIDDEN); /* a library's constructor may have started threads before */
+    end_for_good(FORBIDDEN); /* a library's constructor may have started threads before */
 }
 
 /* The keeper must not be the last thread for the C library: that would run the program's exit handlers there. */
 void hz_keeper_thread_ends(void) {
     if (ends_keeper)
-        (void)end_for_good(FIRST_ENDED);
+        end_for_good(FIRST_ENDED);
 }
 
+/* Edge "keeper", too: who starts a keeper changes the state, and then looks whether it is stopped. */
 bool hz_keeper_stop(void) {
-    if (!is_of_this_process())
+    if (!hz_keeper_is_of_this_process())
         return true;
-    return end_for_good(STOPPED) || hz_load_rlx(&reason) == STOPPED; /* relaxed: hint */
+    hz_store_rlx(&is_stopped, true); /* relaxed, both: ordered by keeper_end's change of the state */
+    bool could = keeper_end() != KEEPER_CANNOT;
+    if (could)
+        (void)hz_xchg_rel(&state, KEEPER_NONE); /* sync: keeper, partner hz_keeper_start */
+    hz_os_wake(&state, INT_MAX);
+    return could;
 }
 
 bool hz_keeper_allow(void) {
-    uint32_t stopped = STOPPED;
-    uint32_t cannot = KEEPER_CANNOT;
-    /* relaxed, all: hint; cas, both. While another thread stops it, that thread comes second */
-    if (hz_load_rlx(&state) == KEEPER_CANNOT && hz_cas_strong_acq_rlx(&reason, &stopped, NOT_NEEDED)) {
-        if (!hz_cas_strong_acq_rlx(&state, &cannot, KEEPER_NONE))
-            hz_store_rlx(&reason, STOPPED);
-        hz_store_rlx(&hz_keeper_is_wanted, hz_registry_used() > 1);
-    }
+    hz_store_rlx(&is_stopped, false); /* relaxed, all: hint */
+    if (hz_registry_used() > 1)
+        hz_store_rlx(&hz_keeper_is_wanted, true);
     return hz_load_rlx(&state) != KEEPER_CANNOT;
 }
 
 void hz_keeper_confine(void) {
-    uint32_t stopped = STOPPED;
-    bool is_ours = hz_os_is_confined() || is_of_this_process();
+    bool is_ours = hz_os_is_confined() || hz_keeper_is_of_this_process();
     hz_os_usage_end(); /* a child of vfork does this to its parent too, which can do without */
     if (hz_os_is_confined() || !is_ours)
         return;
@@ -482,8 +481,6 @@ void hz_keeper_confine(void) {
     hz_arena_show();
     hz_profile_show();
     hz_os_confine();
-    if (!could)
-        (void)hz_cas_strong_acq_rlx(&reason, &stopped, CONFINED); /* cas, as in end_for_good */
     if (could) {
         hz_store_rlx(&reason, CONFINED); /* relaxed, both: publishes nothing */
         hz_store_rlx(&state, KEEPER_CANNOT);
@@ -492,7 +489,7 @@ void hz_keeper_confine(void) {
 }
 
 bool hz_keeper_suspend(void) {
-    if (!hz_keeper_runs() || !is_of_this_process())
+    if (!hz_keeper_runs())
         return false;
     uint32_t seen = keeper_end();
     if (seen == KEEPER_NONE) {
@@ -518,13 +515,11 @@ void hz_keeper_after_fork(void) {
     hz_store_rlx(&is_tried_again, false);
     hz_store_rlx(&retry_at_ms, 0);
     hz_store_rlx(&retry_gap_ms, 0);
-    uint32_t why = hz_load_rlx(&reason);
-    bool may_start = why != FORBIDDEN && why != CONFINED && why != STOPPED;
+    bool may_start = hz_load_rlx(&reason) != FORBIDDEN && hz_load_rlx(&reason) != CONFINED;
     if (may_start)
         hz_store_rlx(&reason, NOT_NEEDED);
     hz_store_rlx(&state, may_start ? KEEPER_NONE : KEEPER_CANNOT);
     hz_store_rlx(&process, hz_os_is_unfiltered() ? hz_os_process_id() : 0);
-    hz_store_rlx(&is_child, true);
     hz_keeper_follow_first();
 }
 
@@ -539,13 +534,16 @@ struct hz_keeper_words hz_keeper_describe(void) {
         [CONFINED] = {false, "none: the program has restricted its system calls", ""},
         [FIRST_ENDED] = {false, "none: the process's first thread has ended", ""},
         [GAVE_WAY] = {false, "none: it gave way to the program", "raise the limit of threads (ulimit -u, pids.max)"},
-        [STOPPED] = {false, "none: hz_background_set has ended it", "call hz_background_set(1)"},
     };
     static const struct hz_keeper_words runs = {true, "runs", ""};
     static const struct hz_keeper_words runs_blind = {
         true, "runs, but leaves the caches of sleeping threads alone: a filter may forbid membarrier",
         "if the filter allows it, set HAKOZUNA_BACKGROUND=1"};
+    static const struct hz_keeper_words stopped = {false, "none: hz_background_set has ended it",
+                                                   "call hz_background_set(1)"};
     if (hz_keeper_runs())
-        return hz_load_rlx(&barrier_works) ? runs : runs_blind; /* relaxed, both: hint */
+        return hz_load_rlx(&barrier_works) ? runs : runs_blind; /* relaxed, all: hint */
+    if (hz_load_rlx(&is_stopped) && hz_load_rlx(&state) != KEEPER_CANNOT)
+        return stopped;
     return none[hz_load_rlx(&reason)];
 }

@@ -74,6 +74,10 @@ bool hz_keeper_allow(void);
    for its end. No other keeper starts. Any thread, outside malloc and free. */
 void hz_keeper_confine(void);
 
+/* Whether the calling thread belongs to this process, and not to a child of vfork, which must leave the keeper alone.
+   Mends a fork's child. Under a filter it asks for the thread's number only. */
+bool hz_keeper_is_of_this_process(void);
+
 /* Ends the keeper and waits for its end, because the program must have one thread, gives up rights, or has no room for
    another. True if there was a keeper. Only then the caller calls hz_keeper_resume, which starts another one: at once
    with `soon`, otherwise after a pause. Any thread, outside malloc and free. */

@@ -2,6 +2,7 @@
  *
  *   drops THREADS          starts threads. They end before the first line; with "stay" they go on
  *   drops filtered ...     first installs a filter that allows everything, and starts itself anew
+ *   drops forked ...       goes on in a child
  *   drops killing ...      the same with a filter that ends the thread which calls close_range
  */
 #include <errno.h>
@@ -27,19 +28,34 @@ enum { THREADS_MAX = 16, NOBODY = 65534 };
 
 extern int capset(void *header, void *sets); /* glibc exports it, and no header declares it */
 
-static struct sock_filter kill_close_range[] = {
-    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
-    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_THREAD),
-    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-};
+/* A filter that ends the thread which makes the call; -1: that allows all. */
+static long confine(unsigned call) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_THREAD),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof(code) / sizeof(code[0]), code};
+    long error = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    return error != 0 ? error : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0);
+}
 
-static void start_under_filter(char **arguments, unsigned first) {
-    struct sock_fprog filter = {(unsigned short)(4 - first), kill_close_range + first};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0)
+static void start_under_filter(char **arguments, unsigned call) {
+    if (confine(call) == 0)
         execv("/proc/self/exe", arguments);
     perror("filter");
     exit(1);
+}
+
+/* A process with one thread needs no futex for that. */
+static long fork_without_futex(void) {
+    long error = confine(SYS_futex);
+    pid_t child = error == 0 ? fork() : -1;
+    if (child == 0)
+        _exit(0);
+    int status = 1;
+    return waitpid(child, &status, 0) == child && status == 0 ? 0 : -1;
 }
 
 static pthread_barrier_t all_work;
@@ -93,11 +109,27 @@ static long enter_anothers(void) {
 static struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
 static struct __user_cap_data_struct none[2];
 
+/* An effective capability, which the permitted ones give back. */
+static long borrow_capability(void) {
+    struct __user_cap_data_struct before[2];
+    if (syscall(SYS_capget, &header, before) != 0)
+        return -1;
+    struct __user_cap_data_struct less[2] = {before[0], before[1]};
+    less[0].effective &= ~(1U << CAP_DAC_OVERRIDE);
+    return capset(&header, less) == 0 ? capset(&header, before) : -1;
+}
+
 /* In a child of vfork, which shares the memory, and changes nothing of the parent. */
 static long in_vfork(const char *what) {
     pid_t child = vfork();
     if (child == 0) {
-        long result = strcmp(what, "unshare") == 0 ? unshare(CLONE_NEWUTS) : prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        long result = -1;
+        if (strcmp(what, "unshare") == 0)
+            result = unshare(CLONE_NEWUTS);
+        else if (strcmp(what, "bounding") == 0)
+            result = prctl(PR_CAPBSET_DROP, CAP_SYS_TIME, 0, 0, 0);
+        else
+            result = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         _exit(result == 0 ? 0 : 1);
     }
     int status = 1;
@@ -157,6 +189,12 @@ static long give_up(const char *what) {
         return landlock();
     if (strcmp(what, "borrow-ids") == 0)
         return borrow_ids();
+    if (strcmp(what, "borrow-capability") == 0)
+        return borrow_capability();
+    if (strcmp(what, "unshare-pid") == 0)
+        return unshare(CLONE_NEWPID);
+    if (strcmp(what, "fork-without-futex") == 0)
+        return fork_without_futex();
     if (strcmp(what, "probe") == 0)
         return probe();
     if (strncmp(what, "vfork-", 6) == 0)
@@ -168,12 +206,21 @@ static long give_up(const char *what) {
 int main(int count, char **arguments) {
     char line[64];
     if (count > 1 && strcmp(arguments[1], "filtered") == 0)
-        start_under_filter(arguments + 1, 3);
+        start_under_filter(arguments + 1, UINT32_MAX);
     if (count > 1 && strcmp(arguments[1], "killing") == 0)
-        start_under_filter(arguments + 1, 0);
+        start_under_filter(arguments + 1, SYS_close_range);
+    if (count > 1 && strcmp(arguments[1], "forked") == 0) {
+        pid_t child = fork();
+        int status = 1;
+        if (child != 0)
+            return waitpid(child, &status, 0) == child ? status : 1;
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        arguments++;
+        count--;
+    }
     stay = count > 2 && strcmp(arguments[2], "stay") == 0;
     start_threads(count > 1 ? (unsigned)atoi(arguments[1]) : 0);
-    puts("ready");
+    printf("ready %d\n", (int)getpid());
     (void)fflush(stdout);
     while (fgets(line, sizeof(line), stdin) != NULL) {
         line[strcspn(line, "\n")] = '\0';

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -117,6 +118,27 @@ TEST(Keeper, StopsUntilItIsAllowed) {
         hz_keeper_confine();
         require(!hz_keeper_allow() && !hz_keeper_is_possible(), "a sandbox is for good");
         require(state() == "none: the program has restricted its system calls", "it says why");
+    });
+}
+
+TEST(Keeper, IsStoppedAndAllowedByManyAtOnce) {
+    in_child([] {
+        constexpr int rounds = 300;
+        std::vector<std::thread> threads;
+        for (bool stops : {true, false, true, false})
+            threads.emplace_back([stops] {
+                for (int round = 0; round < rounds; round++) {
+                    require(stops ? hz_keeper_stop() : hz_keeper_allow(), "neither is ever refused");
+                    hz_keeper_start();
+                }
+            });
+        for (std::thread &thread : threads)
+            thread.join();
+        require(hz_keeper_stop() && is_soon([] { return keepers() == 0; }), "it has ended");
+        hz_keeper_start();
+        require(!hz_keeper_runs() && keepers() == 0, "none starts");
+        require(hz_keeper_allow(), "it may start");
+        start();
     });
 }
 
