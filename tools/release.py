@@ -3,6 +3,7 @@
 
     tools/release.py version             print the version; exit with 1 unless every file that names one agrees
     tools/release.py set 0.2.0           write another version into these files, and date the changelog's section
+    tools/release.py evidence            of which library each page of results is; exit with 1 if one is of another than HEAD's
     tools/release.py build               make all that a release publishes, from the last commit: `make release`
 
 A release is: the sources, packages for Debian, the Rust crate, the Python wheels, the changelog's section, a bill of
@@ -105,6 +106,34 @@ def changes_of(text: str, number: str) -> str:
     return found[1].strip() + "\n"
 
 
+# ---- evidence ----------------------------------------------------------------------------------------
+
+
+def measured(root: pathlib.Path) -> dict[str, str]:
+    """The commits that the pages of results name, by suite. Raises ReleaseError when a page names none."""
+    found = {}
+    for page in sorted((root / "bench/results").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        if not text.startswith("<!-- results: "):
+            continue  # not the page of a suite
+        commit = re.search(r"(?m)^\* commit: (\S+)$", text)
+        if commit is None:
+            raise ReleaseError(f"{page.relative_to(root)} names no commit")
+        found[page.stem] = commit[1]
+    return found
+
+
+def evidence(root: pathlib.Path) -> tuple[list[str], bool]:
+    """A line for each suite, and whether all were measured with the library of HEAD. Raises ReleaseError."""
+    lines = []
+    is_one = True
+    for suite, commit in measured(root).items():
+        changed = run("git", "-C", root, "diff", "--name-only", commit, "HEAD", "--", "src", "include").split()
+        is_one = is_one and not changed
+        lines.append(f"{suite:<12} {commit:<12} {f'{len(changed)} changed files since' if changed else 'of this library'}")
+    return lines, is_one
+
+
 # ---- what a release publishes ----------------------------------------------------------------------
 
 
@@ -190,6 +219,10 @@ def build(out: pathlib.Path, maintainer: str | None) -> None:
         raise ReleaseError("files differ from the last commit (git status); a release is made from a commit")
     commit = run("git", "rev-parse", "HEAD").strip()
     epoch = run("git", "log", "-1", "--format=%ct").strip()
+    lines, is_one = evidence(ROOT)
+    if int(number.partition(".")[0]) >= 1 and not is_one:
+        print("\n".join(lines), file=sys.stderr)
+        raise ReleaseError("results are of other libraries; from 1.0 on all suites are measured with the library of the release")
     changes = changes_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), number)
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
@@ -217,6 +250,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Versions and releases.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("version", help="print the version, or say which file disagrees")
+    commands.add_parser("evidence", help="say of which library each page of results is")
     setting = commands.add_parser("set", help="write another version into the files that have one")
     setting.add_argument("number")
     setting.add_argument("--root", type=pathlib.Path, default=ROOT, help=argparse.SUPPRESS)
@@ -227,6 +261,10 @@ def main(arguments: list[str]) -> int:
     try:
         if options.command == "version":
             print(version(ROOT))
+        elif options.command == "evidence":
+            lines, is_one = evidence(ROOT)
+            print("\n".join(lines))
+            return 0 if is_one else 1
         elif options.command == "set":
             set_version(options.root, options.number, datetime.datetime.now(datetime.timezone.utc).date().isoformat())
         else:

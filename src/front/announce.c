@@ -151,7 +151,7 @@ void hz_announce_end(struct hz_announced ended) {
     if (ended.keeper)
         hz_keeper_resume(true);
     if (ended.reporter)
-        hz_reporter_start_again();
+        hz_reporter_start_again(!ended.has_other_users);
     if (ended.reporter || ended.keeper)
         hz_os_signals_restore(ended.signals);
     errno = saved;
@@ -161,6 +161,12 @@ void hz_announce_end(struct hz_announced ended) {
    where it knows no such flag. */
 static bool is_of_threads(long number, long result) {
     return (number == SYS_unshare || number == SYS_setns) && (result == -EINVAL || result == -EUSERS);
+}
+
+/* setns with 0 enters a namespace of whatever kind. */
+static bool enters_user_namespace(long number, long first, long second) {
+    return (number == SYS_unshare && (first & CLONE_NEWUSER) != 0) ||
+           (number == SYS_setns && (second == 0 || (second & CLONE_NEWUSER) != 0));
 }
 
 /* The kernel counts a joined thread for a moment longer, the program's or ours. Nothing tells when that moment is over,
@@ -181,6 +187,7 @@ static long call_for_good(long number, long first, long second, long third) {
             ended = hz_announce_begin();
         result = HZ_SYSCALL(number, first, second, third);
     }
+    ended.has_other_users = result == 0 && enters_user_namespace(number, first, second);
     hz_announce_end(ended);
     return result;
 }

@@ -56,3 +56,46 @@ def test_set_refuses(tree, number, message):
     assert (done.returncode, done.stdout) == (1, "")
     assert message in done.stderr
     assert release.version(tree) == release.version(ROOT)
+
+
+def git(folder: pathlib.Path, *words: str) -> str:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    return subprocess.run(["git", "-C", folder, *identity, *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def history(tmp_path) -> pathlib.Path:
+    """A repository whose suite `old` was measured before the library changed, and `new` after that."""
+    git(tmp_path, "init", "--quiet")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "include").mkdir()
+    (tmp_path / "bench/results").mkdir(parents=True)
+    (tmp_path / "bench/results/README.md").write_text("no suite\n")
+    for suite, text in (("old", "int a;\n"), ("new", "int b;\n")):
+        (tmp_path / "src/one.c").write_text(text)
+        git(tmp_path, "add", "--all")
+        git(tmp_path, "commit", "--quiet", "--message", "library")
+        commit = git(tmp_path, "rev-parse", "--short", "HEAD")
+        (tmp_path / f"bench/results/{suite}.md").write_text(f"<!-- results: x.csv.gz -->\n* commit: {commit}\n")
+        git(tmp_path, "add", "--all")
+        git(tmp_path, "commit", "--quiet", "--message", "results")
+    return tmp_path
+
+
+def test_evidence_names_what_was_measured_with_another_library(history):
+    lines, is_one = release.evidence(history)
+    assert not is_one
+    assert [line.split(maxsplit=2)[::2] for line in lines] == [["new", "of this library"], ["old", "1 changed files since"]]
+    (history / "bench/results/old.md").unlink()
+    assert release.evidence(history)[1]
+
+
+def test_a_page_without_a_commit_is_named(history):
+    (history / "bench/results/old.md").write_text("<!-- results: x.csv.gz -->\n")
+    with pytest.raises(release.ReleaseError, match=r"^bench/results/old.md names no commit"):
+        release.evidence(history)
+
+
+def test_every_page_of_a_suite_names_a_commit_of_this_history():
+    assert release.measured(ROOT)
+    release.evidence(ROOT)

@@ -50,6 +50,7 @@ static const char *const family[] = {
     "__libc_mallinfo",
     "unshare",
     "setns",
+    "capset",
 };
 
 /* The mode in which a library can be opened. */

@@ -733,12 +733,14 @@ size_t hz_reporter_threads(void) {
     return (size_t)(hz_load_rlx(&has_thread) != 0) + hz_listener_runs(); /* relaxed: hint */
 }
 
-void hz_reporter_start_again(void) {
+void hz_reporter_start_again(bool listens) {
     uint32_t by = hz_load_rlx(&reporting); /* relaxed, both: hint */
     if (by == 0 || hz_os_process_id() != by || hz_load_rlx(&has_thread) != 0 || hz_listener_runs())
         return;
     (void)hz_and_rlx(&reporter_asked, ~(uint32_t)ASKED_END); /* a signal that came meanwhile stays */
     hz_listener_renew();
+    for (unsigned i = 0; i < HZ_REQUESTS; i++)
+        subjects[i].wish.listens &= listens;
     reporter_begin(false);
 }
 
