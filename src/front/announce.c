@@ -48,12 +48,18 @@ long hz_announce_answer(long result) {
 
 /* ---- calls that change one thread ------------------------------------------------------------------ */
 
+enum { NEW_TIME = 0x80 }; /* CLONE_NEWTIME, in the headers since Linux 5.6 */
+
+/* Namespaces that the thread does not enter itself. In the first kind the kernel refuses further threads. */
+#define FUTURE_CHILDRENS ((long)(CLONE_NEWPID | NEW_TIME))
+
 /* Calls after which nobody can tell whether the thread has given something up for good. */
 static bool is_for_good(long number, long first, long second) {
     switch (number) {
     case SYS_unshare:
-        return first != CLONE_NEWPID; /* which changes nothing but the thread's future children */
+        return (first & ~FUTURE_CHILDRENS) != 0;
     case SYS_setns:
+        return second == 0 || (second & ~FUTURE_CHILDRENS) != 0;
     case SYS_landlock_restrict_self:
         return true;
     case SYS_prctl:
@@ -138,7 +144,7 @@ struct hz_announced hz_announce_begin(void) {
     struct hz_announced ended = {.reporter = false};
     if (!has_ours() || !is_alone_with_ours())
         return ended;
-    ended.signals = hz_os_signals_block();
+    ended.signals = hz_os_signals_defer();
     ended.reporter = hz_reporter_confine();
     ended.keeper = hz_keeper_suspend();
     if (!ended.reporter && !ended.keeper)
@@ -151,7 +157,7 @@ void hz_announce_end(struct hz_announced ended) {
     if (ended.keeper)
         hz_keeper_resume(true);
     if (ended.reporter)
-        hz_reporter_start_again(!ended.has_other_users);
+        hz_reporter_start_again();
     if (ended.reporter || ended.keeper)
         hz_os_signals_restore(ended.signals);
     errno = saved;
@@ -164,9 +170,11 @@ static bool is_of_threads(long number, long result) {
 }
 
 /* setns with 0 enters a namespace of whatever kind. */
-static bool enters_user_namespace(long number, long first, long second) {
-    return (number == SYS_unshare && (first & CLONE_NEWUSER) != 0) ||
-           (number == SYS_setns && (second == 0 || (second & CLONE_NEWUSER) != 0));
+static void note_users(long number, long first, long second, long result) {
+    bool is_other = (number == SYS_unshare && (first & CLONE_NEWUSER) != 0) ||
+                    (number == SYS_setns && (second == 0 || (second & CLONE_NEWUSER) != 0));
+    if (is_other && result == 0 && hz_keeper_is_of_this_process())
+        hz_reporter_stay_silent();
 }
 
 /* The kernel counts a joined thread for a moment longer, the program's or ours. Nothing tells when that moment is over,
@@ -187,20 +195,21 @@ static long call_for_good(long number, long first, long second, long third) {
             ended = hz_announce_begin();
         result = HZ_SYSCALL(number, first, second, third);
     }
-    ended.has_other_users = result == 0 && enters_user_namespace(number, first, second);
+    note_users(number, first, second, result);
     hz_announce_end(ended);
     return result;
 }
 
 long hz_announce_of_thread(long number, long first, long second, long third) {
     struct rights before;
-    if (!has_ours() || !is_probably_alone())
-        return hz_announce_answer(HZ_SYSCALL(number, first, second, third));
+    bool is_looked_at = can_be_undone(number) && has_ours() && is_probably_alone();
+    bool may_ask = is_looked_at && hz_os_is_unfiltered(); /* a filter could kill for the questions */
     if (!can_be_undone(number))
         return hz_announce_answer(call_for_good(number, first, second, third));
-    rights_get(&before);
+    if (may_ask)
+        rights_get(&before);
     long result = HZ_SYSCALL(number, first, second, third);
-    if (are_given_up(&before))
+    if (is_looked_at && result == 0 && (!may_ask || are_given_up(&before)))
         hz_announce_end(hz_announce_begin());
     return hz_announce_answer(result);
 }

@@ -30,8 +30,7 @@ long hz_announce_of_thread(long number, long first, long second, long third);
 struct hz_announced {
     bool reporter;
     bool keeper;
-    bool has_other_users; /* the program may be in another user namespace, where nobody can tell who asks */
-    uint64_t signals;     /* that the thread had blocked */
+    uint64_t signals; /* that the thread had blocked */
 };
 struct hz_announced hz_announce_begin(void);
 void hz_announce_end(struct hz_announced ended);

@@ -676,7 +676,8 @@ static bool direct_move(struct hz_segment *segment, char *base, size_t old_bytes
         unpublish(segment);
         hz_store_rlx(&segment->region, 0); /* relaxed: published by publish */
         publish(segment, target, HZ_SEGMENT_DIRECT);
-        hz_os_unmap_within(target + bytes, target + room);
+        if (room > bytes && !hz_os_unmap(target + bytes, room - bytes))
+            (void)hz_os_purge(target + bytes, room - bytes); /* address space is lost, but no memory */
     }
     hz_lock_release(&hz_arena.lock);
     return done;

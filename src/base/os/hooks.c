@@ -153,6 +153,7 @@ void hz_hooks_look(void) {
 }
 
 static void before_fork(void) {
+    hz_hooks_before_wait(); /* a child of clone(2) may come here first */
     hz_hooks_thread.id = hz_os_thread_id();
     hz_hooks_thread.forking++;
     hz_add_rlx(&hz_hooks_page.state, HZ_HOOKS_FORK); /* relaxed: hint. This thread's handlers see it */

@@ -230,6 +230,10 @@ int hz_os_file_borrow(int fd);
 uint64_t hz_os_signals_block(void);
 void hz_os_signals_restore(uint64_t mask);
 
+/* The same, but for those that an instruction or a system call of the thread itself raises: the kernel ends a process
+   that blocks one of these. */
+uint64_t hz_os_signals_defer(void);
+
 /* The calling thread's nice value: -20 to 19. A system call. */
 int hz_os_nice(void);
 

@@ -285,13 +285,15 @@ static long call_mremap(const void *address, size_t old_bytes, size_t new_bytes,
 }
 
 /* Why the range cannot be moved, found without a change; 0: it can. The kernel moves only a range that is one mapping
- * and not sealed (mseal); before 6.12 it unmaps the target before it checks. Growing a part of a range into its own
- * rest is refused for the same reasons, otherwise with another error. */
+   and not sealed (mseal); before 6.12 it unmaps the target before it checks. Growing a range is refused for the same
+   reasons, otherwise with another error, or it is undone here. */
 static long move_refusal(const void *address, size_t bytes) {
     size_t page_bytes = hz_os_page_bytes();
     if (confined())
         return -EPERM;
-    long grown = bytes > page_bytes ? call_mremap(address, bytes - page_bytes, bytes, 0, NULL) : 0;
+    long grown = call_mremap(address, bytes, bytes + page_bytes, 0, NULL);
+    if (!hz_syscall_failed(grown))
+        (void)call_munmap((const char *)address + bytes, page_bytes); /* if refused, a page of address space is lost */
     return grown == -EFAULT || is_filters(grown) ? grown : 0;
 }
 

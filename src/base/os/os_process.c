@@ -199,18 +199,29 @@ int hz_os_file_borrow(int fd) {
 
 /* pthread_sigmask would unblock the C library's own signals. The thread that serves glibc's timers, which can come here
    from malloc, has blocked one of them, and would die of it. */
-uint64_t hz_os_signals_block(void) {
+static uint64_t signals_block(uint64_t all) {
 #ifdef __GLIBC__
     enum { FIRST_INTERNAL = 32, LAST_INTERNAL = 33 };
 #else
     enum { FIRST_INTERNAL = 32, LAST_INTERNAL = 34 }; /* musl */
 #endif
-    uint64_t all = UINT64_MAX;
     uint64_t saved = 0;
     for (unsigned number = FIRST_INTERNAL; number <= LAST_INTERNAL; number++)
         all &= ~(UINT64_C(1) << (number - 1));
     (void)HZ_SYSCALL6(SYS_rt_sigprocmask, SIG_BLOCK, &all, &saved, sizeof(all), 0, 0); /* cannot fail */
     return saved;
+}
+
+uint64_t hz_os_signals_block(void) {
+    return signals_block(UINT64_MAX);
+}
+
+uint64_t hz_os_signals_defer(void) {
+    static const unsigned char at_once[] = {SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS};
+    uint64_t others = UINT64_MAX;
+    for (size_t i = 0; i < HZ_ARRAY_LENGTH(at_once); i++)
+        others &= ~(UINT64_C(1) << (at_once[i] - 1));
+    return signals_block(others);
 }
 
 void hz_os_signals_restore(uint64_t mask) {

@@ -7,6 +7,7 @@
 #include "front/reports/reporter.h"
 
 #include "base/os/atomic.h"
+#include "base/os/hooks.h"
 #include "base/os/os.h"
 #include "base/os/syscall.h"
 #include "base/process/listener.h"
@@ -323,11 +324,21 @@ static void ask_by_signal(int number) {
     ask(asked);
 }
 
+/* Whether the reporter's threads are this process's: not in a child that vfork or clone has made, for which no handler
+   of fork was called. Its number can be its parent's, in another namespace of processes. */
+static bool is_reporting_here(void) {
+    uint32_t by = hz_load_rlx(&reporting); /* relaxed: hint */
+    if (by == 0)
+        return false;
+    hz_hooks_enter(); /* a child of clone(2) learns that it is one */
+    hz_hooks_leave();
+    return !hz_hooks_is_cloned() && hz_os_process_id() == by;
+}
+
 /* A child has its parent's handler, but perhaps no reporter: it ends, or ignores the signal. */
 static void on_signal(int number) {
     int saved = errno;
-    uint32_t by = hz_load_rlx(&reporting); /* relaxed: hint */
-    bool has_reporter = by != 0 && hz_os_process_id() == by;
+    bool has_reporter = is_reporting_here();
     if (number != SIGTERM) {
         if (has_reporter)
             ask_by_signal(number);
@@ -446,6 +457,7 @@ static void *reporter_main(void *unused) {
             term_do();
     }
     seen |= hz_and_rlx(&reporter_asked, 0U); /* relaxed: no data is behind it */
+    reports_write(seen);                     /* asked before the end */
     if (seen & ASKED_TERM)                   /* SIGTERM came first, or while the program ends by exit */
         term_do();
     term_over();
@@ -511,7 +523,7 @@ static bool is_mine_to_end(void) {
 /* The process's first thread ends, and others go on. Our threads must not keep the process alive when they end. */
 static void first_thread_ends(void *value) {
     (void)value;
-    if (hz_os_process_id() != hz_load_rlx(&reporting)) /* relaxed: hint */
+    if (!is_reporting_here())
         return;
     /* waits, since the process's last thread runs what is to be done at exit, and the listener has other files. In a
      * root without /proc and its folder it stays */
@@ -713,15 +725,15 @@ static bool reporter_end(void) {
 }
 
 void hz_reporter_exit(void) {
-    uint32_t by = hz_load_rlx(&reporting); /* relaxed: hint */
-    hz_listener_exit();
-    if (!is_asked_at_end() || by == 0)
-        return;
     if (hz_os_is_confined()) { /* the reporter has ended before */
-        reports_at_end();
+        if (is_asked_at_end() && hz_load_rlx(&reporting) != 0 && !hz_hooks_is_cloned()) /* relaxed: hint */
+            reports_at_end();
         return;
     }
-    if (hz_os_process_id() != by) /* a child that vfork or clone has made: no handler of fork was called */
+    if (!is_reporting_here())
+        return;
+    hz_listener_exit();
+    if (!is_asked_at_end())
         return;
     if (is_mine_to_end() && !reporter_end())
         return;
@@ -733,22 +745,23 @@ size_t hz_reporter_threads(void) {
     return (size_t)(hz_load_rlx(&has_thread) != 0) + hz_listener_runs(); /* relaxed: hint */
 }
 
-void hz_reporter_start_again(bool listens) {
-    uint32_t by = hz_load_rlx(&reporting); /* relaxed, both: hint */
-    if (by == 0 || hz_os_process_id() != by || hz_load_rlx(&has_thread) != 0 || hz_listener_runs())
+void hz_reporter_stay_silent(void) {
+    for (unsigned i = 0; i < HZ_REQUESTS; i++)
+        subjects[i].wish.listens = false;
+}
+
+void hz_reporter_start_again(void) {
+    if (!is_reporting_here() || hz_load_rlx(&has_thread) != 0 || hz_listener_runs()) /* relaxed: hint */
         return;
     (void)hz_and_rlx(&reporter_asked, ~(uint32_t)ASKED_END); /* a signal that came meanwhile stays */
     hz_listener_renew();
-    for (unsigned i = 0; i < HZ_REQUESTS; i++)
-        subjects[i].wish.listens &= listens;
     reporter_begin(false);
 }
 
 bool hz_reporter_confine(void) {
     int cancel_state;
-    if (hz_os_is_confined() ||                                       /* nothing is left to end */
-        hz_load_rlx(&reporting) == 0 || !hz_os_thread_is_itself() || /* relaxed, both: hint */
-        hz_os_process_id() != hz_load_rlx(&reporting))
+    if (hz_os_is_confined() ||                                                             /* nothing is left */
+        hz_load_rlx(&reporting) == 0 || !hz_os_thread_is_itself() || !is_reporting_here()) /* relaxed: hint */
         return false;
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* cannot fail. pthread_join is such a point */
     bool has_ended = hz_listener_end(true);
@@ -756,7 +769,8 @@ bool hz_reporter_confine(void) {
         has_ended = true;
         term_handler_remove();
         ask(ASKED_END);
-        (void)pthread_join(reporter_thread, NULL); /* cannot fail: only this thread joins it */
+        if (pthread_kill(reporter_thread, 0) == 0)     /* without MADV_WIPEONFORK it can be another process's */
+            (void)pthread_join(reporter_thread, NULL); /* cannot fail: only this thread joins it */
     }
     (void)pthread_setcancelstate(cancel_state, NULL);
     return has_ended;

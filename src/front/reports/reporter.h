@@ -48,9 +48,13 @@ bool hz_reporter_confine(void);
 size_t hz_reporter_threads(void);
 
 /* After hz_reporter_confine, if the program has not restricted its system calls: they start again, and go on as if they
-   had not ended; the listener only if `listens`. If they cannot, nothing is said. The process has no other thread but
+   had not ended. If they cannot, nothing is said. The process has no other thread but
    the keeper. */
-void hz_reporter_start_again(bool listens);
+void hz_reporter_start_again(void);
+
+/* Nothing listens any more when threads start again, nor in fork's children: in another user namespace nobody can tell
+   who asks. */
+void hz_reporter_stay_silent(void);
 
 /* Whether a thread with this function is the reporter or the listener. */
 bool hz_reporter_is(void *(*start)(void *));

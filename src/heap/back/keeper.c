@@ -347,21 +347,16 @@ void hz_keeper_look_again(uint64_t now_ms) {
     }
 }
 
-void hz_keeper_start(void) {
+/* With the signals blocked: a handler could fork, or wait for the keeper that its own thread starts. */
+static void start_blocked(void) {
     uint32_t none = KEEPER_NONE;
     /* In a handler of fork, and in a child that is not mended yet, it is too early for another thread. */
-    if (hz_hooks_thread.forking != 0 || hz_hooks_thread.is_due || hz_os_is_confined())
+    if (hz_hooks_thread.forking != 0 || hz_hooks_thread.is_due)
         return;
-    hz_store_rlx(&hz_keeper_is_wanted, false); /* relaxed, all: hint */
-    if (hz_load_rlx(&state) != KEEPER_NONE)
-        return;
-    if (hz_load_rlx(&retry_at_ms) != 0 && hz_os_now_ms() < hz_load_rlx(&retry_at_ms)) {
-        hz_store_rlx(&is_tried_again, true);
-        return;
-    }
     if (!hz_cas_strong_acq_rlx(&state, &none, KEEPER_STARTING)) /* sync: keeper, partner hz_keeper_stop */
         return;
-    if (hz_load_rlx(&is_stopped)) { /* relaxed: ordered by the edge */
+    hz_store_rlx(&hz_keeper_is_wanted, false); /* relaxed: hint */
+    if (hz_load_rlx(&is_stopped)) {            /* relaxed: ordered by the edge */
         started_as(KEEPER_NONE);
         return;
     }
@@ -376,6 +371,27 @@ void hz_keeper_start(void) {
     hz_heap_limit_forget_beside(); /* as in keeper_main */
     retry_later(NO_THREAD);
     started_as(KEEPER_NONE);
+}
+
+/* Without a filter also not in a child of vfork, in which the keeper would end with the child. Under one, the question
+   whose process it is could kill. */
+void hz_keeper_start(void) {
+    uint32_t seen = hz_load_rlx(&state); /* relaxed, all: hint */
+    if (hz_os_is_confined() || seen != KEEPER_NONE) {
+        if (seen != KEEPER_ENDS) /* while another thread ends it, it stays wanted */
+            hz_store_rlx(&hz_keeper_is_wanted, false);
+        return;
+    }
+    if (hz_load_rlx(&retry_at_ms) != 0 && hz_os_now_ms() < hz_load_rlx(&retry_at_ms)) {
+        hz_store_rlx(&hz_keeper_is_wanted, false);
+        hz_store_rlx(&is_tried_again, true);
+        return;
+    }
+    if (hz_os_is_unfiltered() && !hz_keeper_is_of_this_process())
+        return;
+    uint64_t signals = hz_os_signals_block();
+    start_blocked();
+    hz_os_signals_restore(signals);
 }
 
 bool hz_keeper_is(void *(*start)(void *)) {
@@ -411,6 +427,8 @@ static uint32_t keeper_end(void) {
     int cancel_state;
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state); /* cannot fail. pthread_join is such a point */
     uint32_t seen = hz_load_rlx(&state);                                 /* relaxed: hint */
+    bool could = seen != KEEPER_CANNOT;
+    uint64_t signals = could ? hz_os_signals_block() : 0; /* a child of a handler's fork has no keeper to wait for */
     while (seen != KEEPER_CANNOT) {
         if (seen == KEEPER_STARTING || seen == KEEPER_ENDS) {
             hz_os_wait(&state, seen);
@@ -426,6 +444,8 @@ static uint32_t keeper_end(void) {
         hz_lock_release(&keeper_lock);
         (void)pthread_join(ending, NULL); /* cannot fail: only this thread joins it, and it is not detached */
     }
+    if (could)
+        hz_os_signals_restore(signals);
     (void)pthread_setcancelstate(cancel_state, NULL); /* cannot fail */
     return seen;
 }
@@ -456,7 +476,7 @@ bool hz_keeper_stop(void) {
     hz_store_rlx(&is_stopped, true); /* relaxed, both: ordered by keeper_end's change of the state */
     bool could = keeper_end() != KEEPER_CANNOT;
     if (could)
-        (void)hz_xchg_rel(&state, KEEPER_NONE); /* sync: keeper, partner hz_keeper_start */
+        hz_store_rel(&state, KEEPER_NONE); /* sync: keeper, partner start_blocked */
     hz_os_wake(&state, INT_MAX);
     return could;
 }
@@ -493,7 +513,7 @@ bool hz_keeper_suspend(void) {
         return false;
     uint32_t seen = keeper_end();
     if (seen == KEEPER_NONE) {
-        hz_store_rlx(&state, KEEPER_NONE); /* relaxed: publishes nothing */
+        hz_store_rel(&state, KEEPER_NONE); /* sync: keeper, partner start_blocked */
         hz_os_wake(&state, INT_MAX);
     }
     return seen == KEEPER_RUNS;
@@ -502,7 +522,7 @@ bool hz_keeper_suspend(void) {
 void hz_keeper_resume(bool soon) {
     if (!soon)
         retry_later(GAVE_WAY);
-    hz_store_rlx(&state, KEEPER_NONE); /* relaxed: publishes nothing */
+    hz_store_rel(&state, KEEPER_NONE); /* sync: keeper, partner start_blocked */
     hz_os_wake(&state, INT_MAX);
     if (soon)
         hz_keeper_start();

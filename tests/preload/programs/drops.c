@@ -3,6 +3,7 @@
  *   drops THREADS          starts threads. They end before the first line; with "stay" they go on
  *   drops filtered ...     first installs a filter that allows everything, and starts itself anew
  *   drops forked ...       goes on in a child
+ *   drops trapping ...     the same with a filter that answers unshare by SIGSYS
  *   drops killing ...      the same with a filter that ends the thread which calls close_range
  */
 #include <errno.h>
@@ -28,12 +29,12 @@ enum { THREADS_MAX = 16, NOBODY = 65534 };
 
 extern int capset(void *header, void *sets); /* glibc exports it, and no header declares it */
 
-/* A filter that ends the thread which makes the call; -1: that allows all. */
-static long confine(unsigned call) {
+/* A filter for one call; -1: that allows all. */
+static long confine(unsigned call, unsigned action) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_THREAD),
+        BPF_STMT(BPF_RET | BPF_K, action),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog filter = {sizeof(code) / sizeof(code[0]), code};
@@ -41,16 +42,30 @@ static long confine(unsigned call) {
     return error != 0 ? error : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0);
 }
 
-static void start_under_filter(char **arguments, unsigned call) {
-    if (confine(call) == 0)
+static void start_under_filter(char **arguments, unsigned call, unsigned action) {
+    if (confine(call, action) == 0)
         execv("/proc/self/exe", arguments);
     perror("filter");
     exit(1);
 }
 
+static volatile sig_atomic_t is_trapped;
+
+static void note_trap(int number) {
+    (void)number;
+    is_trapped = 1;
+}
+
+/* The filter was there before the library. What the call returns is not defined. */
+static long trapped_unshare(void) {
+    (void)signal(SIGSYS, note_trap);
+    (void)unshare(CLONE_NEWUTS);
+    return is_trapped ? 0 : -1;
+}
+
 /* A process with one thread needs no futex for that. */
 static long fork_without_futex(void) {
-    long error = confine(SYS_futex);
+    long error = confine(SYS_futex, SECCOMP_RET_KILL_THREAD);
     pid_t child = error == 0 ? fork() : -1;
     if (child == 0)
         _exit(0);
@@ -193,6 +208,8 @@ static long give_up(const char *what) {
         return borrow_capability();
     if (strcmp(what, "unshare-pid") == 0)
         return unshare(CLONE_NEWPID);
+    if (strcmp(what, "trapped") == 0)
+        return trapped_unshare();
     if (strcmp(what, "fork-without-futex") == 0)
         return fork_without_futex();
     if (strcmp(what, "probe") == 0)
@@ -206,9 +223,11 @@ static long give_up(const char *what) {
 int main(int count, char **arguments) {
     char line[64];
     if (count > 1 && strcmp(arguments[1], "filtered") == 0)
-        start_under_filter(arguments + 1, UINT32_MAX);
+        start_under_filter(arguments + 1, UINT32_MAX, SECCOMP_RET_ALLOW);
     if (count > 1 && strcmp(arguments[1], "killing") == 0)
-        start_under_filter(arguments + 1, SYS_close_range);
+        start_under_filter(arguments + 1, SYS_close_range, SECCOMP_RET_KILL_THREAD);
+    if (count > 1 && strcmp(arguments[1], "trapping") == 0)
+        start_under_filter(arguments + 1, SYS_unshare, SECCOMP_RET_TRAP);
     if (count > 1 && strcmp(arguments[1], "forked") == 0) {
         pid_t child = fork();
         int status = 1;

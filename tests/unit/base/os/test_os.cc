@@ -186,7 +186,8 @@ TEST_F(Os, RemapMovesOntoTheTarget) {
 
 /* The kernel moves no more than one mapping at once, and some kernels unmap the target before they see that. */
 TEST_F(Os, RemapGivesTheTargetUpWhenItIsRefused) {
-    for (size_t odd : {size_t{0}, 2 * MiB, 4 * MiB - 2 * page()}) { /* a page with a protection of its own */
+    for (size_t odd :
+         {size_t{0}, 2 * MiB, 4 * MiB - 2 * page(), 4 * MiB - page()}) { /* a page with a protection of its own */
         char *block = static_cast<char *>(hz_os_map(4 * MiB, page(), false));
         void *target = hz_os_reserve(8 * MiB, page());
         ASSERT_TRUE(block != nullptr && target != nullptr);
