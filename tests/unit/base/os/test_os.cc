@@ -268,7 +268,7 @@ long older_call(long number, const long *arguments) {
 }
 
 TEST(OsRenew, LosesNothingUnderAnOlderKernel) {
-    if (!HZ_CHECKS)
+    if (!HZ_CHECKS || HZ_TSAN)
         GTEST_SKIP() << "no test can stand in for the kernel (base/os/syscall.h)";
     for (bool refuses : {true, false})
         children::expect_good_end(children::start([refuses] {
