@@ -50,7 +50,7 @@ long hz_announce_answer(long result) {
 
 enum { NEW_TIME = 0x80 }; /* CLONE_NEWTIME, in the headers since Linux 5.6 */
 
-/* Namespaces that the thread does not enter itself. In the first kind the kernel refuses further threads. */
+/* Only the thread's future children enter these. After CLONE_NEWPID the kernel refuses every new thread. */
 #define FUTURE_CHILDRENS ((long)(CLONE_NEWPID | NEW_TIME))
 
 /* Calls after which nobody can tell whether the thread has given something up for good. */

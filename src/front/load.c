@@ -44,9 +44,8 @@ static void stay_loaded(void) {
         (void)dlopen(own.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE); /* it is loaded: only a flag is set */
 }
 
-/* A set-user-ID program does not read the variables, which its user may have set, and does not hand them on either: a
- * program that it executes may have the other user as real user too: it is not set-user-ID then, and would read them.
- */
+/* In a set-user-ID program, whose user may have set the variables: it does not read them. A program that it executes
+   would, if both its users are the other one, since that one is not set-user-ID. */
 static void variables_remove(void) {
     static const char ours[] = "HAKOZUNA_";
     char **kept = environ;
